@@ -1,0 +1,41 @@
+"""What evoflash raises at people; a candidate that fails is data (a Status), never one of these.
+
+    EvoflashError             exit 1   a stated failure
+    ├── UsageError            exit 2   the command line, a genome or a workload makes no sense
+    ├── NoKernelError         exit 3   a search ended without a correct kernel
+    ├── DeviceError           exit 4   no usable GPU, driver, toolkit or host compiler
+    ├── TemplateError         exit 1   a kernel template or its header is malformed
+    └── StoreError            exit 1   the database cannot be opened, read or written
+"""
+
+
+class EvoflashError(Exception):
+    """The root: `str(error)` is one line that ends in what to do; `exit_code` is the process's."""
+
+    exit_code = 1
+
+
+class UsageError(EvoflashError):
+    """The user asked for something that does not exist or cannot be."""
+
+    exit_code = 2
+
+
+class NoKernelError(EvoflashError):
+    """A search spent its budget and nothing it tried was correct."""
+
+    exit_code = 3
+
+
+class DeviceError(EvoflashError):
+    """The machine lacks what the command needs: a GPU, NVRTC, g++."""
+
+    exit_code = 4
+
+
+class TemplateError(EvoflashError):
+    """A template's header or body is malformed; the message names file, key and expression."""
+
+
+class StoreError(EvoflashError):
+    """The database cannot be opened, read, written or upgraded."""

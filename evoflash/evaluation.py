@@ -1,0 +1,159 @@
+"""What became of a genome: build, verdict, timings, status. Records only; nothing here measures or judges."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from evoflash.problem import CompileKey
+from evoflash.space import Genome
+
+
+class Status(StrEnum):
+    """How a candidate ended, in Kernel Tuner T4's words."""
+
+    CORRECT = "correct"
+    CONSTRAINTS = "constraints"
+    COMPILE = "compile"
+    RUNTIME = "runtime"
+    TIMEOUT = "timeout"
+    CORRECTNESS = "correctness"
+
+
+class Rung(StrEnum):
+    """Where on the ladder of evaluation a candidate stopped, cheapest first."""
+
+    CHECKS = "checks"
+    RENDER = "render"
+    COMPILE = "compile"
+    PREFLIGHT = "preflight"  # the emulator
+    SMOKE = "smoke"  # first launch on the GPU, poisoned buffers and guard bands
+    CORRECTNESS = "correctness"
+    TIMING = "timing"
+    DONE = "done"
+
+
+class Basis(StrEnum):
+    """Where a time comes from; bases never share a ranking."""
+
+    MEASURED = "measured"
+    ESTIMATED = "estimated"
+    REPLAYED = "replayed"
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """One kernel launch of a candidate on one workload."""
+
+    entry: str
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    smem_bytes: int  # dynamic shared memory
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A genome rendered for one compile key; the same bytes go to NVRTC and to g++."""
+
+    genome: Genome
+    compile_key: CompileKey
+    source: str
+    source_sha: str  # over the text and the device headers
+
+
+@dataclass(frozen=True, slots=True)
+class Build:
+    """What the compiler made of a candidate. `ok` is False when it refused; `log` then says why."""
+
+    genome_id: str
+    compile_key: CompileKey
+    source_sha: str
+    cubin_key: str  # source_sha, arch, flags and the full NVRTC version
+    text_sha: str = ""  # the machine code alone; equal text_sha and equal launches = the same kernel
+    ok: bool = True
+    registers: int = 0
+    spill_bytes: int = 0  # stores plus loads, as ptxas counts them
+    stack_bytes: int = 0
+    smem_static_bytes: int = 0
+    compile_s: float = 0.0
+    warnings: tuple[str, ...] = ()  # ptxas C75xx and the like
+    log: str = ""
+    cubin_path: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """An output compared with the reference, the worst over the trials of one workload."""
+
+    workload: str
+    passed: bool
+    rel_l2: float
+    max_over_rms: float
+    lse_error: float
+    honest_ratio: float  # rel_l2 over that of an honest computation in the same precision
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Times of one workload under one protocol, in microseconds per launch sequence."""
+
+    workload: str
+    protocol: str  # "cold", "hot", "final-cold", "final-hot", "model"
+    median_us: float
+    p10_us: float
+    p90_us: float
+    n: int
+    censored: bool = False  # stopped early as hopeless: median_us is a lower bound
+    sm_clock_mhz: int | None = None
+    throttle: str = ""
+    terms: Mapping[str, float] = field(default_factory=dict)  # an estimate's terms in us, by name
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """One genome on one problem and one GPU: how far it came, and how fast it was."""
+
+    genome: Genome
+    problem: str
+    gpu: str
+    basis: Basis
+    status: Status
+    rung: Rung
+    reason: str = ""
+    builds: tuple[Build, ...] = ()
+    verdicts: tuple[Verdict, ...] = ()
+    timings: tuple[Timing, ...] = ()
+    score_us: float | None = None  # geometric mean over the workloads; None unless correct
+    bound: str = ""  # the term that the performance model names as limiting
+    model_version: str = ""  # set on estimates
+    duplicate_of: str = ""  # genome id with the same machine code and launches; costs no budget
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_correct(self) -> bool:
+        return self.status is Status.CORRECT
+
+    @property
+    def is_censored(self) -> bool:
+        return any(timing.censored for timing in self.timings)
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A genome that a strategy asks for, and where it comes from."""
+
+    genome: Genome
+    operator: str = "sample"
+    parents: tuple[str, ...] = ()  # genome ids
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """A library's kernel timed by the same code in the same run as the candidates."""
+
+    name: str  # "sdpa_flash" ...
+    problem: str
+    gpu: str
+    timings: tuple[Timing, ...]
+    score_us: float
+    environment: Mapping[str, str] = field(default_factory=dict)

@@ -1,0 +1,5 @@
+"""Mutation operators. The modules live in the top-level mutations/ folder (in a wheel: under _share)."""
+
+from evoflash.layout import MUTATIONS
+
+__path__ = [str(MUTATIONS)]
