@@ -1,0 +1,128 @@
+"""Genome -> one kernel.cu that needs nothing else: the ef:: functions it uses, the kernel, a launcher.
+
+The file compiles with NVRTC without any -I (the host part is skipped there) and with nvcc into a program
+that checks and times itself. It holds no evoflash code at run time and is its user's to keep.
+"""
+
+import re
+from functools import cache
+
+from jinja2 import Environment, StrictUndefined
+
+from evoflash import __version__
+from evoflash.compiler import FLAGS
+from evoflash.errors import TemplateError, UsageError
+from evoflash.family import Family, load_family
+from evoflash.gpu import GpuSpec
+from evoflash.layout import DEVICE, TEMPLATES
+from evoflash.problem import Problem
+from evoflash.renderer import render
+from evoflash.space import Genome
+from evoflash.validator import REL_L2_LIMIT
+
+_FUNCTION = re.compile(r"^EF_DEV [^;]*?\b(\w+)\(", re.MULTILINE)
+_RUNTIME_NAMES = ("batch", "heads", "seq_q", "seq_kv")
+
+
+def export_kernel(genome: Genome, problem: Problem, gpu: GpuSpec) -> str:
+    """The file's text, byte for byte the same for the same input.
+
+    Raises UsageError when the problem's workloads need differently compiled kernels.
+    """
+    keys = problem.compile_keys(gpu.arch)
+    if len(keys) > 1:
+        raise UsageError(
+            f"the workloads of '{problem}' need {len(keys)} different kernels: export one workload at a time "
+            "with --problem."
+        )
+    family = load_family(genome.family)
+    source = render(genome, keys[0], gpu).source
+    head, _, kernel = source.partition('#include "ef.h"\n')
+    layer, launcher = primitives(kernel), _launcher(family, genome, problem, gpu)
+    return "".join((head, _reproduce(genome, problem, gpu), "\n", layer, kernel, launcher))
+
+
+def reproducing_command(genome: Genome, problem: Problem, gpu: GpuSpec) -> str:
+    """The command line that prints the same bytes again."""
+    values = " ".join(f"--set {name}={_word(value)}" for name, value in genome.values)
+    return f"evoflash export --family {genome.family} {values} --problem {problem} --gpu {gpu.name}"
+
+
+def _word(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _reproduce(genome: Genome, problem: Problem, gpu: GpuSpec) -> str:
+    arch = gpu.arch.removeprefix("sm_")
+    lines = (
+        "",
+        "This file is complete and yours. The next line prints it again, byte for byte:",
+        reproducing_command(genome, problem, gpu),
+        f"NVRTC flags: {' '.join(FLAGS)} -arch={gpu.arch}",
+        f"Program:     nvcc -std=c++17 -O2 -gencode=arch=compute_{arch},code=sm_{arch} kernel.cu -o kernel && ./kernel",
+        f"evoflash {__version__}; SPDX-License-Identifier: Apache-2.0",
+    )
+    return "".join(f"// {line}".rstrip() + "\n" for line in lines)
+
+
+def primitives(kernel: str) -> str:
+    """The part of the ef:: layer that a kernel text uses, in the layer's order, in namespace ef."""
+    preamble, functions = _layer()
+    used: set[str] = set()
+    open_names = {name for name in functions if re.search(rf"\bef::{name}\b", kernel)}
+    while open_names:
+        used |= open_names
+        text = "".join("".join(functions[name]) for name in open_names)
+        open_names = {name for name in functions if name not in used and re.search(rf"\b{name}\b", text)}
+    other = "bf16" if re.search(r"\bef::f16\b", kernel) else "f16"  # the element type that is not the kernel's
+    unwanted = re.compile(rf"^EF_DEV .*\b{other}\b.*\) {{$", re.MULTILINE)
+    blocks = (block for name in functions if name in used for block in functions[name])
+    body = "\n".join(block for block in blocks if not unwanted.search(block))
+    return f"{preamble}\n{body}\n}}  // namespace ef\n"
+
+
+@cache
+def _layer() -> tuple[str, dict[str, list[str]]]:
+    """ef_ptx.h as its preamble (macros and types) and its functions by name, overloads together."""
+    text = (DEVICE / "ef_ptx.h").read_text(encoding="utf-8").replace("#pragma once\n", "")
+    text = text[text.index("#define EF_DEV") : text.rindex("}  // namespace ef")]
+    blocks = re.split(r"\n\n(?=//|template|EF_DEV|using|struct|namespace)", text.strip())
+    preamble = [block for block in blocks if not _FUNCTION.search(block)]
+    functions: dict[str, list[str]] = {}
+    for block in blocks:
+        match = _FUNCTION.search(block)
+        if match:
+            functions.setdefault(match[1], []).append(block + "\n")
+    return "\n\n".join(preamble) + "\n", functions
+
+
+def _launcher(family: Family, genome: Genome, problem: Problem, gpu: GpuSpec) -> str:
+    key = problem.compile_keys(gpu.arch)[0]
+    names = family.names(genome.as_dict(), key, gpu)
+    environment = Environment(
+        undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
+    )
+    template = environment.from_string((TEMPLATES / "lib" / "launcher.cu.j2").read_text(encoding="utf-8"))
+    return template.render(
+        entry=family.entry,
+        key=key,
+        workloads=problem.workloads,
+        rel_l2_limit=REL_L2_LIMIT[key.dtype],
+        grid=[as_c(e.text, names, e.where) for e in family.grid],
+        block=[as_c(e.text, names, e.where) for e in family.block],
+        smem=as_c(family.smem.text, names, family.smem.where),
+    )
+
+
+def as_c(text: object, names: dict[str, object], where: str) -> str:
+    """A launch expression as C++: derived values become numbers, run-time names stay."""
+
+    def word(match: re.Match[str]) -> str:
+        name = match[0]
+        if name in _RUNTIME_NAMES or name == "ceil_div":
+            return name
+        if name in names and isinstance(names[name], int):
+            return str(int(names[name]))  # type: ignore[call-overload]
+        raise TemplateError(f"{where} = {text!r}: '{name}' cannot be written as C++ in an exported launcher.")
+
+    return re.sub(r"[A-Za-z_]\w*", word, str(text)).replace("//", "/")
