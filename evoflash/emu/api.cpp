@@ -1,0 +1,173 @@
+// The C interface that evoflash/emulator.py calls: one launch in, one JSON document out.
+#include <dlfcn.h>
+#include <time.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "block.h"
+#include "counters.h"
+#include "global.h"
+#include "signals.h"
+
+namespace efemu {
+
+// Mirrored by a ctypes.Structure in emulator.py.
+struct LaunchRequest {
+  const char* library;
+  const char* entry;
+  void** arguments;
+  const u32* sizes_bytes;
+  u32 parameters;
+  u32 grid[3], block[3];
+  u32 smem_bytes;
+  u32 delivery, schedule, seed;
+  double cpu_limit_s;
+};
+
+namespace {
+
+std::string answer;
+
+double cpu_seconds() {
+  timespec now;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+std::string quoted(const std::string& raw) {
+  std::string out = "\"";
+  for (const char c : raw) {
+    if (c == '"' || c == '\\') out += '\\';
+    out += static_cast<unsigned char>(c) < ' ' ? ' ' : c;
+  }
+  return out + '"';
+}
+
+const char* fail(const std::string& message) {
+  answer = "{\"error\": " + quoted(message) + "}";
+  return answer.c_str();
+}
+
+template <class Range, class Write>
+std::string json_list(const Range& range, Write write) {
+  std::string out = "[";
+  for (const auto& item : range) out += (out.size() > 1 ? ", " : "") + write(item);
+  return out + "]";
+}
+
+std::string report_json(const Report& found) {
+  return text("{\"kind\": \"%s\", \"line\": %d, \"line2\": %d, \"count\": %llu, \"code_offset\": %llu, \"message\": ",
+              found.kind, found.line, found.line2, found.count, found.code_offset) +
+         quoted(found.message) + "}";
+}
+
+std::string site_json(const SiteTotal& site) {
+  return text("[%d, \"%s\", %llu, %llu, %llu]", site.line, kAccessNames[static_cast<u32>(site.access)], site.requests,
+              site.actual, site.ideal);
+}
+
+// Thread-level counts as warp instructions.
+u64 warps_of(u64 threads) {
+  return (threads + kWarpSize - 1) / kWarpSize;
+}
+
+std::string counters_json() {
+  const Counters& c = counters;
+  const auto accesses = [&c](Access access) { return c.accesses[static_cast<u32>(access)]; };
+  const struct {
+    const char* name;
+    u64 value;
+  } all[] = {
+      {"mma", c.mma},
+      {"ldmatrix", (c.matrices + 3) / 4},
+      {"lds", accesses(Access::lds)},
+      {"sts", accesses(Access::sts)},
+      {"ldg", accesses(Access::ldg)},
+      {"stg", accesses(Access::stg)},
+      {"cp_async", accesses(Access::copy_shared)},
+      {"shfl", c.shfl},
+      {"vote", c.vote},
+      {"barrier", warps_of(c.barrier)},
+      {"commit", warps_of(c.commit)},
+      {"wait", warps_of(c.wait)},
+      {"ex2", warps_of(tally.ex2)},
+      {"rcp", warps_of(tally.rcp)},
+      {"lg2", warps_of(tally.lg2)},
+      {"fmax", warps_of(tally.fmax)},
+      {"fma", warps_of(tally.fma)},
+      {"pack", warps_of(tally.pack)},
+      {"smem_wavefronts", c.wavefronts},
+      {"smem_wavefronts_ideal", c.ideal_wavefronts},
+      {"global_read_sectors", c.read_sectors},
+      {"global_write_sectors", c.write_sectors},
+      {"ctas", c.blocks},
+      {"threads", c.threads},
+  };
+  std::string out = "{";
+  for (const auto& counter : all)
+    out += text("%s\"%s\": %llu", out.size() > 1 ? ", " : "", counter.name, counter.value);
+  return out + "}";
+}
+
+std::string mismatch(const LaunchRequest& request, const Kernel& kernel) {
+  if (request.parameters != kernel.parameters)
+    return text("%s takes %u arguments, %u were given", request.entry, kernel.parameters, request.parameters);
+  for (u32 i = 0; i < kernel.parameters; ++i)
+    if (request.sizes_bytes[i] != kernel.sizes_bytes[i])
+      return text("argument %u of %s has %u bytes, %u were given", i, request.entry, kernel.sizes_bytes[i],
+                  request.sizes_bytes[i]);
+  return "";
+}
+
+void run_grid(const LaunchRequest& request, const Kernel& kernel) {
+  const Dim3 grid{request.grid[0], request.grid[1], request.grid[2]};
+  const Dim3 dim{request.block[0], request.block[1], request.block[2]};
+  const u64 blocks = u64{grid.x} * grid.y * grid.z;
+  Watch watch(reinterpret_cast<const void*>(kernel.function), request.cpu_limit_s);
+  for (u64 number = 0; number < blocks; ++number) {
+    ++counters.blocks;
+    counters.threads += u64{dim.x} * dim.y * dim.z;
+    const bool finished = run_block(kernel, request.arguments, grid, dim, number, request.smem_bytes);
+    settle_all_accesses();
+    if (!finished) break;
+  }
+}
+
+void launch(const LaunchRequest& request, const Kernel& kernel) {
+  policy = {static_cast<Delivery>(request.delivery), static_cast<Schedule>(request.schedule)};
+  chance.seed(request.seed);
+  reports.clear();
+  reset_counts();
+  begin_global_checks();
+  const double begin_s = cpu_seconds();
+  run_grid(request, kernel);
+  const double seconds = cpu_seconds() - begin_s;
+  end_global_checks();
+  answer = "{\"reports\": " + json_list(reports, report_json) + ", \"counters\": " + counters_json() +
+           ", \"sites\": " + json_list(site_totals(), site_json) + text(", \"seconds\": %.6f}", seconds);
+}
+
+}  // namespace
+
+// The answer lives until the next call. One launch at a time.
+extern "C" const char* efemu_launch(const LaunchRequest* request) {
+  void* library = dlopen(request->library, RTLD_NOW | RTLD_LOCAL);
+  if (!library) return fail(dlerror());
+  const std::string symbol = std::string("efemu_kernel_") + request->entry;
+  const auto* kernel = static_cast<const Kernel*>(dlsym(library, symbol.c_str()));
+  if (!kernel) {
+    dlclose(library);
+    const char* entry = request->entry;
+    return fail(text("the kernel exports no entry '%s': end it with EF_EXPORT_KERNEL(%s)", entry, entry));
+  }
+  const std::string wrong = mismatch(*request, *kernel);
+  if (wrong.empty())
+    launch(*request, *kernel);
+  else
+    fail(wrong);
+  dlclose(library);
+  return answer.c_str();
+}
+
+}  // namespace efemu

@@ -1,0 +1,72 @@
+// cp.async: copies that land when the delivery policy says, at the latest when their thread waits for them.
+#include <cstring>
+
+#include "block.h"
+#include "counters.h"
+#include "global.h"
+
+namespace efemu {
+namespace {
+
+constexpr u32 kCopyBytes = 16;
+
+void land(Copy& copy) {
+  if (copy.landed) return;
+  copy.landed = true;
+  if (copy.inside)
+    std::memcpy(block.shared.at(copy.target), copy.source, kCopyBytes);
+  else
+    std::memset(block.shared.at(copy.target), 0, kCopyBytes);
+}
+
+bool lands_at_once() {
+  return policy.delivery == Delivery::eager || (policy.delivery == Delivery::random && (chance() & 1));
+}
+
+}  // namespace
+
+void copy_async(u32 target, const void* source, bool inside, int line) {
+  note_progress(line);
+  count_access(Access::copy_shared, target, kCopyBytes, true, line);
+  count_access(Access::copy_global, reinterpret_cast<u64>(source), kCopyBytes, inside, line);
+  if (inside && !admits_global(source, kCopyBytes, false, line)) inside = false;
+  if (!block.shared.admits(target, kCopyBytes, "cp.async", line)) return;
+  block.shared.write_async(target, kCopyBytes, self->id, line);
+  self->copies.push_back({target, source, inside, false, line, self->open_group});
+  if (lands_at_once()) land(self->copies.back());
+}
+
+void land_by_chance(Thread& thread) {
+  if (policy.delivery != Delivery::random || thread.copies.empty() || chance() % 8) return;
+  land(thread.copies[chance() % thread.copies.size()]);
+}
+
+void commit_copies(int line) {
+  self->line = line;
+  ++counters.commit;
+  ++self->open_group;
+}
+
+void wait_copies(int pending, int line) {
+  self->line = line;
+  ++counters.wait;
+  std::vector<Copy>& copies = self->copies;
+  auto copy = copies.begin();
+  for (; copy != copies.end() && copy->group + pending < self->open_group; ++copy) {
+    land(*copy);
+    block.shared.complete(copy->target, kCopyBytes, self->id);
+  }
+  copies.erase(copies.begin(), copy);
+}
+
+void leave_copies(Thread& thread) {
+  if (thread.copies.empty()) return;
+  const Copy& first = thread.copies.front();
+  report("async-at-exit", first.line, 0, [&] {
+    return text("thread %d ended with copies under way (%zu), the first from line %d%s", thread.id,
+                thread.copies.size(), first.line, first.group == thread.open_group ? " (never committed)" : "");
+  });
+  for (Copy& copy : thread.copies) land(copy);
+}
+
+}  // namespace efemu

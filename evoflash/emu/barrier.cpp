@@ -1,0 +1,101 @@
+// Barriers of the block: syncthreads and the sixteen named ones.
+#include "block.h"
+#include "counters.h"
+
+namespace efemu {
+namespace {
+
+[[noreturn]] void refuse(int line, int line2, const std::string& message) {
+  report("named-barrier", line, line2, [&] { return message; });
+  abandon_block();
+}
+
+// bar.sync is executed by whole warps: lanes that come from different places have diverged.
+void check_convergence(Barrier& barrier, int line) {
+  int& first = barrier.line_of_warp[self->warp];
+  if (first == 0) first = line;
+  if (first == line) return;
+  report("divergence", line, first, [&] {
+    return text("warp %d diverged: its lanes come to one barrier from line %d and, lane %d, from line %d", self->warp,
+                first, self->lane, line);
+  });
+}
+
+void begin_round(Barrier& barrier, bool whole_block, int threads, int line) {
+  barrier.in_use = true;
+  barrier.whole_block = whole_block;
+  barrier.expected = threads;
+  barrier.arrived = 0;
+  barrier.line = line;
+  barrier.line_of_warp.assign(block.warps.size(), 0);
+  barrier.knowledge.clear();
+}
+
+bool complete(const Barrier& barrier) {
+  return barrier.arrived == (barrier.whole_block ? block.live_threads : barrier.expected);
+}
+
+void end_round(Barrier& barrier) {
+  barrier.in_use = false;
+  for (int id : barrier.waiting) {
+    block.clocks.acquire(id, barrier.knowledge);
+    settle_accesses(block.threads[id].warp);
+    if (id != self->id) make_ready(block.threads[id]);
+  }
+  barrier.waiting.clear();
+}
+
+void check_use(const Barrier& barrier, int id, int threads, int line) {
+  if (!barrier.in_use || barrier.expected == threads) return;
+  refuse(line, barrier.line,
+         text("barrier %d is used with %d threads at line %d and with %d at line %d", id, threads, line,
+              barrier.expected, barrier.line));
+}
+
+void arrive(int id, int threads, bool whole_block, bool waits, int line) {
+  note_progress(line);
+  ++counters.barrier;
+  Barrier& barrier = block.barriers[id];
+  check_use(barrier, id, threads, line);
+  if (!barrier.in_use) begin_round(barrier, whole_block, threads, line);
+  check_convergence(barrier, line);
+  block.clocks.release(self->id, barrier.knowledge);
+  ++barrier.arrived;
+  if (waits) barrier.waiting.push_back(self->id);
+  if (complete(barrier))
+    end_round(barrier);
+  else if (waits)
+    wait_here(State::at_barrier, whole_block ? "syncthreads" : "bar_sync", line, id);
+}
+
+void arrive_named(int id, int threads, bool waits, int line) {
+  const int block_threads = static_cast<int>(block.threads.size());
+  if (id < 0 || id >= kBarriers) refuse(line, 0, text("barrier %d does not exist: use 0 to %d", id, kBarriers - 1));
+  if (threads <= 0 || threads % kWarpSize)
+    refuse(line, 0, text("barrier %d for %d threads: give a multiple of %d", id, threads, kWarpSize));
+  if (threads > block_threads)
+    refuse(line, 0, text("barrier %d waits for %d threads; the block has %d", id, threads, block_threads));
+  arrive(id, threads, false, waits, line);
+}
+
+}  // namespace
+
+void sync_block(int line) {
+  arrive(0, static_cast<int>(block.threads.size()), true, true, line);
+}
+
+void barrier_sync(int id, int threads, int line) {
+  arrive_named(id, threads, true, line);
+}
+
+void barrier_arrive(int id, int threads, int line) {
+  arrive_named(id, threads, false, line);
+}
+
+// __syncthreads waits for the threads that have not exited, so an exit can be what it was waiting for.
+void leave_barriers(Thread&) {
+  for (Barrier& barrier : block.barriers)
+    if (barrier.in_use && barrier.whole_block && barrier.arrived > 0 && complete(barrier)) end_round(barrier);
+}
+
+}  // namespace efemu

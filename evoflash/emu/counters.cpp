@@ -1,0 +1,197 @@
+// Grouping of lanes' accesses into warp instructions, bank conflicts, and sectors.
+#include "counters.h"
+
+#include <algorithm>
+
+#include "block.h"
+
+namespace efemu {
+
+const char* const kAccessNames[kAccessKinds] = {"lds", "sts", "ldg", "stg", "cp_async_shared", "cp_async_global",
+                                                "ldmatrix"};
+Counters counters;
+Tally tally;
+
+namespace {
+
+// One warp instruction, as far as its lanes have come.
+struct Group {
+  u64 address[kWarpSize];
+  u32 arrived, active, bytes;
+};
+
+// One line's accesses of one kind by one warp since it last converged.
+struct Site {
+  u32 key;
+  u32 executions[kWarpSize];  // by lane
+  u32 settled;                // groups already counted; they are gone from `groups` up to `head`
+  size_t head;
+  std::vector<Group> groups;
+};
+
+struct WarpSites {
+  std::vector<u16> index;  // by key: 1 + place in sites, or 0
+  std::vector<Site> sites;
+  std::vector<u16> open;  // places of the sites with executions
+};
+
+std::vector<WarpSites> warp_sites;
+std::vector<SiteTotal> totals;  // by key
+
+u32 key_of(int line, Access access) {
+  return static_cast<u32>(line) * kAccessKinds + static_cast<u32>(access);
+}
+
+SiteTotal& total_of(u32 key) {
+  if (key >= totals.size()) totals.resize(key + 1, SiteTotal());
+  return totals[key];
+}
+
+struct Cost {
+  u32 actual, ideal;
+};
+
+// Most words that one of the 32 banks must deliver for these lanes; equal words are delivered once.
+u32 conflict_ways(const Group& group, int first_lane, int lanes) {
+  u64 words[kWarpSize][kWarpSize];
+  u32 used[kWarpSize] = {}, most = 0;
+  const u32 words_each = std::max(group.bytes / 4, 1u);
+  for (int lane = first_lane; lane < first_lane + lanes; ++lane) {
+    if (!(group.active >> lane & 1)) continue;
+    for (u32 i = 0; i < words_each; ++i) {
+      const u64 word = group.address[lane] / 4 + i;
+      const u32 bank = word % kWarpSize;
+      u64* const end = words[bank] + used[bank];
+      if (std::find(words[bank], end, word) != end) continue;
+      *end = word;
+      most = std::max(most, ++used[bank]);
+    }
+  }
+  return most;
+}
+
+// Up to 4 bytes a warp goes in one pass, 8 bytes by half warps, 16 bytes by quarters.
+Cost shared_cost(const Group& group) {
+  const int lanes = group.bytes <= 4 ? 32 : group.bytes == 8 ? 16 : 8;
+  Cost cost{};
+  for (int first = 0; first < kWarpSize; first += lanes) {
+    const u32 ways = conflict_ways(group, first, lanes);
+    cost.actual += ways;
+    cost.ideal += ways > 0;
+  }
+  return cost;
+}
+
+Cost global_cost(const Group& group) {
+  constexpr u64 kSectorBytes = 32;
+  u64 sectors[kWarpSize];
+  u32 active = 0;
+  for (int lane = 0; lane < kWarpSize; ++lane)
+    if (group.active >> lane & 1) sectors[active++] = group.address[lane] / kSectorBytes;
+  std::sort(sectors, sectors + active);
+  const u32 distinct = static_cast<u32>(std::unique(sectors, sectors + active) - sectors);
+  return {distinct, static_cast<u32>((active * group.bytes + kSectorBytes - 1) / kSectorBytes)};
+}
+
+void add_wavefronts(Cost cost) {
+  counters.wavefronts += cost.actual;
+  counters.ideal_wavefronts += cost.ideal;
+}
+
+void settle(u32 key, const Group& group) {
+  const Access access = static_cast<Access>(key % kAccessKinds);
+  ++counters.accesses[key % kAccessKinds];
+  if (!group.active) return;
+  const bool global = access == Access::ldg || access == Access::stg || access == Access::copy_global;
+  const Cost cost = global ? global_cost(group) : shared_cost(group);
+  if (!global)
+    add_wavefronts(cost);
+  else
+    (access == Access::stg ? counters.write_sectors : counters.read_sectors) += cost.actual;
+  SiteTotal& total = total_of(key);
+  ++total.requests;
+  total.actual += cost.actual;
+  total.ideal += cost.ideal;
+}
+
+Site& site_of(WarpSites& warp, u32 key) {
+  if (key >= warp.index.size()) warp.index.resize(key + 1, 0);
+  if (warp.index[key] == 0) {
+    warp.sites.push_back({key, {}, 0, 0, {}});
+    warp.index[key] = static_cast<u16>(warp.sites.size());
+  }
+  return warp.sites[warp.index[key] - 1];
+}
+
+void settle_complete(Site& site, u32 lanes) {
+  while (site.head < site.groups.size() && site.groups[site.head].arrived == lanes) {
+    settle(site.key, site.groups[site.head++]);
+    ++site.settled;
+  }
+  if (site.head < site.groups.size()) return;
+  site.groups.clear();
+  site.head = 0;
+}
+
+void settle_site(Site& site) {
+  for (; site.head < site.groups.size(); ++site.head) settle(site.key, site.groups[site.head]);
+  site.groups.clear();
+  site.head = site.settled = 0;
+  std::fill(std::begin(site.executions), std::end(site.executions), 0u);
+}
+
+}  // namespace
+
+void reset_counts() {
+  counters = {};
+  tally = {};
+  totals.clear();
+  warp_sites.clear();
+}
+
+void count_access(Access access, u64 address, u32 bytes, bool active, int line) {
+  if (static_cast<size_t>(self->warp) >= warp_sites.size()) warp_sites.resize(block.warps.size());
+  WarpSites& warp = warp_sites[self->warp];
+  Site& site = site_of(warp, key_of(line, access));
+  if (site.settled == 0 && site.groups.empty()) warp.open.push_back(static_cast<u16>(&site - warp.sites.data()));
+  // A group's place among those still held; this lane cannot have missed a settled one, for it was in it.
+  const size_t place = site.executions[self->lane]++ - site.settled + site.head;
+  while (site.groups.size() <= place) site.groups.push_back({{}, 0, 0, bytes});
+  Group& group = site.groups[place];
+  group.address[self->lane] = address;
+  group.arrived |= 1u << self->lane;
+  if (active) group.active |= 1u << self->lane;
+  if (place == site.head && group.arrived == block.warps[self->warp].lanes)
+    settle_complete(site, group.arrived);
+}
+
+void count_ldmatrix(const u64 (&rows)[32], int matrices, int line) {
+  Group group{{}, 0, matrices == 4 ? ~0u : (1u << 8 * matrices) - 1, 16};
+  std::copy(std::begin(rows), std::end(rows), group.address);
+  counters.matrices += static_cast<u64>(matrices);
+  settle(key_of(line, Access::ldmatrix), group);
+}
+
+void settle_accesses(int warp) {
+  if (static_cast<size_t>(warp) >= warp_sites.size()) return;
+  WarpSites& sites = warp_sites[warp];
+  for (u16 place : sites.open) settle_site(sites.sites[place]);
+  sites.open.clear();
+}
+
+void settle_all_accesses() {
+  for (size_t warp = 0; warp < warp_sites.size(); ++warp) settle_accesses(static_cast<int>(warp));
+}
+
+std::vector<SiteTotal> site_totals() {
+  std::vector<SiteTotal> out;
+  for (u32 key = 0; key < totals.size(); ++key) {
+    if (totals[key].requests == 0) continue;
+    out.push_back(totals[key]);
+    out.back().line = static_cast<int>(key / kAccessKinds);
+    out.back().access = static_cast<Access>(key % kAccessKinds);
+  }
+  return out;
+}
+
+}  // namespace efemu

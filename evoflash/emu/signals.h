@@ -1,0 +1,16 @@
+// What a kernel does outside of the primitives: faults, and loops that never end. Both become reports.
+#pragma once
+#include "float16.h"
+
+namespace efemu {
+
+// Catches faults of the running fibers and watches the CPU time of the calling thread, while it lives.
+// Code is that of the kernel's library if it lies in [code_begin, code_end); offsets count from load_address.
+class Watch {
+ public:
+  Watch(const void* kernel_function, double cpu_limit_s);
+  ~Watch();
+  Watch(const Watch&) = delete;
+};
+
+}  // namespace efemu

@@ -1,0 +1,326 @@
+"""The CPU emulator: builds its runtime and rendered kernels with g++, and runs a launch with every check on.
+
+What it finds about a kernel is data (an Emulation's reports). It runs in this process: a kernel that goes
+far astray can take the process with it, so candidates of unknown quality belong in a worker.
+"""
+
+import ctypes
+import hashlib
+import json
+import math
+import os
+import shutil
+import subprocess
+import tempfile
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from evoflash.errors import DeviceError, EvoflashError, UsageError
+from evoflash.evaluation import Launch
+from evoflash.layout import DEVICE, EMU, cache_dir
+
+# -U_FORTIFY_SOURCE: some distributions add it, and its longjmp and stack checks do not know our stacks.
+_COMMON_FLAGS = ("-std=c++17", "-ffp-contract=off", "-fPIC", "-shared", "-U_FORTIFY_SOURCE")
+_RUNTIME_FLAGS = (*_COMMON_FLAGS, "-O2", "-ftree-vectorize", "-g1")
+# The two sanitizer flags turn a register array's index out of bounds into a trap, which becomes a report;
+# stack probes keep a large frame from stepping over the guard page below its stack.
+_KERNEL_FLAGS = (
+    *(*_COMMON_FLAGS, "-O1", "-g1", "-w"),
+    *("-fsanitize=bounds", "-fsanitize-undefined-trap-on-error", "-fstack-clash-protection"),
+)
+_DELIVERIES = ("eager", "lazy", "random")
+_SCHEDULES = ("fifo", "random")
+_MAX_THREADS = 1024
+# The runtime keeps the state of one launch.
+_one_launch = threading.Lock()
+
+
+class KernelBuildError(EvoflashError):
+    """g++ refused a kernel's text; `log` is everything that it said."""
+
+    def __init__(self, log: str) -> None:
+        self.log = log
+        errors = [line for line in log.splitlines() if "error:" in line]
+        first = (errors or log.splitlines() or ["g++ said nothing"])[0]
+        super().__init__(f"the kernel does not compile for the emulator: {first.strip()}")
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """One finding. `line` is where in the kernel's text, `line2` the other place involved; 0 when unknown."""
+
+    kind: str  # "race-RAW", "OOB-shared", "DEADLOCK" ...
+    line: int
+    line2: int
+    count: int
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """One line's memory accesses of one kind, over the launch; a request is one instruction of one warp."""
+
+    line: int
+    op: str  # "lds", "sts", "ldmatrix", "cp_async_shared"; "ldg", "stg", "cp_async_global"
+    requests: int
+    actual: int  # shared-memory wavefronts, or 32-byte sectors of global memory
+    ideal: int
+
+
+@dataclass(frozen=True, slots=True)
+class Emulation:
+    """What one launch did. Without reports it ran to its end; counters are totals over its warps.
+
+    After DEADLOCK, LIVELOCK, TIMEOUT, divergence or a fault, the rest of the grid was not run.
+    """
+
+    reports: tuple[Report, ...]
+    counters: dict[str, int]
+    sites: tuple[Site, ...]
+    seconds: float  # CPU time
+
+
+def runtime() -> Path:
+    """The runtime's shared library, built on first use (some 3 s). DeviceError without g++."""
+    key = _digest(_sources_digest(), _compiler_version(), *_RUNTIME_FLAGS)
+    library = cache_dir() / "emulator" / key / "runtime.so"
+    if library.exists():
+        return library
+    units = "".join(f'#include "{unit}"\n' for unit in sorted(EMU.glob("*.cpp")))
+    log = _compile(units, library, _RUNTIME_FLAGS, standard_input=True)
+    if log:
+        raise DeviceError(
+            f"the emulator's runtime does not compile: {log.splitlines()[0]}; use g++ 9 or later."
+        )
+    return library
+
+
+def build(source: str, *, name: str) -> Path:
+    """The shared library of a rendered kernel, from the cache if it is there. Raises KernelBuildError.
+
+    `name` is a file name for debuggers to show; reports give lines of `source`.
+    """
+    key = _digest(source, name, _sources_digest(), _compiler_version(), *_kernel_flags())
+    library = cache_dir() / "emulator" / key / f"{name}.so"
+    if library.exists():
+        return library
+    log = _compile(source, library, _kernel_flags(), standard_input=False)
+    if log:
+        raise KernelBuildError(log)
+    return library
+
+
+class Memory:
+    """Global memory for launches: arrays between guard pages, with bounds that the emulator knows.
+
+    A context manager: the arrays are gone when the block ends, and must not be touched after it.
+    """
+
+    def __init__(self) -> None:
+        self._pointers: list[int] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with _one_launch:
+            for pointer in self._pointers:
+                _runtime().efemu_free(pointer)
+            self._pointers.clear()
+
+    def array(
+        self,
+        name: str,
+        shape: Sequence[int],
+        dtype: DTypeLike,
+        *,
+        writable: bool = False,
+        fill: object = None,
+    ) -> np.ndarray[Any, Any]:
+        """An array of zeros, or of `fill` (whatever broadcasts to the shape). Its address is `ctypes.data`.
+
+        Kernels may write it only if `writable`; this process always may.
+        """
+        kind = np.dtype(dtype)
+        size_bytes = math.prod(shape) * kind.itemsize
+        with _one_launch:
+            pointer = _runtime().efemu_allocate(size_bytes, name.encode(), int(writable))
+        if not pointer:
+            raise DeviceError(f"no memory for array '{name}' of {size_bytes} bytes: use smaller shapes.")
+        self._pointers.append(pointer)
+        raw = (ctypes.c_char * size_bytes).from_address(pointer)
+        array: np.ndarray[Any, Any] = np.ndarray(tuple(shape), dtype=kind, buffer=memoryview(raw))
+        if fill is not None:
+            array[...] = fill
+        return array
+
+
+def run(
+    library: Path,
+    launch: Launch,
+    arguments: Sequence[np.generic],
+    *,
+    delivery: Literal["eager", "lazy", "random"] = "random",
+    schedule: Literal["fifo", "random"] = "random",
+    seed: int = 1,
+    cpu_limit_s: float = 10.0,
+) -> Emulation:
+    """Run one launch of a built kernel over its whole grid, block after block.
+
+    `delivery` says when asynchronous copies land (at once, as late as allowed, any time between), `schedule`
+    which runnable thread is next; runs with equal choices and seed are equal. UsageError if the launch does
+    not fit the kernel (entry, arguments, block size).
+    """
+    request, _alive = _request(library, launch, arguments)
+    request.delivery = _DELIVERIES.index(delivery)
+    request.schedule = _SCHEDULES.index(schedule)
+    request.seed = seed
+    request.cpu_limit_s = cpu_limit_s
+    with _one_launch:
+        answer: dict[str, Any] = json.loads(_runtime().efemu_launch(ctypes.byref(request)))
+    if "error" in answer:
+        raise UsageError(f"the kernel cannot be launched: {answer['error']}.")
+    return Emulation(
+        reports=tuple(_report(raw, library) for raw in answer["reports"]),
+        counters=answer["counters"],
+        sites=tuple(Site(*raw) for raw in answer["sites"]),
+        seconds=answer["seconds"],
+    )
+
+
+class _LaunchRequest(ctypes.Structure):
+    """efemu::LaunchRequest in emu/api.cpp."""
+
+    _fields_ = (
+        ("library", ctypes.c_char_p),
+        ("entry", ctypes.c_char_p),
+        ("arguments", ctypes.c_void_p),
+        ("sizes_bytes", ctypes.c_void_p),
+        ("parameters", ctypes.c_uint32),
+        ("grid", ctypes.c_uint32 * 3),
+        ("block", ctypes.c_uint32 * 3),
+        ("smem_bytes", ctypes.c_uint32),
+        ("delivery", ctypes.c_uint32),
+        ("schedule", ctypes.c_uint32),
+        ("seed", ctypes.c_uint32),
+        ("cpu_limit_s", ctypes.c_double),
+    )
+
+
+def _request(
+    library: Path, launch: Launch, arguments: Sequence[np.generic]
+) -> tuple[_LaunchRequest, tuple[object, ...]]:
+    """The launch and its arguments as the runtime reads them, and what must outlive the call."""
+    threads = math.prod(launch.block)
+    if not 1 <= threads <= _MAX_THREADS or min(launch.grid) < 1:
+        raise UsageError(
+            f"grid {launch.grid} of blocks {launch.block} cannot be launched: "
+            f"a block has 1 to {_MAX_THREADS} threads and no side of the grid is 0."
+        )
+    values = [np.asarray(argument) for argument in arguments]
+    pointers = (ctypes.c_void_p * len(values))(*(value.ctypes.data for value in values))
+    sizes = (ctypes.c_uint32 * len(values))(*(value.itemsize for value in values))
+    request = _LaunchRequest(
+        library=os.fsencode(library),
+        entry=launch.entry.encode(),
+        arguments=ctypes.cast(pointers, ctypes.c_void_p),
+        sizes_bytes=ctypes.cast(sizes, ctypes.c_void_p),
+        parameters=len(values),
+        grid=launch.grid,
+        block=launch.block,
+        smem_bytes=launch.smem_bytes,
+    )
+    return request, (values, pointers, sizes)
+
+
+def _report(raw: dict[str, Any], library: Path) -> Report:
+    offset = raw.pop("code_offset")
+    if offset:
+        raw["line"] = _line_of(library, offset) or raw["line"]
+    return Report(**raw)
+
+
+def _line_of(library: Path, offset: int) -> int:
+    """The text's line at an offset into its library, from the debug information; 0 when it cannot be told."""
+    if not shutil.which("addr2line"):
+        return 0
+    command = ["addr2line", "--exe", str(library), hex(offset)]
+    place = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    line = place.strip().rpartition(":")[2].split(" ")[0]
+    return int(line) if line.isdigit() else 0
+
+
+@cache
+def _runtime() -> ctypes.CDLL:
+    # RTLD_GLOBAL: the kernels' libraries take the runtime's functions from whatever is loaded already.
+    loaded = ctypes.CDLL(str(runtime()), mode=ctypes.RTLD_GLOBAL)
+    loaded.efemu_allocate.restype = ctypes.c_void_p
+    loaded.efemu_allocate.argtypes = (ctypes.c_uint64, ctypes.c_char_p, ctypes.c_uint32)
+    loaded.efemu_free.restype = None
+    loaded.efemu_free.argtypes = (ctypes.c_void_p,)
+    loaded.efemu_launch.restype = ctypes.c_char_p
+    loaded.efemu_launch.argtypes = (ctypes.POINTER(_LaunchRequest),)
+    return loaded
+
+
+@cache
+def _compiler_version() -> str:
+    if not shutil.which("g++"):
+        raise DeviceError("g++ is missing: install it (apt-get install g++); only the emulator needs it.")
+    command = ["g++", "--version"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()[0]
+
+
+@cache
+def _kernel_flags() -> tuple[str, ...]:
+    """With g++ 12 and later, also: registers that were never set hold garbage instead of zeros."""
+    command = ["g++", "-dumpversion"]
+    version = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    if int(version.split(".")[0]) < 12:
+        return _KERNEL_FLAGS
+    return (*_KERNEL_FLAGS, "-ftrivial-auto-var-init=pattern")
+
+
+def _sources_digest() -> str:
+    files = [*sorted(EMU.glob("*.h")), *sorted(EMU.glob("*.cpp")), DEVICE / "ef.h", DEVICE / "ef_host.h"]
+    return _digest(*(file.read_text() for file in files))
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
+
+
+def _compile(text: str, library: Path, flags: tuple[str, ...], *, standard_input: bool) -> str:
+    """Compile `text` to `library`; "" or, on failure, the compiler's log. Others may do the same at once."""
+    library.parent.mkdir(parents=True, exist_ok=True)
+    source = library.with_suffix(".cu")
+    if not standard_input:
+        # Left beside the library: it is what reports' lines and debuggers refer to.
+        _write(source, text)
+    with tempfile.TemporaryDirectory(dir=library.parent) as folder:
+        product = Path(folder) / library.name
+        place = "-" if standard_input else str(source)
+        command = ["g++", *flags, "-I", str(DEVICE), "-x", "c++", place, "-o", str(product)]
+        given = text if standard_input else None
+        plain = {**os.environ, "LC_ALL": "C"}
+        outcome = subprocess.run(command, input=given, env=plain, capture_output=True, text=True, check=False)
+        if outcome.returncode:
+            return outcome.stderr or f"g++ ended with code {outcome.returncode}"
+        product.replace(library)
+    return ""
+
+
+def _write(path: Path, text: str) -> None:
+    with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
+        file.write(text)
+    os.replace(file.name, path)
