@@ -160,6 +160,8 @@ def parse_workload(text: str) -> Workload:
     numbers = {field: value for key, value in fields.items() if key in _FIELDS for field in _FIELDS[key]}
     marks = {key: value for key, value in fields.items() if key not in _FIELDS}
     if named:
+        if "heads" in numbers and named.heads == named.kv_heads:
+            numbers.setdefault("kv_heads", numbers["heads"])  # the name means one key/value head a query head
         return replace(named, **numbers, **marks)  # type: ignore[arg-type]
     if "heads" in numbers:
         numbers.setdefault("kv_heads", numbers["heads"])

@@ -1,0 +1,32 @@
+"""Search strategies by name: one file each, one line here. They propose; they neither evaluate nor store.
+
+uniform     valid genomes at random, without replacement; the control
+evolution   children of elites, by mutation operators that earn their share
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from evoflash.errors import UsageError
+from evoflash.space import Genome, SearchSpace
+from evoflash.strategies.evolution import Evolution
+from evoflash.strategies.uniform import Uniform
+
+if TYPE_CHECKING:
+    from evoflash.search import Strategy
+
+STRATEGIES: dict[str, Callable[..., Strategy]] = {
+    "evolution": Evolution,
+    "uniform": Uniform,
+}
+
+
+def make_strategy(name: str, space: SearchSpace, *, seed: int, seeds: tuple[Genome, ...] = ()) -> Strategy:
+    """The strategy of that name on a space; `seeds` are genomes worth trying first. UsageError if unknown."""
+    if name not in STRATEGIES:
+        raise UsageError(f"no strategy is called '{name}': use {' or '.join(STRATEGIES)}.")
+    if seed < 0:
+        raise UsageError(f"seed {seed} is negative: give a whole number from 0 up.")
+    return STRATEGIES[name](space, seed=seed, seeds=seeds)

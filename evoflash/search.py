@@ -1,0 +1,122 @@
+"""THE LOOP: ask a strategy, evaluate, store, tell; read this file first. Renders, compiles, measures nothing.
+
+The store is the one truth. A strategy is rebuilt from it by telling it its own past, so a search that was
+killed goes on where it stopped, and one that has spent its budget spends nothing.
+"""
+
+import math
+import time
+from collections.abc import Callable, Iterable
+from typing import Protocol, TypeVar
+
+from evoflash.evaluation import Basis, Evaluation, Proposal
+
+RunT = TypeVar("RunT", contravariant=True)
+
+
+class Strategy(Protocol):
+    """Proposes genomes and learns from what became of them."""
+
+    def ask(self) -> Proposal | None:
+        """A valid genome that was neither asked nor told before; None when nothing new is left."""
+
+    def tell(self, proposal: Proposal, evaluation: Evaluation) -> None:
+        """Learn one outcome. Outcomes of an earlier process come first, in the order of their storing."""
+
+
+class Evaluator(Protocol):
+    """Turns proposals into evaluations, several in flight so that compilation overlaps the rest."""
+
+    @property
+    def basis(self) -> Basis:
+        """Where its times come from."""
+
+    @property
+    def ahead(self) -> int:
+        """How many proposals it wants in flight."""
+
+    @property
+    def pending(self) -> int:
+        """Proposals submitted and not yet collected."""
+
+    def submit(self, proposal: Proposal) -> None:
+        """Start on a proposal; returns at once."""
+
+    def collect(self) -> tuple[Proposal, Evaluation]:
+        """The oldest pending proposal's outcome, waiting for it: runs repeat because the order does."""
+
+    def cancel(self) -> None:
+        """Drop everything pending; nothing is pending afterwards. Harmless when nothing was."""
+
+
+class Record(Protocol[RunT]):
+    """What the loop needs of a store."""
+
+    def history(self, run: RunT, /) -> Iterable[tuple[Proposal, Evaluation]]:
+        """Everything this run has told before, oldest first, duplicates included."""
+
+    def spent(self, run: RunT, /) -> int:
+        """Evaluations that count towards the budget; duplicates do not."""
+
+    def add(self, run: RunT, evaluation: Evaluation, proposal: Proposal, /) -> None:
+        """Keep one outcome, in one transaction."""
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C during a search: all that was evaluated is stored, and the same command resumes."""
+
+    def __init__(self, best: Evaluation | None) -> None:
+        super().__init__()
+        self.best = best
+
+
+def search(
+    strategy: Strategy,
+    evaluator: Evaluator,
+    store: Record[RunT],
+    run: RunT,
+    *,
+    budget: int,
+    time_limit_s: float | None = None,
+    on_evaluation: Callable[[Proposal, Evaluation], None] | None = None,
+) -> Evaluation | None:
+    """Take the run to `budget` evaluations and return its best correct one, if any.
+
+    Ends earlier when the strategy has nothing new left, or at the time limit: the outcome being waited for
+    is then kept, and what else is in flight dropped. Raises Interrupted on Ctrl-C.
+    """
+    deadline = time.monotonic() + (math.inf if time_limit_s is None else time_limit_s)
+    best = None
+    for proposal, evaluation in store.history(run):
+        strategy.tell(proposal, evaluation)
+        best = faster(best, evaluation)
+    spent = store.spent(run)
+    try:
+        while spent < budget and time.monotonic() < deadline:
+            _fill(strategy, evaluator, room=budget - spent)
+            if not evaluator.pending:
+                break
+            proposal, evaluation = evaluator.collect()
+            store.add(run, evaluation, proposal)
+            strategy.tell(proposal, evaluation)
+            best = faster(best, evaluation)
+            spent += not evaluation.duplicate_of
+            if on_evaluation is not None:
+                on_evaluation(proposal, evaluation)
+    except KeyboardInterrupt:
+        raise Interrupted(best) from None
+    finally:
+        evaluator.cancel()
+    return best
+
+
+def _fill(strategy: Strategy, evaluator: Evaluator, *, room: int) -> None:
+    # Never more in flight than the budget has room for: if none is a duplicate, all of them count.
+    while evaluator.pending < min(evaluator.ahead, room) and (proposal := strategy.ask()) is not None:
+        evaluator.submit(proposal)
+
+
+def faster(best: Evaluation | None, other: Evaluation) -> Evaluation | None:
+    """The better of the two; only a correct one wins, and a lower bound loses to any finished timing."""
+    timed = [e for e in (best, other) if e is not None and e.is_correct and e.score_us is not None]
+    return min(timed, key=lambda e: (e.is_censored, e.score_us), default=None)

@@ -1,0 +1,225 @@
+"""A strategy's contract as test cases to inherit, and the space, objective, evaluator and store they use."""
+
+import math
+from collections import deque
+from collections.abc import Callable
+
+import pytest
+
+from evoflash.evaluation import Basis, Evaluation, Proposal, Rung, Status
+from evoflash.search import Strategy, search
+from evoflash.space import Check, Genome, Param, SearchSpace, Values
+from evoflash.strategies import make_strategy
+
+Score = Callable[[Genome], float | None]
+
+
+def _smem_bytes(values: Values) -> int:
+    pad = 8 if values["layout"] == "pad8" else 0
+    stages = values["k_stages"] + values.get("v_stages", values["k_stages"])
+    rows = values["warps"] * values["rows_per_warp"] + stages * values["block_n"]
+    return 2 * rows * (64 + pad)
+
+
+SPACE = SearchSpace(
+    family="tiles",
+    params=(
+        Param("warps", (1, 2, 4, 8)),
+        Param("rows_per_warp", (16, 32)),
+        Param("block_n", (16, 32, 48, 64, 96, 128)),
+        Param("waits", ("separate", "joint")),
+        Param("k_stages", (1, 2, 3, 4)),
+        Param("v_stages", (1, 2, 3)),
+        Param("layout", ("pad8", "xor128", "xor64")),
+        Param("q_home", ("registers", "smem")),
+        Param("rescale", ("online", "lazy")),
+        Param("lazy_tau", (4, 8, 12)),
+        Param("epilogue", ("direct", "staged")),
+        Param("ctas_per_sm", (1, 2, 3, 4)),
+    ),
+    checks=(
+        Check("smem_fits", lambda v: _smem_bytes(v) * v["ctas_per_sm"] <= 100 * 1024),
+        Check("rows_fit", lambda v: v["warps"] * v["rows_per_warp"] <= 128),
+    ),
+    when={
+        "v_stages": lambda v: v["waits"] == "separate",
+        "lazy_tau": lambda v: v["rescale"] == "lazy",
+    },
+    blocks=(
+        ("warps", "rows_per_warp", "block_n", "ctas_per_sm"),
+        ("k_stages", "v_stages", "waits"),
+        ("layout", "q_home"),
+        ("rescale", "lazy_tau"),
+    ),
+)
+
+TINY = SearchSpace(
+    family="tiny",
+    params=(Param("a", (1, 2, 3, 4, 5)), Param("deep", (False, True)), Param("depth", (1, 2))),
+    checks=(Check("small", lambda v: v["a"] * v.get("depth", 1) <= 8),),
+    when={"depth": lambda v: v["deep"]},
+)
+
+
+def score_us(genome: Genome) -> float | None:
+    """A smooth objective with cliffs: spills past the register limit, and None (no launch) far past it."""
+    v = genome.as_dict()
+    tiles = v["rows_per_warp"] // 16
+    registers = 40 + tiles * (v["block_n"] / 2 + 32 + (16 if v["q_home"] == "registers" else 4))
+    if registers > 255:
+        return None
+    limit = min(255, 65536 / (32 * v["warps"] * v["ctas_per_sm"]))
+    spills = 1 + 0.6 * max(0.0, registers - limit) / limit
+    occupancy = 1 + 0.25 * abs(math.log2(v["warps"] * v["ctas_per_sm"] / 8)) ** 1.3
+    traffic = 1 + 0.3 / tiles + 6.4 / v["block_n"]
+    latency = 1 + (0.15, 0.05, 0.03, 0.04)[v["k_stages"] - 1] + (0.06, 0.05, 0.02, 0.03)[v.get("v_stages", 0)]
+    layout = {"pad8": 1.05, "xor128": 1.0, "xor64": 1.08}[v["layout"]]
+    softmax = {0: 1.05, 4: 1.02, 8: 1.0, 12: 1.01}[v.get("lazy_tau", 0)]
+    return (
+        20
+        * spills
+        * occupancy
+        * traffic
+        * latency
+        * layout
+        * softmax
+        * (1 + 0.02 * (v["epilogue"] == "direct"))
+    )
+
+
+def evaluated(genome: Genome, us: float | None, *, duplicate_of: str = "") -> Evaluation:
+    """The record of a genome that took `us`, or that crashed when that is None."""
+    status = Status.RUNTIME if us is None else Status.CORRECT
+    return Evaluation(
+        genome, "p", "g", Basis.REPLAYED, status, Rung.DONE, score_us=us, duplicate_of=duplicate_of
+    )
+
+
+class Recorded:
+    """An evaluator that looks times up; `twin` names the genome that another one is a duplicate of."""
+
+    basis = Basis.REPLAYED
+
+    def __init__(self, score: Score, *, ahead: int = 1, twin: Callable[[Genome], str] | None = None) -> None:
+        self.score, self.ahead, self.twin = score, ahead, twin
+        self.queue: deque[Proposal] = deque()
+        self.most_pending = 0
+
+    @property
+    def pending(self) -> int:
+        return len(self.queue)
+
+    def submit(self, proposal: Proposal) -> None:
+        self.queue.append(proposal)
+        self.most_pending = max(self.most_pending, self.pending)
+
+    def collect(self) -> tuple[Proposal, Evaluation]:
+        proposal = self.queue.popleft()
+        genome = proposal.genome
+        twin = self.twin(genome) if self.twin else ""
+        return proposal, evaluated(genome, self.score(genome), duplicate_of=twin)
+
+    def cancel(self) -> None:
+        self.queue.clear()
+
+
+class Notebook:
+    """A store of one run, in memory."""
+
+    def __init__(self) -> None:
+        self.rows: list[tuple[Proposal, Evaluation]] = []
+
+    def history(self, run: str) -> list[tuple[Proposal, Evaluation]]:
+        return list(self.rows)
+
+    def spent(self, run: str) -> int:
+        return sum(not evaluation.duplicate_of for _, evaluation in self.rows)
+
+    def add(self, run: str, evaluation: Evaluation, proposal: Proposal) -> None:
+        self.rows.append((proposal, evaluation))
+
+    @property
+    def proposals(self) -> list[Proposal]:
+        return [proposal for proposal, _ in self.rows]
+
+
+def spend(
+    strategy: Strategy,
+    budget: int,
+    *,
+    score: Score = score_us,
+    ahead: int = 1,
+    notebook: Notebook | None = None,
+) -> Notebook:
+    """Search on recorded times and return what was noted."""
+    notebook = Notebook() if notebook is None else notebook
+    search(strategy, Recorded(score, ahead=ahead), notebook, "run", budget=budget)
+    return notebook
+
+
+def fails(genome: Genome) -> None:
+    """The score of a machine on which nothing works."""
+
+
+class StrategyCases:
+    """Inherit and set `name`: every strategy keeps these promises."""
+
+    name: str
+
+    def make(self, space: SearchSpace = SPACE, *, seed: int = 0) -> Strategy:
+        return make_strategy(self.name, space, seed=seed)
+
+    @pytest.mark.parametrize("ahead", [1, 4])
+    def test_only_valid_genomes_are_proposed(self, ahead: int) -> None:
+        notebook = spend(self.make(), 80, ahead=ahead)
+        assert all(SPACE.is_valid(proposal.genome) for proposal in notebook.proposals)
+
+    @pytest.mark.parametrize("ahead", [1, 4])
+    def test_no_genome_is_proposed_twice(self, ahead: int) -> None:
+        proposals = spend(self.make(), 80, ahead=ahead).proposals
+        assert len({proposal.genome for proposal in proposals}) == len(proposals) == 80
+
+    def test_the_same_seed_repeats_the_search(self) -> None:
+        first, second = spend(self.make(seed=7), 60, ahead=3), spend(self.make(seed=7), 60, ahead=3)
+        assert first.proposals == second.proposals
+
+    def test_another_seed_gives_another_search(self) -> None:
+        assert spend(self.make(seed=1), 20).proposals != spend(self.make(seed=2), 20).proposals
+
+    @pytest.mark.parametrize("stop", [1, 15, 37])
+    def test_a_resumed_search_proposes_what_an_unbroken_one_does(self, stop: int) -> None:
+        unbroken = spend(self.make(), 60)
+        broken = spend(self.make(), stop)
+        assert spend(self.make(), 60, notebook=broken).proposals == unbroken.proposals
+
+    def test_a_search_resumed_with_work_lost_in_flight_repeats_nothing(self) -> None:
+        notebook = spend(self.make(), 30, ahead=4)
+        interrupted = self.make()
+        for proposal, evaluation in notebook.rows:
+            interrupted.tell(proposal, evaluation)
+        assert interrupted.ask() is not None  # in flight when the machine goes down
+        proposals = spend(self.make(), 60, ahead=4, notebook=notebook).proposals
+        assert len({proposal.genome for proposal in proposals}) == len(proposals) == 60
+
+    def test_a_space_where_everything_fails_is_searched_to_the_budget(self) -> None:
+        notebook = spend(self.make(), 50, score=fails)
+        assert len(notebook.rows) == 50
+
+    @pytest.mark.parametrize("score", [lambda g: 1.0 + g.as_dict()["a"], fails], ids=["correct", "failing"])
+    def test_a_tiny_space_is_proposed_whole_and_then_nothing(self, score: Score) -> None:
+        strategy = self.make(TINY)
+        notebook = spend(strategy, 1000, score=score)
+        assert {proposal.genome for proposal in notebook.proposals} == set(TINY)
+        assert len(notebook.rows) == len(set(TINY))
+        assert strategy.ask() is None
+
+    @pytest.mark.parametrize("ahead", [1, 2, 8])
+    def test_the_budget_is_spent_exactly(self, ahead: int) -> None:
+        assert len(spend(self.make(), 43, ahead=ahead).rows) == 43
+
+    def test_history_from_an_older_version_of_the_family_is_survived(self) -> None:
+        strategy = self.make()
+        for us in (1.0, 2.0):
+            old = Genome("tiles", 0, (("block_n", int(us)), ("gone", "x")))
+            strategy.tell(Proposal(old, "no_such_operator", ("0" * 16,)), evaluated(old, us))
+        assert len(spend(strategy, 40).rows) == 40

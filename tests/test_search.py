@@ -1,0 +1,140 @@
+"""The loop: budget, duplicates, resuming, time limit, Ctrl-C; on recorded times, with an in-memory store."""
+
+import time
+
+import pytest
+from strategy_cases import SPACE, TINY, Notebook, Recorded, evaluated, fails, score_us
+
+from evoflash.evaluation import Basis, Evaluation, Proposal, Rung, Status, Timing
+from evoflash.search import Interrupted, faster, search
+from evoflash.space import Genome
+from evoflash.strategies import make_strategy
+
+
+def uniform(space=SPACE, *, seed: int = 0):
+    return make_strategy("uniform", space, seed=seed)
+
+
+def test_the_best_correct_evaluation_is_returned() -> None:
+    notebook = Notebook()
+    best = search(uniform(), Recorded(score_us), notebook, "run", budget=50)
+    scores = [e.score_us for _, e in notebook.rows if e.score_us is not None]
+    assert best.score_us == min(scores)
+
+
+def test_nothing_correct_means_no_best() -> None:
+    assert search(uniform(), Recorded(fails), Notebook(), "run", budget=10) is None
+
+
+@pytest.mark.parametrize("ahead", [1, 3, 16])
+def test_duplicates_cost_no_budget_and_the_rest_add_up_to_it(ahead: int) -> None:
+    def twin(genome: Genome) -> str:
+        return "0" * 16 if genome.as_dict()["epilogue"] == "direct" else ""
+
+    notebook = Notebook()
+    search(uniform(), Recorded(score_us, ahead=ahead, twin=twin), notebook, "run", budget=40)
+    assert notebook.spent("run") == 40
+    assert len(notebook.rows) > 40
+
+
+def test_a_space_of_duplicates_ends_when_it_is_exhausted() -> None:
+    notebook = Notebook()
+    everything_twins = Recorded(fails, ahead=2, twin=lambda genome: "0" * 16)
+    search(uniform(TINY), everything_twins, notebook, "run", budget=10)
+    assert len(notebook.rows) == len(set(TINY))
+
+
+@pytest.mark.parametrize(("ahead", "budget", "most"), [(4, 40, 4), (16, 5, 5)])
+def test_no_more_is_in_flight_than_asked_for_or_than_the_budget_allows(ahead, budget, most) -> None:
+    evaluator = Recorded(score_us, ahead=ahead)
+    search(uniform(), evaluator, Notebook(), "run", budget=budget)
+    assert evaluator.most_pending == most
+
+
+def test_a_finished_search_spends_nothing_and_still_knows_its_best() -> None:
+    notebook, again = Notebook(), Recorded(score_us)
+    best = search(uniform(), Recorded(score_us), notebook, "run", budget=20)
+    assert search(uniform(), again, notebook, "run", budget=20) == best
+    assert again.most_pending == 0
+    assert len(notebook.rows) == 20
+
+
+def test_a_higher_budget_continues_where_the_lower_one_ended() -> None:
+    notebook = Notebook()
+    search(uniform(), Recorded(score_us), notebook, "run", budget=20)
+    first = list(notebook.rows)
+    search(uniform(), Recorded(score_us), notebook, "run", budget=30)
+    assert notebook.rows[:20] == first
+    assert len(notebook.rows) == 30
+
+
+def test_the_time_limit_ends_the_search_and_drops_what_is_in_flight() -> None:
+    class Slow(Recorded):
+        def collect(self) -> tuple[Proposal, Evaluation]:
+            time.sleep(0.05)
+            return super().collect()
+
+    notebook, evaluator = Notebook(), Slow(score_us, ahead=3)
+    search(uniform(), evaluator, notebook, "run", budget=10_000, time_limit_s=0.2)
+    assert 1 <= len(notebook.rows) <= 4
+    assert evaluator.pending == 0
+
+
+def test_ctrl_c_keeps_what_was_evaluated_and_names_the_best() -> None:
+    notebook, evaluator = Notebook(), Recorded(score_us, ahead=3)
+
+    def stop(proposal: Proposal, evaluation: Evaluation) -> None:
+        if len(notebook.rows) == 12:
+            raise KeyboardInterrupt
+
+    with pytest.raises(Interrupted) as interrupted:
+        search(uniform(), evaluator, notebook, "run", budget=50, on_evaluation=stop)
+    assert len(notebook.rows) == 12
+    assert evaluator.pending == 0
+    assert interrupted.value.best.score_us == min(e.score_us for _, e in notebook.rows if e.is_correct)
+
+
+def test_an_interrupted_search_resumes_to_the_budget() -> None:
+    notebook, unbroken = Notebook(), Notebook()
+
+    def stop(proposal: Proposal, evaluation: Evaluation) -> None:
+        if len(notebook.rows) == 7:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        search(uniform(), Recorded(score_us, ahead=3), notebook, "run", budget=20, on_evaluation=stop)
+    search(uniform(), Recorded(score_us, ahead=3), notebook, "run", budget=20)
+    search(uniform(), Recorded(score_us, ahead=3), unbroken, "run", budget=20)
+    assert notebook.proposals == unbroken.proposals
+
+
+def test_a_broken_machine_leaves_nothing_in_flight() -> None:
+    class Broken(Recorded):
+        def collect(self) -> tuple[Proposal, Evaluation]:
+            raise OSError("the compiler is gone")
+
+    evaluator = Broken(score_us, ahead=3)
+    with pytest.raises(OSError, match="gone"):
+        search(uniform(), evaluator, Notebook(), "run", budget=5)
+    assert evaluator.pending == 0
+
+
+def test_every_outcome_is_stored_before_it_is_announced() -> None:
+    notebook, announced = Notebook(), []
+
+    def announce(proposal: Proposal, evaluation: Evaluation) -> None:
+        announced.append(notebook.rows[-1] == (proposal, evaluation))
+
+    search(uniform(), Recorded(score_us), notebook, "run", budget=9, on_evaluation=announce)
+    assert announced == [True] * 9
+
+
+def test_a_lower_bound_never_beats_a_finished_timing() -> None:
+    genome = next(iter(TINY))
+    bound = Timing("p", "cold", 1.0, 1.0, 1.0, 1, censored=True)
+    censored = Evaluation(
+        genome, "p", "g", Basis.MEASURED, Status.CORRECT, Rung.TIMING, timings=(bound,), score_us=1.0
+    )
+    finished = evaluated(genome, 5.0)
+    assert faster(censored, finished) == finished
+    assert faster(finished, censored) == finished
