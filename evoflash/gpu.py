@@ -59,7 +59,7 @@ def load_gpu(name: str) -> GpuSpec:
     """The spec of a known GPU; UsageError lists the known ones and the nearest."""
     known = known_gpus()
     if name.lower() not in known:
-        near = difflib.get_close_matches(name.lower(), known, n=1)
+        near = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.5)
         hint = f" Did you mean {near[0]}?" if near else ""
         raise UsageError(
             f"no GPU is called '{name}'.{hint} Known: {', '.join(known)}. "
