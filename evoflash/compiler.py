@@ -159,18 +159,24 @@ def _keep(build: Build, cubin: bytes, source: str) -> Build:
         (beside / "kernel.cubin").write_bytes(cubin)
         (beside / "log.txt").write_text(build.log, encoding="utf-8")
         (beside / "build.json").write_text(json.dumps(asdict(build)), encoding="utf-8")
-        try:
-            os.rename(beside, folder)
-        except OSError:
-            if not (folder / "build.json").exists():
-                raise
-            shutil.rmtree(beside)  # another process was first: its folder holds the same kernel
+        _put_in_place(beside, folder)
     except OSError as error:
         raise DeviceError(
             f"the kernel cache {cache_dir()} cannot be written ({error.strerror}): free space there or set "
             "EVOFLASH_CACHE_DIR to a writable folder."
         ) from None
     return replace(build, cubin_path=str(folder / "kernel.cubin") if build.ok else "")
+
+
+def _put_in_place(beside: Path, folder: Path) -> None:
+    try:
+        os.rename(beside, folder)
+    except OSError:
+        if (folder / "build.json").exists():
+            shutil.rmtree(beside)  # another process was first: its folder holds the same kernel
+            return
+        shutil.rmtree(folder, ignore_errors=True)  # somebody emptied a part of the cache
+        os.rename(beside, folder)
 
 
 def _whole_elf(image: bytes) -> bytes:

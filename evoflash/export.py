@@ -4,21 +4,24 @@ The file compiles with NVRTC without any -I (the host part is skipped there) and
 that checks and times itself. It holds no evoflash code at run time and is its user's to keep.
 """
 
+import os
 import re
 from functools import cache
+from pathlib import Path
 
 from jinja2 import Environment, StrictUndefined
 
 from evoflash import __version__
 from evoflash.compiler import FLAGS
 from evoflash.errors import TemplateError, UsageError
+from evoflash.evaluation import Evaluation
 from evoflash.family import Family, load_family
-from evoflash.gpu import GpuSpec
+from evoflash.gpu import GpuSpec, load_gpu
 from evoflash.layout import DEVICE, TEMPLATES
-from evoflash.problem import Problem
+from evoflash.problem import Problem, parse_problem
 from evoflash.renderer import render
-from evoflash.space import Genome
-from evoflash.validator import REL_L2_LIMIT
+from evoflash.space import Genome, SearchSpace, Value
+from evoflash.validator import REL_L2
 
 _FUNCTION = re.compile(r"^EF_DEV [^;]*?\b(\w+)\(", re.MULTILINE)
 _RUNTIME_NAMES = ("batch", "heads", "seq_q", "seq_kv")
@@ -40,6 +43,47 @@ def export_kernel(genome: Genome, problem: Problem, gpu: GpuSpec) -> str:
     head, _, kernel = source.partition('#include "ef.h"\n')
     layer, launcher = primitives(kernel), _launcher(family, genome, problem, gpu)
     return "".join((head, _reproduce(genome, problem, gpu), "\n", layer, kernel, launcher))
+
+
+def export_values(family: str, words: list[str], *, problem: str, gpu: str) -> str:
+    """The exported file of a genome given as "param=value" words; UsageError for one that is not valid."""
+    what, spec, loaded = parse_problem(problem), load_gpu(gpu), load_family(family)
+    if not loaded.supports(spec):
+        raise UsageError(f"{family} needs {', '.join(loaded.arch)}, {spec.name} is {spec.arch}: choose another.")
+    space = loaded.space(what.compile_keys(spec.arch), spec)
+    genome = space.genome(dict(_setting(space, word) for word in words))
+    broken = space.violations(genome)
+    if broken:
+        rules = "; ".join(f"{name} ({loaded.check[name].text})" for name in broken)
+        raise UsageError(f"these values fail {rules} on {spec.name}: change them.")
+    return export_kernel(genome, what, spec)
+
+
+def _setting(space: SearchSpace, word: str) -> tuple[str, Value]:
+    name, equals, text = word.partition("=")
+    if not equals:
+        raise UsageError(f"--set {word}: write param=value.")
+    for value in space.param(name).values:
+        if _word(value) == text:
+            return name, value
+    allowed = ", ".join(_word(value) for value in space.param(name).values)
+    raise UsageError(f"--set {word}: {name} is one of {allowed}.")
+
+
+def exported(evaluation: Evaluation) -> str:
+    """The exported file of a stored kernel."""
+    return export_kernel(evaluation.genome, parse_problem(evaluation.problem), load_gpu(evaluation.gpu))
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file whole or not at all."""
+    beside = path.with_name(f".{path.name}.new")
+    try:
+        beside.write_text(text, encoding="utf-8")
+        os.replace(beside, path)
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        raise UsageError(f"{path} cannot be written ({error.strerror}): choose another path.") from None
 
 
 def reproducing_command(genome: Genome, problem: Problem, gpu: GpuSpec) -> str:
@@ -107,7 +151,7 @@ def _launcher(family: Family, genome: Genome, problem: Problem, gpu: GpuSpec) ->
         entry=family.entry,
         key=key,
         workloads=problem.workloads,
-        rel_l2_limit=REL_L2_LIMIT[key.dtype],
+        rel_l2_limit=REL_L2[key.dtype],
         grid=[as_c(e.text, names, e.where) for e in family.grid],
         block=[as_c(e.text, names, e.where) for e in family.block],
         smem=as_c(family.smem.text, names, family.smem.where),

@@ -20,7 +20,7 @@ from evoflash.problem import CompileKey, Workload
 from evoflash.space import Check, Genome, Param, SearchSpace, Value, Values
 
 _HEADER = re.compile(r"\A\{#---\n(.*?)\n---#\}\n", re.DOTALL)
-_SECTIONS = {"version", "arch", "entry", "params", "when", "structural", "blocks", "let", "check", "launch"}
+_SECTIONS = {"version", "arch", "entry", "params", "when", "structural", "blocks", "let", "check", "launch", "model", "seeds"}
 _ARCH = re.compile(r"sm_(\d+)([af]?)(\+?)")
 _PROBE_KEY = CompileKey(64, "fp16", False, 1, "sm_90a")
 _PROBE_WORKLOAD = Workload(1, 1, 1, 64, 64, 64)
@@ -45,20 +45,22 @@ class Family:
     grid: tuple[Expression, ...]
     block: tuple[Expression, ...]
     smem: Expression
+    seeds: Mapping[str, Values]  # named genomes that a search tries first
+    uncounted: Expression  # for the performance model: warp instructions per KV tile besides the primitives
 
     def supports(self, gpu: GpuSpec) -> bool:
         """Whether the family's arch list admits the GPU."""
         return any(_admits(entry, gpu.arch) for entry in self.arch)
 
-    def space(self, key: CompileKey, gpu: GpuSpec) -> SearchSpace:
-        """The family's search space for one compile key on one GPU."""
+    def space(self, keys: tuple[CompileKey, ...], gpu: GpuSpec) -> SearchSpace:
+        """The family's search space on a GPU: a valid genome passes the checks under every compile key."""
 
         @lru_cache(maxsize=64)  # all checks of one genome see the same names
-        def names(values: tuple[tuple[str, Value], ...]) -> dict[str, Any]:
-            return self.names(dict(values), key, gpu)
+        def names(values: tuple[tuple[str, Value], ...]) -> tuple[dict[str, Any], ...]:
+            return tuple(self.names(dict(values), key, gpu) for key in keys)
 
         def holds(values: Values, *, condition: Expression) -> bool:
-            return bool(condition(names(tuple(values.items()))))
+            return all(condition(each) for each in names(tuple(values.items())))
 
         checks = tuple(Check(name, partial(holds, condition=e)) for name, e in self.check.items())
         when = {name: partial(_evaluate, expression) for name, expression in self.when.items()}
@@ -151,6 +153,10 @@ def read_family(path: Path) -> Family:
         grid=_triple(path, launch, "grid"),
         block=_triple(path, launch, "block"),
         smem=Expression(launch.get("smem", 0), f"{path.name}: launch.smem", (int,)),
+        seeds=_table(path, table, "seeds", optional=True),
+        uncounted=Expression(
+            _table(path, table, "model", optional=True).get("uncounted", 0), f"{path.name}: model.uncounted", (int,)
+        ),
     )
     _probe(family)
     return family
@@ -220,6 +226,8 @@ def _probe(family: Family) -> None:
     # Once with every param present, once canonical: an expression must not need an inactive param.
     for probe in (values, space.genome(values).as_dict()):
         derived = family.names(probe, _PROBE_KEY, gpu)
-        for expression in family.check.values():
+        for expression in (*family.check.values(), family.uncounted):
             expression(derived)
     family.launches(space.genome(values), _PROBE_WORKLOAD, gpu)
+    for seed in family.seeds.values():
+        space.genome(seed)

@@ -29,7 +29,7 @@ _FORBIDDEN = {
     r"\b__(shfl|syncthreads|syncwarp|ballot|any|all|activemask)\w*": "a CUDA intrinsic (use ef::)",
     r"\b__cvta_\w+": "an address conversion",
     r"\b(atomic[A-Z]\w*|printf|malloc|clock64|clock)\s*\(": "a CUDA library call",
-    r"^\s*__(device__|constant__)\s+(?!__forceinline__)\w+\s+\w+\s*(=|;|\[)": "a device global",
+    r"^[ \t]*__(device__|constant__)\s+(?!__forceinline__)\w+\s+\w+\s*(=|;|\[)": "a device global",
     r"#\s*include\s+(?!\"ef\.h\")": "an include besides ef.h",
 }
 

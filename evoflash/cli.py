@@ -1,0 +1,297 @@
+"""The command line: parse, one call, print. Decides nothing; data goes to stdout, everything else to stderr."""
+
+import json
+import logging
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from evoflash import __version__
+from evoflash.errors import EvoflashError, NoKernelError, UsageError
+from evoflash.layout import default_database
+
+app = typer.Typer(
+    name="evoflash",
+    help="Evolve fused-attention CUDA kernels: mutate, compile, check, time, keep.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Gpu = Annotated[str | None, typer.Option("--gpu", help="A known GPU (see `evoflash gpus`); default: the one present.")]
+ProblemText = Annotated[str, typer.Option("--problem", help="mission, s2k_d64,causal or b=,h=,hkv=,s=,d=,...")]
+MaybeProblem = Annotated[str | None, typer.Option("--problem", help="Default: the newest in the database.")]
+Db = Annotated[
+    str,
+    typer.Option(
+        "--db",
+        default_factory=default_database,
+        show_default="~/.local/share/evoflash/evoflash.db, or EVOFLASH_DB",
+        help="Database file or SQLAlchemy URL.",
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Runs with other seeds are other runs.")]
+
+
+def _version(value: bool) -> None:
+    if value:
+        from evoflash.doctor import versions
+
+        typer.echo(versions())
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print versions and leave.")
+    ] = False,
+    verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Say more on stderr.")] = False,
+    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Say less on stderr.")] = False,
+) -> None:
+    """Common options; they stand before the command."""
+    del version
+    default = os.environ.get("EVOFLASH_LOG", "WARNING").upper()
+    level = "INFO" if verbose else "ERROR" if quiet else default
+    logging.basicConfig(level=level, format="evoflash: %(message)s", stream=sys.stderr)
+    if quiet:
+        os.environ["EVOFLASH_QUIET"] = "1"
+
+
+@app.command()
+def search(
+    gpu: Gpu = None,
+    problem: ProblemText = "mission",
+    budget: Annotated[int, typer.Option(help="Distinct kernels to evaluate.")] = 200,
+    time_limit: Annotated[float | None, typer.Option(help="Stop after this many seconds.")] = None,
+    strategy: Annotated[str, typer.Option(help="evolution or uniform.")] = "evolution",
+    seed: Seed = 0,
+    family: Annotated[str | None, typer.Option(help="Kernel family; default: the one that fits the GPU.")] = None,
+    evaluator: Annotated[
+        str | None, typer.Option(help="gpu (measured) or emulated (estimated); default: gpu where --gpu is present.")
+    ] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Start another run instead of continuing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Render and compile only; nothing is stored.")] = False,
+    db: Db = ...,
+    as_json: Json = False,
+) -> None:
+    """Search for the fastest kernel; the same command again continues to the budget.
+
+    Example: evoflash search --gpu l4 --problem mission,causal --budget 200
+    """
+    from evoflash import session
+
+    plan = session.plan(
+        gpu=gpu, problem=problem, strategy=strategy, seed=seed, family=family, evaluator=evaluator, budget=budget
+    )
+    if dry_run:
+        session.dry_run(plan, budget=budget)
+        return
+    try:
+        found = session.run(plan, db, budget=budget, time_limit_s=time_limit, fresh=fresh, argv=sys.argv[1:])
+    except KeyboardInterrupt:
+        session.say("stopped by Ctrl-C: everything evaluated so far is kept; the same command continues.")
+        raise typer.Exit(130) from None
+    if found.best is None:
+        raise NoKernelError(
+            f"no correct kernel among {found.spent} evaluations: `evoflash leaderboard` is empty for this run; "
+            "raise --budget or look at the reasons with `evoflash show --failures`."
+        )
+    _print_best(found.best, as_json=as_json)
+
+
+@app.command()
+def best(
+    export: Annotated[Path | None, typer.Option("--export", help="Write the kernel as one .cu file.")] = None,
+    show: Annotated[bool, typer.Option("--show", help="Print the kernel's CUDA.")] = False,
+    gpu: Gpu = None,
+    problem: MaybeProblem = None,
+    db: Db = ...,
+    as_json: Json = False,
+) -> None:
+    """The best kernel found: measured if there is one, else estimated, and marked so.
+
+    Example: evoflash best --export kernel.cu
+    """
+    from evoflash import session
+    from evoflash.export import exported, write_text
+    from evoflash.store import open_store
+
+    with open_store(db, read_only=True) as store:
+        winner = session.find_best(store, problem=problem, gpu=gpu)
+    if show:
+        typer.echo(exported(winner), nl=False)
+        return
+    if export is not None:
+        write_text(export, exported(winner))
+        typer.echo(f"evoflash: wrote {export}", err=True)
+    _print_best(winner, as_json=as_json)
+
+
+@app.command()
+def leaderboard(
+    gpu: Gpu = None,
+    problem: MaybeProblem = None,
+    top: Annotated[int, typer.Option(min=1, help="Rows per table.")] = 20,
+    db: Db = ...,
+    as_json: Json = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
+) -> None:
+    """Correct kernels, fastest first; measured and estimated ones in tables of their own.
+
+    Example: evoflash leaderboard --gpu l4 --problem mission
+    """
+    from rich.console import Console
+
+    from evoflash import leaderboard as board
+    from evoflash import session
+    from evoflash.store import open_store
+
+    with open_store(db, read_only=True) as store:
+        table = board.read(store, problem=session.canonical(problem), gpu=session.known(gpu), top=top)
+    if as_json or as_csv:
+        typer.echo(board.as_json(table) if as_json else board.as_csv(table), nl=as_json)
+    else:
+        board.print_table(table, Console(width=None if sys.stdout.isatty() else 180))
+
+
+@app.command()
+def show(
+    genome_id: Annotated[str | None, typer.Argument(help="A genome id or its first digits.")] = None,
+    command: Annotated[bool, typer.Option("--command", help="Print the line that re-evaluates it.")] = False,
+    failures: Annotated[bool, typer.Option("--failures", help="Count what went wrong in the newest run.")] = False,
+    db: Db = ...,
+    as_json: Json = False,
+) -> None:
+    """Everything known about one kernel: values, status, registers, verdicts, timings.
+
+    Example: evoflash show 3f2a
+    """
+    from evoflash import report
+    from evoflash.store import open_store
+
+    with open_store(db, read_only=True) as store:
+        if failures:
+            typer.echo(report.failures(store, as_json=as_json))
+            return
+        if genome_id is None:
+            raise UsageError("give a genome id (its first digits do) or --failures.")
+        evaluations = report.find(store, genome_id)
+    typer.echo(report.command(evaluations[0]) if command else report.describe(evaluations, as_json=as_json))
+
+
+@app.command()
+def export(
+    family: Annotated[str, typer.Option("--family", help="Kernel family.")],
+    gpu: Annotated[str, typer.Option("--gpu", help="A known GPU.")],
+    values: Annotated[list[str] | None, typer.Option("--set", help="param=value; may be repeated.")] = None,
+    problem: ProblemText = "mission",
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="Default: stdout.")] = None,
+) -> None:
+    """Print any genome as one complete .cu file; the same input gives the same bytes.
+
+    Example: evoflash export --family flash_mma --set warps=4 --set block_n=64 --problem mission --gpu l4
+    """
+    from evoflash.export import export_values, write_text
+
+    text = export_values(family, values or [], problem=problem, gpu=gpu)
+    if output is None:
+        sys.stdout.write(text)
+    else:
+        write_text(output, text)
+
+
+@app.command()
+def remeasure(
+    top: Annotated[int, typer.Option(min=1, help="How many of the best estimates.")] = 20,
+    gpu: Gpu = None,
+    problem: MaybeProblem = None,
+    db: Db = ...,
+    as_json: Json = False,
+) -> None:
+    """Measure the best estimates of a database made elsewhere on the GPU of this machine.
+
+    Example: evoflash remeasure --top 20 --gpu l4
+    """
+    from evoflash import session
+
+    found = session.remeasure(db, top=top, gpu=gpu, problem=problem, argv=sys.argv[1:])
+    if found.best is None:
+        raise NoKernelError(f"none of the {found.spent} estimates was correct on this GPU: see `evoflash show`.")
+    _print_best(found.best, as_json=as_json)
+
+
+@app.command()
+def families(as_json: Json = False) -> None:
+    """The kernel families and their params.
+
+    Example: evoflash families
+    """
+    from evoflash import report
+
+    typer.echo(report.families(as_json=as_json))
+
+
+@app.command()
+def gpus(as_json: Json = False) -> None:
+    """The GPUs that evoflash knows, and which of them is present.
+
+    Example: evoflash gpus
+    """
+    from evoflash import report
+
+    typer.echo(report.gpus(as_json=as_json))
+
+
+@app.command()
+def doctor(as_json: Json = False) -> None:
+    """Check this machine: NVRTC, host compiler, GPU, folders; each line ok or what to do.
+
+    Example: evoflash doctor
+    """
+    from evoflash.doctor import examine, render
+
+    findings = examine()
+    typer.echo(json.dumps([vars_of(f) for f in findings], indent=2) if as_json else render(findings))
+    if any(f.state == "missing" for f in findings):
+        raise typer.Exit(1)
+
+
+def vars_of(record: Any) -> dict[str, Any]:
+    """A frozen dataclass as a plain dict."""
+    from dataclasses import asdict
+
+    return asdict(record)
+
+
+def _print_best(evaluation: Any, *, as_json: bool) -> None:
+    from evoflash import report
+
+    typer.echo(report.describe([evaluation], as_json=as_json))
+
+
+def main() -> None:
+    """The console script: one line and a documented exit code for everything that can go wrong."""
+    try:
+        app()
+    except EvoflashError as error:
+        sys.exit(_say(str(error), error.exit_code))
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except OSError as error:
+        place = f" ({error.filename})" if error.filename else ""
+        sys.exit(_say(f"{error.strerror or error}{place}: check the path, its permissions and the free space.", 1))
+
+
+def _say(message: str, exit_code: int) -> int:
+    print("evoflash: " + " ".join(message.split()), file=sys.stderr)
+    return exit_code
+
+
+__all__ = ["__version__", "app", "main"]

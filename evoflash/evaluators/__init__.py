@@ -1,0 +1,1 @@
+"""Evaluators: genome -> Evaluation, by measuring on a GPU (measured.py) or by emulating (emulated.py)."""

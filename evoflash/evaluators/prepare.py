@@ -1,0 +1,84 @@
+"""The rungs that need no GPU: render, compile, emulate one genome for every compile key of a problem.
+
+Runs in a worker process: a compiler or an emulated kernel that crashes or hangs costs this genome alone.
+"""
+
+from dataclasses import dataclass, replace
+
+from evoflash.compiler import compile_candidate, first_error
+from evoflash.emulator import KernelBuildError
+from evoflash.evaluation import Build, Candidate, Rung, Status, Verdict
+from evoflash.family import Family, load_family
+from evoflash.gpu import GpuSpec
+from evoflash.model import Profile
+from evoflash.preflight import preflight
+from evoflash.problem import CompileKey, Problem
+from evoflash.renderer import render
+from evoflash.space import Genome
+
+PREPARE_LIMIT_S = 180.0  # of one genome; NVRTC takes under a second, the emulator a few
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Where and why a genome left the ladder."""
+
+    status: Status
+    rung: Rung
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A genome's builds, one for each compile key, and what the emulator said where it was asked."""
+
+    builds: tuple[Build, ...] = ()
+    failure: Failure | None = None
+    verdicts: tuple[Verdict, ...] = ()
+    profiles: tuple[Profile, ...] = ()  # in the order of builds; empty when not emulated
+
+
+def prepare(genome: Genome, problem: Problem, gpu: GpuSpec, emulate: bool, seed: int) -> Prepared:
+    """Takes a genome up the ladder as far as it goes without a GPU."""
+    family = load_family(genome.family)
+    prepared = Prepared()
+    for key in problem.compile_keys(gpu.arch):
+        broken = family.space((key,), gpu).violations(genome)
+        if broken:
+            return _fail(prepared, Status.CONSTRAINTS, Rung.CHECKS, f"{', '.join(broken)} under {key}")
+        prepared = _prepare_key(prepared, family, genome, key, gpu, emulate=emulate, seed=seed)
+        if prepared.failure:
+            return prepared
+    return prepared
+
+
+def _prepare_key(
+    prepared: Prepared, family: Family, genome: Genome, key: CompileKey, gpu: GpuSpec, *, emulate: bool, seed: int
+) -> Prepared:
+    candidate = render(genome, key, gpu)
+    build = compile_candidate(candidate)
+    # The log stays in the cache folder: it would be most of the database.
+    prepared = replace(prepared, builds=(*prepared.builds, replace(build, log="")))
+    if not build.ok:
+        return _fail(prepared, Status.COMPILE, Rung.COMPILE, first_error(build.log))
+    return _emulate(prepared, candidate, family, gpu, seed=seed) if emulate else prepared
+
+
+def _emulate(prepared: Prepared, candidate: Candidate, family: Family, gpu: GpuSpec, *, seed: int) -> Prepared:
+    try:
+        found = preflight(candidate, family, gpu, seed=seed)
+    except KernelBuildError as error:
+        return _fail(prepared, Status.COMPILE, Rung.PREFLIGHT, first_error(str(error)))
+    prepared = replace(
+        prepared,
+        verdicts=(*prepared.verdicts, *found.verdicts),
+        profiles=(*prepared.profiles, found.profile),
+    )
+    if found.complaint:
+        status = Status.CORRECTNESS if found.is_wrong_result else Status.RUNTIME
+        return _fail(prepared, status, Rung.PREFLIGHT, found.complaint)
+    return prepared
+
+
+def _fail(prepared: Prepared, status: Status, rung: Rung, reason: str) -> Prepared:
+    return replace(prepared, failure=Failure(status, rung, reason))

@@ -1,0 +1,133 @@
+"""Runs a rendered kernel in the CPU emulator on small adversarial shapes: races, deadlocks, bounds, numbers.
+
+It proves synchronisation and indexing under our reading of PTX, on the pre-flight shapes only; it times
+nothing. The benchmark's shape is not emulated.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from evoflash import emulator, trials
+from evoflash.abi import arguments
+from evoflash.evaluation import Candidate, Launch, Verdict
+from evoflash.family import Family
+from evoflash.gpu import GpuSpec
+from evoflash.model import Profile, fit_profile, kv_tiles
+from evoflash.problem import CompileKey, Workload
+from evoflash.reference import every_row, expect
+from evoflash.validator import Output, judge
+
+CPU_LIMIT_S = 30.0  # of one emulated launch; the slowest of a healthy kernel takes about one
+
+
+@dataclass(frozen=True, slots=True)
+class Preflight:
+    """What the emulator found: no complaint means ready for a GPU."""
+
+    complaint: str  # one line, empty when all is well
+    is_wrong_result: bool  # the complaint is about numbers, not about a report of the emulator
+    verdicts: tuple[Verdict, ...]
+    profile: Profile  # for the performance model
+
+
+def shapes(key: CompileKey, names: Mapping[str, Any]) -> tuple[Workload, ...]:
+    """The pre-flight set of a kernel, largest first.
+
+    Long: every ring slot is used twice (2 x stages + 1 KV tiles), with a tail in rows and keys and two query
+    blocks. Short: less than one tile; under a causal mask rows that see nothing, and a block without a tile.
+    """
+    heads, kv_heads = key.gqa_ratio, 1
+    block_m, block_n, stages = names["block_m"], names["block_n"], names["k_stages"]
+    lengths = (2 * stages * block_n + block_n // 2 + 3, 5)
+    # The same rows for both: what they cost besides their KV tiles then cancels in the model's profile.
+    rows = block_m + 9
+    long, short = (Workload(1, heads, kv_heads, rows, n, key.head_dim, key.dtype, key.causal) for n in lengths)
+    return long, short
+
+
+def preflight(candidate: Candidate, family: Family, gpu: GpuSpec, *, seed: int) -> Preflight:
+    """Emulates the candidate on its pre-flight set under lazy and random delivery of its async copies."""
+    key = candidate.compile_key
+    names = family.names(candidate.genome.as_dict(), key, gpu)
+    library = emulator.build(candidate.source, name=family.name)
+    long, short = shapes(key, names)
+    # Other numbers with every schedule: the ordinary case, a maximum that rises all the way, needles at edges.
+    plan = (
+        (long, "normal", "lazy", "fifo"),
+        (long, "rising", "random", "random"),
+        (short, "needles", "eager", "fifo"),
+    )
+    verdicts, counters = [], []
+    for at, (workload, trial, delivery, schedule) in enumerate(plan):
+        launches = family.launches(candidate.genome, workload, gpu)
+        emulation, verdict = _run(
+            library, launches, workload, trial, delivery=delivery, schedule=schedule, seed=seed + at
+        )
+        verdicts.append(verdict)
+        counters.append(emulation.counters)
+        complaint = _complaint(emulation.reports, verdict)
+        if complaint:
+            wrong = not emulation.reports
+            return Preflight(f"{complaint} [{workload}]", wrong, tuple(verdicts), _EMPTY)
+    block_m, block_n = names["block_m"], names["block_n"]
+    runs = tuple((counters[at], *_work(workload, block_m, block_n)) for at, workload in ((0, long), (2, short)))
+    uncounted = family.uncounted(names)
+    profile = fit_profile((runs[0], runs[1]), block_m=block_m, block_n=block_n, uncounted=uncounted)
+    return Preflight("", False, tuple(verdicts), profile)
+
+
+_EMPTY = Profile({}, {}, 1, 1, 0.0)
+
+
+def _work(workload: Workload, block_m: int, block_n: int) -> tuple[int, int]:
+    """CTAs, and KV tiles that they visit together."""
+    tiles = kv_tiles(workload, block_m, block_n)
+    heads = workload.batch * workload.heads
+    return len(tiles) * heads, sum(tiles) * heads
+
+
+def _complaint(reports: tuple[emulator.Report, ...], verdict: Verdict) -> str:
+    if reports:
+        first = reports[0]
+        more = f" (and {len(reports) - 1} other reports)" if len(reports) > 1 else ""
+        message = " ".join(first.message.split())
+        return f"{first.kind} at line {first.line}: {message[:300]}{more}"
+    return "" if verdict.passed else verdict.reason
+
+
+def _run(
+    library: Any,
+    launches: tuple[Launch, ...],
+    workload: Workload,
+    trial_name: str,
+    *,
+    delivery: str,
+    schedule: str,
+    seed: int,
+) -> tuple[emulator.Emulation, Verdict]:
+    trial = trials.draw(trial_name, workload, seed=seed)
+    with emulator.Memory() as memory:
+        inputs = {name: memory.array(name, x.shape, x.dtype) for name, x in zip("QKV", (trial.q, trial.k, trial.v), strict=True)}
+        for name, x in zip("QKV", (trial.q, trial.k, trial.v), strict=True):
+            inputs[name][...] = x
+        out = memory.array("O", trial.q.shape, np.dtype(np.uint16), writable=True, fill=0xFFFF)
+        lse = memory.array("LSE", trial.q.shape[:3], np.dtype(np.float32), writable=True, fill=np.nan)
+        pointers = tuple(array.ctypes.data for array in (*inputs.values(), out, lse))
+        emulation = None
+        for launch in launches:
+            emulation = emulator.run(
+                library,
+                launch,
+                arguments(workload, pointers),
+                delivery=delivery,
+                schedule=schedule,
+                seed=seed,
+                cpu_limit_s=CPU_LIMIT_S,
+            )
+        assert emulation is not None, "a candidate has at least one launch"
+        result = Output(out.copy(), lse.copy())
+    expected = expect(workload, trial.q, trial.k, trial.v, where=every_row(workload))
+    return emulation, judge(workload, [(trial, expected, result)])

@@ -1,0 +1,162 @@
+"""Records as text or JSON for people: one kernel, a run's failures, the families, the GPUs. Reads only."""
+
+import json
+from collections import Counter
+from dataclasses import asdict
+from typing import Any
+
+from evoflash.errors import EvoflashError, UsageError
+from evoflash.evaluation import Basis, Evaluation, Timing
+from evoflash.export import reproducing_command
+from evoflash.family import known_families, load_family
+from evoflash.gpu import known_gpus, load_gpu
+from evoflash.problem import CompileKey, parse_problem
+from evoflash.store import Store
+
+
+def find(store: Store, prefix: str) -> list[Evaluation]:
+    """The evaluations of the one genome whose id starts with `prefix`; UsageError when none or several do."""
+    found = store.find(prefix)
+    ids = sorted({evaluation.genome.id for evaluation in found})
+    if not ids:
+        raise UsageError(f"no kernel's id starts with '{prefix}': see `evoflash leaderboard`.")
+    if len(ids) > 1:
+        raise UsageError(f"'{prefix}' could be {', '.join(ids[:6])}: give more digits.")
+    return found
+
+
+def describe(evaluations: list[Evaluation], *, as_json: bool) -> str:
+    """Everything known, one block for each evaluation."""
+    if as_json:
+        return json.dumps([_as_dict(evaluation) for evaluation in evaluations], indent=2)
+    return "\n\n".join(_describe(evaluation) for evaluation in evaluations)
+
+
+def _as_dict(evaluation: Evaluation) -> dict[str, Any]:
+    fields = asdict(evaluation)
+    fields["genome"] = {"id": evaluation.genome.id, "family": evaluation.genome.family}
+    fields["genome"]["values"] = evaluation.genome.as_dict()
+    for build in fields["builds"]:
+        del build["log"]
+    return fields
+
+
+def _describe(evaluation: Evaluation) -> str:
+    lines = [
+        f"kernel    {evaluation.genome.id}  {evaluation.genome.family}",
+        f"values    {' '.join(f'{name}={value}' for name, value in evaluation.genome.values)}",
+        f"problem   {evaluation.problem}   on {evaluation.gpu}",
+        f"status    {evaluation.status}, reached {evaluation.rung}" + _after(evaluation.reason, ": "),
+        f"time      {_score(evaluation)}",
+    ]
+    lines += [f"          {_timing(timing, evaluation.basis)}" for timing in evaluation.timings]
+    for build in evaluation.builds:
+        lines.append(
+            f"build     {build.compile_key}: {build.registers} registers, {build.spill_bytes} bytes spilled"
+            + _after("; ".join(build.warnings), "; ")
+        )
+    for verdict in evaluation.verdicts:
+        word = "passed" if verdict.passed else f"FAILED, {verdict.reason}"
+        lines.append(
+            f"checked   {verdict.workload}: {word}; rel L2 {verdict.rel_l2:.1e}, max/RMS {verdict.max_over_rms:.1e},"
+            f" LSE {verdict.lse_error:.1e}, {verdict.honest_ratio:.2f} x the honest error"
+        )
+    if evaluation.basis is Basis.ESTIMATED and evaluation.is_correct:
+        lines.append("note      checked by the emulator on small shapes; the time is a model's, not a measurement.")
+    lines.append(f"again     {command(evaluation)}")
+    return "\n".join(lines)
+
+
+def _after(text: str, separator: str) -> str:
+    return separator + text if text else ""
+
+
+def _score(evaluation: Evaluation) -> str:
+    if evaluation.score_us is None:
+        return "none"
+    if evaluation.basis is Basis.ESTIMATED:
+        bound = f", bound by {evaluation.bound}" if evaluation.bound else ""
+        return f"~{evaluation.score_us:.2f} us ESTIMATED by model {evaluation.model_version}, not measured{bound}"
+    return f"{evaluation.score_us:.2f} us {evaluation.basis}"
+
+
+def _timing(timing: Timing, basis: Basis) -> str:
+    mark = "~" if basis is Basis.ESTIMATED else ""
+    tflops = parse_problem(timing.workload).workloads[0].reported_flops / timing.median_us / 1e6
+    spread = f", p10 {timing.p10_us:.2f}, p90 {timing.p90_us:.2f}, n {timing.n}" if timing.n > 1 else ""
+    clock = f", {timing.sm_clock_mhz} MHz" if timing.sm_clock_mhz else ""
+    terms = ", ".join(f"{name} {us:.1f}" for name, us in sorted(timing.terms.items(), key=lambda x: -x[1]))
+    bound = " at least" if timing.censored else ""
+    return (
+        f"{timing.protocol}:{bound} {mark}{timing.median_us:.2f} us = {mark}{tflops:.1f} TFLOPS{spread}{clock}"
+        + _after(terms, "; terms in us: ")
+        + _after(timing.throttle, "; throttled: ")
+    )
+
+
+def command(evaluation: Evaluation) -> str:
+    """The line that prints exactly this kernel again."""
+    return reproducing_command(evaluation.genome, parse_problem(evaluation.problem), load_gpu(evaluation.gpu))
+
+
+def failures(store: Store, *, as_json: bool) -> str:
+    """What the newest run's candidates failed at: counts by status, rung and reason."""
+    history = store.newest_history()
+    counts = Counter((str(e.status), str(e.rung), e.reason) for _, e in history if not e.is_correct)
+    if as_json:
+        rows = [{"status": s, "rung": r, "reason": w, "count": n} for (s, r, w), n in counts.most_common()]
+        return json.dumps(rows, indent=2)
+    if not counts:
+        return f"{len(history)} evaluated, no failures."
+    lines = [f"{n:5d}  {status} at {rung}: {reason}" for (status, rung, reason), n in counts.most_common(30)]
+    return "\n".join([f"{len(history)} evaluated, {counts.total()} failed:", *lines])
+
+
+def families(*, as_json: bool) -> str:
+    """Every family with its params and their values."""
+    loaded = [load_family(name) for name in known_families()]
+    if as_json:
+        rows = [
+            {
+                "name": f.name,
+                "version": f.version,
+                "arch": f.arch,
+                "summary": f.summary,
+                "params": {p.name: p.values for p in f.params},
+                "checks": {name: e.text for name, e in f.check.items()},
+            }
+            for f in loaded
+        ]
+        return json.dumps(rows, indent=2)
+    blocks = []
+    for family in loaded:
+        width = max(len(p.name) for p in family.params)
+        lines = [f"{family.name} (version {family.version}, {', '.join(family.arch)}): {family.summary}"]
+        lines += [f"  {p.name:{width}}  {' '.join(map(str, p.values))}" for p in family.params]
+        space = family.space((CompileKey(64, "fp16", False, 1, "sm_89"),), load_gpu("l4"))
+        lines.append(f"  {space.cardinality} points before {len(family.check)} checks: {', '.join(family.check)}")
+        blocks.append("\n".join(lines))
+    return "\n\n".join(blocks)
+
+
+def gpus(*, as_json: bool) -> str:
+    """Every known GPU; the one present is marked."""
+    from evoflash.launcher import present_gpu, spec_of
+
+    specs = [load_gpu(name) for name in known_gpus()]
+    try:
+        here = spec_of(present_gpu()).name
+    except EvoflashError:
+        here = None
+    if as_json:
+        return json.dumps([{**asdict(spec), "present": spec.name == here} for spec in specs], indent=2)
+    header = f"{'':2}{'name':9} {'arch':7} {'SMs':>4} {'MHz':>5} {'smem/block':>10} {'L2 MB':>6} {'GB/s':>6}  tensor TFLOPS"
+    lines = [header]
+    for spec in specs:
+        peak = spec.sm_count * spec.tensor_flops_per_clk * spec.clock_mhz / 1e6
+        lines.append(
+            f"{'* ' if spec.name == here else '  '}{spec.name:9} {spec.arch:7} {spec.sm_count:4} {spec.clock_mhz:5} "
+            f"{spec.smem_per_block:10} {spec.l2_bytes / 2**20:6.0f} {spec.dram_gbps:6.0f}  {peak:.0f}"
+        )
+    lines.append("* present" if here else "none of them is present: searches run in the emulator, times are estimates.")
+    return "\n".join(lines)

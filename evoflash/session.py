@@ -1,0 +1,240 @@
+"""One command's work, assembled: plan a search, run it, find the best, remeasure. The loop is in search.py."""
+
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from evoflash.doctor import environment
+from evoflash.errors import DeviceError, EvoflashError, NoKernelError, UsageError
+from evoflash.evaluation import Basis, Evaluation, Proposal
+from evoflash.evaluators.emulated import EmulatedEvaluator
+from evoflash.evaluators.measured import MeasuredEvaluator
+from evoflash.family import Family, families_for, load_family
+from evoflash.gpu import GpuSpec, load_gpu
+from evoflash.launcher import present_gpu, spec_of
+from evoflash.problem import Problem, parse_problem
+from evoflash.progress import Progress
+from evoflash.search import search
+from evoflash.space import Genome, SearchSpace
+from evoflash.store import Run, RunKey, Store, open_store
+from evoflash.strategies import STRATEGIES, make_strategy
+
+log = logging.getLogger(__name__)
+EVALUATORS = ("gpu", "emulated")
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Everything a search is, before anything has run."""
+
+    problem: Problem
+    gpu: GpuSpec
+    family: Family
+    space: SearchSpace
+    seeds: tuple[Genome, ...]
+    strategy: str
+    seed: int
+    basis: Basis
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a search or a remeasurement came to."""
+
+    best: Evaluation | None
+    spent: int
+
+
+def plan(
+    *,
+    gpu: str | None,
+    problem: str,
+    strategy: str,
+    seed: int,
+    family: str | None,
+    evaluator: str | None,
+    budget: int,
+) -> Plan:
+    """Strings -> a checked Plan; UsageError or DeviceError say what does not fit."""
+    if budget < 1:
+        raise UsageError(f"budget {budget}: give a whole number from 1 up.")
+    if strategy not in STRATEGIES:
+        raise UsageError(f"no strategy is called '{strategy}': use {' or '.join(STRATEGIES)}.")
+    what = parse_problem(problem)
+    spec, basis = _where(gpu, evaluator)
+    chosen = _family(family, spec)
+    space = chosen.space(what.compile_keys(spec.arch), spec)
+    seeds = tuple(g for g in map(space.genome, chosen.seeds.values()) if space.is_valid(g))
+    return Plan(what, spec, chosen, space, seeds, strategy, seed, basis)
+
+
+def _where(gpu: str | None, evaluator: str | None) -> tuple[GpuSpec, Basis]:
+    """The GPU to search for, and whether it is here to measure on."""
+    if evaluator not in (None, *EVALUATORS):
+        raise UsageError(f"no evaluator is called '{evaluator}': use {' or '.join(EVALUATORS)}.")
+    wanted = load_gpu(gpu) if gpu else None
+    present = None if evaluator == "emulated" and wanted else _present()
+    is_here = present is not None and (wanted is None or present.name == wanted.name)
+    spec = present if is_here else wanted
+    if spec is None:
+        raise UsageError("no known GPU is present: say which one the kernel is for, for example --gpu l4.")
+    if evaluator == "gpu" and not is_here:
+        here = present.name if present else "no known GPU"
+        raise DeviceError(f"--evaluator gpu needs a {spec.name}, but {here} is present: use --evaluator emulated.")
+    if is_here and evaluator != "emulated":
+        return spec, Basis.MEASURED
+    if evaluator is None:
+        say(f"no {spec.name} here: correctness by the CPU emulator, times ESTIMATED by a model, never measured.")
+    return spec, Basis.ESTIMATED
+
+
+def _present() -> GpuSpec | None:
+    """The known GPU of this machine, the driver's attributes in place of the file's; None without one."""
+    try:
+        device = present_gpu()
+        spec = spec_of(device)
+    except EvoflashError as error:
+        log.info("%s", error)
+        return None
+    for line in device.differences(spec):
+        say(f"{spec.name}: {line}; the driver's value is used.")
+    return replace(spec, **dict(device.attributes))
+
+
+def _family(name: str | None, gpu: GpuSpec) -> Family:
+    if name is not None:
+        family = load_family(name)
+        if not family.supports(gpu):
+            raise UsageError(f"{name} needs {', '.join(family.arch)}, {gpu.name} is {gpu.arch}: choose another.")
+        return family
+    fitting = families_for(gpu)
+    if not fitting:
+        raise UsageError(f"no kernel family runs on {gpu.name} ({gpu.arch}): see `evoflash families`.")
+    return fitting[0]
+
+
+def say(message: str) -> None:
+    """One line for the person, on stderr; --quiet silences it."""
+    if not os.environ.get("EVOFLASH_QUIET"):
+        print(f"evoflash: {message}", file=sys.stderr, flush=True)
+
+
+def run(
+    plan: Plan, db: str, *, budget: int, time_limit_s: float | None, fresh: bool, argv: Sequence[str]
+) -> Found:
+    """Search to the budget, or as far as the time limit or Ctrl-C let it; on a GPU, then re-time the finalists."""
+    key = RunKey(str(plan.problem), plan.gpu.name, plan.basis, plan.strategy, plan.seed)
+    with open_store(db) as store:
+        current = store.begin(
+            key, gpu_hash=plan.gpu.hash, budget=budget, argv=argv, environment=environment(), fresh=fresh
+        )
+        spent = store.spent(current)
+        if spent >= budget:
+            say(f"this run has spent its budget ({spent} of {budget}): raise --budget, or use --fresh for another.")
+        else:
+            _search(plan, store, current, budget=budget, time_limit_s=time_limit_s)
+        return Found(store.best_of(current), store.spent(current))
+
+
+def _search(plan: Plan, store: Store, current: Run, *, budget: int, time_limit_s: float | None) -> None:
+    history = store.history(current)
+    if history:
+        say(f"continuing run {current.number} at {store.spent(current)} of {budget}.")
+    strategy = make_strategy(plan.strategy, plan.space, seed=plan.seed, seeds=plan.seeds)
+    title = f"{plan.family.name} for {plan.gpu.name}"
+    past = [evaluation for _, evaluation in history]
+    with evaluator(plan, past) as evaluates, Progress(title, plan.basis, budget, history) as progress:
+        search(
+            strategy,
+            evaluates,
+            store,
+            current,
+            budget=budget,
+            time_limit_s=time_limit_s,
+            on_evaluation=progress.show,
+        )
+        if isinstance(evaluates, MeasuredEvaluator):
+            progress.say("timing the finalists and the baselines in turns, in a fresh process")
+            evaluates.finals(store, current)
+
+
+def evaluator(plan: Plan, history: Sequence[Evaluation]) -> EmulatedEvaluator | MeasuredEvaluator:
+    """The evaluator of the plan's basis."""
+    kind = MeasuredEvaluator if plan.basis is Basis.MEASURED else EmulatedEvaluator
+    return kind(plan.problem, plan.gpu, seed=plan.seed, history=history)
+
+
+def dry_run(plan: Plan, *, budget: int) -> None:
+    """Render and compile `budget` genomes and print what ptxas says of each; stores nothing."""
+    import numpy as np
+
+    from evoflash.compiler import compile_candidate, first_error
+    from evoflash.renderer import render
+
+    rng = np.random.default_rng(plan.seed)
+    for _ in range(budget):
+        genome = plan.space.sample(rng)
+        for key in plan.problem.compile_keys(plan.gpu.arch):
+            build = compile_candidate(render(genome, key, plan.gpu))
+            said = f"{build.registers} registers, {build.spill_bytes} bytes spilled" if build.ok else first_error(build.log)
+            print(f"{genome.id}  {said}  {genome}")
+
+
+def canonical(problem: str | None) -> str | None:
+    """The database's key of a problem."""
+    return None if problem is None else str(parse_problem(problem))
+
+
+def known(gpu: str | None) -> str | None:
+    """The name of a known GPU; UsageError for another."""
+    return None if gpu is None else load_gpu(gpu).name
+
+
+def find_best(store: Store, *, problem: str | None, gpu: str | None) -> Evaluation:
+    """The kernel to use for a problem on a GPU; by default the newest problem and GPU of the store."""
+    winner = store.best(canonical(problem), known(gpu))
+    if winner is None:
+        where = " ".join(x for x in (problem and f"for '{problem}'", gpu and f"on {gpu}") if x)
+        raise NoKernelError(f"no correct kernel {where or 'yet'} in the database: run `evoflash search` first.")
+    if winner.basis is Basis.ESTIMATED:
+        say("all there is is an estimate: the kernel is checked by the emulator, its time was never measured.")
+    return winner
+
+
+def remeasure(db: str, *, top: int, gpu: str | None, problem: str | None, argv: Sequence[str]) -> Found:
+    """Measure the store's best estimates for a problem on this machine's GPU, as a run of its own."""
+    with open_store(db) as store:
+        spec, _ = _where(gpu, "gpu")
+        estimates = store.estimates(canonical(problem), spec.name, top)
+        if not estimates:
+            raise NoKernelError(f"no estimates for {spec.name} in the database: run `evoflash search` first.")
+        what = estimates[-1].problem if problem is None else canonical(problem)
+        chosen = [e.genome for e in estimates if e.problem == what]
+        plan_ = plan(
+            gpu=spec.name, problem=str(what), strategy="evolution", seed=0, family=chosen[0].family,
+            evaluator="gpu", budget=len(chosen),
+        )  # fmt: skip
+        key = RunKey(str(what), spec.name, Basis.MEASURED, "remeasure", 0)
+        current = store.begin(
+            key, gpu_hash=plan_.gpu.hash, budget=len(chosen), argv=argv, environment=environment(), fresh=True
+        )
+        with MeasuredEvaluator(plan_.problem, plan_.gpu, seed=0) as evaluates:
+            search(Given(chosen), evaluates, store, current, budget=len(chosen))
+            evaluates.finals(store, current)
+        return Found(store.best_of(current), store.spent(current))
+
+
+class Given:
+    """A strategy that proposes a fixed list."""
+
+    def __init__(self, genomes: Sequence[Genome]) -> None:
+        self._left = list(reversed(genomes))
+
+    def ask(self) -> Proposal | None:
+        """The next of the list."""
+        return Proposal(self._left.pop(), "remeasure") if self._left else None
+
+    def tell(self, proposal: Proposal, evaluation: Evaluation) -> None:
+        """Nothing to learn."""

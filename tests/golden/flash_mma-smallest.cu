@@ -1,0 +1,220 @@
+// flash_mma: Forward attention on mma.sync tiles fed by cp.async; one warp owns rows_per_warp query rows.
+// genome 6441e4079538c0f7 (family version 1), for d=64,dtype=fp16,full,gqa=1,sm_89, by evoflash 0.1.0
+// block_n=16 ctas_per_sm=1 epilogue=direct k_stages=1 layout=xor64 q_home=registers rescale=online
+// rows_per_warp=16 waits=joint warps=1
+#include "ef.h"
+
+using ef::u32;
+using element = ef::f16;
+
+constexpr int kHeadDim = 64;
+constexpr int kGqaRatio = 1;       // query heads per key/value head
+constexpr int kWarps = 1;
+constexpr int kThreads = 32 * kWarps;
+constexpr int kRowsPerWarp = 16;
+constexpr int kTilesM = kRowsPerWarp / 16;  // m16 tiles of one warp
+constexpr int BLOCK_M = kWarps * kRowsPerWarp;
+constexpr int BLOCK_N = 16;
+constexpr int kStages = 1;          // slots of the ring; one holds a K tile and its V tile
+constexpr int kChunks = kHeadDim / 8;  // 16-byte chunks in a row
+constexpr u32 kRowBytes = 2 * kHeadDim;
+constexpr u32 kTileBytes = BLOCK_N * kRowBytes;
+constexpr float kLog2e = 1.4426950408889634f;
+constexpr float kLn2 = 0.6931471805599453f;
+
+// Shared address of 16-byte chunk `chunk` of row `row` in a tile.
+EF_DEV u32 chunk_at(u32 tile, int row, int chunk) {
+  // 64-byte swizzle: the eight rows that one ldmatrix phase reads share four bank groups.
+  return tile + row * kRowBytes + ((chunk ^ ((row >> 1) & 3)) << 4);
+}
+
+// Starts the copy of rows [first, first + ROWS) of a matrix into a tile; rows from `rows` on become zeros.
+template <int ROWS>
+EF_DEV void copy_tile(u32 tile, const element* matrix, long long row_stride, int first, int rows) {
+  constexpr int kRowsPerPass = kThreads / kChunks;
+  const int chunk = threadIdx.x % kChunks;
+#pragma unroll
+  for (int pass = 0; pass < ROWS; pass += kRowsPerPass) {
+    const int row = pass + threadIdx.x / kChunks;
+    if (ROWS % kRowsPerPass == 0 || row < ROWS) {
+      const bool inside = first + row < rows;
+      const element* source = matrix + (inside ? (first + row) * row_stride : 0) + chunk * 8;
+      ef::cp_async16_zfill(chunk_at(tile, row, chunk), source, inside);
+    }
+  }
+}
+
+// Maximum and sum over the four lanes that share a row of an accumulator.
+EF_DEV float quad_max(float x) {
+  x = ef::fmax(x, ef::shfl_xor(x, 1));
+  return ef::fmax(x, ef::shfl_xor(x, 2));
+}
+EF_DEV float quad_sum(float x) {
+  x += ef::shfl_xor(x, 1);
+  return x + ef::shfl_xor(x, 2);
+}
+
+// Q, O: (batch, heads, seq_q, head_dim); K, V: (batch, kv_heads, seq_kv, head_dim); strides in elements.
+// LSE: dense (batch, heads, seq_q), natural logarithm, may be null.
+extern "C" __global__ void __launch_bounds__(kThreads, 1)
+flash_mma(const element* Q, const element* K, const element* V, element* O, float* LSE,
+          int seq_q, int seq_kv, int heads, int kv_heads,
+          long long q_batch, long long q_head, long long q_row,
+          long long k_batch, long long k_head, long long k_row,
+          long long v_batch, long long v_head, long long v_row,
+          long long o_batch, long long o_head, long long o_row, float scale) {
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  const int head = blockIdx.y, batch = blockIdx.z;
+  const int block_row = int(blockIdx.x) * BLOCK_M;
+  const int warp_row = warp * kRowsPerWarp;  // within the block
+  Q += batch * q_batch + head * q_head;
+  K += batch * k_batch + (head / kGqaRatio) * k_head;
+  V += batch * v_batch + (head / kGqaRatio) * v_head;
+  O += batch * o_batch + head * o_head;
+
+  const u32 q_tile = ef::smem_base();
+  const u32 k_ring = q_tile + BLOCK_M * kRowBytes;
+  const u32 v_ring = k_ring + kStages * kTileBytes;
+
+  const int tiles = (seq_kv + BLOCK_N - 1) / BLOCK_N;
+
+  // One commit group a step: K tile and V tile together. Past the end the group is empty.
+  auto fetch = [&](int tile) {
+    if (tile < tiles) {
+      const u32 slot = tile % kStages * kTileBytes;
+      copy_tile<BLOCK_N>(k_ring + slot, K, k_row, tile * BLOCK_N, seq_kv);
+      copy_tile<BLOCK_N>(v_ring + slot, V, v_row, tile * BLOCK_N, seq_kv);
+    }
+    ef::cp_async_commit();
+  };
+
+  copy_tile<BLOCK_M>(q_tile, Q, q_row, block_row, seq_q);
+  ef::cp_async_commit();
+  fetch(0);
+
+  // Q stays in registers for the whole loop, as A fragments.
+  u32 q[kTilesM][kHeadDim / 16][4];
+  ef::cp_async_wait<1>();
+  ef::syncthreads();
+#pragma unroll
+  for (int t = 0; t < kTilesM; ++t)
+#pragma unroll
+    for (int k = 0; k < kHeadDim / 16; ++k)
+      ef::ldmatrix_x4(q[t][k], chunk_at(q_tile, warp_row + t * 16 + lane % 16, k * 2 + lane / 16));
+
+  // Accumulator layout: element e of n8 tile n is row lane / 4 + 8 * (e / 2), column n * 8 + lane % 4 * 2 + e % 2.
+  float o[kTilesM][kHeadDim / 8][4] = {};
+  float row_max[kTilesM][2], row_sum[kTilesM][2] = {};  // maxima in units of the raw scores
+#pragma unroll
+  for (int t = 0; t < kTilesM; ++t) row_max[t][0] = row_max[t][1] = ef::neg_inf();
+  const float scale_log2 = scale * kLog2e;
+
+#pragma unroll 1
+  for (int j = 0; j < tiles; ++j) {
+    const u32 k_tile = k_ring + j % kStages * kTileBytes;
+    const u32 v_tile = v_ring + j % kStages * kTileBytes;
+    ef::cp_async_wait<0>();
+    ef::syncthreads();  // tile j is here for every thread
+
+    // S = Q K^T
+    float s[kTilesM][BLOCK_N / 8][4] = {};
+#pragma unroll
+    for (int k = 0; k < kHeadDim / 16; ++k) {
+#pragma unroll
+      for (int n = 0; n < BLOCK_N / 8; n += 2) {
+        u32 b[4];  // two n8 tiles of K, both halves of k16
+        ef::ldmatrix_x4(b, chunk_at(k_tile, n * 8 + lane % 8 + lane / 16 * 8, k * 2 + lane / 8 % 2));
+#pragma unroll
+        for (int t = 0; t < kTilesM; ++t) {
+          ef::mma_m16n8k16(s[t][n], q[t][k], b[0], b[1], element());
+          ef::mma_m16n8k16(s[t][n + 1], q[t][k], b[2], b[3], element());
+        }
+      }
+    }
+
+    // Mask: only tiles that reach past the first row's last visible key.
+    if ((j + 1) * BLOCK_N > seq_kv) {
+#pragma unroll
+      for (int t = 0; t < kTilesM; ++t)
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+          const int limit = seq_kv;
+#pragma unroll
+          for (int n = 0; n < BLOCK_N / 8; ++n)
+            if (j * BLOCK_N + n * 8 + lane % 4 * 2 + e % 2 >= limit) s[t][n][e] = ef::neg_inf();
+        }
+    }
+
+    // Online softmax: the output so far shrinks whenever a row finds a larger maximum.
+#pragma unroll
+    for (int t = 0; t < kTilesM; ++t)
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        float best = row_max[t][h];
+#pragma unroll
+        for (int n = 0; n < BLOCK_N / 8; ++n)
+          best = ef::fmax(best, ef::fmax(s[t][n][2 * h], s[t][n][2 * h + 1]));
+        best = quad_max(best);
+        const float shift = best == ef::neg_inf() ? 0.0f : best * scale_log2;
+        const float shrink = ef::ex2(row_max[t][h] * scale_log2 - shift);
+        row_max[t][h] = best;
+        row_sum[t][h] *= shrink;
+#pragma unroll
+        for (int n = 0; n < BLOCK_N / 8; ++n)
+#pragma unroll
+          for (int e = 2 * h; e < 2 * h + 2; ++e) {
+            s[t][n][e] = ef::ex2(ef::fma(s[t][n][e], scale_log2, -shift));
+            row_sum[t][h] += s[t][n][e];
+          }
+#pragma unroll
+        for (int n = 0; n < kHeadDim / 8; ++n) {
+          o[t][n][2 * h] *= shrink;
+          o[t][n][2 * h + 1] *= shrink;
+        }
+      }
+
+    // O += P V; two n8 accumulators of S are one k16 A fragment of P.
+#pragma unroll
+    for (int k = 0; k < BLOCK_N / 16; ++k) {
+      u32 p[kTilesM][4];
+#pragma unroll
+      for (int t = 0; t < kTilesM; ++t)
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+          p[t][i] = ef::pack2(s[t][2 * k + i / 2][i % 2 * 2], s[t][2 * k + i / 2][i % 2 * 2 + 1], element());
+#pragma unroll
+      for (int n = 0; n < kHeadDim / 8; n += 2) {
+        u32 b[4];  // two n8 tiles of V, transposed on the way in
+        ef::ldmatrix_x4_trans(b, chunk_at(v_tile, k * 16 + lane % 16, n + lane / 16));
+#pragma unroll
+        for (int t = 0; t < kTilesM; ++t) {
+          ef::mma_m16n8k16(o[t][n], p[t], b[0], b[1], element());
+          ef::mma_m16n8k16(o[t][n + 1], p[t], b[2], b[3], element());
+        }
+      }
+    }
+
+    ef::syncthreads();  // every warp has left tile j
+    fetch(j + 1);
+  }
+
+#pragma unroll
+  for (int t = 0; t < kTilesM; ++t)
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const float sum = quad_sum(row_sum[t][h]);
+      const float inverse = sum == 0.0f ? 0.0f : ef::rcp(sum);  // a fully masked row gives O = 0
+      const int tile_row = warp_row + t * 16 + lane / 4 + h * 8;
+      const int row = block_row + tile_row;
+      if (LSE && lane % 4 == 0 && row < seq_q) {
+        const float lse = sum == 0.0f ? ef::neg_inf() : row_max[t][h] * scale + ef::lg2(sum) * kLn2;
+        ef::stg(LSE + ((long long)batch * heads + head) * seq_q + row, lse);
+      }
+      if (row < seq_q)
+#pragma unroll
+        for (int n = 0; n < kHeadDim / 8; ++n)
+          ef::stg((u32*)(O + row * o_row + n * 8 + lane % 4 * 2),
+                  ef::pack2(o[t][n][2 * h] * inverse, o[t][n][2 * h + 1] * inverse, element()));
+    }
+}
+EF_EXPORT_KERNEL(flash_mma)

@@ -1,0 +1,87 @@
+"""Rendered kernels: golden texts, the lint, and that the same genome gives the same bytes."""
+
+import numpy as np
+import pytest
+
+from evoflash.errors import UsageError
+from evoflash.family import load_family
+from evoflash.gpu import load_gpu
+from evoflash.problem import CompileKey
+from evoflash.renderer import lint, render
+from evoflash.space import Genome
+
+FULL = CompileKey(64, "fp16", False, 1, "sm_89")
+CAUSAL = CompileKey(128, "bf16", True, 4, "sm_90a")
+GOLDEN = {
+    "two_stage": (FULL, {"warps": 4, "block_n": 64, "waits": "joint", "k_stages": 2, "layout": "xor128"}),
+    "lazy_causal": (
+        CAUSAL,
+        {"warps": 4, "block_n": 64, "k_stages": 2, "rescale": "lazy", "lazy_tau": 8, "q_home": "smem", "epilogue": "staged"},
+    ),
+    "smallest": (FULL, {"warps": 1, "block_n": 16, "waits": "joint", "k_stages": 1, "layout": "xor64"}),
+}
+
+
+def flash_mma(key: CompileKey, values) -> Genome:
+    return load_family("flash_mma").space((key,), load_gpu("l4")).genome(values)
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_the_rendered_kernel_is_the_golden_one(name, golden):
+    key, values = GOLDEN[name]
+
+    golden(f"flash_mma-{name}.cu", render(flash_mma(key, values), key, load_gpu("l4")).source)
+
+
+def test_rendering_twice_gives_the_same_bytes():
+    genome = flash_mma(FULL, {})
+
+    assert render(genome, FULL, load_gpu("l4")) == render(genome, FULL, load_gpu("l4"))
+
+
+def test_no_template_word_survives_in_any_rendered_kernel():
+    space = load_family("flash_mma").space((CAUSAL,), load_gpu("h200"))
+    rng = np.random.default_rng(2)
+    for _ in range(30):
+        source = render(space.sample(rng), CAUSAL, load_gpu("h200")).source
+        assert "{{" not in source
+        assert "{%" not in source
+        assert lint(source) == ()
+
+
+def test_the_workload_is_not_in_the_text():
+    """One build serves every length: nothing of batch or sequence length may be baked in."""
+    source = render(flash_mma(FULL, {}), FULL, load_gpu("l4")).source
+
+    assert "512" not in source
+
+
+@pytest.mark.parametrize(
+    ("line", "what"),
+    [
+        ('asm volatile("trap;");', "assembly"),
+        ("__shared__ float s[32];", "shared array"),
+        ("__syncthreads();", "intrinsic"),
+        ("float x = __shfl_xor_sync(~0u, y, 1);", "intrinsic"),
+        ("atomicAdd(p, 1);", "library call"),
+        ("__device__ int counter;", "global"),
+        ("#include <cuda_fp16.h>", "include"),
+    ],
+)
+def test_the_lint_sees_what_the_emulator_cannot(line, what):
+    found = lint(f"// a comment\n{line}\n")
+
+    assert len(found) == 1
+    assert what in found[0]
+    assert found[0].endswith("line 2")
+
+
+def test_the_lint_ignores_comments():
+    assert lint("// never call __syncthreads() here\n/* asm */\n") == ()
+
+
+def test_a_genome_of_another_family_version_is_refused():
+    genome = Genome("flash_mma", 99, flash_mma(FULL, {}).values)
+
+    with pytest.raises(UsageError, match="version 99"):
+        render(genome, FULL, load_gpu("l4"))
