@@ -15,7 +15,7 @@ from evoflash.errors import TemplateError, UsageError
 from evoflash.evaluation import Launch
 from evoflash.expression import Expression
 from evoflash.gpu import GpuSpec, load_gpu
-from evoflash.layout import TEMPLATES
+from evoflash.layout import template_folders
 from evoflash.problem import CompileKey, Workload
 from evoflash.space import Check, Genome, Param, SearchSpace, Value, Values
 
@@ -111,15 +111,21 @@ def _admits(entry: str, arch: str) -> bool:
 
 
 def known_families() -> tuple[str, ...]:
-    return tuple(sorted(path.name.removesuffix(".cu.j2") for path in TEMPLATES.glob("*.cu.j2")))
+    """Names of all families, the user's own included, in alphabetical order."""
+    return tuple(sorted(_templates()))
+
+
+def _templates() -> dict[str, Path]:
+    paths = (path for folder in reversed(template_folders()) for path in folder.glob("*.cu.j2"))
+    return {path.name.removesuffix(".cu.j2"): path for path in paths}
 
 
 @cache
 def load_family(name: str) -> Family:
-    """A shipped family by name; UsageError lists the known ones."""
-    if name not in known_families():
+    """A family by name; UsageError lists the known ones."""
+    if name not in _templates():
         raise UsageError(f"no kernel family is called '{name}': known are {', '.join(known_families())}.")
-    return read_family(TEMPLATES / f"{name}.cu.j2")
+    return read_family(_templates()[name])
 
 
 def families_for(gpu: GpuSpec) -> tuple[Family, ...]:

@@ -26,6 +26,12 @@ def cache_dir() -> Path:
     return Path(override) if override else Path(platformdirs.user_cache_dir("evoflash"))
 
 
+def template_folders() -> tuple[Path, ...]:
+    """Where kernel families are looked for: EVOFLASH_TEMPLATES (your own, if set), then the shipped ones."""
+    own = os.environ.get("EVOFLASH_TEMPLATES")
+    return (Path(own), TEMPLATES) if own else (TEMPLATES,)
+
+
 def default_database() -> str:
     """The database's path or SQLAlchemy URL; EVOFLASH_DB overrides."""
     override = os.environ.get("EVOFLASH_DB")

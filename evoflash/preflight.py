@@ -12,7 +12,7 @@ import numpy as np
 
 from evoflash import emulator, trials
 from evoflash.abi import arguments
-from evoflash.evaluation import Candidate, Launch, Verdict
+from evoflash.evaluation import Candidate, Launch, Status, Verdict
 from evoflash.family import Family
 from evoflash.gpu import GpuSpec
 from evoflash.model import Profile, fit_profile, kv_tiles
@@ -20,7 +20,7 @@ from evoflash.problem import CompileKey, Workload
 from evoflash.reference import every_row, expect
 from evoflash.validator import Output, judge
 
-CPU_LIMIT_S = 30.0  # of one emulated launch; the slowest of a healthy kernel takes about one
+CPU_LIMIT_S = 10.0  # of one emulated launch; the slowest of a healthy kernel takes under one
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Preflight:
     """What the emulator found: no complaint means ready for a GPU."""
 
     complaint: str  # one line, empty when all is well
-    is_wrong_result: bool  # the complaint is about numbers, not about a report of the emulator
+    status: Status  # CORRECT, or what the complaint amounts to
     verdicts: tuple[Verdict, ...]
     profile: Profile  # for the performance model
 
@@ -70,16 +70,23 @@ def preflight(candidate: Candidate, family: Family, gpu: GpuSpec, *, seed: int) 
         counters.append(emulation.counters)
         complaint = _complaint(emulation.reports, verdict)
         if complaint:
-            wrong = not emulation.reports
-            return Preflight(f"{complaint} [{workload}]", wrong, tuple(verdicts), _EMPTY)
+            return Preflight(f"{complaint} [{workload}]", _status(emulation), tuple(verdicts), _EMPTY)
     block_m, block_n = names["block_m"], names["block_n"]
     runs = tuple((counters[at], *_work(workload, block_m, block_n)) for at, workload in ((0, long), (2, short)))
     uncounted = family.uncounted(names)
     profile = fit_profile((runs[0], runs[1]), block_m=block_m, block_n=block_n, uncounted=uncounted)
-    return Preflight("", False, tuple(verdicts), profile)
+    return Preflight("", Status.CORRECT, tuple(verdicts), profile)
 
 
 _EMPTY = Profile({}, {}, 1, 1, 0.0)
+_ENDLESS = {"TIMEOUT", "LIVELOCK", "DEADLOCK"}
+
+
+def _status(emulation: emulator.Emulation) -> Status:
+    kinds = {report.kind for report in emulation.reports}
+    if not kinds:
+        return Status.CORRECTNESS
+    return Status.TIMEOUT if kinds & _ENDLESS else Status.RUNTIME
 
 
 def _work(workload: Workload, block_m: int, block_n: int) -> tuple[int, int]:
@@ -110,18 +117,18 @@ def _run(
 ) -> tuple[emulator.Emulation, Verdict]:
     trial = trials.draw(trial_name, workload, seed=seed)
     with emulator.Memory() as memory:
-        inputs = {name: memory.array(name, x.shape, x.dtype) for name, x in zip("QKV", (trial.q, trial.k, trial.v), strict=True)}
-        for name, x in zip("QKV", (trial.q, trial.k, trial.v), strict=True):
-            inputs[name][...] = x
+        inputs = [memory.array(name, x.shape, x.dtype) for name, x in (("Q", trial.q), ("K", trial.k), ("V", trial.v))]
+        for array, x in zip(inputs, (trial.q, trial.k, trial.v), strict=True):
+            array[...] = x
         out = memory.array("O", trial.q.shape, np.dtype(np.uint16), writable=True, fill=0xFFFF)
         lse = memory.array("LSE", trial.q.shape[:3], np.dtype(np.float32), writable=True, fill=np.nan)
-        pointers = tuple(array.ctypes.data for array in (*inputs.values(), out, lse))
+        q, k, v, o, lse_at = (array.ctypes.data for array in (*inputs, out, lse))
         emulation = None
         for launch in launches:
             emulation = emulator.run(
                 library,
                 launch,
-                arguments(workload, pointers),
+                arguments(workload, (q, k, v, o, lse_at)),
                 delivery=delivery,
                 schedule=schedule,
                 seed=seed,

@@ -75,8 +75,7 @@ def _emulate(prepared: Prepared, candidate: Candidate, family: Family, gpu: GpuS
         profiles=(*prepared.profiles, found.profile),
     )
     if found.complaint:
-        status = Status.CORRECTNESS if found.is_wrong_result else Status.RUNTIME
-        return _fail(prepared, status, Rung.PREFLIGHT, found.complaint)
+        return _fail(prepared, found.status, Rung.PREFLIGHT, found.complaint)
     return prepared
 
 

@@ -1,0 +1,56 @@
+-- The leaderboard: correct kernels and library baselines, ranked by time within (problem, gpu, basis).
+-- One row per distinct genome and basis; duplicates and censored times (lower bounds) are left out.
+-- The view "leaderboard" of every evoflash database is this query; it reads the same on SQLite and PostgreSQL.
+WITH scored AS (
+    SELECT
+        e.id AS evaluation, e.kind, COALESCE(g.family, e.name) AS name, e.genome_id, g.values_json,
+        e.score_us, e.p10_us, e.p90_us, e.protocol, e.n, e.bound, e.model_version, e.created,
+        r.id AS run, r.problem, r.gpu, r.basis, r.strategy, r.seed, r.reported_flops,
+        -- Estimates of another model, or for another description of the GPU, are no rivals of these.
+        CASE WHEN r.basis = 'estimated' AND e.kind = 'candidate'
+             THEN e.model_version || ' ' || r.gpu_hash ELSE '' END AS model
+    FROM evaluations AS e
+    JOIN runs AS r ON r.id = e.run_id
+    LEFT JOIN genomes AS g ON g.id = e.genome_id
+    WHERE e.status = 'correct' AND e.score_us > 0 AND e.duplicate_of IS NULL AND NOT e.censored
+),
+latest AS (
+    SELECT scored.*, FIRST_VALUE(model) OVER (
+        PARTITION BY problem, gpu, basis, kind ORDER BY evaluation DESC
+    ) AS latest_model
+    FROM scored
+),
+tried AS (
+    -- The best of a genome's evaluations: a value that was timed again beats any that was not (winner's curse).
+    SELECT latest.*, ROW_NUMBER() OVER (
+        PARTITION BY problem, gpu, basis, kind, name, genome_id
+        ORDER BY CASE WHEN protocol = 'final-cold' THEN 0 ELSE 1 END, score_us, evaluation
+    ) AS attempt
+    FROM latest
+    WHERE model = latest_model
+),
+rivals AS (
+    SELECT run, name, score_us, ROW_NUMBER() OVER (PARTITION BY run ORDER BY score_us, evaluation) AS place
+    FROM scored
+    WHERE kind = 'baseline'
+),
+compiled AS (
+    SELECT evaluation_id, MAX(registers) AS registers, MAX(spill_bytes) AS spill_bytes
+    FROM builds
+    WHERE ok
+    GROUP BY evaluation_id
+)
+SELECT
+    RANK() OVER (PARTITION BY t.problem, t.gpu, t.basis ORDER BY t.score_us) AS rank,
+    t.problem, t.gpu, t.basis, t.kind, t.name, t.genome_id,
+    t.score_us, t.p10_us, t.p90_us, t.protocol, t.n,
+    v.name AS speedup_vs,                 -- the fastest baseline of the same run
+    v.score_us / t.score_us AS speedup,
+    t.reported_flops / t.score_us / 1e6 AS tflops,
+    c.registers, c.spill_bytes, t.bound, t.model_version,
+    t.strategy, t.seed, t.run, t.evaluation, t.values_json, t.created
+FROM tried AS t
+LEFT JOIN rivals AS v ON v.run = t.run AND v.place = 1 AND t.kind = 'candidate'
+LEFT JOIN compiled AS c ON c.evaluation_id = t.evaluation
+WHERE t.attempt = 1
+ORDER BY t.problem, t.gpu, t.basis, rank, t.evaluation;

@@ -1,0 +1,243 @@
+"""Records as rows of the database and back, and the two records that name a search; runs no statement.
+
+A `*_row` makes the columns that its record fills, a `*_of` the record that a stored row stands for.
+"""
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+
+import evoflash
+from evoflash.errors import UsageError
+from evoflash.evaluation import Baseline, Basis, Build, Evaluation, Proposal, Rung, Status, Timing, Verdict
+from evoflash.problem import CompileKey, parse_problem
+from evoflash.space import Genome
+
+Row = Mapping[Any, Any]  # by column name
+SCORED = ("final-cold", "cold", "model")  # the protocol that a score stands for: the first that was timed
+
+
+@dataclass(frozen=True, slots=True)
+class RunKey:
+    """What makes two searches the same search: repeating one continues it."""
+
+    problem: str  # canonical, str(Problem)
+    gpu: str
+    basis: Basis
+    strategy: str
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One search; `number` counts the runs of the same key, from 1."""
+
+    id: int
+    key: RunKey
+    number: int
+    gpu_hash: str
+    budget: int
+    created: str  # UTC, ISO 8601
+
+
+# ---- values
+
+
+def columns(record: Any, *without: str) -> dict[str, Any]:
+    """The record's fields as columns of the same names."""
+    return {f.name: _plain(getattr(record, f.name)) for f in fields(record) if f.name not in without}
+
+
+def _plain(value: Any) -> Any:
+    """What a database driver takes: no NumPy scalars, no enums, no text that is not UTF-8."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, str):
+        return str(value).encode("utf-8", "backslashreplace").decode().replace("\0", "\\0")
+    return value
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, default=_plain, separators=(",", ":"))
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _mean(values: Iterable[float]) -> float | None:
+    """The geometric mean; None unless every value is positive and finite."""
+    known = list(values)
+    if not known or not all(0 < value < math.inf for value in known):
+        return None
+    # One value is itself: through exp and log its last digits would change.
+    return known[0] if len(known) == 1 else math.exp(math.fsum(map(math.log, known)) / len(known))
+
+
+# ---- records into rows
+
+
+def run_row(
+    key: RunKey, *, gpu_hash: str, budget: int, argv: Sequence[str], environment: Mapping[str, str]
+) -> dict[str, Any]:
+    return columns(key) | {
+        "gpu_hash": gpu_hash,
+        "budget": budget,
+        "reported_flops": _reported_flops(key.problem),
+        "argv_json": _json(list(argv)),
+        **_stamp(environment),
+    }
+
+
+def _reported_flops(problem: str) -> float | None:
+    try:
+        return _mean(workload.reported_flops for workload in parse_problem(problem).workloads)
+    except UsageError:
+        return None  # a recorded space of some other computation
+
+
+def _stamp(environment: Mapping[str, str]) -> dict[str, Any]:
+    versions = {"evoflash_version": evoflash.__version__, "environment_json": _json(dict(environment))}
+    return {"created": _now(), **versions}
+
+
+def genome_row(genome: Genome) -> dict[str, Any]:
+    row = {"id": genome.id, "family": genome.family, "version": genome.version, "created": _now()}
+    return row | {"values_json": _json(genome.as_dict())}
+
+
+def lineage_row(run: Run, proposal: Proposal, position: int) -> dict[str, Any]:
+    return {
+        "run_id": run.id,
+        "genome_id": proposal.genome.id,
+        "position": position,
+        "operator": _plain(proposal.operator),
+        "parents_json": _json(list(proposal.parents)),
+    }
+
+
+def evaluation_row(run: Run, evaluation: Evaluation) -> dict[str, Any]:
+    # A duplicate's times are its twin's: kept once, so that they cannot be ranked or averaged twice.
+    is_own = not evaluation.duplicate_of
+    names = ("status", "rung", "reason", "bound", "model_version")
+    return {
+        "run_id": run.id,
+        "kind": "candidate",
+        "genome_id": evaluation.genome.id,
+        "duplicate_of": evaluation.duplicate_of or None,
+        **{name: _plain(getattr(evaluation, name)) for name in names},
+        **score_row(evaluation.score_us if is_own else None, evaluation.timings if is_own else ()),
+        **_stamp(evaluation.environment),
+    }
+
+
+def baseline_row(run: Run, baseline: Baseline) -> dict[str, Any]:
+    """A baseline that has no times yet: they are added like those of any evaluation."""
+    return {
+        "run_id": run.id,
+        "kind": "baseline",
+        "name": _plain(baseline.name),
+        "status": Status.CORRECT.value,
+        "rung": Rung.DONE.value,
+        **{name: "" for name in ("reason", "bound", "model_version")},
+        **score_row(None, ()),
+        **_stamp(baseline.environment),
+    }
+
+
+def score_row(score_us: float | None, timed: Sequence[Timing]) -> dict[str, Any]:
+    """A score and what the leaderboard shows beside it: geometric means of the protocol it stands for."""
+    protocols = [timing.protocol for timing in timed]
+    protocol = next((name for name in SCORED if name in protocols), protocols[0] if protocols else "")
+    scored = [timing for timing in timed if timing.protocol == protocol]
+    return {
+        "score_us": _plain(score_us),
+        "protocol": protocol,
+        "p10_us": _mean(timing.p10_us for timing in scored),
+        "p90_us": _mean(timing.p90_us for timing in scored),
+        "n": min((int(timing.n) for timing in scored), default=0),
+        "censored": any(timing.censored for timing in timed),
+    }
+
+
+def build_row(build: Build) -> dict[str, Any]:
+    row = columns(build, "genome_id", "compile_key", "warnings") | columns(build.compile_key)
+    return row | {"warnings_json": _json(build.warnings)}
+
+
+def timing_row(timing: Timing) -> dict[str, Any]:
+    return columns(timing, "terms") | {"terms_json": _json(dict(timing.terms))}
+
+
+# ---- rows into records
+
+
+def _record(kind: type, row: Row, **given: Any) -> Any:
+    """A record from the columns that are called like its fields."""
+    names = [f.name for f in fields(kind) if f.name not in given]
+    return kind(**{name: row[name] for name in names}, **given)
+
+
+def run_of(row: Row) -> Run:
+    key: RunKey = _record(RunKey, row, basis=Basis(row["basis"]))
+    run: Run = _record(Run, row, key=key)
+    return run
+
+
+def proposal_of(row: Row, genome: Genome) -> Proposal:
+    return Proposal(genome, row["operator"], tuple(json.loads(row["parents_json"])))
+
+
+def baseline_of(run: Run, row: Row, timed: Iterable[Row]) -> Baseline:
+    times, environment = tuple(map(timing_of, timed)), json.loads(row["environment_json"])
+    return Baseline(row["name"], run.key.problem, run.key.gpu, times, row["score_us"], environment)
+
+
+def evaluation_of(row: Row, built: Iterable[Row], judged: Iterable[Row], timed: Iterable[Row]) -> Evaluation:
+    """The evaluation as it was stored; a duplicate has no outcome of its own, see with_outcome."""
+    values = tuple(json.loads(row["values_json"]).items())  # in the stored order: ids depend on it
+    evaluation: Evaluation = _record(
+        Evaluation,
+        row,
+        genome=Genome(row["family"], row["version"], values),
+        basis=Basis(row["basis"]),
+        status=Status(row["status"]),
+        rung=Rung(row["rung"]),
+        builds=tuple(_build_of(row["genome_id"], part) for part in built),
+        verdicts=tuple(_record(Verdict, _with_nan(part)) for part in judged),
+        timings=tuple(map(timing_of, timed)),
+        duplicate_of=row["duplicate_of"] or "",
+        environment=json.loads(row["environment_json"]),
+    )
+    return evaluation
+
+
+def with_outcome(evaluation: Evaluation, stored: Mapping[str, Evaluation]) -> Evaluation:
+    """A duplicate with the outcome of its twin among `stored`, by genome id; any other as it is."""
+    twin = stored.get(evaluation.duplicate_of)
+    if twin is None:
+        return evaluation
+    own = {name: getattr(evaluation, name) for name in ("genome", "builds", "duplicate_of", "environment")}
+    return replace(twin, **own)
+
+
+def _build_of(genome_id: str, row: Row) -> Build:
+    key, warnings = _record(CompileKey, row), tuple(json.loads(row["warnings_json"]))
+    build: Build = _record(Build, row, genome_id=genome_id, compile_key=key, warnings=warnings)
+    return build
+
+
+def timing_of(row: Row) -> Timing:
+    timing: Timing = _record(Timing, _with_nan(row), terms=json.loads(row["terms_json"]))
+    return timing
+
+
+def _with_nan(row: Row) -> Row:
+    # SQLite keeps a NaN as NULL.
+    numbers = (name for name in row if name.endswith(("_us", "_l2", "_rms", "_error", "_ratio")))
+    return {**row, **{name: math.nan for name in numbers if row[name] is None}}

@@ -1,0 +1,256 @@
+"""Is an output right? Gates against the fp64 reference, and checks that need none; touches no GPU.
+
+The gates, and what each is for:
+    non-finite   a NaN or infinity anywhere: a tile never written (outputs are poisoned with NaN), an overflow
+    rel_l2       |out - ref| / |ref|, pooled over heads and over the trials of ordinary data
+    honest       each trial: at most twice the error of plain careful arithmetic in the same precision
+    max_over_rms the worst element, over the RMS of its own row: one wrong key in one row
+    lse          |lse - ref| <= 1e-3 + 1e-5 |ref|, and -inf exactly where a row sees nothing
+An absolute tolerance stands nowhere: at 4096 keys a zeroed output is within 5e-2 of the truth.
+
+The worst element is measured against its row, not against the whole output: under a causal mask the first
+rows are as large as V, the last ones small, and honest bf16 at S = 512 stands at 4.7e-2 of the global RMS.
+Against its own row honest arithmetic stayed below 1.8e-2 (bf16) and 1.8e-3 (fp16) on ordinary data, S = 64 to
+1024, head_dim 64 and 128; outliers in V reach 2.5e-2 and 3.1e-3.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evoflash.evaluation import Verdict
+from evoflash.problem import Workload
+from evoflash.reference import Bits, Expected, decode
+from evoflash.trials import ORDINARY, Trial
+
+REL_L2 = {"fp16": 4e-4, "bf16": 3e-3}
+MAX_OVER_RMS = {"fp16": 5e-3, "bf16": 3e-2}
+HONEST_FACTOR = 2.0
+# Where honest arithmetic is exact (one key, one dominating key) twice its error is nothing: half the pooled
+# gate, the error of rounding the output once, is always allowed.
+HONEST_FLOOR = {dtype: gate / 2 for dtype, gate in REL_L2.items()}
+LSE_ABSOLUTE, LSE_RELATIVE = 1e-3, 1e-5
+_SIGN = np.uint16(0x8000)  # of fp16 and of bf16
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Output:
+    """What a kernel wrote: O (batch, heads, seq_q, head_dim) as bits and LSE (batch, heads, seq_q)."""
+
+    out: Bits
+    lse: NDArray[np.float32] | None = None  # None where the kernel was asked for none
+
+
+Kernel = Callable[[Trial], Output]
+
+
+@dataclass(frozen=True, slots=True)
+class _Errors:
+    """How far one trial's output is from the reference."""
+
+    trial: str
+    squared: float  # sum of squared errors
+    reference_squared: float
+    honest_squared: float
+    max_over_rms: float
+    honest_max_over_rms: float
+    lse: float  # over what the LSE gate allows: up to 1 passes
+    lse_error: float
+    broken: str  # a non-finite element, in words
+    where: str  # the worst element, in words
+    lse_where: str
+
+    @property
+    def rel_l2(self) -> float:
+        return _ratio(self.squared, self.reference_squared)
+
+    @property
+    def honest_rel_l2(self) -> float:
+        return _ratio(self.honest_squared, self.reference_squared)
+
+
+def judge(workload: Workload, results: Iterable[tuple[Trial, Expected, Output]]) -> Verdict:
+    """The verdict over all trials of a workload; its reason names the gate, the trial and the place."""
+    errors = [_measure(workload, trial, expected, output) for trial, expected, output in results]
+    ordinary = [e for e in errors if e.trial in ORDINARY] or errors
+    pooled = _ratio(sum(e.squared for e in ordinary), sum(e.reference_squared for e in ordinary))
+    reason = next(filter(None, (_complaint(e, workload.dtype) for e in errors)), "")
+    if not reason and any(e.trial in ORDINARY for e in errors) and not pooled <= REL_L2[workload.dtype]:
+        reason = f"rel_l2 {pooled:.2e} > {REL_L2[workload.dtype]:.0e} pooled; worst {ordinary[0].where}"
+    return Verdict(
+        workload=str(workload),
+        passed=not reason,
+        rel_l2=pooled,
+        max_over_rms=max(e.max_over_rms for e in errors),
+        lse_error=max(e.lse_error for e in errors),
+        honest_ratio=max(_honest_ratio(e, workload.dtype) for e in errors),
+        reason=reason,
+    )
+
+
+def _complaint(errors: _Errors, dtype: str) -> str:
+    if errors.broken:
+        return f"non-finite in {errors.trial}: {errors.broken}"
+    ratio = _honest_ratio(errors, dtype)
+    if not ratio <= HONEST_FACTOR:
+        return (
+            f"honest in {errors.trial}: rel_l2 {errors.rel_l2:.2e} is {ratio:.1f} times that of honest "
+            f"{dtype} arithmetic; first wrong at {errors.where}"
+        )
+    limit = MAX_OVER_RMS[dtype]
+    if errors.trial not in ORDINARY:
+        limit = max(limit, HONEST_FACTOR * errors.honest_max_over_rms)
+    if not errors.max_over_rms <= limit:
+        size = f"{errors.max_over_rms:.2e} > {limit:.0e}"
+        return f"max_over_rms in {errors.trial}: {size}; first wrong at {errors.where}"
+    if not errors.lse <= 1:
+        return f"lse in {errors.trial}: off by {errors.lse_error:.2e} at {errors.lse_where}"
+    return ""
+
+
+def _honest_ratio(errors: _Errors, dtype: str) -> float:
+    return errors.rel_l2 / max(errors.honest_rel_l2, HONEST_FLOOR[dtype] / HONEST_FACTOR)
+
+
+def _ratio(squared: float, reference_squared: float) -> float:
+    if reference_squared == 0:
+        return 0.0 if squared == 0 else float("inf")
+    return float(np.sqrt(squared / reference_squared))
+
+
+def _measure(workload: Workload, trial: Trial, expected: Expected, output: Output) -> _Errors:
+    at = np.ix_(expected.sample.heads, expected.sample.rows)
+    flat = output.out.reshape(-1, workload.seq_q, workload.head_dim)
+    error = np.abs(decode(flat[at], workload.dtype) - expected.out)
+    honest = np.abs(expected.honest - expected.out)
+    rms = np.sqrt((expected.out**2).mean(axis=-1, keepdims=True))
+    relative = _over(error, rms)
+    lse_error, lse_relative = _lse_errors(output, expected, workload.seq_q)
+    worst_lse = np.unravel_index(np.argmax(lse_relative), lse_relative.shape)
+    return _Errors(
+        trial=trial.name,
+        squared=float((error**2).sum()),
+        reference_squared=float((expected.out**2).sum()),
+        honest_squared=float((honest**2).sum()),
+        max_over_rms=float(relative.max()),
+        honest_max_over_rms=float(_over(honest, rms).max()),
+        lse=float(lse_relative.max()),
+        lse_error=float(lse_error[worst_lse]),
+        broken=_first_non_finite(output.out, workload),
+        where=_first_wrong(relative, expected, workload),
+        lse_where=_place(workload, expected, worst_lse[0], worst_lse[1]),
+    )
+
+
+def _over(error: NDArray[np.float64], rms: NDArray[np.float64]) -> NDArray[np.float64]:
+    # A row whose reference is all zero (nothing visible) allows no error at all.
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(error == 0, 0.0, error / rms)
+
+
+def _lse_errors(
+    output: Output, expected: Expected, seq_q: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """|lse - ref|, and the same over what is allowed; both (heads, rows)."""
+    if output.lse is None:
+        return np.zeros_like(expected.lse), np.zeros_like(expected.lse)
+    got = output.lse.reshape(-1, seq_q)[np.ix_(expected.sample.heads, expected.sample.rows)]
+    with np.errstate(invalid="ignore"):
+        error = np.where(got == expected.lse, 0.0, np.abs(got - expected.lse))
+    error = np.where(np.isfinite(error), error, np.inf)
+    allowed = LSE_ABSOLUTE + LSE_RELATIVE * np.where(np.isfinite(expected.lse), np.abs(expected.lse), 0)
+    return error, error / allowed
+
+
+def is_non_finite(bits: Bits, dtype: str) -> NDArray[np.bool_]:
+    """Where 16-bit patterns are NaN or infinite: the exponent is all ones."""
+    exponent = np.uint16(0x7C00 if dtype == "fp16" else 0x7F80)
+    found: NDArray[np.bool_] = (bits & exponent) == exponent
+    return found
+
+
+def _first_non_finite(out: Bits, workload: Workload) -> str:
+    bad = is_non_finite(out, workload.dtype)
+    if not bad.any():
+        return ""
+    b, h, row, col = np.unravel_index(int(bad.argmax()), out.shape)
+    return f"{int(bad.sum())} of {bad.size} elements, the first at b={b} h={h} row={row} col={col}"
+
+
+def _first_wrong(relative: NDArray[np.float64], expected: Expected, workload: Workload) -> str:
+    wrong = relative > MAX_OVER_RMS[workload.dtype]
+    at = int(wrong.argmax()) if wrong.any() else int(np.nan_to_num(relative, nan=np.inf).argmax())
+    head, row, col = np.unravel_index(at, relative.shape)
+    return f"{_place(workload, expected, head, row)} col={col}"
+
+
+def _place(workload: Workload, expected: Expected, head: np.intp, row: np.intp) -> str:
+    b, h = divmod(int(expected.sample.heads[head]), workload.heads)
+    return f"b={b} h={h} row={int(expected.sample.rows[row])}"
+
+
+def repeats(kernel: Kernel, trial: Trial) -> str:
+    """Empty when two runs on the same input agree in every bit; else what differs. Catches races."""
+    first, second = kernel(trial), kernel(trial)
+    differing = int((first.out != second.out).sum())
+    if differing:
+        at = np.unravel_index(int((first.out != second.out).argmax()), first.out.shape)
+        place = " ".join(f"{name}={i}" for name, i in zip(("b", "h", "row", "col"), at, strict=True))
+        return f"two runs on the same input differ in {differing} elements, the first at {place}"
+    return ""
+
+
+def hides_the_future(kernel: Kernel, trial: Trial, *, workload: Workload) -> str:
+    """Empty when, under a causal mask, negating keys and values changes no bit of a row that cannot see them
+    and does change every row that can; else what went wrong. For ordinary data of up to a few thousand
+    keys: further out a single key may be rounded away.
+    """
+    before = kernel(trial)
+    for cut in _cuts(workload.seq_kv):
+        k, v = trial.k.copy(), trial.v.copy()
+        k[:, :, cut:] ^= _SIGN
+        v[:, :, cut:] ^= _SIGN
+        after = kernel(Trial(f"{trial.name} with keys changed from {cut} on", trial.q, k, v))
+        first_seeing = max(0, cut - (workload.seq_kv - workload.seq_q))
+        blind, seeing = slice(None, first_seeing), slice(first_seeing, None)
+        if (before.out[:, :, blind] != after.out[:, :, blind]).any():
+            row = int((before.out[:, :, blind] != after.out[:, :, blind]).any(axis=(0, 1, 3)).argmax())
+            return f"causal: row {row} changes with keys from {cut} on, which it must not see"
+        unchanged = (before.out[:, :, seeing] == after.out[:, :, seeing]).all(axis=(0, 1, 3))
+        if unchanged.any():
+            return f"causal: row {first_seeing + int(unchanged.argmax())} ignores keys from {cut} on"
+    return ""
+
+
+def _cuts(seq_kv: int) -> Sequence[int]:
+    wanted = {1, 15, 16, 17, 63, 64, 65, 127, 128, 129, seq_kv // 2, seq_kv - 1}
+    return sorted(cut for cut in wanted if 0 < cut < seq_kv)
+
+
+def ignores_order(kernel: Kernel, trial: Trial, *, workload: Workload, rng: np.random.Generator) -> str:
+    """Empty when, without a mask, permuting keys with their values leaves the output as it was, but for
+    rounding; else how far it moved.
+    """
+    order = rng.permutation(workload.seq_kv)
+    moved = Trial(f"{trial.name} permuted", trial.q, trial.k[:, :, order], trial.v[:, :, order])
+    return _moved("permuted keys", kernel(trial), kernel(moved), dtype=workload.dtype)
+
+
+def ignores_copies(kernel: Kernel, trial: Trial, *, workload: Workload) -> str:
+    """Empty when, without a mask, doubling all keys and values leaves the output as it was, but for rounding.
+
+    The kernel must take inputs of twice the length.
+    """
+    doubled = Trial(
+        f"{trial.name} doubled", trial.q, *(np.concatenate([x, x], axis=2) for x in (trial.k, trial.v))
+    )
+    return _moved("doubled keys", kernel(trial), kernel(doubled), dtype=workload.dtype)
+
+
+def _moved(change: str, before: Output, after: Output, *, dtype: str) -> str:
+    old, new = decode(before.out, dtype).astype(np.float64), decode(after.out, dtype)
+    distance = _ratio(float(((new - old) ** 2).sum()), float((old**2).sum()))
+    limit = HONEST_FACTOR * REL_L2[dtype]  # both outputs may be off, each in its own direction
+    return "" if distance <= limit else f"{change} move the output by rel_l2 {distance:.1e} > {limit:.0e}"

@@ -1,0 +1,48 @@
+"""Bad candidates in the emulator: each costs only itself, and the next one is right."""
+
+from pathlib import Path
+
+import pytest
+
+from evoflash import family as families
+from evoflash.evaluation import Proposal, Rung, Status
+from evoflash.evaluators.emulated import EmulatedEvaluator
+from evoflash.family import load_family
+from evoflash.gpu import load_gpu
+from evoflash.problem import parse_problem
+
+PROBLEM = parse_problem("b=1,h=2,s=64,d=64")
+
+
+@pytest.fixture
+def planted(monkeypatch):
+    monkeypatch.setenv("EVOFLASH_TEMPLATES", str(Path(__file__).parent / "templates"))
+    load_family.cache_clear()
+    gpu = load_gpu("l4")
+    space = load_family("planted").space(PROBLEM.compile_keys(gpu.arch), gpu)
+    yield lambda fault, rows=32: Proposal(space.genome({"fault": fault, "block_m": rows}))
+    families.load_family.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("fault", "status", "rung", "says"),
+    [
+        ("crash", Status.RUNTIME, Rung.PREFLIGHT, "OOB-raw"),
+        ("hang", Status.TIMEOUT, Rung.PREFLIGHT, "TIMEOUT"),
+        ("overrun", Status.RUNTIME, Rung.PREFLIGHT, "OOB-global"),
+        ("nan", Status.CORRECTNESS, Rung.PREFLIGHT, "non-finite"),
+        ("broken", Status.COMPILE, Rung.COMPILE, "error"),
+    ],
+)
+def test_a_bad_candidate_costs_only_itself_in_the_emulator(planted, fault, status, rung, says):
+    with EmulatedEvaluator(PROBLEM, load_gpu("l4"), seed=1, workers=1) as evaluator:
+        evaluator.submit(planted(fault))
+        evaluator.submit(planted("none"))
+        _, bad = evaluator.collect()
+        _, good = evaluator.collect()
+
+    assert (bad.status, bad.rung) == (status, rung), bad.reason
+    assert says in bad.reason
+    assert bad.score_us is None
+    assert good.status is Status.CORRECT, good.reason
+    assert good.score_us is not None
