@@ -24,7 +24,7 @@ tried AS (
     -- The best of a genome's evaluations: a value that was timed again beats any that was not (winner's curse).
     SELECT latest.*, ROW_NUMBER() OVER (
         PARTITION BY problem, gpu, basis, kind, name, genome_id
-        ORDER BY CASE WHEN protocol = 'final-cold' THEN 0 ELSE 1 END, score_us, evaluation
+        ORDER BY CASE WHEN protocol IN ('final-cold', 'final-cold-boost') THEN 0 ELSE 1 END, score_us, evaluation
     ) AS attempt
     FROM latest
     WHERE model = latest_model

@@ -19,7 +19,9 @@ from evoflash.problem import CompileKey, parse_problem
 from evoflash.space import Genome
 
 Row = Mapping[Any, Any]  # by column name
-SCORED = ("final-cold", "cold", "model")  # the protocol that a score stands for: the first that was timed
+# The protocol that a score stands for: the first of these that was timed ("boost": see benchmark.Pace).
+SCORED = ("final-cold", "final-cold-boost", "cold", "cold-boost", "model")
+FINAL = frozenset(SCORED[:2])
 
 
 @dataclass(frozen=True, slots=True)

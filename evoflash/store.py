@@ -15,7 +15,7 @@ from evoflash import rows, statements, tables
 from evoflash.database import Database, open_database
 from evoflash.errors import StoreError
 from evoflash.evaluation import Baseline, Basis, Evaluation, Proposal, Status, Timing
-from evoflash.rows import SCORED, Row, Run, RunKey
+from evoflash.rows import FINAL, Row, Run, RunKey
 from evoflash.tables import leaderboard_sql
 
 __all__ = ["ProblemSummary", "Run", "RunKey", "Store", "open_store"]
@@ -252,11 +252,11 @@ class Store:
 
 def _preference(row: Row) -> tuple[int, bool, float]:
     # A value that was timed again counts more than a faster one that was not (winner's curse).
-    return _TRUST.index(Basis(row["basis"])), row["protocol"] != SCORED[0], row["score_us"]
+    return _TRUST.index(Basis(row["basis"])), row["protocol"] not in FINAL, row["score_us"]
 
 
 def _own_preference(evaluation: Evaluation) -> tuple[bool, float]:
-    was_timed_again = any(timing.protocol == SCORED[0] for timing in evaluation.timings)
+    was_timed_again = any(timing.protocol in FINAL for timing in evaluation.timings)
     return not was_timed_again, evaluation.score_us or math.inf
 
 

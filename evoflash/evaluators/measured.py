@@ -18,6 +18,7 @@ from evoflash.family import load_family
 from evoflash.gpu import GpuSpec
 from evoflash.problem import CompileKey, Problem, Workload
 from evoflash.renderer import render
+from evoflash.rows import FINAL
 from evoflash.search import faster
 from evoflash.space import Genome
 from evoflash.store import Run, Store
@@ -138,7 +139,7 @@ class MeasuredEvaluator:
             return None
         genomes = {e.genome.id for e in finalists}
         for name, timings in report.timings.items():
-            score_us = score([t.median_us for t in timings if t.protocol == "final-cold"])
+            score_us = score([t.median_us for t in timings if t.protocol in FINAL])
             if name in genomes:
                 store.update_timings(run, name, timings, score_us)
             else:

@@ -1,8 +1,6 @@
 """What both evaluators share: genomes being prepared in worker processes, in order, and which ones are twins."""
 
-import ctypes
 import os
-import signal
 from collections import deque
 from collections.abc import Iterable
 from concurrent.futures import Future
@@ -15,18 +13,6 @@ from evoflash.gpu import GpuSpec
 from evoflash.problem import Problem
 from evoflash.space import Genome
 from evoflash.worker import Ending, IsolatedPool
-
-_PR_SET_PDEATHSIG = 1
-
-
-def become_worker() -> None:
-    """Leave Ctrl-C to the parent, and die with it even when it is killed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    except (OSError, AttributeError):
-        pass  # not Linux: an orphan ends when it next reads from its pipe
-
 
 class Pipeline:
     """Proposals under preparation, handed back oldest first."""
@@ -51,7 +37,7 @@ class Pipeline:
         self._queue: deque[tuple[Proposal, Future[Ending[Prepared]]]] = deque()
 
     def _make_pool(self) -> IsolatedPool:
-        return IsolatedPool(self.workers, initializer=become_worker)
+        return IsolatedPool(self.workers)
 
     def __len__(self) -> int:
         return len(self._queue)

@@ -1,0 +1,177 @@
+"""What benchmark.py decides from numbers: ways, sets, stopping, comparing. tests/gpu has the clock itself."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from evoflash.benchmark import (
+    FULL,
+    LONG_FLOOR_US,
+    Effort,
+    Pace,
+    beats_physics,
+    clock_state,
+    compare,
+    enough,
+    hopeless,
+    launches_of,
+    median_error,
+    score,
+    sets_of,
+    ways_of,
+)
+from evoflash.errors import UsageError
+from evoflash.evaluation import Timing
+from evoflash.gpu import GpuSpec
+from evoflash.problem import NAMED
+
+SPEC = GpuSpec(
+    name="round",
+    arch="sm_90a",
+    device_names=("Round GPU",),
+    sm_count=100,
+    clock_mhz=1000,
+    smem_per_block=232448,
+    smem_per_sm=233472,
+    regs_per_sm=65536,
+    threads_per_sm=2048,
+    blocks_per_sm=32,
+    l2_bytes=50_000_000,
+    dram_gbps=4000.0,
+    l2_bytes_per_clk=5000,
+    smem_bytes_per_clk=128,
+    tensor_flops_per_clk=10_000,  # 1e9 FLOP in 1 us
+    mma_flops_per_clk=5000,
+    ex2_per_clk=16,
+    fp32_per_clk=128,
+)
+
+
+def timing(median_us):
+    return Timing("w", "cold", median_us, median_us, median_us, 10)
+
+
+def compared(a, b, *, noise=0.0, seed=0):
+    rng = np.random.default_rng(seed)
+    return compare({"a": a, "b": b}, "a", "b", workload="w", protocol="final-cold", rng=rng, noise=noise)
+
+
+def test_input_sets_together_hold_at_least_twice_the_l2_and_no_more_than_needed():
+    mission = NAMED["mission"]
+    bytes_of_a_set = 3 * 2 * 8 * 512 * 64
+    sets = sets_of(mission, 50_000_000)
+    assert sets * bytes_of_a_set >= 100_000_000 > (sets - 1) * bytes_of_a_set
+
+
+def test_inputs_beyond_twice_the_l2_need_one_set():
+    assert sets_of(NAMED["s4k_d128"], 50_000_000) == 1
+
+
+def test_a_short_workload_is_timed_cold_and_hot_a_long_one_in_two_power_states():
+    assert [way.protocol for way in ways_of(NAMED["mission"], SPEC)] == ["cold", "hot"]
+    long = NAMED["s4k_d128"]
+    assert SPEC.floor_us(long.flops, long.bytes_moved) > LONG_FLOOR_US
+    assert [way.protocol for way in ways_of(long, SPEC)] == ["cold-boost", "cold-sustained"]
+
+
+def test_candidates_are_ranked_by_a_way_that_rotates_its_inputs():
+    for name in NAMED:
+        assert ways_of(NAMED[name], SPEC)[0].rotate
+
+
+@pytest.mark.parametrize("sets", [1, 7, 20, 60])
+def test_a_short_replay_holds_at_least_twenty_launches_in_whole_rounds(sets):
+    cold, _ = ways_of(NAMED["mission"], SPEC)
+    launches = launches_of(cold, sets=sets, one_us=6.0)
+    assert launches >= 20
+    assert launches % sets == 0
+
+
+@pytest.mark.parametrize(("one_us", "launches"), [(500.0, 20), (3000.0, 3), (40_000.0, 1)])
+def test_a_long_replay_lasts_about_ten_milliseconds(one_us, launches):
+    boost, _ = ways_of(NAMED["s4k_d128"], SPEC)
+    assert boost.pace is Pace.BOOST
+    assert launches_of(boost, sets=1, one_us=one_us) == launches
+
+
+def test_the_medians_error_matches_what_repeated_experiments_show():
+    rng = np.random.default_rng(1)
+    runs = rng.normal(100.0, 2.0, (4000, 25))
+    seen = np.median(runs, axis=1).std() / 100
+    assert np.mean([median_error(run) for run in runs[:500]]) == pytest.approx(seen, rel=0.15)
+
+
+def test_a_few_outliers_do_not_keep_the_sampling_going():
+    steady = list(np.random.default_rng(2).normal(100, 0.3, 40))
+    assert enough([*steady, 900.0, 1000.0], replace(FULL, max_samples=1000), elapsed_s=0)
+
+
+def test_sampling_goes_on_while_the_spread_is_wide_and_ends_at_the_cap():
+    effort = Effort(min_samples=5, max_samples=50, rel_error=1e-3, max_s=60)
+    wide = list(np.random.default_rng(3).normal(100, 10, 49))
+    assert not enough(wide[:4], effort, elapsed_s=0)
+    assert not enough(wide, effort, elapsed_s=0)
+    assert enough([*wide, 100.0], effort, elapsed_s=0)
+    assert enough(wide, effort, elapsed_s=61)
+
+
+def test_a_difference_well_above_the_spread_is_faster_and_its_mirror_slower():
+    rng = np.random.default_rng(4)
+    quick, slow = rng.normal(97, 1, 40), rng.normal(100, 1, 40)
+    assert compared(quick, slow).answer == "faster"
+    assert compared(slow, quick).answer == "slower"
+    assert compared(quick, slow).ratio == pytest.approx(0.97, abs=0.01)
+
+
+def test_equal_contenders_are_unclear_in_about_95_of_100_comparisons():
+    rng = np.random.default_rng(5)
+    answers = [compared(*rng.normal(100, 1, (2, 30)), seed=at).answer for at in range(200)]
+    assert answers.count("unclear") >= 180
+
+
+def test_a_difference_within_the_machines_noise_is_unclear():
+    rng = np.random.default_rng(6)
+    quick, slow = rng.normal(99.5, 0.1, 40), rng.normal(100, 0.1, 40)
+    assert compared(quick, slow).answer == "faster"
+    assert compared(quick, slow, noise=0.01).answer == "unclear"
+
+
+def test_a_drift_that_both_contenders_share_does_not_blur_the_ratio():
+    rng = np.random.default_rng(7)
+    drift = np.linspace(100, 130, 40)
+    a, b = drift * 0.97 * rng.normal(1, 1e-3, 40), drift * rng.normal(1, 1e-3, 40)
+    found = compared(a, b)
+    assert found.low < 0.97 < found.high
+    assert found.high - found.low < 0.03
+
+
+def test_samples_of_different_length_cannot_be_compared():
+    with pytest.raises(UsageError, match="in turns"):
+        compared([1.0, 2.0], [1.0])
+
+
+def test_a_candidate_far_behind_is_hopeless_and_one_close_behind_is_not():
+    assert hopeless([10.0, 40.0], 15.0)  # geometric mean 20
+    assert not hopeless([10.0, 40.0], 18.0)
+    assert not hopeless([1e6], None)
+
+
+def test_the_score_is_the_geometric_mean():
+    assert score([2.0, 8.0]) == pytest.approx(4.0)
+
+
+def test_a_time_below_the_physics_floor_is_an_error_that_names_it():
+    mission = NAMED["mission"]
+    floor_us = mission.flops / 1e9
+    assert beats_physics(timing(floor_us * 1.01), mission, SPEC) == ""
+    assert "physics" in beats_physics(timing(floor_us * 0.99), mission, SPEC)
+
+
+def test_a_causal_time_is_held_against_visible_pairs_only():
+    causal = replace(NAMED["mission"], causal=True)
+    assert beats_physics(timing(0.6 * NAMED["mission"].flops / 1e9), causal, SPEC) == ""
+
+
+def test_without_nvml_the_clock_is_unknown_not_an_error():
+    assert clock_state("0000:ff:ff.0") == (None, "")
