@@ -1,4 +1,4 @@
-"""The kernel ABI (CONTRACTS section 3): one argument list for the emulator, the GPU and the exported launcher."""
+"""The kernel ABI (CONTRACTS section 3): one argument list for emulator, GPU and exported launcher."""
 
 import math
 

@@ -12,7 +12,8 @@ import numpy as np
 
 from evoflash import abi
 from evoflash.benchmark import Bench
-from evoflash.launcher import Arena, wait
+from evoflash.launcher import wait
+from evoflash.memory import Arena
 from evoflash.problem import Workload
 from evoflash.validator import Output
 

@@ -1,4 +1,6 @@
-"""Times a kernel, or a library's, on one workload: the same code for both. Judges no output.
+"""Times a kernel, or a library's, on one workload: the same code for both.
+
+Judges no output, and compares no times: comparison.py does.
 
 A sample is one replay of a CUDA graph of `k` launches between two events, over k. Where the inputs come from:
     cold   the launches walk through copies of the inputs that together fill the L2 at least twice
@@ -11,7 +13,7 @@ Which of the two a workload gets depends on it and on the GPU alone, so that all
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol
@@ -19,10 +21,11 @@ from typing import Any, Protocol
 import numpy as np
 
 from evoflash import launcher
-from evoflash.errors import UsageError
+from evoflash.clocks import clock_state
 from evoflash.evaluation import Timing
 from evoflash.gpu import GpuSpec
-from evoflash.launcher import Arena, LoadedKernel, wait
+from evoflash.launcher import LoadedKernel, wait
+from evoflash.memory import Arena
 from evoflash.problem import Workload
 from evoflash.reference import encode
 from evoflash.trials import Trial
@@ -67,27 +70,6 @@ class Effort:
 SHORT = Effort(min_samples=3, max_samples=3, rel_error=1.0, max_s=3.0)
 FULL = Effort(min_samples=10, max_samples=60, rel_error=2e-3, max_s=4.0)
 FINAL = Effort(min_samples=20, max_samples=120, rel_error=5e-4, max_s=6.0)
-
-
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """Two contenders timed in turns: first over second. Below 1 the first is faster."""
-
-    first: str
-    second: str
-    workload: str
-    protocol: str
-    ratio: float  # of medians
-    low: float  # 95 % bootstrap interval
-    high: float
-    noise: float = 0.0  # relative; what an A/A comparison on this machine shows
-
-    @property
-    def answer(self) -> str:
-        """'faster', 'slower' or 'unclear', said of the first; unclear never replaces an incumbent."""
-        if self.high < 1 - self.noise:
-            return "faster"
-        return "slower" if self.low > 1 + self.noise else "unclear"
 
 
 class Contender(Protocol):
@@ -279,99 +261,3 @@ def summarise(
         sm_clock_mhz=state[0],
         throttle=state[1],
     )
-
-
-def interleaved(
-    contenders: Sequence[Contender], bench: Bench, way: Way, *, effort: Effort, rng: np.random.Generator
-) -> tuple[dict[str, list[float]], dict[str, Timing]]:
-    """Samples in us of each contender, taken in turns in an order drawn anew for each round, and its timing.
-
-    Raises launcher.KernelHungError or CuPy's errors, whichever contender caused them.
-    """
-    graphs = {contender.name: capture(contender, bench, way) for contender in contenders}
-    samples: dict[str, list[float]] = {name: [] for name in graphs}
-    names, started = list(graphs), time.monotonic()
-    if names:
-        prepare(graphs[names[0]][0], bench, way)
-    # Effort counts per contender: more of them take more time, not fewer samples.
-    while not all(
-        enough(x, effort, elapsed_s=(time.monotonic() - started) / len(names)) for x in samples.values()
-    ):
-        for name in rng.permutation(names):
-            replay, launches = graphs[name]
-            samples[name].append(sample(replay, bench, way, launches=launches))
-    timings = {
-        name: summarise(samples[name], bench, way, state=state_while(replay, bench), prefix="final-")
-        for name, (replay, _) in graphs.items()
-    }
-    return samples, timings
-
-
-def compare(
-    samples: Mapping[str, Sequence[float]],
-    first: str,
-    second: str,
-    *,
-    workload: str,
-    protocol: str,
-    rng: np.random.Generator,
-    noise: float = 0.0,
-    draws: int = 2000,
-) -> Comparison:
-    """The ratio of medians of two contenders that were sampled in turns, with its 95 % bootstrap interval.
-
-    Rounds are drawn whole: what slowed one contender in a round slowed the other.
-    """
-    a, b = np.asarray(samples[first], float), np.asarray(samples[second], float)
-    if len(a) != len(b) or not len(a):
-        raise UsageError(f"{first} and {second} were not sampled in turns: compare samples of interleaved().")
-    rounds = rng.integers(0, len(a), (draws, len(a)))
-    ratios = np.median(a[rounds], axis=1) / np.median(b[rounds], axis=1)
-    low, high = np.percentile(ratios, [2.5, 97.5])
-    ratio = float(np.median(a) / np.median(b))
-    return Comparison(first, second, workload, protocol, ratio, float(low), float(high), noise)
-
-
-def hopeless(times_us: Sequence[float], incumbent_us: float | None, *, margin: float = 0.15) -> bool:
-    """Whether short times, one per workload, are so far behind the incumbent's score that more is a waste."""
-    return incumbent_us is not None and score(times_us) > (1 + margin) * incumbent_us
-
-
-def score(times_us: Sequence[float]) -> float:
-    """The geometric mean over the workloads, in us."""
-    return float(np.exp(np.mean(np.log(times_us))))
-
-
-def beats_physics(timing: Timing, workload: Workload, spec: GpuSpec) -> str:
-    """Empty when the time is possible; else one line: it is an error of the measurement, not a record."""
-    floor_us = spec.floor_us(workload.flops, workload.bytes_moved)
-    if timing.median_us >= floor_us:
-        return ""
-    return (
-        f"{timing.median_us:.3f} us beats physics on {spec.name} ({floor_us:.3f} us for {workload}): the "
-        " kernel did not do the work, or the GPU is not the one named"
-    )
-
-
-_THROTTLE_BITS = {
-    0x004: "power cap",
-    0x008: "hardware slowdown",
-    0x010: "sync boost",
-    0x020: "thermal",
-    0x040: "hardware thermal",
-    0x080: "power brake",
-}
-
-
-def clock_state(pci_bus_id: str) -> tuple[int | None, str]:
-    """SM clock in MHz and the throttle reasons now, by NVML; (None, "") where NVML does not answer."""
-    try:
-        import pynvml
-
-        pynvml.nvmlInit()
-        device = pynvml.nvmlDeviceGetHandleByPciBusId(pci_bus_id)
-        clock_mhz = int(pynvml.nvmlDeviceGetClockInfo(device, pynvml.NVML_CLOCK_SM))
-        reasons = int(pynvml.nvmlDeviceGetCurrentClocksThrottleReasons(device))
-    except Exception:  # no NVML, no permission, a virtual GPU: the time stands, its circumstances are unknown
-        return None, ""
-    return clock_mhz, ", ".join(word for bit, word in _THROTTLE_BITS.items() if reasons & bit)

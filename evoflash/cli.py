@@ -1,4 +1,4 @@
-"""The command line: parse, one call, print. Decides nothing; data goes to stdout, everything else to stderr."""
+"""The command line: parse, one call, print. Decides nothing; data to stdout, everything else to stderr."""
 
 import json
 import logging
@@ -22,8 +22,12 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-Gpu = Annotated[str | None, typer.Option("--gpu", help="A known GPU (see `evoflash gpus`); default: the one present.")]
-ProblemText = Annotated[str, typer.Option("--problem", help="mission, s2k_d64,causal or b=,h=,hkv=,s=,d=,...")]
+Gpu = Annotated[
+    str | None, typer.Option("--gpu", help="A known GPU (see `evoflash gpus`); default: the one present.")
+]
+ProblemText = Annotated[
+    str, typer.Option("--problem", help="mission, s2k_d64,causal or b=,h=,hkv=,s=,d=,...")
+]
 MaybeProblem = Annotated[str | None, typer.Option("--problem", help="Default: the newest in the database.")]
 Db = Annotated[
     str,
@@ -58,9 +62,18 @@ def options(
     del version
     default = os.environ.get("EVOFLASH_LOG", "WARNING").upper()
     level = "INFO" if verbose else "ERROR" if quiet else default
-    logging.basicConfig(level=level, format="evoflash: %(message)s", stream=sys.stderr)
+    _log_to_stderr(level)
     if quiet:
         os.environ["EVOFLASH_QUIET"] = "1"
+
+
+def _log_to_stderr(level: str) -> None:
+    # evoflash's own loggers, all below this one: what libraries log (alembic's INFO) is not for users.
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("evoflash: %(message)s"))
+    logger = logging.getLogger("evoflash")
+    logger.handlers = [handler]
+    logger.setLevel(level)
 
 
 @app.command()
@@ -71,12 +84,17 @@ def search(
     time_limit: Annotated[float | None, typer.Option(help="Stop after this many seconds.")] = None,
     strategy: Annotated[str, typer.Option(help="evolution or uniform.")] = "evolution",
     seed: Seed = 0,
-    family: Annotated[str | None, typer.Option(help="Kernel family; default: the one that fits the GPU.")] = None,
+    family: Annotated[
+        str | None, typer.Option(help="Kernel family; default: the one that fits the GPU.")
+    ] = None,
     evaluator: Annotated[
-        str | None, typer.Option(help="gpu (measured) or emulated (estimated); default: gpu where --gpu is present.")
+        str | None,
+        typer.Option(help="gpu (measured) or emulated (estimated); default: gpu where --gpu is present."),
     ] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Start another run instead of continuing.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Render and compile only; nothing is stored.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Render and compile only; nothing is stored.")
+    ] = False,
     db: Db = ...,
     as_json: Json = False,
 ) -> None:
@@ -87,7 +105,13 @@ def search(
     from evoflash import session
 
     plan = session.plan(
-        gpu=gpu, problem=problem, strategy=strategy, seed=seed, family=family, evaluator=evaluator, budget=budget
+        gpu=gpu,
+        problem=problem,
+        strategy=strategy,
+        seed=seed,
+        family=family,
+        evaluator=evaluator,
+        budget=budget,
     )
     if dry_run:
         session.dry_run(plan, budget=budget)
@@ -99,10 +123,10 @@ def search(
         raise typer.Exit(130) from None
     if found.best is None:
         raise NoKernelError(
-            f"no correct kernel among {found.spent} evaluations: `evoflash leaderboard` is empty for this run; "
+            f"no correct kernel among {found.spent} evaluations: "
             "raise --budget or look at the reasons with `evoflash show --failures`."
         )
-    _print_best(found.best, as_json=as_json)
+    _print_found(found, as_json=as_json)
 
 
 @app.command()
@@ -164,7 +188,9 @@ def leaderboard(
 def show(
     genome_id: Annotated[str | None, typer.Argument(help="A genome id or its first digits.")] = None,
     command: Annotated[bool, typer.Option("--command", help="Print the line that re-evaluates it.")] = False,
-    failures: Annotated[bool, typer.Option("--failures", help="Count what went wrong in the newest run.")] = False,
+    failures: Annotated[
+        bool, typer.Option("--failures", help="Count what went wrong in the newest run.")
+    ] = False,
     db: Db = ...,
     as_json: Json = False,
 ) -> None:
@@ -182,7 +208,10 @@ def show(
         if genome_id is None:
             raise UsageError("give a genome id (its first digits do) or --failures.")
         evaluations = report.find(store, genome_id)
-    typer.echo(report.command(evaluations[0]) if command else report.describe(evaluations, as_json=as_json))
+    if command:
+        typer.echo(report.command(evaluations[0]))
+    else:
+        typer.echo(report.as_json(evaluations) if as_json else report.describe(evaluations))
 
 
 @app.command()
@@ -222,8 +251,10 @@ def remeasure(
 
     found = session.remeasure(db, top=top, gpu=gpu, problem=problem, argv=sys.argv[1:])
     if found.best is None:
-        raise NoKernelError(f"none of the {found.spent} estimates was correct on this GPU: see `evoflash show`.")
-    _print_best(found.best, as_json=as_json)
+        raise NoKernelError(
+            f"none of the {found.spent} estimates was correct on this GPU: see `evoflash show`."
+        )
+    _print_found(found, as_json=as_json)
 
 
 @app.command()
@@ -272,7 +303,13 @@ def vars_of(record: Any) -> dict[str, Any]:
 def _print_best(evaluation: Any, *, as_json: bool) -> None:
     from evoflash import report
 
-    typer.echo(report.describe([evaluation], as_json=as_json))
+    typer.echo(report.as_json([evaluation]) if as_json else report.brief(evaluation))
+
+
+def _print_found(found: Any, *, as_json: bool) -> None:
+    from evoflash import report
+
+    typer.echo(report.describe_found(found, as_json=as_json))
 
 
 def main() -> None:
@@ -286,7 +323,9 @@ def main() -> None:
         sys.exit(1)
     except OSError as error:
         place = f" ({error.filename})" if error.filename else ""
-        sys.exit(_say(f"{error.strerror or error}{place}: check the path, its permissions and the free space.", 1))
+        sys.exit(
+            _say(f"{error.strerror or error}{place}: check the path, its permissions and the free space.", 1)
+        )
 
 
 def _say(message: str, exit_code: int) -> int:

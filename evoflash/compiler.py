@@ -131,7 +131,9 @@ def resources(log: str) -> dict[str, Any]:
 def first_error(log: str) -> str:
     """The one line of a compiler log that says what is wrong."""
     lines = [line.strip() for line in log.splitlines() if line.strip()]
-    return next((line for line in lines if "error" in line or "fatal" in line), lines[0] if lines else "no log")
+    return next(
+        (line for line in lines if "error" in line or "fatal" in line), lines[0] if lines else "no log"
+    )
 
 
 def _folder(key: str) -> Path:

@@ -106,7 +106,9 @@ def _host_compiler() -> str:
 
     runtime()  # builds the emulator, once: the first search need not
     compiler = shutil.which("g++") or "g++"
-    first = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=True).stdout.splitlines()[0]
+    first = subprocess.run(
+        [compiler, "--version"], capture_output=True, text=True, check=True
+    ).stdout.splitlines()[0]
     return f"{first}; emulator built"
 
 
@@ -148,4 +150,6 @@ def _torch() -> str:
     try:
         return f"torch {importlib.metadata.version('torch')}"
     except importlib.metadata.PackageNotFoundError:
-        raise ImportError("torch is not installed: kernels are timed without a rival; pip install torch") from None
+        raise ImportError(
+            "torch is not installed: kernels are timed without a rival; pip install torch"
+        ) from None

@@ -1,11 +1,11 @@
 """What evoflash raises at people; a candidate that fails is data (a Status), never one of these.
 
-    EvoflashError             exit 1   a stated failure
-    ├── UsageError            exit 2   the command line, a genome or a workload makes no sense
-    ├── NoKernelError         exit 3   a search ended without a correct kernel
-    ├── DeviceError           exit 4   no usable GPU, driver, toolkit or host compiler
-    ├── TemplateError         exit 1   a kernel template or its header is malformed
-    └── StoreError            exit 1   the database cannot be opened, read or written
+EvoflashError             exit 1   a stated failure
+├── UsageError            exit 2   the command line, a genome or a workload makes no sense
+├── NoKernelError         exit 3   a search ended without a correct kernel
+├── DeviceError           exit 4   no usable GPU, driver, toolkit or host compiler
+├── TemplateError         exit 1   a kernel template or its header is malformed
+└── StoreError            exit 1   the database cannot be opened, read or written
 """
 
 

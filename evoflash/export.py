@@ -49,7 +49,9 @@ def export_values(family: str, words: list[str], *, problem: str, gpu: str) -> s
     """The exported file of a genome given as "param=value" words; UsageError for one that is not valid."""
     what, spec, loaded = parse_problem(problem), load_gpu(gpu), load_family(family)
     if not loaded.supports(spec):
-        raise UsageError(f"{family} needs {', '.join(loaded.arch)}, {spec.name} is {spec.arch}: choose another.")
+        raise UsageError(
+            f"{family} needs {', '.join(loaded.arch)}, {spec.name} is {spec.arch}: choose another."
+        )
     space = loaded.space(what.compile_keys(spec.arch), spec)
     genome = space.genome(dict(_setting(space, word) for word in words))
     broken = space.violations(genome)
@@ -103,7 +105,7 @@ def _reproduce(genome: Genome, problem: Problem, gpu: GpuSpec) -> str:
         "This file is complete and yours. The next line prints it again, byte for byte:",
         reproducing_command(genome, problem, gpu),
         f"NVRTC flags: {' '.join(FLAGS)} -arch={gpu.arch}",
-        f"Program:     nvcc -std=c++17 -O2 -gencode=arch=compute_{arch},code=sm_{arch} kernel.cu -o kernel && ./kernel",
+        f"Program:     nvcc -std=c++17 -O2 -gencode=arch=compute_{arch},code=sm_{arch} kernel.cu -o kernel",
         f"evoflash {__version__}; SPDX-License-Identifier: Apache-2.0",
     )
     return "".join(f"// {line}".rstrip() + "\n" for line in lines)
@@ -118,7 +120,9 @@ def primitives(kernel: str) -> str:
         used |= open_names
         text = "".join("".join(functions[name]) for name in open_names)
         open_names = {name for name in functions if name not in used and re.search(rf"\b{name}\b", text)}
-    other = "bf16" if re.search(r"\bef::f16\b", kernel) else "f16"  # the element type that is not the kernel's
+    other = (
+        "bf16" if re.search(r"\bef::f16\b", kernel) else "f16"
+    )  # the element type that is not the kernel's
     unwanted = re.compile(rf"^EF_DEV .*\b{other}\b.*\) {{$", re.MULTILINE)
     blocks = (block for name in functions if name in used for block in functions[name])
     body = "\n".join(block for block in blocks if not unwanted.search(block))

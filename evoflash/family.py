@@ -1,4 +1,4 @@
-"""Kernel families: reads a template's TOML header and turns it into a search space and launches; renders nothing.
+"""Kernel families: a template's TOML header becomes a search space and launches; renders nothing.
 
 A family is one file, templates/<name>.cu.j2 (CONTRACTS section 2).
 """
@@ -20,7 +20,20 @@ from evoflash.problem import CompileKey, Workload
 from evoflash.space import Check, Genome, Param, SearchSpace, Value, Values
 
 _HEADER = re.compile(r"\A\{#---\n(.*?)\n---#\}\n", re.DOTALL)
-_SECTIONS = {"version", "arch", "entry", "params", "when", "structural", "blocks", "let", "check", "launch", "model", "seeds"}
+_SECTIONS = {
+    "version",
+    "arch",
+    "entry",
+    "params",
+    "when",
+    "structural",
+    "blocks",
+    "let",
+    "check",
+    "launch",
+    "model",
+    "seeds",
+}
 _ARCH = re.compile(r"sm_(\d+)([af]?)(\+?)")
 _PROBE_KEY = CompileKey(64, "fp16", False, 1, "sm_90a")
 _PROBE_WORKLOAD = Workload(1, 1, 1, 64, 64, 64)
@@ -161,7 +174,9 @@ def read_family(path: Path) -> Family:
         smem=Expression(launch.get("smem", 0), f"{path.name}: launch.smem", (int,)),
         seeds=_table(path, table, "seeds", optional=True),
         uncounted=Expression(
-            _table(path, table, "model", optional=True).get("uncounted", 0), f"{path.name}: model.uncounted", (int,)
+            _table(path, table, "model", optional=True).get("uncounted", 0),
+            f"{path.name}: model.uncounted",
+            (int,),
         ),
     )
     _probe(family)
@@ -176,7 +191,9 @@ def body_of(path: Path) -> str:
 def _header(path: Path) -> tuple[dict[str, Any], str]:
     match = _HEADER.match(path.read_text(encoding="utf-8"))
     if not match:
-        raise TemplateError(f"{path.name}: no header; the file must start with a {{#--- ... ---#}} TOML block.")
+        raise TemplateError(
+            f"{path.name}: no header; the file must start with a {{#--- ... ---#}} TOML block."
+        )
     try:
         table = tomllib.loads(match[1])
     except tomllib.TOMLDecodeError as error:
@@ -202,7 +219,9 @@ def _table(path: Path, table: Mapping[str, Any], key: str, *, optional: bool = F
 def _param(path: Path, name: str, values: object) -> Param:
     plain = isinstance(values, list) and values and all(isinstance(v, (int, bool, str)) for v in values)
     if not plain or len(set(map(repr, values))) != len(values):  # type: ignore[arg-type]
-        raise TemplateError(f"{path.name}: params.{name} must be a list of distinct numbers, words or switches.")
+        raise TemplateError(
+            f"{path.name}: params.{name} must be a list of distinct numbers, words or switches."
+        )
     return Param(name, tuple(values))  # type: ignore[arg-type]
 
 
@@ -228,7 +247,9 @@ def _probe(family: Family) -> None:
     for stray in sorted(mentioned - names):
         raise TemplateError(f"{family.path.name}: '{stray}' is named in the header but is not a param.")
     values = {param.name: param.values[0] for param in family.params}
-    space = SearchSpace(family.name, family.params, when={k: partial(_evaluate, e) for k, e in family.when.items()})
+    space = SearchSpace(
+        family.name, family.params, when={k: partial(_evaluate, e) for k, e in family.when.items()}
+    )
     # Once with every param present, once canonical: an expression must not need an inactive param.
     for probe in (values, space.genome(values).as_dict()):
         derived = family.names(probe, _PROBE_KEY, gpu)

@@ -44,7 +44,9 @@ def shapes(key: CompileKey, names: Mapping[str, Any]) -> tuple[Workload, ...]:
     lengths = (2 * stages * block_n + block_n // 2 + 3, 5)
     # The same rows for both: what they cost besides their KV tiles then cancels in the model's profile.
     rows = block_m + 9
-    long, short = (Workload(1, heads, kv_heads, rows, n, key.head_dim, key.dtype, key.causal) for n in lengths)
+    long, short = (
+        Workload(1, heads, kv_heads, rows, n, key.head_dim, key.dtype, key.causal) for n in lengths
+    )
     return long, short
 
 
@@ -54,7 +56,7 @@ def preflight(candidate: Candidate, family: Family, gpu: GpuSpec, *, seed: int) 
     names = family.names(candidate.genome.as_dict(), key, gpu)
     library = emulator.build(candidate.source, name=family.name)
     long, short = shapes(key, names)
-    # Other numbers with every schedule: the ordinary case, a maximum that rises all the way, needles at edges.
+    # Other numbers with every schedule: the ordinary case, a rising maximum, needles at tile edges.
     plan = (
         (long, "normal", "lazy", "fifo"),
         (long, "rising", "random", "random"),
@@ -72,7 +74,9 @@ def preflight(candidate: Candidate, family: Family, gpu: GpuSpec, *, seed: int) 
         if complaint:
             return Preflight(f"{complaint} [{workload}]", _status(emulation), tuple(verdicts), _EMPTY)
     block_m, block_n = names["block_m"], names["block_n"]
-    runs = tuple((counters[at], *_work(workload, block_m, block_n)) for at, workload in ((0, long), (2, short)))
+    runs = tuple(
+        (counters[at], *_work(workload, block_m, block_n)) for at, workload in ((0, long), (2, short))
+    )
     uncounted = family.uncounted(names)
     profile = fit_profile((runs[0], runs[1]), block_m=block_m, block_n=block_n, uncounted=uncounted)
     return Preflight("", Status.CORRECT, tuple(verdicts), profile)
@@ -117,7 +121,10 @@ def _run(
 ) -> tuple[emulator.Emulation, Verdict]:
     trial = trials.draw(trial_name, workload, seed=seed)
     with emulator.Memory() as memory:
-        inputs = [memory.array(name, x.shape, x.dtype) for name, x in (("Q", trial.q), ("K", trial.k), ("V", trial.v))]
+        inputs = [
+            memory.array(name, x.shape, x.dtype)
+            for name, x in (("Q", trial.q), ("K", trial.k), ("V", trial.v))
+        ]
         for array, x in zip(inputs, (trial.q, trial.k, trial.v), strict=True):
             array[...] = x
         out = memory.array("O", trial.q.shape, np.dtype(np.uint16), writable=True, fill=0xFFFF)

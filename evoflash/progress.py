@@ -19,7 +19,9 @@ _LINE_EVERY_S = 10.0
 class Progress:
     """What a person sees while a search runs; a context manager, so that the terminal is given back."""
 
-    def __init__(self, title: str, basis: Basis, budget: int, history: Sequence[tuple[Proposal, Evaluation]]) -> None:
+    def __init__(
+        self, title: str, basis: Basis, budget: int, history: Sequence[tuple[Proposal, Evaluation]]
+    ) -> None:
         """`history` is what the run had already before this process."""
         self._basis, self._budget, self._title = basis, budget, title
         self._best: Evaluation | None = None
@@ -88,4 +90,8 @@ class Progress:
             spent = self._counts.total() - self._counts["duplicate"]
             counts = ", ".join(f"{n} {word}" for word, n in self._counts.most_common())
             best = f"; {self._best_words()}" if self._best else ""
-            print(f"evoflash: {self._title}: {spent}/{self._budget} ({counts}){best}", file=sys.stderr, flush=True)
+            print(
+                f"evoflash: {self._title}: {spent}/{self._budget} ({counts}){best}",
+                file=sys.stderr,
+                flush=True,
+            )

@@ -4,7 +4,8 @@ import hashlib
 import re
 from functools import cache
 
-from jinja2 import Environment, StrictUndefined, TemplateError as JinjaError
+from jinja2 import Environment, StrictUndefined
+from jinja2 import TemplateError as JinjaError
 
 from evoflash import __version__
 from evoflash.errors import TemplateError, UsageError
@@ -17,7 +18,11 @@ from evoflash.problem import CompileKey
 from evoflash.space import Genome
 
 _ENVIRONMENT = Environment(
-    undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True, autoescape=False
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    keep_trailing_newline=True,
+    autoescape=False,
 )
 _ENVIRONMENT.globals = {"ceil_div": ceil_div, "min": min, "max": max, "range": range}
 
@@ -45,7 +50,9 @@ def render(genome: Genome, key: CompileKey, gpu: GpuSpec) -> Candidate:
     source = _render(family, genome, key, gpu)
     problems = lint(source)
     if problems:
-        raise TemplateError(f"{family.path.name} renders {problems[0]}; templates may only use ef:: primitives.")
+        raise TemplateError(
+            f"{family.path.name} renders {problems[0]}; templates may only use ef:: primitives."
+        )
     return Candidate(genome, key, source, _sha(source))
 
 

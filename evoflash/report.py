@@ -5,12 +5,14 @@ from collections import Counter
 from dataclasses import asdict
 from typing import Any
 
+from evoflash.comparison import Comparison
 from evoflash.errors import EvoflashError, UsageError
-from evoflash.evaluation import Basis, Evaluation, Timing
+from evoflash.evaluation import Basis, Evaluation, Timing, Verdict
 from evoflash.export import reproducing_command
 from evoflash.family import known_families, load_family
 from evoflash.gpu import known_gpus, load_gpu
 from evoflash.problem import CompileKey, parse_problem
+from evoflash.session import Found
 from evoflash.store import Store
 
 
@@ -25,11 +27,46 @@ def find(store: Store, prefix: str) -> list[Evaluation]:
     return found
 
 
-def describe(evaluations: list[Evaluation], *, as_json: bool) -> str:
+def as_json(evaluations: list[Evaluation]) -> str:
+    """Everything known, a list of objects."""
+    return json.dumps([_as_dict(evaluation) for evaluation in evaluations], indent=2)
+
+
+def describe(evaluations: list[Evaluation]) -> str:
     """Everything known, one block for each evaluation."""
+    return "\n\n".join("\n".join([*_head(e), *map(_verdict, e.verdicts), *_tail(e)]) for e in evaluations)
+
+
+def brief(evaluation: Evaluation) -> str:
+    """One kernel, its checks in one line."""
+    return "\n".join([*_head(evaluation), _checks(evaluation), *_tail(evaluation)])
+
+
+def describe_found(found: Found, *, as_json: bool) -> str:
+    """What a search came to: its best kernel, and how that stands against each baseline."""
+    assert found.best is not None, "a search without a kernel is an error, not a report"
+    rivals = _rivals(found)
     if as_json:
-        return json.dumps([_as_dict(evaluation) for evaluation in evaluations], indent=2)
-    return "\n\n".join(_describe(evaluation) for evaluation in evaluations)
+        rows = [asdict(comparison) for comparison in rivals]
+        return json.dumps({"best": _as_dict(found.best), "spent": found.spent, "comparisons": rows}, indent=2)
+    lines = [brief(found.best), *map(_rival, rivals)]
+    if found.finals is not None:
+        lines += [f"absent    {name}: {why}" for name, why in found.finals.absent.items()]
+    return "\n".join(lines)
+
+
+def _rival(comparison: Comparison) -> str:
+    ratio, low, high = 1 / comparison.ratio, 1 / comparison.high, 1 / comparison.low
+    span = f"{ratio:.3f}x its speed, 95 % [{low:.3f}, {high:.3f}]: {comparison.answer}"
+    return f"against   {comparison.second}, {comparison.protocol}: {span}"
+
+
+def _rivals(found: Found) -> list[Comparison]:
+    """The winner over each baseline, as timed in turns."""
+    if found.finals is None or found.best is None:
+        return []
+    baselines = found.finals.environment
+    return [c for c in found.finals.comparisons if c.first == found.best.genome.id and c.second in baselines]
 
 
 def _as_dict(evaluation: Evaluation) -> dict[str, Any]:
@@ -41,7 +78,7 @@ def _as_dict(evaluation: Evaluation) -> dict[str, Any]:
     return fields
 
 
-def _describe(evaluation: Evaluation) -> str:
+def _head(evaluation: Evaluation) -> list[str]:
     lines = [
         f"kernel    {evaluation.genome.id}  {evaluation.genome.family}",
         f"values    {' '.join(f'{name}={value}' for name, value in evaluation.genome.values)}",
@@ -51,20 +88,32 @@ def _describe(evaluation: Evaluation) -> str:
     ]
     lines += [f"          {_timing(timing, evaluation.basis)}" for timing in evaluation.timings]
     for build in evaluation.builds:
-        lines.append(
-            f"build     {build.compile_key}: {build.registers} registers, {build.spill_bytes} bytes spilled"
-            + _after("; ".join(build.warnings), "; ")
-        )
-    for verdict in evaluation.verdicts:
-        word = "passed" if verdict.passed else f"FAILED, {verdict.reason}"
-        lines.append(
-            f"checked   {verdict.workload}: {word}; rel L2 {verdict.rel_l2:.1e}, max/RMS {verdict.max_over_rms:.1e},"
-            f" LSE {verdict.lse_error:.1e}, {verdict.honest_ratio:.2f} x the honest error"
-        )
+        resources = f"{build.registers} registers, {build.spill_bytes} bytes spilled"
+        lines.append(f"build     {build.compile_key}: {resources}" + _after("; ".join(build.warnings), "; "))
+    return lines
+
+
+def _verdict(verdict: Verdict) -> str:
+    word = "passed" if verdict.passed else f"FAILED, {verdict.reason}"
+    errors = f"rel L2 {verdict.rel_l2:.1e}, max/RMS {verdict.max_over_rms:.1e}, LSE {verdict.lse_error:.1e}"
+    return f"checked   {verdict.workload}: {word}; {errors}, {verdict.honest_ratio:.2f} x the honest error"
+
+
+def _checks(evaluation: Evaluation) -> str:
+    failed = [verdict for verdict in evaluation.verdicts if not verdict.passed]
+    if failed or not evaluation.verdicts:
+        return _verdict(failed[0]) if failed else "checked   not at all"
+    worst = max(evaluation.verdicts, key=lambda verdict: verdict.rel_l2)
+    shapes = len({verdict.workload for verdict in evaluation.verdicts})
+    return f"checked   {shapes} shapes, all passed; worst rel L2 {worst.rel_l2:.1e} ({worst.workload})"
+
+
+def _tail(evaluation: Evaluation) -> list[str]:
+    lines = [f"again     {command(evaluation)}"]
     if evaluation.basis is Basis.ESTIMATED and evaluation.is_correct:
-        lines.append("note      checked by the emulator on small shapes; the time is a model's, not a measurement.")
-    lines.append(f"again     {command(evaluation)}")
-    return "\n".join(lines)
+        note = "checked by the emulator on small shapes; the time is a model's, not a measurement."
+        lines.insert(0, f"note      {note}")
+    return lines
 
 
 def _after(text: str, separator: str) -> str:
@@ -76,7 +125,8 @@ def _score(evaluation: Evaluation) -> str:
         return "none"
     if evaluation.basis is Basis.ESTIMATED:
         bound = f", bound by {evaluation.bound}" if evaluation.bound else ""
-        return f"~{evaluation.score_us:.2f} us ESTIMATED by model {evaluation.model_version}, not measured{bound}"
+        by = f"ESTIMATED by model {evaluation.model_version}, not measured"
+        return f"~{evaluation.score_us:.2f} us {by}{bound}"
     return f"{evaluation.score_us:.2f} us {evaluation.basis}"
 
 
@@ -87,8 +137,9 @@ def _timing(timing: Timing, basis: Basis) -> str:
     clock = f", {timing.sm_clock_mhz} MHz" if timing.sm_clock_mhz else ""
     terms = ", ".join(f"{name} {us:.1f}" for name, us in sorted(timing.terms.items(), key=lambda x: -x[1]))
     bound = " at least" if timing.censored else ""
+    speed = f"{mark}{timing.median_us:.2f} us = {mark}{tflops:.1f} TFLOPS"
     return (
-        f"{timing.protocol}:{bound} {mark}{timing.median_us:.2f} us = {mark}{tflops:.1f} TFLOPS{spread}{clock}"
+        f"{timing.protocol}:{bound} {speed}{spread}{clock}"
         + _after(terms, "; terms in us: ")
         + _after(timing.throttle, "; throttled: ")
     )
@@ -134,7 +185,9 @@ def families(*, as_json: bool) -> str:
         lines = [f"{family.name} (version {family.version}, {', '.join(family.arch)}): {family.summary}"]
         lines += [f"  {p.name:{width}}  {' '.join(map(str, p.values))}" for p in family.params]
         space = family.space((CompileKey(64, "fp16", False, 1, "sm_89"),), load_gpu("l4"))
-        lines.append(f"  {space.cardinality} points before {len(family.check)} checks: {', '.join(family.check)}")
+        lines.append(
+            f"  {space.cardinality} points before {len(family.check)} checks: {', '.join(family.check)}"
+        )
         blocks.append("\n".join(lines))
     return "\n\n".join(blocks)
 
@@ -150,13 +203,15 @@ def gpus(*, as_json: bool) -> str:
         here = None
     if as_json:
         return json.dumps([{**asdict(spec), "present": spec.name == here} for spec in specs], indent=2)
-    header = f"{'':2}{'name':9} {'arch':7} {'SMs':>4} {'MHz':>5} {'smem/block':>10} {'L2 MB':>6} {'GB/s':>6}  tensor TFLOPS"
-    lines = [header]
+    lines = ["  name      arch     SMs   MHz smem/block  L2 MB   GB/s  tensor TFLOPS"]
     for spec in specs:
         peak = spec.sm_count * spec.tensor_flops_per_clk * spec.clock_mhz / 1e6
         lines.append(
-            f"{'* ' if spec.name == here else '  '}{spec.name:9} {spec.arch:7} {spec.sm_count:4} {spec.clock_mhz:5} "
-            f"{spec.smem_per_block:10} {spec.l2_bytes / 2**20:6.0f} {spec.dram_gbps:6.0f}  {peak:.0f}"
+            f"{'* ' if spec.name == here else '  '}{spec.name:9} {spec.arch:7} {spec.sm_count:4} "
+            f"{spec.clock_mhz:5} {spec.smem_per_block:10} {spec.l2_bytes / 2**20:6.0f} "
+            f"{spec.dram_gbps:6.0f}  {peak:.0f}"
         )
-    lines.append("* present" if here else "none of them is present: searches run in the emulator, times are estimates.")
+    lines.append(
+        "* present" if here else "none of them is present: searches run in the emulator, times are estimates."
+    )
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""One command's work, assembled: plan a search, run it, find the best, remeasure. The loop is in search.py."""
+"""One command's work, assembled: plan a search, run it, find the best, remeasure; the loop is search.py."""
 
 import logging
 import os
@@ -6,12 +6,17 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
+from evoflash.compiler import first_error
 from evoflash.doctor import environment
 from evoflash.errors import DeviceError, EvoflashError, NoKernelError, UsageError
 from evoflash.evaluation import Basis, Evaluation, Proposal
 from evoflash.evaluators.emulated import EmulatedEvaluator
 from evoflash.evaluators.measured import MeasuredEvaluator
+from evoflash.evaluators.prepare import compile_only
 from evoflash.family import Family, families_for, load_family
+from evoflash.finals import FinalReport
 from evoflash.gpu import GpuSpec, load_gpu
 from evoflash.launcher import present_gpu, spec_of
 from evoflash.problem import Problem, parse_problem
@@ -45,6 +50,9 @@ class Found:
 
     best: Evaluation | None
     spent: int
+    finals: FinalReport | None = (
+        None  # the re-timing in turns with the baselines; None where nothing was timed
+    )
 
 
 def plan(
@@ -82,11 +90,15 @@ def _where(gpu: str | None, evaluator: str | None) -> tuple[GpuSpec, Basis]:
         raise UsageError("no known GPU is present: say which one the kernel is for, for example --gpu l4.")
     if evaluator == "gpu" and not is_here:
         here = present.name if present else "no known GPU"
-        raise DeviceError(f"--evaluator gpu needs a {spec.name}, but {here} is present: use --evaluator emulated.")
+        raise DeviceError(
+            f"--evaluator gpu needs a {spec.name}, but {here} is present: use --evaluator emulated."
+        )
     if is_here and evaluator != "emulated":
         return spec, Basis.MEASURED
     if evaluator is None:
-        say(f"no {spec.name} here: correctness by the CPU emulator, times ESTIMATED by a model, never measured.")
+        say(
+            f"no {spec.name} here: correctness by the CPU emulator, times ESTIMATED by a model, not measured."
+        )
     return spec, Basis.ESTIMATED
 
 
@@ -107,7 +119,9 @@ def _family(name: str | None, gpu: GpuSpec) -> Family:
     if name is not None:
         family = load_family(name)
         if not family.supports(gpu):
-            raise UsageError(f"{name} needs {', '.join(family.arch)}, {gpu.name} is {gpu.arch}: choose another.")
+            raise UsageError(
+                f"{name} needs {', '.join(family.arch)}, {gpu.name} is {gpu.arch}: choose another."
+            )
         return family
     fitting = families_for(gpu)
     if not fitting:
@@ -124,21 +138,23 @@ def say(message: str) -> None:
 def run(
     plan: Plan, db: str, *, budget: int, time_limit_s: float | None, fresh: bool, argv: Sequence[str]
 ) -> Found:
-    """Search to the budget, or as far as the time limit or Ctrl-C let it; on a GPU, then re-time the finalists."""
+    """Search to the budget, or until the time limit or Ctrl-C; on a GPU, then re-time the finalists."""
     key = RunKey(str(plan.problem), plan.gpu.name, plan.basis, plan.strategy, plan.seed)
     with open_store(db) as store:
         current = store.begin(
             key, gpu_hash=plan.gpu.hash, budget=budget, argv=argv, environment=environment(), fresh=fresh
         )
-        spent = store.spent(current)
+        spent, finals = store.spent(current), None
         if spent >= budget:
-            say(f"this run has spent its budget ({spent} of {budget}): raise --budget, or use --fresh for another.")
+            say(f"this run has spent its budget ({spent} of {budget}): raise --budget or use --fresh.")
         else:
-            _search(plan, store, current, budget=budget, time_limit_s=time_limit_s)
-        return Found(store.best_of(current), store.spent(current))
+            finals = _search(plan, store, current, budget=budget, time_limit_s=time_limit_s)
+        return Found(store.best_of(current), store.spent(current), finals)
 
 
-def _search(plan: Plan, store: Store, current: Run, *, budget: int, time_limit_s: float | None) -> None:
+def _search(
+    plan: Plan, store: Store, current: Run, *, budget: int, time_limit_s: float | None
+) -> FinalReport | None:
     history = store.history(current)
     if history:
         say(f"continuing run {current.number} at {store.spent(current)} of {budget}.")
@@ -157,7 +173,8 @@ def _search(plan: Plan, store: Store, current: Run, *, budget: int, time_limit_s
         )
         if isinstance(evaluates, MeasuredEvaluator):
             progress.say("timing the finalists and the baselines in turns, in a fresh process")
-            evaluates.finals(store, current)
+            return evaluates.finals(store, current)
+    return None
 
 
 def evaluator(plan: Plan, history: Sequence[Evaluation]) -> EmulatedEvaluator | MeasuredEvaluator:
@@ -167,18 +184,16 @@ def evaluator(plan: Plan, history: Sequence[Evaluation]) -> EmulatedEvaluator | 
 
 
 def dry_run(plan: Plan, *, budget: int) -> None:
-    """Render and compile `budget` genomes and print what ptxas says of each; stores nothing."""
-    import numpy as np
-
-    from evoflash.compiler import compile_candidate, first_error
-    from evoflash.renderer import render
-
+    """Render and compile `budget` uniform genomes and print what ptxas says of each; stores nothing."""
     rng = np.random.default_rng(plan.seed)
     for _ in range(budget):
         genome = plan.space.sample(rng)
-        for key in plan.problem.compile_keys(plan.gpu.arch):
-            build = compile_candidate(render(genome, key, plan.gpu))
-            said = f"{build.registers} registers, {build.spill_bytes} bytes spilled" if build.ok else first_error(build.log)
+        for build in compile_only(genome, plan.problem, plan.gpu):
+            said = (
+                f"{build.registers} registers, {build.spill_bytes} bytes spilled"
+                if build.ok
+                else first_error(build.log)
+            )
             print(f"{genome.id}  {said}  {genome}")
 
 
@@ -197,9 +212,13 @@ def find_best(store: Store, *, problem: str | None, gpu: str | None) -> Evaluati
     winner = store.best(canonical(problem), known(gpu))
     if winner is None:
         where = " ".join(x for x in (problem and f"for '{problem}'", gpu and f"on {gpu}") if x)
-        raise NoKernelError(f"no correct kernel {where or 'yet'} in the database: run `evoflash search` first.")
+        raise NoKernelError(
+            f"no correct kernel {where or 'yet'} in the database: run `evoflash search` first."
+        )
     if winner.basis is Basis.ESTIMATED:
-        say("all there is is an estimate: the kernel is checked by the emulator, its time was never measured.")
+        say(
+            "all there is is an estimate: the kernel is checked by the emulator, its time was never measured."
+        )
     return winner
 
 
@@ -213,17 +232,22 @@ def remeasure(db: str, *, top: int, gpu: str | None, problem: str | None, argv: 
         what = estimates[-1].problem if problem is None else canonical(problem)
         chosen = [e.genome for e in estimates if e.problem == what]
         plan_ = plan(
-            gpu=spec.name, problem=str(what), strategy="evolution", seed=0, family=chosen[0].family,
-            evaluator="gpu", budget=len(chosen),
-        )  # fmt: skip
+            gpu=spec.name,
+            problem=str(what),
+            strategy="evolution",
+            seed=0,
+            family=chosen[0].family,
+            evaluator="gpu",
+            budget=len(chosen),
+        )
         key = RunKey(str(what), spec.name, Basis.MEASURED, "remeasure", 0)
         current = store.begin(
             key, gpu_hash=plan_.gpu.hash, budget=len(chosen), argv=argv, environment=environment(), fresh=True
         )
         with MeasuredEvaluator(plan_.problem, plan_.gpu, seed=0) as evaluates:
             search(Given(chosen), evaluates, store, current, budget=len(chosen))
-            evaluates.finals(store, current)
-        return Found(store.best_of(current), store.spent(current))
+            finals = evaluates.finals(store, current)
+        return Found(store.best_of(current), store.spent(current), finals)
 
 
 class Given:

@@ -130,7 +130,9 @@ class SearchSpace:
                 continue
             if self.is_valid(genome):
                 return genome
-        raise UsageError(f"no valid genome of {self.family} found in {tries} draws: its checks leave no room.")
+        raise UsageError(
+            f"no valid genome of {self.family} found in {tries} draws: its checks leave no room."
+        )
 
     def neighbours(self, genome: Genome) -> Iterator[Genome]:
         """Valid genomes one step away in one param."""

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from evoflash import rows, statements, tables
 from evoflash.database import Database, open_database
 from evoflash.errors import StoreError
-from evoflash.evaluation import Baseline, Basis, Evaluation, Proposal, Status, Timing
+from evoflash.evaluation import Baseline, Basis, Evaluation, Proposal, Rung, Status, Timing
 from evoflash.rows import FINAL, Row, Run, RunKey
 from evoflash.tables import leaderboard_sql
 
@@ -120,15 +120,24 @@ class Store:
 
         The score becomes `score_us`, the re-timed one. StoreError if the run has not evaluated the genome.
         """
+        self._database.write(
+            lambda connection: statements.retime(
+                connection, _evaluation_of(connection, run, genome_id), timings, score_us
+            )
+        )
+
+    def reject(self, run: Run, genome_id: str, *, rung: Rung, reason: str) -> None:
+        """A finalist turned out wrong: it keeps its timings, and ranks nowhere any more."""
 
         def work(connection: sa.Connection) -> None:
-            of_genome = statements.counted(run).where(_EVAL.genome_id == genome_id)
-            known = connection.scalar(of_genome.order_by(_EVAL.id.desc()).limit(1))
-            if known is None:
-                raise StoreError(
-                    f"run {run.id} has no evaluation of {genome_id}: evaluate it before timing it."
-                )
-            statements.retime(connection, known, timings, score_us)
+            wrong = {
+                "status": Status.CORRECTNESS.value,
+                "rung": rung.value,
+                "reason": reason,
+                "score_us": None,
+            }
+            at = _EVAL.id == _evaluation_of(connection, run, genome_id)
+            connection.execute(sa.update(tables.evaluations).where(at).values(**wrong))
 
         self._database.write(work)
 
@@ -270,3 +279,11 @@ def _check_belongs(run: Run, evaluation: Evaluation, proposal: Proposal) -> None
         raise ValueError(f"an evaluation of {here} does not belong to run {run.id}, which is about {there}")
     if proposal.genome != evaluation.genome:
         raise ValueError(f"{proposal.genome} was proposed, {evaluation.genome} was evaluated")
+
+
+def _evaluation_of(connection: sa.Connection, run: Run, genome_id: str) -> int:
+    of_genome = statements.counted(run).where(_EVAL.genome_id == genome_id)
+    known = connection.scalar(of_genome.order_by(_EVAL.id.desc()).limit(1))
+    if known is None:
+        raise StoreError(f"run {run.id} has no evaluation of {genome_id}: evaluate it before timing it.")
+    return int(known)

@@ -1,4 +1,4 @@
-"""Is an output right? Gates against the fp64 reference, and checks that need none; touches no GPU.
+"""Is an output right? Gates against the fp64 reference; checks without one are in metamorphic.py. No GPU.
 
 The gates, and what each is for:
     non-finite   a NaN or infinity anywhere: a tile never written (outputs are poisoned with NaN), an overflow
@@ -14,7 +14,7 @@ Against its own row honest arithmetic stayed below 1.8e-2 (bf16) and 1.8e-3 (fp1
 1024, head_dim 64 and 128; outliers in V reach 2.5e-2 and 3.1e-3.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,7 +32,6 @@ HONEST_FACTOR = 2.0
 # gate, the error of rounding the output once, is always allowed.
 HONEST_FLOOR = {dtype: gate / 2 for dtype, gate in REL_L2.items()}
 LSE_ABSOLUTE, LSE_RELATIVE = 1e-3, 1e-5
-_SIGN = np.uint16(0x8000)  # of fp16 and of bf16
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,18 +63,18 @@ class _Errors:
 
     @property
     def rel_l2(self) -> float:
-        return _ratio(self.squared, self.reference_squared)
+        return error_ratio(self.squared, self.reference_squared)
 
     @property
     def honest_rel_l2(self) -> float:
-        return _ratio(self.honest_squared, self.reference_squared)
+        return error_ratio(self.honest_squared, self.reference_squared)
 
 
 def judge(workload: Workload, results: Iterable[tuple[Trial, Expected, Output]]) -> Verdict:
     """The verdict over all trials of a workload; its reason names the gate, the trial and the place."""
     errors = [_measure(workload, trial, expected, output) for trial, expected, output in results]
     ordinary = [e for e in errors if e.trial in ORDINARY] or errors
-    pooled = _ratio(sum(e.squared for e in ordinary), sum(e.reference_squared for e in ordinary))
+    pooled = error_ratio(sum(e.squared for e in ordinary), sum(e.reference_squared for e in ordinary))
     reason = next(filter(None, (_complaint(e, workload.dtype) for e in errors)), "")
     if not reason and any(e.trial in ORDINARY for e in errors) and not pooled <= REL_L2[workload.dtype]:
         reason = f"rel_l2 {pooled:.2e} > {REL_L2[workload.dtype]:.0e} pooled; worst {ordinary[0].where}"
@@ -114,7 +113,8 @@ def _honest_ratio(errors: _Errors, dtype: str) -> float:
     return errors.rel_l2 / max(errors.honest_rel_l2, HONEST_FLOOR[dtype] / HONEST_FACTOR)
 
 
-def _ratio(squared: float, reference_squared: float) -> float:
+def error_ratio(squared: float, reference_squared: float) -> float:
+    """|error| / |reference| from their squares; nothing over nothing is 0."""
     if reference_squared == 0:
         return 0.0 if squared == 0 else float("inf")
     return float(np.sqrt(squared / reference_squared))
@@ -189,68 +189,3 @@ def _first_wrong(relative: NDArray[np.float64], expected: Expected, workload: Wo
 def _place(workload: Workload, expected: Expected, head: np.intp, row: np.intp) -> str:
     b, h = divmod(int(expected.sample.heads[head]), workload.heads)
     return f"b={b} h={h} row={int(expected.sample.rows[row])}"
-
-
-def repeats(kernel: Kernel, trial: Trial) -> str:
-    """Empty when two runs on the same input agree in every bit; else what differs. Catches races."""
-    first, second = kernel(trial), kernel(trial)
-    differing = int((first.out != second.out).sum())
-    if differing:
-        at = np.unravel_index(int((first.out != second.out).argmax()), first.out.shape)
-        place = " ".join(f"{name}={i}" for name, i in zip(("b", "h", "row", "col"), at, strict=True))
-        return f"two runs on the same input differ in {differing} elements, the first at {place}"
-    return ""
-
-
-def hides_the_future(kernel: Kernel, trial: Trial, *, workload: Workload) -> str:
-    """Empty when, under a causal mask, negating keys and values changes no bit of a row that cannot see them
-    and does change every row that can; else what went wrong. For ordinary data of up to a few thousand
-    keys: further out a single key may be rounded away.
-    """
-    before = kernel(trial)
-    for cut in _cuts(workload.seq_kv):
-        k, v = trial.k.copy(), trial.v.copy()
-        k[:, :, cut:] ^= _SIGN
-        v[:, :, cut:] ^= _SIGN
-        after = kernel(Trial(f"{trial.name} with keys changed from {cut} on", trial.q, k, v))
-        first_seeing = max(0, cut - (workload.seq_kv - workload.seq_q))
-        blind, seeing = slice(None, first_seeing), slice(first_seeing, None)
-        if (before.out[:, :, blind] != after.out[:, :, blind]).any():
-            row = int((before.out[:, :, blind] != after.out[:, :, blind]).any(axis=(0, 1, 3)).argmax())
-            return f"causal: row {row} changes with keys from {cut} on, which it must not see"
-        unchanged = (before.out[:, :, seeing] == after.out[:, :, seeing]).all(axis=(0, 1, 3))
-        if unchanged.any():
-            return f"causal: row {first_seeing + int(unchanged.argmax())} ignores keys from {cut} on"
-    return ""
-
-
-def _cuts(seq_kv: int) -> Sequence[int]:
-    wanted = {1, 15, 16, 17, 63, 64, 65, 127, 128, 129, seq_kv // 2, seq_kv - 1}
-    return sorted(cut for cut in wanted if 0 < cut < seq_kv)
-
-
-def ignores_order(kernel: Kernel, trial: Trial, *, workload: Workload, rng: np.random.Generator) -> str:
-    """Empty when, without a mask, permuting keys with their values leaves the output as it was, but for
-    rounding; else how far it moved.
-    """
-    order = rng.permutation(workload.seq_kv)
-    moved = Trial(f"{trial.name} permuted", trial.q, trial.k[:, :, order], trial.v[:, :, order])
-    return _moved("permuted keys", kernel(trial), kernel(moved), dtype=workload.dtype)
-
-
-def ignores_copies(kernel: Kernel, trial: Trial, *, workload: Workload) -> str:
-    """Empty when, without a mask, doubling all keys and values leaves the output as it was, but for rounding.
-
-    The kernel must take inputs of twice the length.
-    """
-    doubled = Trial(
-        f"{trial.name} doubled", trial.q, *(np.concatenate([x, x], axis=2) for x in (trial.k, trial.v))
-    )
-    return _moved("doubled keys", kernel(trial), kernel(doubled), dtype=workload.dtype)
-
-
-def _moved(change: str, before: Output, after: Output, *, dtype: str) -> str:
-    old, new = decode(before.out, dtype).astype(np.float64), decode(after.out, dtype)
-    distance = _ratio(float(((new - old) ** 2).sum()), float((old**2).sum()))
-    limit = HONEST_FACTOR * REL_L2[dtype]  # both outputs may be off, each in its own direction
-    return "" if distance <= limit else f"{change} move the output by rel_l2 {distance:.1e} > {limit:.0e}"

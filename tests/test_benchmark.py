@@ -1,4 +1,4 @@
-"""What benchmark.py decides from numbers: ways, sets, stopping, comparing. tests/gpu has the clock itself."""
+"""What benchmark.py and comparison.py decide from numbers; tests/gpu has the clock itself."""
 
 from dataclasses import replace
 
@@ -10,17 +10,14 @@ from evoflash.benchmark import (
     LONG_FLOOR_US,
     Effort,
     Pace,
-    beats_physics,
-    clock_state,
-    compare,
     enough,
-    hopeless,
     launches_of,
     median_error,
-    score,
     sets_of,
     ways_of,
 )
+from evoflash.clocks import clock_state
+from evoflash.comparison import beats_physics, compare, hopeless, score
 from evoflash.errors import UsageError
 from evoflash.evaluation import Timing
 from evoflash.gpu import GpuSpec

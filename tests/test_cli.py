@@ -1,4 +1,4 @@
-"""The command line as a user meets it: a process of its own, one line and a documented exit code for errors."""
+"""The command line as a user meets it: its own process, one line and a documented exit code for errors."""
 
 import csv
 import io
@@ -36,7 +36,7 @@ def searched(tmp_path_factory) -> Path:
     path = tmp_path_factory.mktemp("searched") / "evoflash.db"
     done = evoflash("search", "--gpu", "l4", "--budget", "20", "--db", str(path), "--json")
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)[0]["basis"] == "estimated"
+    assert json.loads(done.stdout)["best"]["basis"] == "estimated"
     return path
 
 
@@ -123,7 +123,12 @@ def test_show_failures_counts_them(searched):
 
 
 def test_every_reading_command_prints_json(searched):
-    for arguments in (("families",), ("gpus",), ("best", "--db", str(searched)), ("show", "--failures", "--db", str(searched))):
+    for arguments in (
+        ("families",),
+        ("gpus",),
+        ("best", "--db", str(searched)),
+        ("show", "--failures", "--db", str(searched)),
+    ):
         done = evoflash(*arguments, "--json")
         assert done.returncode == 0, done.stderr
         json.loads(done.stdout)
@@ -139,7 +144,9 @@ def test_doctor_examines_this_machine():
 
 
 def test_a_dry_run_compiles_and_stores_nothing(tmp_path):
-    done = evoflash("search", "--gpu", "h200", "--budget", "2", "--dry-run", "--db", str(tmp_path / "none.db"))
+    done = evoflash(
+        "search", "--gpu", "h200", "--budget", "2", "--dry-run", "--db", str(tmp_path / "none.db")
+    )
 
     assert len(done.stdout.splitlines()) == 2
     assert "registers" in done.stdout
@@ -166,13 +173,25 @@ def test_a_dry_run_compiles_and_stores_nothing(tmp_path):
         (("export", "--family", "flash_mma", "--gpu", "l4", "--set", "wraps=4"), EXIT_USAGE, "wraps"),
         (("export", "--family", "flash_mma", "--gpu", "l4", "--set", "warps"), EXIT_USAGE, "param=value"),
         (
-            ("export", "--family", "flash_mma", "--gpu", "l4", "--set", "rows_per_warp=32", "--set", "block_n=128"),
+            (
+                "export",
+                "--family",
+                "flash_mma",
+                "--gpu",
+                "l4",
+                "--set",
+                "rows_per_warp=32",
+                "--set",
+                "block_n=128",
+            ),
             EXIT_USAGE,
             "regs_fit",
         ),
     ],
 )
-@pytest.mark.skipif(os.path.exists("/dev/nvidia0"), reason="the messages are those of a machine without a GPU")
+@pytest.mark.skipif(
+    os.path.exists("/dev/nvidia0"), reason="the messages are those of a machine without a GPU"
+)
 def test_a_mistake_is_one_line_with_what_to_do(arguments, code, says, tmp_path):
     done = evoflash(*arguments, EVOFLASH_DB=str(tmp_path / "none.db"))
 
@@ -221,9 +240,16 @@ def test_a_folder_that_cannot_be_written_is_said_in_one_line(tmp_path):
 
 def test_no_host_compiler_is_said_in_one_line(tmp_path):
     done = evoflash(
-        "search", "--gpu", "l4", "--budget", "1", "--db", str(tmp_path / "a.db"),
-        PATH=str(tmp_path), EVOFLASH_CACHE_DIR=str(tmp_path / "cache"),
-    )  # fmt: skip
+        "search",
+        "--gpu",
+        "l4",
+        "--budget",
+        "1",
+        "--db",
+        str(tmp_path / "a.db"),
+        PATH=str(tmp_path),
+        EVOFLASH_CACHE_DIR=str(tmp_path / "cache"),
+    )
 
     assert done.returncode == EXIT_DEVICE
     assert "g++" in one_line(done)
@@ -233,9 +259,16 @@ def test_no_cuda_wheels_is_said_in_one_line(tmp_path):
     (tmp_path / "cupy.py").write_text("raise ImportError('no module named cupy')")
 
     done = evoflash(
-        "search", "--gpu", "l4", "--budget", "1", "--db", str(tmp_path / "a.db"),
-        PYTHONPATH=os.pathsep.join([str(tmp_path), str(ROOT)]), EVOFLASH_CACHE_DIR=str(tmp_path / "cache"),
-    )  # fmt: skip
+        "search",
+        "--gpu",
+        "l4",
+        "--budget",
+        "1",
+        "--db",
+        str(tmp_path / "a.db"),
+        PYTHONPATH=os.pathsep.join([str(tmp_path), str(ROOT)]),
+        EVOFLASH_CACHE_DIR=str(tmp_path / "cache"),
+    )
 
     assert done.returncode == EXIT_DEVICE
     assert "evoflash[cuda13]" in one_line(done)
@@ -259,9 +292,24 @@ def test_a_path_that_cannot_be_written_leaves_nothing_half_done(searched, tmp_pa
 
 def test_ctrl_c_keeps_what_was_evaluated(tmp_path):
     path = tmp_path / "stopped.db"
-    command = [sys.executable, "-m", "evoflash", "search", "--gpu", "l4", "--budget", "500", "--db", str(path)]
+    command = [
+        sys.executable,
+        "-m",
+        "evoflash",
+        "search",
+        "--gpu",
+        "l4",
+        "--budget",
+        "500",
+        "--db",
+        str(path),
+    ]
     process = subprocess.Popen(
-        command, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline and not _stored(path):

@@ -1,5 +1,6 @@
 """The exported file: complete, reproducible, and compiled here by NVRTC without any -I."""
 
+import itertools
 import re
 import shlex
 
@@ -20,7 +21,8 @@ def exported(problem: str, gpu: str = "l4", **values) -> str:
 
 
 @pytest.mark.parametrize(
-    ("problem", "gpu"), [("mission", "l4"), ("mission,causal,dtype=bf16", "a100"), ("gqa4k_d128,causal", "h200")]
+    ("problem", "gpu"),
+    [("mission", "l4"), ("mission,causal,dtype=bf16", "a100"), ("gqa4k_d128,causal", "h200")],
 )
 def test_the_file_compiles_with_nvrtc_and_no_include_path(problem, gpu):
     program = nvrtc.createProgram(exported(problem, gpu, warps=4, rescale="lazy"), "kernel.cu", [], [])
@@ -40,7 +42,7 @@ def test_the_banner_names_the_command_that_prints_the_same_bytes():
     text = exported("mission,causal", warps=2, rescale="lazy")
     (line,) = re.findall(r"^// (evoflash export .*)$", text, flags=re.MULTILINE)
     words = shlex.split(line)
-    values = dict(word.split("=") for flag, word in zip(words, words[1:], strict=False) if flag == "--set")
+    values = dict(word.split("=") for flag, word in itertools.pairwise(words) if flag == "--set")
     problem, gpu = words[words.index("--problem") + 1], words[words.index("--gpu") + 1]
 
     again = exported(problem, gpu, **{k: int(v) if v.isdigit() else v for k, v in values.items()})

@@ -61,7 +61,7 @@ def test_an_inactive_param_is_absent_from_the_genome(tmp_path):
         ('"threads <= gpu.threads_per_sm"', '"threads <= gpu.nope"', "check.fits"),
         ('"threads <= gpu.threads_per_sm"', '"threads"', "check.fits"),
         ('"threads <= gpu.threads_per_sm"', '"threads <="', "check.fits"),
-        ('"mode == \'b\'"', '"depth"', "when.depth"),
+        ("\"mode == 'b'\"", '"depth"', "when.depth"),
         ('depth = "mode', 'width = "mode', "width"),
         ('["ceil_div(seq_q, 16)", "heads", "batch"]', '["heads"]', "launch.grid"),
         ("warps = [1, 2]", "warps = 3", "params.warps"),
@@ -117,7 +117,9 @@ def test_flash_mma_has_ten_thousand_valid_points_on_an_l4():
 
 def test_a_launch_covers_every_query_row():
     family, gpu = load_family("flash_mma"), load_gpu("l4")
-    genome = family.space((CompileKey(64, "fp16", False, 1, "sm_89"),), gpu).genome({"warps": 4, "rows_per_warp": 16})
+    genome = family.space((CompileKey(64, "fp16", False, 1, "sm_89"),), gpu).genome(
+        {"warps": 4, "rows_per_warp": 16}
+    )
 
     (launch,) = family.launches(genome, Workload(2, 4, 4, 65, 7, 64), gpu)
 

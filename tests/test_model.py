@@ -10,7 +10,14 @@ from evoflash.problem import Workload, parse_workload
 LAUNCH = Launch("f", (8, 8, 1), (128, 1, 1), 40960)
 PROFILE = Profile(
     {"mma": 0, "ex2": 0, "smem_wavefronts": 64, "global_read_sectors": 256, "barrier": 4},
-    {"mma": 256, "ex2": 128, "ldmatrix": 128, "smem_wavefronts": 640, "global_read_sectors": 512, "barrier": 8},
+    {
+        "mma": 256,
+        "ex2": 128,
+        "ldmatrix": 128,
+        "smem_wavefronts": 640,
+        "global_read_sectors": 512,
+        "barrier": 8,
+    },
     64,
     64,
     200.0,

@@ -16,7 +16,15 @@ GOLDEN = {
     "two_stage": (FULL, {"warps": 4, "block_n": 64, "waits": "joint", "k_stages": 2, "layout": "xor128"}),
     "lazy_causal": (
         CAUSAL,
-        {"warps": 4, "block_n": 64, "k_stages": 2, "rescale": "lazy", "lazy_tau": 8, "q_home": "smem", "epilogue": "staged"},
+        {
+            "warps": 4,
+            "block_n": 64,
+            "k_stages": 2,
+            "rescale": "lazy",
+            "lazy_tau": 8,
+            "q_home": "smem",
+            "epilogue": "staged",
+        },
     ),
     "smallest": (FULL, {"warps": 1, "block_n": 16, "waits": "joint", "k_stages": 1, "layout": "xor64"}),
 }

@@ -650,3 +650,14 @@ def test_processes_that_create_and_write_one_database_at_once_lose_nothing(path:
     assert [len(child.communicate()[0].split()) - 10 for child in children] == [0, 0, 0]
     with open_store(str(path), read_only=True) as store:
         assert [store.spent(run) for run in store.runs()] == [10, 10, 10]
+
+
+def test_a_rejected_finalist_ranks_nowhere(store: Store) -> None:
+    run, evaluation = begin(store), evaluation_of(1, 5.0)
+    put(store, run, evaluation)
+
+    store.reject(run, evaluation.genome.id, rung=Rung.TIMING, reason="wrong at b=0")
+
+    assert store.best_of(run) is None
+    ((_, again),) = store.history(run)
+    assert (again.status, again.reason, again.score_us) == (Status.CORRECTNESS, "wrong at b=0", None)

@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from evoflash import validator
+from evoflash import metamorphic
 from evoflash.problem import Workload
 from evoflash.reference import attention, decode, encode, every_row, expect
 from evoflash.trials import ALL, Trial, draw
@@ -183,28 +183,28 @@ def test_the_reference_itself_passes_with_room():
 def test_a_kernel_that_hides_the_future_says_nothing():
     workload = workload_of(130, causal=True)
     trial = draw("normal", workload, seed=2)
-    assert validator.hides_the_future(partial(tiled, causal=True), trial, workload=workload) == ""
+    assert metamorphic.hides_the_future(partial(tiled, causal=True), trial, workload=workload) == ""
 
 
 @pytest.mark.parametrize("fault", ["causal off by one", "causal loses the diagonal"])
 def test_causal_differences_catch_a_mask_off_by_one(fault):
     workload = workload_of(130, causal=True)
     trial = draw("normal", workload, seed=2)
-    assert validator.hides_the_future(partial(tiled, causal=True, fault=fault), trial, workload=workload)
+    assert metamorphic.hides_the_future(partial(tiled, causal=True, fault=fault), trial, workload=workload)
 
 
 def test_order_and_copies_of_keys_do_not_matter_to_a_right_kernel():
     workload, rng = workload_of(128), np.random.default_rng(0)
     trial = draw("normal", workload, seed=2)
-    assert validator.ignores_order(tiled, trial, workload=workload, rng=rng) == ""
-    assert validator.ignores_copies(tiled, trial, workload=workload) == ""
+    assert metamorphic.ignores_order(tiled, trial, workload=workload, rng=rng) == ""
+    assert metamorphic.ignores_copies(tiled, trial, workload=workload) == ""
 
 
 @pytest.mark.parametrize("fault", ["last key dropped", "second tile dropped"])
 def test_permuting_keys_catches_a_kernel_that_drops_some(fault):
     workload, rng = workload_of(128), np.random.default_rng(0)
     trial = draw("normal", workload, seed=2)
-    assert validator.ignores_order(partial(tiled, fault=fault), trial, workload=workload, rng=rng)
+    assert metamorphic.ignores_order(partial(tiled, fault=fault), trial, workload=workload, rng=rng)
 
 
 def test_a_racing_kernel_does_not_repeat():
@@ -216,5 +216,5 @@ def test_a_racing_kernel_does_not_repeat():
         return output
 
     trial: Trial = draw("normal", workload_of(64), seed=2)
-    assert validator.repeats(tiled, trial) == ""
-    assert "two runs" in validator.repeats(racing, trial)
+    assert metamorphic.repeats(tiled, trial) == ""
+    assert "two runs" in metamorphic.repeats(racing, trial)

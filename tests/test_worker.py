@@ -9,8 +9,9 @@ import pytest
 
 from evoflash.errors import DeviceError, UsageError
 from evoflash.evaluation import Status
+from evoflash.isolation import Ending, IsolatedPool
 from evoflash.launcher import present_gpu
-from evoflash.worker import Ending, GpuWorker, IsolatedPool
+from evoflash.worker import GpuWorker
 
 
 def double(number):

@@ -10,22 +10,26 @@ from collections.abc import Iterable
 from dataclasses import replace
 from shutil import which
 
-from evoflash.benchmark import score
-from evoflash.compiler import compile_candidate
-from evoflash.evaluation import Baseline, Basis, Build, Evaluation, Proposal
+import numpy as np
+
+from evoflash.comparison import score
+from evoflash.evaluation import Baseline, Basis, Build, Evaluation, Proposal, Rung, Status
 from evoflash.evaluators.pipeline import Pipeline
+from evoflash.evaluators.prepare import compile_only
 from evoflash.family import load_family
+from evoflash.finals import FinalReport, FinalTask
 from evoflash.gpu import GpuSpec
+from evoflash.ladder import GpuOutcome, GpuTask, Launches
 from evoflash.problem import CompileKey, Problem, Workload
-from evoflash.renderer import render
 from evoflash.rows import FINAL
 from evoflash.search import faster
 from evoflash.space import Genome
 from evoflash.store import Run, Store
-from evoflash.worker import FinalReport, FinalTask, GpuOutcome, GpuTask, GpuWorker, Launches
+from evoflash.worker import GpuWorker
 
 log = logging.getLogger(__name__)
 FINALISTS = 5
+_HIDDEN = 0x48494444  # a random stream of its own for the shapes that finalists meet first
 # (seq_q, seq_kv), cheapest first; the same for every genome, so that references are computed once a run.
 # The last one fills every ring of the families' deepest pipelines twice, with a tail.
 _CHECK_LENGTHS = ((1, 1), (3, 40), (113, 203), (257, 129), (1, 239), (199, 1157))
@@ -56,7 +60,9 @@ class MeasuredEvaluator:
         self._cores: set[object] = set()
         self._can_emulate = which("g++") is not None
         if not self._can_emulate:
-            log.warning("no g++: kernels go to the GPU without the emulator's pre-flight; apt-get install g++.")
+            log.warning(
+                "no g++: kernels go to the GPU without the emulator's pre-flight; apt-get install g++."
+            )
 
     def __enter__(self) -> "MeasuredEvaluator":
         self._worker.__enter__()
@@ -115,37 +121,62 @@ class MeasuredEvaluator:
         family = load_family(genome.family)
         return tuple((workload, family.launches(genome, workload, self._gpu)) for workload in workloads)
 
-    def _builds(self, genome: Genome) -> tuple[Build, ...]:
-        """The genome's builds, from the cache where the search put them."""
-        keys = self._problem.compile_keys(self._gpu.arch)
-        return tuple(compile_candidate(render(genome, key, self._gpu)) for key in keys)
-
     def finals(self, store: Store, run: Run) -> FinalReport | None:
-        """Time the run's best and the baselines again, in turns, in a fresh process; store what came out."""
-        history = [e for _, e in store.history(run) if e.is_correct and not e.duplicate_of and not e.is_censored]
-        finalists = sorted(history, key=lambda e: e.score_us or math.inf)[:FINALISTS]
+        """Promote the run's best: check them on shapes the search never saw, time them and the baselines
+        again, in turns, in a fresh process; store what came out. None when nothing was left to time.
+        """
+        finalists = self._promoted(store, run)
         if not finalists:
             return None
-        task = FinalTask(
-            tasks=tuple(self._task(e.genome, self._builds(e.genome)) for e in finalists),
-            workloads=self._problem.workloads,
-            spec=self._gpu,
-            seed=self._seed,
-        )
+        task = FinalTask(tuple(finalists), self._problem.workloads, self._gpu, self._seed)
         ending = self._worker.finalists(task).result()
-        report = ending.value
-        if report is None:
-            log.warning("the finalists could not be timed again (%s): the search's own times stand.", ending.reason)
+        if ending.value is None:
+            log.warning(
+                "the finalists could not be timed again (%s): the search's own times stand.", ending.reason
+            )
             return None
-        genomes = {e.genome.id for e in finalists}
+        self._keep(store, run, ending.value, {task.genome_id for task in finalists})
+        return ending.value
+
+    def _promoted(self, store: Store, run: Run) -> list[GpuTask]:
+        """The fastest candidates that are right on hidden shapes too; the store rejects the others."""
+        correct = [
+            e for _, e in store.history(run) if e.is_correct and not e.duplicate_of and not e.is_censored
+        ]
+        promoted = []
+        for evaluation in sorted(correct, key=lambda e: e.score_us or math.inf)[:FINALISTS]:
+            task = self._task(evaluation.genome, compile_only(evaluation.genome, self._problem, self._gpu))
+            hidden = replace(
+                task, checks=self._launches(evaluation.genome, self._hidden_workloads()), timed=()
+            )
+            outcome = self._worker.submit(hidden).result()
+            if outcome.status is Status.CORRECT:
+                promoted.append(task)
+            else:
+                store.reject(run, task.genome_id, rung=outcome.rung, reason=f"hidden shape: {outcome.reason}")
+        return promoted
+
+    def _hidden_workloads(self) -> tuple[Workload, ...]:
+        rng = np.random.default_rng([self._seed, _HIDDEN])
+        lengths = [(int(q), int(kv)) for q, kv in rng.integers(1, 700, size=(3, 2))]
+        keys = self._problem.compile_keys(self._gpu.arch)
+        return tuple(_check_workload(key, *each) for each in lengths for key in keys)
+
+    def _keep(self, store: Store, run: Run, report: FinalReport, finalists: set[str]) -> None:
         for name, timings in report.timings.items():
             score_us = score([t.median_us for t in timings if t.protocol in FINAL])
-            if name in genomes:
+            wrong = next((v.reason for v in report.verdicts[name] if not v.passed), "")
+            if name in finalists and wrong:
+                store.reject(run, name, rung=Rung.TIMING, reason=wrong)
+            elif name in finalists:
                 store.update_timings(run, name, timings, score_us)
+            elif wrong:
+                log.warning("baseline %s is left out, its own output fails the check: %s", name, wrong)
             else:
-                environment = dict(report.environment.get(name, {}))
-                store.add_baseline(run, Baseline(name, str(self._problem), self._gpu.name, timings, score_us, environment))
-        return report
+                environment = dict(report.environment[name])
+                store.add_baseline(
+                    run, Baseline(name, str(self._problem), self._gpu.name, timings, score_us, environment)
+                )
 
 
 def _measured(evaluation: Evaluation, outcome: GpuOutcome) -> Evaluation:

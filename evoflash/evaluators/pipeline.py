@@ -1,4 +1,4 @@
-"""What both evaluators share: genomes being prepared in worker processes, in order, and which ones are twins."""
+"""What both evaluators share: genomes prepared in worker processes, in order, and which ones are twins."""
 
 import os
 from collections import deque
@@ -10,9 +10,10 @@ from evoflash.evaluation import Basis, Build, Evaluation, Launch, Proposal, Rung
 from evoflash.evaluators.prepare import PREPARE_LIMIT_S, Failure, Prepared, prepare
 from evoflash.family import load_family
 from evoflash.gpu import GpuSpec
+from evoflash.isolation import Ending, IsolatedPool
 from evoflash.problem import Problem
 from evoflash.space import Genome
-from evoflash.worker import Ending, IsolatedPool
+
 
 class Pipeline:
     """Proposals under preparation, handed back oldest first."""
@@ -53,7 +54,7 @@ class Pipeline:
         self._queue.append((proposal, future))
 
     def next(self, basis: Basis) -> tuple[Proposal, Evaluation, Prepared | None]:
-        """The oldest proposal and its evaluation so far, waiting for it; Prepared if a time is still wanted."""
+        """The oldest proposal and its evaluation so far; Prepared if a time is still wanted. Waits for it."""
         proposal, future = self._queue[0]
         ending = future.result()
         self._queue.popleft()
@@ -70,7 +71,11 @@ class Pipeline:
         )
         if prepared.failure:
             failure = prepared.failure
-            return proposal, replace(evaluation, status=failure.status, rung=failure.rung, reason=failure.reason), None
+            return (
+                proposal,
+                replace(evaluation, status=failure.status, rung=failure.rung, reason=failure.reason),
+                None,
+            )
         twin = self.twins.find(proposal.genome, prepared.builds)
         if twin is not None:
             same = replace(twin, genome=proposal.genome, builds=prepared.builds, duplicate_of=twin.genome.id)
@@ -101,7 +106,9 @@ class Twins:
 
     def find(self, genome: Genome, builds: tuple[Build, ...]) -> Evaluation | None:
         """The evaluation of another genome that is the same kernel, if there was one."""
-        twin = self._first.get(self._key(genome, builds)) if builds and all(b.text_sha for b in builds) else None
+        twin = (
+            self._first.get(self._key(genome, builds)) if builds and all(b.text_sha for b in builds) else None
+        )
         return twin if twin is not None and twin.genome != genome else None
 
     def remember(self, evaluation: Evaluation) -> None:
@@ -112,6 +119,8 @@ class Twins:
     def _key(self, genome: Genome, builds: tuple[Build, ...]) -> tuple[tuple[str, ...], tuple[Launch, ...]]:
         family = load_family(genome.family)
         launches = tuple(
-            launch for workload in self._problem.workloads for launch in family.launches(genome, workload, self._gpu)
+            launch
+            for workload in self._problem.workloads
+            for launch in family.launches(genome, workload, self._gpu)
         )
         return tuple(build.text_sha for build in builds), launches

@@ -52,8 +52,20 @@ def prepare(genome: Genome, problem: Problem, gpu: GpuSpec, emulate: bool, seed:
     return prepared
 
 
+def compile_only(genome: Genome, problem: Problem, gpu: GpuSpec) -> tuple[Build, ...]:
+    """The genome's builds, one for each compile key; nothing is emulated."""
+    return tuple(compile_candidate(render(genome, key, gpu)) for key in problem.compile_keys(gpu.arch))
+
+
 def _prepare_key(
-    prepared: Prepared, family: Family, genome: Genome, key: CompileKey, gpu: GpuSpec, *, emulate: bool, seed: int
+    prepared: Prepared,
+    family: Family,
+    genome: Genome,
+    key: CompileKey,
+    gpu: GpuSpec,
+    *,
+    emulate: bool,
+    seed: int,
 ) -> Prepared:
     candidate = render(genome, key, gpu)
     build = compile_candidate(candidate)
@@ -64,7 +76,9 @@ def _prepare_key(
     return _emulate(prepared, candidate, family, gpu, seed=seed) if emulate else prepared
 
 
-def _emulate(prepared: Prepared, candidate: Candidate, family: Family, gpu: GpuSpec, *, seed: int) -> Prepared:
+def _emulate(
+    prepared: Prepared, candidate: Candidate, family: Family, gpu: GpuSpec, *, seed: int
+) -> Prepared:
     try:
         found = preflight(candidate, family, gpu, seed=seed)
     except KernelBuildError as error:

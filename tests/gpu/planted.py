@@ -1,8 +1,8 @@
 """A plain correct attention kernel with evoflash's ABI, and the same with one mistake planted in it."""
 
 from evoflash.evaluation import Launch
+from evoflash.ladder import GpuTask
 from evoflash.problem import CompileKey, Workload
-from evoflash.worker import GpuTask
 
 ROWS = 4  # query rows of a block, a warp each
 

@@ -3,11 +3,11 @@
 import pytest
 from gpu import planted
 
-from evoflash.benchmark import hopeless
+from evoflash.comparison import hopeless
 from evoflash.evaluation import Rung, Status
+from evoflash.finals import FinalTask
 from evoflash.launcher import present_gpu
 from evoflash.problem import NAMED, Workload
-from evoflash.worker import FinalTask
 
 pytestmark = pytest.mark.gpu
 

@@ -1,0 +1,120 @@
+"""What times say: a score, a pair timed in turns, a candidate without hope, a time that cannot be.
+
+The clock itself is in benchmark.py. Nothing here replaces an incumbent; see search.py.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from evoflash.benchmark import (
+    Bench,
+    Contender,
+    Effort,
+    Way,
+    capture,
+    enough,
+    prepare,
+    sample,
+    state_while,
+    summarise,
+)
+from evoflash.errors import UsageError
+from evoflash.evaluation import Timing
+from evoflash.gpu import GpuSpec
+from evoflash.problem import Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Two contenders timed in turns: first over second. Below 1 the first is faster."""
+
+    first: str
+    second: str
+    workload: str
+    protocol: str
+    ratio: float  # of medians
+    low: float  # 95 % bootstrap interval
+    high: float
+    noise: float = 0.0  # relative; what an A/A comparison on this machine shows
+
+    @property
+    def answer(self) -> str:
+        """'faster', 'slower' or 'unclear', said of the first; unclear never replaces an incumbent."""
+        if self.high < 1 - self.noise:
+            return "faster"
+        return "slower" if self.low > 1 + self.noise else "unclear"
+
+
+def interleaved(
+    contenders: Sequence[Contender], bench: Bench, way: Way, *, effort: Effort, rng: np.random.Generator
+) -> tuple[dict[str, list[float]], dict[str, Timing]]:
+    """Samples in us of each contender, taken in turns in an order drawn anew for each round, and its timing.
+
+    Raises launcher.KernelHungError or CuPy's errors, whichever contender caused them.
+    """
+    graphs = {contender.name: capture(contender, bench, way) for contender in contenders}
+    samples: dict[str, list[float]] = {name: [] for name in graphs}
+    names, started = list(graphs), time.monotonic()
+    if names:
+        prepare(graphs[names[0]][0], bench, way)
+    # Effort counts per contender: more of them take more time, not fewer samples.
+    while not all(
+        enough(x, effort, elapsed_s=(time.monotonic() - started) / len(names)) for x in samples.values()
+    ):
+        for name in rng.permutation(names):
+            replay, launches = graphs[name]
+            samples[name].append(sample(replay, bench, way, launches=launches))
+    timings = {
+        name: summarise(samples[name], bench, way, state=state_while(replay, bench), prefix="final-")
+        for name, (replay, _) in graphs.items()
+    }
+    return samples, timings
+
+
+def compare(
+    samples: Mapping[str, Sequence[float]],
+    first: str,
+    second: str,
+    *,
+    workload: str,
+    protocol: str,
+    rng: np.random.Generator,
+    noise: float = 0.0,
+    draws: int = 2000,
+) -> Comparison:
+    """The ratio of medians of two contenders that were sampled in turns, with its 95 % bootstrap interval.
+
+    Rounds are drawn whole: what slowed one contender in a round slowed the other.
+    """
+    a, b = np.asarray(samples[first], float), np.asarray(samples[second], float)
+    if len(a) != len(b) or not len(a):
+        raise UsageError(f"{first} and {second} were not sampled in turns: compare samples of interleaved().")
+    rounds = rng.integers(0, len(a), (draws, len(a)))
+    ratios = np.median(a[rounds], axis=1) / np.median(b[rounds], axis=1)
+    low, high = np.percentile(ratios, [2.5, 97.5])
+    ratio = float(np.median(a) / np.median(b))
+    return Comparison(first, second, workload, protocol, ratio, float(low), float(high), noise)
+
+
+def hopeless(times_us: Sequence[float], incumbent_us: float | None, *, margin: float = 0.15) -> bool:
+    """Whether short times, one per workload, are so far behind the incumbent's score that more is a waste."""
+    return incumbent_us is not None and score(times_us) > (1 + margin) * incumbent_us
+
+
+def score(times_us: Sequence[float]) -> float:
+    """The geometric mean over the workloads, in us."""
+    return float(np.exp(np.mean(np.log(times_us))))
+
+
+def beats_physics(timing: Timing, workload: Workload, spec: GpuSpec) -> str:
+    """Empty when the time is possible; else one line: it is an error of the measurement, not a record."""
+    floor_us = spec.floor_us(workload.flops, workload.bytes_moved)
+    if timing.median_us >= floor_us:
+        return ""
+    return (
+        f"{timing.median_us:.3f} us beats physics on {spec.name} ({floor_us:.3f} us for {workload}): the "
+        "kernel did not do the work, or the GPU is not the one named"
+    )

@@ -1,0 +1,250 @@
+"""The rungs that need the GPU, in a GPU process: smoke test, correctness, timing of one genome.
+
+A candidate that fails is data (a GpuOutcome): nothing that a kernel does is raised here. What kills the
+process or never returns is for the worker that holds the process.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+
+import numpy as np
+
+from evoflash import launcher, memory, metamorphic, validator
+from evoflash.baselines import SdpaContender
+from evoflash.benchmark import FULL, SHORT, Bench, KernelContender, measure
+from evoflash.comparison import beats_physics, hopeless, score
+from evoflash.evaluation import Launch, Rung, Status, Timing, Verdict
+from evoflash.gpu import GpuSpec
+from evoflash.launcher import KernelHungError, LoadedKernel
+from evoflash.memory import Arena, MemoryFaultError
+from evoflash.problem import CompileKey, Workload
+from evoflash.reference import Expected, every_row, expect, sample
+from evoflash.trials import AFTER_TIMING, ALL, AT_SIZE, Trial, draw
+
+Launches = tuple[tuple[Workload, tuple[Launch, ...]], ...]
+
+_SMALL_LIMIT_S = 3.0  # one launch on a check workload
+_LARGE_LIMIT_S = 20.0  # one launch on a benchmark workload, by the slowest family
+
+
+@dataclass(frozen=True, slots=True)
+class GpuTask:
+    """One genome to be checked and timed: cubins by compile key, launches by workload."""
+
+    genome_id: str
+    spec: GpuSpec
+    cubins: tuple[tuple[CompileKey, str], ...]  # paths
+    checks: Launches  # small and odd shapes, cheapest first: the first one is the smoke test
+    timed: Launches  # the problem's workloads
+    seed: int  # of the run: the same for all its candidates
+    incumbent_us: float | None = None  # the best score so far
+    limit_s: float = 180.0  # for everything together
+
+    def kernel(self, workload: Workload, launches: tuple[Launch, ...]) -> LoadedKernel:
+        """The kernel for one of the workloads, loaded into this process."""
+        return LoadedKernel(dict(self.cubins)[workload.compile_key(self.spec.arch)], launches)
+
+
+@dataclass(frozen=True, slots=True)
+class GpuOutcome:
+    """How far a task came. `process_lost`: its context cannot be trusted any more."""
+
+    genome_id: str
+    status: Status
+    rung: Rung
+    reason: str = ""
+    verdicts: tuple[Verdict, ...] = ()
+    timings: tuple[Timing, ...] = ()
+    score_us: float | None = None
+    process_lost: bool = False
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+class _RejectedError(Exception):
+    """The candidate stops here."""
+
+    def __init__(self, status: Status, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+
+
+def check(task: GpuTask) -> GpuOutcome:
+    """Smoke test and correctness, in a GPU process. `status` is CORRECT when all of it passed."""
+    return _guarded(task, GpuOutcome(task.genome_id, Status.CORRECT, Rung.SMOKE), _check)
+
+
+def time_correct(task: GpuTask, checked: GpuOutcome) -> GpuOutcome:
+    """Timing of a task that check() passed, and a last check of what was timed, in a GPU process."""
+    return _guarded(task, replace(checked, rung=Rung.TIMING), _time)
+
+
+def _guarded(
+    task: GpuTask, outcome: GpuOutcome, climb: Callable[[GpuTask, GpuOutcome], Iterator[GpuOutcome]]
+) -> GpuOutcome:
+    # Each rung yields how far it came: what it learnt is kept when the next one fails.
+    try:
+        for step in climb(task, outcome):
+            outcome = step
+    except _RejectedError as rejected:
+        return replace(outcome, status=rejected.status, reason=str(rejected))
+    except MemoryFaultError as fault:
+        # What else it overwrote is unknown: guards, inputs and code of this process are not to be trusted.
+        return replace(outcome, status=Status.CORRECTNESS, reason=str(fault), process_lost=True)
+    except KernelHungError as hung:
+        return replace(outcome, status=Status.TIMEOUT, reason=str(hung), process_lost=True)
+    except launcher.cuda_errors() as error:
+        reason = str(error).strip().splitlines()[0]
+        return replace(outcome, status=Status.RUNTIME, reason=reason, process_lost=True)
+    return outcome
+
+
+def _check(task: GpuTask, outcome: GpuOutcome) -> Iterator[GpuOutcome]:
+    outcome = replace(outcome, environment=_environment())
+    yield outcome
+    _smoke(task, *(task.checks or task.timed)[0])
+    outcome = replace(outcome, rung=Rung.CORRECTNESS)
+    yield outcome
+    for names, launches in ((ALL, task.checks), (AT_SIZE, task.timed)):
+        for workload, parts in launches:
+            verdict = _verdict(task, workload, parts, names=names)
+            outcome = replace(outcome, verdicts=(*outcome.verdicts, verdict))
+            yield outcome
+            if not verdict.passed:
+                raise _RejectedError(Status.CORRECTNESS, f"{workload}: {verdict.reason}")
+
+
+def _smoke(task: GpuTask, workload: Workload, launches: tuple[Launch, ...]) -> None:
+    trial, _ = _small(workload, "normal", task.seed)
+    output = _runner(task, workload, launches)(trial)
+    missing = int(validator.is_non_finite(output.out, workload.dtype).sum())
+    if missing:
+        raise _RejectedError(
+            Status.CORRECTNESS, f"{workload}: {missing} elements of O not written, or not finite"
+        )
+
+
+def _verdict(
+    task: GpuTask, workload: Workload, launches: tuple[Launch, ...], *, names: tuple[str, ...]
+) -> Verdict:
+    run, known = _runner(task, workload, launches), _small if names is ALL else _large
+    trials = [known(workload, name, task.seed) for name in names]
+    verdict = validator.judge(workload, ((trial, expected, run(trial)) for trial, expected in trials))
+    if not verdict.passed:
+        return verdict
+    ordinary = trials[0][0]
+    reason = metamorphic.repeats(run, ordinary)
+    if not reason and names is ALL:
+        reason = _without_reference(run, ordinary, workload, task.seed)
+    return replace(verdict, passed=not reason, reason=reason)
+
+
+def _without_reference(run: validator.Kernel, trial: Trial, workload: Workload, seed: int) -> str:
+    if workload.causal:
+        return metamorphic.hides_the_future(run, trial, workload=workload)
+    return metamorphic.ignores_order(run, trial, workload=workload, rng=np.random.default_rng(seed))
+
+
+def _runner(task: GpuTask, workload: Workload, launches: tuple[Launch, ...]) -> validator.Kernel:
+    kernel, arena, stream = task.kernel(workload, launches), _arena(workload), launcher.new_stream()
+    is_timed = any(workload == timed for timed, _ in task.timed)
+    limit_s = _LARGE_LIMIT_S if is_timed else _SMALL_LIMIT_S
+    return lambda trial: memory.run_once(kernel, arena, trial, stream=stream, limit_s=limit_s)
+
+
+def _time(task: GpuTask, outcome: GpuOutcome) -> Iterator[GpuOutcome]:
+    pairs = _contenders(task)
+    bounds = _lower_bounds(pairs)
+    outcome = replace(outcome, timings=bounds)
+    yield outcome
+    _check_physics(bounds, task)
+    if hopeless([t.median_us for t in bounds], task.incumbent_us):
+        score_us = score([t.median_us for t in bounds])
+        reason = f"stopped early: at least {score_us:.2f} us against {task.incumbent_us:.2f} us"
+        yield replace(outcome, score_us=score_us, reason=reason)
+        return
+    timings = tuple(
+        measure(contender, bench, way, effort=FULL)[0] for contender, bench in pairs for way in bench.ways
+    )
+    outcome = replace(outcome, timings=timings)
+    yield outcome
+    _check_physics(timings, task)
+    for contender, bench in pairs:
+        verdict = verdict_of_timed(contender, bench, seed=task.seed)
+        outcome = replace(outcome, verdicts=(*outcome.verdicts, verdict))
+        if not verdict.passed:
+            yield outcome
+            raise _RejectedError(Status.CORRECTNESS, f"{bench.workload}, after timing: {verdict.reason}")
+    ranked = {bench.ways[0].protocol for _, bench in pairs}
+    score_us = score([t.median_us for t in timings if t.protocol in ranked])
+    yield replace(outcome, rung=Rung.DONE, score_us=score_us)
+
+
+def _contenders(task: GpuTask) -> list[tuple[KernelContender, Bench]]:
+    benches = [_bench(workload, task.spec, task.seed) for workload, _ in task.timed]
+    contenders = [
+        KernelContender(task.genome_id, task.kernel(workload, launches)) for workload, launches in task.timed
+    ]
+    return list(zip(contenders, benches, strict=True))
+
+
+def _lower_bounds(pairs: list[tuple[KernelContender, Bench]]) -> tuple[Timing, ...]:
+    """The shortest of a few samples on each workload, marked as censored."""
+    short = [measure(contender, bench, bench.ways[0], effort=SHORT) for contender, bench in pairs]
+    return tuple(replace(t, censored=True, median_us=min(samples)) for t, samples in short)
+
+
+def _check_physics(timings: tuple[Timing, ...], task: GpuTask) -> None:
+    workloads = {str(workload): workload for workload, _ in task.timed}
+    for timing in timings:
+        if reason := beats_physics(timing, workloads[timing.workload], task.spec):
+            raise _RejectedError(Status.CORRECTNESS, reason)
+
+
+def verdict_of_timed(contender: KernelContender | SdpaContender, bench: Bench, *, seed: int) -> Verdict:
+    """Judge a replay of the timed graph after its first input set was overwritten with inputs never seen."""
+    trial, expected = _large(bench.workload, AFTER_TIMING, seed)
+    way, arena = bench.ways[0], bench.arenas[0]
+    replay = contender.graph(bench, bench.order(way, launches=len(bench.arenas)))
+    before = arena.inputs
+    arena.load(trial)
+    arena.poison(bench.stream)
+    if isinstance(contender, SdpaContender):
+        contender.refresh()
+    replay()
+    launcher.wait(bench.stream, limit_s=_LARGE_LIMIT_S)
+    output = contender.output() if isinstance(contender, SdpaContender) else arena.output(want_lse=True)
+    for each in bench.arenas:
+        each.check_memory()
+    if before is not None:
+        arena.load(before)
+    return validator.judge(bench.workload, [(trial, expected, output)])
+
+
+def _environment() -> dict[str, str]:
+    gpu = launcher.present_gpu()
+    return {"gpu": gpu.device_name, "driver_cuda": gpu.driver, "cupy": launcher.cupy().__version__}
+
+
+# What a process keeps between candidates. A large trial is up to 400 MB of host memory: few are kept.
+@lru_cache(maxsize=512)
+def _small(workload: Workload, name: str, seed: int) -> tuple[Trial, Expected]:
+    trial = draw(name, workload, seed=seed)
+    return trial, expect(workload, trial.q, trial.k, trial.v, where=every_row(workload))
+
+
+@lru_cache(maxsize=12)
+def _large(workload: Workload, name: str, seed: int) -> tuple[Trial, Expected]:
+    trial = draw(name, workload, seed=seed)
+    where = sample(workload, np.random.default_rng([seed, len(name)]))
+    return trial, expect(workload, trial.q, trial.k, trial.v, where=where)
+
+
+@lru_cache(maxsize=64)
+def _arena(workload: Workload) -> Arena:
+    return Arena(workload, rng=np.random.default_rng())
+
+
+@lru_cache(maxsize=4)
+def _bench(workload: Workload, spec: GpuSpec, seed: int) -> Bench:
+    return Bench(workload, spec=spec, seed=seed)
