@@ -78,6 +78,7 @@ def _log_to_stderr(level: str) -> None:
 
 @app.command()
 def search(
+    *,
     gpu: Gpu = None,
     problem: ProblemText = "mission",
     budget: Annotated[int, typer.Option(help="Distinct kernels to evaluate.")] = 200,
@@ -95,7 +96,7 @@ def search(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Render and compile only; nothing is stored.")
     ] = False,
-    db: Db = ...,
+    db: Db,
     as_json: Json = False,
 ) -> None:
     """Search for the fastest kernel; the same command again continues to the budget.
@@ -131,11 +132,12 @@ def search(
 
 @app.command()
 def best(
+    *,
     export: Annotated[Path | None, typer.Option("--export", help="Write the kernel as one .cu file.")] = None,
     show: Annotated[bool, typer.Option("--show", help="Print the kernel's CUDA.")] = False,
     gpu: Gpu = None,
     problem: MaybeProblem = None,
-    db: Db = ...,
+    db: Db,
     as_json: Json = False,
 ) -> None:
     """The best kernel found: measured if there is one, else estimated, and marked so.
@@ -159,10 +161,11 @@ def best(
 
 @app.command()
 def leaderboard(
+    *,
     gpu: Gpu = None,
     problem: MaybeProblem = None,
     top: Annotated[int, typer.Option(min=1, help="Rows per table.")] = 20,
-    db: Db = ...,
+    db: Db,
     as_json: Json = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
 ) -> None:
@@ -186,12 +189,13 @@ def leaderboard(
 
 @app.command()
 def show(
+    *,
     genome_id: Annotated[str | None, typer.Argument(help="A genome id or its first digits.")] = None,
     command: Annotated[bool, typer.Option("--command", help="Print the line that re-evaluates it.")] = False,
     failures: Annotated[
         bool, typer.Option("--failures", help="Count what went wrong in the newest run.")
     ] = False,
-    db: Db = ...,
+    db: Db,
     as_json: Json = False,
 ) -> None:
     """Everything known about one kernel: values, status, registers, verdicts, timings.
@@ -237,10 +241,11 @@ def export(
 
 @app.command()
 def remeasure(
+    *,
     top: Annotated[int, typer.Option(min=1, help="How many of the best estimates.")] = 20,
     gpu: Gpu = None,
     problem: MaybeProblem = None,
-    db: Db = ...,
+    db: Db,
     as_json: Json = False,
 ) -> None:
     """Measure the best estimates of a database made elsewhere on the GPU of this machine.

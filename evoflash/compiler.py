@@ -189,7 +189,7 @@ def _whole_elf(image: bytes) -> bytes:
 def _elf_size(image: bytes) -> int:
     phoff, shoff = struct.unpack_from("<QQ", image, 32)
     phentsize, phnum, shentsize, shnum = struct.unpack_from("<4H", image, 54)
-    return max(len(image), phoff + phentsize * phnum, shoff + shentsize * shnum)
+    return int(max(len(image), phoff + phentsize * phnum, shoff + shentsize * shnum))
 
 
 def text_sha(cubin: bytes) -> str:

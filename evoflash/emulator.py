@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_args
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -36,11 +36,13 @@ _KERNEL_FLAGS = (
     *(*_COMMON_FLAGS, "-O1", "-g1", "-w"),
     *("-fsanitize=bounds", "-fsanitize-undefined-trap-on-error", "-fstack-clash-protection"),
 )
-_DELIVERIES = ("eager", "lazy", "random")
-_SCHEDULES = ("fifo", "random")
 _MAX_THREADS = 1024
 # The runtime keeps the state of one launch.
 _one_launch = threading.Lock()
+
+Delivery = Literal["eager", "lazy", "random"]  # when an asynchronous copy's bytes arrive
+Schedule = Literal["fifo", "random"]  # which thread runs next
+_DELIVERIES, _SCHEDULES = get_args(Delivery), get_args(Schedule)
 
 
 class KernelBuildError(EvoflashError):
@@ -170,8 +172,8 @@ def run(
     launch: Launch,
     arguments: Sequence[np.generic],
     *,
-    delivery: Literal["eager", "lazy", "random"] = "random",
-    schedule: Literal["fifo", "random"] = "random",
+    delivery: Delivery = "random",
+    schedule: Schedule = "random",
     seed: int = 1,
     cpu_limit_s: float = 10.0,
 ) -> Emulation:

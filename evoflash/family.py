@@ -217,12 +217,11 @@ def _table(path: Path, table: Mapping[str, Any], key: str, *, optional: bool = F
 
 
 def _param(path: Path, name: str, values: object) -> Param:
-    plain = isinstance(values, list) and values and all(isinstance(v, (int, bool, str)) for v in values)
-    if not plain or len(set(map(repr, values))) != len(values):  # type: ignore[arg-type]
-        raise TemplateError(
-            f"{path.name}: params.{name} must be a list of distinct numbers, words or switches."
-        )
-    return Param(name, tuple(values))  # type: ignore[arg-type]
+    if isinstance(values, list) and all(isinstance(v, (int, bool, str)) for v in values):
+        distinct = {(type(v), v) for v in values}
+        if values and len(distinct) == len(values):
+            return Param(name, tuple(values))
+    raise TemplateError(f"{path.name}: params.{name} must be a list of distinct numbers, words or switches.")
 
 
 def _expressions(

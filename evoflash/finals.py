@@ -19,6 +19,7 @@ from evoflash.gpu import GpuSpec
 from evoflash.isolation import Ending
 from evoflash.ladder import GpuTask, verdict_of_timed
 from evoflash.launcher import KernelHungError
+from evoflash.memory import MemoryFaultError
 from evoflash.problem import Workload
 
 T = TypeVar("T")
@@ -53,6 +54,8 @@ def run_finals(task: FinalTask) -> Ending[FinalReport]:
         return Ending(_finals(task))
     except KernelHungError as hung:
         return Ending(None, Status.TIMEOUT, f"a finalist {hung}")
+    except MemoryFaultError as fault:
+        return Ending(None, Status.CORRECTNESS, f"a finalist {fault}")
     except launcher.cuda_errors() as error:
         return Ending(None, Status.RUNTIME, str(error).strip().splitlines()[0])
 

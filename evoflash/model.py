@@ -1,12 +1,14 @@
 """Estimates a kernel's time from emulator counters, ptxas figures and a GpuSpec. It measures nothing.
 
-Counters of two emulated lengths give a line per KV tile; throughput terms and a latency chain give each
-CTA's duration; the CTAs are then scheduled on the GPU's slots. Constants: model.toml, versioned.
+Counters of two emulated lengths give a line per KV tile. A tile takes a CTA as long as its slowest warp needs
+alone, or as long as the SM's units need for all CTAs that share it; the CTAs are then scheduled on the GPU's
+slots. Constants: model.toml, versioned; how well it ranks: docs/measurements/model-*.json.
 """
 
 import heapq
+import math
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -17,6 +19,11 @@ from evoflash.gpu import GpuSpec
 from evoflash.problem import Workload
 
 _MMA_FLOPS = 2 * 16 * 8 * 16
+_MMA_DEPTH = 16  # of the sum over k: mma's along it depend on one another
+_SCHEDULERS = 4  # of an SM; each issues one warp instruction a cycle
+_PER_SCHEDULER = ("tensor", "exp", "issue")
+_ONE_SLOT = ("mma", "ldmatrix", "lds", "sts", "ldg", "stg", "shfl", "vote", "barrier", "commit", "wait")
+_MATH = ("ex2", "rcp", "lg2", "fmax", "fma", "pack")
 _MAX_SCHEDULED = 20_000  # beyond this many CTAs the tail is a rounding error: divide instead
 
 
@@ -86,62 +93,113 @@ def occupancy(launch: Launch, registers: int, smem_static: int, gpu: GpuSpec) ->
 
 
 def estimate(
-    profile: Profile, launch: Launch, workload: Workload, gpu: GpuSpec, *, registers: int, spill_bytes: int = 0
+    profile: Profile,
+    launch: Launch,
+    workload: Workload,
+    gpu: GpuSpec,
+    *,
+    registers: int,
+    spill_bytes: int = 0,
+    hot: bool = False,
 ) -> Estimate:
-    """The kernel's time on a workload, cold inputs, boost clock."""
+    """The kernel's time on a workload at boost clock; `hot`: the inputs are in L2, DRAM does not count."""
     tiles = kv_tiles(workload, profile.block_m, profile.block_n)
-    per_head = [_cta_cycles(profile, launch, n, gpu, spill_bytes) for n in tiles]
     heads = workload.batch * workload.heads
-    resident = max(1, occupancy(launch, registers, 0, gpu))
-    together = min(resident, -(-len(tiles) * heads // gpu.sm_count))
-    norm = constants()["overlap_norm"]
-    durations = [
-        max(alone, together * sum(t**norm for t in terms.values()) ** (1 / norm)) for terms, alone in per_head
-    ]
-    busy_us = _makespan(durations, heads, gpu.sm_count * together) / gpu.clock_mhz
-    terms = {
-        name: sum(terms[name] for terms, _ in per_head) * heads / gpu.sm_count / gpu.clock_mhz
-        for name in per_head[0][0]
-    }
-    terms["latency"] = _makespan([alone for _, alone in per_head], heads, gpu.sm_count * together) / gpu.clock_mhz
-    terms["dram"] = workload.bytes_moved / (gpu.dram_gbps * 1e3)
+    ctas = len(tiles) * heads
+    together = min(max(1, occupancy(launch, registers, 0, gpu)), -(-ctas // gpu.sm_count))
+    once, tile = _units(profile, launch, gpu, spill_bytes=spill_bytes)
+    start, alone = _start_cycles(once, launch), _alone_cycles(profile, tile, launch, workload)
+    step = _norm((alone, *_crowded(tile, _warps(launch), together)))
+
+    def makespan_us(cycles: float) -> float:
+        durations = [start + n * cycles for n in tiles]
+        return _makespan(durations, heads, gpu.sm_count * together) / gpu.clock_mhz
+
+    work = {unit: len(tiles) * once[unit] + sum(tiles) * tile[unit] for unit in tile}
+    terms = {unit: cycles * heads / gpu.sm_count / gpu.clock_mhz for unit, cycles in work.items()}
+    terms["latency"] = makespan_us(alone)
+    terms["dram"] = 0.0 if hot else workload.bytes_moved / (gpu.dram_gbps * 1e3)
     terms["launch"] = constants()["launch_us"]
-    total = terms["launch"] + max(busy_us, terms["dram"])
+    total = terms["launch"] + max(makespan_us(step), terms["dram"])
     return Estimate(total, terms, max(terms, key=lambda name: terms[name]))
 
 
-def _cta_cycles(
-    profile: Profile, launch: Launch, tiles: int, gpu: GpuSpec, spill_bytes: int
-) -> tuple[dict[str, float], float]:
-    """SM cycles of one CTA by unit, and the cycles that it takes when alone on its SM."""
-    k = constants()
-    n = {name: profile.fixed[name] + tiles * profile.per_tile[name] for name in profile.fixed}
-    warps = launch.block[0] / 32
-    plain = ("mma", "ldmatrix", "lds", "sts", "ldg", "stg", "shfl", "vote", "barrier", "commit", "wait")
-    math = ("ex2", "rcp", "lg2", "fmax", "fma", "pack")
-    instructions = (
-        sum(n.get(name, 0) for name in plain + math)
-        + k["cp_async_instructions"] * n.get("cp_async", 0)
-        + tiles * (profile.uncounted + warps * (k["loop_instructions"] + spill_bytes / 4))
-    )
+def _warps(launch: Launch) -> int:
+    return -(-launch.block[0] * launch.block[1] * launch.block[2] // 32)
+
+
+def _units(
+    profile: Profile, launch: Launch, gpu: GpuSpec, *, spill_bytes: int
+) -> tuple[dict[str, float], dict[str, float]]:
+    """Cycles that each unit of an SM works for one CTA: once, and for each KV tile."""
+    loop = constants()["loop_instructions"] + spill_bytes / 4
+    overhead = profile.uncounted + _warps(launch) * loop
+    return _unit_cycles(profile.fixed, 0.0, gpu), _unit_cycles(profile.per_tile, overhead, gpu)
+
+
+def _unit_cycles(n: Mapping[str, float], overhead: float, gpu: GpuSpec) -> dict[str, float]:
+    copies = constants()["cp_async_instructions"] * n.get("cp_async", 0)
+    instructions = sum(n.get(name, 0) for name in _ONE_SLOT + _MATH) + copies + overhead
     sectors = n.get("global_read_sectors", 0) + n.get("global_write_sectors", 0)
-    cycles = {
+    return {
         "tensor": n.get("mma", 0) * _MMA_FLOPS / gpu.mma_flops_per_clk,
         "exp": n.get("ex2", 0) * 32 / gpu.ex2_per_clk,
-        "issue": instructions / 4,
+        "issue": instructions / _SCHEDULERS,
         "shared": n.get("smem_wavefronts", 0) * 128 / gpu.smem_bytes_per_clk,
         "l2": sectors * 32 * gpu.sm_count / gpu.l2_bytes_per_clk,
     }
-    # Alone, a warp has one scheduler to itself at best: its own instructions and mma come one by one.
-    share = max(1.0, 4 / warps)
-    barriers = n.get("barrier", 0) / max(warps, 1)
-    alone = (
-        k["prologue_cycles"]
-        + (cycles["tensor"] + cycles["issue"]) * share
-        + tiles * k["chain_cycles"]
-        + barriers * k["barrier_cycles"]
-    )
-    return cycles, alone
+
+
+def _start_cycles(once: Mapping[str, float], launch: Launch) -> float:
+    """What a CTA takes besides its tiles: the first copy's latency, and a warp's instructions in a row."""
+    k = constants()
+    return float(k["memory_latency"] + k["lone_cpi"] * once["issue"] * _SCHEDULERS / _warps(launch))
+
+
+def _alone_cycles(profile: Profile, tile: Mapping[str, float], launch: Launch, workload: Workload) -> float:
+    """A tile's cycles in a CTA that has its SM to itself.
+
+    Barriers keep its warps in step, so that a tile's phases add up: instructions, mma's (never shorter than
+    the chain of those that depend on one another), barriers, and what nothing hides of the copies' latency.
+    """
+    k = constants()
+    warps = _warps(launch)
+    sharing = -(-warps // _SCHEDULERS)  # warps on the busiest scheduler
+    warp = {unit: cycles * _SCHEDULERS / warps for unit, cycles in tile.items()}
+    chain = (workload.head_dim + profile.block_n) / _MMA_DEPTH * k["mma_latency"] if warp["tensor"] else 0.0
+    cycles = warp["issue"] * max(k["lone_cpi"], sharing) + max(warp["tensor"] * sharing, chain)
+    cycles += profile.per_tile.get("barrier", 0) / warps * k["barrier_cycles"]
+    exposed = (max(0.0, k["memory_latency"] - ahead * cycles) for ahead in _ahead(profile, launch, workload))
+    return float(cycles + sum(exposed))
+
+
+def _ahead(profile: Profile, launch: Launch, workload: Workload) -> tuple[float, ...]:
+    """For each wait of a tile: the tiles of time between the start of the copies it waits for and itself.
+
+    Read off the counters: commit groups in flight say how deep K's ring is, the shared memory besides Q's
+    tile how deep both are together. With two waits a tile, a refill starts half a tile after its slot's wait.
+    """
+    n = profile.per_tile
+    if not n.get("cp_async", 0) or not n.get("commit", 0):
+        return ()
+    row_bytes = 2 * workload.head_dim  # padded rows pass for a deeper ring, by 1/8 at a head_dim of 64
+    slots = (launch.smem_bytes / row_bytes - profile.block_m) / profile.block_n
+    if n.get("wait", 0) < 1.5 * _warps(launch):
+        return (max(0.0, slots / 2 - 1),)
+    k_slots = profile.fixed.get("commit", 0) / n["commit"]
+    return max(0.0, k_slots - 0.5), max(0.0, slots - k_slots - 0.5)
+
+
+def _crowded(tile: Mapping[str, float], warps: int, together: int) -> tuple[float, ...]:
+    """Cycles of each unit for a tile of every CTA on the SM; the busiest scheduler counts, not the mean."""
+    mean = warps * together / _SCHEDULERS
+    uneven = math.ceil(mean) / mean
+    return tuple(together * cycles * (uneven if u in _PER_SCHEDULER else 1) for u, cycles in tile.items())
+
+
+def _norm(cycles: Iterable[float]) -> float:
+    p = constants()["overlap_norm"]
+    return float(sum(c**p for c in cycles) ** (1 / p))
 
 
 def _makespan(durations: list[float], heads: int, slots: int) -> float:

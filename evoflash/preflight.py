@@ -57,7 +57,7 @@ def preflight(candidate: Candidate, family: Family, gpu: GpuSpec, *, seed: int) 
     library = emulator.build(candidate.source, name=family.name)
     long, short = shapes(key, names)
     # Other numbers with every schedule: the ordinary case, a rising maximum, needles at tile edges.
-    plan = (
+    plan: tuple[tuple[Workload, str, emulator.Delivery, emulator.Schedule], ...] = (
         (long, "normal", "lazy", "fifo"),
         (long, "rising", "random", "random"),
         (short, "needles", "eager", "fifo"),
@@ -115,8 +115,8 @@ def _run(
     workload: Workload,
     trial_name: str,
     *,
-    delivery: str,
-    schedule: str,
+    delivery: emulator.Delivery,
+    schedule: emulator.Schedule,
     seed: int,
 ) -> tuple[emulator.Emulation, Verdict]:
     trial = trials.draw(trial_name, workload, seed=seed)

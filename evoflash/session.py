@@ -112,7 +112,7 @@ def _present() -> GpuSpec | None:
         return None
     for line in device.differences(spec):
         say(f"{spec.name}: {line}; the driver's value is used.")
-    return replace(spec, **dict(device.attributes))
+    return replace(spec, **dict(device.attributes))  # type: ignore[arg-type]  # they are all numbers
 
 
 def _family(name: str | None, gpu: GpuSpec) -> Family:

@@ -161,7 +161,7 @@ def _valid_points(space: Any, rng: np.random.Generator, draws: int = 20_000) -> 
         genome = space.genome(raw)
         canonical = all(raw[p.name] == p.values[0] for p in space.params if p.name not in genome.as_dict())
         hits += canonical and space.is_valid(genome)
-    return round(space.cardinality * hits / draws)
+    return int(space.cardinality * hits / draws)
 
 
 def letter_b() -> Result:

@@ -1,10 +1,11 @@
-"""Writes the README's measured tables from docs/measurements/*.json; `--check` only says whether they are stale.
+"""Writes the README's measured tables from docs/measurements/*.json; `--check` says whether they are stale.
 
 No figure enters the README by hand: what stands between the markers is what the files say.
 """
 
 import json
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -21,36 +22,49 @@ def searches() -> list[tuple[str, dict[str, Any]]]:
 
 
 def table(records: list[tuple[str, dict[str, Any]]]) -> str:
-    """One row for each search: the winner against torch's FlashAttention-2 and against the fastest baseline."""
-    lines = [
-        "| GPU, problem | winner, cold | against `sdpa_flash`, cold | hot | against the fastest SDPA, cold "
-        "| search, correct |",
-        "|---|---|---|---|---|---|",
-    ]
-    for name, record in records:
-        best, rivals = record["best"], record["comparisons"]
-        flash = {c["protocol"]: c for c in rivals if c["rival"] == "sdpa_flash"}
-        cold = [c for c in rivals if "cold" in c["protocol"] and "sustained" not in c["protocol"]]
-        hardest = min(cold, key=lambda c: c["speedup"], default=None)
-        lines.append(
-            f"| {record['gpu']}, `{record['problem']}` | {best['score_us']:.2f} us | {_ratio(flash.get('final-cold'))} "
-            f"| {_ratio(flash.get('final-hot'))} | {_ratio(hardest)}{_named(hardest)} | "
-            f"[{record['search_s']:.0f} s, {100 * record['correct_of_compiled']:.0f} %](docs/measurements/{name}) |"
-        )
+    """One row for each search: the winner against torch's FlashAttention-2 and the fastest baseline."""
+    heads = (
+        "GPU, problem",
+        "winner, cold",
+        "speed over `sdpa_flash`, cold",
+        "the same, hot",
+        "over the fastest SDPA, cold",
+        "search: time, correct",
+    )
+    lines = [_row(heads), _row(["---"] * len(heads)), *(_row(_cells(*record)) for record in records)]
     lines += ["", f"Protocol: {records[0][1]['protocol']}." if records else ""]
+    lines.append(
+        "Brackets: 95 % interval of the ratio within that run; another day's run may differ by more."
+    )
     lines += [f"Made by `{record['command']}` on {record['date']}." for _, record in records]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _row(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _cells(name: str, record: dict[str, Any]) -> list[str]:
+    rivals = record["comparisons"]
+    flash = {c["protocol"]: c for c in rivals if c["rival"] == "sdpa_flash"}
+    cold = [c for c in rivals if "cold" in c["protocol"] and "sustained" not in c["protocol"]]
+    hardest = min(cold, key=lambda c: c["speedup"], default=None)
+    share = 100 * record["correct_of_compiled"]
+    return [
+        f"{record['gpu']}, `{record['problem']}`",
+        f"{record['best']['score_us']:.2f} us",
+        _ratio(flash.get("final-cold")),
+        _ratio(flash.get("final-hot")),
+        _ratio(hardest) + (f" (`{hardest['rival']}`)" if hardest else ""),
+        f"[{record['search_s']:.0f} s, {share:.0f} %](docs/measurements/{name})",
+    ]
 
 
 def _ratio(comparison: dict[str, Any] | None) -> str:
     if comparison is None:
         return "not measured"
     low, high = comparison["speedup_low"], comparison["speedup_high"]
-    return f"{comparison['speedup']:.2f}x [{low:.2f}, {high:.2f}]"
-
-
-def _named(comparison: dict[str, Any] | None) -> str:
-    return f" (`{comparison['rival']}`)" if comparison else ""
+    return f"{comparison['speedup']:.3f}x [{low:.3f}, {high:.3f}]"
 
 
 def updated(readme: str) -> str:

@@ -1,5 +1,7 @@
 """The performance model: its arithmetic, not its accuracy (that is measured on a GPU, docs/measurements)."""
 
+from dataclasses import replace
+
 import pytest
 
 from evoflash.evaluation import Launch
@@ -22,6 +24,21 @@ PROFILE = Profile(
     64,
     200.0,
 )
+MISSION = parse_workload("mission")
+
+
+def _with(*, once: dict[str, float] | None = None, **per_tile: float) -> Profile:
+    fixed = {**PROFILE.fixed, **(once or {})}
+    return replace(PROFILE, fixed=fixed, per_tile={**PROFILE.per_tile, **per_tile})
+
+
+def _latency_us(profile: Profile = PROFILE, launch: Launch = LAUNCH) -> float:
+    return estimate(profile, launch, MISSION, load_gpu("h200"), registers=128).terms["latency"]
+
+
+def _total_us(profile: Profile) -> float:
+    work = replace(MISSION, batch=16)
+    return estimate(profile, LAUNCH, work, load_gpu("h200"), registers=128, hot=True).total_us
 
 
 def test_a_full_mask_visits_every_tile():
@@ -60,8 +77,6 @@ def test_twice_the_keys_take_longer_and_no_less_than_the_floor():
 
 
 def test_spills_and_a_slower_clock_cost_time():
-    from dataclasses import replace
-
     gpu, work = load_gpu("l4"), parse_workload("mission")
     base = estimate(PROFILE, LAUNCH, work, gpu, registers=128).total_us
 
@@ -73,3 +88,72 @@ def test_the_bound_is_the_largest_term():
     found = estimate(PROFILE, LAUNCH, parse_workload("s2k_d64"), load_gpu("l4"), registers=128)
 
     assert found.terms[found.bound] == max(found.terms.values())
+
+
+def test_a_deeper_ring_hides_more_of_the_copies_latency():
+    # Rows of 128 bytes: Q's 64, then tiles of 64 for K and V in one ring of one, two, four or eight slots.
+    joint = _with(cp_async=8, commit=4, wait=4)
+    one, two, four, eight = (
+        _latency_us(joint, replace(LAUNCH, smem_bytes=128 * 64 * (1 + 2 * n))) for n in (1, 2, 4, 8)
+    )
+
+    assert one > two >= four == eight  # nothing is left to hide
+
+
+def test_separate_rings_are_told_apart_by_their_commit_groups():
+    ring = replace(LAUNCH, smem_bytes=128 * 64 * (1 + 4))
+    evenly, k_only = (_with(once={"commit": 8 * n}, cp_async=8, commit=8, wait=8) for n in (2, 4))
+
+    assert _latency_us(k_only, ring) > _latency_us(evenly, ring)  # four slots for K leave V none
+
+
+def test_few_mmas_take_no_less_than_the_chain_that_they_form():
+    few, fewer, many = (_latency_us(_with(mma=n)) for n in (8, 4, 4096))
+
+    assert many > few
+    # Four issue slots less in a lone warp, and nothing else.
+    assert few - fewer < 0.02 * few
+
+
+def test_one_warp_leaves_three_schedulers_idle():
+    lone = replace(LAUNCH, block=(32, 1, 1))
+
+    assert _latency_us(launch=lone) > 2 * _latency_us()
+
+
+def test_warps_that_share_a_scheduler_wait_for_each_other():
+    wide, twice = replace(LAUNCH, block=(256, 1, 1)), _with(mma=2 * 4096, barrier=16)
+
+    assert _latency_us(twice, wide) > 1.7 * _latency_us(_with(mma=4096))
+
+
+def test_room_for_more_ctas_than_there_are_changes_nothing():
+    gpu, small = load_gpu("h200"), parse_workload("mission")  # 64 CTAs for 132 SMs
+    roomy, tight = (estimate(PROFILE, LAUNCH, small, gpu, registers=n).total_us for n in (64, 255))
+
+    assert roomy == tight
+
+
+def test_one_cta_too_many_costs_another_wave():
+    gpu = load_gpu("l4")
+    full, over = (
+        estimate(PROFILE, LAUNCH, Workload(1, n, n, 64, 4096, 64), gpu, registers=255, hot=True).total_us
+        for n in (2 * gpu.sm_count, 2 * gpu.sm_count + 1)
+    )
+
+    assert over > 1.8 * full
+
+
+def test_hot_inputs_cost_no_dram_time():
+    work = replace(MISSION, batch=64)
+    cold, hot = (estimate(PROFILE, LAUNCH, work, load_gpu("l4"), registers=128, hot=h) for h in (False, True))
+
+    assert cold.terms["dram"] == pytest.approx(work.bytes_moved / 300e3)
+    assert hot.terms["dram"] == 0
+
+
+def test_every_unit_that_is_busier_makes_the_kernel_slower():
+    base = _total_us(PROFILE)
+
+    for counter in ("mma", "ex2", "ldmatrix", "smem_wavefronts", "global_read_sectors", "barrier"):
+        assert _total_us(_with(**{counter: 4 * PROFILE.per_tile[counter]})) > base, counter
