@@ -1,7 +1,6 @@
 """The command line: parse, one call, print. Decides nothing; data to stdout, everything else to stderr."""
 
 import json
-import logging
 import os
 import sys
 from pathlib import Path
@@ -9,9 +8,20 @@ from typing import Annotated, Any
 
 import typer
 
-from evoflash import __version__
 from evoflash.errors import EvoflashError, NoKernelError, UsageError
-from evoflash.layout import default_database
+from evoflash.options import (
+    Db,
+    Export,
+    Gpu,
+    Json,
+    MaybeProblem,
+    ProblemText,
+    Quiet,
+    Seed,
+    Verbose,
+    Version,
+    log_to_stderr,
+)
 
 app = typer.Typer(
     name="evoflash",
@@ -22,58 +32,11 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-Gpu = Annotated[
-    str | None, typer.Option("--gpu", help="A known GPU (see `evoflash gpus`); default: the one present.")
-]
-ProblemText = Annotated[
-    str, typer.Option("--problem", help="mission, s2k_d64,causal or b=,h=,hkv=,s=,d=,...")
-]
-MaybeProblem = Annotated[str | None, typer.Option("--problem", help="Default: the newest in the database.")]
-Db = Annotated[
-    str,
-    typer.Option(
-        "--db",
-        default_factory=default_database,
-        show_default="~/.local/share/evoflash/evoflash.db, or EVOFLASH_DB",
-        help="Database file or SQLAlchemy URL.",
-    ),
-]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Seed = Annotated[int, typer.Option("--seed", min=0, help="Runs with other seeds are other runs.")]
-
-
-def _version(value: bool) -> None:
-    if value:
-        from evoflash.doctor import versions
-
-        typer.echo(versions())
-        raise typer.Exit
-
 
 @app.callback()
-def options(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print versions and leave.")
-    ] = False,
-    verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Say more on stderr.")] = False,
-    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Say less on stderr.")] = False,
-) -> None:
-    """Common options; they stand before the command."""
-    del version
-    default = os.environ.get("EVOFLASH_LOG", "WARNING").upper()
-    level = "INFO" if verbose else "ERROR" if quiet else default
-    _log_to_stderr(level)
-    if quiet:
-        os.environ["EVOFLASH_QUIET"] = "1"
-
-
-def _log_to_stderr(level: str) -> None:
-    # evoflash's own loggers, all below this one: what libraries log (alembic's INFO) is not for users.
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("evoflash: %(message)s"))
-    logger = logging.getLogger("evoflash")
-    logger.handlers = [handler]
-    logger.setLevel(level)
+def common(version: Version = False, verbose: Verbose = False, quiet: Quiet = False) -> None:
+    """Options that stand before the command; -v and -q may stand behind it as well."""
+    del version, verbose, quiet  # their callbacks have run
 
 
 @app.command()
@@ -98,6 +61,8 @@ def search(
     ] = False,
     db: Db,
     as_json: Json = False,
+    verbose: Verbose = False,
+    quiet: Quiet = False,
 ) -> None:
     """Search for the fastest kernel; the same command again continues to the budget.
 
@@ -133,12 +98,14 @@ def search(
 @app.command()
 def best(
     *,
-    export: Annotated[Path | None, typer.Option("--export", help="Write the kernel as one .cu file.")] = None,
+    export: Export = None,
     show: Annotated[bool, typer.Option("--show", help="Print the kernel's CUDA.")] = False,
     gpu: Gpu = None,
     problem: MaybeProblem = None,
     db: Db,
     as_json: Json = False,
+    verbose: Verbose = False,
+    quiet: Quiet = False,
 ) -> None:
     """The best kernel found: measured if there is one, else estimated, and marked so.
 
@@ -247,6 +214,8 @@ def remeasure(
     problem: MaybeProblem = None,
     db: Db,
     as_json: Json = False,
+    verbose: Verbose = False,
+    quiet: Quiet = False,
 ) -> None:
     """Measure the best estimates of a database made elsewhere on the GPU of this machine.
 
@@ -319,6 +288,7 @@ def _print_found(found: Any, *, as_json: bool) -> None:
 
 def main() -> None:
     """The console script: one line and a documented exit code for everything that can go wrong."""
+    log_to_stderr()
     try:
         app()
     except EvoflashError as error:
@@ -336,6 +306,3 @@ def main() -> None:
 def _say(message: str, exit_code: int) -> int:
     print("evoflash: " + " ".join(message.split()), file=sys.stderr)
     return exit_code
-
-
-__all__ = ["__version__", "app", "main"]

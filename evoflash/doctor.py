@@ -102,7 +102,7 @@ def _nvrtc() -> str:
 
 
 def _host_compiler() -> str:
-    from evoflash.emulator import runtime
+    from evoflash.hostcompiler import runtime
 
     runtime()  # builds the emulator, once: the first search need not
     compiler = shutil.which("g++") or "g++"

@@ -1,17 +1,15 @@
-"""The CPU emulator: builds its runtime and rendered kernels with g++, and runs a launch with every check on.
+"""The CPU emulator: runs a launch of a kernel that hostcompiler.py built, with every check on.
 
 What it finds about a kernel is data (an Emulation's reports). It runs in this process: a kernel that goes
 far astray can take the process with it, so candidates of unknown quality belong in a worker.
 """
 
 import ctypes
-import hashlib
 import json
 import math
 import os
 import shutil
 import subprocess
-import tempfile
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,19 +21,10 @@ from typing import Any, Literal, Self, get_args
 import numpy as np
 from numpy.typing import DTypeLike
 
-from evoflash.errors import DeviceError, EvoflashError, UsageError
+from evoflash.errors import DeviceError, UsageError
 from evoflash.evaluation import Launch
-from evoflash.layout import DEVICE, EMU, cache_dir
+from evoflash.hostcompiler import runtime
 
-# -U_FORTIFY_SOURCE: some distributions add it, and its longjmp and stack checks do not know our stacks.
-_COMMON_FLAGS = ("-std=c++17", "-ffp-contract=off", "-fPIC", "-shared", "-U_FORTIFY_SOURCE")
-_RUNTIME_FLAGS = (*_COMMON_FLAGS, "-O2", "-ftree-vectorize", "-g1")
-# The two sanitizer flags turn a register array's index out of bounds into a trap, which becomes a report;
-# stack probes keep a large frame from stepping over the guard page below its stack.
-_KERNEL_FLAGS = (
-    *(*_COMMON_FLAGS, "-O1", "-g1", "-w"),
-    *("-fsanitize=bounds", "-fsanitize-undefined-trap-on-error", "-fstack-clash-protection"),
-)
 _MAX_THREADS = 1024
 # The runtime keeps the state of one launch.
 _one_launch = threading.Lock()
@@ -43,16 +32,6 @@ _one_launch = threading.Lock()
 Delivery = Literal["eager", "lazy", "random"]  # when an asynchronous copy's bytes arrive
 Schedule = Literal["fifo", "random"]  # which thread runs next
 _DELIVERIES, _SCHEDULES = get_args(Delivery), get_args(Schedule)
-
-
-class KernelBuildError(EvoflashError):
-    """g++ refused a kernel's text; `log` is everything that it said."""
-
-    def __init__(self, log: str) -> None:
-        self.log = log
-        errors = [line for line in log.splitlines() if "error:" in line]
-        first = (errors or log.splitlines() or ["g++ said nothing"])[0]
-        super().__init__(f"the kernel does not compile for the emulator: {first.strip()}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,36 +67,6 @@ class Emulation:
     counters: dict[str, int]
     sites: tuple[Site, ...]
     seconds: float  # CPU time
-
-
-def runtime() -> Path:
-    """The runtime's shared library, built on first use (some 3 s). DeviceError without g++."""
-    key = _digest(_sources_digest(), _compiler_version(), *_RUNTIME_FLAGS)
-    library = cache_dir() / "emulator" / key / "runtime.so"
-    if library.exists():
-        return library
-    units = "".join(f'#include "{unit}"\n' for unit in sorted(EMU.glob("*.cpp")))
-    log = _compile(units, library, _RUNTIME_FLAGS, standard_input=True)
-    if log:
-        raise DeviceError(
-            f"the emulator's runtime does not compile: {log.splitlines()[0]}; use g++ 9 or later."
-        )
-    return library
-
-
-def build(source: str, *, name: str) -> Path:
-    """The shared library of a rendered kernel, from the cache if it is there. Raises KernelBuildError.
-
-    `name` is a file name for debuggers to show; reports give lines of `source`.
-    """
-    key = _digest(source, name, _sources_digest(), _compiler_version(), *_kernel_flags())
-    library = cache_dir() / "emulator" / key / f"{name}.so"
-    if library.exists():
-        return library
-    log = _compile(source, library, _kernel_flags(), standard_input=False)
-    if log:
-        raise KernelBuildError(log)
-    return library
 
 
 class Memory:
@@ -273,56 +222,3 @@ def _runtime() -> ctypes.CDLL:
     loaded.efemu_launch.restype = ctypes.c_char_p
     loaded.efemu_launch.argtypes = (ctypes.POINTER(_LaunchRequest),)
     return loaded
-
-
-@cache
-def _compiler_version() -> str:
-    if not shutil.which("g++"):
-        raise DeviceError("g++ is missing: install it (apt-get install g++); only the emulator needs it.")
-    command = ["g++", "--version"]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()[0]
-
-
-@cache
-def _kernel_flags() -> tuple[str, ...]:
-    """With g++ 12 and later, also: registers that were never set hold garbage instead of zeros."""
-    command = ["g++", "-dumpversion"]
-    version = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    if int(version.split(".")[0]) < 12:
-        return _KERNEL_FLAGS
-    return (*_KERNEL_FLAGS, "-ftrivial-auto-var-init=pattern")
-
-
-def _sources_digest() -> str:
-    files = [*sorted(EMU.glob("*.h")), *sorted(EMU.glob("*.cpp")), DEVICE / "ef.h", DEVICE / "ef_host.h"]
-    return _digest(*(file.read_text() for file in files))
-
-
-def _digest(*parts: str) -> str:
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
-
-
-def _compile(text: str, library: Path, flags: tuple[str, ...], *, standard_input: bool) -> str:
-    """Compile `text` to `library`; "" or, on failure, the compiler's log. Others may do the same at once."""
-    library.parent.mkdir(parents=True, exist_ok=True)
-    source = library.with_suffix(".cu")
-    if not standard_input:
-        # Left beside the library: it is what reports' lines and debuggers refer to.
-        _write(source, text)
-    with tempfile.TemporaryDirectory(dir=library.parent) as folder:
-        product = Path(folder) / library.name
-        place = "-" if standard_input else str(source)
-        command = ["g++", *flags, "-I", str(DEVICE), "-x", "c++", place, "-o", str(product)]
-        given = text if standard_input else None
-        plain = {**os.environ, "LC_ALL": "C"}
-        outcome = subprocess.run(command, input=given, env=plain, capture_output=True, text=True, check=False)
-        if outcome.returncode:
-            return outcome.stderr or f"g++ ended with code {outcome.returncode}"
-        product.replace(library)
-    return ""
-
-
-def _write(path: Path, text: str) -> None:
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
-        file.write(text)
-    os.replace(file.name, path)

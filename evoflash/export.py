@@ -35,8 +35,8 @@ def export_kernel(genome: Genome, problem: Problem, gpu: GpuSpec) -> str:
     keys = problem.compile_keys(gpu.arch)
     if len(keys) > 1:
         raise UsageError(
-            f"the workloads of '{problem}' need {len(keys)} different kernels: export one workload at a time "
-            "with --problem."
+            f"the workloads of '{problem}' need {len(keys)} different kernels: export them one by one; "
+            f"`evoflash show {genome.id[:8]} --command` prints the commands."
         )
     family = load_family(genome.family)
     source = render(genome, keys[0], gpu).source

@@ -151,7 +151,7 @@ def _figure(number: float | None, mark: str) -> str:
 
 
 def _spread(row: Row, mark: str) -> str:
-    if row["p10_us"] is None or row["p90_us"] is None:
+    if row["p10_us"] is None or row["p90_us"] is None or row["n"] == 1:  # an estimate has no spread
         return ""
     return f"{_figure(row['p10_us'], mark)}-{_figure(row['p90_us'], mark)}"
 

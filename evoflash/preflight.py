@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from evoflash import emulator, trials
+from evoflash import emulator, hostcompiler, trials
 from evoflash.abi import arguments
 from evoflash.evaluation import Candidate, Launch, Status, Verdict
 from evoflash.family import Family
@@ -54,7 +54,7 @@ def preflight(candidate: Candidate, family: Family, gpu: GpuSpec, *, seed: int) 
     """Emulates the candidate on its pre-flight set under lazy and random delivery of its async copies."""
     key = candidate.compile_key
     names = family.names(candidate.genome.as_dict(), key, gpu)
-    library = emulator.build(candidate.source, name=family.name)
+    library = hostcompiler.build(candidate.source, name=family.name)
     long, short = shapes(key, names)
     # Other numbers with every schedule: the ordinary case, a rising maximum, needles at tile edges.
     plan: tuple[tuple[Workload, str, emulator.Delivery, emulator.Schedule], ...] = (

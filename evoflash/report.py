@@ -11,7 +11,7 @@ from evoflash.evaluation import Basis, Evaluation, Timing, Verdict
 from evoflash.export import reproducing_command
 from evoflash.family import known_families, load_family
 from evoflash.gpu import known_gpus, load_gpu
-from evoflash.problem import CompileKey, parse_problem
+from evoflash.problem import CompileKey, Problem, Workload, parse_problem
 from evoflash.session import Found
 from evoflash.store import Store
 
@@ -109,7 +109,7 @@ def _checks(evaluation: Evaluation) -> str:
 
 
 def _tail(evaluation: Evaluation) -> list[str]:
-    lines = [f"again     {command(evaluation)}"]
+    lines = [f"again     {line}" for line in command(evaluation).splitlines()]
     if evaluation.basis is Basis.ESTIMATED and evaluation.is_correct:
         note = "checked by the emulator on small shapes; the time is a model's, not a measurement."
         lines.insert(0, f"note      {note}")
@@ -146,8 +146,13 @@ def _timing(timing: Timing, basis: Basis) -> str:
 
 
 def command(evaluation: Evaluation) -> str:
-    """The line that prints exactly this kernel again."""
-    return reproducing_command(evaluation.genome, parse_problem(evaluation.problem), load_gpu(evaluation.gpu))
+    """The line that prints exactly this kernel again; a problem that needs several kernels, a line each."""
+    gpu = load_gpu(evaluation.gpu)
+    groups: dict[CompileKey, list[Workload]] = {}
+    for workload in parse_problem(evaluation.problem).workloads:
+        groups.setdefault(workload.compile_key(gpu.arch), []).append(workload)
+    problems = [Problem(tuple(workloads)) for workloads in groups.values()]
+    return "\n".join(reproducing_command(evaluation.genome, problem, gpu) for problem in problems)
 
 
 def failures(store: Store, *, as_json: bool) -> str:

@@ -272,7 +272,7 @@ def _measured_search(name: str, problem: str) -> Result:
     return brief | {"against_sdpa_flash": [r for r in ratios if r["rival"] == "sdpa_flash"]}
 
 
-def letter_d(kills: int = 20, budget: int = 200) -> Result:
+def letter_d(kills: int = 20, budget: int = 500) -> Result:
     """kill -9 at random moments, the same command each time, then to the end."""
     rng = np.random.default_rng(9)
     command = ("search", "--gpu", "l4", "--problem", "b=1,h=1,s=64,d=64", "--budget", str(budget))

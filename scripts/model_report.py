@@ -20,7 +20,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from evoflash import emulator
+from evoflash import hostcompiler
 from evoflash.family import load_family
 from evoflash.gpu import GpuSpec, load_gpu
 from evoflash.model import Estimate, Profile, estimate, model_version
@@ -52,7 +52,7 @@ class Profiles:
 
     def of(self, genome: Genome, workload: Workload, gpu: GpuSpec) -> Profile:
         candidate = render(genome, workload.compile_key(gpu.arch), gpu)
-        key = f"{candidate.source_sha}-{emulator.runtime().parent.name}"
+        key = f"{candidate.source_sha}-{hostcompiler.runtime().parent.name}"
         if key not in self._known:
             found = preflight(candidate, load_family(genome.family), gpu, seed=1)
             if found.complaint:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evoflash import emulator
+from evoflash import emulator, hostcompiler
 from evoflash.evaluation import Launch
 from evoflash.layout import DEVICE
 
@@ -22,7 +22,7 @@ def launched(
     file: str, entry: str, blocks: int, threads: int, arrays: dict[str, Array]
 ) -> Iterator[list[Array]]:
     """The arrays (those named out* are written) after a launch that reported nothing."""
-    library = emulator.build((KERNELS / file).read_text(), name=entry)
+    library = hostcompiler.build((KERNELS / file).read_text(), name=entry)
     with emulator.Memory() as memory:
         given = [
             memory.array(name, array.shape, array.dtype, writable=name.startswith("out"), fill=array)

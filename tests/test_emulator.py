@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evoflash import emulator
-from evoflash.emulator import Emulation, KernelBuildError, Memory, build, run
+from evoflash import hostcompiler
+from evoflash.emulator import Emulation, Memory, run
 from evoflash.errors import DeviceError, UsageError
 from evoflash.evaluation import Launch
+from evoflash.hostcompiler import KernelBuildError, build
 
 KERNELS = Path(__file__).parent / "kernels"
 FLASH = (KERNELS / "flash.cu").read_text()
@@ -278,12 +279,12 @@ def test_a_launch_that_does_not_fit_the_kernel_is_refused(
 
 def test_without_gxx_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    emulator._compiler_version.cache_clear()
+    hostcompiler._compiler_version.cache_clear()
     try:
         with pytest.raises(DeviceError, match=r"apt-get install g\+\+"):
             build("", name="nothing")
     finally:
-        emulator._compiler_version.cache_clear()
+        hostcompiler._compiler_version.cache_clear()
 
 
 def test_one_text_built_by_several_at_once_is_whole() -> None:
@@ -299,8 +300,8 @@ def test_one_text_built_by_several_at_once_is_whole() -> None:
 def test_the_portable_stack_switch_gives_the_same_run() -> None:
     program = (
         "import sys; sys.path[:0] = sys.argv[1:]\n"
-        "from evoflash import emulator\n"
-        "emulator._RUNTIME_FLAGS += ('-DEFEMU_UCONTEXT',)\n"
+        "from evoflash import hostcompiler\n"
+        "hostcompiler._RUNTIME_FLAGS += ('-DEFEMU_UCONTEXT',)\n"
         "import test_emulator\n"
         "outcome = test_emulator.flash(seed=3)\n"
         "print(outcome.emulation.reports, outcome.emulation.counters)\n"

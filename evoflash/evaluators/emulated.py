@@ -1,70 +1,27 @@
 """Evaluates without a GPU: correctness by the emulator, time by the performance model, always an estimate."""
 
 import math
-from collections.abc import Iterable
 from dataclasses import replace
 
-from evoflash.evaluation import Basis, Evaluation, Proposal, Timing
-from evoflash.evaluators.pipeline import Pipeline
+from evoflash.evaluation import Basis, Evaluation, Timing
+from evoflash.evaluators.pipeline import PreparingEvaluator
 from evoflash.evaluators.prepare import Prepared
 from evoflash.family import load_family
-from evoflash.gpu import GpuSpec
 from evoflash.model import Estimate, estimate, model_version
-from evoflash.problem import Problem, Workload
+from evoflash.problem import Workload
+from evoflash.space import Genome
 
 
-class EmulatedEvaluator:
-    """Holds the worker processes of a search on a machine without the GPU; a context manager."""
+class EmulatedEvaluator(PreparingEvaluator):
+    """Evaluates on a machine without the GPU; times are the performance model's."""
 
     basis = Basis.ESTIMATED
+    model_version = model_version()
 
-    def __init__(
-        self,
-        problem: Problem,
-        gpu: GpuSpec,
-        *,
-        seed: int,
-        history: Iterable[Evaluation] = (),
-        workers: int | None = None,
-    ) -> None:
-        """`history` is what the run has evaluated before: its kernels' twins cost no budget."""
-        self._problem, self._gpu = problem, gpu
-        self._pipeline = Pipeline(problem, gpu, seed=seed, history=history, workers=workers)
+    def _emulates(self, genome: Genome) -> bool:
+        return True
 
-    def __enter__(self) -> "EmulatedEvaluator":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._pipeline.close()
-
-    @property
-    def ahead(self) -> int:
-        """Enough that no worker waits for a proposal."""
-        return 2 * self._pipeline.workers
-
-    @property
-    def pending(self) -> int:
-        """Proposals submitted and not yet collected."""
-        return len(self._pipeline)
-
-    def submit(self, proposal: Proposal) -> None:
-        """Start on a proposal; returns at once."""
-        self._pipeline.submit(proposal, emulate=True)
-
-    def cancel(self) -> None:
-        """Drop everything pending."""
-        self._pipeline.cancel()
-
-    def collect(self) -> tuple[Proposal, Evaluation]:
-        """The oldest pending proposal's outcome, waiting for it."""
-        proposal, evaluation, prepared = self._pipeline.next(self.basis)
-        evaluation = replace(evaluation, model_version=model_version())
-        if prepared is not None:
-            evaluation = self._estimated(evaluation, prepared)
-        self._pipeline.twins.remember(evaluation)
-        return proposal, evaluation
-
-    def _estimated(self, evaluation: Evaluation, prepared: Prepared) -> Evaluation:
+    def _timed(self, evaluation: Evaluation, prepared: Prepared) -> Evaluation:
         estimates = [self._estimate(evaluation, prepared, workload) for workload in self._problem.workloads]
         timings = tuple(
             Timing(

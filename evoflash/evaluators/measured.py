@@ -4,6 +4,7 @@ Compilation of the next genomes overlaps the GPU's work on this one. The emulato
 structural core before the GPU does.
 """
 
+import functools
 import logging
 import math
 from collections.abc import Iterable
@@ -14,8 +15,8 @@ import numpy as np
 
 from evoflash.comparison import score
 from evoflash.evaluation import Baseline, Basis, Build, Evaluation, Proposal, Rung, Status
-from evoflash.evaluators.pipeline import Pipeline
-from evoflash.evaluators.prepare import compile_only
+from evoflash.evaluators.pipeline import PreparingEvaluator
+from evoflash.evaluators.prepare import Prepared, compile_only
 from evoflash.family import load_family
 from evoflash.finals import FinalReport, FinalTask
 from evoflash.gpu import GpuSpec
@@ -35,8 +36,8 @@ _HIDDEN = 0x48494444  # a random stream of its own for the shapes that finalists
 _CHECK_LENGTHS = ((1, 1), (3, 40), (113, 203), (257, 129), (1, 239), (199, 1157))
 
 
-class MeasuredEvaluator:
-    """Holds the worker processes of a search on the GPU; a context manager."""
+class MeasuredEvaluator(PreparingEvaluator):
+    """Evaluates on the GPU; compilation of the next genomes overlaps its work on this one."""
 
     basis = Basis.MEASURED
 
@@ -49,58 +50,40 @@ class MeasuredEvaluator:
         history: Iterable[Evaluation] = (),
         workers: int | None = None,
     ) -> None:
-        """`history` is what the run has evaluated before: twins cost no budget, its best is the incumbent."""
-        self._problem, self._gpu, self._seed = problem, gpu, seed
+        """As its base; the best of `history` is the incumbent that stops hopeless timings early."""
         past = list(history)
-        self._pipeline = Pipeline(problem, gpu, seed=seed, history=past, workers=workers)
+        super().__init__(problem, gpu, seed=seed, history=past, workers=workers)
         self._worker = GpuWorker()
-        self._best: Evaluation | None = None
-        for evaluation in past:
-            self._best = faster(self._best, evaluation)
+        self._best = functools.reduce(faster, past, None)
         self._cores: set[object] = set()
         self._can_emulate = which("g++") is not None
         if not self._can_emulate:
-            log.warning(
-                "no g++: kernels go to the GPU without the emulator's pre-flight; apt-get install g++."
-            )
+            log.warning("no g++: kernels reach the GPU without the emulator's pre-flight; install g++.")
 
-    def __enter__(self) -> "MeasuredEvaluator":
-        self._worker.__enter__()
-        return self
+    def __exit__(self, *_: object) -> None:
+        """End all worker processes."""
+        super().__exit__()
+        self._worker.close()
 
-    def __exit__(self, *exit_: object) -> None:
-        self._pipeline.close()
-        self._worker.__exit__(None, None, None)
-
-    @property
-    def ahead(self) -> int:
-        """Enough that compilation stays ahead of the GPU."""
-        return 2 * self._pipeline.workers
-
-    @property
-    def pending(self) -> int:
-        """Proposals submitted and not yet collected."""
-        return len(self._pipeline)
-
-    def submit(self, proposal: Proposal) -> None:
-        """Start on a proposal; returns at once."""
-        core = (proposal.genome.family, load_family(proposal.genome.family).core(proposal.genome))
-        self._pipeline.submit(proposal, emulate=self._can_emulate and core not in self._cores)
+    def _emulates(self, genome: Genome) -> bool:
+        """One genome of each structural core; the others share its code blocks."""
+        core = _core(genome)
+        is_new = core not in self._cores
         self._cores.add(core)
-
-    def cancel(self) -> None:
-        """Drop everything pending."""
-        self._pipeline.cancel()
+        return self._can_emulate and is_new
 
     def collect(self) -> tuple[Proposal, Evaluation]:
-        """The oldest pending proposal's outcome, waiting for it."""
-        proposal, evaluation, prepared = self._pipeline.next(self.basis)
-        if prepared is not None:
-            outcome = self._worker.submit(self._task(proposal.genome, prepared.builds)).result()
-            evaluation = _measured(evaluation, outcome)
-        self._pipeline.twins.remember(evaluation)
+        """As its base; where the emulator complained, the next genome of that core is emulated too."""
+        proposal, evaluation = super().collect()
+        if evaluation.rung is Rung.PREFLIGHT:
+            self._cores.discard(_core(proposal.genome))
         self._best = faster(self._best, evaluation)
         return proposal, evaluation
+
+    def _timed(self, evaluation: Evaluation, prepared: Prepared) -> Evaluation:
+        return _measured(
+            evaluation, self._worker.submit(self._task(evaluation.genome, prepared.builds)).result()
+        )
 
     def _task(self, genome: Genome, builds: tuple[Build, ...]) -> GpuTask:
         return GpuTask(
@@ -177,6 +160,10 @@ class MeasuredEvaluator:
                 store.add_baseline(
                     run, Baseline(name, str(self._problem), self._gpu.name, timings, score_us, environment)
                 )
+
+
+def _core(genome: Genome) -> object:
+    return genome.family, load_family(genome.family).core(genome)
 
 
 def _measured(evaluation: Evaluation, outcome: GpuOutcome) -> Evaluation:

@@ -1,10 +1,12 @@
 """What both evaluators share: genomes prepared in worker processes, in order, and which ones are twins."""
 
 import os
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterable
 from concurrent.futures import Future
 from dataclasses import replace
+from typing import Self
 
 from evoflash.evaluation import Basis, Build, Evaluation, Launch, Proposal, Rung, Status
 from evoflash.evaluators.prepare import PREPARE_LIMIT_S, Failure, Prepared, prepare
@@ -15,8 +17,14 @@ from evoflash.problem import Problem
 from evoflash.space import Genome
 
 
-class Pipeline:
-    """Proposals under preparation, handed back oldest first."""
+class PreparingEvaluator(ABC):
+    """An evaluator whose genomes are prepared in worker processes, handed back oldest first.
+
+    What is left to a subclass is the time. A context manager.
+    """
+
+    basis: Basis
+    model_version = ""  # of the performance model, where times are its estimates
 
     def __init__(
         self,
@@ -32,66 +40,81 @@ class Pipeline:
         `history` is what the run has evaluated before: twins of its kernels cost no budget.
         """
         self._problem, self._gpu, self._seed = problem, gpu, seed
-        self.twins = Twins(problem, gpu, history)
-        self.workers = workers or len(os.sched_getaffinity(0))
-        self._pool = self._make_pool()
+        self._twins = Twins(problem, gpu, history)
+        self._workers = workers or len(os.sched_getaffinity(0))
+        self._pool = IsolatedPool(self._workers)
         self._queue: deque[tuple[Proposal, Future[Ending[Prepared]]]] = deque()
 
-    def _make_pool(self) -> IsolatedPool:
-        return IsolatedPool(self.workers)
+    @abstractmethod
+    def _emulates(self, genome: Genome) -> bool:
+        """Whether the emulator has to see this genome."""
 
-    def __len__(self) -> int:
+    @abstractmethod
+    def _timed(self, evaluation: Evaluation, prepared: Prepared) -> Evaluation:
+        """The evaluation of a genome that came through its preparation."""
+
+    def __enter__(self) -> Self:
+        """Nothing more to start."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End the worker processes."""
+        self._pool.close()
+
+    @property
+    def ahead(self) -> int:
+        """Enough that no worker waits for a proposal, and compilation overlaps what comes after."""
+        return 2 * self._workers
+
+    @property
+    def pending(self) -> int:
+        """Proposals submitted and not yet collected."""
         return len(self._queue)
 
-    def submit(self, proposal: Proposal, *, emulate: bool) -> None:
-        """Start preparing; returns at once."""
+    def submit(self, proposal: Proposal) -> None:
+        """Start on a proposal; returns at once."""
         genome = proposal.genome
-        # Inputs differ from genome to genome and from run to run, and a genome's repeat.
+        # Inputs differ from genome to genome and from run to run; a genome's repeat within a run.
         seed = self._seed ^ int(genome.id[:12], 16)
-        future = self._pool.submit(
-            prepare, genome, self._problem, self._gpu, emulate, seed, timeout_s=PREPARE_LIMIT_S
-        )
-        self._queue.append((proposal, future))
+        arguments = (genome, self._problem, self._gpu, self._emulates(genome), seed)
+        self._queue.append((proposal, self._pool.submit(prepare, *arguments, timeout_s=PREPARE_LIMIT_S)))
 
-    def next(self, basis: Basis) -> tuple[Proposal, Evaluation, Prepared | None]:
-        """The oldest proposal and its evaluation so far; Prepared if a time is still wanted. Waits for it."""
+    def collect(self) -> tuple[Proposal, Evaluation]:
+        """The oldest pending proposal's outcome, waiting for it."""
         proposal, future = self._queue[0]
         ending = future.result()
         self._queue.popleft()
         prepared = ending.value or Prepared(failure=Failure(ending.status, Rung.PREFLIGHT, ending.reason))
+        evaluation = self._evaluation(proposal.genome, prepared)
+        self._twins.remember(evaluation)
+        return proposal, evaluation
+
+    def cancel(self) -> None:
+        """Drop everything pending."""
+        if self._queue:
+            self._pool.close()
+            self._pool = IsolatedPool(self._workers)
+            self._queue.clear()
+
+    def _evaluation(self, genome: Genome, prepared: Prepared) -> Evaluation:
         evaluation = Evaluation(
-            genome=proposal.genome,
+            genome=genome,
             problem=str(self._problem),
             gpu=self._gpu.name,
-            basis=basis,
+            basis=self.basis,
             status=Status.CORRECT,
             rung=Rung.DONE,
             builds=prepared.builds,
             verdicts=prepared.verdicts,
+            model_version=self.model_version,
         )
-        if prepared.failure:
-            failure = prepared.failure
-            return (
-                proposal,
-                replace(evaluation, status=failure.status, rung=failure.rung, reason=failure.reason),
-                None,
-            )
-        twin = self.twins.find(proposal.genome, prepared.builds)
+        failure = prepared.failure
+        if failure:
+            return replace(evaluation, status=failure.status, rung=failure.rung, reason=failure.reason)
+        twin = self._twins.find(genome, prepared.builds)
         if twin is not None:
-            same = replace(twin, genome=proposal.genome, builds=prepared.builds, duplicate_of=twin.genome.id)
-            return proposal, same, None
-        return proposal, evaluation, prepared
-
-    def cancel(self) -> None:
-        """Drop everything under preparation."""
-        if self._queue:
-            self._pool.close()
-            self._pool = self._make_pool()
-            self._queue.clear()
-
-    def close(self) -> None:
-        """End the worker processes."""
-        self._pool.close()
+            return replace(twin, genome=genome, builds=prepared.builds, duplicate_of=twin.genome.id)
+        return self._timed(evaluation, prepared)
 
 
 class Twins:

@@ -6,10 +6,10 @@ Runs in a worker process: a compiler or an emulated kernel that crashes or hangs
 from dataclasses import dataclass, replace
 
 from evoflash.compiler import compile_candidate, first_error
-from evoflash.emulator import KernelBuildError
 from evoflash.evaluation import Build, Candidate, Rung, Status, Verdict
 from evoflash.family import Family, load_family
 from evoflash.gpu import GpuSpec
+from evoflash.hostcompiler import KernelBuildError
 from evoflash.model import Profile
 from evoflash.preflight import preflight
 from evoflash.problem import CompileKey, Problem

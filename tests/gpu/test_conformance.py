@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from evoflash import emulator
+from evoflash import emulator, hostcompiler
 from evoflash.evaluation import Launch
 from evoflash.launcher import LoadedKernel, cupy, new_stream, settle, wait
 from evoflash.layout import DEVICE
@@ -52,7 +52,7 @@ class Case:
 
 
 def on_the_emulator(case):
-    library = emulator.build(case.source, name=case.entry)
+    library = hostcompiler.build(case.source, name=case.entry)
     with emulator.Memory() as memory:
         given = {
             name: memory.array(name, array.shape, array.dtype, writable=name.startswith("out"), fill=array)
