@@ -6,6 +6,7 @@ does to files, to the GPU or to the driver. Knows nothing of CUDA: a process loa
 
 import ctypes
 import multiprocessing
+import os
 import signal
 import sys
 from collections.abc import Callable
@@ -25,6 +26,9 @@ T = TypeVar("T")
 # Pebble asks a process to end before it kills it; one that hangs inside C never hears that.
 _KILL_AFTER_S = 0.3
 _PR_SET_PDEATHSIG = 1
+# One thread each for NumPy's BLAS: there is a process a core, and what they multiply is small. With the
+# default of a thread a core, 40 evaluations on a 16-core machine burnt 22 CPU minutes, mostly spinning.
+_ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +55,8 @@ class IsolatedPool:
         initargs: tuple[Any, ...] = (),
     ) -> None:
         pebble.CONSTS.term_timeout = _KILL_AFTER_S
+        for name in _ONE_THREAD:
+            os.environ.setdefault(name, "1")  # inherited; this process has loaded its BLAS long ago
         spawn: Any = multiprocessing.get_context("spawn")
         self._make: Callable[[], pebble.ProcessPool] = lambda: pebble.ProcessPool(
             max_workers, initializer=_begin, initargs=(initializer, initargs), context=spawn

@@ -226,6 +226,16 @@ def _environment() -> dict[str, str]:
     return {"gpu": gpu.device_name, "driver_cuda": gpu.driver, "cupy": launcher.cupy().__version__}
 
 
+def learn(checks: tuple[Workload, ...], timed: tuple[Workload, ...], seed: int) -> None:
+    """Compute what candidates are compared with beforehand: the process is then as quick as a used one."""
+    for workload in checks:
+        for name in ALL:
+            _small(workload, name, seed)
+    for workload in timed:
+        for name in (*AT_SIZE, AFTER_TIMING):
+            _large(workload, name, seed)
+
+
 # What a process keeps between candidates. A large trial is up to 400 MB of host memory: few are kept.
 @lru_cache(maxsize=512)
 def _small(workload: Workload, name: str, seed: int) -> tuple[Trial, Expected]:

@@ -15,17 +15,25 @@ from evoflash import launcher
 from evoflash.evaluation import Rung, Status, Verdict
 from evoflash.finals import FinalReport, FinalTask, run_finals
 from evoflash.isolation import Ending, IsolatedPool
-from evoflash.ladder import GpuOutcome, GpuTask, check, time_correct
+from evoflash.ladder import GpuOutcome, GpuTask, check, learn, time_correct
+from evoflash.problem import Workload
+
+_WARM_UP_LIMIT_S = 120
+_LEARN_LIMIT_S = 600
 
 
 class GpuWorker:
     """The GPU process, its stand-by, and the queue before them. Tasks run one at a time, in order."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self, *, checks: tuple[Workload, ...] = (), timed: tuple[Workload, ...] = (), seed: int = 0
+    ) -> None:
+        """The workloads and the seed of the tasks to come: their references are computed beforehand."""
         launcher.present_gpu()  # a machine without a GPU is said here, not in a process
+        self._lesson = (checks, timed, seed)
         self._queue = ThreadPoolExecutor(max_workers=1, thread_name_prefix="evoflash-gpu")
-        self._active, self._ready = _warm_pool()
-        self._standby, self._standby_ready = _warm_pool()
+        self._active, self._ready = self._warm_pool()
+        self._standby, self._standby_ready = self._warm_pool()
 
     def submit(self, task: GpuTask) -> "Future[GpuOutcome]":
         """The task's outcome, whatever the kernel does. Raises in result() only for a broken machine."""
@@ -72,7 +80,13 @@ class GpuWorker:
         # Closed first, and waited for: what hangs on the GPU would slow the next candidate.
         self._active.close()
         self._active, self._ready = self._standby, self._standby_ready
-        self._standby, self._standby_ready = _warm_pool()
+        self._standby, self._standby_ready = self._warm_pool()
+
+    def _warm_pool(self) -> "tuple[IsolatedPool, Future[Ending[None]]]":
+        pool = IsolatedPool(1)
+        ready = pool.submit(launcher.warm_up, timeout_s=_WARM_UP_LIMIT_S)
+        pool.submit(learn, *self._lesson, timeout_s=_LEARN_LIMIT_S)
+        return pool, ready
 
     def close(self) -> None:
         """Kill both processes; tasks that have not run are cancelled."""
@@ -87,8 +101,3 @@ class GpuWorker:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def _warm_pool() -> "tuple[IsolatedPool, Future[Ending[None]]]":
-    pool = IsolatedPool(1)
-    return pool, pool.submit(launcher.warm_up, timeout_s=120)

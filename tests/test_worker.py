@@ -129,3 +129,8 @@ def test_without_a_gpu_the_worker_says_what_to_do():
             GpuWorker()
     else:
         pytest.skip("there is a GPU here")
+
+
+def test_a_worker_process_multiplies_with_one_thread() -> None:
+    with IsolatedPool(1) as pool:
+        assert pool.submit(os.getenv, "OPENBLAS_NUM_THREADS", timeout_s=30).result().value == "1"

@@ -53,7 +53,7 @@ class MeasuredEvaluator(PreparingEvaluator):
         """As its base; the best of `history` is the incumbent that stops hopeless timings early."""
         past = list(history)
         super().__init__(problem, gpu, seed=seed, history=past, workers=workers)
-        self._worker = GpuWorker()
+        self._worker = GpuWorker(checks=self._check_workloads(), timed=problem.workloads, seed=seed)
         self._best = functools.reduce(faster, past, None)
         self._cores: set[object] = set()
         self._can_emulate = which("g++") is not None
