@@ -5,6 +5,7 @@ compiles anything: inputs and references are NumPy's. A CUDA error leaves here a
 (`cuda_errors`), because the process it happened in is then lost; see worker.py.
 """
 
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -180,7 +181,12 @@ def settle() -> None:
 
 def warm_up() -> None:
     """Create the context and touch memory, so that the next call finds both."""
+    sys.unraisablehook = _forget  # what is freed in a lost context complains; its outcome has said why
     stream = new_stream()
     buffer = cupy().empty(1 << 20, dtype=np.uint8)
     buffer.data.memset_async(0, 1 << 20, stream)
     stream.synchronize()
+
+
+def _forget(_: object) -> None:
+    """Say nothing."""
