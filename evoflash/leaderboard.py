@@ -8,7 +8,8 @@ import io
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, islice
+from operator import itemgetter
 from typing import Any
 
 from rich import box
@@ -36,6 +37,9 @@ class Table:
         return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
 
 
+_RANKING = ("problem", "gpu", "basis")  # what shares a ranking
+
+
 def read(
     store: Store,
     *,
@@ -44,7 +48,7 @@ def read(
     basis: Basis | None = None,
     top: int = 20,
 ) -> Table:
-    """Ranks 1 to `top` of each ranking, measured rankings first; `problem` is canonical, str(Problem)."""
+    """The first `top` rows of each ranking, measured rankings first; `problem` is canonical, str(Problem)."""
     given = {"problem": problem, "gpu": gpu, "basis": None if basis is None else basis.value}
     where = {name: value for name, value in given.items() if value is not None}
     conditions = " AND ".join(["rank <= :top", *(f"{name} = :{name}" for name in where)])
@@ -52,7 +56,9 @@ def read(
     order = f"problem, gpu, {trust}, rank, evaluation"
     query = f"SELECT * FROM ({leaderboard_sql()}) AS board WHERE {conditions} ORDER BY {order}"
     columns, rows = store.query(query, {"top": top, **where})
-    return Table(columns, tuple(rows))
+    # Equal times share a rank, as estimates often do: there may be more rows than were asked for.
+    rankings = groupby(rows, key=itemgetter(*map(columns.index, _RANKING)))
+    return Table(columns, tuple(row for _, ranking in rankings for row in islice(ranking, top)))
 
 
 def as_json(table: Table) -> str:
@@ -107,7 +113,7 @@ def _grid(rows: list[Row]) -> Grid:
 
 
 def _rankings(table: Table) -> Iterator[list[Row]]:
-    for _, rows in groupby(table.as_dicts(), key=lambda row: (row["problem"], row["gpu"], row["basis"])):
+    for _, rows in groupby(table.as_dicts(), key=itemgetter(*_RANKING)):
         yield list(rows)
 
 

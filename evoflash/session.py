@@ -11,7 +11,7 @@ import numpy as np
 from evoflash.compiler import first_error
 from evoflash.doctor import environment
 from evoflash.errors import DeviceError, EvoflashError, NoKernelError, UsageError
-from evoflash.evaluation import Basis, Evaluation, Proposal
+from evoflash.evaluation import Basis, Evaluation
 from evoflash.evaluators.emulated import EmulatedEvaluator
 from evoflash.evaluators.measured import MeasuredEvaluator
 from evoflash.evaluators.prepare import compile_only
@@ -21,10 +21,12 @@ from evoflash.gpu import GpuSpec, load_gpu
 from evoflash.launcher import present_gpu, spec_of
 from evoflash.problem import Problem, parse_problem
 from evoflash.progress import Progress
+from evoflash.rows import FINAL
 from evoflash.search import search
 from evoflash.space import Genome, SearchSpace
 from evoflash.store import Run, RunKey, Store, open_store
 from evoflash.strategies import STRATEGIES, make_strategy
+from evoflash.strategies.given import Given
 
 log = logging.getLogger(__name__)
 EVALUATORS = ("gpu", "emulated")
@@ -145,11 +147,19 @@ def run(
             key, gpu_hash=plan.gpu.hash, budget=budget, argv=argv, environment=environment(), fresh=fresh
         )
         spent, finals = store.spent(current), None
-        if spent >= budget:
+        if spent >= budget and _is_final(store, current):
             say(f"this run has spent its budget ({spent} of {budget}): raise --budget or use --fresh.")
         else:
             finals = _search(plan, store, current, budget=budget, time_limit_s=time_limit_s)
         return Found(store.best_of(current), store.spent(current), finals)
+
+
+def _is_final(store: Store, current: Run) -> bool:
+    """Whether nothing is left to time again: always, where nothing is measured or nothing was correct."""
+    if current.key.basis is not Basis.MEASURED:
+        return True
+    best = store.best_of(current)
+    return best is None or any(timing.protocol in FINAL for timing in best.timings)
 
 
 def _search(
@@ -248,17 +258,3 @@ def remeasure(db: str, *, top: int, gpu: str | None, problem: str | None, argv: 
             search(Given(chosen), evaluates, store, current, budget=len(chosen))
             finals = evaluates.finals(store, current)
         return Found(store.best_of(current), store.spent(current), finals)
-
-
-class Given:
-    """A strategy that proposes a fixed list."""
-
-    def __init__(self, genomes: Sequence[Genome]) -> None:
-        self._left = list(reversed(genomes))
-
-    def ask(self) -> Proposal | None:
-        """The next of the list."""
-        return Proposal(self._left.pop(), "remeasure") if self._left else None
-
-    def tell(self, proposal: Proposal, evaluation: Evaluation) -> None:
-        """Nothing to learn."""

@@ -174,6 +174,11 @@ def test_top_counts_within_each_ranking(both: Store) -> None:
     ]
 
 
+def test_equal_times_do_not_stretch_the_top(store: Store) -> None:
+    put(store, begin(store), *(evaluation_of(block_m, 4.0) for block_m in (16, 32, 64, 128)))
+    assert [row["rank"] for row in rows_of(store, top=2)] == [1, 1]
+
+
 def test_problem_and_gpu_select(both: Store) -> None:
     assert rows_of(both, problem=MISSION, gpu="l4") == rows_of(both)
     assert rows_of(both, gpu="h100") == []

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 import sqlalchemy as sa
 
-from evoflash import database, tables
+from evoflash import database, session, tables
 from evoflash.errors import StoreError
 from evoflash.evaluation import Baseline, Basis, Build, Evaluation, Proposal, Rung, Status, Timing, Verdict
 from evoflash.layout import DB
@@ -661,3 +661,24 @@ def test_a_rejected_finalist_ranks_nowhere(store: Store) -> None:
     assert store.best_of(run) is None
     ((_, again),) = store.history(run)
     assert (again.status, again.reason, again.score_us) == (Status.CORRECTNESS, "wrong at b=0", None)
+
+
+@pytest.mark.parametrize(
+    ("basis", "protocols", "is_final"),
+    [
+        (Basis.ESTIMATED, ("model",), True),
+        (Basis.MEASURED, ("cold", "hot"), False),  # stopped before its finalists were timed again
+        (Basis.MEASURED, ("cold", "hot", "final-cold"), True),
+    ],
+)
+def test_a_run_is_final_when_its_best_was_timed_again(
+    store: Store, basis: Basis, protocols: tuple[str, ...], is_final: bool
+) -> None:
+    run = begin(store, basis=basis)
+    put(
+        store,
+        run,
+        replace(evaluation_of(1, 5.0, basis=basis), timings=tuple(timing_of(5.0, p) for p in protocols)),
+    )
+
+    assert session._is_final(store, run) is is_final
