@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -262,16 +263,9 @@ def doctor(as_json: Json = False) -> None:
     from evoflash.doctor import examine, render
 
     findings = examine()
-    typer.echo(json.dumps([vars_of(f) for f in findings], indent=2) if as_json else render(findings))
+    typer.echo(json.dumps([asdict(f) for f in findings], indent=2) if as_json else render(findings))
     if any(f.state == "missing" for f in findings):
         raise typer.Exit(1)
-
-
-def vars_of(record: Any) -> dict[str, Any]:
-    """A frozen dataclass as a plain dict."""
-    from dataclasses import asdict
-
-    return asdict(record)
 
 
 def _print_best(evaluation: Any, *, as_json: bool) -> None:

@@ -1,4 +1,4 @@
-"""What times say: a score, a pair timed in turns, a candidate without hope, a time that cannot be.
+"""What times say: a pair timed in turns, a candidate without hope, a time that cannot be.
 
 The clock itself is in benchmark.py. Nothing here replaces an incumbent; see search.py.
 """
@@ -22,7 +22,7 @@ from evoflash.benchmark import (
     summarise,
 )
 from evoflash.errors import UsageError
-from evoflash.evaluation import Timing
+from evoflash.evaluation import Timing, score
 from evoflash.gpu import GpuSpec
 from evoflash.problem import Workload
 
@@ -102,11 +102,6 @@ def compare(
 def hopeless(times_us: Sequence[float], incumbent_us: float | None, *, margin: float = 0.15) -> bool:
     """Whether short times, one per workload, are so far behind the incumbent's score that more is a waste."""
     return incumbent_us is not None and score(times_us) > (1 + margin) * incumbent_us
-
-
-def score(times_us: Sequence[float]) -> float:
-    """The geometric mean over the workloads, in us."""
-    return float(np.exp(np.mean(np.log(times_us))))
 
 
 def beats_physics(timing: Timing, workload: Workload, spec: GpuSpec) -> str:

@@ -21,6 +21,7 @@ from typing import Any
 from evoflash.errors import DeviceError
 from evoflash.evaluation import Build, Candidate
 from evoflash.layout import DEVICE, cache_dir
+from evoflash.problem import CompileKey
 
 # One constant for compiler, cache key and the exported file's banner. No fast-math, no ftz: an
 # approximation is an explicit ef:: call, so that plain nvcc compiles the same program.
@@ -145,8 +146,6 @@ def _read(folder: Path) -> Build | None:
         fields = json.loads((folder / "build.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    from evoflash.problem import CompileKey
-
     fields["compile_key"] = CompileKey(**fields["compile_key"])
     fields["warnings"] = tuple(fields["warnings"])
     return Build(**{**fields, "cubin_path": str(folder / "kernel.cubin") if fields["ok"] else ""})

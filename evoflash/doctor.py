@@ -102,14 +102,10 @@ def _nvrtc() -> str:
 
 
 def _host_compiler() -> str:
-    from evoflash.hostcompiler import runtime
+    from evoflash.hostcompiler import compiler_version, runtime
 
     runtime()  # builds the emulator, once: the first search need not
-    compiler = shutil.which("g++") or "g++"
-    first = subprocess.run(
-        [compiler, "--version"], capture_output=True, text=True, check=True
-    ).stdout.splitlines()[0]
-    return f"{first}; emulator built"
+    return f"{compiler_version()}; emulator built"
 
 
 def _writable(folder: Path) -> str:

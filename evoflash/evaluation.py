@@ -1,6 +1,7 @@
 """What became of a genome: build, verdict, timings, status. Records only; nothing here measures or judges."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -107,6 +108,11 @@ class Timing:
     sm_clock_mhz: int | None = None
     throttle: str = ""
     terms: Mapping[str, float] = field(default_factory=dict)  # an estimate's terms in us, by name
+
+
+def score(times_us: Sequence[float]) -> float:
+    """The geometric mean over the workloads, in us: what candidates are ranked by."""
+    return math.exp(sum(map(math.log, times_us)) / len(times_us))
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ class KernelBuildError(EvoflashError):
 
 def runtime() -> Path:
     """The runtime's shared library, built on first use (some 3 s). DeviceError without g++."""
-    key = _digest(_sources_digest(), _compiler_version(), *_RUNTIME_FLAGS)
+    key = _digest(_sources_digest(), compiler_version(), *_RUNTIME_FLAGS)
     library = cache_dir() / "emulator" / key / "runtime.so"
     if library.exists():
         return library
@@ -56,7 +56,7 @@ def build(source: str, *, name: str) -> Path:
 
     `name` is a file name for debuggers to show; reports give lines of `source`.
     """
-    key = _digest(source, name, _sources_digest(), _compiler_version(), *_kernel_flags())
+    key = _digest(source, name, _sources_digest(), compiler_version(), *_kernel_flags())
     library = cache_dir() / "emulator" / key / f"{name}.so"
     if library.exists():
         return library
@@ -67,7 +67,8 @@ def build(source: str, *, name: str) -> Path:
 
 
 @cache
-def _compiler_version() -> str:
+def compiler_version() -> str:
+    """g++'s first line about itself. DeviceError without g++."""
     if not shutil.which("g++"):
         raise DeviceError("g++ is missing: install it (apt-get install g++); only the emulator needs it.")
     command = ["g++", "--version"]

@@ -13,8 +13,8 @@ import numpy as np
 from evoflash import launcher, memory, metamorphic, validator
 from evoflash.baselines import SdpaContender
 from evoflash.benchmark import FULL, SHORT, Bench, KernelContender, measure
-from evoflash.comparison import beats_physics, hopeless, score
-from evoflash.evaluation import Launch, Rung, Status, Timing, Verdict
+from evoflash.comparison import beats_physics, hopeless
+from evoflash.evaluation import Launch, Rung, Status, Timing, Verdict, score
 from evoflash.gpu import GpuSpec
 from evoflash.launcher import KernelHungError, LoadedKernel
 from evoflash.memory import Arena, MemoryFaultError

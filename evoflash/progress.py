@@ -65,14 +65,17 @@ class Progress:
         if not self._quiet:
             self._bar.console.print(f"evoflash: {message}", highlight=False, soft_wrap=True)
 
+    @property
+    def _spent(self) -> int:
+        return self._counts.total() - self._counts["duplicate"]
+
     def _count(self, evaluation: Evaluation) -> None:
         self._counts["duplicate" if evaluation.duplicate_of else str(evaluation.status)] += 1
         self._best = faster(self._best, evaluation)
-        spent = self._counts.total() - self._counts["duplicate"]
-        self._bar.update(self._task, completed=spent, best=self._summary())
+        self._bar.update(self._task, completed=self._spent, best=self._summary())
 
     def _summary(self) -> str:
-        failed = self._counts.total() - self._counts["correct"] - self._counts["duplicate"]
+        failed = self._spent - self._counts["correct"]
         words = [self._best_words()] if self._best else []
         if failed:
             words.append(f"{failed} failed")
@@ -87,11 +90,10 @@ class Progress:
     def _line(self) -> None:
         self._last_line = time.monotonic()
         if not self._quiet:
-            spent = self._counts.total() - self._counts["duplicate"]
             counts = ", ".join(f"{n} {word}" for word, n in self._counts.most_common())
             best = f"; {self._best_words()}" if self._best else ""
             print(
-                f"evoflash: {self._title}: {spent}/{self._budget} ({counts}){best}",
+                f"evoflash: {self._title}: {self._spent}/{self._budget} ({counts}){best}",
                 file=sys.stderr,
                 flush=True,
             )

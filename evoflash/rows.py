@@ -47,6 +47,11 @@ class Run:
     created: str  # UTC, ISO 8601
 
 
+def was_timed_again(evaluation: Evaluation) -> bool:
+    """Whether it was a finalist: its score is then the re-timed one."""
+    return any(timing.protocol in FINAL for timing in evaluation.timings)
+
+
 # ---- values
 
 

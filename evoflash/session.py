@@ -21,7 +21,7 @@ from evoflash.gpu import GpuSpec, load_gpu
 from evoflash.launcher import present_gpu, spec_of
 from evoflash.problem import Problem, parse_problem
 from evoflash.progress import Progress
-from evoflash.rows import FINAL
+from evoflash.rows import was_timed_again
 from evoflash.search import search
 from evoflash.space import Genome, SearchSpace
 from evoflash.store import Run, RunKey, Store, open_store
@@ -159,7 +159,7 @@ def _is_final(store: Store, current: Run) -> bool:
     if current.key.basis is not Basis.MEASURED:
         return True
     best = store.best_of(current)
-    return best is None or any(timing.protocol in FINAL for timing in best.timings)
+    return best is None or was_timed_again(best)
 
 
 def _search(
@@ -239,22 +239,13 @@ def remeasure(db: str, *, top: int, gpu: str | None, problem: str | None, argv: 
         estimates = store.estimates(canonical(problem), spec.name, top)
         if not estimates:
             raise NoKernelError(f"no estimates for {spec.name} in the database: run `evoflash search` first.")
-        what = estimates[-1].problem if problem is None else canonical(problem)
-        chosen = [e.genome for e in estimates if e.problem == what]
-        plan_ = plan(
-            gpu=spec.name,
-            problem=str(what),
-            strategy="evolution",
-            seed=0,
-            family=chosen[0].family,
-            evaluator="gpu",
-            budget=len(chosen),
-        )
+        what = parse_problem(problem or estimates[-1].problem)
+        chosen = [e.genome for e in estimates if e.problem == str(what)]
         key = RunKey(str(what), spec.name, Basis.MEASURED, "remeasure", 0)
         current = store.begin(
-            key, gpu_hash=plan_.gpu.hash, budget=len(chosen), argv=argv, environment=environment(), fresh=True
+            key, gpu_hash=spec.hash, budget=len(chosen), argv=argv, environment=environment(), fresh=True
         )
-        with MeasuredEvaluator(plan_.problem, plan_.gpu, seed=0) as evaluates:
+        with MeasuredEvaluator(what, spec, seed=0) as evaluates:
             search(Given(chosen), evaluates, store, current, budget=len(chosen))
             finals = evaluates.finals(store, current)
         return Found(store.best_of(current), store.spent(current), finals)

@@ -118,17 +118,24 @@ class SearchSpace:
         values = genome.as_dict()
         return all(check.holds(values) for check in self.checks)
 
+    def draw(self, rng: np.random.Generator) -> Genome | None:
+        """One point of the raw product if it is a valid genome, each of them equally likely; else None.
+
+        The share of hits times `cardinality` estimates how many valid genomes there are.
+        """
+        raw = {p.name: p.values[int(rng.integers(len(p.values)))] for p in self.params}
+        genome = self.genome(raw)
+        # An inactive param must sit at its first value: otherwise genomes with inactive params
+        # would be drawn once per value that does not matter.
+        active = genome.as_dict()
+        if any(raw[p.name] != p.values[0] for p in self.params if p.name not in active):
+            return None
+        return genome if self.is_valid(genome) else None
+
     def sample(self, rng: np.random.Generator, *, tries: int = 20_000) -> Genome:
         """A valid genome, uniform over the valid genomes. UsageError when `tries` draws found none."""
         for _ in range(tries):
-            raw = {p.name: p.values[int(rng.integers(len(p.values)))] for p in self.params}
-            genome = self.genome(raw)
-            # An inactive param must sit at its first value: otherwise genomes with inactive params
-            # would be drawn once per value that does not matter.
-            drawn = genome.as_dict()
-            if any(raw[p.name] != p.values[0] for p in self.params if p.name not in drawn):
-                continue
-            if self.is_valid(genome):
+            if (genome := self.draw(rng)) is not None:
                 return genome
         raise UsageError(
             f"no valid genome of {self.family} found in {tries} draws: its checks leave no room."

@@ -265,8 +265,7 @@ def _preference(row: Row) -> tuple[int, bool, float]:
 
 
 def _own_preference(evaluation: Evaluation) -> tuple[bool, float]:
-    was_timed_again = any(timing.protocol in FINAL for timing in evaluation.timings)
-    return not was_timed_again, evaluation.score_us or math.inf
+    return not rows.was_timed_again(evaluation), evaluation.score_us or math.inf
 
 
 def _check_belongs(run: Run, evaluation: Evaluation, proposal: Proposal) -> None:

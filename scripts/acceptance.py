@@ -155,12 +155,7 @@ def _uniform(count: int) -> Result:
 
 def _valid_points(space: Any, rng: np.random.Generator, draws: int = 20_000) -> int:
     """Distinct valid genomes, estimated by drawing from the raw product."""
-    hits = 0
-    for _ in range(draws):
-        raw = {p.name: p.values[int(rng.integers(len(p.values)))] for p in space.params}
-        genome = space.genome(raw)
-        canonical = all(raw[p.name] == p.values[0] for p in space.params if p.name not in genome.as_dict())
-        hits += canonical and space.is_valid(genome)
+    hits = sum(space.draw(rng) is not None for _ in range(draws))
     return int(space.cardinality * hits / draws)
 
 

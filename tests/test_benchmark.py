@@ -17,9 +17,9 @@ from evoflash.benchmark import (
     ways_of,
 )
 from evoflash.clocks import clock_state
-from evoflash.comparison import beats_physics, compare, hopeless, score
+from evoflash.comparison import beats_physics, compare, hopeless
 from evoflash.errors import UsageError
-from evoflash.evaluation import Timing
+from evoflash.evaluation import Timing, score
 from evoflash.gpu import GpuSpec
 from evoflash.problem import NAMED
 

@@ -279,12 +279,12 @@ def test_a_launch_that_does_not_fit_the_kernel_is_refused(
 
 def test_without_gxx_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    hostcompiler._compiler_version.cache_clear()
+    hostcompiler.compiler_version.cache_clear()
     try:
         with pytest.raises(DeviceError, match=r"apt-get install g\+\+"):
             build("", name="nothing")
     finally:
-        hostcompiler._compiler_version.cache_clear()
+        hostcompiler.compiler_version.cache_clear()
 
 
 def test_one_text_built_by_several_at_once_is_whole() -> None:

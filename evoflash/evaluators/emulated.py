@@ -1,9 +1,8 @@
 """Evaluates without a GPU: correctness by the emulator, time by the performance model, always an estimate."""
 
-import math
 from dataclasses import replace
 
-from evoflash.evaluation import Basis, Evaluation, Timing
+from evoflash.evaluation import Basis, Evaluation, Timing, score
 from evoflash.evaluators.pipeline import PreparingEvaluator
 from evoflash.evaluators.prepare import Prepared
 from evoflash.family import load_family
@@ -36,7 +35,7 @@ class EmulatedEvaluator(PreparingEvaluator):
             for workload, found in zip(self._problem.workloads, estimates, strict=True)
         )
         slowest = max(estimates, key=lambda found: found.total_us)
-        score_us = math.exp(sum(math.log(t.median_us) for t in timings) / len(timings))
+        score_us = score([timing.median_us for timing in timings])
         return replace(evaluation, timings=timings, score_us=score_us, bound=slowest.bound)
 
     def _estimate(self, evaluation: Evaluation, prepared: Prepared, workload: Workload) -> Estimate:

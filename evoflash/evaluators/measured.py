@@ -13,8 +13,7 @@ from shutil import which
 
 import numpy as np
 
-from evoflash.comparison import score
-from evoflash.evaluation import Baseline, Basis, Build, Evaluation, Proposal, Rung, Status
+from evoflash.evaluation import Baseline, Basis, Build, Evaluation, Proposal, Rung, Status, score
 from evoflash.evaluators.pipeline import PreparingEvaluator
 from evoflash.evaluators.prepare import Prepared, compile_only
 from evoflash.family import load_family
@@ -96,9 +95,9 @@ class MeasuredEvaluator(PreparingEvaluator):
             incumbent_us=self._best.score_us if self._best else None,
         )
 
-    def _check_workloads(self) -> tuple[Workload, ...]:
+    def _check_workloads(self, lengths: Iterable[tuple[int, int]] = _CHECK_LENGTHS) -> tuple[Workload, ...]:
         keys = self._problem.compile_keys(self._gpu.arch)
-        return tuple(_check_workload(key, *lengths) for lengths in _CHECK_LENGTHS for key in keys)
+        return tuple(_check_workload(key, *each) for each in lengths for key in keys)
 
     def _launches(self, genome: Genome, workloads: Iterable[Workload]) -> Launches:
         family = load_family(genome.family)
@@ -141,9 +140,7 @@ class MeasuredEvaluator(PreparingEvaluator):
 
     def _hidden_workloads(self) -> tuple[Workload, ...]:
         rng = np.random.default_rng([self._seed, _HIDDEN])
-        lengths = [(int(q), int(kv)) for q, kv in rng.integers(1, 700, size=(3, 2))]
-        keys = self._problem.compile_keys(self._gpu.arch)
-        return tuple(_check_workload(key, *each) for each in lengths for key in keys)
+        return self._check_workloads((int(q), int(kv)) for q, kv in rng.integers(1, 700, size=(3, 2)))
 
     def _keep(self, store: Store, run: Run, report: FinalReport, finalists: set[str]) -> None:
         for name, timings in report.timings.items():

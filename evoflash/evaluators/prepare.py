@@ -82,7 +82,7 @@ def _emulate(
     try:
         found = preflight(candidate, family, gpu, seed=seed)
     except KernelBuildError as error:
-        return _fail(prepared, Status.COMPILE, Rung.PREFLIGHT, first_error(str(error)))
+        return _fail(prepared, Status.COMPILE, Rung.PREFLIGHT, str(error))
     prepared = replace(
         prepared,
         verdicts=(*prepared.verdicts, *found.verdicts),
