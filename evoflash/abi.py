@@ -30,10 +30,13 @@ def arguments(
     workload: Workload,
     pointers: tuple[int, int, int, int, int],
     strides: tuple[Strides, Strides, Strides, Strides] | None = None,
+    *,
+    workspace: int = 0,
 ) -> tuple[np.generic, ...]:
     """NumPy scalars in launch order, for pointers (Q, K, V, O, LSE); LSE may be 0 (not wanted).
 
-    LSE is a dense (batch, heads, seq_q) float32 tensor.
+    LSE is a dense (batch, heads, seq_q) float32 tensor. `workspace` points at global scratch; 0: the kernel
+    takes no such argument.
     """
     integers = (workload.seq_q, workload.seq_kv, workload.heads, workload.kv_heads)
     flat = [stride for tensor in strides or dense_strides(workload) for stride in tensor]
@@ -42,4 +45,5 @@ def arguments(
         *(np.int32(number) for number in integers),
         *(np.int64(stride) for stride in flat),
         np.float32(scale(workload)),
+        *([np.uint64(workspace)] if workspace else []),
     )

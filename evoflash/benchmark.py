@@ -96,7 +96,8 @@ class KernelContender:
 
     def graph(self, bench: "Bench", order: Sequence[int]) -> Callable[[], None]:
         """See Contender."""
-        arguments = [arena.arguments(want_lse=True) for arena in bench.arenas]
+        scratch = self.kernel.workspace_bytes
+        arguments = [arena.arguments(want_lse=True, workspace_bytes=scratch) for arena in bench.arenas]
         with bench.stream:
             bench.stream.begin_capture()
             try:

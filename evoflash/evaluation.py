@@ -49,6 +49,7 @@ class Launch:
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
     smem_bytes: int  # dynamic shared memory
+    workspace_bytes: int = 0  # global scratch, the same for all launches of a candidate; 0: no such argument
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from evoflash.space import Genome, SearchSpace, Value
 from evoflash.validator import REL_L2
 
 _FUNCTION = re.compile(r"^EF_DEV [^;]*?\b(\w+)\(", re.MULTILINE)
-_RUNTIME_NAMES = ("batch", "heads", "seq_q", "seq_kv")
+_RUNTIME_NAMES = ("batch", "heads", "kv_heads", "seq_q", "seq_kv")
 
 
 def export_kernel(genome: Genome, problem: Problem, gpu: GpuSpec) -> str:
@@ -147,6 +147,8 @@ def _layer() -> tuple[str, dict[str, list[str]]]:
 def _launcher(family: Family, genome: Genome, problem: Problem, gpu: GpuSpec) -> str:
     key = problem.compile_keys(gpu.arch)[0]
     names = family.names(genome.as_dict(), key, gpu)
+    needs_workspace = family.launches(genome, problem.workloads[0], gpu)[0].workspace_bytes > 0
+    kernels = [kernel for kernel in family.kernels if kernel.when(names)]
     environment = Environment(
         undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
     )
@@ -156,9 +158,16 @@ def _launcher(family: Family, genome: Genome, problem: Problem, gpu: GpuSpec) ->
         key=key,
         workloads=problem.workloads,
         rel_l2_limit=REL_L2[key.dtype],
-        grid=[as_c(e.text, names, e.where) for e in family.grid],
-        block=[as_c(e.text, names, e.where) for e in family.block],
-        smem=as_c(family.smem.text, names, family.smem.where),
+        launches=[
+            {
+                "entry": kernel.entry,
+                "grid": [as_c(e.text, names, e.where) for e in kernel.grid],
+                "block": [as_c(e.text, names, e.where) for e in kernel.block],
+                "smem": as_c(kernel.smem.text, names, kernel.smem.where),
+            }
+            for kernel in kernels
+        ],
+        workspace=as_c(family.workspace.text, names, family.workspace.where) if needs_workspace else "",
     )
 
 
@@ -169,8 +178,12 @@ def as_c(text: object, names: dict[str, object], where: str) -> str:
         name = match[0]
         if name in _RUNTIME_NAMES or name == "ceil_div":
             return name
-        if name in names and isinstance(names[name], int):
-            return str(int(names[name]))  # type: ignore[call-overload]
+        if name in ("min", "max"):
+            return f"std::{name}<long long>"
+        head, _, attribute = name.partition(".")
+        value = getattr(names.get(head), attribute, None) if attribute else names.get(head)
+        if isinstance(value, int):
+            return str(int(value))
         raise TemplateError(f"{where} = {text!r}: '{name}' cannot be written as C++ in an exported launcher.")
 
-    return re.sub(r"[A-Za-z_]\w*", word, str(text)).replace("//", "/")
+    return re.sub(r"[A-Za-z_][\w.]*", word, str(text)).replace("//", "/")

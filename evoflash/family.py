@@ -4,9 +4,8 @@ A family is one file, templates/<name>.cu.j2 (CONTRACTS section 2).
 """
 
 import re
-import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -15,28 +14,24 @@ from evoflash.errors import TemplateError, UsageError
 from evoflash.evaluation import Launch
 from evoflash.expression import Expression
 from evoflash.gpu import GpuSpec, load_gpu
+from evoflash.header import Kernel, Seed, read_header
 from evoflash.layout import template_folders
-from evoflash.problem import CompileKey, Workload
+from evoflash.problem import CompileKey, Problem, Workload
 from evoflash.space import Check, Genome, Param, SearchSpace, Value, Values
 
-_HEADER = re.compile(r"\A\{#---\n(.*?)\n---#\}\n", re.DOTALL)
-_SECTIONS = {
-    "version",
-    "arch",
-    "entry",
-    "params",
-    "when",
-    "structural",
-    "blocks",
-    "let",
-    "check",
-    "launch",
-    "model",
-    "seeds",
-}
 _ARCH = re.compile(r"sm_(\d+)([af]?)(\+?)")
 _PROBE_KEY = CompileKey(64, "fp16", False, 1, "sm_90a")
 _PROBE_WORKLOAD = Workload(1, 1, 1, 64, 64, 64)
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """The main loop of a genome as pre-flight and performance model see it."""
+
+    rows: int  # query rows that a CTA owns
+    keys: int  # keys that a CTA consumes in a step
+    stages: int  # depth of its ring of key and value tiles; 1 is none
+    splits: int  # CTAs over the grid that share the keys of one query block
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,11 +50,10 @@ class Family:
     blocks: tuple[tuple[str, ...], ...]
     let: Mapping[str, Expression]
     check: Mapping[str, Expression]
-    grid: tuple[Expression, ...]
-    block: tuple[Expression, ...]
-    smem: Expression
-    seeds: Mapping[str, Values]  # named genomes that a search tries first
-    uncounted: Expression  # for the performance model: warp instructions per KV tile besides the primitives
+    kernels: tuple[Kernel, ...]  # in launch order
+    workspace: Expression  # bytes of global scratch
+    seeds: tuple[Seed, ...]
+    model: Mapping[str, Expression]  # what the performance model must be told
 
     def supports(self, gpu: GpuSpec) -> bool:
         """Whether the family's arch list admits the GPU."""
@@ -75,20 +69,26 @@ class Family:
         def holds(values: Values, *, condition: Expression) -> bool:
             return all(condition(each) for each in names(tuple(values.items())))
 
+        def active(values: Values, *, condition: Expression) -> bool:
+            return any(condition({**values, **_fixed(key, gpu)}) for key in keys)
+
         checks = tuple(Check(name, partial(holds, condition=e)) for name, e in self.check.items())
-        when = {name: partial(_evaluate, expression) for name, expression in self.when.items()}
+        when = {name: partial(active, condition=e) for name, e in self.when.items()}
         return SearchSpace(self.name, self.params, self.version, checks, when, self.blocks)
+
+    def seeds_for(self, problem: Problem, space: SearchSpace, gpu: GpuSpec) -> tuple[Genome, ...]:
+        """The seeds that are valid in the space and meant for one of the problem's shapes.
+
+        Those for a class of shapes come before those for all, else they keep their order.
+        """
+        shapes = [_shape(w) | _fixed(w.compile_key(gpu.arch), gpu) for w in problem.workloads]
+        ordered = sorted(self.seeds, key=lambda seed: seed.fits.text is True)
+        meant = (space.genome(s.values) for s in ordered if any(s.fits(shape) for shape in shapes))
+        return tuple(genome for genome in dict.fromkeys(meant) if space.is_valid(genome))
 
     def names(self, values: Values, key: CompileKey, gpu: GpuSpec) -> dict[str, Any]:
         """Every name that the CUDA and the expressions see: values, compile key, gpu, derived."""
-        names: dict[str, Any] = {
-            **values,
-            "head_dim": key.head_dim,
-            "dtype": key.dtype,
-            "causal": key.causal,
-            "gqa_ratio": key.gqa_ratio,
-            "gpu": gpu,
-        }
+        names: dict[str, Any] = {**values, **_fixed(key, gpu)}
         for name, expression in self.let.items():
             names[name] = expression(names)
         return names
@@ -96,22 +96,58 @@ class Family:
     def launches(self, genome: Genome, workload: Workload, gpu: GpuSpec) -> tuple[Launch, ...]:
         """What to launch for the genome on a workload, in order."""
         key = workload.compile_key(gpu.arch)
-        names = self.names(genome.as_dict(), key, gpu) | {
-            "batch": workload.batch,
-            "heads": workload.heads,
-            "seq_q": workload.seq_q,
-            "seq_kv": workload.seq_kv,
-        }
-        grid, block = (tuple(e(names) for e in triple) for triple in (self.grid, self.block))
-        return (Launch(self.entry, grid, block, self.smem(names)),)
+        names = self.names(genome.as_dict(), key, gpu) | _shape(workload)
+        workspace_bytes = self.workspace(names)
+        return tuple(
+            Launch(
+                kernel.entry,
+                _three(kernel.grid, names),
+                _three(kernel.block, names),
+                kernel.smem(names),
+                workspace_bytes,
+            )
+            for kernel in self.kernels
+            if kernel.when(names)
+        )
+
+    def loop(self, names: Mapping[str, Any]) -> Loop:
+        """The shape of the main loop, from names()."""
+        return Loop(*(self.model[key](names) for key in ("rows", "keys", "stages", "splits")))
+
+    def uncounted(self, names: Mapping[str, Any]) -> int:
+        """Warp instructions of a CTA in a step of its loop that no primitive stands for."""
+        return int(self.model["uncounted"](names))
 
     def core(self, genome: Genome) -> tuple[tuple[str, Value], ...]:
         """The values of the structural params: genomes with equal cores share their code blocks."""
         return tuple((name, value) for name, value in genome.values if name in self.structural)
 
 
-def _evaluate(expression: Expression, values: Values) -> bool:
-    return bool(expression(values))
+def _fixed(key: CompileKey, gpu: GpuSpec) -> dict[str, Any]:
+    return {
+        "head_dim": key.head_dim,
+        "dtype": key.dtype,
+        "causal": key.causal,
+        "gqa_ratio": key.gqa_ratio,
+        "accumulate": key.accumulate,
+        "gpu": gpu,
+    }
+
+
+def _shape(workload: Workload) -> dict[str, Any]:
+    w = workload
+    return {
+        "batch": w.batch,
+        "heads": w.heads,
+        "kv_heads": w.kv_heads,
+        "seq_q": w.seq_q,
+        "seq_kv": w.seq_kv,
+    }
+
+
+def _three(expressions: tuple[Expression, ...], names: Mapping[str, Any]) -> tuple[int, int, int]:
+    x, y, z = (expression(names) for expression in expressions)
+    return x, y, z
 
 
 def _admits(entry: str, arch: str) -> bool:
@@ -149,93 +185,9 @@ def families_for(gpu: GpuSpec) -> tuple[Family, ...]:
 
 def read_family(path: Path) -> Family:
     """The family in a template file; TemplateError names file, key and expression."""
-    name = path.name.removesuffix(".cu.j2")
-    table, summary = _header(path)
-    unknown = set(table) - _SECTIONS
-    if unknown:
-        raise TemplateError(f"{path.name}: unknown section {', '.join(sorted(unknown))} in the header.")
-    params = tuple(_param(path, key, values) for key, values in _table(path, table, "params").items())
-    launch = _table(path, table, "launch")
-    family = Family(
-        name=name,
-        path=path,
-        summary=summary,
-        version=_get(path, table, "version", int),
-        arch=tuple(_get(path, table, "arch", list)),
-        entry=_get(path, table, "entry", str),
-        params=params,
-        when=_expressions(path, table, "when", (bool,)),
-        structural=tuple(_table(path, table, "structural", optional=True).get("names", ())),
-        blocks=tuple(tuple(names) for names in _table(path, table, "blocks", optional=True).values()),
-        let=_expressions(path, table, "let", (int, float, str, bool)),
-        check=_expressions(path, table, "check", (bool,)),
-        grid=_triple(path, launch, "grid"),
-        block=_triple(path, launch, "block"),
-        smem=Expression(launch.get("smem", 0), f"{path.name}: launch.smem", (int,)),
-        seeds=_table(path, table, "seeds", optional=True),
-        uncounted=Expression(
-            _table(path, table, "model", optional=True).get("uncounted", 0),
-            f"{path.name}: model.uncounted",
-            (int,),
-        ),
-    )
+    family = Family(name=path.name.removesuffix(".cu.j2"), path=path, **read_header(path))
     _probe(family)
     return family
-
-
-def body_of(path: Path) -> str:
-    """The CUDA part of a template, without its header."""
-    return _HEADER.sub("", path.read_text(encoding="utf-8"), count=1)
-
-
-def _header(path: Path) -> tuple[dict[str, Any], str]:
-    match = _HEADER.match(path.read_text(encoding="utf-8"))
-    if not match:
-        raise TemplateError(
-            f"{path.name}: no header; the file must start with a {{#--- ... ---#}} TOML block."
-        )
-    try:
-        table = tomllib.loads(match[1])
-    except tomllib.TOMLDecodeError as error:
-        raise TemplateError(f"{path.name}: the header is not TOML: {error}.") from None
-    comments = [line[1:].strip() for line in match[1].splitlines() if line.startswith("#")]
-    return table, comments[0] if comments else ""
-
-
-def _get(path: Path, table: Mapping[str, Any], key: str, kind: type) -> Any:
-    value = table.get(key)
-    if not isinstance(value, kind):
-        raise TemplateError(f"{path.name}: the header needs {key} ({kind.__name__}), it has {value!r}.")
-    return value
-
-
-def _table(path: Path, table: Mapping[str, Any], key: str, *, optional: bool = False) -> dict[str, Any]:
-    if optional and key not in table:
-        return {}
-    section: dict[str, Any] = _get(path, table, key, dict)
-    return section
-
-
-def _param(path: Path, name: str, values: object) -> Param:
-    if isinstance(values, list) and all(isinstance(v, (int, bool, str)) for v in values):
-        distinct = {(type(v), v) for v in values}
-        if values and len(distinct) == len(values):
-            return Param(name, tuple(values))
-    raise TemplateError(f"{path.name}: params.{name} must be a list of distinct numbers, words or switches.")
-
-
-def _expressions(
-    path: Path, table: Mapping[str, Any], section: str, types: tuple[type, ...]
-) -> dict[str, Expression]:
-    entries = _table(path, table, section, optional=True)
-    return {key: Expression(text, f"{path.name}: {section}.{key}", types) for key, text in entries.items()}
-
-
-def _triple(path: Path, launch: Mapping[str, Any], key: str) -> tuple[Expression, ...]:
-    entries = launch.get(key)
-    if not isinstance(entries, list) or len(entries) != 3:
-        raise TemplateError(f"{path.name}: launch.{key} must be a list of three expressions.")
-    return tuple(Expression(text, f"{path.name}: launch.{key}", (int,)) for text in entries)
 
 
 def _probe(family: Family) -> None:
@@ -246,14 +198,13 @@ def _probe(family: Family) -> None:
     for stray in sorted(mentioned - names):
         raise TemplateError(f"{family.path.name}: '{stray}' is named in the header but is not a param.")
     values = {param.name: param.values[0] for param in family.params}
-    space = SearchSpace(
-        family.name, family.params, when={k: partial(_evaluate, e) for k, e in family.when.items()}
-    )
+    space = replace(family.space((_PROBE_KEY,), gpu), checks=())
     # Once with every param present, once canonical: an expression must not need an inactive param.
     for probe in (values, space.genome(values).as_dict()):
         derived = family.names(probe, _PROBE_KEY, gpu)
-        for expression in (*family.check.values(), family.uncounted):
+        for expression in (*family.check.values(), *family.model.values()):
             expression(derived)
     family.launches(space.genome(values), _PROBE_WORKLOAD, gpu)
-    for seed in family.seeds.values():
-        space.genome(seed)
+    for seed in family.seeds:
+        space.genome(seed.values)
+        seed.fits(_shape(_PROBE_WORKLOAD) | _fixed(_PROBE_KEY, gpu))

@@ -149,6 +149,7 @@ class LoadedKernel:
         # Loaded from a path: no hidden flags and no compile. CuPy keeps modules for the life of the process.
         module = cupy().RawModule(path=cubin_path)
         self._launches = tuple((module.get_function(launch.entry), launch) for launch in launches)
+        self.workspace_bytes = max(launch.workspace_bytes for launch in launches)
         for kernel, launch in self._launches:
             _opt_in(kernel, launch.smem_bytes)
 

@@ -3,6 +3,7 @@
 Judges no output. See launcher.py for loading, streams and errors.
 """
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -78,6 +79,12 @@ class GuardedBuffer:
         return ""
 
 
+@lru_cache(maxsize=8)
+def _workspace(size_bytes: int) -> GuardedBuffer:
+    # One for all arenas, as a user would have: kernels of one stream never use it at the same time.
+    return GuardedBuffer(size_bytes, rng=np.random.default_rng())
+
+
 class Arena:
     """Device memory for one workload: Q, K, V, O and LSE, each guarded; dense tensors."""
 
@@ -94,10 +101,11 @@ class Arena:
         }
         self.inputs: Trial | None = None
 
-    def arguments(self, *, want_lse: bool) -> tuple[np.generic, ...]:
+    def arguments(self, *, want_lse: bool, workspace_bytes: int = 0) -> tuple[np.generic, ...]:
         """The kernel's arguments for these tensors; a null pointer tells it to write no LSE."""
         q, k, v, o, lse = (buffer.pointer for buffer in self.buffers.values())
-        return abi.arguments(self.workload, (q, k, v, o, lse if want_lse else 0))
+        scratch = _workspace(workspace_bytes).pointer if workspace_bytes else 0
+        return abi.arguments(self.workload, (q, k, v, o, lse if want_lse else 0), workspace=scratch)
 
     def load(self, trial: Trial) -> None:
         """Put a trial's inputs in place."""
@@ -133,8 +141,12 @@ def run_once(kernel: LoadedKernel, arena: Arena, trial: Trial, *, stream: Any, l
     arena.load(trial)
     with stream:
         arena.poison(stream)
-        kernel.enqueue(arena.arguments(want_lse=True))
+        if kernel.workspace_bytes:
+            _workspace(kernel.workspace_bytes).poison(stream)
+        kernel.enqueue(arena.arguments(want_lse=True, workspace_bytes=kernel.workspace_bytes))
     wait(stream, limit_s=limit_s)
     output = arena.output(want_lse=True)
     arena.check_memory()
+    if kernel.workspace_bytes and (fault := _workspace(kernel.workspace_bytes).fault()):
+        raise MemoryFaultError(f"wrote outside its workspace: {fault}")
     return output

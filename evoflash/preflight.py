@@ -4,7 +4,6 @@ It proves synchronisation and indexing under our reading of PTX, on the pre-flig
 nothing. The benchmark's shape is not emulated.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +12,7 @@ import numpy as np
 from evoflash import emulator, hostcompiler, trials
 from evoflash.abi import arguments
 from evoflash.evaluation import Candidate, Launch, Status, Verdict
-from evoflash.family import Family
+from evoflash.family import Family, Loop
 from evoflash.gpu import GpuSpec
 from evoflash.model import Profile, fit_profile, kv_tiles
 from evoflash.problem import CompileKey, Workload
@@ -33,19 +32,20 @@ class Preflight:
     profile: Profile  # for the performance model
 
 
-def shapes(key: CompileKey, names: Mapping[str, Any]) -> tuple[Workload, ...]:
+def shapes(key: CompileKey, loop: Loop) -> tuple[Workload, ...]:
     """The pre-flight set of a kernel, largest first.
 
     Long: every ring slot is used twice (2 x stages + 1 KV tiles), with a tail in rows and keys and two query
     blocks. Short: less than one tile; under a causal mask rows that see nothing, and a block without a tile.
     """
     heads, kv_heads = key.gqa_ratio, 1
-    block_m, block_n, stages = names["block_m"], names["block_n"], names["k_stages"]
-    lengths = (2 * stages * block_n + block_n // 2 + 3, 5)
+    steps = 2 * loop.stages * loop.splits
+    lengths = (steps * loop.keys + loop.keys // 2 + 3, 5)
     # The same rows for both: what they cost besides their KV tiles then cancels in the model's profile.
-    rows = block_m + 9
+    rows = loop.rows + 9
     long, short = (
-        Workload(1, heads, kv_heads, rows, n, key.head_dim, key.dtype, key.causal) for n in lengths
+        Workload(1, heads, kv_heads, rows, n, key.head_dim, key.dtype, key.causal, key.accumulate)
+        for n in lengths
     )
     return long, short
 
@@ -55,7 +55,8 @@ def preflight(candidate: Candidate, family: Family, gpu: GpuSpec, *, seed: int) 
     key = candidate.compile_key
     names = family.names(candidate.genome.as_dict(), key, gpu)
     library = hostcompiler.build(candidate.source, name=family.name)
-    long, short = shapes(key, names)
+    loop = family.loop(names)
+    long, short = shapes(key, loop)
     # Other numbers with every schedule: the ordinary case, a rising maximum, needles at tile edges.
     plan: tuple[tuple[Workload, str, emulator.Delivery, emulator.Schedule], ...] = (
         (long, "normal", "lazy", "fifo"),
@@ -65,20 +66,20 @@ def preflight(candidate: Candidate, family: Family, gpu: GpuSpec, *, seed: int) 
     verdicts, counters = [], []
     for at, (workload, trial, delivery, schedule) in enumerate(plan):
         launches = family.launches(candidate.genome, workload, gpu)
-        emulation, verdict = _run(
+        emulations, verdict = _run(
             library, launches, workload, trial, delivery=delivery, schedule=schedule, seed=seed + at
         )
         verdicts.append(verdict)
-        counters.append(emulation.counters)
-        complaint = _complaint(emulation.reports, verdict)
+        counters.append(emulations[0].counters)
+        reports = tuple(report for emulation in emulations for report in emulation.reports)
+        complaint = _complaint(reports, verdict)
         if complaint:
-            return Preflight(f"{complaint} [{workload}]", _status(emulation), tuple(verdicts), _EMPTY)
-    block_m, block_n = names["block_m"], names["block_n"]
+            return Preflight(f"{complaint} [{workload}]", _status(reports), tuple(verdicts), _EMPTY)
     runs = tuple(
-        (counters[at], *_work(workload, block_m, block_n)) for at, workload in ((0, long), (2, short))
+        (counters[at], *_work(workload, loop.rows, loop.keys)) for at, workload in ((0, long), (2, short))
     )
     uncounted = family.uncounted(names)
-    profile = fit_profile((runs[0], runs[1]), block_m=block_m, block_n=block_n, uncounted=uncounted)
+    profile = fit_profile((runs[0], runs[1]), block_m=loop.rows, block_n=loop.keys, uncounted=uncounted)
     return Preflight("", Status.CORRECT, tuple(verdicts), profile)
 
 
@@ -86,8 +87,8 @@ _EMPTY = Profile({}, {}, 1, 1, 0.0)
 _ENDLESS = {"TIMEOUT", "LIVELOCK", "DEADLOCK"}
 
 
-def _status(emulation: emulator.Emulation) -> Status:
-    kinds = {report.kind for report in emulation.reports}
+def _status(reports: tuple[emulator.Report, ...]) -> Status:
+    kinds = {report.kind for report in reports}
     if not kinds:
         return Status.CORRECTNESS
     return Status.TIMEOUT if kinds & _ENDLESS else Status.RUNTIME
@@ -109,6 +110,13 @@ def _complaint(reports: tuple[emulator.Report, ...], verdict: Verdict) -> str:
     return "" if verdict.passed else verdict.reason
 
 
+def _workspace(memory: emulator.Memory, size_bytes: int) -> int:
+    if not size_bytes:
+        return 0
+    array = memory.array("workspace", (size_bytes,), np.uint8, writable=True, fill=0xFF)
+    return int(array.ctypes.data)
+
+
 def _run(
     library: Any,
     launches: tuple[Launch, ...],
@@ -118,7 +126,7 @@ def _run(
     delivery: emulator.Delivery,
     schedule: emulator.Schedule,
     seed: int,
-) -> tuple[emulator.Emulation, Verdict]:
+) -> tuple[tuple[emulator.Emulation, ...], Verdict]:
     trial = trials.draw(trial_name, workload, seed=seed)
     with emulator.Memory() as memory:
         inputs = [
@@ -130,18 +138,20 @@ def _run(
         out = memory.array("O", trial.q.shape, np.dtype(np.uint16), writable=True, fill=0xFFFF)
         lse = memory.array("LSE", trial.q.shape[:3], np.dtype(np.float32), writable=True, fill=np.nan)
         q, k, v, o, lse_at = (array.ctypes.data for array in (*inputs, out, lse))
-        emulation = None
-        for launch in launches:
-            emulation = emulator.run(
+        scratch = _workspace(memory, launches[0].workspace_bytes)
+        pointers = arguments(workload, (q, k, v, o, lse_at), workspace=scratch)
+        emulations = tuple(
+            emulator.run(
                 library,
                 launch,
-                arguments(workload, (q, k, v, o, lse_at)),
+                pointers,
                 delivery=delivery,
                 schedule=schedule,
                 seed=seed,
                 cpu_limit_s=CPU_LIMIT_S,
             )
-        assert emulation is not None, "a candidate has at least one launch"
+            for launch in launches
+        )
         result = Output(out.copy(), lse.copy())
     expected = expect(workload, trial.q, trial.k, trial.v, where=every_row(workload))
-    return emulation, judge(workload, [(trial, expected, result)])
+    return emulations, judge(workload, [(trial, expected, result)])

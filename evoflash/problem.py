@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 from evoflash.errors import UsageError
 
 DTYPES = ("fp16", "bf16")
-HEAD_DIMS = (64, 128)
+HEAD_DIMS = tuple(range(16, 257, 16))
+ACCUMULATORS = ("fp32", "fp16")  # fp16: scores summed in 16 bits, an accuracy class of its own
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,17 +18,20 @@ class CompileKey:
     causal: bool
     gqa_ratio: int  # query heads per key/value head
     arch: str  # "sm_89", "sm_90a" ...
+    accumulate: str = "fp32"
 
     def __str__(self) -> str:
         mask = "causal" if self.causal else "full"
-        return f"d={self.head_dim},dtype={self.dtype},{mask},gqa={self.gqa_ratio},{self.arch}"
+        accuracy = "" if self.accumulate == "fp32" else f"acc={self.accumulate},"
+        return f"d={self.head_dim},dtype={self.dtype},{mask},gqa={self.gqa_ratio},{accuracy}{self.arch}"
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
     """One attention shape. Q is (batch, heads, seq_q, head_dim), K and V (batch, kv_heads, seq_kv, head_dim).
 
-    Causal is bottom-right aligned: query i sees keys j <= i + seq_kv - seq_q.
+    Causal is bottom-right aligned: query i sees keys j <= i + seq_kv - seq_q. `accumulate` is what the scores
+    may be summed in: "fp16" is another problem with wider gates, and its kernels never rank with fp32's.
     """
 
     batch: int
@@ -38,6 +42,7 @@ class Workload:
     head_dim: int
     dtype: str = "fp16"
     causal: bool = False
+    accumulate: str = "fp32"
 
     def __post_init__(self) -> None:
         for name in ("batch", "heads", "kv_heads", "seq_q", "seq_kv", "head_dim"):
@@ -49,10 +54,13 @@ class Workload:
                 "every key/value head serves the same number of query heads; change h or hkv."
             )
         if self.head_dim not in HEAD_DIMS:
-            known = ", ".join(map(str, HEAD_DIMS))
-            raise UsageError(f"head_dim {self.head_dim} has no kernel family yet: use d={known}.")
+            raise UsageError(f"head_dim {self.head_dim}: use a multiple of 16 from 16 to 256.")
         if self.dtype not in DTYPES:
             raise UsageError(f"dtype '{self.dtype}' is unknown: use {' or '.join(DTYPES)}.")
+        if self.accumulate not in ACCUMULATORS or (self.accumulate, self.dtype) == ("fp16", "bf16"):
+            raise UsageError(
+                f"acc={self.accumulate} with dtype {self.dtype}: use acc=fp32, or acc=fp16 with dtype=fp16."
+            )
 
     def __str__(self) -> str:
         """The canonical form: the key in the database, accepted by --problem."""
@@ -60,7 +68,8 @@ class Workload:
             f"b={self.batch},h={self.heads},hkv={self.kv_heads},sq={self.seq_q},skv={self.seq_kv},"
             f"d={self.head_dim},dtype={self.dtype}"
         )
-        return shape + (",causal" if self.causal else "")
+        accuracy = "" if self.accumulate == "fp32" else f",acc={self.accumulate}"
+        return shape + accuracy + (",causal" if self.causal else "")
 
     @property
     def gqa_ratio(self) -> int:
@@ -96,7 +105,7 @@ class Workload:
         return 2 * self.batch * rows * self.head_dim
 
     def compile_key(self, arch: str) -> CompileKey:
-        return CompileKey(self.head_dim, self.dtype, self.causal, self.gqa_ratio, arch)
+        return CompileKey(self.head_dim, self.dtype, self.causal, self.gqa_ratio, arch, self.accumulate)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +156,9 @@ _FIELDS = {
 }
 
 
+_WORDS = {"dtype": "dtype", "acc": "accumulate"}
+
+
 def parse_problem(text: str) -> Problem:
     """`mission`, `s2k_d64,causal,dtype=bf16`, `b=4,h=32,hkv=8,s=4096,d=128`, or several joined by `+`."""
     return Problem(tuple(parse_workload(part) for part in text.split("+")))
@@ -169,7 +181,7 @@ def parse_workload(text: str) -> Workload:
     if missing:
         raise UsageError(
             f"problem '{text}' lacks {', '.join(missing)}: write b=,h=,s=,d= (and hkv=, sq=, skv=, dtype=, "
-            f"causal) or a name: {', '.join(NAMED)}."
+            f"acc=, causal) or a name: {', '.join(NAMED)}."
         )
     return Workload(**numbers, **marks)  # type: ignore[arg-type]
 
@@ -182,13 +194,13 @@ def _read_word(word: str, text: str) -> tuple[str, int | str | bool]:
     if word in ("causal", "full"):
         return "causal", word == "causal"
     key, equals, value = word.partition("=")
-    if key == "dtype" and equals:
-        return "dtype", value
+    if key in _WORDS and equals:
+        return _WORDS[key], value
     if key in _FIELDS and equals:
         if not value.isascii() or not value.isdigit():
             raise UsageError(f"'{word}' in problem '{text}': give a whole number from 1 up.")
         return key, int(value)
     raise UsageError(
         f"'{word}' in problem '{text}' is neither a name nor a field: use {', '.join(NAMED)}, "
-        "or b=,h=,hkv=,s=,sq=,skv=,d=,dtype=,causal."
+        "or b=,h=,hkv=,s=,sq=,skv=,d=,dtype=,acc=,causal."
     )

@@ -11,8 +11,9 @@ from evoflash import __version__
 from evoflash.errors import TemplateError, UsageError
 from evoflash.evaluation import Candidate
 from evoflash.expression import ceil_div
-from evoflash.family import Family, body_of, load_family
+from evoflash.family import Family, load_family
 from evoflash.gpu import GpuSpec
+from evoflash.header import body_of
 from evoflash.layout import DEVICE
 from evoflash.problem import CompileKey
 from evoflash.space import Genome

@@ -22,7 +22,7 @@ from evoflash.launcher import present_gpu, spec_of
 from evoflash.problem import Problem, parse_problem
 from evoflash.progress import Progress
 from evoflash.rows import was_timed_again
-from evoflash.search import search
+from evoflash.search import Strategy, search
 from evoflash.space import Genome, SearchSpace
 from evoflash.store import Run, RunKey, Store, open_store
 from evoflash.strategies import STRATEGIES, make_strategy
@@ -33,17 +33,31 @@ EVALUATORS = ("gpu", "emulated")
 
 
 @dataclass(frozen=True, slots=True)
+class Field:
+    """A family on a problem and a GPU: where a search looks."""
+
+    family: Family
+    space: SearchSpace
+    seeds: tuple[Genome, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """Everything a search is, before anything has run."""
 
     problem: Problem
     gpu: GpuSpec
-    family: Family
-    space: SearchSpace
-    seeds: tuple[Genome, ...]
+    fields: tuple[Field, ...]
     strategy: str
     seed: int
     basis: Basis
+    is_restricted: bool  # to one family, by the person
+
+    @property
+    def key(self) -> RunKey:
+        """A search of one family is another run than one of all families."""
+        strategy = f"{self.strategy}/{self.fields[0].family.name}" if self.is_restricted else self.strategy
+        return RunKey(str(self.problem), self.gpu.name, self.basis, strategy, self.seed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +88,23 @@ def plan(
         raise UsageError(f"no strategy is called '{strategy}': use {' or '.join(STRATEGIES)}.")
     what = parse_problem(problem)
     spec, basis = _where(gpu, evaluator)
-    chosen = _family(family, spec)
-    space = chosen.space(what.compile_keys(spec.arch), spec)
-    seeds = tuple(g for g in map(space.genome, chosen.seeds.values()) if space.is_valid(g))
-    return Plan(what, spec, chosen, space, seeds, strategy, seed, basis)
+    fields = tuple(field for each in _families(family, spec) if (field := _field(each, what, spec)))
+    if not fields:
+        asked = family or "any family"
+        raise UsageError(f"{asked} has no kernel for '{what}' on {spec.name}: see `evoflash families`.")
+    return Plan(what, spec, fields, strategy, seed, basis, is_restricted=family is not None)
+
+
+def _field(family: Family, problem: Problem, gpu: GpuSpec) -> Field | None:
+    """None when the family has no valid genome there."""
+    space = family.space(problem.compile_keys(gpu.arch), gpu)
+    seeds = family.seeds_for(problem, space, gpu)
+    try:
+        space.sample(np.random.default_rng(0))
+    except UsageError:
+        if not seeds:
+            return None
+    return Field(family, space, seeds)
 
 
 def _where(gpu: str | None, evaluator: str | None) -> tuple[GpuSpec, Basis]:
@@ -117,18 +144,15 @@ def _present() -> GpuSpec | None:
     return replace(spec, **dict(device.attributes))  # type: ignore[arg-type]  # they are all numbers
 
 
-def _family(name: str | None, gpu: GpuSpec) -> Family:
+def _families(name: str | None, gpu: GpuSpec) -> tuple[Family, ...]:
     if name is not None:
         family = load_family(name)
         if not family.supports(gpu):
             raise UsageError(
                 f"{name} needs {', '.join(family.arch)}, {gpu.name} is {gpu.arch}: choose another."
             )
-        return family
-    fitting = families_for(gpu)
-    if not fitting:
-        raise UsageError(f"no kernel family runs on {gpu.name} ({gpu.arch}): see `evoflash families`.")
-    return fitting[0]
+        return (family,)
+    return families_for(gpu)
 
 
 def say(message: str) -> None:
@@ -141,10 +165,9 @@ def run(
     plan: Plan, db: str, *, budget: int, time_limit_s: float | None, fresh: bool, argv: Sequence[str]
 ) -> Found:
     """Search to the budget, or until the time limit or Ctrl-C; on a GPU, then re-time the finalists."""
-    key = RunKey(str(plan.problem), plan.gpu.name, plan.basis, plan.strategy, plan.seed)
     with open_store(db) as store:
         current = store.begin(
-            key, gpu_hash=plan.gpu.hash, budget=budget, argv=argv, environment=environment(), fresh=fresh
+            plan.key, gpu_hash=plan.gpu.hash, budget=budget, argv=argv, environment=environment(), fresh=fresh
         )
         spent, finals = store.spent(current), None
         if spent >= budget and _is_final(store, current):
@@ -168,8 +191,8 @@ def _search(
     history = store.history(current)
     if history:
         say(f"continuing run {current.number} at {store.spent(current)} of {budget}.")
-    strategy = make_strategy(plan.strategy, plan.space, seed=plan.seed, seeds=plan.seeds)
-    title = f"{plan.family.name} for {plan.gpu.name}"
+    strategy = _strategy(plan)
+    title = f"{', '.join(field.family.name for field in plan.fields)} for {plan.gpu.name}"
     past = [evaluation for _, evaluation in history]
     with evaluator(plan, past) as evaluates, Progress(title, plan.basis, budget, history) as progress:
         search(
@@ -187,6 +210,19 @@ def _search(
     return None
 
 
+def _strategy(plan: Plan) -> Strategy:
+    """One strategy for each family, and above several of them the bandit that shares the budget out."""
+    members = {
+        field.family.name: make_strategy(plan.strategy, field.space, seed=plan.seed, seeds=field.seeds)
+        for field in plan.fields
+    }
+    if len(members) == 1:
+        return next(iter(members.values()))
+    from evoflash.strategies.bandit import Bandit
+
+    return Bandit(members, seed=plan.seed)
+
+
 def evaluator(plan: Plan, history: Sequence[Evaluation]) -> EmulatedEvaluator | MeasuredEvaluator:
     """The evaluator of the plan's basis."""
     kind = MeasuredEvaluator if plan.basis is Basis.MEASURED else EmulatedEvaluator
@@ -196,8 +232,8 @@ def evaluator(plan: Plan, history: Sequence[Evaluation]) -> EmulatedEvaluator | 
 def dry_run(plan: Plan, *, budget: int) -> None:
     """Render and compile `budget` uniform genomes and print what ptxas says of each; stores nothing."""
     rng = np.random.default_rng(plan.seed)
-    for _ in range(budget):
-        genome = plan.space.sample(rng)
+    for at in range(budget):
+        genome = plan.fields[at % len(plan.fields)].space.sample(rng)
         for build in compile_only(genome, plan.problem, plan.gpu):
             said = (
                 f"{build.registers} registers, {build.spill_bytes} bytes spilled"

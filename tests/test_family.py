@@ -8,7 +8,7 @@ import pytest
 from evoflash.errors import TemplateError, UsageError
 from evoflash.family import load_family, read_family
 from evoflash.gpu import load_gpu
-from evoflash.problem import CompileKey, Workload
+from evoflash.problem import CompileKey, Workload, parse_problem
 
 HEADER = """{#---
 # A family for tests.
@@ -25,6 +25,10 @@ depth = "mode == 'b'"
 threads = "32 * warps"
 [check]
 fits = "threads <= gpu.threads_per_sm"
+[model]
+rows = 16
+keys = 32
+stages = "2 * warps"
 [launch]
 grid = ["ceil_div(seq_q, 16)", "heads", "batch"]
 block = ["threads", 1, 1]
@@ -121,3 +125,59 @@ def test_a_launch_covers_every_query_row():
 
     assert launch.grid == (2, 4, 2)
     assert launch.block == (128, 1, 1)
+
+
+TWO_LAUNCHES = (
+    HEADER.replace('entry = "tiny"', 'entry = "tiny"\nworkspace = "(warps - 1) * batch * heads * seq_q * 4"')
+    .replace("[launch]", "[[launch]]")
+    .replace(
+        "smem = 1024\n",
+        'smem = 1024\n[[launch]]\nentry = "tiny_combine"\nwhen = "warps > 1"\n'
+        'grid = ["seq_q", "heads", "batch"]\nblock = [64, 1, 1]\n',
+    )
+)
+
+
+@pytest.mark.parametrize(
+    ("warps", "entries", "workspace_bytes"),
+    [(1, ("tiny",), 0), (2, ("tiny", "tiny_combine"), 2 * 4 * 65 * 4)],
+)
+def test_a_genome_has_the_launches_and_the_workspace_that_its_values_ask_for(
+    tmp_path, warps, entries, workspace_bytes
+):
+    family, gpu = family_from(tmp_path, TWO_LAUNCHES), load_gpu("l4")
+    genome = family.space((CompileKey(64, "fp16", False, 1, "sm_89"),), gpu).genome({"warps": warps})
+
+    launches = family.launches(genome, Workload(2, 4, 4, 65, 7, 64), gpu)
+
+    assert tuple(launch.entry for launch in launches) == entries
+    assert {launch.workspace_bytes for launch in launches} == {workspace_bytes}
+    assert launches[-1].smem_bytes == (1024 if warps == 1 else 0)
+
+
+def test_a_gene_can_depend_on_the_mask(tmp_path):
+    family = family_from(tmp_path, HEADER.replace("\"mode == 'b'\"", '"causal"'))
+    full, causal = (
+        family.space((CompileKey(64, "fp16", mask, 1, "sm_89"),), load_gpu("l4")) for mask in (False, True)
+    )
+
+    assert "depth" not in full.genome({}).as_dict()
+    assert "depth" in causal.genome({}).as_dict()
+
+
+def test_seeds_for_a_class_of_shapes_come_first_and_only_there(tmp_path):
+    seeds = '[seeds]\nany = {warps = 1}\nshort = {warps = 2, for = "seq_q <= 128"}\n[launch]\n'
+    family, gpu = family_from(tmp_path, HEADER.replace("[launch]\n", seeds)), load_gpu("l4")
+    space = family.space((CompileKey(64, "fp16", False, 1, "sm_89"),), gpu)
+
+    def warps(problem: str) -> list[object]:
+        found = family.seeds_for(parse_problem(problem), space, gpu)
+        return [genome.as_dict()["warps"] for genome in found]
+
+    assert warps("short128") == [2, 1]
+    assert warps("mission") == [1]
+
+
+def test_an_unknown_word_for_the_model_is_refused(tmp_path):
+    with pytest.raises(TemplateError, match=r"model\.row"):
+        family_from(tmp_path, HEADER.replace("rows = 16", "row = 16"))

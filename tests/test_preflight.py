@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from evoflash.evaluation import Candidate, Status
-from evoflash.family import load_family
+from evoflash.family import Loop, load_family
 from evoflash.gpu import load_gpu
 from evoflash.model import kv_tiles
 from evoflash.preflight import preflight, shapes
@@ -55,8 +55,7 @@ def test_random_genomes_pass_without_a_report(key):
 
 @pytest.mark.parametrize("key", KEYS, ids=str)
 def test_the_shapes_wrap_every_ring_and_stay_small(key):
-    names = {"block_m": 64, "block_n": 32, "k_stages": 3}
-    long, short = shapes(key, names)
+    long, short = shapes(key, Loop(rows=64, keys=32, stages=3, splits=1))
 
     assert max(kv_tiles(long, 64, 32)) >= 2 * 3 + 1
     assert long.seq_kv % 32

@@ -40,7 +40,7 @@ class EmulatedEvaluator(PreparingEvaluator):
 
     def _estimate(self, evaluation: Evaluation, prepared: Prepared, workload: Workload) -> Estimate:
         at = self._problem.compile_keys(self._gpu.arch).index(workload.compile_key(self._gpu.arch))
-        (launch,) = load_family(evaluation.genome.family).launches(evaluation.genome, workload, self._gpu)
+        launch, *_ = load_family(evaluation.genome.family).launches(evaluation.genome, workload, self._gpu)
         build = prepared.builds[at]
         return estimate(
             prepared.profiles[at],

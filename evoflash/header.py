@@ -1,0 +1,179 @@
+"""Reads a template's TOML header into records and compiled expressions; knows no GPU and renders nothing.
+
+What a header may say: CONTRACTS section 2. Everything malformed is a TemplateError that names file and key.
+"""
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from evoflash.errors import TemplateError
+from evoflash.expression import Expression
+from evoflash.space import Param, Values
+
+_HEADER = re.compile(r"\A\{#---\n(.*?)\n---#\}\n", re.DOTALL)
+_SECTIONS = {
+    "version",
+    "arch",
+    "entry",
+    "workspace",
+    "params",
+    "when",
+    "structural",
+    "blocks",
+    "let",
+    "check",
+    "launch",
+    "model",
+    "seeds",
+}
+_MODEL: dict[str, object] = {  # what [model] may say, and what holds where it is silent
+    "uncounted": 0,
+    "rows": "block_m",
+    "keys": "block_n",
+    "stages": "k_stages",
+    "splits": 1,
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Kernel:
+    """One kernel of a candidate: how to launch it, and whether a genome has it at all."""
+
+    entry: str
+    when: Expression
+    grid: tuple[Expression, ...]
+    block: tuple[Expression, ...]
+    smem: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Seed:
+    """A named genome that a search tries first, and the shapes that it is meant for."""
+
+    name: str
+    values: Values
+    fits: Expression
+
+
+def read_header(path: Path) -> dict[str, Any]:
+    """The fields of a Family that its file declares."""
+    table, summary = _header(path)
+    unknown = set(table) - _SECTIONS
+    if unknown:
+        raise TemplateError(f"{path.name}: unknown section {', '.join(sorted(unknown))} in the header.")
+    params = tuple(_param(path, key, values) for key, values in _table(path, table, "params").items())
+    return dict(
+        summary=summary,
+        version=_get(path, table, "version", int),
+        arch=tuple(_get(path, table, "arch", list)),
+        entry=_get(path, table, "entry", str),
+        params=params,
+        when=_expressions(path, table, "when", (bool,)),
+        structural=tuple(_table(path, table, "structural", optional=True).get("names", ())),
+        blocks=tuple(tuple(names) for names in _table(path, table, "blocks", optional=True).values()),
+        let=_expressions(path, table, "let", (int, float, str, bool)),
+        check=_expressions(path, table, "check", (bool,)),
+        kernels=_kernels(path, table),
+        workspace=Expression(table.get("workspace", 0), f"{path.name}: workspace", (int,)),
+        seeds=_seeds(path, table),
+        model=_model(path, table),
+    )
+
+
+def body_of(path: Path) -> str:
+    """The CUDA part of a template, without its header."""
+    return _HEADER.sub("", path.read_text(encoding="utf-8"), count=1)
+
+
+def _header(path: Path) -> tuple[dict[str, Any], str]:
+    match = _HEADER.match(path.read_text(encoding="utf-8"))
+    if not match:
+        raise TemplateError(
+            f"{path.name}: no header; the file must start with a {{#--- ... ---#}} TOML block."
+        )
+    try:
+        table = tomllib.loads(match[1])
+    except tomllib.TOMLDecodeError as error:
+        raise TemplateError(f"{path.name}: the header is not TOML: {error}.") from None
+    comments = [line[1:].strip() for line in match[1].splitlines() if line.startswith("#")]
+    return table, comments[0] if comments else ""
+
+
+def _get(path: Path, table: Mapping[str, Any], key: str, kind: type) -> Any:
+    value = table.get(key)
+    if not isinstance(value, kind):
+        raise TemplateError(f"{path.name}: the header needs {key} ({kind.__name__}), it has {value!r}.")
+    return value
+
+
+def _table(path: Path, table: Mapping[str, Any], key: str, *, optional: bool = False) -> dict[str, Any]:
+    if optional and key not in table:
+        return {}
+    section: dict[str, Any] = _get(path, table, key, dict)
+    return section
+
+
+def _param(path: Path, name: str, values: object) -> Param:
+    if isinstance(values, list) and all(isinstance(v, (int, bool, str)) for v in values):
+        distinct = {(type(v), v) for v in values}
+        if values and len(distinct) == len(values):
+            return Param(name, tuple(values))
+    raise TemplateError(f"{path.name}: params.{name} must be a list of distinct numbers, words or switches.")
+
+
+def _expressions(
+    path: Path, table: Mapping[str, Any], section: str, types: tuple[type, ...]
+) -> dict[str, Expression]:
+    entries = _table(path, table, section, optional=True)
+    return {key: Expression(text, f"{path.name}: {section}.{key}", types) for key, text in entries.items()}
+
+
+def _kernels(path: Path, table: Mapping[str, Any]) -> tuple[Kernel, ...]:
+    launch = table.get("launch")
+    tables = launch if isinstance(launch, list) else [_table(path, table, "launch")]
+    if not tables or not all(isinstance(each, dict) for each in tables):
+        raise TemplateError(f"{path.name}: launch must be a table, or a list of tables ([[launch]]).")
+    entry = _get(path, table, "entry", str)
+    return tuple(
+        Kernel(
+            entry=str(each.get("entry", entry)),
+            when=Expression(each.get("when", True), f"{path.name}: launch.when", (bool,)),
+            grid=_triple(path, each, "grid"),
+            block=_triple(path, each, "block"),
+            smem=Expression(each.get("smem", 0), f"{path.name}: launch.smem", (int,)),
+        )
+        for each in tables
+    )
+
+
+def _seeds(path: Path, table: Mapping[str, Any]) -> tuple[Seed, ...]:
+    entries = _table(path, table, "seeds", optional=True)
+    return tuple(
+        Seed(
+            name,
+            {key: value for key, value in entry.items() if key != "for"},
+            Expression(entry.get("for", True), f"{path.name}: seeds.{name}.for", (bool,)),
+        )
+        for name, entry in entries.items()
+    )
+
+
+def _model(path: Path, table: Mapping[str, Any]) -> dict[str, Expression]:
+    section = _table(path, table, "model", optional=True)
+    if unknown := sorted(set(section) - set(_MODEL)):
+        raise TemplateError(f"{path.name}: unknown model.{unknown[0]}: known are {', '.join(_MODEL)}.")
+    return {
+        key: Expression(section.get(key, default), f"{path.name}: model.{key}", (int,))
+        for key, default in _MODEL.items()
+    }
+
+
+def _triple(path: Path, launch: Mapping[str, Any], key: str) -> tuple[Expression, ...]:
+    entries = launch.get(key)
+    if not isinstance(entries, list) or len(entries) != 3:
+        raise TemplateError(f"{path.name}: launch.{key} must be a list of three expressions.")
+    return tuple(Expression(text, f"{path.name}: launch.{key}", (int,)) for text in entries)
