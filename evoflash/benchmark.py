@@ -24,7 +24,7 @@ from evoflash import launcher
 from evoflash.clocks import clock_state
 from evoflash.evaluation import Timing
 from evoflash.gpu import GpuSpec
-from evoflash.launcher import LoadedKernel, wait
+from evoflash.launcher import LoadedKernel, Stopwatch, wait
 from evoflash.memory import Arena
 from evoflash.problem import Workload
 from evoflash.reference import encode
@@ -69,6 +69,8 @@ class Effort:
 
 SHORT = Effort(min_samples=3, max_samples=3, rel_error=1.0, max_s=3.0)
 FULL = Effort(min_samples=10, max_samples=60, rel_error=2e-3, max_s=4.0)
+# A boost sample costs a quarter of a second of idling, and repeats within 0.3 %.
+FULL_BOOST = Effort(min_samples=4, max_samples=8, rel_error=2e-3, max_s=3.0)
 FINAL = Effort(min_samples=20, max_samples=120, rel_error=5e-4, max_s=6.0)
 
 
@@ -134,6 +136,13 @@ def ways_of(workload: Workload, spec: GpuSpec) -> tuple[Way, ...]:
     if spec.floor_us(workload.flops, workload.bytes_moved) < LONG_FLOOR_US:
         return Way("cold", True, Pace.STEADY), Way("hot", False, Pace.STEADY)
     return Way("cold-boost", True, Pace.BOOST), Way("cold-sustained", True, Pace.SUSTAINED)
+
+
+def efforts_of(ways: Sequence[Way]) -> tuple[tuple[Way, Effort], ...]:
+    """How a search times each candidate: short workloads in every way, long ones in the ranked one only."""
+    if ways[0].pace is Pace.BOOST:
+        return ((ways[0], FULL_BOOST),)
+    return tuple((way, FULL) for way in ways)
 
 
 def sets_of(workload: Workload, l2_bytes: int) -> int:
@@ -212,13 +221,9 @@ def sample(replay: Callable[[], None], bench: Bench, way: Way, *, launches: int)
 
 
 def _timed_us(replay: Callable[[], None], bench: Bench) -> float:
-    cuda = launcher.cupy().cuda
-    before, after = cuda.Event(), cuda.Event()
-    before.record(bench.stream)
+    stopwatch = Stopwatch(bench.stream)
     replay()
-    after.record(bench.stream)
-    wait(bench.stream, limit_s=REPLAY_LIMIT_S)
-    return float(cuda.get_elapsed_time(before, after)) * 1e3
+    return stopwatch.stop(limit_s=REPLAY_LIMIT_S)
 
 
 def enough(samples: Sequence[float], effort: Effort, *, elapsed_s: float) -> bool:

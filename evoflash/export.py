@@ -157,7 +157,7 @@ def _launcher(family: Family, genome: Genome, problem: Problem, gpu: GpuSpec) ->
         entry=family.entry,
         key=key,
         workloads=problem.workloads,
-        rel_l2_limit=REL_L2[key.dtype],
+        rel_l2_limit=REL_L2[problem.workloads[0].precision],
         launches=[
             {
                 "entry": kernel.entry,

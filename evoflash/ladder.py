@@ -12,7 +12,7 @@ import numpy as np
 
 from evoflash import launcher, memory, metamorphic, validator
 from evoflash.baselines import SdpaContender
-from evoflash.benchmark import FULL, SHORT, Bench, KernelContender, measure
+from evoflash.benchmark import SHORT, Bench, KernelContender, Pace, efforts_of, measure, ways_of
 from evoflash.comparison import beats_physics, hopeless
 from evoflash.evaluation import Launch, Rung, Status, Timing, Verdict, score
 from evoflash.gpu import GpuSpec
@@ -26,6 +26,7 @@ Launches = tuple[tuple[Workload, tuple[Launch, ...]], ...]
 
 _SMALL_LIMIT_S = 3.0  # one launch on a check workload
 _LARGE_LIMIT_S = 20.0  # one launch on a benchmark workload, by the slowest family
+_FAR_BEHIND = 0.4  # one launch at whatever clock: over 1.4 times the incumbent's time is no noise
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,13 +106,51 @@ def _check(task: GpuTask, outcome: GpuOutcome) -> Iterator[GpuOutcome]:
     _smoke(task, *(task.checks or task.timed)[0])
     outcome = replace(outcome, rung=Rung.CORRECTNESS)
     yield outcome
-    for names, launches in ((ALL, task.checks), (AT_SIZE, task.timed)):
-        for workload, parts in launches:
-            verdict = _verdict(task, workload, parts, names=names)
-            outcome = replace(outcome, verdicts=(*outcome.verdicts, verdict))
-            yield outcome
-            if not verdict.passed:
-                raise _RejectedError(Status.CORRECTNESS, f"{workload}: {verdict.reason}")
+    for workload, parts in task.checks:
+        outcome = _judged(outcome, _verdict(task, workload, parts, names=ALL))
+        yield outcome
+        _stop_if_wrong(outcome)
+    yield from _check_at_size(task, outcome)
+
+
+def _check_at_size(task: GpuTask, outcome: GpuOutcome) -> Iterator[GpuOutcome]:
+    for workload, parts in task.timed:
+        if _is_worth_a_look(task, workload):
+            verdict, took_us = _first_look(task, workload, parts)
+            if verdict.passed and hopeless([took_us], task.incumbent_us, margin=_FAR_BEHIND):
+                bound = Timing(str(workload), "first-look", took_us, took_us, took_us, n=1, censored=True)
+                reason = f"stopped early: one launch took {took_us:.0f} us against {task.incumbent_us:.2f} us"
+                yield replace(_judged(outcome, verdict), timings=(bound,), score_us=took_us, reason=reason)
+                return
+        outcome = _judged(outcome, _verdict(task, workload, parts, names=AT_SIZE))
+        yield outcome
+        _stop_if_wrong(outcome)
+
+
+def _judged(outcome: GpuOutcome, verdict: Verdict) -> GpuOutcome:
+    return replace(outcome, verdicts=(*outcome.verdicts, verdict))
+
+
+def _stop_if_wrong(outcome: GpuOutcome) -> None:
+    last = outcome.verdicts[-1]
+    if not last.passed:
+        raise _RejectedError(Status.CORRECTNESS, f"{last.workload}: {last.reason}")
+
+
+def _first_look(task: GpuTask, workload: Workload, launches: tuple[Launch, ...]) -> tuple[Verdict, float]:
+    """One checked launch at size, and its time in us: what is far behind is spared the rest."""
+    trial, expected = _large(workload, AT_SIZE[0], task.seed)
+    kernel, stream = task.kernel(workload, launches), launcher.new_stream()
+    output, took_us = memory.run_watched(
+        kernel, _arena(workload), trial, stream=stream, limit_s=_LARGE_LIMIT_S
+    )
+    return validator.judge(workload, [(trial, expected, output)]), took_us
+
+
+def _is_worth_a_look(task: GpuTask, workload: Workload) -> bool:
+    # Only where a launch is long: a short one's single time is mostly latency, and its checks are cheap.
+    is_long = ways_of(workload, task.spec)[0].pace is Pace.BOOST
+    return is_long and len(task.timed) == 1 and task.incumbent_us is not None
 
 
 def _smoke(task: GpuTask, workload: Workload, launches: tuple[Launch, ...]) -> None:
@@ -164,7 +203,9 @@ def _time(task: GpuTask, outcome: GpuOutcome) -> Iterator[GpuOutcome]:
         yield replace(outcome, score_us=score_us, reason=reason)
         return
     timings = tuple(
-        measure(contender, bench, way, effort=FULL)[0] for contender, bench in pairs for way in bench.ways
+        measure(contender, bench, way, effort=effort)[0]
+        for contender, bench in pairs
+        for way, effort in efforts_of(bench.ways)
     )
     outcome = replace(outcome, timings=timings)
     yield outcome

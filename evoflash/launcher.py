@@ -168,6 +168,20 @@ def _opt_in(kernel: Any, smem_bytes: int) -> None:
         kernel.preferred_shared_memory_carveout = 100
 
 
+class Stopwatch:
+    """The time of what is enqueued on a stream between its making and stop()."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream, self._before, self._after = stream, cupy().cuda.Event(), cupy().cuda.Event()
+        self._before.record(stream)
+
+    def stop(self, *, limit_s: float) -> float:
+        """Wait for the stream; microseconds. Raises as wait() does."""
+        self._after.record(self._stream)
+        wait(self._stream, limit_s=limit_s)
+        return float(cupy().cuda.get_elapsed_time(self._before, self._after)) * 1e3
+
+
 def new_stream() -> Any:
     """A stream of its own; capture does not work on the default one."""
     return cupy().cuda.Stream(non_blocking=True)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from evoflash import abi
 from evoflash.errors import DeviceError
-from evoflash.launcher import LoadedKernel, cupy, settle, wait
+from evoflash.launcher import LoadedKernel, Stopwatch, cupy, settle
 from evoflash.problem import Workload
 from evoflash.trials import Trial
 from evoflash.validator import Output
@@ -138,15 +138,24 @@ class Arena:
 
 def run_once(kernel: LoadedKernel, arena: Arena, trial: Trial, *, stream: Any, limit_s: float) -> Output:
     """One guarded launch with LSE. Raises MemoryFaultError, KernelHungError, or CuPy's errors."""
+    output, _ = run_watched(kernel, arena, trial, stream=stream, limit_s=limit_s)
+    return output
+
+
+def run_watched(
+    kernel: LoadedKernel, arena: Arena, trial: Trial, *, stream: Any, limit_s: float
+) -> tuple[Output, float]:
+    """As run_once, and how many microseconds the launch took: unrepeated, so good for a first look only."""
     arena.load(trial)
     with stream:
         arena.poison(stream)
         if kernel.workspace_bytes:
             _workspace(kernel.workspace_bytes).poison(stream)
+        stopwatch = Stopwatch(stream)
         kernel.enqueue(arena.arguments(want_lse=True, workspace_bytes=kernel.workspace_bytes))
-    wait(stream, limit_s=limit_s)
+    took_us = stopwatch.stop(limit_s=limit_s)
     output = arena.output(want_lse=True)
     arena.check_memory()
     if kernel.workspace_bytes and (fault := _workspace(kernel.workspace_bytes).fault()):
         raise MemoryFaultError(f"wrote outside its workspace: {fault}")
-    return output
+    return output, took_us

@@ -59,7 +59,7 @@ def ignores_order(kernel: Kernel, trial: Trial, *, workload: Workload, rng: np.r
     """
     order = rng.permutation(workload.seq_kv)
     moved = Trial(f"{trial.name} permuted", trial.q, trial.k[:, :, order], trial.v[:, :, order])
-    return _moved("permuted keys", kernel(trial), kernel(moved), dtype=workload.dtype)
+    return _moved("permuted keys", kernel(trial), kernel(moved), workload=workload)
 
 
 def ignores_copies(kernel: Kernel, trial: Trial, *, workload: Workload) -> str:
@@ -70,11 +70,11 @@ def ignores_copies(kernel: Kernel, trial: Trial, *, workload: Workload) -> str:
     doubled = Trial(
         f"{trial.name} doubled", trial.q, *(np.concatenate([x, x], axis=2) for x in (trial.k, trial.v))
     )
-    return _moved("doubled keys", kernel(trial), kernel(doubled), dtype=workload.dtype)
+    return _moved("doubled keys", kernel(trial), kernel(doubled), workload=workload)
 
 
-def _moved(change: str, before: Output, after: Output, *, dtype: str) -> str:
-    old, new = decode(before.out, dtype).astype(np.float64), decode(after.out, dtype)
+def _moved(change: str, before: Output, after: Output, *, workload: Workload) -> str:
+    old, new = decode(before.out, workload.dtype).astype(np.float64), decode(after.out, workload.dtype)
     distance = error_ratio(float(((new - old) ** 2).sum()), float((old**2).sum()))
-    limit = HONEST_FACTOR * REL_L2[dtype]  # both outputs may be off, each in its own direction
+    limit = HONEST_FACTOR * REL_L2[workload.precision]  # both outputs may be off, each in its own direction
     return "" if distance <= limit else f"{change} move the output by rel_l2 {distance:.1e} > {limit:.0e}"

@@ -104,6 +104,11 @@ class Workload:
         rows = 2 * self.heads * self.seq_q + 2 * self.kv_heads * self.seq_kv
         return 2 * self.batch * rows * self.head_dim
 
+    @property
+    def precision(self) -> str:
+        """What the gates of the validator go by: the dtype, or "fp16-scores" where scores may be fp16 sums."""
+        return self.dtype if self.accumulate == "fp32" else "fp16-scores"
+
     def compile_key(self, arch: str) -> CompileKey:
         return CompileKey(self.head_dim, self.dtype, self.causal, self.gqa_ratio, arch, self.accumulate)
 

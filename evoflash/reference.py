@@ -40,6 +40,7 @@ class Expected:
     out: NDArray[np.float64]
     lse: NDArray[np.float64]
     honest: NDArray[np.float32]  # the same output in the workload's own precision
+    honest_lse: NDArray[np.float32]
 
 
 def encode(x: Floats, dtype: str) -> Bits:
@@ -73,9 +74,14 @@ def attention(
     return _each_head(_exact_head, q, k, v, causal=causal, scale=scale)
 
 
-def honest(q: Floats, k: Floats, v: Floats, *, causal: bool, scale: float, dtype: str) -> NDArray[np.float32]:
-    """The output of a plain careful kernel: fp32 scores and sums, P and the output rounded to `dtype`."""
-    out, _ = _each_head(_honest_head(dtype), q, k, v, causal=causal, scale=scale)
+def honest(
+    q: Floats, k: Floats, v: Floats, *, causal: bool, scale: float, dtype: str, accumulate: str = "fp32"
+) -> NDArray[np.float32]:
+    """The output of a plain careful kernel: fp32 scores and sums, P and the output rounded to `dtype`.
+
+    With `accumulate` = "fp16" the scores are what tensor cores make of them that sum in fp16.
+    """
+    out, _ = _each_head(_honest_head(dtype, accumulate), q, k, v, causal=causal, scale=scale)
     return out.astype(np.float32)
 
 
@@ -115,18 +121,19 @@ def _near(edge: int, rows: int) -> set[int]:
 def expect(workload: Workload, q: Bits, k: Bits, v: Bits, *, where: Sample) -> Expected:
     """The right answer and the honest one at a sample of rows, for 16-bit inputs of the workload's shapes."""
     shape = (len(where.heads), len(where.rows), workload.head_dim)
-    out, lse, plain = np.empty(shape), np.empty(shape[:2]), np.empty(shape, np.float32)
+    out, lse = np.empty(shape), np.empty(shape[:2])
+    plain, plain_lse = np.empty(shape, np.float32), np.empty(shape[:2], np.float32)
     seen = _visible(where.rows, workload.seq_q, workload.seq_kv, causal=workload.causal)
     factor = softmax_scale(workload)
-    rough = _honest_head(workload.dtype)
+    rough = _honest_head(workload.dtype, workload.accumulate)
     for at, flat in enumerate(where.heads):
         batch, head = divmod(int(flat), workload.heads)
         queries = decode(q[batch, head][where.rows], workload.dtype)
         keys = decode(k[batch, head // workload.gqa_ratio], workload.dtype)
         values = decode(v[batch, head // workload.gqa_ratio], workload.dtype)
         out[at], lse[at] = _exact_head(queries, keys, values, seen, factor)
-        plain[at], _ = rough(queries, keys, values, seen, factor)
-    return Expected(where, out, lse, plain)
+        plain[at], plain_lse[at] = rough(queries, keys, values, seen, factor)
+    return Expected(where, out, lse, plain, plain_lse)
 
 
 def _each_head(
@@ -176,13 +183,24 @@ def _exact_head(
     return out, lse
 
 
-def _honest_head(dtype: str) -> Head:
+def _fp16_sums(q: Floats, k: Floats) -> NDArray[np.float32]:
+    """Q K^T with a running sum that is rounded to fp16 after each 16 products, as mma.m16n8k16.f16 does."""
+    total = np.zeros((len(q), len(k)), np.float16)
+    for start in range(0, q.shape[1], 16):
+        part = q[:, start : start + 16] @ k[:, start : start + 16].T
+        with np.errstate(over="ignore"):
+            total = (total.astype(np.float32) + part).astype(np.float16)
+    return total.astype(np.float32)
+
+
+def _honest_head(dtype: str, accumulate: str = "fp32") -> Head:
     def head(q: Floats, k: Floats, v: Floats, seen: NDArray[np.intp], scale: float) -> tuple[Floats, Floats]:
         q, k, v = (x.astype(np.float32) for x in (q, k, v))
         out, lse = np.empty((len(q), v.shape[1]), np.float32), np.empty(len(q), np.float32)
         for block in _blocks(len(q), len(k)):
             # exp2 of scaled scores, as fast kernels do it: how that rounds large scores is honest too.
-            scores = q[block] @ k.T * np.float32(scale * math.log2(math.e))
+            scores = _fp16_sums(q[block], k) if accumulate == "fp16" else q[block] @ k.T
+            scores = scores * np.float32(scale * math.log2(math.e))
             weights, total, top = _weights(scores, seen[block], np.exp2)
             out[block] = decode(encode(weights, dtype), dtype) @ v / total
             lse[block] = ((top + np.log2(total)) * np.float32(math.log(2)))[:, 0]

@@ -5,7 +5,8 @@ The gates, and what each is for:
     rel_l2       |out - ref| / |ref|, pooled over heads and over the trials of ordinary data
     honest       each trial: at most twice the error of plain careful arithmetic in the same precision
     max_over_rms the worst element, over the RMS of its own row: one wrong key in one row
-    lse          |lse - ref| <= 1e-3 + 1e-5 |ref|, and -inf exactly where a row sees nothing
+    lse          |lse - ref| <= 1e-3 + 1e-5 |ref|, and -inf exactly where a row sees nothing (fp16 scores: or
+                 twice the worst error of honest arithmetic)
 An absolute tolerance stands nowhere: at 4096 keys a zeroed output is within 5e-2 of the truth.
 
 The worst element is measured against its row, not against the whole output: under a causal mask the first
@@ -25,12 +26,14 @@ from evoflash.problem import Workload
 from evoflash.reference import Bits, Expected, decode
 from evoflash.trials import ORDINARY, Trial
 
-REL_L2 = {"fp16": 4e-4, "bf16": 3e-3}
-MAX_OVER_RMS = {"fp16": 5e-3, "bf16": 3e-2}
+# By Workload.precision. Scores summed in fp16 are an accuracy class of their own: honest arithmetic of that
+# kind stands at 4.4e-4 to 8.9e-4 and up to 1.2e-2 of a row's RMS (normal data, S of 64 to 1024, D 64, 128).
+REL_L2 = {"fp16": 4e-4, "bf16": 3e-3, "fp16-scores": 1.5e-3}
+MAX_OVER_RMS = {"fp16": 5e-3, "bf16": 3e-2, "fp16-scores": 2e-2}
 HONEST_FACTOR = 2.0
 # Where honest arithmetic is exact (one key, one dominating key) twice its error is nothing: half the pooled
 # gate, the error of rounding the output once, is always allowed.
-HONEST_FLOOR = {dtype: gate / 2 for dtype, gate in REL_L2.items()}
+HONEST_FLOOR = {precision: gate / 2 for precision, gate in REL_L2.items()}
 LSE_ABSOLUTE, LSE_RELATIVE = 1e-3, 1e-5
 
 
@@ -75,30 +78,30 @@ def judge(workload: Workload, results: Iterable[tuple[Trial, Expected, Output]])
     errors = [_measure(workload, trial, expected, output) for trial, expected, output in results]
     ordinary = [e for e in errors if e.trial in ORDINARY] or errors
     pooled = error_ratio(sum(e.squared for e in ordinary), sum(e.reference_squared for e in ordinary))
-    reason = next(filter(None, (_complaint(e, workload.dtype) for e in errors)), "")
-    if not reason and any(e.trial in ORDINARY for e in errors) and not pooled <= REL_L2[workload.dtype]:
-        reason = f"rel_l2 {pooled:.2e} > {REL_L2[workload.dtype]:.0e} pooled; worst {ordinary[0].where}"
+    reason = next(filter(None, (_complaint(e, workload.precision) for e in errors)), "")
+    if not reason and any(e.trial in ORDINARY for e in errors) and not pooled <= REL_L2[workload.precision]:
+        reason = f"rel_l2 {pooled:.2e} > {REL_L2[workload.precision]:.0e} pooled; worst {ordinary[0].where}"
     return Verdict(
         workload=str(workload),
         passed=not reason,
         rel_l2=pooled,
         max_over_rms=max(e.max_over_rms for e in errors),
         lse_error=max(e.lse_error for e in errors),
-        honest_ratio=max(_honest_ratio(e, workload.dtype) for e in errors),
+        honest_ratio=max(_honest_ratio(e, workload.precision) for e in errors),
         reason=reason,
     )
 
 
-def _complaint(errors: _Errors, dtype: str) -> str:
+def _complaint(errors: _Errors, precision: str) -> str:
     if errors.broken:
         return f"non-finite in {errors.trial}: {errors.broken}"
-    ratio = _honest_ratio(errors, dtype)
+    ratio = _honest_ratio(errors, precision)
     if not ratio <= HONEST_FACTOR:
         return (
             f"honest in {errors.trial}: rel_l2 {errors.rel_l2:.2e} is {ratio:.1f} times that of honest "
-            f"{dtype} arithmetic; first wrong at {errors.where}"
+            f"{precision} arithmetic; first wrong at {errors.where}"
         )
-    limit = MAX_OVER_RMS[dtype]
+    limit = MAX_OVER_RMS[precision]
     if errors.trial not in ORDINARY:
         limit = max(limit, HONEST_FACTOR * errors.honest_max_over_rms)
     if not errors.max_over_rms <= limit:
@@ -109,8 +112,8 @@ def _complaint(errors: _Errors, dtype: str) -> str:
     return ""
 
 
-def _honest_ratio(errors: _Errors, dtype: str) -> float:
-    return errors.rel_l2 / max(errors.honest_rel_l2, HONEST_FLOOR[dtype] / HONEST_FACTOR)
+def _honest_ratio(errors: _Errors, precision: str) -> float:
+    return errors.rel_l2 / max(errors.honest_rel_l2, HONEST_FLOOR[precision] / HONEST_FACTOR)
 
 
 def error_ratio(squared: float, reference_squared: float) -> float:
@@ -127,7 +130,7 @@ def _measure(workload: Workload, trial: Trial, expected: Expected, output: Outpu
     honest = np.abs(expected.honest - expected.out)
     rms = np.sqrt((expected.out**2).mean(axis=-1, keepdims=True))
     relative = _over(error, rms)
-    lse_error, lse_relative = _lse_errors(output, expected, workload.seq_q)
+    lse_error, lse_relative = _lse_errors(output, expected, workload)
     worst_lse = np.unravel_index(np.argmax(lse_relative), lse_relative.shape)
     return _Errors(
         trial=trial.name,
@@ -151,17 +154,23 @@ def _over(error: NDArray[np.float64], rms: NDArray[np.float64]) -> NDArray[np.fl
 
 
 def _lse_errors(
-    output: Output, expected: Expected, seq_q: int
+    output: Output, expected: Expected, workload: Workload
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """|lse - ref|, and the same over what is allowed; both (heads, rows)."""
     if output.lse is None:
         return np.zeros_like(expected.lse), np.zeros_like(expected.lse)
-    got = output.lse.reshape(-1, seq_q)[np.ix_(expected.sample.heads, expected.sample.rows)]
-    with np.errstate(invalid="ignore"):
-        error = np.where(got == expected.lse, 0.0, np.abs(got - expected.lse))
-    error = np.where(np.isfinite(error), error, np.inf)
+    got = output.lse.reshape(-1, workload.seq_q)[np.ix_(expected.sample.heads, expected.sample.rows)]
+    error = _distance(got, expected.lse)
     allowed = LSE_ABSOLUTE + LSE_RELATIVE * np.where(np.isfinite(expected.lse), np.abs(expected.lse), 0)
+    if workload.accumulate == "fp16":
+        allowed = np.maximum(allowed, HONEST_FACTOR * _distance(expected.honest_lse, expected.lse).max())
     return error, error / allowed
+
+
+def _distance(got: NDArray[np.float32], lse: NDArray[np.float64]) -> NDArray[np.float64]:
+    with np.errstate(invalid="ignore"):
+        error = np.where(got == lse, 0.0, np.abs(got - lse))
+    return np.where(np.isfinite(error), error, np.inf)
 
 
 def is_non_finite(bits: Bits, dtype: str) -> NDArray[np.bool_]:
@@ -180,7 +189,7 @@ def _first_non_finite(out: Bits, workload: Workload) -> str:
 
 
 def _first_wrong(relative: NDArray[np.float64], expected: Expected, workload: Workload) -> str:
-    wrong = relative > MAX_OVER_RMS[workload.dtype]
+    wrong = relative > MAX_OVER_RMS[workload.precision]
     at = int(wrong.argmax()) if wrong.any() else int(np.nan_to_num(relative, nan=np.inf).argmax())
     head, row, col = np.unravel_index(at, relative.shape)
     return f"{_place(workload, expected, head, row)} col={col}"

@@ -45,7 +45,7 @@ class GpuWorker:
 
     def _evaluate(self, task: GpuTask) -> GpuOutcome:
         checked = self._call(task, Rung.SMOKE, check, task)
-        if checked.status is not Status.CORRECT or not task.timed:
+        if checked.status is not Status.CORRECT or not task.timed or checked.timings:  # timed: stopped early
             return checked
         self._standby_ready.result()  # a process that is making its context would disturb the clock
         return self._call(task, Rung.TIMING, time_correct, task, checked, verdicts=checked.verdicts)

@@ -1,5 +1,6 @@
 """The gates let honest kernels through and stop each mistake of evolution.md 3.2: kernels here are NumPy."""
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -218,3 +219,19 @@ def test_a_racing_kernel_does_not_repeat():
     trial: Trial = draw("normal", workload_of(64), seed=2)
     assert metamorphic.repeats(tiled, trial) == ""
     assert "two runs" in metamorphic.repeats(racing, trial)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_scores_summed_in_fp16_pass_their_own_gates_and_only_those(name):
+    apart = Workload(1, 2, 1, 60, 200, 128, "fp16", False, "fp16")
+    trial = draw(name, apart, seed=3)
+    expected = expect(apart, trial.q, trial.k, trial.v, where=every_row(apart))
+    output = Output(
+        encode(expected.honest, "fp16").reshape(1, 2, 60, 128), expected.honest_lse.reshape(1, 2, 60)
+    )
+
+    assert judge(apart, [(trial, expected, output)]).passed
+    if name == "normal":
+        strict = replace(apart, accumulate="fp32")
+        exact = expect(strict, trial.q, trial.k, trial.v, where=every_row(strict))
+        assert not judge(strict, [(trial, exact, output)]).passed
