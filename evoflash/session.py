@@ -191,7 +191,7 @@ def _search(
     history = store.history(current)
     if history:
         say(f"continuing run {current.number} at {store.spent(current)} of {budget}.")
-    strategy = _strategy(plan)
+    strategy = strategy_of(plan)
     title = f"{', '.join(field.family.name for field in plan.fields)} for {plan.gpu.name}"
     past = [evaluation for _, evaluation in history]
     with evaluator(plan, past) as evaluates, Progress(title, plan.basis, budget, history) as progress:
@@ -210,7 +210,7 @@ def _search(
     return None
 
 
-def _strategy(plan: Plan) -> Strategy:
+def strategy_of(plan: Plan) -> Strategy:
     """One strategy for each family, and above several of them the bandit that shares the budget out."""
     members = {
         field.family.name: make_strategy(plan.strategy, field.space, seed=plan.seed, seeds=field.seeds)

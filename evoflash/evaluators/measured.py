@@ -7,7 +7,7 @@ structural core before the GPU does.
 import functools
 import logging
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from shutil import which
 
@@ -107,26 +107,29 @@ class MeasuredEvaluator(PreparingEvaluator):
         """Promote the run's best: check them on shapes the search never saw, time them and the baselines
         again, in turns, in a fresh process; store what came out. None when nothing was left to time.
         """
-        finalists = self._promoted(store, run)
-        if not finalists:
-            return None
+        finalists = self.promoted(store, run)
+        report = self.in_turns(finalists) if finalists else None
+        if report is not None:
+            self._keep(store, run, report, {task.genome_id for task in finalists})
+        return report
+
+    def in_turns(self, finalists: Sequence[GpuTask]) -> FinalReport | None:
+        """Finalists and baselines timed in turns, in a fresh process; None, and a warning, when one failed."""
         task = FinalTask(tuple(finalists), self._problem.workloads, self._gpu, self._seed)
         ending = self._worker.finalists(task).result()
         if ending.value is None:
             log.warning(
                 "the finalists could not be timed again (%s): the search's own times stand.", ending.reason
             )
-            return None
-        self._keep(store, run, ending.value, {task.genome_id for task in finalists})
         return ending.value
 
-    def _promoted(self, store: Store, run: Run) -> list[GpuTask]:
+    def promoted(self, store: Store, run: Run, *, count: int = FINALISTS) -> list[GpuTask]:
         """The fastest candidates that are right on hidden shapes too; the store rejects the others."""
         correct = [
             e for _, e in store.history(run) if e.is_correct and not e.duplicate_of and not e.is_censored
         ]
         promoted = []
-        for evaluation in sorted(correct, key=lambda e: e.score_us or math.inf)[:FINALISTS]:
+        for evaluation in sorted(correct, key=lambda e: e.score_us or math.inf)[:count]:
             task = self._task(evaluation.genome, compile_only(evaluation.genome, self._problem, self._gpu))
             hidden = replace(
                 task, checks=self._launches(evaluation.genome, self._hidden_workloads()), timed=()
