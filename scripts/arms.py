@@ -1,7 +1,7 @@
 """Search and its control arm at equal budget on one problem, then both winners and the baselines in turns.
 
 For a machine with the GPU: `python scripts/arms.py --gpu h200 --problem mission --budget 200 -o FILE.json`.
-The control draws uniform valid genomes of one family (by default the one that usually wins, which favours it).
+The control draws uniform valid genomes of one family, by default the one that usually wins: that favours it.
 Both arms run on this machine one after the other from their own databases and the same kernel cache; the
 verdict comes from one interleaved run at the end. Decides nothing and fits nothing.
 """
@@ -31,8 +31,8 @@ from evoflash.space import Genome
 from evoflash.store import open_store
 
 PROTOCOL = (
-    "CUDA-graph replay, contenders in turns in one process, medians, 95 % bootstrap; cold: inputs rotated over "
-    "at least twice the L2, hot: not rotated; every kernel writes O and LSE"
+    "CUDA-graph replay, contenders in turns in one process, medians, 95 % bootstrap; cold: inputs rotated "
+    "over at least twice the L2, hot: not rotated; every kernel writes O and LSE"
 )
 
 

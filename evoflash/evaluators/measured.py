@@ -114,7 +114,7 @@ class MeasuredEvaluator(PreparingEvaluator):
         return report
 
     def in_turns(self, finalists: Sequence[GpuTask]) -> FinalReport | None:
-        """Finalists and baselines timed in turns, in a fresh process; None, and a warning, when one failed."""
+        """Finalists and baselines timed in turns in a fresh process; None, and a warning, when one failed."""
         task = FinalTask(tuple(finalists), self._problem.workloads, self._gpu, self._seed)
         ending = self._worker.finalists(task).result()
         if ending.value is None:
@@ -123,6 +123,10 @@ class MeasuredEvaluator(PreparingEvaluator):
             )
         return ending.value
 
+    def task_of(self, genome: Genome) -> GpuTask:
+        """What the GPU process needs of a genome; compiles it where that was not done."""
+        return self._task(genome, compile_only(genome, self._problem, self._gpu))
+
     def promoted(self, store: Store, run: Run, *, count: int = FINALISTS) -> list[GpuTask]:
         """The fastest candidates that are right on hidden shapes too; the store rejects the others."""
         correct = [
@@ -130,7 +134,7 @@ class MeasuredEvaluator(PreparingEvaluator):
         ]
         promoted = []
         for evaluation in sorted(correct, key=lambda e: e.score_us or math.inf)[:count]:
-            task = self._task(evaluation.genome, compile_only(evaluation.genome, self._problem, self._gpu))
+            task = self.task_of(evaluation.genome)
             hidden = replace(
                 task, checks=self._launches(evaluation.genome, self._hidden_workloads()), timed=()
             )
