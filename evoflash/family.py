@@ -32,6 +32,7 @@ class Loop:
     keys: int  # keys that a CTA consumes in a step
     stages: int  # depth of its ring of key and value tiles; 1 is none
     splits: int  # CTAs over the grid that share the keys of one query block
+    pack: int = 1  # query heads whose rows share a CTA: it owns rows // pack queries of each
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -112,7 +113,7 @@ class Family:
 
     def loop(self, names: Mapping[str, Any]) -> Loop:
         """The shape of the main loop, from names()."""
-        return Loop(*(self.model[key](names) for key in ("rows", "keys", "stages", "splits")))
+        return Loop(*(self.model[key](names) for key in ("rows", "keys", "stages", "splits", "pack")))
 
     def uncounted(self, names: Mapping[str, Any]) -> int:
         """Warp instructions of a CTA in a step of its loop that no primitive stands for."""

@@ -36,6 +36,7 @@ _MODEL: dict[str, object] = {  # what [model] may say, and what holds where it i
     "keys": "block_n",
     "stages": "k_stages",
     "splits": 1,
+    "pack": 1,
 }
 
 

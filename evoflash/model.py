@@ -1,8 +1,9 @@
-"""Estimates a kernel's time from emulator counters, ptxas figures and a GpuSpec. It measures nothing.
+"""Estimates a candidate's time from emulator counters, ptxas figures and a GpuSpec. It measures nothing.
 
-Counters of two emulated lengths give a line per KV tile. A tile takes a CTA as long as its slowest warp needs
-alone, or as long as the SM's units need for all CTAs that share it; the CTAs are then scheduled on the GPU's
-slots. Constants: model.toml, versioned; how well it ranks: docs/measurements/model-*.json.
+Counters of two emulated lengths give a line per step of the main loop. A step takes a CTA as long as its
+slowest path needs alone, or as long as the SM's units need for all CTAs that share it; the CTAs are then
+scheduled on the GPU's slots, launch after launch. Constants: model.toml, versioned; how well it ranks:
+scripts/model_report.py, docs/measurements/model-h200.json.
 """
 
 import heapq
@@ -18,12 +19,16 @@ from evoflash.evaluation import Launch
 from evoflash.gpu import GpuSpec
 from evoflash.problem import Workload
 
+Numbers = Mapping[str, float]
+
 _MMA_FLOPS = 2 * 16 * 8 * 16
-_MMA_DEPTH = 16  # of the sum over k: mma's along it depend on one another
+_DISTANCES = range(1, 7)  # at which the emulator sees mma's that share an accumulator
 _SCHEDULERS = 4  # of an SM; each issues one warp instruction a cycle
 _PER_SCHEDULER = ("tensor", "exp", "issue")
 _ONE_SLOT = ("mma", "ldmatrix", "lds", "sts", "ldg", "stg", "shfl", "vote", "barrier", "commit", "wait")
 _MATH = ("ex2", "rcp", "lg2", "fmax", "fma", "pack")
+_L1_SECTORS = 4  # that the first-level cache delivers in a cycle: 128 bytes, as shared memory does
+_L2_PORT = 64  # bytes in a cycle between L2 and one SM
 _MAX_SCHEDULED = 20_000  # beyond this many CTAs the tail is a rounding error: divide instead
 
 
@@ -37,14 +42,27 @@ def model_version() -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Profile:
-    """Per-CTA counts of a kernel: `fixed` once, `per_tile` for each KV tile that the CTA visits."""
+class Counts:
+    """What a CTA of one launch counts: `fixed` once, `per_step` in each step of its main loop."""
 
-    fixed: Mapping[str, float]
-    per_tile: Mapping[str, float]
-    block_m: int
-    block_n: int
-    uncounted: float  # warp instructions per KV tile that no primitive stands for
+    fixed: Numbers
+    per_step: Numbers
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """A candidate's counts, launch after launch, and the shape of its first launch's main loop.
+
+    Launches after the first have no loop over keys: all that they do is `fixed`.
+    """
+
+    launches: tuple[Counts, ...]
+    rows: int  # query rows of a CTA
+    keys: int  # keys of a step
+    stages: int  # depth of the ring of key and value tiles; 1 is none
+    splits: int  # CTAs that share the keys of a query block
+    uncounted: float  # warp instructions of a CTA in a step that no primitive stands for
+    pack: int = 1  # query heads whose rows share a CTA
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,32 +70,48 @@ class Estimate:
     """A predicted time, its terms (each as if it alone bounded the kernel) and the largest term's name."""
 
     total_us: float
-    terms: Mapping[str, float]
+    terms: Numbers
     bound: str
 
 
-def kv_tiles(workload: Workload, block_m: int, block_n: int) -> tuple[int, ...]:
-    """KV tiles that each query block of one head visits, in launch order (causal: last block first)."""
-    blocks = -(-workload.seq_q // block_m)
+def kv_tiles(workload: Workload, rows: int, keys: int) -> tuple[int, ...]:
+    """Steps that each query block of one head takes, in launch order (causal: last block first)."""
+    blocks = -(-workload.seq_q // rows)
     if not workload.causal:
-        return (-(-workload.seq_kv // block_n),) * blocks
+        return (-(-workload.seq_kv // keys),) * blocks
     diagonal = workload.seq_kv - workload.seq_q
-    ends = (min((i + 1) * block_m, workload.seq_q) + diagonal for i in reversed(range(blocks)))
-    return tuple(-(-max(0, end) // block_n) for end in ends)
+    ends = (min((i + 1) * rows, workload.seq_q) + diagonal for i in reversed(range(blocks)))
+    return tuple(-(-max(0, end) // keys) for end in ends)
 
 
-def fit_profile(
-    runs: tuple[tuple[Mapping[str, int], int, int], ...], *, block_m: int, block_n: int, uncounted: float
-) -> Profile:
-    """The line through two emulated runs, each (counters, CTAs, KV tiles visited by them together)."""
-    (many, ctas_m, tiles_m), (few, ctas_f, tiles_f) = runs
-    determinant = ctas_m * tiles_f - ctas_f * tiles_m
-    fixed, per_tile = {}, {}
+def steps_of(workload: Workload, profile: Profile) -> tuple[int, ...]:
+    """Steps of each CTA of one head, or pack of heads: those of its query block, or its share of them."""
+    blocks = kv_tiles(workload, max(1, profile.rows // profile.pack), profile.keys)
+    if profile.splits == 1:
+        return blocks
+    shares = ((-(-steps // profile.splits), steps) for steps in blocks)
+    return tuple(
+        min(share, max(0, steps - split * share))
+        for share, steps in shares
+        for split in range(profile.splits)
+    )
+
+
+def fit_counts(runs: tuple[tuple[Mapping[str, int], int, int], ...]) -> Counts:
+    """The line through two emulated runs of a launch, each (counters, CTAs, steps taken by them together)."""
+    (many, ctas_m, steps_m), (few, ctas_f, steps_f) = runs
+    determinant = ctas_m * steps_f - ctas_f * steps_m
+    fixed, per_step = {}, {}
     for name in many:
         a, b = many[name], few.get(name, 0)
-        fixed[name] = max(0.0, (a * tiles_f - b * tiles_m) / determinant)
-        per_tile[name] = max(0.0, (ctas_m * b - ctas_f * a) / determinant)
-    return Profile(fixed, per_tile, block_m, block_n, uncounted)
+        fixed[name] = max(0.0, (a * steps_f - b * steps_m) / determinant)
+        per_step[name] = max(0.0, (ctas_m * b - ctas_f * a) / determinant)
+    return Counts(fixed, per_step)
+
+
+def mean_counts(counters: Mapping[str, int]) -> Counts:
+    """The counts of a launch without a loop over keys, from one emulated run."""
+    return Counts({name: value / counters["ctas"] for name, value in counters.items()}, {})
 
 
 def occupancy(launch: Launch, registers: int, smem_static: int, gpu: GpuSpec) -> int:
@@ -94,107 +128,149 @@ def occupancy(launch: Launch, registers: int, smem_static: int, gpu: GpuSpec) ->
 
 def estimate(
     profile: Profile,
-    launch: Launch,
+    launches: tuple[Launch, ...],
     workload: Workload,
     gpu: GpuSpec,
     *,
     registers: int,
     spill_bytes: int = 0,
-    hot: bool = False,
+    smem_static_bytes: int = 0,
 ) -> Estimate:
-    """The kernel's time on a workload at boost clock; `hot`: the inputs are in L2, DRAM does not count."""
-    tiles = kv_tiles(workload, profile.block_m, profile.block_n)
-    heads = workload.batch * workload.heads
-    ctas = len(tiles) * heads
-    together = min(max(1, occupancy(launch, registers, 0, gpu)), -(-ctas // gpu.sm_count))
-    once, tile = _units(profile, launch, gpu, spill_bytes=spill_bytes)
-    start, alone = _start_cycles(once, launch), _alone_cycles(profile, tile, launch, workload)
-    step = _norm((alone, *_crowded(tile, _warps(launch), together)))
+    """The candidate's time on a workload at boost clock, its inputs not in the L2.
 
-    def makespan_us(cycles: float) -> float:
-        durations = [start + n * cycles for n in tiles]
-        return _makespan(durations, heads, gpu.sm_count * together) / gpu.clock_mhz
-
-    work = {unit: len(tiles) * once[unit] + sum(tiles) * tile[unit] for unit in tile}
-    terms = {unit: cycles * heads / gpu.sm_count / gpu.clock_mhz for unit, cycles in work.items()}
-    terms["latency"] = makespan_us(alone)
-    terms["dram"] = 0.0 if hot else workload.bytes_moved / (gpu.dram_gbps * 1e3)
-    terms["launch"] = constants()["launch_us"]
-    total = terms["launch"] + max(makespan_us(step), terms["dram"])
+    `launches` are those that the profile was made of, with their grids on this workload.
+    """
+    ctas = [_Ctas(launch, gpu, registers, smem_static_bytes) for launch in launches]
+    main = _main(profile, ctas[0], workload, gpu, spill_bytes=spill_bytes)
+    rest = [_loopless(counts, each, gpu) for counts, each in zip(profile.launches[1:], ctas[1:], strict=True)]
+    terms = {name: sum(part[name] for part in (main, *rest)) / gpu.clock_mhz for name in main}
+    busy_us = terms.pop("makespan")
+    terms["dram"] = workload.bytes_moved / (gpu.dram_gbps * 1e3)
+    terms["launch"] = constants()["launch_us"] * len(launches)
+    total = terms["launch"] + max(busy_us, terms["dram"])
     return Estimate(total, terms, max(terms, key=lambda name: terms[name]))
 
 
-def _warps(launch: Launch) -> int:
-    return -(-launch.block[0] * launch.block[1] * launch.block[2] // 32)
+class _Ctas:
+    """How many CTAs a launch has, and how they share the SMs."""
+
+    def __init__(self, launch: Launch, gpu: GpuSpec, registers: int, smem_static_bytes: int) -> None:
+        self.count = math.prod(launch.grid)
+        self.warps = -(-math.prod(launch.block) // 32)
+        resident = max(1, occupancy(launch, registers, smem_static_bytes, gpu))
+        self.together = min(resident, -(-self.count // gpu.sm_count))  # on the busiest SM
+        self.slots = min(self.count, gpu.sm_count * self.together)
+        self.busy_sms = min(self.count, gpu.sm_count)
 
 
-def _units(
-    profile: Profile, launch: Launch, gpu: GpuSpec, *, spill_bytes: int
-) -> tuple[dict[str, float], dict[str, float]]:
-    """Cycles that each unit of an SM works for one CTA: once, and for each KV tile."""
-    loop = constants()["loop_instructions"] + spill_bytes / 4
-    overhead = profile.uncounted + _warps(launch) * loop
-    return _unit_cycles(profile.fixed, 0.0, gpu), _unit_cycles(profile.per_tile, overhead, gpu)
+def _main(
+    profile: Profile, ctas: _Ctas, workload: Workload, gpu: GpuSpec, *, spill_bytes: int
+) -> dict[str, float]:
+    """Cycles of the launch that walks the keys: its makespan, and each unit's as if it alone counted."""
+    counts, heads = profile.launches[0], workload.batch * workload.heads // profile.pack
+    steps = steps_of(workload, profile)
+    extra = profile.uncounted + ctas.warps * (constants()["loop_instructions"] + spill_bytes / 4)
+    once, each = _units(counts.fixed, 0.0, ctas, gpu), _units(counts.per_step, extra, ctas, gpu)
+    start = constants()["memory_latency"] + _norm(
+        (_path_cycles(counts.fixed, 0.0, ctas, gpu), *_crowded(once, ctas))
+    )
+    alone = _path_cycles(counts.per_step, extra, ctas, gpu)
+    alone += _exposed_cycles(counts.per_step, alone, ctas)
+    step = _norm((alone, *_crowded(each, ctas)))
+
+    def makespan(cycles: float) -> float:
+        return _makespan([start + n * cycles for n in steps], heads, ctas.slots)
+
+    work = {unit: heads * (len(steps) * once[unit] + sum(steps) * each[unit]) for unit in each}
+    terms = {unit: cycles / ctas.busy_sms for unit, cycles in work.items()}
+    return terms | {"latency": makespan(alone), "makespan": makespan(step)}
 
 
-def _unit_cycles(n: Mapping[str, float], overhead: float, gpu: GpuSpec) -> dict[str, float]:
-    copies = constants()["cp_async_instructions"] * n.get("cp_async", 0)
-    instructions = sum(n.get(name, 0) for name in _ONE_SLOT + _MATH) + copies + overhead
-    sectors = n.get("global_read_sectors", 0) + n.get("global_write_sectors", 0)
+def _loopless(counts: Counts, ctas: _Ctas, gpu: GpuSpec) -> dict[str, float]:
+    """Cycles of a launch whose CTAs all do the same once."""
+    units = _units(counts.fixed, 0.0, ctas, gpu)
+    alone = constants()["memory_latency"] + _path_cycles(counts.fixed, 0.0, ctas, gpu)
+    waves = ctas.count / ctas.slots
+    terms = {unit: cycles * ctas.count / ctas.busy_sms for unit, cycles in units.items()}
+    return terms | {"latency": waves * alone, "makespan": waves * _norm((alone, *_crowded(units, ctas)))}
+
+
+def _instructions(n: Numbers, prefix: str = "") -> float:
+    """Warp instructions that primitives stand for: of a CTA, or (prefix `critical_`) of its slowest path."""
+    copies = constants()["cp_async_instructions"] * n.get(f"{prefix}cp_async", 0)
+    return float(sum(n.get(prefix + name, 0) for name in _ONE_SLOT + _MATH) + copies)
+
+
+def _units(n: Numbers, extra: float, ctas: _Ctas, gpu: GpuSpec) -> dict[str, float]:
+    """Cycles that each unit of an SM works for the counts of one CTA; `extra`: instructions besides them."""
+    loads = n.get("load_sectors", 0)
+    copied = max(0.0, n.get("global_read_sectors", 0) - loads)  # cp.async goes past the first-level cache
+    far = copied + n.get("l1_misses", 0) + n.get("global_write_sectors", 0)
+    near = (n.get("smem_wavefronts", 0) + n.get("shfl", 0)) * 128 / gpu.smem_bytes_per_clk
     return {
         "tensor": n.get("mma", 0) * _MMA_FLOPS / gpu.mma_flops_per_clk,
-        "exp": n.get("ex2", 0) * 32 / gpu.ex2_per_clk,
-        "issue": instructions / _SCHEDULERS,
-        "shared": n.get("smem_wavefronts", 0) * 128 / gpu.smem_bytes_per_clk,
-        "l2": sectors * 32 * gpu.sm_count / gpu.l2_bytes_per_clk,
+        "exp": (n.get("ex2", 0) + n.get("rcp", 0) + n.get("lg2", 0)) * 32 / gpu.ex2_per_clk,
+        "issue": (_instructions(n) + extra) / _SCHEDULERS,
+        "shared": near + max(n.get("ldg", 0), loads / _L1_SECTORS),
+        "l2": far * 32 / min(_L2_PORT, gpu.l2_bytes_per_clk / ctas.busy_sms),
     }
 
 
-def _start_cycles(once: Mapping[str, float], launch: Launch) -> float:
-    """What a CTA takes besides its tiles: the first copy's latency, and a warp's instructions in a row."""
-    k = constants()
-    return float(k["memory_latency"] + k["lone_cpi"] * once["issue"] * _SCHEDULERS / _warps(launch))
+def _path_cycles(n: Numbers, extra: float, ctas: _Ctas, gpu: GpuSpec) -> float:
+    """Cycles along the slowest path of a CTA that has its SM to itself, copies in flight left out.
 
-
-def _alone_cycles(profile: Profile, tile: Mapping[str, float], launch: Launch, workload: Workload) -> float:
-    """A tile's cycles in a CTA that has its SM to itself.
-
-    Barriers keep its warps in step, so that a tile's phases add up: instructions, mma's (never shorter than
-    the chain of those that depend on one another), barriers, and what nothing hides of the copies' latency.
+    Barriers keep its warps in step, so that the path's parts add up: instructions, mma's, barriers, shuffles
+    and rounds of loads. Where other warps of the CTA want the same scheduler, they all take their turns.
     """
     k = constants()
-    warps = _warps(launch)
-    sharing = -(-warps // _SCHEDULERS)  # warps on the busiest scheduler
-    warp = {unit: cycles * _SCHEDULERS / warps for unit, cycles in tile.items()}
-    chain = (workload.head_dim + profile.block_n) / _MMA_DEPTH * k["mma_latency"] if warp["tensor"] else 0.0
-    cycles = warp["issue"] * max(k["lone_cpi"], sharing) + max(warp["tensor"] * sharing, chain)
-    cycles += profile.per_tile.get("barrier", 0) / warps * k["barrier_cycles"]
-    exposed = (max(0.0, k["memory_latency"] - ahead * cycles) for ahead in _ahead(profile, launch, workload))
-    return float(cycles + sum(exposed))
+    sharing = (
+        -(-ctas.warps // _SCHEDULERS) * _SCHEDULERS / ctas.warps
+    )  # of the busiest scheduler, over the mean
+    lone = k["lone_cpi"] * (_instructions(n, "critical_") + extra / ctas.warps)
+    cycles = max(lone, sharing * (_instructions(n) + extra) / _SCHEDULERS)
+    cycles += max(_products(n, gpu), sharing * n.get("mma", 0) * _MMA_FLOPS / gpu.mma_flops_per_clk)
+    cycles += k["barrier_cycles"] * n.get("critical_barrier", 0)
+    cycles += k["shuffle_latency"] * n.get("critical_shfl", 0)
+    cycles += k["shared_latency"] * n.get("critical_shared_rounds", 0)
+    return float(cycles + _load_cycles(n))
 
 
-def _ahead(profile: Profile, launch: Launch, workload: Workload) -> tuple[float, ...]:
-    """For each wait of a tile: the tiles of time between the start of the copies it waits for and itself.
+def _products(n: Numbers, gpu: GpuSpec) -> float:
+    """Cycles of the path's mma's: each at the tensor core's rate, or as late as its accumulator is free."""
+    apart = _MMA_FLOPS * _SCHEDULERS / gpu.mma_flops_per_clk
+    waiting = {d: n.get(f"critical_mma_after{d}", 0) for d in _DISTANCES}
+    free = n.get("critical_mma", 0) - sum(waiting.values())
+    latency = constants()["mma_latency"]
+    return float(free * apart + sum(count * max(apart, latency / d) for d, count in waiting.items()))
 
-    Read off the counters: commit groups in flight say how deep K's ring is, the shared memory besides Q's
-    tile how deep both are together. With two waits a tile, a refill starts half a tile after its slot's wait.
+
+def _load_cycles(n: Numbers) -> float:
+    """What rounds of plain loads wait: for L2 where the first-level cache misses, and for that cache else."""
+    k, rounds = constants(), n.get("critical_load_rounds", 0)
+    missing = min(1.0, n.get("critical_l1_misses", 0) / rounds) if rounds else 0.0
+    return float(rounds * (missing * k["memory_latency"] + (1 - missing) * k["shared_latency"]))
+
+
+def _exposed_cycles(n: Numbers, step: float, ctas: _Ctas) -> float:
+    """What a step's waits for copies last: the latency, less what passed since the copies were started.
+
+    The emulator knows how long that was on a clock of its own; as a share of a step it holds on any clock.
     """
-    n = profile.per_tile
-    if not n.get("cp_async", 0) or not n.get("commit", 0):
-        return ()
-    row_bytes = 2 * workload.head_dim  # padded rows pass for a deeper ring, by 1/8 at a head_dim of 64
-    slots = (launch.smem_bytes / row_bytes - profile.block_m) / profile.block_n
-    if n.get("wait", 0) < 1.5 * _warps(launch):
-        return (max(0.0, slots / 2 - 1),)
-    k_slots = profile.fixed.get("commit", 0) / n["commit"]
-    return max(0.0, k_slots - 0.5), max(0.0, slots - k_slots - 0.5)
+    clock = n.get("critical_clock", 0)
+    exposed = 0.0
+    for name in n:
+        waits = n[name] if name.startswith("wait@") else 0
+        if waits and clock:
+            ahead = n.get(name.replace("wait", "age"), 0) / waits / clock
+            exposed += waits / ctas.warps * max(0.0, constants()["memory_latency"] - ahead * step)
+    return exposed
 
 
-def _crowded(tile: Mapping[str, float], warps: int, together: int) -> tuple[float, ...]:
-    """Cycles of each unit for a tile of every CTA on the SM; the busiest scheduler counts, not the mean."""
-    mean = warps * together / _SCHEDULERS
+def _crowded(units: Numbers, ctas: _Ctas) -> tuple[float, ...]:
+    """Cycles of each unit for all CTAs on the SM; the busiest scheduler counts, not the mean."""
+    mean = ctas.warps * ctas.together / _SCHEDULERS
     uneven = math.ceil(mean) / mean
-    return tuple(together * cycles * (uneven if u in _PER_SCHEDULER else 1) for u, cycles in tile.items())
+    return tuple(ctas.together * n * (uneven if u in _PER_SCHEDULER else 1) for u, n in units.items())
 
 
 def _norm(cycles: Iterable[float]) -> float:
@@ -203,8 +279,12 @@ def _norm(cycles: Iterable[float]) -> float:
 
 
 def _makespan(durations: list[float], heads: int, slots: int) -> float:
-    """Cycles until all CTAs are done when each free slot takes the next CTA in launch order."""
+    """Cycles until all is done when each free slot takes the next CTA in launch order (or, where the CTAs
+    are persistent, the next of the pieces that they share).
+    """
     count = len(durations) * heads
+    if min(durations) == max(durations):
+        return durations[0] * -(-count // slots)
     if count > _MAX_SCHEDULED:
         return sum(durations) * heads / slots + max(durations) / 2
     ends = [0.0] * min(slots, count)

@@ -4,7 +4,7 @@ It proves synchronisation and indexing under our reading of PTX, on the pre-flig
 nothing. The benchmark's shape is not emulated.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from evoflash.abi import arguments
 from evoflash.evaluation import Candidate, Launch, Status, Verdict
 from evoflash.family import Family, Loop
 from evoflash.gpu import GpuSpec
-from evoflash.model import Profile, fit_profile, kv_tiles
+from evoflash.model import Profile, fit_counts, mean_counts, steps_of
 from evoflash.problem import CompileKey, Workload
 from evoflash.reference import every_row, expect
 from evoflash.validator import Output, judge
@@ -42,7 +42,7 @@ def shapes(key: CompileKey, loop: Loop) -> tuple[Workload, ...]:
     steps = 2 * loop.stages * loop.splits
     lengths = (steps * loop.keys + loop.keys // 2 + 3, 5)
     # The same rows for both: what they cost besides their KV tiles then cancels in the model's profile.
-    rows = loop.rows + 9
+    rows = max(1, loop.rows // loop.pack) + 9
     long, short = (
         Workload(1, heads, kv_heads, rows, n, key.head_dim, key.dtype, key.causal, key.accumulate)
         for n in lengths
@@ -57,11 +57,15 @@ def preflight(candidate: Candidate, family: Family, gpu: GpuSpec, *, seed: int) 
     library = hostcompiler.build(candidate.source, name=family.name)
     loop = family.loop(names)
     long, short = shapes(key, loop)
+    single = replace(long, seq_kv=loop.keys * loop.splits)
     # Other numbers with every schedule: the ordinary case, a rising maximum, needles at tile edges.
     plan: tuple[tuple[Workload, str, emulator.Delivery, emulator.Schedule], ...] = (
         (long, "normal", "lazy", "fifo"),
         (long, "rising", "random", "random"),
         (short, "needles", "eager", "fifo"),
+        # One whole step of the loop: with the first, a line for the performance model. Both have ordinary
+        # inputs, because some kernels do more for others.
+        (single, "normal", "lazy", "fifo"),
     )
     verdicts, counters = [], []
     for at, (workload, trial, delivery, schedule) in enumerate(plan):
@@ -70,20 +74,16 @@ def preflight(candidate: Candidate, family: Family, gpu: GpuSpec, *, seed: int) 
             library, launches, workload, trial, delivery=delivery, schedule=schedule, seed=seed + at
         )
         verdicts.append(verdict)
-        counters.append(emulations[0].counters)
+        counters.append([emulation.counters for emulation in emulations])
         reports = tuple(report for emulation in emulations for report in emulation.reports)
         complaint = _complaint(reports, verdict)
         if complaint:
             return Preflight(f"{complaint} [{workload}]", _status(reports), tuple(verdicts), _EMPTY)
-    runs = tuple(
-        (counters[at], *_work(workload, loop.rows, loop.keys)) for at, workload in ((0, long), (2, short))
-    )
-    uncounted = family.uncounted(names)
-    profile = fit_profile((runs[0], runs[1]), block_m=loop.rows, block_n=loop.keys, uncounted=uncounted)
+    profile = _profile(loop, family.uncounted(names), (long, counters[0]), (single, counters[3]))
     return Preflight("", Status.CORRECT, tuple(verdicts), profile)
 
 
-_EMPTY = Profile({}, {}, 1, 1, 0.0)
+_EMPTY = Profile((), 1, 1, 1, 1, 0.0)
 _ENDLESS = {"TIMEOUT", "LIVELOCK", "DEADLOCK"}
 
 
@@ -94,11 +94,20 @@ def _status(reports: tuple[emulator.Report, ...]) -> Status:
     return Status.TIMEOUT if kinds & _ENDLESS else Status.RUNTIME
 
 
-def _work(workload: Workload, block_m: int, block_n: int) -> tuple[int, int]:
-    """CTAs, and KV tiles that they visit together."""
-    tiles = kv_tiles(workload, block_m, block_n)
-    heads = workload.batch * workload.heads
-    return len(tiles) * heads, sum(tiles) * heads
+_Counted = tuple[Workload, list[dict[str, int]]]  # a workload, and each launch's counters on it
+
+
+def _profile(loop: Loop, uncounted: int, *counted: _Counted) -> Profile:
+    """From two lengths: the first launch's line per step of its loop, the others' means per CTA."""
+    shape = Profile((), loop.rows, loop.keys, loop.stages, loop.splits, uncounted, loop.pack)
+    steps = [steps_of(workload, shape) for workload, _ in counted]
+    heads = counted[0][0].heads // loop.pack
+    runs = tuple(
+        (counters[0], heads * len(each), heads * sum(each))
+        for each, (_, counters) in zip(steps, counted, strict=True)
+    )
+    rest = (mean_counts(counters) for counters in counted[0][1][1:])
+    return replace(shape, launches=(fit_counts(runs), *rest))
 
 
 def _complaint(reports: tuple[emulator.Report, ...], verdict: Verdict) -> str:

@@ -7,7 +7,7 @@ from sqlalchemy import Column, ForeignKey, Table, UniqueConstraint
 
 from evoflash.layout import DB
 
-HEAD = "0001"  # the newest revision in db/versions
+HEAD = "0002"  # the newest revision in db/versions
 VERSION_TABLE = "evoflash_version"
 
 metadata = sa.MetaData()
@@ -96,6 +96,7 @@ builds = _child(
     *(_integer("registers"), _integer("spill_bytes"), _integer("stack_bytes")),
     *(_integer("smem_static_bytes"), Column("compile_s", sa.Double, nullable=False)),
     *(_text("warnings_json"), _text("log"), _text("cubin_path")),
+    Column("accumulate", sa.Text, nullable=False, server_default="fp32"),
 )
 sa.Index("ix_builds_text_sha", builds.c.text_sha)
 verdicts = _child(

@@ -1,65 +1,107 @@
-"""Compares the performance model with measured times: how well it ranks kernels, and how far off it is.
+"""How well the performance model ranks recorded genomes, and (--fit) the constants that fit them best.
 
-Reads a list of [problem, baseline_us, [[us, error, lse_error, registers, spill_bytes, genome], ...]], or a
-report of its own: the measured rows in docs/measurements/ can be estimated again by a later model. Measures
-nothing. Profiles (one emulation for each genome) are kept in --cache.
+Reads files of scripts/record_space.py: all that the model looks at is in them, so nothing is compiled,
+emulated or measured here. A genome's time is its cold one, or its hot one where only that was taken (long
+launches, whose inputs are as good as cold).
 
-    python scripts/model_report.py docs/measurements/model-h200.json
+    cd docs/measurements
+    python ../../scripts/model_report.py space-h200-*.json --json model-h200.json
+    python ../../scripts/model_report.py space-h200-*.json --fit
+
+--fit prints calibrated constants as they stand in evoflash/model.toml; it sees every second genome of each
+file, so that the other half says what the fit is worth (`held_out_tau`).
 """
 
 import argparse
 import hashlib
 import json
-import pickle
-import re
+import math
 import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from evoflash import hostcompiler
-from evoflash.family import load_family
+from record_space import read_profile
+
+from evoflash.errors import EvoflashError, UsageError
+from evoflash.evaluation import Launch
 from evoflash.gpu import GpuSpec, load_gpu
-from evoflash.model import Estimate, Profile, estimate, model_version
-from evoflash.preflight import preflight
+from evoflash.model import Estimate, Profile, constants, estimate, model_version
 from evoflash.problem import Workload, parse_workload
-from evoflash.renderer import render
-from evoflash.space import Genome
 
-CALIBRATED_ON = ("mission", "s2k_d64,causal")  # as model.toml says
-TOP = 10  # of the model's order: what a search that trusts it would measure
-_FIELDS = ("us", "error", "lse_error", "registers", "spill_bytes", "genome")
-_NOTE = (
-    "The calibrated constants were fitted to the problems marked 'calibration' and to no other: the figures "
-    "there are in-sample. The model's structure was chosen with all four problems in view, so 'held out' "
-    "means held out of the fit only; and 'mission,causal,dtype=bf16' resembles 'mission'. One GPU."
-)
-_HEADER = {  # of the list, which does not say so itself
-    "protocol": "hot inputs, CUDA graph replay of 20 launches; a problem has 60 uniform random valid genomes",
-    "date": "2026-11-21",
-}
+TOP = 30  # of the model's order: the truly fastest should be among them
+SEARCHED = 10  # of the model's order: what a search that trusts it would measure
+_STEPS = (1.5, 1.2, 1.07, 1.02)  # of the search for constants: factors tried up and down, one after the other
+_TOML = Path(__file__).resolve().parent.parent / "evoflash" / "model.toml"
 
 
-class Profiles:
-    """Emulated profiles by kernel text and emulator, in a pickle."""
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """A recorded genome: what the model reads, and what was measured."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._known: dict[str, Profile] = pickle.loads(path.read_bytes()) if path.exists() else {}
+    values: dict[str, Any]
+    profile: Profile
+    launches: tuple[Launch, ...]
+    registers: int
+    spill_bytes: int
+    smem_static_bytes: int
+    us: float
 
-    def of(self, genome: Genome, workload: Workload, gpu: GpuSpec) -> Profile:
-        candidate = render(genome, workload.compile_key(gpu.arch), gpu)
-        key = f"{candidate.source_sha}-{hostcompiler.runtime().parent.name}"
-        if key not in self._known:
-            found = preflight(candidate, load_family(genome.family), gpu, seed=1)
-            if found.complaint:
-                raise SystemExit(f"{genome} on {workload}: {found.complaint}")
-            self._known[key] = found.profile
-            self._path.write_bytes(pickle.dumps(self._known))
-        return self._known[key]
+    def estimated(self, workload: Workload, gpu: GpuSpec) -> Estimate:
+        return estimate(
+            self.profile,
+            self.launches,
+            workload,
+            gpu,
+            registers=self.registers,
+            spill_bytes=self.spill_bytes,
+            smem_static_bytes=self.smem_static_bytes,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """One file: a family's timed genomes on one workload and GPU."""
+
+    path: Path
+    family: str
+    workload: Workload
+    gpu: GpuSpec
+    genomes: tuple[Timed, ...]
+
+    def estimates(self, genomes: Sequence[Timed]) -> list[Estimate]:
+        return [genome.estimated(self.workload, self.gpu) for genome in genomes]
+
+
+def read_space(path: Path) -> Space:
+    """The genomes of a file that were right, and timed. UsageError names the file if there are too few."""
+    found = json.loads(path.read_text(encoding="utf-8"))
+    genomes = tuple(_timed(row) for row in found["genomes"] if row.get("hot_us") and "profile" in row)
+    if len(genomes) < 2:
+        raise UsageError(f"{path} holds {len(genomes)} timed genomes: record it on a GPU first.")
+    return Space(path, found["family"], parse_workload(found["problem"]), load_gpu(found["gpu"]), genomes)
+
+
+def _timed(row: dict[str, Any]) -> Timed:
+    launches = tuple(
+        Launch(**{**launch, "grid": tuple(launch["grid"]), "block": tuple(launch["block"])})
+        for launch in row["launches"]
+    )
+    return Timed(
+        row["values"],
+        read_profile(row["profile"]),
+        launches,
+        row["registers"],
+        row["spill_bytes"],
+        row["smem_static_bytes"],
+        us=float(np.median(row["cold_us"] or row["hot_us"])),
+    )
 
 
 def kendall_tau(a: np.ndarray, b: np.ndarray) -> float:
@@ -69,80 +111,87 @@ def kendall_tau(a: np.ndarray, b: np.ndarray) -> float:
     return float((x * y).sum() / np.sqrt(np.count_nonzero(x) * np.count_nonzero(y)))
 
 
-def read_genome(text: str, workload: Workload, gpu: GpuSpec) -> Genome:
-    """A genome from `family(name=value, ...)`."""
-    family, values = re.fullmatch(r"(\w+)\((.*)\)", text).groups()  # type: ignore[union-attr]
-    pairs = (item.split("=") for item in values.split(", "))
-    space = load_family(family).space((workload.compile_key(gpu.arch),), gpu)
-    return space.genome({name: int(value) if value.isdigit() else value for name, value in pairs})
-
-
-def read(path: Path) -> tuple[dict[str, str], list[dict[str, Any]]]:
-    """What is known of the measurement, and for each problem its measured kernels."""
-    found = json.loads(path.read_text())
-    if isinstance(found, dict):
-        return {name: found[name] for name in _HEADER}, found["rows"]
-    rows = []
-    for name, sdpa_us, measured in found:
-        kernels = [dict(zip(_FIELDS, kernel, strict=True)) for kernel in measured]
-        rows.append({"problem": name, "sdpa_flash_us": sdpa_us, "kernels": kernels})
-    return _HEADER, rows
-
-
-def estimated(kernel: dict[str, Any], workload: Workload, gpu: GpuSpec, profiles: Profiles) -> Estimate:
-    genome = read_genome(kernel["genome"], workload, gpu)
-    (launch,) = load_family(genome.family).launches(genome, workload, gpu)
-    return estimate(
-        profiles.of(genome, workload, gpu),
-        launch,
-        workload,
-        gpu,
-        registers=kernel["registers"],
-        spill_bytes=kernel["spill_bytes"],
-        hot=True,
-    )
-
-
-def compared(row: dict[str, Any], gpu: GpuSpec, profiles: Profiles) -> dict[str, Any]:
-    """A problem's row of the report: the summary first, then each kernel with its estimate."""
-    workload = parse_workload(row["problem"])
-    found = [estimated(kernel, workload, gpu, profiles) for kernel in row["kernels"]]
-    us, model_us = (np.array(x) for x in ([k["us"] for k in row["kernels"]], [e.total_us for e in found]))
-    best, top = us.argmin(), model_us.argsort(kind="stable")[:TOP]
+def compared(space: Space) -> dict[str, Any]:
+    """A file's row of the report."""
+    found = space.estimates(space.genomes)
+    us, model_us = np.array([g.us for g in space.genomes]), np.array([e.total_us for e in found])
+    best, order = us.argmin(), model_us.argsort(kind="stable")
     error = np.log(model_us / us)
+    bounds = [e.bound for e in found]
     return {
-        "problem": row["problem"],
-        "role": "calibration" if row["problem"] in CALIBRATED_ON else "held out",
+        "file": space.path.name,
+        "family": space.family,
+        "problem": str(space.workload),
         "n": len(us),
         "kendall_tau": round(kendall_tau(model_us, us), 3),
+        "held_out_tau": round(kendall_tau(model_us[1::2], us[1::2]), 3),
         "rank_of_true_best": int((model_us < model_us[best]).sum()) + 1,
-        "best_of_top_10_over_best": round(float(us[top].min() / us[best]), 3),
+        f"best_of_top_{SEARCHED}_over_best": round(float(us[order[:SEARCHED]].min() / us[best]), 3),
+        "best_us": round(float(us[best]), 3),
+        "median_us": round(float(np.median(us)), 3),
         "ratio": round(float(np.exp(error.mean())), 3),
         "ratio_spread": round(float(np.exp(error.std())), 3),
-        "sdpa_flash_us": row["sdpa_flash_us"],
-        "kernels": [
-            {**{name: k[name] for name in _FIELDS}, "estimate_us": round(e.total_us, 3), "bound": e.bound}
-            for k, e in zip(row["kernels"], found, strict=True)
-        ],
+        "bounds": {name: bounds.count(name) for name in sorted(set(bounds))},
     }
 
 
-def document(path: Path, gpu: GpuSpec, profiles: Profiles) -> dict[str, Any]:
-    header, rows = read(path)
-    constants = Path(__file__).resolve().parent.parent / "evoflash" / "model.toml"
+# ---- calibration
+
+
+def fit(spaces: Sequence[Space], names: Sequence[str]) -> dict[str, float]:
+    """The constants of those names that bring every second genome's estimates nearest to its time."""
+    table, chosen = constants(), {name: float(constants()[name]) for name in names}
+    least = _distance(spaces)
+    for step in _STEPS:
+        improved = True
+        while improved:
+            improved = False
+            for name in names:
+                for factor in (step, 1 / step):
+                    table[name] = chosen[name] * factor
+                    distance = _distance(spaces)
+                    if distance < least - 1e-6:
+                        chosen[name], least, improved = table[name], distance, True
+                        break
+                    table[name] = chosen[name]
+    return chosen
+
+
+def _distance(spaces: Sequence[Space]) -> float:
+    """Root of the mean square of log(estimate / measured), each file with equal weight."""
+    return math.sqrt(float(np.mean([np.mean(_errors(space) ** 2) for space in spaces])))
+
+
+def _errors(space: Space) -> np.ndarray:
+    half = space.genomes[::2]
+    model_us = [e.total_us for e in space.estimates(half)]
+    errors: np.ndarray = np.log(np.array(model_us) / np.array([g.us for g in half]))
+    return errors
+
+
+def calibrated() -> tuple[str, ...]:
+    """The constants that --fit may change, as model.toml lists them."""
+    return tuple(constants()["calibrated"])
+
+
+# ---- output
+
+
+def document(spaces: Iterable[Space], command: str) -> dict[str, Any]:
     return {
-        "command": f"python scripts/model_report.py {path.name}",
-        "gpu": gpu.device_names[0],
-        **header,
+        "command": command,
         "model_version": model_version(),
-        "model_toml_sha256": hashlib.sha256(constants.read_bytes()).hexdigest(),
-        "note": _NOTE,
-        "rows": [compared(row, gpu, profiles) for row in rows],
+        "model_toml_sha256": hashlib.sha256(_TOML.read_bytes()).hexdigest(),
+        "note": (
+            "Times are of one GPU in short bursts; the constants were fitted to every second genome of these "
+            "files, and held_out_tau is over the others. rank_of_true_best counts in the model's order."
+        ),
+        "rows": [compared(space) for space in spaces],
     }
 
 
 def show(rows: list[dict[str, Any]]) -> None:
-    names = ("problem", "role", "n", "kendall_tau", "rank_of_true_best", "ratio", "ratio_spread")
+    names = ("file", "n", "kendall_tau", "held_out_tau", "rank_of_true_best", "ratio", "ratio_spread")
     table = [names, *(tuple(str(row[name]) for name in names) for row in rows)]
     widths = [max(len(line[at]) for line in table) for at in range(len(names))]
     for line in table:
@@ -151,22 +200,22 @@ def show(rows: list[dict[str, Any]]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
-    parser.add_argument("measured", type=Path)
-    parser.add_argument("--gpu", default="h200")
-    parser.add_argument("--cache", type=Path, default=Path("/tmp/evoflash-profiles.pickle"))
-    parser.add_argument("--json", type=Path, help="write the full report here")
+    parser.add_argument("spaces", type=Path, nargs="+", help="files of scripts/record_space.py")
+    parser.add_argument("--fit", action="store_true", help="calibrate first, and print the constants")
+    parser.add_argument("--json", type=Path, help="write the report here")
     options = parser.parse_args()
-    report = document(options.measured, load_gpu(options.gpu), Profiles(options.cache))
+    spaces = [read_space(path) for path in options.spaces]
+    if options.fit:
+        for name, value in fit(spaces, calibrated()).items():
+            print(f"{name} = {value:.4g}")
+    report = document(spaces, " ".join(sys.argv))
     show(report["rows"])
     if options.json:
-        text = json.dumps(report, indent=1)
-        # One line a kernel: the file stays readable, and diffs show kernels.
-        options.json.write_text(re.sub(r"\{\s+(\"us\": [^{}]*?)\s+\}", _one_line, text) + "\n")
-
-
-def _one_line(match: re.Match[str]) -> str:
-    return "{" + re.sub(r"\s*\n\s*", " ", match[1]) + "}"
+        options.json.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except EvoflashError as error:
+        sys.exit(str(error))

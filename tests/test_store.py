@@ -554,6 +554,8 @@ def test_a_database_made_by_revision_0001_still_opens_with_its_results(path: Pat
         (run,) = store.runs()
         assert [evaluation.score_us for _, evaluation in store.history(run)] == [12.5, None, 12.5]
         assert [baseline.name for baseline in store.baselines(run)] == ["sdpa_flash"]
+        keys = {build.compile_key.accumulate for _, e in store.history(run) for build in e.builds}
+        assert keys == {"fp32"}
 
 
 @pytest.mark.parametrize("read_only", [False, True])
@@ -561,16 +563,17 @@ def test_an_older_database_upgrades_itself_when_opened(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read_only: bool
 ) -> None:
     shutil.copytree(DB, tmp_path / "50% db", ignore=shutil.ignore_patterns("__pycache__"))
-    (tmp_path / "50% db" / "versions" / "0002_mood.py").write_text(
-        "import sqlalchemy as sa\nfrom alembic import op\nrevision, down_revision = '0002', '0001'\n"
+    (tmp_path / "50% db" / "versions" / "9000_mood.py").write_text(
+        "import sqlalchemy as sa\nfrom alembic import op\n"
+        f"revision, down_revision = '9000', '{tables.HEAD}'\n"
         "def upgrade():\n    with op.batch_alter_table('runs') as table:\n"
         "        table.add_column(sa.Column('mood', sa.Text, server_default='good'))\n"
     )
     monkeypatch.setattr(database, "DB", tmp_path / "50% db")
-    monkeypatch.setattr(database, "HEAD", "0002")
+    monkeypatch.setattr(database, "HEAD", "9000")
     with open_store(str(restored(path)), read_only=read_only) as store:
         assert store.query("SELECT mood FROM runs", {})[1] == [("good",)]
-        assert store.query("SELECT version_num FROM evoflash_version", {})[1] == [("0002",)]
+        assert store.query("SELECT version_num FROM evoflash_version", {})[1] == [("9000",)]
         assert store.best(PROBLEM, "l4") is not None
 
 

@@ -42,11 +42,34 @@ struct alignas(16) u32x4 {
   u32 x, y, z, w;
 };
 
+// Their registers hold the elements in an order that the emulator draws anew for each launch.
+template <class T>
+struct wmma_a {
+  u32 x[8];
+};
+template <class T>
+struct wmma_b_row {
+  u32 x[8];
+};
+template <class T>
+struct wmma_b_col {
+  u32 x[8];
+};
+struct wmma_c {
+  float x[8];
+};
+
 template <class T>
 constexpr bool is_register_size = sizeof(T) == 2 || sizeof(T) == 4 || sizeof(T) == 8 || sizeof(T) == 16;
 
 EF_DEV u32 smem_base() {
   return efemu::kSharedBase;
+}
+
+template <int BYTES>
+EF_DEV u32 smem_static(EF_LINE) {
+  static_assert(BYTES > 0, "smem_static: a number of bytes");
+  return efemu::static_shared(BYTES, line);
 }
 
 template <class T>
@@ -77,12 +100,34 @@ EF_DEV void stg(T* target, T value, EF_LINE) {
   __builtin_memcpy(efemu::write_global(target, sizeof(T), line), &value, sizeof(T));
 }
 
+EF_DEV void stg_cs(u32x4* target, u32x4 value, EF_LINE) {
+  stg(target, value, line);
+}
+
 EF_DEV void cp_async16(u32 target, const void* source, EF_LINE) {
   efemu::copy_async(target, source, true, line);
 }
 
 EF_DEV void cp_async16_zfill(u32 target, const void* source, bool inside, EF_LINE) {
   efemu::copy_async(target, source, inside, line);
+}
+
+template <int kL2Bytes>
+EF_DEV void cp_async16_zfill_l2(u32 target, const void* source, bool inside, EF_LINE) {
+  static_assert(kL2Bytes == 64 || kL2Bytes == 128 || kL2Bytes == 256, "cp_async16_zfill_l2: 64, 128 or 256");
+  efemu::copy_async(target, source, inside, line);
+}
+
+EF_DEV void cp_async16_zfill_l1(u32 target, const void* source, bool inside, EF_LINE) {
+  efemu::copy_async(target, source, inside, line);
+}
+
+EF_DEV void cp_async4_zfill(u32 target, const void* source, bool inside, EF_LINE) {
+  efemu::copy_async(target, source, inside, line, 4);
+}
+
+EF_DEV void cp_async8_zfill(u32 target, const void* source, bool inside, EF_LINE) {
+  efemu::copy_async(target, source, inside, line, 8);
 }
 
 EF_DEV void cp_async_commit(EF_LINE) {
@@ -121,6 +166,74 @@ EF_DEV void mma_m16n8k16(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1, bf16,
   efemu::multiply_tiles(d, a, b, true, line);
 }
 
+EF_DEV void wmma_load_a(wmma_a<f16>& a, u32 address, int stride, EF_LINE) {
+  efemu::wmma_load_operand(a.x, false, false, address, stride, line);
+}
+
+EF_DEV void wmma_load_a(wmma_a<bf16>& a, u32 address, int stride, EF_LINE) {
+  efemu::wmma_load_operand(a.x, true, false, address, stride, line);
+}
+
+EF_DEV void wmma_load_b_row(wmma_b_row<f16>& b, u32 address, int stride, EF_LINE) {
+  efemu::wmma_load_operand(b.x, false, false, address, stride, line);
+}
+
+EF_DEV void wmma_load_b_row(wmma_b_row<bf16>& b, u32 address, int stride, EF_LINE) {
+  efemu::wmma_load_operand(b.x, true, false, address, stride, line);
+}
+
+EF_DEV void wmma_load_b_col(wmma_b_col<f16>& b, u32 address, int stride, EF_LINE) {
+  efemu::wmma_load_operand(b.x, false, true, address, stride, line);
+}
+
+EF_DEV void wmma_load_b_col(wmma_b_col<bf16>& b, u32 address, int stride, EF_LINE) {
+  efemu::wmma_load_operand(b.x, true, true, address, stride, line);
+}
+
+EF_DEV void wmma_load_c(wmma_c& c, u32 address, int stride, EF_LINE) {
+  efemu::wmma_load_accumulator(c.x, address, stride, line);
+}
+
+EF_DEV void wmma_store_c(u32 address, const wmma_c& c, int stride, EF_LINE) {
+  efemu::wmma_store_accumulator(c.x, address, stride, line);
+}
+
+EF_DEV void wmma_fill(wmma_c& c, float value) {
+  for (float& element : c.x) element = value;
+}
+
+EF_DEV void wmma_scale(wmma_c& c, float factor) {
+  for (float& element : c.x) element *= factor;
+}
+
+EF_DEV void wmma_mma(wmma_c& c, const wmma_a<f16>& a, const wmma_b_row<f16>& b, EF_LINE) {
+  efemu::wmma_multiply(c.x, a.x, b.x, false, line);
+}
+
+EF_DEV void wmma_mma(wmma_c& c, const wmma_a<bf16>& a, const wmma_b_row<bf16>& b, EF_LINE) {
+  efemu::wmma_multiply(c.x, a.x, b.x, true, line);
+}
+
+EF_DEV void wmma_mma(wmma_c& c, const wmma_a<f16>& a, const wmma_b_col<f16>& b, EF_LINE) {
+  efemu::wmma_multiply(c.x, a.x, b.x, false, line);
+}
+
+EF_DEV void wmma_mma(wmma_c& c, const wmma_a<bf16>& a, const wmma_b_col<bf16>& b, EF_LINE) {
+  efemu::wmma_multiply(c.x, a.x, b.x, true, line);
+}
+
+// The sum over k in float, then one rounding to f16 when it is added.
+EF_DEV void mma_m16n8k16(u32 (&d)[2], const u32 (&a)[4], u32 b0, u32 b1, f16, EF_LINE) {
+  const u32 b[2] = {b0, b1};
+  float product[4] = {};
+  efemu::multiply_tiles(product, a, b, false, line);
+  for (int h = 0; h < 2; ++h) {
+    const float lo = efemu::f16_to_float(static_cast<u16>(d[h])) + product[2 * h];
+    const float hi = efemu::f16_to_float(static_cast<u16>(d[h] >> 16)) + product[2 * h + 1];
+    d[h] = efemu::float_to_f16(lo) | static_cast<u32>(efemu::float_to_f16(hi)) << 16;
+  }
+}
+
 EF_DEV float shfl_xor(float value, int lane_mask, EF_LINE) {
   return efemu::float_of(efemu::shuffle_xor(efemu::bits_of(value), lane_mask, line));
 }
@@ -151,6 +264,10 @@ EF_DEV void syncwarp(EF_LINE) {
 
 EF_DEV void syncthreads(EF_LINE) {
   efemu::sync_block(line);
+}
+
+EF_DEV bool syncthreads_or(bool condition, EF_LINE) {
+  return efemu::sync_block_or(condition, line);
 }
 
 EF_DEV void bar_sync(int id, int threads, EF_LINE) {
@@ -189,6 +306,16 @@ EF_DEV float fmax(float a, float b) {
 EF_DEV float fma(float a, float b, float c) {
   ++efemu::tally.fma;
   return __builtin_fmaf(a, b, c);
+}
+
+EF_DEV float mul(float a, float b) {
+  ++efemu::tally.fma;
+  return a * b;
+}
+
+EF_DEV float sub(float a, float b) {
+  ++efemu::tally.fma;
+  return a - b;
 }
 
 EF_DEV float neg_inf() {

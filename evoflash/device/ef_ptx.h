@@ -31,10 +31,37 @@ struct __align__(16) u32x4 {
   u32 x, y, z, w;
 };
 
+// A 16x16 WMMA operand A. Which lane and register hold which element is unknown and may differ between GPUs.
+template <class T>
+struct wmma_a {
+  u32 x[8];  // bf16 uses the first four
+};
+// A 16x16 WMMA operand B that was loaded from rows.
+template <class T>
+struct wmma_b_row {
+  u32 x[8];
+};
+// A 16x16 WMMA operand B that was loaded from columns.
+template <class T>
+struct wmma_b_col {
+  u32 x[8];
+};
+// A 16x16 WMMA accumulator.
+struct wmma_c {
+  float x[8];
+};
+
 // The first byte of dynamic shared memory, 1024-byte aligned.
 EF_DEV u32 smem_base() {
   extern __shared__ __align__(1024) unsigned char dynamic_smem[];
   return static_cast<u32>(__cvta_generic_to_shared(dynamic_smem));
+}
+
+// The first byte of BYTES bytes of static shared memory, at most 48 KB, 1024-byte aligned; one size a kernel.
+template <int BYTES>
+EF_DEV u32 smem_static() {
+  __shared__ __align__(1024) unsigned char static_smem[BYTES];
+  return static_cast<u32>(__cvta_generic_to_shared(static_smem));
 }
 
 // Loads 2, 4, 8 or 16 bytes from shared memory, aligned to their size.
@@ -61,6 +88,11 @@ EF_DEV void stg(T* target, T value) {
   *target = value;
 }
 
+// Stores 16 bytes to global memory, marked as not to be read again soon.
+EF_DEV void stg_cs(u32x4* target, u32x4 value) {
+  asm volatile("st.global.cs.v4.u32 [%0], {%1,%2,%3,%4};" ::"l"(target), "r"(value.x), "r"(value.y), "r"(value.z), "r"(value.w) : "memory");
+}
+
 // Starts copying 16 bytes from global to shared memory, past L1.
 EF_DEV void cp_async16(u32 target, const void* source) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(target), "l"(source) : "memory");
@@ -70,6 +102,36 @@ EF_DEV void cp_async16(u32 target, const void* source) {
 EF_DEV void cp_async16_zfill(u32 target, const void* source, bool inside) {
   const int bytes = inside ? 16 : 0;
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(target), "l"(source), "r"(bytes) : "memory");
+}
+
+// cp_async16_zfill with a hint that the 64, 128 or 256 bytes around the source should come to L2 together.
+template <int kL2Bytes>
+EF_DEV void cp_async16_zfill_l2(u32 target, const void* source, bool inside) {
+  const int bytes = inside ? 16 : 0;
+  if constexpr (kL2Bytes == 64)
+    asm volatile("cp.async.cg.shared.global.L2::64B [%0], [%1], 16, %2;" ::"r"(target), "l"(source), "r"(bytes) : "memory");
+  else if constexpr (kL2Bytes == 128)
+    asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(target), "l"(source), "r"(bytes) : "memory");
+  else
+    asm volatile("cp.async.cg.shared.global.L2::256B [%0], [%1], 16, %2;" ::"r"(target), "l"(source), "r"(bytes) : "memory");
+}
+
+// cp_async16_zfill that keeps the line in L1 as well: other blocks of the SM may find it there.
+EF_DEV void cp_async16_zfill_l1(u32 target, const void* source, bool inside) {
+  const int bytes = inside ? 16 : 0;
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 16, %2;" ::"r"(target), "l"(source), "r"(bytes) : "memory");
+}
+
+// cp_async16_zfill for 4 bytes, through L1.
+EF_DEV void cp_async4_zfill(u32 target, const void* source, bool inside) {
+  const int bytes = inside ? 4 : 0;
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(target), "l"(source), "r"(bytes) : "memory");
+}
+
+// cp_async16_zfill for 8 bytes, through L1.
+EF_DEV void cp_async8_zfill(u32 target, const void* source, bool inside) {
+  const int bytes = inside ? 8 : 0;
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(target), "l"(source), "r"(bytes) : "memory");
 }
 
 // Closes this thread's group of copies; an empty group is legal.
@@ -131,6 +193,140 @@ EF_DEV void mma_m16n8k16(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1, bf16)
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
+// Loads a 16x16 tile of f16 stored by rows, `stride` elements apart, rows at multiples of 32 bytes, as A.
+EF_DEV void wmma_load_a(wmma_a<f16>& a, u32 address, int stride) {
+  asm volatile("wmma.load.a.sync.aligned.row.m16n16k16.shared.f16 {%0,%1,%2,%3,%4,%5,%6,%7}, [%8], %9;"
+               : "=r"(a.x[0]), "=r"(a.x[1]), "=r"(a.x[2]), "=r"(a.x[3]),
+                 "=r"(a.x[4]), "=r"(a.x[5]), "=r"(a.x[6]), "=r"(a.x[7])
+               : "r"(address), "r"(stride)
+               : "memory");
+}
+
+// Loads a 16x16 tile of bf16 stored by rows, `stride` elements apart, rows at multiples of 16 bytes, as A.
+EF_DEV void wmma_load_a(wmma_a<bf16>& a, u32 address, int stride) {
+  asm volatile("wmma.load.a.sync.aligned.row.m16n16k16.shared.bf16 {%0,%1,%2,%3}, [%4], %5;"
+               : "=r"(a.x[0]), "=r"(a.x[1]), "=r"(a.x[2]), "=r"(a.x[3])
+               : "r"(address), "r"(stride)
+               : "memory");
+}
+
+// Loads a 16x16 tile of f16 stored by rows, `stride` elements apart, rows at multiples of 32 bytes, as B.
+EF_DEV void wmma_load_b_row(wmma_b_row<f16>& b, u32 address, int stride) {
+  asm volatile("wmma.load.b.sync.aligned.row.m16n16k16.shared.f16 {%0,%1,%2,%3,%4,%5,%6,%7}, [%8], %9;"
+               : "=r"(b.x[0]), "=r"(b.x[1]), "=r"(b.x[2]), "=r"(b.x[3]),
+                 "=r"(b.x[4]), "=r"(b.x[5]), "=r"(b.x[6]), "=r"(b.x[7])
+               : "r"(address), "r"(stride)
+               : "memory");
+}
+
+// Loads a 16x16 tile of bf16 stored by rows, `stride` elements apart, rows at multiples of 16 bytes, as B.
+EF_DEV void wmma_load_b_row(wmma_b_row<bf16>& b, u32 address, int stride) {
+  asm volatile("wmma.load.b.sync.aligned.row.m16n16k16.shared.bf16 {%0,%1,%2,%3}, [%4], %5;"
+               : "=r"(b.x[0]), "=r"(b.x[1]), "=r"(b.x[2]), "=r"(b.x[3])
+               : "r"(address), "r"(stride)
+               : "memory");
+}
+
+// Loads a 16x16 tile of f16 stored by columns, `stride` elements apart, columns at multiples of 32 bytes, as B.
+EF_DEV void wmma_load_b_col(wmma_b_col<f16>& b, u32 address, int stride) {
+  asm volatile("wmma.load.b.sync.aligned.col.m16n16k16.shared.f16 {%0,%1,%2,%3,%4,%5,%6,%7}, [%8], %9;"
+               : "=r"(b.x[0]), "=r"(b.x[1]), "=r"(b.x[2]), "=r"(b.x[3]),
+                 "=r"(b.x[4]), "=r"(b.x[5]), "=r"(b.x[6]), "=r"(b.x[7])
+               : "r"(address), "r"(stride)
+               : "memory");
+}
+
+// Loads a 16x16 tile of bf16 stored by columns, `stride` elements apart, columns at multiples of 16 bytes, as B.
+EF_DEV void wmma_load_b_col(wmma_b_col<bf16>& b, u32 address, int stride) {
+  asm volatile("wmma.load.b.sync.aligned.col.m16n16k16.shared.bf16 {%0,%1,%2,%3}, [%4], %5;"
+               : "=r"(b.x[0]), "=r"(b.x[1]), "=r"(b.x[2]), "=r"(b.x[3])
+               : "r"(address), "r"(stride)
+               : "memory");
+}
+
+// Loads a 16x16 tile of floats stored by rows, `stride` elements apart, rows at multiples of 32 bytes.
+EF_DEV void wmma_load_c(wmma_c& c, u32 address, int stride) {
+  asm volatile("wmma.load.c.sync.aligned.row.m16n16k16.shared.f32 {%0,%1,%2,%3,%4,%5,%6,%7}, [%8], %9;"
+               : "=f"(c.x[0]), "=f"(c.x[1]), "=f"(c.x[2]), "=f"(c.x[3]),
+                 "=f"(c.x[4]), "=f"(c.x[5]), "=f"(c.x[6]), "=f"(c.x[7])
+               : "r"(address), "r"(stride)
+               : "memory");
+}
+
+// Stores a 16x16 tile of floats by rows, `stride` elements apart, rows at multiples of 32 bytes.
+EF_DEV void wmma_store_c(u32 address, const wmma_c& c, int stride) {
+  asm volatile("wmma.store.d.sync.aligned.row.m16n16k16.shared.f32 [%8], {%0,%1,%2,%3,%4,%5,%6,%7}, %9;"
+               :
+               : "f"(c.x[0]), "f"(c.x[1]), "f"(c.x[2]), "f"(c.x[3]),
+                 "f"(c.x[4]), "f"(c.x[5]), "f"(c.x[6]), "f"(c.x[7]),
+                 "r"(address), "r"(stride)
+               : "memory");
+}
+
+// Makes every element of the accumulator `value`.
+EF_DEV void wmma_fill(wmma_c& c, float value) {
+#pragma unroll
+  for (int i = 0; i < 8; ++i) c.x[i] = value;
+}
+
+// Multiplies every element of the accumulator by `factor`, the same in all lanes.
+EF_DEV void wmma_scale(wmma_c& c, float factor) {
+#pragma unroll
+  for (int i = 0; i < 8; ++i) c.x[i] *= factor;
+}
+
+// c += a b for 16x16 tiles of f16, B loaded from rows, accumulated in float.
+EF_DEV void wmma_mma(wmma_c& c, const wmma_a<f16>& a, const wmma_b_row<f16>& b) {
+  asm volatile("wmma.mma.sync.aligned.row.row.m16n16k16.f32.f32 "
+               "{%0,%1,%2,%3,%4,%5,%6,%7}, {%8,%9,%10,%11,%12,%13,%14,%15}, {%16,%17,%18,%19,%20,%21,%22,%23}, {%0,%1,%2,%3,%4,%5,%6,%7};"
+               : "+f"(c.x[0]), "+f"(c.x[1]), "+f"(c.x[2]), "+f"(c.x[3]),
+                 "+f"(c.x[4]), "+f"(c.x[5]), "+f"(c.x[6]), "+f"(c.x[7])
+               : "r"(a.x[0]), "r"(a.x[1]), "r"(a.x[2]), "r"(a.x[3]),
+                 "r"(a.x[4]), "r"(a.x[5]), "r"(a.x[6]), "r"(a.x[7]),
+                 "r"(b.x[0]), "r"(b.x[1]), "r"(b.x[2]), "r"(b.x[3]),
+                 "r"(b.x[4]), "r"(b.x[5]), "r"(b.x[6]), "r"(b.x[7]));
+}
+
+// c += a b for 16x16 tiles of bf16, B loaded from rows, accumulated in float.
+EF_DEV void wmma_mma(wmma_c& c, const wmma_a<bf16>& a, const wmma_b_row<bf16>& b) {
+  asm volatile("wmma.mma.sync.aligned.row.row.m16n16k16.f32.bf16.bf16.f32 "
+               "{%0,%1,%2,%3,%4,%5,%6,%7}, {%8,%9,%10,%11}, {%12,%13,%14,%15}, {%0,%1,%2,%3,%4,%5,%6,%7};"
+               : "+f"(c.x[0]), "+f"(c.x[1]), "+f"(c.x[2]), "+f"(c.x[3]),
+                 "+f"(c.x[4]), "+f"(c.x[5]), "+f"(c.x[6]), "+f"(c.x[7])
+               : "r"(a.x[0]), "r"(a.x[1]), "r"(a.x[2]), "r"(a.x[3]),
+                 "r"(b.x[0]), "r"(b.x[1]), "r"(b.x[2]), "r"(b.x[3]));
+}
+
+// c += a b for 16x16 tiles of f16, B loaded from columns, accumulated in float.
+EF_DEV void wmma_mma(wmma_c& c, const wmma_a<f16>& a, const wmma_b_col<f16>& b) {
+  asm volatile("wmma.mma.sync.aligned.row.col.m16n16k16.f32.f32 "
+               "{%0,%1,%2,%3,%4,%5,%6,%7}, {%8,%9,%10,%11,%12,%13,%14,%15}, {%16,%17,%18,%19,%20,%21,%22,%23}, {%0,%1,%2,%3,%4,%5,%6,%7};"
+               : "+f"(c.x[0]), "+f"(c.x[1]), "+f"(c.x[2]), "+f"(c.x[3]),
+                 "+f"(c.x[4]), "+f"(c.x[5]), "+f"(c.x[6]), "+f"(c.x[7])
+               : "r"(a.x[0]), "r"(a.x[1]), "r"(a.x[2]), "r"(a.x[3]),
+                 "r"(a.x[4]), "r"(a.x[5]), "r"(a.x[6]), "r"(a.x[7]),
+                 "r"(b.x[0]), "r"(b.x[1]), "r"(b.x[2]), "r"(b.x[3]),
+                 "r"(b.x[4]), "r"(b.x[5]), "r"(b.x[6]), "r"(b.x[7]));
+}
+
+// c += a b for 16x16 tiles of bf16, B loaded from columns, accumulated in float.
+EF_DEV void wmma_mma(wmma_c& c, const wmma_a<bf16>& a, const wmma_b_col<bf16>& b) {
+  asm volatile("wmma.mma.sync.aligned.row.col.m16n16k16.f32.bf16.bf16.f32 "
+               "{%0,%1,%2,%3,%4,%5,%6,%7}, {%8,%9,%10,%11}, {%12,%13,%14,%15}, {%0,%1,%2,%3,%4,%5,%6,%7};"
+               : "+f"(c.x[0]), "+f"(c.x[1]), "+f"(c.x[2]), "+f"(c.x[3]),
+                 "+f"(c.x[4]), "+f"(c.x[5]), "+f"(c.x[6]), "+f"(c.x[7])
+               : "r"(a.x[0]), "r"(a.x[1]), "r"(a.x[2]), "r"(a.x[3]),
+                 "r"(b.x[0]), "r"(b.x[1]), "r"(b.x[2]), "r"(b.x[3]));
+}
+
+// d += a b for a 16x16 A and a 16x8 B of f16, accumulated in f16: d[h] is the pair that float's d[2h], d[2h+1] are.
+EF_DEV void mma_m16n8k16(u32 (&d)[2], const u32 (&a)[4], u32 b0, u32 b1, f16) {
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16 "
+               "{%0,%1}, {%2,%3,%4,%5}, {%6,%7}, {%0,%1};"
+               : "+r"(d[0]), "+r"(d[1])
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
 // The value of the lane whose number differs by `lane_mask` (xor); all 32 lanes take part.
 EF_DEV float shfl_xor(float value, int lane_mask) {
   return __shfl_xor_sync(0xffffffffu, value, lane_mask);
@@ -169,6 +365,11 @@ EF_DEV void syncwarp() {
 // Waits for the other threads of the block and makes their memory accesses visible.
 EF_DEV void syncthreads() {
   __syncthreads();
+}
+
+// syncthreads, and whether the condition holds in any thread of the block; all threads take part.
+EF_DEV bool syncthreads_or(bool condition) {
+  return __syncthreads_or(condition) != 0;
 }
 
 // Waits at named barrier `id` (1 to 15; 0 is syncthreads's) until `threads` threads have come, warps as wholes.
@@ -210,6 +411,16 @@ EF_DEV float fmax(float a, float b) {
 // a * b + c, rounded once.
 EF_DEV float fma(float a, float b, float c) {
   return __fmaf_rn(a, b, c);
+}
+
+// a * b, rounded by itself: never fused into a following sum.
+EF_DEV float mul(float a, float b) {
+  return __fmul_rn(a, b);
+}
+
+// a - b, rounded by itself: never fused with a product before it.
+EF_DEV float sub(float a, float b) {
+  return __fsub_rn(a, b);
 }
 
 // Minus infinity.

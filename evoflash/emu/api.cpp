@@ -8,6 +8,7 @@
 #include "block.h"
 #include "counters.h"
 #include "global.h"
+#include "path.h"
 #include "signals.h"
 
 namespace efemu {
@@ -72,8 +73,11 @@ u64 warps_of(u64 threads) {
   return (threads + kWarpSize - 1) / kWarpSize;
 }
 
-std::string counters_json() {
-  const Counters& c = counters;
+std::string number_json(const std::string& name, u64 value) {
+  return text("\"%s\": %llu", name.c_str(), value);
+}
+
+std::vector<std::string> work_json(const std::string& prefix, const Counters& c, const Tally& t) {
   const auto accesses = [&c](Access access) { return c.accesses[static_cast<u32>(access)]; };
   const struct {
     const char* name;
@@ -91,22 +95,50 @@ std::string counters_json() {
       {"barrier", warps_of(c.barrier)},
       {"commit", warps_of(c.commit)},
       {"wait", warps_of(c.wait)},
-      {"ex2", warps_of(tally.ex2)},
-      {"rcp", warps_of(tally.rcp)},
-      {"lg2", warps_of(tally.lg2)},
-      {"fmax", warps_of(tally.fmax)},
-      {"fma", warps_of(tally.fma)},
-      {"pack", warps_of(tally.pack)},
+      {"ex2", warps_of(t.ex2)},
+      {"rcp", warps_of(t.rcp)},
+      {"lg2", warps_of(t.lg2)},
+      {"fmax", warps_of(t.fmax)},
+      {"fma", warps_of(t.fma)},
+      {"pack", warps_of(t.pack)},
+      {"load_rounds", warps_of(t.load_rounds)},
+      {"shared_rounds", warps_of(t.shared_rounds)},
       {"smem_wavefronts", c.wavefronts},
       {"smem_wavefronts_ideal", c.ideal_wavefronts},
       {"global_read_sectors", c.read_sectors},
       {"global_write_sectors", c.write_sectors},
-      {"ctas", c.blocks},
-      {"threads", c.threads},
+      {"load_sectors", c.load_sectors},
+      {"l1_misses", c.l1_misses},
   };
+  std::vector<std::string> out;
+  for (const auto& counter : all) out.push_back(number_json(prefix + counter.name, counter.value));
+  for (u32 i = 0; i < kProductDistances; ++i)
+    out.push_back(number_json(prefix + text("mma_after%u", i + 1), c.mma_after[i]));
+  return out;
+}
+
+std::vector<std::string> critical_json() {
+  std::vector<std::string> out = work_json("critical_", critical.counters, for_all_lanes(critical.tally));
+  out.push_back(number_json("critical_clock", static_cast<u64>(rough_cycles(critical))));
+  return out;
+}
+
+std::vector<std::string> waits_json() {
+  std::vector<std::string> out;
+  for (const WaitTotal& total : wait_totals()) {
+    out.push_back(number_json(text("wait@%d", total.line), warps_of(total.count)));
+    out.push_back(number_json(text("age@%d", total.line), static_cast<u64>(total.age / kWarpSize)));
+  }
+  return out;
+}
+
+std::string counters_json() {
+  std::vector<std::string> all = work_json("", counters, tally);
+  all.push_back(number_json("ctas", counters.blocks));
+  all.push_back(number_json("threads", counters.threads));
+  for (const auto& more : {critical_json(), waits_json()}) all.insert(all.end(), more.begin(), more.end());
   std::string out = "{";
-  for (const auto& counter : all)
-    out += text("%s\"%s\": %llu", out.size() > 1 ? ", " : "", counter.name, counter.value);
+  for (const std::string& each : all) out += (out.size() > 1 ? ", " : "") + each;
   return out + "}";
 }
 
@@ -130,6 +162,7 @@ void run_grid(const LaunchRequest& request, const Kernel& kernel) {
     counters.threads += u64{dim.x} * dim.y * dim.z;
     const bool finished = run_block(kernel, request.arguments, grid, dim, number, request.smem_bytes);
     settle_all_accesses();
+    end_paths();
     if (!finished) break;
   }
 }
@@ -137,8 +170,10 @@ void run_grid(const LaunchRequest& request, const Kernel& kernel) {
 void launch(const LaunchRequest& request, const Kernel& kernel) {
   policy = {static_cast<Delivery>(request.delivery), static_cast<Schedule>(request.schedule)};
   chance.seed(request.seed);
+  scramble_fragments(request.seed);
   reports.clear();
   reset_counts();
+  reset_paths();
   begin_global_checks();
   const double begin_s = cpu_seconds();
   run_grid(request, kernel);

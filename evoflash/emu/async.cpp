@@ -4,19 +4,18 @@
 #include "block.h"
 #include "counters.h"
 #include "global.h"
+#include "path.h"
 
 namespace efemu {
 namespace {
-
-constexpr u32 kCopyBytes = 16;
 
 void land(Copy& copy) {
   if (copy.landed) return;
   copy.landed = true;
   if (copy.inside)
-    std::memcpy(block.shared.at(copy.target), copy.source, kCopyBytes);
+    std::memcpy(block.shared.at(copy.target), copy.source, copy.bytes);
   else
-    std::memset(block.shared.at(copy.target), 0, kCopyBytes);
+    std::memset(block.shared.at(copy.target), 0, copy.bytes);
 }
 
 bool lands_at_once() {
@@ -25,14 +24,14 @@ bool lands_at_once() {
 
 }  // namespace
 
-void copy_async(u32 target, const void* source, bool inside, int line) {
+void copy_async(u32 target, const void* source, bool inside, int line, u32 bytes) {
   note_progress(line);
-  count_access(Access::copy_shared, target, kCopyBytes, true, line);
-  count_access(Access::copy_global, reinterpret_cast<u64>(source), kCopyBytes, inside, line);
-  if (inside && !admits_global(source, kCopyBytes, false, line)) inside = false;
-  if (!block.shared.admits(target, kCopyBytes, "cp.async", line)) return;
-  block.shared.write_async(target, kCopyBytes, self->id, line);
-  self->copies.push_back({target, source, inside, false, line, self->open_group});
+  count_access(Access::copy_shared, target, bytes, true, line);
+  count_access(Access::copy_global, reinterpret_cast<u64>(source), bytes, inside, line);
+  if (inside && !admits_global(source, bytes, false, line)) inside = false;
+  if (!block.shared.admits(target, bytes, "cp.async", line)) return;
+  block.shared.write_async(target, bytes, self->id, line);
+  self->copies.push_back({target, source, inside, false, line, self->open_group, bytes, rough_clock()});
   if (lands_at_once()) land(self->copies.back());
 }
 
@@ -54,8 +53,9 @@ void wait_copies(int pending, int line) {
   auto copy = copies.begin();
   for (; copy != copies.end() && copy->group + pending < self->open_group; ++copy) {
     land(*copy);
-    block.shared.complete(copy->target, kCopyBytes, self->id);
+    block.shared.complete(copy->target, copy->bytes, self->id);
   }
+  if (copy != copies.begin()) count_wait(line, rough_clock() - (copy - 1)->started);
   copies.erase(copies.begin(), copy);
 }
 

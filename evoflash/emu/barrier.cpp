@@ -1,6 +1,7 @@
 // Barriers of the block: syncthreads and the sixteen named ones.
 #include "block.h"
 #include "counters.h"
+#include "path.h"
 
 namespace efemu {
 namespace {
@@ -26,9 +27,11 @@ void begin_round(Barrier& barrier, bool whole_block, int threads, int line) {
   barrier.whole_block = whole_block;
   barrier.expected = threads;
   barrier.arrived = 0;
+  barrier.any = false;
   barrier.line = line;
   barrier.line_of_warp.assign(block.warps.size(), 0);
   barrier.knowledge.clear();
+  barrier.slowest = {};
 }
 
 bool complete(const Barrier& barrier) {
@@ -37,9 +40,10 @@ bool complete(const Barrier& barrier) {
 
 void end_round(Barrier& barrier) {
   barrier.in_use = false;
+  join_paths(barrier);
   for (int id : barrier.waiting) {
     block.clocks.acquire(id, barrier.knowledge);
-    settle_accesses(block.threads[id].warp);
+    block.threads[id].answer = barrier.any;
     if (id != self->id) make_ready(block.threads[id]);
   }
   barrier.waiting.clear();
@@ -52,16 +56,21 @@ void check_use(const Barrier& barrier, int id, int threads, int line) {
               barrier.expected, barrier.line));
 }
 
-void arrive(int id, int threads, bool whole_block, bool waits, int line) {
+void arrive(int id, int threads, bool whole_block, bool waits, int line, bool vote = false) {
   note_progress(line);
   ++counters.barrier;
+  ++self->segment;
   Barrier& barrier = block.barriers[id];
   check_use(barrier, id, threads, line);
   if (!barrier.in_use) begin_round(barrier, whole_block, threads, line);
   check_convergence(barrier, line);
   block.clocks.release(self->id, barrier.knowledge);
   ++barrier.arrived;
-  if (waits) barrier.waiting.push_back(self->id);
+  barrier.any |= vote;
+  if (waits)
+    barrier.waiting.push_back(self->id);
+  else
+    join_arrival(barrier);
   if (complete(barrier))
     end_round(barrier);
   else if (waits)
@@ -82,6 +91,11 @@ void arrive_named(int id, int threads, bool waits, int line) {
 
 void sync_block(int line) {
   arrive(0, static_cast<int>(block.threads.size()), true, true, line);
+}
+
+bool sync_block_or(bool condition, int line) {
+  arrive(0, static_cast<int>(block.threads.size()), true, true, line, condition);
+  return self->answer;
 }
 
 void barrier_sync(int id, int threads, int line) {

@@ -11,6 +11,7 @@
 
 #include "clocks.h"
 #include "interface.h"
+#include "path.h"
 #include "report.h"
 #include "shared.h"
 
@@ -28,12 +29,19 @@ struct Copy {
   bool inside, landed;
   int line;
   u32 group;
+  u32 bytes;
+  double started;  // on the rough clock
 };
 
 // How a thread reads: the last few addresses, and how often in a row it read just those.
 struct Polling {
   u64 recent[4];
   u32 next, repeats, quanta;
+};
+
+// The place of a thread's last load: between which of its collectives and barriers, and after how many ex2.
+struct Round {
+  u64 segment, ex2;
 };
 
 struct Thread {
@@ -44,10 +52,13 @@ struct Thread {
   int line;              // of the last primitive
   const char* waits_in;  // the primitive that it is blocked in
   int barrier;           // its number, where it is one
+  bool answer;           // of the last vote at a barrier
   u32 budget;            // memory accesses until it must let others run
   Polling polling;
   std::vector<Copy> copies;  // not yet waited for, oldest first
   u32 open_group;            // the group that the next copy joins
+  u64 segment;               // collectives and barriers so far, and one
+  Round load_round, shared_round;
 };
 
 // A warp-wide primitive in progress: lanes leave their arguments and wait, the last one does the work.
@@ -67,10 +78,12 @@ struct Warp {
 
 struct Barrier {
   bool in_use, whole_block;
+  bool any;  // some thread of this round voted yes
   int expected, arrived, line;
   std::vector<int> waiting;       // threads
   std::vector<int> line_of_warp;  // where each warp's first thread of this round came from; 0: none yet
   Knowledge knowledge;
+  Work slowest;  // of the warps that have come
 };
 
 struct Block {
@@ -119,6 +132,9 @@ void note_progress(int line);
 void leave_barriers(Thread& thread);
 void leave_collectives(Thread& thread);
 void leave_copies(Thread& thread);
+
+// Draws, for this launch, where WMMA fragments keep their elements.
+void scramble_fragments(u32 seed);
 
 // Random delivery: one of the thread's copies may land now.
 void land_by_chance(Thread& thread);

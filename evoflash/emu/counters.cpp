@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "block.h"
+#include "path.h"
 
 namespace efemu {
 
@@ -37,6 +38,15 @@ struct WarpSites {
 
 std::vector<WarpSites> warp_sites;
 std::vector<SiteTotal> totals;  // by key
+
+// Sectors of global memory that plain loads brought near: what is left of the L1 beside a large shared memory.
+constexpr u32 kCachedSectors = 1024;
+u64 cached[kCachedSectors];
+
+struct RecentProducts {
+  const void* accumulators[kProductDistances];
+};
+std::vector<RecentProducts> recent_products;  // by warp
 
 u32 key_of(int line, Access access) {
   return static_cast<u32>(line) * kAccessKinds + static_cast<u32>(access);
@@ -98,12 +108,26 @@ void add_wavefronts(Cost cost) {
   counters.ideal_wavefronts += cost.ideal;
 }
 
+void count_l1(const Group& group) {
+  for (int lane = 0; lane < kWarpSize; ++lane) {
+    if (!(group.active >> lane & 1)) continue;
+    const u64 sector = group.address[lane] / 32;
+    u64& slot = cached[(sector * 0x9e3779b97f4a7c15u >> 40) % kCachedSectors];
+    counters.l1_misses += slot != sector;
+    slot = sector;
+  }
+}
+
 void settle(u32 key, const Group& group) {
   const Access access = static_cast<Access>(key % kAccessKinds);
   ++counters.accesses[key % kAccessKinds];
   if (!group.active) return;
   const bool global = access == Access::ldg || access == Access::stg || access == Access::copy_global;
   const Cost cost = global ? global_cost(group) : shared_cost(group);
+  if (access == Access::ldg) {
+    counters.load_sectors += cost.actual;
+    count_l1(group);
+  }
   if (!global)
     add_wavefronts(cost);
   else
@@ -149,7 +173,33 @@ void reset_counts() {
   warp_sites.clear();
 }
 
+void begin_block_counts(int warps) {
+  recent_products.assign(warps, RecentProducts());
+  std::fill(std::begin(cached), std::end(cached), 0u);
+}
+
+void count_mma(const void* accumulator) {
+  ++counters.mma;
+  const void** recent = recent_products[self->warp].accumulators;
+  const void** const found = std::find(recent, recent + kProductDistances, accumulator);
+  if (found != recent + kProductDistances) ++counters.mma_after[found - recent];
+  std::copy_backward(recent, recent + kProductDistances - 1, recent + kProductDistances);
+  recent[0] = accumulator;
+}
+
+namespace {
+
+void count_round(Round& round, u64& rounds) {
+  if (round.segment == self->segment && round.ex2 == tally.ex2) return;
+  round = {self->segment, tally.ex2};
+  ++rounds;
+}
+
+}  // namespace
+
 void count_access(Access access, u64 address, u32 bytes, bool active, int line) {
+  if (access == Access::ldg) count_round(self->load_round, tally.load_rounds);
+  if (access == Access::lds) count_round(self->shared_round, tally.shared_rounds);
   if (static_cast<size_t>(self->warp) >= warp_sites.size()) warp_sites.resize(block.warps.size());
   WarpSites& warp = warp_sites[self->warp];
   Site& site = site_of(warp, key_of(line, access));
@@ -172,11 +222,20 @@ void count_ldmatrix(const u64 (&rows)[32], int matrices, int line) {
   settle(key_of(line, Access::ldmatrix), group);
 }
 
+void count_warp_access(Access access, const u64 (&addresses)[32], u32 bytes, int line) {
+  Group group{{}, ~0u, ~0u, bytes};
+  std::copy(std::begin(addresses), std::end(addresses), group.address);
+  settle(key_of(line, access), group);
+}
+
 void settle_accesses(int warp) {
   if (static_cast<size_t>(warp) >= warp_sites.size()) return;
   WarpSites& sites = warp_sites[warp];
+  if (sites.open.empty()) return;
+  if (self) attribute();
   for (u16 place : sites.open) settle_site(sites.sites[place]);
   sites.open.clear();
+  attribute_to(warp);
 }
 
 void settle_all_accesses() {

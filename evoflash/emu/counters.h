@@ -11,11 +11,17 @@ enum class Access : u32 { lds, sts, ldg, stg, copy_shared, copy_global, ldmatrix
 constexpr u32 kAccessKinds = static_cast<u32>(Access::kinds);
 extern const char* const kAccessNames[kAccessKinds];
 
+// Products that follow the last one on the same accumulator at this distance, or a larger one, wait no longer.
+constexpr u32 kProductDistances = 6;
+
 // Counted for each warp, but `barrier`, `commit` and `wait` for each thread, `matrices` for each 8x8 one.
+// mma_after[i]: those whose accumulator the warp's mma i + 1 before it has written, and so has to finish first.
 struct Counters {
-  u64 mma, matrices, shfl, vote, barrier, commit, wait, blocks, threads;
+  u64 mma, mma_after[kProductDistances], matrices, shfl, vote, barrier, commit, wait, blocks, threads;
   u64 accesses[kAccessKinds];  // warp instructions
   u64 wavefronts, ideal_wavefronts, read_sectors, write_sectors;
+  u64 load_sectors;  // of the read sectors, those of plain loads, which go through the first-level cache
+  u64 l1_misses;     // of those, the ones that a small such cache does not hold
 };
 extern Counters counters;
 
@@ -27,11 +33,20 @@ struct SiteTotal {
 };
 
 void reset_counts();
+void begin_block_counts(int warps);
+
+// One m16n8k16 product of the running warp; the accumulator's address is its name.
+void count_mma(const void* accumulator);
 
 // The running thread's part of a warp's access. Lanes do not run in step: the k-th execution of a line by
 // each lane since the warp last converged is taken for one instruction. Inactive: predicated off.
+//
+// Loads that a thread makes with no collective, barrier or ex2 between them are one round: they can be under
+// way together, and what follows waits for them once.
 void count_access(Access access, u64 address, u32 bytes, bool active, int line);
 void count_ldmatrix(const u64 (&rows)[32], int matrices, int line);
+// A whole warp's shared access at once, where a primitive makes it for all lanes together.
+void count_warp_access(Access access, const u64 (&addresses)[32], u32 bytes, int line);
 
 // The warp has converged (a collective, a barrier, the end): what it has begun is complete.
 void settle_accesses(int warp);

@@ -18,20 +18,23 @@ struct Context {
 // The running thread's; the scheduler sets it at every switch.
 extern Context* context;
 
-// Executions of primitives that need no check, over all threads of the launch.
+// Executions of primitives that need no check, over all threads of the launch; and rounds of loads, see counters.h.
 struct Tally {
   u64 ex2, lg2, rcp, fmax, fma, pack;
+  u64 load_rounds, shared_rounds;
 };
 extern Tally tally;
 
 // Each returns where the bytes are; after a faulty access it is a scratch place, so that the run goes on.
 const void* read_shared(u32 address, u32 bytes, int line);
 void* write_shared(u32 address, u32 bytes, int line);
+// Where a kernel's one static allocation of `bytes` begins: behind the dynamic shared memory of the launch.
+u32 static_shared(u32 bytes, int line);
 const void* read_global(const void* source, u32 bytes, int line);
 void* write_global(void* target, u32 bytes, int line);
 
-// cp.async of 16 bytes; not `inside` means zeros. A wait leaves at most `pending` groups under way.
-void copy_async(u32 target, const void* source, bool inside, int line);
+// cp.async of 4, 8 or 16 bytes; not `inside` means zeros. A wait leaves at most `pending` groups under way.
+void copy_async(u32 target, const void* source, bool inside, int line, u32 bytes = 16);
 void commit_copies(int line);
 void wait_copies(int pending, int line);
 
@@ -44,8 +47,15 @@ bool vote_any(bool condition, int line);
 bool vote_all(bool condition, int line);
 void sync_warp(int line);
 
+// WMMA on 16x16 tiles, warp-wide as well. `stride` in elements; `transposed`: the tile is stored by columns.
+void wmma_load_operand(u32* registers, bool is_bf16, bool transposed, u32 address, int stride, int line);
+void wmma_load_accumulator(float* registers, u32 address, int stride, int line);
+void wmma_store_accumulator(const float* registers, u32 address, int stride, int line);
+void wmma_multiply(float* d, const u32* a, const u32* b, bool is_bf16, int line);
+
 // Barriers of the block.
 void sync_block(int line);
+bool sync_block_or(bool condition, int line);
 void barrier_sync(int id, int threads, int line);
 void barrier_arrive(int id, int threads, int line);
 

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "fiber.h"
+#include "path.h"
 
 namespace efemu {
 
@@ -61,12 +62,14 @@ void resume(Thread& next) {
 
 void switch_to(Thread& next) {
   Thread& previous = *self;
+  attribute();
   resume(next);
   efemu_switch_stack(&previous.stack, next.stack);
 }
 
 void return_to_main() {
   void* forgotten;
+  attribute();
   efemu_switch_stack(&forgotten, main_stack);
 }
 
@@ -172,6 +175,8 @@ void reset_thread(Thread& thread, int id, Dim3 grid, Dim3 dim) {
   thread.polling = {};
   thread.copies.clear();
   thread.open_group = 0;
+  thread.segment = 1;
+  thread.load_round = thread.shared_round = {};
   thread.stack = stacks.start(id, run_thread);
 }
 
@@ -191,6 +196,8 @@ void reset_block(Dim3 grid, Dim3 dim, u64 number, u32 smem_bytes) {
     const int lanes = std::min(kWarpSize, threads - w * kWarpSize);
     block.warps[w].lanes = lanes == kWarpSize ? ~0u : (1u << lanes) - 1;
   }
+  begin_block_counts(warps);
+  begin_paths(threads, warps);
   stacks.reserve(threads);
   ready.reset(threads);
   block.threads.resize(threads);

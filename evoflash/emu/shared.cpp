@@ -11,6 +11,7 @@ namespace {
 
 constexpr u8 kPoison = 0xff;  // a NaN in f16, bf16 and float
 constexpr size_t kMostLists = 0xffff;
+constexpr u32 kMostStaticBytes = 48 << 10;
 
 }  // namespace
 
@@ -20,6 +21,22 @@ void SharedMemory::reset(u32 size_bytes) {
   bytes_.assign(size_bytes + 16, kPoison);
   cells_.assign(size_bytes / 2 + 1, Cell());
   lists_.clear();
+  static_at_ = static_bytes_ = 0;
+}
+
+u32 SharedMemory::reserve_static(u32 bytes, int line) {
+  if (static_bytes_ == 0) {
+    static_at_ = (size_ + 1023) / 1024 * 1024;
+    static_bytes_ = bytes;
+    size_ = static_at_ + bytes;
+    bytes_.resize(size_ + 16, kPoison);
+    cells_.resize(size_ / 2 + 1, Cell());
+  } else if (bytes != static_bytes_) {
+    report("static-shared", line, 0, [&] {
+      return text("a second static allocation, of %u bytes: the kernel has one of %u", bytes, static_bytes_);
+    });
+  }
+  return base_ + static_at_;
 }
 
 bool SharedMemory::admits(u32 address, u32 bytes, const char* what, int line) {
@@ -153,6 +170,14 @@ const void* read_shared(u32 address, u32 bytes, int line) {
   block.shared.read(address, bytes, self->id, line);
   count_access(Access::lds, address, bytes, true, line);
   return block.shared.at(address);
+}
+
+u32 static_shared(u32 bytes, int line) {
+  if (bytes > kMostStaticBytes)
+    report("static-shared", line, 0, [&] {
+      return text("%u bytes of static shared memory: a block has at most %u", bytes, kMostStaticBytes);
+    });
+  return block.shared.reserve_static(bytes, line);
 }
 
 void* write_shared(u32 address, u32 bytes, int line) {

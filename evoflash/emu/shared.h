@@ -9,6 +9,8 @@ namespace efemu {
 class SharedMemory {
  public:
   void reset(u32 size_bytes);
+  // Makes room for `bytes` of static shared memory, 1024-byte aligned, behind the dynamic; returns their address.
+  u32 reserve_static(u32 bytes, int line);
   u8* at(u32 address) { return bytes_.data() + (address - base_); }
 
   // Reports an access outside the allocation or not aligned to its size; false: do not perform it.
@@ -44,6 +46,7 @@ class SharedMemory {
   void check_readers(Cell& cell, int thread, int line);
 
   u32 base_ = 0, size_ = 0;
+  u32 static_at_ = 0, static_bytes_ = 0;  // the static allocation, once a thread has named it
   std::vector<u8> bytes_;
   std::vector<Cell> cells_;
   std::vector<std::vector<Reader>> lists_;

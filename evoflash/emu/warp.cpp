@@ -1,70 +1,9 @@
-// Warp-wide primitives: votes, shuffles, ldmatrix, mma. Each lane deposits its arguments and stops; the
-// last one to come does the work for all straight on the others' stacks, and goes on.
+// Warp-wide primitives: votes, shuffles, ldmatrix, mma. How lanes meet: collective.h.
 #include <cstring>
 
-#include "block.h"
-#include "counters.h"
+#include "collective.h"
 
 namespace efemu {
-namespace {
-
-constexpr u32 kAllLanes = ~0u;
-
-[[noreturn]] void report_divergence(const char* op, int line, const std::string& why, int line2 = 0) {
-  report("divergence", line, line2, [&] {
-    return text("%s by warp %d, lane %d: %s", op, self->warp, self->lane, why.c_str());
-  });
-  abandon_block();
-}
-
-void check_meeting(const Warp& warp, const char* op, int line) {
-  const Collective& meeting = warp.collective;
-  if (warp.exited) report_divergence(op, line, text("lanes %08x have exited and cannot take part", warp.exited));
-  if (meeting.arrived && (meeting.op != op || meeting.line != line))
-    report_divergence(
-        op, line, text("lanes %08x wait in %s at line %d instead", meeting.arrived, meeting.op, meeting.line),
-        meeting.line);
-}
-
-// The arguments of all lanes, while the last one works.
-template <class Arguments>
-class Lanes {
- public:
-  explicit Lanes(const Warp& warp) : warp_(warp) {}
-  Arguments& operator[](int lane) const { return *static_cast<Arguments*>(warp_.collective.arguments[lane]); }
-  int thread(int lane) const { return warp_.first_thread + lane; }
-  bool exists(int lane) const { return warp_.lanes >> lane & 1; }
-
- private:
-  const Warp& warp_;
-};
-
-// `work` is called once, by the last lane, with the Lanes.
-template <class Arguments, class Work>
-void collective(const char* op, int line, Arguments& mine, Work work) {
-  self->line = line;
-  Warp& warp = block.warps[self->warp];
-  check_meeting(warp, op, line);
-  Collective& meeting = warp.collective;
-  meeting.op = op;
-  meeting.line = line;
-  meeting.arguments[self->lane] = &mine;
-  meeting.arrived |= 1u << self->lane;
-  if (meeting.arrived != warp.lanes) return wait_here(State::in_collective, op, line);
-  settle_accesses(self->warp);
-  const Lanes<Arguments> lanes(warp);
-  work(lanes);
-  meeting.arrived = 0;
-  for (int lane = 0; lane < kWarpSize; ++lane)
-    if (lanes.exists(lane) && lane != self->lane) make_ready(block.threads[lanes.thread(lane)]);
-}
-
-void require_whole_warp(const char* op, int line) {
-  if (block.warps[self->warp].lanes != kAllLanes)
-    report_divergence(op, line, "it needs 32 lanes; make the block a multiple of 32 threads");
-}
-
-}  // namespace
 
 void leave_collectives(Thread& thread) {
   Warp& warp = block.warps[thread.warp];
@@ -260,7 +199,7 @@ void multiply_tiles(float* d, const u32* a, const u32* b, bool is_bf16, int line
   require_whole_warp("mma_m16n8k16", line);
   Product mine{d, a, b};
   collective("mma_m16n8k16", line, mine, [is_bf16](const Lanes<Product>& lanes) {
-    ++counters.mma;
+    count_mma(lanes[0].d);
     alignas(64) static Tiles tiles;
     if (is_bf16)
       unpack_operands<bf16_to_float>(tiles, lanes);

@@ -1,7 +1,7 @@
 """Evaluates on the GPU that is present: prepared in worker processes, checked and timed in a GPU process.
 
-Compilation of the next genomes overlaps the GPU's work on this one. The emulator sees one genome of each
-structural core before the GPU does.
+Compilation of the next genomes overlaps the GPU's work on this one. The emulator sees every genome before the
+GPU does, and tells what bounds it; with few cores only one genome of each structural core.
 """
 
 import functools
@@ -14,6 +14,7 @@ from shutil import which
 import numpy as np
 
 from evoflash.evaluation import Baseline, Basis, Build, Evaluation, Proposal, Rung, Status, score
+from evoflash.evaluators.estimates import bound_of, estimates
 from evoflash.evaluators.pipeline import PreparingEvaluator
 from evoflash.evaluators.prepare import Prepared, compile_only
 from evoflash.family import load_family
@@ -29,6 +30,8 @@ from evoflash.worker import GpuWorker
 
 log = logging.getLogger(__name__)
 FINALISTS = 5
+AHEAD = 8  # proposals in flight
+MANY_CORES = 4  # a genome takes one of them two seconds, the GPU half a second or more
 _HIDDEN = 0x48494444  # a random stream of its own for the shapes that finalists meet first
 # (seq_q, seq_kv), cheapest first; the same for every genome, so that references are computed once a run.
 # The last one fills every ring of the families' deepest pipelines twice, with a tail.
@@ -64,12 +67,17 @@ class MeasuredEvaluator(PreparingEvaluator):
         super().__exit__()
         self._worker.close()
 
+    @property
+    def ahead(self) -> int:
+        """Few: the GPU takes longer than a worker's turn, and a proposal made early knows less."""
+        return min(super().ahead, AHEAD)
+
     def _emulates(self, genome: Genome) -> bool:
-        """One genome of each structural core; the others share its code blocks."""
+        """Every genome where cores are plenty; else one of each structural core: its code blocks are shared."""
         core = _core(genome)
         is_new = core not in self._cores
         self._cores.add(core)
-        return self._can_emulate and is_new
+        return self._can_emulate and (is_new or self._workers >= MANY_CORES)
 
     def collect(self) -> tuple[Proposal, Evaluation]:
         """As its base; where the emulator complained, the next genome of that core is emulated too."""
@@ -80,9 +88,9 @@ class MeasuredEvaluator(PreparingEvaluator):
         return proposal, evaluation
 
     def _timed(self, evaluation: Evaluation, prepared: Prepared) -> Evaluation:
-        return _measured(
-            evaluation, self._worker.submit(self._task(evaluation.genome, prepared.builds)).result()
-        )
+        outcome = self._worker.submit(self._task(evaluation.genome, prepared.builds)).result()
+        bound = bound_of(estimates(evaluation.genome, prepared, self._problem, self._gpu))
+        return replace(_measured(evaluation, outcome), bound=bound)
 
     def _task(self, genome: Genome, builds: tuple[Build, ...]) -> GpuTask:
         return GpuTask(
