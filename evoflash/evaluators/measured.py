@@ -73,7 +73,7 @@ class MeasuredEvaluator(PreparingEvaluator):
         return min(super().ahead, AHEAD)
 
     def _emulates(self, genome: Genome) -> bool:
-        """Every genome where cores are plenty; else one of each structural core: its code blocks are shared."""
+        """Every genome where cores are plenty, else one of each structural core, which shares its code."""
         core = _core(genome)
         is_new = core not in self._cores
         self._cores.add(core)
