@@ -84,7 +84,7 @@ class Progress:
     def _best_words(self) -> str:
         assert self._best is not None
         mark = "~" if self._basis is Basis.ESTIMATED else ""
-        kind = "estimated" if self._basis is Basis.ESTIMATED else "measured"
+        kind = str(self._basis)
         return f"best {mark}{self._best.score_us:.2f} us {kind}"
 
     def _line(self) -> None:

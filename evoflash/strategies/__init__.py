@@ -2,6 +2,9 @@
 
 uniform     valid genomes at random, without replacement; the control
 evolution   children of elites, by mutation operators that earn their share
+tpe         Optuna's tree-structured Parzen estimator
+nsga2       Optuna's NSGA-II, for time alone
+exhaustive  every valid genome, in the order of the space
 """
 
 from __future__ import annotations
@@ -12,6 +15,9 @@ from typing import TYPE_CHECKING
 from evoflash.errors import UsageError
 from evoflash.space import Genome, SearchSpace
 from evoflash.strategies.evolution import Evolution
+from evoflash.strategies.exhaustive import Exhaustive
+from evoflash.strategies.nsga2 import Nsga2
+from evoflash.strategies.tpe import Tpe
 from evoflash.strategies.uniform import Uniform
 
 if TYPE_CHECKING:
@@ -19,6 +25,9 @@ if TYPE_CHECKING:
 
 STRATEGIES: dict[str, Callable[..., Strategy]] = {
     "evolution": Evolution,
+    "tpe": Tpe,
+    "nsga2": Nsga2,
+    "exhaustive": Exhaustive,
     "uniform": Uniform,
 }
 

@@ -1,0 +1,221 @@
+"""What the Optuna strategies share, and the one door to Optuna: a study in memory, asked and told.
+
+The store is the truth: the study is rebuilt from what is told, and its sampler is made anew for each proposal
+from the seed and the number of proposals before, so that a resumed search goes on as an unbroken one does.
+Optuna sees one fixed space. A param that is inactive has the choice INACTIVE there; what Optuna says about a
+param that its own choices make inactive is dropped. Every param is categorical, numbers too: as numbers TPE
+scored -0.24 and +0.41 on two recorded spaces at a budget of 200, as categories +0.25 and +0.65.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from evoflash.errors import UsageError
+from evoflash.evaluation import Evaluation, Proposal, Rung
+from evoflash.space import Genome, Param, SearchSpace, Value
+from evoflash.strategies.uniform import Unseen
+
+if TYPE_CHECKING:
+    from optuna.distributions import BaseDistribution
+    from optuna.samplers import BaseSampler
+    from optuna.study import Study
+    from optuna.trial import Trial, TrialState
+
+INITIAL = 20  # uniform proposals before the sampler is asked
+DRAWS = 8  # draws that lead nowhere new until a uniform genome is taken instead
+INACTIVE = "-"  # Optuna's choice for a param that means nothing beside the others
+
+
+class OptunaStrategy(ABC):
+    """Proposals of an Optuna sampler; those that fail a named check, or are not new, never become trials.
+
+    Each is repaired to a valid genome one step away that is new, or drawn again.
+    """
+
+    name: str  # what its proposals are called
+
+    def __init__(self, space: SearchSpace, *, seed: int, seeds: tuple[Genome, ...] = ()) -> None:
+        self._space = space
+        self._seeds = tuple(genome for genome in seeds if self._fits(genome))
+        self._unseen = Unseen(space, seed=seed)
+        self._trials: dict[Genome, Trial] = {}  # in flight
+        self._choices = {p.name: _choices(p, space) for p in space.params}
+
+    @abstractmethod
+    def _sampler(self, seed: int) -> BaseSampler:
+        """The sampler of the next proposal."""
+
+    @abstractmethod
+    def _failed(self) -> tuple[TrialState, float | None]:
+        """The state and value from which this sampler learns that a genome is broken."""
+
+    def ask(self) -> Proposal | None:
+        """A seed, a uniform genome at first, then the sampler's; None when nothing new is left."""
+        rng = self._unseen.rng()
+        proposal = self._seed() or self._sampled(rng) or self._stranger(rng)
+        if proposal is not None:
+            self._unseen.take(proposal.genome)
+            if proposal.genome not in self._trials:
+                self._trials[proposal.genome] = self._enter(proposal.genome)
+        return proposal
+
+    def tell(self, proposal: Proposal, evaluation: Evaluation) -> None:
+        """Finish the genome's trial; one that was never asked for becomes a trial first."""
+        genome = proposal.genome
+        self._unseen.take(genome)
+        trial = self._trials.pop(genome, None)
+        if trial is None and self._fits(genome):
+            trial = self._enter(genome)
+        if trial is None:
+            return
+        if evaluation.is_correct and evaluation.score_us is not None:
+            self._study.tell(trial, evaluation.score_us)
+            return
+        # The further up the ladder a genome came, the less it violates.
+        trial.set_constraint(evaluation.status.value, _rungs_missing(evaluation.rung))
+        state, value = self._failed()
+        self._study.tell(trial, value, state=state)
+
+    @cached_property
+    def _study(self) -> Study:
+        import optuna  # half a second: not before it is needed
+
+        with _quiet():
+            return optuna.create_study(direction="minimize")
+
+    def _fits(self, genome: Genome) -> bool:
+        # A store may hold genomes of an older version of the family; seeds may ask too much of this GPU.
+        try:
+            return self._space.genome(genome.as_dict()) == genome and self._space.is_valid(genome)
+        except UsageError:
+            return False
+
+    def _seed(self) -> Proposal | None:
+        return next((Proposal(seed, "seed") for seed in self._seeds if seed in self._unseen), None)
+
+    def _stranger(self, rng: np.random.Generator) -> Proposal | None:
+        genome = self._unseen.draw(rng)
+        return None if genome is None else Proposal(genome)
+
+    def _sampled(self, rng: np.random.Generator) -> Proposal | None:
+        if self._unseen.proposed < INITIAL:
+            return None
+        self._ready(int(rng.integers(2**32)))
+        for _ in range(DRAWS):
+            trial = self._study.ask(self._distributions)
+            genome = self._new(self._genome(trial, rng), rng)
+            if genome is not None and self._params(genome) == trial.params:
+                self._trials[genome] = trial
+                return Proposal(genome, self.name)
+            self._drop(trial)
+            if genome is not None:
+                return Proposal(genome, self.name)
+        return None
+
+    def _new(self, genome: Genome, rng: np.random.Generator) -> Genome | None:
+        """The genome itself if it is valid and was never proposed, else such a neighbour."""
+        if genome in self._unseen and self._space.is_valid(genome):
+            return genome
+        near = [other for other in self._space.neighbours(genome) if other in self._unseen]
+        return near[int(rng.integers(len(near)))] if near else None
+
+    def _enter(self, genome: Genome) -> Trial:
+        self._study.enqueue_trial(self._params(genome))
+        return self._study.ask(self._distributions)
+
+    def _ready(self, seed: int) -> None:
+        """Give the study a sampler of this seed."""
+        self._study.sampler = self._sampler(seed)
+
+    def _drop(self, trial: Trial) -> None:
+        from optuna.trial import TrialState
+
+        self._study.tell(trial, state=TrialState.FAIL)  # neither sampler looks at failed trials
+
+    @cached_property
+    def _distributions(self) -> dict[str, BaseDistribution]:
+        from optuna.distributions import CategoricalDistribution
+
+        return {name: CategoricalDistribution(choices) for name, choices in self._choices.items()}
+
+    def _params(self, genome: Genome) -> dict[str, Value]:
+        values = genome.as_dict()
+        return {name: values.get(name, INACTIVE) for name in self._choices}
+
+    def _genome(self, trial: Trial, rng: np.random.Generator) -> Genome:
+        # Beside the other choices the param may be active after all: any of its values will do then.
+        drawn = {
+            name: self._any_value(name, rng) if value == INACTIVE else value
+            for name, value in trial.params.items()
+        }
+        return self._space.genome(drawn)
+
+    def _any_value(self, name: str, rng: np.random.Generator) -> Value:
+        values = self._space.param(name).values
+        return values[int(rng.integers(len(values)))]
+
+
+def _choices(param: Param, space: SearchSpace) -> tuple[Value, ...]:
+    return (*param.values, INACTIVE) if param.name in space.when else param.values
+
+
+def _rungs_missing(rung: Rung) -> float:
+    ladder = list(Rung)
+    return float(len(ladder) - ladder.index(rung))
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    # Optuna announces every study on stderr; a program that uses both keeps its own verbosity.
+    import optuna
+
+    level = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    try:
+        yield
+    finally:
+        optuna.logging.set_verbosity(level)
+
+
+def tpe_sampler(seed: int) -> BaseSampler:
+    """Multivariate TPE, and what is in flight counts as bad, so that a batch spreads (constant liar)."""
+    from optuna.samplers import TPESampler
+
+    return TPESampler(seed=seed, multivariate=True, constant_liar=True, n_startup_trials=INITIAL // 2)
+
+
+def nsga2_sampler(seed: int, *, population: int) -> BaseSampler:
+    """NSGA-II with uniform crossover."""
+    from optuna.samplers import NSGAIISampler
+
+    return NSGAIISampler(seed=seed, population_size=population)
+
+
+def enrol_in_generation(study: Study, trial: Trial) -> None:
+    """Count a trial among NSGA-II's current generation; only those that it draws are so by themselves."""
+    from optuna.samplers import NSGAIISampler
+
+    sampler = study.sampler
+    assert isinstance(sampler, NSGAIISampler)
+    sampler.get_trial_generation(study, study.get_trials(deepcopy=False)[trial.number])
+
+
+def pruned() -> TrialState:
+    """The state of a broken trial that TPE learns from (it looks past failed ones)."""
+    from optuna.trial import TrialState
+
+    return TrialState.PRUNED
+
+
+def complete() -> TrialState:
+    """The state of a trial that NSGA-II learns from."""
+    from optuna.trial import TrialState
+
+    return TrialState.COMPLETE
