@@ -1,12 +1,17 @@
 """Compiles the expressions of a template header: Jinja's syntax in a sandbox, strict about names and types.
 
 Not a general evaluator: no attribute that starts with an underscore, no call but the functions given.
+
+Jinja parses; what it parsed becomes a Python expression, node by node from a list of harmless ones, because a
+search space evaluates its conditions hundreds of thousands of times, and Jinja's own code takes thirty times
+as long. What is not on the list (a filter, a test) is evaluated by Jinja.
 """
 
+import ast
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from jinja2 import StrictUndefined, TemplateSyntaxError, UndefinedError
+from jinja2 import StrictUndefined, TemplateSyntaxError, UndefinedError, nodes
 from jinja2.exceptions import SecurityError
 from jinja2.sandbox import SandboxedEnvironment
 
@@ -17,8 +22,33 @@ def ceil_div(a: int, b: int) -> int:
     return -(-a // b)
 
 
+_FUNCTIONS: dict[str, Callable[..., Any]] = {"ceil_div": ceil_div, "min": min, "max": max}
 _ENVIRONMENT = SandboxedEnvironment(undefined=StrictUndefined)
-_ENVIRONMENT.globals = {"ceil_div": ceil_div, "min": min, "max": max}
+_ENVIRONMENT.globals = dict(_FUNCTIONS)
+_GLOBALS = {"__builtins__": {}, **_FUNCTIONS}
+
+_BINARY: dict[type[nodes.Node], type[ast.operator]] = {
+    nodes.Add: ast.Add,
+    nodes.Sub: ast.Sub,
+    nodes.Mul: ast.Mult,
+    nodes.Div: ast.Div,
+    nodes.FloorDiv: ast.FloorDiv,
+    nodes.Mod: ast.Mod,
+}
+_COMPARE: dict[str, type[ast.cmpop]] = {
+    "eq": ast.Eq,
+    "ne": ast.NotEq,
+    "lt": ast.Lt,
+    "lteq": ast.LtE,
+    "gt": ast.Gt,
+    "gteq": ast.GtE,
+    "in": ast.In,
+    "notin": ast.NotIn,
+}
+
+
+class _NotListedError(Exception):
+    """The expression holds something that only Jinja evaluates."""
 
 
 class Expression:
@@ -26,10 +56,10 @@ class Expression:
 
     def __init__(self, text: object, where: str, types: tuple[type, ...]) -> None:
         self.where, self.text, self.types = where, text, types
-        self._evaluate: Callable[..., Any] | None = None
+        self._evaluate: Callable[[Mapping[str, Any]], Any] | None = None
         if isinstance(text, str):
             try:
-                self._evaluate = _ENVIRONMENT.compile_expression(text, undefined_to_none=False)
+                self._evaluate = _compiled(text)
             except TemplateSyntaxError as error:
                 raise TemplateError(f"{where} = {text!r} does not parse: {error.message}.") from None
         elif not isinstance(text, (int, bool)):
@@ -40,8 +70,8 @@ class Expression:
         if self._evaluate is None:
             return self.text
         try:
-            value = self._evaluate(**names)
-        except (UndefinedError, SecurityError, TypeError, ValueError, ZeroDivisionError) as error:
+            value = self._evaluate(names)
+        except _FAILURES as error:
             raise TemplateError(f"{self.where} = {self.text!r} fails: {error}.") from None
         if type(value) not in self.types:
             # StrictUndefined comes back as a value when it is the whole expression: a misspelt name.
@@ -49,3 +79,59 @@ class Expression:
             wanted = " or ".join(t.__name__ for t in self.types)
             raise TemplateError(f"{self.where} = {self.text!r} gives {got}: it must give {wanted}.")
         return value
+
+
+_FAILURES = (
+    UndefinedError,
+    SecurityError,
+    NameError,
+    AttributeError,
+    TypeError,
+    ValueError,
+    ZeroDivisionError,
+)
+
+
+def _compiled(text: str) -> Callable[[Mapping[str, Any]], Any]:
+    slow = _ENVIRONMENT.compile_expression(text, undefined_to_none=False)
+    template = _ENVIRONMENT.parse("{{ " + text + " }}")
+    try:
+        tree = ast.Expression(_python(template.body[0].nodes[0]))  # type: ignore[attr-defined]  # an Output
+    except _NotListedError:
+        return lambda names: slow(**names)
+    code = compile(ast.fix_missing_locations(tree), "<header>", "eval")
+    return lambda names: eval(code, _GLOBALS, names)
+
+
+def _python(node: nodes.Node) -> ast.expr:
+    """The node as Python; _NotListedError for one that is not on the list."""
+    kind = type(node)
+    match node:
+        case nodes.Const():
+            return ast.Constant(node.value)
+        case nodes.Name():
+            return ast.Name(node.name, ast.Load())
+        case nodes.Getattr() if not node.attr.startswith("_"):
+            return ast.Attribute(_python(node.node), node.attr, ast.Load())
+        case nodes.CondExpr() if node.expr2 is not None:
+            return ast.IfExp(_python(node.test), _python(node.expr1), _python(node.expr2))
+        case nodes.And() | nodes.Or():
+            operator = ast.And() if kind is nodes.And else ast.Or()
+            return ast.BoolOp(operator, [_python(node.left), _python(node.right)])
+        case nodes.Not() | nodes.Neg():
+            return ast.UnaryOp(ast.Not() if kind is nodes.Not else ast.USub(), _python(node.node))
+        case nodes.Compare():
+            operators: list[ast.cmpop] = [_COMPARE[operand.op]() for operand in node.ops]
+            return ast.Compare(_python(node.expr), operators, [_python(o.expr) for o in node.ops])
+        case nodes.BinExpr() if kind in _BINARY:
+            return ast.BinOp(_python(node.left), _BINARY[kind](), _python(node.right))
+        case nodes.List() | nodes.Tuple():
+            return ast.Tuple([_python(item) for item in node.items], ast.Load())
+        case nodes.Call() if _is_plain_call(node):
+            return ast.Call(_python(node.node), [_python(argument) for argument in node.args], [])
+    raise _NotListedError
+
+
+def _is_plain_call(node: nodes.Call) -> bool:
+    named = isinstance(node.node, nodes.Name) and node.node.name in _FUNCTIONS
+    return named and not (node.kwargs or node.dyn_args or node.dyn_kwargs)

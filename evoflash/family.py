@@ -70,8 +70,13 @@ class Family:
         def holds(values: Values, *, condition: Expression) -> bool:
             return all(condition(each) for each in names(tuple(values.items())))
 
+        fixed = [_fixed(key, gpu) for key in keys]
+
         def active(values: Values, *, condition: Expression) -> bool:
-            return any(condition({**values, **_fixed(key, gpu)}) for key in keys)
+            for given in fixed:  # noqa: SIM110  # any() doubles the time, and this runs 100,000 times a sample
+                if condition({**given, **values}):
+                    return True
+            return False
 
         checks = tuple(Check(name, partial(holds, condition=e)) for name, e in self.check.items())
         when = {name: partial(active, condition=e) for name, e in self.when.items()}

@@ -4,15 +4,17 @@ import hashlib
 import itertools
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from evoflash.errors import UsageError
 
 Value = int | bool | str
 Values = Mapping[str, Value]
+_BATCH = 256  # points drawn at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,20 +125,28 @@ class SearchSpace:
 
         The share of hits times `cardinality` estimates how many valid genomes there are.
         """
-        raw = {p.name: p.values[int(rng.integers(len(p.values)))] for p in self.params}
-        genome = self.genome(raw)
-        # An inactive param must sit at its first value: otherwise genomes with inactive params
-        # would be drawn once per value that does not matter.
-        active = genome.as_dict()
-        if any(raw[p.name] != p.values[0] for p in self.params if p.name not in active):
-            return None
-        return genome if self.is_valid(genome) else None
+        return self._at(rng.integers(0, [len(p.values) for p in self.params]))
 
-    def sample(self, rng: np.random.Generator, *, tries: int = 20_000) -> Genome:
+    def _at(self, point: Sequence[int] | NDArray[np.int64]) -> Genome | None:
+        chosen: dict[str, Value] = {}
+        for param, index in zip(self.params, point, strict=True):
+            if self._active(param.name, chosen):
+                chosen[param.name] = param.values[index]
+            elif index:
+                # An inactive param must sit at its first value: otherwise genomes with inactive params
+                # would be drawn once per value that does not matter.
+                return None
+        if not all(check.holds(chosen) for check in self.checks):
+            return None
+        return Genome(self.family, self.version, tuple(sorted(chosen.items())))
+
+    def sample(self, rng: np.random.Generator, *, tries: int = 1_000_000) -> Genome:
         """A valid genome, uniform over the valid genomes. UsageError when `tries` draws found none."""
-        for _ in range(tries):
-            if (genome := self.draw(rng)) is not None:
-                return genome
+        sizes, batch = [len(p.values) for p in self.params], min(tries, _BATCH)
+        for _ in range(0, tries, batch):
+            for point in rng.integers(0, sizes, size=(batch, len(sizes))).tolist():
+                if (genome := self._at(point)) is not None:
+                    return genome
         raise UsageError(
             f"no valid genome of {self.family} found in {tries} draws: its checks leave no room."
         )

@@ -41,6 +41,7 @@ class Case:
     threads: int
     arrays: dict[str, np.ndarray]
     exact: bool = True
+    smem_bytes: int = 2048
 
     @property
     def source(self):
@@ -48,7 +49,7 @@ class Case:
 
     @property
     def launch(self):
-        return Launch(self.entry, (self.blocks, 1, 1), (self.threads, 1, 1), 2048)
+        return Launch(self.entry, (self.blocks, 1, 1), (self.threads, 1, 1), self.smem_bytes)
 
 
 def on_the_emulator(case):
@@ -131,6 +132,25 @@ def multiply(kind, seed):
     return Case("tiles.cu", f"multiply_{kind}", 1, 32, arrays)
 
 
+def wmma(kind, stride, c_stride):
+    """Both layouts of B, an accumulator from memory and back, `stride` elements between rows."""
+    rng = np.random.default_rng(stride)
+    a, b = rng.integers(-8, 9, (2, 16, 16))
+    arrays = {
+        "a": stored(a, kind),
+        "b": stored(b, kind),
+        "c": rng.integers(-99, 100, (16, 16)).astype(np.float32),
+        "strides": np.array([stride, c_stride], np.int32),
+        "out": np.zeros((2, 16, 16), np.float32),
+    }
+    return Case("wmma.cu", f"wmma_{kind}", 1, 32, arrays, smem_bytes=3 * 16 * 48 * 4)
+
+
+def narrow_copies():
+    arrays = {"in": np.arange(1, 257, dtype=np.uint32), "out": np.zeros(256, np.uint32)}
+    return Case("wmma.cu", "narrow_copies", 1, 32, arrays)
+
+
 def exchanges():
     return Case("tiles.cu", "exchanges", 1, 32, {"out": np.zeros((32, 5), np.float32)})
 
@@ -178,6 +198,11 @@ EXACT = {
     "mma f16 again": multiply("f16", 4),
     "mma bf16": multiply("bf16", 3),
     "mma bf16 again": multiply("bf16", 4),
+    "wmma f16": wmma("f16", 16, 16),
+    "wmma f16, rows apart": wmma("f16", 48, 40),
+    "wmma bf16": wmma("bf16", 16, 16),
+    "wmma bf16, rows apart": wmma("bf16", 24, 24),
+    "copies of 4, 8 and 16 bytes": narrow_copies(),
     "shuffles and votes": exchanges(),
     "16 bits to float and back": widen(),
     "float to 16 bits": narrow(),
