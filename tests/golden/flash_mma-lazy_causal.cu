@@ -1,7 +1,9 @@
 // flash_mma: Forward attention on mma.sync tiles fed by cp.async; one warp owns rows_per_warp query rows.
-// genome dbc2b088c5b9a9a5 (family version 1), for d=128,dtype=bf16,causal,gqa=4,sm_90a, by evoflash 0.1.0
-// block_n=64 ctas_per_sm=1 epilogue=staged k_stages=2 layout=pad8 lazy_tau=8 q_home=smem rescale=lazy
-// rows_per_warp=16 v_stages=1 waits=separate warps=4
+// genome 53e8064f86be1af3 (family version 2), for d=128,dtype=bf16,causal,gqa=4,sm_90a, by evoflash 0.1.0
+// block_n=64 copy_hint=none ctas_per_sm=1 early_qk=off epilogue=staged exp_form=ffma frag_prefetch=off
+// k_stages=2 kv_split_warps=1 kv_splits=1 kv_unroll=1 layout=pad8 lazy_tau=8 ldsm=x4 mask=compare
+// max_tree=1 pack_gqa=off q_home=smem rescale=lazy rows_per_warp=16 schedule=grid store=plain sum_tree=1
+// tile_order=reversed tile_skip=off v_stages=1 waits=separate warps=4
 #include "ef.h"
 
 using ef::u32;
@@ -55,6 +57,62 @@ EF_DEV float quad_sum(float x) {
   return x + ef::shfl_xor(x, 2);
 }
 
+// Fragment of K for keys n * 8 to n * 8 + 15 and columns k * 16 to k * 16 + 15.
+EF_DEV void load_keys(u32 (&b)[4], u32 k_tile, int n, int k, int lane) {
+  ef::ldmatrix_x4(b, chunk_at(k_tile, n * 8 + lane % 8 + lane / 16 * 8, k * 2 + lane / 8 % 2));
+}
+
+// Fragment of V, transposed on the way in, for keys k * 16 to k * 16 + 15 and columns n * 8 to n * 8 + 15.
+EF_DEV void load_values(u32 (&b)[4], u32 v_tile, int n, int k, int lane) {
+  ef::ldmatrix_x4_trans(b, chunk_at(v_tile, k * 16 + lane % 16, n + lane / 16));
+}
+
+// S += Q K^T for the warp's rows and one tile of keys.
+EF_DEV void multiply_keys(float (&s)[kTilesM][BLOCK_N / 8][4], u32 q_tile, int warp_row,
+                          u32 k_tile, int lane) {
+#pragma unroll
+  for (int k = 0; k < kHeadDim / 16; ++k) {
+    u32 a[kTilesM][4];
+#pragma unroll
+    for (int t = 0; t < kTilesM; ++t)
+      ef::ldmatrix_x4(a[t], chunk_at(q_tile, warp_row + t * 16 + lane % 16, k * 2 + lane / 16));
+#pragma unroll
+    for (int n = 0; n < BLOCK_N / 8; n += 2) {
+      u32 b[4];
+      load_keys(b, k_tile, n, k, lane);
+#pragma unroll
+      for (int t = 0; t < kTilesM; ++t) {
+        ef::mma_m16n8k16(s[t][n], a[t], b[0], b[1], element());
+        ef::mma_m16n8k16(s[t][n + 1], a[t], b[2], b[3], element());
+      }
+    }
+  }
+}
+
+// O += P V for one tile of values; two n8 accumulators of S are one k16 A fragment of P.
+EF_DEV void multiply_values(float (&o)[kTilesM][kHeadDim / 8][4], const float (&s)[kTilesM][BLOCK_N / 8][4], u32 v_tile,
+                            int lane) {
+#pragma unroll
+  for (int k = 0; k < BLOCK_N / 16; ++k) {
+    u32 p[kTilesM][4];
+#pragma unroll
+    for (int t = 0; t < kTilesM; ++t)
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        p[t][i] = ef::pack2(s[t][2 * k + i / 2][i % 2 * 2], s[t][2 * k + i / 2][i % 2 * 2 + 1], element());
+#pragma unroll
+    for (int n = 0; n < kHeadDim / 8; n += 2) {
+      u32 b[4];
+      load_values(b, v_tile, n, k, lane);
+#pragma unroll
+      for (int t = 0; t < kTilesM; ++t) {
+        ef::mma_m16n8k16(o[t][n], p[t], b[0], b[1], element());
+        ef::mma_m16n8k16(o[t][n + 1], p[t], b[2], b[3], element());
+      }
+    }
+  }
+}
+
 // Q, O: (batch, heads, seq_q, head_dim); K, V: (batch, kv_heads, seq_kv, head_dim); strides in elements.
 // LSE: dense (batch, heads, seq_q), natural logarithm, may be null.
 // Causal, bottom-right aligned: query i sees keys j <= i + seq_kv - seq_q.
@@ -66,18 +124,22 @@ flash_mma(const element* Q, const element* K, const element* V, element* O, floa
           long long v_batch, long long v_head, long long v_row,
           long long o_batch, long long o_head, long long o_row, float scale) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  const int head = blockIdx.y, batch = blockIdx.z;
-  // The last query block sees the most keys: it is launched first, so that the short ones fill the end.
-  const int block_row = (int(gridDim.x) - 1 - int(blockIdx.x)) * BLOCK_M;
   const int warp_row = warp * kRowsPerWarp;  // within the block
-  Q += batch * q_batch + head * q_head;
-  K += batch * k_batch + (head / kGqaRatio) * k_head;
-  V += batch * v_batch + (head / kGqaRatio) * v_head;
-  O += batch * o_batch + head * o_head;
+  const float scale_log2 = scale * kLog2e;
 
   const u32 q_tile = ef::smem_base();
   const u32 k_ring = q_tile + BLOCK_M * kRowBytes;
   const u32 v_ring = k_ring + kStagesK * kTileBytes;
+
+  const int batch = blockIdx.z;
+  // The last query block sees the most keys: it is launched first, so that the short ones fill the end.
+  const int head = blockIdx.y, block = blockIdx.x, blocks = gridDim.x;
+  const int block_row = (blocks - 1 - block) * BLOCK_M;
+  const int kv_head = head / kGqaRatio;
+  const element* const q_rows = Q + batch * q_batch + head * q_head;
+  const element* const k_rows = K + batch * k_batch + kv_head * k_head;
+  const element* const v_rows = V + batch * v_batch + kv_head * v_head;
+  element* const o_rows = O + batch * o_batch + head * o_head;
 
   // Keys that the block's last row sees; tiles beyond it are never touched.
   const int diagonal = seq_kv - seq_q;
@@ -88,16 +150,16 @@ flash_mma(const element* Q, const element* K, const element* V, element* O, floa
   // Two commit groups a step, V then K, so that each is waited for alone. Past the end a group is empty.
   auto fetch_k = [&](int tile) {
     if (tile < tiles)
-      copy_tile<BLOCK_N>(k_ring + tile % kStagesK * kTileBytes, K, k_row, tile * BLOCK_N, seq_kv);
+      copy_tile<BLOCK_N>(k_ring + tile % kStagesK * kTileBytes, k_rows, k_row, tile * BLOCK_N, seq_kv);
     ef::cp_async_commit();
   };
   auto fetch_v = [&](int tile) {
     if (tile < tiles)
-      copy_tile<BLOCK_N>(v_ring + tile % kStagesV * kTileBytes, V, v_row, tile * BLOCK_N, seq_kv);
+      copy_tile<BLOCK_N>(v_ring + tile % kStagesV * kTileBytes, v_rows, v_row, tile * BLOCK_N, seq_kv);
     ef::cp_async_commit();
   };
 
-  if (tiles > 0) copy_tile<BLOCK_M>(q_tile, Q, q_row, block_row, seq_q);
+  if (tiles > 0) copy_tile<BLOCK_M>(q_tile, q_rows, q_row, block_row, seq_q);
   ef::cp_async_commit();
   fetch_k(0);
   ef::cp_async_commit();  // no V tile yet: an empty group keeps the count
@@ -108,43 +170,25 @@ flash_mma(const element* Q, const element* K, const element* V, element* O, floa
   float row_max[kTilesM][2], row_sum[kTilesM][2] = {};  // maxima in units of the raw scores
 #pragma unroll
   for (int t = 0; t < kTilesM; ++t) row_max[t][0] = row_max[t][1] = ef::neg_inf();
-  const float scale_log2 = scale * kLog2e;
+  const int first_limit = block_row + warp_row + diagonal + 1;  // keys that the warp's first row sees
 
 #pragma unroll 1
   for (int j = 0; j < tiles; ++j) {
-    const u32 k_tile = k_ring + j % kStagesK * kTileBytes;
-    const u32 v_tile = v_ring + j % kStagesV * kTileBytes;
     ef::cp_async_wait<2 * (kStagesK - 1)>();
     ef::syncthreads();  // K tile j is here for every thread, and every warp has left V tile j - 1
     fetch_v(j + kStagesV - 1);
+    const int first_key = j * BLOCK_N;
 
     // S = Q K^T
     float s[kTilesM][BLOCK_N / 8][4] = {};
-#pragma unroll
-    for (int k = 0; k < kHeadDim / 16; ++k) {
-      u32 a[kTilesM][4];
-#pragma unroll
-      for (int t = 0; t < kTilesM; ++t)
-        ef::ldmatrix_x4(a[t], chunk_at(q_tile, warp_row + t * 16 + lane % 16, k * 2 + lane / 16));
-#pragma unroll
-      for (int n = 0; n < BLOCK_N / 8; n += 2) {
-        u32 b[4];  // two n8 tiles of K, both halves of k16
-        ef::ldmatrix_x4(b, chunk_at(k_tile, n * 8 + lane % 8 + lane / 16 * 8, k * 2 + lane / 8 % 2));
-#pragma unroll
-        for (int t = 0; t < kTilesM; ++t) {
-          ef::mma_m16n8k16(s[t][n], a[t], b[0], b[1], element());
-          ef::mma_m16n8k16(s[t][n + 1], a[t], b[2], b[3], element());
-        }
-      }
-    }
+    multiply_keys(s, q_tile, warp_row, k_ring + j % kStagesK * kTileBytes, lane);
 
     ef::cp_async_wait<2 * (kStagesV - 1)>();
     ef::syncthreads();  // V tile j is here for every thread, and every warp has left K tile j
     fetch_k(j + kStagesK);
 
     // Mask: only tiles that reach past the first row's last visible key.
-    const int first_limit = block_row + warp_row + diagonal + 1;
-    if ((j + 1) * BLOCK_N > (first_limit < seq_kv ? first_limit : seq_kv)) {
+    if (first_key + BLOCK_N > (first_limit < seq_kv ? first_limit : seq_kv)) {
 #pragma unroll
       for (int t = 0; t < kTilesM; ++t)
 #pragma unroll
@@ -153,7 +197,7 @@ flash_mma(const element* Q, const element* K, const element* V, element* O, floa
           const int limit = row_limit < seq_kv ? row_limit : seq_kv;
 #pragma unroll
           for (int n = 0; n < BLOCK_N / 8; ++n)
-            if (j * BLOCK_N + n * 8 + lane % 4 * 2 + e % 2 >= limit) s[t][n][e] = ef::neg_inf();
+            if (first_key + n * 8 + lane % 4 * 2 + e % 2 >= limit) s[t][n][e] = ef::neg_inf();
         }
     }
 
@@ -177,8 +221,8 @@ flash_mma(const element* Q, const element* K, const element* V, element* O, floa
 #pragma unroll
         for (int h = 0; h < 2; ++h) {
           const float new_max = ef::fmax(row_max[t][h], tile_max[t][h]);
-          const float shift = new_max == ef::neg_inf() ? 0.0f : new_max * scale_log2;
-          const float shrink = ef::ex2(row_max[t][h] * scale_log2 - shift);
+          const float shift = new_max == ef::neg_inf() ? 0.0f : ef::mul(new_max, scale_log2);
+          const float shrink = ef::ex2(ef::sub(ef::mul(row_max[t][h], scale_log2), shift));
           row_max[t][h] = new_max;
           row_sum[t][h] *= shrink;
 #pragma unroll
@@ -192,7 +236,7 @@ flash_mma(const element* Q, const element* K, const element* V, element* O, floa
     for (int t = 0; t < kTilesM; ++t)
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
-        const float shift = row_max[t][h] == ef::neg_inf() ? 0.0f : row_max[t][h] * scale_log2;
+        const float shift = row_max[t][h] == ef::neg_inf() ? 0.0f : ef::mul(row_max[t][h], scale_log2);
 #pragma unroll
         for (int n = 0; n < BLOCK_N / 8; ++n)
 #pragma unroll
@@ -202,26 +246,8 @@ flash_mma(const element* Q, const element* K, const element* V, element* O, floa
           }
       }
 
-    // O += P V; two n8 accumulators of S are one k16 A fragment of P.
-#pragma unroll
-    for (int k = 0; k < BLOCK_N / 16; ++k) {
-      u32 p[kTilesM][4];
-#pragma unroll
-      for (int t = 0; t < kTilesM; ++t)
-#pragma unroll
-        for (int i = 0; i < 4; ++i)
-          p[t][i] = ef::pack2(s[t][2 * k + i / 2][i % 2 * 2], s[t][2 * k + i / 2][i % 2 * 2 + 1], element());
-#pragma unroll
-      for (int n = 0; n < kHeadDim / 8; n += 2) {
-        u32 b[4];  // two n8 tiles of V, transposed on the way in
-        ef::ldmatrix_x4_trans(b, chunk_at(v_tile, k * 16 + lane % 16, n + lane / 16));
-#pragma unroll
-        for (int t = 0; t < kTilesM; ++t) {
-          ef::mma_m16n8k16(o[t][n], p[t], b[0], b[1], element());
-          ef::mma_m16n8k16(o[t][n + 1], p[t], b[2], b[3], element());
-        }
-      }
-    }
+    // O += P V
+    multiply_values(o, s, v_ring + j % kStagesV * kTileBytes, lane);
   }
 
   // A warp's rows of the Q tile are its own: O is gathered there and leaves in 16-byte stores.
@@ -248,7 +274,7 @@ flash_mma(const element* Q, const element* K, const element* V, element* O, floa
   for (int i = lane; i < kRowsPerWarp * kChunks; i += 32) {
     const int tile_row = warp_row + i / kChunks, chunk = i % kChunks;
     if (block_row + tile_row < seq_q)
-      ef::stg((ef::u32x4*)(O + (block_row + tile_row) * o_row + chunk * 8),
+      ef::stg((ef::u32x4*)(o_rows + (block_row + tile_row) * o_row + chunk * 8),
               ef::lds<ef::u32x4>(chunk_at(q_tile, tile_row, chunk)));
   }
 }

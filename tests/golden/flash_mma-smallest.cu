@@ -1,7 +1,9 @@
 // flash_mma: Forward attention on mma.sync tiles fed by cp.async; one warp owns rows_per_warp query rows.
-// genome 6441e4079538c0f7 (family version 1), for d=64,dtype=fp16,full,gqa=1,sm_89, by evoflash 0.1.0
-// block_n=16 ctas_per_sm=1 epilogue=direct k_stages=1 layout=xor64 q_home=registers rescale=online
-// rows_per_warp=16 waits=joint warps=1
+// genome 9e4df87752c91ede (family version 2), for d=64,dtype=fp16,full,gqa=1,sm_89, by evoflash 0.1.0
+// block_n=16 copy_hint=none ctas_per_sm=1 epilogue=direct exp_form=ffma frag_prefetch=off k_stages=1
+// kv_split_warps=1 kv_splits=1 kv_unroll=1 layout=xor64 ldsm=x4 mask=compare max_tree=1 q_alias=off
+// q_home=registers rescale=online rows_per_warp=16 schedule=grid sum_tree=1 tile_order=reversed
+// waits=joint warps=1
 #include "ef.h"
 
 using ef::u32;
@@ -54,6 +56,58 @@ EF_DEV float quad_sum(float x) {
   return x + ef::shfl_xor(x, 2);
 }
 
+// Fragment of K for keys n * 8 to n * 8 + 15 and columns k * 16 to k * 16 + 15.
+EF_DEV void load_keys(u32 (&b)[4], u32 k_tile, int n, int k, int lane) {
+  ef::ldmatrix_x4(b, chunk_at(k_tile, n * 8 + lane % 8 + lane / 16 * 8, k * 2 + lane / 8 % 2));
+}
+
+// Fragment of V, transposed on the way in, for keys k * 16 to k * 16 + 15 and columns n * 8 to n * 8 + 15.
+EF_DEV void load_values(u32 (&b)[4], u32 v_tile, int n, int k, int lane) {
+  ef::ldmatrix_x4_trans(b, chunk_at(v_tile, k * 16 + lane % 16, n + lane / 16));
+}
+
+// S += Q K^T for the warp's rows and one tile of keys.
+EF_DEV void multiply_keys(float (&s)[kTilesM][BLOCK_N / 8][4], const u32 (&q)[kTilesM][kHeadDim / 16][4],
+                          u32 k_tile, int lane) {
+#pragma unroll
+  for (int k = 0; k < kHeadDim / 16; ++k) {
+#pragma unroll
+    for (int n = 0; n < BLOCK_N / 8; n += 2) {
+      u32 b[4];
+      load_keys(b, k_tile, n, k, lane);
+#pragma unroll
+      for (int t = 0; t < kTilesM; ++t) {
+        ef::mma_m16n8k16(s[t][n], q[t][k], b[0], b[1], element());
+        ef::mma_m16n8k16(s[t][n + 1], q[t][k], b[2], b[3], element());
+      }
+    }
+  }
+}
+
+// O += P V for one tile of values; two n8 accumulators of S are one k16 A fragment of P.
+EF_DEV void multiply_values(float (&o)[kTilesM][kHeadDim / 8][4], const float (&s)[kTilesM][BLOCK_N / 8][4], u32 v_tile,
+                            int lane) {
+#pragma unroll
+  for (int k = 0; k < BLOCK_N / 16; ++k) {
+    u32 p[kTilesM][4];
+#pragma unroll
+    for (int t = 0; t < kTilesM; ++t)
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        p[t][i] = ef::pack2(s[t][2 * k + i / 2][i % 2 * 2], s[t][2 * k + i / 2][i % 2 * 2 + 1], element());
+#pragma unroll
+    for (int n = 0; n < kHeadDim / 8; n += 2) {
+      u32 b[4];
+      load_values(b, v_tile, n, k, lane);
+#pragma unroll
+      for (int t = 0; t < kTilesM; ++t) {
+        ef::mma_m16n8k16(o[t][n], p[t], b[0], b[1], element());
+        ef::mma_m16n8k16(o[t][n + 1], p[t], b[2], b[3], element());
+      }
+    }
+  }
+}
+
 // Q, O: (batch, heads, seq_q, head_dim); K, V: (batch, kv_heads, seq_kv, head_dim); strides in elements.
 // LSE: dense (batch, heads, seq_q), natural logarithm, may be null.
 extern "C" __global__ void __launch_bounds__(kThreads, 1)
@@ -64,17 +118,22 @@ flash_mma(const element* Q, const element* K, const element* V, element* O, floa
           long long v_batch, long long v_head, long long v_row,
           long long o_batch, long long o_head, long long o_row, float scale) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  const int head = blockIdx.y, batch = blockIdx.z;
-  const int block_row = int(blockIdx.x) * BLOCK_M;
   const int warp_row = warp * kRowsPerWarp;  // within the block
-  Q += batch * q_batch + head * q_head;
-  K += batch * k_batch + (head / kGqaRatio) * k_head;
-  V += batch * v_batch + (head / kGqaRatio) * v_head;
-  O += batch * o_batch + head * o_head;
+  const float scale_log2 = scale * kLog2e;
 
   const u32 q_tile = ef::smem_base();
   const u32 k_ring = q_tile + BLOCK_M * kRowBytes;
   const u32 v_ring = k_ring + kStages * kTileBytes;
+
+  const int batch = blockIdx.z;
+  // A CTA is a query block of one head, the last block first.
+  const int head = blockIdx.y, block = blockIdx.x, blocks = gridDim.x;
+  const int block_row = (blocks - 1 - block) * BLOCK_M;
+  const int kv_head = head / kGqaRatio;
+  const element* const q_rows = Q + batch * q_batch + head * q_head;
+  const element* const k_rows = K + batch * k_batch + kv_head * k_head;
+  const element* const v_rows = V + batch * v_batch + kv_head * v_head;
+  element* const o_rows = O + batch * o_batch + head * o_head;
 
   const int tiles = (seq_kv + BLOCK_N - 1) / BLOCK_N;
 
@@ -82,13 +141,13 @@ flash_mma(const element* Q, const element* K, const element* V, element* O, floa
   auto fetch = [&](int tile) {
     if (tile < tiles) {
       const u32 slot = tile % kStages * kTileBytes;
-      copy_tile<BLOCK_N>(k_ring + slot, K, k_row, tile * BLOCK_N, seq_kv);
-      copy_tile<BLOCK_N>(v_ring + slot, V, v_row, tile * BLOCK_N, seq_kv);
+      copy_tile<BLOCK_N>(k_ring + slot, k_rows, k_row, tile * BLOCK_N, seq_kv);
+      copy_tile<BLOCK_N>(v_ring + slot, v_rows, v_row, tile * BLOCK_N, seq_kv);
     }
     ef::cp_async_commit();
   };
 
-  copy_tile<BLOCK_M>(q_tile, Q, q_row, block_row, seq_q);
+  copy_tile<BLOCK_M>(q_tile, q_rows, q_row, block_row, seq_q);
   ef::cp_async_commit();
   fetch(0);
 
@@ -107,33 +166,19 @@ flash_mma(const element* Q, const element* K, const element* V, element* O, floa
   float row_max[kTilesM][2], row_sum[kTilesM][2] = {};  // maxima in units of the raw scores
 #pragma unroll
   for (int t = 0; t < kTilesM; ++t) row_max[t][0] = row_max[t][1] = ef::neg_inf();
-  const float scale_log2 = scale * kLog2e;
 
 #pragma unroll 1
   for (int j = 0; j < tiles; ++j) {
-    const u32 k_tile = k_ring + j % kStages * kTileBytes;
-    const u32 v_tile = v_ring + j % kStages * kTileBytes;
     ef::cp_async_wait<0>();
     ef::syncthreads();  // tile j is here for every thread
+    const int first_key = j * BLOCK_N;
 
     // S = Q K^T
     float s[kTilesM][BLOCK_N / 8][4] = {};
-#pragma unroll
-    for (int k = 0; k < kHeadDim / 16; ++k) {
-#pragma unroll
-      for (int n = 0; n < BLOCK_N / 8; n += 2) {
-        u32 b[4];  // two n8 tiles of K, both halves of k16
-        ef::ldmatrix_x4(b, chunk_at(k_tile, n * 8 + lane % 8 + lane / 16 * 8, k * 2 + lane / 8 % 2));
-#pragma unroll
-        for (int t = 0; t < kTilesM; ++t) {
-          ef::mma_m16n8k16(s[t][n], q[t][k], b[0], b[1], element());
-          ef::mma_m16n8k16(s[t][n + 1], q[t][k], b[2], b[3], element());
-        }
-      }
-    }
+    multiply_keys(s, q, k_ring + j % kStages * kTileBytes, lane);
 
     // Mask: only tiles that reach past the first row's last visible key.
-    if ((j + 1) * BLOCK_N > seq_kv) {
+    if (first_key + BLOCK_N > seq_kv) {
 #pragma unroll
       for (int t = 0; t < kTilesM; ++t)
 #pragma unroll
@@ -141,7 +186,7 @@ flash_mma(const element* Q, const element* K, const element* V, element* O, floa
           const int limit = seq_kv;
 #pragma unroll
           for (int n = 0; n < BLOCK_N / 8; ++n)
-            if (j * BLOCK_N + n * 8 + lane % 4 * 2 + e % 2 >= limit) s[t][n][e] = ef::neg_inf();
+            if (first_key + n * 8 + lane % 4 * 2 + e % 2 >= limit) s[t][n][e] = ef::neg_inf();
         }
     }
 
@@ -155,8 +200,8 @@ flash_mma(const element* Q, const element* K, const element* V, element* O, floa
         for (int n = 0; n < BLOCK_N / 8; ++n)
           best = ef::fmax(best, ef::fmax(s[t][n][2 * h], s[t][n][2 * h + 1]));
         best = quad_max(best);
-        const float shift = best == ef::neg_inf() ? 0.0f : best * scale_log2;
-        const float shrink = ef::ex2(row_max[t][h] * scale_log2 - shift);
+        const float shift = best == ef::neg_inf() ? 0.0f : ef::mul(best, scale_log2);
+        const float shrink = ef::ex2(ef::sub(ef::mul(row_max[t][h], scale_log2), shift));
         row_max[t][h] = best;
         row_sum[t][h] *= shrink;
 #pragma unroll
@@ -173,26 +218,8 @@ flash_mma(const element* Q, const element* K, const element* V, element* O, floa
         }
       }
 
-    // O += P V; two n8 accumulators of S are one k16 A fragment of P.
-#pragma unroll
-    for (int k = 0; k < BLOCK_N / 16; ++k) {
-      u32 p[kTilesM][4];
-#pragma unroll
-      for (int t = 0; t < kTilesM; ++t)
-#pragma unroll
-        for (int i = 0; i < 4; ++i)
-          p[t][i] = ef::pack2(s[t][2 * k + i / 2][i % 2 * 2], s[t][2 * k + i / 2][i % 2 * 2 + 1], element());
-#pragma unroll
-      for (int n = 0; n < kHeadDim / 8; n += 2) {
-        u32 b[4];  // two n8 tiles of V, transposed on the way in
-        ef::ldmatrix_x4_trans(b, chunk_at(v_tile, k * 16 + lane % 16, n + lane / 16));
-#pragma unroll
-        for (int t = 0; t < kTilesM; ++t) {
-          ef::mma_m16n8k16(o[t][n], p[t], b[0], b[1], element());
-          ef::mma_m16n8k16(o[t][n + 1], p[t], b[2], b[3], element());
-        }
-      }
-    }
+    // O += P V
+    multiply_values(o, s, v_ring + j % kStages * kTileBytes, lane);
 
     ef::syncthreads();  // every warp has left tile j
     fetch(j + 1);
@@ -213,7 +240,7 @@ flash_mma(const element* Q, const element* K, const element* V, element* O, floa
       if (row < seq_q)
 #pragma unroll
         for (int n = 0; n < kHeadDim / 8; ++n)
-          ef::stg((u32*)(O + row * o_row + n * 8 + lane % 4 * 2),
+          ef::stg((u32*)(o_rows + row * o_row + n * 8 + lane % 4 * 2),
                   ef::pack2(o[t][n][2 * h] * inverse, o[t][n][2 * h + 1] * inverse, element()));
     }
 }

@@ -225,8 +225,8 @@ flash_wmma(const element* Q, const element* K, const element* V, element* O, flo
       const bool outgrown = best * scale_log2 > row_max[i] * scale_log2 + kTau;
       grew |= outgrown;
       if (!outgrown) best = row_max[i];
-      const float shift = best == ef::neg_inf() ? 0.0f : best * scale_log2;
-      const float shrink = outgrown ? ef::ex2(row_max[i] * scale_log2 - shift) : 1.0f;
+      const float shift = best == ef::neg_inf() ? 0.0f : ef::mul(best, scale_log2);
+      const float shrink = outgrown ? ef::ex2(ef::sub(ef::mul(row_max[i], scale_log2), shift)) : 1.0f;
       row_max[i] = best;
       row_sum[i] *= shrink;
 #pragma unroll

@@ -147,8 +147,8 @@ flash_wmma(const element* Q, const element* K, const element* V, element* O, flo
         if (column < columns) best = ef::fmax(best, s.x);
         if (column + 1 < columns) best = ef::fmax(best, s.y);
       }
-      const float shift = best == ef::neg_inf() ? 0.0f : best * scale_log2;
-      const float shrink = ef::ex2(row_max[i] * scale_log2 - shift);
+      const float shift = best == ef::neg_inf() ? 0.0f : ef::mul(best, scale_log2);
+      const float shrink = ef::ex2(ef::sub(ef::mul(row_max[i], scale_log2), shift));
       row_max[i] = best;
       row_sum[i] *= shrink;
 #pragma unroll 4
