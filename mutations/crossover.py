@@ -1,17 +1,21 @@
 """Crossover: whole blocks of coupled genes from two parents.
 
-Needs: two parents that differ in more than one block. Genes inside a block (a tile, a pipeline, a softmax)
-are coupled through registers and shared memory and only weakly across blocks, so a block is inherited whole.
-Against no bottleneck of its own: it unites what two lineages found apart. Expected: rarely worse than both.
+Needs: two parents that differ in more than one block. Genes inside a block (a tile, a pipeline, a
+softmax) are coupled through registers and shared memory and only weakly across blocks, so a block is
+inherited whole. Against no bottleneck of its own: it unites what two lineages found apart. Expected:
+rarely worse than both.
 """
 
 from collections.abc import Sequence
 
 import numpy as np
 
+from evoflash.moves import MID
 from evoflash.space import Genome, SearchSpace
 
 PARENTS = 2
+BOTTLENECKS: tuple[str, ...] = ()  # any: it knows no gene by name
+PRIOR = MID
 
 
 def mutate(parents: Sequence[Genome], space: SearchSpace, rng: np.random.Generator) -> Genome | None:

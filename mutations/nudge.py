@@ -1,6 +1,6 @@
 """Nudge: one gene to a neighbouring value; a word to any other word.
 
-Needs: nothing. Helps late, near a good genome, against whatever bounds it: small steps keep most of what
+Needs: nothing. Against whatever bounds a good genome, late in a search: small steps keep most of what
 works. Expected: a few per cent, seldom a failure.
 """
 
@@ -8,9 +8,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from evoflash.moves import MID
 from evoflash.space import Genome, SearchSpace
 
 PARENTS = 1
+BOTTLENECKS: tuple[str, ...] = ()  # any: it knows no gene by name
+PRIOR = MID
 
 
 def mutate(parents: Sequence[Genome], space: SearchSpace, rng: np.random.Generator) -> Genome | None:

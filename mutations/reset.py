@@ -1,16 +1,20 @@
 """Reset: one gene to any other of its values.
 
-Needs: nothing. Helps when nudges stall: it jumps over a cliff (a spill, a lost CTA per SM) that stands
-between two good values of the same gene. Expected: mostly worse, now and then the way out.
+Needs: nothing. Against standstill, when nudges gain nothing: it jumps over a cliff (a spill, a lost CTA
+per SM) that stands between two good values of the same gene. Expected: mostly worse, now and then the way
+out.
 """
 
 from collections.abc import Sequence
 
 import numpy as np
 
+from evoflash.moves import MID
 from evoflash.space import Genome, SearchSpace
 
 PARENTS = 1
+BOTTLENECKS: tuple[str, ...] = ()  # any: it knows no gene by name
+PRIOR = MID
 
 
 def mutate(parents: Sequence[Genome], space: SearchSpace, rng: np.random.Generator) -> Genome | None:

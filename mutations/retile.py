@@ -1,28 +1,36 @@
-"""Retile: two genes of the tile's shape together, by one step each.
+"""Retile: two genes of the tile's shape together, one up and one down by a step each.
 
-Needs: two of warps, rows_per_warp, block_n. Against registers and spills (trade: one up, one down, the area
-stays), shared-memory traffic (more rows per warp halve the reads of K and V) and idle SMs (both down: more
-CTAs). Expected: the largest single gains of the numeric genes, where one step alone leaves the valid region.
+Needs: two of the genes that make the tile: rows, keys, warps along either, lanes of a row. Against
+registers and spills: the area of the tile stays about the same, its shape changes. Expected: the largest
+single gains of the numeric genes, where one step alone leaves the valid region.
 """
 
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
 
+from evoflash.moves import HIGH, SMEM, attempt, shift
 from evoflash.space import Genome, SearchSpace
 
 PARENTS = 1
-TILE = ("warps", "rows_per_warp", "block_n")
+BOTTLENECKS = ("spills", "issue", "shared", "latency")
+PRIOR = HIGH
+TILE = (
+    "warps",
+    "rows_per_warp",
+    "lanes_per_row",
+    "rows_per_lane",
+    "warps_m",
+    "warps_n",
+    "block_m",
+    "block_n",
+)
 
 
 def mutate(parents: Sequence[Genome], space: SearchSpace, rng: np.random.Generator) -> Genome | None:
-    """None when fewer than two tile genes can move."""
-    values = parents[0].as_dict()
-    tile = [name for name in TILE if name in values and len(space.param(name).values) > 1]
-    if len(tile) < 2:
-        return None
-    for index in rng.choice(len(tile), size=2, replace=False):
-        name = tile[int(index)]
-        near = space.param(name).neighbours(values[name])
-        values[name] = near[int(rng.integers(len(near)))]
-    return space.genome(values)
+    """None when fewer than two of these genes can move."""
+    parent = parents[0]
+    pairs = itertools.permutations(TILE, 2)
+    traded = [shift(parent, space, **{up: 1, down: -1}) for up, down in pairs]
+    return attempt(parent, space, rng, traded, gives=SMEM)

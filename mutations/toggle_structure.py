@@ -1,17 +1,21 @@
 """Toggle structure: one word or switch to another, such as layout, q_home, rescale, waits or epilogue.
 
 Needs: a gene whose values are words or switches. Against bank conflicts (layout), shared-memory reads and
-registers (q_home), instruction issue (rescale), short blocks (epilogue). The genes that the new word brings
-into play are drawn at random, for no parent has tried them. Expected: jumps, and most are for the worse.
+registers (q_home), instruction issue (rescale), short blocks (epilogue). The genes that the new word
+brings into play are drawn at random, for no parent has tried them. Expected: jumps, and most are for the
+worse.
 """
 
 from collections.abc import Sequence
 
 import numpy as np
 
+from evoflash.moves import MID
 from evoflash.space import Genome, SearchSpace
 
 PARENTS = 1
+BOTTLENECKS: tuple[str, ...] = ()  # any: it knows no gene by name
+PRIOR = MID
 
 
 def mutate(parents: Sequence[Genome], space: SearchSpace, rng: np.random.Generator) -> Genome | None:

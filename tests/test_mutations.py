@@ -1,11 +1,19 @@
 """Every operator found in mutations/ keeps the same promises; then what each one is for."""
 
+import itertools
+import sys
+from functools import cache
+
 import numpy as np
 import pytest
 from strategy_cases import SPACE, TINY
 
 import evoflash.mutations
 from evoflash.errors import UsageError
+from evoflash.family import known_families, load_family
+from evoflash.gpu import load_gpu
+from evoflash.moves import HIGH, LOW, MID, VERY_HIGH
+from evoflash.problem import parse_problem
 from evoflash.space import Check, Genome, Param, SearchSpace
 from evoflash.strategies.evolution import Operator, operators
 
@@ -51,11 +59,41 @@ def test_a_child_is_valid_and_none_of_its_parents(operator: Operator, space: Sea
         assert child not in parents
 
 
+@cache
+def kernels(family: str) -> tuple[SearchSpace, tuple[Genome, ...]]:
+    """A shipped family's space for a causal problem on the L4, and a walk of mutants from its seeds."""
+    gpu, problem = load_gpu("l4"), parse_problem("b=1,h=8,hkv=2,s=512,d=64,causal")
+    loaded, rng = load_family(family), np.random.default_rng(0)
+    space = loaded.space(problem.compile_keys(gpu.arch), gpu)
+    walk = list(loaded.seeds_for(problem, space, gpu))
+    while len(walk) < 60:
+        parent = walk[int(rng.integers(len(walk)))]
+        walk.append(OPERATORS["reset"].child([parent], space, rng) or parent)
+    return space, tuple(walk)
+
+
+@pytest.mark.parametrize("family", known_families())
 @every_operator
-def test_an_operator_finds_something_to_do_on_a_kernel_space(operator: Operator) -> None:
-    rng = np.random.default_rng(0)
-    made = [operator.child(parents_of(operator, SPACE, rng), SPACE, rng) for _ in range(60)]
-    assert sum(child is not None for child in made) > 40
+def test_a_child_is_a_valid_kernel_of_the_family(operator: Operator, family: str) -> None:
+    space, walk = kernels(family)
+    rng = np.random.default_rng(3)
+    for parents in zip(walk[:12], walk[12:24], strict=True):
+        child = operator.child(parents[: operator.arity], space, rng)
+        assert child is None or (space.is_valid(child) and child not in parents[: operator.arity])
+
+
+@every_operator
+def test_an_operator_finds_something_to_do_in_a_shipped_family(operator: Operator) -> None:
+    made = 0
+    for space, walk in map(kernels, known_families()):
+        rng = np.random.default_rng(3)
+        for parents in itertools.pairwise(walk):
+            made += operator.child(parents[: operator.arity], space, rng) is not None
+    assert made > 0
+
+
+def test_the_operators_have_names_of_their_own_and_are_many() -> None:
+    assert len(OPERATORS) >= 20
 
 
 @every_operator
@@ -71,10 +109,21 @@ def test_the_same_random_stream_gives_the_same_child(operator: Operator) -> None
     assert twice[0] == twice[1]
 
 
+BOUNDS = {"tensor", "exp", "issue", "shared", "l2", "dram", "launch", "latency", "spills"}
+
+
 @every_operator
-def test_an_operator_says_when_it_helps(operator: Operator) -> None:
-    text = __import__(operator.mutate.__module__, fromlist=["mutate"]).__doc__
-    assert all(word in text for word in ("Needs:", "Expected:"))
+def test_an_operator_says_what_it_needs_what_it_is_against_and_what_to_expect(operator: Operator) -> None:
+    text = sys.modules[operator.mutate.__module__].__doc__
+    assert all(word in text for word in ("Needs:", "Against", "Expected:"))
+
+
+@every_operator
+def test_an_operator_states_its_prior_and_known_bottlenecks(operator: Operator) -> None:
+    module = sys.modules[operator.mutate.__module__]
+    assert module.PRIOR in (LOW, MID, HIGH, VERY_HIGH)
+    assert set(module.BOTTLENECKS) <= BOUNDS
+    assert (operator.trait.prior, operator.trait.bottlenecks) == (module.PRIOR, module.BOTTLENECKS)
 
 
 def test_a_child_that_breaks_a_check_is_repaired() -> None:
@@ -116,21 +165,85 @@ def test_reset_reaches_every_other_value_of_a_gene() -> None:
     assert reached == set(SPACE.param("block_n").values)
 
 
-def test_retile_changes_two_tile_genes_and_nothing_else() -> None:
-    moves = [changed(PARENT, child) for child in children("retile", PARENT)]
-    assert all(len(move) == 2 and move <= {"warps", "rows_per_warp", "block_n"} for move in moves)
+SMALL = {"block_n": 32, "ctas_per_sm": 2}  # room for one more CTA
+# Operator, what the parent has besides PARENT, the changes that may come of it.
+MOVES = [
+    (
+        "deepen_pipeline",
+        {"ctas_per_sm": 1},
+        [{"k_stages": 3}, {"v_stages": 3}, {"k_stages": 3, "v_stages": 3}],
+    ),
+    ("deepen_pipeline", {"k_stages": 4, "v_stages": 3}, []),
+    ("shallow_pipeline", {"k_stages": 1, **SMALL}, [{"v_stages": 1, "ctas_per_sm": 3}]),
+    ("split_kv_stage_counts", SMALL, [{"v_stages": 1, "ctas_per_sm": 3}]),
+    ("split_kv_stage_counts", {"waits": "joint"}, [{"waits": "separate", "v_stages": 1, "ctas_per_sm": 3}]),
+    ("split_kv_stage_counts", {"k_stages": 1}, []),
+    ("swizzle_smem", {"layout": "pad8"}, [{"layout": "xor128"}, {"layout": "xor64"}]),
+    ("swizzle_smem", {"layout": "xor64"}, [{"layout": "xor128"}]),
+    ("swizzle_smem", {}, []),
+    ("widen_rows", {}, [{"rows_per_warp": 32}]),
+    ("shrink_tile_multi_cta", SMALL, [{"warps": 2, "ctas_per_sm": 3}]),
+    ("grow_block_n", {}, [{"block_n": 96, "ctas_per_sm": 1}]),
+    ("shrink_block_n", {}, [{"block_n": 48, "ctas_per_sm": 3}, {"block_n": 48, "k_stages": 3}]),
+    ("balance_occupancy", {}, [{"ctas_per_sm": 1}, {"ctas_per_sm": 3, "block_n": 48}]),
+    ("q_to_registers", {"q_home": "smem"}, [{"q_home": "registers"}]),
+    ("q_to_registers", {}, []),
+    ("q_to_smem", SMALL, [{"q_home": "smem", "block_n": 48}]),
+    ("lazy_rescale", {}, [{"rescale": "lazy", "lazy_tau": 8}]),
+    ("lazy_rescale", {"rescale": "lazy", "lazy_tau": 4}, [{"lazy_tau": 8}, {"lazy_tau": 12}]),
+    ("stage_epilogue", {}, [{"epilogue": "staged"}]),
+    ("relax_sync", {"waits": "joint"}, [{"waits": "separate", "v_stages": 2}]),
+    ("fold_scale", {}, []),
+]
 
 
-def test_restage_changes_depth_or_occupancy_and_nothing_else() -> None:
-    moves = [changed(PARENT, child) for child in children("restage", PARENT)]
-    assert all(move <= {"k_stages", "v_stages", "waits", "ctas_per_sm"} for move in moves)
-    assert set().union(*moves) == {"k_stages", "v_stages", "waits", "ctas_per_sm"}
+@pytest.mark.parametrize(("name", "has", "may"), MOVES, ids=[f"{move[0]}-{move[1]}" for move in MOVES])
+def test_a_named_move_changes_what_its_name_says_and_what_that_costs(name, has, may) -> None:
+    parent = SPACE.genome({**PARENT.as_dict(), **has})
+    made = [child.as_dict() for child in children(name, parent)]
+    moves = [{gene: values.get(gene) for gene in changed(parent, SPACE.genome(values))} for values in made]
+    assert all(move in may for move in moves)
+    assert len({str(move) for move in moves}) == len(may)
 
 
-def test_restage_trades_depth_for_occupancy() -> None:
-    for child in children("restage", PARENT):
-        values = child.as_dict()
-        assert (values["k_stages"] - 2) * (values["ctas_per_sm"] - 2) <= 0
+SIMT_MOVES = [
+    ("parallelize_reductions", {"reduction": "serial", "lanes_per_row": 32}, {"reduction": "shuffle"}),
+    ("keep_tiles_in_smem", {"kv_home": "global"}, {"kv_home": "smem", "kv_home ": "smem_async"}),
+    ("copy_async", {"kv_home": "smem"}, {"kv_home": "smem_async"}),
+    ("fuse_softmax", {"softmax": "two_pass"}, {"softmax": "online"}),
+    ("fold_scale", {"exp_form": "exp"}, {"exp_form": "exp2"}),
+    ("cheaper_mask", {"skip_masked": False}, {"skip_masked": True}),
+]
+
+
+@pytest.mark.parametrize(("name", "has", "gets"), SIMT_MOVES, ids=[move[0] for move in SIMT_MOVES])
+def test_the_steps_from_the_naive_kernel_are_single_moves(name, has, gets) -> None:
+    space, _ = kernels("flash_simt")
+    base = {"warps": 4, "lanes_per_row": 8, "vec": 2, "q_home": "registers", "kv_home": "global", "batch": 4}
+    parent = space.genome({**base, **has})
+    assert space.is_valid(parent), space.violations(parent)
+    made = children(name, parent, space=space)
+    assert made
+    for child in made:
+        (gene,) = has.keys() - {"lanes_per_row"}
+        assert child.as_dict()[gene] in gets.values()
+
+
+def test_a_move_that_breaks_a_check_makes_another_gene_give_way() -> None:
+    full = SPACE.genome({**PARENT.as_dict(), "block_n": 96, "k_stages": 2, "v_stages": 1, "ctas_per_sm": 2})
+    assert SPACE.violations(SPACE.genome({**full.as_dict(), "k_stages": 3}))
+    deeper = [child.as_dict() for child in children("deepen_pipeline", full) if SPACE.is_valid(child)]
+    assert deeper
+    for values in deeper:
+        assert values["k_stages"] + values["v_stages"] > 3
+        assert values["ctas_per_sm"] < 2 or values["block_n"] < 96
+
+
+def test_retile_trades_one_step_of_the_tile_for_another() -> None:
+    for child in children("retile", PARENT):
+        moved = changed(PARENT, child) & {"warps", "rows_per_warp", "block_n"}
+        before, after = PARENT.as_dict(), child.as_dict()
+        assert sorted(after[name] > before[name] for name in moved) == [False, True]
 
 
 def test_toggle_structure_changes_one_word_and_draws_the_gene_that_it_switches_on() -> None:

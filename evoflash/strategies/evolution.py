@@ -6,32 +6,33 @@ Measures nothing and stores nothing. Operators are the files of mutations/; this
 import importlib
 import pkgutil
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 import evoflash.mutations
-from evoflash.archive import Population
+from evoflash.archive import Elite, Population
+from evoflash.credit import Credit, Trait, diagnosis, is_control, reward
 from evoflash.errors import UsageError
 from evoflash.evaluation import Evaluation, Proposal
 from evoflash.space import Genome, SearchSpace
 from evoflash.strategies.uniform import Unseen
 
-INITIAL = 16  # proposals before the first child
+INITIAL = 16  # proposals before the first child where there are no seeds to breed from
 STRANGERS = 0.1  # share of uniform samples afterwards
+STRANGERS_BESIDE_SEEDS = 0.05  # the same where seeds are the better beginning
 TRIES = 24  # children that were proposed before, until a stranger is taken instead
-FLOOR = 0.05  # an operator's least share: what fails early may help late
-RATE = 0.1  # how fast an operator's credit follows its outcomes
 REPAIRS = 3  # random steps towards validity
 
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """A file of mutations/: how many parents it takes, and what it makes of them."""
+    """A file of mutations/: how many parents it takes, what it makes of them, and what it says of itself."""
 
     name: str
     arity: int
     mutate: Callable[[Sequence[Genome], SearchSpace, np.random.Generator], Genome | None]
+    trait: Trait = field(default_factory=Trait)
 
     def child(self, parents: Sequence[Genome], space: SearchSpace, rng: np.random.Generator) -> Genome | None:
         """A valid genome that is none of its parents, repaired if need be; None when there is none."""
@@ -64,28 +65,31 @@ def operators() -> tuple[Operator, ...]:
                 f"mutations/{info.name}.py is no operator: give it PARENTS = 1 (or 2) and "
                 "mutate(parents, space, rng), or remove it."
             )
-        found.append(Operator(info.name, module.PARENTS, module.mutate))
+        trait = Trait(getattr(module, "PRIOR", 1.0), tuple(getattr(module, "BOTTLENECKS", ())))
+        found.append(Operator(info.name, module.PARENTS, module.mutate, trait))
     return tuple(found)
 
 
 class Evolution:
-    """Elites of several tiles; operators drawn in proportion to their credit (probability matching)."""
+    """Elites of several tiles; operators drawn by what is expected of them."""
 
     def __init__(self, space: SearchSpace, *, seed: int, seeds: tuple[Genome, ...] = ()) -> None:
-        self._space = space
+        self._space, self._seed = space, seed
         self._seeds = tuple(genome for genome in seeds if self._fits(genome))
         self._unseen = Unseen(space, seed=seed)
         # A space declares its tile first. Cells of tiles ended within 1.4 % of the optimum of two made-up
         # kernel spaces after 200 evaluations; cells of words let one tile fill the population: 3 %.
         self._population = Population(cell=space.blocks[0] if space.blocks else ())
         self._operators = operators()
-        self._credit = {operator.name: 0.5 for operator in self._operators}
+        self._credit = Credit({operator.name: operator.trait for operator in self._operators})
         self._scores_us: dict[str, float] = {}  # correct genomes, by id
+        self._bounds: dict[str, str] = {}  # what holds them back
+        self._failed: set[Genome] = set()
 
     def ask(self) -> Proposal | None:
         """A seed, a child or a stranger."""
         rng = self._unseen.rng()
-        proposal = self._seed() or self._child(rng) or self._stranger(rng)
+        proposal = self._next_seed() or self._child(rng) or self._stranger(rng)
         if proposal is not None:
             self._unseen.take(proposal.genome)
         return proposal
@@ -93,19 +97,21 @@ class Evolution:
     def tell(self, proposal: Proposal, evaluation: Evaluation) -> None:
         """Let the genome breed if it earned it, and credit the operator that made it."""
         self._unseen.take(proposal.genome)
-        if proposal.operator in self._credit:
-            gained = self._reward(proposal, evaluation) - self._credit[proposal.operator]
-            self._credit[proposal.operator] += RATE * gained
-        if evaluation.is_correct and evaluation.score_us is not None and self._fits(proposal.genome):
+        self._learn(proposal, evaluation)
+        if not evaluation.is_correct or evaluation.score_us is None:
+            self._failed.add(proposal.genome)
+        elif self._fits(proposal.genome):
             self._scores_us[proposal.genome.id] = evaluation.score_us
+            self._bounds[proposal.genome.id] = diagnosis(evaluation)
             self._population.add(evaluation)
 
-    def _reward(self, proposal: Proposal, evaluation: Evaluation) -> float:
-        # Faster than the best parent 1, correct 0.2, a duplicate or a failure nothing.
-        if not evaluation.is_correct or evaluation.score_us is None or evaluation.duplicate_of:
-            return 0.0
-        parents = [self._scores_us[parent] for parent in proposal.parents if parent in self._scores_us]
-        return 1.0 if parents and evaluation.score_us < min(parents) else 0.2
+    def _learn(self, proposal: Proposal, evaluation: Evaluation) -> None:
+        if not proposal.parents:
+            return
+        timed = [self._scores_us[parent] for parent in proposal.parents if parent in self._scores_us]
+        bound = self._bounds.get(proposal.parents[0], "")
+        earned = reward(evaluation, min(timed, default=None))
+        self._credit.learn(self._space.family, bound, proposal.operator, earned)
 
     def _fits(self, genome: Genome) -> bool:
         # A store may hold genomes of an older version of the family; seeds may ask too much of this GPU.
@@ -114,7 +120,7 @@ class Evolution:
         except UsageError:
             return False
 
-    def _seed(self) -> Proposal | None:
+    def _next_seed(self) -> Proposal | None:
         return next((Proposal(seed, "seed") for seed in self._seeds if seed in self._unseen), None)
 
     def _stranger(self, rng: np.random.Generator) -> Proposal | None:
@@ -122,19 +128,41 @@ class Evolution:
         return None if genome is None else Proposal(genome)
 
     def _child(self, rng: np.random.Generator) -> Proposal | None:
-        elites = len(self._population.elites)
-        if self._unseen.proposed < INITIAL or not elites or rng.random() < STRANGERS:
+        breeding = self._breeding()
+        strangers = STRANGERS_BESIDE_SEEDS if self._seeds else STRANGERS
+        if not breeding or rng.random() < strangers:
             return None
-        usable = [operator for operator in self._operators if operator.arity <= elites]
-        for _ in range(TRIES):
-            operator = self._pick(usable, rng)
-            parents = [elite.genome for elite in self._population.parents(operator.arity, rng)]
-            child = operator.child(parents, self._space, rng)
-            if child is not None and child in self._unseen:
+        control = is_control(self._seed, self._unseen.proposed)
+        usable, tries = list(self._operators), 0
+        while usable and tries < TRIES:
+            parents = [elite.genome for elite in breeding.parents(2, rng)]
+            operator = self._pick(usable, parents, rng, control=control)
+            parents = parents[: operator.arity]
+            child = operator.child(parents, self._space, rng) if len(parents) == operator.arity else None
+            if child is None:
+                usable.remove(operator)  # its genes are absent, or at their ends
+            elif child in self._unseen:
                 return Proposal(child, operator.name, tuple(parent.id for parent in parents))
+            tries += child is not None
         return None
 
-    def _pick(self, usable: Sequence[Operator], rng: np.random.Generator) -> Operator:
-        credit = np.array([self._credit[operator.name] for operator in usable])
-        shares = FLOOR + (1 - FLOOR * len(usable)) * credit / credit.sum()
-        return usable[int(rng.choice(len(usable), p=shares / shares.sum()))]
+    def _breeding(self) -> Population | None:
+        """Who may have children now: elites, or the seeds that have not failed while nothing is timed yet."""
+        if self._population.elites and (self._seeds or self._unseen.proposed >= INITIAL):
+            return self._population
+        waiting = [Elite(seed, float("inf")) for seed in self._seeds if seed not in self._failed]
+        return Population(elites=waiting) if waiting else None
+
+    def _pick(
+        self,
+        usable: Sequence[Operator],
+        parents: Sequence[Genome],
+        rng: np.random.Generator,
+        *,
+        control: bool,
+    ) -> Operator:
+        if control:
+            return usable[int(rng.integers(len(usable)))]
+        bound = self._bounds.get(parents[0].id, "")
+        shares = self._credit.shares(self._space.family, bound, [operator.name for operator in usable])
+        return usable[int(rng.choice(len(usable), p=shares))]

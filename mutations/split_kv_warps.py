@@ -1,0 +1,24 @@
+"""Split KV over the warps of a CTA: they take different keys of the same rows and merge at the end.
+
+Needs: kv_split_warps, and as many times more warps or fewer rows. Against latency of short sequences:
+three or four steps in a row become one. Expected: large at 512 keys and few query tiles, a loss at long
+sequences.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from evoflash.moves import HIGH, SMEM, attempt, shift
+from evoflash.space import Genome, SearchSpace
+
+PARENTS = 1
+BOTTLENECKS = ("latency", "launch")
+PRIOR = HIGH
+
+
+def mutate(parents: Sequence[Genome], space: SearchSpace, rng: np.random.Generator) -> Genome | None:
+    """None when the family does not split over warps, or nothing makes room for more groups."""
+    parent = parents[0]
+    more = [shift(parent, space, kv_split_warps=1), shift(parent, space, kv_split_warps=1, warps=1)]
+    return attempt(parent, space, rng, [*more, shift(parent, space, kv_split_warps=-1)], gives=SMEM)

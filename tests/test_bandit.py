@@ -1,0 +1,123 @@
+"""The bandit keeps every strategy's contract over two families, and gives the budget to the one that pays."""
+
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from strategy_cases import SPACE, TINY, Notebook, Score, StrategyCases, evaluated, fails, score_us, spend
+
+from evoflash.evaluation import Proposal, Timing
+from evoflash.search import Strategy
+from evoflash.space import Genome, SearchSpace
+from evoflash.strategies import make_strategy
+from evoflash.strategies.bandit import OPENING, Bandit
+
+
+def over(*spaces: SearchSpace, seed: int = 0, inner: str = "evolution") -> Bandit:
+    members = {space.family: make_strategy(inner, space, seed=seed) for space in spaces}
+    return Bandit(members, seed=seed)
+
+
+def other(space: SearchSpace, family: str = "other") -> SearchSpace:
+    """The same space under another family's name."""
+    return replace(space, family=family)
+
+
+class TestBandit(StrategyCases):
+    def make(self, space: SearchSpace = SPACE, *, seed: int = 0) -> Strategy:
+        return over(*self.spaces(space), seed=seed)
+
+    def spaces(self, space: SearchSpace = SPACE) -> tuple[SearchSpace, ...]:
+        return space, other(space)
+
+
+def slower(**factors: float) -> Score:
+    """The made-up kernels' times, those of some families multiplied."""
+
+    def score(genome: Genome) -> float | None:
+        us = score_us(genome)
+        return None if us is None else us * factors.get(genome.family, 1.0)
+
+    return score
+
+
+def shares(notebook: Notebook) -> Counter[str]:
+    return Counter(proposal.genome.family for proposal in notebook.proposals)
+
+
+def test_each_family_opens_in_turn() -> None:
+    proposals = spend(over(SPACE, other(SPACE), other(SPACE, "third")), 3 * OPENING).proposals
+    assert [p.genome.family for p in proposals] == ["tiles", "other", "third"] * OPENING
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_family_many_times_slower_gets_only_its_opening(seed: int) -> None:
+    notebook = spend(over(SPACE, other(SPACE), seed=seed), 150, score=slower(other=40.0))
+    assert 2 <= shares(notebook)["other"] <= OPENING + 2
+
+
+def test_a_family_a_tenth_slower_is_not_given_up() -> None:
+    used = Counter[str]()
+    for seed in range(4):
+        used += shares(spend(over(SPACE, other(SPACE), seed=seed), 100, score=slower(other=1.1)))
+    assert used["tiles"] > used["other"] > 0.1 * used.total()
+
+
+def test_two_equal_families_share_the_budget() -> None:
+    used = Counter[str]()
+    for seed in range(4):
+        used += shares(spend(over(SPACE, other(SPACE), seed=seed), 100))
+    assert 0.3 < used["other"] / used.total() < 0.7
+
+
+def test_a_family_that_keeps_improving_overtakes_one_that_stands_still() -> None:
+    steps = SearchSpace("steps", (replace(TINY.params[0], values=tuple(range(400))),))
+    still, moving = replace(steps, family="still"), replace(steps, family="moving")
+    tried = Counter[str]()
+
+    def score(genome: Genome) -> float:
+        tried[genome.family] += 1
+        return 10.0 if genome.family == "still" else 12.0 * 0.96 ** tried["moving"]
+
+    used = shares(spend(over(still, moving, inner="uniform"), 100, score=score))
+    assert used["moving"] > 3 * used["still"]
+
+
+def test_a_family_that_never_works_leaves_the_budget_to_the_other() -> None:
+    def score(genome: Genome) -> float | None:
+        return None if genome.family == "other" else score_us(genome)
+
+    used = shares(spend(over(SPACE, other(SPACE)), 100, score=score))
+    assert used["other"] == OPENING
+
+
+def test_an_exhausted_family_leaves_the_budget_to_the_other() -> None:
+    used = shares(spend(over(TINY, other(SPACE)), 120, score=lambda genome: 1.0))
+    assert used["tiny"] <= len(set(TINY))
+    assert used.total() == 120
+
+
+def test_a_lower_bound_is_no_best_time() -> None:
+    bandit, rng = over(SPACE, other(SPACE)), np.random.default_rng(0)
+    early = Timing("p", "cold", 0.1, 0.1, 0.1, 1, censored=True)
+    for _ in range(OPENING):
+        genome, hopeless = SPACE.sample(rng), other(SPACE).sample(rng)
+        bandit.tell(Proposal(genome), evaluated(genome, 10.0))
+        bandit.tell(Proposal(hopeless), replace(evaluated(hopeless, 0.1), timings=(early,)))
+    assert {bandit.ask().genome.family for _ in range(20)} == {"tiles"}
+
+
+def test_a_genome_of_a_family_that_is_no_member_is_passed_over() -> None:
+    bandit, genome = over(SPACE), Genome("gone", 1, (("a", 1),))
+    bandit.tell(Proposal(genome), evaluated(genome, 0.001))
+    assert bandit.ask().genome.family == "tiles"
+
+
+def test_no_members_means_nothing_to_propose() -> None:
+    assert Bandit({}, seed=0).ask() is None
+
+
+def test_failing_families_share_alike() -> None:
+    used = shares(spend(over(SPACE, other(SPACE)), 60, score=fails))
+    assert min(used.values()) > 15
