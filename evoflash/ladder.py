@@ -26,7 +26,7 @@ Launches = tuple[tuple[Workload, tuple[Launch, ...]], ...]
 
 _SMALL_LIMIT_S = 3.0  # one launch on a check workload
 _LARGE_LIMIT_S = 20.0  # one launch on a benchmark workload, by the slowest family
-_FAR_BEHIND = 0.4  # one launch at whatever clock: over 1.4 times the incumbent's time is no noise
+_FAR_BEHIND = 0.25  # one launch after the GPU idled: over 1.25 times the incumbent's time is no noise
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,10 +117,9 @@ def _check_at_size(task: GpuTask, outcome: GpuOutcome) -> Iterator[GpuOutcome]:
     for workload, parts in task.timed:
         if _is_worth_a_look(task, workload):
             verdict, took_us = _first_look(task, workload, parts)
-            if verdict.passed and hopeless([took_us], task.incumbent_us, margin=_FAR_BEHIND):
-                bound = Timing(str(workload), "first-look", took_us, took_us, took_us, n=1, censored=True)
-                reason = f"stopped early: one launch took {took_us:.0f} us against {task.incumbent_us:.2f} us"
-                yield replace(_judged(outcome, verdict), timings=(bound,), score_us=took_us, reason=reason)
+            bound = _hopeless_bound(task, workload, parts, took_us) if verdict.passed else None
+            if bound is not None:
+                yield _stopped_early(_judged(outcome, verdict), (bound,), task)
                 return
         outcome = _judged(outcome, _verdict(task, workload, parts, names=AT_SIZE))
         yield outcome
@@ -145,6 +144,23 @@ def _first_look(task: GpuTask, workload: Workload, launches: tuple[Launch, ...])
         kernel, _arena(workload), trial, stream=stream, limit_s=_LARGE_LIMIT_S
     )
     return validator.judge(workload, [(trial, expected, output)]), took_us
+
+
+def _hopeless_bound(
+    task: GpuTask, workload: Workload, launches: tuple[Launch, ...], took_us: float
+) -> Timing | None:
+    """A lower bound far behind the incumbent: that one launch, or a few samples; None when neither is."""
+    if hopeless([took_us], task.incumbent_us, margin=_FAR_BEHIND):
+        return Timing(str(workload), "first-look", took_us, took_us, took_us, n=1, censored=True)
+    contender = KernelContender(task.genome_id, task.kernel(workload, launches))
+    (bound,) = _lower_bounds([(contender, _bench(workload, task.spec, task.seed))])
+    return bound if hopeless([bound.median_us], task.incumbent_us) else None
+
+
+def _stopped_early(outcome: GpuOutcome, bounds: tuple[Timing, ...], task: GpuTask) -> GpuOutcome:
+    score_us = score([t.median_us for t in bounds])
+    reason = f"stopped early: at least {score_us:.2f} us against {task.incumbent_us:.2f} us"
+    return replace(outcome, timings=bounds, score_us=score_us, reason=reason)
 
 
 def _is_worth_a_look(task: GpuTask, workload: Workload) -> bool:
@@ -193,15 +209,14 @@ def _runner(task: GpuTask, workload: Workload, launches: tuple[Launch, ...]) -> 
 
 def _time(task: GpuTask, outcome: GpuOutcome) -> Iterator[GpuOutcome]:
     pairs = _contenders(task)
-    bounds = _lower_bounds(pairs)
-    outcome = replace(outcome, timings=bounds)
-    yield outcome
-    _check_physics(bounds, task)
-    if hopeless([t.median_us for t in bounds], task.incumbent_us):
-        score_us = score([t.median_us for t in bounds])
-        reason = f"stopped early: at least {score_us:.2f} us against {task.incumbent_us:.2f} us"
-        yield replace(outcome, score_us=score_us, reason=reason)
-        return
+    if not _is_worth_a_look(task, task.timed[0][0]):  # else it was looked at, and is not hopeless
+        bounds = _lower_bounds(pairs)
+        outcome = replace(outcome, timings=bounds)
+        yield outcome
+        _check_physics(bounds, task)
+        if hopeless([t.median_us for t in bounds], task.incumbent_us):
+            yield _stopped_early(outcome, bounds, task)
+            return
     timings = tuple(
         measure(contender, bench, way, effort=effort)[0]
         for contender, bench in pairs

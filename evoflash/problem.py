@@ -106,7 +106,7 @@ class Workload:
 
     @property
     def precision(self) -> str:
-        """What the gates of the validator go by: the dtype, or "fp16-scores" where scores may be fp16 sums."""
+        """What the validator's gates go by: the dtype, or "fp16-scores" where scores may be fp16 sums."""
         return self.dtype if self.accumulate == "fp32" else "fp16-scores"
 
     def compile_key(self, arch: str) -> CompileKey:

@@ -2,9 +2,9 @@
 
 import hashlib
 import re
-from functools import cache
+from functools import cache, lru_cache
 
-from jinja2 import Environment, StrictUndefined
+from jinja2 import Environment, StrictUndefined, Template
 from jinja2 import TemplateError as JinjaError
 
 from evoflash import __version__
@@ -90,11 +90,18 @@ def _wrap(text: str, width: int) -> list[str]:
 def _render(family: Family, genome: Genome, key: CompileKey, gpu: GpuSpec) -> str:
     names = family.names(genome.as_dict(), key, gpu)
     try:
-        template = _ENVIRONMENT.from_string(body_of(family.path))
-        text = template.render(**names, entry=family.entry, banner=banner(family, genome, key))
+        text = _template(body_of(family.path)).render(
+            **names, entry=family.entry, banner=banner(family, genome, key)
+        )
     except JinjaError as error:
         raise TemplateError(f"{family.path.name}: {error}; fix the template.") from None
     return re.sub(r"\n{3,}", "\n\n", text)
+
+
+@lru_cache(maxsize=16)
+def _template(body: str) -> Template:
+    # Jinja takes up to 0.1 s to compile a large family.
+    return _ENVIRONMENT.from_string(body)
 
 
 @cache

@@ -193,4 +193,5 @@ def _measured(evaluation: Evaluation, outcome: GpuOutcome) -> Evaluation:
 
 def _check_workload(key: CompileKey, seq_q: int, seq_kv: int) -> Workload:
     """Two batches and two key/value heads: a mixed-up stride shows."""
-    return Workload(2, 2 * key.gqa_ratio, 2, seq_q, seq_kv, key.head_dim, key.dtype, key.causal)
+    heads = 2 * key.gqa_ratio
+    return Workload(2, heads, 2, seq_q, seq_kv, key.head_dim, key.dtype, key.causal, key.accumulate)

@@ -1,9 +1,9 @@
 // flash_mma: Forward attention on mma.sync tiles fed by cp.async; one warp owns rows_per_warp query rows.
-// genome ad3c3c758ecc8752 (family version 2), for d=64,dtype=fp16,full,gqa=1,sm_89, by evoflash 0.1.0
+// genome ea38382cbdc0ec6f (family version 2), for d=64,dtype=fp16,full,gqa=1,sm_89, by evoflash 0.1.0
 // block_n=64 copy_hint=none ctas_per_sm=1 epilogue=direct exp_form=ffma frag_prefetch=off k_stages=2
-// kv_split_warps=1 kv_splits=1 kv_unroll=1 layout=xor128 ldsm=x4 mask=compare max_tree=1 q_alias=off
-// q_home=registers rescale=online rows_per_warp=16 schedule=grid sum_tree=1 tile_order=reversed
-// waits=joint warps=4
+// kv_split_warps=1 kv_splits=1 kv_unroll=1 layout=xor128 ldsm=x4 mask=compare max_tree=1 producers=0
+// q_alias=off q_home=registers rescale=online rows_per_warp=16 schedule=grid sum_tree=1
+// tile_order=reversed waits=joint warps=4
 #include "ef.h"
 
 using ef::u32;

@@ -1,0 +1,152 @@
+"""Draws compile keys and valid genomes from a seed, for scripts that look at whole families; builds none."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache, lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evoflash.errors import UsageError
+from evoflash.family import Family, load_family
+from evoflash.gpu import GpuSpec, load_gpu
+from evoflash.problem import DTYPES, HEAD_DIMS, CompileKey, Workload
+from evoflash.space import Genome, SearchSpace, Value
+
+USUAL_HEAD_DIMS = (64, 128)
+GQA_RATIOS = (1, 4)
+_OTHER_SHARE = 0.2  # of the keys have a head_dim besides the usual two, where the family takes any
+_TRIES = 2000  # draws without a valid genome, after which a key counts as not supported
+_UNIFORM_TRIES = 20_000
+
+
+@cache
+def space_of(family: Family, key: CompileKey, gpu: GpuSpec) -> SearchSpace:
+    """The family's space under one key."""
+    return family.space((key,), gpu)
+
+
+@cache
+def other_head_dims(name: str, gpu_name: str) -> tuple[int, ...]:
+    """The head dims besides the usual two for which the family has valid genomes on the GPU."""
+    gpu = load_gpu(gpu_name)
+    keys = {d: CompileKey(d, "fp16", False, 1, gpu.arch) for d in HEAD_DIMS if d not in USUAL_HEAD_DIMS}
+    return tuple(head_dim for head_dim, key in keys.items() if _takes(load_family(name), key, gpu))
+
+
+@cache
+def sums_in_half(name: str, gpu_name: str) -> bool:
+    """Whether the family has genomes of its own for problems whose scores may be summed in fp16."""
+    family, gpu = load_family(name), load_gpu(gpu_name)
+    speaks_of_it = "accumulate" in family.path.read_text(encoding="utf-8").partition("---#}")[0]
+    return speaks_of_it and _takes(family, CompileKey(64, "fp16", False, 1, gpu.arch, "fp16"), gpu)
+
+
+def _takes(family: Family, key: CompileKey, gpu: GpuSpec) -> bool:
+    space, rng = space_of(family, key, gpu), np.random.default_rng(key.head_dim)
+    return any(_attempt(space, rng) is not None for _ in range(_TRIES))
+
+
+def draw_key(family: Family, gpu: GpuSpec, rng: np.random.Generator, *, usual: bool = False) -> CompileKey:
+    """A compile key: head_dim 64 or 128 (at times another one, unless `usual`), dtype, mask, GQA ratio.
+
+    A quarter of the fp16 keys lets scores be summed in fp16, where the family has genomes for that.
+    """
+    others = () if usual else other_head_dims(family.name, gpu.name)
+    dims = others if others and rng.random() < _OTHER_SHARE else USUAL_HEAD_DIMS
+    dtype = str(rng.choice(DTYPES))
+    half_sums = dtype == "fp16" and rng.random() < 0.25 and sums_in_half(family.name, gpu.name)
+    return CompileKey(
+        head_dim=int(rng.choice(dims)),
+        dtype=dtype,
+        causal=bool(rng.integers(2)),
+        gqa_ratio=int(rng.choice(GQA_RATIOS)),
+        arch=gpu.arch,
+        accumulate="fp16" if half_sums else "fp32",
+    )
+
+
+def draw_uniform(family: Family, key: CompileKey, gpu: GpuSpec, rng: np.random.Generator) -> Genome:
+    """A valid genome under the key, each equally likely; UsageError when none was found.
+
+    SearchSpace.sample draws all params and throws a draw away when an inactive one is not at its first value:
+    exact, but with thirty params one draw in thousands is left. Here the params that decide which others are
+    active come first, each combination as often as it has genomes; only the checks throw draws away.
+    """
+    space, patterns = space_of(family, key, gpu), _patterns_of(family, key, gpu)
+    for _ in range(_UNIFORM_TRIES):
+        chosen = patterns.draw(rng)
+        values = {p.name: p.values[int(rng.integers(len(p.values)))] for p in space.params}
+        genome = space.genome({**values, **chosen})
+        if space.is_valid(genome):
+            return genome
+    raise UsageError(f"no valid genome of {family.name} under {key} in {_UNIFORM_TRIES} draws.")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Patterns:
+    """Combinations of the deciding params, and how many genomes (valid or not) each of them has."""
+
+    chosen: tuple[dict[str, Value], ...]
+    cumulative: NDArray[np.float64]
+
+    def draw(self, rng: np.random.Generator) -> dict[str, Value]:
+        at = np.searchsorted(self.cumulative, rng.random() * self.cumulative[-1], side="right")
+        return self.chosen[int(at)]
+
+
+@lru_cache(maxsize=64)
+def _patterns_of(family: Family, key: CompileKey, gpu: GpuSpec) -> Patterns:
+    space = space_of(family, key, gpu)
+    words = {word for when in family.when.values() for word in re.findall(r"\w+", str(when.text))}
+    found = list(_combinations(space, words & set(space.names)))
+    counts = np.array([count for _, count in found], np.float64)
+    return Patterns(tuple(chosen for chosen, _ in found), np.cumsum(counts))
+
+
+def _combinations(space: SearchSpace, deciding: set[str]) -> Iterator[tuple[dict[str, Value], int]]:
+    """Every combination of active deciding params with the number of choices for the active others."""
+    open_ends: list[tuple[int, dict[str, Value], int]] = [(0, {}, 1)]
+    while open_ends:
+        at, chosen, count = open_ends.pop()
+        if at == len(space.params):
+            yield chosen, count
+            continue
+        param = space.params[at]
+        if param.name in space.when and not space.when[param.name](chosen):
+            open_ends.append((at + 1, chosen, count))
+        elif param.name in deciding:
+            open_ends += [(at + 1, {**chosen, param.name: value}, count) for value in param.values]
+        else:
+            open_ends.append((at + 1, chosen, count * len(param.values)))
+
+
+def draw_quickly(family: Family, key: CompileKey, gpu: GpuSpec, rng: np.random.Generator) -> Genome | None:
+    """A valid genome under the key, or None after some thousand draws.
+
+    Not uniform: a genome with few active genes comes up more often. For tests that only need many of them.
+    """
+    space = space_of(family, key, gpu)
+    return next((found for _ in range(_TRIES) if (found := _attempt(space, rng)) is not None), None)
+
+
+def _attempt(space: SearchSpace, rng: np.random.Generator) -> Genome | None:
+    genome = space.genome({p.name: p.values[int(rng.integers(len(p.values)))] for p in space.params})
+    return genome if space.is_valid(genome) else None
+
+
+def workload_of(key: CompileKey, *, seq: int = 512, heads: int = 8) -> Workload:
+    """A workload that compiles to the key."""
+    kv_heads = max(1, heads // key.gqa_ratio)
+    return Workload(
+        batch=1,
+        heads=kv_heads * key.gqa_ratio,
+        kv_heads=kv_heads,
+        seq_q=seq,
+        seq_kv=seq,
+        head_dim=key.head_dim,
+        dtype=key.dtype,
+        causal=key.causal,
+        accumulate=key.accumulate,
+    )

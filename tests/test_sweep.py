@@ -1,0 +1,192 @@
+"""The sweep over whole families: what it draws, what it counts, and that a failure can be made again."""
+
+import shlex
+import sys
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+SCRIPTS = Path(__file__).resolve().parents[1] / "scripts"
+sys.path.insert(0, str(SCRIPTS))
+
+from draws import draw_key, draw_quickly, draw_uniform, sums_in_half, workload_of  # noqa: E402
+from sweep import Outcome, Task, examine, spills_by_value, summary, tasks  # noqa: E402
+
+from evoflash.errors import UsageError  # noqa: E402
+from evoflash.export import export_values  # noqa: E402
+from evoflash.family import known_families, load_family, read_family  # noqa: E402
+from evoflash.gpu import load_gpu  # noqa: E402
+from evoflash.problem import CompileKey  # noqa: E402
+from evoflash.space import Genome  # noqa: E402
+
+TASK = Task("flash_mma", "l4", number=3, seed=0, emulate=True)
+GOOD = Outcome(TASK, values=(("warps", 4), ("layout", "pad8")), problem="mission", compiled=True)
+WIDE = (("warps", 8), ("layout", "pad8"))
+
+BROKEN = """{#---
+# Compiles where `fault` allows it; computes nothing.
+version = 1
+arch = ["sm_80+"]
+entry = "broken"
+[params]
+fault = ["syntax", "silent"]
+[let]
+block_m = "16"
+block_n = "16"
+k_stages = "1"
+[launch]
+grid = ["seq_q", "heads", "batch"]
+block = [32, 1, 1]
+---#}
+{{ banner }}
+#include "ef.h"
+using element = ef::{{ 'f16' if dtype == 'fp16' else 'bf16' }};
+using pitch = long long;
+extern "C" __global__ void
+{{ entry }}(const element* Q, const element* K, const element* V, element* O, float* LSE,
+    int seq_q, int seq_kv, int heads, int kv_heads, pitch q_batch, pitch q_head, pitch q_row,
+    pitch k_batch, pitch k_head, pitch k_row, pitch v_batch, pitch v_head, pitch v_row,
+    pitch o_batch, pitch o_head, pitch o_row, float scale) {
+  {{ 'nonsense;' if fault == 'syntax' }}
+}
+EF_EXPORT_KERNEL({{ entry }})
+"""
+
+
+def test_families_and_gpus_take_turns_so_that_a_time_limit_cuts_all_alike():
+    work = tasks(("flash_mma", "flash_simt"), ("l4", "h200"), count=2, seed=0, emulate=False)
+
+    first = {(task.family, task.gpu) for task in work[:4]}
+    assert first == {(f, g) for f in ("flash_mma", "flash_simt") for g in ("l4", "h200")}
+    assert [task.number for task in work] == [0] * 4 + [1] * 4
+
+
+def test_a_genome_is_drawn_from_its_number_alone():
+    task = replace(TASK, emulate=False)
+
+    once, again, other = examine(task), examine(task), examine(replace(task, number=4))
+
+    assert (once.values, once.problem) == (again.values, again.problem)
+    assert (once.values, once.problem) != (other.values, other.problem)
+    assert once.compiled
+    assert once.stage == ""
+
+
+def test_a_healthy_genome_passes_the_emulator_and_its_command_names_the_same_genome():
+    outcome = examine(TASK)
+    words = shlex.split(outcome.command)
+    chosen = [words[at + 1] for at, word in enumerate(words) if word == "--set"]
+    text = export_values("flash_mma", chosen, problem=words[words.index("--problem") + 1], gpu="l4")
+
+    assert (outcome.stage, outcome.compiled) == ("", True)
+    assert Genome("flash_mma", load_family("flash_mma").version, outcome.values).id in text
+
+
+@pytest.mark.parametrize(
+    ("fault", "stage", "compiled"), [("syntax", "compile", False), ("silent", "emulator", True)]
+)
+def test_a_failure_has_the_stage_where_it_stopped(tmp_path, monkeypatch, fault, stage, compiled):
+    other = {"syntax": ', "silent"', "silent": '"syntax", '}[fault]
+    (tmp_path / "broken.cu.j2").write_text(BROKEN.replace(other, "", 1))
+    monkeypatch.setenv("EVOFLASH_TEMPLATES", str(tmp_path))
+    load_family.cache_clear()
+    try:
+        outcome = examine(replace(TASK, family="broken"))
+    finally:
+        load_family.cache_clear()
+
+    assert (outcome.stage, outcome.compiled) == (stage, compiled)
+    assert outcome.reason
+
+
+def test_the_summary_counts_compiled_spilled_and_complaints():
+    outcomes = [
+        GOOD,
+        replace(GOOD, spill_bytes=8, values=WIDE),
+        replace(GOOD, stage="emulator", reason="runtime: RACE"),
+        replace(GOOD, compiled=False, stage="compile", reason="compile: error"),
+    ]
+
+    found = summary(outcomes)
+
+    assert (found["genomes"], found["compiled"], found["compiled_share"]) == (4, 3, 0.75)
+    assert (found["spilled"], found["emulated"], found["complaints"]) == (1, 3, 1)
+    assert [failure["stage"] for failure in found["failures"]] == ["emulator", "compile"]
+    assert found["spills_by_value"]["warps"] == {"4": [0, 2], "8": [1, 1]}
+    assert found["spills_by_value"]["layout"] == {"pad8": [1, 3]}
+
+
+def test_without_spills_there_is_nothing_to_list():
+    assert spills_by_value([GOOD]) == {}
+
+
+@pytest.mark.parametrize("name", known_families())
+def test_keys_are_drawn_over_what_a_family_takes(name):
+    family, gpu, rng = load_family(name), load_gpu("h200"), np.random.default_rng(0)
+    keys = [draw_key(family, gpu, rng) for _ in range(120)]
+
+    assert {64, 128} <= {key.head_dim for key in keys}
+    assert {(key.dtype, key.causal, key.gqa_ratio) for key in keys} == {
+        (dtype, causal, ratio) for dtype in ("fp16", "bf16") for causal in (False, True) for ratio in (1, 4)
+    }
+    assert ({key.accumulate for key in keys} == {"fp32", "fp16"}) == sums_in_half(name, "h200")
+    assert all(draw_quickly(family, key, gpu, rng) for key in keys[:10])
+    assert all(workload_of(key).compile_key(gpu.arch) == key for key in keys)
+
+
+NESTED = """{#---
+# A space whose genomes have one to four active params.
+version = 1
+arch = ["sm_80+"]
+entry = "nested"
+[params]
+mode   = ["plain", "ring", "deep"]
+stages = [1, 2, 3, 4]
+side   = ["a", "b"]
+hint   = [1, 2, 3, 4, 5]
+tail   = [1, 2]
+[when]
+stages = "mode != 'plain'"
+hint   = "mode == 'deep' and side == 'a'"
+tail   = "causal"
+[check]
+no_deep_two = "not (mode == 'deep' and stages == 2)"
+[model]
+rows = 16
+keys = 16
+stages = 1
+[launch]
+grid = ["seq_q", "heads", "batch"]
+block = [32, 1, 1]
+---#}
+// body
+"""
+
+
+def test_every_valid_genome_is_drawn_equally_often(tmp_path):
+    path = tmp_path / "nested.cu.j2"
+    path.write_text(NESTED)
+    family, gpu, rng = read_family(path), load_gpu("l4"), np.random.default_rng(0)
+    key = CompileKey(64, "fp16", False, 1, gpu.arch)
+    genomes = list(family.space((key,), gpu))
+
+    counts = Counter(draw_uniform(family, key, gpu, rng) for _ in range(200 * len(genomes)))
+
+    # plain 2, ring 8, deep 3 * (5 + 1); each 200 +- 14 times
+    assert len(genomes) == 28
+    assert set(counts) == set(genomes)
+    assert max(abs(count - 200) for count in counts.values()) < 60
+
+
+def test_a_key_without_a_valid_genome_is_said(tmp_path, monkeypatch):
+    path = tmp_path / "nested.cu.j2"
+    path.write_text(NESTED.replace("not (mode == 'deep' and stages == 2)", "head_dim > 64"))
+    family, gpu, rng = read_family(path), load_gpu("l4"), np.random.default_rng(0)
+    monkeypatch.setattr("draws._UNIFORM_TRIES", 50)
+    key = CompileKey(64, "fp16", False, 1, gpu.arch)
+
+    with pytest.raises(UsageError, match="nested under d=64"):
+        draw_uniform(family, key, gpu, rng)
