@@ -70,6 +70,7 @@ class Effort:
 SHORT = Effort(min_samples=3, max_samples=3, rel_error=1.0, max_s=3.0)
 FULL = Effort(min_samples=10, max_samples=60, rel_error=2e-3, max_s=4.0)
 # A boost sample costs a quarter of a second of idling, and repeats within 0.3 %.
+ONE = Effort(min_samples=1, max_samples=1, rel_error=1.0, max_s=3.0)
 FULL_BOOST = Effort(min_samples=3, max_samples=6, rel_error=2e-3, max_s=3.0)
 FINAL = Effort(min_samples=20, max_samples=120, rel_error=5e-4, max_s=6.0)
 

@@ -12,7 +12,17 @@ import numpy as np
 
 from evoflash import launcher, memory, metamorphic, validator
 from evoflash.baselines import SdpaContender
-from evoflash.benchmark import SHORT, Bench, KernelContender, Pace, efforts_of, measure, ways_of
+from evoflash.benchmark import (
+    ONE,
+    SHORT,
+    Bench,
+    Effort,
+    KernelContender,
+    Pace,
+    efforts_of,
+    measure,
+    ways_of,
+)
 from evoflash.comparison import beats_physics, hopeless
 from evoflash.evaluation import Launch, Rung, Status, Timing, Verdict, score
 from evoflash.gpu import GpuSpec
@@ -149,11 +159,11 @@ def _first_look(task: GpuTask, workload: Workload, launches: tuple[Launch, ...])
 def _hopeless_bound(
     task: GpuTask, workload: Workload, launches: tuple[Launch, ...], took_us: float
 ) -> Timing | None:
-    """A lower bound far behind the incumbent: that one launch, or a few samples; None when neither is."""
+    """A lower bound far behind the incumbent: that one launch, or one sample; None when neither is."""
     if hopeless([took_us], task.incumbent_us, margin=_FAR_BEHIND):
         return Timing(str(workload), "first-look", took_us, took_us, took_us, n=1, censored=True)
     contender = KernelContender(task.genome_id, task.kernel(workload, launches))
-    (bound,) = _lower_bounds([(contender, _bench(workload, task.spec, task.seed))])
+    (bound,) = _lower_bounds([(contender, _bench(workload, task.spec, task.seed))], effort=ONE)
     return bound if hopeless([bound.median_us], task.incumbent_us) else None
 
 
@@ -210,7 +220,7 @@ def _runner(task: GpuTask, workload: Workload, launches: tuple[Launch, ...]) -> 
 def _time(task: GpuTask, outcome: GpuOutcome) -> Iterator[GpuOutcome]:
     pairs = _contenders(task)
     if not _is_worth_a_look(task, task.timed[0][0]):  # else it was looked at, and is not hopeless
-        bounds = _lower_bounds(pairs)
+        bounds = _lower_bounds(pairs, effort=SHORT)
         outcome = replace(outcome, timings=bounds)
         yield outcome
         _check_physics(bounds, task)
@@ -244,9 +254,9 @@ def _contenders(task: GpuTask) -> list[tuple[KernelContender, Bench]]:
     return list(zip(contenders, benches, strict=True))
 
 
-def _lower_bounds(pairs: list[tuple[KernelContender, Bench]]) -> tuple[Timing, ...]:
+def _lower_bounds(pairs: list[tuple[KernelContender, Bench]], *, effort: Effort) -> tuple[Timing, ...]:
     """The shortest of a few samples on each workload, marked as censored."""
-    short = [measure(contender, bench, bench.ways[0], effort=SHORT) for contender, bench in pairs]
+    short = [measure(contender, bench, bench.ways[0], effort=effort) for contender, bench in pairs]
     return tuple(replace(t, censored=True, median_us=min(samples)) for t, samples in short)
 
 

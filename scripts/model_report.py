@@ -183,8 +183,9 @@ def document(spaces: Iterable[Space], command: str) -> dict[str, Any]:
         "model_version": model_version(),
         "model_toml_sha256": hashlib.sha256(_TOML.read_bytes()).hexdigest(),
         "note": (
-            "Times are of one GPU in short bursts; the constants were fitted to every second genome of these "
-            "files, and held_out_tau is over the others. rank_of_true_best counts in the model's order."
+            "Times are of one GPU in short bursts. What the constants were fitted to stands in model.toml; "
+            "--fit sees every second genome of these files, and held_out_tau is over the others. "
+            "rank_of_true_best counts in the model's order."
         ),
         "rows": [compared(space) for space in spaces],
     }

@@ -157,7 +157,7 @@ def test_a_dry_run_compiles_and_stores_nothing(tmp_path):
     ("arguments", "code", "says"),
     [
         (("search", "--gpu", "l5"), EXIT_USAGE, "Did you mean l4?"),
-        (("search", "--gpu", "l4", "--problem", "b=1,h=8,s=512,d=80"), EXIT_USAGE, "head_dim 80"),
+        (("search", "--gpu", "l4", "--problem", "b=1,h=8,s=512,d=72"), EXIT_USAGE, "head_dim 72"),
         (("search", "--gpu", "l4", "--budget", "0"), EXIT_USAGE, "budget 0"),
         (("search", "--gpu", "l4", "--problem", "b=1,h=6,hkv=4,s=64,d=64"), EXIT_USAGE, "not a multiple"),
         (("search", "--gpu", "l4", "--problem", "missoin"), EXIT_USAGE, "missoin"),
