@@ -1,24 +1,18 @@
 """Draws compile keys and valid genomes from a seed, for scripts that look at whole families; builds none."""
 
-import re
-from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache
 
 import numpy as np
-from numpy.typing import NDArray
 
-from evoflash.errors import UsageError
 from evoflash.family import Family, load_family
 from evoflash.gpu import GpuSpec, load_gpu
 from evoflash.problem import DTYPES, HEAD_DIMS, CompileKey, Workload
-from evoflash.space import Genome, SearchSpace, Value
+from evoflash.space import Genome, SearchSpace
 
 USUAL_HEAD_DIMS = (64, 128)
 GQA_RATIOS = (1, 4)
 _OTHER_SHARE = 0.2  # of the keys have a head_dim besides the usual two, where the family takes any
 _TRIES = 2000  # draws without a valid genome, after which a key counts as not supported
-_UNIFORM_TRIES = 20_000
 
 
 @cache
@@ -65,61 +59,6 @@ def draw_key(family: Family, gpu: GpuSpec, rng: np.random.Generator, *, usual: b
         arch=gpu.arch,
         accumulate="fp16" if half_sums else "fp32",
     )
-
-
-def draw_uniform(family: Family, key: CompileKey, gpu: GpuSpec, rng: np.random.Generator) -> Genome:
-    """A valid genome under the key, each equally likely; UsageError when none was found.
-
-    SearchSpace.sample draws all params and throws a draw away when an inactive one is not at its first value:
-    exact, but with thirty params one draw in thousands is left. Here the params that decide which others are
-    active come first, each combination as often as it has genomes; only the checks throw draws away.
-    """
-    space, patterns = space_of(family, key, gpu), _patterns_of(family, key, gpu)
-    for _ in range(_UNIFORM_TRIES):
-        chosen = patterns.draw(rng)
-        values = {p.name: p.values[int(rng.integers(len(p.values)))] for p in space.params}
-        genome = space.genome({**values, **chosen})
-        if space.is_valid(genome):
-            return genome
-    raise UsageError(f"no valid genome of {family.name} under {key} in {_UNIFORM_TRIES} draws.")
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Patterns:
-    """Combinations of the deciding params, and how many genomes (valid or not) each of them has."""
-
-    chosen: tuple[dict[str, Value], ...]
-    cumulative: NDArray[np.float64]
-
-    def draw(self, rng: np.random.Generator) -> dict[str, Value]:
-        at = np.searchsorted(self.cumulative, rng.random() * self.cumulative[-1], side="right")
-        return self.chosen[int(at)]
-
-
-@lru_cache(maxsize=64)
-def _patterns_of(family: Family, key: CompileKey, gpu: GpuSpec) -> Patterns:
-    space = space_of(family, key, gpu)
-    words = {word for when in family.when.values() for word in re.findall(r"\w+", str(when.text))}
-    found = list(_combinations(space, words & set(space.names)))
-    counts = np.array([count for _, count in found], np.float64)
-    return Patterns(tuple(chosen for chosen, _ in found), np.cumsum(counts))
-
-
-def _combinations(space: SearchSpace, deciding: set[str]) -> Iterator[tuple[dict[str, Value], int]]:
-    """Every combination of active deciding params with the number of choices for the active others."""
-    open_ends: list[tuple[int, dict[str, Value], int]] = [(0, {}, 1)]
-    while open_ends:
-        at, chosen, count = open_ends.pop()
-        if at == len(space.params):
-            yield chosen, count
-            continue
-        param = space.params[at]
-        if param.name in space.when and not space.when[param.name](chosen):
-            open_ends.append((at + 1, chosen, count))
-        elif param.name in deciding:
-            open_ends += [(at + 1, {**chosen, param.name: value}, count) for value in param.values]
-        else:
-            open_ends.append((at + 1, chosen, count * len(param.values)))
 
 
 def draw_quickly(family: Family, key: CompileKey, gpu: GpuSpec, rng: np.random.Generator) -> Genome | None:

@@ -25,7 +25,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from draws import draw_key, draw_uniform, workload_of
+from draws import draw_key, space_of, workload_of
 
 from evoflash.compiler import nvrtc_version
 from evoflash.errors import EvoflashError
@@ -89,7 +89,7 @@ def examine(task: Task) -> Outcome:
         key = draw_key(family, gpu, rng)
         problem = Problem((workload_of(key),))
         outcome = replace(outcome, problem=str(problem))
-        genome = draw_uniform(family, key, gpu, rng)
+        genome = space_of(family, key, gpu).sample(rng)
         outcome = replace(outcome, values=genome.values)
         prepared = prepare(genome, problem, gpu, task.emulate, task.seed)
     except EvoflashError as error:  # no genome, or a template that fails on a valid one

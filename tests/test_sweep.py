@@ -2,7 +2,6 @@
 
 import shlex
 import sys
-from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,14 +11,12 @@ import pytest
 SCRIPTS = Path(__file__).resolve().parents[1] / "scripts"
 sys.path.insert(0, str(SCRIPTS))
 
-from draws import draw_key, draw_quickly, draw_uniform, sums_in_half, workload_of  # noqa: E402
+from draws import draw_key, draw_quickly, sums_in_half, workload_of  # noqa: E402
 from sweep import Outcome, Task, examine, spills_by_value, summary, tasks  # noqa: E402
 
-from evoflash.errors import UsageError  # noqa: E402
 from evoflash.export import export_values  # noqa: E402
-from evoflash.family import known_families, load_family, read_family  # noqa: E402
+from evoflash.family import known_families, load_family  # noqa: E402
 from evoflash.gpu import load_gpu  # noqa: E402
-from evoflash.problem import CompileKey  # noqa: E402
 from evoflash.space import Genome  # noqa: E402
 
 TASK = Task("flash_mma", "l4", number=3, seed=0, emulate=True)
@@ -135,58 +132,3 @@ def test_keys_are_drawn_over_what_a_family_takes(name):
     assert ({key.accumulate for key in keys} == {"fp32", "fp16"}) == sums_in_half(name, "h200")
     assert all(draw_quickly(family, key, gpu, rng) for key in keys[:10])
     assert all(workload_of(key).compile_key(gpu.arch) == key for key in keys)
-
-
-NESTED = """{#---
-# A space whose genomes have one to four active params.
-version = 1
-arch = ["sm_80+"]
-entry = "nested"
-[params]
-mode   = ["plain", "ring", "deep"]
-stages = [1, 2, 3, 4]
-side   = ["a", "b"]
-hint   = [1, 2, 3, 4, 5]
-tail   = [1, 2]
-[when]
-stages = "mode != 'plain'"
-hint   = "mode == 'deep' and side == 'a'"
-tail   = "causal"
-[check]
-no_deep_two = "not (mode == 'deep' and stages == 2)"
-[model]
-rows = 16
-keys = 16
-stages = 1
-[launch]
-grid = ["seq_q", "heads", "batch"]
-block = [32, 1, 1]
----#}
-// body
-"""
-
-
-def test_every_valid_genome_is_drawn_equally_often(tmp_path):
-    path = tmp_path / "nested.cu.j2"
-    path.write_text(NESTED)
-    family, gpu, rng = read_family(path), load_gpu("l4"), np.random.default_rng(0)
-    key = CompileKey(64, "fp16", False, 1, gpu.arch)
-    genomes = list(family.space((key,), gpu))
-
-    counts = Counter(draw_uniform(family, key, gpu, rng) for _ in range(200 * len(genomes)))
-
-    # plain 2, ring 8, deep 3 * (5 + 1); each 200 +- 14 times
-    assert len(genomes) == 28
-    assert set(counts) == set(genomes)
-    assert max(abs(count - 200) for count in counts.values()) < 60
-
-
-def test_a_key_without_a_valid_genome_is_said(tmp_path, monkeypatch):
-    path = tmp_path / "nested.cu.j2"
-    path.write_text(NESTED.replace("not (mode == 'deep' and stages == 2)", "head_dim > 64"))
-    family, gpu, rng = read_family(path), load_gpu("l4"), np.random.default_rng(0)
-    monkeypatch.setattr("draws._UNIFORM_TRIES", 50)
-    key = CompileKey(64, "fp16", False, 1, gpu.arch)
-
-    with pytest.raises(UsageError, match="nested under d=64"):
-        draw_uniform(family, key, gpu, rng)
