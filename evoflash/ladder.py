@@ -6,11 +6,10 @@ process or never returns is for the worker that holds the process.
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 
 import numpy as np
 
-from evoflash import launcher, memory, metamorphic, validator
+from evoflash import kept, launcher, memory, metamorphic, validator
 from evoflash.baselines import SdpaContender
 from evoflash.benchmark import (
     ONE,
@@ -27,10 +26,9 @@ from evoflash.comparison import beats_physics, hopeless
 from evoflash.evaluation import Launch, Rung, Status, Timing, Verdict, score
 from evoflash.gpu import GpuSpec
 from evoflash.launcher import KernelHungError, LoadedKernel
-from evoflash.memory import Arena, MemoryFaultError
+from evoflash.memory import MemoryFaultError
 from evoflash.problem import CompileKey, Workload
-from evoflash.reference import Expected, every_row, expect, sample
-from evoflash.trials import AFTER_TIMING, ALL, AT_SIZE, Trial, draw
+from evoflash.trials import AFTER_TIMING, ALL, AT_SIZE, Trial
 
 Launches = tuple[tuple[Workload, tuple[Launch, ...]], ...]
 
@@ -148,10 +146,10 @@ def _stop_if_wrong(outcome: GpuOutcome) -> None:
 
 def _first_look(task: GpuTask, workload: Workload, launches: tuple[Launch, ...]) -> tuple[Verdict, float]:
     """One checked launch at size, and its time in us: what is far behind is spared the rest."""
-    trial, expected = _large(workload, AT_SIZE[0], task.seed)
+    trial, expected = kept.large(workload, AT_SIZE[0], task.seed)
     kernel, stream = task.kernel(workload, launches), launcher.new_stream()
     output, took_us = memory.run_watched(
-        kernel, _arena(workload), trial, stream=stream, limit_s=_LARGE_LIMIT_S
+        kernel, kept.arena(workload), trial, stream=stream, limit_s=_LARGE_LIMIT_S
     )
     return validator.judge(workload, [(trial, expected, output)]), took_us
 
@@ -163,7 +161,7 @@ def _hopeless_bound(
     if hopeless([took_us], task.incumbent_us, margin=_FAR_BEHIND):
         return Timing(str(workload), "first-look", took_us, took_us, took_us, n=1, censored=True)
     contender = KernelContender(task.genome_id, task.kernel(workload, launches))
-    (bound,) = _lower_bounds([(contender, _bench(workload, task.spec, task.seed))], effort=ONE)
+    (bound,) = _lower_bounds([(contender, kept.bench(workload, task.spec, task.seed))], effort=ONE)
     return bound if hopeless([bound.median_us], task.incumbent_us) else None
 
 
@@ -180,7 +178,7 @@ def _is_worth_a_look(task: GpuTask, workload: Workload) -> bool:
 
 
 def _smoke(task: GpuTask, workload: Workload, launches: tuple[Launch, ...]) -> None:
-    trial, _ = _small(workload, "normal", task.seed)
+    trial, _ = kept.small(workload, "normal", task.seed)
     output = _runner(task, workload, launches)(trial)
     missing = int(validator.is_non_finite(output.out, workload.dtype).sum())
     if missing:
@@ -192,7 +190,7 @@ def _smoke(task: GpuTask, workload: Workload, launches: tuple[Launch, ...]) -> N
 def _verdict(
     task: GpuTask, workload: Workload, launches: tuple[Launch, ...], *, names: tuple[str, ...]
 ) -> Verdict:
-    run, known = _runner(task, workload, launches), _small if names is ALL else _large
+    run, known = _runner(task, workload, launches), kept.small if names is ALL else kept.large
     trials = [known(workload, name, task.seed) for name in names]
     verdict = validator.judge(workload, ((trial, expected, run(trial)) for trial, expected in trials))
     if not verdict.passed:
@@ -211,7 +209,7 @@ def _without_reference(run: validator.Kernel, trial: Trial, workload: Workload, 
 
 
 def _runner(task: GpuTask, workload: Workload, launches: tuple[Launch, ...]) -> validator.Kernel:
-    kernel, arena, stream = task.kernel(workload, launches), _arena(workload), launcher.new_stream()
+    kernel, arena, stream = task.kernel(workload, launches), kept.arena(workload), launcher.new_stream()
     is_timed = any(workload == timed for timed, _ in task.timed)
     limit_s = _LARGE_LIMIT_S if is_timed else _SMALL_LIMIT_S
     return lambda trial: memory.run_once(kernel, arena, trial, stream=stream, limit_s=limit_s)
@@ -247,7 +245,7 @@ def _time(task: GpuTask, outcome: GpuOutcome) -> Iterator[GpuOutcome]:
 
 
 def _contenders(task: GpuTask) -> list[tuple[KernelContender, Bench]]:
-    benches = [_bench(workload, task.spec, task.seed) for workload, _ in task.timed]
+    benches = [kept.bench(workload, task.spec, task.seed) for workload, _ in task.timed]
     contenders = [
         KernelContender(task.genome_id, task.kernel(workload, launches)) for workload, launches in task.timed
     ]
@@ -269,7 +267,7 @@ def _check_physics(timings: tuple[Timing, ...], task: GpuTask) -> None:
 
 def verdict_of_timed(contender: KernelContender | SdpaContender, bench: Bench, *, seed: int) -> Verdict:
     """Judge a replay of the timed graph after its first input set was overwritten with inputs never seen."""
-    trial, expected = _large(bench.workload, AFTER_TIMING, seed)
+    trial, expected = kept.large(bench.workload, AFTER_TIMING, seed)
     way, arena = bench.ways[0], bench.arenas[0]
     replay = contender.graph(bench, bench.order(way, launches=len(bench.arenas)))
     before = arena.inputs
@@ -290,37 +288,3 @@ def verdict_of_timed(contender: KernelContender | SdpaContender, bench: Bench, *
 def _environment() -> dict[str, str]:
     gpu = launcher.present_gpu()
     return {"gpu": gpu.device_name, "driver_cuda": gpu.driver, "cupy": launcher.cupy().__version__}
-
-
-def learn(checks: tuple[Workload, ...], timed: tuple[Workload, ...], seed: int) -> None:
-    """Compute what candidates are compared with beforehand: the process is then as quick as a used one."""
-    for workload in checks:
-        for name in ALL:
-            _small(workload, name, seed)
-    for workload in timed:
-        for name in (*AT_SIZE, AFTER_TIMING):
-            _large(workload, name, seed)
-
-
-# What a process keeps between candidates. A large trial is up to 400 MB of host memory: few are kept.
-@lru_cache(maxsize=512)
-def _small(workload: Workload, name: str, seed: int) -> tuple[Trial, Expected]:
-    trial = draw(name, workload, seed=seed)
-    return trial, expect(workload, trial.q, trial.k, trial.v, where=every_row(workload))
-
-
-@lru_cache(maxsize=12)
-def _large(workload: Workload, name: str, seed: int) -> tuple[Trial, Expected]:
-    trial = draw(name, workload, seed=seed)
-    where = sample(workload, np.random.default_rng([seed, len(name)]))
-    return trial, expect(workload, trial.q, trial.k, trial.v, where=where)
-
-
-@lru_cache(maxsize=64)
-def _arena(workload: Workload) -> Arena:
-    return Arena(workload, rng=np.random.default_rng())
-
-
-@lru_cache(maxsize=4)
-def _bench(workload: Workload, spec: GpuSpec, seed: int) -> Bench:
-    return Bench(workload, spec=spec, seed=seed)

@@ -15,7 +15,8 @@ from evoflash import launcher
 from evoflash.evaluation import Rung, Status, Verdict
 from evoflash.finals import FinalReport, FinalTask, run_finals
 from evoflash.isolation import Ending, IsolatedPool
-from evoflash.ladder import GpuOutcome, GpuTask, check, learn, time_correct
+from evoflash.kept import learn
+from evoflash.ladder import GpuOutcome, GpuTask, check, time_correct
 from evoflash.problem import Workload
 
 _WARM_UP_LIMIT_S = 120

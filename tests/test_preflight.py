@@ -5,12 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from evoflash import hostcompiler, trials
 from evoflash.evaluation import Candidate, Status
 from evoflash.family import Loop, load_family
 from evoflash.gpu import load_gpu
 from evoflash.model import kv_tiles
-from evoflash.preflight import preflight, shapes
-from evoflash.problem import CompileKey
+from evoflash.preflight import _run, preflight, shapes
+from evoflash.problem import CompileKey, Workload
 from evoflash.renderer import render
 
 FAMILY, GPU = load_family("flash_mma"), load_gpu("l4")
@@ -127,3 +128,32 @@ def test_a_planted_mistake_is_found(edits, status, says):
     assert found.complaint, "the mistake went unnoticed"
     assert found.status is status, found.complaint
     assert says in found.complaint
+
+
+DRIFTS = {  # genomes that rescale at every key or tile: a shrink that is not exactly 1 adds up there
+    "flash_simt": {"lanes_per_row": 8, "softmax": "online_per_key", "vec": 8},
+    "flash_wmma": {"block_n": 16},
+    "flash_mma": {"block_n": 16, "warps": 2},
+}
+
+
+@pytest.mark.parametrize("name", DRIFTS)
+def test_a_maximum_that_stays_shrinks_its_row_by_nothing(name):
+    workload, family = Workload(1, 1, 1, 20, 331, 128), load_family(name)
+    key = workload.compile_key(GPU.arch)
+    genome = family.space((key,), GPU).genome(DRIFTS[name])
+    library = hostcompiler.build(render(genome, key, GPU).source, name=name)
+    trial = trials.draw("saturated", workload, seed=3)
+
+    _, verdict = _run(
+        library,
+        family.launches(genome, workload, GPU),
+        workload,
+        trial.name,
+        delivery="eager",
+        schedule="fifo",
+        seed=3,
+    )
+
+    assert verdict.passed, verdict.reason
+    assert verdict.honest_ratio < 1.3

@@ -1,0 +1,53 @@
+"""What a GPU process keeps between candidates: trials with their references, device memory, benches.
+
+Checks and times nothing.
+"""
+
+from functools import lru_cache
+
+import numpy as np
+
+from evoflash.benchmark import Bench
+from evoflash.gpu import GpuSpec
+from evoflash.memory import Arena
+from evoflash.problem import Workload
+from evoflash.reference import Expected, every_row, expect, sample
+from evoflash.trials import AFTER_TIMING, ALL, AT_SIZE, Trial, draw
+
+
+def learn(checks: tuple[Workload, ...], timed: tuple[Workload, ...], seed: int) -> None:
+    """Compute what candidates are compared with beforehand: the process is then as quick as a used one."""
+    for workload in checks:
+        for name in ALL:
+            small(workload, name, seed)
+    for workload in timed:
+        for name in (*AT_SIZE, AFTER_TIMING):
+            large(workload, name, seed)
+
+
+# A large trial is up to 400 MB of host memory: few are kept.
+@lru_cache(maxsize=512)
+def small(workload: Workload, name: str, seed: int) -> tuple[Trial, Expected]:
+    """A check workload's trial, and what is right at every row."""
+    trial = draw(name, workload, seed=seed)
+    return trial, expect(workload, trial.q, trial.k, trial.v, where=every_row(workload))
+
+
+@lru_cache(maxsize=12)
+def large(workload: Workload, name: str, seed: int) -> tuple[Trial, Expected]:
+    """A timed workload's trial, and what is right at a sample of rows."""
+    trial = draw(name, workload, seed=seed)
+    where = sample(workload, np.random.default_rng([seed, len(name)]))
+    return trial, expect(workload, trial.q, trial.k, trial.v, where=where)
+
+
+@lru_cache(maxsize=64)
+def arena(workload: Workload) -> Arena:
+    """Guarded device memory for a workload."""
+    return Arena(workload, rng=np.random.default_rng())
+
+
+@lru_cache(maxsize=4)
+def bench(workload: Workload, spec: GpuSpec, seed: int) -> Bench:
+    """The input sets that a workload is timed on."""
+    return Bench(workload, spec=spec, seed=seed)
