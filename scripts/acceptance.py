@@ -153,7 +153,7 @@ def _uniform(count: int) -> Result:
     }
 
 
-def _valid_points(space: Any, rng: np.random.Generator, draws: int = 20_000) -> int:
+def _valid_points(space: Any, rng: np.random.Generator, draws: int = 200_000) -> int:
     """Distinct valid genomes, estimated by drawing from the raw product."""
     hits = sum(space.draw(rng) is not None for _ in range(draws))
     return int(space.cardinality * hits / draws)
