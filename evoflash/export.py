@@ -24,6 +24,7 @@ from evoflash.space import Genome, SearchSpace, Value
 from evoflash.validator import REL_L2
 
 _FUNCTION = re.compile(r"^EF_DEV [^;]*?\b(\w+)\(", re.MULTILINE)
+_STRUCT = re.compile(r"^struct (?:__align__\(\d+\) )?(\w+)", re.MULTILINE)
 _RUNTIME_NAMES = ("batch", "heads", "kv_heads", "seq_q", "seq_kv")
 
 
@@ -126,11 +127,18 @@ def primitives(kernel: str) -> str:
     unwanted = re.compile(rf"^EF_DEV .*\b{other}\b.*\) {{$", re.MULTILINE)
     blocks = (block for name in functions if name in used for block in functions[name])
     body = "\n".join(block for block in blocks if not unwanted.search(block))
-    return f"{preamble}\n{body}\n}}  // namespace ef\n"
+    types = "\n\n".join(block for block in preamble if _is_needed(block, kernel + body))
+    return f"{types}\n\n{body}\n}}  // namespace ef\n"
+
+
+def _is_needed(block: str, text: str) -> bool:
+    """Whether a part of the preamble defines a type that the text names, or something else."""
+    names = _STRUCT.findall(block)
+    return not names or any(re.search(rf"\b{name}\b", text) for name in names)
 
 
 @cache
-def _layer() -> tuple[str, dict[str, list[str]]]:
+def _layer() -> tuple[list[str], dict[str, list[str]]]:
     """ef_ptx.h as its preamble (macros and types) and its functions by name, overloads together."""
     text = (DEVICE / "ef_ptx.h").read_text(encoding="utf-8").replace("#pragma once\n", "")
     text = text[text.index("#define EF_DEV") : text.rindex("}  // namespace ef")]
@@ -141,7 +149,7 @@ def _layer() -> tuple[str, dict[str, list[str]]]:
         match = _FUNCTION.search(block)
         if match:
             functions.setdefault(match[1], []).append(block + "\n")
-    return "\n\n".join(preamble) + "\n", functions
+    return preamble, functions
 
 
 def _launcher(family: Family, genome: Genome, problem: Problem, gpu: GpuSpec) -> str:
