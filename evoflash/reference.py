@@ -33,6 +33,16 @@ class Sample:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Scale:
+    """What errors are measured by; made once, because a trial is held against hundreds of outputs."""
+
+    rms: NDArray[np.float64]  # of each row of the right answer: (heads, rows, 1)
+    squared: float  # sum over the right answer
+    honest_squared: float  # sum of the honest answer's squared errors
+    honest_max_over_rms: float  # its worst element, over the RMS of its row
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Expected:
     """The right answer at a sample: arrays are (heads, rows, head_dim), that of the LSE (heads, rows)."""
 
@@ -41,6 +51,7 @@ class Expected:
     lse: NDArray[np.float64]
     honest: NDArray[np.float32]  # the same output in the workload's own precision
     honest_lse: NDArray[np.float32]
+    scale: Scale
 
 
 def encode(x: Floats, dtype: str) -> Bits:
@@ -133,7 +144,22 @@ def expect(workload: Workload, q: Bits, k: Bits, v: Bits, *, where: Sample) -> E
         values = decode(v[batch, head // workload.gqa_ratio], workload.dtype)
         out[at], lse[at] = _exact_head(queries, keys, values, seen, factor)
         plain[at], plain_lse[at] = rough(queries, keys, values, seen, factor)
-    return Expected(where, out, lse, plain, plain_lse)
+    return Expected(where, out, lse, plain, plain_lse, _scale(out, plain))
+
+
+def _scale(out: NDArray[np.float64], plain: NDArray[np.float32]) -> Scale:
+    rms, error = np.sqrt((out**2).mean(axis=-1, keepdims=True)), np.abs(plain - out)
+    worst = float(over_rms(error, rms).max())
+    return Scale(rms, float((out**2).sum()), float((error**2).sum()), worst)
+
+
+def over_rms(error: NDArray[np.float64], rms: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Errors over the RMS of their rows; a row that is all zero (nothing visible) allows no error at all."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        relative = error / rms
+    if not rms.all():
+        relative = np.where(error == 0, 0.0, relative)
+    return relative
 
 
 def _each_head(

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from evoflash.evaluation import Verdict
 from evoflash.problem import Workload
-from evoflash.reference import Bits, Expected, decode
+from evoflash.reference import Bits, Expected, decode, over_rms
 from evoflash.trials import ORDINARY, Trial
 
 # By Workload.precision. Scores summed in fp16 are an accuracy class of their own: honest arithmetic of that
@@ -127,30 +127,23 @@ def _measure(workload: Workload, trial: Trial, expected: Expected, output: Outpu
     at = np.ix_(expected.sample.heads, expected.sample.rows)
     flat = output.out.reshape(-1, workload.seq_q, workload.head_dim)
     error = np.abs(decode(flat[at], workload.dtype) - expected.out)
-    honest = np.abs(expected.honest - expected.out)
-    rms = np.sqrt((expected.out**2).mean(axis=-1, keepdims=True))
-    relative = _over(error, rms)
+    scale = expected.scale
+    relative = over_rms(error, scale.rms)
     lse_error, lse_relative = _lse_errors(output, expected, workload)
     worst_lse = np.unravel_index(np.argmax(lse_relative), lse_relative.shape)
     return _Errors(
         trial=trial.name,
         squared=float((error**2).sum()),
-        reference_squared=float((expected.out**2).sum()),
-        honest_squared=float((honest**2).sum()),
+        reference_squared=scale.squared,
+        honest_squared=scale.honest_squared,
         max_over_rms=float(relative.max()),
-        honest_max_over_rms=float(_over(honest, rms).max()),
+        honest_max_over_rms=scale.honest_max_over_rms,
         lse=float(lse_relative.max()),
         lse_error=float(lse_error[worst_lse]),
         broken=_first_non_finite(output.out, workload),
         where=_first_wrong(relative, expected, workload),
         lse_where=_place(workload, expected, worst_lse[0], worst_lse[1]),
     )
-
-
-def _over(error: NDArray[np.float64], rms: NDArray[np.float64]) -> NDArray[np.float64]:
-    # A row whose reference is all zero (nothing visible) allows no error at all.
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(error == 0, 0.0, error / rms)
 
 
 def _lse_errors(
