@@ -4,6 +4,7 @@ No figure enters the README by hand: what stands between the markers is what the
 """
 
 import json
+import re
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -59,7 +60,7 @@ def _cells(name: str, record: dict[str, Any]) -> list[str]:
     control = next((c for c in record["over_control"] if c["protocol"] in RANKED), None)
     ours, theirs = record["arms"].values()
     return [
-        f"{record['gpu']}, `{record['problem']}`",
+        f"{record['gpu']}, `{_short_name(record)}`",
         f"{record['best']['score_us']:.2f} us",
         _ratio(flash),
         _ratio(hardest) + (f" (`{hardest['rival']}`)" if hardest else ""),
@@ -67,6 +68,11 @@ def _cells(name: str, record: dict[str, Any]) -> list[str]:
         f"[{ours['spent']}, {ours['search_s']:.0f} s](docs/measurements/{name}) "
         f"({theirs['spent']}, {theirs['search_s']:.0f} s)",
     ]
+
+
+def _short_name(record: dict[str, Any]) -> str:
+    said = re.search(r"--problem (\S+)", record["command"])
+    return said[1] if said else str(record["problem"])
 
 
 def _ratio(comparison: dict[str, Any] | None) -> str:
