@@ -9,10 +9,11 @@ import multiprocessing
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable
 from concurrent.futures import Future, TimeoutError
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Generic, TypeVar
 
@@ -25,6 +26,9 @@ T = TypeVar("T")
 
 # Pebble asks a process to end before it kills it; one that hangs inside C never hears that.
 _KILL_AFTER_S = 0.3
+# Pebble 5.2 gives up its whole pool when a process dies before the message that it took a task was read: a
+# race of its threads. The calls under way are then made again in a new pool; what breaks two is no accident.
+_TRIES = 2
 _PR_SET_PDEATHSIG = 1
 # One thread each for NumPy's BLAS: there is a process a core, and what they multiply is small. With the
 # default of a thread a core, 40 evaluations on a 16-core machine burnt 22 CPU minutes, mostly spinning.
@@ -38,6 +42,14 @@ class Ending(Generic[T]):
     value: T | None
     status: Status = Status.CORRECT
     reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...]
+    timeout_s: float
+    tries: int
 
 
 class IsolatedPool:
@@ -62,24 +74,48 @@ class IsolatedPool:
             max_workers, initializer=_begin, initargs=(initializer, initargs), context=spawn
         )
         self._pool = self._make()
-        self._waiting: set[Future[Any]] = set()
+        self._lock = threading.Lock()  # calls are started by pebble's threads too
+        self._is_closed = False
+        self._under_way: dict[Future[Any], tuple[pebble.ProcessPool, _Call]] = {}
 
     def submit(self, function: Callable[..., T], *args: Any, timeout_s: float) -> "Future[Ending[T]]":
         """Call the function in a process. An exception that it raises is raised by the future's result();
         death of the process is an Ending with Status.RUNTIME, no answer in time one with Status.TIMEOUT.
         """
-        if not self._pool.active:  # an idle process died and took pebble's pool with it
-            self._pool = self._make()
         answer: Future[Ending[T]] = Future()
-        self._waiting.add(answer)
-        answer.add_done_callback(self._waiting.discard)
-        inner = self._pool.schedule(function, args=args, timeout=timeout_s)
-        inner.add_done_callback(lambda done: _settle(done, answer, timeout_s))
+        answer.add_done_callback(lambda done: self._under_way.pop(done, None))
+        self._start(_Call(function, args, timeout_s, _TRIES), answer)
         return answer
+
+    def _start(self, call: "_Call", answer: "Future[Any]") -> None:
+        with self._lock:
+            if not self._pool.active:  # a process died and took pebble's pool with it
+                self._pool = self._make()
+            pool = self._pool
+            self._under_way[answer] = pool, call
+            inner = pool.schedule(call.function, args=call.arguments, timeout=call.timeout_s)
+        inner.add_done_callback(lambda done: self._end(done, pool, call, answer))
+
+    def _end(self, done: Any, pool: pebble.ProcessPool, call: "_Call", answer: "Future[Any]") -> None:
+        broke = not done.cancelled() and isinstance(done.exception(), BrokenProcessPool)
+        if broke and call.tries > 1 and not self._is_closed:
+            self._start_again(pool)
+        elif not broke or self._under_way.get(answer, (pool,))[0] is pool:
+            _settle(done, answer, call.timeout_s)
+
+    def _start_again(self, broken: pebble.ProcessPool) -> None:
+        """All calls of a broken pool, in a new one: also those that pebble had queued and forgot."""
+        with self._lock:
+            lost = [(answer, call) for answer, (pool, call) in self._under_way.items() if pool is broken]
+            for answer, _ in lost:
+                del self._under_way[answer]
+        for answer, call in lost:
+            self._start(replace(call, tries=call.tries - 1), answer)
 
     def close(self) -> None:
         """Kill the processes, whatever they do, and return once they are gone; open calls are cancelled."""
-        for answer in list(self._waiting):
+        self._is_closed = True
+        for answer in list(self._under_way):
             answer.cancel()
         self._pool.stop()  # type: ignore[no-untyped-call]
         self._pool.join()

@@ -4,6 +4,7 @@ import ctypes
 import os
 import signal
 import time
+from concurrent.futures.process import BrokenProcessPool
 
 import pytest
 
@@ -90,6 +91,39 @@ def test_a_crash_is_followed_by_another_process(pool):
     assert pool.submit(process_id, timeout_s=30).result().value == first
     pool.submit(die_of_a_bad_pointer, timeout_s=30).result()
     assert pool.submit(process_id, timeout_s=30).result().value != first
+
+
+def nap(seconds):
+    time.sleep(seconds)
+    return os.getpid()
+
+
+def break_pool_of(pool):
+    """What pebble does to itself when a process dies before the message that it took a task was read."""
+    while not pool._pool._pool_manager.task_manager.tasks:
+        time.sleep(0.01)
+    pool._pool._pool_manager.handle_broken_pool(BrokenProcessPool("All workers expired"))
+
+
+def test_calls_under_way_when_pebble_gives_up_its_pool_are_answered_by_a_new_one():
+    with IsolatedPool(1) as fresh:
+        before = fresh.submit(process_id, timeout_s=30).result().value
+        under_way, behind = fresh.submit(nap, 0.2, timeout_s=30), fresh.submit(double, 6, timeout_s=30)
+        break_pool_of(fresh)
+        assert under_way.result(timeout=30).value != before
+        assert behind.result(timeout=30) == Ending(12)
+
+
+def test_what_breaks_pools_again_and_again_is_said_in_one_line():
+    with IsolatedPool(1) as fresh:
+        fresh.submit(process_id, timeout_s=30).result()
+        answer = fresh.submit(sleep_for_ever, timeout_s=30)
+        for _ in range(2):
+            while not fresh._pool.active:
+                time.sleep(0.01)
+            break_pool_of(fresh)
+        with pytest.raises(DeviceError, match="could not be kept running"):
+            answer.result(timeout=30)
 
 
 def test_a_users_mistake_is_raised_not_recorded(pool):
