@@ -13,6 +13,7 @@ from typing import Any
 
 from jinja2 import StrictUndefined, TemplateSyntaxError, UndefinedError, nodes
 from jinja2.exceptions import SecurityError
+from jinja2.parser import Parser
 from jinja2.sandbox import SandboxedEnvironment
 
 from evoflash.errors import TemplateError
@@ -93,14 +94,22 @@ _FAILURES = (
 
 
 def _compiled(text: str) -> Callable[[Mapping[str, Any]], Any]:
-    slow = _ENVIRONMENT.compile_expression(text, undefined_to_none=False)
-    template = _ENVIRONMENT.parse("{{ " + text + " }}")
     try:
-        tree = ast.Expression(_python(template.body[0].nodes[0]))  # type: ignore[attr-defined]  # an Output
+        tree = ast.Expression(_python(_parsed(text)))
     except _NotListedError:
+        slow = _ENVIRONMENT.compile_expression(text, undefined_to_none=False)
         return lambda names: slow(**names)
     code = compile(ast.fix_missing_locations(tree), "<header>", "eval")
     return lambda names: eval(code, _GLOBALS, names)
+
+
+def _parsed(text: str) -> nodes.Expr:
+    """The whole text as one expression, read as Environment.compile_expression reads it."""
+    parser = Parser(_ENVIRONMENT, text, state="variable")
+    expression = parser.parse_expression()
+    if not parser.stream.eos:
+        raise TemplateSyntaxError("chunk after expression", parser.stream.current.lineno)
+    return expression
 
 
 def _python(node: nodes.Node) -> ast.expr:
