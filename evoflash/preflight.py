@@ -38,16 +38,11 @@ def shapes(key: CompileKey, loop: Loop) -> tuple[Workload, ...]:
     Long: every ring slot is used twice (2 x stages + 1 KV tiles), with a tail in rows and keys and two query
     blocks. Short: less than one tile; under a causal mask rows that see nothing, and a block without a tile.
     """
-    heads, kv_heads = key.gqa_ratio, 1
     steps = 2 * loop.stages * loop.splits
     lengths = (steps * loop.keys + loop.keys // 2 + 3, 5)
     # The same rows for both: what they cost besides their KV tiles then cancels in the model's profile.
     rows = max(1, loop.rows // loop.pack) + 9
-    long, short = (
-        Workload(1, heads, kv_heads, rows, n, key.head_dim, key.dtype, key.causal, key.accumulate)
-        for n in lengths
-    )
-    return long, short
+    return tuple(key.workload(1, 1, rows, keys) for keys in lengths)
 
 
 def preflight(candidate: Candidate, family: Family, gpu: GpuSpec, *, seed: int) -> Preflight:

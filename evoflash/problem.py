@@ -25,6 +25,20 @@ class CompileKey:
         accuracy = "" if self.accumulate == "fp32" else f"acc={self.accumulate},"
         return f"d={self.head_dim},dtype={self.dtype},{mask},gqa={self.gqa_ratio},{accuracy}{self.arch}"
 
+    def workload(self, batch: int, kv_heads: int, seq_q: int, seq_kv: int) -> "Workload":
+        """A workload that compiles to this key: the way back from Workload.compile_key."""
+        return Workload(
+            batch=batch,
+            heads=kv_heads * self.gqa_ratio,
+            kv_heads=kv_heads,
+            seq_q=seq_q,
+            seq_kv=seq_kv,
+            head_dim=self.head_dim,
+            dtype=self.dtype,
+            causal=self.causal,
+            accumulate=self.accumulate,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Workload:

@@ -77,15 +77,4 @@ def _attempt(space: SearchSpace, rng: np.random.Generator) -> Genome | None:
 
 def workload_of(key: CompileKey, *, seq: int = 512, heads: int = 8) -> Workload:
     """A workload that compiles to the key."""
-    kv_heads = max(1, heads // key.gqa_ratio)
-    return Workload(
-        batch=1,
-        heads=kv_heads * key.gqa_ratio,
-        kv_heads=kv_heads,
-        seq_q=seq,
-        seq_kv=seq,
-        head_dim=key.head_dim,
-        dtype=key.dtype,
-        causal=key.causal,
-        accumulate=key.accumulate,
-    )
+    return key.workload(1, max(1, heads // key.gqa_ratio), seq, seq)

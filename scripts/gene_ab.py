@@ -21,6 +21,7 @@ from evoflash.benchmark import summarise as summary_of
 from evoflash.comparison import beats_physics, compare
 from evoflash.doctor import environment
 from evoflash.evaluation import Status, Timing
+from evoflash.evaluators.measured import check_workload
 from evoflash.evaluators.prepare import PREPARE_LIMIT_S, Prepared
 from evoflash.evaluators.prepare import prepare as prepare_genome
 from evoflash.family import load_family
@@ -131,20 +132,14 @@ def _task(side: Side, prepared: Prepared, gpu: GpuSpec, seed: int) -> GpuTask:
     def launches(workloads: Iterable[Workload]) -> Launches:
         return tuple((each, family.launches(genome, each, gpu)) for each in workloads)
 
+    key = workload.compile_key(gpu.arch)
     return GpuTask(
         genome_id=genome.id,
         spec=gpu,
         cubins=tuple((build.compile_key, build.cubin_path) for build in prepared.builds),
-        checks=launches(_small(workload, *lengths) for lengths in _CHECK_LENGTHS),
+        checks=launches(check_workload(key, *lengths) for lengths in _CHECK_LENGTHS),
         timed=launches([workload]),
         seed=seed,
-    )
-
-
-def _small(w: Workload, seq_q: int, seq_kv: int) -> Workload:
-    """Two batches and two key/value heads of the same compile key: a mixed-up stride shows."""
-    return Workload(
-        2, 2 * w.gqa_ratio, 2, seq_q, seq_kv, w.head_dim, w.dtype, w.causal, accumulate=w.accumulate
     )
 
 

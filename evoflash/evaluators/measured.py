@@ -105,7 +105,7 @@ class MeasuredEvaluator(PreparingEvaluator):
 
     def _check_workloads(self, lengths: Iterable[tuple[int, int]] = _CHECK_LENGTHS) -> tuple[Workload, ...]:
         keys = self._problem.compile_keys(self._gpu.arch)
-        return tuple(_check_workload(key, *each) for each in lengths for key in keys)
+        return tuple(check_workload(key, *each) for each in lengths for key in keys)
 
     def _launches(self, genome: Genome, workloads: Iterable[Workload]) -> Launches:
         family = load_family(genome.family)
@@ -191,7 +191,6 @@ def _measured(evaluation: Evaluation, outcome: GpuOutcome) -> Evaluation:
     )
 
 
-def _check_workload(key: CompileKey, seq_q: int, seq_kv: int) -> Workload:
+def check_workload(key: CompileKey, seq_q: int, seq_kv: int) -> Workload:
     """Two batches and two key/value heads: a mixed-up stride shows."""
-    heads = 2 * key.gqa_ratio
-    return Workload(2, heads, 2, seq_q, seq_kv, key.head_dim, key.dtype, key.causal, key.accumulate)
+    return key.workload(2, 2, seq_q, seq_kv)
