@@ -124,18 +124,22 @@ def run(
     delivery: Delivery = "random",
     schedule: Schedule = "random",
     seed: int = 1,
+    registers: int = 0,
     cpu_limit_s: float = 10.0,
 ) -> Emulation:
-    """Run one launch of a built kernel over its whole grid, block after block.
+    """Run one launch of a built kernel over its whole grid: block after block, cluster after cluster, or all
+    blocks at once where the launch says that they wait for one another.
 
     `delivery` says when asynchronous copies land (at once, as late as allowed, any time between), `schedule`
-    which runnable thread is next; runs with equal choices and seed are equal. UsageError if the launch does
+    which runnable thread is next; runs with equal choices and seed are equal. `registers` is what the compiler
+    gave a thread, for setmaxnreg's pool; 0 stands for as many as a block of this size may have. UsageError if the launch does
     not fit the kernel (entry, arguments, block size).
     """
     request, _alive = _request(library, launch, arguments)
     request.delivery = _DELIVERIES.index(delivery)
     request.schedule = _SCHEDULES.index(schedule)
     request.seed = seed
+    request.registers = registers
     request.cpu_limit_s = cpu_limit_s
     with _one_launch:
         answer: dict[str, Any] = json.loads(_runtime().efemu_launch(ctypes.byref(request)))
@@ -160,7 +164,11 @@ class _LaunchRequest(ctypes.Structure):
         ("parameters", ctypes.c_uint32),
         ("grid", ctypes.c_uint32 * 3),
         ("block", ctypes.c_uint32 * 3),
+        ("cluster", ctypes.c_uint32 * 3),
         ("smem_bytes", ctypes.c_uint32),
+        ("registers", ctypes.c_uint32),
+        ("resident", ctypes.c_uint32),
+        ("dependent", ctypes.c_uint32),
         ("delivery", ctypes.c_uint32),
         ("schedule", ctypes.c_uint32),
         ("seed", ctypes.c_uint32),
@@ -189,7 +197,10 @@ def _request(
         parameters=len(values),
         grid=launch.grid,
         block=launch.block,
+        cluster=launch.cluster,
         smem_bytes=launch.smem_bytes,
+        resident=launch.resident,
+        dependent=launch.dependent,
     )
     return request, (values, pointers, sizes)
 

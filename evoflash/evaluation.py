@@ -50,6 +50,9 @@ class Launch:
     block: tuple[int, int, int]
     smem_bytes: int  # dynamic shared memory
     workspace_bytes: int = 0  # global scratch, the same for all launches of a candidate; 0: no such argument
+    cluster: tuple[int, int, int] = (1, 1, 1)  # blocks
+    resident: bool = False  # its blocks wait for one another: all of them must fit on the GPU at once
+    dependent: bool = False  # may begin before the launch before it has ended (programmatic dependent launch)
 
 
 @dataclass(frozen=True, slots=True)

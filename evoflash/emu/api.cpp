@@ -20,8 +20,11 @@ struct LaunchRequest {
   void** arguments;
   const u32* sizes_bytes;
   u32 parameters;
-  u32 grid[3], block[3];
+  u32 grid[3], block[3], cluster[3];
   u32 smem_bytes;
+  u32 registers;  // of a thread at launch, 0: as many as may be
+  u32 resident;   // all blocks run together; otherwise those of a cluster
+  u32 dependent;  // launched before the launch before it has ended: see grid_wait
   u32 delivery, schedule, seed;
   double cpu_limit_s;
 };
@@ -143,6 +146,10 @@ std::string counters_json() {
 }
 
 std::string mismatch(const LaunchRequest& request, const Kernel& kernel) {
+  for (int side = 0; side < 3; ++side)
+    if (request.cluster[side] == 0 || request.grid[side] % request.cluster[side])
+      return text("the grid's side %d, %u blocks, is no multiple of the cluster's, %u", side, request.grid[side],
+                  request.cluster[side]);
   if (request.parameters != kernel.parameters)
     return text("%s takes %u arguments, %u were given", request.entry, kernel.parameters, request.parameters);
   for (u32 i = 0; i < kernel.parameters; ++i)
@@ -152,15 +159,44 @@ std::string mismatch(const LaunchRequest& request, const Kernel& kernel) {
   return "";
 }
 
+Dim3 dim3_of(const u32 (&sides)[3]) {
+  return {sides[0], sides[1], sides[2]};
+}
+
+u64 volume(Dim3 dim) {
+  return u64{dim.x} * dim.y * dim.z;
+}
+
+// The numbers of the blocks of one cluster, in order of their ranks in it: x runs fastest.
+std::vector<u64> cluster_blocks(u64 cluster, Dim3 grid, Dim3 shape) {
+  const u64 across = grid.x / shape.x, down = grid.y / shape.y;
+  const u64 x = cluster % across * shape.x, y = cluster / across % down * shape.y, z = cluster / across / down * shape.z;
+  std::vector<u64> numbers;
+  for (u64 k = 0; k < shape.z; ++k)
+    for (u64 j = 0; j < shape.y; ++j)
+      for (u64 i = 0; i < shape.x; ++i) numbers.push_back(x + i + grid.x * (y + j + grid.y * (z + k)));
+  return numbers;
+}
+
+std::vector<std::vector<u64>> groups_of(const LaunchRequest& request, const Shape& shape) {
+  std::vector<std::vector<u64>> groups;
+  const u64 clusters = volume(shape.grid) / volume(shape.cluster);
+  for (u64 cluster = 0; cluster < clusters; ++cluster) {
+    const std::vector<u64> blocks = cluster_blocks(cluster, shape.grid, shape.cluster);
+    if (groups.empty() || !request.resident) groups.emplace_back();
+    groups.back().insert(groups.back().end(), blocks.begin(), blocks.end());
+  }
+  return groups;
+}
+
 void run_grid(const LaunchRequest& request, const Kernel& kernel) {
-  const Dim3 grid{request.grid[0], request.grid[1], request.grid[2]};
-  const Dim3 dim{request.block[0], request.block[1], request.block[2]};
-  const u64 blocks = u64{grid.x} * grid.y * grid.z;
+  const Shape shape{dim3_of(request.grid), dim3_of(request.block), dim3_of(request.cluster), request.smem_bytes,
+                    request.registers};
   Watch watch(reinterpret_cast<const void*>(kernel.function), request.cpu_limit_s);
-  for (u64 number = 0; number < blocks; ++number) {
-    ++counters.blocks;
-    counters.threads += u64{dim.x} * dim.y * dim.z;
-    const bool finished = run_block(kernel, request.arguments, grid, dim, number, request.smem_bytes);
+  for (const std::vector<u64>& blocks : groups_of(request, shape)) {
+    counters.blocks += blocks.size();
+    counters.threads += blocks.size() * volume(shape.block);
+    const bool finished = run_group(kernel, request.arguments, shape, blocks);
     settle_all_accesses();
     end_paths();
     if (!finished) break;

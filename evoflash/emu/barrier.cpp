@@ -13,11 +13,11 @@ namespace {
 
 // bar.sync is executed by whole warps: lanes that come from different places have diverged.
 void check_convergence(Barrier& barrier, int line) {
-  int& first = barrier.line_of_warp[self->warp];
+  int& first = barrier.line_of_warp[static_cast<size_t>(self->warp - cta->first_warp)];
   if (first == 0) first = line;
   if (first == line) return;
   report("divergence", line, first, [&] {
-    return text("warp %d diverged: its lanes come to one barrier from line %d and, lane %d, from line %d", self->warp,
+    return text("warp %d diverged: its lanes come to one barrier from line %d and, lane %d, from line %d", self->warp - cta->first_warp,
                 first, self->lane, line);
   });
 }
@@ -29,22 +29,22 @@ void begin_round(Barrier& barrier, bool whole_block, int threads, int line) {
   barrier.arrived = 0;
   barrier.any = false;
   barrier.line = line;
-  barrier.line_of_warp.assign(block.warps.size(), 0);
+  barrier.line_of_warp.assign(static_cast<size_t>(cta->warp_count), 0);
   barrier.knowledge.clear();
   barrier.slowest = {};
 }
 
 bool complete(const Barrier& barrier) {
-  return barrier.arrived == (barrier.whole_block ? block.live_threads : barrier.expected);
+  return barrier.arrived == (barrier.whole_block ? cta->live_threads : barrier.expected);
 }
 
 void end_round(Barrier& barrier) {
   barrier.in_use = false;
   join_paths(barrier);
   for (int id : barrier.waiting) {
-    block.clocks.acquire(id, barrier.knowledge);
-    block.threads[id].answer = barrier.any;
-    if (id != self->id) make_ready(block.threads[id]);
+    group.clocks.acquire(id, barrier.knowledge);
+    group.threads[id].answer = barrier.any;
+    if (id != self->id) make_ready(group.threads[id]);
   }
   barrier.waiting.clear();
 }
@@ -56,15 +56,21 @@ void check_use(const Barrier& barrier, int id, int threads, int line) {
               barrier.expected, barrier.line));
 }
 
+std::string describe_barrier(const Thread& thread) {
+  const Barrier& barrier = thread.cta->barriers[thread.wait.object];
+  const int expected = barrier.whole_block ? thread.cta->live_threads : barrier.expected;
+  return text("barrier %llu: %d of %d threads have come", thread.wait.object, barrier.arrived, expected);
+}
+
 void arrive(int id, int threads, bool whole_block, bool waits, int line, bool vote = false) {
   note_progress(line);
   ++counters.barrier;
   ++self->segment;
-  Barrier& barrier = block.barriers[id];
+  Barrier& barrier = cta->barriers[id];
   check_use(barrier, id, threads, line);
   if (!barrier.in_use) begin_round(barrier, whole_block, threads, line);
   check_convergence(barrier, line);
-  block.clocks.release(self->id, barrier.knowledge);
+  group.clocks.release(self->id, barrier.knowledge);
   ++barrier.arrived;
   barrier.any |= vote;
   if (waits)
@@ -74,11 +80,11 @@ void arrive(int id, int threads, bool whole_block, bool waits, int line, bool vo
   if (complete(barrier))
     end_round(barrier);
   else if (waits)
-    wait_here(State::at_barrier, whole_block ? "syncthreads" : "bar_sync", line, id);
+    wait_here(line, {whole_block ? "syncthreads" : "bar_sync", static_cast<u64>(id), describe_barrier});
 }
 
 void arrive_named(int id, int threads, bool waits, int line) {
-  const int block_threads = static_cast<int>(block.threads.size());
+  const int block_threads = cta->thread_count;
   if (id < 0 || id >= kBarriers) refuse(line, 0, text("barrier %d does not exist: use 0 to %d", id, kBarriers - 1));
   if (threads <= 0 || threads % kWarpSize)
     refuse(line, 0, text("barrier %d for %d threads: give a multiple of %d", id, threads, kWarpSize));
@@ -90,11 +96,11 @@ void arrive_named(int id, int threads, bool waits, int line) {
 }  // namespace
 
 void sync_block(int line) {
-  arrive(0, static_cast<int>(block.threads.size()), true, true, line);
+  arrive(0, cta->thread_count, true, true, line);
 }
 
 bool sync_block_or(bool condition, int line) {
-  arrive(0, static_cast<int>(block.threads.size()), true, true, line, condition);
+  arrive(0, cta->thread_count, true, true, line, condition);
   return self->answer;
 }
 
@@ -108,7 +114,7 @@ void barrier_arrive(int id, int threads, int line) {
 
 // __syncthreads waits for the threads that have not exited, so an exit can be what it was waiting for.
 void leave_barriers(Thread&) {
-  for (Barrier& barrier : block.barriers)
+  for (Barrier& barrier : cta->barriers)
     if (barrier.in_use && barrier.whole_block && barrier.arrived > 0 && complete(barrier)) end_round(barrier);
 }
 

@@ -1,12 +1,14 @@
-// The block being emulated: its threads, warps, barriers, and the scheduler that runs them as fibers.
+// The blocks being emulated: their threads, warps and barriers, and the scheduler that runs them as fibers.
 //
-// One block is resident, in one OS thread. What is a block's own stands in Block and what is a thread's own
-// in Thread, so that a scheduler of several resident blocks (clusters, semaphores between blocks) needs a
-// list of them and no new structure. Likewise, agents that copy at their own pace (TMA, wgmma) need numbers
-// after the threads' in Clocks and a place in pick(), where random delivery already happens.
+// The blocks that run at the same time (one, a cluster, or the whole grid where blocks wait for one another) are
+// the Group: threads and warps are numbered through all of it. What is one block's own stands in Cta. Agents that
+// copy at their own pace (TMA, wgmma) have numbers after the threads' in Clocks, and their deliveries wait in
+// deliveries.cpp.
 #pragma once
 #include <csignal>
+#include <functional>
 #include <random>
+#include <string>
 #include <vector>
 
 #include "clocks.h"
@@ -20,7 +22,7 @@ namespace efemu {
 constexpr int kWarpSize = 32;
 constexpr int kBarriers = 16;
 
-enum class State : u8 { ready, running, in_collective, at_barrier, exited };
+enum class State : u8 { ready, running, blocked, exited };
 
 // A cp.async under way.
 struct Copy {
@@ -44,14 +46,24 @@ struct Round {
   u64 segment, ex2;
 };
 
+struct Cta;
+struct Thread;
+
+// What a blocked thread waits for: the primitive, its object, and how a deadlock report tells of it.
+struct Wait {
+  const char* op;
+  u64 object;
+  std::string (*describe)(const Thread& thread);
+};
+
 struct Thread {
   Context context;
-  int id, warp, lane;
+  int id, warp, lane;  // numbered through the group
+  Cta* cta;
   State state;
   void* stack;           // where to resume
   int line;              // of the last primitive
-  const char* waits_in;  // the primitive that it is blocked in
-  int barrier;           // its number, where it is one
+  Wait wait;
   bool answer;           // of the last vote at a barrier
   u32 budget;            // memory accesses until it must let others run
   Polling polling;
@@ -86,15 +98,26 @@ struct Barrier {
   Work slowest;  // of the warps that have come
 };
 
-struct Block {
+// One block. Its threads are group.threads[first_thread] and the `thread_count - 1` after it.
+struct Cta {
+  int rank;  // in the group
   Dim3 index;
   u64 number;  // of the block in the grid
-  std::vector<Thread> threads;
-  std::vector<Warp> warps;
+  int first_thread, thread_count, first_warp, warp_count;
+  int live_threads;
   Barrier barriers[kBarriers];
   SharedMemory shared;
+};
+
+// The blocks that are resident together. Blocks begin at a multiple of 32 threads: places between them are
+// threads that have exited from the start.
+struct Group {
+  std::vector<Cta> ctas;
+  std::vector<Thread> threads;
+  std::vector<Warp> warps;
   Clocks clocks;
   int live_threads;
+  Dim3 cluster;  // its shape in blocks; the group is one cluster, or the whole grid
 };
 
 enum class Delivery : u32 { eager, lazy, random };
@@ -105,18 +128,38 @@ struct Policy {
   Schedule schedule;
 };
 
-extern Block block;
-extern Thread* self;  // the running one; null outside of run_block
+extern Group group;
+extern Thread* self;  // the running one; null outside of run_group
+extern Cta* cta;      // its block
 extern Policy policy;
 extern std::mt19937 chance;
 
-// Runs one block to its end; false: it was abandoned after a report that leaves no way on.
-bool run_block(const Kernel& kernel, void** arguments, Dim3 grid, Dim3 block_dim, u64 number, u32 smem_bytes);
+struct Shape {
+  Dim3 grid, block, cluster;
+  u32 smem_bytes;
+  u32 registers;  // of a thread at launch; 0: as many as a block of this size may have
+};
 
-// The running thread stops until make_ready(); `barrier` is kept for the deadlock report.
-void wait_here(State state, const char* op, int line, int barrier = -1);
+// Runs a group of blocks to their end; false: it was abandoned after a report that leaves no way on. Blocks are
+// given by their numbers in the grid.
+bool run_group(const Kernel& kernel, void** arguments, const Shape& shape, const std::vector<u64>& numbers);
+
+// The running thread stops until make_ready().
+void wait_here(int line, const Wait& wait);
 void make_ready(Thread& thread);
-// The end of this block, after a report: no fiber goes on. Callable from any fiber and signal handler.
+// The running thread lets all others that can run go first.
+void give_way();
+// "thread 5", with several blocks "thread 5 of block 1"; or what the agent was named.
+std::string agent_name(u32 agent);
+inline std::string my_name() { return agent_name(static_cast<u32>(self->id)); }
+inline int number_in_block(const Thread& thread) { return thread.id - thread.cta->first_thread; }
+
+// Something asynchronous has been started: `land` makes it happen, now or later as the policy says, on no
+// thread's behalf. Until then, `line` is where it was started, for reports.
+void deliver(int line, std::function<void()> land);
+// Everything under way lands.
+void deliver_all();
+// The end of this group, after a report: no fiber goes on. Callable from any fiber and signal handler.
 [[noreturn]] void abandon_block();
 // Set when the CPU limit has passed: the next primitive ends the block.
 extern volatile std::sig_atomic_t expired;
@@ -136,7 +179,11 @@ void leave_copies(Thread& thread);
 // Draws, for this launch, where WMMA fragments keep their elements.
 void scramble_fragments(u32 seed);
 
-// Random delivery: one of the thread's copies may land now.
+// Random delivery: one of the thread's copies, and one of the deliveries, may land now.
 void land_by_chance(Thread& thread);
+void deliver_by_chance();
+// Nobody can go on, or all poll in vain: a delivery lands, the oldest or any. False: there is none.
+bool deliver_one();
+void forget_deliveries();  // of an abandoned group
 
 }  // namespace efemu

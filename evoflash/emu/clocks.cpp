@@ -1,33 +1,88 @@
 // Joining vector clocks.
 #include "clocks.h"
 
+#include <algorithm>
+
 #include "block.h"
 
 namespace efemu {
 namespace {
 
-void join(u32* into, const u32* from, int agents) {
-  for (int i = 0; i < agents; ++i) into[i] = into[i] > from[i] ? into[i] : from[i];
+constexpr int kSpareAgents = 32;
+
+void join(u32* into, const u32* from, size_t agents) {
+  for (size_t i = 0; i < agents; ++i) into[i] = into[i] > from[i] ? into[i] : from[i];
+}
+
+[[noreturn]] void give_up(const std::string& message) {
+  add_report("emulator-limit", self->line, 0, message);
+  abandon_block();
+}
+
+void join_row(std::vector<u32>& into, const u32* from, int agents) {
+  if (into.size() < static_cast<size_t>(agents)) into.resize(static_cast<size_t>(agents), 0);
+  join(into.data(), from, static_cast<size_t>(agents));
 }
 
 }  // namespace
 
-void Clocks::reset(int agents) {
-  agents_ = agents;
-  known_.assign(static_cast<size_t>(agents) * agents, 0);
-  for (int i = 0; i < agents; ++i) row(i)[i] = 1;
+void Clocks::reset(int threads) {
+  threads_ = agents_ = threads;
+  stride_ = threads + kSpareAgents;
+  fences_ = false;
+  known_.assign(static_cast<size_t>(stride_) * static_cast<size_t>(stride_), 0);
+  fenced_.assign(known_.size(), 0);
+  names_.clear();
+  for (int i = 0; i < stride_; ++i) row(i)[i] = 1;
+}
+
+int Clocks::add(std::string name) {
+  if (agents_ == kMostAgents) give_up(text("more than %d threads and asynchronous agents", kMostAgents));
+  if (agents_ == stride_) widen();
+  names_.push_back(std::move(name));
+  return agents_++;
+}
+
+void Clocks::widen() {
+  const auto old = static_cast<size_t>(stride_), now = old + kSpareAgents;
+  for (auto* rows : {&known_, &fenced_}) {
+    std::vector<u32> wider(now * now, 0);
+    for (size_t i = 0; i < old; ++i) std::copy_n(rows->begin() + static_cast<long>(i * old), old, wider.begin() + static_cast<long>(i * now));
+    rows->swap(wider);
+  }
+  stride_ = static_cast<int>(now);
+  for (int i = agents_; i < stride_; ++i) row(i)[i] = 1;
 }
 
 void Clocks::release(int agent, Knowledge& to) {
-  if (to.empty()) to.assign(agents_, 0);
-  join(to.data(), row(agent), agents_);
-  if (++row(agent)[agent] < kClockEnd) return;
-  add_report("emulator-limit", self->line, 0, text("more than %u barriers in one thread", kClockEnd - 2));
-  abandon_block();
+  join_row(to.known, row(agent), agents_);
+  if (fences_) join_row(to.fenced, fenced_row(agent), agents_);
+  tick(agent);
+}
+
+void Clocks::tick(int agent) {
+  if (++row(agent)[agent] == kClockEnd) give_up(text("more than %u barriers in one thread", kClockEnd - 2));
 }
 
 void Clocks::acquire(int agent, const Knowledge& from) {
-  if (!from.empty()) join(row(agent), from.data(), agents_);
+  join(row(agent), from.known.data(), from.known.size());
+  join(fenced_row(agent), from.fenced.data(), from.fenced.size());
+}
+
+void Clocks::learn(int agent, Epoch epoch) {
+  u32& clock = row(agent)[agent_of(epoch)];
+  clock = std::max(clock, clock_of(epoch));
+}
+
+void Clocks::learn(Knowledge& knowledge, Epoch epoch) const {
+  if (knowledge.known.size() < static_cast<size_t>(agents_)) knowledge.known.resize(static_cast<size_t>(agents_), 0);
+  u32& clock = knowledge.known[agent_of(epoch)];
+  clock = std::max(clock, clock_of(epoch));
+}
+
+void Clocks::fence_proxies(int agent) {
+  fences_ = true;
+  join(fenced_row(agent), row(agent), static_cast<size_t>(agents_));
 }
 
 }  // namespace efemu

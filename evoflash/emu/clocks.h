@@ -1,8 +1,11 @@
-// Vector clocks: who can know of which access. Exact happens-before, no guessing.
+// Vector clocks: who can know of which access, and which of them the async proxy can see. Exact
+// happens-before, no guessing.
 //
-// An agent is whatever reads or writes shared memory at its own pace: a thread today; a TMA queue or the
-// tensor core's reads get numbers after the threads' when those primitives come.
+// An agent is whatever touches memory at its own pace: a thread; the loads that complete at one mbarrier; the
+// reads of one warpgroup's wgmma or of one thread's bulk copies. Threads are numbered first, the others as they
+// appear.
 #pragma once
+#include <string>
 #include <vector>
 
 #include "float16.h"
@@ -13,28 +16,77 @@ namespace efemu {
 using Epoch = u32;
 constexpr u32 kClockBits = 20;
 constexpr u32 kClockEnd = 1u << kClockBits;
+constexpr int kMostAgents = 1 << (32 - kClockBits);
 inline u32 agent_of(Epoch epoch) { return epoch >> kClockBits; }
 inline u32 clock_of(Epoch epoch) { return epoch & (kClockEnd - 1); }
 inline Epoch epoch_of(u32 agent, u32 clock) { return agent << kClockBits | clock; }
 
-// What has been made known at a barrier: the latest clock of each agent.
-using Knowledge = std::vector<u32>;
+// What has been made known at a barrier: the latest clock of each agent, and the latest whose generic writes
+// were fenced for the async proxy.
+struct Knowledge {
+  std::vector<u32> known, fenced;
+
+  bool empty() const { return known.empty(); }
+  void clear() {
+    known.clear();
+    fenced.clear();
+  }
+};
+
+// Who touches memory, when, and what it knows then. An access through the async proxy has `fenced` as well.
+struct Actor {
+  Epoch now;
+  const u32* known;
+  const u32* fenced;  // null: the generic proxy
+
+  bool knows(Epoch epoch) const { return known[agent_of(epoch)] >= clock_of(epoch); }
+  bool sees(Epoch epoch) const { return !fenced || fenced[agent_of(epoch)] >= clock_of(epoch); }
+};
 
 class Clocks {
  public:
-  void reset(int agents);
-  Epoch now(int agent) const { return epoch_of(agent, row(agent)[agent]); }
+  void reset(int threads);
+  // A new agent that is no thread; `name` is for reports: "the TMA loads to the mbarrier at offset 1024".
+  int add(std::string name);
+  int agents() const { return agents_; }
+  bool is_thread(u32 agent) const { return static_cast<int>(agent) < threads_; }
+  const std::string& name(u32 agent) const { return names_[agent - static_cast<u32>(threads_)]; }
+
+  Epoch now(int agent) const { return epoch_of(static_cast<u32>(agent), row(agent)[agent]); }
+  // The agent as a toucher of memory through the generic proxy; through the async one; or another agent that
+  // acts on the thread's behalf, through the async proxy, knowing what the thread knows. Good until the next
+  // add().
+  Actor actor(int agent) const { return {now(agent), row(agent), nullptr}; }
+  Actor async_actor(int agent) const { return {now(agent), row(agent), fenced_row(agent)}; }
+  Actor on_behalf(int agent, int thread) const { return {now(agent), row(thread), fenced_row(thread)}; }
   // Whether what happened at `epoch` is ordered before what `observer` does next.
   bool ordered(Epoch epoch, int observer) const { return row(observer)[agent_of(epoch)] >= clock_of(epoch); }
+
   // The agent adds what it knows, and what it does from now on is news.
   void release(int agent, Knowledge& to);
   void acquire(int agent, const Knowledge& from);
+  // What the agent does from now on is news to everybody.
+  void tick(int agent);
+  // The agent hears of one epoch; or adds one to what is made known elsewhere.
+  void learn(int agent, Epoch epoch);
+  void learn(Knowledge& knowledge, Epoch epoch) const;
+  // fence.proxy.async: generic writes that the agent knows of are visible to async accesses ordered after this.
+  void fence_proxies(int agent);
+
+  const u32* known(int agent) const { return row(agent); }
+  const u32* fenced(int agent) const { return fenced_row(agent); }
 
  private:
-  u32* row(int agent) { return &known_[static_cast<size_t>(agent) * agents_]; }
-  const u32* row(int agent) const { return &known_[static_cast<size_t>(agent) * agents_]; }
-  int agents_ = 0;
-  std::vector<u32> known_;  // agents x agents: row a is what a knows of everyone
+  u32* row(int agent) { return &known_[static_cast<size_t>(agent) * static_cast<size_t>(stride_)]; }
+  const u32* row(int agent) const { return &known_[static_cast<size_t>(agent) * static_cast<size_t>(stride_)]; }
+  u32* fenced_row(int agent) { return &fenced_[static_cast<size_t>(agent) * static_cast<size_t>(stride_)]; }
+  const u32* fenced_row(int agent) const { return &fenced_[static_cast<size_t>(agent) * static_cast<size_t>(stride_)]; }
+  void widen();
+
+  int threads_ = 0, agents_ = 0, stride_ = 0;
+  bool fences_ = false;  // somebody has fenced: until then no one has anything in fenced_
+  std::vector<u32> known_, fenced_;  // stride x stride: row a is what a knows of everyone
+  std::vector<std::string> names_;
 };
 
 }  // namespace efemu

@@ -10,7 +10,7 @@ constexpr u32 kAllLanes = ~0u;
 
 [[noreturn]] inline void report_divergence(const char* op, int line, const std::string& why, int line2 = 0) {
   report("divergence", line, line2, [&] {
-    return text("%s by warp %d, lane %d: %s", op, self->warp, self->lane, why.c_str());
+    return text("%s by warp %d, lane %d: %s", op, self->warp - cta->first_warp, self->lane, why.c_str());
   });
   abandon_block();
 }
@@ -37,29 +37,35 @@ class Lanes {
   const Warp& warp_;
 };
 
+inline std::string describe_meeting(const Thread& thread) {
+  const Warp& warp = group.warps[static_cast<size_t>(thread.warp)];
+  return text("warp %d: lanes %08x have not come", thread.warp - thread.cta->first_warp,
+              warp.lanes & ~warp.collective.arrived);
+}
+
 // `work` is called once, by the last lane, with the Lanes.
 template <class Arguments, class Work>
 void collective(const char* op, int line, Arguments& mine, Work work) {
   self->line = line;
   ++self->segment;
-  Warp& warp = block.warps[self->warp];
+  Warp& warp = group.warps[self->warp];
   check_meeting(warp, op, line);
   Collective& meeting = warp.collective;
   meeting.op = op;
   meeting.line = line;
   meeting.arguments[self->lane] = &mine;
   meeting.arrived |= 1u << self->lane;
-  if (meeting.arrived != warp.lanes) return wait_here(State::in_collective, op, line);
+  if (meeting.arrived != warp.lanes) return wait_here(line, {op, 0, describe_meeting});
   settle_accesses(self->warp);
   const Lanes<Arguments> lanes(warp);
   work(lanes);
   meeting.arrived = 0;
   for (int lane = 0; lane < kWarpSize; ++lane)
-    if (lanes.exists(lane) && lane != self->lane) make_ready(block.threads[lanes.thread(lane)]);
+    if (lanes.exists(lane) && lane != self->lane) make_ready(group.threads[lanes.thread(lane)]);
 }
 
 inline void require_whole_warp(const char* op, int line) {
-  if (block.warps[self->warp].lanes != kAllLanes)
+  if (group.warps[self->warp].lanes != kAllLanes)
     report_divergence(op, line, "it needs 32 lanes; make the block a multiple of 32 threads");
 }
 

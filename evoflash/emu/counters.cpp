@@ -16,7 +16,7 @@ Tally tally;
 namespace {
 
 // One warp instruction, as far as its lanes have come.
-struct Group {
+struct WarpAccess {
   u64 address[kWarpSize];
   u32 arrived, active, bytes;
 };
@@ -25,9 +25,9 @@ struct Group {
 struct Site {
   u32 key;
   u32 executions[kWarpSize];  // by lane
-  u32 settled;                // groups already counted; they are gone from `groups` up to `head`
+  u32 settled;                // requests already counted; they are gone from `requests` up to `head`
   size_t head;
-  std::vector<Group> groups;
+  std::vector<WarpAccess> requests;
 };
 
 struct WarpSites {
@@ -62,14 +62,14 @@ struct Cost {
 };
 
 // Most words that one of the 32 banks must deliver for these lanes; equal words are delivered once.
-u32 conflict_ways(const Group& group, int first_lane, int lanes) {
+u32 conflict_ways(const WarpAccess& request, int first_lane, int lanes) {
   u64 words[kWarpSize][kWarpSize];
   u32 used[kWarpSize] = {}, most = 0;
-  const u32 words_each = std::max(group.bytes / 4, 1u);
+  const u32 words_each = std::max(request.bytes / 4, 1u);
   for (int lane = first_lane; lane < first_lane + lanes; ++lane) {
-    if (!(group.active >> lane & 1)) continue;
+    if (!(request.active >> lane & 1)) continue;
     for (u32 i = 0; i < words_each; ++i) {
-      const u64 word = group.address[lane] / 4 + i;
+      const u64 word = request.address[lane] / 4 + i;
       const u32 bank = word % kWarpSize;
       u64* const end = words[bank] + used[bank];
       if (std::find(words[bank], end, word) != end) continue;
@@ -81,26 +81,26 @@ u32 conflict_ways(const Group& group, int first_lane, int lanes) {
 }
 
 // Up to 4 bytes a warp goes in one pass, 8 bytes by half warps, 16 bytes by quarters.
-Cost shared_cost(const Group& group) {
-  const int lanes = group.bytes <= 4 ? 32 : group.bytes == 8 ? 16 : 8;
+Cost shared_cost(const WarpAccess& request) {
+  const int lanes = request.bytes <= 4 ? 32 : request.bytes == 8 ? 16 : 8;
   Cost cost{};
   for (int first = 0; first < kWarpSize; first += lanes) {
-    const u32 ways = conflict_ways(group, first, lanes);
+    const u32 ways = conflict_ways(request, first, lanes);
     cost.actual += ways;
     cost.ideal += ways > 0;
   }
   return cost;
 }
 
-Cost global_cost(const Group& group) {
+Cost global_cost(const WarpAccess& request) {
   constexpr u64 kSectorBytes = 32;
   u64 sectors[kWarpSize];
   u32 active = 0;
   for (int lane = 0; lane < kWarpSize; ++lane)
-    if (group.active >> lane & 1) sectors[active++] = group.address[lane] / kSectorBytes;
+    if (request.active >> lane & 1) sectors[active++] = request.address[lane] / kSectorBytes;
   std::sort(sectors, sectors + active);
   const u32 distinct = static_cast<u32>(std::unique(sectors, sectors + active) - sectors);
-  return {distinct, static_cast<u32>((active * group.bytes + kSectorBytes - 1) / kSectorBytes)};
+  return {distinct, static_cast<u32>((active * request.bytes + kSectorBytes - 1) / kSectorBytes)};
 }
 
 void add_wavefronts(Cost cost) {
@@ -108,25 +108,25 @@ void add_wavefronts(Cost cost) {
   counters.ideal_wavefronts += cost.ideal;
 }
 
-void count_l1(const Group& group) {
+void count_l1(const WarpAccess& request) {
   for (int lane = 0; lane < kWarpSize; ++lane) {
-    if (!(group.active >> lane & 1)) continue;
-    const u64 sector = group.address[lane] / 32;
+    if (!(request.active >> lane & 1)) continue;
+    const u64 sector = request.address[lane] / 32;
     u64& slot = cached[(sector * 0x9e3779b97f4a7c15u >> 40) % kCachedSectors];
     counters.l1_misses += slot != sector;
     slot = sector;
   }
 }
 
-void settle(u32 key, const Group& group) {
+void settle(u32 key, const WarpAccess& request) {
   const Access access = static_cast<Access>(key % kAccessKinds);
   ++counters.accesses[key % kAccessKinds];
-  if (!group.active) return;
+  if (!request.active) return;
   const bool global = access == Access::ldg || access == Access::stg || access == Access::copy_global;
-  const Cost cost = global ? global_cost(group) : shared_cost(group);
+  const Cost cost = global ? global_cost(request) : shared_cost(request);
   if (access == Access::ldg) {
     counters.load_sectors += cost.actual;
-    count_l1(group);
+    count_l1(request);
   }
   if (!global)
     add_wavefronts(cost);
@@ -148,18 +148,18 @@ Site& site_of(WarpSites& warp, u32 key) {
 }
 
 void settle_complete(Site& site, u32 lanes) {
-  while (site.head < site.groups.size() && site.groups[site.head].arrived == lanes) {
-    settle(site.key, site.groups[site.head++]);
+  while (site.head < site.requests.size() && site.requests[site.head].arrived == lanes) {
+    settle(site.key, site.requests[site.head++]);
     ++site.settled;
   }
-  if (site.head < site.groups.size()) return;
-  site.groups.clear();
+  if (site.head < site.requests.size()) return;
+  site.requests.clear();
   site.head = 0;
 }
 
 void settle_site(Site& site) {
-  for (; site.head < site.groups.size(); ++site.head) settle(site.key, site.groups[site.head]);
-  site.groups.clear();
+  for (; site.head < site.requests.size(); ++site.head) settle(site.key, site.requests[site.head]);
+  site.requests.clear();
   site.head = site.settled = 0;
   std::fill(std::begin(site.executions), std::end(site.executions), 0u);
 }
@@ -200,32 +200,32 @@ void count_round(Round& round, u64& rounds) {
 void count_access(Access access, u64 address, u32 bytes, bool active, int line) {
   if (access == Access::ldg) count_round(self->load_round, tally.load_rounds);
   if (access == Access::lds) count_round(self->shared_round, tally.shared_rounds);
-  if (static_cast<size_t>(self->warp) >= warp_sites.size()) warp_sites.resize(block.warps.size());
+  if (static_cast<size_t>(self->warp) >= warp_sites.size()) warp_sites.resize(group.warps.size());
   WarpSites& warp = warp_sites[self->warp];
   Site& site = site_of(warp, key_of(line, access));
-  if (site.settled == 0 && site.groups.empty()) warp.open.push_back(static_cast<u16>(&site - warp.sites.data()));
-  // A group's place among those still held; this lane cannot have missed a settled one, for it was in it.
+  if (site.settled == 0 && site.requests.empty()) warp.open.push_back(static_cast<u16>(&site - warp.sites.data()));
+  // A request's place among those still held; this lane cannot have missed a settled one, for it was in it.
   const size_t place = site.executions[self->lane]++ - site.settled + site.head;
-  while (site.groups.size() <= place) site.groups.push_back({{}, 0, 0, bytes});
-  Group& group = site.groups[place];
-  group.address[self->lane] = address;
-  group.arrived |= 1u << self->lane;
-  if (active) group.active |= 1u << self->lane;
-  if (place == site.head && group.arrived == block.warps[self->warp].lanes)
-    settle_complete(site, group.arrived);
+  while (site.requests.size() <= place) site.requests.push_back({{}, 0, 0, bytes});
+  WarpAccess& request = site.requests[place];
+  request.address[self->lane] = address;
+  request.arrived |= 1u << self->lane;
+  if (active) request.active |= 1u << self->lane;
+  if (place == site.head && request.arrived == group.warps[self->warp].lanes)
+    settle_complete(site, request.arrived);
 }
 
 void count_ldmatrix(const u64 (&rows)[32], int matrices, int line) {
-  Group group{{}, 0, matrices == 4 ? ~0u : (1u << 8 * matrices) - 1, 16};
-  std::copy(std::begin(rows), std::end(rows), group.address);
+  WarpAccess request{{}, 0, matrices == 4 ? ~0u : (1u << 8 * matrices) - 1, 16};
+  std::copy(std::begin(rows), std::end(rows), request.address);
   counters.matrices += static_cast<u64>(matrices);
-  settle(key_of(line, Access::ldmatrix), group);
+  settle(key_of(line, Access::ldmatrix), request);
 }
 
 void count_warp_access(Access access, const u64 (&addresses)[32], u32 bytes, int line) {
-  Group group{{}, ~0u, ~0u, bytes};
-  std::copy(std::begin(addresses), std::end(addresses), group.address);
-  settle(key_of(line, access), group);
+  WarpAccess request{{}, ~0u, ~0u, bytes};
+  std::copy(std::begin(addresses), std::end(addresses), request.address);
+  settle(key_of(line, access), request);
 }
 
 void settle_accesses(int warp) {

@@ -49,15 +49,15 @@ uintptr_t number_of(const void* address) {
 }
 
 void note_writer(Buffer& buffer, uintptr_t first, u32 bytes, int line) {
-  const u64 me = block.number * block.threads.size() + static_cast<u64>(self->id) + 1;
+  const u64 threads = static_cast<u64>(cta->thread_count);
+  const u64 me = cta->number * threads + static_cast<u64>(number_in_block(*self)) + 1;
   for (size_t i = (first - buffer.begin) / 2; i < (first + bytes - buffer.begin) / 2; ++i) {
     const u64 before = buffer.writer[i];
     buffer.writer[i] = me;
     if (before == 0 || before == me) continue;
     report("double-write-global", line, 0, [&] {
-      const u64 threads = block.threads.size();
-      return text("byte %zu of buffer '%s' is written by thread %d and was by thread %llu of block %llu", i * 2,
-                  buffer.name.c_str(), self->id, (before - 1) % threads, (before - 1) / threads);
+      return text("byte %zu of buffer '%s' is written by %s and was by thread %llu of block %llu", i * 2,
+                  buffer.name.c_str(), my_name().c_str(), (before - 1) % threads, (before - 1) / threads);
     });
   }
 }
@@ -77,20 +77,20 @@ bool admits_global(const void* address, u32 bytes, bool writes, int line) {
   Buffer* buffer = find_buffer(first, bytes);
   if (!buffer) {
     report("OOB-global", line, 0, [&] {
-      return text("%s of %u bytes by thread %d at %s", what, bytes, self->id, describe_global(address).c_str());
+      return text("%s of %u bytes by %s at %s", what, bytes, my_name().c_str(), describe_global(address).c_str());
     });
     return false;
   }
   if (first % bytes) {
     report("misaligned-global", line, 0, [&] {
-      return text("%s of %u bytes by thread %d at %s: not a multiple of %u", what, bytes, self->id,
+      return text("%s of %u bytes by %s at %s: not a multiple of %u", what, bytes, my_name().c_str(),
                   describe_global(address).c_str(), bytes);
     });
     return false;
   }
   if (!writes || buffer->writable) return true;
   report("write-to-input", line, 0, [&] {
-    return text("write of %u bytes by thread %d at %s, an input", bytes, self->id, describe_global(address).c_str());
+    return text("write of %u bytes by %s at %s, an input", bytes, my_name().c_str(), describe_global(address).c_str());
   });
   return false;
 }

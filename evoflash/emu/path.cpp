@@ -72,10 +72,12 @@ void begin_paths(int threads, int warps) {
 }
 
 void end_paths() {
-  Work slowest{};
-  for (size_t warp = 0; warp < paths.size(); ++warp) keep_slower(slowest, path_of(static_cast<int>(warp)));
-  add(critical.counters, slowest.counters);
-  add(critical.tally, slowest.tally);
+  for (const Cta& ended : group.ctas) {
+    Work slowest{};
+    for (int warp = 0; warp < ended.warp_count; ++warp) keep_slower(slowest, path_of(ended.first_warp + warp));
+    add(critical.counters, slowest.counters);
+    add(critical.tally, slowest.tally);
+  }
 }
 
 void attribute() {
@@ -121,7 +123,7 @@ namespace {
 
 // One thread for each warp: its first that has not exited.
 bool leads_warp(const Thread& thread) {
-  const Warp& warp = block.warps[thread.warp];
+  const Warp& warp = group.warps[thread.warp];
   return thread.lane == __builtin_ctz(warp.lanes & ~warp.exited);
 }
 
@@ -130,12 +132,12 @@ bool leads_warp(const Thread& thread) {
 void join_paths(Barrier& barrier) {
   attribute();
   for (int id : barrier.waiting) {
-    const Thread& thread = block.threads[id];
+    const Thread& thread = group.threads[id];
     settle_accesses(thread.warp);
     if (leads_warp(thread)) keep_slower(barrier.slowest, path_of(thread.warp));
   }
   for (int id : barrier.waiting) {
-    if (leads_warp(block.threads[id])) paths[block.threads[id].warp] = barrier.slowest;
+    if (leads_warp(group.threads[id])) paths[group.threads[id].warp] = barrier.slowest;
     recent[id] = {};
   }
 }

@@ -24,7 +24,7 @@ struct WaitTotal {
 };
 
 void reset_paths();
-void begin_paths(int threads, int warps);  // of a new block
+void begin_paths(int threads, int warps);  // of a new group of blocks
 void end_paths();
 
 // What was counted since the last call is the running thread's, or a warp's: call it before anybody else counts.

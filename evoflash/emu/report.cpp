@@ -26,7 +26,7 @@ bool reported_before(const char* kind, int line, int line2) {
 }
 
 void add_report(const char* kind, int line, int line2, std::string message, u64 code_offset) {
-  const Dim3& at = block.index;
+  const Dim3& at = cta->index;
   const std::string place = text("block (%u,%u,%u): ", at.x, at.y, at.z);
   reports.push_back({kind, line, line2, 1, place + message, code_offset});
 }

@@ -10,8 +10,9 @@
 namespace efemu {
 
 Context* context = nullptr;
-Block block;
+Group group;
 Thread* self = nullptr;
+Cta* cta = nullptr;
 Policy policy;
 std::mt19937 chance;
 volatile std::sig_atomic_t expired = 0;
@@ -58,6 +59,7 @@ void resume(Thread& next) {
   next.state = State::running;
   context = &next.context;
   self = &next;
+  cta = next.cta;
 }
 
 void switch_to(Thread& next) {
@@ -75,75 +77,68 @@ void return_to_main() {
 
 void check_time(int line) {
   if (!expired) return;
-  report("TIMEOUT", line, 0, [&] { return text("the CPU limit passed; thread %d was at line %d", self->id, line); });
+  report("TIMEOUT", line, 0, [&] { return text("the CPU limit passed; %s was at line %d", my_name().c_str(), line); });
   abandon_block();
 }
 
 std::string describe_wait(const Thread& thread) {
-  std::string what = text("%s at line %d", thread.waits_in, thread.line);
-  if (thread.state == State::at_barrier) {
-    const Barrier& barrier = block.barriers[thread.barrier];
-    const int expected = barrier.whole_block ? block.live_threads : barrier.expected;
-    what += text(" (barrier %d: %d of %d threads have come)", thread.barrier, barrier.arrived, expected);
-  } else {
-    const Warp& warp = block.warps[thread.warp];
-    what += text(" (warp %d: lanes %08x have not come)", thread.warp, warp.lanes & ~warp.collective.arrived);
+  const std::string what = text("%s at line %d", thread.wait.op, thread.line);
+  return what + (thread.wait.describe ? " (" + thread.wait.describe(thread) + ")" : "");
+}
+
+// "threads 0-31: syncthreads at line 7 (...)", for each group of threads of each block; what tells them apart.
+template <class Describe>
+std::string list_threads(Describe describe) {
+  std::map<std::pair<int, std::string>, std::vector<int>> groups;
+  for (const Thread& thread : group.threads) {
+    const std::string what = describe(thread);
+    if (!what.empty()) groups[{thread.cta->rank, what}].push_back(number_in_block(thread));
   }
-  return what;
+  std::string out;
+  for (const auto& [key, threads] : groups) {
+    const std::string of_block = group.ctas.size() > 1 ? text(" of block %d", key.first) : "";
+    out += "; threads " + ranges(threads) + of_block + ": " + key.second;
+  }
+  return out;
+}
+
+bool runnable(const Thread& thread) {
+  return thread.state == State::ready || thread.state == State::running;
 }
 
 void report_deadlock() {
-  std::map<std::string, std::vector<int>> groups;
-  int line = 0;
-  for (const Thread& thread : block.threads) {
-    if (thread.state == State::exited) {
-      groups["exited"].push_back(thread.id);
-      continue;
-    }
-    groups[describe_wait(thread)].push_back(thread.id);
-    line = line ? line : thread.line;
-  }
-  report("DEADLOCK", line, 0, [&] {
-    std::string message = "no thread can go on; a GPU would hang here";
-    for (const auto& [what, threads] : groups) message += "; threads " + ranges(threads) + ": " + what;
-    return message;
+  const auto blocked = std::find_if(group.threads.begin(), group.threads.end(),
+                                    [](const Thread& thread) { return thread.state == State::blocked; });
+  report("DEADLOCK", blocked->line, 0, [] {
+    return "no thread can go on; a GPU would hang here" + list_threads([](const Thread& thread) -> std::string {
+             if (number_in_block(thread) >= thread.cta->thread_count) return "";
+             return thread.state == State::exited ? "exited" : describe_wait(thread);
+           });
   });
 }
 
 bool everyone_polls() {
-  for (const Thread& thread : block.threads)
-    if ((thread.state == State::ready || thread.state == State::running) && thread.polling.quanta < kPollQuanta)
-      return false;
-  return true;
-}
-
-void report_livelock() {
-  std::map<int, std::vector<int>> groups;
-  for (const Thread& thread : block.threads)
-    if (thread.state == State::ready || thread.state == State::running) groups[thread.line].push_back(thread.id);
-  report("LIVELOCK", self->line, 0, [&] {
-    std::string message = "threads poll memory that nobody will change";
-    for (const auto& [line, threads] : groups) message += text("; threads %s: line %d", ranges(threads).c_str(), line);
-    return message;
+  return std::none_of(group.threads.begin(), group.threads.end(), [](const Thread& thread) {
+    return runnable(thread) && thread.polling.quanta < kPollQuanta;
   });
 }
 
-Thread* pick() {
-  if (ready.empty()) return nullptr;
-  Thread* next = ready.pop();
-  land_by_chance(*next);
-  return next;
+void report_livelock() {
+  report("LIVELOCK", self->line, 0, [] {
+    return "threads poll memory that nobody will change" + list_threads([](const Thread& thread) -> std::string {
+             return runnable(thread) ? text("line %d", thread.line) : "";
+           });
+  });
 }
 
-void give_way() {
-  self->budget = kBudget;
-  if (ready.empty()) return;
-  make_ready(*self);
-  Thread* next = pick();
-  if (next == self)
-    self->state = State::running;
-  else
-    switch_to(*next);
+// Null: nobody can go on, ever.
+Thread* pick() {
+  while (ready.empty())
+    if (!deliver_one()) return nullptr;
+  Thread* next = ready.pop();
+  land_by_chance(*next);
+  deliver_by_chance();
+  return next;
 }
 
 void run_thread() {
@@ -153,24 +148,34 @@ void run_thread() {
   leave_copies(done);
   leave_collectives(done);
   done.state = State::exited;
-  --block.live_threads;
+  --cta->live_threads;
+  --group.live_threads;
   leave_barriers(done);
   idle_reads = 0;
   if (Thread* next = pick()) switch_to(*next);
-  if (block.live_threads > 0) {
+  if (group.live_threads > 0) {
     report_deadlock();
     abandoned = true;
   }
   return_to_main();
 }
 
-void reset_thread(Thread& thread, int id, Dim3 grid, Dim3 dim) {
-  const u32 i = static_cast<u32>(id);
-  thread.context = {{i % dim.x, i / dim.x % dim.y, i / (dim.x * dim.y)}, block.index, dim, grid};
+Dim3 position(u64 number, Dim3 grid) {
+  return {static_cast<u32>(number % grid.x), static_cast<u32>(number / grid.x % grid.y),
+          static_cast<u32>(number / grid.x / grid.y)};
+}
+
+void reset_thread(Thread& thread, int id, Cta& home, const Shape& shape) {
+  const Dim3 dim = shape.block;
+  const u32 i = static_cast<u32>(id - home.first_thread);
+  thread.context = {{i % dim.x, i / dim.x % dim.y, i / (dim.x * dim.y)}, home.index, dim, shape.grid, 1};
   thread.id = id;
   thread.warp = id / kWarpSize;
   thread.lane = id % kWarpSize;
+  thread.cta = &home;
+  thread.state = State::exited;
   thread.line = 0;
+  thread.wait = {};
   thread.budget = kBudget;
   thread.polling = {};
   thread.copies.clear();
@@ -180,44 +185,67 @@ void reset_thread(Thread& thread, int id, Dim3 grid, Dim3 dim) {
   thread.stack = stacks.start(id, run_thread);
 }
 
-void reset_block(Dim3 grid, Dim3 dim, u64 number, u32 smem_bytes) {
-  const int threads = static_cast<int>(dim.x * dim.y * dim.z);
-  const int warps = (threads + kWarpSize - 1) / kWarpSize;
-  block.index = {static_cast<u32>(number % grid.x), static_cast<u32>(number / grid.x % grid.y),
-                 static_cast<u32>(number / grid.x / grid.y)};
-  block.number = number;
-  block.live_threads = threads;
-  block.shared.reset(smem_bytes);
-  block.clocks.reset(threads);
-  for (Barrier& barrier : block.barriers) barrier = {};
-  block.warps.assign(warps, Warp());
-  for (int w = 0; w < warps; ++w) {
-    block.warps[w].first_thread = w * kWarpSize;
+void reset_cta(Cta& home, int rank, u64 number, const Shape& shape) {
+  const int threads = static_cast<int>(shape.block.x * shape.block.y * shape.block.z);
+  home.rank = rank;
+  home.number = number;
+  home.index = position(number, shape.grid);
+  home.warp_count = (threads + kWarpSize - 1) / kWarpSize;
+  home.first_warp = rank * home.warp_count;
+  home.first_thread = home.first_warp * kWarpSize;
+  home.thread_count = home.live_threads = threads;
+  home.shared.reset(shape.smem_bytes);
+  for (Barrier& barrier : home.barriers) barrier = {};
+  for (int w = 0; w < home.warp_count; ++w) {
     const int lanes = std::min(kWarpSize, threads - w * kWarpSize);
-    block.warps[w].lanes = lanes == kWarpSize ? ~0u : (1u << lanes) - 1;
+    Warp& warp = group.warps[static_cast<size_t>(home.first_warp + w)];
+    warp = {};
+    warp.first_thread = home.first_thread + w * kWarpSize;
+    warp.lanes = lanes == kWarpSize ? ~0u : (1u << lanes) - 1;
   }
-  begin_block_counts(warps);
-  begin_paths(threads, warps);
+}
+
+void reset_group(const Shape& shape, const std::vector<u64>& numbers) {
+  const int blocks = static_cast<int>(numbers.size());
+  const int warps = (static_cast<int>(shape.block.x * shape.block.y * shape.block.z) + kWarpSize - 1) / kWarpSize;
+  const int threads = blocks * warps * kWarpSize;
+  group.cluster = shape.cluster;
+  group.ctas.resize(numbers.size());
+  group.warps.resize(static_cast<size_t>(blocks * warps));
+  group.threads.resize(static_cast<size_t>(threads));
+  group.clocks.reset(threads);
+  begin_block_counts(blocks * warps);
+  begin_paths(threads, blocks * warps);
   stacks.reserve(threads);
-  ready.reset(threads);
-  block.threads.resize(threads);
-  for (int id = 0; id < threads; ++id) {
-    reset_thread(block.threads[id], id, grid, dim);
-    make_ready(block.threads[id]);
+  ready.reset(static_cast<size_t>(threads));
+  group.live_threads = 0;
+  for (int rank = 0; rank < blocks; ++rank) {
+    Cta& home = group.ctas[static_cast<size_t>(rank)];
+    reset_cta(home, rank, numbers[static_cast<size_t>(rank)], shape);
+    group.live_threads += home.thread_count;
+    for (int i = 0; i < warps * kWarpSize; ++i) {
+      Thread& thread = group.threads[static_cast<size_t>(home.first_thread + i)];
+      reset_thread(thread, home.first_thread + i, home, shape);
+      if (i < home.thread_count) make_ready(thread);
+    }
   }
 }
 
 }  // namespace
 
-bool run_block(const Kernel& entry, void** arguments, Dim3 grid, Dim3 block_dim, u64 number, u32 smem_bytes) {
+bool run_group(const Kernel& entry, void** arguments, const Shape& shape, const std::vector<u64>& numbers) {
   kernel = &entry;
   kernel_arguments = arguments;
   abandoned = false;
   idle_reads = 0;
-  reset_block(grid, block_dim, number, smem_bytes);
+  reset_group(shape, numbers);
   Thread* first = pick();
   resume(*first);
   efemu_switch_stack(&main_stack, first->stack);
+  if (abandoned)
+    forget_deliveries();
+  else
+    deliver_all();
   self = nullptr;
   return !abandoned;
 }
@@ -227,19 +255,38 @@ void make_ready(Thread& thread) {
   ready.push(&thread);
 }
 
-void wait_here(State state, const char* op, int line, int barrier) {
+void wait_here(int line, const Wait& wait) {
   check_time(line);
-  self->state = state;
-  self->waits_in = op;
+  self->state = State::blocked;
+  self->wait = wait;
   self->line = line;
-  self->barrier = barrier;
   self->polling.quanta = 0;
   Thread* next = pick();
   if (!next) {
     report_deadlock();
     abandon_block();
   }
-  switch_to(*next);
+  if (next == self)
+    self->state = State::running;
+  else
+    switch_to(*next);
+}
+
+void give_way() {
+  self->budget = kBudget;
+  make_ready(*self);
+  Thread* next = pick();
+  if (next == self)
+    self->state = State::running;
+  else
+    switch_to(*next);
+}
+
+std::string agent_name(u32 agent) {
+  if (!group.clocks.is_thread(agent)) return group.clocks.name(agent);
+  const Thread& thread = group.threads[agent];
+  const std::string name = text("thread %d", number_in_block(thread));
+  return group.ctas.size() > 1 ? name + text(" of block %d", thread.cta->rank) : name;
 }
 
 void abandon_block() {
@@ -275,8 +322,11 @@ void note_read(u64 address, int line) {
     ++polling.quanta;
     idle_reads += kPollQuantum;
     if (idle_reads >= kIdleReads && everyone_polls()) {
-      report_livelock();
-      abandon_block();
+      if (!deliver_one()) {
+        report_livelock();
+        abandon_block();
+      }
+      idle_reads = 0;
     }
     give_way();
   }

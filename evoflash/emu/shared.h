@@ -1,4 +1,4 @@
-// Dynamic shared memory of a block, with a shadow that knows who touched each 2-byte granule last.
+// Shared memory of a block, with a shadow that knows who touched each 2-byte granule last.
 #pragma once
 #include <vector>
 
@@ -16,16 +16,25 @@ class SharedMemory {
   // Reports an access outside the allocation or not aligned to its size; false: do not perform it.
   bool admits(u32 address, u32 bytes, const char* what, int line);
 
-  // Record an access by a thread and report what is wrong with it: races, use before writing, use of a
-  // copy that was not waited for. An asynchronous write stays pending until `complete`.
-  void read(u32 address, u32 bytes, int thread, int line);
-  void write(u32 address, u32 bytes, int thread, int line) { store(address, bytes, thread, line, kWritten); }
-  void write_async(u32 address, u32 bytes, int thread, int line) { store(address, bytes, thread, line, kPending); }
-  // The issuing thread has waited: from here on its copy counts as written by it now.
-  void complete(u32 address, u32 bytes, int thread);
+  // Record an access and report what is wrong with it: races, use before writing, use of a copy that was not
+  // waited for, asynchronous use without a proxy fence, data accesses to an mbarrier.
+  void read(u32 address, u32 bytes, const Actor& actor, int line);
+  void write(u32 address, u32 bytes, const Actor& actor, int line) { store(address, bytes, actor, line, kWritten); }
+  // cp.async by a thread: pending until `complete`, even for the thread itself.
+  void write_pending(u32 address, u32 bytes, const Actor& thread, int line) {
+    store(address, bytes, thread, line, kPending);
+  }
+  // The issuing thread has waited: from here on its copy counts as written by it at the epoch.
+  void complete(u32 address, u32 bytes, Epoch now);
+  // The same where the wait is another's: the copy counts as done by another agent, a barrier's.
+  void hand_over(u32 address, u32 bytes, u32 thread, Epoch to);
+
+  // Eight bytes become an mbarrier, or ordinary memory again.
+  void make_barrier(u32 address, int line);
+  void unmake_barrier(u32 address);
 
  private:
-  enum Flags : u8 { kNever = 0, kWritten = 1, kPending = 2 };
+  enum Flags : u8 { kNever = 0, kWritten = 1, kPending = 2, kGeneric = 4, kBarrier = 8 };
   // Two readers are kept in place; more, unordered among themselves, go to a list.
   struct Cell {
     Epoch write, reader[2];
@@ -40,10 +49,14 @@ class SharedMemory {
 
   u32 granule(u32 address) const { return (address - base_) / 2; }
   u32 offset(const Cell& cell) const { return static_cast<u32>(&cell - cells_.data()) * 2; }
-  void store(u32 address, u32 bytes, int thread, int line, Flags becomes);
-  void note_reader(Cell& cell, Epoch epoch, int thread, int line);
-  void check_order(const Cell& cell, const char* kind, Epoch earlier, int earlier_line, int thread, int line);
-  void check_readers(Cell& cell, int thread, int line);
+  void store(u32 address, u32 bytes, const Actor& actor, int line, Flags becomes);
+  void note_reader(Cell& cell, const Actor& actor, int line);
+  void check_write_known(const Cell& cell, const char* what, const Actor& actor, int line);
+  void check_read_known(const Cell& cell, Epoch reader, int reader_line, const Actor& actor, int line);
+  void check_readers(Cell& cell, const Actor& actor, int line);
+  void check_proxy(const Cell& cell, const char* what, const Actor& actor, int line);
+  bool check_pending(const Cell& cell, const char* kind, const Actor& actor, int line);
+  bool check_barrier(const Cell& cell, const char* what, const Actor& actor, int line);
 
   u32 base_ = 0, size_ = 0;
   u32 static_at_ = 0, static_bytes_ = 0;  // the static allocation, once a thread has named it

@@ -84,16 +84,16 @@ void forward(int signal) {
 void on_fault(int signal, siginfo_t* info, void* machine_state) {
   const uintptr_t pc = program_counter(machine_state);
   const void* at = info->si_addr;
-  const int id = self ? self->id : -1;
+  const std::string who = self ? my_name() : "";
   if (self && signal == SIGSEGV && in_stacks(at))
-    end_with("stack-overflow", pc, text("thread %d needs more stack than a fiber has: too large local arrays", id));
+    end_with("stack-overflow", pc, text("%s needs more stack than a fiber has: too large local arrays", who.c_str()));
   if (self && (in_kernel(pc) || near_buffer(at))) {
     if (signal == SIGILL)
-      end_with("array-bounds", pc, text("thread %d indexes a local array outside of its bounds", id));
-    if (signal == SIGFPE) end_with("divide-by-zero", pc, text("thread %d divides an integer by zero", id));
+      end_with("array-bounds", pc, text("%s indexes a local array outside of its bounds", who.c_str()));
+    if (signal == SIGFPE) end_with("divide-by-zero", pc, text("%s divides an integer by zero", who.c_str()));
     if (in_input(at))
-      end_with("write-to-input", pc, text("raw write by thread %d at %s", id, describe_global(at).c_str()));
-    end_with("OOB-raw", pc, text("raw access by thread %d at %s", id, describe_global(at).c_str()));
+      end_with("write-to-input", pc, text("raw write by %s at %s", who.c_str(), describe_global(at).c_str()));
+    end_with("OOB-raw", pc, text("raw access by %s at %s", who.c_str(), describe_global(at).c_str()));
   }
   forward(signal);
 }
@@ -105,7 +105,7 @@ void on_time(int, siginfo_t*, void* machine_state) {
   expired = 1;
   const uintptr_t pc = program_counter(machine_state);
   if (in_kernel(pc))
-    end_with("TIMEOUT", pc, text("the CPU limit passed; thread %d was in code without primitives", self->id));
+    end_with("TIMEOUT", pc, text("the CPU limit passed; %s was in code without primitives", my_name().c_str()));
 }
 
 void start_timer(double cpu_limit_s) {

@@ -6,12 +6,12 @@
 namespace efemu {
 
 void leave_collectives(Thread& thread) {
-  Warp& warp = block.warps[thread.warp];
+  Warp& warp = group.warps[thread.warp];
   warp.exited |= 1u << thread.lane;
   const Collective& meeting = warp.collective;
   if (!meeting.arrived) return;
   report("divergence", meeting.line, 0, [&] {
-    return text("thread %d ended while lanes %08x of its warp wait for it in %s at line %d", thread.id,
+    return text("%s ended while lanes %08x of its warp wait for it in %s at line %d", my_name().c_str(),
                 meeting.arrived, meeting.op, meeting.line);
   });
   abandon_block();
@@ -85,9 +85,9 @@ void sync_warp(int line) {
     static Knowledge knowledge;
     knowledge.clear();
     for (int lane = 0; lane < kWarpSize; ++lane)
-      if (lanes.exists(lane)) block.clocks.release(lanes.thread(lane), knowledge);
+      if (lanes.exists(lane)) group.clocks.release(lanes.thread(lane), knowledge);
     for (int lane = 0; lane < kWarpSize; ++lane)
-      if (lanes.exists(lane)) block.clocks.acquire(lanes.thread(lane), knowledge);
+      if (lanes.exists(lane)) group.clocks.acquire(lanes.thread(lane), knowledge);
   });
 }
 
@@ -107,9 +107,9 @@ struct Load {
 const u16* read_row(const Lanes<Load>& lanes, int lane, int line) {
   static const u16 poison[kRows] = {0xffff, 0xffff, 0xffff, 0xffff, 0xffff, 0xffff, 0xffff, 0xffff};
   const u32 address = lanes[lane].row;
-  if (!block.shared.admits(address, 2 * kRows, "ldmatrix", line)) return poison;
-  block.shared.read(address, 2 * kRows, lanes.thread(lane), line);
-  return reinterpret_cast<const u16*>(block.shared.at(address));
+  if (!cta->shared.admits(address, 2 * kRows, "ldmatrix", line)) return poison;
+  cta->shared.read(address, 2 * kRows, group.clocks.actor(lanes.thread(lane)), line);
+  return reinterpret_cast<const u16*>(cta->shared.at(address));
 }
 
 void load_matrix(const Lanes<Load>& lanes, int matrix, bool transposed, int line) {

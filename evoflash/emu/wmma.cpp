@@ -96,9 +96,9 @@ void load_operand(const Lanes<TileAccess>& lanes, bool is_bf16, bool transposed,
   if (admits_rows(lanes, op, 2, is_bf16 ? 16 : 32, line)) {
     for (int piece = 0; piece < 2 * kSide; ++piece) {
       const u32 address = row_at(lanes[0], piece / 2, 2) + static_cast<u32>(piece % 2) * kPieceBytes;
-      if (!block.shared.admits(address, kPieceBytes, op, line)) continue;
-      block.shared.read(address, kPieceBytes, lanes.thread(scramble.reader[piece]), line);
-      std::memcpy(tile + piece * 8, block.shared.at(address), kPieceBytes);
+      if (!cta->shared.admits(address, kPieceBytes, op, line)) continue;
+      cta->shared.read(address, kPieceBytes, group.clocks.actor(lanes.thread(scramble.reader[piece])), line);
+      std::memcpy(tile + piece * 8, cta->shared.at(address), kPieceBytes);
     }
     count_operand(lanes[0], line);
   }
@@ -119,7 +119,7 @@ void each_piece(const Lanes<TileAccess>& lanes, const int (&agents)[kWarpSize], 
   if (!admits_rows(lanes, op, 4, 32, line)) return;
   for (int piece = 0; piece < 4 * kSide; ++piece) {
     const u32 address = row_at(lanes[0], piece / 4, 4) + static_cast<u32>(piece % 4) * kPieceBytes;
-    if (block.shared.admits(address, kPieceBytes, op, line))
+    if (cta->shared.admits(address, kPieceBytes, op, line))
       visit(address, lanes.thread(agents[piece % kWarpSize]), piece * 4);
   }
 }
@@ -180,9 +180,9 @@ void wmma_load_accumulator(float* registers, u32 address, int stride, int line) 
   TileAccess mine{registers, address, stride};
   collective("wmma_load_c", line, mine, [line](const Lanes<TileAccess>& lanes) {
     each_piece(lanes, scramble.reader, "wmma_load_c", line, [&](u32 at, int thread, int first) {
-      block.shared.read(at, kPieceBytes, thread, line);
+      cta->shared.read(at, kPieceBytes, group.clocks.actor(thread), line);
       float values[4];
-      std::memcpy(values, block.shared.at(at), sizeof values);
+      std::memcpy(values, cta->shared.at(at), sizeof values);
       for (int i = 0; i < 4; ++i) {
         const u16 place = scramble.accumulator[first + i];
         accumulator_slot(lanes[place / 8].fragment, place % 8) = values[i];
@@ -197,13 +197,13 @@ void wmma_store_accumulator(const float* registers, u32 address, int stride, int
   TileAccess mine{const_cast<float*>(registers), address, stride};
   collective("wmma_store_c", line, mine, [line](const Lanes<TileAccess>& lanes) {
     each_piece(lanes, scramble.writer, "wmma_store_c", line, [&](u32 at, int thread, int first) {
-      block.shared.write(at, kPieceBytes, thread, line);
+      cta->shared.write(at, kPieceBytes, group.clocks.actor(thread), line);
       float values[4];
       for (int i = 0; i < 4; ++i) {
         const u16 place = scramble.accumulator[first + i];
         values[i] = accumulator_slot(lanes[place / 8].fragment, place % 8);
       }
-      std::memcpy(block.shared.at(at), values, sizeof values);
+      std::memcpy(cta->shared.at(at), values, sizeof values);
     });
     count_accumulator(lanes[0], Access::sts, line);
   });

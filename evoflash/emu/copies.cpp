@@ -9,13 +9,13 @@
 namespace efemu {
 namespace {
 
-void land(Copy& copy) {
+void land(Copy& copy, Cta& home) {
   if (copy.landed) return;
   copy.landed = true;
   if (copy.inside)
-    std::memcpy(block.shared.at(copy.target), copy.source, copy.bytes);
+    std::memcpy(home.shared.at(copy.target), copy.source, copy.bytes);
   else
-    std::memset(block.shared.at(copy.target), 0, copy.bytes);
+    std::memset(home.shared.at(copy.target), 0, copy.bytes);
 }
 
 bool lands_at_once() {
@@ -29,15 +29,15 @@ void copy_async(u32 target, const void* source, bool inside, int line, u32 bytes
   count_access(Access::copy_shared, target, bytes, true, line);
   count_access(Access::copy_global, reinterpret_cast<u64>(source), bytes, inside, line);
   if (inside && !admits_global(source, bytes, false, line)) inside = false;
-  if (!block.shared.admits(target, bytes, "cp.async", line)) return;
-  block.shared.write_async(target, bytes, self->id, line);
+  if (!cta->shared.admits(target, bytes, "cp.async", line)) return;
+  cta->shared.write_pending(target, bytes, group.clocks.actor(self->id), line);
   self->copies.push_back({target, source, inside, false, line, self->open_group, bytes, rough_clock()});
-  if (lands_at_once()) land(self->copies.back());
+  if (lands_at_once()) land(self->copies.back(), *cta);
 }
 
 void land_by_chance(Thread& thread) {
   if (policy.delivery != Delivery::random || thread.copies.empty() || chance() % 8) return;
-  land(thread.copies[chance() % thread.copies.size()]);
+  land(thread.copies[chance() % thread.copies.size()], *thread.cta);
 }
 
 void commit_copies(int line) {
@@ -52,8 +52,8 @@ void wait_copies(int pending, int line) {
   std::vector<Copy>& copies = self->copies;
   auto copy = copies.begin();
   for (; copy != copies.end() && copy->group + pending < self->open_group; ++copy) {
-    land(*copy);
-    block.shared.complete(copy->target, copy->bytes, self->id);
+    land(*copy, *cta);
+    cta->shared.complete(copy->target, copy->bytes, group.clocks.now(self->id));
   }
   if (copy != copies.begin()) count_wait(line, rough_clock() - (copy - 1)->started);
   copies.erase(copies.begin(), copy);
@@ -63,10 +63,10 @@ void leave_copies(Thread& thread) {
   if (thread.copies.empty()) return;
   const Copy& first = thread.copies.front();
   report("async-at-exit", first.line, 0, [&] {
-    return text("thread %d ended with copies under way (%zu), the first from line %d%s", thread.id,
+    return text("%s ended with copies under way (%zu), the first from line %d%s", my_name().c_str(),
                 thread.copies.size(), first.line, first.group == thread.open_group ? " (never committed)" : "");
   });
-  for (Copy& copy : thread.copies) land(copy);
+  for (Copy& copy : thread.copies) land(copy, *thread.cta);
 }
 
 }  // namespace efemu
