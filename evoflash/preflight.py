@@ -5,7 +5,7 @@ nothing. The benchmark's shape is not emulated.
 """
 
 from dataclasses import dataclass, replace
-from typing import Any
+from pathlib import Path
 
 import numpy as np
 
@@ -65,7 +65,7 @@ def preflight(candidate: Candidate, family: Family, gpu: GpuSpec, *, seed: int) 
     verdicts, counters = [], []
     for at, (workload, trial, delivery, schedule) in enumerate(plan):
         launches = family.launches(candidate.genome, workload, gpu)
-        emulations, verdict = _run(
+        emulations, verdict = emulate(
             library, launches, workload, trial, delivery=delivery, schedule=schedule, seed=seed + at
         )
         verdicts.append(verdict)
@@ -121,8 +121,8 @@ def _workspace(memory: emulator.Memory, size_bytes: int) -> int:
     return int(array.ctypes.data)
 
 
-def _run(
-    library: Any,
+def emulate(
+    library: Path,
     launches: tuple[Launch, ...],
     workload: Workload,
     trial_name: str,
@@ -131,6 +131,7 @@ def _run(
     schedule: emulator.Schedule,
     seed: int,
 ) -> tuple[tuple[emulator.Emulation, ...], Verdict]:
+    """Run the launches on one trial's inputs, and judge what they wrote by the reference, every row of it."""
     trial = trials.draw(trial_name, workload, seed=seed)
     with emulator.Memory() as memory:
         inputs = [

@@ -10,7 +10,7 @@ from evoflash.evaluation import Candidate, Status
 from evoflash.family import Loop, load_family
 from evoflash.gpu import load_gpu
 from evoflash.model import kv_tiles
-from evoflash.preflight import _run, preflight, shapes
+from evoflash.preflight import emulate, preflight, shapes
 from evoflash.problem import CompileKey, Workload
 from evoflash.renderer import render
 
@@ -145,7 +145,7 @@ def test_a_maximum_that_stays_shrinks_its_row_by_nothing(name):
     library = hostcompiler.build(render(genome, key, GPU).source, name=name)
     trial = trials.draw("saturated", workload, seed=3)
 
-    _, verdict = _run(
+    _, verdict = emulate(
         library,
         family.launches(genome, workload, GPU),
         workload,
