@@ -287,6 +287,12 @@ def test_without_gxx_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPa
         hostcompiler.compiler_version.cache_clear()
 
 
+def test_elsewhere_than_on_linux_the_error_says_where_it_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("platform.system", lambda: "Darwin")
+    with pytest.raises(DeviceError, match="needs Linux, this is Darwin: use WSL or a container"):
+        hostcompiler.runtime()
+
+
 def test_one_text_built_by_several_at_once_is_whole() -> None:
     source = f"#define FAULT 0\n// built at once\n{FAULTS}"
     with ThreadPoolExecutor(4) as pool:
