@@ -32,9 +32,7 @@ class KernelBuildError(EvoflashError):
 
     def __init__(self, log: str) -> None:
         self.log = log
-        errors = [line for line in log.splitlines() if "error:" in line]
-        first = (errors or log.splitlines() or ["g++ said nothing"])[0]
-        super().__init__(f"the kernel does not compile for the emulator: {first.strip()}")
+        super().__init__(f"the kernel does not compile for the emulator: {_first_error(log)}")
 
 
 def runtime() -> Path:
@@ -52,7 +50,7 @@ def runtime() -> Path:
     log = _compile(units, library, _RUNTIME_FLAGS, standard_input=True)
     if log:
         raise DeviceError(
-            f"the emulator's runtime does not compile: {log.splitlines()[0]}; use g++ 9 or later."
+            f"the emulator's runtime does not compile: {_first_error(log)}; use g++ 9 or later."
         )
     return library
 
@@ -97,6 +95,11 @@ def _kernel_flags() -> tuple[str, ...]:
 def _sources_digest() -> str:
     files = [*sorted(EMU.glob("*.h")), *sorted(EMU.glob("*.cpp")), DEVICE / "ef.h", DEVICE / "ef_host.h"]
     return _digest(*(file.read_text() for file in files))
+
+
+def _first_error(log: str) -> str:
+    errors = [line for line in log.splitlines() if "error:" in line]
+    return (errors or log.splitlines() or ["g++ said nothing"])[0].strip()
 
 
 def _digest(*parts: str) -> str:
