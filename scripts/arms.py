@@ -2,17 +2,21 @@
 
 For a machine with the GPU: `python scripts/arms.py --gpu h200 --problem mission --budget 200 -o FILE.json`.
 The control draws uniform valid genomes of one family, by default the one that usually wins: that favours it.
-Both arms run on this machine one after the other from their own databases and the same kernel cache; the
-verdict comes from one interleaved run at the end. Decides nothing and fits nothing.
+Both arms run on this machine, one after the other or, with --control-gpu, at once on two GPUs of one kind,
+from their own databases and the same kernel cache; the verdict comes from one interleaved run on the first of
+these GPUs at the end. Decides nothing and fits nothing.
 """
 
 import argparse
 import json
 import math
+import multiprocessing
+import os
 import sys
 import tempfile
 import time
 from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from datetime import date
 from pathlib import Path
@@ -175,6 +179,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--budget", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--control-family", default="flash_mma")
+    parser.add_argument("--control-gpu", help="CUDA_VISIBLE_DEVICES of the control arm, run at the same time")
     parser.add_argument("--time-limit", type=float, default=600.0, help="of each arm, in seconds")
     parser.add_argument("--keep", type=int, default=2, help="finalists of each arm")
     parser.add_argument("-o", "--output", type=Path, required=True)
@@ -193,24 +198,44 @@ def _plan(args: argparse.Namespace, strategy: str, family: str | None) -> sessio
     )
 
 
+def _searched(plan: session.Plan, evaluates: MeasuredEvaluator, args: argparse.Namespace) -> Arm:
+    arm = run_arm(plan, evaluates, budget=args.budget, time_limit_s=args.time_limit, keep=args.keep)
+    said = {"arm": arm.strategy, "searched_us": arm.searched_us, "spent": arm.spent, "search_s": arm.search_s}
+    print(json.dumps({**said, "course": arm.course}), flush=True)  # outlives a final run that is killed
+    return arm
+
+
+def _control(args: argparse.Namespace) -> Arm:
+    plan = _plan(args, "uniform", args.control_family)
+    with MeasuredEvaluator(plan.problem, plan.gpu, seed=plan.seed) as evaluates:
+        return _searched(plan, evaluates, args)
+
+
+def _control_elsewhere(args: argparse.Namespace) -> Arm:
+    """In a process of its own: CUDA reads the variable when it is first used."""
+    os.environ["CUDA_VISIBLE_DEVICES"] = args.control_gpu
+    return _control(args)
+
+
+def _both(plan: session.Plan, evaluates: MeasuredEvaluator, args: argparse.Namespace) -> tuple[Arm, Arm]:
+    if args.control_gpu is None:
+        return _searched(plan, evaluates, args), _control(args)
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as elsewhere:
+        control = elsewhere.submit(_control_elsewhere, args)
+        return _searched(plan, evaluates, args), control.result()
+
+
 def main() -> None:
     """Both arms, the final run, the file."""
     args = arguments()
-    arms: list[Arm] = []
-    plans = [_plan(args, "evolution", None), _plan(args, "uniform", args.control_family)]
-    for plan in plans:
-        with MeasuredEvaluator(plan.problem, plan.gpu, seed=plan.seed) as evaluates:
-            arm = run_arm(plan, evaluates, budget=args.budget, time_limit_s=args.time_limit, keep=args.keep)
-            print(
-                f"{arm.strategy}: {arm.searched_us:.2f} us, {arm.spent} in {arm.search_s:.0f} s", flush=True
-            )
-            arms.append(arm)
-            if len(arms) == len(plans):
-                finalists = {task.genome_id: task for each in arms for task in each.promoted}
-                report = evaluates.in_turns(list(finalists.values()))
+    plan = _plan(args, "evolution", None)
+    with MeasuredEvaluator(plan.problem, plan.gpu, seed=plan.seed) as evaluates:
+        arms = _both(plan, evaluates, args)
+        finalists = {task.genome_id: task for arm in arms for task in arm.promoted}
+        report = evaluates.in_turns(list(finalists.values()))
     if report is None:
         raise SystemExit("the final run failed: see the warning above.")
-    found = record(plans[0], (arms[0], arms[1]), report, budget=args.budget)
+    found = record(plan, arms, report, budget=args.budget)
     args.output.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     print(json.dumps({"best": found["best"], "over_control": found["over_control"]}, indent=None))
 
