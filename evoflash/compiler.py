@@ -20,7 +20,8 @@ from typing import Any
 
 from evoflash.errors import DeviceError
 from evoflash.evaluation import Build, Candidate
-from evoflash.layout import DEVICE, cache_dir
+from evoflash.layer import nvrtc_headers
+from evoflash.layout import cache_dir
 from evoflash.problem import CompileKey
 
 # One constant for compiler, cache key and the exported file's banner. No fast-math, no ftz: an
@@ -85,15 +86,9 @@ def _nvrtc() -> Any:
     return nvrtc
 
 
-@cache
-def _headers() -> tuple[list[bytes], list[bytes]]:
-    paths = [DEVICE / "ef.h", DEVICE / "ef_ptx.h"]
-    return [path.read_bytes() for path in paths], [path.name.encode() for path in paths]
-
-
 def _compile(candidate: Candidate, key: str) -> tuple[Build, bytes]:
     nvrtc = _nvrtc()
-    texts, names = _headers()
+    texts, names = nvrtc_headers(candidate.source)
     program = nvrtc.createProgram(candidate.source, f"{candidate.genome.family}.cu", texts, names)
     started = time.perf_counter()
     try:

@@ -6,7 +6,6 @@ that checks and times itself. It holds no evoflash code at run time and is its u
 
 import os
 import re
-from functools import cache
 from pathlib import Path
 
 from jinja2 import Environment, StrictUndefined
@@ -17,14 +16,13 @@ from evoflash.errors import TemplateError, UsageError
 from evoflash.evaluation import Evaluation
 from evoflash.family import Family, load_family
 from evoflash.gpu import GpuSpec, load_gpu
-from evoflash.layout import DEVICE, TEMPLATES
+from evoflash.layer import primitives
+from evoflash.layout import TEMPLATES
 from evoflash.problem import Problem, parse_problem
 from evoflash.renderer import render
 from evoflash.space import Genome, SearchSpace, Value
 from evoflash.validator import REL_L2
 
-_FUNCTION = re.compile(r"^EF_DEV [^;]*?\b(\w+)\(", re.MULTILINE)
-_STRUCT = re.compile(r"^struct (?:__align__\(\d+\) )?(\w+)", re.MULTILINE)
 _RUNTIME_NAMES = ("batch", "heads", "kv_heads", "seq_q", "seq_kv")
 
 
@@ -48,6 +46,11 @@ def export_kernel(genome: Genome, problem: Problem, gpu: GpuSpec) -> str:
 
 def export_values(family: str, words: list[str], *, problem: str, gpu: str) -> str:
     """The exported file of a genome given as "param=value" words; UsageError for one that is not valid."""
+    return export_kernel(*genome_of(family, words, problem=problem, gpu=gpu))
+
+
+def genome_of(family: str, words: list[str], *, problem: str, gpu: str) -> tuple[Genome, Problem, GpuSpec]:
+    """What "param=value" words on a command line name; UsageError for a genome that is not valid."""
     what, spec, loaded = parse_problem(problem), load_gpu(gpu), load_family(family)
     if not loaded.supports(spec):
         raise UsageError(
@@ -59,7 +62,7 @@ def export_values(family: str, words: list[str], *, problem: str, gpu: str) -> s
     if broken:
         rules = "; ".join(f"{name} ({loaded.check[name].text})" for name in broken)
         raise UsageError(f"these values fail {rules} on {spec.name}: change them.")
-    return export_kernel(genome, what, spec)
+    return genome, what, spec
 
 
 def _setting(space: SearchSpace, word: str) -> tuple[str, Value]:
@@ -110,46 +113,6 @@ def _reproduce(genome: Genome, problem: Problem, gpu: GpuSpec) -> str:
         f"evoflash {__version__}; SPDX-License-Identifier: Apache-2.0",
     )
     return "".join(f"// {line}".rstrip() + "\n" for line in lines)
-
-
-def primitives(kernel: str) -> str:
-    """The part of the ef:: layer that a kernel text uses, in the layer's order, in namespace ef."""
-    preamble, functions = _layer()
-    used: set[str] = set()
-    open_names = {name for name in functions if re.search(rf"\bef::{name}\b", kernel)}
-    while open_names:
-        used |= open_names
-        text = "".join("".join(functions[name]) for name in open_names)
-        open_names = {name for name in functions if name not in used and re.search(rf"\b{name}\b", text)}
-    other = (
-        "bf16" if re.search(r"\bef::f16\b", kernel) else "f16"
-    )  # the element type that is not the kernel's
-    unwanted = re.compile(rf"^EF_DEV .*\b{other}\b.*\) {{$", re.MULTILINE)
-    blocks = (block for name in functions if name in used for block in functions[name])
-    body = "\n".join(block for block in blocks if not unwanted.search(block))
-    types = "\n\n".join(block for block in preamble if _is_needed(block, kernel + body))
-    return f"{types}\n\n{body}\n}}  // namespace ef\n"
-
-
-def _is_needed(block: str, text: str) -> bool:
-    """Whether a part of the preamble defines a type that the text names, or something else."""
-    names = _STRUCT.findall(block)
-    return not names or any(re.search(rf"\b{name}\b", text) for name in names)
-
-
-@cache
-def _layer() -> tuple[list[str], dict[str, list[str]]]:
-    """ef_ptx.h as its preamble (macros and types) and its functions by name, overloads together."""
-    text = (DEVICE / "ef_ptx.h").read_text(encoding="utf-8").replace("#pragma once\n", "")
-    text = text[text.index("#define EF_DEV") : text.rindex("}  // namespace ef")]
-    blocks = re.split(r"\n\n(?=//|template|EF_DEV|using|struct|namespace)", text.strip())
-    preamble = [block for block in blocks if not _FUNCTION.search(block)]
-    functions: dict[str, list[str]] = {}
-    for block in blocks:
-        match = _FUNCTION.search(block)
-        if match:
-            functions.setdefault(match[1], []).append(block + "\n")
-    return preamble, functions
 
 
 def _launcher(family: Family, genome: Genome, problem: Problem, gpu: GpuSpec) -> str:

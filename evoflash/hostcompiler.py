@@ -93,7 +93,7 @@ def _kernel_flags() -> tuple[str, ...]:
 
 
 def _sources_digest() -> str:
-    files = [*sorted(EMU.glob("*.h")), *sorted(EMU.glob("*.cpp")), DEVICE / "ef.h", DEVICE / "ef_host.h"]
+    files = [*sorted(EMU.glob("*.h")), *sorted(EMU.glob("*.cpp")), *sorted(DEVICE.glob("*.h"))]
     return _digest(*(file.read_text() for file in files))
 
 

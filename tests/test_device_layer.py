@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evoflash import emulator, hostcompiler
+from evoflash import emulator, hostcompiler, layer
 from evoflash.evaluation import Launch
 from evoflash.layout import DEVICE
 
@@ -35,39 +35,139 @@ def launched(
         yield given
 
 
-def primitives(header: str) -> set[str]:
-    text = (DEVICE / header).read_text()
-    return set(re.findall(r"^EF_DEV [\w ]+?[&*]? ?(\w+)\(", text, flags=re.MULTILINE))
+def primitives(text: str) -> set[str]:
+    """The functions that a header's text defines, by name."""
+    return set(re.findall(r"^EF_DEV [^;{]*?\b(\w+)\(", text, flags=re.MULTILINE))
 
 
-def test_both_sides_declare_the_same_primitives() -> None:
-    assert primitives("ef_host.h") - {"flush"} == primitives("ef_ptx.h")
+@pytest.mark.parametrize("path", layer.headers(), ids=lambda path: path.name)
+def test_the_gpu_side_includes_nothing_of_others(path: Path) -> None:
+    assert re.findall(r'#include (?!"ef_\w+\.h")', layer.gpu_text(path)) == []
 
 
-def test_the_gpu_side_includes_nothing() -> None:
-    assert "#include" not in (DEVICE / "ef_ptx.h").read_text()
+@pytest.mark.parametrize("path", layer.headers()[1:], ids=lambda path: path.name)
+def test_each_primitive_can_be_cut_out_with_its_comment(path: Path) -> None:
+    for block in re.split(r"\n{2,}", path.read_text()):
+        if re.search(r"^EF_DEV ", block, re.MULTILINE):
+            assert len(primitives(block)) == 1
+            assert re.match(r"(//.*\n)+(template <.*>\n)?EF_DEV ", block)
+            assert block.endswith("}")
 
 
-def test_each_gpu_primitive_can_be_cut_out_with_its_comment() -> None:
-    lines = (DEVICE / "ef_ptx.h").read_text().splitlines()
-    for number, line in enumerate(lines):
-        if line.startswith("EF_DEV"):
-            first = number - 1 if lines[number - 1].startswith("template") else number
-            assert lines[first - 1].startswith("// ")
-            assert lines[first - 2] == ""
-            assert "}" in lines[number:]
+def test_a_user_sees_the_gpu_side_alone() -> None:
+    """What export copies: no host side, no debug build, no lines."""
+    for path in layer.headers()[1:]:
+        text = layer.gpu_text(path)
+        assert primitives(text) == primitives(path.read_text())
+        for word in ("efemu", "EF_BOUNDED_WAITS", ", EF_LINE", "#if EF_GPU", "#if !EF_GPU"):
+            assert word not in text
 
 
-@pytest.mark.parametrize("arch", ["sm_80", "sm_89", "sm_90a"])
-@pytest.mark.parametrize("file", ["primitives.cu", "tiles.cu", "conversions.cu", "flash.cu"])
-def test_the_test_kernels_compile_for_each_target(file: str, arch: str) -> None:
+def test_all_headers_are_reached_from_the_facade() -> None:
+    assert {path.name for path in layer.headers()} == {path.name for path in DEVICE.glob("*.h")}
+
+
+def nvrtc_ptx(source: str, arch: str, *flags: str) -> str:
+    """A kernel's PTX, after ptxas has taken it too; fails the test with NVRTC's log."""
     nvrtc = pytest.importorskip("cupy", reason="needs CuPy's NVRTC: pip install evoflash[cuda13]").cuda.nvrtc
-    program = nvrtc.createProgram((KERNELS / file).read_text(), file, [], [])
+    program = nvrtc.createProgram(source, "kernel.cu", *layer.nvrtc_headers(source))
     try:
-        nvrtc.compileProgram(program, ["-std=c++17", f"-arch={arch}", f"-I{DEVICE}"])
+        nvrtc.compileProgram(program, ["-std=c++17", f"-arch={arch}", *flags])
     except nvrtc.NVRTCError:
         pytest.fail(nvrtc.getProgramLog(program))
     assert nvrtc.getCUBIN(program).startswith(b"\x7fELF")
+    return str(nvrtc.getPTX(program), "utf-8")
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_89", "sm_90a"])
+@pytest.mark.parametrize(
+    "file", ["primitives.cu", "ampere_primitives.cu", "tiles.cu", "conversions.cu", "flash.cu"]
+)
+def test_the_test_kernels_compile_for_each_target(file: str, arch: str) -> None:
+    nvrtc_ptx((KERNELS / file).read_text(), arch)
+
+
+def test_hopper_primitives_compile() -> None:
+    ptx = nvrtc_ptx((KERNELS / "hopper_primitives.cu").read_text(), "sm_90a")
+
+    for rank in range(1, 6):
+        forms = re.findall(rf"cp\.(?:reduce\.)?async\.bulk\.(?:prefetch\.)?tensor\.{rank}d\.\S+", ptx)
+        assert len(set(forms)) == 8, rank
+    assert "trap" not in ptx
+
+
+def test_a_debug_build_waits_two_seconds_at_most() -> None:
+    ptx = nvrtc_ptx((KERNELS / "hopper_primitives.cu").read_text(), "sm_90a", "-DEF_BOUNDED_WAITS")
+
+    assert "%globaltimer" in ptx
+    assert re.search(r"setp\.\w+\.u64 .*, 200000000[01];", ptx)  # nanoseconds
+    assert "trap;" in ptx
+
+
+def every_wgmma() -> str:
+    """Kernels that use each shape with both element types, A in shared memory and in registers."""
+    text = """
+#include "ef.h"
+template <class T, int N>
+EF_DEV void multiply(ef::acc<N>& d, const ef::frag& p, ef::u64 a, ef::u64 b, bool more, T type) {
+  ef::wgmma_fence();
+  ef::wgmma_ss<0, 0>(d, a, b, more, type);
+  ef::wgmma_ss<1, 1>(d, a, b, more, type);
+  ef::wgmma_rs<0>(d, p, b, more, type);
+  ef::wgmma_rs<1>(d, p, b, more, type);
+  ef::wgmma_commit();
+  ef::wgmma_wait<0>();
+}
+template <int N>
+EF_DEV void both(float* out, ef::u64 a, ef::u64 b, bool more) {
+  ef::acc<N> d = {};
+  ef::frag p = {};
+  multiply(d, p, a, b, more, ef::f16());
+  multiply(d, p, a, b, more, ef::bf16());
+  for (int i = 0; i < N; ++i) ef::stg(out + threadIdx.x * N + i, d[i]);
+}
+"""
+    for n in range(8, 257, 8):
+        text += f"""
+extern "C" __global__ void __launch_bounds__(128) n{n}(float* out, ef::u64 a, ef::u64 b, bool more) {{
+  both<{n // 2}>(out, a, b, more);
+}}
+EF_EXPORT_KERNEL(n{n})
+"""
+    return text
+
+
+def test_every_shape_of_wgmma_compiles() -> None:
+    found = re.findall(
+        r"(wgmma\.mma_async\S+) {([%f\d,]+)}, ({?).*, p, 1, 1, (.*);", nvrtc_ptx(every_wgmma(), "sm_90a")
+    )
+
+    expected = {
+        (f"wgmma.mma_async.sync.aligned.m64n{n}k16.f32.{t}.{t}", n // 2, source, transposed)
+        for n in range(8, 257, 8)
+        for t in ("f16", "bf16")
+        for source, transposed in (("", "0, 0"), ("", "1, 1"), ("{", "0"), ("{", "1"))
+    }
+    assert {(name, len(d.split(",")), source, t) for name, d, source, t in found} == expected
+
+
+@pytest.mark.parametrize("file", ["ampere_primitives.cu", "hopper_primitives.cu"])
+def test_the_host_side_compiles(file: str) -> None:
+    hostcompiler.build((KERNELS / file).read_text(), name=file.removesuffix(".cu"))
+
+
+def test_every_wgmma_compiles_for_the_host() -> None:
+    hostcompiler.build(every_wgmma(), name="every_wgmma")
+
+
+def test_every_primitive_is_in_some_test_kernel() -> None:
+    kernels = "".join(path.read_text() for path in KERNELS.glob("*.cu"))
+    names = set().union(
+        *(primitives(path.read_text()) for path in layer.headers() if path.name != layer.SHAPES)
+    )
+    unseen = {name for name in names if not re.search(rf"\bef::{name}\b", kernels)}
+
+    assert unseen == set()
 
 
 def test_every_primitive_runs_without_a_report() -> None:

@@ -10,7 +10,7 @@ import pytest
 from evoflash import emulator, hostcompiler
 from evoflash.evaluation import Launch
 from evoflash.launcher import LoadedKernel, cupy, new_stream, settle, wait
-from evoflash.layout import DEVICE
+from evoflash.layer import nvrtc_headers
 
 pytestmark = pytest.mark.gpu
 
@@ -81,9 +81,7 @@ def compiled(source, arch, folder):
     """The cubin's path; the headers are handed to NVRTC as compiler.py does it."""
     from cupy.cuda import nvrtc  # here: where CuPy is missing these tests are skipped, not broken
 
-    headers = [DEVICE / "ef.h", DEVICE / "ef_ptx.h"]
-    texts, names = [path.read_bytes() for path in headers], [path.name.encode() for path in headers]
-    program = nvrtc.createProgram(source, "conformance.cu", texts, names)
+    program = nvrtc.createProgram(source, "conformance.cu", *nvrtc_headers(source))
     try:
         nvrtc.compileProgram(program, ["-std=c++17", f"-arch={arch}"])
     except nvrtc.NVRTCError:
