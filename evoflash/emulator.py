@@ -26,6 +26,7 @@ from evoflash.evaluation import Launch
 from evoflash.hostcompiler import runtime
 
 _MAX_THREADS = 1024
+_ARGUMENT_ALIGNMENT = 64  # bytes
 # The runtime keeps the state of one launch.
 _one_launch = threading.Lock()
 
@@ -96,16 +97,19 @@ class Memory:
         dtype: DTypeLike,
         *,
         writable: bool = False,
+        unset: bool = False,
         fill: object = None,
     ) -> np.ndarray[Any, Any]:
         """An array of zeros, or of `fill` (whatever broadcasts to the shape). Its address is `ctypes.data`.
 
-        Kernels may write it only if `writable`; this process always may.
+        Kernels may write it only if `writable`; this process always may. `unset`: whatever it is filled with,
+        a kernel that reads what no kernel has written is reported. In a launch, an element of a writable
+        array is one thread's to write; the array called "workspace" is held to races only.
         """
         kind = np.dtype(dtype)
         size_bytes = math.prod(shape) * kind.itemsize
         with _one_launch:
-            pointer = _runtime().efemu_allocate(size_bytes, name.encode(), int(writable))
+            pointer = _runtime().efemu_allocate(size_bytes, name.encode(), int(writable), int(unset))
         if not pointer:
             raise DeviceError(f"no memory for array '{name}' of {size_bytes} bytes: use smaller shapes.")
         self._pointers.append(pointer)
@@ -131,9 +135,9 @@ def run(
     blocks at once where the launch says that they wait for one another.
 
     `delivery` says when asynchronous copies land (at once, as late as allowed, any time between), `schedule`
-    which runnable thread is next; runs with equal choices and seed are equal. `registers` is what the compiler
-    gave a thread, for setmaxnreg's pool; 0 stands for as many as a block of this size may have. UsageError if the launch does
-    not fit the kernel (entry, arguments, block size).
+    which runnable thread is next; runs with equal choices and seed are equal. `registers` is what the
+    compiler gave a thread, for setmaxnreg's pool; 0 stands for as many as a block of this size may have.
+    UsageError if the launch does not fit the kernel (entry, arguments, block size).
     """
     request, _alive = _request(library, launch, arguments)
     request.delivery = _DELIVERIES.index(delivery)
@@ -186,7 +190,7 @@ def _request(
             f"grid {launch.grid} of blocks {launch.block} cannot be launched: "
             f"a block has 1 to {_MAX_THREADS} threads and no side of the grid is 0."
         )
-    values = [np.asarray(argument) for argument in arguments]
+    values = [_aligned(np.asarray(argument)) for argument in arguments]
     pointers = (ctypes.c_void_p * len(values))(*(value.ctypes.data for value in values))
     sizes = (ctypes.c_uint32 * len(values))(*(value.itemsize for value in values))
     request = _LaunchRequest(
@@ -203,6 +207,15 @@ def _request(
         dependent=launch.dependent,
     )
     return request, (values, pointers, sizes)
+
+
+def _aligned(value: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The value where kernels may expect it: tensor maps begin at a multiple of 64 bytes."""
+    room = np.zeros(value.itemsize + _ARGUMENT_ALIGNMENT, np.uint8)
+    begin = -room.ctypes.data % _ARGUMENT_ALIGNMENT
+    place: np.ndarray[Any, Any] = room[begin : begin + value.itemsize].view(value.dtype)
+    place[0] = value
+    return place
 
 
 def _report(raw: dict[str, Any], library: Path) -> Report:
@@ -227,7 +240,7 @@ def _runtime() -> ctypes.CDLL:
     # RTLD_GLOBAL: the kernels' libraries take the runtime's functions from whatever is loaded already.
     loaded = ctypes.CDLL(str(runtime()), mode=ctypes.RTLD_GLOBAL)
     loaded.efemu_allocate.restype = ctypes.c_void_p
-    loaded.efemu_allocate.argtypes = (ctypes.c_uint64, ctypes.c_char_p, ctypes.c_uint32)
+    loaded.efemu_allocate.argtypes = (ctypes.c_uint64, ctypes.c_char_p, ctypes.c_uint32, ctypes.c_uint32)
     loaded.efemu_free.restype = None
     loaded.efemu_free.argtypes = (ctypes.c_void_p,)
     loaded.efemu_launch.restype = ctypes.c_char_p

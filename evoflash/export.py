@@ -4,6 +4,7 @@ The file compiles with NVRTC without any -I (the host part is skipped there) and
 that checks and times itself. It holds no evoflash code at run time and is its user's to keep.
 """
 
+import math
 import os
 import re
 from pathlib import Path
@@ -13,7 +14,8 @@ from jinja2 import Environment, StrictUndefined
 from evoflash import __version__
 from evoflash.compiler import FLAGS
 from evoflash.errors import TemplateError, UsageError
-from evoflash.evaluation import Evaluation
+from evoflash.evaluation import Evaluation, Launch
+from evoflash.extended_launch import PORTABLE_CLUSTER
 from evoflash.family import Family, load_family
 from evoflash.gpu import GpuSpec, load_gpu
 from evoflash.layer import primitives
@@ -118,7 +120,8 @@ def _reproduce(genome: Genome, problem: Problem, gpu: GpuSpec) -> str:
 def _launcher(family: Family, genome: Genome, problem: Problem, gpu: GpuSpec) -> str:
     key = problem.compile_keys(gpu.arch)[0]
     names = family.names(genome.as_dict(), key, gpu)
-    needs_workspace = family.launches(genome, problem.workloads[0], gpu)[0].workspace_bytes > 0
+    launches = family.launches(genome, problem.workloads[0], gpu)
+    needs_workspace = launches[0].workspace_bytes > 0
     kernels = [kernel for kernel in family.kernels if kernel.when(names)]
     environment = Environment(
         undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
@@ -135,11 +138,24 @@ def _launcher(family: Family, genome: Genome, problem: Problem, gpu: GpuSpec) ->
                 "grid": [as_c(e.text, names, e.where) for e in kernel.grid],
                 "block": [as_c(e.text, names, e.where) for e in kernel.block],
                 "smem": as_c(kernel.smem.text, names, kernel.smem.where),
+                "attributes": _attributes(launch),
             }
-            for kernel in kernels
+            for kernel, launch in zip(kernels, launches, strict=True)
         ],
+        large_clusters=any(math.prod(launch.cluster) > PORTABLE_CLUSTER for launch in launches),
         workspace=as_c(family.workspace.text, names, family.workspace.where) if needs_workspace else "",
     )
+
+
+def _attributes(launch: Launch) -> str:
+    """How the launch differs from a plain one, in the launcher's words; empty where it does not."""
+    x, y, z = launch.cluster
+    words = {
+        f"cluster_of({x}, {y}, {z})": math.prod(launch.cluster) > 1,
+        "resident()": launch.resident,
+        "dependent()": launch.dependent,
+    }
+    return ", ".join(word for word, is_so in words.items() if is_so)
 
 
 def as_c(text: object, names: dict[str, object], where: str) -> str:

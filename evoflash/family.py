@@ -104,17 +104,15 @@ class Family:
         key = workload.compile_key(gpu.arch)
         names = self.names(genome.as_dict(), key, gpu) | _shape(workload)
         workspace_bytes = self.workspace(names)
-        return tuple(
-            Launch(
-                kernel.entry,
-                _three(kernel.grid, names),
-                _three(kernel.block, names),
-                kernel.smem(names),
-                workspace_bytes,
-            )
-            for kernel in self.kernels
-            if kernel.when(names)
+        launches = tuple(
+            _launch(kernel, names, workspace_bytes) for kernel in self.kernels if kernel.when(names)
         )
+        if launches and launches[0].dependent:
+            raise TemplateError(
+                f"{self.path.name}: launch.dependent: {launches[0].entry} is the first launch, so there is "
+                "none before it that it could overlap."
+            )
+        return launches
 
     def loop(self, names: Mapping[str, Any]) -> Loop:
         """The shape of the main loop, from names()."""
@@ -149,6 +147,19 @@ def _shape(workload: Workload) -> dict[str, Any]:
         "seq_q": w.seq_q,
         "seq_kv": w.seq_kv,
     }
+
+
+def _launch(kernel: Kernel, names: Mapping[str, Any], workspace_bytes: int) -> Launch:
+    return Launch(
+        kernel.entry,
+        grid=_three(kernel.grid, names),
+        block=_three(kernel.block, names),
+        smem_bytes=kernel.smem(names),
+        workspace_bytes=workspace_bytes,
+        cluster=_three(kernel.cluster, names),
+        resident=kernel.resident(names),
+        dependent=kernel.dependent(names),
+    )
 
 
 def _three(expressions: tuple[Expression, ...], names: Mapping[str, Any]) -> tuple[int, int, int]:

@@ -30,6 +30,7 @@ _SECTIONS = {
     "model",
     "seeds",
 }
+_LAUNCH = {"entry", "when", "grid", "block", "smem", "cluster", "resident", "dependent"}
 _MODEL: dict[str, object] = {  # what [model] may say, and what holds where it is silent
     "uncounted": 0,
     "rows": "block_m",
@@ -42,13 +43,21 @@ _MODEL: dict[str, object] = {  # what [model] may say, and what holds where it i
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Kernel:
-    """One kernel of a candidate: how to launch it, and whether a genome has it at all."""
+    """One kernel of a candidate: how to launch it, and whether a genome has it at all.
+
+    `cluster` is in blocks and divides the grid. `resident`: its blocks wait for one another through global
+    memory, so that all must be on the GPU at once. `dependent`: it may begin before the launch before it has
+    ended, and waits by itself (grid_wait) before it touches what that one reads or writes.
+    """
 
     entry: str
     when: Expression
     grid: tuple[Expression, ...]
     block: tuple[Expression, ...]
     smem: Expression
+    cluster: tuple[Expression, ...]
+    resident: Expression
+    dependent: Expression
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,15 +148,27 @@ def _kernels(path: Path, table: Mapping[str, Any]) -> tuple[Kernel, ...]:
     if not tables or not all(isinstance(each, dict) for each in tables):
         raise TemplateError(f"{path.name}: launch must be a table, or a list of tables ([[launch]]).")
     entry = _get(path, table, "entry", str)
-    return tuple(
-        Kernel(
-            entry=str(each.get("entry", entry)),
-            when=Expression(each.get("when", True), f"{path.name}: launch.when", (bool,)),
-            grid=_triple(path, each, "grid"),
-            block=_triple(path, each, "block"),
-            smem=Expression(each.get("smem", 0), f"{path.name}: launch.smem", (int,)),
+    return tuple(_kernel(path, each, entry) for each in tables)
+
+
+def _kernel(path: Path, launch: Mapping[str, Any], entry: str) -> Kernel:
+    if unknown := sorted(set(launch) - _LAUNCH):
+        raise TemplateError(
+            f"{path.name}: unknown launch.{unknown[0]}: known are {', '.join(sorted(_LAUNCH))}."
         )
-        for each in tables
+
+    def expression(key: str, default: object, kind: type) -> Expression:
+        return Expression(launch.get(key, default), f"{path.name}: launch.{key}", (kind,))
+
+    return Kernel(
+        entry=str(launch.get("entry", entry)),
+        when=expression("when", True, bool),
+        grid=_triple(path, launch, "grid"),
+        block=_triple(path, launch, "block"),
+        smem=expression("smem", 0, int),
+        cluster=_triple(path, {"cluster": [1, 1, 1], **launch}, "cluster"),
+        resident=expression("resident", False, bool),
+        dependent=expression("dependent", False, bool),
     )
 
 

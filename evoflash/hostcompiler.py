@@ -18,7 +18,7 @@ from evoflash.layout import DEVICE, EMU, cache_dir
 
 # -U_FORTIFY_SOURCE: some distributions add it, and its longjmp and stack checks do not know our stacks.
 _COMMON_FLAGS = ("-std=c++17", "-ffp-contract=off", "-fPIC", "-shared", "-U_FORTIFY_SOURCE")
-_RUNTIME_FLAGS = (*_COMMON_FLAGS, "-O2", "-ftree-vectorize", "-g1")
+_RUNTIME_FLAGS = (*_COMMON_FLAGS, "-O2", "-ftree-vectorize", "-fno-semantic-interposition", "-g1")
 # The two sanitizer flags turn a register array's index out of bounds into a trap, which becomes a report;
 # stack probes keep a large frame from stepping over the guard page below its stack.
 _KERNEL_FLAGS = (

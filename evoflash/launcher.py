@@ -5,6 +5,7 @@ compiles anything: inputs and references are NumPy's. A CUDA error leaves here a
 (`cuda_errors`), because the process it happened in is then lost; see worker.py.
 """
 
+import math
 import sys
 import time
 from collections.abc import Sequence
@@ -14,9 +15,11 @@ from typing import Any
 
 import numpy as np
 
+from evoflash import extended_launch
 from evoflash.errors import DeviceError, UsageError
 from evoflash.evaluation import Launch
 from evoflash.gpu import GpuSpec, known_gpus, load_gpu
+from evoflash.placement import too_many
 
 _NOT_READY = 600  # cudaErrorNotReady
 
@@ -35,6 +38,10 @@ _CAPABILITY = (75, 76)  # major, minor
 
 class KernelHungError(Exception):
     """A launch did not end within its limit; the process must be killed to be rid of it."""
+
+
+class LaunchRefusedError(Exception):
+    """A launch whose blocks wait for one another has more of them than fit on this GPU; nothing has run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,17 +153,43 @@ class LoadedKernel:
     """A cubin and the launches that make up one candidate on one workload, ready to run."""
 
     def __init__(self, cubin_path: str, launches: Sequence[Launch]) -> None:
+        """LaunchRefusedError if blocks that wait for one another do not all fit."""
         # Loaded from a path: no hidden flags and no compile. CuPy keeps modules for the life of the process.
         module = cupy().RawModule(path=cubin_path)
         self._launches = tuple((module.get_function(launch.entry), launch) for launch in launches)
         self.workspace_bytes = max(launch.workspace_bytes for launch in launches)
         for kernel, launch in self._launches:
             _opt_in(kernel, launch.smem_bytes)
+            _make_room(kernel, launch)
 
     def enqueue(self, arguments: tuple[np.generic, ...]) -> None:
         """Launch on the current stream; returns before the kernels have run."""
         for kernel, launch in self._launches:
-            kernel(launch.grid, launch.block, arguments, shared_mem=launch.smem_bytes)
+            if extended_launch.is_plain(launch):
+                kernel(launch.grid, launch.block, arguments, shared_mem=launch.smem_bytes)
+            else:
+                stream = cupy().cuda.get_current_stream().ptr
+                _raise_for(extended_launch.enqueue(kernel.kernel.ptr, launch, arguments, stream=stream))
+
+
+def _make_room(kernel: Any, launch: Launch) -> None:
+    if extended_launch.is_plain(launch):
+        return
+    function = kernel.kernel.ptr
+    _raise_for(extended_launch.allow_cluster(function, launch))
+    if not launch.resident:
+        return
+    runtime = cupy().cuda.runtime
+    sm_count = runtime.deviceGetAttribute(_ATTRIBUTES["sm_count"], runtime.getDevice())
+    status, room = extended_launch.room(function, launch, sm_count=sm_count)
+    _raise_for(status)
+    if math.prod(launch.grid) > room:
+        raise LaunchRefusedError(too_many(launch, room))
+
+
+def _raise_for(status: int) -> None:
+    if status:
+        raise cupy().cuda.driver.CUDADriverError(status)
 
 
 def _opt_in(kernel: Any, smem_bytes: int) -> None:

@@ -47,12 +47,13 @@ EF_DEV float rcp(float x) {
 #endif
 }
 
-// The larger of the two; a NaN loses against a number.
+// The larger of the two; a NaN loses against a number, -0 against +0.
 EF_DEV float fmax(float a, float b) {
 #if EF_GPU
   return fmaxf(a, b);
 #else
   ++efemu::tally.fmax;
+  if (a == b) return efemu::float_of(efemu::bits_of(a) & efemu::bits_of(b));
   return a > b || b != b ? a : b;
 #endif
 }

@@ -15,11 +15,23 @@ struct register_index {
   register_index(int i EF_LINE) : i(i), line(line) {}
 };
 
-// Registers of a wgmma, with what the emulator knows of them; an access in flight is reported.
+// Registers of a wgmma, with what the emulator knows of them; an access in flight is reported. A copy reads them all;
+// those whose scope ends are out of anybody's reach, which is no access.
 template <class T, int N, bool ACCUMULATOR>
 struct in_flight_registers {
   T x[N];
   mutable efemu::InFlight state = {};
+  in_flight_registers() = default;
+  in_flight_registers(const in_flight_registers& other) { *this = other; }
+  in_flight_registers& operator=(const in_flight_registers& other) {
+    other.touch(other.state.line);
+    touch(state.line);
+    for (int i = 0; i < N; ++i) x[i] = other.x[i];
+    return *this;
+  }
+  ~in_flight_registers() {
+    if (state.line != 0) efemu::forget_in_flight(state);
+  }
   void touch(int line) const {
     if (state.line != 0) efemu::touched_in_flight(state, ACCUMULATOR, line);
     state.touched = efemu::context->fences;

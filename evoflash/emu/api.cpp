@@ -33,6 +33,9 @@ namespace {
 
 std::string answer;
 
+// Agents that are no threads need numbers as well.
+constexpr u64 kMostTogether = kMostAgents - 512;
+
 double cpu_seconds() {
   timespec now;
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
@@ -88,6 +91,9 @@ std::vector<std::string> work_json(const std::string& prefix, const Counters& c,
   } all[] = {
       {"mma", c.mma},
       {"ldmatrix", (c.matrices + 3) / 4},
+      {"stmatrix", (c.stored_matrices + 3) / 4},
+      {"wgmma", c.wgmma},
+      {"wgmma_macs", c.wgmma_macs},
       {"lds", accesses(Access::lds)},
       {"sts", accesses(Access::sts)},
       {"ldg", accesses(Access::ldg)},
@@ -112,6 +118,9 @@ std::vector<std::string> work_json(const std::string& prefix, const Counters& c,
       {"global_write_sectors", c.write_sectors},
       {"load_sectors", c.load_sectors},
       {"l1_misses", c.l1_misses},
+      {"tma", c.tma},
+      {"tma_bytes", c.tma_bytes},
+      {"mbarrier", c.mbarrier},
   };
   std::vector<std::string> out;
   for (const auto& counter : all) out.push_back(number_json(prefix + counter.name, counter.value));
@@ -145,11 +154,21 @@ std::string counters_json() {
   return out + "}";
 }
 
+// The blocks that run together, in threads; each begins with a new warp.
+u64 group_threads(const LaunchRequest& request) {
+  const auto product = [](const u32 (&sides)[3]) { return u64{sides[0]} * sides[1] * sides[2]; };
+  const u64 block = (product(request.block) + kWarpSize - 1) / kWarpSize * kWarpSize;
+  return block * product(request.resident ? request.grid : request.cluster);
+}
+
 std::string mismatch(const LaunchRequest& request, const Kernel& kernel) {
   for (int side = 0; side < 3; ++side)
     if (request.cluster[side] == 0 || request.grid[side] % request.cluster[side])
       return text("the grid's side %d, %u blocks, is no multiple of the cluster's, %u", side, request.grid[side],
                   request.cluster[side]);
+  if (group_threads(request) > kMostTogether)
+    return text("%llu threads would run together (%s), the emulator has room for %llu", group_threads(request),
+                request.resident ? "the launch is resident" : "a cluster", kMostTogether);
   if (request.parameters != kernel.parameters)
     return text("%s takes %u arguments, %u were given", request.entry, kernel.parameters, request.parameters);
   for (u32 i = 0; i < kernel.parameters; ++i)
@@ -207,10 +226,11 @@ void launch(const LaunchRequest& request, const Kernel& kernel) {
   policy = {static_cast<Delivery>(request.delivery), static_cast<Schedule>(request.schedule)};
   chance.seed(request.seed);
   scramble_fragments(request.seed);
+  draw_elected_lane(request.seed);
   reports.clear();
   reset_counts();
   reset_paths();
-  begin_global_checks();
+  begin_global_checks(request.dependent != 0);
   const double begin_s = cpu_seconds();
   run_grid(request, kernel);
   const double seconds = cpu_seconds() - begin_s;

@@ -20,6 +20,8 @@
 namespace efemu {
 
 constexpr int kWarpSize = 32;
+constexpr int kGroupWarps = 4;  // of a warpgroup
+constexpr int kGroupThreads = kGroupWarps * kWarpSize;
 constexpr int kBarriers = 16;
 
 enum class State : u8 { ready, running, blocked, exited };
@@ -54,6 +56,7 @@ struct Wait {
   const char* op;
   u64 object;
   std::string (*describe)(const Thread& thread);
+  bool gives_up = false;  // goes on after a while, though what it waits for has not come
 };
 
 struct Thread {
@@ -71,14 +74,28 @@ struct Thread {
   u32 open_group;            // the group that the next copy joins
   u64 segment;               // collectives and barriers so far, and one
   Round load_round, shared_round;
+  u32 failed_tests;          // of mbarriers, since one has passed
+  int cluster_line;          // of its arrival at the cluster's barrier, until it has waited there; 0: none
+  u32 cluster_phase;         // that it arrived in
+  Knowledge fenced;          // what it knew at its last fence_gpu: its relaxed atomics make that known
+  Knowledge seen;            // what its relaxed atomics saw: the next fence_gpu makes it its own
 };
 
 // A warp-wide primitive in progress: lanes leave their arguments and wait, the last one does the work.
 struct Collective {
   const char* op;
   int line;
+  bool of_warpgroup;  // three other warps take part
   u32 arrived;
   void* arguments[kWarpSize];
+};
+
+// What setmaxnreg has done to a warp.
+struct Registers {
+  int each;    // of a thread, now
+  int wanted;  // the warp waits for that many; 0: it does not wait
+  int changes, line;  // executions so far, and where the last one was
+  Epoch last;
 };
 
 struct Warp {
@@ -86,6 +103,7 @@ struct Warp {
   u32 lanes;   // that exist
   u32 exited;
   Collective collective;
+  Registers registers;
 };
 
 struct Barrier {
@@ -98,6 +116,12 @@ struct Barrier {
   Work slowest;  // of the warps that have come
 };
 
+// An access to a block's shared memory from another block.
+struct Visit {
+  Epoch epoch;
+  int line;
+};
+
 // One block. Its threads are group.threads[first_thread] and the `thread_count - 1` after it.
 struct Cta {
   int rank;  // in the group
@@ -107,6 +131,16 @@ struct Cta {
   int live_threads;
   Barrier barriers[kBarriers];
   SharedMemory shared;
+  std::vector<Visit> visits;  // by other blocks of its cluster: the latest of each agent
+  int free_registers, registers;  // in setmaxnreg's pool, and the block's in all
+};
+
+// The barrier of all threads of a cluster. Threads may still be to wait for one phase while others arrive for the
+// next, so two rounds are kept.
+struct ClusterBarrier {
+  Barrier rounds[2];  // of even and of odd phases; the one that is filling has the parity of `phase`
+  u32 phase;
+  int started;  // the agent whose first epoch says that all blocks run
 };
 
 // The blocks that are resident together. Blocks begin at a multiple of 32 threads: places between them are
@@ -115,9 +149,10 @@ struct Group {
   std::vector<Cta> ctas;
   std::vector<Thread> threads;
   std::vector<Warp> warps;
+  std::vector<ClusterBarrier> clusters;  // their blocks follow one another in ctas
   Clocks clocks;
   int live_threads;
-  Dim3 cluster;  // its shape in blocks; the group is one cluster, or the whole grid
+  Dim3 cluster;  // its shape in blocks; the group is one cluster, or all clusters of the grid
 };
 
 enum class Delivery : u32 { eager, lazy, random };
@@ -144,7 +179,7 @@ struct Shape {
 // given by their numbers in the grid.
 bool run_group(const Kernel& kernel, void** arguments, const Shape& shape, const std::vector<u64>& numbers);
 
-// The running thread stops until make_ready().
+// The running thread stops until make_ready(); or, where it gives up, until nobody else can go on.
 void wait_here(int line, const Wait& wait);
 void make_ready(Thread& thread);
 // The running thread lets all others that can run go first.
@@ -163,6 +198,8 @@ void deliver_all();
 [[noreturn]] void abandon_block();
 // Set when the CPU limit has passed: the next primitive ends the block.
 extern volatile std::sig_atomic_t expired;
+// Whether the bytes are a parameter of the running kernel.
+bool is_parameter(const void* address, size_t bytes);
 // Whether the address lies in a fiber's stack or the guard below one.
 bool in_stacks(const void* address);
 
@@ -175,9 +212,21 @@ void note_progress(int line);
 void leave_barriers(Thread& thread);
 void leave_collectives(Thread& thread);
 void leave_copies(Thread& thread);
+void leave_products(Thread& thread);
+void leave_registers(Thread& thread);
+
+// The block of the group that a cluster address names, and the plain address in its shared memory. Reports and
+// returns null where there is none, or where it may have ended or not have begun yet.
+Cta* resolve_cluster(u32 cluster_address, u32* address, int line);
 
 // Draws, for this launch, where WMMA fragments keep their elements.
 void scramble_fragments(u32 seed);
+// Which lane elect_lane() names until the next call.
+void draw_elected_lane(u32 seed);
+
+// A new group: nobody has a wgmma under way; each block has the registers that it was launched with.
+void begin_products();
+void begin_registers(Cta& home, const Shape& shape);
 
 // Random delivery: one of the thread's copies, and one of the deliveries, may land now.
 void land_by_chance(Thread& thread);

@@ -10,8 +10,10 @@ namespace {
 
 constexpr int kSpareAgents = 32;
 
-void join(u32* into, const u32* from, size_t agents) {
-  for (size_t i = 0; i < agents; ++i) into[i] = into[i] > from[i] ? into[i] : from[i];
+// As signed numbers, which they fit: SSE2 compares no others. The two never overlap.
+void join(u32* __restrict into, const u32* __restrict from, size_t agents) {
+  for (size_t i = 0; i < agents; ++i)
+    into[i] = static_cast<int>(into[i]) > static_cast<int>(from[i]) ? into[i] : from[i];
 }
 
 [[noreturn]] void give_up(const std::string& message) {
@@ -78,6 +80,36 @@ void Clocks::learn(Knowledge& knowledge, Epoch epoch) const {
   if (knowledge.known.size() < static_cast<size_t>(agents_)) knowledge.known.resize(static_cast<size_t>(agents_), 0);
   u32& clock = knowledge.known[agent_of(epoch)];
   clock = std::max(clock, clock_of(epoch));
+}
+
+void Crowd::reset(int first_thread, int threads) {
+  first_ = first_thread;
+  count_ = threads;
+  least_.clear();
+}
+
+bool Crowd::knows(Epoch epoch) {
+  u32 least = kClockEnd;
+  for (int i = first_; i < first_ + count_; ++i) least = std::min(least, group.clocks.known(i)[agent_of(epoch)]);
+  least_.known[agent_of(epoch)] = least;
+  return least >= clock_of(epoch);
+}
+
+bool Crowd::sees(Epoch epoch) {
+  u32 least = kClockEnd;
+  for (int i = first_; i < first_ + count_; ++i) least = std::min(least, group.clocks.fenced(i)[agent_of(epoch)]);
+  least_.fenced[agent_of(epoch)] = least;
+  return least >= clock_of(epoch);
+}
+
+const u32* Crowd::known() {
+  least_.known.resize(static_cast<size_t>(group.clocks.agents()), 0);
+  return least_.known.data();
+}
+
+const u32* Crowd::fenced() {
+  least_.fenced.resize(static_cast<size_t>(group.clocks.agents()), 0);
+  return least_.fenced.data();
 }
 
 void Clocks::fence_proxies(int agent) {

@@ -33,14 +33,35 @@ struct Knowledge {
   }
 };
 
+// What all threads of a range know: a warpgroup's, whose wgmma reads shared memory for all of them at once.
+//
+// Nobody forgets, so what was once found to be known to all is so for ever: the minimum over the threads is
+// looked up anew only for what is not known by the last look.
+class Crowd {
+ public:
+  void reset(int first_thread, int threads);
+  bool knows(Epoch epoch);
+  bool sees(Epoch epoch);
+  // As many entries as there are agents.
+  const u32* known();
+  const u32* fenced();
+
+ private:
+  int first_ = 0, count_ = 0;
+  Knowledge least_;
+};
+
 // Who touches memory, when, and what it knows then. An access through the async proxy has `fenced` as well.
 struct Actor {
   Epoch now;
   const u32* known;
-  const u32* fenced;  // null: the generic proxy
+  const u32* fenced;       // null: the generic proxy
+  Crowd* crowd = nullptr;  // whose knowledge it is, where it is many threads'
 
-  bool knows(Epoch epoch) const { return known[agent_of(epoch)] >= clock_of(epoch); }
-  bool sees(Epoch epoch) const { return !fenced || fenced[agent_of(epoch)] >= clock_of(epoch); }
+  bool knows(Epoch epoch) const { return known[agent_of(epoch)] >= clock_of(epoch) || (crowd && crowd->knows(epoch)); }
+  bool sees(Epoch epoch) const {
+    return !fenced || fenced[agent_of(epoch)] >= clock_of(epoch) || (crowd && crowd->sees(epoch));
+  }
 };
 
 class Clocks {
@@ -59,6 +80,7 @@ class Clocks {
   Actor actor(int agent) const { return {now(agent), row(agent), nullptr}; }
   Actor async_actor(int agent) const { return {now(agent), row(agent), fenced_row(agent)}; }
   Actor on_behalf(int agent, int thread) const { return {now(agent), row(thread), fenced_row(thread)}; }
+  Actor on_behalf(int agent, Crowd& crowd) const { return {now(agent), crowd.known(), crowd.fenced(), &crowd}; }
   // Whether what happened at `epoch` is ordered before what `observer` does next.
   bool ordered(Epoch epoch, int observer) const { return row(observer)[agent_of(epoch)] >= clock_of(epoch); }
 

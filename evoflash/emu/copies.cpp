@@ -4,6 +4,7 @@
 #include "block.h"
 #include "counters.h"
 #include "global.h"
+#include "mbarrier.h"
 #include "path.h"
 
 namespace efemu {
@@ -29,6 +30,7 @@ void copy_async(u32 target, const void* source, bool inside, int line, u32 bytes
   count_access(Access::copy_shared, target, bytes, true, line);
   count_access(Access::copy_global, reinterpret_cast<u64>(source), bytes, inside, line);
   if (inside && !admits_global(source, bytes, false, line)) inside = false;
+  if (inside) note_global_read(source, bytes, group.clocks.actor(self->id), line);
   if (!cta->shared.admits(target, bytes, "cp.async", line)) return;
   cta->shared.write_pending(target, bytes, group.clocks.actor(self->id), line);
   self->copies.push_back({target, source, inside, false, line, self->open_group, bytes, rough_clock()});
@@ -57,6 +59,23 @@ void wait_copies(int pending, int line) {
   }
   if (copy != copies.begin()) count_wait(line, rough_clock() - (copy - 1)->started);
   copies.erase(copies.begin(), copy);
+}
+
+// The copies are no longer the thread's to wait for: who waits at the barrier may read them.
+void copies_arrive(u32 barrier, bool counted, int line) {
+  note_progress(line);
+  const Epoch epoch = begin_arrival(barrier, counted, line);
+  std::vector<Copy> copies;
+  copies.swap(self->copies);
+  Cta* const home = cta;
+  const u32 thread = static_cast<u32>(self->id);
+  deliver(line, [=]() mutable {
+    for (Copy& copy : copies) {
+      land(copy, *home);
+      home->shared.hand_over(copy.target, copy.bytes, thread, epoch);
+    }
+    complete_arrival(*home, barrier, epoch);
+  });
 }
 
 void leave_copies(Thread& thread) {

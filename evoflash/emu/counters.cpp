@@ -9,7 +9,7 @@
 namespace efemu {
 
 const char* const kAccessNames[kAccessKinds] = {"lds", "sts", "ldg", "stg", "cp_async_shared", "cp_async_global",
-                                                "ldmatrix"};
+                                                "ldmatrix", "stmatrix"};
 Counters counters;
 Tally tally;
 
@@ -80,12 +80,37 @@ u32 conflict_ways(const WarpAccess& request, int first_lane, int lanes) {
   return most;
 }
 
+// The same for eight lanes with 16 bytes each, at multiples of 16: four banks deliver all of a lane's.
+u32 conflict_ways_16(const WarpAccess& request, int first_lane) {
+  u64 pieces[8][8];
+  u32 used[8] = {}, most = 0;
+  for (int lane = first_lane; lane < first_lane + 8; ++lane) {
+    if (!(request.active >> lane & 1)) continue;
+    const u64 piece = request.address[lane] / 16;
+    u64* const known = pieces[piece % 8];
+    u32& count = used[piece % 8];
+    u32 i = 0;
+    while (i < count && known[i] != piece) ++i;
+    if (i < count) continue;
+    known[count++] = piece;
+    most = std::max(most, count);
+  }
+  return most;
+}
+
+bool all_aligned_16(const WarpAccess& request) {
+  u64 low_bits = 0;
+  for (int lane = 0; lane < kWarpSize; ++lane) low_bits |= request.active >> lane & 1 ? request.address[lane] : 0;
+  return low_bits % 16 == 0;
+}
+
 // Up to 4 bytes a warp goes in one pass, 8 bytes by half warps, 16 bytes by quarters.
 Cost shared_cost(const WarpAccess& request) {
   const int lanes = request.bytes <= 4 ? 32 : request.bytes == 8 ? 16 : 8;
+  const bool whole_pieces = request.bytes == 16 && all_aligned_16(request);
   Cost cost{};
   for (int first = 0; first < kWarpSize; first += lanes) {
-    const u32 ways = conflict_ways(request, first, lanes);
+    const u32 ways = whole_pieces ? conflict_ways_16(request, first) : conflict_ways(request, first, lanes);
     cost.actual += ways;
     cost.ideal += ways > 0;
   }
@@ -215,11 +240,24 @@ void count_access(Access access, u64 address, u32 bytes, bool active, int line) 
     settle_complete(site, request.arrived);
 }
 
-void count_ldmatrix(const u64 (&rows)[32], int matrices, int line) {
+namespace {
+
+void settle_rows(Access access, const u64 (&rows)[32], int matrices, int line) {
   WarpAccess request{{}, 0, matrices == 4 ? ~0u : (1u << 8 * matrices) - 1, 16};
   std::copy(std::begin(rows), std::end(rows), request.address);
+  settle(key_of(line, access), request);
+}
+
+}  // namespace
+
+void count_ldmatrix(const u64 (&rows)[32], int matrices, int line) {
   counters.matrices += static_cast<u64>(matrices);
-  settle(key_of(line, Access::ldmatrix), request);
+  settle_rows(Access::ldmatrix, rows, matrices, line);
+}
+
+void count_stmatrix(const u64 (&rows)[32], int matrices, int line) {
+  counters.stored_matrices += static_cast<u64>(matrices);
+  settle_rows(Access::stmatrix, rows, matrices, line);
 }
 
 void count_warp_access(Access access, const u64 (&addresses)[32], u32 bytes, int line) {

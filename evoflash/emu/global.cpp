@@ -1,4 +1,4 @@
-// The registry of buffers; bounds, alignment, read-only inputs, and elements written twice.
+// The registry of buffers; bounds, alignment, read-only inputs. What happened to written ones: history.cpp.
 #include "global.h"
 
 #include <sys/mman.h>
@@ -6,10 +6,12 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <vector>
 
 #include "block.h"
 #include "counters.h"
+#include "history.h"
 
 namespace efemu {
 namespace {
@@ -23,8 +25,9 @@ struct Buffer {
   uintptr_t begin, end;
   char* mapping;
   size_t mapping_bytes;
-  bool writable;
-  std::vector<u64> writer;  // of each 2 bytes of an output: 1 + number of the thread in the grid, or 0
+  std::unique_ptr<History> history;  // of one that kernels may write
+
+  bool writable() const { return history != nullptr; }
 
   bool holds(uintptr_t first, size_t bytes) const { return first >= begin && first <= end && bytes <= end - first; }
   char* data_pages() const { return mapping + kMarginBytes; }
@@ -48,18 +51,14 @@ uintptr_t number_of(const void* address) {
   return reinterpret_cast<uintptr_t>(address);
 }
 
-void note_writer(Buffer& buffer, uintptr_t first, u32 bytes, int line) {
-  const u64 threads = static_cast<u64>(cta->thread_count);
-  const u64 me = cta->number * threads + static_cast<u64>(number_in_block(*self)) + 1;
-  for (size_t i = (first - buffer.begin) / 2; i < (first + bytes - buffer.begin) / 2; ++i) {
-    const u64 before = buffer.writer[i];
-    buffer.writer[i] = me;
-    if (before == 0 || before == me) continue;
-    report("double-write-global", line, 0, [&] {
-      return text("byte %zu of buffer '%s' is written by %s and was by thread %llu of block %llu", i * 2,
-                  buffer.name.c_str(), my_name().c_str(), (before - 1) % threads, (before - 1) / threads);
-    });
-  }
+using Note = void (History::*)(size_t first, size_t end, const Actor& actor, int line);
+
+// Tells the History of the buffer, if it is one that kernels may write.
+void note_access(Note note, const void* address, u32 bytes, const Actor& actor, int line) {
+  Buffer* buffer = find_buffer(number_of(address), bytes);
+  if (!buffer || !buffer->history) return;
+  const size_t first = (number_of(address) - buffer->begin) / 2;
+  ((*buffer->history).*note)(first, first + (bytes + 1) / 2, actor, line);
 }
 
 alignas(16) u8 global_scratch[16];  // where faulty accesses end
@@ -88,23 +87,53 @@ bool admits_global(const void* address, u32 bytes, bool writes, int line) {
     });
     return false;
   }
-  if (!writes || buffer->writable) return true;
+  if (!writes || buffer->writable()) return true;
   report("write-to-input", line, 0, [&] {
     return text("write of %u bytes by %s at %s, an input", bytes, my_name().c_str(), describe_global(address).c_str());
   });
   return false;
 }
 
-void begin_global_checks() {
-  for (Buffer& buffer : buffers) {
-    std::fill(buffer.writer.begin(), buffer.writer.end(), 0);
-    if (!buffer.writable) mprotect(buffer.data_pages(), buffer.data_pages_bytes(), PROT_READ);
-  }
+bool admits_bulk(const void* address, u64 bytes, bool writes, const char* what, int line) {
+  const Buffer* buffer = find_buffer(number_of(address), bytes);
+  if (buffer && (!writes || buffer->writable())) return true;
+  report(buffer ? "write-to-input" : "OOB-global", line, 0, [&] {
+    return text("%s by %s: %llu bytes at %s%s", what, my_name().c_str(), bytes, describe_global(address).c_str(),
+                buffer ? ", an input" : " are not in it");
+  });
+  return false;
+}
+
+void note_global_read(const void* source, u32 bytes, const Actor& actor, int line) {
+  note_access(&History::read, source, bytes, actor, line);
+}
+
+void note_global_write(const void* target, u32 bytes, const Actor& actor, int line) {
+  note_access(&History::write, target, bytes, actor, line);
+}
+
+void note_acquire_load(const void* source, u32 bytes, const Actor& actor, int line) {
+  note_access(&History::acquire, source, bytes, actor, line);
+}
+
+void note_release_store(const void* target, u32 bytes, const Actor& actor, int line) {
+  note_access(&History::release, target, bytes, actor, line);
+}
+
+void note_atomic(const void* target, u32 bytes, const Actor& actor, int line) {
+  note_access(&History::change, target, bytes, actor, line);
+}
+
+void begin_global_checks(bool dependent) {
+  begin_launch(dependent);
+  forget_releases();
+  for (const Buffer& buffer : buffers)
+    if (!buffer.writable()) mprotect(buffer.data_pages(), buffer.data_pages_bytes(), PROT_READ);
 }
 
 void end_global_checks() {
   for (const Buffer& buffer : buffers)
-    if (!buffer.writable) mprotect(buffer.data_pages(), buffer.data_pages_bytes(), PROT_READ | PROT_WRITE);
+    if (!buffer.writable()) mprotect(buffer.data_pages(), buffer.data_pages_bytes(), PROT_READ | PROT_WRITE);
 }
 
 std::string describe_global(const void* address) {
@@ -128,7 +157,7 @@ bool near_buffer(const void* address) {
 
 bool in_input(const void* address) {
   const Buffer* buffer = find_buffer(number_of(address), 1);
-  return buffer && !buffer->writable;
+  return buffer && !buffer->writable();
 }
 
 // ---- entry points
@@ -136,22 +165,25 @@ bool in_input(const void* address) {
 const void* read_global(const void* source, u32 bytes, int line) {
   note_read(number_of(source), line);
   count_access(Access::ldg, number_of(source), bytes, true, line);
-  return admits_global(source, bytes, false, line) ? source : poisoned_global_scratch();
+  if (!admits_global(source, bytes, false, line)) return poisoned_global_scratch();
+  note_global_read(source, bytes, group.clocks.actor(self->id), line);
+  return source;
 }
 
 void* write_global(void* target, u32 bytes, int line) {
   note_progress(line);
   count_access(Access::stg, number_of(target), bytes, true, line);
   if (!admits_global(target, bytes, true, line)) return poisoned_global_scratch();
-  note_writer(*find_buffer(number_of(target), bytes), number_of(target), bytes, line);
+  note_global_write(target, bytes, group.clocks.actor(self->id), line);
   return target;
 }
 
 // ---- C interface: memory
 
 // A buffer of zeros for kernels and host to share; null when there is no memory. Its end is as near to the
-// inaccessible pages as its alignment permits.
-extern "C" void* efemu_allocate(u64 bytes, const char* name, u32 writable) {
+// inaccessible pages as its alignment permits. `writable` by kernels; `unset`: it holds nothing until one writes it.
+// One called "workspace" is scratch: blocks may write to a place again.
+extern "C" void* efemu_allocate(u64 bytes, const char* name, u32 writable, u32 unset) {
   const size_t pages_bytes = std::max<size_t>((bytes + kPageBytes - 1) / kPageBytes, 1) * kPageBytes;
   const size_t mapping_bytes = pages_bytes + 2 * kMarginBytes;
   void* memory = mmap(nullptr, mapping_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -161,8 +193,9 @@ extern "C" void* efemu_allocate(u64 bytes, const char* name, u32 writable) {
   mprotect(mapping + kMarginBytes + pages_bytes, kMarginBytes, PROT_NONE);
   char* data = mapping + kMarginBytes + (pages_bytes - bytes) / kAlignBytes * kAlignBytes;
   const uintptr_t begin = number_of(data);
-  buffers.push_back({name, begin, begin + bytes, mapping, mapping_bytes, writable != 0, {}});
-  if (writable) buffers.back().writer.assign(bytes / 2 + 1, 0);
+  buffers.push_back({name, begin, begin + bytes, mapping, mapping_bytes, nullptr});
+  const bool scratch = std::strcmp(name, "workspace") == 0;
+  if (writable) buffers.back().history = std::make_unique<History>(name, bytes, scratch, unset != 0);
   return data;
 }
 

@@ -2,17 +2,31 @@
 #pragma once
 #include <string>
 
-#include "float16.h"
+#include "clocks.h"
 
 namespace efemu {
 
 // Whether the access lies in one buffer, is aligned to its size and, if it writes, allowed; reports if not.
 bool admits_global(const void* address, u32 bytes, bool writes, int line);
+// The same without the alignment, for asynchronous copies, of any length; `what` begins the message: "the tensor
+// of the map".
+bool admits_bulk(const void* address, u64 bytes, bool writes, const char* what, int line);
 
-// A new launch: no element has been written by anybody. While it runs, inputs cannot be written even by
-// code that bypasses the primitives.
-void begin_global_checks();
+// Record an admitted access to memory that kernels write, and report what is wrong with it: no order after another
+// access, reads of what nobody wrote, outputs written twice, asynchronous use without a proxy fence. Atomics do not
+// race with one another, nor with acquire loads and release stores.
+void note_global_read(const void* source, u32 bytes, const Actor& actor, int line);
+void note_global_write(const void* target, u32 bytes, const Actor& actor, int line);
+void note_acquire_load(const void* source, u32 bytes, const Actor& actor, int line);
+void note_release_store(const void* target, u32 bytes, const Actor& actor, int line);
+void note_atomic(const void* target, u32 bytes, const Actor& actor, int line);
+
+// A new launch; `dependent`: it begins before the one before it has ended. While it runs, inputs cannot be written
+// even by code that bypasses the primitives.
+void begin_global_checks(bool dependent);
 void end_global_checks();
+// What launches before have released is known to all (atomics.cpp).
+void forget_releases();
 
 // What an address is to the buffers: "offset 4100 of buffer 'K' (4096 bytes)", the nearest one's.
 std::string describe_global(const void* address);

@@ -126,6 +126,8 @@ void wgmma_fence(int line);
 void wgmma_commit(int line);
 void wgmma_wait(int pending, int line);
 void touched_in_flight(const InFlight& state, bool is_accumulator, int line);  // reports
+// The registers beside `state` end while it is in flight (their scope does): what operand A's hold now is what counts.
+void forget_in_flight(const InFlight& state);
 
 // Clusters. A cluster address names a byte of some block's shared memory; the own block's plain address is one too.
 u32 cluster_rank(int line);
@@ -173,13 +175,23 @@ struct IndicesUpTo<0, I...> {
   using type = Indices<I...>;
 };
 
+// How a parameter stands in an argument list: a reference (to a tensor map) is to the list's own bytes.
+template <class P>
+struct Stored {
+  using type = P;
+};
+template <class P>
+struct Stored<const P&> {
+  using type = const P;
+};
+
 template <class... P>
 struct Signature {
   static constexpr u32 sizes_bytes[sizeof...(P) + 1] = {sizeof(P)..., 0};
 
   template <int... I>
   static void unpack(void (*kernel)(P...), void** arguments, Indices<I...>) {
-    kernel(*static_cast<P*>(arguments[I])...);
+    kernel(*static_cast<typename Stored<P>::type*>(arguments[I])...);
   }
   static void call(void (*function)(), void** arguments) {
     unpack(reinterpret_cast<void (*)(P...)>(function), arguments, typename IndicesUpTo<sizeof...(P)>::type());

@@ -29,11 +29,22 @@ void add(Counts& to, Counts& counts) {
   for (size_t i = 0; i < sizeof(Counts) / sizeof(u64); ++i) numbers(to)[i] += numbers(counts)[i];
 }
 
+// Of three different records. It happens at every switch of threads, hence four at a time.
+typedef u64 FourCounts __attribute__((vector_size(4 * sizeof(u64)), aligned(sizeof(u64)), may_alias));
+
 template <class Counts>
 void move_growth(Counts& to, Counts& now, Counts& before) {
-  for (size_t i = 0; i < sizeof(Counts) / sizeof(u64); ++i) {
-    numbers(to)[i] += numbers(now)[i] - numbers(before)[i];
-    numbers(before)[i] = numbers(now)[i];
+  constexpr size_t kCounts = sizeof(Counts) / sizeof(u64), kFours = kCounts / 4 * 4;
+  u64 *const t = numbers(to), *const n = numbers(now), *const b = numbers(before);
+#pragma GCC unroll 16
+  for (size_t i = 0; i < kFours; i += 4) {
+    const FourCounts current = *reinterpret_cast<FourCounts*>(n + i);
+    *reinterpret_cast<FourCounts*>(t + i) += current - *reinterpret_cast<FourCounts*>(b + i);
+    *reinterpret_cast<FourCounts*>(b + i) = current;
+  }
+  for (size_t i = kFours; i < kCounts; ++i) {
+    t[i] += n[i] - b[i];
+    b[i] = n[i];
   }
 }
 
@@ -85,21 +96,51 @@ void attribute() {
   move_growth(recent[self->id], tally, seen.tally);
 }
 
+void attribute_before(const Thread& next) {
+  if (next.warp != self->warp) move_growth(paths[self->warp].counters, counters, seen.counters);
+  if (next.id != self->id) move_growth(recent[self->id], tally, seen.tally);
+}
+
 void attribute_to(int warp) {
   move_growth(paths[warp].counters, counters, seen.counters);
 }
 
-// Weights that tell a warp with much to do from one with little; the model has its own, calibrated ones.
+void attribute_to_warpgroup(int first_warp) {
+  const Counters before = seen.counters;
+  for (int warp = first_warp; warp < first_warp + kGroupWarps; ++warp) {
+    seen.counters = before;
+    attribute_to(warp);
+  }
+}
+
+namespace {
+
+// Weights that tell a warp with much to do from one with little; the model has its own, calibrated ones. They are
+// fractions of this many, so that a copy's start costs no divisions: wgmma's products take one part each.
+constexpr u64 kParts = 2048;  // Hopper's tensor cores multiply so many in a cycle
+
+u64 parts_of(const Counters& c) {
+  const auto accesses = [&c](Access access) { return c.accesses[static_cast<u32>(access)]; };
+  const u64 by_thread = c.barrier * 20 + c.commit + c.wait * 2;
+  const u64 shared = accesses(Access::lds) + accesses(Access::sts) + accesses(Access::ldmatrix) + accesses(Access::stmatrix);
+  const u64 global = accesses(Access::ldg) + accesses(Access::stg) + 12 * accesses(Access::copy_shared);
+  const u64 whole = 2 * (shared + global) + c.wavefronts + 10 * c.mbarrier + 8 * (c.tma + c.mma + c.shfl + c.vote);
+  return whole * kParts + by_thread * (kParts / kWarpSize) + c.tma_bytes * (kParts / 64) + c.wgmma_macs;
+}
+
+u64 parts_of(const Tally& t) {
+  const u64 math = t.ex2 + t.rcp + t.lg2 + t.fmax + t.fma + t.pack;
+  return (2 * math + 500 * t.load_rounds + 25 * t.shared_rounds) * kParts;
+}
+
+double cycles_of(u64 parts) {
+  return static_cast<double>(static_cast<long long>(parts)) / static_cast<double>(kParts);
+}
+
+}  // namespace
+
 double rough_cycles(const Work& work) {
-  const Counters& c = work.counters;
-  const Tally& t = work.tally;
-  const auto accesses = [&c](Access access) { return static_cast<double>(c.accesses[static_cast<u32>(access)]); };
-  const double by_thread = static_cast<double>(c.barrier * 20 + c.commit + c.wait * 2) / kWarpSize;
-  const double shared = accesses(Access::lds) + accesses(Access::sts) + accesses(Access::ldmatrix);
-  const double global = accesses(Access::ldg) + accesses(Access::stg) + 12 * accesses(Access::copy_shared);
-  const double math = static_cast<double>(t.ex2 + t.rcp + t.lg2 + t.fmax + t.fma + t.pack);
-  return by_thread + 2 * (shared + global + math) + static_cast<double>(c.wavefronts) +
-         static_cast<double>(8 * c.mma + 8 * c.shfl + 8 * c.vote + 500 * t.load_rounds + 25 * t.shared_rounds);
+  return cycles_of(parts_of(work.counters) + parts_of(work.tally));
 }
 
 Tally for_all_lanes(Tally lane) {
@@ -109,9 +150,8 @@ Tally for_all_lanes(Tally lane) {
 
 double rough_clock() {
   attribute();
-  Work mine = paths[self->warp];
-  add(mine.tally, recent[self->id]);
-  return rough_cycles(mine);
+  const Work& warp = paths[self->warp];
+  return cycles_of(parts_of(warp.counters) + parts_of(warp.tally) + parts_of(recent[self->id]));
 }
 
 void join_arrival(Barrier& barrier) {
@@ -140,6 +180,18 @@ void join_paths(Barrier& barrier) {
     if (leads_warp(group.threads[id])) paths[group.threads[id].warp] = barrier.slowest;
     recent[id] = {};
   }
+}
+
+void leave_path(Work& slowest) {
+  attribute();
+  keep_slower(slowest, path_of(self->warp));
+}
+
+void follow_path(const Work& slowest) {
+  attribute();
+  if (rough_cycles(slowest) <= rough_cycles(path_of(self->warp))) return;
+  paths[self->warp] = slowest;
+  std::fill_n(recent.begin() + group.warps[self->warp].first_thread, kWarpSize, Tally());
 }
 
 void count_wait(int line, double age) {

@@ -8,6 +8,7 @@
 namespace efemu {
 
 struct Barrier;
+struct Thread;
 
 // What one warp has done, and the warps that it waited for before.
 struct Work {
@@ -29,7 +30,11 @@ void end_paths();
 
 // What was counted since the last call is the running thread's, or a warp's: call it before anybody else counts.
 void attribute();
+// The same where that is the next one's to count from: what stays with the warp need not be told apart.
+void attribute_before(const Thread& next);
 void attribute_to(int warp);
+// All four warps of a warpgroup did it together.
+void attribute_to_warpgroup(int first_warp);
 
 // A lane's tally as one of threads, in which all lanes of its warp do the same.
 Tally for_all_lanes(Tally lane);
@@ -41,6 +46,10 @@ double rough_cycles(const Work& work);
 // A barrier opens: the threads that waited go on from where the slowest of those that came was.
 void join_arrival(Barrier& barrier);
 void join_paths(Barrier& barrier);
+
+// The same for a barrier that its threads pass one by one: what an arrival leaves there, and what a warp takes along.
+void leave_path(Work& slowest);
+void follow_path(const Work& slowest);
 
 void count_wait(int line, double age);
 std::vector<WaitTotal> wait_totals();

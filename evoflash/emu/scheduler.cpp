@@ -4,7 +4,12 @@
 #include <algorithm>
 #include <map>
 
+#include "bulk.h"
+#include "cluster.h"
 #include "fiber.h"
+#include "generations.h"
+#include "global.h"
+#include "mbarrier.h"
 #include "path.h"
 
 namespace efemu {
@@ -23,6 +28,7 @@ constexpr u32 kBudget = 4096;          // accesses of one turn
 constexpr u32 kPollQuantum = 256;      // repeated reads after which a thread counts as polling
 constexpr u32 kPollQuanta = 4;         // of every runnable thread before a livelock is declared
 constexpr u32 kIdleReads = 256 << 10;  // and this many in all: some 20 ms
+constexpr u32 kVainRounds = 32;        // of waits given up by all before nothing is expected of another one
 
 // Runnable threads in the order of their turns.
 class ReadyQueue {
@@ -54,6 +60,7 @@ const Kernel* kernel = nullptr;
 void** kernel_arguments = nullptr;
 bool abandoned = false;
 u32 idle_reads = 0;  // by polling threads since anybody made progress
+u32 vain_rounds = 0;  // since then, in which all waits that can be given up were
 
 void resume(Thread& next) {
   next.state = State::running;
@@ -64,7 +71,7 @@ void resume(Thread& next) {
 
 void switch_to(Thread& next) {
   Thread& previous = *self;
-  attribute();
+  attribute_before(next);
   resume(next);
   efemu_switch_stack(&previous.stack, next.stack);
 }
@@ -123,18 +130,51 @@ bool everyone_polls() {
   });
 }
 
+bool polls_global(const Thread& thread) {
+  const auto is_global = [](u64 address) { return near_buffer(reinterpret_cast<const void*>(address)); };
+  return runnable(thread) && std::any_of(thread.polling.recent, thread.polling.recent + 4, is_global);
+}
+
+// Blocks that wait for a block that has not begun wait for ever, and on a GPU too if it must wait for room.
+std::string absent_blocks() {
+  const Dim3 grid = self->context.grid_dim;
+  const u64 blocks = u64{grid.x} * grid.y * grid.z;
+  if (blocks == group.ctas.size() || std::none_of(group.threads.begin(), group.threads.end(), polls_global)) return "";
+  return text("; only %zu of %llu blocks were resident: blocks that wait for one another need `resident`",
+              group.ctas.size(), blocks);
+}
+
 void report_livelock() {
   report("LIVELOCK", self->line, 0, [] {
     return "threads poll memory that nobody will change" + list_threads([](const Thread& thread) -> std::string {
              return runnable(thread) ? text("line %d", thread.line) : "";
-           });
+           }) + absent_blocks();
   });
+}
+
+// All waits that can be given up are. False: there are none, or that has been in vain too often.
+bool give_up_waits() {
+  if (vain_rounds++ >= kVainRounds) return false;
+  bool any = false;
+  for (Thread& thread : group.threads) {
+    if (thread.state != State::blocked || !thread.wait.gives_up) continue;
+    make_ready(thread);
+    any = true;
+  }
+  return any;
+}
+
+// A copy lands, or else waits are given up. False: nothing can happen by itself any more.
+bool wait_in_vain() {
+  if (!deliver_one()) return give_up_waits();
+  vain_rounds = 0;
+  return true;
 }
 
 // Null: nobody can go on, ever.
 Thread* pick() {
   while (ready.empty())
-    if (!deliver_one()) return nullptr;
+    if (!wait_in_vain()) return nullptr;
   Thread* next = ready.pop();
   land_by_chance(*next);
   deliver_by_chance();
@@ -147,11 +187,16 @@ void run_thread() {
   check_time(done.line);
   leave_copies(done);
   leave_collectives(done);
+  leave_products(done);
+  leave_registers(done);
   done.state = State::exited;
   --cta->live_threads;
   --group.live_threads;
   leave_barriers(done);
-  idle_reads = 0;
+  leave_bulk_copies(done);
+  if (cta->live_threads == 0) leave_mbarriers(*cta);
+  leave_cluster(done);
+  idle_reads = vain_rounds = 0;
   if (Thread* next = pick()) switch_to(*next);
   if (group.live_threads > 0) {
     report_deadlock();
@@ -182,6 +227,11 @@ void reset_thread(Thread& thread, int id, Cta& home, const Shape& shape) {
   thread.open_group = 0;
   thread.segment = 1;
   thread.load_round = thread.shared_round = {};
+  thread.failed_tests = 0;
+  thread.cluster_line = 0;
+  thread.cluster_phase = 0;
+  thread.fenced.clear();
+  thread.seen.clear();
   thread.stack = stacks.start(id, run_thread);
 }
 
@@ -196,6 +246,7 @@ void reset_cta(Cta& home, int rank, u64 number, const Shape& shape) {
   home.thread_count = home.live_threads = threads;
   home.shared.reset(shape.smem_bytes);
   for (Barrier& barrier : home.barriers) barrier = {};
+  home.visits.clear();
   for (int w = 0; w < home.warp_count; ++w) {
     const int lanes = std::min(kWarpSize, threads - w * kWarpSize);
     Warp& warp = group.warps[static_cast<size_t>(home.first_warp + w)];
@@ -203,6 +254,7 @@ void reset_cta(Cta& home, int rank, u64 number, const Shape& shape) {
     warp.first_thread = home.first_thread + w * kWarpSize;
     warp.lanes = lanes == kWarpSize ? ~0u : (1u << lanes) - 1;
   }
+  begin_registers(home, shape);
 }
 
 void reset_group(const Shape& shape, const std::vector<u64>& numbers) {
@@ -218,6 +270,7 @@ void reset_group(const Shape& shape, const std::vector<u64>& numbers) {
   begin_paths(threads, blocks * warps);
   stacks.reserve(threads);
   ready.reset(static_cast<size_t>(threads));
+  begin_products();
   group.live_threads = 0;
   for (int rank = 0; rank < blocks; ++rank) {
     Cta& home = group.ctas[static_cast<size_t>(rank)];
@@ -229,6 +282,10 @@ void reset_group(const Shape& shape, const std::vector<u64>& numbers) {
       if (i < home.thread_count) make_ready(thread);
     }
   }
+  reset_clusters();
+  reset_mbarriers();
+  reset_bulk_copies();
+  begin_generation();
 }
 
 }  // namespace
@@ -237,7 +294,7 @@ bool run_group(const Kernel& entry, void** arguments, const Shape& shape, const 
   kernel = &entry;
   kernel_arguments = arguments;
   abandoned = false;
-  idle_reads = 0;
+  idle_reads = vain_rounds = 0;
   reset_group(shape, numbers);
   Thread* first = pick();
   resume(*first);
@@ -295,6 +352,15 @@ void abandon_block() {
   __builtin_unreachable();
 }
 
+bool is_parameter(const void* address, size_t bytes) {
+  const char* const at = static_cast<const char*>(address);
+  for (u32 i = 0; i < kernel->parameters; ++i) {
+    const char* const begin = static_cast<const char*>(kernel_arguments[i]);
+    if (at >= begin && at + bytes <= begin + kernel->sizes_bytes[i]) return true;
+  }
+  return false;
+}
+
 bool in_stacks(const void* address) {
   return stacks.contains(address);
 }
@@ -302,7 +368,7 @@ bool in_stacks(const void* address) {
 void note_progress(int line) {
   self->line = line;
   self->polling.repeats = self->polling.quanta = 0;
-  idle_reads = 0;
+  idle_reads = vain_rounds = 0;
   check_time(line);
   if (--self->budget == 0) give_way();
 }
@@ -322,7 +388,7 @@ void note_read(u64 address, int line) {
     ++polling.quanta;
     idle_reads += kPollQuantum;
     if (idle_reads >= kIdleReads && everyone_polls()) {
-      if (!deliver_one()) {
+      if (!wait_in_vain()) {
         report_livelock();
         abandon_block();
       }

@@ -1,6 +1,7 @@
 // Checks of shared memory (FastTrack's epochs), and the entry points of plain shared accesses.
 #include "shared.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "block.h"
@@ -11,6 +12,7 @@ namespace {
 
 constexpr u8 kPoison = 0xff;  // a NaN in f16, bf16 and float
 constexpr size_t kMostLists = 0xffff;
+constexpr u32 kMbarrierBytes = 8;
 constexpr u32 kMostStaticBytes = 48 << 10;
 
 }  // namespace
@@ -19,8 +21,11 @@ void SharedMemory::reset(u32 size_bytes) {
   base_ = kSharedBase;
   size_ = size_bytes;
   bytes_.assign(size_bytes + 16, kPoison);
-  cells_.assign(size_bytes / 2 + 1, Cell());
+  pieces_.assign(size_bytes / kPieceBytes + 1, Piece());
+  splits_.clear();
   lists_.clear();
+  free_splits_.clear();
+  free_lists_.clear();
   static_at_ = static_bytes_ = 0;
 }
 
@@ -30,7 +35,7 @@ u32 SharedMemory::reserve_static(u32 bytes, int line) {
     static_bytes_ = bytes;
     size_ = static_at_ + bytes;
     bytes_.resize(size_ + 16, kPoison);
-    cells_.resize(size_ / 2 + 1, Cell());
+    pieces_.resize(size_ / kPieceBytes + 1, Piece());
   } else if (bytes != static_bytes_) {
     report("static-shared", line, 0, [&] {
       return text("a second static allocation, of %u bytes: the kernel has one of %u", bytes, static_bytes_);
@@ -40,6 +45,10 @@ u32 SharedMemory::reserve_static(u32 bytes, int line) {
 }
 
 bool SharedMemory::admits(u32 address, u32 bytes, const char* what, int line) {
+  return admits(address, bytes, bytes, what, line);
+}
+
+bool SharedMemory::admits(u32 address, u32 bytes, u32 alignment, const char* what, int line) {
   if (address < base_ || address - base_ + u64{bytes} > size_) {
     report("OOB-shared", line, 0, [&] {
       return text("%s of %u bytes at shared offset %lld by %s; the block has %u bytes", what, bytes,
@@ -47,12 +56,71 @@ bool SharedMemory::admits(u32 address, u32 bytes, const char* what, int line) {
     });
     return false;
   }
-  if (address % bytes == 0) return true;
+  if (address % alignment == 0) return true;
   report("misaligned-shared", line, 0, [&] {
     return text("%s of %u bytes at shared offset %u by %s: not a multiple of %u", what, bytes, address - base_,
-                my_name().c_str(), bytes);
+                my_name().c_str(), alignment);
   });
   return false;
+}
+
+template <class Work>
+void SharedMemory::for_cells(u32 address, u32 bytes, Work work) {
+  const u32 end = address - base_ + bytes;
+  for (u32 at = address - base_, next; at < end; at = next) {
+    const u32 first = at / kPieceBytes * kPieceBytes;
+    next = std::min(first + kPieceBytes, end);
+    Piece& piece = pieces_[first / kPieceBytes];
+    offset_ = at;
+    if (!piece.split && next - at == kPieceBytes) {
+      work(piece.all);
+      continue;
+    }
+    if (!piece.split) split(piece);
+    Split& cells = splits_[piece.split - 1];
+    for (u32 i = (at - first) / 2; i <= (next - 1 - first) / 2; ++i) {
+      offset_ = first + 2 * i;
+      work(cells[i]);
+    }
+  }
+}
+
+void SharedMemory::split(Piece& piece) {
+  if (free_splits_.empty()) {
+    splits_.emplace_back();
+    free_splits_.push_back(static_cast<u32>(splits_.size()));
+  }
+  piece.split = free_splits_.back();
+  free_splits_.pop_back();
+  Split& cells = splits_[piece.split - 1];
+  cells.fill(piece.all);
+  if (piece.all.list == 0) return;
+  for (u32 i = 1; i < kGranules; ++i) {
+    cells[i].list = new_list();
+    if (cells[i].list) lists_[cells[i].list - 1] = lists_[piece.all.list - 1];
+  }
+}
+
+// After a write to the whole piece nobody has read it; what is pending may have been written before or not.
+void SharedMemory::merge(Piece& piece) {
+  Split& cells = splits_[piece.split - 1];
+  const auto differs = [&](const Cell& cell) { return cell.write != cells[0].write || cell.flags != cells[0].flags; };
+  if (std::any_of(cells.begin(), cells.end(), differs)) return;
+  for (u32 i = 1; i < kGranules; ++i)
+    if (cells[i].list) free_lists_.push_back(cells[i].list);
+  free_splits_.push_back(piece.split);
+  piece = {cells[0], 0};
+}
+
+u16 SharedMemory::new_list() {
+  if (!free_lists_.empty()) {
+    const u16 list = free_lists_.back();
+    free_lists_.pop_back();
+    return list;
+  }
+  if (lists_.size() == kMostLists) return 0;
+  lists_.emplace_back();
+  return static_cast<u16>(lists_.size());
 }
 
 // An asynchronous write that nobody waited for is not called a race: the cure is another.
@@ -61,17 +129,17 @@ void SharedMemory::check_write_known(const Cell& cell, const char* what, const A
   const bool reads = what[0] == 'r', by_thread = group.clocks.is_thread(agent_of(cell.write));
   const char* kind = by_thread ? (reads ? "race-RAW" : "race-WAW") : (reads ? "async-not-waited" : "async-overwrite");
   report(kind, line, cell.write_line, [&] {
-    return text("%s of shared offset %u by %s is not ordered after the write at line %d by %s; %s", what, offset(cell),
+    return text("%s of shared offset %u by %s is not ordered after the write at line %d by %s; %s", what, offset_,
                 agent_name(agent_of(actor.now)).c_str(), cell.write_line, agent_name(agent_of(cell.write)).c_str(),
                 by_thread ? "no barrier stands between them" : "its completion was not waited for");
   });
 }
 
-void SharedMemory::check_read_known(const Cell& cell, Epoch reader, int reader_line, const Actor& actor, int line) {
+void SharedMemory::check_read_known(Epoch reader, int reader_line, const Actor& actor, int line) {
   if (reader == 0 || actor.knows(reader)) return;
   report("race-WAR", line, reader_line, [&] {
     const bool by_thread = group.clocks.is_thread(agent_of(reader));
-    return text("write of shared offset %u by %s is not ordered after the read at line %d by %s; %s", offset(cell),
+    return text("write of shared offset %u by %s is not ordered after the read at line %d by %s; %s", offset_,
                 agent_name(agent_of(actor.now)).c_str(), reader_line, agent_name(agent_of(reader)).c_str(),
                 by_thread ? "no barrier stands between them" : "its completion was not waited for");
   });
@@ -82,7 +150,7 @@ void SharedMemory::check_proxy(const Cell& cell, const char* what, const Actor& 
   report("missing-proxy-fence", line, cell.write_line, [&] {
     return text("asynchronous %s of shared offset %u by %s: %s wrote it at line %d through the generic proxy, and no "
                 "fence_proxy_async stands between the write and the barrier after it",
-                what, offset(cell), agent_name(agent_of(actor.now)).c_str(), agent_name(agent_of(cell.write)).c_str(),
+                what, offset_, agent_name(agent_of(actor.now)).c_str(), agent_name(agent_of(cell.write)).c_str(),
                 cell.write_line);
   });
 }
@@ -91,7 +159,7 @@ bool SharedMemory::check_pending(const Cell& cell, const char* kind, const Actor
   if (!(cell.flags & kPending)) return false;
   report(kind, line, cell.write_line, [&] {
     return text("%s of shared offset %u by %s while the copy that %s started at line %d has not been waited for",
-                kind[6] == 'o' ? "write" : "read", offset(cell), agent_name(agent_of(actor.now)).c_str(),
+                kind[6] == 'o' ? "write" : "read", offset_, agent_name(agent_of(actor.now)).c_str(),
                 agent_name(agent_of(cell.write)).c_str(), cell.write_line);
   });
   return true;
@@ -100,28 +168,32 @@ bool SharedMemory::check_pending(const Cell& cell, const char* kind, const Actor
 bool SharedMemory::check_barrier(const Cell& cell, const char* what, const Actor& actor, int line) {
   if (!(cell.flags & kBarrier)) return false;
   report("mbarrier-as-data", line, cell.write_line, [&] {
-    return text("%s of shared offset %u by %s: an mbarrier was made there at line %d", what, offset(cell),
+    return text("%s of shared offset %u by %s: an mbarrier was made there at line %d", what, offset_,
                 agent_name(agent_of(actor.now)).c_str(), cell.write_line);
   });
   return true;
 }
 
+bool SharedMemory::check_initialised(const Cell& cell, const Actor& actor, int line) {
+  if (cell.flags & kWritten) return true;
+  report("uninit-shared", line, 0, [&] {
+    return text("read of shared offset %u by %s: nothing was ever written there", offset_,
+                agent_name(agent_of(actor.now)).c_str());
+  });
+  return false;
+}
+
 void SharedMemory::read(u32 address, u32 bytes, const Actor& actor, int line) {
-  Cell* const end = &cells_[granule(address + bytes - 1)] + 1;
-  for (Cell* cell = &cells_[granule(address)]; cell != end; ++cell) {
-    if (cell->flags & (kPending | kBarrier)) {
-      check_pending(*cell, "async-not-waited", actor, line) || check_barrier(*cell, "read", actor, line);
-    } else if (!(cell->flags & kWritten)) {
-      report("uninit-shared", line, 0, [&] {
-        return text("read of shared offset %u by %s: nothing was ever written there", offset(*cell),
-                    agent_name(agent_of(actor.now)).c_str());
-      });
-    } else {
-      check_write_known(*cell, "read", actor, line);
-      if (actor.fenced) check_proxy(*cell, "read", actor, line);
-      if (cell->reader[0] != actor.now) note_reader(*cell, actor, line);
+  for_cells(address, bytes, [&](Cell& cell) {
+    if (cell.flags & (kPending | kBarrier)) {
+      check_pending(cell, "async-not-waited", actor, line) || check_barrier(cell, "read", actor, line);
+    } else if (cell.flags & kWritten || check_initialised(cell, actor, line)) {
+      check_write_known(cell, "read", actor, line);
+      if (cell.flags & kAtomic) check_atomics(cell, "read", actor, line);
+      if (actor.fenced) check_proxy(cell, "read", actor, line);
+      if (cell.reader[0] != actor.now) note_reader(cell, actor, line);
     }
-  }
+  });
 }
 
 void SharedMemory::note_reader(Cell& cell, const Actor& actor, int line) {
@@ -134,42 +206,78 @@ void SharedMemory::note_reader(Cell& cell, const Actor& actor, int line) {
       cell.reader_line[i] = static_cast<u16>(line);
       return;
     }
-  if (cell.list == 0) {
-    if (lists_.size() == kMostLists) return;
-    lists_.emplace_back();
-    cell.list = static_cast<u16>(lists_.size());
+  list_reader(cell, {actor.now, static_cast<u16>(line), false});
+}
+
+// The latest of each agent, reads and atomics apart; the atomics in the order of their times.
+void SharedMemory::list_reader(Cell& cell, const Reader& mine) {
+  if (cell.list == 0) cell.list = new_list();
+  if (cell.list == 0) return;
+  std::vector<Reader>& all = lists_[cell.list - 1];
+  const auto before = std::find_if(all.begin(), all.end(), [&mine](const Reader& reader) {
+    return reader.atomic == mine.atomic && agent_of(reader.epoch) == agent_of(mine.epoch);
+  });
+  if (before != all.end() && !mine.atomic) {
+    *before = mine;
+    return;
   }
-  std::vector<Reader>& more = lists_[cell.list - 1];
-  for (Reader& reader : more)
-    if (agent_of(reader.epoch) == agent) {
-      reader = {actor.now, static_cast<u16>(line)};
-      return;
-    }
-  more.push_back({actor.now, static_cast<u16>(line)});
+  if (before != all.end()) all.erase(before);
+  all.push_back(mine);
 }
 
 void SharedMemory::store(u32 address, u32 bytes, const Actor& actor, int line, Flags becomes) {
   const u8 flags = static_cast<u8>(becomes | (actor.fenced ? 0 : kGeneric));
-  Cell* const end = &cells_[granule(address + bytes - 1)] + 1;
-  for (Cell* cell = &cells_[granule(address)]; cell != end; ++cell) {
-    if (check_barrier(*cell, "write", actor, line)) continue;
-    if (!check_pending(*cell, "async-overwrite", actor, line)) {
-      check_write_known(*cell, "write", actor, line);
-      if (actor.fenced) check_proxy(*cell, "write", actor, line);
-      check_readers(*cell, actor, line);
+  for_cells(address, bytes, [&](Cell& cell) {
+    if (check_barrier(cell, "write", actor, line)) return;
+    if (!check_pending(cell, "async-overwrite", actor, line)) {
+      check_write_known(cell, "write", actor, line);
+      if (actor.fenced) check_proxy(cell, "write", actor, line);
+      check_readers(cell, actor, line);
+      if (cell.flags & kAtomic) check_atomics(cell, "write", actor, line);
     }
-    cell->write = actor.now;
-    cell->write_line = static_cast<u16>(line);
-    cell->reader[0] = cell->reader[1] = 0;
-    cell->flags = static_cast<u8>((cell->flags & kWritten) | flags);
-  }
+    if (cell.list) lists_[cell.list - 1].clear();
+    cell.write = actor.now;
+    cell.write_line = static_cast<u16>(line);
+    cell.reader[0] = cell.reader[1] = 0;
+    cell.flags = static_cast<u8>((cell.flags & kWritten) | flags);
+  });
+  const u32 end = address - base_ + bytes;
+  for (u32 whole = (address - base_ + kPieceBytes - 1) / kPieceBytes; (whole + 1) * kPieceBytes <= end; ++whole)
+    if (pieces_[whole].split) merge(pieces_[whole]);
 }
 
 void SharedMemory::check_readers(Cell& cell, const Actor& actor, int line) {
-  for (int i = 0; i < 2; ++i) check_read_known(cell, cell.reader[i], cell.reader_line[i], actor, line);
+  for (int i = 0; i < 2; ++i) check_read_known(cell.reader[i], cell.reader_line[i], actor, line);
   if (cell.list == 0) return;
-  for (const Reader& reader : lists_[cell.list - 1]) check_read_known(cell, reader.epoch, reader.line, actor, line);
-  lists_[cell.list - 1].clear();
+  for (const Reader& reader : lists_[cell.list - 1])
+    if (!reader.atomic) check_read_known(reader.epoch, reader.line, actor, line);
+}
+
+// Who is ordered after an atomic is ordered after those whose values it saw.
+void SharedMemory::check_atomics(const Cell& cell, const char* what, const Actor& actor, int line) {
+  if (cell.list == 0) return;
+  const std::vector<Reader>& all = lists_[cell.list - 1];
+  for (auto atomic = all.rbegin(); atomic != all.rend(); ++atomic) {
+    if (!atomic->atomic) continue;
+    if (actor.knows(atomic->epoch)) return;
+    report(what[0] == 'r' ? "race-RAW" : "race-WAW", line, atomic->line, [&] {
+      return text("%s of shared offset %u by %s is not ordered after the atomic at line %d by %s; no barrier stands "
+                  "between them",
+                  what, offset_, agent_name(agent_of(actor.now)).c_str(), atomic->line,
+                  agent_name(agent_of(atomic->epoch)).c_str());
+    });
+  }
+}
+
+void SharedMemory::change(u32 address, u32 bytes, const Actor& actor, int line) {
+  for_cells(address, bytes, [&](Cell& cell) {
+    if (check_barrier(cell, "atomic", actor, line) || check_pending(cell, "async-overwrite", actor, line)) return;
+    check_initialised(cell, actor, line);
+    check_write_known(cell, "atomic", actor, line);
+    check_readers(cell, actor, line);
+    list_reader(cell, {actor.now, static_cast<u16>(line), true});
+    cell.flags |= kWritten | kGeneric | kAtomic;
+  });
 }
 
 void SharedMemory::complete(u32 address, u32 bytes, Epoch now) {
@@ -177,24 +285,23 @@ void SharedMemory::complete(u32 address, u32 bytes, Epoch now) {
 }
 
 void SharedMemory::hand_over(u32 address, u32 bytes, u32 thread, Epoch to) {
-  for (u32 g = granule(address); g < granule(address + bytes); ++g) {
-    Cell& cell = cells_[g];
+  for_cells(address, bytes, [&](Cell& cell) {
     // Another write may have come in between: it was reported, and the granule is its own now.
-    if (!(cell.flags & kPending) || agent_of(cell.write) != thread) continue;
+    if (!(cell.flags & kPending) || agent_of(cell.write) != thread) return;
     cell.flags = static_cast<u8>(kWritten | (cell.flags & kGeneric));
     cell.write = to;
-  }
+  });
 }
 
 void SharedMemory::make_barrier(u32 address, int line) {
-  for (u32 g = granule(address); g < granule(address + 8); ++g) {
-    cells_[g].flags = kBarrier;
-    cells_[g].write_line = static_cast<u16>(line);
-  }
+  for_cells(address, kMbarrierBytes, [line](Cell& cell) {
+    cell.flags = kBarrier;
+    cell.write_line = static_cast<u16>(line);
+  });
 }
 
 void SharedMemory::unmake_barrier(u32 address) {
-  for (u32 g = granule(address); g < granule(address + 8); ++g) cells_[g].flags = kNever;
+  for_cells(address, kMbarrierBytes, [](Cell& cell) { cell.flags = kNever; });
 }
 
 // ---- entry points

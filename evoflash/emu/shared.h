@@ -1,5 +1,7 @@
 // Shared memory of a block, with a shadow that knows who touched each 2-byte granule last.
 #pragma once
+#include <algorithm>
+#include <array>
 #include <vector>
 
 #include "clocks.h"
@@ -15,11 +17,15 @@ class SharedMemory {
 
   // Reports an access outside the allocation or not aligned to its size; false: do not perform it.
   bool admits(u32 address, u32 bytes, const char* what, int line);
+  // The same where size and alignment are not one.
+  bool admits(u32 address, u32 bytes, u32 alignment, const char* what, int line);
 
   // Record an access and report what is wrong with it: races, use before writing, use of a copy that was not
   // waited for, asynchronous use without a proxy fence, data accesses to an mbarrier.
   void read(u32 address, u32 bytes, const Actor& actor, int line);
   void write(u32 address, u32 bytes, const Actor& actor, int line) { store(address, bytes, actor, line, kWritten); }
+  // An atomic: it reads and writes, and does not race with other atomics.
+  void change(u32 address, u32 bytes, const Actor& actor, int line);
   // cp.async by a thread: pending until `complete`, even for the thread itself.
   void write_pending(u32 address, u32 bytes, const Actor& thread, int line) {
     store(address, bytes, thread, line, kPending);
@@ -34,8 +40,8 @@ class SharedMemory {
   void unmake_barrier(u32 address);
 
  private:
-  enum Flags : u8 { kNever = 0, kWritten = 1, kPending = 2, kGeneric = 4, kBarrier = 8 };
-  // Two readers are kept in place; more, unordered among themselves, go to a list.
+  enum Flags : u8 { kNever = 0, kWritten = 1, kPending = 2, kGeneric = 4, kBarrier = 8, kAtomic = 16 };
+  // Two readers are kept in place; more, unordered among themselves, go to a list, and so do atomics.
   struct Cell {
     Epoch write, reader[2];
     u16 write_line, reader_line[2];
@@ -45,24 +51,43 @@ class SharedMemory {
   struct Reader {
     Epoch epoch;
     u16 line;
+    bool atomic;
   };
+  // As long as all accesses to 16 bytes were to all of them, which is usual, their granules share a cell.
+  static constexpr u32 kPieceBytes = 16, kGranules = kPieceBytes / 2;
+  struct Piece {
+    Cell all;
+    u32 split;  // 1 + index into splits_, or 0
+  };
+  using Split = std::array<Cell, kGranules>;
 
-  u32 granule(u32 address) const { return (address - base_) / 2; }
-  u32 offset(const Cell& cell) const { return static_cast<u32>(&cell - cells_.data()) * 2; }
+  // Calls `work` with each cell of the bytes, while offset_ says where it is.
+  template <class Work>
+  void for_cells(u32 address, u32 bytes, Work work);
+  void split(Piece& piece);
+  void merge(Piece& piece);
+  u16 new_list();
   void store(u32 address, u32 bytes, const Actor& actor, int line, Flags becomes);
   void note_reader(Cell& cell, const Actor& actor, int line);
+  void list_reader(Cell& cell, const Reader& mine);
   void check_write_known(const Cell& cell, const char* what, const Actor& actor, int line);
-  void check_read_known(const Cell& cell, Epoch reader, int reader_line, const Actor& actor, int line);
+  void check_read_known(Epoch reader, int reader_line, const Actor& actor, int line);
   void check_readers(Cell& cell, const Actor& actor, int line);
+  void check_atomics(const Cell& cell, const char* what, const Actor& actor, int line);
   void check_proxy(const Cell& cell, const char* what, const Actor& actor, int line);
+  bool check_initialised(const Cell& cell, const Actor& actor, int line);
   bool check_pending(const Cell& cell, const char* kind, const Actor& actor, int line);
   bool check_barrier(const Cell& cell, const char* what, const Actor& actor, int line);
 
   u32 base_ = 0, size_ = 0;
   u32 static_at_ = 0, static_bytes_ = 0;  // the static allocation, once a thread has named it
   std::vector<u8> bytes_;
-  std::vector<Cell> cells_;
+  std::vector<Piece> pieces_;
+  std::vector<Split> splits_;
   std::vector<std::vector<Reader>> lists_;
+  std::vector<u32> free_splits_;
+  std::vector<u16> free_lists_;
+  u32 offset_ = 0;
 };
 
 }  // namespace efemu

@@ -141,8 +141,8 @@ void multiply_fragments(const Lanes<FragmentProduct>& lanes, bool is_bf16) {
   for (int element = 0; element < kElements; ++element) {
     const u16 place = scramble.operand[element];
     const FragmentProduct& part = lanes[place / 8];
-    a[0][element] = ToFloat(operand_slot(part.a, is_bf16, place % 8));
-    b[0][element] = ToFloat(operand_slot(part.b, is_bf16, place % 8));
+    a[element / kSide][element % kSide] = ToFloat(operand_slot(part.a, is_bf16, place % 8));
+    b[element / kSide][element % kSide] = ToFloat(operand_slot(part.b, is_bf16, place % 8));
   }
   for (int row = 0; row < kSide; ++row) {
     float sum[kSide];

@@ -11,8 +11,9 @@ from evoflash.family import Family, load_family
 from evoflash.gpu import GpuSpec
 from evoflash.hostcompiler import KernelBuildError
 from evoflash.model import Profile
+from evoflash.placement import misfit
 from evoflash.preflight import preflight
-from evoflash.problem import CompileKey, Problem
+from evoflash.problem import Problem, Workload
 from evoflash.renderer import render
 from evoflash.space import Genome
 
@@ -46,7 +47,8 @@ def prepare(genome: Genome, problem: Problem, gpu: GpuSpec, emulate: bool, seed:
         broken = family.space((key,), gpu).violations(genome)
         if broken:
             return _fail(prepared, Status.CONSTRAINTS, Rung.CHECKS, f"{', '.join(broken)} under {key}")
-        prepared = _prepare_key(prepared, family, genome, key, gpu, emulate=emulate, seed=seed)
+        workloads = tuple(w for w in problem.workloads if w.compile_key(gpu.arch) == key)
+        prepared = _prepare_key(prepared, family, genome, workloads, gpu, emulate=emulate, seed=seed)
         if prepared.failure:
             return prepared
     return prepared
@@ -61,19 +63,34 @@ def _prepare_key(
     prepared: Prepared,
     family: Family,
     genome: Genome,
-    key: CompileKey,
+    workloads: tuple[Workload, ...],
     gpu: GpuSpec,
     *,
     emulate: bool,
     seed: int,
 ) -> Prepared:
-    candidate = render(genome, key, gpu)
+    """One compile key, that of the workloads."""
+    candidate = render(genome, workloads[0].compile_key(gpu.arch), gpu)
     build = compile_candidate(candidate)
     # The log stays in the cache folder: it would be most of the database.
     prepared = replace(prepared, builds=(*prepared.builds, replace(build, log="")))
     if not build.ok:
         return _fail(prepared, Status.COMPILE, Rung.COMPILE, first_error(build.log))
+    if reason := _misfit(family, genome, workloads, build, gpu):
+        return _fail(prepared, Status.CONSTRAINTS, Rung.COMPILE, reason)
     return _emulate(prepared, candidate, family, gpu, seed=seed) if emulate else prepared
+
+
+def _misfit(
+    family: Family, genome: Genome, workloads: tuple[Workload, ...], build: Build, gpu: GpuSpec
+) -> str:
+    """Why the GPU has no room for a launch of the genome on one of the workloads, or nothing."""
+    launches = (launch for workload in workloads for launch in family.launches(genome, workload, gpu))
+    reasons = (
+        misfit(launch, gpu, registers=build.registers, smem_static_bytes=build.smem_static_bytes)
+        for launch in launches
+    )
+    return next(filter(None, reasons), "")
 
 
 def _emulate(

@@ -1,0 +1,118 @@
+"""Launches that CuPy has no call for, by the driver's cuLaunchKernelEx: clusters, resident, dependent ones.
+
+Waits for nothing. Functions return the driver's status, 0 for success: what an error is called, launcher.py
+knows.
+"""
+
+import ctypes
+import math
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from evoflash.errors import DeviceError
+from evoflash.evaluation import Launch
+
+# CUlaunchAttributeID and CUfunction_attribute of cuda.h.
+_COOPERATIVE, _CLUSTER, _STREAM_SERIALIZATION = 2, 4, 6
+_LARGE_CLUSTERS_ALLOWED = 14
+PORTABLE_CLUSTER = 8  # blocks
+
+
+class _Attribute(ctypes.Structure):
+    """CUlaunchAttribute: the value is a union of 64 bytes, whose members here are unsigned numbers."""
+
+    _fields_ = (("id", ctypes.c_uint32), ("pad", ctypes.c_uint32), ("value", ctypes.c_uint32 * 16))
+
+
+class _Config(ctypes.Structure):
+    """CUlaunchConfig."""
+
+    _fields_ = (
+        ("grid", ctypes.c_uint32 * 3),
+        ("block", ctypes.c_uint32 * 3),
+        ("smem_bytes", ctypes.c_uint32),
+        ("stream", ctypes.c_void_p),
+        ("attributes", ctypes.POINTER(_Attribute)),
+        ("attribute_count", ctypes.c_uint32),
+    )
+
+
+def is_plain(launch: Launch) -> bool:
+    """Whether CuPy can launch it."""
+    return math.prod(launch.cluster) == 1 and not launch.resident and not launch.dependent
+
+
+def allow_cluster(function: int, launch: Launch) -> int:
+    """Lets the function run in clusters of more blocks than every GPU has room for."""
+    if math.prod(launch.cluster) <= PORTABLE_CLUSTER:
+        return 0
+    return int(_driver().cuFuncSetAttribute(ctypes.c_void_p(function), _LARGE_CLUSTERS_ALLOWED, 1))
+
+
+def enqueue(function: int, launch: Launch, arguments: Sequence[np.generic], *, stream: int) -> int:
+    """Launch a CUfunction on a CUstream; returns before it has run."""
+    values = [np.asarray(argument) for argument in arguments]
+    pointers = (ctypes.c_void_p * len(values))(*(value.ctypes.data for value in values))
+    config, _alive = _config(launch, stream)
+    return int(_driver().cuLaunchKernelEx(ctypes.byref(config), ctypes.c_void_p(function), pointers, None))
+
+
+def room(function: int, launch: Launch, *, sm_count: int) -> tuple[int, int]:
+    """The status, and how many of the launch's blocks fit on the GPU at once."""
+    count = ctypes.c_int(0)
+    if math.prod(launch.cluster) > 1:
+        config, _alive = _config(launch, 0)
+        status = _driver().cuOccupancyMaxActiveClusters(
+            ctypes.byref(count), ctypes.c_void_p(function), ctypes.byref(config)
+        )
+        return int(status), count.value * math.prod(launch.cluster)
+    status = _driver().cuOccupancyMaxActiveBlocksPerMultiprocessor(
+        ctypes.byref(count),
+        ctypes.c_void_p(function),
+        math.prod(launch.block),
+        ctypes.c_size_t(launch.smem_bytes),
+    )
+    return int(status), count.value * sm_count
+
+
+def attributes(launch: Launch) -> list[tuple[int, tuple[int, ...]]]:
+    """The launch attributes by number, each with its value."""
+    wanted: list[tuple[int, tuple[int, ...]]] = []
+    if math.prod(launch.cluster) > 1:
+        wanted.append((_CLUSTER, launch.cluster))
+    if launch.resident:
+        wanted.append((_COOPERATIVE, (1,)))
+    if launch.dependent:
+        wanted.append((_STREAM_SERIALIZATION, (1,)))
+    return wanted
+
+
+def _config(launch: Launch, stream: int) -> tuple[_Config, object]:
+    """The driver's description of a launch, and what must outlive it."""
+    wanted = attributes(launch)
+    array = (_Attribute * len(wanted))()
+    for slot, (number, value) in zip(array, wanted, strict=True):
+        slot.id = number
+        slot.value[: len(value)] = value
+    config = _Config(
+        grid=launch.grid,
+        block=launch.block,
+        smem_bytes=launch.smem_bytes,
+        stream=stream,
+        attributes=array,
+        attribute_count=len(wanted),
+    )
+    return config, array
+
+
+@cache
+def _driver() -> Any:
+    try:
+        return ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        raise DeviceError(
+            "the CUDA driver's library libcuda.so.1 cannot be loaded: install the NVIDIA driver."
+        ) from None
