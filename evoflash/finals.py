@@ -17,10 +17,11 @@ from evoflash.comparison import Comparison, beats_physics, compare, interleaved
 from evoflash.evaluation import Status, Timing, Verdict
 from evoflash.gpu import GpuSpec
 from evoflash.isolation import Ending
-from evoflash.ladder import GpuTask, verdict_of_timed
+from evoflash.ladder import GpuTask
 from evoflash.launcher import KernelHungError
 from evoflash.memory import MemoryFaultError
 from evoflash.problem import Workload
+from evoflash.verdicts import of_timed
 
 T = TypeVar("T")
 
@@ -110,7 +111,7 @@ def _every_pair(
 def _verdict(
     contender: KernelContender | SdpaContender, bench: Bench, timings: tuple[Timing, ...], task: FinalTask
 ) -> Verdict:
-    verdict = verdict_of_timed(contender, bench, seed=task.seed)
+    verdict = of_timed(contender, bench, seed=task.seed)
     wonders = [reason for t in timings if (reason := beats_physics(t, bench.workload, task.spec))]
     return replace(verdict, passed=False, reason=wonders[0]) if wonders else verdict
 

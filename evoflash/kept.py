@@ -1,4 +1,4 @@
-"""What a GPU process keeps between candidates: trials with their references, device memory, benches.
+"""What a GPU process keeps between candidates: trials with their references, memory, benches.
 
 Checks and times nothing.
 """
@@ -9,7 +9,7 @@ import numpy as np
 
 from evoflash.benchmark import Bench
 from evoflash.gpu import GpuSpec
-from evoflash.memory import Arena
+from evoflash.memory import Arena, Original, keep_on_device
 from evoflash.problem import Workload
 from evoflash.reference import Expected, every_row, expect, sample
 from evoflash.trials import AFTER_TIMING, ALL, AT_SIZE, Trial, draw
@@ -41,6 +41,23 @@ def large(workload: Workload, name: str, seed: int) -> tuple[Trial, Expected]:
     return trial, expect(workload, trial.q, trial.k, trial.v, where=where)
 
 
+@lru_cache(maxsize=12)
+def inputs(workload: Workload, name: str, seed: int) -> Trial | Original:
+    """A large trial's inputs, on the device where there is room. Make the workload's arena first."""
+    return keep_on_device(large(workload, name, seed)[0])
+
+
+def verify_inputs(workload: Workload, names: tuple[str, ...], seed: int) -> None:
+    """Raises MemoryFaultError when a kernel wrote into what is kept of these trials on the device.
+
+    For when an output was wrong: copies that a kernel before it spoilt would fail every kernel from now on.
+    """
+    for name in names:
+        kept = inputs(workload, name, seed)
+        if isinstance(kept, Original):
+            kept.verify()
+
+
 @lru_cache(maxsize=64)
 def arena(workload: Workload) -> Arena:
     """Guarded device memory for a workload."""
@@ -50,4 +67,8 @@ def arena(workload: Workload) -> Arena:
 @lru_cache(maxsize=4)
 def bench(workload: Workload, spec: GpuSpec, seed: int) -> Bench:
     """The input sets that a workload is timed on."""
-    return Bench(workload, spec=spec, seed=seed)
+    made = Bench(workload, spec=spec, seed=seed)
+    for each in made.arenas:
+        if isinstance(each.inputs, Trial):
+            each.load(keep_on_device(each.inputs))
+    return made

@@ -1,16 +1,14 @@
 """The rungs that need the GPU, in a GPU process: smoke test, correctness, timing of one genome.
 
-A candidate that fails is data (a GpuOutcome): nothing that a kernel does is raised here. What kills the
-process or never returns is for the worker that holds the process.
+What is run and judged is in verdicts.py; here is which comes when, and what follows. A candidate that fails
+is data (a GpuOutcome): nothing that a kernel does is raised here. What kills the process or never returns is
+for the worker that holds the process.
 """
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-import numpy as np
-
-from evoflash import kept, launcher, memory, metamorphic, validator
-from evoflash.baselines import SdpaContender
+from evoflash import kept, launcher, verdicts
 from evoflash.benchmark import (
     ONE,
     SHORT,
@@ -25,15 +23,13 @@ from evoflash.benchmark import (
 from evoflash.comparison import beats_physics, hopeless
 from evoflash.evaluation import Launch, Rung, Status, Timing, Verdict, score
 from evoflash.gpu import GpuSpec
-from evoflash.launcher import KernelHungError, LoadedKernel
+from evoflash.launcher import KernelHungError, LaunchRefusedError, LoadedKernel
 from evoflash.memory import MemoryFaultError
 from evoflash.problem import CompileKey, Workload
-from evoflash.trials import AFTER_TIMING, ALL, AT_SIZE, Trial
+from evoflash.verdicts import LARGE_LIMIT_S, SMALL_LIMIT_S, Subject
 
 Launches = tuple[tuple[Workload, tuple[Launch, ...]], ...]
 
-_SMALL_LIMIT_S = 3.0  # one launch on a check workload
-_LARGE_LIMIT_S = 20.0  # one launch on a benchmark workload, by the slowest family
 _FAR_BEHIND = 0.25  # one launch after the GPU idled: over 1.25 times the incumbent's time is no noise
 
 
@@ -97,6 +93,8 @@ def _guarded(
             outcome = step
     except _RejectedError as rejected:
         return replace(outcome, status=rejected.status, reason=str(rejected))
+    except LaunchRefusedError as refused:
+        return replace(outcome, status=Status.CONSTRAINTS, reason=str(refused))
     except MemoryFaultError as fault:
         # What else it overwrote is unknown: guards, inputs and code of this process are not to be trusted.
         return replace(outcome, status=Status.CORRECTNESS, reason=str(fault), process_lost=True)
@@ -111,11 +109,13 @@ def _guarded(
 def _check(task: GpuTask, outcome: GpuOutcome) -> Iterator[GpuOutcome]:
     outcome = replace(outcome, environment=_environment())
     yield outcome
-    _smoke(task, *(task.checks or task.timed)[0])
+    workload, parts = (task.checks or task.timed)[0]
+    if missing := verdicts.smoke(_subject(task, workload, parts)):
+        raise _RejectedError(Status.CORRECTNESS, f"{workload}: {missing}")
     outcome = replace(outcome, rung=Rung.CORRECTNESS)
     yield outcome
     for workload, parts in task.checks:
-        outcome = _judged(outcome, _verdict(task, workload, parts, names=ALL))
+        outcome = _judged(outcome, verdicts.on_check_shape(_subject(task, workload, parts)))
         yield outcome
         _stop_if_wrong(outcome)
     yield from _check_at_size(task, outcome)
@@ -123,13 +123,14 @@ def _check(task: GpuTask, outcome: GpuOutcome) -> Iterator[GpuOutcome]:
 
 def _check_at_size(task: GpuTask, outcome: GpuOutcome) -> Iterator[GpuOutcome]:
     for workload, parts in task.timed:
-        if _is_worth_a_look(task, workload):
-            verdict, took_us = _first_look(task, workload, parts)
+        subject = _subject(task, workload, parts)
+        if _is_worth_a_look(task, workload):  # what is far behind is spared the rest
+            verdict, took_us = verdicts.first_look(subject)
             bound = _hopeless_bound(task, workload, parts, took_us) if verdict.passed else None
             if bound is not None:
                 yield _stopped_early(_judged(outcome, verdict), (bound,), task)
                 return
-        outcome = _judged(outcome, _verdict(task, workload, parts, names=AT_SIZE))
+        outcome = _judged(outcome, verdicts.at_size(subject))
         yield outcome
         _stop_if_wrong(outcome)
 
@@ -142,16 +143,6 @@ def _stop_if_wrong(outcome: GpuOutcome) -> None:
     last = outcome.verdicts[-1]
     if not last.passed:
         raise _RejectedError(Status.CORRECTNESS, f"{last.workload}: {last.reason}")
-
-
-def _first_look(task: GpuTask, workload: Workload, launches: tuple[Launch, ...]) -> tuple[Verdict, float]:
-    """One checked launch at size, and its time in us: what is far behind is spared the rest."""
-    trial, expected = kept.large(workload, AT_SIZE[0], task.seed)
-    kernel, stream = task.kernel(workload, launches), launcher.new_stream()
-    output, took_us = memory.run_watched(
-        kernel, kept.arena(workload), trial, stream=stream, limit_s=_LARGE_LIMIT_S
-    )
-    return validator.judge(workload, [(trial, expected, output)]), took_us
 
 
 def _hopeless_bound(
@@ -177,42 +168,10 @@ def _is_worth_a_look(task: GpuTask, workload: Workload) -> bool:
     return is_long and len(task.timed) == 1 and task.incumbent_us is not None
 
 
-def _smoke(task: GpuTask, workload: Workload, launches: tuple[Launch, ...]) -> None:
-    trial, _ = kept.small(workload, "normal", task.seed)
-    output = _runner(task, workload, launches)(trial)
-    missing = int(validator.is_non_finite(output.out, workload.dtype).sum())
-    if missing:
-        raise _RejectedError(
-            Status.CORRECTNESS, f"{workload}: {missing} elements of O not written, or not finite"
-        )
-
-
-def _verdict(
-    task: GpuTask, workload: Workload, launches: tuple[Launch, ...], *, names: tuple[str, ...]
-) -> Verdict:
-    run, known = _runner(task, workload, launches), kept.small if names is ALL else kept.large
-    trials = [known(workload, name, task.seed) for name in names]
-    verdict = validator.judge(workload, ((trial, expected, run(trial)) for trial, expected in trials))
-    if not verdict.passed:
-        return verdict
-    ordinary = trials[0][0]
-    reason = metamorphic.repeats(run, ordinary)
-    if not reason and names is ALL:
-        reason = _without_reference(run, ordinary, workload, task.seed)
-    return replace(verdict, passed=not reason, reason=reason)
-
-
-def _without_reference(run: validator.Kernel, trial: Trial, workload: Workload, seed: int) -> str:
-    if workload.causal:
-        return metamorphic.hides_the_future(run, trial, workload=workload)
-    return metamorphic.ignores_order(run, trial, workload=workload, rng=np.random.default_rng(seed))
-
-
-def _runner(task: GpuTask, workload: Workload, launches: tuple[Launch, ...]) -> validator.Kernel:
-    kernel, arena, stream = task.kernel(workload, launches), kept.arena(workload), launcher.new_stream()
+def _subject(task: GpuTask, workload: Workload, launches: tuple[Launch, ...]) -> Subject:
     is_timed = any(workload == timed for timed, _ in task.timed)
-    limit_s = _LARGE_LIMIT_S if is_timed else _SMALL_LIMIT_S
-    return lambda trial: memory.run_once(kernel, arena, trial, stream=stream, limit_s=limit_s)
+    limit_s = LARGE_LIMIT_S if is_timed else SMALL_LIMIT_S
+    return Subject(task.kernel(workload, launches), workload, task.seed, limit_s)
 
 
 def _time(task: GpuTask, outcome: GpuOutcome) -> Iterator[GpuOutcome]:
@@ -234,7 +193,7 @@ def _time(task: GpuTask, outcome: GpuOutcome) -> Iterator[GpuOutcome]:
     yield outcome
     _check_physics(timings, task)
     for contender, bench in pairs:
-        verdict = verdict_of_timed(contender, bench, seed=task.seed)
+        verdict = verdicts.of_timed(contender, bench, seed=task.seed)
         outcome = replace(outcome, verdicts=(*outcome.verdicts, verdict))
         if not verdict.passed:
             yield outcome
@@ -263,26 +222,6 @@ def _check_physics(timings: tuple[Timing, ...], task: GpuTask) -> None:
     for timing in timings:
         if reason := beats_physics(timing, workloads[timing.workload], task.spec):
             raise _RejectedError(Status.CORRECTNESS, reason)
-
-
-def verdict_of_timed(contender: KernelContender | SdpaContender, bench: Bench, *, seed: int) -> Verdict:
-    """Judge a replay of the timed graph after its first input set was overwritten with inputs never seen."""
-    trial, expected = kept.large(bench.workload, AFTER_TIMING, seed)
-    way, arena = bench.ways[0], bench.arenas[0]
-    replay = contender.graph(bench, bench.order(way, launches=len(bench.arenas)))
-    before = arena.inputs
-    arena.load(trial)
-    arena.poison(bench.stream)
-    if isinstance(contender, SdpaContender):
-        contender.refresh()
-    replay()
-    launcher.wait(bench.stream, limit_s=_LARGE_LIMIT_S)
-    output = contender.output() if isinstance(contender, SdpaContender) else arena.output(want_lse=True)
-    for each in bench.arenas:
-        each.check_memory()
-    if before is not None:
-        arena.load(before)
-    return validator.judge(bench.workload, [(trial, expected, output)])
 
 
 def _environment() -> dict[str, str]:

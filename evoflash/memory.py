@@ -1,82 +1,61 @@
 """Device memory with guards around it, and one launch on it that is searched for stray writes.
 
 Judges no output. See launcher.py for loading, streams and errors.
+
+Inputs that are used again and again stay on the device (`keep_on_device`): a launch is then checked without
+moving them, which is 400 MB of 540 at B4 H32 S4096 D128. The bands, 32 KB each, are read back.
 """
 
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from evoflash import abi
-from evoflash.errors import DeviceError
-from evoflash.launcher import LoadedKernel, Stopwatch, cupy, settle
+from evoflash import abi, inspection
+from evoflash.guarded import GUARD_BYTES, GuardedBuffer, allocate, has_room
+from evoflash.launcher import LoadedKernel, Stopwatch, settle
 from evoflash.problem import Workload
+from evoflash.reference import Sample
 from evoflash.trials import Trial
-from evoflash.validator import Output
-
-GUARD_BYTES = 32768  # on either side of a tensor: more than a tile row of any family overshoots
-_POISON = 0xFF  # all ones is NaN in fp16, bf16 and fp32
+from evoflash.validator import Output, Part, part_of
 
 
 class MemoryFaultError(Exception):
     """A kernel wrote where it must not; the message says where."""
 
 
-def _allocate(size_bytes: int) -> Any:
-    try:
-        return cupy().empty(size_bytes, dtype=np.uint8)
-    except cupy().cuda.memory.OutOfMemoryError:
-        raise DeviceError(
-            f"the GPU has no {size_bytes >> 20} MiB left: stop what else runs on it (nvidia-smi), or choose "
-            "a smaller problem."
-        ) from None
+def _inputs(trial: Trial) -> dict[str, NDArray[np.uint8]]:
+    tensors = zip("QKV", (trial.q, trial.k, trial.v), strict=True)
+    return {name: np.ascontiguousarray(x).view(np.uint8).reshape(-1) for name, x in tensors}
 
 
-class GuardedBuffer:
-    """Device bytes between two bands of random ones, which must stay as they are."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Original:
+    """A trial and its inputs on the device, at addresses that no kernel is given."""
 
-    def __init__(
-        self, payload_bytes: int, *, rng: np.random.Generator, guard_bytes: int = GUARD_BYTES
-    ) -> None:
-        self._payload, self._guard = payload_bytes, guard_bytes
-        self._bands = rng.integers(0, 256, (2, guard_bytes), dtype=np.uint8)
-        self._memory = _allocate(payload_bytes + 2 * guard_bytes)
-        self._memory[:guard_bytes].set(self._bands[0])
-        self._memory[guard_bytes + payload_bytes :].set(self._bands[1])
-        settle()
+    trial: Trial
+    images: Mapping[str, Any]  # Q, K and V as CuPy arrays of uint8
 
-    @property
-    def pointer(self) -> int:
-        return int(self._memory.data.ptr) + self._guard
+    def verify(self) -> None:
+        """Raises MemoryFaultError when the images are not what was uploaded; reads all of them back."""
+        for name, values in _inputs(self.trial).items():
+            if (self.images[name].get() != values).any():
+                raise MemoryFaultError(f"it, or a kernel before it, overwrote evoflash's own copy of {name}")
 
-    @property
-    def device_bytes(self) -> Any:
-        """The payload as a CuPy array of uint8 on the same memory."""
-        return self._memory[self._guard : self._guard + self._payload]
 
-    def write(self, values: NDArray[Any]) -> None:
-        self.device_bytes.set(np.ascontiguousarray(values).view(np.uint8).reshape(-1))
-
-    def poison(self, stream: Any) -> None:
-        self.device_bytes.data.memset_async(_POISON, self._payload, stream)
-
-    def read(self) -> NDArray[np.uint8]:
-        data: NDArray[np.uint8] = self.device_bytes.get()
-        return data
-
-    def fault(self) -> str:
-        """Empty while the bands are intact; else how many bytes changed, and where the first one lies."""
-        below = self._memory[: self._guard].get() != self._bands[0]
-        above = self._memory[self._guard + self._payload :].get() != self._bands[1]
-        if above.any():
-            return f"{int(above.sum())} bytes past its end, the first {int(above.argmax())} bytes behind"
-        if below.any():
-            return (
-                f"{int(below.sum())} bytes before its start, the last {int(below[::-1].argmax()) + 1} ahead"
-            )
-        return ""
+def keep_on_device(trial: Trial) -> Trial | Original:
+    """Upload a trial that will be used again; the trial itself where the device has no room to spare."""
+    inputs = _inputs(trial)
+    if not has_room(sum(values.nbytes for values in inputs.values())):
+        return trial
+    images = {name: allocate(values.nbytes) for name, values in inputs.items()}
+    for name, image in images.items():
+        image.set(inputs[name])
+    settle()
+    return Original(trial, images)
 
 
 @lru_cache(maxsize=8)
@@ -99,7 +78,7 @@ class Arena:
         self.buffers = {
             name: GuardedBuffer(size, rng=rng, guard_bytes=guard_bytes) for name, size in sizes.items()
         }
-        self.inputs: Trial | None = None
+        self.inputs: Trial | Original | None = None
 
     def arguments(self, *, want_lse: bool, workspace_bytes: int = 0) -> tuple[np.generic, ...]:
         """The kernel's arguments for these tensors; a null pointer tells it to write no LSE."""
@@ -107,12 +86,16 @@ class Arena:
         scratch = _workspace(workspace_bytes).pointer if workspace_bytes else 0
         return abi.arguments(self.workload, (q, k, v, o, lse if want_lse else 0), workspace=scratch)
 
-    def load(self, trial: Trial) -> None:
+    def load(self, inputs: Trial | Original) -> None:
         """Put a trial's inputs in place."""
-        for name, values in zip("QKV", (trial.q, trial.k, trial.v), strict=True):
-            self.buffers[name].write(values)
+        if isinstance(inputs, Original):
+            for name, image in inputs.images.items():
+                self.buffers[name].copy(image)
+        else:
+            for name, values in _inputs(inputs).items():
+                self.buffers[name].write(values)
         settle()
-        self.inputs = trial
+        self.inputs = inputs
 
     def poison(self, stream: Any) -> None:
         """Fill O and LSE with NaN: what a kernel does not write is seen."""
@@ -124,29 +107,72 @@ class Arena:
         lse = self.buffers["LSE"].read().view(np.float32).reshape(self._query[:3]) if want_lse else None
         return Output(out, lse)
 
+    def part(self, sample: Sample) -> Part:
+        """O and LSE at a sample. All of O is searched for NaNs and infinities, on the device."""
+        w, out = self.workload, self.buffers["O"].device_bytes
+        if inspection.holds_non_finite(out, dtype=w.dtype):
+            part = part_of(self.output(want_lse=True), sample, workload=w)
+            return replace(part, broken=part.broken or "somewhere")
+        rows = self._heads("O", sample).view(np.uint16).reshape(-1, w.seq_q, w.head_dim)
+        lse = self._heads("LSE", sample).view(np.float32).reshape(-1, w.seq_q)
+        return Part(rows[:, sample.rows], lse[:, sample.rows], broken="")
+
+    def _heads(self, name: str, sample: Sample) -> NDArray[np.uint8]:
+        """The bytes of the sample's heads: whole heads are copied at once, and some are few."""
+        heads = self.workload.batch * self.workload.heads
+        if len(sample.heads) == heads:
+            return self.buffers[name].read()
+        each = self.buffers[name].device_bytes.reshape(heads, -1)
+        return np.concatenate([each[int(head)].get() for head in sample.heads])
+
+    def copy_of_output(self) -> Any:
+        """O as a CuPy array of uint8 elsewhere on the device; None where there is no room to spare."""
+        out = self.buffers["O"].device_bytes
+        if not has_room(out.nbytes):
+            return None
+        copy = allocate(out.nbytes)
+        copy.data.copy_from_device(out.data, out.nbytes)
+        settle()
+        return copy
+
+    def as_output(self, copy: Any) -> Output:
+        """What copy_of_output() made, on the host."""
+        return Output(copy.get().view(np.uint16).reshape(self._query))
+
     def check_memory(self) -> None:
         """Raises MemoryFaultError when a guard band or an input is no longer what was put there."""
         for name, buffer in self.buffers.items():
             if fault := buffer.fault():
                 raise MemoryFaultError(f"wrote outside {name}: {fault}")
-        if self.inputs is None:
-            return
-        for name, values in zip("QKV", (self.inputs.q, self.inputs.k, self.inputs.v), strict=True):
-            if (self.buffers[name].read() != np.ascontiguousarray(values).view(np.uint8).reshape(-1)).any():
-                raise MemoryFaultError(f"changed its input {name}")
+        if changed := self._changed_input():
+            raise MemoryFaultError(f"changed its input {changed}")
+
+    def _changed_input(self) -> str:
+        """Every byte is compared: with the image on the device, or, where there is none, with the trial."""
+        if isinstance(self.inputs, Original):
+            images = self.inputs.images.items()
+            changed = (n for n, x in images if inspection.differ(self.buffers[n].device_bytes, x))
+        elif self.inputs is not None:
+            inputs = _inputs(self.inputs).items()
+            changed = (n for n, x in inputs if (self.buffers[n].read() != x).any())
+        else:
+            return ""
+        return next(changed, "")
 
 
 def run_once(kernel: LoadedKernel, arena: Arena, trial: Trial, *, stream: Any, limit_s: float) -> Output:
     """One guarded launch with LSE. Raises MemoryFaultError, KernelHungError, or CuPy's errors."""
-    output, _ = run_watched(kernel, arena, trial, stream=stream, limit_s=limit_s)
-    return output
+    launch(kernel, arena, trial, stream=stream, limit_s=limit_s)
+    return arena.output(want_lse=True)
 
 
-def run_watched(
-    kernel: LoadedKernel, arena: Arena, trial: Trial, *, stream: Any, limit_s: float
-) -> tuple[Output, float]:
-    """As run_once, and how many microseconds the launch took: unrepeated, so good for a first look only."""
-    arena.load(trial)
+def launch(
+    kernel: LoadedKernel, arena: Arena, inputs: Trial | Original, *, stream: Any, limit_s: float
+) -> float:
+    """As run_once, leaving the output in the arena; how many microseconds the launch took: unrepeated, so
+    good for a first look only.
+    """
+    arena.load(inputs)
     with stream:
         arena.poison(stream)
         if kernel.workspace_bytes:
@@ -154,8 +180,7 @@ def run_watched(
         stopwatch = Stopwatch(stream)
         kernel.enqueue(arena.arguments(want_lse=True, workspace_bytes=kernel.workspace_bytes))
     took_us = stopwatch.stop(limit_s=limit_s)
-    output = arena.output(want_lse=True)
     arena.check_memory()
     if kernel.workspace_bytes and (fault := _workspace(kernel.workspace_bytes).fault()):
         raise MemoryFaultError(f"wrote outside its workspace: {fault}")
-    return output, took_us
+    return took_us

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from evoflash.evaluation import Verdict
 from evoflash.problem import Workload
-from evoflash.reference import Bits, Expected, decode, over_rms
+from evoflash.reference import Bits, Expected, Sample, decode, over_rms
 from evoflash.trials import ORDINARY, Trial
 
 # By Workload.precision. Scores summed in fp16 are an accuracy class of their own: honest arithmetic of that
@@ -43,6 +43,15 @@ class Output:
 
     out: Bits
     lse: NDArray[np.float32] | None = None  # None where the kernel was asked for none
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """What the gates need of an output: its rows at a sample, and whether all of it is finite."""
+
+    out: Bits  # (heads, rows, head_dim)
+    lse: NDArray[np.float32] | None  # (heads, rows)
+    broken: str  # a NaN or infinity anywhere in the whole output, in words; else empty
 
 
 Kernel = Callable[[Trial], Output]
@@ -73,7 +82,17 @@ class _Errors:
         return error_ratio(self.honest_squared, self.reference_squared)
 
 
-def judge(workload: Workload, results: Iterable[tuple[Trial, Expected, Output]]) -> Verdict:
+def part_of(output: Output, sample: Sample, *, workload: Workload) -> Part:
+    """An output at a sample, with a word on all of it."""
+    at = np.ix_(sample.heads, sample.rows)
+    return Part(
+        out=output.out.reshape(-1, workload.seq_q, workload.head_dim)[at],
+        lse=None if output.lse is None else output.lse.reshape(-1, workload.seq_q)[at],
+        broken=_first_non_finite(output.out, workload),
+    )
+
+
+def judge(workload: Workload, results: Iterable[tuple[Trial, Expected, Output | Part]]) -> Verdict:
     """The verdict over all trials of a workload; its reason names the gate, the trial and the place."""
     errors = [_measure(workload, trial, expected, output) for trial, expected, output in results]
     ordinary = [e for e in errors if e.trial in ORDINARY] or errors
@@ -123,13 +142,12 @@ def error_ratio(squared: float, reference_squared: float) -> float:
     return float(np.sqrt(squared / reference_squared))
 
 
-def _measure(workload: Workload, trial: Trial, expected: Expected, output: Output) -> _Errors:
-    at = np.ix_(expected.sample.heads, expected.sample.rows)
-    flat = output.out.reshape(-1, workload.seq_q, workload.head_dim)
-    error = np.abs(decode(flat[at], workload.dtype) - expected.out)
+def _measure(workload: Workload, trial: Trial, expected: Expected, output: Output | Part) -> _Errors:
+    part = output if isinstance(output, Part) else part_of(output, expected.sample, workload=workload)
+    error = np.abs(decode(part.out, workload.dtype) - expected.out)
     scale = expected.scale
     relative = over_rms(error, scale.rms)
-    lse_error, lse_relative = _lse_errors(output, expected, workload)
+    lse_error, lse_relative = _lse_errors(part, expected, workload)
     worst_lse = np.unravel_index(np.argmax(lse_relative), lse_relative.shape)
     return _Errors(
         trial=trial.name,
@@ -140,20 +158,19 @@ def _measure(workload: Workload, trial: Trial, expected: Expected, output: Outpu
         honest_max_over_rms=scale.honest_max_over_rms,
         lse=float(lse_relative.max()),
         lse_error=float(lse_error[worst_lse]),
-        broken=_first_non_finite(output.out, workload),
+        broken=part.broken,
         where=_first_wrong(relative, expected, workload),
         lse_where=_place(workload, expected, worst_lse[0], worst_lse[1]),
     )
 
 
 def _lse_errors(
-    output: Output, expected: Expected, workload: Workload
+    part: Part, expected: Expected, workload: Workload
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """|lse - ref|, and the same over what is allowed; both (heads, rows)."""
-    if output.lse is None:
+    if part.lse is None:
         return np.zeros_like(expected.lse), np.zeros_like(expected.lse)
-    got = output.lse.reshape(-1, workload.seq_q)[np.ix_(expected.sample.heads, expected.sample.rows)]
-    error = _distance(got, expected.lse)
+    error = _distance(part.lse, expected.lse)
     allowed = LSE_ABSOLUTE + LSE_RELATIVE * np.where(np.isfinite(expected.lse), np.abs(expected.lse), 0)
     if workload.accumulate == "fp16":
         allowed = np.maximum(allowed, HONEST_FACTOR * _distance(expected.honest_lse, expected.lse).max())

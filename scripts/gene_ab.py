@@ -27,10 +27,11 @@ from evoflash.evaluators.prepare import prepare as prepare_genome
 from evoflash.family import load_family
 from evoflash.gpu import GpuSpec
 from evoflash.isolation import Ending, IsolatedPool
-from evoflash.ladder import GpuTask, Launches, check, verdict_of_timed
+from evoflash.ladder import GpuTask, Launches, check
 from evoflash.launcher import KernelHungError
 from evoflash.memory import MemoryFaultError
 from evoflash.problem import Problem, Workload
+from evoflash.verdicts import of_timed
 
 EFFORT = Effort(min_samples=10, max_samples=60, rel_error=1e-3, max_s=0.8)
 PROTOCOL = (
@@ -194,7 +195,7 @@ def _timed(duel: Duel) -> Duelled:
     samples, timings = _in_turns(pairs, rng=rng)
     for (contender, bench), timing, task in zip(pairs, timings, duel.tasks, strict=True):
         reason = beats_physics(timing, bench.workload, task.spec)
-        verdict = verdict_of_timed(contender, bench, seed=task.seed)
+        verdict = of_timed(contender, bench, seed=task.seed)
         if reason or not verdict.passed:
             return Duelled(f"{contender.name}, as it was timed: {reason or verdict.reason}")
     workload_names = " and ".join(dict.fromkeys(str(bench.workload) for _, bench in pairs))

@@ -5,6 +5,8 @@ from evoflash.ladder import GpuTask
 from evoflash.problem import CompileKey, Workload
 
 ROWS = 4  # query rows of a block, a warp each
+BIG_HEADS = 64  # what a mistake "at size" takes for the benchmark's shape
+HIDDEN_HEAD = 5  # of those: one that no sample holds
 
 # FAULT picks a mistake; 0 is none. One warp walks one row's keys with an online softmax in fp32.
 SOURCE = r"""
@@ -19,7 +21,7 @@ __device__ float load(u16 x) { float y; asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h
 __device__ u16 store(float x) { u16 y; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y) : "f"(x)); return y; }
 #endif
 
-#if FAULT == 8 || FAULT == 9
+#if FAULT == 8 || FAULT == 9 || FAULT == 11
 __device__ unsigned launches;  // state that outlives a launch: what no honest kernel has
 #endif
 
@@ -30,6 +32,7 @@ extern "C" __global__ void planted(const u16* q, u16* k, const u16* v, u16* o, f
 {
     const int per_lane = D / 32, lane = threadIdx.x % 32;
     const int row = blockIdx.x * ROWS + threadIdx.x / 32, head = blockIdx.y, batch = blockIdx.z;
+    const bool here = !AT_SIZE || heads == BIG_HEADS;
     if (row >= seq_q) return;
     const int kv_head = head / (heads / kv_heads);
     q += batch * qb + head * qh + row * qr;
@@ -61,7 +64,7 @@ extern "C" __global__ void planted(const u16* q, u16* k, const u16* v, u16* o, f
     if (lane == 0 && lse) lse[(i64)(batch * heads + head) * seq_q + row] = visible ? top + logf(total) : top;
 
 #if FAULT == 1
-    if (row == 0 && head == 0 && batch == 0 && lane == 0) o[gridDim.z * ob + 3] = 1;
+    if (here && row == 0 && head == 0 && batch == 0 && lane == 0) o[gridDim.z * ob + 3] = 1;
 #elif FAULT == 2
     if (row == 0) o[1ll << 40] = 1;
 #elif FAULT == 3
@@ -69,11 +72,16 @@ extern "C" __global__ void planted(const u16* q, u16* k, const u16* v, u16* o, f
 #elif FAULT == 4
     if (row == seq_q - 1) out[lane] = 0x7fff;
 #elif FAULT == 6
-    if (row == 0 && lane == 0) k[0] ^= 1;
+    // By one head of those that share it: two changes would be none.
+    if (here && row == 0 && lane == 0 && head % (heads / kv_heads) == 0) k[kr * (seq_kv - 1)] ^= 1;
 #elif FAULT == 8
-    if (lane == 0) out[0] = (u16)(out[0] ^ (launches & 1));
+    if (here && lane == 0) out[0] = (u16)(out[0] ^ (launches & 1));
+#elif FAULT == 10
+    if (here && head == HIDDEN_HEAD && row == seq_q / 2 && lane == 7) out[lane] = 0x7fff;
+#elif FAULT == 11
+    if (here && head == HIDDEN_HEAD && lane == 7) out[lane] = (u16)(out[lane] ^ (launches & 1));
 #endif
-#if FAULT == 8 || FAULT == 9
+#if FAULT == 8 || FAULT == 9 || FAULT == 11
     if (row == 0 && head == 0 && batch == 0 && lane == 0) launches += 1;
 #endif
 }
@@ -89,6 +97,10 @@ FAULTS = {
     "writes into K": 6,
     "gives another result each time": 8,
     "is right only while it is checked": 9,
+    "writes just past O at size": 101,
+    "writes into K at size": 106,
+    "leaves a NaN in one head at size": 110,
+    "gives another result each time in one head at size": 111,
 }
 
 
@@ -100,7 +112,9 @@ def build(folder, key: CompileKey, fault: str) -> str:
 
         program = nvrtc.createProgram(SOURCE, "planted.cu", [], [])
         numbers = {"D": key.head_dim, "BF16": key.dtype == "bf16", "CAUSAL": key.causal, "ROWS": ROWS}
-        defines = [f"-D{name}={int(value)}" for name, value in {**numbers, "FAULT": FAULTS[fault]}.items()]
+        at_size, number = divmod(FAULTS[fault], 100)
+        numbers |= {"FAULT": number, "AT_SIZE": at_size, "BIG_HEADS": BIG_HEADS, "HIDDEN_HEAD": HIDDEN_HEAD}
+        defines = [f"-D{name}={int(value)}" for name, value in numbers.items()]
         try:
             nvrtc.compileProgram(program, ["-std=c++17", f"-arch={key.arch}", *defines])
         except nvrtc.NVRTCError:
