@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from evoflash import studies
+from evoflash import check_command, studies
 from evoflash.errors import EvoflashError, NoKernelError, UsageError
 from evoflash.options import (
     Db,
@@ -247,6 +247,7 @@ def remeasure(
 
 
 studies.add_to(app)
+check_command.add_to(app)
 
 
 @app.command()
@@ -272,16 +273,39 @@ def gpus(as_json: Json = False) -> None:
 
 
 @app.command()
-def doctor(as_json: Json = False) -> None:
+def doctor(
+    *,
+    conformance: Annotated[
+        bool,
+        typer.Option("--conformance", help="Hold the emulator against this GPU, primitive by primitive."),
+    ] = False,
+    as_json: Json = False,
+) -> None:
     """Check this machine: NVRTC, host compiler, GPU, folders; each line ok or what to do.
+
+    With --conformance: the same small kernels run in the emulator and on the GPU, for every primitive in all
+    its modes, and their results are compared bit for bit; exit code 1 where any differs. About a minute.
 
     Example: evoflash doctor
     """
+    if conformance:
+        _conform(as_json=as_json)
+        return
     from evoflash.doctor import examine, render
 
     findings = examine()
     typer.echo(json.dumps([asdict(f) for f in findings], indent=2) if as_json else render(findings))
     if any(f.state == "missing" for f in findings):
+        raise typer.Exit(1)
+
+
+def _conform(*, as_json: bool) -> None:
+    from evoflash.conformance import report
+    from evoflash.conformance.check import check
+
+    found = check()
+    typer.echo(report.as_json(found) if as_json else report.render(found))
+    if found.equal < found.cases:
         raise typer.Exit(1)
 
 

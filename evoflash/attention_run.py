@@ -1,0 +1,129 @@
+"""One attention call of a built kernel in the emulator: buffers, arguments, launches; and where it is wrong.
+
+Outputs are poisoned before. It runs in this process, as emulator.py does.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evoflash import emulator
+from evoflash.abi import arguments
+from evoflash.errors import UsageError
+from evoflash.evaluation import Launch
+from evoflash.kernel_file import Map
+from evoflash.problem import Workload
+from evoflash.reference import Expected, decode, over_rms
+from evoflash.tensormap import tensor_map
+from evoflash.trials import Trial
+from evoflash.validator import MAX_OVER_RMS, Output
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """How one run goes inside the emulator."""
+
+    delivery: emulator.Delivery
+    schedule: emulator.Schedule
+    seed: int
+    cpu_limit_s: float  # of each launch
+    registers: int = 0  # that the compiler gave a thread; 0: not known
+    wants_lse: bool = True  # of an attention kernel: LSE may be null
+
+    def __str__(self) -> str:
+        without = "" if self.wants_lse else ", LSE null"
+        return f"{self.delivery} delivery, {self.schedule} schedule, seed {self.seed}{without}"
+
+
+def attend(
+    library: Path,
+    launches: tuple[Launch, ...],
+    workload: Workload,
+    trial: Trial,
+    run: Run,
+    maps: tuple[Map, ...] = (),
+) -> tuple[tuple[emulator.Emulation, ...], Output]:
+    """All launches of one attention call on a trial's inputs, and what they wrote."""
+    with emulator.Memory() as memory:
+        inputs = [
+            memory.array(name, x.shape, x.dtype, fill=x)
+            for name, x in (("Q", trial.q), ("K", trial.k), ("V", trial.v))
+        ]
+        out = memory.array("O", trial.q.shape, np.uint16, writable=True, unset=True, fill=0xFFFF)
+        lse = memory.array("LSE", trial.q.shape[:3], np.float32, writable=True, unset=True, fill=np.nan)
+        q, k, v, o, lse_at = (array.ctypes.data for array in (*inputs, out, lse))
+        scratch = _workspace(memory, launches[0].workspace_bytes)
+        arrays = dict(zip("QKVO", (*inputs, out), strict=True))
+        given = (
+            *(mapped(each, arrays[each.of]) for each in maps),
+            *arguments(workload, (q, k, v, o, lse_at if run.wants_lse else 0), workspace=scratch),
+        )
+        emulations = tuple(launch_once(library, launch, given, run) for launch in launches)
+        return emulations, Output(out.copy(), lse.copy() if run.wants_lse else None)
+
+
+def mapped(wanted: Map, array: np.ndarray[Any, Any]) -> np.generic:
+    """A tensor map of an array, contiguous dimension first. UsageError as of a driver."""
+    try:
+        return tensor_map(
+            array.ctypes.data,
+            array.shape[::-1],
+            array.strides[::-1][1:],
+            wanted.box[::-1],
+            element_bytes=array.itemsize,
+            swizzle=wanted.swizzle,
+        )
+    except UsageError as error:
+        raise UsageError(f"the map of '{wanted.of}': {error}") from None
+
+
+def launch_once(library: Path, launch: Launch, given: Sequence[np.generic], run: Run) -> emulator.Emulation:
+    """One launch as the run says."""
+    return emulator.run(
+        library,
+        launch,
+        given,
+        delivery=run.delivery,
+        schedule=run.schedule,
+        seed=run.seed,
+        registers=run.registers,
+        cpu_limit_s=run.cpu_limit_s,
+    )
+
+
+def _workspace(memory: emulator.Memory, size_bytes: int) -> int:
+    if not size_bytes:
+        return 0
+    array = memory.array("workspace", (size_bytes,), np.uint8, writable=True, unset=True, fill=0xFF)
+    return int(array.ctypes.data)
+
+
+def describe_error(workload: Workload, expected: Expected, output: Output) -> tuple[str, str]:
+    """The worst element with its value, and which rows and columns are wrong; `expected` is of every row."""
+    got = decode(output.out.reshape(-1, workload.seq_q, workload.head_dim), workload.dtype)
+    relative = over_rms(np.abs(got - expected.out), expected.scale.rms)
+    relative = np.where(np.isfinite(relative), relative, np.inf)
+    head, row, column = np.unravel_index(int(relative.argmax()), relative.shape)
+    b, h = divmod(int(head), workload.heads)
+    value, right = float(got[head, row, column]), float(expected.out[head, row, column])
+    worst = (
+        f"O is {value:.5g} instead of {right:.5g} at b={b} h={h} row={row} col={column}, its worst element"
+    )
+    wrong = relative > MAX_OVER_RMS[workload.precision]
+    heads, rows, columns = (_ranges(np.unique(numbers)) for numbers in np.nonzero(wrong))
+    extent = f"{int(wrong.sum()):,} of {wrong.size:,} elements are wrong"
+    if wrong.any():
+        extent += f": heads {heads}, rows {rows}, columns {columns}"
+    return worst, extent
+
+
+def _ranges(numbers: NDArray[np.intp], most: int = 6) -> str:
+    """ "0-31,64": ascending numbers, neighbours joined."""
+    breaks = np.flatnonzero(np.diff(numbers) > 1) + 1
+    runs = [part for part in np.split(numbers, breaks) if len(part)]
+    words = [str(part[0]) if len(part) == 1 else f"{part[0]}-{part[-1]}" for part in runs]
+    return ",".join(words[:most]) + (",..." if len(words) > most else "")
