@@ -1,0 +1,38 @@
+"""Conformance of the emulator with the GPU of this machine: `evoflash doctor --conformance`."""
+
+import time
+from collections.abc import Callable
+
+from evoflash.conformance.report import Conformance, summaries
+from evoflash.conformance.sweep import conform
+from evoflash.doctor import versions
+from evoflash.launcher import PresentGpu, cupy, present_gpu
+
+_WGMMA = 90  # the compute capability whose cubins are for itself alone
+_CONTEXT_BYTES = 1 << 30  # of GPU memory that a process is assumed to take
+_MOST_CONTEXTS = 16
+_COMPUTE_MODE, _DEFAULT_MODE = 20, 0  # of cudaDeviceAttr and cudaComputeMode; others admit one process
+
+
+def check(*, said: Callable[[str], None] | None = None) -> Conformance:
+    """Runs every case that this GPU has. DeviceError without a GPU, or without g++."""
+    gpu = present_gpu()
+    arch, begin_s = arch_of(gpu), time.perf_counter()
+    outcomes = conform(arch, on_gpu=True, most_workers=room(), said=said)
+    seconds = time.perf_counter() - begin_s
+    return Conformance(gpu.device_name, arch, versions(), round(seconds, 1), summaries(outcomes, arch))
+
+
+def arch_of(gpu: PresentGpu) -> str:
+    """What to compile for: everything that the GPU has."""
+    return f"sm_{gpu.compute_capability}" + ("a" if gpu.compute_capability == _WGMMA else "")
+
+
+def room() -> int:
+    """How many processes may use the GPU at once."""
+    runtime = cupy().cuda.runtime
+    device = runtime.getDevice()
+    if runtime.deviceGetAttribute(_COMPUTE_MODE, device) != _DEFAULT_MODE:
+        return 1
+    total_bytes = runtime.getDeviceProperties(device)["totalGlobalMem"]
+    return int(max(1, min(_MOST_CONTEXTS, total_bytes // _CONTEXT_BYTES // 2)))

@@ -1,0 +1,115 @@
+"""What conformance found, by primitive: as lines for people and as JSON. Runs nothing."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+
+from evoflash.conformance.trial import Outcome
+from evoflash.primitives import Primitive, primitives
+
+_SHOWN = 3  # failures of one primitive
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A case that is not equal, and how."""
+
+    case: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """One entry of the table: how many of its cases ran, how many were equal, which were not."""
+
+    primitive: str
+    arch: str  # from which GPU on
+    cases: int
+    equal: int
+    skipped: str  # why none ran; "" where they ran
+    compare: str  # "bits", "ulp" or "runs"
+    bound_ulp: int
+    worst_ulp: dict[str, float]  # by where, for approximations: "gpu", "emulator"
+    failures: tuple[Failure, ...]
+
+    @property
+    def state(self) -> str:
+        return "skipped" if self.skipped else "ok" if self.equal == self.cases else "differs"
+
+
+@dataclass(frozen=True, slots=True)
+class Conformance:
+    """All of it, for one GPU."""
+
+    gpu: str
+    arch: str
+    versions: str
+    seconds: float
+    primitives: tuple[Summary, ...]
+
+    @property
+    def cases(self) -> int:
+        return sum(each.cases for each in self.primitives)
+
+    @property
+    def equal(self) -> int:
+        return sum(each.equal for each in self.primitives)
+
+
+def summaries(outcomes: Sequence[Outcome], arch: str) -> tuple[Summary, ...]:
+    """One for each entry of the table, in its order."""
+    by_name: dict[str, list[Outcome]] = {}
+    for outcome in outcomes:
+        by_name.setdefault(outcome.label.primitive, []).append(outcome)
+    return tuple(_summary(entry, by_name.get(entry.name, []), arch) for entry in primitives())
+
+
+def _summary(entry: Primitive, outcomes: list[Outcome], arch: str) -> Summary:
+    worst: dict[str, float] = {}
+    for outcome in outcomes:
+        for side, error in outcome.ulp.items():
+            worst[side] = max(error, worst.get(side, 0.0))
+    return Summary(
+        primitive=entry.name,
+        arch=entry.arch,
+        cases=len(outcomes),
+        equal=sum(outcome.ok for outcome in outcomes),
+        skipped="" if entry.runs_on(arch) else f"needs {entry.arch}",
+        compare=entry.compare,
+        bound_ulp=entry.ulp,
+        worst_ulp=worst,
+        failures=tuple(Failure(each.label.case, each.detail) for each in outcomes if not each.ok),
+    )
+
+
+def as_json(found: Conformance) -> str:
+    """Everything; of the cases, those that are not equal."""
+    totals = {"cases": found.cases, "equal": found.equal}
+    return json.dumps({**totals, **asdict(found)}, indent=2)
+
+
+def render(found: Conformance) -> str:
+    """A line for each primitive, its failures below it, and a line for all."""
+    return "\n".join(_lines(found))
+
+
+def _lines(found: Conformance) -> Iterator[str]:
+    for each in found.primitives:
+        yield f"{each.state:8} {each.primitive:30} {_detail(each)}"
+        for failure in each.failures[:_SHOWN]:
+            yield f"         {failure.case}: {failure.detail}"
+        if len(each.failures) > _SHOWN:
+            yield f"         and {len(each.failures) - _SHOWN} more"
+    yield (
+        f"{found.equal} of {found.cases} cases are equal in the emulator and on {found.gpu} ({found.arch}), "
+        f"in {found.seconds:.0f} s"
+    )
+
+
+def _detail(each: Summary) -> str:
+    if each.skipped:
+        return each.skipped
+    if each.compare != "ulp":
+        return f"{each.equal} of {each.cases} equal"
+    errors = ", ".join(f"{side} {error:.2f}" for side, error in sorted(each.worst_ulp.items()))
+    return f"{each.equal} of {each.cases} within {each.bound_ulp} ulp ({errors})"
