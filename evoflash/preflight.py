@@ -23,6 +23,18 @@ CPU_LIMIT_S = 10.0  # of one emulated launch; the slowest of a healthy kernel ta
 
 
 @dataclass(frozen=True, slots=True)
+class _Run:
+    """One emulation of the pre-flight set."""
+
+    workload: Workload
+    trial: str
+    delivery: emulator.Delivery
+    schedule: emulator.Schedule
+    crowded: bool = False  # on a GPU with room for one CTA: persistent CTAs then take several blocks each
+    wants_lse: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class Preflight:
     """What the emulator found: no complaint means ready for a GPU."""
 
@@ -33,49 +45,80 @@ class Preflight:
 
 
 def shapes(key: CompileKey, loop: Loop) -> tuple[Workload, ...]:
-    """The pre-flight set of a kernel, largest first.
+    """The pre-flight set of a kernel: long, wrapping, stub, whole, brief, lone.
 
     Long: every ring slot is used twice (2 x stages + 1 KV tiles), with a tail in rows and keys and two query
-    blocks. Short: less than one tile; under a causal mask rows that see nothing, and a block without a tile.
+    blocks. Wrapping: as many tiles, the last one whole, and a warp whose first row sees all keys but one.
+    Stub: less than one tile; under a causal mask rows that see nothing, and a block without a tile. Whole: a
+    full step. Brief: a step and one key, which under a causal mask only a warp's last row sees. Lone: one row
+    and one key.
     """
-    steps = 2 * loop.stages * loop.splits
-    lengths = (steps * loop.keys + loop.keys // 2 + 3, 5)
-    # The same rows for both: what they cost besides their KV tiles then cancels in the model's profile.
-    rows = max(1, loop.rows // loop.pack) + 9
-    return tuple(key.workload(1, 1, rows, keys) for keys in lengths)
+    steps = 2 * loop.stages * loop.splits * loop.keys
+    step, rows = loop.keys * loop.splits, max(1, loop.rows // loop.pack)
+    lengths = (
+        # The same rows where they are compared: what they cost besides their KV tiles then cancels in the
+        # model's profile.
+        (rows + 9, steps + loop.keys - 1),
+        (rows + 2, steps + loop.keys),
+        (rows + 9, 6),
+        (rows + 9, step),
+        (rows, step + 1),
+        (1, 1),
+    )
+    return tuple(key.workload(1, 1, seq_q, seq_kv) for seq_q, seq_kv in lengths)
+
+
+def _plan(key: CompileKey, loop: Loop) -> tuple[_Run, ...]:
+    """Other numbers with every schedule. scripts/mutation_testing.py shows what each run is there for."""
+    long, wrapping, stub, whole, brief, lone = shapes(key, loop)
+    return (
+        _Run(long, "normal", "lazy", "fifo"),
+        # Spikes: every row's maximum jumps in another tile, so that threads differ in what they must do.
+        _Run(wrapping, "spikes", "random", "random", crowded=True),
+        # Maxima below -500: what is not shifted by them underflows.
+        _Run(stub, "saturated", "eager", "fifo"),
+        # With the first, a line for the performance model. Both have ordinary inputs, because some kernels
+        # do more for others.
+        _Run(whole, "normal", "lazy", "fifo"),
+        # The last key, alone in its tile, outweighs the rest. LSE may be null.
+        _Run(brief, "rising", "eager", "random", wants_lse=False),
+        _Run(lone, "large_logits", "eager", "fifo"),
+    )
 
 
 def preflight(candidate: Candidate, family: Family, gpu: GpuSpec, *, seed: int) -> Preflight:
-    """Emulates the candidate on its pre-flight set under lazy and random delivery of its async copies."""
+    """Emulates the candidate on its pre-flight set, async copies delivered at once, late, or by chance."""
     key = candidate.compile_key
     names = family.names(candidate.genome.as_dict(), key, gpu)
     library = hostcompiler.build(candidate.source, name=family.name)
     loop = family.loop(names)
-    long, short = shapes(key, loop)
-    single = replace(long, seq_kv=loop.keys * loop.splits)
-    # Other numbers with every schedule: the ordinary case, a rising maximum, needles at tile edges.
-    plan: tuple[tuple[Workload, str, emulator.Delivery, emulator.Schedule], ...] = (
-        (long, "normal", "lazy", "fifo"),
-        (long, "rising", "random", "random"),
-        (short, "needles", "eager", "fifo"),
-        # One whole step of the loop: with the first, a line for the performance model. Both have ordinary
-        # inputs, because some kernels do more for others.
-        (single, "normal", "lazy", "fifo"),
-    )
+    plan = _plan(key, loop)
     verdicts, counters = [], []
-    for at, (workload, trial, delivery, schedule) in enumerate(plan):
-        launches = family.launches(candidate.genome, workload, gpu)
+    for at, each in enumerate(plan):
+        launches = family.launches(candidate.genome, each.workload, _crowded(gpu) if each.crowded else gpu)
         emulations, verdict = emulate(
-            library, launches, workload, trial, delivery=delivery, schedule=schedule, seed=seed + at
+            library,
+            launches,
+            each.workload,
+            each.trial,
+            delivery=each.delivery,
+            schedule=each.schedule,
+            seed=seed + at,
+            wants_lse=each.wants_lse,
         )
         verdicts.append(verdict)
         counters.append([emulation.counters for emulation in emulations])
         reports = tuple(report for emulation in emulations for report in emulation.reports)
         complaint = _complaint(reports, verdict)
         if complaint:
-            return Preflight(f"{complaint} [{workload}]", _status(reports), tuple(verdicts), _EMPTY)
-    profile = _profile(loop, family.uncounted(names), (long, counters[0]), (single, counters[3]))
-    return Preflight("", Status.CORRECT, tuple(verdicts), profile)
+            return Preflight(f"{complaint} [{each.workload}]", _status(reports), tuple(verdicts), _EMPTY)
+    counted = ((plan[0].workload, counters[0]), (plan[3].workload, counters[3]))
+    return Preflight("", Status.CORRECT, tuple(verdicts), _profile(loop, family.uncounted(names), *counted))
+
+
+def _crowded(gpu: GpuSpec) -> GpuSpec:
+    """No SM of its own for any CTA: a grid that goes by the GPU's size has a single one."""
+    return replace(gpu, sm_count=0)
 
 
 _EMPTY = Profile((), 1, 1, 1, 1, 0.0)
@@ -117,7 +160,7 @@ def _complaint(reports: tuple[emulator.Report, ...], verdict: Verdict) -> str:
 def _workspace(memory: emulator.Memory, size_bytes: int) -> int:
     if not size_bytes:
         return 0
-    array = memory.array("workspace", (size_bytes,), np.uint8, writable=True, fill=0xFF)
+    array = memory.array("workspace", (size_bytes,), np.uint8, writable=True, unset=True, fill=0xFF)
     return int(array.ctypes.data)
 
 
@@ -130,6 +173,7 @@ def emulate(
     delivery: emulator.Delivery,
     schedule: emulator.Schedule,
     seed: int,
+    wants_lse: bool = True,
 ) -> tuple[tuple[emulator.Emulation, ...], Verdict]:
     """Run the launches on one trial's inputs, and judge what they wrote by the reference, every row of it."""
     trial = trials.draw(trial_name, workload, seed=seed)
@@ -140,11 +184,11 @@ def emulate(
         ]
         for array, x in zip(inputs, (trial.q, trial.k, trial.v), strict=True):
             array[...] = x
-        out = memory.array("O", trial.q.shape, np.dtype(np.uint16), writable=True, fill=0xFFFF)
-        lse = memory.array("LSE", trial.q.shape[:3], np.dtype(np.float32), writable=True, fill=np.nan)
+        out = memory.array("O", trial.q.shape, np.uint16, writable=True, unset=True, fill=0xFFFF)
+        lse = memory.array("LSE", trial.q.shape[:3], np.float32, writable=True, unset=True, fill=np.nan)
         q, k, v, o, lse_at = (array.ctypes.data for array in (*inputs, out, lse))
         scratch = _workspace(memory, launches[0].workspace_bytes)
-        pointers = arguments(workload, (q, k, v, o, lse_at), workspace=scratch)
+        pointers = arguments(workload, (q, k, v, o, lse_at if wants_lse else 0), workspace=scratch)
         emulations = tuple(
             emulator.run(
                 library,
@@ -157,6 +201,6 @@ def emulate(
             )
             for launch in launches
         )
-        result = Output(out.copy(), lse.copy())
+        result = Output(out.copy(), lse.copy() if wants_lse else None)
     expected = expect(workload, trial.q, trial.k, trial.v, where=every_row(workload))
     return emulations, judge(workload, [(trial, expected, result)])

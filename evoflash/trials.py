@@ -84,6 +84,12 @@ def _needles(workload: Workload, rng: np.random.Generator) -> Inputs:
     return q, k, v
 
 
+def _spikes(workload: Workload, rng: np.random.Generator) -> Inputs:
+    """Needles 100 above the rest: a maximum that misses the key pointed at overflows fp32."""
+    q, k, v = _needles(workload, rng)
+    return q * np.float32(32 / workload.head_dim**0.5), k, v
+
+
 def _targets(workload: Workload, rng: np.random.Generator) -> NDArray[np.intp]:
     last = workload.seq_kv - 1
     multiples = np.arange(0, last + 17, 16)
@@ -143,6 +149,7 @@ _RECIPES: dict[str, Callable[[Workload, np.random.Generator], Inputs]] = {
     "rising": _rising,
     "falling": _falling,
     "needles": _needles,
+    "spikes": _spikes,
     "equal_keys": _equal_keys,
     "ones": _ones,
     "saturated": _saturated,
@@ -151,6 +158,6 @@ _RECIPES: dict[str, Callable[[Workload, np.random.Generator], Inputs]] = {
 }
 
 ORDINARY = frozenset({"normal", "normal-again", "normal-after"})
-ALL = tuple(name for name in _RECIPES if name != "normal-after")  # for small shapes
+ALL = tuple(name for name in _RECIPES if name not in ("normal-after", "spikes"))  # for small shapes
 AT_SIZE = ("normal", "needles", "rising")  # for the benchmark's shape, where a reference is costly
 AFTER_TIMING = "normal-after"  # never shown to a kernel before it has been timed

@@ -56,7 +56,7 @@ def test_random_genomes_pass_without_a_report(key):
 
 @pytest.mark.parametrize("key", KEYS, ids=str)
 def test_the_shapes_wrap_every_ring_and_stay_small(key):
-    long, short = shapes(key, Loop(rows=64, keys=32, stages=3, splits=1))
+    long, _, short, *_ = shapes(key, Loop(rows=64, keys=32, stages=3, splits=1))
 
     assert max(kv_tiles(long, 64, 32)) >= 2 * 3 + 1
     assert long.seq_kv % 32
