@@ -10,6 +10,7 @@ import platform
 import shutil
 import subprocess
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 
@@ -24,6 +25,14 @@ _RUNTIME_FLAGS = (*_COMMON_FLAGS, "-O2", "-ftree-vectorize", "-fno-semantic-inte
 _KERNEL_FLAGS = (
     *(*_COMMON_FLAGS, "-O1", "-g1", "-w"),
     *("-fsanitize=bounds", "-fsanitize-undefined-trap-on-error", "-fstack-clash-protection"),
+)
+# The runtime's files that run at every access and every switch of threads: one unit, so that they are
+# inlined into each other.
+_INNER = frozenset(
+    {
+        *("barrier", "clocks", "copies", "counters", "fiber", "global"),
+        *("history", "path", "report", "scheduler", "shared", "warp"),
+    }
 )
 
 
@@ -46,13 +55,39 @@ def runtime() -> Path:
     library = cache_dir() / "emulator" / key / "runtime.so"
     if library.exists():
         return library
-    units = "".join(f'#include "{unit}"\n' for unit in sorted(EMU.glob("*.cpp")))
-    log = _compile(units, library, _RUNTIME_FLAGS, standard_input=True)
+    log = _compile_runtime(library)
     if log:
         raise DeviceError(
             f"the emulator's runtime does not compile: {_first_error(log)}; use g++ 9 or later."
         )
     return library
+
+
+def _runtime_units() -> tuple[str, str]:
+    """The runtime in two texts that take about equally long: what every access goes through, and the rest."""
+    files = sorted(EMU.glob("*.cpp"))
+    inner = [file for file in files if file.stem in _INNER]
+    outer = [file for file in files if file.stem not in _INNER]
+    first, second = ("".join(f'#include "{file}"\n' for file in half) for half in (inner, outer))
+    return first, second
+
+
+def _compile_runtime(library: Path) -> str:
+    """Compile both halves at once and link them; "" or the compiler's log. Others may do the same at once."""
+    library.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=library.parent) as folder, ThreadPoolExecutor(2) as pool:
+        objects = [Path(folder) / f"{half}.o" for half in ("inner", "outer")]
+        flags = (*_RUNTIME_FLAGS, "-c", "-x", "c++", "-")
+        logs = pool.map(
+            lambda text, made: _gxx(*flags, "-o", str(made), text=text), _runtime_units(), objects
+        )
+        product = Path(folder) / library.name
+        log = next((log for log in logs if log), "") or _gxx(
+            *_RUNTIME_FLAGS, *map(str, objects), "-o", str(product)
+        )
+        if not log:
+            product.replace(library)
+    return log
 
 
 def build(source: str, *, name: str) -> Path:
@@ -64,7 +99,7 @@ def build(source: str, *, name: str) -> Path:
     library = cache_dir() / "emulator" / key / f"{name}.so"
     if library.exists():
         return library
-    log = _compile(source, library, _kernel_flags(), standard_input=False)
+    log = _compile(source, library, _kernel_flags())
     if log:
         raise KernelBuildError(log)
     return library
@@ -106,24 +141,26 @@ def _digest(*parts: str) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
 
 
-def _compile(text: str, library: Path, flags: tuple[str, ...], *, standard_input: bool) -> str:
-    """Compile `text` to `library`; "" or, on failure, the compiler's log. Others may do the same at once."""
+def _compile(text: str, library: Path, flags: tuple[str, ...]) -> str:
+    """Compile `text` to `library`; "" or the compiler's log. Others may do the same at once."""
     library.parent.mkdir(parents=True, exist_ok=True)
+    # Left beside the library: it is what reports' lines and debuggers refer to.
     source = library.with_suffix(".cu")
-    if not standard_input:
-        # Left beside the library: it is what reports' lines and debuggers refer to.
-        _write(source, text)
+    _write(source, text)
     with tempfile.TemporaryDirectory(dir=library.parent) as folder:
         product = Path(folder) / library.name
-        place = "-" if standard_input else str(source)
-        command = ["g++", *flags, "-I", str(DEVICE), "-x", "c++", place, "-o", str(product)]
-        given = text if standard_input else None
-        plain = {**os.environ, "LC_ALL": "C"}
-        outcome = subprocess.run(command, input=given, env=plain, capture_output=True, text=True, check=False)
-        if outcome.returncode:
-            return outcome.stderr or f"g++ ended with code {outcome.returncode}"
-        product.replace(library)
-    return ""
+        log = _gxx(*flags, "-x", "c++", str(source), "-o", str(product))
+        if not log:
+            product.replace(library)
+    return log
+
+
+def _gxx(*arguments: str, text: str | None = None) -> str:
+    """Run g++ in English, with `text` as its input; "" or, on failure, what it said."""
+    command = ["g++", "-I", str(DEVICE), *arguments]
+    plain = {**os.environ, "LC_ALL": "C"}
+    outcome = subprocess.run(command, input=text, env=plain, capture_output=True, text=True, check=False)
+    return outcome.stderr or f"g++ ended with code {outcome.returncode}" if outcome.returncode else ""
 
 
 def _write(path: Path, text: str) -> None:

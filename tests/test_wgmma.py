@@ -139,7 +139,7 @@ def multiplied(
         given = memory.array("image", image.shape, image.dtype, fill=image)
         registers = memory.array("registers", (128, 4), np.uint32, fill=fragments(bits_of(matrix_a, element)))
         d = memory.array("d", before.shape, np.float32, writable=True, fill=before)
-        arguments = [
+        arguments: list[np.generic] = [
             *(np.uint64(array.ctypes.data) for array in (given, registers, d)),
             np.int32(image.size // 8),
             np.uint64(a.descriptor if a else 0),
@@ -203,7 +203,10 @@ def pipeline(*, bug: int = 0, steps: int = 7, **choices: Any) -> tuple[Emulation
     with Memory() as memory:
         given = [memory.array(name, x.shape, x.dtype, fill=x) for name, x in (("a", a), ("b", b))]
         out = memory.array("out", (2, 2, ROWS, ROWS), np.float32, writable=True)
-        arguments = [*(np.uint64(array.ctypes.data) for array in (*given, out)), np.int32(steps)]
+        arguments: list[np.generic] = [
+            *(np.uint64(array.ctypes.data) for array in (*given, out)),
+            np.int32(steps),
+        ]
         emulation = run(library, Launch("pipeline", (1, 1, 1), (256, 1, 1), 8192), arguments, **choices)
         sums = np.einsum("mk,snk->smn", a, b, dtype=np.float64)
         last = sums[(steps - 2) % 2 : steps - 1 : 2].sum(0)
@@ -289,6 +292,7 @@ BROKEN = [
     pytest.param(22, "uninit-shared", "wgmma_ss", id="never written"),
     pytest.param(23, "DEADLOCK", "", id="a warp waits elsewhere"),
     pytest.param(25, "wgmma-acc-not-waited", "wgmma_ss", id="copied before the wait"),
+    pytest.param(26, "wgmma-a-in-flight", "too early", id="operand A of two products"),
 ]
 
 

@@ -40,7 +40,7 @@ void merge(std::vector<u32>& mine, const std::vector<u32>& theirs) {
 
 void merge(Knowledge& into, const Knowledge& from) {
   merge(into.known, from.known);
-  merge(into.fenced, from.fenced);
+  for (Space space : kSpaces) merge(into.fenced(space), from.fenced(space));
 }
 
 // The running thread has read what stands at the address: it knows what was released there, now if it acquires,

@@ -22,6 +22,35 @@ void check_convergence(Barrier& barrier, int line) {
   });
 }
 
+// Who comes again must know that the round before is over: else it may count twice in that one.
+void check_reuse(const Barrier& barrier, int id, int line) {
+  for (const Arrival& before : barrier.before) {
+    if (group.clocks.ordered(before.epoch, self->id)) continue;
+    report("named-barrier", line, before.line, [&] {
+      return text("%s comes to barrier %d and does not know that %s has come to its round before, at line %d: it may "
+                  "be counted in that round instead; wait for the others before arriving again",
+                  my_name().c_str(), id, agent_name(agent_of(before.epoch)).c_str(), before.line);
+    });
+    return;
+  }
+}
+
+// The first thread of a warp stands for it.
+void note_arrival(Barrier& barrier, int id, int line) {
+  u32& lanes = barrier.lanes_of_warp[static_cast<size_t>(self->warp - cta->first_warp)];
+  const u32 mine = 1u << self->lane;
+  if (lanes & mine)
+    report("named-barrier", line, barrier.line, [&] {
+      return text("%s comes to barrier %d twice in one round, which began at line %d: it counts in another's place",
+                  my_name().c_str(), id, barrier.line);
+    });
+  if (lanes == 0) {
+    check_reuse(barrier, id, line);
+    barrier.arrivals.push_back({group.clocks.now(self->id), line});
+  }
+  lanes |= mine;
+}
+
 void begin_round(Barrier& barrier, bool whole_block, int threads, int line) {
   barrier.in_use = true;
   barrier.whole_block = whole_block;
@@ -30,6 +59,7 @@ void begin_round(Barrier& barrier, bool whole_block, int threads, int line) {
   barrier.any = false;
   barrier.line = line;
   barrier.line_of_warp.assign(static_cast<size_t>(cta->warp_count), 0);
+  barrier.lanes_of_warp.assign(static_cast<size_t>(cta->warp_count), 0);
   barrier.knowledge.clear();
   barrier.slowest = {};
 }
@@ -40,6 +70,8 @@ bool complete(const Barrier& barrier) {
 
 void end_round(Barrier& barrier) {
   barrier.in_use = false;
+  barrier.before.swap(barrier.arrivals);
+  barrier.arrivals.clear();
   join_paths(barrier);
   for (int id : barrier.waiting) {
     group.clocks.acquire(id, barrier.knowledge);
@@ -69,6 +101,7 @@ void arrive(int id, int threads, bool whole_block, bool waits, int line, bool vo
   Barrier& barrier = cta->barriers[id];
   check_use(barrier, id, threads, line);
   if (!barrier.in_use) begin_round(barrier, whole_block, threads, line);
+  note_arrival(barrier, id, line);
   check_convergence(barrier, line);
   group.clocks.release(self->id, barrier.knowledge);
   ++barrier.arrived;

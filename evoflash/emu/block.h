@@ -35,6 +35,7 @@ struct Copy {
   u32 group;
   u32 bytes;
   double started;  // on the rough clock
+  Epoch handed;    // of the thread's copying agent, once an mbarrier is told of it as well; 0: none is
 };
 
 // How a thread reads: the last few addresses, and how often in a row it read just those.
@@ -71,6 +72,7 @@ struct Thread {
   u32 budget;            // memory accesses until it must let others run
   Polling polling;
   std::vector<Copy> copies;  // not yet waited for, oldest first
+  int copying_agent;         // that does those of which mbarriers are told; -1 until there are any
   u32 open_group;            // the group that the next copy joins
   u64 segment;               // collectives and barriers so far, and one
   Round load_round, shared_round;
@@ -106,12 +108,20 @@ struct Warp {
   Registers registers;
 };
 
+// A warp's arrival at a barrier, by its first thread.
+struct Arrival {
+  Epoch epoch;
+  int line;
+};
+
 struct Barrier {
   bool in_use, whole_block;
   bool any;  // some thread of this round voted yes
   int expected, arrived, line;
   std::vector<int> waiting;       // threads
   std::vector<int> line_of_warp;  // where each warp's first thread of this round came from; 0: none yet
+  std::vector<u32> lanes_of_warp;         // that have come in this round
+  std::vector<Arrival> arrivals, before;  // of this round; of the one before
   Knowledge knowledge;
   Work slowest;  // of the warps that have come
 };

@@ -126,7 +126,7 @@ CopyingOut copies_out() {
     all.reads = group.clocks.add(name);
     all.writes = group.clocks.add(name);
   }
-  return {group.clocks.on_behalf(all.reads, self->id), group.clocks.on_behalf(all.writes, self->id)};
+  return {group.clocks.on_behalf(all.reads, self->id), group.clocks.on_behalf(all.writes, self->id, Space::global)};
 }
 
 void start_copy_out(int line, std::function<void()> land) {
@@ -191,12 +191,12 @@ void leave_bulk_copies(Thread& thread) {
 
 void fence_proxy_async_shared(int line) {
   self->line = line;
-  group.clocks.fence_proxies(self->id);
+  group.clocks.fence_proxies(self->id, Space::shared);
 }
 
-// Not told from the fence for shared memory: who uses the one in place of the other is not found out.
 void fence_proxy_async_global(int line) {
-  fence_proxy_async_shared(line);
+  self->line = line;
+  group.clocks.fence_proxies(self->id, Space::global);
 }
 
 void bulk_load(u32 target, const void* source, u32 bytes, u32 barrier, u32 mask, int line) {
@@ -209,7 +209,8 @@ void bulk_load(u32 target, const void* source, u32 bytes, u32 barrier, u32 mask,
   for (const Destination& to : all) {
     if (!to.home->shared.admits(to.target, bytes, kBulkAlignment, op, line)) abandon_block();
     const int agent = completing_agent(*to.home, to.barrier, op, line);
-    if (&to == &all.front()) note_global_read(source, bytes, group.clocks.on_behalf(agent, self->id), line);
+    if (&to == &all.front())
+      note_global_read(source, bytes, group.clocks.on_behalf(agent, self->id, Space::global), line);
     const Epoch epoch = begin_copy_to(*to.home, to.target, bytes, to.barrier, line);
     deliver(line, [=] {
       std::memcpy(to.home->shared.at(to.target), source, bytes);

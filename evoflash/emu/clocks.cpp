@@ -31,9 +31,11 @@ void join_row(std::vector<u32>& into, const u32* from, int agents) {
 void Clocks::reset(int threads) {
   threads_ = agents_ = threads;
   stride_ = threads + kSpareAgents;
-  fences_ = false;
   known_.assign(static_cast<size_t>(stride_) * static_cast<size_t>(stride_), 0);
-  fenced_.assign(known_.size(), 0);
+  for (Space space : kSpaces) {
+    fences_[static_cast<u32>(space)] = false;
+    fenced_[static_cast<u32>(space)].assign(known_.size(), 0);
+  }
   names_.clear();
   for (int i = 0; i < stride_; ++i) row(i)[i] = 1;
 }
@@ -47,7 +49,7 @@ int Clocks::add(std::string name) {
 
 void Clocks::widen() {
   const auto old = static_cast<size_t>(stride_), now = old + kSpareAgents;
-  for (auto* rows : {&known_, &fenced_}) {
+  for (auto* rows : {&known_, &fenced_[0], &fenced_[1]}) {
     std::vector<u32> wider(now * now, 0);
     for (size_t i = 0; i < old; ++i) std::copy_n(rows->begin() + static_cast<long>(i * old), old, wider.begin() + static_cast<long>(i * now));
     rows->swap(wider);
@@ -58,7 +60,8 @@ void Clocks::widen() {
 
 void Clocks::release(int agent, Knowledge& to) {
   join_row(to.known, row(agent), agents_);
-  if (fences_) join_row(to.fenced, fenced_row(agent), agents_);
+  for (Space space : kSpaces)
+    if (fences_[static_cast<u32>(space)]) join_row(to.fenced(space), fenced_row(agent, space), agents_);
   tick(agent);
 }
 
@@ -68,7 +71,7 @@ void Clocks::tick(int agent) {
 
 void Clocks::acquire(int agent, const Knowledge& from) {
   join(row(agent), from.known.data(), from.known.size());
-  join(fenced_row(agent), from.fenced.data(), from.fenced.size());
+  for (Space space : kSpaces) join(fenced_row(agent, space), from.fenced(space).data(), from.fenced(space).size());
 }
 
 void Clocks::learn(int agent, Epoch epoch) {
@@ -98,7 +101,7 @@ bool Crowd::knows(Epoch epoch) {
 bool Crowd::sees(Epoch epoch) {
   u32 least = kClockEnd;
   for (int i = first_; i < first_ + count_; ++i) least = std::min(least, group.clocks.fenced(i)[agent_of(epoch)]);
-  least_.fenced[agent_of(epoch)] = least;
+  least_.fenced(Space::shared)[agent_of(epoch)] = least;
   return least >= clock_of(epoch);
 }
 
@@ -108,13 +111,14 @@ const u32* Crowd::known() {
 }
 
 const u32* Crowd::fenced() {
-  least_.fenced.resize(static_cast<size_t>(group.clocks.agents()), 0);
-  return least_.fenced.data();
+  least_.fenced(Space::shared).resize(static_cast<size_t>(group.clocks.agents()), 0);
+  return least_.fenced(Space::shared).data();
 }
 
-void Clocks::fence_proxies(int agent) {
-  fences_ = true;
-  join(fenced_row(agent), row(agent), static_cast<size_t>(agents_));
+void Clocks::fence_proxies(int agent, Space space) {
+  fences_[static_cast<u32>(space)] = true;
+  join(fenced_row(agent, space), row(agent), static_cast<size_t>(agents_));
+  tick(agent);
 }
 
 }  // namespace efemu

@@ -6,6 +6,7 @@
 // appear.
 #pragma once
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "float16.h"
@@ -21,15 +22,21 @@ inline u32 agent_of(Epoch epoch) { return epoch >> kClockBits; }
 inline u32 clock_of(Epoch epoch) { return epoch & (kClockEnd - 1); }
 inline Epoch epoch_of(u32 agent, u32 clock) { return agent << kClockBits | clock; }
 
-// What has been made known at a barrier: the latest clock of each agent, and the latest whose generic writes
-// were fenced for the async proxy.
+// The memory that a fence between the proxies is for.
+enum class Space : u32 { shared, global };
+constexpr Space kSpaces[] = {Space::shared, Space::global};
+
+// What has been made known at a barrier: the latest clock of each agent, and for each space the latest whose
+// generic writes were fenced for the async proxy.
 struct Knowledge {
-  std::vector<u32> known, fenced;
+  std::vector<u32> known, fenced_of[2];
 
   bool empty() const { return known.empty(); }
+  std::vector<u32>& fenced(Space space) { return fenced_of[static_cast<u32>(space)]; }
+  const std::vector<u32>& fenced(Space space) const { return fenced_of[static_cast<u32>(space)]; }
   void clear() {
     known.clear();
-    fenced.clear();
+    for (Space space : kSpaces) fenced(space).clear();
   }
 };
 
@@ -74,12 +81,12 @@ class Clocks {
   const std::string& name(u32 agent) const { return names_[agent - static_cast<u32>(threads_)]; }
 
   Epoch now(int agent) const { return epoch_of(static_cast<u32>(agent), row(agent)[agent]); }
-  // The agent as a toucher of memory through the generic proxy; through the async one; or another agent that
-  // acts on the thread's behalf, through the async proxy, knowing what the thread knows. Good until the next
-  // add().
+  // The agent as a toucher of memory through the generic proxy; or another agent that touches memory of the space
+  // on the thread's behalf, through the async proxy, knowing what the thread knows. Good until the next add().
   Actor actor(int agent) const { return {now(agent), row(agent), nullptr}; }
-  Actor async_actor(int agent) const { return {now(agent), row(agent), fenced_row(agent)}; }
-  Actor on_behalf(int agent, int thread) const { return {now(agent), row(thread), fenced_row(thread)}; }
+  Actor on_behalf(int agent, int thread, Space space = Space::shared) const {
+    return {now(agent), row(thread), fenced_row(thread, space)};
+  }
   Actor on_behalf(int agent, Crowd& crowd) const { return {now(agent), crowd.known(), crowd.fenced(), &crowd}; }
   // Whether what happened at `epoch` is ordered before what `observer` does next.
   bool ordered(Epoch epoch, int observer) const { return row(observer)[agent_of(epoch)] >= clock_of(epoch); }
@@ -92,22 +99,25 @@ class Clocks {
   // The agent hears of one epoch; or adds one to what is made known elsewhere.
   void learn(int agent, Epoch epoch);
   void learn(Knowledge& knowledge, Epoch epoch) const;
-  // fence.proxy.async: generic writes that the agent knows of are visible to async accesses ordered after this.
-  void fence_proxies(int agent);
+  // fence.proxy.async: generic writes to the space that the agent knows of are visible to async accesses ordered
+  // after this; what it writes from now on is not.
+  void fence_proxies(int agent, Space space);
 
   const u32* known(int agent) const { return row(agent); }
-  const u32* fenced(int agent) const { return fenced_row(agent); }
+  const u32* fenced(int agent) const { return fenced_row(agent, Space::shared); }
 
  private:
   u32* row(int agent) { return &known_[static_cast<size_t>(agent) * static_cast<size_t>(stride_)]; }
   const u32* row(int agent) const { return &known_[static_cast<size_t>(agent) * static_cast<size_t>(stride_)]; }
-  u32* fenced_row(int agent) { return &fenced_[static_cast<size_t>(agent) * static_cast<size_t>(stride_)]; }
-  const u32* fenced_row(int agent) const { return &fenced_[static_cast<size_t>(agent) * static_cast<size_t>(stride_)]; }
+  const u32* fenced_row(int agent, Space space) const {
+    return &fenced_[static_cast<u32>(space)][static_cast<size_t>(agent) * static_cast<size_t>(stride_)];
+  }
+  u32* fenced_row(int agent, Space space) { return const_cast<u32*>(std::as_const(*this).fenced_row(agent, space)); }
   void widen();
 
   int threads_ = 0, agents_ = 0, stride_ = 0;
-  bool fences_ = false;  // somebody has fenced: until then no one has anything in fenced_
-  std::vector<u32> known_, fenced_;  // stride x stride: row a is what a knows of everyone
+  bool fences_[2] = {};  // by space, somebody has fenced: until then no one has anything in fenced_
+  std::vector<u32> known_, fenced_[2];  // stride x stride: row a is what a knows of everyone
   std::vector<std::string> names_;
 };
 

@@ -1,4 +1,5 @@
 // cp.async: copies that land when the delivery policy says, at the latest when their thread waits for them.
+#include <algorithm>
 #include <cstring>
 
 #include "block.h"
@@ -19,6 +20,16 @@ void land(Copy& copy, Cta& home) {
     std::memset(home.shared.at(copy.target), 0, copy.bytes);
 }
 
+int copying_agent() {
+  if (self->copying_agent < 0) self->copying_agent = group.clocks.add("a cp.async by " + my_name());
+  return self->copying_agent;
+}
+
+// Who learns of the epoch, at the barrier or by waiting itself, may read the copy.
+void hand_over(const Copy& copy, const Thread& thread) {
+  thread.cta->shared.hand_over(copy.target, copy.bytes, static_cast<u32>(thread.id), copy.handed);
+}
+
 bool lands_at_once() {
   return policy.delivery == Delivery::eager || (policy.delivery == Delivery::random && (chance() & 1));
 }
@@ -33,7 +44,7 @@ void copy_async(u32 target, const void* source, bool inside, int line, u32 bytes
   if (inside) note_global_read(source, bytes, group.clocks.actor(self->id), line);
   if (!cta->shared.admits(target, bytes, "cp.async", line)) return;
   cta->shared.write_pending(target, bytes, group.clocks.actor(self->id), line);
-  self->copies.push_back({target, source, inside, false, line, self->open_group, bytes, rough_clock()});
+  self->copies.push_back({target, source, inside, false, line, self->open_group, bytes, rough_clock(), 0});
   if (lands_at_once()) land(self->copies.back(), *cta);
 }
 
@@ -55,35 +66,45 @@ void wait_copies(int pending, int line) {
   auto copy = copies.begin();
   for (; copy != copies.end() && copy->group + pending < self->open_group; ++copy) {
     land(*copy, *cta);
-    cta->shared.complete(copy->target, copy->bytes, group.clocks.now(self->id));
+    if (copy->handed) {
+      hand_over(*copy, *self);
+      group.clocks.learn(self->id, copy->handed);
+    } else {
+      cta->shared.complete(copy->target, copy->bytes, group.clocks.now(self->id));
+    }
   }
   if (copy != copies.begin()) count_wait(line, rough_clock() - (copy - 1)->started);
   copies.erase(copies.begin(), copy);
 }
 
-// The copies are no longer the thread's to wait for: who waits at the barrier may read them.
+// The arrival is for all copies before it, those included of which another barrier has been told.
 void copies_arrive(u32 barrier, bool counted, int line) {
   note_progress(line);
-  const Epoch epoch = begin_arrival(barrier, counted, line);
-  std::vector<Copy> copies;
-  copies.swap(self->copies);
-  Cta* const home = cta;
-  const u32 thread = static_cast<u32>(self->id);
-  deliver(line, [=]() mutable {
-    for (Copy& copy : copies) {
-      land(copy, *home);
-      home->shared.hand_over(copy.target, copy.bytes, thread, epoch);
+  const int agent = copying_agent();
+  const Epoch arrival = begin_arrival(barrier, counted, line), epoch = group.clocks.now(agent);
+  group.clocks.tick(agent);
+  for (Copy& copy : self->copies)
+    if (!copy.handed) copy.handed = epoch;
+  Thread& thread = *self;
+  deliver(line, [=, &thread] {
+    for (Copy& copy : thread.copies) {
+      if (!copy.handed || copy.handed > epoch) continue;
+      land(copy, *thread.cta);
+      hand_over(copy, thread);
     }
-    complete_arrival(*home, barrier, epoch);
+    complete_arrival(*thread.cta, barrier, arrival, epoch);
   });
 }
 
+// Those of which a barrier has been told are for others to wait for.
 void leave_copies(Thread& thread) {
-  if (thread.copies.empty()) return;
-  const Copy& first = thread.copies.front();
-  report("async-at-exit", first.line, 0, [&] {
-    return text("%s ended with copies under way (%zu), the first from line %d%s", my_name().c_str(),
-                thread.copies.size(), first.line, first.group == thread.open_group ? " (never committed)" : "");
+  const auto kept = [](const Copy& copy) { return !copy.handed; };
+  const auto first = std::find_if(thread.copies.begin(), thread.copies.end(), kept);
+  if (first == thread.copies.end()) return;
+  report("async-at-exit", first->line, 0, [&] {
+    return text("%s ended with copies under way (%td), the first from line %d%s", my_name().c_str(),
+                std::count_if(first, thread.copies.end(), kept), first->line,
+                first->group == thread.open_group ? " (never committed)" : "");
   });
   for (Copy& copy : thread.copies) land(copy, *thread.cta);
 }

@@ -16,7 +16,8 @@ u32 field(u64 descriptor, u32 first_bit) {
 }
 
 void refuse_descriptor(u64 descriptor, const char* name, int line, const std::string& why) {
-  report("wgmma-descriptor", line, 0, [&] { return text("descriptor %016llx of %s: %s", descriptor, name, why.c_str()); });
+  report("wgmma-descriptor", line, 0,
+         [&] { return text("descriptor %016llx of %s: %s", descriptor, name, why.c_str()); });
 }
 
 }  // namespace
@@ -25,8 +26,9 @@ Operand read_descriptor(u64 descriptor, bool mn_major, const char* name, int lin
   const u32 width = kWidths[descriptor >> 62];
   const Operand operand{field(descriptor, 0), field(descriptor, 16), field(descriptor, 32), width, mn_major};
   if (const u64 base_offset = descriptor >> 49 & 7)
-    refuse_descriptor(descriptor, name, line,
-                      text("its base offset is %llu; align the tile to the swizzle's pattern and leave it 0", base_offset));
+    refuse_descriptor(
+        descriptor, name, line,
+        text("its base offset is %llu; align the tile to the swizzle's pattern and leave it 0", base_offset));
   if (descriptor & kReserved) refuse_descriptor(descriptor, name, line, "bits are set that belong to no field");
   // The pattern repeats after 8 rows; a start inside its first row is how a kernel goes along k.
   const u32 pattern = width * kPiece * 8, row = 128;

@@ -120,8 +120,8 @@ struct WgmmaShape {
   bool a_transposed, b_transposed, is_bf16;
 };
 // a_registers: four, or null where `a` describes them in shared memory.
-void wgmma(const WgmmaShape& shape, float* d, InFlight* d_state, const u32* a_registers, InFlight* a_state, u64 a, u64 b,
-           bool scale_d, int line);
+void wgmma(const WgmmaShape& shape, float* d, InFlight* d_state, const u32* a_registers, InFlight* a_state, u64 a,
+           u64 b, bool scale_d, int line);
 void wgmma_fence(int line);
 void wgmma_commit(int line);
 void wgmma_wait(int pending, int line);

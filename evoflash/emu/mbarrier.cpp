@@ -308,10 +308,11 @@ Epoch begin_arrival(u32 address, bool counted, int line) {
   return begin_flight(barrier, line);
 }
 
-void complete_arrival(Cta& home, u32 address, Epoch epoch) {
+void complete_arrival(Cta& home, u32 address, Epoch epoch, Epoch copies) {
   int line = 0;
   Mbarrier* barrier = barrier_of_landing(home, address, epoch, &line);
   if (!barrier) return;
+  group.clocks.learn(barrier->gathering, copies);
   if (barrier->pending == 0) {
     report("mbarrier-overarrive", line, barrier->line, [&] {
       return text("the arrival of the copies before this is more than the phase waits for: %s",

@@ -16,8 +16,9 @@ Epoch begin_copy_to(Cta& home, u32 target, u32 bytes, u32 barrier, int line);
 void complete_bytes(Cta& home, u32 barrier, u32 bytes, Epoch epoch);
 
 // The same for cp.async, which arrives instead of counting bytes; `counted`: one more arrival is expected for it.
+// `copies`: when the copies were made, by an agent of their own.
 Epoch begin_arrival(u32 barrier, bool counted, int line);
-void complete_arrival(Cta& home, u32 barrier, Epoch epoch);
+void complete_arrival(Cta& home, u32 barrier, Epoch epoch, Epoch copies);
 
 void reset_mbarriers();
 // The block's last thread has ended: what is still under way has lost its memory.

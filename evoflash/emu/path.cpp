@@ -122,7 +122,8 @@ constexpr u64 kParts = 2048;  // Hopper's tensor cores multiply so many in a cyc
 u64 parts_of(const Counters& c) {
   const auto accesses = [&c](Access access) { return c.accesses[static_cast<u32>(access)]; };
   const u64 by_thread = c.barrier * 20 + c.commit + c.wait * 2;
-  const u64 shared = accesses(Access::lds) + accesses(Access::sts) + accesses(Access::ldmatrix) + accesses(Access::stmatrix);
+  const u64 matrices = accesses(Access::ldmatrix) + accesses(Access::stmatrix);
+  const u64 shared = accesses(Access::lds) + accesses(Access::sts) + matrices;
   const u64 global = accesses(Access::ldg) + accesses(Access::stg) + 12 * accesses(Access::copy_shared);
   const u64 whole = 2 * (shared + global) + c.wavefronts + 10 * c.mbarrier + 8 * (c.tma + c.mma + c.shfl + c.vote);
   return whole * kParts + by_thread * (kParts / kWarpSize) + c.tma_bytes * (kParts / 64) + c.wgmma_macs;

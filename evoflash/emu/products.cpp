@@ -10,6 +10,7 @@ namespace efemu {
 namespace {
 
 constexpr int kPieceElements = 8;
+using Elements = float[kPieceElements];
 
 // Calls `place(mn, k, elements)` for each piece of an operand of `extent` rows or columns.
 template <class Place>
@@ -17,7 +18,7 @@ void for_each_piece(const Operand& operand, u32 extent, bool is_bf16, SharedMemo
   const u32 mn_step = operand.mn_major ? kPieceElements : 1, k_step = operand.mn_major ? 1 : kPieceElements;
   for (u32 mn = 0; mn < extent; mn += mn_step)
     for (u32 k = 0; k < kProductDepth; k += k_step) {
-      float elements[kPieceElements];
+      Elements elements;
       widen_eight(reinterpret_cast<const u16*>(shared.at(piece_address(operand, mn, k))), is_bf16, elements);
       place(mn, k, elements);
     }
@@ -26,7 +27,7 @@ void for_each_piece(const Operand& operand, u32 extent, bool is_bf16, SharedMemo
 }  // namespace
 
 void unpack_a(Factors& factors, const Operand& a, bool is_bf16, SharedMemory& shared) {
-  for_each_piece(a, kProductRows, is_bf16, shared, [&](u32 mn, u32 k, const float (&elements)[kPieceElements]) {
+  for_each_piece(a, kProductRows, is_bf16, shared, [&](u32 mn, u32 k, const Elements& elements) {
     if (!a.mn_major)
       std::memcpy(&factors.a[mn][k], elements, sizeof elements);
     else
@@ -35,7 +36,7 @@ void unpack_a(Factors& factors, const Operand& a, bool is_bf16, SharedMemory& sh
 }
 
 void unpack_b(Factors& factors, const Operand& b, int columns, bool is_bf16, SharedMemory& shared) {
-  for_each_piece(b, static_cast<u32>(columns), is_bf16, shared, [&](u32 mn, u32 k, const float (&elements)[kPieceElements]) {
+  for_each_piece(b, static_cast<u32>(columns), is_bf16, shared, [&](u32 mn, u32 k, const Elements& elements) {
     if (b.mn_major)
       std::memcpy(&factors.b[k][mn], elements, sizeof elements);
     else

@@ -32,7 +32,8 @@ std::string warp_name(int warp) {
 // What the warp will have: where it asks for the wrong direction, what it has.
 int checked_count(const Registers& mine, const Adjustment& wanted, int line) {
   if (wanted.count < kFewestAsked || wanted.count > kMostAsked || wanted.count % kUnit)
-    complain(line, 0, text("%d registers: ask for %d to %d, in steps of %d", wanted.count, kFewestAsked, kMostAsked, kUnit));
+    complain(line, 0,
+             text("%d registers: ask for %d to %d, in steps of %d", wanted.count, kFewestAsked, kMostAsked, kUnit));
   if (wanted.increase ? wanted.count >= mine.each : wanted.count <= mine.each) return wanted.count;
   complain(line, mine.line, text("%s %s to %d registers a thread: it has %d already", warp_name(self->warp).c_str(),
                                  wanted.increase ? "increases" : "decreases", wanted.count, mine.each));
@@ -50,8 +51,9 @@ void check_warpgroup(const Registers& mine, int line) {
                                       warp_name(self->warp).c_str(), warp_name(w).c_str(), other.line));
     const bool unknown = other.changes == mine.changes && mine.changes && !group.clocks.ordered(other.last, self->id);
     if (w != self->warp && (unknown || other.changes < mine.changes))
-      complain(line, mine.line, text("%s executes it again, and no barrier tells it that %s has executed the one at line %d",
-                                     warp_name(self->warp).c_str(), warp_name(w).c_str(), mine.line));
+      complain(line, mine.line,
+               text("%s executes it again, and no barrier tells it that %s has executed the one at line %d",
+                    warp_name(self->warp).c_str(), warp_name(w).c_str(), mine.line));
   }
 }
 
@@ -95,7 +97,8 @@ void adjust(Warp& warp, const Adjustment& asked, int line) {
 
 std::string describe_pool(const Thread& thread) {
   const Registers& registers = group.warps[static_cast<size_t>(thread.warp)].registers;
-  return text("the block's register pool: warp %d wants %d for each thread and has %d, which takes %d more; %d of %d are free",
+  return text("the block's register pool: warp %d wants %d for each thread and has %d, which takes %d more; %d of %d "
+              "are free",
               thread.warp - thread.cta->first_warp, registers.wanted, registers.each, lacking(registers),
               thread.cta->free_registers, thread.cta->registers);
 }
@@ -118,7 +121,8 @@ void set_registers(int count, bool increase, int line) {
   Adjustment mine{count, increase};
   collective(op, line, mine, [&](const Lanes<Adjustment>& lanes) {
     for (int lane = 0; lane < kWarpSize; ++lane)
-      if (lanes[lane].count != count) report_divergence(op, line, text("lane %d asks for %d registers", lane, lanes[lane].count));
+      if (lanes[lane].count != count)
+        report_divergence(op, line, text("lane %d asks for %d registers", lane, lanes[lane].count));
     adjust(warp, mine, line);
   });
   while (warp.registers.wanted) wait_here(line, {op, 0, describe_pool});

@@ -224,6 +224,7 @@ void reset_thread(Thread& thread, int id, Cta& home, const Shape& shape) {
   thread.budget = kBudget;
   thread.polling = {};
   thread.copies.clear();
+  thread.copying_agent = -1;
   thread.open_group = 0;
   thread.segment = 1;
   thread.load_round = thread.shared_round = {};

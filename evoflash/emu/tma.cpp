@@ -196,7 +196,7 @@ void tma_load(u32 target, const TensorMap* map, const int* at, int rank, u32 bar
   for (const Destination& to : all) {
     if (!to.home->shared.admits(to.target, box.bytes(), kBoxAlignment, op, line)) abandon_block();
     const int agent = completing_agent(*to.home, to.barrier, op, line);
-    if (&to == &all.front()) note_box_read(box, group.clocks.on_behalf(agent, self->id), line);
+    if (&to == &all.front()) note_box_read(box, group.clocks.on_behalf(agent, self->id, Space::global), line);
     const Epoch epoch = begin_copy_to(*to.home, to.target, box.bytes(), to.barrier, line);
     deliver(line, [=] {
       load_box(box, to.home->shared, to.target);

@@ -32,8 +32,8 @@ using Issuers = GroupLanes<Arguments>;
 
 // An accumulator with products under way: what its registers will hold.
 struct Accumulator {
-  int columns, line;
-  u64 last;   // the newest product on it
+  int columns;
+  u64 last;     // the newest product on it
   u32 awaited;  // by these warps
   float* registers[kGroupThreads];
   InFlight* states[kGroupThreads];
@@ -132,7 +132,8 @@ void check_fences(const Issuers& lanes, int line) {
       const char* const why = never       ? "no wgmma_fence stands before the first wgmma"
                               : a_touched ? "A's registers were touched after the last wgmma_fence"
                                           : "the accumulator was touched after the last wgmma_fence";
-      return text("wgmma by warp %d, lane %d: %s", lanes.thread(lane) / kWarpSize - cta->first_warp, lane % kWarpSize, why);
+      const int warp = lanes.thread(lane) / kWarpSize - cta->first_warp;
+      return text("wgmma by warp %d, lane %d: %s", warp, lane % kWarpSize, why);
     });
     return;
   }
@@ -239,18 +240,11 @@ void count_product(const WarpGroup& warps, int columns) {
   attribute_to_warpgroup(warps.first_warp);
 }
 
-void issue(const Issuers& lanes, int line) {
-  WarpGroup& warps = group_of(*self);
-  begin_warpgroup(warps);
-  check_agreement(lanes, line);
-  check_fences(lanes, line);
-  const Arguments& first = lanes[0];
-  Product64 product{};
-  product.line = line;
-  product.shape = *first.shape;
-  product.adds = first.scale_d;
+// Reads the operands that are in shared memory, for the checks: what the product is made of is read when it is made.
+void take_operands(WarpGroup& warps, const Arguments& first, Product64& product) {
   const Actor actor = group.clocks.on_behalf(warps.agent, warps.crowd);
   product.epoch = actor.now;
+  const int line = product.line;
   if (!first.a_registers) {
     product.a = read_descriptor(first.a, first.shape->a_transposed, "A", line);
     product.lost = !check_reads(warps, product.a, kProductRows, actor, line);
@@ -258,16 +252,32 @@ void issue(const Issuers& lanes, int line) {
   product.b = read_descriptor(first.b, first.shape->b_transposed, "B", line);
   product.lost |= !check_reads(warps, product.b, static_cast<u32>(first.shape->n), actor, line);
   group.clocks.tick(warps.agent);
-  Accumulator& target = accumulator_of(warps, lanes, line);
-  if (target.awaited != kAllWarps) take_registers(target, first.scale_d);
-  for (InFlight* const state : target.states) state->line = line;
-  target.last = product.number = ++warps.issued;
-  target.line = line;
-  product.target = &target;
+}
+
+Accumulator& take_accumulator(WarpGroup& warps, const Issuers& lanes, const Product64& product) {
+  Accumulator& target = accumulator_of(warps, lanes, product.line);
+  if (target.awaited != kAllWarps) take_registers(target, product.adds);
+  for (InFlight* const state : target.states) state->line = product.line;
+  target.last = product.number;
+  return target;
+}
+
+void issue(const Issuers& lanes, int line) {
+  WarpGroup& warps = group_of(*self);
+  begin_warpgroup(warps);
+  check_agreement(lanes, line);
+  check_fences(lanes, line);
+  Product64 product{};
+  product.number = ++warps.issued;
+  product.line = line;
+  product.shape = *lanes[0].shape;
+  product.adds = lanes[0].scale_d;
+  take_operands(warps, lanes[0], product);
+  product.target = &take_accumulator(warps, lanes, product);
   product.fragment = fragment_of(lanes, line);
   std::copy(std::begin(warps.open_group), std::end(warps.open_group), product.group_of_warp);
   warps.products.push_back(std::move(product));
-  count_product(warps, first.shape->n);
+  count_product(warps, lanes[0].shape->n);
   if (makes_at_once()) make_up_to(warps, warps.issued);
 }
 
@@ -326,11 +336,12 @@ void begin_products() {
   warp_groups = std::vector<WarpGroup>(group.warps.size());
 }
 
-void wgmma(const WgmmaShape& shape, float* d, InFlight* d_state, const u32* a_registers, InFlight* a_state, u64 a, u64 b,
-           bool scale_d, int line) {
+void wgmma(const WgmmaShape& shape, float* d, InFlight* d_state, const u32* a_registers, InFlight* a_state, u64 a,
+           u64 b, bool scale_d, int line) {
   note_progress(line);
   Arguments mine{&shape, d, d_state, a_registers, a_state, a, b, scale_d};
-  warpgroup_collective(a_registers ? "wgmma_rs" : "wgmma_ss", line, mine, [line](const Issuers& lanes) { issue(lanes, line); });
+  const char* const op = a_registers ? "wgmma_rs" : "wgmma_ss";
+  warpgroup_collective(op, line, mine, [line](const Issuers& lanes) { issue(lanes, line); });
 }
 
 void wgmma_fence(int line) {
@@ -364,8 +375,9 @@ void forget_in_flight(const InFlight& state) {
     if (accumulator->awaited && accumulator->states[lane] == &state) accumulator->registers[lane] = nullptr;
   for (Product64& product : warps.products) {
     if (!product.fragment || product.fragment->states[lane] != &state) continue;
-    if (const u32*& registers = product.fragment->registers[lane]) std::copy_n(registers, 4, product.fragment->copies[lane]);
-    product.fragment->registers[lane] = nullptr;
+    const u32*& registers = product.fragment->registers[lane];
+    if (registers) std::copy_n(registers, 4, product.fragment->copies[lane]);
+    registers = nullptr;
   }
 }
 

@@ -68,7 +68,7 @@ extern "C" __global__ void waits(float* out) {
   const u32 at = ef::smem_base() + threadIdx.x * 16;
   float x = 1.0f;
   for (int turn = 0; turn < 2; ++turn) {
-    ef::cp_async16(at, out);
+    ef::cp_async16_zfill(at, out, false);  // zeros: others write there
     ef::cp_async_commit();
     for (int i = 0; i < (turn == 0 ? 10 : 100); ++i) x = ef::fma(x, 0.5f, 1.0f);
     if (turn == 0)

@@ -26,8 +26,8 @@ extern "C" __global__ void __launch_bounds__(64) exchange(const u32* values, u32
 }
 EF_EXPORT_KERNEL(exchange)
 
-// registers: 32 x 4. out: for x1, x2, x4 and each of them transposed: 32 x 4 registers read back the same way (64 words),
-// then the 256 elements as they lie in shared memory, two to a word.
+// registers: 32 x 4. out: for x1, x2, x4 and each of them transposed: 32 x 4 registers read back the same way (128
+// words), then the up to 256 elements as they lie in shared memory, two to a word (128 words).
 template <class Store, class Load>
 EF_DEV u32* through(u32 tile, u32* out, int count, Store store, Load load) {
   const int lane = threadIdx.x;
@@ -43,18 +43,23 @@ EF_DEV u32* through(u32 tile, u32* out, int count, Store store, Load load) {
   return out + 256;
 }
 
+template <int N>
+EF_DEV u32 (&first(u32* registers))[N] {
+  return reinterpret_cast<u32(&)[N]>(*registers);
+}
+
 extern "C" __global__ void __launch_bounds__(32) matrices(const u32* registers, u32* out) {
   const u32 tile = ef::smem_base();
   u32 four[4], two[2], one[1];
   for (int i = 0; i < 4; ++i) four[i] = ef::ldg(registers + threadIdx.x * 4 + i);
   one[0] = two[0] = four[0];
   two[1] = four[1];
-  const auto load_one = [](u32* back, u32 row) { ef::ldmatrix_x1(reinterpret_cast<u32(&)[1]>(*back), row); };
-  const auto load_one_trans = [](u32* back, u32 row) { ef::ldmatrix_x1_trans(reinterpret_cast<u32(&)[1]>(*back), row); };
-  const auto load_two = [](u32* back, u32 row) { ef::ldmatrix_x2(reinterpret_cast<u32(&)[2]>(*back), row); };
-  const auto load_two_trans = [](u32* back, u32 row) { ef::ldmatrix_x2_trans(reinterpret_cast<u32(&)[2]>(*back), row); };
-  const auto load_four = [](u32* back, u32 row) { ef::ldmatrix_x4(reinterpret_cast<u32(&)[4]>(*back), row); };
-  const auto load_four_trans = [](u32* back, u32 row) { ef::ldmatrix_x4_trans(reinterpret_cast<u32(&)[4]>(*back), row); };
+  const auto load_one = [](u32* back, u32 row) { ef::ldmatrix_x1(first<1>(back), row); };
+  const auto load_one_trans = [](u32* back, u32 row) { ef::ldmatrix_x1_trans(first<1>(back), row); };
+  const auto load_two = [](u32* back, u32 row) { ef::ldmatrix_x2(first<2>(back), row); };
+  const auto load_two_trans = [](u32* back, u32 row) { ef::ldmatrix_x2_trans(first<2>(back), row); };
+  const auto load_four = [](u32* back, u32 row) { ef::ldmatrix_x4(first<4>(back), row); };
+  const auto load_four_trans = [](u32* back, u32 row) { ef::ldmatrix_x4_trans(first<4>(back), row); };
   out = through(tile, out, 1, [&](u32 row) { ef::stmatrix_x1(row, one); }, load_one);
   out = through(tile, out, 2, [&](u32 row) { ef::stmatrix_x2(row, two); }, load_two);
   out = through(tile, out, 4, [&](u32 row) { ef::stmatrix_x4(row, four); }, load_four);

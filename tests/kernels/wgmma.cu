@@ -22,8 +22,8 @@ EF_DEV void multiply_registers(ef::acc<kRegisters>& d, const ef::frag& a, u64 b,
 // image: what shared memory holds, `pieces` of 16 bytes. a: registers of A, 128 x 4, where `home` is 1.
 // d: 64 x COLUMNS, added to where `adds`. One warpgroup.
 extern "C" __global__ void __launch_bounds__(128)
-products(const ef::u32x4* image, const u32* registers, float* d, int pieces, u64 a, u64 b, int home, int trans_a, int trans_b,
-         int adds) {
+products(const ef::u32x4* image, const u32* registers, float* d, int pieces, u64 a, u64 b, int home, int trans_a,
+         int trans_b, int adds) {
   const int thread = threadIdx.x, lane = thread % 32;
   for (int i = thread; i < pieces; i += 128) ef::sts(ef::smem_base() + 16 * i, ef::ldg(image + i));
   ef::fence_proxy_async();
@@ -227,6 +227,16 @@ extern "C" __global__ void __launch_bounds__(256) faults(float* out) {
   ef::wgmma_commit();
   other = sum;
   ef::wgmma_wait<0>();
+#elif FAULT == 26  // a later product still reads operand A
+  for (int i = 0; i < 4; ++i) fragment[i] = 0x3c003c00;
+  ef::wgmma_fence();
+  ef::wgmma_rs<0>(sum, fragment, b, false, ef::f16{});
+  ef::wgmma_commit();
+  ef::wgmma_rs<0>(other, fragment, b, false, ef::f16{});  // this one
+  ef::wgmma_commit();
+  ef::wgmma_wait<1>();
+  fragment[0] = 0;  // too early
+  ef::wgmma_wait<0>();
 #endif
   if (thread < 128) ef::stg(out + thread, result);
 }
@@ -257,7 +267,8 @@ EF_DEV void start(ef::acc<32>& sum, const ef::frag& fragment, u64 a, u64 b, bool
     ef::wgmma_rs<0>(sum, fragment, b, adds, ef::f16{});
 }
 
-extern "C" __global__ void __launch_bounds__(256) pipeline(const ef::u32x4* a, const ef::u32x4* b, float* out, int steps) {
+extern "C" __global__ void __launch_bounds__(256)
+pipeline(const ef::u32x4* a, const ef::u32x4* b, float* out, int steps) {
   const int thread = threadIdx.x, lane = thread % 32, row = thread % 128 / 32 * 16 + lane / 4;
   const u32 home = ef::smem_base(), stages = home + kMatrixBytes;
   load(home, a);
