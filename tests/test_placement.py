@@ -65,8 +65,8 @@ def test_the_header_says_cluster_resident_and_dependent(tmp_path: Path) -> None:
     [
         (
             "dependent = true",
-            "dependant = true",
-            r"two\.cu\.j2: unknown launch\.dependant: known are block, c",
+            "depends = true",
+            r"two\.cu\.j2: unknown launch\.depends: known are block, c",
         ),
         ('cluster = ["size", 1, 1]', "cluster = 2", r"launch\.cluster must be a list of three"),
         ('resident = "size == 4"', 'resident = "size"', r"launch\.resident"),
