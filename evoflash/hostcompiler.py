@@ -4,6 +4,7 @@ Libraries are kept by a hash of sources, compiler version and flags, and put in 
 may build the same one at once.
 """
 
+import fcntl
 import hashlib
 import os
 import platform
@@ -55,7 +56,11 @@ def runtime() -> Path:
     library = cache_dir() / "emulator" / key / "runtime.so"
     if library.exists():
         return library
-    log = _compile_runtime(library)
+    library.parent.mkdir(parents=True, exist_ok=True)
+    # One of the processes that come at once builds it; the others would only be in its way.
+    with (library.parent / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        log = "" if library.exists() else _compile_runtime(library)
     if log:
         raise DeviceError(
             f"the emulator's runtime does not compile: {_first_error(log)}; use g++ 9 or later."
@@ -73,8 +78,7 @@ def _runtime_units() -> tuple[str, str]:
 
 
 def _compile_runtime(library: Path) -> str:
-    """Compile both halves at once and link them; "" or the compiler's log. Others may do the same at once."""
-    library.parent.mkdir(parents=True, exist_ok=True)
+    """Compile both halves at once and link them; "" or the compiler's log."""
     with tempfile.TemporaryDirectory(dir=library.parent) as folder, ThreadPoolExecutor(2) as pool:
         objects = [Path(folder) / f"{half}.o" for half in ("inner", "outer")]
         flags = (*_RUNTIME_FLAGS, "-c", "-x", "c++", "-")

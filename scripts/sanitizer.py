@@ -16,6 +16,7 @@ import gzip
 import json
 import os
 import platform
+import random
 import subprocess
 import sys
 import tempfile
@@ -33,7 +34,7 @@ import sanitizer_jobs
 import sanitizer_outcomes
 import sanitizer_page
 from sanitizer_cases import Key
-from sanitizer_runs import PLAIN, TOOLS, Bench, Task, build_runner, find_sanitizer, gpu_count, slots
+from sanitizer_runs import PLAIN, TOOLS, Bench, Task, build_runner, find_sanitizer, present_gpus, slots
 
 from evoflash import hostcompiler
 from evoflash.compiler import nvrtc_version
@@ -142,7 +143,7 @@ def _wrong(key: Key, folder: str, right: str) -> str:
     return sanitizer_outcomes.wrong(key, Path(folder), Path(right))
 
 
-def on_gpus(session: Session, bench: Bench, pool: IsolatedPool, gpus: int, per_gpu: int) -> None:
+def on_gpus(session: Session, bench: Bench, pool: IsolatedPool, gpus: list[int], per_gpu: int) -> None:
     """Alone; then some right kernels under the tools with nothing beside them; then all under all tools."""
     ready = [key for key in session.keys if not session.records[key]["error"]]
     # What hangs, hangs a GPU's other processes too: last.
@@ -155,7 +156,9 @@ def on_gpus(session: Session, bench: Bench, pool: IsolatedPool, gpus: int, per_g
     bench.run(_tasks(session, quiet, (PLAIN, *TOOLS)), slots(gpus, 1), session.add("alone"))
     session.say("quiet runs done")
     hung = [key for key in ready if session.records[key]["runs"].get(PLAIN, {}).get("code") in (None, 3)]
-    order = [*rights, *(key for key in ready if key.fault and key not in hung)]
+    faults = [key for key in ready if key.fault and key not in hung]
+    random.Random(0).shuffle(faults)  # a deadline then leaves out some of each kernel's, not all of some
+    order = [*rights, *faults]
     bench.run(_tasks(session, order, tuple(TOOLS)), slots(gpus, per_gpu), session.add("runs"))
     session.say("runs under tools done, but for kernels that hang")
     faulty = [key for key in hung if key.fault]
@@ -167,7 +170,7 @@ def _tasks(session: Session, keys: Sequence[Key], tools: tuple[str, ...]) -> lis
     return [Task(session.folders[key], tool) for key in keys for tool in tools]
 
 
-def machine(gpus: int, per_gpu: int) -> Record:
+def machine(gpus: list[int], per_gpu: int) -> Record:
     """What the runs ran on."""
     query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
     version = [find_sanitizer(), "--version"]
@@ -180,8 +183,8 @@ def machine(gpus: int, per_gpu: int) -> Record:
     )
     return {
         "gpu": said[0].splitlines()[0] if said[0] else "",
-        "gpus": gpus,
-        "at_once": gpus * per_gpu,
+        "gpus": len(gpus),
+        "at_once": len(gpus) * per_gpu,
         "sanitizer": next((line for line in said[1].splitlines() if line.startswith("Version")), ""),
         "cpu": f"{cpu}, {len(os.sched_getaffinity(0))} cores",
         "options": {tool: " ".join(options) for tool, options in TOOLS.items()},
@@ -228,7 +231,7 @@ def measure(args: argparse.Namespace, folder: Path) -> Record:
     os.environ["EVOFLASH_CACHE_DIR"] = str(folder / "cache")  # an empty one: g++'s time counts
     session = Session(cases.keys(tuple(args.kernels.split(","))), folder)
     deadline = time.monotonic() + args.deadline
-    gpus = 0 if args.dry_run else gpu_count()
+    gpus = [] if args.dry_run else present_gpus()
     runner = build_runner(folder)
     with IsolatedPool(len(os.sched_getaffinity(0))) as pool:
         try:

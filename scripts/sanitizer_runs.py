@@ -75,21 +75,23 @@ def find_sanitizer() -> str:
     return found
 
 
-def gpu_count() -> int:
-    """How many GPUs nvidia-smi lists; DeviceError if none."""
+def present_gpus() -> list[int]:
+    """The GPUs that nvidia-smi lists and CUDA_VISIBLE_DEVICES, if set, allows; DeviceError if none."""
     try:
         said = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=False).stdout
     except OSError:
         said = ""
-    count = sum(line.startswith("GPU ") for line in said.splitlines())
-    if not count:
-        raise DeviceError("no GPU is here: nvidia-smi lists none.")
-    return count
+    listed = [number for number, line in enumerate(said.splitlines()) if line.startswith("GPU ")]
+    allowed = os.environ.get("CUDA_VISIBLE_DEVICES")
+    chosen = listed if allowed is None else [gpu for gpu in listed if str(gpu) in allowed.split(",")]
+    if not chosen:
+        raise DeviceError("no GPU is here: nvidia-smi lists none that CUDA_VISIBLE_DEVICES allows.")
+    return chosen
 
 
-def slots(gpus: int, per_gpu: int) -> list[Slot]:
+def slots(gpus: list[int], per_gpu: int) -> list[Slot]:
     """Neighbours in the list are on different GPUs."""
-    return [Slot(number % gpus, number) for number in range(gpus * per_gpu)]
+    return [Slot(gpus[number % len(gpus)], number) for number in range(len(gpus) * per_gpu)]
 
 
 class Bench:

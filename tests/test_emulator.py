@@ -1,6 +1,7 @@
 """The emulator finds planted bugs, stays silent on right kernels, counts truly, survives what it runs."""
 
 import os
+import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -318,3 +319,28 @@ def test_the_portable_stack_switch_gives_the_same_run() -> None:
     output = subprocess.run(command, capture_output=True, text=True, check=True, env=dict(os.environ)).stdout
     here = flash(seed=3).emulation
     assert output.splitlines() == [f"{here.reports} {here.counters}", "stack-overflow DEADLOCK"]
+
+
+def test_processes_that_come_at_once_build_one_runtime(tmp_path: Path) -> None:
+    calls, compiler = tmp_path / "calls", tmp_path / "bin" / "g++"
+    compiler.parent.mkdir()
+    # Slow enough that the second process comes while the first one builds.
+    compiler.write_text(
+        f'#!/bin/sh\nfor word; do target=$word; done\ncase "$target" in --version) echo g++; exit;; esac\n'
+        f'case "$*" in *"-o "*) echo call >> {calls}; sleep 0.5; touch "${{*##*-o }}";; esac\n'
+    )
+    compiler.chmod(0o755)
+    paths = {
+        "EVOFLASH_CACHE_DIR": str(tmp_path / "cache"),
+        "PATH": f"{compiler.parent}:{os.environ['PATH']}",
+    }
+    program = "from evoflash import hostcompiler; print(hostcompiler.runtime())"
+    command = [sys.executable, "-c", program]
+    both = [
+        subprocess.Popen(command, env={**os.environ, **paths}, stdout=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    first, second = (process.communicate()[0] for process in both)
+    assert first == second
+    assert Path(first.strip()).exists()
+    assert calls.read_text().count("call") == 3  # two halves and the link
