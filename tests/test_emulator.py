@@ -1,7 +1,6 @@
 """The emulator finds planted bugs, stays silent on right kernels, counts truly, survives what it runs."""
 
 import os
-import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
