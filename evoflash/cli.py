@@ -279,18 +279,28 @@ def doctor(
         bool,
         typer.Option("--conformance", help="Hold the emulator against this GPU, primitive by primitive."),
     ] = False,
+    only: Annotated[
+        str,
+        typer.Option(help="Of --conformance, texts whose names begin so: wgmma,tma_3,arithmetic,snippets."),
+    ] = "",
+    time_limit: Annotated[
+        float, typer.Option(help="Seconds after which --conformance reports what it has so far.")
+    ] = 240.0,
     as_json: Json = False,
 ) -> None:
     """Check this machine: NVRTC, host compiler, GPU, folders; each line ok or what to do.
 
     With --conformance: the same small kernels run in the emulator and on the GPU, for every primitive in all
-    its modes, and their results are compared bit for bit; exit code 1 where any differs. About a minute.
+    its modes, and their results are compared bit for bit; exit code 1 where any differs or did not run. About
+    a minute. Ctrl-C reports what it has so far.
 
     Example: evoflash doctor
     """
     if conformance:
-        _conform(as_json=as_json)
+        _conform([name for name in only.split(",") if name], time_limit, as_json=as_json)
         return
+    if only:
+        raise UsageError("--only chooses among the texts of --conformance: give both.")
     from evoflash.doctor import examine, render
 
     findings = examine()
@@ -299,12 +309,16 @@ def doctor(
         raise typer.Exit(1)
 
 
-def _conform(*, as_json: bool) -> None:
+def _conform(only: list[str], time_limit_s: float, *, as_json: bool) -> None:
     from evoflash.conformance import report
     from evoflash.conformance.check import check
 
-    found = check()
+    found = check(
+        only=only, time_limit_s=time_limit_s, said=lambda line: typer.echo(f"conformance: {line}", err=True)
+    )
     typer.echo(report.as_json(found) if as_json else report.render(found))
+    if found.interrupted:
+        raise typer.Exit(130)
     if found.equal < found.cases:
         raise typer.Exit(1)
 

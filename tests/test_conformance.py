@@ -4,6 +4,7 @@ import dataclasses
 import json
 import subprocess
 import sys
+import time
 from collections import Counter
 from fnmatch import fnmatch
 from pathlib import Path
@@ -15,8 +16,9 @@ import pytest
 from evoflash import hostcompiler
 from evoflash.conformance import arithmetic, emulated, report, snippets, tma, worker
 from evoflash.conformance.judge import compare, errors_ulp
-from evoflash.conformance.sweep import _Progress, _settle
+from evoflash.conformance.sweep import _Progress, _settle, conform
 from evoflash.conformance.trial import UNWRITTEN, Bound, Label, Outcome, Trial
+from evoflash.errors import UsageError
 from evoflash.evaluation import Status
 from evoflash.isolation import Ending
 from evoflash.primitives import primitives
@@ -246,7 +248,22 @@ def test_errors_are_counted_in_the_last_place_of_a_float():
     assert errors(np.inf, 1e39) == 0.0
     assert errors(np.nan, np.nan) == 0.0
     assert errors(1.0, np.nan) == np.inf
-    assert errors(2.0**-22, 0.0, at=1.0, flat=(0.5, 2.0, 2.0**-22)) == 2.0
+
+
+def test_ulps_are_counted_from_the_correctly_rounded_result():
+    """What an H200 gave for ex2(-113.07816), 2.011 ulp from the exact value."""
+    found, exact = np.array([0x06F27FD1], np.uint32).view(np.float32)[0], 9.121810339906233e-35
+    assert errors(found, exact) == 2.0
+    assert errors(np.nextafter(found, np.float32(1)), exact) in (1.0, 3.0)
+
+
+def test_errors_of_logarithms_are_absolute_about_one_and_relative_elsewhere():
+    near_one, above = {"at": 1.5, "flat": (0.5, 2.0)}, {"at": 2.0, "flat": (0.5, 2.0)}
+    assert errors(2.0**-22, 0.0, **near_one) == 2.0
+    assert errors(0.25 + 2.0**-22, 0.25, **near_one) == 2.0
+    assert errors(64 + 2.0**-16, 64.0, **above) == 2.0
+    assert errors(-1.5 - 3 * 2.0**-23, -1.5, **above) == 2.0
+    assert errors(0.0, 64.0, **above) == 2.0**23
 
 
 def test_an_approximation_outside_its_bound_is_told_with_its_input():
@@ -293,6 +310,23 @@ def test_a_box_over_the_edge_holds_zeros_there_and_the_swizzle_moves_whole_chunk
     assert (tma.walk(tensor, tma.place(tensor, "outside"), 1024)[0] < 0).all()
 
 
+@pytest.mark.parametrize("rank", range(1, 6))
+@pytest.mark.parametrize("swizzle", [0, 32, 64, 128])
+@pytest.mark.parametrize("dtype", ["f16", "bf16", "float"])
+def test_boxes_begin_where_a_gpu_lets_them_and_lie_where_they_say(rank, swizzle, dtype):
+    tensor = tma.box_map(rank, swizzle, dtype, "tensor")
+    inside = {}
+    for where in ("inside", "edge", "outside", "before"):
+        first, *_ = tma.place(tensor, where)
+        assert first * tensor.element_bytes % 16 == 0
+        inside[where] = (tma.walk(tensor, tma.place(tensor, where), 1024)[0] >= 0).mean()
+
+    assert (inside["inside"], inside["outside"]) == (1, 0)
+    assert 0 < inside["edge"] < 1
+    assert 0 < inside["before"] < 1
+    assert min(tma.place(tensor, "before")) < 0
+
+
 # ---- crashes
 
 
@@ -330,6 +364,61 @@ def test_what_is_never_reached_has_failed(tmp_path):
     assert over
     assert [each.ok for each in mine.all()] == [False, False, False]
     assert "no answer within 180 s" in mine.all()[0].detail
+
+
+def crashed(number: int) -> dict[str, Any]:
+    return {"outcomes": [dataclasses.asdict(Outcome(Label("x", str(number)), False, "trap", end="crashed"))]}
+
+
+def test_a_primitive_that_crashed_three_times_is_not_run_again(tmp_path):
+    lines = [line for number in range(3) for line in (begin(number), crashed(number))]
+    mine = progress(tmp_path, *lines[:4])
+    mine.labels = (*mine.labels, Label("x", "3"), Label("y", "0"))
+    assert not _settle(mine, Ending(None, Status.RUNTIME, "code 1"))
+    assert mine.given_up == frozenset()
+    with mine.journal.open("a") as file:
+        file.writelines(json.dumps(line) + "\n" for line in lines[4:])
+    _settle(mine, Ending(None, Status.RUNTIME, "code 1"))
+
+    assert mine.given_up == {"x"}
+    ends = [(each.label.primitive, each.end) for each in mine.all()]
+    assert ends == [*[("x", "crashed")] * 3, ("x", "not run"), ("y", "not run")]
+    assert mine.all()[3].detail == "not run: 3 kernels of x had crashed before it"
+    assert mine.line("tma_1").startswith("tma_1: 5 cases, 3 crashed, 2 not run, ")
+
+
+def test_what_is_left_out_is_neither_run_nor_noted(tmp_path):
+    journal = tmp_path / "journal.jsonl"
+    kept = {"neg_inf", "fmax"}
+    without = {label.primitive for label in worker.modules("sm_80")["arithmetic"].labels} - kept
+    worker.run_module("arithmetic", "sm_80", journal, first=0, on_gpu=False, without=without)
+    lines = list(worker.read_journal(journal))
+
+    assert {label["primitive"] for line in lines for label in line.get("labels", ())} == kept
+    assert "finished" in lines[-1]
+
+
+def test_after_its_time_limit_a_sweep_tells_what_it_has():
+    begin_s = time.monotonic()
+    swept = conform("sm_90a", on_gpu=False, only=("wgmma_n2",), time_limit_s=2.0)
+
+    assert time.monotonic() - begin_s < 30
+    assert swept.stopped == "after its time limit of 2 s"
+    assert len(swept.outcomes) == 9 * 288  # N = 24 and 200 to 256
+    left = [each for each in swept.outcomes if not each.ok]
+    assert {(each.end, each.detail) for each in left} == {
+        ("not run", "was not reached: the run was stopped after its time limit of 2 s")
+    }
+
+
+def test_texts_are_chosen_by_how_their_names_begin():
+    swept = conform("sm_90a", on_gpu=False, only=("snippets_sm_90_2",))
+
+    assert swept.stopped == ""
+    assert [each for each in swept.outcomes if not each.ok] == []
+    assert tuple(each.label for each in swept.outcomes) == worker.modules("sm_90a")["snippets_sm_90_2"].labels
+    with pytest.raises(UsageError, match="no text of kernels begins with wgma: choose from wgmma_n256,"):
+        conform("sm_90a", on_gpu=False, only=("wgma",))
 
 
 CRASHING = """
@@ -379,6 +468,24 @@ def test_a_report_names_what_differs_and_what_was_left_out():
     assert "fmax: out: 1 word" in text
     assert "needs sm_90a" in next(line for line in text.splitlines() if " wgmma_ss " in line)
     assert text.splitlines()[-1].startswith("1 of 2 cases are equal in the emulator and on NVIDIA X (sm_89)")
+
+
+def test_a_report_tells_what_did_not_run_apart_from_what_differs():
+    outcomes = (
+        Outcome(Label("fma", "fma"), True),
+        Outcome(Label("fmax", "fmax"), False, "was not reached: it", end="not run"),
+        Outcome(Label("mul", "mul"), False, "the GPU: illegal instruction", end="crashed"),
+    )
+    stopped = dataclasses.replace(found(*outcomes), stopped="by Ctrl-C")
+    text = report.render(stopped)
+
+    assert "not run  fmax                           0 of 1 equal, 1 not run" in text
+    assert "was not reached" not in text
+    assert "mul: the GPU: illegal instruction" in text
+    assert "skipped  sub                            not chosen" in text
+    assert text.splitlines()[-2] == "stopped by Ctrl-C: not all cases have run"
+    data = json.loads(report.as_json(stopped))
+    assert (data["cases"], data["equal"], data["crashed"], data["not_run"]) == (3, 1, 1, 1)
 
 
 def test_the_json_holds_every_difference_and_the_errors_measured():

@@ -72,12 +72,16 @@ class Case:
             fill_nan=self.fill_nan,
         )
 
-    def elements(self) -> list[tuple[tuple[int, ...] | None, int]]:
-        """For each element of the box: its index in the tensor's array, None outside; its shared offset."""
+    def elements(self, *, writes: bool = False) -> list[tuple[tuple[int, ...] | None, int]]:
+        """For each element of the box: its index in the tensor's array, None outside; its shared offset.
+        Writes know only 16-byte pieces: the padding of a row's last one is inside.
+        """
+        unit = 16 // self.element_bytes if writes else 1
+        dims = (-(-self.dims[0] // unit) * unit, *self.dims[1:])
         places = []
         for linear, reversed_index in enumerate(np.ndindex(*reversed(self.box))):
             coords = [a + i for a, i in zip(self.at, reversed(reversed_index), strict=True)]
-            inside = all(0 <= c < n for c, n in zip(coords, self.dims, strict=True))
+            inside = all(0 <= c < n for c, n in zip(coords, dims, strict=True))
             if self.broadcast:
                 coords[-1] = 0
             place = swizzled(DATA + self.offset + linear * self.element_bytes, self.swizzle) - DATA
@@ -97,12 +101,12 @@ def swizzled(address: int, span: int) -> int:
 
 BOX_CASES = [
     pytest.param(Case((64,), (32,), (16,)), id="1d"),
-    pytest.param(Case((64,), (256,), (-10,)), id="1d, over both ends"),
+    pytest.param(Case((64,), (256,), (-16,)), id="1d, over both ends"),
     pytest.param(Case((64, 40), (64, 16), (0, 8), 128), id="2d, 128B"),
     pytest.param(Case((64, 40), (64, 16), (0, 30), 128), id="2d, 128B, tail"),
     pytest.param(Case((64, 40), (64, 16), (0, -3), 128), id="2d, 128B, before"),
-    pytest.param(Case((100, 40), (64, 8), (70, 2), 128), id="2d, 128B, columns cut"),
-    pytest.param(Case((100, 40), (64, 8), (-13, 2), 128), id="2d, 128B, columns before"),
+    pytest.param(Case((100, 40), (64, 8), (72, 2), 128), id="2d, 128B, columns cut"),
+    pytest.param(Case((100, 40), (64, 8), (-16, 2), 128), id="2d, 128B, columns before"),
     pytest.param(
         Case((64, 40), (64, 8), (0, 0), 128, offset=128 * 3), id="2d, 128B, in the pattern's middle"
     ),
@@ -110,7 +114,7 @@ BOX_CASES = [
     pytest.param(Case((64, 40), (32, 7), (32, 8), 64, offset=128), id="2d, 64B, odd rows"),
     pytest.param(Case((64, 40), (16, 24), (16, 8), 32), id="2d, 32B"),
     pytest.param(Case((64, 40), (16, 5), (16, 8), 32, offset=640), id="2d, 32B, odd rows"),
-    pytest.param(Case((64, 40), (40, 8), (3, 1)), id="2d, odd column"),
+    pytest.param(Case((64, 40), (40, 8), (8, 1)), id="2d, columns"),
     pytest.param(Case((64, 40), (64, 8), (0, 38), fill_nan=True), id="2d, NaN"),
     pytest.param(Case((64, 40), (64, 8), (0, 1000)), id="2d, all outside"),
     pytest.param(Case((64, 10, 3), (64, 4, 2), (0, 3, 1), 128), id="3d, 128B"),
@@ -188,8 +192,14 @@ def decoded(values: np.ndarray[Any, Any], element: str) -> np.ndarray[Any, Any]:
 
 STORE_CASES = [
     case
-    for case in BOX_CASES
-    if not case.values[0].broadcast and case.values[0].offset == 0  # type: ignore[union-attr]
+    for case in (
+        *BOX_CASES,
+        pytest.param(Case((51,), (24,), (32,)), id="1d, half a piece"),
+        pytest.param(Case((35, 6), (8, 4), (32, 3), 32, 4), id="2d, f32, 32B, half a piece"),
+    )
+    for chosen in case.values
+    if isinstance(chosen, Case)
+    if not chosen.broadcast and chosen.offset == 0 and min(chosen.at) >= 0
 ]
 
 
@@ -197,7 +207,7 @@ STORE_CASES = [
 def test_a_store_takes_every_byte_from_where_numpy_says(case: Case) -> None:
     before, shared, after = store(case)
     expected = before.copy()
-    for index, place in case.elements():
+    for index, place in case.elements(writes=True):
         if index:
             expected[index] = shared[place // case.element_bytes]
     assert np.array_equal(after, expected)
@@ -205,13 +215,28 @@ def test_a_store_takes_every_byte_from_where_numpy_says(case: Case) -> None:
 
 @pytest.mark.parametrize("element", ["ef::f16", "ef::bf16", "float"])
 def test_a_reduction_adds_element_by_element(element: str) -> None:
-    case = Case((24, 10), (24, 8), (0, 5), element_bytes=4 if element == "float" else 2)
+    case = Case((27, 10), (24, 8), (8, 5), element_bytes=4 if element == "float" else 2)
     before, shared, after = store(case, add=1, element=element)
     expected = decoded(before, element).copy()
-    for index, place in case.elements():
+    for index, place in case.elements(writes=True):
         if index:
             expected[index] += decoded(shared, element)[place // case.element_bytes]
     assert np.array_equal(decoded(after, element), expected)
+
+
+@pytest.mark.parametrize("add", [0, 1])
+def test_a_piece_that_leaves_the_buffer_is_reported(add: int) -> None:
+    case = Case((51,), (24,), (32,))
+    with Memory() as memory:
+        tensor = memory.array("tensor", (51,), np.uint16, writable=True, fill=0)
+        given = memory.array("in", (ALL_BYTES,), np.uint8, fill=1)
+        arguments = [case.map(tensor), np.uint64(given.ctypes.data), np.int32(ALL_BYTES), np.int32(1024)]
+        launch = Launch("box_store", (1, 1, 1), (32, 1, 1), 1024 + ALL_BYTES)
+        emulation = run(boxes("box_store", case, add=add), launch, [*arguments, *coordinates(case)])
+    (report,) = emulation.reports
+    assert report.kind == "OOB-global"
+    assert report.line == line_of("tma_reduce_add" if add else "tma_store", source=BOXES)
+    assert "48 bytes at offset 64 of buffer 'tensor' (102 bytes)" in report.message
 
 
 def test_sectors_are_counted_as_far_as_the_box_lies_in_the_tensor() -> None:
@@ -303,12 +328,22 @@ def test_a_ring_of_loads_is_not_reported(delivery: str, schedule: str, seed: int
 
 
 @pytest.mark.parametrize(("delivery", "schedule"), POLICIES)
-@pytest.mark.parametrize("number", [9, 17])
+@pytest.mark.parametrize("number", [9, 17, 33])
 def test_a_right_store_is_not_reported(number: int, delivery: str, schedule: str) -> None:
     emulation, arrays = tiles(number, delivery=delivery, schedule=schedule)
     assert emulation.reports == ()
     expected = np.array([[column // 16 * 16 + row for column in range(64)] for row in range(16)])
     assert np.array_equal(arrays["to"][32:48], expected)
+
+
+@pytest.mark.parametrize(("delivery", "schedule"), POLICIES)
+@pytest.mark.parametrize("number", [35, 38])
+def test_what_was_written_and_fenced_can_be_loaded(number: int, delivery: str, schedule: str) -> None:
+    emulation, arrays = tiles(number, delivery=delivery, schedule=schedule)
+    assert emulation.reports == ()
+    rows = np.arange(16 * 64).reshape(16, 64) % 251
+    expected = [rows[row % 16].sum() for row in range(64)] if number == 35 else [0] * 64
+    assert arrays["out"].tolist() == expected
 
 
 @pytest.mark.parametrize(("delivery", "schedule"), POLICIES)
@@ -344,6 +379,11 @@ def test_plain_rows_go_there_and_back_and_add_up(delivery: str, schedule: str) -
         pytest.param(7, "misaligned-shared", "// half a line off", id="target off by 64"),
         pytest.param(8, "async-at-exit", "// the load", id="nobody waits"),
         pytest.param(10, "missing-proxy-fence", "// stores", id="no proxy fence"),
+        pytest.param(31, "missing-proxy-fence", "// stores", id="fence for global memory"),
+        pytest.param(32, "missing-proxy-fence", "// stores", id="fence before the writes"),
+        pytest.param(34, "missing-proxy-fence", "// stores", id="fence by one thread, before the barrier"),
+        pytest.param(36, "missing-proxy-fence", "// what was written", id="fence for shared memory"),
+        pytest.param(37, "missing-proxy-fence", "// what was written", id="global, no fence"),
         pytest.param(11, "race-RAW", "// stores", id="no barrier before the store"),
         pytest.param(12, "race-global", "// and again", id="rows stored twice"),
         pytest.param(13, "async-at-exit", "// stores", id="store not waited for"),
@@ -357,6 +397,14 @@ def test_plain_rows_go_there_and_back_and_add_up(delivery: str, schedule: str) -
         pytest.param(23, "race-global", "// reads back", id="wait_read is not for the writing"),
         pytest.param(24, "tensor-map", "// a map of its own", id="map on the stack"),
         pytest.param(25, "tensor-map", "// one coordinate more", id="rank"),
+        pytest.param(39, "tensor-map", "// loads 8 bytes", id="load off 16 bytes"),
+        pytest.param(40, "tensor-map", "// prefetches 8 bytes", id="prefetch off 16 bytes"),
+        pytest.param(41, "tensor-map", "// stores 2 bytes", id="store off 16 bytes"),
+        pytest.param(42, "tensor-map", "// adds 24 bytes", id="reduction off 16 bytes"),
+        pytest.param(43, "tensor-map", "// stores before the rows", id="store at a negative column"),
+        pytest.param(44, "tensor-map", "// stores before the first row", id="store at a negative row"),
+        pytest.param(45, "tensor-map", "// adds before the rows", id="reduction at a negative column"),
+        pytest.param(46, "tensor-map", "// adds before the first row", id="reduction at a negative row"),
         pytest.param(26, "missing-proxy-fence", "// over it", id="load over plain writes"),
         pytest.param(27, "mbarrier-inval", "// too early", id="barrier gone"),
         pytest.param(30, "misaligned-global", "// two bytes off", id="source off by 2"),

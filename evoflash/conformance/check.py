@@ -1,7 +1,7 @@
 """Conformance of the emulator with the GPU of this machine: `evoflash doctor --conformance`."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from evoflash.conformance.report import Conformance, summaries
 from evoflash.conformance.sweep import conform
@@ -14,13 +14,16 @@ _MOST_CONTEXTS = 16
 _COMPUTE_MODE, _DEFAULT_MODE = 20, 0  # of cudaDeviceAttr and cudaComputeMode; others admit one process
 
 
-def check(*, said: Callable[[str], None] | None = None) -> Conformance:
-    """Runs every case that this GPU has. DeviceError without a GPU, or without g++."""
+def check(
+    *, only: Collection[str] = (), time_limit_s: float = 240.0, said: Callable[[str], None] | None = None
+) -> Conformance:
+    """Runs every case that this GPU has; see sweep.conform. DeviceError without a GPU, or without g++."""
     gpu = present_gpu()
     arch, begin_s = arch_of(gpu), time.perf_counter()
-    outcomes = conform(arch, on_gpu=True, most_workers=room(), said=said)
-    seconds = time.perf_counter() - begin_s
-    return Conformance(gpu.device_name, arch, versions(), round(seconds, 1), summaries(outcomes, arch))
+    swept = conform(arch, on_gpu=True, only=only, most_workers=room(), time_limit_s=time_limit_s, said=said)
+    seconds = round(time.perf_counter() - begin_s, 1)
+    entries = summaries(swept.outcomes, arch)
+    return Conformance(gpu.device_name, arch, versions(), seconds, entries, swept.stopped)
 
 
 def arch_of(gpu: PresentGpu) -> str:

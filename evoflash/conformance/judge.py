@@ -83,20 +83,15 @@ def _approximate(trial: Trial, bound: Bound, *, emulated: Results, gpu: Results 
 
 
 def errors_ulp(found: Array, exact: Array, inputs: Array, bound: Bound) -> Array:
-    """Distances from the exact values in units in the last place of a float; infinite where one is infinite
-    or NaN and the other is not. What would be subnormal must be zero. In the flat part: the absolute error in
-    units of the allowed one, times the bound.
+    """Distances in the bound's units (see Bound); infinite where one value is infinite or NaN and the other
+    is not. What would be subnormal must be zero.
     """
     with np.errstate(all="ignore"):
-        _, exponent = np.frexp(np.where(np.isfinite(exact), exact, 1.0))
-        unit = np.ldexp(1.0, np.maximum(exponent - _FLOAT_BITS, -149))
-        error = np.abs(found.astype(np.float64) - exact)
+        wanted = exact if bound.flat else exact.astype(np.float32).astype(np.float64)
+        error = np.abs(found.astype(np.float64) - wanted)
         # A value next to the smallest normal float may have been rounded down before it was flushed.
         lost = np.maximum(np.abs(exact) - _SMALLEST_NORMAL, 0.0)
-        distance = np.where(found == 0, lost, error) / unit
-        if bound.flat is not None:
-            low, high, allowed = bound.flat
-            distance = np.where((inputs > low) & (inputs < high), error / allowed * bound.ulp, distance)
+        distance = np.where(found == 0, lost, error) / _units(exact, inputs, bound)
         same = (found == exact) & (np.signbit(found) == np.signbit(exact))
         same |= np.isnan(found) & np.isnan(exact)
         same |= np.isinf(found) & (found == exact.astype(np.float32))  # beyond the largest float
@@ -104,3 +99,13 @@ def errors_ulp(found: Array, exact: Array, inputs: Array, bound: Bound) -> Array
     not_flushed = (found != 0) & (np.abs(found) < _SMALLEST_NORMAL)
     comparable = np.isfinite(found) & np.isfinite(exact) & ~wrong_zero
     return np.where(same & ~not_flushed, 0.0, np.where(comparable & ~not_flushed, distance, np.inf))
+
+
+def _units(exact: Array, inputs: Array, bound: Bound) -> Array:
+    if bound.flat is not None:
+        low, high = bound.flat
+        flat = (inputs > low) & (inputs < high)
+        return np.where(flat, 1.0, np.maximum(np.abs(exact), _SMALLEST_NORMAL)) * 2.0**-23
+    _, exponent = np.frexp(np.where(np.isfinite(exact), exact, 1.0))
+    last_place: Array = np.ldexp(1.0, np.maximum(exponent - _FLOAT_BITS, -149))
+    return last_place

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 
+from evoflash.conformance.sweep import BY_CTRL_C
 from evoflash.conformance.trial import Outcome
 from evoflash.primitives import Primitive, primitives
 
@@ -20,21 +21,27 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """One entry of the table: how many of its cases ran, how many were equal, which were not."""
+    """One entry of the table: how many cases it has, how many were equal, which were not."""
 
     primitive: str
     arch: str  # from which GPU on
     cases: int
     equal: int
+    crashed: int  # or hung
+    not_run: int  # the run was stopped, or too many of them had crashed
     skipped: str  # why none ran; "" where they ran
     compare: str  # "bits", "ulp" or "runs"
     bound_ulp: int
     worst_ulp: dict[str, float]  # by where, for approximations: "gpu", "emulator"
-    failures: tuple[Failure, ...]
+    failures: tuple[Failure, ...]  # of those that ran
 
     @property
     def state(self) -> str:
-        return "skipped" if self.skipped else "ok" if self.equal == self.cases else "differs"
+        if self.skipped:
+            return "skipped"
+        if self.failures:
+            return "differs"
+        return "ok" if self.equal == self.cases else "not run"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +53,7 @@ class Conformance:
     versions: str
     seconds: float
     primitives: tuple[Summary, ...]
+    stopped: str = ""  # why before its end
 
     @property
     def cases(self) -> int:
@@ -54,6 +62,10 @@ class Conformance:
     @property
     def equal(self) -> int:
         return sum(each.equal for each in self.primitives)
+
+    @property
+    def interrupted(self) -> bool:
+        return self.stopped == BY_CTRL_C
 
 
 def summaries(outcomes: Sequence[Outcome], arch: str) -> tuple[Summary, ...]:
@@ -74,17 +86,34 @@ def _summary(entry: Primitive, outcomes: list[Outcome], arch: str) -> Summary:
         arch=entry.arch,
         cases=len(outcomes),
         equal=sum(outcome.ok for outcome in outcomes),
-        skipped="" if entry.runs_on(arch) else f"needs {entry.arch}",
+        crashed=sum(outcome.end == "crashed" for outcome in outcomes),
+        not_run=sum(outcome.end == "not run" for outcome in outcomes),
+        skipped=_why_skipped(entry, outcomes, arch),
         compare=entry.compare,
         bound_ulp=entry.ulp,
         worst_ulp=worst,
-        failures=tuple(Failure(each.label.case, each.detail) for each in outcomes if not each.ok),
+        failures=tuple(
+            Failure(each.label.case, each.detail)
+            for each in outcomes
+            if not each.ok and each.end != "not run"
+        ),
     )
+
+
+def _why_skipped(entry: Primitive, outcomes: list[Outcome], arch: str) -> str:
+    if not entry.runs_on(arch):
+        return f"needs {entry.arch}"
+    return "" if outcomes else "not chosen"
 
 
 def as_json(found: Conformance) -> str:
     """Everything; of the cases, those that are not equal."""
-    totals = {"cases": found.cases, "equal": found.equal}
+    totals = {
+        "cases": found.cases,
+        "equal": found.equal,
+        "crashed": sum(each.crashed for each in found.primitives),
+        "not_run": sum(each.not_run for each in found.primitives),
+    }
     return json.dumps({**totals, **asdict(found)}, indent=2)
 
 
@@ -100,6 +129,8 @@ def _lines(found: Conformance) -> Iterator[str]:
             yield f"         {failure.case}: {failure.detail}"
         if len(each.failures) > _SHOWN:
             yield f"         and {len(each.failures) - _SHOWN} more"
+    if found.stopped:
+        yield f"stopped {found.stopped}: not all cases have run"
     yield (
         f"{found.equal} of {found.cases} cases are equal in the emulator and on {found.gpu} ({found.arch}), "
         f"in {found.seconds:.0f} s"
@@ -109,6 +140,8 @@ def _lines(found: Conformance) -> Iterator[str]:
 def _detail(each: Summary) -> str:
     if each.skipped:
         return each.skipped
+    if each.not_run:
+        return f"{each.equal} of {each.cases} equal, {each.not_run} not run"
     if each.compare != "ulp":
         return f"{each.equal} of {each.cases} equal"
     errors = ", ".join(f"{side} {error:.2f}" for side, error in sorted(each.worst_ulp.items()))

@@ -66,7 +66,7 @@ prefetch_map(EF_TMAP(map), u32x4* out, int bytes, int shift, int a, int b, int c
 }
 EF_EXPORT_KERNEL(prefetch_map)
 
-// Block 0 loads the box for all; the last block one that begins at a = 1 for the odd ones, behind it.
+// Block 0 loads the box for all; the last block one that begins at a = 8 for the odd ones, behind it.
 template <class Load>
 EF_DEV void to_cluster(u32x4* out, int bytes, int shift, int a, Load load) {
   const u32 bar = ef::smem_base(), rank = ef::cluster_rank(), size = ef::cluster_size(), odd = rank % 2;
@@ -75,7 +75,7 @@ EF_DEV void to_cluster(u32x4* out, int bytes, int shift, int a, Load load) {
   ef::cluster_sync();
   const u16 all = (1 << size) - 1;
   if (threadIdx.x == 0 && rank == 0) load(first, a, all);
-  if (threadIdx.x == 0 && rank == size - 1) load(second, 1, u16(all & 0xaaaa));
+  if (threadIdx.x == 0 && rank == size - 1) load(second, 8, u16(all & 0xaaaa));
   ef::mbar_wait(bar, 0);
   dump(out + 2 * rank * bytes / 16, first, bytes);
   if (odd) dump(out + (2 * rank + 1) * bytes / 16, second, bytes);

@@ -1,8 +1,10 @@
 """Trials of TMA's boxes: rank, swizzle, element type, direction, place in the tensor. Runs none.
 
-What NumPy expects is written here from the PTX ISA's rules alone: a box lies packed, innermost dimension
-first, its 16-byte chunks moved by bits of their addresses; outside of the tensor there are zeros, and nothing
-is stored.
+What NumPy expects is written here from the PTX ISA's rules: a box lies packed, innermost dimension first, its
+16-byte chunks moved by bits of their addresses; outside of the tensor there are zeros, and nothing is stored.
+An H200 adds three rules (docs/conformance.md): chunks that begin inside a row of the tensor are stored whole;
+boxes begin at multiples of 16 bytes of a row (https://github.com/triton-lang/triton/issues/7385); those that
+are stored begin at no negative coordinate.
 """
 
 from collections.abc import Callable, Iterator
@@ -26,6 +28,7 @@ _BOX = ((), (5,), (5, 3), (4, 3, 2), (4, 2, 3, 2))  # rows of a box, by rank - 1
 _TALL = (24,)  # two dimensions: three times the pattern of a swizzle
 _PLAIN_ROW = 48  # bytes of a box's row without a swizzle
 _PADDING = 16  # bytes between the tensor's rows
+_CHUNK_BYTES = 16  # a box begins at a multiple of them in its row; what is stored ends at one
 
 
 def modules(arch: str) -> Iterator[Module]:
@@ -69,13 +72,18 @@ def box_map(rank: int, swizzle: int, dtype: str, buffer: str) -> Map:
 
 def place(tensor: Map, where: str) -> tuple[int, ...]:
     """Where the box begins."""
-    if where == "inside":
-        return (1,) * len(tensor.dims)
-    if where == "edge":
-        return tuple(dim - side // 2 for dim, side in zip(tensor.dims, tensor.box, strict=True))
-    if where == "before":
-        return tuple(-(side // 2) for side in tensor.box)
-    return (*((1,) * (len(tensor.dims) - 1)), tensor.dims[-1] + 2)  # outside
+    unit = _CHUNK_BYTES // tensor.element_bytes
+    if where in ("inside", "outside"):
+        first, *others = (unit, *(1,) * (len(tensor.dims) - 1))
+        if where == "outside" and others:
+            others[-1] = tensor.dims[-1] + 2
+        elif where == "outside":
+            first = tensor.dims[0] + unit
+    elif where == "edge":
+        first, *others = (dim - side // 2 for dim, side in zip(tensor.dims, tensor.box, strict=True))
+    else:  # before
+        first, *others = (-(side // 2) for side in tensor.box)
+    return (first // unit * unit, *others)
 
 
 def box_bytes(tensor: Map) -> int:
@@ -89,13 +97,15 @@ def tensor_bytes(tensor: Map) -> int:
     return -(-(last + tensor.dims[0] * tensor.element_bytes) // 16) * 16
 
 
-def walk(tensor: Map, at: tuple[int, ...], address: int) -> tuple[Array, Array]:
+def walk(tensor: Map, at: tuple[int, ...], address: int, *, writes: bool = False) -> tuple[Array, Array]:
     """For each byte of the box, packed: its offset in the tensor, -1 outside; its offset from `address` in
-    shared memory, where the swizzle puts it.
+    shared memory, where the swizzle puts it. What a box `writes` ends with a row's last whole chunk.
     """
+    unit = _CHUNK_BYTES // tensor.element_bytes if writes else 1
+    dims = (-(-tensor.dims[0] // unit) * unit, *tensor.dims[1:])
     grids = np.meshgrid(*(np.arange(side) for side in reversed(tensor.box)), indexing="ij")
     index = [grid.reshape(-1) + start for grid, start in zip(reversed(grids), at, strict=True)]
-    inside = np.all([(i >= 0) & (i < dim) for i, dim in zip(index, tensor.dims, strict=True)], axis=0)
+    inside = np.all([(i >= 0) & (i < dim) for i, dim in zip(index, dims, strict=True)], axis=0)
     steps = (tensor.element_bytes, *tensor.strides)
     element = sum(i * step for i, step in zip(index, steps, strict=True))
     source = np.where(inside, element, -1)
@@ -159,7 +169,7 @@ def _multicast(entry: Primitive, case: Case) -> Trial:
     words = box_bytes(tensor) // 4
     expected = _unwritten((blocks, 2, words))
     expected[:, 0] = loaded(tensor, where, values)
-    expected[1::2, 1] = loaded(tensor, where, values, first=1)
+    expected[1::2, 1] = loaded(tensor, where, values, first=_CHUNK_BYTES // tensor.element_bytes)
     return Trial(
         cases=(Label.of(entry, case),),
         launches=(_launch(f"multicast{modes['hint']}", tensor, blocks=blocks),),
@@ -176,7 +186,7 @@ def _store(entry: Primitive, case: Case) -> Trial:
     where = str(modes["place"])
     image = _random_bytes(box_bytes(tensor), 3)
     before = _unwritten((tensor_bytes(tensor) // 4,))
-    offsets, places = walk(tensor, place(tensor, where), BASE + shift(where))
+    offsets, places = walk(tensor, place(tensor, where), BASE + shift(where), writes=True)
     after = before.view(np.uint8).copy()
     after[offsets[offsets >= 0]] = image[places[offsets >= 0]]
     return _storing(entry, case, f"store{modes['hint']}", tensor, where, image, before, after)
@@ -189,7 +199,7 @@ def _reduce(entry: Primitive, case: Case) -> Trial:
     rng = np.random.default_rng(4)
     image = stored(rng.integers(-8, 9, box_bytes(tensor) // tensor.element_bytes), dtype).view(np.uint8)
     before = rng.integers(-8, 9, tensor_bytes(tensor) // tensor.element_bytes)
-    offsets, places = walk(tensor, place(tensor, where), BASE + shift(where))
+    offsets, places = walk(tensor, place(tensor, where), BASE + shift(where), writes=True)
     first = (offsets >= 0) & (np.arange(offsets.size) % tensor.element_bytes == 0)
     sums = before.astype(np.float32)
     added = image.view(stored(np.zeros(1), dtype).dtype)

@@ -57,11 +57,14 @@ class Label:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """Approximations: how far results may be from the exact values, in units in the last place of a float."""
+    """Approximations: how far results may be from the exact values, correctly rounded to floats, in units in
+    the last place. With `flat`: from the exact values themselves, in units of 2^-23, absolute for inputs
+    between the two, relative for others.
+    """
 
     exact: Callable[[Array], Array]  # inputs as float64 -> results as float64, with what .ftz does
     ulp: int
-    flat: tuple[float, float, float] | None = None  # between the first two inputs: an absolute error instead
+    flat: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -100,3 +103,4 @@ class Outcome:
     ok: bool
     detail: str = ""
     ulp: Mapping[str, float] = field(default_factory=dict)  # by where: "gpu", "emulator"
+    end: Literal["compared", "crashed", "not run"] = "compared"  # crashed: or hung

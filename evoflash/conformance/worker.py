@@ -1,14 +1,17 @@
 """Runs one module's trials in this process and writes a journal of what became of each; see sweep.py.
 
 The journal is a file of JSON lines, so that what came before a crash is known: {"begin": number, "labels":
-[...]} before each trial, {"outcomes": [...]} after it, {"finished": true} at the end.
+[...]} before each trial, {"outcomes": [...]} after it, {"finished": true} at the end, each with the time "at"
+which it was written, in seconds.
 """
 
 import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Iterator
+import sys
+import time
+from collections.abc import Collection, Iterator
 from dataclasses import asdict
 from functools import cache
 from itertools import chain
@@ -39,14 +42,20 @@ def modules(arch: str) -> dict[str, Module]:
     return {module.name: module for module in slow_first}
 
 
-def run_module(name: str, arch: str, journal: Path, *, first: int, on_gpu: bool) -> None:
-    """The trials from number `first` on. Where the GPU's context is lost, ends the process."""
+def run_module(
+    name: str, arch: str, journal: Path, *, first: int, on_gpu: bool, without: Collection[str] = ()
+) -> None:
+    """The trials from number `first` on, those of the primitives `without` left out. Where the GPU's context
+    is lost, ends the process.
+    """
+    sys.unraisablehook = _forget  # what is freed in a lost context complains; the journal has said why
     module = modules(arch)[name]
     with journal.open("a", encoding="utf-8") as file:
 
         def note(**line: Any) -> None:
-            print(json.dumps(line), file=file, flush=True)
+            print(json.dumps({**line, "at": round(time.time(), 3)}), file=file, flush=True)
 
+        note()
         try:
             library, cubin = hostcompiler.build(module.source, name="conformance"), ""
             if on_gpu:
@@ -57,7 +66,7 @@ def run_module(name: str, arch: str, journal: Path, *, first: int, on_gpu: bool)
             note(finished=True)
             return
         for number, trial in enumerate(module.make()):
-            if number < first:
+            if number < first or trial.cases[0].primitive in without:
                 continue
             note(begin=number, labels=_listed(trial.cases))
             outcomes, lost = run_trial(trial, library, cubin)
@@ -83,7 +92,7 @@ def run_trial(trial: Trial, library: Path, cubin: str) -> tuple[list[Outcome], b
         return [Outcome(label, False, str(error)) for label in trial.cases], False
     except Exception as error:  # CUDA's, by whatever name CuPy gives it
         reason = f"the GPU: {type(error).__name__}: {' '.join(str(error).split())[:200]}"
-        return [Outcome(label, False, reason) for label in trial.cases], True
+        return [Outcome(label, False, reason, end="crashed") for label in trial.cases], True
 
 
 def cubin_path(module: Module, arch: str) -> str:
@@ -112,5 +121,9 @@ def _listed(labels: tuple[Label, ...]) -> list[dict[str, Any]]:
     return [asdict(label) for label in labels]
 
 
+def _forget(_: object) -> None:
+    """Say nothing."""
+
+
 def _failed(label: Label, reason: str) -> dict[str, Any]:
-    return asdict(Outcome(label, False, reason))
+    return asdict(Outcome(label, False, reason, end="not run"))

@@ -1,7 +1,10 @@
 // TMA: boxes of a tensor of 1 to 5 dimensions between global and shared memory, swizzled on the way.
 //
 // The box lies packed in shared memory, innermost dimension first; a swizzle moves its 16-byte chunks by bits of
-// their absolute addresses. What lies outside of the tensor arrives as zeros, or NaN, and is not stored.
+// their absolute addresses. What lies outside of the tensor arrives as zeros, or NaN, element by element. Stores and
+// additions know 16-byte pieces only, on an H200 (docs/conformance.md): a piece that begins inside a row of the tensor
+// is written whole, over the padding behind the row. Every box begins at a multiple of 16 bytes of its row, one that is
+// written at no negative coordinate: elsewhere the GPU ends the kernel.
 #include <algorithm>
 #include <cstring>
 
@@ -21,10 +24,11 @@ constexpr u32 kChunkBytes = 16;
 constexpr u16 kNan = 0x7fff;  // in f16 and bf16; two of them are one in float
 constexpr u16 kZero = 0;
 
-// A tensor map and where in it a box begins.
+// A tensor map, where in it a box begins, and whether the box is written there or read.
 struct Box {
   TensorMap map;
   int at[5];
+  bool writes;
 
   u32 row_bytes() const { return map.box[0] * map.element_bytes; }
   u32 rows() const {
@@ -35,7 +39,7 @@ struct Box {
   u32 bytes() const { return rows() * row_bytes(); }
 };
 
-// One row of a box, as far as it lies in the tensor: bytes `begin` to `end` of it, from `global`. Empty: outside.
+// One row of a box, as far as it is copied: bytes `begin` to `end` of it, from or to `global`. Empty: outside.
 struct Row {
   u32 number;
   u32 begin, end;
@@ -53,6 +57,10 @@ bool inside_outer_dimensions(const Box& box, u32 row, u64* offset) {
   return true;
 }
 
+u32 whole_chunks(u32 bytes) {
+  return (bytes + kChunkBytes - 1) / kChunkBytes * kChunkBytes;
+}
+
 Row row_of(const Box& box, u32 number) {
   const long long size = box.map.element_bytes, first = box.at[0];
   const long long begin = std::max(0ll, -first);
@@ -60,7 +68,8 @@ Row row_of(const Box& box, u32 number) {
   u64 offset = 0;
   if (begin >= end || !inside_outer_dimensions(box, number, &offset)) return {number, 0, 0, nullptr};
   u8* const global = reinterpret_cast<u8*>(box.map.base + offset) + (first + begin) * size;
-  return {number, static_cast<u32>(begin * size), static_cast<u32>(end * size), global};
+  const u32 end_bytes = static_cast<u32>(end * size);
+  return {number, static_cast<u32>(begin * size), box.writes ? whole_chunks(end_bytes) : end_bytes, global};
 }
 
 // Of the rows that lie in the tensor at least in part.
@@ -133,14 +142,32 @@ u64 extent_bytes(const TensorMap& map) {
   return bytes > kHuge ? kHuge : static_cast<u64>(bytes);
 }
 
+// Where boxes may begin. An H200 ended kernels as illegal instructions that began off 16 bytes, or stored at a negative
+// innermost coordinate (all others were negative as well, where there were others): other negative coordinates have not
+// been tried alone, so that nothing is promised of them either.
+void check_begin(const Box& box, const char* op, int line) {
+  const long long first = static_cast<long long>(box.at[0]) * box.map.element_bytes;
+  if (first % kChunkBytes)
+    refuse_map(line, text("%s by %s of a box that begins %lld bytes into a row (coordinate %d): it must be a multiple "
+                          "of %u; a GPU ends the kernel as an illegal instruction",
+                          op, my_name().c_str(), first, box.at[0], kChunkBytes));
+  for (u32 d = 0; box.writes && d < box.map.rank; ++d)
+    if (box.at[d] < 0)
+      refuse_map(line, text("%s by %s of a box that begins at coordinate %d of dimension %u: a box that is written "
+                            "begins at none below 0; %s as an illegal instruction",
+                            op, my_name().c_str(), box.at[d], d,
+                            d ? "a GPU may end the kernel" : "a GPU ends the kernel"));
+}
+
 Box checked_box(const TensorMap* map, const int* at, int rank, bool writes, const char* op, int line) {
   note_progress(line);
   check_map(map, line);
   if (map->rank != static_cast<u32>(rank))
     refuse_map(line, text("%s by %s with %d coordinates: the tensor has %u dimensions", op, my_name().c_str(), rank,
                           map->rank));
-  Box box{*map, {}};
+  Box box{*map, {}, writes};
   std::copy_n(at, rank, box.at);
+  check_begin(box, op, line);
   const std::string what = text("%s: the tensor of the map", op);
   if (!admits_bulk(reinterpret_cast<void*>(map->base), extent_bytes(*map), writes, what.c_str(), line)) abandon_block();
   return box;
@@ -160,7 +187,9 @@ Box checked_box_out(const TensorMap* map, const int* at, int rank, u32 source, b
   counters.write_sectors += count_box(box);
   if (!cta->shared.admits(source, box.bytes(), kBoxAlignment, op, line)) abandon_block();
   const CopyingOut actors = copies_out();
+  const std::string what = text("%s: a row of the box, in whole pieces of %u bytes", op, kChunkBytes);
   for_each_row(box, [&](const Row& row) {
+    if (!admits_bulk(row.global, row.end - row.begin, true, what.c_str(), line)) abandon_block();
     for_each_run(box, source, row,
                  [&](u32 address, u32, u32 bytes) { cta->shared.read(address, bytes, actors.reads, line); });
     (adds ? note_atomic : note_global_write)(row.global, row.end - row.begin, actors.writes, line);

@@ -80,14 +80,25 @@ tiles(EF_TMAP(from), EF_TMAP(to), const u16* plain, u16* plain_to, float* floats
   ef::mbar_wait(full, 0);
   result = sum_row(tile, thread % 16);
 #endif
-#elif FAULT == 9 || FAULT >= 10 && FAULT <= 17 || FAULT == 20 || FAULT == 23  // a tile is written and stored
+#elif FAULT == 9 || FAULT >= 10 && FAULT <= 17 || FAULT == 20 || FAULT == 23 || \
+    FAULT >= 31 && FAULT <= 34  // a tile is written and stored
+#if FAULT == 32
+  ef::fence_proxy_async();
+#endif
   for (int column = 0; column < 16; ++column)
     ef::sts(element(tile, thread % 16, thread / 16 * 16 + column), u16(thread));  // writes
-#if FAULT != 10
+#if FAULT == 31
+  ef::fence_proxy_async_global();
+#elif FAULT == 34
+  if (thread == 0) ef::fence_proxy_async();
+#elif FAULT != 10 && FAULT != 32 && FAULT != 33
   ef::fence_proxy_async();
 #endif
 #if FAULT != 11
   ef::syncthreads();
+#endif
+#if FAULT == 33
+  ef::fence_proxy_async();  // by who stores, of what the others wrote
 #endif
   if (thread == 0) {
     ef::tma_store(&to, ef::at(0, 32), tile);  // stores
@@ -180,6 +191,44 @@ tiles(EF_TMAP(from), EF_TMAP(to), const u16* plain, u16* plain_to, float* floats
   ef::mbar_wait(full, 0);
 #elif FAULT == 30
   if (thread == 0) ef::bulk_load(tile, plain + 1, 512, full);  // two bytes off
+#elif FAULT >= 35 && FAULT <= 38  // global memory is written, then loaded by TMA or in bulk
+  for (int i = thread; i < 16 * 64; i += 64) ef::stg(plain_to + i, u16(i % 251));
+#if FAULT == 36
+  ef::fence_proxy_async();
+#elif FAULT != 37
+  ef::fence_proxy_async_global();
+#endif
+  ef::syncthreads();
+  if (thread == 0) {
+    ef::mbar_arrive_expect_tx(full, kTile);
+#if FAULT == 38
+    ef::bulk_load(tile, plain_to, kTile, full);
+#else
+    ef::tma_load(tile, &to, ef::at(0, 0), full);  // what was written
+#endif
+  }
+  ef::mbar_wait(full, 0);
+  if (FAULT == 35) result = sum_row(tile, thread % 16);
+#elif FAULT >= 39 && FAULT <= 46  // boxes that begin where a GPU lets none begin
+  if (thread == 0) {
+#if FAULT == 39
+    ef::tma_load(tile, &from, ef::at(4, 0), full);  // loads 8 bytes into a row
+#elif FAULT == 40
+    ef::tma_prefetch(&from, ef::at(-4, 0));  // prefetches 8 bytes before a row
+#elif FAULT == 41
+    ef::tma_store(&to, ef::at(1, 0), tile);  // stores 2 bytes into a row
+#elif FAULT == 42
+    ef::tma_reduce_add(&to, ef::at(12, 0), tile, ef::f16());  // adds 24 bytes into a row
+#elif FAULT == 43
+    ef::tma_store(&to, ef::at(-8, 0), tile);  // stores before the rows
+#elif FAULT == 44
+    ef::tma_store(&to, ef::at(0, -1), tile);  // stores before the first row
+#elif FAULT == 45
+    ef::tma_reduce_add(&to, ef::at(-8, 0), tile, ef::f16());  // adds before the rows
+#else
+    ef::tma_reduce_add(&to, ef::at(8, -1), tile, ef::f16());  // adds before the first row
+#endif
+  }
 #endif
   ef::stg(out + thread, result);
 }
