@@ -50,8 +50,8 @@ def shapes(key: CompileKey, loop: Loop) -> tuple[Workload, ...]:
     Long: every ring slot is used twice (2 x stages + 1 KV tiles), with a tail in rows and keys and two query
     blocks. Wrapping: as many tiles, the last one whole, and a warp whose first row sees all keys but one.
     Stub: less than one tile; under a causal mask rows that see nothing, and a block without a tile. Whole: a
-    full step. Brief: a step and one key, which under a causal mask only a warp's last row sees. Lone: one row
-    and one key.
+    full step. Brief: one key in the last tile, the second of its split, and under a causal mask only a warp's
+    last row sees it. Lone: one row and one key.
     """
     steps = 2 * loop.stages * loop.splits * loop.keys
     step, rows = loop.keys * loop.splits, max(1, loop.rows // loop.pack)
@@ -62,7 +62,7 @@ def shapes(key: CompileKey, loop: Loop) -> tuple[Workload, ...]:
         (rows + 2, steps + loop.keys),
         (rows + 9, 6),
         (rows + 9, step),
-        (rows, step + 1),
+        (rows, (2 * loop.splits - 1) * loop.keys + 1),
         (1, 1),
     )
     return tuple(key.workload(1, 1, seq_q, seq_kv) for seq_q, seq_kv in lengths)
