@@ -6,93 +6,34 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
-import numpy as np
 import pytest
 
 SCRIPTS = Path(__file__).resolve().parents[1] / "scripts"
 sys.path.insert(0, str(SCRIPTS))
 
 from hopper_cases import ARCH, CONFIGURATIONS, KERNEL, Configuration  # noqa: E402
+from hopper_emulated import Outcome, run_hopper  # noqa: E402
 
-from evoflash import emulator, hostcompiler  # noqa: E402
-from evoflash.abi import Strides, arguments  # noqa: E402
 from evoflash.compiler import compile_candidate  # noqa: E402
-from evoflash.emulator import Delivery, Emulation, Memory, Schedule  # noqa: E402
-from evoflash.evaluation import Verdict  # noqa: E402
-from evoflash.kept import small  # noqa: E402
+from evoflash.emulator import Delivery, Schedule  # noqa: E402
 from evoflash.problem import Workload, parse_workload  # noqa: E402
 from evoflash.renderer import lint  # noqa: E402
-from evoflash.tensormap import tensor_map  # noqa: E402
-from evoflash.validator import Output, judge  # noqa: E402
 
 TEXT = KERNEL.read_text()
 WAYS = tuple(itertools.product(get_args(Delivery), get_args(Schedule)))
 TRIALS = ("normal", "rising", "needles")
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """One launch: what the emulator reported, and what the validator says of the output."""
-
-    emulation: Emulation
-    verdict: Verdict
-
-    @property
-    def kinds(self) -> set[str]:
-        return {report.kind for report in self.emulation.reports}
-
-
 def hopper(
-    configuration: Configuration,
-    workload: Workload,
-    *,
-    trial: str = "normal",
-    delivery: Delivery = "lazy",
-    schedule: Schedule = "random",
-    seed: int = 1,
-    patch: tuple[str, str] = ("", ""),
-    heads_inside: bool = False,
+    configuration: Configuration, workload: Workload, *, patch: tuple[str, str] = ("", ""), **choices: Any
 ) -> Outcome:
-    """Build, with one piece of the text replaced where a patch is given, and run on a trial's inputs.
-
-    `heads_inside`: tensors lie in memory as (batch, row, head, head_dim).
-    """
+    """Build, with one piece of the text replaced where a patch is given, and run on a trial's inputs."""
     old, new = patch
     source = configuration.source(workload.compile_key(ARCH))
     if old:
         assert source.count(old) == 1, f"{source.count(old)} places for the patch {old!r}"
         source = source.replace(old, new)
-    library = hostcompiler.build(source, name="hopper")
-    given, expected = small(workload, trial, 1)
-    with Memory() as memory:
-        order = (0, 2, 1, 3) if heads_inside else (0, 1, 2, 3)
-        inputs = [
-            memory.array(name, x.transpose(order).shape, x.dtype, fill=x.transpose(order))
-            for name, x in (("Q", given.q), ("K", given.k), ("V", given.v))
-        ]
-        out = memory.array("O", inputs[0].shape, np.uint16, writable=True, fill=0xFFFF)
-        lse = memory.array("LSE", given.q.shape[:3], np.float32, writable=True, fill=np.nan)
-        strides = tuple(_strides(array.transpose(order)) for array in (*inputs, out))
-        q, k, v, o, sums = (array.ctypes.data for array in (*inputs, out, lse))
-        maps = [
-            tensor_map(m.pointer, m.sizes, m.strides_bytes, m.box, swizzle=128)
-            for m in configuration.maps(workload, (q, k, v, o), strides)
-        ]
-        emulation = emulator.run(
-            library,
-            configuration.launch(workload),
-            [*maps, *arguments(workload, (q, k, v, o, sums), strides)],
-            delivery=delivery,
-            schedule=schedule,
-            seed=seed,
-        )
-        result = Output(out.transpose(order).copy(), lse.copy())
-    return Outcome(emulation, judge(workload, [(given, expected, result)]))
-
-
-def _strides(tensor: np.ndarray[Any, Any]) -> Strides:
-    batch, head, row, _ = (stride // tensor.itemsize for stride in tensor.strides)
-    return batch, head, row
+    return run_hopper(source, configuration, workload, **choices)
 
 
 # ---- right kernels

@@ -40,6 +40,8 @@ def line_of(wanted: str) -> int:
         pytest.param(2, [RING_SUM * (31 - lane) for lane in range(32)], id="ring, test"),
         pytest.param(18, [4 * (31 - lane) for lane in range(32)], id="cp.async, counted"),
         pytest.param(19, [4 * (31 - lane) for lane in range(32)], id="cp.async, noinc"),
+        pytest.param(29, [4 * (31 - lane) for lane in range(32)], id="cp.async, waited for as well"),
+        pytest.param(32, [4 * (31 - lane) for lane in range(32)], id="cp.async, waited for and written over"),
         pytest.param(24, [7] * 32, id="several arrivals at once, made again"),
     ],
 )
@@ -72,6 +74,8 @@ def test_a_try_ends_in_vain_when_nobody_else_can_go_on(delivery: str, schedule: 
         (15, "mbarrier-parity", "// no parity"),
         (16, "misaligned-shared", "// half a place off"),
         (20, "async-not-waited", "// copied"),
+        (30, "async-not-waited", "// its own, or another's"),
+        (31, "async-not-waited", "// its own, or another's"),
         (23, "mbarrier-tx", "// bytes that never come"),
         (26, "mbarrier-overarrive", "// three of two"),
         (27, "async-at-exit", "// left alone"),

@@ -133,6 +133,26 @@ extern "C" __global__ void __launch_bounds__(64) mbarriers(const int* in, int* o
 #if FAULT == 20
   if (thread == 40) ef::mbar_wait(full, 0);
 #endif
+#elif FAULT >= 29 && FAULT <= 32  // copies that a barrier is told of, and that their thread waits for itself
+  if (thread == 0) ef::mbar_init(full, 32);
+  ef::syncthreads();
+  if (thread < 32) {
+    ef::cp_async16(data + 16 * lane, in + 4 * lane);
+    ef::cp_async_commit();
+    ef::cp_async_mbar_arrive_noinc(full);
+#if FAULT != 31
+    ef::cp_async_wait<0>();
+#endif
+    result = ef::lds<int>(data + 16 * (FAULT == 30 ? 31 - lane : lane));  // its own, or another's
+#if FAULT == 32
+    ef::sts(data + 16 * lane, result + 1);  // an arrival that comes late does not copy again
+#endif
+  }
+  ef::mbar_wait(full, 0);
+#if FAULT == 32
+  ef::syncthreads();
+#endif
+  if (thread >= 32) result = ef::lds<int>(data + 16 * (31 - lane)) - (FAULT == 32);
 #elif FAULT == 22
   if (thread == 0) ef::mbar_init(full, 1);
   ef::syncthreads();
