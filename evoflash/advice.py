@@ -99,7 +99,8 @@ KINDS: Mapping[str, Advice] = {
         "A tensor map, or a TMA copy with it, is not legal as given.",
         "A map is a kernel parameter (EF_TMAP) or lies in global memory. Shared addresses are 128-byte "
         "aligned (1024 with the 128-byte swizzle), the inner box is a multiple of 16 bytes and fits the "
-        "swizzle, base and strides are multiples of 16 bytes.",
+        "swizzle, base and strides are multiples of 16 bytes. A box begins at a multiple of 16 bytes of "
+        "its row; one that is stored or added begins at no negative coordinate.",
         stops=True,
     ),
     "bulk-size": Advice(

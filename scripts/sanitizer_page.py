@@ -63,7 +63,18 @@ def _where(digest: Record) -> str:
         f"Measured on {digest['date']}: {digest['gpu']}, compute-sanitizer {digest['sanitizer']}, NVRTC "
         f"{digest['nvrtc']} with `-lineinfo`; {digest['cpu']}; {digest['at_once']} runs at once on "
         f"{digest['gpus']} GPU(s). Options besides the defaults: {options}. Made by `{digest['command']}`; "
-        "every run's first lines are in [the record](measurements/sanitizer-h200.json).\n"
+        "every run's first lines are in [the record](measurements/sanitizer-h200.json)."
+        f"{_left_out(digest['summary']['all'])}\n"
+    )
+
+
+def _left_out(counts: Record) -> str:
+    most = max(counts[tool]["run"] for tool in TOOLS)
+    if most == counts["faults"]:
+        return ""
+    return (
+        f" The tools ran on {most} of the {counts['faults']} faults, drawn at random, before the time on the "
+        "GPU ended (kernels that hang come last); a cell gives what was found of what was run."
     )
 
 
@@ -82,8 +93,14 @@ def _by_kind(digest: Record) -> str:
 
 
 def _count_row(name: str, counts: Record) -> list[str]:
-    found = (counts["emulator"], *(counts[tool]["found"] for tool in TOOLS), counts["any_tool"])
-    return [name, str(counts["faults"]), *map(_number, found), _number(counts["plain"]["right"])]
+    most = max(counts[tool]["run"] for tool in TOOLS)
+    tools = (_share(counts[tool]["found"], counts[tool]["run"]) for tool in TOOLS)
+    found = (_share(counts["emulator"], counts["faults"]), *tools, _share(counts["any_tool"], most))
+    return [name, str(counts["faults"]), *found, _number(counts["plain"]["right"])]
+
+
+def _share(found: int, run: int) -> str:
+    return f"{found} of {run}" if run else "not run"
 
 
 def _number(count: int) -> str:
