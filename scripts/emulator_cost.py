@@ -1,7 +1,8 @@
 """What the emulator costs: CPU seconds of g++, of one run, of the whole pre-flight, and memory.
 
-Every family is measured on its first seed for the problem, in a process of its own, the kernel built anew
-each time; NVRTC and rendering are not counted. Medians over --repeats. Decides nothing, times no GPU.
+Every family is measured on its first seed for the problem, and tests/kernels/hopper.cu (TMA, mbarriers,
+wgmma) on shapes like theirs, each in a process of its own, the kernel built anew each time; NVRTC and
+rendering are not counted. Medians over --repeats. Decides nothing, times no GPU.
 
     python scripts/emulator_cost.py -o docs/measurements/emulator-cost.json
 """
@@ -14,15 +15,21 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import date
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from hopper_cases import ARCH, CONFIGURATIONS
+from hopper_emulated import run_hopper
+
 from evoflash import hostcompiler
+from evoflash.emulator import Delivery
 from evoflash.evaluation import Candidate
 from evoflash.family import Family, known_families, load_family
 from evoflash.gpu import load_gpu
@@ -31,6 +38,14 @@ from evoflash.problem import parse_problem
 from evoflash.renderer import render
 
 _SEED = 1
+HOPPER = "hopper.cu"
+# Rings used twice with tails, a tail of one key, a stub, one tile.
+_HOPPER_SHAPES: tuple[tuple[int, int, Delivery], ...] = (
+    (137, 291, "lazy"),
+    (129, 257, "random"),
+    (137, 5, "eager"),
+    (137, 64, "lazy"),
+)
 
 
 def _cpu_s() -> float:
@@ -63,13 +78,43 @@ def _measured(family: Family, candidate: Candidate, problem: str, gpu: str) -> d
     }
 
 
-def _child(family_name: str, problem: str, gpu: str, repeats: int) -> None:
-    """Measures one family and prints JSON: apart from the others, so that its memory can be told."""
-    family, spec, what = load_family(family_name), load_gpu(gpu), parse_problem(problem)
+def _of_family(name: str, problem: str, gpu: str) -> Callable[[], dict[str, float]]:
+    if name == HOPPER:
+        return partial(_hopper, problem)
+    family, spec, what = load_family(name), load_gpu(gpu), parse_problem(problem)
     keys = what.compile_keys(spec.arch)
     genome = family.seeds_for(what, family.space(keys, spec), spec)[0]
     candidate = render(genome, keys[0], spec)
+    return partial(_measured, family, candidate, problem, gpu)
+
+
+def _hopper(problem: str) -> dict[str, float]:
+    """The same of the Hopper kernel, on the problem and on shapes as a family's pre-flight has them."""
+    configuration, workload = CONFIGURATIONS["overlap"], parse_problem(problem).workloads[0]
+    text = configuration.source(workload.compile_key(ARCH))
+    begin = _cpu_s()
+    hostcompiler.build(text, name="hopper")
+    built = _cpu_s()
+    first = run_hopper(text, configuration, workload)
+    before = _cpu_s()
+    outcomes = [first]
+    for seq_q, seq_kv, delivery in _HOPPER_SHAPES:
+        shape = replace(workload, heads=1, kv_heads=1, seq_q=seq_q, seq_kv=seq_kv)
+        outcomes.append(run_hopper(text, configuration, shape, delivery=delivery))
+    after = _cpu_s()
+    if any(outcome.emulation.reports or not outcome.verdict.passed for outcome in outcomes):
+        raise SystemExit("the Hopper kernel is not clean.")
+    return {
+        "gxx_s": built - begin,
+        "gxx_and_run_s": built - begin + first.emulation.seconds,
+        "preflight_s": built - begin + after - before,
+    }
+
+
+def _child(family_name: str, problem: str, gpu: str, repeats: int) -> None:
+    """Measures one family and prints JSON: apart from the others, so that its memory can be told."""
     hostcompiler.runtime()
+    measure = _of_family(family_name, problem, gpu)
     rows = []
     for _ in range(repeats):
         with tempfile.TemporaryDirectory() as cache:
@@ -78,7 +123,7 @@ def _child(family_name: str, problem: str, gpu: str, repeats: int) -> None:
             for built in kept.glob("*/runtime.so"):
                 Path(cache, "emulator", built.parent.name).symlink_to(built.parent)
             with _cache(cache):
-                rows.append(_measured(family, candidate, problem, gpu))
+                rows.append(measure())
     medians = {name: round(statistics.median(row[name] for row in rows), 4) for name in rows[0]}
     megabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     compiler = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
@@ -109,7 +154,7 @@ def main() -> None:
         return _child(options.family, options.problem, options.gpu, options.repeats)
     rows: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as cache:
-        for family in [options.family] if options.family else known_families():
+        for family in [options.family] if options.family else [*known_families(), HOPPER]:
             command = [sys.executable, __file__, "--child", "--family", family, "--problem", options.problem]
             command += ["--gpu", options.gpu, "--repeats", str(options.repeats)]
             environment = {**os.environ, "EVOFLASH_CACHE_DIR": cache}
