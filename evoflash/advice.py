@@ -253,9 +253,10 @@ KINDS: Mapping[str, Advice] = {
         stops=True,
     ),
     "named-barrier": Advice(
-        "A named barrier is used with a number or a thread count that is not legal or does not agree.",
+        "A named barrier is used with a number or count that is not legal, or again before its round is over.",
         "Numbers are 0 to 15 (0 is syncthreads), counts multiples of 32 that are the same at every "
-        "arrive and sync of a round: arriving plus waiting threads.",
+        "arrive and sync of a round: arriving plus waiting threads. A warp arrives once in a round, and "
+        "again only when it knows that the round is over: wait for the others first.",
         second="the other use",
         stops=True,
     ),
