@@ -253,7 +253,7 @@ KINDS: Mapping[str, Advice] = {
         stops=True,
     ),
     "named-barrier": Advice(
-        "A named barrier is used with a number or count that is not legal, or again before its round is over.",
+        "A named barrier is used with an illegal number or count, or again before its round is over.",
         "Numbers are 0 to 15 (0 is syncthreads), counts multiples of 32 that are the same at every "
         "arrive and sync of a round: arriving plus waiting threads. A warp arrives once in a round, and "
         "again only when it knows that the round is over: wait for the others first.",
