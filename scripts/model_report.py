@@ -90,7 +90,7 @@ def read_space(path: Path) -> Space:
 
 def _timed(row: dict[str, Any]) -> Timed:
     launches = tuple(
-        Launch(**{**launch, "grid": tuple(launch["grid"]), "block": tuple(launch["block"])})
+        Launch(**{name: tuple(x) if isinstance(x, list) else x for name, x in launch.items()})
         for launch in row["launches"]
     )
     return Timed(

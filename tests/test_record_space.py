@@ -66,7 +66,10 @@ def test_a_file_holds_all_that_the_model_reads(prepared):
     row = next(row for row in document["genomes"] if row["values"]["k_stages"] == 2)
     work, gpu, family = parse_workload(SMALL), load_gpu("h200"), load_family("flash_mma")
     genome = family.space((work.compile_key(gpu.arch),), gpu).genome(SEED)
-    (launch,) = (Launch(**{**each, "grid": (1, 1, 1), "block": (128, 1, 1)}) for each in row["launches"])
+    (launch,) = (
+        Launch(**{name: tuple(x) if isinstance(x, list) else x for name, x in each.items()})
+        for each in row["launches"]
+    )
     found = estimate(
         record_space.read_profile(row["profile"]), (launch,), work, gpu, registers=row["registers"]
     )
