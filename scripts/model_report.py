@@ -88,11 +88,13 @@ def read_space(path: Path) -> Space:
     return Space(path, found["family"], parse_workload(found["problem"]), load_gpu(found["gpu"]), genomes)
 
 
+def _launch(recorded: dict[str, Any]) -> Launch:
+    fields: dict[str, Any] = {name: tuple(x) if isinstance(x, list) else x for name, x in recorded.items()}
+    return Launch(**fields)
+
+
 def _timed(row: dict[str, Any]) -> Timed:
-    launches = tuple(
-        Launch(**{name: tuple(x) if isinstance(x, list) else x for name, x in launch.items()})
-        for launch in row["launches"]
-    )
+    launches = tuple(map(_launch, row["launches"]))
     return Timed(
         row["values"],
         read_profile(row["profile"]),
