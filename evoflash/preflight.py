@@ -7,17 +7,15 @@ nothing. The benchmark's shape is not emulated.
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
-
 from evoflash import emulator, hostcompiler, trials
-from evoflash.abi import arguments
+from evoflash.attention_run import Run, attend
 from evoflash.evaluation import Candidate, Launch, Status, Verdict
 from evoflash.family import Family, Loop
 from evoflash.gpu import GpuSpec
 from evoflash.model import Profile, fit_counts, mean_counts, steps_of
 from evoflash.problem import CompileKey, Workload
 from evoflash.reference import every_row, expect
-from evoflash.validator import Output, judge
+from evoflash.validator import judge
 
 CPU_LIMIT_S = 10.0  # of one emulated launch; the slowest of a healthy kernel takes under one
 
@@ -157,13 +155,6 @@ def _complaint(reports: tuple[emulator.Report, ...], verdict: Verdict) -> str:
     return "" if verdict.passed else verdict.reason
 
 
-def _workspace(memory: emulator.Memory, size_bytes: int) -> int:
-    if not size_bytes:
-        return 0
-    array = memory.array("workspace", (size_bytes,), np.uint8, writable=True, unset=True, fill=0xFF)
-    return int(array.ctypes.data)
-
-
 def emulate(
     library: Path,
     launches: tuple[Launch, ...],
@@ -177,30 +168,7 @@ def emulate(
 ) -> tuple[tuple[emulator.Emulation, ...], Verdict]:
     """Run the launches on one trial's inputs, and judge what they wrote by the reference, every row of it."""
     trial = trials.draw(trial_name, workload, seed=seed)
-    with emulator.Memory() as memory:
-        inputs = [
-            memory.array(name, x.shape, x.dtype)
-            for name, x in (("Q", trial.q), ("K", trial.k), ("V", trial.v))
-        ]
-        for array, x in zip(inputs, (trial.q, trial.k, trial.v), strict=True):
-            array[...] = x
-        out = memory.array("O", trial.q.shape, np.uint16, writable=True, unset=True, fill=0xFFFF)
-        lse = memory.array("LSE", trial.q.shape[:3], np.float32, writable=True, unset=True, fill=np.nan)
-        q, k, v, o, lse_at = (array.ctypes.data for array in (*inputs, out, lse))
-        scratch = _workspace(memory, launches[0].workspace_bytes)
-        pointers = arguments(workload, (q, k, v, o, lse_at if wants_lse else 0), workspace=scratch)
-        emulations = tuple(
-            emulator.run(
-                library,
-                launch,
-                pointers,
-                delivery=delivery,
-                schedule=schedule,
-                seed=seed,
-                cpu_limit_s=CPU_LIMIT_S,
-            )
-            for launch in launches
-        )
-        result = Output(out.copy(), lse.copy() if wants_lse else None)
+    run = Run(delivery, schedule, seed, CPU_LIMIT_S, wants_lse=wants_lse)
+    emulations, output = attend(library, launches, workload, trial, run)
     expected = expect(workload, trial.q, trial.k, trial.v, where=every_row(workload))
-    return emulations, judge(workload, [(trial, expected, result)])
+    return emulations, judge(workload, [(trial, expected, output)])
