@@ -2,13 +2,12 @@
 
 import ctypes
 from collections.abc import Sequence
-from functools import cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from evoflash.errors import DeviceError, UsageError
+from evoflash.errors import UsageError
+from evoflash.extended_launch import driver
 from evoflash.tensormap import Swizzle
 
 _MAP = np.dtype([("words", np.uint64, (16,))])  # a CUtensorMap
@@ -39,7 +38,7 @@ def encoded_map(
     begin = -room.ctypes.data % _MAP_ALIGNMENT
     place = room[begin : begin + _MAP.itemsize]
     rank = len(dims)
-    status = _driver().cuTensorMapEncodeTiled(
+    status = driver().cuTensorMapEncodeTiled(
         ctypes.c_void_p(place.ctypes.data),
         ctypes.c_int(_DTYPES[dtype]),
         ctypes.c_uint32(rank),
@@ -60,13 +59,3 @@ def encoded_map(
         )
     result: NDArray[np.void] = place.copy().view(_MAP)
     return result
-
-
-@cache
-def _driver() -> Any:
-    try:
-        return ctypes.CDLL("libcuda.so.1")
-    except OSError:
-        raise DeviceError(
-            "the CUDA driver's library libcuda.so.1 cannot be loaded: install the NVIDIA driver."
-        ) from None

@@ -49,7 +49,7 @@ def allow_cluster(function: int, launch: Launch) -> int:
     """Lets the function run in clusters of more blocks than every GPU has room for."""
     if math.prod(launch.cluster) <= PORTABLE_CLUSTER:
         return 0
-    return int(_driver().cuFuncSetAttribute(ctypes.c_void_p(function), _LARGE_CLUSTERS_ALLOWED, 1))
+    return int(driver().cuFuncSetAttribute(ctypes.c_void_p(function), _LARGE_CLUSTERS_ALLOWED, 1))
 
 
 def enqueue(function: int, launch: Launch, arguments: Sequence[np.generic], *, stream: int) -> int:
@@ -57,7 +57,7 @@ def enqueue(function: int, launch: Launch, arguments: Sequence[np.generic], *, s
     values = [np.asarray(argument) for argument in arguments]
     pointers = (ctypes.c_void_p * len(values))(*(value.ctypes.data for value in values))
     config, _alive = _config(launch, stream)
-    return int(_driver().cuLaunchKernelEx(ctypes.byref(config), ctypes.c_void_p(function), pointers, None))
+    return int(driver().cuLaunchKernelEx(ctypes.byref(config), ctypes.c_void_p(function), pointers, None))
 
 
 def room(function: int, launch: Launch, *, sm_count: int) -> tuple[int, int]:
@@ -65,11 +65,11 @@ def room(function: int, launch: Launch, *, sm_count: int) -> tuple[int, int]:
     count = ctypes.c_int(0)
     if math.prod(launch.cluster) > 1:
         config, _alive = _config(launch, 0)
-        status = _driver().cuOccupancyMaxActiveClusters(
+        status = driver().cuOccupancyMaxActiveClusters(
             ctypes.byref(count), ctypes.c_void_p(function), ctypes.byref(config)
         )
         return int(status), count.value * math.prod(launch.cluster)
-    status = _driver().cuOccupancyMaxActiveBlocksPerMultiprocessor(
+    status = driver().cuOccupancyMaxActiveBlocksPerMultiprocessor(
         ctypes.byref(count),
         ctypes.c_void_p(function),
         math.prod(launch.block),
@@ -109,7 +109,8 @@ def _config(launch: Launch, stream: int) -> tuple[_Config, object]:
 
 
 @cache
-def _driver() -> Any:
+def driver() -> Any:
+    """The CUDA driver's library. DeviceError where there is none."""
     try:
         return ctypes.CDLL("libcuda.so.1")
     except OSError:
