@@ -1,0 +1,84 @@
+"""Library kernels to be beaten, timed by the same code on the same memory as the candidates.
+
+Each is optional. One file per library says how it is called; contender.py is what they share. A library that
+is missing, or has no kernel for a workload, is absent with its reason; one that takes its process down is
+named by a note (attempts.py). Judges no output: finals.py does, with the same validator.
+"""
+
+import importlib
+from collections.abc import Iterator
+from typing import Any
+
+from evoflash.baselines.attempts import BaselineFailedError, attempt
+from evoflash.baselines.contender import (
+    Attention,
+    BaselineAbsentError,
+    LibraryContender,
+    check_device,
+    reason_of,
+)
+from evoflash.benchmark import Bench
+
+__all__ = [
+    "DEFAULT",
+    "NAMES",
+    "OPTIONAL",
+    "BaselineAbsentError",
+    "BaselineFailedError",
+    "LibraryContender",
+    "baseline",
+]
+
+_FILES = {
+    "sdpa_flash": "sdpa",
+    "sdpa_cudnn": "sdpa",
+    "sdpa_efficient": "sdpa",
+    "sdpa_math": "sdpa",
+    "fa3": "flash_attention_3",
+    "fa4": "flash_attention_4",
+    "fa4_tuned": "flash_attention_4",
+    "flashinfer": "flashinfer",
+    "xformers": "xformers",
+}
+NAMES = tuple(_FILES)
+# What finals time beside the candidates: math is no rival, xFormers brings FlashAttention-2 once more.
+DEFAULT = tuple(name for name in NAMES if name not in ("sdpa_math", "xformers"))
+OPTIONAL = tuple(name for name, file in _FILES.items() if file != "sdpa")  # not PyTorch's own
+
+
+def baseline(name: str, bench: Bench) -> LibraryContender:
+    """A baseline that has run on the bench's workload, eagerly and from a graph.
+
+    Raises BaselineAbsentError, whatever the library did, and BaselineFailedError where this process is lost.
+    """
+    with attempt(name):
+        found = _first_that_runs(name, bench)
+    if isinstance(found, str):
+        raise BaselineAbsentError(found)
+    return found
+
+
+def _first_that_runs(name: str, bench: Bench) -> LibraryContender | str:
+    """The contender, or why there is none: the reason of the first way of calling it, the natural one."""
+    reasons: list[str] = []
+    try:
+        for attention in _attentions(name, bench):
+            contender = LibraryContender(name, bench, attention)
+            try:
+                contender.try_out(bench)
+            except BaselineAbsentError as refused:
+                reasons.append(str(refused))
+            else:
+                return contender
+    except BaselineFailedError:
+        raise
+    except (Exception, SystemExit) as error:  # while it was imported, or looked for its kernels
+        check_device(name, error)
+        reasons.append(reason_of(error))
+    return reasons[0]
+
+
+def _attentions(name: str, bench: Bench) -> Iterator[Attention]:
+    file: Any = importlib.import_module(f"evoflash.baselines.{_FILES[name]}")
+    attentions: Iterator[Attention] = file.attentions(name, bench)
+    return attentions
