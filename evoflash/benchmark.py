@@ -1,78 +1,68 @@
 """Times a kernel, or a library's, on one workload: the same code for both.
 
-Judges no output, and compares no times: comparison.py does.
-
-A sample is one replay of a CUDA graph of `k` launches between two events, over k. Where the inputs come from:
-    cold   the launches walk through copies of the inputs that together fill the L2 at least twice
-    hot    every launch reads the same inputs
-From about 0.1 ms a launch on, a large GPU flips between its boost clock and its power cap, so long workloads
-are timed in two stated states, both cold (their inputs do not stay in the L2 in any case):
-    boost       windows of about 10 ms, each after 0.25 s of idling
-    sustained   windows of about 10 ms, back to back, after 0.25 s of running
-Which of the two a workload gets depends on it and on the GPU alone, so that all its times compare.
+Judges no output, and compares no times: comparison.py does. How a workload is timed, and for how long, is in
+ways.py.
 """
 
+import itertools
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any, Protocol, cast, runtime_checkable
 
 import numpy as np
 
 from evoflash import launcher
-from evoflash.clocks import clock_state
+from evoflash.clocks import ClockState, clock_state, over
 from evoflash.evaluation import Timing
 from evoflash.gpu import GpuSpec
-from evoflash.launcher import LoadedKernel, Stopwatch, wait
+from evoflash.launcher import LoadedKernel, Stopwatch, settle, wait
 from evoflash.memory import Arena
 from evoflash.problem import Workload
 from evoflash.reference import encode
 from evoflash.trials import Trial
+from evoflash.ways import (
+    FULL,
+    IDLE_S,
+    ONE,
+    SHORT,
+    Effort,
+    Pace,
+    Way,
+    efforts_of,
+    enough,
+    launches_of,
+    sets_of,
+    ways_of,
+)
 
-# A good kernel reaches half of the floor's rate: from a floor of 50 us on it runs for 0.1 ms or more.
-LONG_FLOOR_US = 50.0
-WINDOW_US = 1e4
-IDLE_S = 0.25
-MIN_LAUNCHES = 20
-MAX_SETS = 512
+__all__ = [
+    "FULL",
+    "ONE",
+    "SHORT",
+    "Bench",
+    "Caller",
+    "Contender",
+    "Effort",
+    "KernelContender",
+    "Pace",
+    "Way",
+    "can_be_timed",
+    "capture",
+    "efforts_of",
+    "enough",
+    "measure",
+    "one_by_one",
+    "prepare",
+    "sample",
+    "state_while",
+    "summarise",
+    "synced_us",
+    "ways_of",
+]
+
 REPLAY_LIMIT_S = 30.0
 _GUARD_BYTES = 4096  # there are hundreds of sets
-
-
-class Pace(StrEnum):
-    """What the GPU does between samples."""
-
-    STEADY = "steady"  # short kernels: an untimed replay just before each sample hides the launch latency
-    BOOST = "boost"
-    SUSTAINED = "sustained"
-
-
-@dataclass(frozen=True, slots=True)
-class Way:
-    """One way of timing: its name in the database, where inputs come from, what happens between samples."""
-
-    protocol: str
-    rotate: bool
-    pace: Pace
-
-
-@dataclass(frozen=True, slots=True)
-class Effort:
-    """When to stop: at `rel_error` (standard error of the median over it), else at max_samples or max_s."""
-
-    min_samples: int
-    max_samples: int
-    rel_error: float
-    max_s: float
-
-
-SHORT = Effort(min_samples=3, max_samples=3, rel_error=1.0, max_s=3.0)
-FULL = Effort(min_samples=10, max_samples=60, rel_error=2e-3, max_s=4.0)
-# A boost sample costs a quarter of a second of idling, and repeats within 0.3 %.
-ONE = Effort(min_samples=1, max_samples=1, rel_error=1.0, max_s=3.0)
-FULL_BOOST = Effort(min_samples=3, max_samples=6, rel_error=2e-3, max_s=3.0)
-FINAL = Effort(min_samples=20, max_samples=120, rel_error=5e-4, max_s=6.0)
 
 
 class Contender(Protocol):
@@ -90,6 +80,15 @@ class Contender(Protocol):
         ...
 
 
+@runtime_checkable
+class Caller(Protocol):
+    """A contender that can also be called the way a user's program calls it."""
+
+    def calls(self, bench: "Bench") -> Callable[[int], None]:
+        """A function that enqueues one eager call on the bench's stream, on the input set of that number."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class KernelContender:
     """A candidate; it writes the LSE while it is timed, as the baselines do."""
@@ -99,8 +98,7 @@ class KernelContender:
 
     def graph(self, bench: "Bench", order: Sequence[int]) -> Callable[[], None]:
         """See Contender."""
-        scratch = self.kernel.workspace_bytes
-        arguments = [arena.arguments(want_lse=True, workspace_bytes=scratch) for arena in bench.arenas]
+        arguments = [arena.arguments(self.kernel, want_lse=True) for arena in bench.arenas]
         with bench.stream:
             bench.stream.begin_capture()
             try:
@@ -110,6 +108,16 @@ class KernelContender:
                 graph = bench.stream.end_capture()
         graph.upload(bench.stream)
         return lambda: graph.launch(bench.stream)
+
+    def calls(self, bench: "Bench") -> Callable[[int], None]:
+        """See Caller."""
+        arguments = [arena.arguments(self.kernel, want_lse=True) for arena in bench.arenas]
+
+        def call(at: int) -> None:
+            with bench.stream:
+                self.kernel.enqueue(arguments[at])
+
+        return call
 
 
 class Bench:
@@ -122,6 +130,7 @@ class Bench:
         self.ways = ways_of(workload, spec)
         self.stream = launcher.new_stream()
         self.pci_bus_id = gpu.pci_bus_id
+        clock_state(self.pci_bus_id)  # the first call opens NVML: 50 ms
         trials = _windows(workload, sets=sets_of(workload, gpu.l2_bytes), rng=rng)
         self.arenas = [Arena(workload, rng=rng, guard_bytes=_GUARD_BYTES) for _ in trials]
         for arena, trial in zip(self.arenas, trials, strict=True):
@@ -130,26 +139,6 @@ class Bench:
     def order(self, way: Way, *, launches: int) -> list[int]:
         """Input sets in launch order, each as often as any other."""
         return [at % len(self.arenas) if way.rotate else 0 for at in range(launches)]
-
-
-def ways_of(workload: Workload, spec: GpuSpec) -> tuple[Way, ...]:
-    """How this workload is timed on that GPU; the first way is what candidates are ranked by."""
-    if spec.floor_us(workload.flops, workload.bytes_moved) < LONG_FLOOR_US:
-        return Way("cold", True, Pace.STEADY), Way("hot", False, Pace.STEADY)
-    return Way("cold-boost", True, Pace.BOOST), Way("cold-sustained", True, Pace.SUSTAINED)
-
-
-def efforts_of(ways: Sequence[Way]) -> tuple[tuple[Way, Effort], ...]:
-    """How a search times each candidate: short workloads in every way, long ones in the ranked one only."""
-    if ways[0].pace is Pace.BOOST:
-        return ((ways[0], FULL_BOOST),)
-    return tuple((way, FULL) for way in ways)
-
-
-def sets_of(workload: Workload, l2_bytes: int) -> int:
-    """How many copies of Q, K, V hold at least twice the L2; at most 512."""
-    rows = workload.heads * workload.seq_q + 2 * workload.kv_heads * workload.seq_kv
-    return min(MAX_SETS, -(-2 * l2_bytes // (2 * workload.batch * rows * workload.head_dim)))
 
 
 def _windows(workload: Workload, *, sets: int, rng: np.random.Generator) -> list[Trial]:
@@ -171,15 +160,33 @@ def measure(
     """The timing and its samples in us. Raises launcher.KernelHungError or CuPy's errors."""
     replay, launches = capture(contender, bench, way)
     samples: list[float] = []
+    states: list[ClockState] = []
     started = time.monotonic()
     prepare(replay, bench, way)
     while not enough(samples, effort, elapsed_s=time.monotonic() - started):
-        samples.append(sample(replay, bench, way, launches=launches))
-    return summarise(samples, bench, way, state=state_while(replay, bench), prefix=prefix), samples
+        samples.append(sample(replay, bench, way, launches=launches, states=states))
+    state = over([*states, state_while(replay, bench)])
+    return summarise(samples, bench, way, state=state, prefix=prefix), samples
+
+
+def can_be_timed(contender: Contender, way: Way) -> bool:
+    """Whether the contender knows the way: not all can be called eagerly."""
+    return way.pace is not Pace.CALL or isinstance(contender, Caller)
+
+
+def one_by_one(contender: Contender, bench: Bench, order: Sequence[int]) -> Callable[[], None]:
+    """Eager calls that walk through the input sets in that order, one at a time."""
+    call, sets = cast(Caller, contender).calls(bench), itertools.cycle(order)
+    return lambda: call(next(sets))
 
 
 def capture(contender: Contender, bench: Bench, way: Way) -> tuple[Callable[[], None], int]:
     """A replay that is long enough to time, warmed up once, and the number of launches in it."""
+    if way.pace is Pace.CALL:
+        call = one_by_one(contender, bench, bench.order(way, launches=len(bench.arenas)))
+        call()
+        wait(bench.stream, limit_s=REPLAY_LIMIT_S)
+        return call, 1
     sets = len(bench.arenas) if way.rotate else 1
     probe = contender.graph(bench, bench.order(way, launches=sets))
     probe()
@@ -194,14 +201,6 @@ def capture(contender: Contender, bench: Bench, way: Way) -> tuple[Callable[[], 
     return replay, launches
 
 
-def launches_of(way: Way, *, sets: int, one_us: float) -> int:
-    """Launches in a replay: at least 20 where launches are short, about 10 ms of them where they are long;
-    always whole rounds through the sets.
-    """
-    wanted = MIN_LAUNCHES if way.pace is Pace.STEADY else round(WINDOW_US / one_us)
-    return max(1, -(-wanted // sets)) * sets
-
-
 def prepare(replay: Callable[[], None], bench: Bench, way: Way) -> None:
     """Bring the GPU into the state that the way asks for before its first sample."""
     if way.pace is not Pace.SUSTAINED:
@@ -212,40 +211,44 @@ def prepare(replay: Callable[[], None], bench: Bench, way: Way) -> None:
         wait(bench.stream, limit_s=REPLAY_LIMIT_S)
 
 
-def sample(replay: Callable[[], None], bench: Bench, way: Way, *, launches: int) -> float:
-    """One sample, in us per launch."""
+def sample(
+    replay: Callable[[], None],
+    bench: Bench,
+    way: Way,
+    *,
+    launches: int,
+    states: list[ClockState] | None = None,
+) -> float:
+    """One sample, in us per launch; adds the GPU's state meanwhile to `states`."""
     if way.pace is Pace.BOOST:
         time.sleep(IDLE_S)
     if way.pace is Pace.STEADY:
         replay()
-    return _timed_us(replay, bench) / launches
+    return _timed_us(replay, bench, states=None if way.pace is Pace.CALL else states) / launches
 
 
-def _timed_us(replay: Callable[[], None], bench: Bench) -> float:
+def _timed_us(replay: Callable[[], None], bench: Bench, *, states: list[ClockState] | None = None) -> float:
     stopwatch = Stopwatch(bench.stream)
     replay()
+    if states is not None:  # takes some 4 us, a replay 0.1 ms or more
+        states.append(clock_state(bench.pci_bus_id))
     return stopwatch.stop(limit_s=REPLAY_LIMIT_S)
 
 
-def enough(samples: Sequence[float], effort: Effort, *, elapsed_s: float) -> bool:
-    """Whether to stop sampling."""
-    if len(samples) < effort.min_samples:
-        return False
-    if len(samples) >= effort.max_samples or elapsed_s > effort.max_s:
-        return True
-    return median_error(samples) <= effort.rel_error
+def synced_us(contender: Contender, bench: Bench, way: Way) -> float:
+    """As a sample, in us per launch, but its end is stamped after a wait for the whole device: what a kernel
+    left running elsewhere is in it, and some 0.1 ms of the host's over all launches together.
+    """
+    replay, launches = capture(contender, bench, way)
+    stopwatch = Stopwatch(bench.stream)
+    replay()
+    wait(bench.stream, limit_s=REPLAY_LIMIT_S)
+    settle()
+    return stopwatch.stop(limit_s=REPLAY_LIMIT_S) / launches
 
 
-def median_error(samples: Sequence[float]) -> float:
-    """The median's relative standard error, from the quartiles: a few outliers do not move it."""
-    low, middle, high = np.percentile(samples, [25, 50, 75])
-    spread = (high - low) / 1.349  # a normal's standard deviation
-    return float(1.2533 * spread / np.sqrt(len(samples)) / middle)
-
-
-def state_while(replay: Callable[[], None], bench: Bench) -> tuple[int | None, str]:
+def state_while(replay: Callable[[], None], bench: Bench) -> ClockState:
     """SM clock in MHz and throttle reasons while the contender runs: both change as soon as it stops."""
-    clock_state(bench.pci_bus_id)  # the first call opens NVML
     for _ in range(3):
         replay()
     state = clock_state(bench.pci_bus_id)
@@ -254,7 +257,7 @@ def state_while(replay: Callable[[], None], bench: Bench) -> tuple[int | None, s
 
 
 def summarise(
-    samples: Sequence[float], bench: Bench, way: Way, *, state: tuple[int | None, str], prefix: str = ""
+    samples: Sequence[float], bench: Bench, way: Way, *, state: ClockState, prefix: str = ""
 ) -> Timing:
     """Samples in us as a Timing under `prefix` + the way's protocol."""
     p10, median, p90 = (float(x) for x in np.percentile(samples, [10, 50, 90]))

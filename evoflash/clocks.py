@@ -1,24 +1,57 @@
 """The GPU's clock and throttle reasons at this moment, by NVML. Sets no clock, and is never needed."""
 
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+ClockState = tuple[int | None, str]  # SM clock in MHz, throttle reasons in words
+
+# NVML's clocks event reasons. An idle GPU (0x001) is not throttled.
 _THROTTLE_BITS = {
+    0x002: "applications clocks",
     0x004: "power cap",
     0x008: "hardware slowdown",
     0x010: "sync boost",
     0x020: "thermal",
     0x040: "hardware thermal",
     0x080: "power brake",
+    0x100: "display clocks",
 }
+_IDLE = 0x001
 
 
-def clock_state(pci_bus_id: str) -> tuple[int | None, str]:
+def clock_state(pci_bus_id: str) -> ClockState:
     """SM clock in MHz and the throttle reasons now, by NVML; (None, "") where NVML does not answer."""
     try:
-        import pynvml
-
-        pynvml.nvmlInit()
-        device = pynvml.nvmlDeviceGetHandleByPciBusId(pci_bus_id)
-        clock_mhz = int(pynvml.nvmlDeviceGetClockInfo(device, pynvml.NVML_CLOCK_SM))
-        reasons = int(pynvml.nvmlDeviceGetCurrentClocksThrottleReasons(device))
+        nvml, device = _device(pci_bus_id)
+        clock_mhz = int(nvml.nvmlDeviceGetClockInfo(device, nvml.NVML_CLOCK_SM))
+        reasons = int(nvml.nvmlDeviceGetCurrentClocksThrottleReasons(device))
     except Exception:  # no NVML, no permission, a virtual GPU: the time stands, its circumstances are unknown
         return None, ""
-    return clock_mhz, ", ".join(word for bit, word in _THROTTLE_BITS.items() if reasons & bit)
+    return clock_mhz, in_words(reasons)
+
+
+@lru_cache(maxsize=4)
+def _device(pci_bus_id: str) -> tuple[Any, Any]:
+    import pynvml
+
+    pynvml.nvmlInit()
+    return pynvml, pynvml.nvmlDeviceGetHandleByPciBusId(pci_bus_id)
+
+
+def in_words(reasons: int) -> str:
+    """NVML's bits as words; a bit that this list does not know as its number."""
+    words = [word for bit, word in _THROTTLE_BITS.items() if reasons & bit]
+    unknown = reasons & ~(_IDLE | sum(_THROTTLE_BITS))
+    return ", ".join([*words, f"{unknown:#x}"] if unknown else words)
+
+
+def over(states: Sequence[ClockState]) -> ClockState:
+    """Of several moments: the median clock, every throttle reason, and the clocks' range if it is one."""
+    clocks = sorted(clock for clock, _ in states if clock is not None)
+    reasons = list(dict.fromkeys(word for _, words in states for word in words.split(", ") if word))
+    if not clocks:
+        return None, ", ".join(reasons)
+    if clocks[0] != clocks[-1]:
+        reasons.append(f"clock {clocks[0]}-{clocks[-1]} MHz")
+    return clocks[len(clocks) // 2], ", ".join(reasons)

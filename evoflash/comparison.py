@@ -9,22 +9,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evoflash.benchmark import (
-    Bench,
-    Contender,
-    Effort,
-    Way,
-    capture,
-    enough,
-    prepare,
-    sample,
-    state_while,
-    summarise,
-)
+from evoflash import paired
+from evoflash.benchmark import Bench, Contender, capture, prepare, sample, state_while, summarise
+from evoflash.clocks import ClockState, over
 from evoflash.errors import UsageError
 from evoflash.evaluation import Timing, score
 from evoflash.gpu import GpuSpec
 from evoflash.problem import Workload
+from evoflash.ways import Effort, Way, enough
+
+OUTLASTED = 1.5  # times what was timed: the host's own latency is below
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,17 +29,17 @@ class Comparison:
     second: str
     workload: str
     protocol: str
-    ratio: float  # of medians
-    low: float  # 95 % bootstrap interval
+    ratio: float  # of times, from pairs
+    low: float  # the ratio's interval; see paired.py
     high: float
-    noise: float = 0.0  # relative; what an A/A comparison on this machine shows
+    noise: float = paired.MINIMAL_EFFECT  # relative; copies of one kernel, loaded apart, differ by as much
+    n: int = 0  # pairs, or blocks of pairs
+    confidence: float = 1 - paired.ALPHA  # of the interval
 
     @property
     def answer(self) -> str:
         """'faster', 'slower' or 'unclear', said of the first; unclear never replaces an incumbent."""
-        if self.high < 1 - self.noise:
-            return "faster"
-        return "slower" if self.low > 1 + self.noise else "unclear"
+        return paired.answer(self.low, self.high, noise=self.noise)
 
 
 def interleaved(
@@ -57,6 +51,7 @@ def interleaved(
     """
     graphs = {contender.name: capture(contender, bench, way) for contender in contenders}
     samples: dict[str, list[float]] = {name: [] for name in graphs}
+    states: dict[str, list[ClockState]] = {name: [] for name in graphs}
     names, started = list(graphs), time.monotonic()
     if names:
         prepare(graphs[names[0]][0], bench, way)
@@ -66,9 +61,15 @@ def interleaved(
     ):
         for name in rng.permutation(names):
             replay, launches = graphs[name]
-            samples[name].append(sample(replay, bench, way, launches=launches))
+            samples[name].append(sample(replay, bench, way, launches=launches, states=states[name]))
     timings = {
-        name: summarise(samples[name], bench, way, state=state_while(replay, bench), prefix="final-")
+        name: summarise(
+            samples[name],
+            bench,
+            way,
+            state=over([*states[name], state_while(replay, bench)]),
+            prefix="final-",
+        )
         for name, (replay, _) in graphs.items()
     }
     return samples, timings
@@ -81,27 +82,32 @@ def compare(
     *,
     workload: str,
     protocol: str,
-    rng: np.random.Generator,
-    noise: float = 0.0,
-    draws: int = 2000,
+    noise: float = paired.MINIMAL_EFFECT,
 ) -> Comparison:
-    """The ratio of medians of two contenders that were sampled in turns, with its 95 % bootstrap interval.
+    """The ratio of two contenders that were sampled in turns, with its interval.
 
-    Rounds are drawn whole: what slowed one contender in a round slowed the other.
+    A round is a pair: what slowed one contender in a round slowed the other.
     """
     a, b = np.asarray(samples[first], float), np.asarray(samples[second], float)
     if len(a) != len(b) or not len(a):
         raise UsageError(f"{first} and {second} were not sampled in turns: compare samples of interleaved().")
-    rounds = rng.integers(0, len(a), (draws, len(a)))
-    ratios = np.median(a[rounds], axis=1) / np.median(b[rounds], axis=1)
-    low, high = np.percentile(ratios, [2.5, 97.5])
-    ratio = float(np.median(a) / np.median(b))
-    return Comparison(first, second, workload, protocol, ratio, float(low), float(high), noise)
+    found = paired.interval(np.log(a) - np.log(b))
+    return Comparison(first, second, workload, protocol, found.ratio, found.low, found.high, noise, n=len(a))
 
 
 def hopeless(times_us: Sequence[float], incumbent_us: float | None, *, margin: float = 0.15) -> bool:
     """Whether short times, one per workload, are so far behind the incumbent's score that more is a waste."""
     return incumbent_us is not None and score(times_us) > (1 + margin) * incumbent_us
+
+
+def left_running(timing: Timing, synced_us: float) -> str:
+    """Empty when a launch takes as long with a wait for the whole device behind it; else one line."""
+    if synced_us <= OUTLASTED * timing.median_us:
+        return ""
+    return (
+        f"{timing.median_us:.3f} us timed, {synced_us:.3f} us until the whole device is idle: work goes on "
+        "after the end of what is timed"
+    )
 
 
 def beats_physics(timing: Timing, workload: Workload, spec: GpuSpec) -> str:

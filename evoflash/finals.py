@@ -5,15 +5,15 @@ Decides nothing: every pair is compared, every output judged, and the report say
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 import numpy as np
 
-from evoflash import launcher
-from evoflash.baselines import BACKENDS, BaselineAbsentError, SdpaContender, baseline
-from evoflash.benchmark import FINAL, Bench, KernelContender, Way
-from evoflash.comparison import Comparison, beats_physics, compare, interleaved
+from evoflash import launcher, noise
+from evoflash.baselines import DEFAULT, BaselineAbsentError, LibraryContender, baseline
+from evoflash.benchmark import Bench, KernelContender, can_be_timed, synced_us
+from evoflash.comparison import Comparison, beats_physics, compare, interleaved, left_running
 from evoflash.evaluation import Status, Timing, Verdict
 from evoflash.gpu import GpuSpec
 from evoflash.isolation import Ending
@@ -21,9 +21,13 @@ from evoflash.ladder import GpuTask
 from evoflash.launcher import KernelHungError
 from evoflash.memory import MemoryFaultError
 from evoflash.problem import Workload
+from evoflash.rows import FINAL
 from evoflash.verdicts import of_timed
+from evoflash.ways import Way, finals_of
 
 T = TypeVar("T")
+_MIRRORED = {"faster": "slower", "slower": "faster", "unclear": "unclear"}
+_WORDS = {"faster": "faster than", "slower": "slower than", "unclear": "not clearly apart from"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +38,10 @@ class FinalTask:
     workloads: tuple[Workload, ...]
     spec: GpuSpec
     seed: int
-    baselines: tuple[str, ...] = tuple(BACKENDS)
+    baselines: tuple[str, ...] = DEFAULT
+    notes: str = ""  # a file that says which baseline is under way (baselines/attempts.py)
     limit_s: float = 600.0
+    noise: float = field(default_factory=noise.floor)  # relative; within it nothing is faster or slower
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +87,14 @@ def _joined(parts: Sequence[Mapping[str, tuple[T, ...]]]) -> dict[str, tuple[T, 
 def _finals_on(workload: Workload, task: FinalTask, *, rng: np.random.Generator) -> FinalReport:
     bench = Bench(workload, spec=task.spec, seed=task.seed)
     libraries, absent = _libraries(task, bench)
-    contenders: list[KernelContender | SdpaContender] = [*_finalists(task, workload), *libraries]
+    contenders: list[KernelContender | LibraryContender] = [*_finalists(task, workload), *libraries]
     timings: list[Mapping[str, tuple[Timing, ...]]] = []
     comparisons: list[Comparison] = []
-    for way in bench.ways:
-        samples, found = interleaved(contenders, bench, way, effort=FINAL, rng=rng)
+    for way, effort in finals_of(bench.ways):
+        timed = [contender for contender in contenders if can_be_timed(contender, way)]
+        samples, found = interleaved(timed, bench, way, effort=effort, rng=rng)
         timings.append({name: (timing,) for name, timing in found.items()})
-        comparisons += _every_pair(samples, workload, way, rng=rng)
+        comparisons += _every_pair(samples, workload, way, noise=task.noise)
     by_name = _joined(timings)
     return FinalReport(
         timings=by_name,
@@ -99,21 +106,35 @@ def _finals_on(workload: Workload, task: FinalTask, *, rng: np.random.Generator)
 
 
 def _every_pair(
-    samples: Mapping[str, Sequence[float]], workload: Workload, way: Way, *, rng: np.random.Generator
+    samples: Mapping[str, Sequence[float]], workload: Workload, way: Way, *, noise: float
 ) -> list[Comparison]:
     protocol = f"final-{way.protocol}"
     return [
-        compare(samples, first, second, workload=str(workload), protocol=protocol, rng=rng)
+        compare(samples, first, second, workload=str(workload), protocol=protocol, noise=noise)
         for first, second in itertools.combinations(samples, 2)
     ]
 
 
+def conclusion(report: FinalReport, name: str) -> str:
+    """What the final pairs say of a finalist against the others, in the protocol that ranks them."""
+    answers: dict[str, list[str]] = {}
+    for each in report.comparisons:
+        rival = each.second if each.first == name else each.first
+        is_ours = name in (each.first, each.second) and rival not in report.environment
+        if is_ours and each.protocol in FINAL:
+            answer = each.answer if each.first == name else _MIRRORED[each.answer]
+            answers.setdefault(_WORDS[answer], []).append(rival)
+    return "; ".join(f"{words} {', '.join(dict.fromkeys(rivals))}" for words, rivals in answers.items())
+
+
 def _verdict(
-    contender: KernelContender | SdpaContender, bench: Bench, timings: tuple[Timing, ...], task: FinalTask
+    contender: KernelContender | LibraryContender, bench: Bench, timings: tuple[Timing, ...], task: FinalTask
 ) -> Verdict:
-    verdict = of_timed(contender, bench, seed=task.seed)
-    wonders = [reason for t in timings if (reason := beats_physics(t, bench.workload, task.spec))]
-    return replace(verdict, passed=False, reason=wonders[0]) if wonders else verdict
+    verdict = of_timed(contender, bench, seed=task.seed, timed_us=timings[0].median_us)
+    reasons = [reason for t in timings if (reason := beats_physics(t, bench.workload, task.spec))]
+    if late := left_running(timings[0], synced_us(contender, bench, bench.ways[0])):
+        reasons.append(late)
+    return replace(verdict, passed=False, reason=reasons[0]) if reasons and verdict.passed else verdict
 
 
 def _finalists(task: FinalTask, workload: Workload) -> list[KernelContender]:
@@ -123,7 +144,7 @@ def _finalists(task: FinalTask, workload: Workload) -> list[KernelContender]:
     ]
 
 
-def _libraries(task: FinalTask, bench: Bench) -> tuple[list[SdpaContender], dict[str, str]]:
+def _libraries(task: FinalTask, bench: Bench) -> tuple[list[LibraryContender], dict[str, str]]:
     """The baselines that run here, and why the others do not."""
     found, absent = [], {}
     for name in task.baselines:
