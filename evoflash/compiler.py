@@ -148,6 +148,7 @@ def _read(folder: Path) -> Build | None:
 
 def _keep(build: Build, cubin: bytes, source: str) -> Build:
     folder = _folder(build.cubin_key)
+    beside = None
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         beside = Path(tempfile.mkdtemp(dir=folder.parent, prefix=".new-"))
@@ -157,6 +158,8 @@ def _keep(build: Build, cubin: bytes, source: str) -> Build:
         (beside / "build.json").write_text(json.dumps(asdict(build)), encoding="utf-8")
         _put_in_place(beside, folder)
     except OSError as error:
+        if beside is not None:
+            shutil.rmtree(beside, ignore_errors=True)  # a full disk needs its bytes
         raise DeviceError(
             f"the kernel cache {cache_dir()} cannot be written ({error.strerror}): free space there or set "
             "EVOFLASH_CACHE_DIR to a writable folder."

@@ -16,6 +16,7 @@ import sqlalchemy as sa
 from sqlalchemy import event
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
+from evoflash.claims import Claims
 from evoflash.errors import StoreError
 from evoflash.layout import DB
 from evoflash.tables import HEAD, VERSION_TABLE, leaderboard_sql
@@ -31,6 +32,7 @@ class Database:
 
     engine: sa.Engine
     label: str  # the path, or the URL without its password
+    claims: Claims  # which runs are this process's
 
     @contextmanager
     def reading(self) -> Iterator[sa.Connection]:
@@ -62,7 +64,7 @@ def open_database(target: str, *, read_only: bool = False) -> Database:
     with _translated(label):
         if file:
             _check_file(file, read_only=read_only)
-        database = Database(_engine(target, file, read_only=read_only), label)
+        database = Database(_engine(target, file, read_only=read_only), label, Claims(file))
         try:
             _bring_up_to_date(database, target, read_only=read_only)
         except BaseException:

@@ -12,12 +12,16 @@ GUARD_BYTES = 32768  # on either side of a tensor: more than a tile row of any f
 _POISON = 0xFF  # all ones is NaN in fp16, bf16 and fp32
 
 
+class NoRoomError(DeviceError):
+    """The GPU's memory is used up, by whomever."""
+
+
 def allocate(size_bytes: int) -> Any:
-    """A CuPy array of uint8. DeviceError when the memory is used up."""
+    """A CuPy array of uint8. NoRoomError when the memory is used up."""
     try:
         return cupy().empty(size_bytes, dtype=np.uint8)
     except cupy().cuda.memory.OutOfMemoryError:
-        raise DeviceError(
+        raise NoRoomError(
             f"the GPU has no {size_bytes >> 20} MiB left: stop what else runs on it (nvidia-smi), or choose "
             "a smaller problem."
         ) from None

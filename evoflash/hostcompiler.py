@@ -4,6 +4,7 @@ Libraries are kept by a hash of sources, compiler version and flags, and put in 
 may build the same one at once.
 """
 
+import errno
 import fcntl
 import hashlib
 import os
@@ -30,6 +31,7 @@ _KERNEL_FLAGS = (
     *(*_COMMON_FLAGS, "-Og", "-g1", "-w", *_QUICK),
     *("-fsanitize=bounds", "-fsanitize-undefined-trap-on-error", "-fstack-clash-protection"),
 )
+_NO_SPACE = tuple(map(os.strerror, (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)))
 # The runtime's files that run at every access and every switch of threads: one unit, so that they are
 # inlined into each other.
 _INNER = frozenset(
@@ -163,10 +165,18 @@ def _compile(text: str, library: Path, flags: tuple[str, ...]) -> str:
 
 
 def _gxx(*arguments: str, text: str | None = None) -> str:
-    """Run g++ in English, with `text` as its input; "" or, on failure, what it said."""
+    """Run g++ in English, with `text` as its input; "" or, on failure, what it said.
+
+    DeviceError when there is no room for what it writes.
+    """
     command = ["g++", "-I", str(DEVICE), *arguments]
     plain = {**os.environ, "LC_ALL": "C"}
     outcome = subprocess.run(command, input=text, env=plain, capture_output=True, text=True, check=False)
+    if any(words in outcome.stderr for words in _NO_SPACE):  # no fault of the text
+        raise DeviceError(
+            f"g++ cannot write, the disk is full: free space in {cache_dir()} and in the folder for "
+            "temporary files (TMPDIR), then run the same command again."
+        )
     return outcome.stderr or f"g++ ended with code {outcome.returncode}" if outcome.returncode else ""
 
 

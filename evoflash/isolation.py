@@ -1,21 +1,24 @@
 """Run functions in processes of their own, so that a crash or a hang costs one call and not the search.
 
-Covered: host crashes, exits, hangs (the process is killed, whatever it does). Not covered: what a process
-does to files, to the GPU or to the driver. Knows nothing of CUDA: a process loads what its functions import.
+Covered: host crashes, exits, hangs (the process is killed, whatever it does), processes killed from outside,
+a wall clock that jumps. Not covered: what a process does to files, to the GPU or to the driver. Knows nothing
+of CUDA: a process loads what its functions import.
 """
 
 import ctypes
 import multiprocessing
 import os
+import queue
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable
-from concurrent.futures import Future, TimeoutError
+from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeGuard, TypeVar
 
 import pebble
 
@@ -24,11 +27,15 @@ from evoflash.evaluation import Status
 
 T = TypeVar("T")
 
-# Pebble asks a process to end before it kills it; one that hangs inside C never hears that.
-_KILL_AFTER_S = 0.3
+# Pebble asks a process to end before it kills it; ours do not listen (see _begin), so it need not wait.
+_KILL_AFTER_S = 0.0
 # Pebble 5.2 gives up its whole pool when a process dies before the message that it took a task was read: a
 # race of its threads. The calls under way are then made again in a new pool; what breaks two is no accident.
+# Likewise a call whose process was killed by someone else, such as the system when memory runs out.
 _TRIES = 2
+_KILLED = (-signal.SIGKILL, -signal.SIGTERM)  # exit codes that no crash leaves
+_LOOK_EVERY_S = 0.05
+_NOT_KEPT = "a worker process could not be kept running: see its message above; `evoflash doctor`."
 _PR_SET_PDEATHSIG = 1
 # One thread each for NumPy's BLAS: there is a process a core, and what they multiply is small. With the
 # default of a thread a core, 40 evaluations on a 16-core machine burnt 22 CPU minutes, mostly spinning.
@@ -44,12 +51,18 @@ class Ending(Generic[T]):
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class _Call:
+    """A call that somebody waits for, and pebble's future of it while a pool has it."""
+
     function: Callable[..., Any]
     arguments: tuple[Any, ...]
     timeout_s: float
-    tries: int
+    answer: "Future[Any]"
+    tries: int = _TRIES
+    inner: "Future[Any] | None" = None
+    deadline_s: float | None = None  # of time.monotonic(), once it runs
+    is_late: bool = False
 
 
 class IsolatedPool:
@@ -74,51 +87,92 @@ class IsolatedPool:
             max_workers, initializer=_begin, initargs=(initializer, initargs), context=spawn
         )
         self._pool = self._make()
-        self._lock = threading.Lock()  # calls are started by pebble's threads too
         self._is_closed = False
-        self._under_way: dict[Future[Any], tuple[pebble.ProcessPool, _Call]] = {}
+        self._under_way: dict[_Call, None] = {}
+        self._waiting: queue.SimpleQueue[_Call | None] = queue.SimpleQueue()
+        # One thread starts everything and keeps the limits. It lives as long as this pool, because a process
+        # dies with the thread that started it (see _begin), and pebble's threads end when its pool breaks.
+        # Pebble's own limits go by the wall clock: set forward, it would make every healthy call a hang.
+        self._keeper = threading.Thread(target=self._keep, name="evoflash-isolation", daemon=True)
+        self._keeper.start()
 
     def submit(self, function: Callable[..., T], *args: Any, timeout_s: float) -> "Future[Ending[T]]":
         """Call the function in a process. An exception that it raises is raised by the future's result();
         death of the process is an Ending with Status.RUNTIME, no answer in time one with Status.TIMEOUT.
         """
-        answer: Future[Ending[T]] = Future()
-        answer.add_done_callback(lambda done: self._under_way.pop(done, None))
-        self._start(_Call(function, args, timeout_s, _TRIES), answer)
-        return answer
+        call = _Call(function, args, timeout_s, Future())
+        if self._is_closed:
+            call.answer.cancel()
+        self._under_way[call] = None
+        call.answer.add_done_callback(lambda _: self._under_way.pop(call, None))
+        self._waiting.put(call)
+        return call.answer
 
-    def _start(self, call: "_Call", answer: "Future[Any]") -> None:
-        with self._lock:
+    def _keep(self) -> None:
+        while not self._is_closed:
+            try:
+                call = self._waiting.get(timeout=_LOOK_EVERY_S)
+            except queue.Empty:
+                call = None
+            self._rescue_forgotten_calls()
+            if call is not None and not call.answer.done():
+                self._start(call)
+            self._end_late_calls()
+        for call in list(self._under_way):
+            call.answer.cancel()
+        self._pool.stop()  # type: ignore[no-untyped-call]
+        self._pool.join()
+
+    def _rescue_forgotten_calls(self) -> None:
+        """Those that pebble's queue held when it gave up its pool: it never mentions them again."""
+        given = [call for call in list(self._under_way) if call.inner is not None]
+        if given and not self._pool.active:
+            for call in given:
+                self._lose(call, BrokenProcessPool())
+
+    def _start(self, call: _Call) -> None:
+        try:
             if not self._pool.active:  # a process died and took pebble's pool with it
                 self._pool = self._make()
-            pool = self._pool
-            self._under_way[answer] = pool, call
-            inner = pool.schedule(call.function, args=call.arguments, timeout=call.timeout_s)
-        inner.add_done_callback(lambda done: self._end(done, pool, call, answer))
+            call.inner = self._pool.schedule(call.function, args=call.arguments)
+        except (BrokenProcessPool, RuntimeError) as error:  # nothing can be started, or it broke just now
+            self._lose(call, BrokenProcessPool(str(error)))
+        else:
+            call.deadline_s = None
+            call.inner.add_done_callback(lambda done: self._end(done, call))
 
-    def _end(self, done: Any, pool: pebble.ProcessPool, call: "_Call", answer: "Future[Any]") -> None:
-        broke = not done.cancelled() and isinstance(done.exception(), BrokenProcessPool)
-        if broke and call.tries > 1 and not self._is_closed:
-            self._start_again(pool)
-        elif not broke or self._under_way.get(answer, (pool,))[0] is pool:
-            _settle(done, answer, call.timeout_s)
+    def _end(self, done: "Future[Any]", call: _Call) -> None:
+        if call.inner is not done:  # it was rescued before
+            return
+        error = None if done.cancelled() else done.exception()
+        if not call.is_late and _is_from_outside(error):
+            self._lose(call, error)
+        else:
+            _settle(call, error, None if error or done.cancelled() else done.result())
 
-    def _start_again(self, broken: pebble.ProcessPool) -> None:
-        """All calls of a broken pool, in a new one: also those that pebble had queued and forgot."""
-        with self._lock:
-            lost = [(answer, call) for answer, (pool, call) in self._under_way.items() if pool is broken]
-            for answer, _ in lost:
-                del self._under_way[answer]
-        for answer, call in lost:
-            self._start(replace(call, tries=call.tries - 1), answer)
+    def _lose(self, call: _Call, error: BaseException) -> None:
+        """Its process or its pool is gone by no fault of its own: once more, if this was the first time."""
+        call.inner, call.tries = None, call.tries - 1
+        if call.tries:
+            self._waiting.put(call)
+        else:
+            _settle(call, error)
+
+    def _end_late_calls(self) -> None:
+        for call in list(self._under_way):
+            if call.inner is None or not call.inner.running():
+                continue
+            if call.deadline_s is None:
+                call.deadline_s = time.monotonic() + call.timeout_s
+            elif time.monotonic() > call.deadline_s:
+                call.is_late = True
+                call.inner.cancel()  # pebble then kills the process
 
     def close(self) -> None:
         """Kill the processes, whatever they do, and return once they are gone; open calls are cancelled."""
         self._is_closed = True
-        for answer in list(self._under_way):
-            answer.cancel()
-        self._pool.stop()  # type: ignore[no-untyped-call]
-        self._pool.join()
+        self._waiting.put(None)
+        self._keeper.join()
 
     def __enter__(self) -> "IsolatedPool":
         return self
@@ -130,35 +184,38 @@ class IsolatedPool:
 
 
 def _begin(initializer: Callable[..., None] | None, initargs: tuple[Any, ...]) -> None:
-    """Leave Ctrl-C to the parent, and die with it even when it is killed."""
+    """Leave Ctrl-C and SIGTERM to the parent, and die with it even when it is killed.
+
+    A batch system sends SIGTERM to every process of a job: one that obeyed would make its call look like a
+    crash. Linux counts the thread that started a process as its parent.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if initializer is not None:
         initializer(*initargs)
 
 
-def _settle(done: Any, answer: "Future[Ending[T]]", timeout_s: float) -> None:
-    if done.cancelled() or not answer.set_running_or_notify_cancel():
-        answer.cancel()
+def _is_from_outside(error: BaseException | None) -> TypeGuard[BaseException]:
+    is_killed = isinstance(error, pebble.ProcessExpired) and error.exitcode in _KILLED
+    return is_killed or isinstance(error, BrokenProcessPool)
+
+
+def _settle(call: _Call, error: BaseException | None, value: Any = None) -> None:
+    if not call.answer.set_running_or_notify_cancel():
         return
-    error = done.exception()
-    if error is None:
-        answer.set_result(Ending(done.result()))
-    elif isinstance(error, TimeoutError):
-        answer.set_result(
-            Ending(None, Status.TIMEOUT, f"no answer within {timeout_s:g} s; its process was killed")
-        )
+    if call.is_late:
+        late = f"no answer within {call.timeout_s:g} s; its process was killed"
+        call.answer.set_result(Ending(None, Status.TIMEOUT, late))
     elif isinstance(error, pebble.ProcessExpired):
-        answer.set_result(Ending(None, Status.RUNTIME, _death(error.exitcode)))
+        call.answer.set_result(Ending(None, Status.RUNTIME, _death(error.exitcode)))
     elif isinstance(error, BrokenProcessPool):
-        answer.set_exception(
-            DeviceError(
-                "a worker process could not be kept running: see its message above; `evoflash doctor`."
-            )
-        )
+        call.answer.set_exception(DeviceError(_NOT_KEPT))
+    elif error is not None:
+        call.answer.set_exception(error)
     else:
-        answer.set_exception(error)
+        call.answer.set_result(Ending(value))
 
 
 def _death(exit_code: int | None) -> str:

@@ -5,7 +5,7 @@ Each evaluation is one transaction. Times are stored, speed-ups are not; sources
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby, islice
 from typing import Any, Self
 
@@ -57,8 +57,9 @@ class Store:
         self.close()
 
     def close(self) -> None:
-        """Give the connections back; a store can be closed twice."""
+        """Give the connections and the claims back; a store can be closed twice."""
         self._database.engine.dispose()
+        self._database.claims.close()
 
     def begin(
         self,
@@ -73,6 +74,7 @@ class Store:
         """The latest run of `key`, its budget raised to `budget`; a new one if none exists or `fresh` asks.
 
         A changed description of the GPU (`gpu_hash`) starts a new run too: its results are not comparable.
+        The run is this process's until the store is closed; StoreError when it is another's.
         """
         row = rows.run_row(key, gpu_hash=gpu_hash, budget=budget, argv=argv, environment=environment)
 
@@ -80,12 +82,22 @@ class Store:
             last = connection.execute(statements.newest_runs(key).limit(1)).mappings().first()
             if last is None or fresh or last["gpu_hash"] != gpu_hash:
                 new = {**row, "number": 1 if last is None else last["number"] + 1}
-                return rows.run_of({**new, "id": statements.insert(connection, tables.runs, new)})
+                return self._claimed({**new, "id": statements.insert(connection, tables.runs, new)})
+            run = self._claimed(last)
             raised = max(budget, last["budget"])
             connection.execute(sa.update(tables.runs).where(_RUN.id == last["id"]).values(budget=raised))
-            return rows.run_of({**last, "budget": raised})
+            return replace(run, budget=raised)
 
         return self._database.write(work)
+
+    def _claimed(self, row: Row) -> Run:
+        run = rows.run_of(row)
+        if not self._database.claims.take(run.id):
+            raise StoreError(
+                f"run {run.number} is being continued by another process: wait for it to end, or give this "
+                "search a --seed of its own."
+            )
+        return run
 
     def add(self, run: Run, evaluation: Evaluation, proposal: Proposal) -> None:
         """Store what became of `proposal`; adding it to the same run again changes nothing.
@@ -104,13 +116,18 @@ class Store:
         self._database.write(work)
 
     def add_baseline(self, run: Run, baseline: Baseline) -> None:
-        """Store a library's times; timing it again replaces its score and timings of the same protocol."""
+        """Store a library's times; timing it again replaces its versions, its score and timings of the same
+        protocol.
+        """
 
         def work(connection: sa.Connection) -> None:
             is_known = (_EVAL.run_id == run.id) & (_EVAL.name == baseline.name)
             known = connection.scalar(sa.select(_EVAL.id).where(is_known))
+            row = rows.baseline_row(run, baseline)
             if known is None:
-                known = statements.insert(connection, tables.evaluations, rows.baseline_row(run, baseline))
+                known = statements.insert(connection, tables.evaluations, row)
+            else:  # a library may have been upgraded since
+                connection.execute(sa.update(tables.evaluations).where(_EVAL.id == known).values(**row))
             statements.retime(connection, known, baseline.timings, baseline.score_us)
 
         self._database.write(work)
@@ -151,9 +168,10 @@ class Store:
         return [(rows.proposal_of(row, e.genome), e) for row, e in zip(proposed, outcomes, strict=True)]
 
     def newest_history(self) -> list[tuple[Proposal, Evaluation]]:
-        """The history of the run that was begun last; empty when there is none."""
-        newest = self.runs()[:1]
-        return self.history(newest[0]) if newest else []
+        """The history of the run that was begun last, of baselines aside; empty when there is none."""
+        searches = (run for run in self.runs() if run.key.strategy != "baselines")
+        newest = next(searches, None)
+        return self.history(newest) if newest else []
 
     def spent(self, run: Run) -> int:
         """Evaluations that count against the budget: distinct genomes without duplicates."""

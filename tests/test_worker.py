@@ -1,158 +1,207 @@
-"""A function that crashes, hangs or raises costs its own call; the next one is answered. No GPU needed."""
+"""The GPU worker's decisions: who is to blame when a process, the GPU or its memory goes. Needs no GPU.
+
+What runs in the processes is put in the place of the ladder's own steps; worker and processes are the real
+ones. With real kernels on a real GPU: tests/gpu/test_survival.py and tests/gpu/test_machine.py.
+"""
 
 import ctypes
 import os
-import signal
 import time
-from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
 
 import pytest
 
-from evoflash.errors import DeviceError, UsageError
-from evoflash.evaluation import Status
-from evoflash.isolation import Ending, IsolatedPool
-from evoflash.launcher import present_gpu
-from evoflash.worker import GpuWorker
+from evoflash.errors import DeviceError
+from evoflash.evaluation import Launch, Rung, Status
+from evoflash.finals import FinalReport, FinalTask
+from evoflash.gpu import load_gpu
+from evoflash.guarded import NoRoomError
+from evoflash.isolation import Ending
+from evoflash.ladder import GpuOutcome, GpuTask
+from evoflash.launcher import cuda_errors, cupy, present_gpu
+from evoflash.problem import parse_problem
+from evoflash.worker import Duties, GpuWorker
+
+(WORKLOAD,) = parse_problem("b=1,h=1,s=64,d=64").workloads
+NO_DEVICE = 100  # cudaError_t
 
 
-def double(number):
-    return 2 * number
+def task_of(name, *, workspace_bytes=0, timed=False, limit_s=60.0):
+    launch = Launch("kernel", (1, 1, 1), (32, 1, 1), 0, workspace_bytes=workspace_bytes)
+    shapes = ((WORKLOAD, (launch,)),)
+    spec = load_gpu("h200")
+    return GpuTask(name, spec, (), shapes, shapes if timed else (), seed=0, limit_s=limit_s)
 
 
-def die_of_a_bad_pointer():
-    ctypes.string_at(0)
+def raise_cuda_error(code):
+    raise cuda_errors()[0](code)
 
 
-def leave(code):
-    os._exit(code)
+def count(folder):
+    """How often this was called with the folder, this time included."""
+    (Path(folder) / f"{os.getpid()}-{time.monotonic_ns()}").touch()
+    return len(list(Path(folder).iterdir()))
 
 
-def sleep_for_ever():
-    time.sleep(3600)
+def behave(task):
+    """What the task's name says, as a kernel that has got the better of its process would."""
+    what, _, where = task.genome_id.partition(":")
+    if what == "crash":
+        ctypes.string_at(0)
+    if what == "hang":
+        time.sleep(3600)
+    if what == "is lost":
+        reason = "cudaErrorIllegalAddress: an illegal memory access was encountered"
+        return GpuOutcome(what, Status.RUNTIME, Rung.SMOKE, reason, process_lost=True)
+    if what == "no room" or (what == "room later" and count(where) < 3):
+        raise NoRoomError("the GPU has no 512 MiB left: stop what else runs on it (nvidia-smi).")
+    if what == "no room for the code" and count(where) < 2:
+        reason = "CUDA_ERROR_OUT_OF_MEMORY: out of memory"
+        return GpuOutcome(what, Status.RUNTIME, Rung.SMOKE, reason, process_lost=True)
+    return GpuOutcome(task.genome_id, Status.CORRECT, Rung.CORRECTNESS)
 
 
-def hang_in_c():
-    """Deaf to every signal but KILL, as a call into a driver is."""
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    time.sleep(3600)
+def nothing(*_):
+    """A GPU that is well, and nothing to learn."""
 
 
-def complain():
-    raise UsageError("heads=0 in a workload: give a number from 1 up.")
+def no_device():
+    raise_cuda_error(NO_DEVICE)
 
 
-def process_id():
-    return os.getpid()
+def gone_when_told(folder, _):
+    """The GPU is gone once there is a note that says so."""
+    if (Path(folder) / "gone").exists():
+        no_device()
 
 
-def wake(number):
-    os.environ["EVOFLASH_TEST_WOKEN"] = str(number)
+def contexts_die_when_told(folder, _):
+    """Contexts made before the note are dead after it, and new ones are well."""
+    mine, note = Path(folder) / str(os.getpid()), Path(folder) / "gone"
+    if mine.exists() and note.exists() and mine.stat().st_mtime_ns < note.stat().st_mtime_ns:
+        no_device()
+    if not mine.exists():
+        mine.touch()
 
 
-def woken():
-    return os.environ.get("EVOFLASH_TEST_WOKEN")
+def full_until(folder, calls):
+    if count(folder) <= calls:
+        raise cupy().cuda.memory.OutOfMemoryError(1 << 20, 0, 0)
+
+
+class After:
+    """`function` with a folder in which its calls are counted: it is pickled to the processes."""
+
+    def __init__(self, function, folder, calls):
+        self.function, self.folder, self.calls = function, str(folder), calls
+
+    def __call__(self):
+        self.function(self.folder, self.calls)
+
+
+NO_ROOM, DIES = 1, 2
+
+
+def finals(task):
+    """What the task's seed says."""
+    if task.seed == NO_ROOM:
+        raise NoRoomError("the GPU has no 512 MiB left: stop what else runs on it (nvidia-smi).")
+    os._exit(3)
+
+
+def made(warm_up=nothing, room_limit_s=0.0):
+    duties = Duties(warm_up=warm_up, learn=nothing, check=behave, finals=finals)
+    return GpuWorker(duties=duties, room_limit_s=room_limit_s)
 
 
 @pytest.fixture(scope="module")
-def pool():
-    with IsolatedPool(1) as made:
-        yield made
+def worker():
+    with made() as it:
+        yield it
 
 
-def test_a_call_returns_its_value(pool):
-    assert pool.submit(double, 21, timeout_s=30).result() == Ending(42)
+@pytest.fixture(scope="module")
+def patient():
+    with made(room_limit_s=60.0) as it:
+        yield it
 
 
-def test_a_segmentation_fault_costs_one_call(pool):
-    crashed = pool.submit(die_of_a_bad_pointer, timeout_s=30)
-    after = pool.submit(double, 3, timeout_s=30)
-    assert crashed.result().status is Status.RUNTIME
-    assert crashed.result().reason == f"the process died of signal {signal.SIGSEGV.value}"
-    assert after.result() == Ending(6)
+def outcome_of(worker, name, **given):
+    return worker.submit(task_of(name, **given)).result(timeout=120)
 
 
-def test_an_exit_of_the_process_costs_one_call(pool):
-    ended = pool.submit(leave, 3, timeout_s=30).result()
-    assert (ended.status, ended.reason) == (Status.RUNTIME, "the process ended with exit code 3")
-    assert pool.submit(double, 4, timeout_s=30).result() == Ending(8)
+@pytest.mark.parametrize(
+    ("name", "status", "reason"),
+    [
+        ("crash", Status.RUNTIME, "the process died of signal 11"),
+        ("hang", Status.TIMEOUT, "no answer within 1 s"),
+        ("is lost", Status.RUNTIME, "cudaErrorIllegalAddress"),
+    ],
+)
+def test_a_bad_kernel_costs_one_candidate_and_its_cost_is_known(worker, name, status, reason):
+    outcome = outcome_of(worker, name, limit_s=1.0)
+    assert (outcome.status, outcome.process_lost) == (status, True)
+    assert reason in outcome.reason
+    assert float(outcome.environment["lost_s"]) > 0
+    assert outcome_of(worker, "good").status is Status.CORRECT
 
 
-@pytest.mark.parametrize("hang", [sleep_for_ever, hang_in_c])
-def test_a_hang_is_killed_and_costs_one_call(pool, hang):
-    hung = pool.submit(hang, timeout_s=0.5)
-    after = pool.submit(double, 5, timeout_s=30)
-    assert hung.result().status is Status.TIMEOUT
-    assert "0.5 s" in hung.result().reason
-    assert after.result() == Ending(10)
+def test_a_gpu_that_is_gone_is_no_candidates_fault(tmp_path):
+    with made(After(gone_when_told, tmp_path, 0)) as worker:
+        assert outcome_of(worker, "good").status is Status.CORRECT
+        (tmp_path / "gone").touch()
+        with pytest.raises(DeviceError, match=r"cannot be used any more \(cudaErrorNoDevice") as caught:
+            outcome_of(worker, "is lost")
+    assert "the same command continues" in str(caught.value)
+    assert "\n" not in str(caught.value)
 
 
-def test_a_crash_is_followed_by_another_process(pool):
-    first = pool.submit(process_id, timeout_s=30).result().value
-    assert pool.submit(process_id, timeout_s=30).result().value == first
-    pool.submit(die_of_a_bad_pointer, timeout_s=30).result()
-    assert pool.submit(process_id, timeout_s=30).result().value != first
+def test_a_gpu_that_was_never_there_is_said():
+    with made(no_device) as worker, pytest.raises(DeviceError, match="nvidia-smi"):
+        outcome_of(worker, "good")
 
 
-def nap(seconds):
-    time.sleep(seconds)
-    return os.getpid()
+def test_contexts_that_an_error_took_with_it_are_made_again(tmp_path):
+    """Those of the processes that stand by died too."""
+    with made(After(contexts_die_when_told, tmp_path, 0)) as worker:
+        while len(list(tmp_path.iterdir())) < 3:
+            assert outcome_of(worker, "good").status is Status.CORRECT
+        (tmp_path / "gone").touch()
+        assert outcome_of(worker, "is lost").status is Status.RUNTIME
+        assert outcome_of(worker, "good").status is Status.CORRECT
 
 
-def break_pool_of(pool):
-    """What pebble does to itself when a process dies before the message that it took a task was read."""
-    while not pool._pool._pool_manager.task_manager.tasks:
-        time.sleep(0.01)
-    pool._pool._pool_manager.handle_broken_pool(BrokenProcessPool("All workers expired"))
+@pytest.mark.parametrize("lack", ["room later", "no room for the code"])
+def test_memory_that_another_program_gives_back_is_waited_for(patient, tmp_path, lack):
+    assert outcome_of(patient, f"{lack}:{tmp_path}").status is Status.CORRECT
+    assert len(list(tmp_path.iterdir())) > 1
 
 
-def test_calls_under_way_when_pebble_gives_up_its_pool_are_answered_by_a_new_one():
-    with IsolatedPool(1) as fresh:
-        before = fresh.submit(process_id, timeout_s=30).result().value
-        under_way, behind = fresh.submit(nap, 0.2, timeout_s=30), fresh.submit(double, 6, timeout_s=30)
-        break_pool_of(fresh)
-        assert under_way.result(timeout=30).value != before
-        assert behind.result(timeout=30) == Ending(12)
+def test_memory_that_another_program_keeps_ends_the_run_in_one_line(worker):
+    with pytest.raises(DeviceError, match=r"no 512 MiB left.*the same command continues"):
+        outcome_of(worker, "no room")
 
 
-def test_what_breaks_pools_again_and_again_is_said_in_one_line():
-    with IsolatedPool(1) as fresh:
-        fresh.submit(process_id, timeout_s=30).result()
-        answer = fresh.submit(sleep_for_ever, timeout_s=30)
-        for _ in range(2):
-            while not fresh._pool.active:
-                time.sleep(0.01)
-            break_pool_of(fresh)
-        with pytest.raises(DeviceError, match="could not be kept running"):
-            answer.result(timeout=30)
+def test_a_candidate_that_wants_more_memory_than_there_is_is_refused_and_the_run_goes_on(worker):
+    outcome = outcome_of(worker, "no room", workspace_bytes=1 << 40)
+    assert (outcome.status, outcome.reason[:27]) == (Status.RUNTIME, "the GPU has no 512 MiB left")
+    assert outcome_of(worker, "good").status is Status.CORRECT
 
 
-def test_a_users_mistake_is_raised_not_recorded(pool):
-    with pytest.raises(UsageError, match="heads=0"):
-        pool.submit(complain, timeout_s=30).result()
+@pytest.mark.parametrize(
+    ("seed", "reason"), [(NO_ROOM, "no 512 MiB left"), (DIES, "the process ended with exit code 3")]
+)
+def test_finals_that_fail_cost_nothing_else(worker, seed, reason):
+    task = FinalTask((), (WORKLOAD,), load_gpu("h200"), seed, baselines=())
+    ending: Ending[FinalReport] = worker.finalists(task).result(timeout=120)
+    assert (ending.value, ending.status) == (None, Status.RUNTIME)
+    assert reason in ending.reason
+    assert outcome_of(worker, "good").status is Status.CORRECT
 
 
-def test_every_process_is_initialised_also_the_one_after_a_crash():
-    with IsolatedPool(1, initializer=wake, initargs=(7,)) as pool:
-        pool.submit(leave, 1, timeout_s=30).result()
-        assert pool.submit(woken, timeout_s=30).result().value == "7"
-
-
-def test_an_idle_process_that_dies_is_replaced():
-    with IsolatedPool(1) as pool:
-        os.kill(pool.submit(process_id, timeout_s=30).result().value, signal.SIGKILL)
-        time.sleep(0.5)  # pebble looks at its processes ten times a second
-        assert pool.submit(double, 6, timeout_s=30).result() == Ending(12)
-
-
-def test_closing_leaves_no_process_and_no_open_call():
-    pool = IsolatedPool(1)
-    process = pool.submit(process_id, timeout_s=30).result().value
-    open_call = pool.submit(sleep_for_ever, timeout_s=600)
-    time.sleep(0.3)
-    pool.close()
-    assert open_call.cancelled()
-    with pytest.raises(ProcessLookupError):
-        os.kill(process, 0)
+def test_a_context_that_has_no_room_is_waited_for(tmp_path):
+    with made(After(full_until, tmp_path, 2), room_limit_s=60.0) as it:
+        assert outcome_of(it, "good").status is Status.CORRECT
 
 
 def test_without_a_gpu_the_worker_says_what_to_do():
@@ -163,8 +212,3 @@ def test_without_a_gpu_the_worker_says_what_to_do():
             GpuWorker()
     else:
         pytest.skip("there is a GPU here")
-
-
-def test_a_worker_process_multiplies_with_one_thread() -> None:
-    with IsolatedPool(1) as pool:
-        assert pool.submit(os.getenv, "OPENBLAS_NUM_THREADS", timeout_s=30).result().value == "1"

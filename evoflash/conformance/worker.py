@@ -2,7 +2,7 @@
 
 The journal is a file of JSON lines, so that what came before a crash is known: {"begin": number, "labels":
 [...]} before each trial, {"outcomes": [...]} after it, {"finished": true} at the end, each with the time "at"
-which it was written, in seconds.
+which it was written, in seconds of the monotonic clock.
 """
 
 import contextlib
@@ -53,7 +53,7 @@ def run_module(
     with journal.open("a", encoding="utf-8") as file:
 
         def note(**line: Any) -> None:
-            print(json.dumps({**line, "at": round(time.time(), 3)}), file=file, flush=True)
+            print(json.dumps({**line, "at": round(time.monotonic(), 3)}), file=file, flush=True)
 
         note()
         try:
