@@ -11,7 +11,8 @@ from evoflash.benchmark import Bench
 from evoflash.gpu import GpuSpec
 from evoflash.memory import Arena, Original, keep_on_device
 from evoflash.problem import Workload
-from evoflash.reference import Expected, every_row, expect, sample
+from evoflash.reference import Expected, expect, sample
+from evoflash.scrutiny import case
 from evoflash.trials import AFTER_TIMING, ALL, AT_SIZE, Trial, draw
 
 
@@ -19,20 +20,13 @@ def learn(checks: tuple[Workload, ...], timed: tuple[Workload, ...], seed: int) 
     """Compute what candidates are compared with beforehand: the process is then as quick as a used one."""
     for workload in checks:
         for name in ALL:
-            small(workload, name, seed)
+            case(workload, name, seed)
     for workload in timed:
         for name in (*AT_SIZE, AFTER_TIMING):
             large(workload, name, seed)
 
 
 # A large trial is up to 400 MB of host memory: few are kept.
-@lru_cache(maxsize=512)
-def small(workload: Workload, name: str, seed: int) -> tuple[Trial, Expected]:
-    """A check workload's trial, and what is right at every row."""
-    trial = draw(name, workload, seed=seed)
-    return trial, expect(workload, trial.q, trial.k, trial.v, where=every_row(workload))
-
-
 @lru_cache(maxsize=12)
 def large(workload: Workload, name: str, seed: int) -> tuple[Trial, Expected]:
     """A timed workload's trial, and what is right at a sample of rows."""

@@ -5,10 +5,12 @@ is data (a GpuOutcome): nothing that a kernel does is raised here. What kills th
 for the worker that holds the process.
 """
 
+import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from evoflash import kept, launcher, verdicts
+from evoflash import kept, launcher, rung_times, verdicts
 from evoflash.benchmark import (
     ONE,
     SHORT,
@@ -26,7 +28,7 @@ from evoflash.gpu import GpuSpec
 from evoflash.launcher import KernelHungError, LaunchRefusedError, LoadedKernel
 from evoflash.memory import MemoryFaultError
 from evoflash.problem import CompileKey, Workload
-from evoflash.verdicts import LARGE_LIMIT_S, SMALL_LIMIT_S, Subject
+from evoflash.verdicts import LARGE_LIMIT_S, SMALL_LIMIT_S, SMOKE_LIMIT_S, Subject
 
 Launches = tuple[tuple[Workload, tuple[Launch, ...]], ...]
 
@@ -44,6 +46,7 @@ class GpuTask:
     timed: Launches  # the problem's workloads
     seed: int  # of the run: the same for all its candidates
     incumbent_us: float | None = None  # the best score so far
+    is_deterministic: bool = True  # two runs must agree in every bit: no atomics, says the family
     limit_s: float = 180.0  # for everything together
 
     def kernel(self, workload: Workload, launches: tuple[Launch, ...]) -> LoadedKernel:
@@ -88,29 +91,50 @@ def _guarded(
     task: GpuTask, outcome: GpuOutcome, climb: Callable[[GpuTask, GpuOutcome], Iterator[GpuOutcome]]
 ) -> GpuOutcome:
     # Each rung yields how far it came: what it learnt is kept when the next one fails.
+    spent: defaultdict[Rung, float] = defaultdict(float)
+    since = time.monotonic()
     try:
         for step in climb(task, outcome):
-            outcome = step
-    except _RejectedError as rejected:
-        return replace(outcome, status=rejected.status, reason=str(rejected))
-    except LaunchRefusedError as refused:
-        return replace(outcome, status=Status.CONSTRAINTS, reason=str(refused))
-    except MemoryFaultError as fault:
-        # What else it overwrote is unknown: guards, inputs and code of this process are not to be trusted.
-        return replace(outcome, status=Status.CORRECTNESS, reason=str(fault), process_lost=True)
-    except KernelHungError as hung:
-        return replace(outcome, status=Status.TIMEOUT, reason=str(hung), process_lost=True)
+            now = time.monotonic()
+            spent[outcome.rung] += now - since
+            outcome, since = step, now
+    except (_RejectedError, LaunchRefusedError, MemoryFaultError, KernelHungError) as error:
+        spent[outcome.rung] += time.monotonic() - since
+        return _ended(_charged(outcome, spent), error)
     except launcher.cuda_errors() as error:
-        reason = str(error).strip().splitlines()[0]
-        return replace(outcome, status=Status.RUNTIME, reason=reason, process_lost=True)
-    return outcome
+        spent[outcome.rung] += time.monotonic() - since
+        return _ended(_charged(outcome, spent), error)
+    return _charged(outcome, spent)
+
+
+def _charged(outcome: GpuOutcome, spent: Mapping[Rung, float]) -> GpuOutcome:
+    return replace(outcome, environment=rung_times.charged(outcome.environment, spent))
+
+
+def _ended(outcome: GpuOutcome, error: Exception) -> GpuOutcome:
+    reason = str(error).strip().splitlines()[0]
+    match error:
+        case _RejectedError():
+            return replace(outcome, status=error.status, reason=str(error))
+        case LaunchRefusedError():
+            return replace(outcome, status=Status.CONSTRAINTS, reason=str(error))
+        case MemoryFaultError():
+            # What else it overwrote is unknown: guards, inputs and code of this process are not trusted.
+            return replace(outcome, status=Status.CORRECTNESS, reason=reason, process_lost=True)
+        case KernelHungError():
+            return replace(outcome, status=Status.TIMEOUT, reason=reason, process_lost=True)
+        case _:
+            return replace(outcome, status=Status.RUNTIME, reason=reason, process_lost=True)
 
 
 def _check(task: GpuTask, outcome: GpuOutcome) -> Iterator[GpuOutcome]:
     outcome = replace(outcome, environment=_environment())
     yield outcome
     workload, parts = (task.checks or task.timed)[0]
-    if missing := verdicts.smoke(_subject(task, workload, parts)):
+    first = _subject(task, workload, parts)
+    if task.checks:  # the smallest of them: no healthy kernel takes long there, and a hang costs its limit
+        first = replace(first, limit_s=SMOKE_LIMIT_S)
+    if missing := verdicts.smoke(first):
         raise _RejectedError(Status.CORRECTNESS, f"{workload}: {missing}")
     outcome = replace(outcome, rung=Rung.CORRECTNESS)
     yield outcome
@@ -171,7 +195,7 @@ def _is_worth_a_look(task: GpuTask, workload: Workload) -> bool:
 def _subject(task: GpuTask, workload: Workload, launches: tuple[Launch, ...]) -> Subject:
     is_timed = any(workload == timed for timed, _ in task.timed)
     limit_s = LARGE_LIMIT_S if is_timed else SMALL_LIMIT_S
-    return Subject(task.kernel(workload, launches), workload, task.seed, limit_s)
+    return Subject(task.kernel(workload, launches), workload, task.seed, limit_s, task.is_deterministic)
 
 
 def _time(task: GpuTask, outcome: GpuOutcome) -> Iterator[GpuOutcome]:
@@ -193,7 +217,10 @@ def _time(task: GpuTask, outcome: GpuOutcome) -> Iterator[GpuOutcome]:
     yield outcome
     _check_physics(timings, task)
     for contender, bench in pairs:
-        verdict = verdicts.of_timed(contender, bench, seed=task.seed)
+        timed_us, exact = _timed_us(bench, timings), task.is_deterministic
+        verdict = verdicts.of_timed(
+            contender, bench, seed=task.seed, timed_us=timed_us, is_deterministic=exact
+        )
         outcome = replace(outcome, verdicts=(*outcome.verdicts, verdict))
         if not verdict.passed:
             yield outcome
@@ -201,6 +228,11 @@ def _time(task: GpuTask, outcome: GpuOutcome) -> Iterator[GpuOutcome]:
     ranked = {bench.ways[0].protocol for _, bench in pairs}
     score_us = score([t.median_us for t in timings if t.protocol in ranked])
     yield replace(outcome, rung=Rung.DONE, score_us=score_us)
+
+
+def _timed_us(bench: Bench, timings: tuple[Timing, ...]) -> float:
+    ranked = str(bench.workload), bench.ways[0].protocol
+    return next(t.median_us for t in timings if (t.workload, t.protocol) == ranked)
 
 
 def _contenders(task: GpuTask) -> list[tuple[KernelContender, Bench]]:

@@ -38,8 +38,8 @@ class Scale:
 
     rms: NDArray[np.float64]  # of each row of the right answer: (heads, rows, 1)
     squared: float  # sum over the right answer
-    honest_squared: float  # sum of the honest answer's squared errors
-    honest_max_over_rms: float  # its worst element, over the RMS of its row
+    honest_squared: float  # sum of squared errors of honest arithmetic, of the worse of its two kinds
+    honest_max_over_rms: float  # its worst element, over the RMS of its row, again of the worse
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -134,23 +134,28 @@ def expect(workload: Workload, q: Bits, k: Bits, v: Bits, *, where: Sample) -> E
     shape = (len(where.heads), len(where.rows), workload.head_dim)
     out, lse = np.empty(shape), np.empty(shape[:2])
     plain, plain_lse = np.empty(shape, np.float32), np.empty(shape[:2], np.float32)
-    seen = _visible(where.rows, workload.seq_q, workload.seq_kv, causal=workload.causal)
+    lagging = np.empty(shape, np.float32)
+    seen = visible(where.rows, workload.seq_q, workload.seq_kv, causal=workload.causal)
     factor = softmax_scale(workload)
-    rough = _honest_head(workload.dtype, workload.accumulate)
     for at, flat in enumerate(where.heads):
         batch, head = divmod(int(flat), workload.heads)
         queries = decode(q[batch, head][where.rows], workload.dtype)
         keys = decode(k[batch, head // workload.gqa_ratio], workload.dtype)
         values = decode(v[batch, head // workload.gqa_ratio], workload.dtype)
         out[at], lse[at] = _exact_head(queries, keys, values, seen, factor)
-        plain[at], plain_lse[at] = rough(queries, keys, values, seen, factor)
-    return Expected(where, out, lse, plain, plain_lse, _scale(out, plain))
+        plain[at], plain_lse[at], lagging[at] = _both_honest(
+            queries, keys, values, seen, factor, workload.dtype, workload.accumulate
+        )
+    return Expected(where, out, lse, plain, plain_lse, _scale(out, plain, lagging))
 
 
-def _scale(out: NDArray[np.float64], plain: NDArray[np.float32]) -> Scale:
-    rms, error = np.sqrt((out**2).mean(axis=-1, keepdims=True)), np.abs(plain - out)
-    worst = float(over_rms(error, rms).max())
-    return Scale(rms, float((out**2).sum()), float((error**2).sum()), worst)
+def _scale(out: NDArray[np.float64], *honest: NDArray[np.float32]) -> Scale:
+    rms = np.sqrt((out**2).mean(axis=-1, keepdims=True))
+    errors = [np.abs(each - out) for each in honest]
+    squared = max(float((error**2).sum()) for error in errors)
+    return Scale(
+        rms, float((out**2).sum()), squared, max(float(over_rms(error, rms).max()) for error in errors)
+    )
 
 
 def over_rms(error: NDArray[np.float64], rms: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -168,15 +173,15 @@ def _each_head(
     batch, heads, rows, _ = q.shape
     ratio = heads // k.shape[1]
     out, lse = np.empty((batch, heads, rows, v.shape[-1])), np.empty((batch, heads, rows))
-    seen = _visible(np.arange(rows), rows, k.shape[2], causal=causal)
+    seen = visible(np.arange(rows), rows, k.shape[2], causal=causal)
     for b in range(batch):
         for h in range(heads):
             out[b, h], lse[b, h] = one(q[b, h], k[b, h // ratio], v[b, h // ratio], seen, scale)
     return out, lse
 
 
-def _visible(rows: NDArray[np.intp], seq_q: int, seq_kv: int, *, causal: bool) -> NDArray[np.intp]:
-    """How many keys, from the first on, each row sees."""
+def visible(rows: NDArray[np.intp], seq_q: int, seq_kv: int, *, causal: bool) -> NDArray[np.intp]:
+    """How many keys, from the first on, each of the rows sees."""
     if not causal:
         return np.full(len(rows), seq_kv)
     return (rows + 1 + seq_kv - seq_q).clip(0, seq_kv)
@@ -221,15 +226,35 @@ def _fp16_sums(q: Floats, k: Floats) -> NDArray[np.float32]:
 
 def _honest_head(dtype: str, accumulate: str = "fp32") -> Head:
     def head(q: Floats, k: Floats, v: Floats, seen: NDArray[np.intp], scale: float) -> tuple[Floats, Floats]:
-        q, k, v = (x.astype(np.float32) for x in (q, k, v))
-        out, lse = np.empty((len(q), v.shape[1]), np.float32), np.empty(len(q), np.float32)
-        for block in _blocks(len(q), len(k)):
-            # exp2 of scaled scores, as fast kernels do it: how that rounds large scores is honest too.
-            scores = _fp16_sums(q[block], k) if accumulate == "fp16" else q[block] @ k.T
-            scores = scores * np.float32(scale * math.log2(math.e))
-            weights, total, top = _weights(scores, seen[block], np.exp2)
-            out[block] = decode(encode(weights, dtype), dtype) @ v / total
-            lse[block] = ((top + np.log2(total)) * np.float32(math.log(2)))[:, 0]
-        return decode(encode(out, dtype), dtype), lse
+        return _both_honest(q, k, v, seen, scale, dtype, accumulate)[:2]
 
     return head
+
+
+def _both_honest(
+    q: Floats, k: Floats, v: Floats, seen: NDArray[np.intp], scale: float, dtype: str, accumulate: str
+) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]:
+    """Output and LSE with P below the row's maximum, and the output with P below a maximum that lags.
+
+    Fast kernels rescale late: their reference is an earlier or a sampled maximum (flash_mma's lazy, sampled,
+    speculative; FA4). P of the largest key is then no power of two: it is rounded, its share of the sum is
+    not, and where that key dominates the whole row is off by as much. The lag is the one where P of the
+    largest key falls in the middle between 1 and the next number, so that rounding errs most.
+    """
+    q, k, v = (x.astype(np.float32) for x in (q, k, v))
+    out, lagging = np.empty((2, len(q), v.shape[1]), np.float32)
+    lse = np.empty(len(q), np.float32)
+    between = np.float32(1 + 2.0 ** -(11 if dtype == "fp16" else 8))
+    for block in _blocks(len(q), len(k)):
+        # exp2 of scaled scores, as fast kernels do it: how that rounds large scores is honest too.
+        scores = _fp16_sums(q[block], k) if accumulate == "fp16" else q[block] @ k.T
+        scores = scores * np.float32(scale * math.log2(math.e))
+        weights, total, top = _weights(scores, seen[block], np.exp2)
+        out[block] = _rounded(weights, dtype) @ v / total
+        lagging[block] = _rounded(weights * between, dtype) @ v / (total * between)
+        lse[block] = ((top + np.log2(total)) * np.float32(math.log(2)))[:, 0]
+    return _rounded(out, dtype), lse, _rounded(lagging, dtype)
+
+
+def _rounded(x: Floats, dtype: str) -> NDArray[np.float32]:
+    return decode(encode(x, dtype), dtype)

@@ -35,7 +35,9 @@ _FORBIDDEN = {
     r"\b__(shfl|syncthreads|syncwarp|ballot|any|all|activemask)\w*": "a CUDA intrinsic (use ef::)",
     r"\b__cvta_\w+": "an address conversion",
     r"\b(atomic[A-Z]\w*|printf|malloc|clock64|clock)\s*\(": "a CUDA library call",
-    r"^[ \t]*__(device__|constant__)\s+(?!__forceinline__)\w+\s+\w+\s*(=|;|\[)": "a device global",
+    # No "(" before the declaration's end: a variable, and not a function.
+    r"\b__(device__|constant__|managed__)(?![^;={]*\()": "a device global",
+    r"\bstatic\s+(?!const)(?![^;={]*\()": "a static variable",
     r"#\s*include\s+(?!\"ef\.h\")": "an include besides ef.h",
 }
 

@@ -46,7 +46,7 @@ def _normal(workload: Workload, rng: np.random.Generator) -> Inputs:
 
 
 def _large_logits(workload: Workload, rng: np.random.Generator) -> Inputs:
-    """Scores of +-100: without the maximum subtracted, fp32 exp overflows in nearly every row."""
+    """Scores of +-100: without the maximum subtracted, fp32 exp overflows, in most long rows."""
     q, k, v = _normal(workload, rng)
     return 30 * q, k, v
 
@@ -116,6 +116,36 @@ def _ones(workload: Workload, rng: np.random.Generator) -> Inputs:
     return q, k, np.ones_like(v)
 
 
+def _ties(workload: Workload, rng: np.random.Generator) -> Inputs:
+    """The largest key stands at several tile edges: a maximum met again is no rise, and its share counts."""
+    q, k, v = _normal(workload, rng)
+    direction = _signs(rng, (workload.head_dim,))
+    edges = np.array([0, 15, 16, 31, 32, 63, 64, 127, 128, 255, 256, workload.seq_kv - 1])
+    k[:, :, np.unique(edges[edges < workload.seq_kv])] = direction
+    return q + np.float32(12 / workload.head_dim**0.5) * direction, k, v
+
+
+def _sink(workload: Workload, rng: np.random.Generator) -> Inputs:
+    """Key 0 holds most of each row's weight: the other keys, all small, must not be lost."""
+    q, k, v = _normal(workload, rng)
+    direction = _signs(rng, (workload.head_dim,))
+    height = 2 * (np.log(workload.seq_kv) + 2) / workload.head_dim**0.5  # e^2 times the others' weight
+    k[:, :, 0] = np.float32(height) * direction
+    return q + direction / np.float32(2), k, v
+
+
+def _zero_queries(workload: Workload, rng: np.random.Generator) -> Inputs:
+    """Q = 0: every visible key counts the same, and the LSE is the logarithm of their number."""
+    q, k, v = _normal(workload, rng)
+    return np.zeros_like(q), k, v
+
+
+def _constant_rows(workload: Workload, rng: np.random.Generator) -> Inputs:
+    """One number along each row of Q, K and V: what a wrong stride brings in does not average out."""
+    q, k, v = (np.repeat(x[..., :1], workload.head_dim, axis=-1) for x in _normal(workload, rng))
+    return q, k, 1 + np.abs(v)
+
+
 def _saturated(workload: Workload, rng: np.random.Generator) -> Inputs:
     """A large constant, of either sign, in all scores of a row: softmax does not see it, overflow does."""
     q, k, v = _normal(workload, rng)
@@ -136,8 +166,13 @@ def _outliers(workload: Workload, rng: np.random.Generator) -> Inputs:
 
 
 def _large_values(workload: Workload, rng: np.random.Generator) -> Inputs:
-    """V near the largest fp16: an output accumulated in 16 bits before the division overflows."""
+    """V near the type's maximum: an output accumulated in 16 bits before the division overflows.
+
+    For bf16, whose range is that of fp32, near what fp32 sums of some thousand undivided terms can hold.
+    """
     q, k, v = _normal(workload, rng)
+    if workload.dtype == "bf16":
+        return q, k, np.float32(2.0**110) * v
     return q, k, (16000 * v).clip(-60000, 60000)
 
 
@@ -150,7 +185,11 @@ _RECIPES: dict[str, Callable[[Workload, np.random.Generator], Inputs]] = {
     "falling": _falling,
     "needles": _needles,
     "spikes": _spikes,
+    "ties": _ties,
+    "sink": _sink,
     "equal_keys": _equal_keys,
+    "zero_queries": _zero_queries,
+    "constant_rows": _constant_rows,
     "ones": _ones,
     "saturated": _saturated,
     "outliers": _outliers,
@@ -158,6 +197,6 @@ _RECIPES: dict[str, Callable[[Workload, np.random.Generator], Inputs]] = {
 }
 
 ORDINARY = frozenset({"normal", "normal-again", "normal-after"})
-ALL = tuple(name for name in _RECIPES if name not in ("normal-after", "spikes"))  # for small shapes
+ALL = tuple(name for name in _RECIPES if name != "normal-after")  # for small shapes
 AT_SIZE = ("normal", "needles", "rising")  # for the benchmark's shape, where a reference is costly
 AFTER_TIMING = "normal-after"  # never shown to a kernel before it has been timed

@@ -73,6 +73,10 @@ def test_the_workload_is_not_in_the_text():
         ("float x = __shfl_xor_sync(~0u, y, 1);", "intrinsic"),
         ("atomicAdd(p, 1);", "library call"),
         ("__device__ int counter;", "global"),
+        ("__device__ ef::u32 counters[4] = {};", "global"),
+        ("__managed__ unsigned int counter;", "global"),
+        ("  __device__ struct { int x; } kept;", "global"),
+        ("  static u32 calls = 0;", "static variable"),
         ("#include <cuda_fp16.h>", "include"),
     ],
 )
@@ -82,6 +86,19 @@ def test_the_lint_sees_what_the_emulator_cannot(line, what):
     assert len(found) == 1
     assert what in found[0]
     assert found[0].endswith("line 2")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "__device__ __forceinline__ float twice(float x) { return 2 * x; }",
+        "__device__ ef::u32 home(int row,\n                         int column) {",
+        "static constexpr int kRows = 16;",
+        "const int x = static_cast<int>(y);",
+    ],
+)
+def test_the_lint_lets_functions_and_constants_be(line):
+    assert lint(line) == ()
 
 
 def test_the_lint_ignores_comments():

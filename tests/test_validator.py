@@ -5,11 +5,12 @@ from functools import partial
 
 import numpy as np
 import pytest
+from tiled_kernel import tiled
 
-from evoflash import metamorphic
+from evoflash.gates import gates_of
 from evoflash.problem import Workload
 from evoflash.reference import attention, decode, encode, every_row, expect
-from evoflash.trials import ALL, Trial, draw
+from evoflash.trials import ALL, draw
 from evoflash.validator import Output, judge
 
 LENGTHS = [64, 256, 1024]
@@ -17,45 +18,6 @@ LENGTHS = [64, 256, 1024]
 
 def workload_of(length, *, dtype="fp16", causal=False):
     return Workload(1, 2, 1, length, length, 64, dtype, causal)
-
-
-def tiled(trial, *, dtype="fp16", causal=False, tile=64, tau=0.0, fault=""):
-    """Online softmax in fp32 over tiles of keys, P and O rounded to 16 bits, the maximum moved only when it
-    grows by more than `tau`; `fault` names a mistake to make on purpose.
-    """
-    q, k, v = (decode(x, dtype) for x in (trial.q, trial.k, trial.v))
-    k, v = (np.repeat(x, q.shape[1] // k.shape[1], axis=1) for x in (k, v))
-    scale = 0.125 * (1.01 if fault == "scale off by 1 %" else 1)
-    rows, keys = q.shape[2], k.shape[2]
-    seen = np.arange(rows)[:, None] + 1 + keys - rows if causal else np.full((rows, 1), keys)
-    seen = seen + {"causal off by one": 1, "causal loses the diagonal": -1}.get(fault, 0)
-    top = np.full((*q.shape[:3], 1), 0.0 if fault == "no maximum subtracted" else -np.inf, np.float32)
-    total, out = np.zeros_like(top), np.zeros_like(q)
-    last = keys - 1 if fault == "last key dropped" else keys
-    for start in range(0, last, tile):
-        stop = min(start + tile, last)
-        if fault == "second tile dropped" and start == tile:
-            continue
-        scores = np.float32(scale) * (q @ k[:, :, start:stop].swapaxes(-1, -2))
-        scores = np.where(np.arange(start, stop) < seen, scores, -np.inf).astype(np.float32)
-        peak = np.maximum(top, scores.max(-1, keepdims=True))
-        rises = np.where(np.isfinite(top), peak - np.where(np.isfinite(top), top, 0) > tau, True)
-        moves = rises & (fault != "no maximum subtracted")
-        new = np.where(moves, peak, top)
-        base = np.where(np.isfinite(new), new, 0)
-        fade = np.where(np.isfinite(top), np.exp(top - base), 0)
-        weights = np.exp(scores - base)
-        total = total * fade + weights.sum(-1, keepdims=True)
-        if fault == "P with 3 mantissa bits":
-            mantissa, exponent = np.frexp(weights)
-            weights = np.ldexp(np.round(mantissa * 16) / 16, exponent)
-        fade = 1 if fault == "output not rescaled" else fade
-        out = out * fade + decode(encode(weights, dtype), dtype) @ v[:, :, start:stop]
-        top = new
-    divisor = np.where(total > 0, total, 1)
-    with np.errstate(divide="ignore"):
-        lse = (np.where(np.isfinite(top), top, 0) + np.log(total))[..., 0]
-    return Output(encode(out / divisor, dtype), lse.astype(np.float32))
 
 
 def answer(kernel, workload, names=ALL, seed=11):
@@ -84,6 +46,37 @@ def test_an_honest_lazily_rescaling_kernel_passes_every_trial(dtype):
     kernel = partial(tiled, dtype=dtype, tau=8 * np.log(2), tile=32)
     verdict = answer(kernel, workload_of(1024, dtype=dtype))
     assert verdict.passed, verdict.reason
+
+
+@pytest.mark.parametrize("name", ["needles", "spikes", "outliers", "ties", "sink"])
+@pytest.mark.parametrize("dtype", ["fp16", "bf16"])
+def test_an_honest_kernel_that_samples_its_maximum_passes(name, dtype):
+    """P of a dominating key that the sample missed is rounded, and its share of the sum is not."""
+    workload = Workload(2, 4, 2, 113, 203, 64, dtype)
+
+    def guarded(trial):  # as flash_mma: where P outgrows 16 bits the block is done again, exactly
+        output = tiled(trial, dtype=dtype, sampled=True)
+        finite = np.isfinite(decode(output.out, dtype)).all()
+        return output if finite else tiled(trial, dtype=dtype)
+
+    verdict = answer(guarded, workload, (name,))
+    assert verdict.passed, verdict.reason
+
+
+def test_a_lagging_maximum_is_what_the_room_for_it_is_for():
+    """By the error of a maximum that does not lag alone, some honest kernels would be rejected; none is."""
+    workload = Workload(1, 2, 1, 3, 40, 64, "bf16")
+    over_plain = []
+    for seed in range(40):
+        trial = draw("needles", workload, seed=seed)
+        expected = expect(workload, trial.q, trial.k, trial.v, where=every_row(workload))
+        output = tiled(trial, dtype="bf16", sampled=True)
+        assert judge(workload, [(trial, expected, output)]).honest_ratio < 1.5
+        error = np.linalg.norm(decode(output.out, "bf16").reshape(2, 3, 64) - expected.out)
+        plain = np.linalg.norm(expected.honest - expected.out)
+        floor = gates_of(workload).honest_floor * np.linalg.norm(expected.out)
+        over_plain.append(error > max(2 * plain, floor))
+    assert any(over_plain)
 
 
 def test_an_honest_kernel_passes_where_rows_see_nothing():
@@ -179,46 +172,6 @@ def test_the_reference_itself_passes_with_room():
         return Output(encode(out.astype(np.float32), "bf16"), lse.astype(np.float32))
 
     assert answer(exact, workload).honest_ratio <= 1.05
-
-
-def test_a_kernel_that_hides_the_future_says_nothing():
-    workload = workload_of(130, causal=True)
-    trial = draw("normal", workload, seed=2)
-    assert metamorphic.hides_the_future(partial(tiled, causal=True), trial, workload=workload) == ""
-
-
-@pytest.mark.parametrize("fault", ["causal off by one", "causal loses the diagonal"])
-def test_causal_differences_catch_a_mask_off_by_one(fault):
-    workload = workload_of(130, causal=True)
-    trial = draw("normal", workload, seed=2)
-    assert metamorphic.hides_the_future(partial(tiled, causal=True, fault=fault), trial, workload=workload)
-
-
-def test_order_and_copies_of_keys_do_not_matter_to_a_right_kernel():
-    workload, rng = workload_of(128), np.random.default_rng(0)
-    trial = draw("normal", workload, seed=2)
-    assert metamorphic.ignores_order(tiled, trial, workload=workload, rng=rng) == ""
-    assert metamorphic.ignores_copies(tiled, trial, workload=workload) == ""
-
-
-@pytest.mark.parametrize("fault", ["last key dropped", "second tile dropped"])
-def test_permuting_keys_catches_a_kernel_that_drops_some(fault):
-    workload, rng = workload_of(128), np.random.default_rng(0)
-    trial = draw("normal", workload, seed=2)
-    assert metamorphic.ignores_order(partial(tiled, fault=fault), trial, workload=workload, rng=rng)
-
-
-def test_a_racing_kernel_does_not_repeat():
-    rng = np.random.default_rng(0)
-
-    def racing(trial):
-        output = tiled(trial)
-        output.out[0, 0, int(rng.integers(64))] ^= 1
-        return output
-
-    trial: Trial = draw("normal", workload_of(64), seed=2)
-    assert metamorphic.repeats(tiled, trial) == ""
-    assert "two runs" in metamorphic.repeats(racing, trial)
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -7,13 +7,15 @@ GPU does, and tells what bounds it; with few cores only one genome of each struc
 import functools
 import logging
 import math
+import secrets
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from shutil import which
 
 import numpy as np
 
-from evoflash.evaluation import Baseline, Basis, Build, Evaluation, Proposal, Rung, Status, score
+from evoflash.baseline_times import row_of
+from evoflash.evaluation import Basis, Build, Evaluation, Proposal, Rung, Status, score
 from evoflash.evaluators.estimates import bound_of, estimates
 from evoflash.evaluators.pipeline import PreparingEvaluator
 from evoflash.evaluators.prepare import Prepared, compile_only
@@ -32,10 +34,12 @@ log = logging.getLogger(__name__)
 FINALISTS = 5
 AHEAD = 8  # proposals in flight
 MANY_CORES = 4  # a genome takes one of them two seconds, the GPU half a second or more
-_HIDDEN = 0x48494444  # a random stream of its own for the shapes that finalists meet first
+# Shapes that finalists meet first, drawn when they are promoted: the longest seq_q and seq_kv, and the most
+# batches and key/value heads. References cost the product, and the trials are many.
+_HIDDEN = ((300, 300, 3, 3), (400, 700, 2, 3), (60, 3000, 1, 2), (1500, 90, 1, 3), (1, 5000, 3, 1))
 # (seq_q, seq_kv), cheapest first; the same for every genome, so that references are computed once a run.
 # The last one fills every ring of the families' deepest pipelines twice, with a tail.
-_CHECK_LENGTHS = ((1, 1), (3, 40), (113, 203), (257, 129), (1, 239), (199, 1157))
+_CHECK_LENGTHS = ((1, 1), (3, 40), (113, 203), (250, 129), (1, 239), (131, 1157))
 
 
 class MeasuredEvaluator(PreparingEvaluator):
@@ -55,7 +59,8 @@ class MeasuredEvaluator(PreparingEvaluator):
         """As its base; the best of `history` is the incumbent that stops hopeless timings early."""
         past = list(history)
         super().__init__(problem, gpu, seed=seed, history=past, workers=workers)
-        self._worker = GpuWorker(checks=self._check_workloads(), timed=problem.workloads, seed=seed)
+        self._checks = check_workloads(problem.compile_keys(gpu.arch))
+        self._worker = GpuWorker(checks=self._checks, timed=problem.workloads, seed=seed)
         self._best = functools.reduce(faster, past, None)
         self._cores: set[object] = set()
         self._can_emulate = which("g++") is not None
@@ -97,15 +102,12 @@ class MeasuredEvaluator(PreparingEvaluator):
             genome_id=genome.id,
             spec=self._gpu,
             cubins=tuple((build.compile_key, build.cubin_path) for build in builds),
-            checks=self._launches(genome, self._check_workloads()),
+            checks=self._launches(genome, self._checks),
             timed=self._launches(genome, self._problem.workloads),
             seed=self._seed,
             incumbent_us=self._best.score_us if self._best else None,
+            is_deterministic=load_family(genome.family).is_deterministic,
         )
-
-    def _check_workloads(self, lengths: Iterable[tuple[int, int]] = _CHECK_LENGTHS) -> tuple[Workload, ...]:
-        keys = self._problem.compile_keys(self._gpu.arch)
-        return tuple(check_workload(key, *each) for each in lengths for key in keys)
 
     def _launches(self, genome: Genome, workloads: Iterable[Workload]) -> Launches:
         family = load_family(genome.family)
@@ -136,26 +138,27 @@ class MeasuredEvaluator(PreparingEvaluator):
         return self._task(genome, compile_only(genome, self._problem, self._gpu))
 
     def promoted(self, store: Store, run: Run, *, count: int = FINALISTS) -> list[GpuTask]:
-        """The fastest candidates that are right on hidden shapes too; the store rejects the others."""
+        """The fastest candidates that are right on hidden shapes too; the store rejects the others.
+
+        Shapes and data come from a seed that is drawn now: no search can have met it. A rejection names it.
+        """
+        seed = secrets.randbits(48)
+        log.info("hidden shapes: seed %d", seed)
+        hidden = hidden_workloads(self._problem.compile_keys(self._gpu.arch), seed=seed)
         correct = [
             e for _, e in store.history(run) if e.is_correct and not e.duplicate_of and not e.is_censored
         ]
         promoted = []
         for evaluation in sorted(correct, key=lambda e: e.score_us or math.inf)[:count]:
             task = self.task_of(evaluation.genome)
-            hidden = replace(
-                task, checks=self._launches(evaluation.genome, self._hidden_workloads()), timed=()
-            )
-            outcome = self._worker.submit(hidden).result()
+            checks = self._launches(evaluation.genome, hidden)
+            outcome = self._worker.submit(replace(task, checks=checks, timed=(), seed=seed)).result()
             if outcome.status is Status.CORRECT:
                 promoted.append(task)
             else:
-                store.reject(run, task.genome_id, rung=outcome.rung, reason=f"hidden shape: {outcome.reason}")
+                reason = f"hidden shape, seed {seed}: {outcome.reason}"
+                store.reject(run, task.genome_id, rung=outcome.rung, reason=reason)
         return promoted
-
-    def _hidden_workloads(self) -> tuple[Workload, ...]:
-        rng = np.random.default_rng([self._seed, _HIDDEN])
-        return self._check_workloads((int(q), int(kv)) for q, kv in rng.integers(1, 700, size=(3, 2)))
 
     def _keep(self, store: Store, run: Run, report: FinalReport, finalists: set[str]) -> None:
         for name, timings in report.timings.items():
@@ -165,13 +168,8 @@ class MeasuredEvaluator(PreparingEvaluator):
                 store.reject(run, name, rung=Rung.TIMING, reason=wrong)
             elif name in finalists:
                 store.update_timings(run, name, timings, score_us)
-            elif wrong:
-                log.warning("baseline %s is left out, its own output fails the check: %s", name, wrong)
-            else:
-                environment = dict(report.environment[name])
-                store.add_baseline(
-                    run, Baseline(name, str(self._problem), self._gpu.name, timings, score_us, environment)
-                )
+            elif row := row_of(report, name, problem=self._problem, gpu=self._gpu.name):
+                store.add_baseline(run, row)
 
 
 def _core(genome: Genome) -> object:
@@ -191,6 +189,18 @@ def _measured(evaluation: Evaluation, outcome: GpuOutcome) -> Evaluation:
     )
 
 
-def check_workload(key: CompileKey, seq_q: int, seq_kv: int) -> Workload:
-    """Two batches and two key/value heads: a mixed-up stride shows."""
-    return key.workload(2, 2, seq_q, seq_kv)
+def check_workloads(keys: Sequence[CompileKey]) -> tuple[Workload, ...]:
+    """What every candidate is checked on, cheapest first. Two batches and heads: a mixed-up stride shows."""
+    return tuple(key.workload(2, 2, *lengths) for lengths in _CHECK_LENGTHS for key in keys)
+
+
+def hidden_workloads(keys: Sequence[CompileKey], *, seed: int) -> tuple[Workload, ...]:
+    """What finalists are checked on before they are promoted, of every kind one for each compile key."""
+    rng = np.random.default_rng(seed)
+    return tuple(_hidden(key, most, rng) for most in _HIDDEN for key in keys)
+
+
+def _hidden(key: CompileKey, most: tuple[int, int, int, int], rng: np.random.Generator) -> Workload:
+    # From half of the most on: a kind that is for its length must be long.
+    seq_q, seq_kv, batch, kv_heads = (int(rng.integers(-(-x // 2), x + 1)) for x in most)
+    return key.workload(batch, kv_heads, seq_q, seq_kv)

@@ -1,0 +1,93 @@
+"""One function judges any kernel on a workload: trials first, then the oracles; the reason names which."""
+
+import subprocess
+import sys
+from dataclasses import replace
+from functools import partial
+
+import pytest
+from tiled_kernel import tiled
+
+from evoflash.problem import Workload
+from evoflash.scrutiny import scrutinise
+from evoflash.trials import ALL
+
+FULL = Workload(2, 4, 2, 60, 131, 64)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("lengths", [(1, 1), (60, 131), (70, 33)])
+def test_an_honest_kernel_is_accepted(lengths, causal):
+    workload = Workload(2, 4, 2, *lengths, 64, "bf16", causal)
+    verdict = scrutinise(partial(tiled, dtype="bf16", causal=causal), workload, seed=4)
+    assert verdict.passed, verdict.reason
+
+
+def test_the_reason_names_the_trial_and_no_further_trial_is_run():
+    seen = []
+
+    def drops_a_tile(trial):
+        seen.append(trial.name)
+        return tiled(trial, fault="second tile dropped")
+
+    verdict = scrutinise(drops_a_tile, FULL, seed=4)
+    assert not verdict.passed
+    assert "in normal" in verdict.reason
+    assert seen == ["normal"]
+
+
+GENERAL = ("without queries", "part of V", "keys shifted", "heads exchanged", "keys of group")
+
+
+@pytest.mark.parametrize("words", [*GENERAL, "permuted", "half twice"])
+def test_each_oracle_is_asked(words):
+    """Trials are all passed; the kernel is wrong on what that oracle shows it."""
+
+    def kernel(trial):
+        output = tiled(trial)
+        return replace(output, out=output.out ^ 0x8000) if words in trial.name else output
+
+    assert not scrutinise(kernel, FULL, seed=4, trials=("normal",)).passed
+
+
+@pytest.mark.parametrize("words", [*GENERAL, "with keys changed"])
+def test_each_oracle_is_asked_under_a_causal_mask(words):
+    def kernel(trial):
+        output = tiled(trial, causal=True)
+        return replace(output, out=output.out ^ 0x8000) if words in trial.name else output
+
+    assert not scrutinise(kernel, replace(FULL, causal=True), seed=4, trials=("normal",)).passed
+
+
+def racing():
+    calls = []
+
+    def kernel(trial):
+        output = tiled(trial)
+        calls.append(trial)
+        output.out[0, 0, 0, 0] ^= len(calls) % 2
+        return output
+
+    return kernel
+
+
+def test_bits_must_repeat_unless_the_family_declares_atomics():
+    names = ("normal",)
+    assert "two runs" in scrutinise(racing(), FULL, seed=4, trials=names).reason
+    assert scrutinise(racing(), FULL, seed=4, trials=names, is_deterministic=False).passed
+
+
+def test_every_trial_is_run():
+    seen = []
+
+    def kernel(trial):
+        seen.append(trial.name)
+        return tiled(trial)
+
+    assert scrutinise(kernel, FULL, seed=4).passed
+    assert set(ALL) <= set(seen)
+
+
+def test_it_needs_no_gpu_library():
+    code = "import sys, evoflash.scrutiny; sys.exit('cupy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
