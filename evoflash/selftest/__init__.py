@@ -1,0 +1,1 @@
+"""Self-test: frauds and mistakes that the harness must reject, honest kernels that it must accept."""

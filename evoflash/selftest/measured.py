@@ -1,0 +1,47 @@
+"""What the GPU's rungs say to a fraud: smoke test, correctness, timing, as to a search's candidate.
+
+The task is made here; ladder.py checks and times it in worker.py's GPU process.
+"""
+
+from collections.abc import Mapping
+
+from evoflash.compiler import compile_candidate, first_error
+from evoflash.errors import EvoflashError
+from evoflash.evaluation import Rung, Status
+from evoflash.evaluators.measured import check_workloads
+from evoflash.gpu import GpuSpec
+from evoflash.ladder import GpuOutcome, GpuTask
+from evoflash.problem import parse_workload
+from evoflash.selftest.corpus import Fraud, made
+
+COMPILE_LIMIT_S = 60.0
+
+
+def task_of(fraud: Fraud, spec: GpuSpec, seed: int) -> GpuTask:
+    """The fraud compiled, with the check workloads of a search; needs no GPU.
+
+    EvoflashError when it does not compile: no rejection, but a broken corpus.
+    """
+    candidate, family = made(fraud, spec)
+    build = compile_candidate(candidate)
+    if not build.ok:
+        raise EvoflashError(f"NVRTC refuses it for {spec.arch}: {first_error(build.log)}")
+    timed = parse_workload(fraud.problem) if fraud.problem else fraud.kernel.problem
+    key = timed.compile_key(spec.arch)
+    checks = tuple((w, family.launches(candidate.genome, w, spec)) for w in check_workloads([key]))
+    return GpuTask(
+        genome_id=fraud.name,
+        spec=spec,
+        cubins=((key, build.cubin_path),),
+        checks=checks,
+        timed=((timed, family.launches(candidate.genome, timed, spec)),),
+        seed=seed,
+        is_deterministic=family.is_deterministic,
+    )
+
+
+def said(outcome: GpuOutcome) -> Mapping[Rung, str]:
+    """The rung that stopped it, with its reason; nothing where it came through."""
+    if outcome.status is Status.CORRECT:
+        return {}
+    return {outcome.rung: outcome.reason or outcome.status.value}

@@ -1,0 +1,209 @@
+"""Runs the self-test: the corpus in the emulator and on a GPU, mistakes at size, the books.
+
+Who rejects is the harness itself: emulated.py, sized.py, records.py, measured.py and silicon.py ask it.
+"""
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+
+from evoflash import hostcompiler, launcher
+from evoflash.errors import DeviceError, EvoflashError, UsageError
+from evoflash.evaluation import Rung
+from evoflash.gpu import GpuSpec, load_gpu
+from evoflash.isolation import Ending, IsolatedPool
+from evoflash.ladder import GpuTask
+from evoflash.selftest import emulated, measured, records, silicon, sized
+from evoflash.selftest.corpus import Fraud, corpus
+from evoflash.selftest.outcome import End, Expected, Outcome, outcome
+from evoflash.worker import GpuWorker
+
+SEED = 20261121
+_EMULATED_FOR = "h200"  # the GPU that the emulated texts are rendered for, where none is present
+_CHEATS_WITH = "honest mma"  # the kernel that cheats the clock are made of
+
+Heard = Callable[[Outcome], None]
+
+
+@dataclass(frozen=True, slots=True)
+class SelfTest:
+    """All outcomes, and what they were found on."""
+
+    outcomes: tuple[Outcome, ...]
+    gpu: str  # its name, "" where there was none
+    seconds: float
+    interrupted: bool = False  # by Ctrl-C
+
+    @property
+    def is_good(self) -> bool:
+        return all(each.is_good for each in self.outcomes)
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """One fraud or control in one place, and the answer to come."""
+
+    name: str
+    place: str
+    expected: Expected
+    answer: "Future[Ending[Mapping[Rung, str]]]"
+
+    def outcome(self, end_s: float) -> Outcome:
+        """Waits for the answer until that moment of the monotonic clock."""
+        try:
+            ending = self.answer.result(timeout=max(0.0, end_s - time.monotonic()))
+        except TimeoutError:
+            return Outcome(self.name, self.place, End.NOT_RUN, "the time was up")
+        except EvoflashError as error:
+            return Outcome(self.name, self.place, End.BROKEN, str(error))
+        if ending.value is None:
+            return Outcome(self.name, self.place, End.BROKEN, ending.reason)
+        return outcome(self.name, self.place, self.expected, ending.value)
+
+
+def self_test(
+    *, only: str = "", time_limit_s: float = 240.0, heard: Heard = lambda outcome: None
+) -> SelfTest:
+    """Everything, or what begins with one of the words between commas in `only`. `heard` gets each outcome.
+
+    What Ctrl-C or the time limit leaves out is not good. DeviceError where there is neither a GPU nor g++,
+    UsageError where nothing is called so.
+    """
+    begin_s = time.monotonic()
+    found: list[Outcome] = []
+    interrupted = False
+    spec, gpu = _gpu()
+    try:
+        for each in _outcomes(_Chosen(only), spec, begin_s + time_limit_s):
+            heard(each)
+            found.append(each)
+    except KeyboardInterrupt:
+        interrupted = True
+    if not (found or interrupted):
+        raise UsageError(f"no fraud is called '{only}': docs/self-test.md lists their names.")
+    return SelfTest(tuple(found), gpu, round(time.monotonic() - begin_s, 1), interrupted)
+
+
+def _gpu() -> tuple[GpuSpec | None, str]:
+    """The GPU that is present, if one is, and its name. DeviceError where there is no g++ either."""
+    try:
+        device = launcher.present_gpu()
+    except DeviceError:
+        hostcompiler.compiler_version()
+        return None, ""
+    return launcher.spec_of(device), device.device_name
+
+
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    """What --only says."""
+
+    only: str
+
+    def __call__(self, name: str, kernel: str = "") -> bool:
+        words = tuple(word.strip() for word in self.only.split(",") if word.strip())
+        return not words or name.startswith(words) or kernel in words
+
+
+def _outcomes(chosen: _Chosen, spec: GpuSpec | None, end_s: float) -> Iterator[Outcome]:
+    yield from _in_the_emulator(chosen, spec or load_gpu(_EMULATED_FOR), end_s)
+    for book in records.BOOKS:
+        if chosen(book.name):
+            yield outcome(book.name, "records", book.expected, records.ask(book, SEED))
+    if spec is not None:
+        yield from _on_the_gpu(chosen, spec, end_s)
+        return
+    for cheat in silicon.CHEATS:
+        if chosen(cheat.name):
+            yield Outcome(cheat.name, "GPU", End.SKIPPED, "needs the clock of a GPU")
+
+
+def _in_the_emulator(chosen: _Chosen, gpu: GpuSpec, end_s: float) -> Iterator[Outcome]:
+    """The corpus in the emulator and NumPy's mistakes at size, in processes, a core each."""
+    no_emulator = _no_emulator()
+    with IsolatedPool(len(os.sched_getaffinity(0))) as pool:
+        asked = [*_emulated(chosen, gpu, pool, no_emulator), *_sized(chosen, pool)]
+        for each in asked:
+            yield each if isinstance(each, Outcome) else each.outcome(end_s)
+
+
+def _no_emulator() -> str:
+    """Why there is none, on a machine with a GPU; "" where it is ready."""
+    try:
+        hostcompiler.runtime()  # built once, before the processes want it
+    except DeviceError as error:
+        return str(error)
+    return ""
+
+
+def _emulated(
+    chosen: _Chosen, gpu: GpuSpec, pool: IsolatedPool, no_emulator: str
+) -> Iterator[_Question | Outcome]:
+    for fraud in corpus():
+        if not chosen(fraud.name, fraud.kernel.name):
+            continue
+        if skip := no_emulator or fraud.emulated.skip:
+            yield Outcome(fraud.name, "emulator", End.SKIPPED, skip)
+            continue
+        answer = pool.submit(emulated.ask, fraud, gpu, SEED, timeout_s=emulated.LIMIT_S)
+        yield _Question(fraud.name, "emulator", fraud.emulated, answer)
+
+
+def _sized(chosen: _Chosen, pool: IsolatedPool) -> Iterator[_Question]:
+    for workload in sized.WORKLOADS:
+        for mistake in sized.MISTAKES:
+            if chosen(mistake.name):
+                answer = pool.submit(sized.ask, mistake.name, workload, SEED, timeout_s=sized.LIMIT_S)
+                yield _Question(f"{mistake.name}, {workload.seq_kv} keys", "NumPy", mistake.expected, answer)
+
+
+def _on_the_gpu(chosen: _Chosen, spec: GpuSpec, end_s: float) -> Iterator[Outcome]:
+    frauds = [f for f in corpus() if chosen(f.name, f.kernel.name)]
+    with GpuWorker(seed=SEED) as worker:
+        yield from climb(frauds, spec, worker, end_s)
+    yield from _cheats(chosen, spec, end_s)
+
+
+def climb(frauds: Sequence[Fraud], spec: GpuSpec, worker: GpuWorker, end_s: float) -> Iterator[Outcome]:
+    """Compiled in processes, a core each; then one after the other up the rungs of the worker's GPU."""
+    with IsolatedPool(len(os.sched_getaffinity(0))) as pool:
+        compiling = [
+            pool.submit(measured.task_of, fraud, spec, SEED, timeout_s=measured.COMPILE_LIMIT_S)
+            for fraud in frauds
+            if not fraud.measured.skip
+        ]
+        built = iter(compiling)
+        for fraud in frauds:
+            if fraud.measured.skip:
+                yield Outcome(fraud.name, "GPU", End.SKIPPED, fraud.measured.skip)
+            else:
+                yield _climbed(fraud, next(built), worker, end_s)
+
+
+def _climbed(fraud: Fraud, compiling: "Future[Ending[GpuTask]]", worker: GpuWorker, end_s: float) -> Outcome:
+    try:
+        built = compiling.result(timeout=max(0.0, end_s - time.monotonic()))
+        if built.value is None:
+            return Outcome(fraud.name, "GPU", End.BROKEN, built.reason)
+        reached = worker.submit(built.value).result(timeout=max(0.0, end_s - time.monotonic()))
+    except TimeoutError:
+        return Outcome(fraud.name, "GPU", End.NOT_RUN, "the time was up")
+    except EvoflashError as error:
+        return Outcome(fraud.name, "GPU", End.BROKEN, str(error))
+    return outcome(fraud.name, "GPU", fraud.measured, measured.said(reached))
+
+
+def _cheats(chosen: _Chosen, spec: GpuSpec, end_s: float) -> Iterator[Outcome]:
+    """Contenders that cheat the clock, in a GPU process of their own."""
+    cheats = [cheat for cheat in silicon.CHEATS if chosen(cheat.name)]
+    if not cheats or time.monotonic() > end_s:
+        return
+    honest = next(fraud for fraud in corpus() if fraud.name == _CHEATS_WITH)
+    with IsolatedPool(1) as pool:
+        pool.submit(launcher.warm_up, timeout_s=silicon.LIMIT_S)
+        task = measured.task_of(honest, spec, SEED)
+        for cheat in cheats:
+            answer = pool.submit(silicon.ask, cheat.name, task, timeout_s=silicon.LIMIT_S)
+            yield _Question(cheat.name, "GPU", cheat.expected, answer).outcome(end_s)

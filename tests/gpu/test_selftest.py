@@ -1,0 +1,20 @@
+"""The frauds on a GPU: each is rejected by the rung that is named for it, each honest kernel accepted."""
+
+import pytest
+
+from evoflash.selftest.corpus import corpus
+from evoflash.selftest.run import self_test
+from evoflash.selftest.silicon import CHEATS
+
+pytestmark = pytest.mark.gpu
+
+
+@pytest.fixture(scope="session")
+def found(spec):
+    """All of them at once: compiled in parallel, a GPU process for each that loses one."""
+    return {each.name: each for each in self_test(time_limit_s=300.0).outcomes if each.place == "GPU"}
+
+
+@pytest.mark.parametrize("name", [each.name for each in (*corpus(), *CHEATS)])
+def test_it_ends_as_it_must(name, found):
+    assert found[name].is_good, found[name]
