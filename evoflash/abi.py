@@ -4,7 +4,9 @@ import math
 
 import numpy as np
 
+from evoflash.evaluation import TensorMap
 from evoflash.problem import Workload
+from evoflash.tensormap import geometry
 
 Strides = tuple[int, int, int]  # batch, head, row; in elements; the last dimension is contiguous
 
@@ -26,6 +28,16 @@ def scale(workload: Workload) -> float:
     return 1.0 / math.sqrt(workload.head_dim)
 
 
+def map_geometry(
+    wanted: TensorMap, workload: Workload
+) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    """Dims, strides in bytes and box of a map of one of the workload's dense tensors; contiguous first."""
+    w, at = workload, "QKVO".index(wanted.of)
+    heads, rows = (w.kv_heads, w.seq_kv) if wanted.of in "KV" else (w.heads, w.seq_q)
+    strides = [2 * stride for stride in (*dense_strides(w)[at], 1)]  # 16-bit elements
+    return geometry(wanted, (w.batch, heads, rows, w.head_dim), strides)
+
+
 def arguments(
     workload: Workload,
     pointers: tuple[int, int, int, int, int],
@@ -33,7 +45,8 @@ def arguments(
     *,
     workspace: int = 0,
 ) -> tuple[np.generic, ...]:
-    """NumPy scalars in launch order, for pointers (Q, K, V, O, LSE); LSE may be 0 (not wanted).
+    """NumPy scalars in launch order, for pointers (Q, K, V, O, LSE); LSE may be 0 (not wanted). A kernel's
+    tensor maps, which emulator and driver make each in their own way, stand before these.
 
     LSE is a dense (batch, heads, seq_q) float32 tensor. `workspace` points at global scratch; 0: the kernel
     takes no such argument.

@@ -31,6 +31,11 @@ _UNKNOWN = Advice(
 )
 
 KINDS: Mapping[str, Advice] = {
+    # ---- what a call leaves behind
+    "workspace-not-zeroed": Advice(
+        "The kernel expects zeros in its workspace before a call, and leaves the next one something else.",
+        "Whoever is the last to use a counter writes the zero back (atom_inc with a limit wraps by itself).",
+    ),
     # ---- order of accesses
     "race-RAW": Advice(
         "A read is not ordered after the write whose value it needs: the GPU may give the old value.",

@@ -4,7 +4,7 @@ Outputs are poisoned before. It runs in this process, as emulator.py does.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 from evoflash import emulator
 from evoflash.abi import arguments
 from evoflash.errors import UsageError
-from evoflash.evaluation import Launch
-from evoflash.kernel_file import Map
+from evoflash.evaluation import Launch, TensorMap
+from evoflash.gates import gates_of
 from evoflash.problem import Workload
 from evoflash.reference import Expected, decode, over_rms
-from evoflash.tensormap import tensor_map
+from evoflash.tensormap import geometry, tensor_map
 from evoflash.trials import Trial
-from evoflash.validator import MAX_OVER_RMS, Output
+from evoflash.validator import Output
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,6 @@ def attend(
     workload: Workload,
     trial: Trial,
     run: Run,
-    maps: tuple[Map, ...] = (),
 ) -> tuple[tuple[emulator.Emulation, ...], Output]:
     """All launches of one attention call on a trial's inputs, and what they wrote."""
     with emulator.Memory() as memory:
@@ -56,24 +55,28 @@ def attend(
         out = memory.array("O", trial.q.shape, np.uint16, writable=True, unset=True, fill=0xFFFF)
         lse = memory.array("LSE", trial.q.shape[:3], np.float32, writable=True, unset=True, fill=np.nan)
         q, k, v, o, lse_at = (array.ctypes.data for array in (*inputs, out, lse))
-        scratch = _workspace(memory, launches[0].workspace_bytes)
+        scratch = _workspace(memory, launches[0])
         arrays = dict(zip("QKVO", (*inputs, out), strict=True))
         given = (
-            *(mapped(each, arrays[each.of]) for each in maps),
-            *arguments(workload, (q, k, v, o, lse_at if run.wants_lse else 0), workspace=scratch),
+            *(mapped(each, arrays[each.of]) for each in launches[0].maps),
+            *arguments(
+                workload,
+                (q, k, v, o, lse_at if run.wants_lse else 0),
+                workspace=0 if scratch is None else scratch.ctypes.data,
+            ),
         )
-        emulations = tuple(launch_once(library, launch, given, run) for launch in launches)
-        return emulations, Output(out.copy(), lse.copy() if run.wants_lse else None)
+        emulations = [launch_once(library, launch, given, run) for launch in launches]
+        if scratch is not None and scratch[: launches[0].zeroed_bytes].any():
+            emulations[-1] = _not_zeroed(emulations[-1])
+        return tuple(emulations), Output(out.copy(), lse.copy() if run.wants_lse else None)
 
 
-def mapped(wanted: Map, array: np.ndarray[Any, Any]) -> np.generic:
-    """A tensor map of an array, contiguous dimension first. UsageError as of a driver."""
+def mapped(wanted: TensorMap, array: np.ndarray[Any, Any]) -> np.generic:
+    """A tensor map of an array. UsageError as of a driver."""
     try:
         return tensor_map(
             array.ctypes.data,
-            array.shape[::-1],
-            array.strides[::-1][1:],
-            wanted.box[::-1],
+            *geometry(wanted, array.shape, array.strides),
             element_bytes=array.itemsize,
             swizzle=wanted.swizzle,
         )
@@ -95,11 +98,27 @@ def launch_once(library: Path, launch: Launch, given: Sequence[np.generic], run:
     )
 
 
-def _workspace(memory: emulator.Memory, size_bytes: int) -> int:
-    if not size_bytes:
-        return 0
-    array = memory.array("workspace", (size_bytes,), np.uint8, writable=True, unset=True, fill=0xFF)
-    return int(array.ctypes.data)
+def _workspace(memory: emulator.Memory, launch: Launch) -> NDArray[np.uint8] | None:
+    if not launch.workspace_bytes:
+        return None
+    # An array is unset as a whole: where a part is set, reading the rest is seen by its poison alone.
+    array = memory.array(
+        "workspace",
+        (launch.workspace_bytes,),
+        np.uint8,
+        writable=True,
+        unset=not launch.zeroed_bytes,
+        fill=0xFF,
+    )
+    array[: launch.zeroed_bytes] = 0
+    return array
+
+
+def _not_zeroed(emulation: emulator.Emulation) -> emulator.Emulation:
+    """With a report, unless there is one that may be the reason."""
+    message = "the part of the workspace that must be zero before each call is not zero after this one"
+    report = emulator.Report("workspace-not-zeroed", 0, 0, 1, message)
+    return emulation if emulation.reports else replace(emulation, reports=(report,))
 
 
 def describe_error(workload: Workload, expected: Expected, output: Output) -> tuple[str, str]:
@@ -113,7 +132,7 @@ def describe_error(workload: Workload, expected: Expected, output: Output) -> tu
     worst = (
         f"O is {value:.5g} instead of {right:.5g} at b={b} h={h} row={row} col={column}, its worst element"
     )
-    wrong = relative > MAX_OVER_RMS[workload.precision]
+    wrong = relative > gates_of(workload).max_over_rms
     heads, rows, columns = (_ranges(np.unique(numbers)) for numbers in np.nonzero(wrong))
     extent = f"{int(wrong.sum()):,} of {wrong.size:,} elements are wrong"
     if wrong.any():

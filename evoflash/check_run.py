@@ -34,7 +34,7 @@ def run_case(library: Path, case: Case, run: Run, trial_name: str) -> Ran:
         emulation, written = launch_own(library, case.launch, case.arguments, run)
         return _ran((emulation,), written=written)
     trial = trials.draw(trial_name, case.workload, seed=run.seed)
-    emulations, output = attend(library, case.launches, case.workload, trial, run, case.maps)
+    emulations, output = attend(library, case.launches, case.workload, trial, run)
     if any(advice(report.kind).stops for emulation in emulations for report in emulation.reports):
         return _ran(emulations)  # half an output says nothing
     return _ran(emulations, wrong=_wrong(case, trial, output))

@@ -15,7 +15,7 @@ from evoflash.evaluation import Candidate, Launch
 from evoflash.export import export_kernel, genome_of
 from evoflash.family import Loop, load_family
 from evoflash.gpu import GpuSpec, load_gpu
-from evoflash.kernel_file import Argument, KernelFile, Map
+from evoflash.kernel_file import Argument, KernelFile
 from evoflash.kernel_header import read_kernel_file
 from evoflash.preflight import shapes
 from evoflash.problem import CompileKey, Problem, Workload, parse_problem
@@ -35,7 +35,6 @@ class AttentionCase:
     workload: Workload
     launches: tuple[Launch, ...]
     is_crowded: bool = False  # on a GPU with a single SM: persistent blocks take several tiles each
-    maps: tuple[Map, ...] = ()  # the kernel's first arguments
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +213,7 @@ def _cases(
             f"the workloads of '{wanted}' need {len(keys)} different kernels: check them one by one."
         )
     workloads, notes = _workloads(keys[0], kernel.loop, wanted.workloads)
-    cases = tuple(AttentionCase(w, (kernel.launch(w),), maps=kernel.maps) for w in workloads)
+    cases = tuple(AttentionCase(w, (kernel.launch(w),)) for w in workloads)
     return keys[0] if gpu else None, cases, notes
 
 

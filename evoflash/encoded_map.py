@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 
 from evoflash.errors import UsageError
 from evoflash.extended_launch import driver
-from evoflash.tensormap import Swizzle
 
 _MAP = np.dtype([("words", np.uint64, (16,))])  # a CUtensorMap
 _MAP_ALIGNMENT = 128  # bytes; less makes some drivers refuse
@@ -25,7 +24,7 @@ def encoded_map(
     box: Sequence[int],
     *,
     dtype: str = "f16",
-    swizzle: Swizzle = 0,
+    swizzle: int = 0,
     fill_nan: bool = False,
     l2_promotion: int = 256,
 ) -> NDArray[np.void]:

@@ -42,6 +42,22 @@ class Basis(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class TensorMap:
+    """A tensor map that a kernel takes as an argument: TMA then moves boxes of an array.
+
+    `box` is in the order of the array's shape: of an attention tensor (batch, heads, rows, columns). With
+    `heads_inside` a box holds its heads row by row: (batch, rows, heads, columns) is its order in shared
+    memory, and that of the coordinates in the kernel, the last of them first.
+    """
+
+    of: str  # the array's name; Q, K, V or O of an attention kernel
+    box: tuple[int, ...]
+    swizzle: int = 0  # bytes: 0, 32, 64 or 128
+    l2_promotion: int = 256  # bytes that L2 fetches together: 0, 64, 128 or 256
+    heads_inside: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Launch:
     """One kernel launch of a candidate on one workload."""
 
@@ -53,6 +69,8 @@ class Launch:
     cluster: tuple[int, int, int] = (1, 1, 1)  # blocks
     resident: bool = False  # its blocks wait for one another: all of them must fit on the GPU at once
     dependent: bool = False  # may begin before the launch before it has ended (programmatic dependent launch)
+    maps: tuple[TensorMap, ...] = ()  # the first arguments, the same for all launches of a candidate
+    zeroed_bytes: int = 0  # at the workspace's beginning: zero before a call, and left so by it
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,16 +14,16 @@ from jinja2 import Environment, StrictUndefined
 from evoflash import __version__
 from evoflash.compiler import FLAGS
 from evoflash.errors import TemplateError, UsageError
-from evoflash.evaluation import Evaluation, Launch
+from evoflash.evaluation import Launch, TensorMap
 from evoflash.extended_launch import PORTABLE_CLUSTER
 from evoflash.family import Family, load_family
+from evoflash.gates import gates_of
 from evoflash.gpu import GpuSpec, load_gpu
 from evoflash.layer import primitives
 from evoflash.layout import TEMPLATES
 from evoflash.problem import Problem, parse_problem
 from evoflash.renderer import render
 from evoflash.space import Genome, SearchSpace, Value
-from evoflash.validator import REL_L2
 
 _RUNTIME_NAMES = ("batch", "heads", "kv_heads", "seq_q", "seq_kv")
 
@@ -78,11 +78,6 @@ def _setting(space: SearchSpace, word: str) -> tuple[str, Value]:
     raise UsageError(f"--set {word}: {name} is one of {allowed}.")
 
 
-def exported(evaluation: Evaluation) -> str:
-    """The exported file of a stored kernel."""
-    return export_kernel(evaluation.genome, parse_problem(evaluation.problem), load_gpu(evaluation.gpu))
-
-
 def write_text(path: Path, text: str) -> None:
     """Write a file whole or not at all."""
     beside = path.with_name(f".{path.name}.new")
@@ -131,7 +126,7 @@ def _launcher(family: Family, genome: Genome, problem: Problem, gpu: GpuSpec) ->
         entry=family.entry,
         key=key,
         workloads=problem.workloads,
-        rel_l2_limit=REL_L2[problem.workloads[0].precision],
+        rel_l2_limit=gates_of(problem.workloads[0]).rel_l2,
         launches=[
             {
                 "entry": kernel.entry,
@@ -143,8 +138,27 @@ def _launcher(family: Family, genome: Genome, problem: Problem, gpu: GpuSpec) ->
             for kernel, launch in zip(kernels, launches, strict=True)
         ],
         large_clusters=any(math.prod(launch.cluster) > PORTABLE_CLUSTER for launch in launches),
+        zeroed=launches[0].zeroed_bytes,
+        maps=[_map(each) for each in launches[0].maps],
         workspace=as_c(family.workspace.text, names, family.workspace.where) if needs_workspace else "",
     )
+
+
+def _map(given: TensorMap) -> dict[str, str]:
+    """A tensor map in the launcher's words."""
+    of_keys = given.of in "KV"
+    _, heads, rows, columns = given.box
+    swizzle = f"{given.swizzle}B" if given.swizzle else "NONE"
+    promotion = f"L2_{given.l2_promotion}B" if given.l2_promotion else "NONE"
+    return {
+        "tensor": given.of.lower(),
+        "heads": "kv_heads" if of_keys else "heads",
+        "rows": "seq_kv" if of_keys else "seq_q",
+        "box": f"{heads}, {rows}, {columns}",
+        "swizzle": f"CU_TENSOR_MAP_SWIZZLE_{swizzle}",
+        "promotion": f"CU_TENSOR_MAP_L2_PROMOTION_{promotion}",
+        "heads_inside": str(given.heads_inside).lower(),
+    }
 
 
 def _attributes(launch: Launch) -> str:

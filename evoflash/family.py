@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from evoflash.errors import TemplateError, UsageError
-from evoflash.evaluation import Launch
+from evoflash.evaluation import Launch, TensorMap
 from evoflash.expression import Expression
 from evoflash.gpu import GpuSpec, load_gpu
-from evoflash.header import Kernel, Seed, read_header
+from evoflash.header import Kernel, MapOf, Seed, read_header
 from evoflash.layout import template_folders
 from evoflash.problem import CompileKey, Problem, Workload
 from evoflash.space import Check, Genome, Param, SearchSpace, Value, Values
+from evoflash.tensormap import L2_PROMOTIONS, SWIZZLES
 
 _ARCH = re.compile(r"sm_(\d+)([af]?)(\+?)")
 _PROBE_KEY = CompileKey(64, "fp16", False, 1, "sm_90a")
@@ -53,6 +54,9 @@ class Family:
     check: Mapping[str, Expression]
     kernels: tuple[Kernel, ...]  # in launch order
     workspace: Expression  # bytes of global scratch
+    zeroed: Expression  # of them, from the first on, that are zero before a call and left so by it
+    maps: tuple[MapOf, ...]  # in the order in which they are a kernel's first arguments
+    is_deterministic: bool  # equal inputs give equal bits: no sum depends on who comes first
     seeds: tuple[Seed, ...]
     model: Mapping[str, Expression]  # what the performance model must be told
 
@@ -102,11 +106,14 @@ class Family:
     def launches(self, genome: Genome, workload: Workload, gpu: GpuSpec) -> tuple[Launch, ...]:
         """What to launch for the genome on a workload, in order."""
         key = workload.compile_key(gpu.arch)
-        names = self.names(genome.as_dict(), key, gpu) | _shape(workload)
-        workspace_bytes = self.workspace(names)
-        launches = tuple(
-            _launch(kernel, names, workspace_bytes) for kernel in self.kernels if kernel.when(names)
-        )
+        fixed = self.names(genome.as_dict(), key, gpu)
+        names = fixed | _shape(workload)
+        shared = {
+            "workspace_bytes": self.workspace(names),
+            "zeroed_bytes": self.zeroed(fixed),
+            "maps": self.tensor_maps(fixed),
+        }
+        launches = tuple(_launch(kernel, names, shared) for kernel in self.kernels if kernel.when(names))
         if launches and launches[0].dependent:
             raise TemplateError(
                 f"{self.path.name}: launch.dependent: {launches[0].entry} is the first launch, so there is "
@@ -114,9 +121,26 @@ class Family:
             )
         return launches
 
+    def tensor_maps(self, names: Mapping[str, Any]) -> tuple[TensorMap, ...]:
+        """The tensor maps that a kernel takes, from names(). TemplateError for one that no GPU knows."""
+        maps = tuple(_tensor_map(each, names) for each in self.maps if each.when(names))
+        for each in maps:
+            is_known = each.swizzle in SWIZZLES and each.l2_promotion in L2_PROMOTIONS
+            if each.box[0] != 1 or not is_known:
+                raise TemplateError(
+                    f"{self.path.name}: tensor_map.{each.of}: box {each.box}, swizzle {each.swizzle}, "
+                    f"l2_promotion {each.l2_promotion}: a box lies in one batch element, swizzles are "
+                    f"{SWIZZLES} and promotions {L2_PROMOTIONS} bytes."
+                )
+        return maps
+
     def loop(self, names: Mapping[str, Any]) -> Loop:
         """The shape of the main loop, from names()."""
         return Loop(*(self.model[key](names) for key in ("rows", "keys", "stages", "splits", "pack")))
+
+    def registers(self, names: Mapping[str, Any]) -> int:
+        """Registers that a thread has at launch, from names(), where setmaxnreg moves them; else 0."""
+        return int(self.model["registers"](names))
 
     def uncounted(self, names: Mapping[str, Any]) -> int:
         """Warp instructions of a CTA in a step of its loop that no primitive stands for."""
@@ -149,16 +173,26 @@ def _shape(workload: Workload) -> dict[str, Any]:
     }
 
 
-def _launch(kernel: Kernel, names: Mapping[str, Any], workspace_bytes: int) -> Launch:
+def _tensor_map(given: MapOf, names: Mapping[str, Any]) -> TensorMap:
+    return TensorMap(
+        given.of,
+        box=tuple(side(names) for side in given.box),
+        swizzle=given.swizzle(names),
+        l2_promotion=given.l2_promotion(names),
+        heads_inside=given.heads_inside(names),
+    )
+
+
+def _launch(kernel: Kernel, names: Mapping[str, Any], shared: Mapping[str, Any]) -> Launch:
     return Launch(
         kernel.entry,
         grid=_three(kernel.grid, names),
         block=_three(kernel.block, names),
         smem_bytes=kernel.smem(names),
-        workspace_bytes=workspace_bytes,
         cluster=_three(kernel.cluster, names),
         resident=kernel.resident(names),
         dependent=kernel.dependent(names),
+        **shared,
     )
 
 

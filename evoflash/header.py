@@ -20,6 +20,9 @@ _SECTIONS = {
     "arch",
     "entry",
     "workspace",
+    "workspace_zeroed",
+    "atomics",
+    "tensor_map",
     "params",
     "when",
     "structural",
@@ -31,6 +34,8 @@ _SECTIONS = {
     "seeds",
 }
 _LAUNCH = {"entry", "when", "grid", "block", "smem", "cluster", "resident", "dependent"}
+_TENSORS = ("Q", "K", "V", "O")
+_MAP = {"when", "box", "swizzle", "l2_promotion", "heads_inside"}
 _MODEL: dict[str, object] = {  # what [model] may say, and what holds where it is silent
     "uncounted": 0,
     "rows": "block_m",
@@ -38,6 +43,7 @@ _MODEL: dict[str, object] = {  # what [model] may say, and what holds where it i
     "stages": "k_stages",
     "splits": 1,
     "pack": 1,
+    "registers": 0,
 }
 
 
@@ -58,6 +64,18 @@ class Kernel:
     cluster: tuple[Expression, ...]
     resident: Expression
     dependent: Expression
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MapOf:
+    """A tensor map of Q, K, V or O that a genome may have: evaluation.TensorMap as expressions."""
+
+    of: str
+    when: Expression
+    box: tuple[Expression, ...]  # batch, heads, rows, columns
+    swizzle: Expression
+    l2_promotion: Expression
+    heads_inside: Expression
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +107,9 @@ def read_header(path: Path) -> dict[str, Any]:
         check=_expressions(path, table, "check", (bool,)),
         kernels=_kernels(path, table),
         workspace=Expression(table.get("workspace", 0), f"{path.name}: workspace", (int,)),
+        zeroed=Expression(table.get("workspace_zeroed", 0), f"{path.name}: workspace_zeroed", (int,)),
+        is_deterministic=not _switch(path, table, "atomics"),
+        maps=_maps(path, table),
         seeds=_seeds(path, table),
         model=_model(path, table),
     )
@@ -117,6 +138,13 @@ def _get(path: Path, table: Mapping[str, Any], key: str, kind: type) -> Any:
     value = table.get(key)
     if not isinstance(value, kind):
         raise TemplateError(f"{path.name}: the header needs {key} ({kind.__name__}), it has {value!r}.")
+    return value
+
+
+def _switch(path: Path, table: Mapping[str, Any], key: str) -> bool:
+    value = table.get(key, False)
+    if not isinstance(value, bool):
+        raise TemplateError(f"{path.name}: {key} must be true or false, it is {value!r}.")
     return value
 
 
@@ -169,6 +197,38 @@ def _kernel(path: Path, launch: Mapping[str, Any], entry: str) -> Kernel:
         cluster=_triple(path, {"cluster": [1, 1, 1], **launch}, "cluster"),
         resident=expression("resident", False, bool),
         dependent=expression("dependent", False, bool),
+    )
+
+
+def _maps(path: Path, table: Mapping[str, Any]) -> tuple[MapOf, ...]:
+    """In the order of the kernel's arguments."""
+    entries = _table(path, table, "tensor_map", optional=True)
+    for name in entries:
+        if name not in _TENSORS or not isinstance(entries[name], dict):
+            raise TemplateError(
+                f"{path.name}: tensor_map.{name}: write [tensor_map.Q], or another of {', '.join(_TENSORS)}."
+            )
+    return tuple(_map(path, name, entry) for name, entry in entries.items())
+
+
+def _map(path: Path, of: str, entry: Mapping[str, Any]) -> MapOf:
+    where = f"{path.name}: tensor_map.{of}"
+    if unknown := sorted(set(entry) - _MAP):
+        raise TemplateError(f"{where}.{unknown[0]} is unknown: known are {', '.join(sorted(_MAP))}.")
+    box = entry.get("box")
+    if not isinstance(box, list) or len(box) != 4:
+        raise TemplateError(f"{where}.box must be a list of four expressions: batch, heads, rows, columns.")
+
+    def expression(key: str, default: object, kind: type) -> Expression:
+        return Expression(entry.get(key, default), f"{where}.{key}", (kind,))
+
+    return MapOf(
+        of,
+        when=expression("when", True, bool),
+        box=tuple(Expression(side, f"{where}.box", (int,)) for side in box),
+        swizzle=expression("swizzle", 0, int),
+        l2_promotion=expression("l2_promotion", 256, int),
+        heads_inside=expression("heads_inside", False, bool),
     )
 
 

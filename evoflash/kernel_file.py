@@ -6,25 +6,15 @@ from pathlib import Path
 from typing import Any
 
 from evoflash.errors import TemplateError, UsageError
-from evoflash.evaluation import Launch
+from evoflash.evaluation import Launch, TensorMap
 from evoflash.expression import Expression
 from evoflash.family import Loop
 from evoflash.problem import Workload
-from evoflash.tensormap import Swizzle
 
 DTYPES = ("f16", "bf16", "f32", "f64", "i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64")
 FILLS = ("random", "zeros", "arange", "poison")
 
 Three = tuple[int, int, int]
-
-
-@dataclass(frozen=True, slots=True)
-class Map:
-    """A tensor map of an array, as a kernel argument; `box` is in the order of the array's shape."""
-
-    of: str  # the array's name
-    box: tuple[int, ...]
-    swizzle: Swizzle = 0  # bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +26,7 @@ class Argument:
     shape: tuple[int, ...] | None = None
     fill: str | float = "random"  # a name of FILLS, or the number in every element
     is_output: bool = False
-    map: Map | None = None  # what the kernel gets instead of the array's address
+    map: TensorMap | None = None  # what the kernel gets instead of the array's address
     value: float = 0  # an int for integer types
 
 
@@ -56,7 +46,7 @@ class KernelFile:
     arguments: tuple[Argument, ...]
     loop: Loop | None
     problem: str  # what an attention kernel is for, where the comment says so
-    maps: tuple[Map, ...]  # an attention kernel's first arguments
+    maps: tuple[TensorMap, ...]  # an attention kernel's first arguments
 
     def launch(self, workload: Workload | None = None) -> Launch:
         """The launch, on a workload where it is attention. UsageError when an expression fails."""
@@ -70,6 +60,7 @@ class KernelFile:
                 workspace_bytes=self.workspace(names),
                 cluster=self.cluster,
                 resident=self.resident,
+                maps=self.maps,
             )
         except TemplateError as error:
             raise UsageError(str(error)) from None

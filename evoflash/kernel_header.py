@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from evoflash.errors import TemplateError, UsageError
+from evoflash.evaluation import TensorMap
 from evoflash.expression import Expression
 from evoflash.family import Loop
-from evoflash.kernel_file import DTYPES, FILLS, Argument, KernelFile, Map, Three
+from evoflash.kernel_file import DTYPES, FILLS, Argument, KernelFile, Three
 
 _HEADER = re.compile(r"/\*[ \t]*evoflash check[ \t]*\n(.*?)\*/", re.DOTALL)
 _KEYS = ("entry", "grid", "block", "smem", "cluster", "resident", "arguments", "attention", "workspace")
@@ -169,7 +170,7 @@ class _Header:
                 )
         return arguments
 
-    def maps(self, table: Mapping[str, Any]) -> tuple[Map, ...]:
+    def maps(self, table: Mapping[str, Any]) -> tuple[TensorMap, ...]:
         maps = [self.map(given) for given in self.tables(table.get("attention", {}), "maps")]
         for each in maps:
             if each.of not in ("Q", "K", "V", "O") or len(each.box) != 4:
@@ -178,7 +179,7 @@ class _Header:
                 )
         return tuple(maps)
 
-    def map(self, given: Mapping[str, Any], of: str = "") -> Map:
+    def map(self, given: Mapping[str, Any], of: str = "") -> TensorMap:
         if not of:
             self.only(given, _MAP_KEYS, "a map")
         name = of or str(self.need(given, "map", str))
@@ -187,7 +188,7 @@ class _Header:
         swizzle = given.get("swizzle", 0)
         if swizzle not in (0, 32, 64, 128):
             raise self.wrong("swizzle", f"swizzle = {swizzle!r} of '{name}' must be 0, 32, 64 or 128")
-        return Map(name, self._sides(given, "box", name), swizzle)
+        return TensorMap(name, self._sides(given, "box", name), swizzle)
 
     def argument(self, given: Mapping[str, Any]) -> Argument:
         if "map" in given:

@@ -15,6 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evoflash import abi, inspection
+from evoflash.encoded_map import encoded_map
+from evoflash.evaluation import TensorMap
 from evoflash.guarded import GUARD_BYTES, GuardedBuffer, allocate, has_room
 from evoflash.launcher import LoadedKernel, Stopwatch, settle
 from evoflash.problem import Workload
@@ -59,9 +61,16 @@ def keep_on_device(trial: Trial) -> Trial | Original:
 
 
 @lru_cache(maxsize=8)
-def _workspace(size_bytes: int) -> GuardedBuffer:
-    # One for all arenas, as a user would have: kernels of one stream never use it at the same time.
+def _workspace(size_bytes: int, zeroed_bytes: int) -> GuardedBuffer:
+    # One for all arenas, as a user would have: kernels of one stream never use it at the same time. Whoever
+    # expects zeros shares it with none that leaves other things there.
     return GuardedBuffer(size_bytes, rng=np.random.default_rng())
+
+
+def _zero(buffer: GuardedBuffer, size_bytes: int) -> None:
+    settle()
+    buffer.device_bytes.data.memset(0, size_bytes)
+    settle()
 
 
 class Arena:
@@ -80,11 +89,29 @@ class Arena:
         }
         self.inputs: Trial | Original | None = None
 
-    def arguments(self, *, want_lse: bool, workspace_bytes: int = 0) -> tuple[np.generic, ...]:
-        """The kernel's arguments for these tensors; a null pointer tells it to write no LSE."""
+    def arguments(self, kernel: LoadedKernel, *, want_lse: bool) -> tuple[Any, ...]:
+        """The kernel's arguments for these tensors, its tensor maps first; a null pointer tells it to write
+        no LSE. Zeroes what the kernel expects to be zero of its workspace.
+        """
         q, k, v, o, lse = (buffer.pointer for buffer in self.buffers.values())
-        scratch = _workspace(workspace_bytes).pointer if workspace_bytes else 0
-        return abi.arguments(self.workload, (q, k, v, o, lse if want_lse else 0), workspace=scratch)
+        scratch = 0
+        if kernel.workspace_bytes:
+            buffer = _workspace(kernel.workspace_bytes, kernel.zeroed_bytes)
+            scratch = buffer.pointer
+            if kernel.zeroed_bytes:
+                _zero(buffer, kernel.zeroed_bytes)
+        pointers = (q, k, v, o, lse if want_lse else 0)
+        plain = abi.arguments(self.workload, pointers, workspace=scratch)
+        return *(self._map(each) for each in kernel.maps), *plain
+
+    def _map(self, wanted: TensorMap) -> NDArray[np.void]:
+        return encoded_map(
+            self.buffers[wanted.of].pointer,
+            *abi.map_geometry(wanted, self.workload),
+            dtype={"fp16": "f16", "bf16": "bf16"}[self.workload.dtype],
+            swizzle=wanted.swizzle,
+            l2_promotion=wanted.l2_promotion,
+        )
 
     def load(self, inputs: Trial | Original) -> None:
         """Put a trial's inputs in place."""
@@ -101,6 +128,12 @@ class Arena:
         """Fill O and LSE with NaN: what a kernel does not write is seen."""
         self.buffers["O"].poison(stream)
         self.buffers["LSE"].poison(stream)
+
+    def fill_outputs(self, byte: int, stream: Any) -> None:
+        """Fill O and LSE with one byte, in stream order."""
+        for name in ("O", "LSE"):
+            buffer = self.buffers[name].device_bytes
+            buffer.data.memset_async(byte, buffer.nbytes, stream)
 
     def output(self, *, want_lse: bool) -> Output:
         out = self.buffers["O"].read().view(np.uint16).reshape(self._query)
@@ -167,7 +200,13 @@ def run_once(kernel: LoadedKernel, arena: Arena, trial: Trial, *, stream: Any, l
 
 
 def launch(
-    kernel: LoadedKernel, arena: Arena, inputs: Trial | Original, *, stream: Any, limit_s: float
+    kernel: LoadedKernel,
+    arena: Arena,
+    inputs: Trial | Original,
+    *,
+    stream: Any,
+    limit_s: float,
+    want_lse: bool = True,
 ) -> float:
     """As run_once, leaving the output in the arena; how many microseconds the launch took: unrepeated, so
     good for a first look only.
@@ -176,11 +215,20 @@ def launch(
     with stream:
         arena.poison(stream)
         if kernel.workspace_bytes:
-            _workspace(kernel.workspace_bytes).poison(stream)
+            _workspace(kernel.workspace_bytes, kernel.zeroed_bytes).poison(stream)
+        given = arena.arguments(kernel, want_lse=want_lse)
         stopwatch = Stopwatch(stream)
-        kernel.enqueue(arena.arguments(want_lse=True, workspace_bytes=kernel.workspace_bytes))
+        kernel.enqueue(given)
     took_us = stopwatch.stop(limit_s=limit_s)
     arena.check_memory()
-    if kernel.workspace_bytes and (fault := _workspace(kernel.workspace_bytes).fault()):
-        raise MemoryFaultError(f"wrote outside its workspace: {fault}")
+    if kernel.workspace_bytes:
+        _check_workspace(kernel)
     return took_us
+
+
+def _check_workspace(kernel: LoadedKernel) -> None:
+    buffer = _workspace(kernel.workspace_bytes, kernel.zeroed_bytes)
+    if fault := buffer.fault():
+        raise MemoryFaultError(f"wrote outside its workspace: {fault}")
+    if kernel.zeroed_bytes and buffer.device_bytes[: kernel.zeroed_bytes].get().any():
+        raise MemoryFaultError("left its workspace other than zero where each call expects zeros")

@@ -47,9 +47,10 @@ def shapes(key: CompileKey, loop: Loop) -> tuple[Workload, ...]:
 
     Long: every ring slot is used twice (2 x stages + 1 KV tiles), with a tail in rows and keys and two query
     blocks. Wrapping: as many tiles, the last one whole, and a warp whose first row sees all keys but one.
-    Stub: less than one tile; under a causal mask rows that see nothing, and a block without a tile. Whole: a
-    full step. Brief: one key in the last tile, the second of its split, and under a causal mask only a warp's
-    last row sees it. Lone: one row and one key.
+    Stub: less than one tile, and five query blocks, for a block of threads that takes one after another;
+    under a causal mask rows that see nothing, and blocks without a tile. Whole: a full step. Brief: one key
+    in the last tile, the second of its split, and under a causal mask only a warp's last row sees it. Lone:
+    one row and one key.
     """
     steps = 2 * loop.stages * loop.splits * loop.keys
     step, rows = loop.keys * loop.splits, max(1, loop.rows // loop.pack)
@@ -58,7 +59,7 @@ def shapes(key: CompileKey, loop: Loop) -> tuple[Workload, ...]:
         # model's profile.
         (rows + 9, steps + loop.keys - 1),
         (rows + 2, steps + loop.keys),
-        (rows + 9, 6),
+        (4 * rows + 9, 7),  # an odd number: a pair of keys has one that is there
         (rows + 9, step),
         (rows, (2 * loop.splits - 1) * loop.keys + 1),
         (1, 1),
@@ -74,7 +75,7 @@ def _plan(key: CompileKey, loop: Loop) -> tuple[_Run, ...]:
         # Spikes: every row's maximum jumps in another tile, so that threads differ in what they must do.
         _Run(wrapping, "spikes", "random", "random", crowded=True),
         # Maxima below -500: what is not shifted by them underflows.
-        _Run(stub, "saturated", "eager", "fifo"),
+        _Run(stub, "saturated", "eager", "fifo", crowded=True),
         # With the first, a line for the performance model. Both have ordinary inputs, because some kernels
         # do more for others.
         _Run(whole, "normal", "lazy", "fifo"),
@@ -84,8 +85,13 @@ def _plan(key: CompileKey, loop: Loop) -> tuple[_Run, ...]:
     )
 
 
-def preflight(candidate: Candidate, family: Family, gpu: GpuSpec, *, seed: int) -> Preflight:
-    """Emulates the candidate on its pre-flight set, async copies delivered at once, late, or by chance."""
+def preflight(
+    candidate: Candidate, family: Family, gpu: GpuSpec, *, seed: int, registers: int = 0
+) -> Preflight:
+    """Emulates the candidate on its pre-flight set, async copies delivered at once, late, or by chance.
+
+    `registers` is what the compiler gave a thread, for setmaxnreg's pool; 0: what the family says of it.
+    """
     key = candidate.compile_key
     names = family.names(candidate.genome.as_dict(), key, gpu)
     library = hostcompiler.build(candidate.source, name=family.name)
@@ -102,6 +108,7 @@ def preflight(candidate: Candidate, family: Family, gpu: GpuSpec, *, seed: int) 
             delivery=each.delivery,
             schedule=each.schedule,
             seed=seed + at,
+            registers=registers or family.registers(names),
             wants_lse=each.wants_lse,
         )
         verdicts.append(verdict)
@@ -164,11 +171,12 @@ def emulate(
     delivery: emulator.Delivery,
     schedule: emulator.Schedule,
     seed: int,
+    registers: int = 0,
     wants_lse: bool = True,
 ) -> tuple[tuple[emulator.Emulation, ...], Verdict]:
     """Run the launches on one trial's inputs, and judge what they wrote by the reference, every row of it."""
     trial = trials.draw(trial_name, workload, seed=seed)
-    run = Run(delivery, schedule, seed, CPU_LIMIT_S, wants_lse=wants_lse)
+    run = Run(delivery, schedule, seed, CPU_LIMIT_S, registers=registers, wants_lse=wants_lse)
     emulations, output = attend(library, launches, workload, trial, run)
     expected = expect(workload, trial.q, trial.k, trial.v, where=every_row(workload))
     return emulations, judge(workload, [(trial, expected, output)])

@@ -9,8 +9,11 @@ from typing import Literal
 import numpy as np
 
 from evoflash.errors import UsageError
+from evoflash.evaluation import TensorMap
 
 Swizzle = Literal[0, 32, 64, 128]  # bytes of the span in which 16-byte chunks change places
+SWIZZLES = (0, 32, 64, 128)
+L2_PROMOTIONS = (0, 64, 128, 256)
 
 _MOST_DIMS = 5
 _MOST_DIM = 1 << 32
@@ -31,6 +34,17 @@ _LAYOUT = np.dtype(
 )
 
 
+def geometry(
+    wanted: TensorMap, shape: Sequence[int], strides_bytes: Sequence[int]
+) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    """What encoders take of an array: dims, strides in bytes of all but the first, box; contiguous first."""
+    axes = list(reversed(range(len(shape))))
+    if wanted.heads_inside:
+        axes = [3, 1, 2, 0]
+    dims, strides, box = (tuple(each[axis] for axis in axes) for each in (shape, strides_bytes, wanted.box))
+    return dims, strides[1:], box
+
+
 def tensor_map(
     address: int,
     dims: Sequence[int],
@@ -38,7 +52,7 @@ def tensor_map(
     box: Sequence[int],
     *,
     element_bytes: int = 2,
-    swizzle: Swizzle = 0,
+    swizzle: int = 0,
     fill_nan: bool = False,
 ) -> np.void:
     """A kernel argument for a parameter `EF_TMAP(name)`: boxes of a tensor at `address`.
@@ -88,7 +102,7 @@ def _check_memory(address: int, dims: Sequence[int], strides: Sequence[int], ele
 def _check_box(box: Sequence[int], element_bytes: int, swizzle: int) -> None:
     if min(box) < 1 or max(box) > _MOST_BOX:
         raise UsageError(f"a tensor map of box {tuple(box)}: each side is 1 to {_MOST_BOX}.")
-    if swizzle not in (0, 32, 64, 128):
+    if swizzle not in SWIZZLES:
         raise UsageError(f"a tensor map of swizzle {swizzle}: it is 0, 32, 64 or 128 bytes.")
     row_bytes = box[0] * element_bytes
     if row_bytes % 16:

@@ -13,8 +13,8 @@ from evoflash import emulator, hostcompiler
 from evoflash.abi import Strides, arguments
 from evoflash.emulator import Delivery, Emulation, Memory, Schedule
 from evoflash.evaluation import Verdict
-from evoflash.kept import small
 from evoflash.problem import Workload
+from evoflash.scrutiny import case
 from evoflash.tensormap import tensor_map
 from evoflash.validator import Output, judge
 
@@ -52,7 +52,7 @@ def run_hopper(
     `o_swizzle`: of the tensor map by which O leaves, in bytes.
     """
     library = hostcompiler.build(text, name="hopper")
-    given, expected = small(workload, trial, 1)
+    given, expected = case(workload, trial, 1)
     with Memory() as memory:
         order = (0, 2, 1, 3) if heads_inside else (0, 1, 2, 3)
         inputs = [

@@ -37,6 +37,7 @@ from evoflash.isolation import IsolatedPool
 from evoflash.memory import Original, run_once
 from evoflash.problem import CompileKey, Workload, parse_workload
 from evoflash.reference import Sample, expect
+from evoflash.scrutiny import case
 from evoflash.validator import judge
 
 Record = dict[str, Any]
@@ -158,7 +159,7 @@ def verdict_of(name: str, made: Build, workload: Workload, stream: Any) -> Verdi
     kernel = TmaKernel(made, CONFIGURATIONS[name], workload)
     results = []
     for trial_name in TRIALS:
-        trial, expected = kept.small(workload, trial_name, SEED)
+        trial, expected = case(workload, trial_name, SEED)
         output = run_once(kernel, kept.arena(workload), trial, stream=stream, limit_s=HANG_S)
         results.append((trial, expected, output))
     return judge(workload, results)

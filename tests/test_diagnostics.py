@@ -58,7 +58,7 @@ def test_every_kind_that_the_emulator_reports_has_its_advice():
 
 
 def test_no_advice_is_about_a_kind_that_nothing_reports():
-    checks = ("check.py", "compiler_messages.py", "diagnostics.py")
+    checks = ("attention_run.py", "check.py", "compiler_messages.py", "diagnostics.py")
     text = "".join((EMU.parent / name).read_text() for name in checks)
     own = {kind for kind in KINDS if f'"{kind}"' in text}
 

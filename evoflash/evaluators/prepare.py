@@ -97,7 +97,8 @@ def _emulate(
     prepared: Prepared, candidate: Candidate, family: Family, gpu: GpuSpec, *, seed: int
 ) -> Prepared:
     try:
-        found = preflight(candidate, family, gpu, seed=seed)
+        registers = prepared.builds[-1].registers
+        found = preflight(candidate, family, gpu, seed=seed, registers=registers)
     except KernelBuildError as error:
         return _fail(prepared, Status.COMPILE, Rung.PREFLIGHT, str(error))
     prepared = replace(

@@ -1,0 +1,296 @@
+"""Every gene of flash_wgmma: each value runs clean in the emulator, compiles whole, does what it says."""
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from evoflash.compiler import compile_candidate
+from evoflash.evaluation import TensorMap
+from evoflash.family import load_family
+from evoflash.gpu import load_gpu
+from evoflash.preflight import preflight
+from evoflash.problem import CompileKey, Workload, parse_problem
+from evoflash.renderer import render
+
+FAMILY, H200 = load_family("flash_wgmma"), load_gpu("h200")
+KEY = CompileKey(64, "fp16", True, 2, "sm_90a")  # causal and grouped heads: every gene can be active
+WIDE = CompileKey(128, "bf16", False, 1, "sm_90a")
+BASE = {
+    "consumers": 2,
+    "producer": "warpgroup",
+    "producer_registers": 24,
+    "block_n": 64,
+    "ctas_per_sm": 1,
+    "k_stages": 2,
+    "v_stages": 2,
+    "overlap": "intra",
+    "turns": "gemm",
+}
+NEEDS = {  # what a gene needs to be active, or a value to be valid, beside BASE
+    "producer=self": {"turns": "none"},
+    "consumers=1": {"turns": "none"},
+    "k_stages=1": {"overlap": "none"},
+    "ctas_per_sm=2": {"consumers": 1, "block_n": 64},
+    "ctas_per_sm=3": {"consumers": 1, "block_n": 64},
+    "producer_registers=56": {"consumers": 1},
+    "kv_groups=4": {"consumers": 4, "block_n": 32, "overlap": "none"},
+    "lazy_tau": {"rescale": "lazy"},
+    "turns=exp": {"pv_wait": "free"},
+    "q_stages": {"schedule": "persistent"},
+    "block_n=240": {"overlap": "none"},
+    "block_n=256": {"overlap": "none", "consumers": 1},
+}
+PAIRS = {  # genes that meet in one place of the code
+    "turns of three, over pieces of work": {
+        "consumers": 3,
+        "schedule": "persistent",
+        "tile_order": "natural",
+    },
+    "turns at the exponentials, nothing overlapped": {"turns": "exp", "overlap": "none", "q_stages": 2},
+    "turns without a producer": {"producer": "self", "turns": "gemm", "k_stages": 3},
+    "a lone warpgroup that loads, thrice an SM": {
+        "producer": "self",
+        "consumers": 1,
+        "ctas_per_sm": 3,
+        "overlap": "none",
+        "rescale": "lazy",
+    },
+    "Q given back early": {"schedule": "persistent", "q_home": "registers", "epilogue": "direct"},
+    "Q given back late": {"schedule": "persistent", "q_stages": 2, "epilogue": "direct", "overlap": "none"},
+    "packed heads, over pieces of work": {"pack_gqa": "on", "schedule": "persistent", "q_stages": 2},
+    "packed heads, plain stores": {"pack_gqa": "on", "epilogue": "direct", "rescale": "lazy"},
+    "packed heads in a cluster": {"pack_gqa": "on", "cluster": 2},
+    "a cluster along the heads' grid": {"cluster": 4, "tile_order": "heads_first", "producer": "warp"},
+    "a cluster, block order natural": {"cluster": 2, "tile_order": "natural", "l2_hints": "keep_kv"},
+    "P and Q in each other's place": {"q_home": "registers", "p_home": "smem"},
+    "P in shared memory, no overlap": {"p_home": "smem", "overlap": "none", "turns": "exp"},
+    "divided keys": {"kv_groups": 2, "epilogue": "direct"},
+    "divided keys, half the warpgroups": {
+        "kv_groups": 2,
+        "consumers": 4,
+        "block_n": 32,
+        "rescale": "lazy",
+        "overlap": "none",
+    },
+    "divided keys without a producer": {
+        "kv_groups": 2,
+        "producer": "self",
+        "pack_gqa": "on",
+        "turns": "none",
+        "p_home": "smem",
+        "block_n": 32,
+    },
+    "a redo of divided keys": {"kv_groups": 2, "rescale": "speculative", "turns": "exp", "k_stages": 3},
+    "a redo": {"rescale": "speculative", "sum_tree": 2},
+    "a redo without overlap": {"rescale": "speculative", "overlap": "none", "epilogue": "direct"},
+    "a redo without a producer": {
+        "rescale": "speculative",
+        "producer": "self",
+        "k_stages": 3,
+        "turns": "none",
+    },
+    "a redo of a lone warpgroup that loads": {
+        "rescale": "speculative",
+        "producer": "self",
+        "consumers": 1,
+        "overlap": "none",
+        "v_stages": 1,
+    },
+    "a redo of packed heads, turns at the exponentials": {
+        "rescale": "speculative",
+        "turns": "exp",
+        "pack_gqa": "on",
+        "producer": "warp",
+        "q_home": "registers",
+        "block_n": 32,
+    },
+    "uneven rings": {"k_stages": 4, "v_stages": 1, "schedule": "persistent"},
+}
+
+
+def genome_of(values, key=KEY, gpu=H200):
+    space = FAMILY.space((key,), gpu)
+    genome = space.genome({**BASE, **values})
+    assert space.violations(genome) == ()
+    return genome
+
+
+def complaint_of(genome, key, seed=1):
+    """As the ladder asks: with the registers that the compiler gave a thread."""
+    candidate = render(genome, key, H200)
+    build = compile_candidate(candidate)
+    assert build.ok, build.log
+    return preflight(candidate, FAMILY, H200, seed=seed, registers=build.registers).complaint
+
+
+def each_value():
+    for param in FAMILY.params:
+        for value in param.values:
+            yield pytest.param(param.name, value, id=f"{param.name}={value}")
+
+
+@pytest.mark.parametrize(("name", "value"), list(each_value()))
+def test_each_value_of_each_gene_runs_clean(name, value):
+    needs = {**NEEDS.get(name, {}), **NEEDS.get(f"{name}={value}", {})}
+    genome = genome_of({**needs, name: value})
+    assert genome.as_dict()[name] == value, "the gene is not active here"
+
+    assert complaint_of(genome, KEY) == ""
+
+
+@pytest.mark.parametrize("values", PAIRS.values(), ids=PAIRS)
+@pytest.mark.parametrize("key", [KEY, replace(WIDE, gqa_ratio=4, causal=True)], ids=["d64", "d128"])
+def test_genes_that_meet_run_clean(values, key):
+    if key.head_dim == 128 and values.get("ctas_per_sm") == 3:
+        pytest.skip("three rings of this head_dim do not fit into an SM")
+    genome = genome_of(values, key)
+
+    assert complaint_of(genome, key, seed=2) == ""
+
+
+def test_a_packed_box_must_hold_whole_queries():
+    """64 rows of 3 heads each: the last query would be torn."""
+    space = FAMILY.space((replace(KEY, gqa_ratio=3),), H200)
+
+    assert space.violations(space.genome({**BASE, "pack_gqa": "on"})) == ("rows_pack",)
+
+
+def test_every_seed_is_valid_for_a_shape_it_is_meant_for():
+    used = set()
+    for name in ["mission", "s2k_d64", "s2k_d128", "s2k_d128,causal", "gqa4k_d128", "decode8k"]:
+        problem = parse_problem(name)
+        space = FAMILY.space(problem.compile_keys("sm_90a"), H200)
+        meant = FAMILY.seeds_for(problem, space, H200)
+        assert len(meant) >= 5
+        used |= {seed.name for seed in FAMILY.seeds if space.genome(seed.values) in meant}
+
+    assert used == {seed.name for seed in FAMILY.seeds}
+
+
+@pytest.mark.parametrize("key", [KEY, WIDE], ids=str)
+def test_the_seeds_neither_spill_nor_serialise(key):
+    """C7510 to C7519 are how ptxas says that it took a pipeline of wgmma apart."""
+    space = FAMILY.space((key,), H200)
+    genomes = {genome for seed in FAMILY.seeds if space.is_valid(genome := space.genome(seed.values))}
+    builds = [compile_candidate(render(genome, key, H200)) for genome in genomes]
+
+    assert len(builds) > 5
+    assert [build.log for build in builds if not build.ok or build.spill_bytes or build.warnings] == []
+
+
+def test_random_genomes_compile_without_spills():
+    """The named checks are the walls of registers and shared memory: at least nine of ten must hold."""
+    rng, whole = np.random.default_rng(7), 0
+    for key in [KEY, WIDE, replace(KEY, head_dim=128), replace(WIDE, head_dim=64)] * 3:
+        build = compile_candidate(render(FAMILY.space((key,), H200).sample(rng), key, H200))
+        whole += build.ok and not build.spill_bytes and not build.warnings
+    assert whole >= 11
+
+
+def test_divided_keys_make_more_blocks_of_fewer_rows():
+    workload = Workload(1, 8, 8, 512, 512, 64)
+    grids = [
+        FAMILY.launches(genome_of({"consumers": 4, "overlap": "none", "kv_groups": groups}), workload, H200)
+        for groups in (1, 2, 4)
+    ]
+
+    assert [launch.grid for (launch,) in grids] == [(2, 8, 1), (4, 8, 1), (8, 8, 1)]
+    assert len({launch.block for (launch,) in grids}) == 1
+
+
+def test_a_redo_needs_a_block_for_itself():
+    """Neither a cluster nor the next piece of work waits for the verdict."""
+    space = FAMILY.space((KEY,), H200)
+    for other in ({"cluster": 2}, {"schedule": "persistent"}):
+        genome = space.genome({**BASE, "rescale": "speculative", **other})
+        assert space.violations(genome) == ("redo_alone",)
+
+
+def test_registers_move_only_as_far_as_there_are_some():
+    """setmaxnreg waits for ever when the pool of the block is too small."""
+    rng, seen = np.random.default_rng(3), 0
+    for _ in range(60):
+        genome = FAMILY.space((KEY,), H200).sample(rng)
+        names = FAMILY.names(genome.as_dict(), KEY, H200)
+        if names["producer"] != "warpgroup":
+            continue
+        threads, ctas, consumers = (names[n] for n in ("threads", "ctas_per_sm", "consumers"))
+        entry = 65536 // (threads * ctas) // 8 * 8  # as ptxas rounds it
+        used = names["kept_regs"] + consumers * names["consumer_regs"]
+        assert used <= entry * (consumers + 1)
+        seen += 1
+    assert seen > 10
+
+
+def test_the_maps_are_those_of_the_tiles():
+    workload = Workload(2, 8, 4, 300, 400, 64, causal=True)
+    (launch,) = FAMILY.launches(
+        genome_of({"pack_gqa": "on", "block_n": 96, "l2_promotion": 128}), workload, H200
+    )
+
+    assert launch.maps == (
+        TensorMap("Q", (1, 2, 32, 64), 128, 128, heads_inside=True),
+        TensorMap("K", (1, 1, 96, 64), 128, 128),
+        TensorMap("V", (1, 1, 96, 64), 128, 128),
+        TensorMap("O", (1, 2, 32, 64), 128, 256, heads_inside=True),
+    )
+
+
+def test_blocks_of_a_cluster_fetch_a_part_each():
+    workload = Workload(2, 8, 8, 300, 400, 64, causal=True)
+    (launch,) = FAMILY.launches(genome_of({"cluster": 4, "tile_order": "heads_first"}), workload, H200)
+
+    assert (launch.grid, launch.cluster) == ((8, 4, 2), (1, 4, 1))
+    assert [each.box[2] for each in launch.maps] == [64, 16, 16, 64]
+
+
+def test_persistent_blocks_are_no_more_than_the_gpu_holds():
+    workload = Workload(4, 16, 16, 4096, 4096, 64)
+    (launch,) = FAMILY.launches(genome_of({"schedule": "persistent"}), workload, H200)
+
+    assert launch.grid == (33, 1, 4)
+
+
+@pytest.mark.parametrize(
+    ("values", "present", "absent"),
+    [
+        ({}, ["reg_dec<", "tma_store", "take_turn"], ["workspace", "persistent", "cluster"]),
+        ({"producer": "warp"}, ["kThreads = 128 * kConsumers + 32"], ["reg_dec", "reg_inc"]),
+        ({"producer": "self", "turns": "none"}, ["No producer"], ["else {", "kTurn"]),
+        ({"kv_groups": 2}, ["kMerge", "slice"], ["persistent"]),
+        ({"rescale": "lazy"}, ["if (outgrown) rescale"], []),
+        ({"rescale": "speculative"}, ["if (exact) maxima", "judged"], ["kTau"]),
+        ({"cluster": 2}, ["tma_load_multicast(", "cluster_sync"], ["ef::syncthreads"]),
+        ({"q_home": "registers"}, ["wgmma_rs<0>"], ["wgmma_ss"]),
+        ({"p_home": "smem"}, ["wgmma_ss<0, 1>"], ["wgmma_rs"]),
+        ({"l2_hints": "keep_kv_drop_q"}, ["l2_evict_last", "l2_evict_first"], []),
+        ({"epilogue": "direct"}, ["o_at"], ["O_map", "tma_store"]),
+    ],
+    ids=lambda value: "-".join(map(str, value.values())) or "base" if isinstance(value, dict) else "",
+)
+def test_a_rendered_kernel_holds_its_genes_and_nothing_of_others(values, present, absent):
+    text = render(genome_of(values), KEY, H200).source
+
+    code = re.sub(r"//[^\n]*", "", text)
+    assert [word for word in present if word not in text] == []
+    assert [word for word in absent if word in code] == []
+
+
+@pytest.mark.parametrize("values", [{}, *PAIRS.values()], ids=["base", *PAIRS])
+def test_a_rendered_kernel_reads_as_if_written_by_hand(values):
+    text = render(genome_of(values), KEY, H200).source
+    lines = text.splitlines()
+
+    assert [line for line in lines if line != line.rstrip()] == []
+    assert [line for line in lines if len(line) > 120] == []
+    assert re.findall(r"\n\n\n|\{\n\n|\n\n *\}", text) == []
+    depth = 0
+    for line in lines:  # brackets and indentation tell the same story
+        code = re.sub(r"//.*", "", line)
+        inner = depth - code.lstrip().startswith(("}",))
+        if code.strip().startswith("const ") or code.strip().startswith("if ("):
+            assert len(line) - len(line.lstrip()) >= 2 * inner, line
+        depth += code.count("{") - code.count("}")
+    assert depth == 0
