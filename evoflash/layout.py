@@ -16,6 +16,7 @@ TEMPLATES = _SHARE / "templates"
 MUTATIONS = _SHARE / "mutations"
 DB = _SHARE / "db"
 GPUS = _PACKAGE / "gpus"
+CHAMPIONS = _PACKAGE / "champions"
 DEVICE = _PACKAGE / "device"
 EMU = _PACKAGE / "emu"
 

@@ -1,4 +1,4 @@
-"""One command's work, assembled: plan a search, run it, find the best, remeasure; the loop is search.py."""
+"""One command's work, assembled: plan a search, run it, find the best; the loop is search.py."""
 
 import logging
 import os
@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from evoflash import champion, rung_times
 from evoflash.compiler import first_error
 from evoflash.doctor import environment
 from evoflash.errors import DeviceError, EvoflashError, NoKernelError, UsageError
@@ -25,8 +26,7 @@ from evoflash.rows import was_timed_again
 from evoflash.search import Strategy, search
 from evoflash.space import Genome, SearchSpace
 from evoflash.store import Run, RunKey, Store, open_store
-from evoflash.strategies import STRATEGIES, make_strategy
-from evoflash.strategies.given import Given
+from evoflash.strategies import STRATEGIES, WITH_SEEDS, make_strategy
 
 log = logging.getLogger(__name__)
 EVALUATORS = ("gpu", "emulated")
@@ -39,6 +39,7 @@ class Field:
     family: Family
     space: SearchSpace
     seeds: tuple[Genome, ...]
+    archived: tuple[Genome, ...] = ()  # the first of the seeds: the shipped archive's
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +56,15 @@ class Plan:
 
     @property
     def key(self) -> RunKey:
-        """A search of one family is another run than one of all families."""
-        strategy = f"{self.strategy}/{self.fields[0].family.name}" if self.is_restricted else self.strategy
+        """A search of one family, or one from the archive, is another run than one of neither."""
+        strategy = f"{self.strategy}+archive" if self.archived else self.strategy
+        strategy = f"{strategy}/{self.fields[0].family.name}" if self.is_restricted else strategy
         return RunKey(str(self.problem), self.gpu.name, self.basis, strategy, self.seed)
+
+    @property
+    def archived(self) -> tuple[Genome, ...]:
+        """What of the shipped archive the search starts from."""
+        return tuple(genome for field in self.fields for genome in field.archived)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +76,7 @@ class Found:
     finals: FinalReport | None = (
         None  # the re-timing in turns with the baselines; None where nothing was timed
     )
+    validator: str = ""  # its share of a candidate's time, in words; empty where nothing was timed
 
 
 def plan(
@@ -80,34 +88,41 @@ def plan(
     family: str | None,
     evaluator: str | None,
     budget: int,
+    archive: bool = False,
 ) -> Plan:
-    """Strings -> a checked Plan; UsageError or DeviceError say what does not fit."""
+    """Strings -> a checked Plan; UsageError or DeviceError say what does not fit.
+
+    `archive`: start from what the shipped archive has near the problem. Off, as strategies are compared.
+    """
     if budget < 1:
         raise UsageError(f"budget {budget}: give a whole number from 1 up.")
     if strategy not in STRATEGIES:
         raise UsageError(f"no strategy is called '{strategy}': use {' or '.join(STRATEGIES)}.")
     what = parse_problem(problem)
-    spec, basis = _where(gpu, evaluator)
-    fields = tuple(field for each in _families(family, spec) if (field := _field(each, what, spec)))
+    spec, basis = where(gpu, evaluator)
+    starts = archive and strategy in WITH_SEEDS
+    found = (_field(each, what, spec, archive=starts) for each in _families(family, spec))
+    fields = tuple(field for field in found if field)
     if not fields:
         asked = family or "any family"
         raise UsageError(f"{asked} has no kernel for '{what}' on {spec.name}: see `evoflash families`.")
     return Plan(what, spec, fields, strategy, seed, basis, is_restricted=family is not None)
 
 
-def _field(family: Family, problem: Problem, gpu: GpuSpec) -> Field | None:
+def _field(family: Family, problem: Problem, gpu: GpuSpec, *, archive: bool) -> Field | None:
     """None when the family has no valid genome there."""
     space = family.space(problem.compile_keys(gpu.arch), gpu)
-    seeds = family.seeds_for(problem, space, gpu)
+    archived = champion.starts(problem, space, gpu.name) if archive else ()
+    seeds = tuple(dict.fromkeys((*archived, *family.seeds_for(problem, space, gpu))))
     try:
         space.sample(np.random.default_rng(0))
     except UsageError:
         if not seeds:
             return None
-    return Field(family, space, seeds)
+    return Field(family, space, seeds, archived)
 
 
-def _where(gpu: str | None, evaluator: str | None) -> tuple[GpuSpec, Basis]:
+def where(gpu: str | None, evaluator: str | None) -> tuple[GpuSpec, Basis]:
     """The GPU to search for, and whether it is here to measure on."""
     if evaluator not in (None, *EVALUATORS):
         raise UsageError(f"no evaluator is called '{evaluator}': use {' or '.join(EVALUATORS)}.")
@@ -166,15 +181,25 @@ def run(
 ) -> Found:
     """Search to the budget, or until the time limit or Ctrl-C; on a GPU, then re-time the finalists."""
     with open_store(db) as store:
+        found = environment() | _archive_note(plan)
         current = store.begin(
-            plan.key, gpu_hash=plan.gpu.hash, budget=budget, argv=argv, environment=environment(), fresh=fresh
+            plan.key, gpu_hash=plan.gpu.hash, budget=budget, argv=argv, environment=found, fresh=fresh
         )
         spent, finals = store.spent(current), None
         if spent >= budget and _is_final(store, current):
             say(f"this run has spent its budget ({spent} of {budget}): raise --budget or use --fresh.")
         else:
             finals = _search(plan, store, current, budget=budget, time_limit_s=time_limit_s)
-        return Found(store.best_of(current), store.spent(current), finals)
+        validator = rung_times.describe(e for _, e in store.history(current))
+        return Found(store.best_of(current), store.spent(current), finals, validator)
+
+
+def _archive_note(plan: Plan) -> dict[str, str]:
+    """What the run keeps of its start, and the person is told; nothing where the archive was not used."""
+    if not plan.archived:
+        return {}
+    say(f"starting from {len(plan.archived)} archived kernels of {plan.gpu.name}; --no-archive: not.")
+    return {"archive": " ".join(genome.id for genome in plan.archived)}
 
 
 def _is_final(store: Store, current: Run) -> bool:
@@ -266,22 +291,3 @@ def find_best(store: Store, *, problem: str | None, gpu: str | None) -> Evaluati
             "all there is is an estimate: the kernel is checked by the emulator, its time was never measured."
         )
     return winner
-
-
-def remeasure(db: str, *, top: int, gpu: str | None, problem: str | None, argv: Sequence[str]) -> Found:
-    """Measure the store's best estimates for a problem on this machine's GPU, as a run of its own."""
-    with open_store(db) as store:
-        spec, _ = _where(gpu, "gpu")
-        estimates = store.estimates(canonical(problem), spec.name, top)
-        if not estimates:
-            raise NoKernelError(f"no estimates for {spec.name} in the database: run `evoflash search` first.")
-        what = parse_problem(problem or estimates[-1].problem)
-        chosen = [e.genome for e in estimates if e.problem == str(what)]
-        key = RunKey(str(what), spec.name, Basis.MEASURED, "remeasure", 0)
-        current = store.begin(
-            key, gpu_hash=spec.hash, budget=len(chosen), argv=argv, environment=environment(), fresh=True
-        )
-        with MeasuredEvaluator(what, spec, seed=0) as evaluates:
-            search(Given(chosen), evaluates, store, current, budget=len(chosen))
-            finals = evaluates.finals(store, current)
-        return Found(store.best_of(current), store.spent(current), finals)

@@ -23,6 +23,8 @@ from evoflash.strategies.uniform import Uniform
 if TYPE_CHECKING:
     from evoflash.search import Strategy
 
+WITH_SEEDS = ("evolution", "tpe", "nsga2")  # the others pass seeds over
+
 STRATEGIES: dict[str, Callable[..., Strategy]] = {
     "evolution": Evolution,
     "tpe": Tpe,

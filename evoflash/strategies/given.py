@@ -1,4 +1,4 @@
-"""Proposes a fixed list, in order: what `remeasure` takes to the GPU. It searches nothing."""
+"""Proposes a fixed list, in order: what `remeasure` and the archive take to the GPU. It searches nothing."""
 
 from collections.abc import Sequence
 
@@ -7,14 +7,14 @@ from evoflash.space import Genome
 
 
 class Given:
-    """A strategy that proposes a fixed list."""
+    """A strategy that proposes a fixed list; `operator` says where it is from."""
 
-    def __init__(self, genomes: Sequence[Genome]) -> None:
-        self._left = list(reversed(genomes))
+    def __init__(self, genomes: Sequence[Genome], operator: str) -> None:
+        self._left, self._operator = list(reversed(genomes)), operator
 
     def ask(self) -> Proposal | None:
         """The next of the list."""
-        return Proposal(self._left.pop(), "remeasure") if self._left else None
+        return Proposal(self._left.pop(), self._operator) if self._left else None
 
     def tell(self, proposal: Proposal, evaluation: Evaluation) -> None:
         """Nothing to learn."""
