@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from evoflash import check_command, studies
+from evoflash import baselines_command, check_command, compare_command, studies
 from evoflash.errors import EvoflashError, NoKernelError, UsageError
 from evoflash.options import (
     Db,
@@ -24,6 +24,7 @@ from evoflash.options import (
     Version,
     log_to_stderr,
 )
+from evoflash.termination import EXIT_CODE, Terminated, end_on_sigterm
 
 app = typer.Typer(
     name="evoflash",
@@ -66,6 +67,9 @@ def search(
         Path | None, typer.Option(help="With --evaluator replay: the recorded space to search.")
     ] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Start another run instead of continuing.")] = False,
+    archive: Annotated[
+        bool, typer.Option(help="Start from kernels measured before on such a GPU (champions/).")
+    ] = True,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Render and compile only; nothing is stored.")
     ] = False,
@@ -93,6 +97,7 @@ def search(
         family=family,
         evaluator=evaluator,
         budget=budget,
+        archive=archive,
     )
     if dry_run:
         session.dry_run(plan, budget=budget)
@@ -115,6 +120,10 @@ def best(
     *,
     export: Export = None,
     show: Annotated[bool, typer.Option("--show", help="Print the kernel's CUDA.")] = False,
+    archive: Annotated[
+        bool | None,
+        typer.Option(help="The shipped archive's kernel, or never; default: where the database has none."),
+    ] = None,
     gpu: Gpu = None,
     problem: MaybeProblem = None,
     db: Db,
@@ -122,23 +131,24 @@ def best(
     verbose: Verbose = False,
     quiet: Quiet = False,
 ) -> None:
-    """The best kernel found: measured if there is one, else estimated, and marked so.
+    """The best kernel known: measured if there is one, else estimated, and marked so.
+
+    Where the database has none for --problem, the shipped archive may: its kernel is checked and timed again
+    where its GPU is, and stored; elsewhere the emulator checks it, and its time is marked as archived.
 
     Example: evoflash best --export kernel.cu
     """
-    from evoflash import session
-    from evoflash.export import exported, write_text
-    from evoflash.store import open_store
+    from evoflash import archived
+    from evoflash.export import write_text
 
-    with open_store(db, read_only=True) as store:
-        winner = session.find_best(store, problem=problem, gpu=gpu)
+    found = archived.best(db, problem=problem, gpu=gpu, archive=archive, argv=sys.argv[1:])
     if show:
-        typer.echo(exported(winner), nl=False)
+        typer.echo(found.cuda(), nl=False)
         return
     if export is not None:
-        write_text(export, exported(winner))
+        write_text(export, found.cuda())
         typer.echo(f"evoflash: wrote {export}", err=True)
-    _print_best(winner, as_json=as_json)
+    typer.echo(found.json if as_json else found.text)
 
 
 @app.command()
@@ -236,9 +246,9 @@ def remeasure(
 
     Example: evoflash remeasure --top 20 --gpu l4
     """
-    from evoflash import session
+    from evoflash import remeasurement
 
-    found = session.remeasure(db, top=top, gpu=gpu, problem=problem, argv=sys.argv[1:])
+    found = remeasurement.remeasure(db, top=top, gpu=gpu, problem=problem, argv=sys.argv[1:])
     if found.best is None:
         raise NoKernelError(
             f"none of the {found.spent} estimates was correct on this GPU: see `evoflash show`."
@@ -248,6 +258,8 @@ def remeasure(
 
 studies.add_to(app)
 check_command.add_to(app)
+baselines_command.add_to(app)
+compare_command.add_to(app)
 
 
 @app.command()
@@ -279,13 +291,22 @@ def doctor(
         bool,
         typer.Option("--conformance", help="Hold the emulator against this GPU, primitive by primitive."),
     ] = False,
+    self_test: Annotated[
+        bool, typer.Option("--self-test", help="Try frauds and mistakes on evoflash itself: all must fail.")
+    ] = False,
     only: Annotated[
         str,
-        typer.Option(help="Of --conformance, texts whose names begin so: wgmma,tma_3,arithmetic,snippets."),
+        typer.Option(
+            help="Of --conformance, texts whose names begin so (wgmma,tma_3,arithmetic,snippets); of "
+            "--self-test, frauds or their kernel."
+        ),
     ] = "",
     time_limit: Annotated[
-        float, typer.Option(help="Seconds after which --conformance reports what it has so far.")
+        float, typer.Option(help="Seconds after which --conformance and --self-test report what they have.")
     ] = 240.0,
+    noise: Annotated[
+        bool, typer.Option("--noise", help="Time copies of a kernel against each other on this GPU.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Check this machine: NVRTC, host compiler, GPU, folders; each line ok or what to do.
@@ -294,19 +315,52 @@ def doctor(
     its modes, and their results are compared bit for bit; exit code 1 where any differs or did not run. About
     a minute. Ctrl-C reports what it has so far.
 
+    With --noise: how far apart two copies of one kernel seem to be; it is kept, and comparisons on this
+    machine call nothing below it faster. About half a minute.
+
+    With --self-test: kernels with a known mistake, and tricks on clock and books, go through the same checks
+    as a search's candidates, in the emulator and, where there is one, on the GPU; exit code 1 where one slips
+    through, or where a right kernel is rejected. Under three minutes.
+
     Example: evoflash doctor
     """
+    if self_test:
+        _test_itself(only, time_limit, as_json=as_json)
+        return
+    if noise:
+        _measure_noise(as_json=as_json)
+        return
     if conformance:
         _conform([name for name in only.split(",") if name], time_limit, as_json=as_json)
         return
     if only:
-        raise UsageError("--only chooses among the texts of --conformance: give both.")
+        raise UsageError("--only chooses within --conformance or --self-test: give one of them as well.")
     from evoflash.doctor import examine, render
 
     findings = examine()
     typer.echo(json.dumps([asdict(f) for f in findings], indent=2) if as_json else render(findings))
     if any(f.state == "missing" for f in findings):
         raise typer.Exit(1)
+
+
+def _measure_noise(*, as_json: bool) -> None:
+    from evoflash import noise, session
+    from evoflash.baseline_times import present_spec
+
+    try:
+        floors = noise.measure(present_spec(None), said=session.say)
+    except KeyboardInterrupt:
+        session.say("stopped by Ctrl-C: nothing is kept.")
+        raise typer.Exit(130) from None
+    if as_json:
+        typer.echo(json.dumps([asdict(floor) for floor in floors], indent=2))
+        return
+    for floor in floors:
+        called = f", {floor.called} of them called faster or slower" if floor.called else ""
+        typer.echo(
+            f"{floor.problem} {floor.protocol}: {floor.pairs} pairs within {floor.relative:.2%}{called}"
+        )
+    typer.echo(f"from now on {noise.floor():.1%} counts as equal on this machine")
 
 
 def _conform(only: list[str], time_limit_s: float, *, as_json: bool) -> None:
@@ -320,6 +374,22 @@ def _conform(only: list[str], time_limit_s: float, *, as_json: bool) -> None:
     if found.interrupted:
         raise typer.Exit(130)
     if found.equal < found.cases:
+        raise typer.Exit(1)
+
+
+def _test_itself(only: str, time_limit_s: float, *, as_json: bool) -> None:
+    from evoflash.selftest import report
+    from evoflash.selftest.run import self_test
+
+    found = self_test(
+        only=only,
+        time_limit_s=time_limit_s,
+        heard=lambda outcome: typer.echo(report.line(outcome), err=as_json),
+    )
+    typer.echo(report.as_json(found) if as_json else report.totals(found))
+    if found.interrupted:
+        raise typer.Exit(130)
+    if not found.is_good:
         raise typer.Exit(1)
 
 
@@ -355,12 +425,6 @@ def _search_recorded(
     typer.echo(replay_report.describe_found(found, as_json=as_json))
 
 
-def _print_best(evaluation: Any, *, as_json: bool) -> None:
-    from evoflash import report
-
-    typer.echo(report.as_json([evaluation]) if as_json else report.brief(evaluation))
-
-
 def _print_found(found: Any, *, as_json: bool) -> None:
     from evoflash import report
 
@@ -370,10 +434,13 @@ def _print_found(found: Any, *, as_json: bool) -> None:
 def main() -> None:
     """The console script: one line and a documented exit code for everything that can go wrong."""
     log_to_stderr()
+    end_on_sigterm()
     try:
         app()
     except EvoflashError as error:
         sys.exit(_say(str(error), error.exit_code))
+    except Terminated:
+        sys.exit(_say("stopped by SIGTERM: what was stored is kept; the same command continues.", EXIT_CODE))
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)

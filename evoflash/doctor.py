@@ -35,6 +35,7 @@ def examine() -> list[Finding]:
         ("database folder", "missing", _database),
         ("GPU", "absent", _gpu),
         ("torch baselines", "absent", _torch),
+        ("noise floor", "absent", _noise),
     ]
     return [_find(*check) for check in checks]
 
@@ -68,7 +69,10 @@ def environment() -> dict[str, str]:
     """What is stored beside every run."""
     import platform
 
-    return {"versions": versions(), "python": platform.python_version(), "machine": platform.machine()}
+    found = {"versions": versions(), "python": platform.python_version(), "machine": platform.machine()}
+    if floor := _noise_floor():
+        found["noise"] = floor
+    return found
 
 
 def _cupy_version() -> str | None:
@@ -140,6 +144,18 @@ def _gpu() -> str:
     spec = spec_of(device)
     differences = "; ".join(device.differences(spec))
     return f"{device.device_name} = {spec.name}" + (f"; differs: {differences}" if differences else "")
+
+
+def _noise() -> str:
+    if floor := _noise_floor():
+        return floor
+    raise OSError("not measured for this GPU and driver: `evoflash doctor --noise`, half a minute on a GPU")
+
+
+def _noise_floor() -> str:
+    from evoflash import noise
+
+    return noise.describe()
 
 
 def _torch() -> str:

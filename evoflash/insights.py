@@ -79,7 +79,7 @@ def read(store: Store, *, problem: str | None = None, gpu: str | None = None) ->
     """The newest search that fits; `problem` is canonical. NoKernelError when there is none."""
     for run in store.runs():
         wanted = problem in (None, run.key.problem) and gpu in (None, run.key.gpu)
-        if wanted and run.key.strategy != "remeasure":
+        if wanted and run.key.strategy not in ("remeasure", "baselines", "archive"):
             return digest(run, store.history(run), store.best_of(run))
     raise NoKernelError("no search in the database fits: run `evoflash search` first, or ask for less.")
 

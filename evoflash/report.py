@@ -2,17 +2,21 @@
 
 import json
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
 from evoflash.comparison import Comparison
 from evoflash.errors import EvoflashError, UsageError
-from evoflash.evaluation import Basis, Evaluation, Timing, Verdict
+from evoflash.evaluation import Basis, Build, Evaluation, Timing, Verdict
 from evoflash.export import reproducing_command
 from evoflash.family import known_families, load_family
+from evoflash.finals import conclusion
 from evoflash.gpu import known_gpus, load_gpu
 from evoflash.problem import CompileKey, Problem, Workload, parse_problem
+from evoflash.rung_times import seconds_by_rung
 from evoflash.session import Found
+from evoflash.space import Genome
 from evoflash.store import Store
 
 
@@ -39,7 +43,7 @@ def describe(evaluations: list[Evaluation]) -> str:
 
 def brief(evaluation: Evaluation) -> str:
     """One kernel, its checks in one line."""
-    return "\n".join([*_head(evaluation), _checks(evaluation), *_tail(evaluation)])
+    return "\n".join([*_head(evaluation), checked(evaluation.verdicts), *_tail(evaluation)])
 
 
 def describe_found(found: Found, *, as_json: bool) -> str:
@@ -48,16 +52,22 @@ def describe_found(found: Found, *, as_json: bool) -> str:
     rivals = _rivals(found)
     if as_json:
         rows = [asdict(comparison) for comparison in rivals]
-        return json.dumps({"best": _as_dict(found.best), "spent": found.spent, "comparisons": rows}, indent=2)
+        known = {"best": _as_dict(found.best), "spent": found.spent, "comparisons": rows}
+        return json.dumps({**known, "validator": found.validator}, indent=2)
     lines = [brief(found.best), *map(_rival, rivals)]
     if found.finals is not None:
+        if said := conclusion(found.finals, found.best.genome.id):
+            lines.append(f"finals    {said}")
         lines += [f"absent    {name}: {why}" for name, why in found.finals.absent.items()]
+    if found.validator:
+        lines.append(f"validator {found.validator}")
     return "\n".join(lines)
 
 
 def _rival(comparison: Comparison) -> str:
     ratio, low, high = 1 / comparison.ratio, 1 / comparison.high, 1 / comparison.low
-    span = f"{ratio:.3f}x its speed, 95 % [{low:.3f}, {high:.3f}]: {comparison.answer}"
+    sure = f"{comparison.confidence:.1%}"
+    span = f"{ratio:.3f}x its speed, {sure} [{low:.3f}, {high:.3f}]: {comparison.answer}"
     return f"against   {comparison.second}, {comparison.protocol}: {span}"
 
 
@@ -87,10 +97,13 @@ def _head(evaluation: Evaluation) -> list[str]:
         f"time      {_score(evaluation)}",
     ]
     lines += [f"          {_timing(timing, evaluation.basis)}" for timing in evaluation.timings]
-    for build in evaluation.builds:
-        resources = f"{build.registers} registers, {build.spill_bytes} bytes spilled"
-        lines.append(f"build     {build.compile_key}: {resources}" + _after("; ".join(build.warnings), "; "))
-    return lines
+    return [*lines, *map(built, evaluation.builds)]
+
+
+def built(build: Build) -> str:
+    """What the compiler made of a kernel, in one line."""
+    resources = f"{build.registers} registers, {build.spill_bytes} bytes spilled"
+    return f"build     {build.compile_key}: {resources}" + _after("; ".join(build.warnings), "; ")
 
 
 def _verdict(verdict: Verdict) -> str:
@@ -99,17 +112,20 @@ def _verdict(verdict: Verdict) -> str:
     return f"checked   {verdict.workload}: {word}; {errors}, {verdict.honest_ratio:.2f} x the honest error"
 
 
-def _checks(evaluation: Evaluation) -> str:
-    failed = [verdict for verdict in evaluation.verdicts if not verdict.passed]
-    if failed or not evaluation.verdicts:
+def checked(verdicts: Sequence[Verdict]) -> str:
+    """What a kernel was checked on, or the first check that it failed, in one line."""
+    failed = [verdict for verdict in verdicts if not verdict.passed]
+    if failed or not verdicts:
         return _verdict(failed[0]) if failed else "checked   not at all"
-    worst = max(evaluation.verdicts, key=lambda verdict: verdict.rel_l2)
-    shapes = len({verdict.workload for verdict in evaluation.verdicts})
+    worst = max(verdicts, key=lambda verdict: verdict.rel_l2)
+    shapes = len({verdict.workload for verdict in verdicts})
     return f"checked   {shapes} shapes, all passed; worst rel L2 {worst.rel_l2:.1e} ({worst.workload})"
 
 
 def _tail(evaluation: Evaluation) -> list[str]:
     lines = [f"again     {line}" for line in command(evaluation).splitlines()]
+    if spent := seconds_by_rung(evaluation):
+        lines.insert(0, f"spent     {', '.join(f'{rung} {s:.2f} s' for rung, s in spent.items())}")
     if evaluation.basis is Basis.ESTIMATED and evaluation.is_correct:
         note = "checked by the emulator on small shapes; the time is a model's, not a measurement."
         lines.insert(0, f"note      {note}")
@@ -147,12 +163,17 @@ def _timing(timing: Timing, basis: Basis) -> str:
 
 def command(evaluation: Evaluation) -> str:
     """The line that prints exactly this kernel again; a problem that needs several kernels, a line each."""
-    gpu = load_gpu(evaluation.gpu)
+    return "\n".join(commands(evaluation.genome, evaluation.problem, evaluation.gpu))
+
+
+def commands(genome: Genome, problem: str, gpu: str) -> list[str]:
+    """The same for a genome that has no evaluation."""
+    spec = load_gpu(gpu)
     groups: dict[CompileKey, list[Workload]] = {}
-    for workload in parse_problem(evaluation.problem).workloads:
-        groups.setdefault(workload.compile_key(gpu.arch), []).append(workload)
+    for workload in parse_problem(problem).workloads:
+        groups.setdefault(workload.compile_key(spec.arch), []).append(workload)
     problems = [Problem(tuple(workloads)) for workloads in groups.values()]
-    return "\n".join(reproducing_command(evaluation.genome, problem, gpu) for problem in problems)
+    return [reproducing_command(genome, each, spec) for each in problems]
 
 
 def failures(store: Store, *, as_json: bool) -> str:

@@ -22,7 +22,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from evoflash import session
+from evoflash import __version__, session
 from evoflash.comparison import Comparison
 from evoflash.doctor import environment
 from evoflash.evaluation import Evaluation
@@ -35,7 +35,7 @@ from evoflash.space import Genome
 from evoflash.store import open_store
 
 PROTOCOL = (
-    "CUDA-graph replay, contenders in turns in one process, medians, 95 % bootstrap; cold: inputs rotated "
+    "CUDA-graph replay, contenders in turns in one process, medians, 99.8 % intervals; cold: inputs rotated "
     "over at least twice the L2, hot: not rotated; every kernel writes O and LSE"
 )
 
@@ -132,6 +132,7 @@ def record(plan: session.Plan, arms: tuple[Arm, Arm], report: FinalReport, *, bu
         "problem": str(plan.problem),
         "gpu": present_gpu().device_name,
         "date": date.today().isoformat(),
+        "evoflash": __version__,
         "budget": budget,
         "protocol": PROTOCOL,
         "search_s": default.search_s,
@@ -195,6 +196,7 @@ def _plan(args: argparse.Namespace, strategy: str, family: str | None) -> sessio
         family=family,
         evaluator="gpu",
         budget=args.budget,
+        archive=False,  # strategies are compared, not what they were shipped with
     )
 
 

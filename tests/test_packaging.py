@@ -19,7 +19,10 @@ ROOT = Path(__file__).parent.parent
 HEAVY = ("alembic", "cupy", "jinja2", "numpy", "optuna", "sqlalchemy", "torch")
 HEAVY_AT_HELP = ("alembic", "cupy", "optuna", "sqlalchemy", "torch")
 SHARED = ("templates", "mutations", "db")
-PACKAGE_DATA = {"device": "*.h", "emu": "*.cpp", "gpus": "*.toml"}
+PACKAGE_DATA = {
+    **dict.fromkeys(("champions", "gpus", "selftest"), "*.toml"),
+    **{"device": "*.h", "emu": "*.cpp"},
+}
 
 
 @pytest.fixture(scope="module")
