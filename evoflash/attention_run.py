@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evoflash import emulator
-from evoflash.abi import arguments
+from evoflash.abi import Strides, arguments
 from evoflash.errors import UsageError
 from evoflash.evaluation import Launch, TensorMap
 from evoflash.gates import gates_of
@@ -21,6 +21,17 @@ from evoflash.reference import Expected, decode, over_rms
 from evoflash.tensormap import geometry, tensor_map
 from evoflash.trials import Trial
 from evoflash.validator import Output
+
+
+_POISON = 0xFFFF  # NaN in fp16 and bf16
+_GAP = 16  # elements: rows stay aligned to 16 bytes, as TMA and vector loads want them
+_NOT_ZEROED = emulator.Report(
+    *("workspace-not-zeroed", 0, 0, 1),
+    "the part of the workspace that must be zero before each call is not zero after this one",
+)
+_BETWEEN_ROWS = emulator.Report(
+    *("OOB-global", 0, 0, 1), "O was written between its rows, which do not lie close together here"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +44,12 @@ class Run:
     cpu_limit_s: float  # of each launch
     registers: int = 0  # that the compiler gave a thread; 0: not known
     wants_lse: bool = True  # of an attention kernel: LSE may be null
+    is_strided: bool = False  # tensors lie as (batch, row, head, dim) with a gap behind each row, not dense
 
     def __str__(self) -> str:
         without = "" if self.wants_lse else ", LSE null"
-        return f"{self.delivery} delivery, {self.schedule} schedule, seed {self.seed}{without}"
+        strided = ", strided" if self.is_strided else ""
+        return f"{self.delivery} delivery, {self.schedule} schedule, seed {self.seed}{without}{strided}"
 
 
 def attend(
@@ -49,10 +62,10 @@ def attend(
     """All launches of one attention call on a trial's inputs, and what they wrote."""
     with emulator.Memory() as memory:
         inputs = [
-            memory.array(name, x.shape, x.dtype, fill=x)
+            _tensor(memory, name, x.shape, run, fill=x)
             for name, x in (("Q", trial.q), ("K", trial.k), ("V", trial.v))
         ]
-        out = memory.array("O", trial.q.shape, np.uint16, writable=True, unset=True, fill=0xFFFF)
+        out = _tensor(memory, "O", trial.q.shape, run, fill=_POISON, is_output=True)
         lse = memory.array("LSE", trial.q.shape[:3], np.float32, writable=True, unset=True, fill=np.nan)
         q, k, v, o, lse_at = (array.ctypes.data for array in (*inputs, out, lse))
         scratch = _workspace(memory, launches[0])
@@ -62,13 +75,46 @@ def attend(
             *arguments(
                 workload,
                 (q, k, v, o, lse_at if run.wants_lse else 0),
+                (_strides(inputs[0]), _strides(inputs[1]), _strides(inputs[2]), _strides(out)),
                 workspace=0 if scratch is None else scratch.ctypes.data,
             ),
         )
         emulations = [launch_once(library, launch, given, run) for launch in launches]
         if scratch is not None and scratch[: launches[0].zeroed_bytes].any():
-            emulations[-1] = _not_zeroed(emulations[-1])
+            emulations[-1] = _reported(emulations[-1], _NOT_ZEROED)
+        if _wrote_between_rows(out):
+            emulations[-1] = _reported(emulations[-1], _BETWEEN_ROWS)
         return tuple(emulations), Output(out.copy(), lse.copy() if run.wants_lse else None)
+
+
+def _tensor(
+    memory: emulator.Memory,
+    name: str,
+    shape: tuple[int, ...],
+    run: Run,
+    *,
+    fill: Any,
+    is_output: bool = False,
+) -> NDArray[np.uint16]:
+    """A (batch, heads, rows, head_dim) tensor: dense, or a view of one with the heads inside and poisoned gaps."""
+    if not run.is_strided:
+        return memory.array(name, shape, np.uint16, writable=is_output, unset=is_output, fill=fill)
+    batch, heads, rows, head_dim = shape
+    wide = (batch, rows, heads, head_dim + _GAP)
+    array = memory.array(name, wide, np.uint16, writable=is_output, unset=is_output, fill=_POISON)
+    view = array.transpose(0, 2, 1, 3)[..., :head_dim]
+    view[...] = fill
+    return view
+
+
+def _wrote_between_rows(tensor: NDArray[np.uint16]) -> bool:
+    whole = tensor.base  # of a view the array that _tensor made; a dense tensor is that array itself
+    return isinstance(whole, np.ndarray) and bool((whole[..., tensor.shape[-1] :] != _POISON).any())
+
+
+def _strides(tensor: NDArray[np.uint16]) -> Strides:
+    batch, head, row, _ = (stride // tensor.itemsize for stride in tensor.strides)
+    return batch, head, row
 
 
 def mapped(wanted: TensorMap, array: np.ndarray[Any, Any]) -> np.generic:
@@ -114,10 +160,8 @@ def _workspace(memory: emulator.Memory, launch: Launch) -> NDArray[np.uint8] | N
     return array
 
 
-def _not_zeroed(emulation: emulator.Emulation) -> emulator.Emulation:
-    """With a report, unless there is one that may be the reason."""
-    message = "the part of the workspace that must be zero before each call is not zero after this one"
-    report = emulator.Report("workspace-not-zeroed", 0, 0, 1, message)
+def _reported(emulation: emulator.Emulation, report: emulator.Report) -> emulator.Emulation:
+    """With the report, unless there is one that may be the reason."""
     return emulation if emulation.reports else replace(emulation, reports=(report,))
 
 

@@ -5,7 +5,7 @@ A family is one file, templates/<name>.cu.j2 (CONTRACTS section 2).
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,9 @@ class Loop:
     stages: int  # depth of its ring of key and value tiles; 1 is none
     splits: int  # CTAs over the grid that share the keys of one query block
     pack: int = 1  # query heads whose rows share a CTA: it owns rows // pack queries of each
+    cluster: int = 1  # CTAs that walk the same tiles together
+    overlaps: int = 0  # on wgmma, 1: a warpgroup's P V runs beside its exponentials
+    operand_bytes: int = 0  # of operand A, that wgmma reads in shared memory in a step of a CTA
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -136,7 +139,7 @@ class Family:
 
     def loop(self, names: Mapping[str, Any]) -> Loop:
         """The shape of the main loop, from names()."""
-        return Loop(*(self.model[key](names) for key in ("rows", "keys", "stages", "splits", "pack")))
+        return Loop(**{each.name: self.model[each.name](names) for each in fields(Loop)})
 
     def registers(self, names: Mapping[str, Any]) -> int:
         """Registers that a thread has at launch, from names(), where setmaxnreg moves them; else 0."""

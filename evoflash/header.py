@@ -43,6 +43,9 @@ _MODEL: dict[str, object] = {  # what [model] may say, and what holds where it i
     "stages": "k_stages",
     "splits": 1,
     "pack": 1,
+    "cluster": 1,
+    "overlaps": 0,
+    "operand_bytes": 0,
     "registers": 0,
 }
 

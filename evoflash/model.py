@@ -1,12 +1,12 @@
 """Estimates a candidate's time from emulator counters, ptxas figures and a GpuSpec. It measures nothing.
 
 Counters of two emulated lengths give a line per step of the main loop. A step takes a CTA as long as its
-slowest path needs alone, or as long as the SM's units need for all CTAs that share it; the CTAs are then
-scheduled on the GPU's slots, launch after launch. Constants: model.toml, versioned; how well it ranks:
-scripts/model_report.py, docs/measurements/model-h200.json.
+slowest path needs alone (warp_path.py; on wgmma one warpgroup's chain, warpgroups.py), or as long as the SM's
+units need for all CTAs that share it; the CTAs are then scheduled on the GPU's slots, launch after launch.
+Constants: model.toml, versioned. How well it ranks: docs/measurements/model-h200.json, by
+scripts/model_report.py; of wgmma kernels model-hopper.json, by scripts/hopper_model.py.
 """
 
-import heapq
 import math
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -17,19 +17,18 @@ from typing import Any
 
 from evoflash.evaluation import Launch
 from evoflash.gpu import GpuSpec
+from evoflash.makespan import makespan
 from evoflash.problem import Workload
+from evoflash.warp_path import MMA_FLOPS, SCHEDULERS, exposed_copies, path_cycles
+from evoflash.warpgroups import WARPS, Numbers, chain_cycles, consumers, exposed_boxes
 
-Numbers = Mapping[str, float]
-
-_MMA_FLOPS = 2 * 16 * 8 * 16
-_DISTANCES = range(1, 7)  # at which the emulator sees mma's that share an accumulator
-_SCHEDULERS = 4  # of an SM; each issues one warp instruction a cycle
+_MACS_PER_B_BYTE = 32  # wgmma: 64 rows for each 16-bit element of operand B that it reads in shared memory
 _PER_SCHEDULER = ("tensor", "exp", "issue")
-_ONE_SLOT = ("mma", "ldmatrix", "lds", "sts", "ldg", "stg", "shfl", "vote", "barrier", "commit", "wait")
+_ONE_SLOT = ("mma", "ldmatrix", "stmatrix", "lds", "sts", "ldg", "stg", "shfl", "vote")
+_SYNCHRONISING = ("barrier", "commit", "wait", "mbarrier", "tma")
 _MATH = ("ex2", "rcp", "lg2", "fmax", "fma", "pack")
 _L1_SECTORS = 4  # that the first-level cache delivers in a cycle: 128 bytes, as shared memory does
 _L2_PORT = 64  # bytes in a cycle between L2 and one SM
-_MAX_SCHEDULED = 20_000  # beyond this many CTAs the tail is a rounding error: divide instead
 
 
 @cache
@@ -63,6 +62,9 @@ class Profile:
     splits: int  # CTAs that share the keys of a query block
     uncounted: float  # warp instructions of a CTA in a step that no primitive stands for
     pack: int = 1  # query heads whose rows share a CTA
+    cluster: int = 1  # CTAs that walk the same tiles together: those of the one that sees most
+    overlaps: bool = False  # on wgmma: a warpgroup's P V runs beside its exponentials
+    operand_bytes: float = 0.0  # of operand A, that wgmma reads in shared memory in a step of a CTA
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +87,13 @@ def kv_tiles(workload: Workload, rows: int, keys: int) -> tuple[int, ...]:
 
 
 def steps_of(workload: Workload, profile: Profile) -> tuple[int, ...]:
-    """Steps of each CTA of one head, or pack of heads: those of its query block, or its share of them."""
-    blocks = kv_tiles(workload, max(1, profile.rows // profile.pack), profile.keys)
+    """Steps of each CTA of one head, or pack of heads: those of its query block, or its share of them.
+
+    A grid has whole clusters: their CTAs without a query row walk the tiles all the same.
+    """
+    rows = max(1, profile.rows * profile.cluster // profile.pack)
+    clusters = kv_tiles(workload, rows, profile.keys)
+    blocks = tuple(steps for steps in clusters for _ in range(profile.cluster))
     if profile.splits == 1:
         return blocks
     shares = ((-(-steps // profile.splits), steps) for steps in blocks)
@@ -140,7 +147,11 @@ def estimate(
 
     `launches` are those that the profile was made of, with their grids on this workload.
     """
-    ctas = [_Ctas(launch, gpu, registers, smem_static_bytes) for launch in launches]
+    groups = consumers(profile.launches[0].per_step, workload.head_dim)
+    ctas = [
+        _Ctas(launch, gpu, registers, smem_static_bytes, groups=0 if at else groups)
+        for at, launch in enumerate(launches)
+    ]
     main = _main(profile, ctas[0], workload, gpu, spill_bytes=spill_bytes)
     rest = [_loopless(counts, each, gpu) for counts, each in zip(profile.launches[1:], ctas[1:], strict=True)]
     terms = {name: sum(part[name] for part in (main, *rest)) / gpu.clock_mhz for name in main}
@@ -154,13 +165,19 @@ def estimate(
 class _Ctas:
     """How many CTAs a launch has, and how they share the SMs."""
 
-    def __init__(self, launch: Launch, gpu: GpuSpec, registers: int, smem_static_bytes: int) -> None:
+    def __init__(
+        self, launch: Launch, gpu: GpuSpec, registers: int, smem_static_bytes: int, *, groups: int
+    ) -> None:
         self.count = math.prod(launch.grid)
-        self.warps = -(-math.prod(launch.block) // 32)
+        self.groups = groups  # that compute on wgmma; 0: the kernel has none
+        # Without a producer's: they ask for copies and sleep.
+        self.warps = WARPS * groups or -(-math.prod(launch.block) // 32)
+        self.clustered = math.prod(launch.cluster) > 1
         resident = max(1, occupancy(launch, registers, smem_static_bytes, gpu))
         self.together = min(resident, -(-self.count // gpu.sm_count))  # on the busiest SM
         self.slots = min(self.count, gpu.sm_count * self.together)
         self.busy_sms = min(self.count, gpu.sm_count)
+        self.l2_bytes_per_clk = min(_L2_PORT, gpu.l2_bytes_per_clk / self.busy_sms)  # of one SM
 
 
 def _main(
@@ -170,20 +187,35 @@ def _main(
     counts, heads = profile.launches[0], workload.batch * workload.heads // profile.pack
     steps = steps_of(workload, profile)
     extra = profile.uncounted + ctas.warps * (constants()["loop_instructions"] + spill_bytes / 4)
-    once, each = _units(counts.fixed, 0.0, ctas, gpu), _units(counts.per_step, extra, ctas, gpu)
-    start = constants()["memory_latency"] + _norm(
-        (_path_cycles(counts.fixed, 0.0, ctas, gpu), *_crowded(once, ctas))
-    )
-    alone = _path_cycles(counts.per_step, extra, ctas, gpu)
-    alone += _exposed_cycles(counts.per_step, alone, ctas)
+    per_step = {**counts.per_step, "operand_bytes": profile.operand_bytes}
+    once, each = _units(counts.fixed, 0.0, ctas, gpu), _units(per_step, extra, ctas, gpu)
+    start = _start_cycles(ctas) + _norm((_path_cycles(counts.fixed, 0.0, ctas, gpu), *_crowded(once, ctas)))
+    alone = _step_cycles(profile, extra, ctas, gpu)
     step = _norm((alone, *_crowded(each, ctas)))
 
-    def makespan(cycles: float) -> float:
-        return _makespan([start + n * cycles for n in steps], heads, ctas.slots)
+    def until_done(cycles: float) -> float:
+        return makespan([start + n * cycles for n in steps], heads, ctas.slots)
 
     work = {unit: heads * (len(steps) * once[unit] + sum(steps) * each[unit]) for unit in each}
     terms = {unit: cycles / ctas.busy_sms for unit, cycles in work.items()}
-    return terms | {"latency": makespan(alone), "makespan": makespan(step)}
+    return terms | {"latency": until_done(alone), "makespan": until_done(step)}
+
+
+def _start_cycles(ctas: _Ctas) -> float:
+    """What a CTA waits before its first step and after its last; on wgmma its SM's other CTAs hide a part."""
+    k = constants()
+    return float(k["warpgroup_start"] / ctas.together if ctas.groups else k["memory_latency"])
+
+
+def _step_cycles(profile: Profile, extra: float, ctas: _Ctas, gpu: GpuSpec) -> float:
+    """A step of a CTA that has its SM to itself, and what it waits in it for keys and values."""
+    n, k = profile.launches[0].per_step, constants()
+    if not ctas.groups:
+        path = _path_cycles(n, extra, ctas, gpu)
+        return path + exposed_copies(n, path, ctas.warps, k)
+    chain = chain_cycles(n, _instructions(n) + extra, ctas.groups, gpu, k, overlaps=profile.overlaps)
+    chain += k["cluster_cycles"] if ctas.clustered else 0
+    return chain + exposed_boxes(n, chain, profile.stages, ctas.l2_bytes_per_clk, k)
 
 
 def _loopless(counts: Counts, ctas: _Ctas, gpu: GpuSpec) -> dict[str, float]:
@@ -198,77 +230,43 @@ def _loopless(counts: Counts, ctas: _Ctas, gpu: GpuSpec) -> dict[str, float]:
 def _instructions(n: Numbers, prefix: str = "") -> float:
     """Warp instructions that primitives stand for: of a CTA, or (prefix `critical_`) of its slowest path."""
     copies = constants()["cp_async_instructions"] * n.get(f"{prefix}cp_async", 0)
-    return float(sum(n.get(prefix + name, 0) for name in _ONE_SLOT + _MATH) + copies)
+    products = WARPS * n.get(f"{prefix}wgmma", 0)  # each warp of the warpgroup issues it
+    single = sum(n.get(prefix + name, 0) for name in _ONE_SLOT + _SYNCHRONISING + _MATH)
+    return float(single + copies + products)
 
 
 def _units(n: Numbers, extra: float, ctas: _Ctas, gpu: GpuSpec) -> dict[str, float]:
     """Cycles that each unit of an SM works for the counts of one CTA; `extra`: instructions besides them."""
     loads = n.get("load_sectors", 0)
-    copied = max(0.0, n.get("global_read_sectors", 0) - loads)  # cp.async goes past the first-level cache
+    copied = max(
+        0.0, n.get("global_read_sectors", 0) - loads
+    )  # cp.async and TMA pass the first-level cache by
     far = copied + n.get("l1_misses", 0) + n.get("global_write_sectors", 0)
     near = (n.get("smem_wavefronts", 0) + n.get("shfl", 0)) * 128 / gpu.smem_bytes_per_clk
+    operands = n.get("wgmma_macs", 0) / _MACS_PER_B_BYTE + n.get("operand_bytes", 0)
+    near += (n.get("tma_bytes", 0) + operands) / gpu.smem_bytes_per_clk
+    products = n.get("mma", 0) * MMA_FLOPS / gpu.mma_flops_per_clk
+    products += 2 * n.get("wgmma_macs", 0) / gpu.tensor_flops_per_clk
     return {
-        "tensor": n.get("mma", 0) * _MMA_FLOPS / gpu.mma_flops_per_clk,
+        "tensor": products,
         "exp": (n.get("ex2", 0) + n.get("rcp", 0) + n.get("lg2", 0)) * 32 / gpu.ex2_per_clk,
-        "issue": (_instructions(n) + extra) / _SCHEDULERS,
+        "issue": (_instructions(n) + extra) / SCHEDULERS,
         "shared": near + max(n.get("ldg", 0), loads / _L1_SECTORS),
-        "l2": far * 32 / min(_L2_PORT, gpu.l2_bytes_per_clk / ctas.busy_sms),
+        "l2": far * 32 / ctas.l2_bytes_per_clk,
     }
 
 
 def _path_cycles(n: Numbers, extra: float, ctas: _Ctas, gpu: GpuSpec) -> float:
-    """Cycles along the slowest path of a CTA that has its SM to itself, copies in flight left out.
-
-    Barriers keep its warps in step, so that the path's parts add up: instructions, mma's, barriers, shuffles
-    and rounds of loads. Where other warps of the CTA want the same scheduler, they all take their turns.
-    """
-    k = constants()
-    sharing = (
-        -(-ctas.warps // _SCHEDULERS) * _SCHEDULERS / ctas.warps
-    )  # of the busiest scheduler, over the mean
-    lone = k["lone_cpi"] * (_instructions(n, "critical_") + extra / ctas.warps)
-    cycles = max(lone, sharing * (_instructions(n) + extra) / _SCHEDULERS)
-    cycles += max(_products(n, gpu), sharing * n.get("mma", 0) * _MMA_FLOPS / gpu.mma_flops_per_clk)
-    cycles += k["barrier_cycles"] * n.get("critical_barrier", 0)
-    cycles += k["shuffle_latency"] * n.get("critical_shfl", 0)
-    cycles += k["shared_latency"] * n.get("critical_shared_rounds", 0)
-    return float(cycles + _load_cycles(n))
-
-
-def _products(n: Numbers, gpu: GpuSpec) -> float:
-    """Cycles of the path's mma's: each at the tensor core's rate, or as late as its accumulator is free."""
-    apart = _MMA_FLOPS * _SCHEDULERS / gpu.mma_flops_per_clk
-    waiting = {d: n.get(f"critical_mma_after{d}", 0) for d in _DISTANCES}
-    free = n.get("critical_mma", 0) - sum(waiting.values())
-    latency = constants()["mma_latency"]
-    return float(free * apart + sum(count * max(apart, latency / d) for d, count in waiting.items()))
-
-
-def _load_cycles(n: Numbers) -> float:
-    """What rounds of plain loads wait: for L2 where the first-level cache misses, and for that cache else."""
-    k, rounds = constants(), n.get("critical_load_rounds", 0)
-    missing = min(1.0, n.get("critical_l1_misses", 0) / rounds) if rounds else 0.0
-    return float(rounds * (missing * k["memory_latency"] + (1 - missing) * k["shared_latency"]))
-
-
-def _exposed_cycles(n: Numbers, step: float, ctas: _Ctas) -> float:
-    """What a step's waits for copies last: the latency, less what passed since the copies were started.
-
-    The emulator knows how long that was on a clock of its own; as a share of a step it holds on any clock.
-    """
-    clock = n.get("critical_clock", 0)
-    exposed = 0.0
-    for name in n:
-        waits = n[name] if name.startswith("wait@") else 0
-        if waits and clock:
-            ahead = n.get(name.replace("wait", "age"), 0) / waits / clock
-            exposed += waits / ctas.warps * max(0.0, constants()["memory_latency"] - ahead * step)
-    return exposed
+    """Cycles along the slowest path of a CTA that has its SM to itself, copies in flight left out."""
+    together, k = _instructions(n) + extra, constants()
+    if ctas.groups:
+        return chain_cycles(n, together, ctas.groups, gpu, k)
+    return path_cycles(n, _instructions(n, "critical_") + extra / ctas.warps, together, ctas.warps, gpu, k)
 
 
 def _crowded(units: Numbers, ctas: _Ctas) -> tuple[float, ...]:
     """Cycles of each unit for all CTAs on the SM; the busiest scheduler counts, not the mean."""
-    mean = ctas.warps * ctas.together / _SCHEDULERS
+    mean = ctas.warps * ctas.together / SCHEDULERS
     uneven = math.ceil(mean) / mean
     return tuple(ctas.together * n * (uneven if u in _PER_SCHEDULER else 1) for u, n in units.items())
 
@@ -276,19 +274,3 @@ def _crowded(units: Numbers, ctas: _Ctas) -> tuple[float, ...]:
 def _norm(cycles: Iterable[float]) -> float:
     p = constants()["overlap_norm"]
     return float(sum(c**p for c in cycles) ** (1 / p))
-
-
-def _makespan(durations: list[float], heads: int, slots: int) -> float:
-    """Cycles until all is done when each free slot takes the next CTA in launch order (or, where the CTAs
-    are persistent, the next of the pieces that they share).
-    """
-    count = len(durations) * heads
-    if min(durations) == max(durations):
-        return durations[0] * -(-count // slots)
-    if count > _MAX_SCHEDULED:
-        return sum(durations) * heads / slots + max(durations) / 2
-    ends = [0.0] * min(slots, count)
-    for _ in range(heads):
-        for duration in durations:
-            heapq.heapreplace(ends, ends[0] + duration)
-    return max(ends)

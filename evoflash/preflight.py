@@ -30,6 +30,7 @@ class _Run:
     schedule: emulator.Schedule
     crowded: bool = False  # on a GPU with room for one CTA: persistent CTAs then take several blocks each
     wants_lse: bool = True
+    is_strided: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +44,14 @@ class Preflight:
 
 
 def shapes(key: CompileKey, loop: Loop) -> tuple[Workload, ...]:
-    """The pre-flight set of a kernel: long, wrapping, stub, whole, brief, lone.
+    """The pre-flight set of a kernel: long, wrapping, stub, whole, brief, lone, odd.
 
     Long: every ring slot is used twice (2 x stages + 1 KV tiles), with a tail in rows and keys and two query
     blocks. Wrapping: as many tiles, the last one whole, and a warp whose first row sees all keys but one.
     Stub: less than one tile, and five query blocks, for a block of threads that takes one after another;
     under a causal mask rows that see nothing, and blocks without a tile. Whole: a full step. Brief: one key
     in the last tile, the second of its split, and under a causal mask only a warp's last row sees it. Lone:
-    one row and one key.
+    one row and one key. Odd: as stub, but of its last pair of keys only one is there.
     """
     steps = 2 * loop.stages * loop.splits * loop.keys
     step, rows = loop.keys * loop.splits, max(1, loop.rows // loop.pack)
@@ -59,21 +60,23 @@ def shapes(key: CompileKey, loop: Loop) -> tuple[Workload, ...]:
         # model's profile.
         (rows + 9, steps + loop.keys - 1),
         (rows + 2, steps + loop.keys),
-        (4 * rows + 9, 7),  # an odd number: a pair of keys has one that is there
+        (4 * rows + 9, 6),
         (rows + 9, step),
         (rows, (2 * loop.splits - 1) * loop.keys + 1),
         (1, 1),
+        (9, 7),
     )
     return tuple(key.workload(1, 1, seq_q, seq_kv) for seq_q, seq_kv in lengths)
 
 
 def _plan(key: CompileKey, loop: Loop) -> tuple[_Run, ...]:
     """Other numbers with every schedule. scripts/mutation_testing.py shows what each run is there for."""
-    long, wrapping, stub, whole, brief, lone = shapes(key, loop)
+    long, wrapping, stub, whole, brief, lone, odd = shapes(key, loop)
     return (
         _Run(long, "normal", "lazy", "fifo"),
         # Spikes: every row's maximum jumps in another tile, so that threads differ in what they must do.
-        _Run(wrapping, "spikes", "random", "random", crowded=True),
+        # Tensors as a program has them that keeps the heads of a row together: CONTRACTS 3 promises strides.
+        _Run(wrapping, "spikes", "random", "random", crowded=True, is_strided=True),
         # Maxima below -500: what is not shifted by them underflows.
         _Run(stub, "saturated", "eager", "fifo", crowded=True),
         # With the first, a line for the performance model. Both have ordinary inputs, because some kernels
@@ -82,6 +85,7 @@ def _plan(key: CompileKey, loop: Loop) -> tuple[_Run, ...]:
         # The last key, alone in its tile, outweighs the rest. LSE may be null.
         _Run(brief, "rising", "eager", "random", wants_lse=False),
         _Run(lone, "large_logits", "eager", "fifo"),
+        _Run(odd, "saturated", "eager", "fifo"),
     )
 
 
@@ -110,6 +114,7 @@ def preflight(
             seed=seed + at,
             registers=registers or family.registers(names),
             wants_lse=each.wants_lse,
+            is_strided=each.is_strided,
         )
         verdicts.append(verdict)
         counters.append([emulation.counters for emulation in emulations])
@@ -142,7 +147,18 @@ _Counted = tuple[Workload, list[dict[str, int]]]  # a workload, and each launch'
 
 def _profile(loop: Loop, uncounted: int, *counted: _Counted) -> Profile:
     """From two lengths: the first launch's line per step of its loop, the others' means per CTA."""
-    shape = Profile((), loop.rows, loop.keys, loop.stages, loop.splits, uncounted, loop.pack)
+    shape = Profile(
+        (),
+        loop.rows,
+        loop.keys,
+        loop.stages,
+        loop.splits,
+        uncounted,
+        loop.pack,
+        cluster=loop.cluster,
+        overlaps=bool(loop.overlaps),
+        operand_bytes=loop.operand_bytes,
+    )
     steps = [steps_of(workload, shape) for workload, _ in counted]
     heads = counted[0][0].heads // loop.pack
     runs = tuple(
@@ -173,10 +189,11 @@ def emulate(
     seed: int,
     registers: int = 0,
     wants_lse: bool = True,
+    is_strided: bool = False,
 ) -> tuple[tuple[emulator.Emulation, ...], Verdict]:
     """Run the launches on one trial's inputs, and judge what they wrote by the reference, every row of it."""
     trial = trials.draw(trial_name, workload, seed=seed)
-    run = Run(delivery, schedule, seed, CPU_LIMIT_S, registers=registers, wants_lse=wants_lse)
+    run = Run(delivery, schedule, seed, CPU_LIMIT_S, registers, wants_lse, is_strided)
     emulations, output = attend(library, launches, workload, trial, run)
     expected = expect(workload, trial.q, trial.k, trial.v, where=every_row(workload))
     return emulations, judge(workload, [(trial, expected, output)])

@@ -156,7 +156,8 @@ def error_ratio(squared: float, reference_squared: float) -> float:
 def measure(workload: Workload, trial: Trial, expected: Expected, output: Output | Part) -> Errors:
     """The errors of an output, at the rows that the reference knows; whether it is finite, everywhere."""
     part = output if isinstance(output, Part) else part_of(output, expected.sample, workload=workload)
-    error = np.abs(decode(part.out, workload.dtype) - expected.out)
+    with np.errstate(invalid="ignore"):  # a signalling NaN in a wrong output
+        error = np.abs(decode(part.out, workload.dtype) - expected.out)
     scale = expected.scale
     relative = over_rms(error, scale.rms)
     lse_error, lse_relative = _lse_errors(part, expected, workload)

@@ -140,10 +140,13 @@ def compared(space: Space) -> dict[str, Any]:
 # ---- calibration
 
 
-def fit(spaces: Sequence[Space], names: Sequence[str]) -> dict[str, float]:
-    """The constants of those names that bring every second genome's estimates nearest to its time."""
+def fit(spaces: Sequence[Space], names: Sequence[str], *, every: int = 2) -> dict[str, float]:
+    """The constants of those names that bring every second genome's estimates nearest to its time.
+
+    constants() has them afterwards. `every`: 1 takes all genomes, 3 every third.
+    """
     table, chosen = constants(), {name: float(constants()[name]) for name in names}
-    least = _distance(spaces)
+    least = distance(spaces, every=every)
     for step in _STEPS:
         improved = True
         while improved:
@@ -151,29 +154,32 @@ def fit(spaces: Sequence[Space], names: Sequence[str]) -> dict[str, float]:
             for name in names:
                 for factor in (step, 1 / step):
                     table[name] = chosen[name] * factor
-                    distance = _distance(spaces)
-                    if distance < least - 1e-6:
-                        chosen[name], least, improved = table[name], distance, True
+                    found = distance(spaces, every=every)
+                    if found < least - 1e-6:
+                        chosen[name], least, improved = table[name], found, True
                         break
                     table[name] = chosen[name]
     return chosen
 
 
-def _distance(spaces: Sequence[Space]) -> float:
+def distance(spaces: Sequence[Space], *, every: int) -> float:
     """Root of the mean square of log(estimate / measured), each file with equal weight."""
-    return math.sqrt(float(np.mean([np.mean(_errors(space) ** 2) for space in spaces])))
+    return math.sqrt(float(np.mean([np.mean(_errors(space, every) ** 2) for space in spaces])))
 
 
-def _errors(space: Space) -> np.ndarray:
-    half = space.genomes[::2]
-    model_us = [e.total_us for e in space.estimates(half)]
-    errors: np.ndarray = np.log(np.array(model_us) / np.array([g.us for g in half]))
+def _errors(space: Space, every: int) -> np.ndarray:
+    some = space.genomes[::every]
+    model_us = [e.total_us for e in space.estimates(some)]
+    errors: np.ndarray = np.log(np.array(model_us) / np.array([g.us for g in some]))
     return errors
 
 
-def calibrated() -> tuple[str, ...]:
+LISTS = ("calibrated", "calibrated_on_wgmma")  # of model.toml
+
+
+def calibrated(which: str = LISTS[0]) -> tuple[str, ...]:
     """The constants that --fit may change, as model.toml lists them."""
-    return tuple(constants()["calibrated"])
+    return tuple(constants()[which])
 
 
 # ---- output
@@ -205,11 +211,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
     parser.add_argument("spaces", type=Path, nargs="+", help="files of scripts/record_space.py")
     parser.add_argument("--fit", action="store_true", help="calibrate first, and print the constants")
+    parser.add_argument(
+        "--constants", choices=LISTS, default=LISTS[0], help="which of model.toml's lists to fit"
+    )
     parser.add_argument("--json", type=Path, help="write the report here")
     options = parser.parse_args()
     spaces = [read_space(path) for path in options.spaces]
     if options.fit:
-        for name, value in fit(spaces, calibrated()).items():
+        for name, value in fit(spaces, calibrated(options.constants)).items():
             print(f"{name} = {value:.4g}")
     report = document(spaces, " ".join(sys.argv))
     show(report["rows"])

@@ -1,13 +1,30 @@
 """The performance model: its arithmetic, not its accuracy (that is measured on a GPU, docs/measurements)."""
 
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from evoflash.evaluation import Launch
 from evoflash.gpu import load_gpu
-from evoflash.model import Counts, Profile, estimate, fit_counts, kv_tiles, mean_counts, occupancy, steps_of
+from evoflash.model import (
+    Counts,
+    Profile,
+    estimate,
+    fit_counts,
+    kv_tiles,
+    mean_counts,
+    model_version,
+    occupancy,
+    steps_of,
+)
 from evoflash.problem import Workload, parse_workload
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "scripts"))
+
+from model_report import read_space  # noqa: E402
 
 LAUNCH = Launch("f", (8, 8, 1), (128, 1, 1), 40960)
 MISSION = parse_workload("mission")
@@ -67,6 +84,15 @@ def test_splits_share_the_steps_of_a_query_block():
 
     assert steps_of(work, PROFILE) == (7, 7)
     assert steps_of(work, replace(PROFILE, splits=3)) == (3, 3, 1, 3, 3, 1)
+
+
+def test_the_ctas_of_a_cluster_take_the_steps_of_the_one_that_sees_most():
+    four = replace(PROFILE, cluster=4)
+    causal = Workload(1, 1, 1, 5 * 64, 5 * 64, 64, causal=True)
+
+    assert steps_of(Workload(1, 1, 1, 65, 128, 64), four) == (2, 2, 2, 2)
+    assert steps_of(causal, PROFILE) == (5, 4, 3, 2, 1)
+    assert steps_of(causal, four) == (5, 5, 5, 5, 4, 4, 4, 4)
 
 
 def test_two_runs_give_the_line_through_them():
@@ -272,3 +298,26 @@ def test_packed_heads_share_ctas():
     assert steps_of(decode, replace(PROFILE, pack=4)) == (128,)
     assert steps_of(replace(decode, seq_q=32), replace(PROFILE, pack=4)) == (128, 128)
     assert total_us(4) <= total_us(1)
+
+
+# ---- versions
+
+
+@pytest.mark.parametrize(
+    ("family", "total_us", "bound"),
+    [
+        ("flash_mma", (8.135032, 2663.224603), ("latency", "latency")),
+        ("flash_simt", (241.445991, 23474.558335), ("latency", "issue")),
+        ("flash_wmma", (48.015018, 7098.417181), ("latency", "shared")),
+    ],
+)
+def test_a_version_keeps_its_estimates(family, total_us, bound):
+    # Rows of a database stand beside each other by version: an estimate that changes raises it.
+    files = (
+        ROOT / "docs" / "measurements" / f"space-h200-{family}-{w}.json" for w in ("mission", "s2k_d128")
+    )
+    found = [space.genomes[0].estimated(space.workload, space.gpu) for space in map(read_space, files)]
+
+    assert model_version() == "3"
+    assert [each.total_us for each in found] == pytest.approx(total_us, rel=1e-6)
+    assert tuple(each.bound for each in found) == bound
