@@ -1,4 +1,4 @@
-"""L2 hints: how far ahead a copy asks L2 to fetch, or whether it passes through L1.
+"""L2 hints: how far ahead a copy asks L2 to fetch, what L2 should keep, or whether it passes through L1.
 
 Needs: a copy with hints. Against DRAM and L2 latency. Expected: one per cent either way.
 """
@@ -20,5 +20,6 @@ def mutate(parents: Sequence[Genome], space: SearchSpace, rng: np.random.Generat
     parent = parents[0]
     around_l1 = climb(parent, space, "copy", "async_ca", "async_cg")
     through_l1 = climb(parent, space, "copy", "async_cg", "async_ca")
-    hints = [*switch(parent, space, "copy_hint"), *around_l1, *through_l1]
-    return attempt(parent, space, rng, hints)
+    names = ("copy_hint", "l2_hints", "l2_promotion")
+    hints = [change for name in names for change in switch(parent, space, name)]
+    return attempt(parent, space, rng, [*hints, *around_l1, *through_l1])

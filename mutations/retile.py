@@ -1,8 +1,8 @@
 """Retile: two genes of the tile's shape together, one up and one down by a step each.
 
-Needs: two of the genes that make the tile: rows, keys, warps along either, lanes of a row. Against
-registers and spills: the area of the tile stays about the same, its shape changes. Expected: the largest
-single gains of the numeric genes, where one step alone leaves the valid region.
+Needs: two of the genes that make the tile: rows, keys, warps or warpgroups along either, lanes of a row.
+Against registers and spills: the area of the tile stays about the same, its shape changes. Expected: the
+largest single gains of the numeric genes, where one step alone leaves the valid region.
 """
 
 import itertools
@@ -17,6 +17,7 @@ PARENTS = 1
 BOTTLENECKS = ("spills", "issue", "shared", "latency")
 PRIOR = HIGH
 TILE = (
+    "consumers",
     "warps",
     "rows_per_warp",
     "lanes_per_row",

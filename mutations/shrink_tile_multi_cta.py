@@ -15,7 +15,7 @@ from evoflash.space import Genome, SearchSpace
 PARENTS = 1
 BOTTLENECKS = ("latency", "launch", "spills")
 PRIOR = HIGH
-ROWS = ("warps", "rows_per_warp", "rows_per_lane", "bands", "warps_m", "block_m")
+ROWS = ("consumers", "warps", "rows_per_warp", "rows_per_lane", "bands", "warps_m", "block_m")
 
 
 def mutate(parents: Sequence[Genome], space: SearchSpace, rng: np.random.Generator) -> Genome | None:

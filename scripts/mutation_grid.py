@@ -2,8 +2,8 @@
 
 The grid: genomes drawn from the seed under keys drawn from the seed (fp16 and bf16, full and causal, head_dim
 64, 128 and others, plain and grouped heads), of which a greedy choice covers every pair of structural values
-that the draws hold, at the least work. Synchronisation is mutated in each of them; a predicate, in one of
-those that have it, full and causal apart.
+that the draws hold, at the least work, or as many as so many kernels can. Synchronisation is mutated in each
+of them; a predicate, in one of those that have it, full and causal apart.
 """
 
 import itertools
@@ -11,6 +11,7 @@ import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -68,16 +69,39 @@ class Task:
     mutant: Mutant | None
 
 
-def grid(family: Family, gpu: GpuSpec, *, seed: int, draws: int) -> list[Core]:
-    """Genomes that cover every pair of structural values that `draws` valid genomes hold."""
+def grid(family: Family, gpu: GpuSpec, *, seed: int, draws: int, most: int | None = None) -> list[Core]:
+    """Genomes that cover every pair of structural values that `draws` valid genomes hold.
+
+    With `most`, the first so many of them: each is the one that adds most pairs for its work.
+    """
     drawn = dict(_drawn(family, gpu, seed=seed, draws=draws))
-    pairs = {core: set(itertools.combinations(_features(family, core), 2)) for core in drawn}
-    missing, chosen = set().union(*pairs.values()), []
-    while missing:
-        best = max(drawn, key=lambda core: len(pairs[core] & missing) / drawn[core] ** 0.5)
+    missing = _pairs(drawn)
+    chosen: list[Core] = []
+    while missing and len(chosen) != most:
+        best = max(drawn, key=lambda core: len(_pairs([core]) & missing) / drawn[core] ** 0.5)
         chosen.append(best)
-        missing -= pairs[best]
+        missing -= _pairs([best])
     return chosen
+
+
+def share_of_pairs(cores: Iterable[Core], *, seed: int, draws: int) -> float:
+    """Of the pairs of structural values that the draws hold, what one family's cores cover."""
+    chosen = list(cores)
+    drawn = _drawn(load_family(chosen[0].family), load_gpu(chosen[0].gpu), seed=seed, draws=draws)
+    return len(_pairs(chosen)) / len(_pairs(core for core, _ in drawn))
+
+
+_Pair = tuple[tuple[str, object], tuple[str, object]]
+
+
+def _pairs(cores: Iterable[Core]) -> set[_Pair]:
+    """The pairs of structural values that any of them holds."""
+    return {pair for core in cores for pair in _pairs_of(core)}
+
+
+@cache
+def _pairs_of(core: Core) -> frozenset[_Pair]:
+    return frozenset(itertools.combinations(_features(load_family(core.family), core), 2))
 
 
 def _drawn(family: Family, gpu: GpuSpec, *, seed: int, draws: int) -> Iterator[tuple[Core, float]]:

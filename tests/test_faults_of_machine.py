@@ -193,7 +193,9 @@ exec {gxx} "$@"
 
 
 def test_a_full_disk_under_gxx_blames_no_kernel(tmp_path: Path) -> None:
-    hostcompiler.runtime()  # is there already
+    built, cache = hostcompiler.runtime().parent, tmp_path / "cache" / "emulator"
+    cache.mkdir(parents=True)
+    (cache / built.name).symlink_to(built)  # the runtime is there already, kernels of other tests are not
     gxx, path = tmp_path / "bin" / "g++", tmp_path / "a.db"
     gxx.parent.mkdir()
     gxx.write_text(NO_ROOM_FOR_GXX.format(gxx=shutil.which("g++")))
@@ -201,7 +203,14 @@ def test_a_full_disk_under_gxx_blames_no_kernel(tmp_path: Path) -> None:
     search = (*EMULATED, "--problem", "b=1,h=1,s=65,d=64", "--budget", "2", "--db", path)
 
     code, line = ended(
-        started(*search, env=variables(PATH=f"{gxx.parent}:{os.environ['PATH']}", TMPDIR=str(tmp_path)))
+        started(
+            *search,
+            env=variables(
+                PATH=f"{gxx.parent}:{os.environ['PATH']}",
+                TMPDIR=str(tmp_path),
+                EVOFLASH_CACHE_DIR=str(cache.parent),
+            ),
+        )
     )
 
     assert (code, "g++ cannot write, the disk is full" in line) == (4, True), line

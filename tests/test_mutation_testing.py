@@ -5,6 +5,7 @@ import sys
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,8 +14,8 @@ sys.path.insert(0, str(ROOT / "scripts"))
 
 from equivalents import equivalents  # noqa: E402
 from mutants import Mutant, mutants  # noqa: E402
-from mutation_grid import Core, Task, _drawn, _features, grid, tasks  # noqa: E402
-from mutation_testing import examine, review, summary  # noqa: E402
+from mutation_grid import Core, Task, _drawn, _features, grid, share_of_pairs, tasks  # noqa: E402
+from mutation_testing import Outcome, again, examine, review, summary  # noqa: E402
 
 from evoflash.errors import UsageError  # noqa: E402
 from evoflash.family import known_families, load_family  # noqa: E402
@@ -22,6 +23,8 @@ from evoflash.gpu import load_gpu  # noqa: E402
 
 GPU = load_gpu("h200")
 DRAWS = 60
+RECORDS = ("mutation-testing.json", "mutation-testing-flash_wgmma.json")
+FEWER_ARRIVALS = "one arrival fewer: ef::mbar_init(k_empty + 8 * i, kArrivals)"
 SAMPLE = 6  # mutants of synchronisation and of predicates that the default tests emulate for each family
 
 
@@ -31,6 +34,18 @@ def changes(text: str) -> dict[str, list[str]]:
     for mutant in mutants(text):
         found.setdefault(mutant.change, []).append(mutant.apply(text))
     return found
+
+
+def recorded() -> dict[str, dict[str, Any]]:
+    """What the kept records say of each family."""
+    read = [json.loads((ROOT / "docs/measurements" / name).read_text()) for name in RECORDS]
+    return {name: row for record in read for name, row in record["families"].items()}
+
+
+def recorded_cores(family: str) -> list[Core]:
+    """The grid of a family's record."""
+    rows = recorded()[family]["grid"]
+    return [Core.read(family, row["problem"], row["values"], GPU.name) for row in rows]
 
 
 @pytest.mark.parametrize(
@@ -165,6 +180,18 @@ def test_the_grid_has_every_pair_of_structural_values_that_was_drawn(name):
     assert len(chosen) < len(drawn)
 
 
+def test_a_grid_of_few_kernels_begins_like_the_whole_one_and_says_what_it_covers():
+    family = load_family("flash_mma")
+    whole = grid(family, GPU, seed=0, draws=DRAWS)
+
+    few = grid(family, GPU, seed=0, draws=DRAWS, most=3)
+
+    assert few == whole[:3]
+    assert share_of_pairs(whole, seed=0, draws=DRAWS) == 1.0
+    # Three genomes hold three of a gene's four values at most, and together not all pairs.
+    assert 0.1 < share_of_pairs(few, seed=0, draws=DRAWS) < 0.9
+
+
 def test_every_kernel_comes_first_as_it_is_and_a_predicate_in_one_kernel_only():
     cores = grid(load_family("flash_simt"), GPU, seed=0, draws=DRAWS)
 
@@ -192,6 +219,35 @@ def test_a_sample_of_mutants_is_found_out_or_reviewed(name):
     assert found["broken_cores"] == []
     assert found["mutants"] >= SAMPLE
     assert any(outcome.ending == "reported" for outcome in outcomes)
+
+
+def test_a_barrier_of_a_cluster_that_counts_an_arrival_too_few_shows_with_many_keys():
+    core = next(core for core in recorded_cores("flash_wgmma") if core.genome.as_dict().get("cluster") == 4)
+    fewer = [m for m in mutants(core.render().source) if m.what == FEWER_ARRIVALS]
+
+    assert [examine(Task(core, mutant)).ending for mutant in fewer] == ["reported with many keys"]
+
+
+def test_what_was_left_unexplained_is_taken_off_the_record_once_a_pre_flight_finds_it():
+    core = grid(load_family("flash_mma"), GPU, seed=0, draws=DRAWS)[0]
+    barrier = next(m for m in mutants(core.render().source) if m.what == "deleted: ef::syncthreads()")
+    before = review(summary([Outcome(Task(core, barrier), "survived")]), load_family("flash_mma"), GPU, [])
+
+    after = again(before, load_family("flash_mma"), GPU)
+
+    assert (before["unexplained"], len(before["survivors"])) == (1, 1)
+    assert after["survivors"] == []
+    assert after["endings"] == {"sync": {"survived": 0, "reported": 1}}
+    assert sum(after["reports"].values()) == 1
+
+
+def test_a_record_of_another_kernel_is_not_taken_up_again():
+    core = grid(load_family("flash_mma"), GPU, seed=0, draws=DRAWS)[0]
+    other = replace(mutants(core.render().source)[0], site="a line that is gone")
+    row = review(summary([Outcome(Task(core, other), "survived")]), load_family("flash_mma"), GPU, [])
+
+    with pytest.raises(UsageError, match=r"run the mutants anew. Gone: a line that is gone"):
+        again(row, load_family("flash_mma"), GPU)
 
 
 def test_a_change_that_changes_nothing_survives_and_is_listed():
@@ -229,8 +285,7 @@ def test_an_entry_without_a_reason_or_with_a_stray_key_is_refused(tmp_path, entr
 
 
 def test_the_record_explains_every_survivor_and_every_reviewed_reason_stands_for_some_mutant():
-    record = json.loads((ROOT / "docs/measurements/mutation-testing.json").read_text())
-    rows = record["families"]
+    rows = recorded()
     reviewed = equivalents()
     now = {name: review(row, load_family(name), GPU, reviewed) for name, row in rows.items()}
 

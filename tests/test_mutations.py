@@ -61,9 +61,10 @@ def test_a_child_is_valid_and_none_of_its_parents(operator: Operator, space: Sea
 
 @cache
 def kernels(family: str) -> tuple[SearchSpace, tuple[Genome, ...]]:
-    """A shipped family's space for a causal problem on the L4, and a walk of mutants from its seeds."""
-    gpu, problem = load_gpu("l4"), parse_problem("b=1,h=8,hkv=2,s=512,d=64,causal")
+    """A family's space for a causal problem on a GPU that runs it, and a walk of mutants from its seeds."""
     loaded, rng = load_family(family), np.random.default_rng(0)
+    gpu = load_gpu("h200" if loaded.arch == ("sm_90a",) else "l4")
+    problem = parse_problem("b=1,h=8,hkv=2,s=512,d=64,causal")
     space = loaded.space(problem.compile_keys(gpu.arch), gpu)
     walk = list(loaded.seeds_for(problem, space, gpu))
     while len(walk) < 60:
