@@ -91,7 +91,9 @@ def main() -> None:
     complaints: list[str] = []
     for kernel in kernels(gpu, seeds=options.seeds, draws=options.draws, seed=options.seed):
         family = load_family(kernel.family)
-        source = render(kernel.genome, kernel.workloads[0].compile_key(gpu.arch), gpu).source
+        key = kernel.workloads[0].compile_key(gpu.arch)
+        source = render(kernel.genome, key, gpu).source
+        registers = family.registers(family.names(kernel.genome.as_dict(), key, gpu))
         library = hostcompiler.build(source, name=kernel.family)
         for workload, delivery, schedule in itertools.product(kernel.workloads, DELIVERIES, SCHEDULES):
             launches = family.launches(kernel.genome, workload, gpu)
@@ -103,6 +105,7 @@ def main() -> None:
                 delivery=delivery,
                 schedule=schedule,
                 seed=options.seed + sum(runs.values()),
+                registers=registers,
             )
             runs[kernel.family] += 1
             found = [f"{r.kind} line {r.line}: {r.message}" for e in emulations for r in e.reports]

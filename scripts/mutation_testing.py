@@ -51,7 +51,7 @@ from evoflash.problem import CompileKey, Workload
 _KEPT = ("before", "after", "group", "change", "line", "site", "context", "follows")  # of a survivor
 SEEDS = (1, 2, 3)  # of a pre-flight; all but the first are for what the first lets through
 _HEADS = 15  # of keys and values: more than a family puts into one section, and no multiple of it
-_ROUNDS = 18  # of the deepest ring: a barrier that counts one arrival too few is early by one more in each
+_ROUNDS = 34  # of the deepest ring: a barrier that counts one arrival too few is early by one more in each
 _LIMIT_S = 180.0
 _REPORT = re.compile(r"([\w-]+) at line (\d+): ")
 
@@ -281,6 +281,8 @@ def main() -> int:
     """Mutate (or read what was found before), review, write the file, print what is left."""
     args = arguments()
     found, complete = (_read(args.output), True) if args.review or args.again else _measured(args)
+    if args.again:
+        found["again"] = f"python {' '.join(sys.argv)}"
     gpu, reviewed = load_gpu(found["gpu"]), equivalents()
     for name, row in found["families"].items():
         family = load_family(name)
