@@ -44,34 +44,41 @@ class Preflight:
 
 
 def shapes(key: CompileKey, loop: Loop) -> tuple[Workload, ...]:
-    """The pre-flight set of a kernel: long, wrapping, stub, whole, brief, lone, odd.
+    """The pre-flight set of a kernel: long, wrapping, stub, whole, brief, lone, odd, short, single.
 
     Long: every ring slot is used twice (2 x stages + 1 KV tiles), with a tail in rows and keys and two query
     blocks. Wrapping: as many tiles, the last one whole, and a warp whose first row sees all keys but one.
-    Stub: less than one tile, and five query blocks, for a block of threads that takes one after another;
-    under a causal mask rows that see nothing, and blocks without a tile. Whole: a full step. Brief: one key
-    in the last tile, the second of its split, and under a causal mask only a warp's last row sees it. Lone:
-    one row and one key. Odd: as stub, but of its last pair of keys only one is there.
+    Stub: less than one tile, and five query blocks or more of two heads, for a block of threads that takes
+    one after another; under a causal mask rows that see nothing, and blocks that lack more than a tile.
+    Whole: a full step. Brief: one key in the last tile, the second of its split, and under a causal mask only
+    a warp's last row sees it. Lone: one row in the last query block and one key, in more heads than a ring
+    has slots; under a causal mask every other block is without a tile. Odd: a tile but for its last key.
+    Short: a whole tile, and under a causal mask a warp whose first row sees all of it but the last key.
+    Single: one row and one key.
     """
     steps = 2 * loop.stages * loop.splits * loop.keys
     step, rows = loop.keys * loop.splits, max(1, loop.rows // loop.pack)
+    stub = key.workload(1, 2, max(4 * rows, rows + 2 * loop.keys) + 9 if key.causal else 4 * rows + 9, 6)
+    lone = key.workload(1, 2 * loop.stages + 1, rows + 1, 1)
     lengths = (
         # The same rows where they are compared: what they cost besides their KV tiles then cancels in the
         # model's profile.
         (rows + 9, steps + loop.keys - 1),
         (rows + 2, steps + loop.keys),
-        (4 * rows + 9, 6),
         (rows + 9, step),
         (rows, (2 * loop.splits - 1) * loop.keys + 1),
+        # Tiles of one pair of keys, or of none, are not cut by one key.
+        (9, loop.keys - 1 if loop.keys > 8 else 7),
+        (2, step),
         (1, 1),
-        (9, 7),
     )
-    return tuple(key.workload(1, 1, seq_q, seq_kv) for seq_q, seq_kv in lengths)
+    long, wrapping, whole, brief, odd, short, single = (key.workload(1, 1, *each) for each in lengths)
+    return long, wrapping, stub, whole, brief, lone, odd, short, single
 
 
 def _plan(key: CompileKey, loop: Loop) -> tuple[_Run, ...]:
     """Other numbers with every schedule. scripts/mutation_testing.py shows what each run is there for."""
-    long, wrapping, stub, whole, brief, lone, odd = shapes(key, loop)
+    long, wrapping, stub, whole, brief, lone, odd, short, single = shapes(key, loop)
     return (
         _Run(long, "normal", "lazy", "fifo"),
         # Spikes: every row's maximum jumps in another tile, so that threads differ in what they must do.
@@ -84,8 +91,11 @@ def _plan(key: CompileKey, loop: Loop) -> tuple[_Run, ...]:
         _Run(whole, "normal", "lazy", "fifo"),
         # The last key, alone in its tile, outweighs the rest. LSE may be null.
         _Run(brief, "rising", "eager", "random", wants_lse=False),
-        _Run(lone, "large_logits", "eager", "fifo"),
+        _Run(lone, "large_logits", "eager", "fifo", crowded=True),
         _Run(odd, "saturated", "eager", "fifo"),
+        # The last key outweighs the rest here too: a row that sees it and must not is far off.
+        _Run(short, "rising", "eager", "fifo"),
+        _Run(single, "large_logits", "eager", "fifo"),
     )
 
 
