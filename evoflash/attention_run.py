@@ -22,7 +22,6 @@ from evoflash.tensormap import geometry, tensor_map
 from evoflash.trials import Trial
 from evoflash.validator import Output
 
-
 _POISON = 0xFFFF  # NaN in fp16 and bf16
 _GAP = 16  # elements: rows stay aligned to 16 bytes, as TMA and vector loads want them
 _NOT_ZEROED = emulator.Report(
