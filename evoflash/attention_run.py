@@ -95,7 +95,7 @@ def _tensor(
     fill: Any,
     is_output: bool = False,
 ) -> NDArray[np.uint16]:
-    """A (batch, heads, rows, head_dim) tensor: dense, or a view of one with the heads inside and poisoned gaps."""
+    """A (batch, heads, rows, head_dim) tensor: dense, or a view with the heads inside and poisoned gaps."""
     if not run.is_strided:
         return memory.array(name, shape, np.uint16, writable=is_output, unset=is_output, fill=fill)
     batch, heads, rows, head_dim = shape
