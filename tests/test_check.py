@@ -317,8 +317,8 @@ def test_an_attention_kernel_with_tensor_maps_is_judged_too(tmp_path):
     path.write_text(text.replace("ef::fence_proxy_async();", ""))
     wrong = check_file(path, runs=1)
 
-    assert right.findings == ()
-    (error,) = wrong.findings
+    assert (right.errors, set(kinds(right)) - {"uncoalesced"}) == (0, set())  # LSE of many heads of few rows
+    (error,) = (each for each in wrong.findings if each.kind != "uncoalesced")
     assert error.kind == "missing-proxy-fence"
     assert error.line == line_of(path, "ef::tma_store(&O_map")
     assert error.places[0].line == line_of(path, "ef::stmatrix_x4(chunk_at(q_tile")
