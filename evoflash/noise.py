@@ -21,7 +21,7 @@ from evoflash.compiler import compile_candidate, first_error
 from evoflash.duel import duel
 from evoflash.errors import DeviceError, EvoflashError
 from evoflash.evaluation import Launch
-from evoflash.family import families_for
+from evoflash.family import families_for, load_family
 from evoflash.gpu import GpuSpec
 from evoflash.isolation import IsolatedPool
 from evoflash.launcher import LoadedKernel, PresentGpu
@@ -82,8 +82,8 @@ def _copies(problem: str, spec: GpuSpec) -> _Copies:
     build = compile_candidate(render(genome, key, spec))
     if not build.ok:
         raise EvoflashError(f"{genome.id} does not compile: {first_error(build.log)}")
-    (family,) = (each for each in families_for(spec) if each.name == genome.family)
-    return _Copies(build.cubin_path, workload, family.launches(genome, workload, spec), spec)
+    launches = load_family(genome.family).launches(genome, workload, spec)
+    return _Copies(build.cubin_path, workload, launches, spec)
 
 
 def _any_genome(problem: Problem, spec: GpuSpec) -> Genome:
@@ -136,19 +136,14 @@ def floor() -> float:
 def known() -> dict[str, Any]:
     """What is kept for the GPU and driver of this machine; empty where nothing was measured."""
     try:
-        kept = json.loads(_path().read_text(encoding="utf-8"))
-        found = kept.get(_machine(launcher.present_gpu()), {})
-    except (OSError, ValueError, DeviceError):
+        return dict(_kept().get(_machine(launcher.present_gpu()), {}))
+    except DeviceError:
         return {}
-    return dict(found)
 
 
 def keep(floors: list[Floor], gpu: PresentGpu) -> None:
     """Write the floors down for this GPU and driver, in the cache folder."""
-    try:
-        kept = json.loads(_path().read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        kept = {}
+    kept = _kept()
     rows = [
         {"problem": f.problem, "protocol": f.protocol, "pairs": f.pairs, "relative": f.relative}
         for f in floors
@@ -156,6 +151,13 @@ def keep(floors: list[Floor], gpu: PresentGpu) -> None:
     kept[_machine(gpu)] = {"date": date.today().isoformat(), "floors": rows}
     _path().parent.mkdir(parents=True, exist_ok=True)
     _path().write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+
+
+def _kept() -> dict[str, Any]:
+    try:
+        return dict(json.loads(_path().read_text(encoding="utf-8")))
+    except (OSError, ValueError):
+        return {}
 
 
 def _path() -> Path:
