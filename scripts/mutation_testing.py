@@ -26,7 +26,6 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
@@ -35,6 +34,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from equivalents import Equivalent, equivalents
+from in_flight import in_flight
 from mutants import Mutant, mutants
 from mutation_grid import Core, Task, grid, share_of_pairs, tasks
 
@@ -124,21 +124,14 @@ def _told(task: Task, found: Preflight, seed: int) -> Outcome:
 
 def run(work: list[Task], *, workers: int, time_limit_s: float) -> Iterator[Outcome]:
     """Outcomes as they come, until the work or the time is over. What is built is gone afterwards."""
-    deadline = time.monotonic() + time_limit_s
     with (
         tempfile.TemporaryDirectory() as cache,
         IsolatedPool(workers, initializer=_begin, initargs=(cache,)) as pool,
     ):
-        waiting: dict[Future[Ending[Outcome]], Task] = {}
-        rest = iter(work)
-        while time.monotonic() < deadline:
-            while len(waiting) < 2 * workers and (task := next(rest, None)) is not None:
-                waiting[pool.submit(examine, task, timeout_s=_LIMIT_S)] = task
-            if not waiting:
-                return
-            done, _ = wait(waiting, timeout=1.0, return_when=FIRST_COMPLETED)
-            for future in done:
-                yield _outcome(waiting.pop(future), future.result())
+        endings = in_flight(
+            pool, examine, work, many=2 * workers, limit_s=_LIMIT_S, time_limit_s=time_limit_s
+        )
+        yield from (_outcome(task, ending) for task, ending in endings)
 
 
 def _begin(cache: str) -> None:

@@ -15,7 +15,6 @@ import time
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
@@ -26,6 +25,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from draws import draw_key, space_of, workload_of
+from in_flight import in_flight
 
 from evoflash.compiler import nvrtc_version
 from evoflash.errors import EvoflashError
@@ -118,18 +118,11 @@ def _with(outcome: Outcome, prepared: Prepared) -> Outcome:
 
 def run(work: list[Task], *, workers: int, time_limit_s: float) -> Iterator[Outcome]:
     """Outcomes as they come, until the work or the time is over."""
-    deadline = time.monotonic() + time_limit_s
     with IsolatedPool(workers) as pool:
-        waiting: dict[Future[Ending[Outcome]], Task] = {}
-        rest = iter(work)
-        while time.monotonic() < deadline:
-            while len(waiting) < 2 * workers and (task := next(rest, None)) is not None:
-                waiting[pool.submit(examine, task, timeout_s=_LIMIT_S)] = task
-            if not waiting:
-                return
-            done, _ = wait(waiting, timeout=1.0, return_when=FIRST_COMPLETED)
-            for future in done:
-                yield _outcome(waiting.pop(future), future.result())
+        endings = in_flight(
+            pool, examine, work, many=2 * workers, limit_s=_LIMIT_S, time_limit_s=time_limit_s
+        )
+        yield from (_outcome(task, ending) for task, ending in endings)
 
 
 def _outcome(task: Task, ending: Ending[Outcome]) -> Outcome:
