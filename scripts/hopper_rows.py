@@ -1,4 +1,4 @@
-"""Searches flash_wgmma on rows of facts/h200-anchors.md, one after the other, and lists the fastest per row.
+"""Searches rows of facts/h200-anchors.md, one after the other, and lists the fastest kernel per row.
 
 Each row is a search of its own (`evoflash search`), so that everything found is in the database, continues
 where it stopped, and was checked and timed as any candidate is. The file is written anew after each row.
@@ -32,7 +32,8 @@ _LEAST_S = 20.0  # less than this is not worth starting a row in
 def searched(row: str, options: argparse.Namespace, *, limit_s: float) -> dict[str, Any]:
     """One row's outcome: its fastest correct kernel, or why there is none."""
     command = [sys.executable, "-m", "evoflash", "search", "--json", "-q"]
-    command += ["--gpu", options.gpu, "--family", "flash_wgmma", "--problem", row, "--db", options.db]
+    command += ["--gpu", options.gpu, "--problem", row, "--db", options.db]
+    command += ["--family", options.family] if options.family else []
     command += ["--budget", str(options.budget), "--time-limit", f"{limit_s:.0f}"]
     command += ["--seed", str(options.seed)]
     if options.evaluator:
@@ -74,6 +75,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rows", default=" ".join(ROWS), help="problems, spaces between")
     parser.add_argument("--gpu", default="h200")
+    parser.add_argument("--family", default="", help="default: those that fit the GPU, by what each brings")
     parser.add_argument("--budget", type=int, default=60, help="distinct kernels a row")
     parser.add_argument("--time-limit", type=float, default=540.0, help="seconds, for all rows together")
     parser.add_argument("--seed", type=int, default=0)

@@ -37,9 +37,9 @@ def installed(monkeypatch):
     return monkeypatch
 
 
-def test_it_is_a_rival_that_finals_time_and_that_need_not_be_there():
+def test_it_is_a_rival_that_need_not_be_there_and_that_finals_do_without():
     assert "triton" in NAMES
-    assert "triton" in DEFAULT
+    assert "triton" not in DEFAULT
     assert "triton" in OPTIONAL
 
 
