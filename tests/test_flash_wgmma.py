@@ -37,6 +37,7 @@ NEEDS = {  # what a gene needs to be active, or a value to be valid, beside BASE
     "producer_registers=56": {"consumers": 1},
     "kv_groups=4": {"consumers": 4, "block_n": 32, "overlap": "none"},
     "lazy_tau": {"rescale": "lazy"},
+    "cluster_use": {"cluster": 2, "epilogue": "direct"},
     "turns=exp": {"pv_wait": "free"},
     "q_stages": {"schedule": "persistent"},
     "block_n=240": {"overlap": "none"},
@@ -105,6 +106,50 @@ PAIRS = {  # genes that meet in one place of the code
         "producer": "warp",
         "q_home": "registers",
         "block_n": 32,
+    },
+    "a cluster that divides the keys": {"cluster": 2, "cluster_use": "keys", "epilogue": "direct"},
+    "a cluster of four, half the warpgroups, along the heads' grid": {
+        "cluster": 4,
+        "cluster_use": "keys",
+        "kv_groups": 2,
+        "consumers": 4,
+        "block_n": 32,
+        "overlap": "none",
+        "turns": "none",
+        "tile_order": "heads_first",
+        "epilogue": "direct",
+    },
+    "a cluster without a producer": {
+        "cluster": 2,
+        "cluster_use": "keys",
+        "kv_groups": 2,
+        "producer": "self",
+        "pack_gqa": "on",
+        "turns": "none",
+        "l2_hints": "keep_kv_drop_q",
+        "overlap": "none",
+        "k_stages": 1,
+        "v_stages": 1,
+        "block_n": 32,
+        "epilogue": "direct",
+    },
+    "a redo of a divided cluster": {
+        "cluster": 2,
+        "cluster_use": "keys",
+        "kv_groups": 2,
+        "rescale": "speculative",
+        "turns": "exp",
+        "k_stages": 3,
+        "epilogue": "direct",
+    },
+    "a redo of a cluster without a producer": {
+        "cluster": 2,
+        "cluster_use": "keys",
+        "rescale": "speculative",
+        "producer": "self",
+        "turns": "gemm",
+        "k_stages": 3,
+        "epilogue": "direct",
     },
     "uneven rings": {"k_stages": 4, "v_stages": 1, "schedule": "persistent"},
 }
@@ -246,6 +291,33 @@ def test_blocks_of_a_cluster_fetch_a_part_each():
     assert [each.box[2] for each in launch.maps] == [64, 16, 16, 64]
 
 
+def test_blocks_of_a_cluster_that_divide_the_keys_share_their_rows():
+    workload = Workload(2, 8, 8, 300, 400, 64, causal=True)
+    values = {"cluster": 4, "cluster_use": "keys", "epilogue": "direct", "producer": "self", "turns": "none"}
+    (launch,) = FAMILY.launches(genome_of(values), workload, H200)
+
+    assert (launch.grid, launch.cluster) == ((12, 8, 2), (4, 1, 1))
+    assert [each.box[2] for each in launch.maps] == [64, 64, 64]
+
+
+@pytest.mark.parametrize(
+    ("values", "check"),
+    [
+        ({"epilogue": "staged"}, "columns_direct"),
+        ({"cluster": 4, "kv_groups": 4, "consumers": 4, "turns": "none"}, "columns_divide"),
+        ({"cluster_use": "multicast", "producer": "self", "turns": "none"}, "shares_fed"),
+    ],
+)
+def test_what_a_cluster_that_divides_the_keys_needs(values, check):
+    """Whole tiles of 8 columns for each warpgroup that merges, and plain stores for them."""
+    space = FAMILY.space((KEY,), H200)
+    genome = space.genome(
+        {**BASE, "overlap": "none", "block_n": 32, "cluster": 2, "cluster_use": "keys", "epilogue": "direct"} | values
+    )
+
+    assert space.violations(genome) == (check,)
+
+
 def test_persistent_blocks_are_no_more_than_the_gpu_holds():
     workload = Workload(4, 16, 16, 4096, 4096, 64)
     (launch,) = FAMILY.launches(genome_of({"schedule": "persistent"}), workload, H200)
@@ -263,6 +335,11 @@ def test_persistent_blocks_are_no_more_than_the_gpu_holds():
         ({"rescale": "lazy"}, ["if (outgrown) rescale"], []),
         ({"rescale": "speculative"}, ["if (exact) maxima", "judged"], ["kTau"]),
         ({"cluster": 2}, ["tma_load_multicast(", "cluster_sync"], ["ef::syncthreads"]),
+        (
+            {"cluster": 2, "cluster_use": "keys", "epilogue": "direct"},
+            ["sts_async(", "cluster_arrive_relaxed", "kOwnTiles"],
+            ["multicast", "cluster_sync", "kShare", "hand_over", "kMerge"],
+        ),
         ({"q_home": "registers"}, ["wgmma_rs<0>"], ["wgmma_ss"]),
         ({"p_home": "smem"}, ["wgmma_ss<0, 1>"], ["wgmma_rs"]),
         ({"l2_hints": "keep_kv_drop_q"}, ["l2_evict_last", "l2_evict_first"], []),

@@ -35,6 +35,7 @@ NAMED = [
     "split_kv_warpgroups",
     "join_kv_warpgroups",
     "multicast",
+    "divide_keys_in_cluster",
     "prefetch_query",
     "fill_rings",
     "fill_registers",
@@ -79,6 +80,8 @@ LONE = {"consumers": 1, "turns": "none"}
 NO_OVERLAP = {"overlap": "none"}
 FREED = {"pv_wait": None}
 PINNED = {"overlap": "intra", "pv_wait": "pinned"}
+APART = {"cluster": 1, "cluster_use": None, "schedule": "grid"}
+DIVIDED = {"cluster": 2, "cluster_use": "keys", "epilogue": "direct"}
 AHEAD = {"schedule": "persistent", "q_stages": 2}
 # Operator, what the parent has besides BASE, all that may come of it.
 MOVES = [
@@ -95,16 +98,15 @@ MOVES = [
     ("drop_consumer", LONE, []),
     ("ctas_for_consumers", {}, [{"consumers": 1, "turns": None, "ctas_per_sm": 2}]),
     ("ctas_for_consumers", {**LONE, "ctas_per_sm": 2}, [{"consumers": 2, "turns": "none", "ctas_per_sm": 1}]),
-    ("ctas_for_consumers", {"cluster": 2}, [{"consumers": 1, "turns": None, "ctas_per_sm": 2, "cluster": 1,
-                                             "schedule": "grid"}]),
+    ("ctas_for_consumers", {"cluster": 2}, [{"consumers": 1, "turns": None, "ctas_per_sm": 2, **APART}]),
     ("ctas_for_consumers", LONE, []),
     ("specialize_producer", {"producer": "warp"}, [{"producer": "warpgroup", "producer_registers": 24}]),
     (
         "specialize_producer",
         {"producer": "self"},
         [
-            {"producer": "warp", "cluster": 1, "schedule": "grid"},
-            {"producer": "warpgroup", "producer_registers": 24, "cluster": 1, "schedule": "grid"},
+            {"producer": "warp", "schedule": "grid"},
+            {"producer": "warpgroup", "producer_registers": 24, "schedule": "grid"},
         ],
     ),
     ("specialize_producer", {}, []),
@@ -112,10 +114,19 @@ MOVES = [
         "self_load",
         {"producer": "warp"},
         [
-            {"producer": "self", "cluster": None, "schedule": None},
-            {"producer": "self", "cluster": None, "schedule": None, "ctas_per_sm": 2},
+            {"producer": "self", "schedule": None},
+            {"producer": "self", "schedule": None, "ctas_per_sm": 2},
         ],
     ),
+    (
+        "self_load",
+        {"producer": "warp", "cluster": 2},
+        [
+            {"producer": "self", "cluster": 1, "cluster_use": None},
+            {"producer": "self", "cluster": 1, "cluster_use": None, "ctas_per_sm": 2},
+        ],
+    ),
+    ("self_load", {"producer": "warp", **DIVIDED}, [{"producer": "self"}, {"producer": "self", "ctas_per_sm": 2}]),
     ("self_load", {"producer": "self"}, []),
     ("shift_registers", {}, [{"producer_registers": 32}]),
     (
@@ -168,6 +179,8 @@ MOVES = [
         ],
     ),
     ("split_kv_warpgroups", {"kv_groups": 4, "consumers": 4}, []),
+    ("split_kv_warpgroups", DIVIDED, [{"kv_groups": 2}, {"kv_groups": 2, "consumers": 4},
+                                      {"kv_groups": 4, "consumers": 4}]),
     (
         "join_kv_warpgroups",
         {"kv_groups": 2},
@@ -178,15 +191,29 @@ MOVES = [
         "multicast",
         {"rescale": "speculative", "tile_order": "natural"},
         [
-            {"cluster": count, "schedule": None, "rescale": "lazy", "lazy_tau": 8, **order}
+            {"cluster": count, "cluster_use": "multicast", "schedule": None, "rescale": "lazy", "lazy_tau": 8, **order}
             for count in (2, 4)
             for order in ({}, {"tile_order": "reversed"}, {"tile_order": "heads_first"})
         ],
     ),
     ("multicast", {"cluster": 4}, [{"cluster": 2}]),
     ("multicast", {"producer": "self"}, []),
+    ("multicast", DIVIDED, []),
+    (
+        "divide_keys_in_cluster",
+        {},
+        [
+            {"cluster": count, "cluster_use": "keys", "schedule": None, "epilogue": "direct"}
+            for count in (2, 4)
+        ],
+    ),
+    ("divide_keys_in_cluster", DIVIDED, [{"cluster": 4}, {**APART, "cluster": 1}]),
+    ("divide_keys_in_cluster", {"cluster": 2}, [{"cluster_use": "keys", "epilogue": "direct"},
+                                                {"cluster": 4, "cluster_use": "keys", "epilogue": "direct"}]),
+    ("divide_keys_in_cluster", {"kv_groups": 4, "consumers": 4},
+     [{"cluster": 2, "cluster_use": "keys", "schedule": None, "epilogue": "direct"}]),
     ("prefetch_query", {}, [AHEAD]),
-    ("prefetch_query", {"cluster": 2}, [{"cluster": 1, **AHEAD}]),
+    ("prefetch_query", {"cluster": 2}, [{**APART, **AHEAD}]),
     (
         "prefetch_query",
         {"rescale": "speculative"},
@@ -233,8 +260,8 @@ AT_THE_WALL = [  # the same beside BROAD, at head_dim 128, where registers and s
         "specialize_producer",
         {"producer": "self", "block_n": 112},
         [
-            {"producer": "warp", "cluster": 1, "schedule": "grid", "block_n": 96},
-            {"producer": "warpgroup", "producer_registers": 24, "cluster": 1, "schedule": "grid"},
+            {"producer": "warp", "schedule": "grid", "block_n": 96},
+            {"producer": "warpgroup", "producer_registers": 24, "schedule": "grid"},
         ],
     ),
     ("shift_registers", {"block_n": 192}, [{"producer_registers": 32, "block_n": 176}]),
