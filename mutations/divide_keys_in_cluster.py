@@ -2,9 +2,9 @@
 
 Needs: columns that divide among all that merge, and plain stores; a persistent grid and multicast are
 given up. Against latency of short sequences: as many times the blocks, each with a fraction of the steps, and
-the merge goes through distributed shared memory without a second kernel. Expected: a gain
-where the query tiles fill less than half of the SMs; ending it wins where there are more tiles than places.
-Not measured by itself yet.
+the merge goes through distributed shared memory without a second kernel. Expected: a gain where the query
+tiles fill less than half of the SMs; ending it wins where there are more tiles than places. Not measured by
+itself yet.
 """
 
 from collections.abc import Sequence

@@ -25,6 +25,8 @@ def mutate(parents: Sequence[Genome], space: SearchSpace, rng: np.random.Generat
     parent = parents[0]
     words = climb(parent, space, "producer", "warpgroup", "warp", "self")
     more = [{}, shift(parent, space, ctas_per_sm=1) or {}]
-    apart = set_back(parent, cluster=1) if parent.as_dict().get("cluster_use") == "multicast" else {}
-    lighter = [{**word, **ctas, **(apart if word["producer"] == "self" else {})} for word in words for ctas in more]
+    shared = parent.as_dict().get("cluster_use") == "multicast"
+    apart = set_back(parent, cluster=1) if shared else {}  # a share of each tile is a producer's to fetch
+    to_self = [{**word, **(apart if word["producer"] == "self" else {})} for word in words]
+    lighter = [{**word, **ctas} for word in to_self for ctas in more]
     return refit(parent, space, rng, lighter, follows=WALLS)

@@ -312,7 +312,8 @@ def test_what_a_cluster_that_divides_the_keys_needs(values, check):
     """Whole tiles of 8 columns for each warpgroup that merges, and plain stores for them."""
     space = FAMILY.space((KEY,), H200)
     genome = space.genome(
-        {**BASE, "overlap": "none", "block_n": 32, "cluster": 2, "cluster_use": "keys", "epilogue": "direct"} | values
+        {**BASE, "overlap": "none", "block_n": 32, "cluster": 2, "cluster_use": "keys", "epilogue": "direct"}
+        | values
     )
 
     assert space.violations(genome) == (check,)

@@ -80,6 +80,7 @@ LONE = {"consumers": 1, "turns": "none"}
 NO_OVERLAP = {"overlap": "none"}
 FREED = {"pv_wait": None}
 PINNED = {"overlap": "intra", "pv_wait": "pinned"}
+FOLLOWED = {"rescale": "lazy", "lazy_tau": 8}
 APART = {"cluster": 1, "cluster_use": None, "schedule": "grid"}
 DIVIDED = {"cluster": 2, "cluster_use": "keys", "epilogue": "direct"}
 AHEAD = {"schedule": "persistent", "q_stages": 2}
@@ -126,7 +127,8 @@ MOVES = [
             {"producer": "self", "cluster": 1, "cluster_use": None, "ctas_per_sm": 2},
         ],
     ),
-    ("self_load", {"producer": "warp", **DIVIDED}, [{"producer": "self"}, {"producer": "self", "ctas_per_sm": 2}]),
+    ("self_load", {"producer": "warp", **DIVIDED},
+     [{"producer": "self"}, {"producer": "self", "ctas_per_sm": 2}]),
     ("self_load", {"producer": "self"}, []),
     ("shift_registers", {}, [{"producer_registers": 32}]),
     (
@@ -191,7 +193,7 @@ MOVES = [
         "multicast",
         {"rescale": "speculative", "tile_order": "natural"},
         [
-            {"cluster": count, "cluster_use": "multicast", "schedule": None, "rescale": "lazy", "lazy_tau": 8, **order}
+            {"cluster": count, "cluster_use": "multicast", "schedule": None, **FOLLOWED, **order}
             for count in (2, 4)
             for order in ({}, {"tile_order": "reversed"}, {"tile_order": "heads_first"})
         ],
