@@ -6,11 +6,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from evoflash import hostcompiler
 from evoflash.compiler import compile_candidate
 from evoflash.evaluation import TensorMap
 from evoflash.family import load_family
 from evoflash.gpu import load_gpu
-from evoflash.preflight import preflight
+from evoflash.preflight import emulate, preflight
 from evoflash.problem import CompileKey, Workload, parse_problem
 from evoflash.renderer import render
 
@@ -40,6 +41,7 @@ NEEDS = {  # what a gene needs to be active, or a value to be valid, beside BASE
     "cluster_use": {"cluster": 2, "epilogue": "direct"},
     "turns=exp": {"pv_wait": "free"},
     "q_stages": {"schedule": "persistent"},
+    "section_heads": {"tile_order": "sections"},
     "block_n=240": {"overlap": "none"},
     "block_n=256": {"overlap": "none", "consumers": 1},
 }
@@ -151,6 +153,34 @@ PAIRS = {  # genes that meet in one place of the code
         "k_stages": 3,
         "epilogue": "direct",
     },
+    "a redo over pieces of work": {"rescale": "speculative", "schedule": "persistent", "q_stages": 2},
+    "a redo over pieces of work, plain stores": {
+        "rescale": "speculative",
+        "schedule": "persistent",
+        "epilogue": "direct",
+        "overlap": "none",
+    },
+    "a redo over pieces handed out, in sections": {
+        "rescale": "speculative",
+        "schedule": "dynamic",
+        "q_stages": 2,
+        "tile_order": "sections",
+        "section_heads": 2,
+    },
+    "a redo over pieces handed out, one slot of Q": {
+        "rescale": "speculative",
+        "schedule": "dynamic",
+        "q_home": "registers",
+        "epilogue": "direct",
+        "pack_gqa": "on",
+    },
+    "pieces handed out, turns at the exponentials": {
+        "schedule": "dynamic",
+        "overlap": "none",
+        "turns": "exp",
+        "q_stages": 2,
+    },
+    "sections of packed heads": {"tile_order": "sections", "section_heads": 2, "pack_gqa": "on"},
     "uneven rings": {"k_stages": 4, "v_stages": 1, "schedule": "persistent"},
 }
 
@@ -246,11 +276,32 @@ def test_divided_keys_make_more_blocks_of_fewer_rows():
 
 
 def test_a_redo_needs_a_block_for_itself():
-    """Neither a cluster nor the next piece of work waits for the verdict."""
+    """No block of a cluster waits for another one's verdict."""
     space = FAMILY.space((KEY,), H200)
-    for other in ({"cluster": 2}, {"schedule": "persistent"}):
-        genome = space.genome({**BASE, "rescale": "speculative", **other})
-        assert space.violations(genome) == ("redo_alone",)
+    genome = space.genome({**BASE, "rescale": "speculative", "cluster": 2})
+
+    assert space.violations(genome) == ("redo_alone",)
+
+
+@pytest.mark.parametrize("schedule", ["persistent", "dynamic"])
+@pytest.mark.parametrize("sms", [1, 3, 5, 200])
+def test_blocks_share_all_pieces_of_work_whatever_the_gpu_holds(schedule, sms):
+    """Grids are multiples of the batch: some blocks find that they are too many. Every row outgrows its first tile."""
+    workload = Workload(3, 4, 2, 300, 300, 64, causal=True)
+    gpu = replace(H200, sm_count=sms)
+    genome = genome_of(
+        {"schedule": schedule, "rescale": "speculative", "tile_order": "sections", "section_heads": 8}, gpu=gpu
+    )
+    launches = FAMILY.launches(genome, workload, gpu)
+    library = hostcompiler.build(render(genome, KEY, gpu).source, name="flash_wgmma")
+
+    emulations, verdict = emulate(
+        library, launches, workload, "rising", delivery="random", schedule="random", seed=sms
+    )
+
+    assert launches[0].grid[0] * 3 >= min(sms, 3 * 4 * 3)
+    assert [each.reports for each in emulations if each.reports] == []
+    assert verdict.passed, verdict.reason
 
 
 def test_registers_move_only_as_far_as_there_are_some():
