@@ -36,6 +36,7 @@ NAMED = [
     "join_kv_warpgroups",
     "multicast",
     "divide_keys_in_cluster",
+    "merge_by_columns",
     "prefetch_query",
     "fill_rings",
     "fill_registers",
@@ -80,6 +81,7 @@ LONE = {"consumers": 1, "turns": "none"}
 NO_OVERLAP = {"overlap": "none"}
 FREED = {"pv_wait": None}
 PINNED = {"overlap": "intra", "pv_wait": "pinned"}
+SPLIT = {"schedule": "grid", "q_stages": None, "merge": "first"}
 FOLLOWED = {"rescale": "lazy", "lazy_tau": 8}
 APART = {"cluster": 1, "cluster_use": None, "schedule": "grid"}
 DIVIDED = {"cluster": 2, "cluster_use": "keys", "epilogue": "direct"}
@@ -175,9 +177,9 @@ MOVES = [
         "split_kv_warpgroups",
         {"schedule": "persistent"},
         [
-            {"kv_groups": 2, "schedule": "grid", "q_stages": None},
-            {"kv_groups": 2, "consumers": 4, "schedule": "grid", "q_stages": None},
-            {"kv_groups": 4, "consumers": 4, "schedule": "grid", "q_stages": None},
+            {"kv_groups": 2, **SPLIT},
+            {"kv_groups": 2, "consumers": 4, **SPLIT},
+            {"kv_groups": 4, "consumers": 4, **SPLIT},
         ],
     ),
     ("split_kv_warpgroups", {"kv_groups": 4, "consumers": 4}, []),
@@ -186,7 +188,7 @@ MOVES = [
     (
         "join_kv_warpgroups",
         {"kv_groups": 2},
-        [{"kv_groups": 1}, {"kv_groups": 1, "consumers": 1, "turns": None}],
+        [{"kv_groups": 1, "merge": None}, {"kv_groups": 1, "merge": None, "consumers": 1, "turns": None}],
     ),
     ("join_kv_warpgroups", {}, []),
     (
@@ -213,7 +215,10 @@ MOVES = [
     ("divide_keys_in_cluster", {"cluster": 2}, [{"cluster_use": "keys", "epilogue": "direct"},
                                                 {"cluster": 4, "cluster_use": "keys", "epilogue": "direct"}]),
     ("divide_keys_in_cluster", {"kv_groups": 4, "consumers": 4},
-     [{"cluster": 2, "cluster_use": "keys", "schedule": None, "epilogue": "direct"}]),
+     [{"cluster": 2, "cluster_use": "keys", "schedule": None, "merge": None, "epilogue": "direct"}]),
+    ("merge_by_columns", {"kv_groups": 2}, [{"merge": "columns", "epilogue": "direct"}]),
+    ("merge_by_columns", {"kv_groups": 2, "merge": "columns", "epilogue": "direct"}, [{"merge": "first"}]),
+    ("merge_by_columns", {}, []),
     ("prefetch_query", {}, [AHEAD]),
     ("prefetch_query", {"cluster": 2}, [{**APART, **AHEAD}]),
     (
@@ -268,7 +273,7 @@ AT_THE_WALL = [  # the same beside BROAD, at head_dim 128, where registers and s
     ),
     ("shift_registers", {"block_n": 192}, [{"producer_registers": 32, "block_n": 176}]),
     ("p_to_smem", {}, [{"p_home": "smem", "block_n": 192, "v_stages": 1}]),
-    ("split_kv_warpgroups", {}, [{"kv_groups": 2, "block_n": 128, "v_stages": 1}]),
+    ("split_kv_warpgroups", {}, [{"kv_groups": 2, "merge": "first", "block_n": 128, "v_stages": 1}]),
     ("prefetch_query", {}, [{**AHEAD, "block_n": 160}]),
     (
         "keys_for_stages",
