@@ -1,5 +1,7 @@
 """Divide the keys in a cluster: two or four blocks share their query rows and merge at the end; or no longer.
 
+Four may be two times two: pairs with different rows that fetch each tile together, which needs a producer.
+
 Needs: columns that divide among all that merge, and plain stores; a persistent grid and multicast are
 given up. Against latency of short sequences: as many times the blocks, each with a fraction of the steps, and
 the merge goes through distributed shared memory without a second kernel. Expected: a gain where the query
@@ -26,12 +28,13 @@ def mutate(parents: Sequence[Genome], space: SearchSpace, rng: np.random.Generat
     values = parent.as_dict()
     if not {"cluster", "epilogue"} <= values.keys() or "cluster_use" not in space.names:
         return None
-    had = values["cluster"] if values.get("cluster_use") == "keys" else 1
+    has = (values["cluster"], values.get("cluster_use"))
     alone = {**set_back(parent, schedule="grid"), "epilogue": "direct"}
     divided = [
-        {"cluster": count, "cluster_use": "keys", **alone}
-        for count in space.param("cluster").values
-        if count not in (1, had)
+        {"cluster": count, "cluster_use": use, **alone}
+        for count, use in ((2, "keys"), (4, "keys"), (4, "both"))
+        if (count, use) != has
     ]
-    joined = [{"cluster": 1}] * len(divided) if had != 1 else []  # as likely as the other way
+    # As likely as the other way.
+    joined = [{"cluster": 1}] * len(divided) if has[1] in ("keys", "both") else []
     return refit(parent, space, rng, [*divided, *joined], follows=("k_stages", "v_stages"))

@@ -25,7 +25,7 @@ def mutate(parents: Sequence[Genome], space: SearchSpace, rng: np.random.Generat
     parent = parents[0]
     words = climb(parent, space, "producer", "warpgroup", "warp", "self")
     more = [{}, shift(parent, space, ctas_per_sm=1) or {}]
-    shared = parent.as_dict().get("cluster_use") == "multicast"
+    shared = parent.as_dict().get("cluster_use") in ("multicast", "both")
     apart = set_back(parent, cluster=1) if shared else {}  # a share of each tile is a producer's to fetch
     to_self = [{**word, **(apart if word["producer"] == "self" else {})} for word in words]
     lighter = [{**word, **ctas} for word in to_self for ctas in more]

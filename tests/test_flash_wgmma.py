@@ -39,6 +39,7 @@ NEEDS = {  # what a gene needs to be active, or a value to be valid, beside BASE
     "kv_groups=4": {"consumers": 4, "block_n": 32, "overlap": "none"},
     "lazy_tau": {"rescale": "lazy"},
     "cluster_use": {"cluster": 2, "epilogue": "direct"},
+    "cluster_use=both": {"cluster": 4},
     "merge": {"kv_groups": 2, "epilogue": "direct"},
     "turns=exp": {"pv_wait": "free"},
     "q_stages": {"schedule": "persistent"},
@@ -144,6 +145,23 @@ PAIRS = {  # genes that meet in one place of the code
         "k_stages": 1,
         "v_stages": 1,
         "block_n": 32,
+        "epilogue": "direct",
+    },
+    "pairs that share tiles divide the keys": {
+        "cluster": 4,
+        "cluster_use": "both",
+        "kv_groups": 2,
+        "producer": "warp",
+        "turns": "none",
+        "epilogue": "direct",
+        "overlap": "none",
+    },
+    "pairs along the heads' grid": {
+        "cluster": 4,
+        "cluster_use": "both",
+        "tile_order": "heads_first",
+        "l2_hints": "keep_kv",
+        "pack_gqa": "on",
         "epilogue": "direct",
     },
     "a redo of a divided cluster": {
@@ -369,6 +387,7 @@ def test_blocks_of_a_cluster_that_divide_the_keys_share_their_rows():
         ({"epilogue": "staged", "cluster": 1, "kv_groups": 2, "merge": "columns"}, "columns_direct"),
         ({"cluster": 4, "kv_groups": 4, "consumers": 4, "turns": "none"}, "columns_divide"),
         ({"cluster_use": "multicast", "producer": "self", "turns": "none"}, "shares_fed"),
+        ({"cluster_use": "both"}, "pairs_divide"),
     ],
 )
 def test_what_a_cluster_that_divides_the_keys_needs(values, check):
@@ -380,6 +399,15 @@ def test_what_a_cluster_that_divides_the_keys_needs(values, check):
     )
 
     assert space.violations(genome) == (check,)
+
+
+def test_pairs_that_share_tiles_fetch_a_half_each_and_divide_the_keys():
+    workload = Workload(2, 8, 8, 300, 400, 64, causal=True)
+    values = {"cluster": 4, "cluster_use": "both", "epilogue": "direct"}
+    (launch,) = FAMILY.launches(genome_of(values), workload, H200)
+
+    assert (launch.grid, launch.cluster) == ((8, 8, 2), (4, 1, 1))
+    assert [each.box[2] for each in launch.maps] == [64, 32, 32]
 
 
 def test_persistent_blocks_are_no_more_than_the_gpu_holds():

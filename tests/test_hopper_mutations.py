@@ -207,15 +207,19 @@ MOVES = [
         "divide_keys_in_cluster",
         {},
         [
-            {"cluster": count, "cluster_use": "keys", "schedule": None, "epilogue": "direct"}
-            for count in (2, 4)
+            {"cluster": count, "cluster_use": use, "schedule": None, "epilogue": "direct"}
+            for count, use in ((2, "keys"), (4, "keys"), (4, "both"))
         ],
     ),
-    ("divide_keys_in_cluster", DIVIDED, [{"cluster": 4}, {**APART, "cluster": 1}]),
+    ("divide_keys_in_cluster", DIVIDED, [{"cluster": 4}, {"cluster": 4, "cluster_use": "both"}, APART]),
+    ("divide_keys_in_cluster", {**DIVIDED, "producer": "self", "turns": "none"},
+     [{"cluster": 4}, {"cluster": 1, "cluster_use": None}]),
     ("divide_keys_in_cluster", {"cluster": 2}, [{"cluster_use": "keys", "epilogue": "direct"},
-                                                {"cluster": 4, "cluster_use": "keys", "epilogue": "direct"}]),
+                                                {"cluster": 4, "cluster_use": "keys", "epilogue": "direct"},
+                                                {"cluster": 4, "cluster_use": "both", "epilogue": "direct"}]),
     ("divide_keys_in_cluster", {"kv_groups": 4, "consumers": 4},
-     [{"cluster": 2, "cluster_use": "keys", "schedule": None, "merge": None, "epilogue": "direct"}]),
+     [{"cluster": count, "cluster_use": use, "schedule": None, "merge": None, "epilogue": "direct"}
+      for count, use in ((2, "keys"), (4, "both"))]),
     ("merge_by_columns", {"kv_groups": 2}, [{"merge": "columns", "epilogue": "direct"}]),
     ("merge_by_columns", {"kv_groups": 2, "merge": "columns", "epilogue": "direct"}, [{"merge": "first"}]),
     ("merge_by_columns", {}, []),
