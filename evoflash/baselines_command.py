@@ -24,11 +24,11 @@ def baselines(
     verbose: Verbose = False,
     quiet: Quiet = False,
 ) -> None:
-    """Time the attention kernels of PyTorch, FlashAttention-3 and -4, FlashInfer and xFormers, in turns.
+    """Time the attention of PyTorch, FlashAttention-3 and -4, FlashInfer, xFormers and Triton, in turns.
 
     Each is optional; every output is checked as a candidate's is. They are stored as a run of their own and
-    stand on the leaderboard. Names: sdpa_flash, sdpa_cudnn, sdpa_efficient, sdpa_math, fa3, fa4, fa4_tuned,
-    flashinfer, xformers.
+    stand on the leaderboard. Names: sdpa_flash, sdpa_cudnn, sdpa_efficient, sdpa_math, triton, fa3, fa4,
+    fa4_tuned, flashinfer, xformers.
 
     Example: evoflash baselines --problem s4k_d128,causal
     """

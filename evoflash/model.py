@@ -17,7 +17,7 @@ from typing import Any
 
 from evoflash.evaluation import Launch
 from evoflash.gpu import GpuSpec
-from evoflash.makespan import makespan
+from evoflash.makespan import at_work, makespan
 from evoflash.problem import Workload
 from evoflash.warp_path import MMA_FLOPS, SCHEDULERS, exposed_copies, path_cycles
 from evoflash.warpgroups import WARPS, Numbers, chain_cycles, consumers, exposed_boxes
@@ -148,10 +148,11 @@ def estimate(
     `launches` are those that the profile was made of, with their grids on this workload.
     """
     groups = consumers(profile.launches[0].per_step, workload.head_dim)
-    ctas = [
-        _Ctas(launch, gpu, registers, smem_static_bytes, groups=0 if at else groups)
-        for at, launch in enumerate(launches)
-    ]
+    pieces = len(steps_of(workload, profile)) * workload.batch * workload.heads // profile.pack
+    first = at_work(launches[0], pieces, workload.batch, gpu.sm_count)
+    ctas = [_Ctas(launches[0], first, gpu, registers, smem_static_bytes, groups=groups)]
+    for launch in launches[1:]:
+        ctas.append(_Ctas(launch, math.prod(launch.grid), gpu, registers, smem_static_bytes, groups=0))
     main = _main(profile, ctas[0], workload, gpu, spill_bytes=spill_bytes)
     rest = [_loopless(counts, each, gpu) for counts, each in zip(profile.launches[1:], ctas[1:], strict=True)]
     terms = {name: sum(part[name] for part in (main, *rest)) / gpu.clock_mhz for name in main}
@@ -163,12 +164,12 @@ def estimate(
 
 
 class _Ctas:
-    """How many CTAs a launch has, and how they share the SMs."""
+    """How many CTAs of a launch work, and how they share the SMs."""
 
     def __init__(
-        self, launch: Launch, gpu: GpuSpec, registers: int, smem_static_bytes: int, *, groups: int
+        self, launch: Launch, count: int, gpu: GpuSpec, registers: int, smem_static_bytes: int, *, groups: int
     ) -> None:
-        self.count = math.prod(launch.grid)
+        self.count = count
         self.groups = groups  # that compute on wgmma; 0: the kernel has none
         # Without a producer's: they ask for copies and sleep.
         self.warps = WARPS * groups or -(-math.prod(launch.block) // 32)

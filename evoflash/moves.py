@@ -59,6 +59,14 @@ def switch(genome: Genome, space: SearchSpace, name: str, *words: Value) -> list
     return [{name: value} for value in allowed if not _same(value, values[name])]
 
 
+def drawn(genome: Genome, space: SearchSpace, rng: np.random.Generator, changes: Changes) -> Changes:
+    """The changes, and at random a value for each gene that they bring into play: no parent has tried any."""
+    own = genome.as_dict()
+    fresh = space.genome({**own, **changes}).as_dict().keys() - own.keys() - changes.keys()
+    domains = [(param.name, param.values) for param in space.params if param.name in fresh]
+    return {**changes, **{name: values[int(rng.integers(len(values)))] for name, values in domains}}
+
+
 def climb(genome: Genome, space: SearchSpace, name: str, *order: str) -> list[Changes]:
     """One change for each word that comes after the gene's own in `order`; none when its own is not there."""
     own = genome.as_dict().get(name)

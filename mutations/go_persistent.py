@@ -1,7 +1,7 @@
-"""Go persistent: as many CTAs as fit on the GPU, each taking query tiles in turn; or one CTA a tile again.
+"""Go persistent: as many CTAs as fit on the GPU take query tiles in turn or on demand; or a CTA a tile again.
 
-Needs: a family with both schedules. Against launch and wave effects: prologues overlap, the last wave is
-shorter. Expected: 2 to 5 % for long sequences, a small loss where every tile has a slot on an SM anyway.
+Needs: a family with two schedules or more. Against launch and wave effects: prologues overlap, the last wave
+is shorter. Expected: 2 to 5 % for long sequences, a small loss where every tile has a slot on an SM anyway.
 """
 
 from collections.abc import Sequence

@@ -1,14 +1,15 @@
 """Swap scheduler: another order of the query tiles together with the other kind of grid.
 
 Needs: tile_order and schedule. Against uneven causal work and L2 misses: which order is best depends on
-who takes the tiles. Expected: what the order and the grid bring together and neither does alone.
+who takes the tiles; what either brings into play, such as the size of a section, is drawn at random.
+Expected: what the order and the grid bring together and neither does alone.
 """
 
 from collections.abc import Sequence
 
 import numpy as np
 
-from evoflash.moves import MID, attempt, switch
+from evoflash.moves import MID, attempt, drawn, switch
 from evoflash.space import Genome, SearchSpace
 
 PARENTS = 1
@@ -20,4 +21,5 @@ def mutate(parents: Sequence[Genome], space: SearchSpace, rng: np.random.Generat
     """None when the family has one order or one schedule."""
     parent = parents[0]
     orders, grids = switch(parent, space, "tile_order"), switch(parent, space, "schedule")
-    return attempt(parent, space, rng, [{**order, **grid} for order in orders for grid in grids])
+    both = [{**order, **grid} for order in orders for grid in grids]
+    return attempt(parent, space, rng, [drawn(parent, space, rng, change) for change in both])

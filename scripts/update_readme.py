@@ -10,11 +10,16 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import peers_digest
+import peers_page
+import peers_rows
+
 ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
 MEASUREMENTS = ROOT / "docs" / "measurements"
 RANKED = ("final-cold", "final-cold-boost")  # short workloads, and those timed at boost clock
 BEGIN, END = "<!-- leaderboard -->", "<!-- /leaderboard -->"
+PEERS_BEGIN, PEERS_END = "<!-- peers -->", "<!-- /peers -->"
 
 
 def searches() -> list[tuple[str, dict[str, Any]]]:
@@ -83,10 +88,23 @@ def _ratio(comparison: dict[str, Any] | None) -> str:
 
 
 def updated(readme: str) -> str:
-    """The README with its table made anew."""
-    before, _, rest = readme.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n{table(searches())}{END}{after}"
+    """The README with its tables made anew; the one of peers where it has marks for it."""
+    fresh = _between(readme, BEGIN, END, table(searches()))
+    return _between(fresh, PEERS_BEGIN, PEERS_END, peers()) if PEERS_BEGIN in readme else fresh
+
+
+def peers() -> str:
+    """What docs/h200.md says, in a line for each kind of row; empty before it was measured."""
+    if not peers_page.RECORD.exists():
+        return ""
+    record = json.loads(peers_page.RECORD.read_text(encoding="utf-8"))
+    return peers_digest.digest(record, peers_rows.anchors())
+
+
+def _between(text: str, begin: str, end: str, content: str) -> str:
+    before, _, rest = text.partition(begin)
+    _, _, after = rest.partition(end)
+    return f"{before}{begin}\n{content}{end}{after}"
 
 
 def main() -> int:

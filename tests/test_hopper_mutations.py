@@ -38,6 +38,8 @@ NAMED = [
     "divide_keys_in_cluster",
     "merge_by_columns",
     "prefetch_query",
+    "hand_out_pieces",
+    "section_heads",
     "fill_rings",
     "fill_registers",
     "follow_max",
@@ -68,7 +70,7 @@ def moves(name: str, text: str, has: dict[str, Value]) -> list[dict[str, Value |
     parent = space.genome(has)
     assert space.is_valid(parent), space.violations(parent)
     rng = np.random.default_rng(1)
-    made = {OPERATORS[name].mutate([parent], space, rng) for _ in range(40)} - {None}
+    made = {OPERATORS[name].mutate([parent], space, rng) for _ in range(100)} - {None}
     return [difference(parent, child) for child in made if space.is_valid(child)]
 
 
@@ -85,7 +87,9 @@ SPLIT = {"schedule": "grid", "q_stages": None, "merge": "first"}
 FOLLOWED = {"rescale": "lazy", "lazy_tau": 8}
 APART = {"cluster": 1, "cluster_use": None, "schedule": "grid"}
 DIVIDED = {"cluster": 2, "cluster_use": "keys", "epilogue": "direct"}
-AHEAD = {"schedule": "persistent", "q_stages": 2}
+IN_TURN, ON_DEMAND = {"schedule": "persistent", "q_stages": 2}, {"schedule": "dynamic", "q_stages": 2}
+SIZES = (2, 4, 8, 16, 32, 64)
+SECTIONS = [{"tile_order": "sections", "section_heads": size} for size in SIZES]
 # Operator, what the parent has besides BASE, all that may come of it.
 MOVES = [
     ("add_consumer", {}, [{"consumers": 3}, {"consumers": 4}]),
@@ -223,15 +227,59 @@ MOVES = [
     ("merge_by_columns", {"kv_groups": 2}, [{"merge": "columns", "epilogue": "direct"}]),
     ("merge_by_columns", {"kv_groups": 2, "merge": "columns", "epilogue": "direct"}, [{"merge": "first"}]),
     ("merge_by_columns", {}, []),
-    ("prefetch_query", {}, [AHEAD]),
-    ("prefetch_query", {"cluster": 2}, [{**APART, **AHEAD}]),
-    (
-        "prefetch_query",
-        {"rescale": "speculative"},
-        [{**AHEAD, "rescale": "lazy", "lazy_tau": 8}],
-    ),
-    ("prefetch_query", AHEAD, []),
+    ("prefetch_query", {}, [IN_TURN, ON_DEMAND]),
+    ("prefetch_query", {"cluster": 2}, [{**APART, **word} for word in (IN_TURN, ON_DEMAND)]),
+    ("prefetch_query", {"rescale": "speculative"}, [IN_TURN, ON_DEMAND]),
+    ("prefetch_query", {"schedule": "dynamic"}, [IN_TURN, {"q_stages": 2}]),
+    ("prefetch_query", IN_TURN, []),
     ("prefetch_query", {"producer": "self"}, []),
+    ("hand_out_pieces", {"tile_order": "sections"}, [ON_DEMAND]),
+    ("hand_out_pieces", {}, [{**ON_DEMAND, **order} for order in ({}, *SECTIONS)]),
+    (
+        "hand_out_pieces",
+        {**IN_TURN, "rescale": "speculative", "tile_order": "sections"},
+        [{"schedule": "dynamic"}],
+    ),
+    (
+        "hand_out_pieces",
+        {"kv_groups": 2, "tile_order": "sections"},
+        [{"kv_groups": 1, "merge": None, **ON_DEMAND}],
+    ),
+    ("hand_out_pieces", {"cluster": 2}, [{**APART, **ON_DEMAND, **o} for o in ({}, *SECTIONS)]),
+    ("hand_out_pieces", {"schedule": "dynamic"}, []),
+    ("hand_out_pieces", {"producer": "self"}, []),
+    ("section_heads", {}, SECTIONS),
+    (
+        "section_heads",
+        {"tile_order": "sections", "section_heads": 16},
+        [{"section_heads": size} for size in (4, 8, 32, 64)],
+    ),
+    (
+        "section_heads",
+        {"tile_order": "sections", "section_heads": 2},
+        [{"section_heads": 4}, {"section_heads": 8}],
+    ),
+    ("section_heads", {"cluster": 2}, []),
+    (
+        "go_persistent",
+        {},
+        [{"schedule": "persistent", "q_stages": 1}, {"schedule": "dynamic", "q_stages": 1}],
+    ),
+    ("go_persistent", ON_DEMAND, [{"schedule": "persistent"}, {"schedule": "grid", "q_stages": None}]),
+    (
+        "reverse_order",
+        {},
+        [{"tile_order": "natural"}, {"tile_order": "heads_first"}, *SECTIONS],
+    ),
+    (
+        "swap_scheduler",
+        ON_DEMAND,
+        [
+            {**order, **grid}
+            for order in ({"tile_order": "natural"}, {"tile_order": "heads_first"}, *SECTIONS)
+            for grid in ({"schedule": "grid", "q_stages": None}, {"schedule": "persistent"})
+        ],
+    ),
     ("keys_for_stages", {}, []),  # there is room for either: other operators' moves
     ("fill_rings", {}, [{"k_stages": 4, "v_stages": 4}]),
     ("fill_rings", {"k_stages": 4, "v_stages": 3}, []),
@@ -239,19 +287,24 @@ MOVES = [
     ("fill_registers", {"block_n": 224}, []),
     (
         "follow_max",
-        {"rescale": "speculative"},
-        [
-            {"rescale": "lazy", "lazy_tau": 8},
-            {"rescale": "lazy", "lazy_tau": 8, "schedule": "persistent", "q_stages": 1},
-        ],
+        {"rescale": "speculative", **ON_DEMAND},
+        [{"rescale": "lazy", "lazy_tau": 8}],
     ),
     ("follow_max", {"rescale": "lazy"}, [{"rescale": "online", "lazy_tau": None}]),
     ("follow_max", {}, []),
+    ("skip_max", {"schedule": "persistent"}, [{"rescale": "speculative"}]),
+    ("skip_max", ON_DEMAND, [{"rescale": "speculative"}]),
     (
-        "skip_max",
-        {"schedule": "persistent"},
-        [{"rescale": "speculative", "schedule": "grid", "q_stages": None}],
+        "skip_max",  # a redo takes registers
+        {"consumers": 4, "block_n": 48, "q_home": "registers", "producer_registers": 32},
+        [{"rescale": "speculative", "block_n": 32}],
     ),
+    (
+        "skip_max",  # and a log
+        {**ON_DEMAND, **NO_OVERLAP, "block_n": 208, "k_stages": 4, "v_stages": 1, "p_home": "smem"},
+        [{"rescale": "speculative", "block_n": 192}],
+    ),
+    ("skip_max", {"cluster": 2}, [{"rescale": "speculative", **APART}]),
     (
         "unpack_gqa",
         {"pack_gqa": "on"},
@@ -278,7 +331,12 @@ AT_THE_WALL = [  # the same beside BROAD, at head_dim 128, where registers and s
     ("shift_registers", {"block_n": 192}, [{"producer_registers": 32, "block_n": 176}]),
     ("p_to_smem", {}, [{"p_home": "smem", "block_n": 192, "v_stages": 1}]),
     ("split_kv_warpgroups", {}, [{"kv_groups": 2, "merge": "first", "block_n": 128, "v_stages": 1}]),
-    ("prefetch_query", {}, [{**AHEAD, "block_n": 160}]),
+    ("prefetch_query", {}, [{**word, "block_n": 160} for word in (IN_TURN, ON_DEMAND)]),
+    (
+        "hand_out_pieces",
+        {"rescale": "speculative", "tile_order": "sections"},
+        [{**ON_DEMAND, "block_n": 160}],
+    ),
     (
         "keys_for_stages",
         {"overlap": "none", "block_n": 192},

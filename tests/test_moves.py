@@ -3,7 +3,7 @@
 import numpy as np
 from strategy_cases import SPACE
 
-from evoflash.moves import attempt, changed, climb, shift, step, switch
+from evoflash.moves import attempt, changed, climb, drawn, shift, step, switch
 from evoflash.space import Check, Param, SearchSpace
 
 ROOM = SearchSpace(
@@ -32,6 +32,17 @@ def test_a_switch_offers_the_named_words_that_are_new() -> None:
     assert switch(PARENT, ROOM, "extra", "x", "z") == []
     assert switch(PARENT, ROOM, "on", True) == [{"on": True}]
     assert switch(PARENT, ROOM, "a", True) == []  # True equals 1, and is no number
+
+
+def test_what_a_change_brings_into_play_is_drawn_and_nothing_else() -> None:
+    bare = ROOM.genome({"a": 1, "b": 1, "c": 3, "on": False})
+    rng = np.random.default_rng(0)
+    made = [drawn(bare, ROOM, rng, {"b": 2}) for _ in range(40)]
+    assert {tuple(change.items()) for change in made} == {(("b", 2), ("extra", x)) for x in "xy"}
+    assert drawn(bare, ROOM, rng, {"b": 2, "extra": "y"}) == {"b": 2, "extra": "y"}
+    unused = np.random.default_rng(7)
+    assert drawn(PARENT, ROOM, unused, {"a": 2, "b": 1}) == {"a": 2, "b": 1}
+    assert unused.random() == np.random.default_rng(7).random()
 
 
 def test_a_climb_goes_up_its_order_only() -> None:

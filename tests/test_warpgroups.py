@@ -6,8 +6,9 @@ from dataclasses import replace
 import pytest
 
 from evoflash.evaluation import Launch
+from evoflash.family import load_family
 from evoflash.gpu import load_gpu
-from evoflash.makespan import makespan
+from evoflash.makespan import at_work, makespan
 from evoflash.model import Counts, Estimate, Profile, constants, estimate
 from evoflash.problem import Workload
 from evoflash.warpgroups import chain_cycles, consumers, exposed_boxes
@@ -224,6 +225,43 @@ def test_a_persistent_grid_takes_its_pieces_in_as_many_waves():
         return _estimate(_profile(), replace(_launch(), grid=(132, 1, 1)), each).terms["latency"]
 
     assert latency(over) == pytest.approx(2 * latency(full))
+
+
+def test_ctas_beyond_the_slots_of_a_persistent_grid_cost_nothing():
+    # For 16 batch elements 132 or 264 slots are filled up to 144 or 272 CTAs; each SM could hold three.
+    def total_us(*grid: int) -> float:
+        launch = replace(_launch(1, smem_bytes=70_000), grid=grid)
+        return _estimate(_profile(1), launch, registers=80).total_us
+
+    assert WORK.batch == 16
+    assert total_us(9, 1, 16) == total_us(132, 1, 1) != total_us(264, 1, 1)
+    assert total_us(17, 1, 16) == total_us(264, 1, 1) != total_us(396, 1, 1)
+
+
+def test_a_grid_counts_whole_where_nothing_says_that_it_was_filled_up():
+    def counted(grid: tuple[int, int, int], pieces: int, batch: int) -> int:
+        return at_work(replace(_launch(), grid=grid), pieces, batch, 132)
+
+    assert counted((9, 1, 16), 1000, 16) == 132
+    assert counted((9, 1, 16), 144, 16) == 144  # each has a piece of its own
+    assert counted((16, 1, 16), 1000, 16) == 256  # as many whole batches as 264 slots hold
+    assert counted((8, 1, 16), 1000, 16) == 128
+    assert counted((2, 1, 128), 1000, 128) == 256  # 132 slots filled up, or 264 not
+
+
+@pytest.mark.parametrize("order", ["natural", "heads_first", "sections"])
+def test_the_order_of_hopper_pieces_and_who_hands_them_out_leave_the_estimate_alone(order):
+    # What they bring is L2's and the order's own: the model knows neither. docs/lab-notes.md has the times.
+    family, work = load_family("flash_wgmma"), replace(WORK, causal=True)
+    space = family.space((work.compile_key("sm_90a"),), H200)
+
+    def total_us(**genes: str | int) -> float:
+        tile = {"consumers": 2, "block_n": 128, "k_stages": 2, "v_stages": 2}
+        launches = family.launches(space.genome({**tile, **genes}), work, H200)
+        return estimate(_profile(2), launches, work, H200, registers=168).total_us
+
+    for schedule in ("grid", "persistent", "dynamic"):
+        assert total_us(schedule=schedule, tile_order=order) == total_us(tile_order="reversed")
 
 
 def test_a_combining_launch_costs_what_it_costs_behind_any_kernel():

@@ -34,6 +34,7 @@ _FILES = {
     "sdpa_cudnn": "sdpa",
     "sdpa_efficient": "sdpa",
     "sdpa_math": "sdpa",
+    "triton": "triton",
     "fa3": "flash_attention_3",
     "fa4": "flash_attention_4",
     "fa4_tuned": "flash_attention_4",

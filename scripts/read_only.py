@@ -1,0 +1,85 @@
+"""A contender that only reads K and V: the time that the memory's bandwidth allows a decoding step.
+
+Judges nothing. Its kernel, read_only.cu, is compiled as candidates are.
+"""
+
+import hashlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evoflash.benchmark import SHORT, Bench, measure
+from evoflash.compiler import compile_candidate, first_error
+from evoflash.errors import DeviceError
+from evoflash.evaluation import Candidate, Launch
+from evoflash.launcher import LoadedKernel, cupy
+from evoflash.memory import Arena
+from evoflash.problem import CompileKey, Workload
+from evoflash.renderer import device_headers_sha
+from evoflash.space import Genome
+from evoflash.ways import Way
+
+NAME = "read_only"
+_SOURCE = Path(__file__).with_name("read_only.cu")
+_THREADS, _GROUP_BYTES = 512, 16
+_BLOCKS_PER_SM = (1, 2, 4, 8, 16, 32)
+_NEVER = np.uint32(0x9E3779B9)
+
+
+class ReadOnly:
+    """Reads every byte of K and V of an input set, by a grid of so many blocks."""
+
+    name = NAME
+
+    def __init__(self, arch: str, blocks: int) -> None:
+        launch = Launch(NAME, (blocks, 1, 1), (_THREADS, 1, 1), 0)
+        self.blocks = blocks
+        self._kernel = LoadedKernel(cubin_path(arch), (launch,))
+        self._answer = cupy().zeros(1, dtype=np.uint32)
+
+    def graph(self, bench: Bench, order: Sequence[int]) -> Callable[[], None]:
+        """See benchmark.Contender."""
+        arguments = [self._arguments(arena) for arena in bench.arenas]
+        with bench.stream:
+            bench.stream.begin_capture()
+            try:
+                for at in order:
+                    self._kernel.enqueue(arguments[at])
+            finally:
+                graph = bench.stream.end_capture()
+        graph.upload(bench.stream)
+        return lambda: graph.launch(bench.stream)
+
+    def _arguments(self, arena: Arena) -> tuple[Any, ...]:
+        first, second = (arena.buffers[name] for name in "KV")
+        groups = np.int64(first.device_bytes.nbytes // _GROUP_BYTES)
+        pointers = (np.uint64(first.pointer), np.uint64(second.pointer))
+        return (*pointers, groups, _NEVER, np.uint64(self._answer.data.ptr))
+
+
+def bytes_read(workload: Workload) -> int:
+    """What the contender reads of an input set."""
+    return 2 * 2 * workload.batch * workload.kv_heads * workload.seq_kv * workload.head_dim
+
+
+def fastest(bench: Bench, arch: str, way: Way, *, sm_count: int) -> ReadOnly:
+    """The grid that reads this bench's K and V in the least time."""
+    tried = [ReadOnly(arch, sm_count * blocks) for blocks in _BLOCKS_PER_SM]
+    return min(tried, key=lambda each: measure(each, bench, way, effort=SHORT)[0].median_us)
+
+
+def cubin_path(arch: str) -> str:
+    """The compiled kernel, from the cache if it is there; needs no GPU."""
+    source = _SOURCE.read_text(encoding="utf-8")
+    candidate = Candidate(
+        genome=Genome(NAME, 1, ()),
+        compile_key=CompileKey(head_dim=16, dtype="fp16", causal=False, gqa_ratio=1, arch=arch),
+        source=source,
+        source_sha=hashlib.sha256((source + device_headers_sha()).encode()).hexdigest(),
+    )
+    build = compile_candidate(candidate)
+    if not build.ok:
+        raise DeviceError(f"{_SOURCE.name} does not compile for {arch}: {first_error(build.log)}")
+    return build.cubin_path
