@@ -173,7 +173,6 @@ class _Ctas:
         self.groups = groups  # that compute on wgmma; 0: the kernel has none
         # Without a producer's: they ask for copies and sleep.
         self.warps = WARPS * groups or -(-math.prod(launch.block) // 32)
-        self.clustered = math.prod(launch.cluster) > 1
         resident = max(1, occupancy(launch, registers, smem_static_bytes, gpu))
         self.together = min(resident, -(-self.count // gpu.sm_count))  # on the busiest SM
         self.slots = min(self.count, gpu.sm_count * self.together)
@@ -215,7 +214,7 @@ def _step_cycles(profile: Profile, extra: float, ctas: _Ctas, gpu: GpuSpec) -> f
         path = _path_cycles(n, extra, ctas, gpu)
         return path + exposed_copies(n, path, ctas.warps, k)
     chain = chain_cycles(n, _instructions(n) + extra, ctas.groups, gpu, k, overlaps=profile.overlaps)
-    chain += k["cluster_cycles"] if ctas.clustered else 0
+    chain += k["cluster_cycles"] if profile.cluster > 1 else 0
     return chain + exposed_boxes(n, chain, profile.stages, ctas.l2_bytes_per_clk, k)
 
 

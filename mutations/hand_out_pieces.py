@@ -26,7 +26,7 @@ def mutate(parents: Sequence[Genome], space: SearchSpace, rng: np.random.Generat
     """None without a producer, or when the pieces are handed out already."""
     parent = parents[0]
     values = parent.as_dict()
-    if "cluster" not in values or values.get("schedule") == "dynamic":
+    if values.get("producer") == "self" or values.get("schedule") == "dynamic":
         return None
     alone = set_back(parent, cluster=1, kv_groups=1)
     sections = switch(parent, space, "tile_order", "sections")

@@ -21,8 +21,10 @@ PRIOR = LOW
 
 
 def mutate(parents: Sequence[Genome], space: SearchSpace, rng: np.random.Generator) -> Genome | None:
-    """None without a producer, or when no tile can be shared."""
+    """None without a producer, when no tile can be shared, or when the cluster divides the keys."""
     parent = parents[0]
+    if parent.as_dict().get("cluster_use", "multicast") != "multicast":
+        return None
     wider = [shift(parent, space, cluster=1), shift(parent, space, cluster=2)]
     alone = set_back(parent, ctas_per_sm=1, kv_groups=1)
     if parent.as_dict().get("rescale") == "speculative":

@@ -25,7 +25,7 @@ def mutate(parents: Sequence[Genome], space: SearchSpace, rng: np.random.Generat
     """None without a producer, or when two query blocks have slots already."""
     parent = parents[0]
     values = parent.as_dict()
-    if "cluster" not in values or values.get("q_stages") == 2:
+    if values.get("producer") == "self" or values.get("q_stages") == 2:
         return None
     ends = set_back(parent, cluster=1, kv_groups=1)
     ahead = [{"schedule": word, "q_stages": 2, **ends} for word in ("persistent", "dynamic")]

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from evoflash.moves import MID, climb, shift
-from evoflash.refit import refit
+from evoflash.refit import refit, set_back
 from evoflash.space import Genome, SearchSpace
 
 PARENTS = 1
@@ -25,5 +25,8 @@ def mutate(parents: Sequence[Genome], space: SearchSpace, rng: np.random.Generat
     parent = parents[0]
     words = climb(parent, space, "producer", "warpgroup", "warp", "self")
     more = [{}, shift(parent, space, ctas_per_sm=1) or {}]
-    lighter = [{**word, **ctas} for word in words for ctas in more]
+    shared = parent.as_dict().get("cluster_use") in ("multicast", "both")
+    apart = set_back(parent, cluster=1) if shared else {}  # a share of each tile is a producer's to fetch
+    to_self = [{**word, **(apart if word["producer"] == "self" else {})} for word in words]
+    lighter = [{**word, **ctas} for word in to_self for ctas in more]
     return refit(parent, space, rng, lighter, follows=WALLS)

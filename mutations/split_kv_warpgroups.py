@@ -1,6 +1,6 @@
 """Split KV over warpgroups: two or four share their query rows, divide the keys and merge at the end.
 
-Needs: kv_groups and consumers that it divides; a cluster and a persistent grid are given up, for the
+Needs: kv_groups and consumers that it divides; multicast and a persistent grid are given up, for the
 merge takes the place of rings that must be empty. Against latency of short sequences: three or four steps
 in a row become one, and 64 rows a CTA fill more SMs. Expected: an estimated 3 us instead of 6 to 7 for
 512 keys and 8 heads; a loss at long sequences, where each tile then serves fewer rows.
@@ -26,7 +26,8 @@ def mutate(parents: Sequence[Genome], space: SearchSpace, rng: np.random.Generat
     values = parent.as_dict()
     if not {"kv_groups", "consumers"} <= values.keys():
         return None
-    alone = set_back(parent, cluster=1, schedule="grid")
+    shared = values.get("cluster_use") == "multicast"
+    alone = set_back(parent, schedule="grid", **({"cluster": 1} if shared else {}))
     split = [
         {"kv_groups": groups, "consumers": count, **alone}
         for groups in space.param("kv_groups").values

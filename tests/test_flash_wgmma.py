@@ -38,6 +38,9 @@ NEEDS = {  # what a gene needs to be active, or a value to be valid, beside BASE
     "producer_registers=56": {"consumers": 1},
     "kv_groups=4": {"consumers": 4, "block_n": 32, "overlap": "none"},
     "lazy_tau": {"rescale": "lazy"},
+    "cluster_use": {"cluster": 2, "epilogue": "direct"},
+    "cluster_use=both": {"cluster": 4},
+    "merge": {"kv_groups": 2, "epilogue": "direct"},
     "turns=exp": {"pv_wait": "free"},
     "q_stages": {"schedule": "persistent"},
     "section_heads": {"tile_order": "sections"},
@@ -107,6 +110,77 @@ PAIRS = {  # genes that meet in one place of the code
         "producer": "warp",
         "q_home": "registers",
         "block_n": 32,
+    },
+    "divided keys, merged by columns": {"kv_groups": 2, "merge": "columns", "epilogue": "direct"},
+    "divided keys of two rows of warpgroups, merged by columns": {
+        "kv_groups": 2,
+        "consumers": 4,
+        "merge": "columns",
+        "block_n": 32,
+        "p_home": "smem",
+        "overlap": "none",
+        "epilogue": "direct",
+    },
+    "a cluster that divides the keys": {"cluster": 2, "cluster_use": "keys", "epilogue": "direct"},
+    "a cluster of four, half the warpgroups, along the heads' grid": {
+        "cluster": 4,
+        "cluster_use": "keys",
+        "kv_groups": 2,
+        "consumers": 4,
+        "block_n": 32,
+        "overlap": "none",
+        "turns": "none",
+        "tile_order": "heads_first",
+        "epilogue": "direct",
+    },
+    "a cluster without a producer": {
+        "cluster": 2,
+        "cluster_use": "keys",
+        "kv_groups": 2,
+        "producer": "self",
+        "pack_gqa": "on",
+        "turns": "none",
+        "l2_hints": "keep_kv_drop_q",
+        "overlap": "none",
+        "k_stages": 1,
+        "v_stages": 1,
+        "block_n": 32,
+        "epilogue": "direct",
+    },
+    "pairs that share tiles divide the keys": {
+        "cluster": 4,
+        "cluster_use": "both",
+        "kv_groups": 2,
+        "producer": "warp",
+        "turns": "none",
+        "epilogue": "direct",
+        "overlap": "none",
+    },
+    "pairs along the heads' grid": {
+        "cluster": 4,
+        "cluster_use": "both",
+        "tile_order": "heads_first",
+        "l2_hints": "keep_kv",
+        "pack_gqa": "on",
+        "epilogue": "direct",
+    },
+    "a redo of a divided cluster": {
+        "cluster": 2,
+        "cluster_use": "keys",
+        "kv_groups": 2,
+        "rescale": "speculative",
+        "turns": "exp",
+        "k_stages": 3,
+        "epilogue": "direct",
+    },
+    "a redo of a cluster without a producer": {
+        "cluster": 2,
+        "cluster_use": "keys",
+        "rescale": "speculative",
+        "producer": "self",
+        "turns": "gemm",
+        "k_stages": 3,
+        "epilogue": "direct",
     },
     "a redo over pieces of work": {"rescale": "speculative", "schedule": "persistent", "q_stages": 2},
     "a redo over pieces of work, plain stores": {
@@ -298,6 +372,45 @@ def test_blocks_of_a_cluster_fetch_a_part_each():
     assert [each.box[2] for each in launch.maps] == [64, 16, 16, 64]
 
 
+def test_blocks_of_a_cluster_that_divide_the_keys_share_their_rows():
+    workload = Workload(2, 8, 8, 300, 400, 64, causal=True)
+    values = {"cluster": 4, "cluster_use": "keys", "epilogue": "direct", "producer": "self", "turns": "none"}
+    (launch,) = FAMILY.launches(genome_of(values), workload, H200)
+
+    assert (launch.grid, launch.cluster) == ((12, 8, 2), (4, 1, 1))
+    assert [each.box[2] for each in launch.maps] == [64, 64, 64]
+
+
+@pytest.mark.parametrize(
+    ("values", "check"),
+    [
+        ({"epilogue": "staged"}, "columns_direct"),
+        ({"epilogue": "staged", "cluster": 1, "kv_groups": 2, "merge": "columns"}, "columns_direct"),
+        ({"cluster": 4, "kv_groups": 4, "consumers": 4, "turns": "none"}, "columns_divide"),
+        ({"cluster_use": "multicast", "producer": "self", "turns": "none"}, "shares_fed"),
+        ({"cluster_use": "both"}, "pairs_divide"),
+    ],
+)
+def test_what_a_cluster_that_divides_the_keys_needs(values, check):
+    """Whole tiles of 8 columns for each warpgroup that merges, and plain stores for them."""
+    space = FAMILY.space((KEY,), H200)
+    genome = space.genome(
+        {**BASE, "overlap": "none", "block_n": 32, "cluster": 2, "cluster_use": "keys", "epilogue": "direct"}
+        | values
+    )
+
+    assert space.violations(genome) == (check,)
+
+
+def test_pairs_that_share_tiles_fetch_a_half_each_and_divide_the_keys():
+    workload = Workload(2, 8, 8, 300, 400, 64, causal=True)
+    values = {"cluster": 4, "cluster_use": "both", "epilogue": "direct"}
+    (launch,) = FAMILY.launches(genome_of(values), workload, H200)
+
+    assert (launch.grid, launch.cluster) == ((8, 8, 2), (4, 1, 1))
+    assert [each.box[2] for each in launch.maps] == [64, 32, 32]
+
+
 def test_persistent_blocks_are_no_more_than_the_gpu_holds():
     workload = Workload(4, 16, 16, 4096, 4096, 64)
     (launch,) = FAMILY.launches(genome_of({"schedule": "persistent"}), workload, H200)
@@ -312,9 +425,19 @@ def test_persistent_blocks_are_no_more_than_the_gpu_holds():
         ({"producer": "warp"}, ["kThreads = 128 * kConsumers + 32"], ["reg_dec", "reg_inc"]),
         ({"producer": "self", "turns": "none"}, ["No producer"], ["else {", "kTurn"]),
         ({"kv_groups": 2}, ["kMerge", "slice"], ["persistent"]),
+        (
+            {"kv_groups": 2, "merge": "columns", "epilogue": "direct"},
+            ["hand_over<kGroupTiles>", "first_tile"],
+            ["sts_async", "cluster", "slice > 0", "kKeyBlocks"],
+        ),
         ({"rescale": "lazy"}, ["if (outgrown) rescale"], []),
         ({"rescale": "speculative"}, ["if (exact) maxima", "judged"], ["kTau"]),
         ({"cluster": 2}, ["tma_load_multicast(", "cluster_sync"], ["ef::syncthreads"]),
+        (
+            {"cluster": 2, "cluster_use": "keys", "epilogue": "direct"},
+            ["sts_async(", "cluster_arrive_relaxed", "kOwnTiles"],
+            ["multicast", "cluster_sync", "kShare", "hand_over", "kMerge"],
+        ),
         ({"q_home": "registers"}, ["wgmma_rs<0>"], ["wgmma_ss"]),
         ({"p_home": "smem"}, ["wgmma_ss<0, 1>"], ["wgmma_rs"]),
         ({"l2_hints": "keep_kv_drop_q"}, ["l2_evict_last", "l2_evict_first"], []),

@@ -35,6 +35,8 @@ NAMED = [
     "split_kv_warpgroups",
     "join_kv_warpgroups",
     "multicast",
+    "divide_keys_in_cluster",
+    "merge_by_columns",
     "prefetch_query",
     "hand_out_pieces",
     "section_heads",
@@ -81,6 +83,10 @@ LONE = {"consumers": 1, "turns": "none"}
 NO_OVERLAP = {"overlap": "none"}
 FREED = {"pv_wait": None}
 PINNED = {"overlap": "intra", "pv_wait": "pinned"}
+SPLIT = {"schedule": "grid", "q_stages": None, "merge": "first"}
+FOLLOWED = {"rescale": "lazy", "lazy_tau": 8}
+APART = {"cluster": 1, "cluster_use": None, "schedule": "grid"}
+DIVIDED = {"cluster": 2, "cluster_use": "keys", "epilogue": "direct"}
 IN_TURN, ON_DEMAND = {"schedule": "persistent", "q_stages": 2}, {"schedule": "dynamic", "q_stages": 2}
 SIZES = (2, 4, 8, 16, 32, 64)
 SECTIONS = [{"tile_order": "sections", "section_heads": size} for size in SIZES]
@@ -99,16 +105,15 @@ MOVES = [
     ("drop_consumer", LONE, []),
     ("ctas_for_consumers", {}, [{"consumers": 1, "turns": None, "ctas_per_sm": 2}]),
     ("ctas_for_consumers", {**LONE, "ctas_per_sm": 2}, [{"consumers": 2, "turns": "none", "ctas_per_sm": 1}]),
-    ("ctas_for_consumers", {"cluster": 2}, [{"consumers": 1, "turns": None, "ctas_per_sm": 2, "cluster": 1,
-                                             "schedule": "grid"}]),
+    ("ctas_for_consumers", {"cluster": 2}, [{"consumers": 1, "turns": None, "ctas_per_sm": 2, **APART}]),
     ("ctas_for_consumers", LONE, []),
     ("specialize_producer", {"producer": "warp"}, [{"producer": "warpgroup", "producer_registers": 24}]),
     (
         "specialize_producer",
         {"producer": "self"},
         [
-            {"producer": "warp", "cluster": 1, "schedule": "grid"},
-            {"producer": "warpgroup", "producer_registers": 24, "cluster": 1, "schedule": "grid"},
+            {"producer": "warp", "schedule": "grid"},
+            {"producer": "warpgroup", "producer_registers": 24, "schedule": "grid"},
         ],
     ),
     ("specialize_producer", {}, []),
@@ -116,10 +121,20 @@ MOVES = [
         "self_load",
         {"producer": "warp"},
         [
-            {"producer": "self", "cluster": None, "schedule": None},
-            {"producer": "self", "cluster": None, "schedule": None, "ctas_per_sm": 2},
+            {"producer": "self", "schedule": None},
+            {"producer": "self", "schedule": None, "ctas_per_sm": 2},
         ],
     ),
+    (
+        "self_load",
+        {"producer": "warp", "cluster": 2},
+        [
+            {"producer": "self", "cluster": 1, "cluster_use": None},
+            {"producer": "self", "cluster": 1, "cluster_use": None, "ctas_per_sm": 2},
+        ],
+    ),
+    ("self_load", {"producer": "warp", **DIVIDED},
+     [{"producer": "self"}, {"producer": "self", "ctas_per_sm": 2}]),
     ("self_load", {"producer": "self"}, []),
     ("shift_registers", {}, [{"producer_registers": 32}]),
     (
@@ -166,31 +181,54 @@ MOVES = [
         "split_kv_warpgroups",
         {"schedule": "persistent"},
         [
-            {"kv_groups": 2, "schedule": "grid", "q_stages": None},
-            {"kv_groups": 2, "consumers": 4, "schedule": "grid", "q_stages": None},
-            {"kv_groups": 4, "consumers": 4, "schedule": "grid", "q_stages": None},
+            {"kv_groups": 2, **SPLIT},
+            {"kv_groups": 2, "consumers": 4, **SPLIT},
+            {"kv_groups": 4, "consumers": 4, **SPLIT},
         ],
     ),
     ("split_kv_warpgroups", {"kv_groups": 4, "consumers": 4}, []),
+    ("split_kv_warpgroups", DIVIDED, [{"kv_groups": 2}, {"kv_groups": 2, "consumers": 4},
+                                      {"kv_groups": 4, "consumers": 4}]),
     (
         "join_kv_warpgroups",
         {"kv_groups": 2},
-        [{"kv_groups": 1}, {"kv_groups": 1, "consumers": 1, "turns": None}],
+        [{"kv_groups": 1, "merge": None}, {"kv_groups": 1, "merge": None, "consumers": 1, "turns": None}],
     ),
     ("join_kv_warpgroups", {}, []),
     (
         "multicast",
         {"rescale": "speculative", "tile_order": "natural"},
         [
-            {"cluster": count, "schedule": None, "rescale": "lazy", "lazy_tau": 8, **order}
+            {"cluster": count, "cluster_use": "multicast", "schedule": None, **FOLLOWED, **order}
             for count in (2, 4)
             for order in ({}, {"tile_order": "reversed"}, {"tile_order": "heads_first"})
         ],
     ),
     ("multicast", {"cluster": 4}, [{"cluster": 2}]),
     ("multicast", {"producer": "self"}, []),
+    ("multicast", DIVIDED, []),
+    (
+        "divide_keys_in_cluster",
+        {},
+        [
+            {"cluster": count, "cluster_use": use, "schedule": None, "epilogue": "direct"}
+            for count, use in ((2, "keys"), (4, "keys"), (4, "both"))
+        ],
+    ),
+    ("divide_keys_in_cluster", DIVIDED, [{"cluster": 4}, {"cluster": 4, "cluster_use": "both"}, APART]),
+    ("divide_keys_in_cluster", {**DIVIDED, "producer": "self", "turns": "none"},
+     [{"cluster": 4}, {"cluster": 1, "cluster_use": None}]),
+    ("divide_keys_in_cluster", {"cluster": 2}, [{"cluster_use": "keys", "epilogue": "direct"},
+                                                {"cluster": 4, "cluster_use": "keys", "epilogue": "direct"},
+                                                {"cluster": 4, "cluster_use": "both", "epilogue": "direct"}]),
+    ("divide_keys_in_cluster", {"kv_groups": 4, "consumers": 4},
+     [{"cluster": count, "cluster_use": use, "schedule": None, "merge": None, "epilogue": "direct"}
+      for count, use in ((2, "keys"), (4, "both"))]),
+    ("merge_by_columns", {"kv_groups": 2}, [{"merge": "columns", "epilogue": "direct"}]),
+    ("merge_by_columns", {"kv_groups": 2, "merge": "columns", "epilogue": "direct"}, [{"merge": "first"}]),
+    ("merge_by_columns", {}, []),
     ("prefetch_query", {}, [IN_TURN, ON_DEMAND]),
-    ("prefetch_query", {"cluster": 2}, [{"cluster": 1, **word} for word in (IN_TURN, ON_DEMAND)]),
+    ("prefetch_query", {"cluster": 2}, [{**APART, **word} for word in (IN_TURN, ON_DEMAND)]),
     ("prefetch_query", {"rescale": "speculative"}, [IN_TURN, ON_DEMAND]),
     ("prefetch_query", {"schedule": "dynamic"}, [IN_TURN, {"q_stages": 2}]),
     ("prefetch_query", IN_TURN, []),
@@ -205,9 +243,9 @@ MOVES = [
     (
         "hand_out_pieces",
         {"kv_groups": 2, "tile_order": "sections"},
-        [{"kv_groups": 1, **ON_DEMAND}],
+        [{"kv_groups": 1, "merge": None, **ON_DEMAND}],
     ),
-    ("hand_out_pieces", {"cluster": 2}, [{**ON_DEMAND, "cluster": 1, **o} for o in ({}, *SECTIONS)]),
+    ("hand_out_pieces", {"cluster": 2}, [{**APART, **ON_DEMAND, **o} for o in ({}, *SECTIONS)]),
     ("hand_out_pieces", {"schedule": "dynamic"}, []),
     ("hand_out_pieces", {"producer": "self"}, []),
     ("section_heads", {}, SECTIONS),
@@ -266,7 +304,7 @@ MOVES = [
         {**ON_DEMAND, **NO_OVERLAP, "block_n": 208, "k_stages": 4, "v_stages": 1, "p_home": "smem"},
         [{"rescale": "speculative", "block_n": 192}],
     ),
-    ("skip_max", {"cluster": 2}, [{"rescale": "speculative", "cluster": 1, "schedule": "grid"}]),
+    ("skip_max", {"cluster": 2}, [{"rescale": "speculative", **APART}]),
     (
         "unpack_gqa",
         {"pack_gqa": "on"},
@@ -286,13 +324,13 @@ AT_THE_WALL = [  # the same beside BROAD, at head_dim 128, where registers and s
         "specialize_producer",
         {"producer": "self", "block_n": 112},
         [
-            {"producer": "warp", "cluster": 1, "schedule": "grid", "block_n": 96},
-            {"producer": "warpgroup", "producer_registers": 24, "cluster": 1, "schedule": "grid"},
+            {"producer": "warp", "schedule": "grid", "block_n": 96},
+            {"producer": "warpgroup", "producer_registers": 24, "schedule": "grid"},
         ],
     ),
     ("shift_registers", {"block_n": 192}, [{"producer_registers": 32, "block_n": 176}]),
     ("p_to_smem", {}, [{"p_home": "smem", "block_n": 192, "v_stages": 1}]),
-    ("split_kv_warpgroups", {}, [{"kv_groups": 2, "block_n": 128, "v_stages": 1}]),
+    ("split_kv_warpgroups", {}, [{"kv_groups": 2, "merge": "first", "block_n": 128, "v_stages": 1}]),
     ("prefetch_query", {}, [{**word, "block_n": 160} for word in (IN_TURN, ON_DEMAND)]),
     (
         "hand_out_pieces",

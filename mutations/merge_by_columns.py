@@ -1,0 +1,30 @@
+"""Merge by columns: warpgroups that divide the keys each add up some columns, or the first of them all again.
+
+Needs: groups of keys in a block, and plain stores. Against latency: all warpgroups merge and store a part,
+with one barrier where the other way has two and all but one group wait. Expected: a gain at short sequences,
+where the merge is a good part of the whole; memory for what is handed over beside the rings is the price. Not
+measured by itself yet.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from evoflash.moves import MID, switch
+from evoflash.refit import refit
+from evoflash.space import Genome, SearchSpace
+
+PARENTS = 1
+BOTTLENECKS = ("latency",)
+PRIOR = MID
+WALLS = ("k_stages", "v_stages", "block_n")
+
+
+def mutate(parents: Sequence[Genome], space: SearchSpace, rng: np.random.Generator) -> Genome | None:
+    """None where nothing is merged in a block, or columns do not divide."""
+    parent = parents[0]
+    direct = [
+        {**way, **({"epilogue": "direct"} if way["merge"] == "columns" else {})}
+        for way in switch(parent, space, "merge", "first", "columns")
+    ]
+    return refit(parent, space, rng, direct, follows=WALLS)
