@@ -27,6 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from peers_rows import ROWS, Ours, chunks, ours, part_of
 from peers_timing import Job, Setup, Timed, ready, timed
+from variants import read
 
 from evoflash import __version__, launcher
 from evoflash.baseline_times import present_spec
@@ -246,6 +247,7 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--part", default="0/1", help="which of how many parts of the rows: 0/2, 1/2")
     parser.add_argument("--db", default="", help="search databases, commas between, beside the archive")
+    parser.add_argument("--list", type=Path, help="variants to try first, as scripts/variants.py reads them")
     parser.add_argument(
         "--candidates", type=int, default=2, help="kernels of ours a row; the fastest is timed"
     )
@@ -266,7 +268,8 @@ def main() -> int:
     spec, seed = present_spec(None), secrets.randbits(32) if options.seed is None else options.seed
     rows = part_of(options.rows.split(), options.part)
     dbs = [db for db in options.db.split(",") if db]
-    found = {row: ours(row, spec, dbs, count=options.candidates) for row in rows}
+    listed = read(options.list, spec) if options.list else []
+    found = {row: ours(row, spec, dbs, count=options.candidates, listed=listed) for row in rows}
     setup = Setup(spec, seed, tuple(options.libraries.split(",")), rounds(options), notes="")
     table = Table(options, head(options, spec, seed), {row: {} for row in rows}, began_s)
     pending = list(rows)

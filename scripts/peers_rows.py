@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from variants import Variant
+
 from evoflash.champion import champion_of, starts
 from evoflash.errors import UsageError
 from evoflash.evaluation import Basis
@@ -96,17 +98,27 @@ def chunks(rows: Sequence[str]) -> list[tuple[str, ...]]:
     ]
 
 
-def ours(row: str, spec: GpuSpec, dbs: Sequence[str], *, count: int) -> tuple[Ours, ...]:
-    """At most `count` kernels measured right on exactly this problem, fastest first: of the archive and the
-    databases. Where there is none, what the archive has near it, or a family's seed.
+def ours(
+    row: str, spec: GpuSpec, dbs: Sequence[str], *, count: int, listed: Sequence[Variant] = ()
+) -> tuple[Ours, ...]:
+    """At most `count` kernels: what a list names for this row; then those measured right on exactly this
+    problem, fastest first, of the archive and the databases. Where there is none of these, what the archive
+    has near it, or a family's seed.
     """
     problem = parse_problem(row)
+    named = tuple(
+        Ours(each.genome, None, "a list of variants")
+        for each in listed
+        if each.genome is not None and not each.why_not and parse_problem(each.problem) == problem
+    )
     found = [*_archived(problem, spec), *(each for db in dbs for each in _stored(db, problem, spec))]
     valid = [each for each in found if _is_valid(each.genome, problem, spec)]
     ranked = sorted(valid, key=lambda each: each.known_us or 0.0)
     distinct = {each.genome.id: each for each in reversed(ranked)}  # the fastest of each genome stays
-    best = sorted(distinct.values(), key=lambda each: each.known_us or 0.0)[:count]
-    return tuple(best) or _near(problem, spec, count=count)
+    best = sorted(distinct.values(), key=lambda each: each.known_us or 0.0)
+    ids = {each.genome.id for each in named}
+    chosen = (*named, *(each for each in best if each.genome.id not in ids))[:count]
+    return chosen or _near(problem, spec, count=count)
 
 
 def _archived(problem: Problem, spec: GpuSpec) -> Iterator[Ours]:
