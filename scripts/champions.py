@@ -1,6 +1,6 @@
-"""Makes the shipped archive of a GPU from what was measured on it: records of arms.py, search databases.
+"""Makes the shipped archive of a GPU from what was measured on it: records of peers.py, arms.py, databases.
 
-    python scripts/champions.py docs/measurements/search-h200*.json -o evoflash/champions/h200.toml
+    python scripts/champions.py docs/measurements/peers-h200.json -o evoflash/champions/h200.toml
 
 Of each problem the fastest genome stays that was timed again in turns with the baselines and was right. What
 the output file holds from other sources takes part; `--fresh` forgets it. Measures and estimates nothing.
@@ -22,6 +22,7 @@ from evoflash.errors import EvoflashError, UsageError
 from evoflash.evaluation import Basis, score
 from evoflash.family import load_family
 from evoflash.gpu import GpuSpec, load_gpu
+from evoflash.problem import parse_problem
 from evoflash.rows import FINAL, was_timed_again
 from evoflash.space import Genome
 from evoflash.store import Run, Store, open_store
@@ -39,8 +40,11 @@ def champions_of(source: str, gpu: GpuSpec) -> list[Champion]:
     if not source.endswith(".json"):
         return list(_of_database(source, gpu))
     record = json.loads(Path(source).read_text(encoding="utf-8"))
-    if not isinstance(record, dict) or record.get("made_by") != "scripts/arms.py":
-        raise UsageError(f"{source} is no record of scripts/arms.py: leave it out.")
+    made_by = record.get("made_by") if isinstance(record, dict) else None
+    if made_by == "scripts/peers.py":
+        return list(_of_peers(record, source, gpu))
+    if made_by != "scripts/arms.py":
+        raise UsageError(f"{source} is no record of scripts/arms.py or peers.py: leave it out.")
     return list(_of_arms(record, source, gpu))
 
 
@@ -69,6 +73,38 @@ def _of_arms(record: dict[str, Any], source: str, gpu: GpuSpec) -> Iterator[Cham
             protocol=protocol,
             us=us,
             rivals_us={name: theirs for name, (same, theirs) in rivals.items() if same == protocol},
+            source=source,
+            command=record["command"],
+        )
+
+
+# ---- records of peers.py
+
+
+def _of_peers(record: dict[str, Any], source: str, gpu: GpuSpec) -> Iterator[Champion]:
+    """Ours of each row that was timed and right, where the record is of this GPU."""
+    if record["gpu"] not in gpu.device_names:
+        return
+    for row in record["rows"]:
+        ours = row.get("ours")
+        if row.get("failure") or not ours or row["wrong"].get(ours["id"]):
+            continue
+        protocol, us = ranked(row["timings"][ours["id"]])
+        rivals = {name: ranked(row["timings"][name]) for name in row["environment"] if name in row["timings"]}
+        yield Champion(
+            problem=str(parse_problem(row["row"])),
+            gpu=gpu.name,
+            genome=_genome(ours),
+            device=record["gpu"],
+            date=record["date"],
+            evoflash=record["evoflash"],
+            protocol=protocol,
+            us=us,
+            rivals_us={
+                name: theirs
+                for name, (same, theirs) in rivals.items()
+                if same == protocol and not row["wrong"].get(name)
+            },
             source=source,
             command=record["command"],
         )
@@ -135,11 +171,22 @@ def _as_dict(timing: Any) -> dict[str, Any]:
 
 
 def fastest(found: Iterable[Champion], *, is_current: Callable[[Genome], bool]) -> list[Champion]:
-    """One champion a problem, by problem: of a family's present version before any of an older one."""
-    best: dict[str, Champion] = {}
-    for each in sorted(found, key=lambda each: (not is_current(each.genome), each.us)):
-        best.setdefault(each.problem, each)
-    return [best[problem] for problem in sorted(best)]
+    """One champion a problem, by problem: of a family's present version before any of an older one.
+
+    Runs differ in clock and machine: where all records of a problem have a rival in common, the time over
+    that rival's decides, else the time.
+    """
+    of_problem: dict[str, list[Champion]] = {}
+    for each in found:
+        of_problem.setdefault(each.problem, []).append(each)
+    best = []
+    for problem in sorted(of_problem):
+        entries = of_problem[problem]
+        common = set.intersection(*(set(each.rivals_us) for each in entries))
+        rival = "sdpa_cudnn" if "sdpa_cudnn" in common else min(common, default="")
+        pace = {id(each): each.us / each.rivals_us.get(rival, 1.0) for each in entries}
+        best.append(min(entries, key=lambda each: (not is_current(each.genome), pace[id(each)])))
+    return best
 
 
 def is_current(genome: Genome) -> bool:

@@ -35,6 +35,7 @@ from evoflash.family import load_family  # noqa: E402
 from evoflash.gpu import known_gpus, load_gpu  # noqa: E402
 from evoflash.layout import CHAMPIONS  # noqa: E402
 from evoflash.problem import Problem, parse_problem  # noqa: E402
+from evoflash.rows import FINAL  # noqa: E402
 from evoflash.space import Genome, SearchSpace  # noqa: E402
 from evoflash.store import RunKey, open_store  # noqa: E402
 
@@ -309,7 +310,9 @@ def test_the_archived_time_is_no_score(tmp_path, nobody) -> None:
     (found,) = json.loads(ask(tmp_path / "none.db").json)
 
     assert (found["basis"], found["score_us"], found["rung"]) == ("archived", None, "preflight")
-    assert found["archived"]["us"] == pytest.approx(5.2232, abs=1e-4)
+    known = champion.champion_of(MISSION, "h200")
+    assert known is not None
+    assert found["archived"]["us"] == known.us
     assert found["archived"]["device"] == "NVIDIA H200"
     assert found["verdicts"]
     assert "timings" not in found
@@ -486,13 +489,47 @@ def test_a_database_gives_its_finalists_with_the_baselines_of_their_run(tmp_path
 
 
 def test_the_fastest_of_a_problem_stays_and_present_versions_come_first() -> None:
-    fast, slow, other = champion_of(us=5.0), champion_of(us=6.0, warps=8), champion_of("seed_long", us=9.0)
-    older = champion_of(us=1.0, version=1)
+    same = {"sdpa_cudnn": 10.0}  # they took as long in every run
+    fast, slow, other, older = (
+        replace(each, rivals_us=same)
+        for each in (
+            champion_of(us=5.0),
+            champion_of(us=6.0, warps=8),
+            champion_of("seed_long", us=9.0),
+            champion_of(us=1.0, version=1),
+        )
+    )
 
     found = script.fastest([slow, older, other, fast], is_current=script.is_current)
 
     assert sorted(found, key=lambda each: each.us) == [fast, other]
     assert script.fastest([older], is_current=script.is_current) == [older]
+
+
+def test_records_of_two_runs_are_compared_by_the_rival_that_both_timed() -> None:
+    """5.0 us where cuDNN took 9, against 5.2 us where it took 10."""
+    on_a_fast_day = replace(champion_of(us=5.0), rivals_us={"sdpa_cudnn": 9.0, "triton": 6.0})
+    better = replace(champion_of(us=5.2, warps=8), rivals_us={"sdpa_cudnn": 10.0, "sdpa_flash": 6.0})
+
+    assert script.fastest([on_a_fast_day, better], is_current=script.is_current) == [better]
+
+
+def test_a_row_of_the_peers_table_gives_its_kernel_unless_it_failed(tmp_path) -> None:
+    path = ROOT / "docs" / "measurements" / "peers-h200.json"
+    record = json.loads(path.read_text())
+    good = [row for row in record["rows"] if not row["failure"]]
+
+    found = script.champions_of(str(path), H200)
+
+    assert [each.problem for each in found] == [str(parse_problem(row["row"])) for row in good]
+    assert [each.us for each in found] == [
+        next(t["median_us"] for t in row["timings"][row["ours"]["id"]] if t["protocol"] in FINAL)
+        for row in good
+    ]
+    record["rows"] = good[:1]
+    good[0]["wrong"] = {good[0]["ours"]["id"]: "wrong as it was timed"}
+    (tmp_path / "wrong.json").write_text(json.dumps(record))
+    assert script.champions_of(str(tmp_path / "wrong.json"), H200) == []
 
 
 def test_a_winner_that_was_wrong_and_another_gpu_are_left_out() -> None:
