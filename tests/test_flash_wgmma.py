@@ -320,13 +320,11 @@ def test_a_redo_needs_a_block_for_itself():
 @pytest.mark.parametrize("schedule", ["persistent", "dynamic"])
 @pytest.mark.parametrize("sms", [1, 3, 5, 200])
 def test_blocks_share_all_pieces_of_work_whatever_the_gpu_holds(schedule, sms):
-    """Grids are multiples of the batch: some blocks find that they are too many. Every row outgrows its first tile."""
+    """Grids are multiples of the batch: some blocks are too many. Every row outgrows its first tile."""
     workload = Workload(3, 4, 2, 300, 300, 64, causal=True)
     gpu = replace(H200, sm_count=sms)
-    genome = genome_of(
-        {"schedule": schedule, "rescale": "speculative", "tile_order": "sections", "section_heads": 8},
-        gpu=gpu,
-    )
+    values = {"rescale": "speculative", "tile_order": "sections", "section_heads": 8}
+    genome = genome_of({"schedule": schedule, **values}, gpu=gpu)
     launches = FAMILY.launches(genome, workload, gpu)
     library = hostcompiler.build(render(genome, KEY, gpu).source, name="flash_wgmma")
 
@@ -478,7 +476,7 @@ def test_a_rendered_kernel_reads_as_if_written_by_hand(values):
 
 
 def test_a_sum_of_rounded_weights_cancels_the_rounding_of_a_key_that_outweighs_all_others():
-    """The first tile's maximum stays the reference: the weight of a later key is no exact 1, but some fp16 number.
+    """The first tile's maximum stays the reference: the weight of a later key is no exact 1, but rounded.
     What is wrong with it is wrong with the sum as well.
     """
     workload = Workload(1, 1, 1, 1, 128, 64)
@@ -492,9 +490,7 @@ def test_a_sum_of_rounded_weights_cancels_the_rounding_of_a_key_that_outweighs_a
         library = hostcompiler.build(render(genome, key, H200).source, name="flash_wgmma")
         launches = FAMILY.launches(genome, workload, H200)
         for _ in range(12):
-            k[0, 0, 100] = rng.uniform(
-                2.0, 4.0
-            )  # ahead of the first tile's keys by 4 to 8: weights up to 2900
+            k[0, 0, 100] = rng.uniform(2.0, 4.0)  # 4 to 8 ahead: weights up to 2900
             v = 1 + rng.random((1, 1, 128, 64))
             trial = Trial("dominated", *(encode(x.astype(np.float32), "fp16") for x in (q, k, v)))
             _, output = attend(library, launches, workload, trial, Run("lazy", "fifo", 1, 60.0))
