@@ -48,6 +48,8 @@ NEEDS = {  # what a gene needs to be active, or a value to be valid, beside BASE
     "q_stages": {"schedule": "persistent"},
     "section_heads": {"tile_order": "sections"},
     "sum_of": {"rescale": "lazy"},
+    "sample": {"rescale": "sampled"},
+    "turns=scores": {"overlap": "none"},
     "block_n=240": {"overlap": "none"},
     "block_n=256": {"overlap": "none", "consumers": 1},
 }
@@ -214,6 +216,26 @@ PAIRS = {  # genes that meet in one place of the code
         "q_stages": 2,
     },
     "sections of packed heads": {"tile_order": "sections", "section_heads": 2, "pack_gqa": "on"},
+    "a sample's redo, over pieces handed out": {
+        "rescale": "sampled",
+        "sample": 4,
+        "schedule": "dynamic",
+        "max_tree": 2,
+    },
+    "a sample's redo without overlap": {
+        "rescale": "sampled",
+        "overlap": "none",
+        "turns": "scores",
+        "sum_of": "rounded",
+    },
+    "a sample's redo of divided keys": {"rescale": "sampled", "kv_groups": 2, "l2_hints": "drop_kv"},
+    "scores in turn, over pieces of work": {
+        "turns": "scores",
+        "overlap": "none",
+        "schedule": "persistent",
+        "consumers": 3,
+        "q_stages": 1,
+    },
     "uneven rings": {"k_stages": 4, "v_stages": 1, "schedule": "persistent"},
 }
 
