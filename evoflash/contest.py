@@ -116,7 +116,10 @@ def _check_timed(rival: Rival, bench: Bench, timings: list[Timing], contest: Con
     for timing in timings:
         if wonder := beats_physics(timing, bench.workload, contest.spec):
             raise _FailedError(f"{rival.name}: {wonder}")
-    verdict = of_timed(rival, bench, seed=contest.seed, timed_us=timings[0].median_us)
+    tasks = (entrant.task for entrant in contest.entrants if entrant.name == rival.name)
+    exact = any(task.is_deterministic for task in tasks if task is not None)
+    timed_us = timings[0].median_us
+    verdict = of_timed(rival, bench, seed=contest.seed, timed_us=timed_us, is_deterministic=exact)
     if not verdict.passed:
         raise _FailedError(f"{rival.name} is wrong as it was timed: {verdict.reason}")
 
