@@ -19,6 +19,8 @@ PRIOR = HIGH
 TILE = (
     "consumers",
     "warps",
+    "row_warps",
+    "key_warps",
     "rows_per_warp",
     "lanes_per_row",
     "rows_per_lane",

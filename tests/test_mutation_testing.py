@@ -23,7 +23,11 @@ from evoflash.gpu import load_gpu  # noqa: E402
 
 GPU = load_gpu("h200")
 DRAWS = 60
-RECORDS = ("mutation-testing.json", "mutation-testing-flash_wgmma.json")
+RECORDS = (
+    "mutation-testing.json",
+    "mutation-testing-flash_wgmma.json",
+    "mutation-testing-flash_direct.json",
+)
 FEWER_ARRIVALS = "one arrival fewer: ef::mbar_init(k_empty + 8 * i, kArrivals)"
 SAMPLE = 6  # mutants of synchronisation and of predicates that the default tests emulate for each family
 

@@ -247,6 +247,52 @@ def test_retile_trades_one_step_of_the_tile_for_another() -> None:
         assert sorted(after[name] > before[name] for name in moved) == [False, True]
 
 
+@pytest.mark.parametrize(
+    ("has", "may"),
+    [
+        (
+            {"row_warps": 2, "key_warps": 2, "block_n": 32},
+            [
+                {"key_warps": 4},
+                {"key_warps": 4, "row_warps": 1},
+                {"key_warps": 1},
+                {"key_warps": 1, "row_warps": 4},
+            ],
+        ),
+        (
+            {"row_warps": 1, "key_warps": 8, "block_n": 16},
+            [{"key_warps": 4}, {"key_warps": 4, "row_warps": 2}],
+        ),
+        (  # sixteen warps of 32 keys each have no registers: their steps become shorter
+            {"row_warps": 2, "key_warps": 4, "block_n": 32},
+            [
+                {"key_warps": 8, "block_n": 16},
+                {"key_warps": 8, "row_warps": 1},
+                {"key_warps": 2},
+                {"key_warps": 2, "row_warps": 4},
+            ],
+        ),
+    ],
+    ids=["two by two", "eight are most", "more than fit"],
+)
+def test_warps_go_from_rows_to_keys_and_back(has, may) -> None:
+    space, _ = kernels("flash_direct")
+    parent = space.genome({"rows_per_warp": 16, "ctas_per_sm": 1, **has})
+    made = [child.as_dict() for child in children("split_kv_warps", parent, space=space)]
+    moves = [{gene: values.get(gene) for gene in changed(parent, space.genome(values))} for values in made]
+    assert all(move in may for move in moves)
+    assert len({str(sorted(move.items())) for move in moves}) == len(may)
+
+
+def test_retile_trades_keys_of_a_warp_for_warps() -> None:
+    space, _ = kernels("flash_direct")
+    parent = space.genome(
+        {"row_warps": 1, "key_warps": 2, "rows_per_warp": 16, "block_n": 32, "ctas_per_sm": 1}
+    )
+    made = [child.as_dict() for child in children("retile", parent, space=space)]
+    assert (4, 16) in {(values["key_warps"], values["block_n"]) for values in made}
+
+
 def test_toggle_structure_changes_one_word_and_draws_the_gene_that_it_switches_on() -> None:
     made = children("toggle_structure", PARENT, 300)
     words = {"waits", "layout", "q_home", "rescale", "epilogue"}

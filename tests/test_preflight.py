@@ -134,6 +134,7 @@ DRIFTS = {  # genomes that rescale at every key or tile: a shrink that is not ex
     "flash_simt": {"lanes_per_row": 8, "softmax": "online_per_key", "vec": 8},
     "flash_wmma": {"block_n": 16},
     "flash_mma": {"block_n": 16, "warps": 2},
+    "flash_direct": {"block_n": 16, "key_warps": 1},
 }
 
 
