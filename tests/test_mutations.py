@@ -67,7 +67,7 @@ def kernels(family: str) -> tuple[SearchSpace, tuple[Genome, ...]]:
     problem = parse_problem("b=1,h=8,hkv=2,s=512,d=64,causal")
     space = loaded.space(problem.compile_keys(gpu.arch), gpu)
     walk = list(loaded.seeds_for(problem, space, gpu))
-    while len(walk) < 60:
+    while len(walk) < 120:
         parent = walk[int(rng.integers(len(walk)))]
         walk.append(OPERATORS["reset"].child([parent], space, rng) or parent)
     return space, tuple(walk)

@@ -79,8 +79,8 @@ def test_an_intact_kernel_is_the_control():
         (
             [
                 (
-                    "ef::cp_async16_zfill(chunk_at(tile, row, chunk), source, inside)",
-                    "ef::cp_async16(chunk_at(tile, row, chunk), matrix + (first + row) * row_stride)",
+                    "ef::cp_async16_zfill(chunk_at(tile, row, chunk), source, first + row < rows)",
+                    "ef::cp_async16(chunk_at(tile, row, chunk), source)",
                 ),
             ],
             Status.RUNTIME,

@@ -30,18 +30,20 @@ EF_DEV u32 chunk_at(u32 tile, int row, int chunk) {
   return tile + row * kRowBytes + ((chunk ^ ((row >> 1) & 3)) << 4);
 }
 
-// Starts the copy of rows [first, first + ROWS) of a matrix into a tile; rows from `rows` on become zeros.
+// Starts the copy of rows [first, first + ROWS) of a matrix into a tile; rows from `rows` on become zeros, and what their
+// addresses name is not read. An address is one multiply-add: rows are less than 2^31 bytes apart.
 template <int ROWS>
 EF_DEV void copy_tile(u32 tile, const element* matrix, long long row_stride, int first, int rows) {
+  const char* const start = (const char*)matrix;
+  const int row_bytes = int(row_stride) * 2;
   constexpr int kRowsPerPass = kThreads / kChunks;
   const int chunk = threadIdx.x % kChunks;
 #pragma unroll
   for (int pass = 0; pass < ROWS; pass += kRowsPerPass) {
     const int row = pass + threadIdx.x / kChunks;
     if (ROWS % kRowsPerPass == 0 || row < ROWS) {
-      const bool inside = first + row < rows;
-      const element* source = matrix + (inside ? (first + row) * row_stride : 0) + chunk * 8;
-      ef::cp_async16_zfill(chunk_at(tile, row, chunk), source, inside);
+      const void* const source = start + (long long)(first + row) * row_bytes + chunk * 16;
+      ef::cp_async16_zfill(chunk_at(tile, row, chunk), source, first + row < rows);
     }
   }
 }
