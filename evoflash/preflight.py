@@ -44,7 +44,7 @@ class Preflight:
 
 
 def shapes(key: CompileKey, loop: Loop) -> tuple[Workload, ...]:
-    """The pre-flight set of a kernel: long, wrapping, stub, whole, brief, lone, odd, short, single.
+    """The pre-flight set of a kernel: long, wrapping, stub, whole, brief, lone, odd, short, single, late.
 
     Long: every ring slot is used twice (2 x stages + 1 KV tiles), with a tail in rows and keys and two query
     blocks. Wrapping: as many tiles, the last one whole, and a warp whose first row sees all keys but one.
@@ -53,8 +53,9 @@ def shapes(key: CompileKey, loop: Loop) -> tuple[Workload, ...]:
     Whole: a full step. Brief: one key in the last tile, the second of its split, and under a causal mask only
     a warp's last row sees it. Lone: one row in the last query block and one key, in more heads than a ring
     has slots; under a causal mask every other block is without a tile. Odd: a tile but for its last key.
-    Short: a whole tile, and under a causal mask a warp whose first row sees all of it but the last key.
-    Single: one row and one key.
+    Short: a whole tile, the only one of the last split where the others have two; under a causal mask a warp
+    whose first row sees all of it but the last key. Single: one row and one key. Late: two tiles for each
+    split, whole but for the last key.
     """
     steps = 2 * loop.stages * loop.splits * loop.keys
     step, rows = loop.keys * loop.splits, max(1, loop.rows // loop.pack)
@@ -69,16 +70,17 @@ def shapes(key: CompileKey, loop: Loop) -> tuple[Workload, ...]:
         (rows, (2 * loop.splits - 1) * loop.keys + 1),
         # Tiles of one pair of keys, or of none, are not cut by one key.
         (9, loop.keys - 1 if loop.keys > 8 else 7),
-        (2, step),
+        (2, (2 * loop.splits - 1) * loop.keys),
         (1, 1),
+        (9, 2 * step - 1),
     )
-    long, wrapping, whole, brief, odd, short, single = (key.workload(1, 1, *each) for each in lengths)
-    return long, wrapping, stub, whole, brief, lone, odd, short, single
+    long, wrapping, whole, brief, odd, short, single, late = (key.workload(1, 1, *each) for each in lengths)
+    return long, wrapping, stub, whole, brief, lone, odd, short, single, late
 
 
 def _plan(key: CompileKey, loop: Loop) -> tuple[_Run, ...]:
     """Other numbers with every schedule. scripts/mutation_testing.py shows what each run is there for."""
-    long, wrapping, stub, whole, brief, lone, odd, short, single = shapes(key, loop)
+    long, wrapping, stub, whole, brief, lone, odd, short, single, late = shapes(key, loop)
     return (
         _Run(long, "normal", "lazy", "fifo"),
         # Spikes: every row's maximum jumps in another tile, so that threads differ in what they must do.
@@ -96,6 +98,8 @@ def _plan(key: CompileKey, loop: Loop) -> tuple[_Run, ...]:
         # The last key outweighs the rest here too: a row that sees it and must not is far off.
         _Run(short, "rising", "eager", "fifo"),
         _Run(single, "large_logits", "eager", "fifo"),
+        # Maxima below -500 again: a key past the end that is not hidden outweighs all others.
+        _Run(late, "saturated", "eager", "fifo"),
     )
 
 

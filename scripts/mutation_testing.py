@@ -46,11 +46,13 @@ from evoflash.gpu import GpuSpec, load_gpu
 from evoflash.hostcompiler import KernelBuildError
 from evoflash.isolation import Ending, IsolatedPool
 from evoflash.preflight import Preflight, emulate, preflight
-from evoflash.problem import CompileKey, Workload
+from evoflash.problem import Workload
 
 _KEPT = ("before", "after", "group", "change", "line", "site", "context", "follows")  # of a survivor
 SEEDS = (1, 2, 3)  # of a pre-flight; all but the first are for what the first lets through
 _HEADS = 15  # of keys and values: more than a family puts into one section, and no multiple of it
+_BATCH = 5  # divides no GPU's number of SMs, so that a grid has blocks too many
+_PIECES = 128  # of work that a block notes at most
 _ROUNDS = 34  # of the deepest ring: a barrier that counts one arrival too few is early by one more in each
 _LIMIT_S = 180.0
 _REPORT = re.compile(r"([\w-]+) at line (\d+): ")
@@ -87,13 +89,13 @@ def _told_at_size(task: Task, candidate: Candidate) -> Outcome:
     """What emulator and validator say of workloads with more heads and keys than the pre-flight's."""
     family, gpu = load_family(task.core.family), load_gpu(task.core.gpu)
     names, library = task.core.names(), hostcompiler.build(candidate.source, name=family.name)
-    for size, workload in _large(task.core.key, family.loop(names)).items():
-        launches = family.launches(task.core.genome, workload, gpu)
+    for size, (workload, trial, sms) in _large(task.core, family.loop(names)).items():
+        launches = family.launches(task.core.genome, workload, replace(gpu, sm_count=sms))
         emulations, verdict = emulate(
             library,
             launches,
             workload,
-            "normal",
+            trial,
             delivery="eager",
             schedule="fifo",
             seed=1,
@@ -106,12 +108,27 @@ def _told_at_size(task: Task, candidate: Candidate) -> Outcome:
     return Outcome(task, "survived")
 
 
-def _large(key: CompileKey, loop: Loop) -> dict[str, Workload]:
-    """Like those that candidates are timed on, each as small as shows it: two blocks, and one."""
+def _large(core: Core, loop: Loop) -> dict[str, tuple[Workload, str, int]]:
+    """Like those that candidates are timed on, each as small as shows it: workload, trial, the GPU's SMs.
+
+    Kernels whose blocks take piece after piece also meet a batch that does not divide the blocks that the GPU
+    holds, one piece that is done again, and a block with more pieces than it can note.
+    """
+    key, names, sms = core.key, core.names(), load_gpu(core.gpu).sm_count
     rows, keys = max(1, loop.rows // loop.pack), _ROUNDS * loop.stages * loop.splits * loop.keys
-    return {
-        "many heads": key.workload(1, _HEADS, rows + 1, loop.keys),
-        "many keys": key.workload(1, 1, 9, keys),
+    found = {
+        "many heads": (key.workload(1, _HEADS, rows + 1, loop.keys), "normal", sms),
+        "many keys": (key.workload(1, 1, 9, keys), "normal", sms),
+    }
+    if not names.get("persistent", False):
+        return found
+    steps, slots = 2 * loop.keys * loop.splits, sms * names["ctas_per_sm"]
+    # Under a causal mask the first block of a head sees nothing; the last one is a single row.
+    many = -(-(rows + steps) // rows) * rows + 1
+    return found | {
+        "many blocks": (key.workload(_BATCH, slots // _BATCH + 1, 1, 1), "normal", sms),
+        "one piece": (key.workload(1, 1, rows, rows + steps), "spikes", sms),
+        "many pieces": (key.workload(1, _PIECES // 2 + 1, many, steps - 3), "spikes", 0),
     }
 
 

@@ -359,6 +359,26 @@ def test_blocks_share_all_pieces_of_work_whatever_the_gpu_holds(schedule, sms):
     assert verdict.passed, verdict.reason
 
 
+@pytest.mark.parametrize("epilogue", ["staged", "direct"])
+def test_a_block_may_have_more_pieces_of_work_than_it_can_note(epilogue):
+    """What does not fit its log is done exactly at once; of the rest, what overflows is done again."""
+    workload, key = Workload(1, 65, 65, 129, 61, 64, causal=True), replace(KEY, gqa_ratio=1)
+    genome = genome_of(
+        {"schedule": "dynamic", "q_stages": 2, "rescale": "speculative", "block_n": 32, "epilogue": epilogue},
+        key,
+    )
+    launches = FAMILY.launches(genome, workload, replace(H200, sm_count=0))
+    library = hostcompiler.build(render(genome, key, H200).source, name="flash_wgmma")
+
+    (emulation,), verdict = emulate(
+        library, launches, workload, "spikes", delivery="eager", schedule="fifo", seed=1
+    )
+
+    assert launches[0].grid == (1, 1, 1)
+    assert emulation.reports == ()
+    assert verdict.passed, verdict.reason
+
+
 def test_registers_move_only_as_far_as_there_are_some():
     """setmaxnreg waits for ever when the pool of the block is too small."""
     rng, seen = np.random.default_rng(3), 0

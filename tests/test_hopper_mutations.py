@@ -91,6 +91,8 @@ IN_TURN, ON_DEMAND = {"schedule": "persistent", "q_stages": 2}, {"schedule": "dy
 SIZES = (2, 4, 8, 16, 32, 64)
 SECTIONS = [{"tile_order": "sections", "section_heads": size} for size in SIZES]
 # Operator, what the parent has besides BASE, all that may come of it.
+SPECULATIVE = {"rescale": "speculative", "sum_of": "exact"}
+SAMPLED = {"rescale": "sampled", "sample": 2, "sum_of": "exact"}
 MOVES = [
     ("add_consumer", {}, [{"consumers": 3}, {"consumers": 4}]),
     ("add_consumer", {"block_n": 128}, [{"consumers": 3}, {"consumers": 4, "block_n": 64}]),
@@ -160,11 +162,15 @@ MOVES = [
         ],
     ),
     ("drop_overlap", NO_OVERLAP, []),
-    ("take_turns", {}, [{"turns": "exp"}, {"turns": "exp", **NO_OVERLAP, **FREED}]),
+    (
+        "take_turns",
+        {},
+        [{"turns": "exp"}, *({"turns": kind, **NO_OVERLAP, **FREED} for kind in ("exp", "scores"))],
+    ),
     (
         "take_turns",
         {**NO_OVERLAP, "turns": "none"},
-        [{"turns": "gemm"}, {"turns": "gemm", **PINNED}, {"turns": "exp"}],
+        [{"turns": "gemm"}, {"turns": "gemm", **PINNED}, {"turns": "exp"}, {"turns": "scores"}],
     ),
     ("take_turns", LONE, []),
     ("end_turns", {}, [{"turns": "none"}]),
@@ -290,21 +296,22 @@ MOVES = [
         {"rescale": "speculative", **ON_DEMAND},
         [{"rescale": "lazy", "lazy_tau": 8}],
     ),
-    ("follow_max", {"rescale": "lazy"}, [{"rescale": "online", "lazy_tau": None}]),
+    ("follow_max", {"rescale": "lazy"}, [{"rescale": "online", "lazy_tau": None, "sum_of": None}]),
     ("follow_max", {}, []),
-    ("skip_max", {"schedule": "persistent"}, [{"rescale": "speculative"}]),
-    ("skip_max", ON_DEMAND, [{"rescale": "speculative"}]),
+    ("skip_max", {"schedule": "persistent"}, [SPECULATIVE, SAMPLED]),
+    ("skip_max", ON_DEMAND, [SPECULATIVE, SAMPLED]),
+    ("skip_max", {**SAMPLED}, [{"sample": 4}, {"rescale": "speculative", "sample": None}]),
     (
         "skip_max",  # a redo takes registers
         {"consumers": 4, "block_n": 48, "q_home": "registers", "producer_registers": 32},
-        [{"rescale": "speculative", "block_n": 32}],
+        [{**SPECULATIVE, "block_n": 32}, {**SAMPLED, "block_n": 32}],
     ),
     (
         "skip_max",  # and a log
         {**ON_DEMAND, **NO_OVERLAP, "block_n": 208, "k_stages": 4, "v_stages": 1, "p_home": "smem"},
-        [{"rescale": "speculative", "block_n": 192}],
+        [{**SPECULATIVE, "block_n": 192}, {**SAMPLED, "block_n": 192}],
     ),
-    ("skip_max", {"cluster": 2}, [{"rescale": "speculative", **APART}]),
+    ("skip_max", {"cluster": 2}, [{**SPECULATIVE, **APART}, {**SAMPLED, **APART}]),
     (
         "unpack_gqa",
         {"pack_gqa": "on"},
@@ -314,7 +321,7 @@ MOVES = [
     (
         "l2_hints",
         {},
-        [{"l2_hints": "keep_kv"}, {"l2_hints": "keep_kv_drop_q"}, {"l2_promotion": 128}],
+        [*({"l2_hints": hint} for hint in ("keep_kv", "keep_kv_drop_q", "drop_kv")), {"l2_promotion": 128}],
     ),
 ]  # fmt: skip
 THREE = {"block_n": 144}  # where one ring has a third stage

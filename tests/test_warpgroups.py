@@ -176,7 +176,7 @@ def test_one_stage_is_slower_where_tiles_are_large_and_steps_short():
 
 
 def test_blocks_that_fetch_together_wait_for_one_another():
-    apart, together = (_estimate(_profile(), _launch(cluster=n)) for n in (1, 2))
+    apart, together = (_estimate(replace(_profile(), cluster=n), _launch(cluster=n)) for n in (1, 2))
 
     assert together.total_us > apart.total_us
     assert together.terms["tensor"] == apart.terms["tensor"]
