@@ -50,7 +50,7 @@ from evoflash.problem import Workload
 
 _KEPT = ("before", "after", "group", "change", "line", "site", "context", "follows")  # of a survivor
 SEEDS = (1, 2, 3)  # of a pre-flight; all but the first are for what the first lets through
-_HEADS = 15  # of keys and values: more than a family puts into one section, and no multiple of it
+_HEADS = 127  # of keys and values: more than a family puts into one section, one short of a multiple of it
 _BATCH = 5  # divides no GPU's number of SMs, so that a grid has blocks too many
 _PIECES = 128  # of work that a block notes at most
 _ROUNDS = 34  # of the deepest ring: a barrier that counts one arrival too few is early by one more in each
