@@ -138,18 +138,24 @@ def _pool(name: str, gpu_name: str, seed: int) -> Pool:
     return Pool(load_family(name), load_gpu(gpu_name), seed=seed)
 
 
-def examine_gene(name: str, gene: str, gpu_name: str, seed: int) -> list[Finding]:
-    """All pairs of a gene, in a worker process."""
+def examine_gene(name: str, gene: str, gpu_name: str, seed: int, ends_only: bool) -> list[Finding]:
+    """All pairs of a gene, or the first and the last, in a worker process."""
     family, gpu, pool = load_family(name), load_gpu(gpu_name), _pool(name, gpu_name, seed)
     param = next(param for param in family.params if param.name == gene)
-    return [examine(family, gpu, pool, gene, pair) for pair in adjacent(param)]
+    pairs = adjacent(param)
+    chosen = [pairs[0], pairs[-1]] if ends_only and len(pairs) > 2 else pairs
+    return [examine(family, gpu, pool, gene, pair) for pair in chosen]
 
 
-def examine_families(names: tuple[str, ...], *, gpu: str, seed: int, workers: int) -> list[Finding]:
-    """Every pair of every gene of the families, in worker processes."""
+def examine_families(
+    names: tuple[str, ...], *, gpu: str, seed: int, workers: int, ends_only: bool = False
+) -> list[Finding]:
+    """Every pair of every gene of the families, in worker processes; with `ends_only` two of each gene."""
     genes = [(name, param.name) for name in names for param in load_family(name).params]
     with IsolatedPool(workers) as pool:
-        futures = [pool.submit(examine_gene, *each, gpu, seed, timeout_s=_LIMIT_S) for each in genes]
+        futures = [
+            pool.submit(examine_gene, *each, gpu, seed, ends_only, timeout_s=_LIMIT_S) for each in genes
+        ]
         endings = [future.result() for future in futures]
     for (name, gene), ending in zip(genes, endings, strict=True):
         if ending.value is None:
