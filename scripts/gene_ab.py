@@ -30,6 +30,7 @@ from evoflash.ladder import GpuTask, Launches, check
 from evoflash.launcher import KernelHungError
 from evoflash.memory import MemoryFaultError
 from evoflash.problem import Problem, Workload
+from evoflash.space import Genome
 from evoflash.verdicts import of_timed
 
 EFFORT = Effort(min_samples=10, max_samples=60, rel_error=1e-3, max_s=0.8)
@@ -126,13 +127,16 @@ def measure(rows: Sequence[Row], gpu: GpuSpec, *, workers: int, seed: int) -> di
 
 
 def _task(side: Side, prepared: Prepared, gpu: GpuSpec, seed: int) -> GpuTask:
-    workload, genome = side.workload, side.genome(gpu)
-    family = load_family(side.family)
+    return task_of(side.genome(gpu), prepared, side.workload, gpu, seed)
+
+
+def task_of(genome: Genome, prepared: Prepared, workload: Workload, gpu: GpuSpec, seed: int) -> GpuTask:
+    """What the GPU process needs to check a genome on small shapes and to time it on the workload."""
+    family, key = load_family(genome.family), workload.compile_key(gpu.arch)
 
     def launches(workloads: Iterable[Workload]) -> Launches:
         return tuple((each, family.launches(genome, each, gpu)) for each in workloads)
 
-    key = workload.compile_key(gpu.arch)
     return GpuTask(
         genome_id=genome.id,
         spec=gpu,

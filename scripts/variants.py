@@ -19,21 +19,20 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from gene_ab import task_of
 
 from evoflash import launcher
 from evoflash.baselines import baseline
 from evoflash.benchmark import Bench, KernelContender, capture, prepare, sample
 from evoflash.evaluation import Status
-from evoflash.evaluators.prepare import PREPARE_LIMIT_S, Prepared
+from evoflash.evaluators.prepare import PREPARE_LIMIT_S
 from evoflash.evaluators.prepare import prepare as prepare_genome
 from evoflash.family import load_family
 from evoflash.gpu import GpuSpec, load_gpu
 from evoflash.isolation import IsolatedPool
-from evoflash.ladder import GpuTask, Launches, check
+from evoflash.ladder import GpuTask, check
 from evoflash.problem import Problem, Workload, parse_problem
 from evoflash.space import Genome, Value
-
-_CHECK_LENGTHS = ((3, 40), (113, 203), (67, 509))  # (seq_q, seq_kv); the first one is the smoke test
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,23 +77,6 @@ def _variant(line: str, spec: GpuSpec) -> Variant:
 def _assignment(text: str) -> tuple[str, Value]:
     name, _, value = text.partition("=")
     return name, int(value) if value.isdigit() else value
-
-
-def task_of(genome: Genome, prepared: Prepared, workload: Workload, spec: GpuSpec) -> GpuTask:
-    """What the GPU process needs of a variant."""
-    family, key = load_family(genome.family), workload.compile_key(spec.arch)
-
-    def launches(workloads: Sequence[Workload]) -> Launches:
-        return tuple((each, family.launches(genome, each, spec)) for each in workloads)
-
-    return GpuTask(
-        genome_id=genome.id,
-        spec=spec,
-        cubins=tuple((build.compile_key, build.cubin_path) for build in prepared.builds),
-        checks=launches([key.workload(2, 2, *lengths) for lengths in _CHECK_LENGTHS]),
-        timed=launches([workload]),
-        seed=0,
-    )
 
 
 def hold(work: Round) -> list[dict[str, Any]]:
@@ -152,7 +134,7 @@ def measured(variants: Sequence[Variant], spec: GpuSpec, options: argparse.Names
                 if each in prepared:
                     found.append({"words": each.words, "failure": str(made.failure if made else "not made")})
                 continue
-            tasks.append((each.words, task_of(each.genome, made, workload, spec)))
+            tasks.append((each.words, task_of(each.genome, made, workload, spec, 0)))
         work = Round(workload, spec, tuple(tasks), options.samples, options.limit)
         with IsolatedPool(1, initializer=launcher.warm_up) as pool:
             ending = pool.submit(hold, work, timeout_s=options.limit + 120.0).result()
