@@ -80,17 +80,17 @@ def _inspector() -> _Inspector:
     return _Inspector()
 
 
-def cubin_path(arch: str) -> str:
-    """The compiled kernels, from the cache if they are there; needs no GPU."""
-    source = SOURCE.read_text(encoding="utf-8")
+def cubin_path(arch: str, path: Path = SOURCE) -> str:
+    """The compiled kernels of a .cu of ours, from the cache if they are there; needs no GPU."""
+    source = path.read_text(encoding="utf-8")
     # A kernel without genes; of the compile key only the arch plays a part.
     candidate = Candidate(
-        genome=Genome("inspection", 1, ()),
+        genome=Genome(path.stem, 1, ()),
         compile_key=CompileKey(head_dim=16, dtype="fp16", causal=False, gqa_ratio=1, arch=arch),
         source=source,
         source_sha=hashlib.sha256((source + device_headers_sha()).encode()).hexdigest(),
     )
     build = compile_candidate(candidate)
     if not build.ok:
-        raise DeviceError(f"inspection.cu does not compile for {arch}: {first_error(build.log)}")
+        raise DeviceError(f"{path.name} does not compile for {arch}: {first_error(build.log)}")
     return build.cubin_path

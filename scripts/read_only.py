@@ -3,7 +3,6 @@
 Judges nothing. Its kernel, read_only.cu, is compiled as candidates are.
 """
 
-import hashlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,14 +10,11 @@ from typing import Any
 import numpy as np
 
 from evoflash.benchmark import SHORT, Bench, measure
-from evoflash.compiler import compile_candidate, first_error
-from evoflash.errors import DeviceError
-from evoflash.evaluation import Candidate, Launch
+from evoflash.evaluation import Launch
+from evoflash.inspection import cubin_path
 from evoflash.launcher import LoadedKernel, cupy
 from evoflash.memory import Arena
-from evoflash.problem import CompileKey, Workload
-from evoflash.renderer import device_headers_sha
-from evoflash.space import Genome
+from evoflash.problem import Workload
 from evoflash.ways import Way
 
 NAME = "read_only"
@@ -36,7 +32,7 @@ class ReadOnly:
     def __init__(self, arch: str, blocks: int) -> None:
         launch = Launch(NAME, (blocks, 1, 1), (_THREADS, 1, 1), 0)
         self.blocks = blocks
-        self._kernel = LoadedKernel(cubin_path(arch), (launch,))
+        self._kernel = LoadedKernel(cubin_path(arch, _SOURCE), (launch,))
         self._answer = cupy().zeros(1, dtype=np.uint32)
 
     def graph(self, bench: Bench, order: Sequence[int]) -> Callable[[], None]:
@@ -68,18 +64,3 @@ def fastest(bench: Bench, arch: str, way: Way, *, sm_count: int) -> ReadOnly:
     """The grid that reads this bench's K and V in the least time."""
     tried = [ReadOnly(arch, sm_count * blocks) for blocks in _BLOCKS_PER_SM]
     return min(tried, key=lambda each: measure(each, bench, way, effort=SHORT)[0].median_us)
-
-
-def cubin_path(arch: str) -> str:
-    """The compiled kernel, from the cache if it is there; needs no GPU."""
-    source = _SOURCE.read_text(encoding="utf-8")
-    candidate = Candidate(
-        genome=Genome(NAME, 1, ()),
-        compile_key=CompileKey(head_dim=16, dtype="fp16", causal=False, gqa_ratio=1, arch=arch),
-        source=source,
-        source_sha=hashlib.sha256((source + device_headers_sha()).encode()).hexdigest(),
-    )
-    build = compile_candidate(candidate)
-    if not build.ok:
-        raise DeviceError(f"{_SOURCE.name} does not compile for {arch}: {first_error(build.log)}")
-    return build.cubin_path
