@@ -2,6 +2,7 @@
 
 import ctypes
 import difflib
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -34,9 +35,12 @@ def _gpu_present() -> bool:
 
 @pytest.fixture(scope="session", autouse=True)
 def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """One cache folder for the whole session: what one test compiled, the next one finds."""
+    """One cache folder for the whole run: what a test compiled, the others find, in other workers too."""
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:  # a worker's folder is in the run's
+        folder = folder.parent
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("EVOFLASH_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("EVOFLASH_CACHE_DIR", str(folder / "cache"))
         yield
 
 
