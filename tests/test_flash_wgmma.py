@@ -3,6 +3,7 @@
 import re
 from dataclasses import replace
 
+import families
 import numpy as np
 import pytest
 
@@ -12,7 +13,7 @@ from evoflash.compiler import compile_candidate
 from evoflash.evaluation import TensorMap
 from evoflash.family import load_family
 from evoflash.gpu import load_gpu
-from evoflash.preflight import emulate, preflight
+from evoflash.preflight import emulate
 from evoflash.problem import CompileKey, Workload, parse_problem
 from evoflash.reference import decode, encode, every_row, expect
 from evoflash.renderer import render
@@ -241,27 +242,14 @@ PAIRS = {  # genes that meet in one place of the code
 
 
 def genome_of(values, key=KEY, gpu=H200):
-    space = FAMILY.space((key,), gpu)
-    genome = space.genome({**BASE, **values})
-    assert space.violations(genome) == ()
-    return genome
+    return families.valid_genome(FAMILY, {**BASE, **values}, key, gpu)
 
 
 def complaint_of(genome, key, seed=1):
-    """As the ladder asks: with the registers that the compiler gave a thread."""
-    candidate = render(genome, key, H200)
-    build = compile_candidate(candidate)
-    assert build.ok, build.log
-    return preflight(candidate, FAMILY, H200, seed=seed, registers=build.registers).complaint
+    return families.complaint_of(FAMILY, genome, key, H200, seed=seed)
 
 
-def each_value():
-    for param in FAMILY.params:
-        for value in param.values:
-            yield pytest.param(param.name, value, id=f"{param.name}={value}")
-
-
-@pytest.mark.parametrize(("name", "value"), list(each_value()))
+@pytest.mark.parametrize(("name", "value"), list(families.each_value(FAMILY)))
 def test_each_value_of_each_gene_runs_clean(name, value):
     needs = {**NEEDS.get(name, {}), **NEEDS.get(f"{name}={value}", {})}
     genome = genome_of({**needs, name: value})
@@ -501,20 +489,7 @@ def test_a_rendered_kernel_holds_its_genes_and_nothing_of_others(values, present
 
 @pytest.mark.parametrize("values", [{}, *PAIRS.values()], ids=["base", *PAIRS])
 def test_a_rendered_kernel_reads_as_if_written_by_hand(values):
-    text = render(genome_of(values), KEY, H200).source
-    lines = text.splitlines()
-
-    assert [line for line in lines if line != line.rstrip()] == []
-    assert [line for line in lines if len(line) > 120] == []
-    assert re.findall(r"\n\n\n|\{\n\n|\n\n *\}", text) == []
-    depth = 0
-    for line in lines:  # brackets and indentation tell the same story
-        code = re.sub(r"//.*", "", line)
-        inner = depth - code.lstrip().startswith(("}",))
-        if code.strip().startswith("const ") or code.strip().startswith("if ("):
-            assert len(line) - len(line.lstrip()) >= 2 * inner, line
-        depth += code.count("{") - code.count("}")
-    assert depth == 0
+    families.assert_reads_as_if_written_by_hand(render(genome_of(values), KEY, H200).source)
 
 
 def test_a_sum_of_rounded_weights_cancels_the_rounding_of_a_key_that_outweighs_all_others():
