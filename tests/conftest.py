@@ -14,9 +14,14 @@ NO_GPU = "needs a CUDA GPU: run `python -m pytest -m gpu` on a machine that has 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite tests/golden/*")
+    parser.addoption("--full", action="store_true", help="all cases of products that are else shared out")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.getoption("--full"):
+        left_out = [item for item in items if "full" in item.keywords]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if "full" not in item.keywords]
     gpu_items = [item for item in items if "gpu" in item.keywords]
     if gpu_items and not _gpu_present():
         for item in gpu_items:

@@ -1,7 +1,7 @@
 """What the kernel families' tests share: a header's values as cases, valid genomes, what is asked of them."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import pytest
 
@@ -12,8 +12,9 @@ from evoflash.gpu import GpuSpec
 from evoflash.preflight import preflight
 from evoflash.problem import CompileKey, Workload
 from evoflash.renderer import lint, render
-from evoflash.space import Genome, Value
+from evoflash.space import Genome, Values
 
+Fits = Callable[[Values, CompileKey], bool]
 _STATEMENTS = ("const ", "if (", "for (")  # what begins on a line of its own
 
 
@@ -33,7 +34,21 @@ def adjacent_values(family: Family) -> Iterator[object]:
             yield pytest.param(param.name, one, other, id=f"{param.name}: {one} or {other}")
 
 
-def valid_genome(family: Family, values: Mapping[str, Value], key: CompileKey, gpu: GpuSpec) -> Genome:
+def shared_out(
+    pairs: Mapping[str, Values], keys: Mapping[str, CompileKey], *, fits: Fits = lambda values, key: True
+) -> Iterator[object]:
+    """(values, key) of the whole product where they fit; by default each of `pairs` meets one key, in turn.
+
+    The others run under `pytest --full`. The emulator takes a second for each.
+    """
+    for at, (name, values) in enumerate(pairs.items()):
+        possible = [(title, key) for title, key in keys.items() if fits(values, key)]
+        for turn, (title, key) in enumerate(possible):
+            marks = () if turn == at % len(possible) else pytest.mark.full
+            yield pytest.param(values, key, id=f"{title}-{name}", marks=marks)
+
+
+def valid_genome(family: Family, values: Values, key: CompileKey, gpu: GpuSpec) -> Genome:
     """The genome of these values, defaults for the rest; no check may refuse it."""
     space = family.space((key,), gpu)
     genome = space.genome(values)

@@ -60,8 +60,10 @@ def test_each_value_of_each_gene_runs_clean(name, value):
     assert complaint_of(genome, KEY) == ""
 
 
-@pytest.mark.parametrize("values", PAIRS.values(), ids=PAIRS)
-@pytest.mark.parametrize("key", [KEY, replace(KEY, dtype="bf16", gqa_ratio=3)], ids=["pairs", "threes"])
+@pytest.mark.parametrize(
+    ("values", "key"),
+    list(families.shared_out(PAIRS, {"pairs": KEY, "threes": replace(KEY, dtype="bf16", gqa_ratio=3)})),
+)
 def test_genes_that_meet_run_clean(values, key):
     """Three heads in a tile: a row tile begins and ends within a query."""
     genome = genome_of(values, key)
