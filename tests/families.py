@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 
 import pytest
 
@@ -63,6 +64,7 @@ def compiled(genome: Genome, key: CompileKey, gpu: GpuSpec) -> Build:
     return build
 
 
+@cache  # every gene's default gives the same genome
 def complaint_of(family: Family, genome: Genome, key: CompileKey, gpu: GpuSpec, *, seed: int) -> str:
     """What pre-flight says, asked as the ladder does: with the registers that the compiler gave a thread."""
     registers = compiled(genome, key, gpu).registers
