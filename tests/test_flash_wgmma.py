@@ -598,8 +598,8 @@ def test_persistent_blocks_are_no_more_than_the_gpu_holds():
             ["sts_async", "cluster", "slice > 0", "kKeyBlocks"],
         ),
         ({"rescale": "lazy"}, ["if (outgrown) rescale"], []),
-        ({"rescale": "speculative"}, ["if (exact) maxima", "judged"], ["kTau", "unpack2"]),
-        ({"rescale": "speculative", "sum_of": "rounded"}, ["ef::unpack2(p[0]"], []),
+        ({"rescale": "speculative"}, ["if (exact) maxima", "judged", "(sums, p.fragment[k], one"], ["kTau", "tile_sum"]),
+        ({"rescale": "speculative", "sum_of": "exact"}, ["part", "tile_sum <= kBound"], ["Sums", "ones"]),
         ({"cluster": 2}, ["tma_load_multicast(", "cluster_sync"], ["ef::syncthreads"]),
         (
             {"cluster": 2, "cluster_use": "keys", "epilogue": "direct"},

@@ -92,8 +92,8 @@ IN_TURN, ON_DEMAND = {"schedule": "persistent", "q_stages": 2}, {"schedule": "dy
 SIZES = (2, 4, 8, 16, 32, 64)
 SECTIONS = [{"tile_order": "sections", "section_heads": size} for size in SIZES]
 # Operator, what the parent has besides BASE, all that may come of it.
-SPECULATIVE = {"rescale": "speculative", "sum_of": "exact"}
-SAMPLED = {"rescale": "sampled", "sample": 2, "sum_of": "exact"}
+SPECULATIVE = {"rescale": "speculative", "sum_of": "rounded"}
+SAMPLED = {"rescale": "sampled", "sample": 2, "sum_of": "rounded"}
 MOVES = [
     ("add_consumer", {}, [{"consumers": 3}, {"consumers": 4}]),
     ("add_consumer", {"block_n": 128}, [{"consumers": 3}, {"consumers": 4, "block_n": 64}]),
