@@ -12,21 +12,19 @@ from pathlib import Path
 from evoflash import baselines, check_subject, report
 from evoflash.compiler import compile_candidate, first_error
 from evoflash.errors import EvoflashError, UsageError
-from evoflash.evaluation import Build, Launch
+from evoflash.evaluation import Build
 from evoflash.evaluators.measured import check_workloads
 from evoflash.evaluators.prepare import prepare
 from evoflash.family import load_family
 from evoflash.gpu import GpuSpec
 from evoflash.kernel_header import read_kernel_file
-from evoflash.ladder import GpuTask, Launches
-from evoflash.problem import Problem, Workload, parse_problem
+from evoflash.ladder import GpuTask, Launcher, task_of
+from evoflash.problem import Problem, parse_problem
 from evoflash.space import Genome
 from evoflash.store import open_store
 
 _GENOME_ID = re.compile(r"[0-9a-f]{1,16}")
 _EXPORTED = re.compile(r"^// evoflash export (.*)$", re.MULTILINE)
-
-Launcher = Callable[[Workload], tuple[Launch, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,14 +134,5 @@ def _own(path: Path, text: str, *, spec: GpuSpec, seed: int) -> _Found:
 def _task(
     name: str, problem: Problem, builds: Sequence[Build], launches: Launcher, spec: GpuSpec, seed: int
 ) -> GpuTask:
-    def on(workloads: Sequence[Workload]) -> Launches:
-        return tuple((workload, launches(workload)) for workload in workloads)
-
-    return GpuTask(
-        genome_id=name,
-        spec=spec,
-        cubins=tuple((build.compile_key, build.cubin_path) for build in builds),
-        checks=on(check_workloads(problem.compile_keys(spec.arch))),
-        timed=on(problem.workloads),
-        seed=seed,
-    )
+    checks = check_workloads(problem.compile_keys(spec.arch))
+    return task_of(name, spec, builds, launches, checks=checks, timed=problem.workloads, seed=seed)

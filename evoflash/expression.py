@@ -9,7 +9,8 @@ as long. What is not on the list (a filter, a test) is evaluated by Jinja.
 
 import ast
 from collections.abc import Callable, Mapping
-from typing import Any
+from copy import copy
+from typing import Any, Self
 
 from jinja2 import StrictUndefined, TemplateSyntaxError, UndefinedError, nodes
 from jinja2.exceptions import SecurityError
@@ -24,6 +25,7 @@ def ceil_div(a: int, b: int) -> int:
 
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {"ceil_div": ceil_div, "min": min, "max": max}
+_Evaluate = Callable[[Mapping[str, Any]], Any]
 _ENVIRONMENT = SandboxedEnvironment(undefined=StrictUndefined)
 _ENVIRONMENT.globals = dict(_FUNCTIONS)
 _GLOBALS = {"__builtins__": {}, **_FUNCTIONS}
@@ -57,14 +59,21 @@ class Expression:
 
     def __init__(self, text: object, where: str, types: tuple[type, ...]) -> None:
         self.where, self.text, self.types = where, text, types
-        self._evaluate: Callable[[Mapping[str, Any]], Any] | None = None
+        self._given: Callable[[Mapping[str, Any]], _Evaluate] | None = None
         if isinstance(text, str):
             try:
-                self._evaluate = _compiled(text)
+                self._given = _compiled(text)
             except TemplateSyntaxError as error:
                 raise TemplateError(f"{where} = {text!r} does not parse: {error.message}.") from None
         elif not isinstance(text, (int, bool)):
             raise TemplateError(f"{where} = {text!r}: write an expression in quotes, or a whole number.")
+        self._evaluate = self._given({}) if self._given else None
+
+    def given(self, known: Mapping[str, Any]) -> Self:
+        """The expression where these names are known already; a call's own names come before them."""
+        bound = copy(self)
+        bound._evaluate = self._given(known) if self._given else None
+        return bound
 
     def __call__(self, names: Mapping[str, Any]) -> Any:
         """The value; TemplateError for an unknown name, a failing operation or a wrong type."""
@@ -93,14 +102,20 @@ _FAILURES = (
 )
 
 
-def _compiled(text: str) -> Callable[[Mapping[str, Any]], Any]:
+def _compiled(text: str) -> Callable[[Mapping[str, Any]], _Evaluate]:
+    """What evaluates the text, once it is told the names that are known beforehand."""
     try:
         tree = ast.Expression(_python(_parsed(text)))
     except _NotListedError:
         slow = _ENVIRONMENT.compile_expression(text, undefined_to_none=False)
-        return lambda names: slow(**names)
+        return lambda known: lambda names: slow(**{**known, **names})
     code = compile(ast.fix_missing_locations(tree), "<header>", "eval")
-    return lambda names: eval(code, _GLOBALS, names)
+
+    def given(known: Mapping[str, Any]) -> _Evaluate:
+        outer = {**_GLOBALS, **known}
+        return lambda names: eval(code, outer, names)
+
+    return given
 
 
 def _parsed(text: str) -> nodes.Expr:

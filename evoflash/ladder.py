@@ -7,7 +7,7 @@ for the worker that holds the process.
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from evoflash import kept, launcher, rung_times, verdicts
@@ -23,13 +23,14 @@ from evoflash.benchmark import (
     ways_of,
 )
 from evoflash.comparison import beats_physics, hopeless
-from evoflash.evaluation import Launch, Rung, Status, Timing, Verdict, score
+from evoflash.evaluation import Build, Launch, Rung, Status, Timing, Verdict, score
 from evoflash.gpu import GpuSpec
 from evoflash.launcher import KernelHungError, LaunchRefusedError, LoadedKernel
 from evoflash.memory import MemoryFaultError
 from evoflash.problem import CompileKey, Workload
 from evoflash.verdicts import LARGE_LIMIT_S, SMALL_LIMIT_S, SMOKE_LIMIT_S, Subject
 
+Launcher = Callable[[Workload], tuple[Launch, ...]]
 Launches = tuple[tuple[Workload, tuple[Launch, ...]], ...]
 
 _FAR_BEHIND = 0.25  # one launch after the GPU idled: over 1.25 times the incumbent's time is no noise
@@ -52,6 +53,36 @@ class GpuTask:
     def kernel(self, workload: Workload, launches: tuple[Launch, ...]) -> LoadedKernel:
         """The kernel for one of the workloads, loaded into this process."""
         return LoadedKernel(dict(self.cubins)[workload.compile_key(self.spec.arch)], launches)
+
+
+def task_of(
+    name: str,
+    spec: GpuSpec,
+    builds: Iterable[Build],
+    launcher: Launcher,
+    *,
+    checks: Iterable[Workload],
+    timed: Iterable[Workload],
+    seed: int,
+    incumbent_us: float | None = None,
+    is_deterministic: bool = True,
+) -> GpuTask:
+    """The task of one kernel: a build for each compile key of the workloads, launched as `launcher` says."""
+    return GpuTask(
+        genome_id=name,
+        spec=spec,
+        cubins=tuple((build.compile_key, build.cubin_path) for build in builds),
+        checks=launches_on(checks, launcher),
+        timed=launches_on(timed, launcher),
+        seed=seed,
+        incumbent_us=incumbent_us,
+        is_deterministic=is_deterministic,
+    )
+
+
+def launches_on(workloads: Iterable[Workload], launcher: Launcher) -> Launches:
+    """What is launched for each workload, in their order."""
+    return tuple((workload, launcher(workload)) for workload in workloads)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from evoflash.errors import UsageError
 Value = int | bool | str
 Values = Mapping[str, Value]
 _BATCH = 256  # points drawn at once
+_Domain = tuple[str, tuple[Value, ...], Callable[[Values], bool] | None]  # name, values, when it is active
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,13 +126,16 @@ class SearchSpace:
 
         The share of hits times `cardinality` estimates how many valid genomes there are.
         """
-        return self._at(rng.integers(0, [len(p.values) for p in self.params]))
+        return self._at(rng.integers(0, [len(p.values) for p in self.params]), self._domains())
 
-    def _at(self, point: Sequence[int] | NDArray[np.int64]) -> Genome | None:
+    def _domains(self) -> list[_Domain]:
+        return [(param.name, param.values, self.when.get(param.name)) for param in self.params]
+
+    def _at(self, point: Sequence[int] | NDArray[np.int64], domains: list[_Domain]) -> Genome | None:
         chosen: dict[str, Value] = {}
-        for param, index in zip(self.params, point, strict=True):
-            if self._active(param.name, chosen):
-                chosen[param.name] = param.values[index]
+        for (name, values, is_active), index in zip(domains, point, strict=True):
+            if is_active is None or is_active(chosen):
+                chosen[name] = values[index]
             elif index:
                 # An inactive param must sit at its first value: otherwise genomes with inactive params
                 # would be drawn once per value that does not matter.
@@ -143,9 +147,10 @@ class SearchSpace:
     def sample(self, rng: np.random.Generator, *, tries: int = 1_000_000) -> Genome:
         """A valid genome, uniform over the valid genomes. UsageError when `tries` draws found none."""
         sizes, batch = [len(p.values) for p in self.params], min(tries, _BATCH)
+        domains = self._domains()  # made once: a sample looks at 100,000 points
         for _ in range(0, tries, batch):
             for point in rng.integers(0, sizes, size=(batch, len(sizes))).tolist():
-                if (genome := self._at(point)) is not None:
+                if (genome := self._at(point, domains)) is not None:
                     return genome
         raise UsageError(
             f"no valid genome of {self.family} found in {tries} draws: its checks leave no room."

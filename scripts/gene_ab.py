@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from gene_rows import Row, Side
 
-from evoflash import launcher
+from evoflash import ladder, launcher
 from evoflash.benchmark import Bench, Effort, KernelContender, capture, enough, prepare, sample, state_while
 from evoflash.benchmark import summarise as summary_of
 from evoflash.comparison import beats_physics, compare
@@ -26,7 +26,7 @@ from evoflash.evaluators.prepare import prepare as prepare_genome
 from evoflash.family import load_family
 from evoflash.gpu import GpuSpec
 from evoflash.isolation import Ending, IsolatedPool
-from evoflash.ladder import GpuTask, Launches, check
+from evoflash.ladder import GpuTask, check
 from evoflash.launcher import KernelHungError
 from evoflash.memory import MemoryFaultError
 from evoflash.problem import Problem, Workload
@@ -133,16 +133,13 @@ def _task(side: Side, prepared: Prepared, gpu: GpuSpec, seed: int) -> GpuTask:
 def task_of(genome: Genome, prepared: Prepared, workload: Workload, gpu: GpuSpec, seed: int) -> GpuTask:
     """What the GPU process needs to check a genome on small shapes and to time it on the workload."""
     family, key = load_family(genome.family), workload.compile_key(gpu.arch)
-
-    def launches(workloads: Iterable[Workload]) -> Launches:
-        return tuple((each, family.launches(genome, each, gpu)) for each in workloads)
-
-    return GpuTask(
-        genome_id=genome.id,
-        spec=gpu,
-        cubins=tuple((build.compile_key, build.cubin_path) for build in prepared.builds),
-        checks=launches(key.workload(2, 2, *lengths) for lengths in _CHECK_LENGTHS),
-        timed=launches([workload]),
+    return ladder.task_of(
+        genome.id,
+        gpu,
+        prepared.builds,
+        lambda each: family.launches(genome, each, gpu),
+        checks=(key.workload(2, 2, *lengths) for lengths in _CHECK_LENGTHS),
+        timed=(workload,),
         seed=seed,
     )
 

@@ -14,7 +14,7 @@ import os
 import re
 import sys
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import date
 from functools import cache
@@ -24,7 +24,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from draws import draw_key, draw_quickly, space_of, workload_of
+from draws import USUAL_HEAD_DIMS, draw_key, draw_quickly, space_of, workload_of
 
 from evoflash.compiler import compile_candidate, nvrtc_version
 from evoflash.evaluation import Candidate
@@ -72,8 +72,10 @@ def adjacent(param: Param) -> list[tuple[Value, Value]]:
 class Pool:
     """Seeded genomes of a family over many compile keys, drawn as far as anybody looks."""
 
-    def __init__(self, family: Family, gpu: GpuSpec, *, seed: int) -> None:
-        self._family, self._gpu = family, gpu
+    def __init__(
+        self, family: Family, gpu: GpuSpec, *, seed: int, head_dims: tuple[int, ...] = USUAL_HEAD_DIMS
+    ) -> None:
+        self._family, self._gpu, self._head_dims = family, gpu, head_dims
         self._rng = np.random.default_rng([seed, zlib.crc32(family.name.encode())])
         self._drawn: list[tuple[CompileKey, Genome]] = []
 
@@ -86,6 +88,8 @@ class Pool:
     def _draw(self) -> tuple[CompileKey, Genome]:
         while True:  # a key that leaves no genome is drawn again
             key = draw_key(self._family, self._gpu, self._rng, usual=True)
+            if key.head_dim not in self._head_dims:
+                continue
             if genome := draw_quickly(self._family, key, self._gpu, self._rng):
                 return key, genome
 
@@ -134,28 +138,31 @@ def _program(candidate: Candidate) -> str:
 
 
 @cache
-def _pool(name: str, gpu_name: str, seed: int) -> Pool:
-    return Pool(load_family(name), load_gpu(gpu_name), seed=seed)
+def _pool(name: str, gpu_name: str, seed: int, head_dims: tuple[int, ...]) -> Pool:
+    return Pool(load_family(name), load_gpu(gpu_name), seed=seed, head_dims=head_dims)
 
 
-def examine_gene(name: str, gene: str, gpu_name: str, seed: int, ends_only: bool) -> list[Finding]:
-    """All pairs of a gene, or the first and the last, in a worker process."""
-    family, gpu, pool = load_family(name), load_gpu(gpu_name), _pool(name, gpu_name, seed)
+def examine_gene(name: str, gene: str, gpu_name: str, seed: int, briefly: bool) -> list[Finding]:
+    """All pairs of a gene, or briefly the first and the last at head_dim 64; in a worker process."""
+    family, gpu = load_family(name), load_gpu(gpu_name)
+    pool = _pool(name, gpu_name, seed, USUAL_HEAD_DIMS[:1] if briefly else USUAL_HEAD_DIMS)
     param = next(param for param in family.params if param.name == gene)
     pairs = adjacent(param)
-    chosen = [pairs[0], pairs[-1]] if ends_only and len(pairs) > 2 else pairs
+    chosen = [pairs[0], pairs[-1]] if briefly and len(pairs) > 2 else pairs
     return [examine(family, gpu, pool, gene, pair) for pair in chosen]
 
 
-def examine_families(
-    names: tuple[str, ...], *, gpu: str, seed: int, workers: int, ends_only: bool = False
+def genes_of(names: Iterable[str]) -> list[tuple[str, str]]:
+    """(family, gene) of every gene with a choice of values."""
+    return [(name, p.name) for name in names for p in load_family(name).params if len(p.values) > 1]
+
+
+def examine_genes(
+    genes: Sequence[tuple[str, str]], *, gpu: str, seed: int, workers: int, briefly: bool = False
 ) -> list[Finding]:
-    """Every pair of every gene of the families, in worker processes; with `ends_only` two of each gene."""
-    genes = [(name, param.name) for name in names for param in load_family(name).params]
+    """Every pair of the genes, in worker processes; briefly as examine_gene() says."""
     with IsolatedPool(workers) as pool:
-        futures = [
-            pool.submit(examine_gene, *each, gpu, seed, ends_only, timeout_s=_LIMIT_S) for each in genes
-        ]
+        futures = [pool.submit(examine_gene, *each, gpu, seed, briefly, timeout_s=_LIMIT_S) for each in genes]
         endings = [future.result() for future in futures]
     for (name, gene), ending in zip(genes, endings, strict=True):
         if ending.value is None:
@@ -187,7 +194,7 @@ def main() -> int:
     """Examine, write the file, and name what is inert."""
     args = _arguments()
     names = known_families() if args.families == "all" else tuple(args.families.split(","))
-    findings = examine_families(names, gpu=args.gpu, seed=args.seed, workers=args.workers)
+    findings = examine_genes(genes_of(names), gpu=args.gpu, seed=args.seed, workers=args.workers)
     record = {
         "command": f"python {' '.join(sys.argv)}",
         "date": date.today().isoformat(),

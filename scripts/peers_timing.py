@@ -6,7 +6,6 @@ A kernel or a library that fails is data. Reads no file of results and writes no
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import read_only
@@ -17,15 +16,16 @@ from evoflash.baselines import BaselineAbsentError, BaselineFailedError, Library
 from evoflash.baselines.attempts import note_in
 from evoflash.benchmark import SHORT, Bench, Contender, KernelContender, measure, synced_us
 from evoflash.comparison import Comparison, beats_physics, compare, interleaved, left_running
-from evoflash.evaluation import Launch, Status, Timing
+from evoflash.evaluation import Build, Status, Timing
 from evoflash.evaluators.measured import check_workloads, hidden_workloads
 from evoflash.evaluators.prepare import prepare
 from evoflash.family import load_family
 from evoflash.gpu import GpuSpec
-from evoflash.ladder import GpuTask, check
+from evoflash.ladder import GpuTask, check, task_of
 from evoflash.launcher import KernelHungError
 from evoflash.memory import MemoryFaultError
 from evoflash.problem import Problem, Workload
+from evoflash.space import Genome
 from evoflash.verdicts import of_timed
 from evoflash.ways import Effort, Pace, Way
 
@@ -91,23 +91,19 @@ def compiled(row: str, found: Sequence[Ours], setup: Setup) -> Job:
         if prepared.failure:
             failures.append(f"{each.genome.id}: {prepared.failure.status}, {prepared.failure.reason}")
             continue
-        cubins = tuple((build.compile_key, build.cubin_path) for build in prepared.builds)
-        tasks.append(_task(each, cubins, problem.workloads[0], setup))
+        tasks.append(_task(each.genome, prepared.builds, problem.workloads[0], setup))
     return Job(row, tuple(tasks), tuple(failures) if found else ("no kernel of ours is known",))
 
 
-def _task(ours: Ours, cubins: tuple[Any, ...], workload: Workload, setup: Setup) -> GpuTask:
-    family = load_family(ours.genome.family)
-
-    def launches(each: Workload) -> tuple[Workload, tuple[Launch, ...]]:
-        return each, family.launches(ours.genome, each, setup.spec)
-
-    return GpuTask(
-        genome_id=ours.genome.id,
-        spec=setup.spec,
-        cubins=cubins,
-        checks=tuple(launches(each) for each in _checks(workload, setup)),
-        timed=(launches(workload),),
+def _task(genome: Genome, builds: Sequence[Build], workload: Workload, setup: Setup) -> GpuTask:
+    family = load_family(genome.family)
+    return task_of(
+        genome.id,
+        setup.spec,
+        builds,
+        lambda each: family.launches(genome, each, setup.spec),
+        checks=_checks(workload, setup),
+        timed=(workload,),
         seed=setup.seed,
         is_deterministic=family.is_deterministic,
     )

@@ -21,7 +21,7 @@ from concurrent.futures import Future, as_completed
 from concurrent.futures import TimeoutError as Late
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +38,7 @@ from evoflash.evaluators.prepare import PREPARE_LIMIT_S, Failure, Prepared, prep
 from evoflash.family import Family, load_family
 from evoflash.gpu import GpuSpec, load_gpu
 from evoflash.isolation import Ending, IsolatedPool
-from evoflash.ladder import GpuTask
+from evoflash.ladder import GpuTask, task_of
 from evoflash.launcher import KernelHungError
 from evoflash.model import Counts, Profile, model_version
 from evoflash.problem import Problem, Workload, parse_workload
@@ -92,13 +92,9 @@ class Session:
         """A check on the small shape and a timing on the workload."""
         w, (queries, keys) = self.workload, _CHECKED_LENGTHS
         small = replace(w, batch=1, heads=2 * w.gqa_ratio, kv_heads=2, seq_q=queries, seq_kv=keys)
-        return GpuTask(
-            genome_id=genome.id,
-            spec=self.gpu,
-            cubins=tuple((build.compile_key, build.cubin_path) for build in prepared.builds),
-            checks=((small, self.launches(genome, small)),),
-            timed=((w, self.launches(genome, w)),),
-            seed=self.seed,
+        launcher = partial(self.launches, genome)
+        return task_of(
+            genome.id, self.gpu, prepared.builds, launcher, checks=(small,), timed=(w,), seed=self.seed
         )
 
 

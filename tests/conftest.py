@@ -2,6 +2,7 @@
 
 import ctypes
 import difflib
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,9 +14,14 @@ NO_GPU = "needs a CUDA GPU: run `python -m pytest -m gpu` on a machine that has 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite tests/golden/*")
+    parser.addoption("--full", action="store_true", help="all cases of products that are else shared out")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.getoption("--full"):
+        left_out = [item for item in items if "full" in item.keywords]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if "full" not in item.keywords]
     gpu_items = [item for item in items if "gpu" in item.keywords]
     if gpu_items and not _gpu_present():
         for item in gpu_items:
@@ -34,9 +40,12 @@ def _gpu_present() -> bool:
 
 @pytest.fixture(scope="session", autouse=True)
 def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """One cache folder for the whole session: what one test compiled, the next one finds."""
+    """One cache folder for the whole run: what a test compiled, the others find, in other workers too."""
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:  # a worker's folder is in the run's
+        folder = folder.parent
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("EVOFLASH_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("EVOFLASH_CACHE_DIR", str(folder / "cache"))
         yield
 
 

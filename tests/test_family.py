@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from evoflash.errors import TemplateError, UsageError
+from evoflash.expression import Expression
 from evoflash.family import load_family, read_family
 from evoflash.gpu import load_gpu
 from evoflash.problem import CompileKey, Workload, parse_problem
@@ -181,3 +182,15 @@ def test_seeds_for_a_class_of_shapes_come_first_and_only_there(tmp_path):
 def test_an_unknown_word_for_the_model_is_refused(tmp_path):
     with pytest.raises(TemplateError, match=r"model\.row"):
         family_from(tmp_path, HEADER.replace("rows = 16", "row = 16"))
+
+
+def test_names_known_beforehand_give_way_to_those_of_the_call():
+    condition = Expression("width > 2 and depth == 1", "tiny: check.fits", (bool,))
+    known = condition.given({"width": 1, "depth": 1})
+
+    assert known({}) is condition({"width": 1, "depth": 1}) is False
+    assert known({"width": 3}) is True
+    assert known({}) is False  # a call leaves nothing behind
+    with pytest.raises(TemplateError, match="depth"):
+        condition.given({"width": 3})({})
+    assert Expression("words|length", "tiny: let.n", (int,)).given({"words": (1, 2)})({}) == 2  # by Jinja

@@ -3,6 +3,7 @@
 import re
 from dataclasses import replace
 
+import families
 import numpy as np
 import pytest
 
@@ -13,7 +14,7 @@ from evoflash.family import load_family
 from evoflash.gpu import load_gpu
 from evoflash.preflight import emulate, preflight
 from evoflash.problem import CompileKey, Workload
-from evoflash.renderer import lint, render
+from evoflash.renderer import render
 
 FAMILY, H200 = load_family("flash_direct"), load_gpu("h200")
 KEY = CompileKey(64, "fp16", True, 2, "sm_90a")  # causal and grouped heads: every gene can be active
@@ -41,28 +42,17 @@ PAIRS = {  # genes that meet in one place of the code
 
 
 def genome_of(values, key=KEY, gpu=H200):
-    space = FAMILY.space((key,), gpu)
-    genome = space.genome({**BASE, **values})
-    assert space.violations(genome) == ()
-    return genome
+    return families.valid_genome(FAMILY, {**BASE, **values}, key, gpu)
 
 
 def complaint_of(genome, key, gpu=H200, seed=1):
-    """As the ladder asks: with the registers that the compiler gave a thread. No spill is allowed."""
-    candidate = render(genome, key, gpu)
-    build = compile_candidate(candidate)
-    assert build.ok, build.log
+    """What pre-flight says; no spill is allowed."""
+    build = families.compiled(genome, key, gpu)
     assert (build.spill_bytes, build.warnings) == (0, ())
-    return preflight(candidate, FAMILY, gpu, seed=seed, registers=build.registers).complaint
+    return families.complaint_of(FAMILY, genome, key, gpu, seed=seed)
 
 
-def each_value():
-    for param in FAMILY.params:
-        for value in param.values:
-            yield pytest.param(param.name, value, id=f"{param.name}={value}")
-
-
-@pytest.mark.parametrize(("name", "value"), list(each_value()))
+@pytest.mark.parametrize(("name", "value"), list(families.each_value(FAMILY)))
 def test_each_value_of_each_gene_runs_clean(name, value):
     genome = genome_of({name: value})
     assert genome.as_dict()[name] == value, "the gene is not active here"
@@ -70,8 +60,10 @@ def test_each_value_of_each_gene_runs_clean(name, value):
     assert complaint_of(genome, KEY) == ""
 
 
-@pytest.mark.parametrize("values", PAIRS.values(), ids=PAIRS)
-@pytest.mark.parametrize("key", [KEY, replace(KEY, dtype="bf16", gqa_ratio=3)], ids=["pairs", "threes"])
+@pytest.mark.parametrize(
+    ("values", "key"),
+    list(families.shared_out(PAIRS, {"pairs": KEY, "threes": replace(KEY, dtype="bf16", gqa_ratio=3)})),
+)
 def test_genes_that_meet_run_clean(values, key):
     """Three heads in a tile: a row tile begins and ends within a query."""
     genome = genome_of(values, key)
@@ -155,26 +147,11 @@ def test_random_genomes_compile_without_spills(gpu):
     assert whole >= 11
 
 
-def adjacent_values():
-    for param in FAMILY.params:
-        if param.name == "ctas_per_sm":  # it bounds registers: the same code wherever fewer suffice
-            continue
-        for one, other in zip(param.values, param.values[1:], strict=False):
-            yield pytest.param(param.name, one, other, id=f"{param.name}: {one} or {other}")
-
-
-@pytest.mark.parametrize(("name", "one", "other"), list(adjacent_values()))
+@pytest.mark.parametrize(("name", "one", "other"), list(families.adjacent_values(FAMILY)))
 def test_no_value_is_inert(name, one, other):
-    assert machine(name, one) != machine(name, other)
+    first, second = (families.machine(FAMILY, genome_of({name: value}), KEY, H200) for value in (one, other))
 
-
-def machine(name, value):
-    """What the GPU is given: machine code and launches."""
-    genome = genome_of({name: value})
-    build = compile_candidate(render(genome, KEY, H200))
-    assert build.ok, build.log
-    workload = Workload(1, 8, 4, 300, 300, 64, "fp16", causal=True)
-    return build.text_sha, FAMILY.launches(genome, workload, H200)
+    assert first != second
 
 
 @pytest.mark.parametrize("head_dim", [64, 128])
@@ -325,18 +302,5 @@ def test_a_rendered_kernel_holds_its_genes_and_nothing_of_others(values, present
 @pytest.mark.parametrize("causal", [True, False], ids=["causal", "full"])
 def test_a_rendered_kernel_reads_as_if_written_by_hand(values, causal):
     key = replace(KEY, causal=causal)
-    text = render(genome_of(values, key), key, H200).source
-    lines = text.splitlines()
 
-    assert lint(text) == ()
-    assert [line for line in lines if line != line.rstrip()] == []
-    assert [line for line in lines if len(line) > 120] == []
-    assert re.findall(r"\n\n\n|\{\n\n|\n\n *\}|\{\{|\{%", text) == []
-    depth = 0
-    for line in lines:  # brackets and indentation tell the same story
-        code = re.sub(r"//.*", "", line)
-        inner = depth - code.lstrip().startswith(("}",))
-        if code.strip().startswith(("const ", "if (", "for (")):
-            assert len(line) - len(line.lstrip()) >= 2 * inner, line
-        depth += code.count("{") - code.count("}")
-    assert depth == 0
+    families.assert_reads_as_if_written_by_hand(render(genome_of(values, key), key, H200).source)

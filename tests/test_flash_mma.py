@@ -1,13 +1,14 @@
 """Every gene of flash_mma: each value runs clean in the emulator, changes the kernel, does what it says."""
 
 from dataclasses import replace
+from functools import cache
 
+import families
 import numpy as np
 import pytest
 
 from evoflash import emulator, hostcompiler, trials
 from evoflash.abi import arguments
-from evoflash.compiler import compile_candidate
 from evoflash.family import load_family
 from evoflash.gpu import load_gpu
 from evoflash.preflight import preflight
@@ -67,29 +68,25 @@ PAIRS = {  # genes that meet in one place of the code
 
 
 def genome_of(values, key=KEY, gpu=H200):
-    space = FAMILY.space((key,), gpu)
-    genome = space.genome({**BASE, **values})
-    assert space.violations(genome) == ()
-    return genome
+    return families.valid_genome(FAMILY, {**BASE, **values}, key, gpu)
+
+
+@cache  # every gene's default gives the same genome
+def complaint_of(genome, key, seed):
+    return preflight(render(genome, key, H200), FAMILY, H200, seed=seed).complaint
 
 
 def key_of(name):
     return HALF if name == "qk_accumulate" else KEY
 
 
-def each_value():
-    for param in FAMILY.params:
-        for value in param.values:
-            yield pytest.param(param.name, value, id=f"{param.name}={value}")
-
-
-@pytest.mark.parametrize(("name", "value"), list(each_value()))
+@pytest.mark.parametrize(("name", "value"), list(families.each_value(FAMILY)))
 def test_each_value_of_each_gene_runs_clean(name, value):
     key = key_of(name)
     genome = genome_of({**NEEDS.get(name, {}), name: value}, key)
     assert genome.as_dict()[name] == value, "the gene is not active here"
 
-    assert preflight(render(genome, key, H200), FAMILY, H200, seed=1).complaint == ""
+    assert complaint_of(genome, key, 1) == ""
 
 
 @pytest.mark.parametrize("values", PAIRS.values(), ids=PAIRS)
@@ -97,7 +94,7 @@ def test_genes_that_meet_run_clean(values):
     genome = genome_of(values)
     assert values.items() <= genome.as_dict().items(), "a gene is not active here"
 
-    assert preflight(render(genome, KEY, H200), FAMILY, H200, seed=2).complaint == ""
+    assert complaint_of(genome, KEY, 2) == ""
 
 
 def test_scores_summed_in_half_run_clean():
@@ -114,7 +111,7 @@ def test_any_multiple_of_16_is_a_head_dim(head_dim):
     key = CompileKey(head_dim, "bf16", True, 1, "sm_90a")
     genome = genome_of({"k_stages": 2, "block_n": 16, "q_home": "smem"}, key)
 
-    assert preflight(render(genome, key, H200), FAMILY, H200, seed=3).complaint == ""
+    assert complaint_of(genome, key, 3) == ""
 
 
 @pytest.mark.parametrize(
@@ -127,27 +124,15 @@ def test_a_swizzle_needs_whole_groups_of_chunks(layout, head_dim, fits):
     assert ("swizzle_fits" not in space.violations(space.genome({**BASE, "layout": layout}))) is fits
 
 
-def adjacent_values():
-    for param in FAMILY.params:
-        if param.name == "ctas_per_sm":  # it bounds registers: the same code wherever fewer suffice
-            continue
-        for one, other in zip(param.values, param.values[1:], strict=False):
-            yield pytest.param(param.name, one, other, id=f"{param.name}: {one} or {other}")
-
-
-@pytest.mark.parametrize(("name", "one", "other"), list(adjacent_values()))
+@pytest.mark.parametrize(("name", "one", "other"), list(families.adjacent_values(FAMILY)))
 def test_no_value_is_inert(name, one, other):
-    assert machine(name, one) != machine(name, other)
-
-
-def machine(name, value):
-    """What the GPU is given: machine code and launches."""
     key = key_of(name)
-    genome = genome_of({**NEEDS.get(name, {}), name: value}, key)
-    build = compile_candidate(render(genome, key, H200))
-    assert build.ok, build.log
-    workload = Workload(1, 8, 4, 300, 300, 64, key.dtype, key.causal, key.accumulate)
-    return build.text_sha, FAMILY.launches(genome, workload, H200)
+    first, second = (
+        families.machine(FAMILY, genome_of({**NEEDS.get(name, {}), name: value}, key), key, H200)
+        for value in (one, other)
+    )
+
+    assert first != second
 
 
 def emulate(genome, key, gpu, workload, trial_name):

@@ -3,6 +3,7 @@
 import re
 from dataclasses import replace
 
+import families
 import numpy as np
 import pytest
 
@@ -12,7 +13,7 @@ from evoflash.compiler import compile_candidate
 from evoflash.evaluation import TensorMap
 from evoflash.family import load_family
 from evoflash.gpu import load_gpu
-from evoflash.preflight import emulate, preflight
+from evoflash.preflight import emulate
 from evoflash.problem import CompileKey, Workload, parse_problem
 from evoflash.reference import decode, encode, every_row, expect
 from evoflash.renderer import render
@@ -284,27 +285,14 @@ PAIRS = {  # genes that meet in one place of the code
 
 
 def genome_of(values, key=KEY, gpu=H200):
-    space = FAMILY.space((key,), gpu)
-    genome = space.genome({**BASE, **values})
-    assert space.violations(genome) == ()
-    return genome
+    return families.valid_genome(FAMILY, {**BASE, **values}, key, gpu)
 
 
 def complaint_of(genome, key, seed=1):
-    """As the ladder asks: with the registers that the compiler gave a thread."""
-    candidate = render(genome, key, H200)
-    build = compile_candidate(candidate)
-    assert build.ok, build.log
-    return preflight(candidate, FAMILY, H200, seed=seed, registers=build.registers).complaint
+    return families.complaint_of(FAMILY, genome, key, H200, seed=seed)
 
 
-def each_value():
-    for param in FAMILY.params:
-        for value in param.values:
-            yield pytest.param(param.name, value, id=f"{param.name}={value}")
-
-
-@pytest.mark.parametrize(("name", "value"), list(each_value()))
+@pytest.mark.parametrize(("name", "value"), list(families.each_value(FAMILY)))
 def test_each_value_of_each_gene_runs_clean(name, value):
     needs = {**NEEDS.get(name, {}), **NEEDS.get(f"{name}={value}", {})}
     genome = genome_of({**needs, name: value})
@@ -313,11 +301,20 @@ def test_each_value_of_each_gene_runs_clean(name, value):
     assert complaint_of(genome, KEY) == ""
 
 
-@pytest.mark.parametrize("values", PAIRS.values(), ids=PAIRS)
-@pytest.mark.parametrize("key", [KEY, replace(WIDE, gqa_ratio=4, causal=True)], ids=["d64", "d128"])
+def rings_fit(values, key):
+    """Three rings of a head_dim of 128 do not fit into an SM."""
+    return key.head_dim == 64 or values.get("ctas_per_sm", 1) < 3
+
+
+@pytest.mark.parametrize(
+    ("values", "key"),
+    list(
+        families.shared_out(
+            PAIRS, {"d64": KEY, "d128": replace(WIDE, gqa_ratio=4, causal=True)}, fits=rings_fit
+        )
+    ),
+)
 def test_genes_that_meet_run_clean(values, key):
-    if key.head_dim == 128 and values.get("ctas_per_sm") == 3:
-        pytest.skip("three rings of this head_dim do not fit into an SM")
     genome = genome_of(values, key)
 
     assert complaint_of(genome, key, seed=2) == ""
@@ -623,20 +620,7 @@ def test_a_rendered_kernel_holds_its_genes_and_nothing_of_others(values, present
 
 @pytest.mark.parametrize("values", [{}, *PAIRS.values()], ids=["base", *PAIRS])
 def test_a_rendered_kernel_reads_as_if_written_by_hand(values):
-    text = render(genome_of(values), KEY, H200).source
-    lines = text.splitlines()
-
-    assert [line for line in lines if line != line.rstrip()] == []
-    assert [line for line in lines if len(line) > 120] == []
-    assert re.findall(r"\n\n\n|\{\n\n|\n\n *\}", text) == []
-    depth = 0
-    for line in lines:  # brackets and indentation tell the same story
-        code = re.sub(r"//.*", "", line)
-        inner = depth - code.lstrip().startswith(("}",))
-        if code.strip().startswith("const ") or code.strip().startswith("if ("):
-            assert len(line) - len(line.lstrip()) >= 2 * inner, line
-        depth += code.count("{") - code.count("}")
-    assert depth == 0
+    families.assert_reads_as_if_written_by_hand(render(genome_of(values), KEY, H200).source)
 
 
 def test_a_sum_of_rounded_weights_cancels_the_rounding_of_a_key_that_outweighs_all_others():

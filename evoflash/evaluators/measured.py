@@ -22,7 +22,7 @@ from evoflash.evaluators.prepare import Prepared, compile_only
 from evoflash.family import load_family
 from evoflash.finals import FinalReport, FinalTask
 from evoflash.gpu import GpuSpec
-from evoflash.ladder import GpuOutcome, GpuTask, Launches
+from evoflash.ladder import GpuOutcome, GpuTask, Launcher, launches_on, task_of
 from evoflash.problem import CompileKey, Problem, Workload
 from evoflash.rows import FINAL
 from evoflash.search import faster
@@ -98,20 +98,21 @@ class MeasuredEvaluator(PreparingEvaluator):
         return replace(_measured(evaluation, outcome), bound=bound)
 
     def _task(self, genome: Genome, builds: tuple[Build, ...]) -> GpuTask:
-        return GpuTask(
-            genome_id=genome.id,
-            spec=self._gpu,
-            cubins=tuple((build.compile_key, build.cubin_path) for build in builds),
-            checks=self._launches(genome, self._checks),
-            timed=self._launches(genome, self._problem.workloads),
+        return task_of(
+            genome.id,
+            self._gpu,
+            builds,
+            self._launcher(genome),
+            checks=self._checks,
+            timed=self._problem.workloads,
             seed=self._seed,
             incumbent_us=self._best.score_us if self._best else None,
             is_deterministic=load_family(genome.family).is_deterministic,
         )
 
-    def _launches(self, genome: Genome, workloads: Iterable[Workload]) -> Launches:
+    def _launcher(self, genome: Genome) -> Launcher:
         family = load_family(genome.family)
-        return tuple((workload, family.launches(genome, workload, self._gpu)) for workload in workloads)
+        return lambda workload: family.launches(genome, workload, self._gpu)
 
     def finals(self, store: Store, run: Run) -> FinalReport | None:
         """Promote the run's best: check them on shapes the search never saw, time them and the baselines
@@ -151,7 +152,7 @@ class MeasuredEvaluator(PreparingEvaluator):
         promoted = []
         for evaluation in sorted(correct, key=lambda e: e.score_us or math.inf)[:count]:
             task = self.task_of(evaluation.genome)
-            checks = self._launches(evaluation.genome, hidden)
+            checks = launches_on(hidden, self._launcher(evaluation.genome))
             outcome = self._worker.submit(replace(task, checks=checks, timed=(), seed=seed)).result()
             if outcome.status is Status.CORRECT:
                 promoted.append(task)

@@ -5,6 +5,7 @@ The task is made here; ladder.py checks and times it in worker.py's GPU process.
 
 from collections.abc import Mapping
 
+from evoflash import ladder
 from evoflash.compiler import compile_candidate, first_error
 from evoflash.errors import EvoflashError
 from evoflash.evaluation import Rung, Status
@@ -27,14 +28,13 @@ def task_of(fraud: Fraud, spec: GpuSpec, seed: int) -> GpuTask:
     if not build.ok:
         raise EvoflashError(f"NVRTC refuses it for {spec.arch}: {first_error(build.log)}")
     timed = parse_workload(fraud.problem) if fraud.problem else fraud.kernel.problem
-    key = timed.compile_key(spec.arch)
-    checks = tuple((w, family.launches(candidate.genome, w, spec)) for w in check_workloads([key]))
-    return GpuTask(
-        genome_id=fraud.name,
-        spec=spec,
-        cubins=((key, build.cubin_path),),
-        checks=checks,
-        timed=((timed, family.launches(candidate.genome, timed, spec)),),
+    return ladder.task_of(
+        fraud.name,
+        spec,
+        (build,),
+        lambda workload: family.launches(candidate.genome, workload, spec),
+        checks=check_workloads([timed.compile_key(spec.arch)]),
+        timed=(timed,),
         seed=seed,
         is_deterministic=family.is_deterministic,
     )

@@ -1,0 +1,94 @@
+"""What the kernel families' tests share: a header's values as cases, valid genomes, what is asked of them."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+
+import pytest
+
+from evoflash.compiler import compile_candidate
+from evoflash.evaluation import Build, Launch
+from evoflash.family import Family
+from evoflash.gpu import GpuSpec
+from evoflash.preflight import preflight
+from evoflash.problem import CompileKey, Workload
+from evoflash.renderer import lint, render
+from evoflash.space import Genome, Values
+
+Fits = Callable[[Values, CompileKey], bool]
+_STATEMENTS = ("const ", "if (", "for (")  # what begins on a line of its own
+
+
+def each_value(family: Family) -> Iterator[object]:
+    """(gene, value) of every value in the header."""
+    for param in family.params:
+        for value in param.values:
+            yield pytest.param(param.name, value, id=f"{param.name}={value}")
+
+
+def adjacent_values(family: Family) -> Iterator[object]:
+    """(gene, value, the next one) of every two neighbours in the header."""
+    for param in family.params:
+        if param.name == "ctas_per_sm":  # it bounds registers: the same code wherever fewer suffice
+            continue
+        for one, other in zip(param.values, param.values[1:], strict=False):
+            yield pytest.param(param.name, one, other, id=f"{param.name}: {one} or {other}")
+
+
+def shared_out(
+    pairs: Mapping[str, Values], keys: Mapping[str, CompileKey], *, fits: Fits = lambda values, key: True
+) -> Iterator[object]:
+    """(values, key) of the whole product where they fit; by default each of `pairs` meets one key, in turn.
+
+    The others run under `pytest --full`. The emulator takes a second for each.
+    """
+    for at, (name, values) in enumerate(pairs.items()):
+        possible = [(title, key) for title, key in keys.items() if fits(values, key)]
+        for turn, (title, key) in enumerate(possible):
+            marks = () if turn == at % len(possible) else pytest.mark.full
+            yield pytest.param(values, key, id=f"{title}-{name}", marks=marks)
+
+
+def valid_genome(family: Family, values: Values, key: CompileKey, gpu: GpuSpec) -> Genome:
+    """The genome of these values, defaults for the rest; no check may refuse it."""
+    space = family.space((key,), gpu)
+    genome = space.genome(values)
+    assert space.violations(genome) == ()
+    return genome
+
+
+def compiled(genome: Genome, key: CompileKey, gpu: GpuSpec) -> Build:
+    """The kernel's Build; NVRTC may not refuse it."""
+    build = compile_candidate(render(genome, key, gpu))
+    assert build.ok, build.log
+    return build
+
+
+@cache  # every gene's default gives the same genome
+def complaint_of(family: Family, genome: Genome, key: CompileKey, gpu: GpuSpec, *, seed: int) -> str:
+    """What pre-flight says, asked as the ladder does: with the registers that the compiler gave a thread."""
+    registers = compiled(genome, key, gpu).registers
+    return preflight(render(genome, key, gpu), family, gpu, seed=seed, registers=registers).complaint
+
+
+def machine(family: Family, genome: Genome, key: CompileKey, gpu: GpuSpec) -> tuple[str, tuple[Launch, ...]]:
+    """What the GPU is given: the machine code's hash, and the launches."""
+    workload = Workload(1, 8, 4, 300, 300, key.head_dim, key.dtype, key.causal, key.accumulate)
+    return compiled(genome, key, gpu).text_sha, family.launches(genome, workload, gpu)
+
+
+def assert_reads_as_if_written_by_hand(text: str) -> None:
+    """No odd blank lines, no trailing spaces, nothing of the template; indentation follows the braces."""
+    lines = text.splitlines()
+    assert lint(text) == ()
+    assert [line for line in lines if line != line.rstrip()] == []
+    assert [line for line in lines if len(line) > 120] == []
+    assert re.findall(r"\n\n\n|\{\n\n|\n\n *\}|\{\{|\{%", text) == []
+    depth = 0
+    for line in lines:
+        code = re.sub(r"//.*", "", line)
+        inner = depth - code.lstrip().startswith("}")
+        if code.strip().startswith(_STATEMENTS):
+            assert len(line) - len(line.lstrip()) >= 2 * inner, line
+        depth += code.count("{") - code.count("}")
+    assert depth == 0
