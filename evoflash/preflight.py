@@ -44,7 +44,8 @@ class Preflight:
 
 
 def shapes(key: CompileKey, loop: Loop) -> tuple[Workload, ...]:
-    """The pre-flight set of a kernel: long, wrapping, stub, whole, brief, lone, odd, short, single, late.
+    """The pre-flight set of a kernel: long, wrapping, stub, whole, brief, lone, odd, short, single, late;
+    under a causal mask also stairs.
 
     Long: every ring slot is used twice (2 x stages + 1 KV tiles), with a tail in rows and keys and two query
     blocks. Wrapping: as many tiles, the last one whole, and a warp whose first row sees all keys but one.
@@ -55,7 +56,8 @@ def shapes(key: CompileKey, loop: Loop) -> tuple[Workload, ...]:
     has slots; under a causal mask every other block is without a tile. Odd: a tile but for its last key.
     Short: a whole tile, the only one of the last split where the others have two; under a causal mask a warp
     whose first row sees all of it but the last key. Single: one row and one key. Late: two tiles for each
-    split, whole but for the last key.
+    split, whole but for the last key. Stairs: one query block of two heads; its first row sees more than a
+    tile, and only its last row the last tile, of one key.
     """
     steps = 2 * loop.stages * loop.splits * loop.keys
     step, rows = loop.keys * loop.splits, max(1, loop.rows // loop.pack)
@@ -75,12 +77,14 @@ def shapes(key: CompileKey, loop: Loop) -> tuple[Workload, ...]:
         (9, 2 * step - 1),
     )
     long, wrapping, whole, brief, odd, short, single, late = (key.workload(1, 1, *each) for each in lengths)
-    return long, wrapping, stub, whole, brief, lone, odd, short, single, late
+    stairs = key.workload(1, 2, rows, (-(-rows // loop.keys) + 1) * loop.keys + 1)
+    always = long, wrapping, stub, whole, brief, lone, odd, short, single, late
+    return (*always, stairs) if key.causal else always
 
 
 def _plan(key: CompileKey, loop: Loop) -> tuple[_Run, ...]:
     """Other numbers with every schedule. scripts/mutation_testing.py shows what each run is there for."""
-    long, wrapping, stub, whole, brief, lone, odd, short, single, late = shapes(key, loop)
+    long, wrapping, stub, whole, brief, lone, odd, short, single, late, *stairs = shapes(key, loop)
     return (
         _Run(long, "normal", "lazy", "fifo"),
         # Spikes: every row's maximum jumps in another tile, so that threads differ in what they must do.
@@ -100,6 +104,8 @@ def _plan(key: CompileKey, loop: Loop) -> tuple[_Run, ...]:
         _Run(single, "large_logits", "eager", "fifo"),
         # Maxima below -500 again: a key past the end that is not hidden outweighs all others.
         _Run(late, "saturated", "eager", "fifo"),
+        # Each warp's last key outweighs those before it; what one of them leaves out, another waits for.
+        *(_Run(each, "rising", "lazy", "random", crowded=True) for each in stairs),
     )
 
 

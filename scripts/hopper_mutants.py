@@ -91,7 +91,7 @@ class HopperCore(Core):
         """
         stages, rows = max(self.genes.k_stages, self.genes.v_stages), GROUP_ROWS * self.genes.consumers
         loop = Loop(rows * self.genes.cluster, self.genes.tile_keys, stages, 1)
-        long, wrapping, stub, whole, brief, many, odd, short, one, _ = shapes(self.key, loop)
+        long, wrapping, stub, whole, brief, many, odd, short, one, *_ = shapes(self.key, loop)
         often = self.key.workload(1, self.key.gqa_ratio, rows + 2, ROUNDS * stages * self.genes.tile_keys)
         single = self.key.workload(1, self.key.gqa_ratio, 1, self.genes.tile_keys - 1)
         return (

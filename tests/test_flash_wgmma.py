@@ -238,6 +238,49 @@ PAIRS = {  # genes that meet in one place of the code
         "q_stages": 1,
     },
     "uneven rings": {"k_stages": 4, "v_stages": 1, "schedule": "persistent"},
+    "tiles sat out": {"tile_skip": "on", "consumers": 4},
+    "tiles sat out in turn, over pieces handed out": {
+        "tile_skip": "on",
+        "consumers": 4,
+        "rescale": "speculative",
+        "schedule": "dynamic",
+        "q_stages": 2,
+    },
+    "tiles sat out, turns at the exponentials of three": {
+        "tile_skip": "on",
+        "consumers": 3,
+        "block_n": 32,
+        "turns": "exp",
+        "rescale": "sampled",
+    },
+    "tiles sat out without overlap, scores in turn, rings of one slot": {
+        "tile_skip": "on",
+        "consumers": 3,
+        "block_n": 32,
+        "overlap": "none",
+        "turns": "scores",
+        "k_stages": 1,
+        "v_stages": 1,
+        "schedule": "persistent",
+        "epilogue": "direct",
+    },
+    "tiles sat out by packed heads": {"tile_skip": "on", "pack_gqa": "on", "block_n": 32, "rescale": "lazy"},
+    "tiles sat out in a cluster": {"tile_skip": "on", "cluster": 2, "consumers": 3, "block_n": 32},
+    "tiles sat out by the warpgroup that loads": {
+        "tile_skip": "on",
+        "producer": "self",
+        "consumers": 3,
+        "block_n": 32,
+    },
+    "tiles sat out by the warpgroup that loads, without overlap, twice": {
+        "tile_skip": "on",
+        "producer": "self",
+        "block_n": 32,
+        "overlap": "none",
+        "k_stages": 1,
+        "rescale": "speculative",
+        "turns": "none",
+    },
 }
 
 
@@ -376,6 +419,83 @@ def test_a_block_may_have_more_pieces_of_work_than_it_can_note(epilogue):
     assert verdict.passed, verdict.reason
 
 
+SKIPPING = {"tile_skip": "on", "consumers": 4, "schedule": "dynamic", "q_stages": 2}
+
+
+@pytest.mark.parametrize(
+    ("seq_q", "seq_kv", "own"),
+    [
+        (256, 256, (1, 2, 3, 4)),
+        (256, 257, (2, 3, 4, 5)),  # a key further: none sees a tile less
+        (256, 96, (0, 0, 1, 2)),  # 160 rows see nothing
+        (130, 320, (4, 5, 5, 5)),  # the rows end in the third warpgroup: the fourth goes along
+    ],
+)
+def test_a_warpgroup_multiplies_the_tiles_that_its_rows_see_and_no_others(seq_q, seq_kv, own):
+    key = replace(KEY, gqa_ratio=1)
+    workload, products = key.workload(1, 1, seq_q, seq_kv), {}
+    for name in ("off", "on"):
+        genome = genome_of({**SKIPPING, "tile_skip": name}, key)
+        library = hostcompiler.build(render(genome, key, H200).source, name="flash_wgmma")
+        launches = FAMILY.launches(genome, workload, H200)
+        (emulation,), verdict = emulate(
+            library, launches, workload, "rising", delivery="lazy", schedule="random", seed=1
+        )
+        assert (emulation.reports, verdict.reason) == ((), "")
+        products[name] = emulation.counters["wgmma"]
+
+    assert products["on"] * 4 * max(own) == products["off"] * sum(own)
+
+
+@pytest.mark.parametrize("rescale", ["online", "speculative"])
+@pytest.mark.parametrize("sms", [1, 5])
+def test_rings_and_turns_stay_in_step_when_warpgroups_sit_out_tiles_of_piece_after_piece(rescale, sms):
+    """Query blocks of uneven ends, some with rows that see nothing."""
+    workload = Workload(2, 2, 2, 600, 560, 64, causal=True)
+    key, gpu = replace(KEY, gqa_ratio=1), replace(H200, sm_count=sms)
+    genome = genome_of({**SKIPPING, "rescale": rescale}, key, gpu)
+    library = hostcompiler.build(render(genome, key, gpu).source, name="flash_wgmma")
+
+    emulations, verdict = emulate(
+        library,
+        FAMILY.launches(genome, workload, gpu),
+        workload,
+        "rising",
+        delivery="random",
+        schedule="random",
+        seed=sms,
+    )
+
+    assert [each.reports for each in emulations if each.reports] == []
+    assert verdict.passed, verdict.reason
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (
+            "ef::mbar_wait(full, phase);\n  ef::syncwarp();\n  release(empty, lane);",
+            "ef::mbar_wait(full, phase);",
+        ),
+        ("ef::mbar_wait(full, phase);\n  ef::syncwarp();", "ef::syncwarp();"),
+        ("for (int j = tiles; j < work.tiles; ++j)", "for (int j = tiles + 1; j < work.tiles; ++j)"),
+        ("if (j < common) pass_turn(j);", "if (j + 1 < common) pass_turn(j);"),
+        ("if (j < common) take_turn();", "if (j < tiles) take_turn();"),
+        ("(group + 1) * kGroupRows", "(group + 1) * kGroupRows - 1"),
+    ],
+    ids=["a release", "a wait", "a tile left", "a turn passed", "a turn too many", "a tile too few"],
+)
+@pytest.mark.parametrize("values", [{}, {"schedule": "grid"}], ids=["dynamic", "grid"])
+def test_what_is_missing_where_tiles_are_sat_out_is_noticed(old, new, values):
+    genome = genome_of({**SKIPPING, **values}, replace(KEY, gqa_ratio=1))
+    candidate = render(genome, replace(KEY, gqa_ratio=1), H200)
+    assert candidate.source.count(old) == 1, old
+
+    assert preflight(candidate, FAMILY, H200, seed=1).complaint == ""
+    faulty = replace(candidate, source=candidate.source.replace(old, new))
+    assert preflight(faulty, FAMILY, H200, seed=1).complaint != ""
+
+
 def test_registers_move_only_as_far_as_there_are_some():
     """setmaxnreg waits for ever when the pool of the block is too small."""
     rng, seen = np.random.default_rng(3), 0
@@ -463,7 +583,9 @@ def test_persistent_blocks_are_no_more_than_the_gpu_holds():
 @pytest.mark.parametrize(
     ("values", "present", "absent"),
     [
-        ({}, ["reg_dec<", "tma_store", "take_turn"], ["workspace", "persistent", "cluster"]),
+        ({}, ["reg_dec<", "tma_store", "take_turn"], ["workspace", "persistent", "cluster", "tiles_before"]),
+        ({"tile_skip": "on"}, ["tiles_before", "pass_over", "j < common"], []),
+        ({"tile_skip": "on", "turns": "none"}, ["j < tiles"], ["common"]),
         ({"producer": "warp"}, ["kThreads = 128 * kConsumers + 32"], ["reg_dec", "reg_inc"]),
         ({"producer": "self", "turns": "none"}, ["No producer"], ["else {", "kTurn"]),
         ({"kv_groups": 2}, ["kMerge", "slice"], ["persistent"]),
@@ -473,8 +595,8 @@ def test_persistent_blocks_are_no_more_than_the_gpu_holds():
             ["sts_async", "cluster", "slice > 0", "kKeyBlocks"],
         ),
         ({"rescale": "lazy"}, ["if (outgrown) rescale"], []),
-        ({"rescale": "speculative"}, ["if (exact) maxima", "judged"], ["kTau", "unpack2"]),
-        ({"rescale": "speculative", "sum_of": "rounded"}, ["ef::unpack2(p[0]"], []),
+        ({"rescale": "speculative"}, ["if (exact) maxima", "judged", "(sums, p.fragment[k], one"], ["kTau", "tile_sum"]),
+        ({"rescale": "speculative", "sum_of": "exact"}, ["part", "tile_sum <= kBound"], ["Sums", "ones"]),
         ({"cluster": 2}, ["tma_load_multicast(", "cluster_sync"], ["ef::syncthreads"]),
         (
             {"cluster": 2, "cluster_use": "keys", "epilogue": "direct"},

@@ -83,7 +83,8 @@ LONE = {"consumers": 1, "turns": "none"}
 NO_OVERLAP = {"overlap": "none"}
 FREED = {"pv_wait": None}
 PINNED = {"overlap": "intra", "pv_wait": "pinned"}
-SPLIT = {"schedule": "grid", "q_stages": None, "merge": "first"}
+STEPPED, UNSTEPPED = {"tile_skip": "off"}, {"tile_skip": None}  # warpgroups may, or can not, sit out tiles
+SPLIT = {"schedule": "grid", "q_stages": None, "merge": "first", **UNSTEPPED}
 FOLLOWED = {"rescale": "lazy", "lazy_tau": 8}
 APART = {"cluster": 1, "cluster_use": None, "schedule": "grid"}
 DIVIDED = {"cluster": 2, "cluster_use": "keys", "epilogue": "direct"}
@@ -91,23 +92,31 @@ IN_TURN, ON_DEMAND = {"schedule": "persistent", "q_stages": 2}, {"schedule": "dy
 SIZES = (2, 4, 8, 16, 32, 64)
 SECTIONS = [{"tile_order": "sections", "section_heads": size} for size in SIZES]
 # Operator, what the parent has besides BASE, all that may come of it.
-SPECULATIVE = {"rescale": "speculative", "sum_of": "exact"}
-SAMPLED = {"rescale": "sampled", "sample": 2, "sum_of": "exact"}
+SPECULATIVE = {"rescale": "speculative", "sum_of": "rounded"}
+SAMPLED = {"rescale": "sampled", "sample": 2, "sum_of": "rounded"}
 MOVES = [
     ("add_consumer", {}, [{"consumers": 3}, {"consumers": 4}]),
     ("add_consumer", {"block_n": 128}, [{"consumers": 3}, {"consumers": 4, "block_n": 64}]),
     (
         "add_consumer",
         LONE,
-        [{"consumers": count, "turns": turns} for count in (2, 3) for turns in ("none", "gemm")],
+        [{"consumers": n, "turns": turns, **STEPPED} for n in (2, 3) for turns in ("none", "gemm")],
     ),
     ("add_consumer", {"consumers": 4}, []),
-    ("drop_consumer", {}, [{"consumers": 1, "turns": None, "block_n": 256}]),
+    ("drop_consumer", {}, [{"consumers": 1, "turns": None, "block_n": 256, **UNSTEPPED}]),
     ("drop_consumer", {"kv_groups": 2, "consumers": 4}, [{"consumers": 2, "block_n": 208}]),
     ("drop_consumer", LONE, []),
-    ("ctas_for_consumers", {}, [{"consumers": 1, "turns": None, "ctas_per_sm": 2}]),
-    ("ctas_for_consumers", {**LONE, "ctas_per_sm": 2}, [{"consumers": 2, "turns": "none", "ctas_per_sm": 1}]),
-    ("ctas_for_consumers", {"cluster": 2}, [{"consumers": 1, "turns": None, "ctas_per_sm": 2, **APART}]),
+    ("ctas_for_consumers", {}, [{"consumers": 1, "turns": None, "ctas_per_sm": 2, **UNSTEPPED}]),
+    (
+        "ctas_for_consumers",
+        {**LONE, "ctas_per_sm": 2},
+        [{"consumers": 2, "turns": "none", "ctas_per_sm": 1, **STEPPED}],
+    ),
+    (
+        "ctas_for_consumers",
+        {"cluster": 2},
+        [{"consumers": 1, "turns": None, "ctas_per_sm": 2, **APART, **UNSTEPPED}],
+    ),
     ("ctas_for_consumers", LONE, []),
     ("specialize_producer", {"producer": "warp"}, [{"producer": "warpgroup", "producer_registers": 24}]),
     (
@@ -198,7 +207,10 @@ MOVES = [
     (
         "join_kv_warpgroups",
         {"kv_groups": 2},
-        [{"kv_groups": 1, "merge": None}, {"kv_groups": 1, "merge": None, "consumers": 1, "turns": None}],
+        [
+            {"kv_groups": 1, "merge": None, **STEPPED},
+            {"kv_groups": 1, "merge": None, "consumers": 1, "turns": None},
+        ],
     ),
     ("join_kv_warpgroups", {}, []),
     (
@@ -217,16 +229,17 @@ MOVES = [
         "divide_keys_in_cluster",
         {},
         [
-            {"cluster": count, "cluster_use": use, "schedule": None, "epilogue": "direct"}
+            {"cluster": count, "cluster_use": use, "schedule": None, "epilogue": "direct", **UNSTEPPED}
             for count, use in ((2, "keys"), (4, "keys"), (4, "both"))
         ],
     ),
-    ("divide_keys_in_cluster", DIVIDED, [{"cluster": 4}, {"cluster": 4, "cluster_use": "both"}, APART]),
+    ("divide_keys_in_cluster", DIVIDED,
+     [{"cluster": 4}, {"cluster": 4, "cluster_use": "both"}, {**APART, **STEPPED}]),
     ("divide_keys_in_cluster", {**DIVIDED, "producer": "self", "turns": "none"},
-     [{"cluster": 4}, {"cluster": 1, "cluster_use": None}]),
-    ("divide_keys_in_cluster", {"cluster": 2}, [{"cluster_use": "keys", "epilogue": "direct"},
-                                                {"cluster": 4, "cluster_use": "keys", "epilogue": "direct"},
-                                                {"cluster": 4, "cluster_use": "both", "epilogue": "direct"}]),
+     [{"cluster": 4}, {"cluster": 1, "cluster_use": None, **STEPPED}]),
+    ("divide_keys_in_cluster", {"cluster": 2},
+     [{**count, "cluster_use": use, "epilogue": "direct", **UNSTEPPED}
+      for count, use in (({}, "keys"), ({"cluster": 4}, "keys"), ({"cluster": 4}, "both"))]),
     ("divide_keys_in_cluster", {"kv_groups": 4, "consumers": 4},
      [{"cluster": count, "cluster_use": use, "schedule": None, "merge": None, "epilogue": "direct"}
       for count, use in ((2, "keys"), (4, "both"))]),
@@ -249,7 +262,7 @@ MOVES = [
     (
         "hand_out_pieces",
         {"kv_groups": 2, "tile_order": "sections"},
-        [{"kv_groups": 1, "merge": None, **ON_DEMAND}],
+        [{"kv_groups": 1, "merge": None, **ON_DEMAND, **STEPPED}],
     ),
     ("hand_out_pieces", {"cluster": 2}, [{**APART, **ON_DEMAND, **o} for o in ({}, *SECTIONS)]),
     ("hand_out_pieces", {"schedule": "dynamic"}, []),
@@ -318,6 +331,9 @@ MOVES = [
         [{"pack_gqa": "off"}, {"pack_gqa": "off", "tile_order": "heads_first"}],
     ),
     ("unpack_gqa", {}, []),
+    ("cheaper_mask", {}, [{"tile_skip": "on"}]),
+    ("cheaper_mask", {"tile_skip": "on"}, []),
+    ("cheaper_mask", DIVIDED, []),
     (
         "l2_hints",
         {},
