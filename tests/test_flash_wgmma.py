@@ -13,7 +13,7 @@ from evoflash.compiler import compile_candidate
 from evoflash.evaluation import TensorMap
 from evoflash.family import load_family
 from evoflash.gpu import load_gpu
-from evoflash.preflight import emulate
+from evoflash.preflight import emulate, preflight
 from evoflash.problem import CompileKey, Workload, parse_problem
 from evoflash.reference import decode, encode, every_row, expect
 from evoflash.renderer import render
@@ -595,7 +595,11 @@ def test_persistent_blocks_are_no_more_than_the_gpu_holds():
             ["sts_async", "cluster", "slice > 0", "kKeyBlocks"],
         ),
         ({"rescale": "lazy"}, ["if (outgrown) rescale"], []),
-        ({"rescale": "speculative"}, ["if (exact) maxima", "judged", "(sums, p.fragment[k], one"], ["kTau", "tile_sum"]),
+        (
+            {"rescale": "speculative"},
+            ["if (exact) maxima", "judged", "(sums, p.fragment[k], one"],
+            ["kTau", "tile_sum"],
+        ),
         ({"rescale": "speculative", "sum_of": "exact"}, ["part", "tile_sum <= kBound"], ["Sums", "ones"]),
         ({"cluster": 2}, ["tma_load_multicast(", "cluster_sync"], ["ef::syncthreads"]),
         (
