@@ -143,13 +143,12 @@ def _pool(name: str, gpu_name: str, seed: int, head_dims: tuple[int, ...]) -> Po
 
 
 def examine_gene(name: str, gene: str, gpu_name: str, seed: int, briefly: bool) -> list[Finding]:
-    """All pairs of a gene, or briefly the first and the last at head_dim 64; in a worker process."""
+    """All pairs of a gene, or briefly the last one at head_dim 64; in a worker process."""
     family, gpu = load_family(name), load_gpu(gpu_name)
     pool = _pool(name, gpu_name, seed, USUAL_HEAD_DIMS[:1] if briefly else USUAL_HEAD_DIMS)
     param = next(param for param in family.params if param.name == gene)
     pairs = adjacent(param)
-    chosen = [pairs[0], pairs[-1]] if briefly and len(pairs) > 2 else pairs
-    return [examine(family, gpu, pool, gene, pair) for pair in chosen]
+    return [examine(family, gpu, pool, gene, pair) for pair in (pairs[-1:] if briefly else pairs)]
 
 
 def genes_of(names: Iterable[str]) -> list[tuple[str, str]]:

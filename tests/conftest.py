@@ -2,12 +2,14 @@
 
 import ctypes
 import difflib
+import itertools
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+_NUMBERS = itertools.count()
 GOLDEN = Path(__file__).parent / "golden"
 NO_GPU = "needs a CUDA GPU: run `python -m pytest -m gpu` on a machine that has one"
 
@@ -50,9 +52,10 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def _own_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _own_database(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """No test meets the user's database, nor another test's."""
-    monkeypatch.setenv("EVOFLASH_DB", str(tmp_path / "evoflash.db"))
+    # Only a name: most of the 6,000 tests need no folder of their own.
+    monkeypatch.setenv("EVOFLASH_DB", str(tmp_path_factory.getbasetemp() / f"{next(_NUMBERS)}.db"))
 
 
 @pytest.fixture

@@ -307,7 +307,7 @@ def test_the_portable_stack_switch_gives_the_same_run() -> None:
     program = (
         "import sys; sys.path[:0] = sys.argv[1:]\n"
         "from evoflash import hostcompiler\n"
-        "hostcompiler._RUNTIME_FLAGS += ('-DEFEMU_UCONTEXT',)\n"
+        "hostcompiler._RUNTIME_FLAGS += ('-DEFEMU_UCONTEXT', '-O0')\n"  # built in half the time
         "import test_emulator\n"
         "outcome = test_emulator.flash(seed=3)\n"
         "print(outcome.emulation.reports, outcome.emulation.counters)\n"
