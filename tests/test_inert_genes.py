@@ -110,7 +110,7 @@ COMPARED = ("flash_direct", "flash_mma")
 
 
 def test_no_gene_of_a_shipped_family_is_inert():
-    """The last pair, where values are added, at head_dim 64; scripts/inert_genes.py takes all in 4 minutes."""
+    """The last pair, where values are added, at head_dim 64; scripts/inert_genes.py takes all of them."""
     every = genes_of(known_families())
     genes = [each for each in every if each[0] not in COMPARED or each[1] == "ctas_per_sm"]
 
