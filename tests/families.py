@@ -83,7 +83,7 @@ def assert_reads_as_if_written_by_hand(text: str) -> None:
     assert lint(text) == ()
     assert [line for line in lines if line != line.rstrip()] == []
     assert [line for line in lines if len(line) > 120] == []
-    assert re.findall(r"\n\n\n|\{\n\n|\n\n *\}|\{\{|\{%", text) == []
+    assert re.findall(r"\n\n\n|\{\n\n|\n\n *\}|\{\{ |\{%", text) == []
     depth = 0
     for line in lines:
         code = re.sub(r"//.*", "", line)
