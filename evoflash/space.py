@@ -15,6 +15,7 @@ from evoflash.errors import UsageError
 Value = int | bool | str
 Values = Mapping[str, Value]
 _BATCH = 256  # points drawn at once
+_EXACT, _SOUGHT, _POOL = 20_000, 100_000, 32  # draws of each kind for a sample; genomes that it chooses from
 _Domain = tuple[str, tuple[Value, ...], Callable[[Values], bool] | None]  # name, values, when it is active
 
 
@@ -145,16 +146,40 @@ class SearchSpace:
         return Genome(self.family, self.version, tuple(sorted(chosen.items())))
 
     def sample(self, rng: np.random.Generator, *, tries: int = 1_000_000) -> Genome:
-        """A valid genome, uniform over the valid genomes. UsageError when `tries` draws found none."""
-        sizes, batch = [len(p.values) for p in self.params], min(tries, _BATCH)
-        domains = self._domains()  # made once: a sample looks at 100,000 points
-        for _ in range(0, tries, batch):
-            for point in rng.integers(0, sizes, size=(batch, len(sizes))).tolist():
-                if (genome := self._at(point, domains)) is not None:
-                    return genome
-        raise UsageError(
-            f"no valid genome of {self.family} found in {tries} draws: its checks leave no room."
-        )
+        """A valid genome, uniform over the valid genomes: exactly where 1 in 20,000 raw points is one.
+
+        Where fewer are, as in a family with many conditional params, one of 32 that were found without the
+        inactive params: each as likely as its share of the raw product makes it, which is uniform but for
+        the 32. UsageError when `tries` draws found none.
+        """
+        domains = self._domains()  # made once: a sample looks at thousands of points
+        for point in self._points(rng, min(tries, _EXACT)):
+            if (genome := self._at(point, domains)) is not None:
+                return genome
+        pool = list(itertools.islice(self._found(rng, min(tries, _SOUGHT), domains), _POOL))
+        if not pool:
+            raise UsageError(
+                f"no valid genome of {self.family} found in {tries} draws: its checks leave no room."
+            )
+        logs = np.array([sum(math.log(len(self.param(name).values)) for name, _ in g.values) for g in pool])
+        weights = np.exp(logs - logs.max())
+        return pool[int(rng.choice(len(pool), p=weights / weights.sum()))]
+
+    def _points(self, rng: np.random.Generator, count: int) -> Iterator[list[int]]:
+        """Points of the raw product, drawn in batches."""
+        sizes, batch = [len(p.values) for p in self.params], max(1, min(count, _BATCH))
+        for _ in range(0, count, batch):
+            yield from rng.integers(0, sizes, size=(batch, len(sizes))).tolist()
+
+    def _found(self, rng: np.random.Generator, count: int, domains: list[_Domain]) -> Iterator[Genome]:
+        """The valid genomes of some points whose inactive params are looked at by nobody."""
+        for point in self._points(rng, count):
+            chosen: dict[str, Value] = {}
+            for (name, values, is_active), index in zip(domains, point, strict=True):
+                if is_active is None or is_active(chosen):
+                    chosen[name] = values[index]
+            if all(check.holds(chosen) for check in self.checks):
+                yield Genome(self.family, self.version, tuple(sorted(chosen.items())))
 
     def neighbours(self, genome: Genome) -> Iterator[Genome]:
         """Valid genomes one step away in one param."""

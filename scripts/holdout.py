@@ -58,6 +58,8 @@ def searched(row: str, options: argparse.Namespace, folder: Path) -> tuple[tuple
     process = subprocess.Popen(words, cwd=ROOT, env=variables, text=True, **_PIPES)
     is_stopped, said = _waited(process, limit_s=options.limit)
     spent = {"wall_s": round(time.monotonic() - began_s, 1), "exit_code": process.returncode}
+    if process.returncode:
+        spent["reason"] = said
     if not db.exists():
         return (), {**spent, "reason": said, "stopped": is_stopped}
     winner, known = what_it_did(str(db))

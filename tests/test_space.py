@@ -87,6 +87,27 @@ def test_samples_are_uniform_over_the_genomes_not_over_the_raw_values() -> None:
     assert chi_square < freedom + 5 * np.sqrt(2 * freedom)
 
 
+def test_samples_are_uniform_where_next_to_no_point_is_a_genome(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Five params that nothing switches on: 1 raw point in 100,000 is a genome, of 51."""
+    rare = SearchSpace(
+        "rare",
+        (
+            Param("kind", ("plain", "wide")),
+            Param("width", tuple(range(50))),
+            *(Param(f"off{i}", tuple(range(10))) for i in range(5)),
+        ),
+        when={"width": lambda v: v["kind"] == "wide"} | {f"off{i}": lambda _: False for i in range(5)},
+    )
+    monkeypatch.setattr("evoflash.space._EXACT", 1)
+    rng = np.random.default_rng(3)
+
+    drawn = Counter(rare.sample(rng).as_dict().get("width", "plain") for _ in range(2000))
+
+    assert 15 < drawn["plain"] < 75  # 39 of 2000 are to be expected; every second of those looked at is plain
+    assert len(drawn) == 51
+    assert max(drawn.values()) < 100
+
+
 def test_the_same_stream_samples_the_same_genomes() -> None:
     one, two = np.random.default_rng(3), np.random.default_rng(3)
     assert [TINY.sample(one) for _ in range(20)] == [TINY.sample(two) for _ in range(20)]
