@@ -92,8 +92,9 @@ IN_TURN, ON_DEMAND = {"schedule": "persistent", "q_stages": 2}, {"schedule": "dy
 SIZES = (2, 4, 8, 16, 32, 64)
 SECTIONS = [{"tile_order": "sections", "section_heads": size} for size in SIZES]
 # Operator, what the parent has besides BASE, all that may come of it.
-SPECULATIVE = {"rescale": "speculative", "sum_of": "rounded"}
-SAMPLED = {"rescale": "sampled", "sample": 2, "sum_of": "rounded"}
+ROUNDED = {"sum_of": "rounded", "sum_tree": None}
+SPECULATIVE = {"rescale": "speculative", **ROUNDED}
+SAMPLED = {"rescale": "sampled", "sample": 2, **ROUNDED}
 MOVES = [
     ("add_consumer", {}, [{"consumers": 3}, {"consumers": 4}]),
     ("add_consumer", {"block_n": 128}, [{"consumers": 3}, {"consumers": 4, "block_n": 64}]),
@@ -309,11 +310,11 @@ MOVES = [
         {"rescale": "speculative", **ON_DEMAND},
         [{"rescale": "lazy", "lazy_tau": 8}],
     ),
-    ("follow_max", {"rescale": "lazy"}, [{"rescale": "online", "lazy_tau": None, "sum_of": None}]),
+    ("follow_max", {"rescale": "lazy"}, [{"rescale": "online", "lazy_tau": None, "sum_of": None, "sum_tree": 1}]),
     ("follow_max", {}, []),
     ("skip_max", {"schedule": "persistent"}, [SPECULATIVE, SAMPLED]),
     ("skip_max", ON_DEMAND, [SPECULATIVE, SAMPLED]),
-    ("skip_max", {**SAMPLED}, [{"sample": 4}, {"rescale": "speculative", "sample": None}]),
+    ("skip_max", {"rescale": "sampled", "sample": 2}, [{"sample": 4}, {"rescale": "speculative", "sample": None}]),
     (
         "skip_max",  # a redo takes registers
         {"consumers": 4, "block_n": 48, "q_home": "registers", "producer_registers": 32},
