@@ -310,11 +310,13 @@ MOVES = [
         {"rescale": "speculative", **ON_DEMAND},
         [{"rescale": "lazy", "lazy_tau": 8}],
     ),
-    ("follow_max", {"rescale": "lazy"}, [{"rescale": "online", "lazy_tau": None, "sum_of": None, "sum_tree": 1}]),
+    ("follow_max", {"rescale": "lazy"},
+     [{"rescale": "online", "lazy_tau": None, "sum_of": None, "sum_tree": 1}]),
     ("follow_max", {}, []),
     ("skip_max", {"schedule": "persistent"}, [SPECULATIVE, SAMPLED]),
     ("skip_max", ON_DEMAND, [SPECULATIVE, SAMPLED]),
-    ("skip_max", {"rescale": "sampled", "sample": 2}, [{"sample": 4}, {"rescale": "speculative", "sample": None}]),
+    ("skip_max", {"rescale": "sampled", "sample": 2},
+     [{"sample": 4}, {"rescale": "speculative", "sample": None}]),
     (
         "skip_max",  # a redo takes registers
         {"consumers": 4, "block_n": 48, "q_home": "registers", "producer_registers": 32},
