@@ -174,7 +174,8 @@ def _spent(search: Mapping[str, Any]) -> str:
     if not search:
         return "not begun"
     rungs = ", ".join(f"{rung} {s:.0f}" for rung, s in search.get("seconds_by_rung", {}).items())
-    ending = ", stopped" if search["stopped"] else ""
+    failed = f", ended by an error (exit code {code})" if (code := search.get("exit_code", 0)) else ""
+    ending = ", stopped" if search["stopped"] else failed
     spent = f"{search.get('spent', 0)} evaluations, {search['wall_s']:.0f} s{ending}"
     return f"{spent} (s by rung: {rungs or 'none'})"
 

@@ -334,6 +334,13 @@ def test_a_problem_never_seen_shows_its_search_and_whether_it_came_within_five_p
     assert f"| {said} | 200 evaluations, 123 s (s by rung: timing 40) |" in row
 
 
+def test_a_search_that_an_error_ended_says_so():
+    record = unseen_of(record_of(UNSEEN, ours_us=100, fa4=110))
+    record["rows"][0]["search"] |= {"exit_code": 2, "spent": 79}
+    (row,) = [line for line in peers_page.unseen(record) if UNSEEN in line]
+    assert "79 evaluations, 123 s, ended by an error (exit code 2)" in row
+
+
 def test_a_problem_without_a_kernel_says_why():
     (row,) = [x for x in peers_page.unseen(unseen_of({"row": UNSEEN, "failure": "nothing"})) if UNSEEN in x]
     assert "| no: nothing | 200 evaluations" in row
