@@ -15,6 +15,7 @@ from evoflash import __version__
 from evoflash.compiler import FLAGS
 from evoflash.errors import TemplateError, UsageError
 from evoflash.evaluation import Launch, TensorMap
+from evoflash.expression import Expression
 from evoflash.extended_launch import PORTABLE_CLUSTER
 from evoflash.family import Family, load_family
 from evoflash.gates import gates_of
@@ -26,6 +27,7 @@ from evoflash.renderer import render
 from evoflash.space import Genome, SearchSpace, Value
 
 _RUNTIME_NAMES = ("batch", "heads", "kv_heads", "seq_q", "seq_kv")
+_WORD = re.compile(r"[A-Za-z_][\w.]*")
 
 
 def export_kernel(genome: Genome, problem: Problem, gpu: GpuSpec) -> str:
@@ -130,9 +132,9 @@ def _launcher(family: Family, genome: Genome, problem: Problem, gpu: GpuSpec) ->
         launches=[
             {
                 "entry": kernel.entry,
-                "grid": [as_c(e.text, names, e.where) for e in kernel.grid],
-                "block": [as_c(e.text, names, e.where) for e in kernel.block],
-                "smem": as_c(kernel.smem.text, names, kernel.smem.where),
+                "grid": [as_c(each, names) for each in kernel.grid],
+                "block": [as_c(each, names) for each in kernel.block],
+                "smem": as_c(kernel.smem, names),
                 "attributes": _attributes(launch),
             }
             for kernel, launch in zip(kernels, launches, strict=True)
@@ -140,7 +142,7 @@ def _launcher(family: Family, genome: Genome, problem: Problem, gpu: GpuSpec) ->
         large_clusters=any(math.prod(launch.cluster) > PORTABLE_CLUSTER for launch in launches),
         zeroed=launches[0].zeroed_bytes,
         maps=[_map(each) for each in launches[0].maps],
-        workspace=as_c(family.workspace.text, names, family.workspace.where) if needs_workspace else "",
+        workspace=as_c(family.workspace, names) if needs_workspace else "",
     )
 
 
@@ -172,8 +174,11 @@ def _attributes(launch: Launch) -> str:
     return ", ".join(word for word, is_so in words.items() if is_so)
 
 
-def as_c(text: object, names: dict[str, object], where: str) -> str:
-    """A launch expression as C++: derived values become numbers, run-time names stay."""
+def as_c(expression: Expression, names: dict[str, object]) -> str:
+    """A launch expression as C++: what no shape changes becomes a number, run-time names stay."""
+    text = str(expression.text)
+    if not set(_WORD.findall(text)).intersection(_RUNTIME_NAMES):
+        return str(int(expression(names)))
 
     def word(match: re.Match[str]) -> str:
         name = match[0]
@@ -185,6 +190,8 @@ def as_c(text: object, names: dict[str, object], where: str) -> str:
         value = getattr(names.get(head), attribute, None) if attribute else names.get(head)
         if isinstance(value, int):
             return str(int(value))
-        raise TemplateError(f"{where} = {text!r}: '{name}' cannot be written as C++ in an exported launcher.")
+        raise TemplateError(
+            f"{expression.where} = {text!r}: '{name}' cannot be written as C++ in an exported launcher."
+        )
 
-    return re.sub(r"[A-Za-z_][\w.]*", word, str(text)).replace("//", "/")
+    return _WORD.sub(word, text).replace("//", "/")

@@ -7,10 +7,12 @@ import shlex
 import pytest
 from cupy.cuda import nvrtc
 
+from evoflash.champion import read_champions
 from evoflash.errors import UsageError
 from evoflash.export import export_kernel, reproducing_command
 from evoflash.family import load_family
 from evoflash.gpu import load_gpu
+from evoflash.layout import CHAMPIONS
 from evoflash.problem import parse_problem
 
 
@@ -48,6 +50,27 @@ def test_the_banner_names_the_command_that_prints_the_same_bytes():
     again = exported(problem, gpu, **{k: int(v) if v.isdigit() else v for k, v in values.items()})
 
     assert again == text
+
+
+@pytest.mark.parametrize("champion", read_champions(CHAMPIONS / "h200.toml"), ids=lambda c: c.problem)
+def test_every_archived_kernel_can_be_exported(champion):
+    what, spec = parse_problem(champion.problem), load_gpu("h200")
+    space = load_family(champion.genome.family).space(what.compile_keys(spec.arch), spec)
+
+    text = export_kernel(space.genome(champion.genome.as_dict()), what, spec)
+
+    assert f"{champion.genome.family}_forward(" in text
+    assert ("_workspace_bytes" in text) == ("u32* workspace" in text or "float* workspace" in text)
+
+
+def test_scratch_of_pieces_handed_out_is_four_bytes_that_are_zero():
+    what, spec = parse_problem("s2k_d128"), load_gpu("h200")
+    space = load_family("flash_wgmma").space(what.compile_keys(spec.arch), spec)
+
+    text = export_kernel(space.genome({"schedule": "dynamic", "consumers": 2}), what, spec)
+
+    assert re.search(r"flash_wgmma_workspace_bytes\(Shape s\) \{[^}]*return 4;", text)
+    assert "cudaMemset(workspace, 0, 4)" in text
 
 
 def test_a_problem_that_needs_several_kernels_is_refused():
