@@ -50,7 +50,7 @@ from evoflash.problem import Workload
 
 _KEPT = ("before", "after", "group", "change", "line", "site", "context", "follows")  # of a survivor
 SEEDS = (1, 2, 3)  # of a pre-flight; all but the first are for what the first lets through
-_HEADS = 127  # of keys and values: more than a family puts into one section, one short of a multiple of it
+_HEADS = 127  # or packed groups: more than a family puts into one section, one short of a multiple of it
 _BATCH = 5  # divides no GPU's number of SMs, so that a grid has blocks too many
 _PIECES = 128  # of work that a block notes at most
 _ROUNDS = 34  # of the deepest ring: a barrier that counts one arrival too few is early by one more in each
@@ -116,8 +116,9 @@ def _large(core: Core, loop: Loop) -> dict[str, tuple[Workload, str, int]]:
     """
     key, names, sms = core.key, core.names(), load_gpu(core.gpu).sm_count
     rows, keys = max(1, loop.rows // loop.pack), _ROUNDS * loop.stages * loop.splits * loop.keys
+    kv_heads = _HEADS * loop.pack // key.gqa_ratio
     found = {
-        "many heads": (key.workload(1, _HEADS, rows + 1, loop.keys), "normal", sms),
+        "many heads": (key.workload(1, kv_heads, rows + 1, loop.keys), "normal", sms),
         "many keys": (key.workload(1, 1, 9, keys), "normal", sms),
     }
     if not names.get("persistent", False):

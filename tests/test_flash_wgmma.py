@@ -653,3 +653,25 @@ def test_a_sum_of_rounded_weights_cancels_the_rounding_of_a_key_that_outweighs_a
             found.append(float(np.abs(got - ideal).sum()))
 
     assert sum(errors["rounded"]) < sum(errors["exact"]) / 2
+
+
+@pytest.mark.parametrize("row", [5, 13])
+@pytest.mark.parametrize("schedule", ["grid", "dynamic"])
+def test_one_row_that_outgrows_its_reference_has_its_block_done_again(schedule, row):
+    """Neither the first lane's rows nor, at 13, the first eight: each thread's check must count."""
+    workload, key = Workload(1, 1, 1, 16, 128, 64), replace(KEY, causal=False, gqa_ratio=1)
+    values = {"rescale": "speculative", "consumers": 1, "turns": "none", "schedule": schedule}
+    genome = genome_of({**values, "block_n": 64, "overlap": "none"}, key)
+    library = hostcompiler.build(render(genome, key, H200).source, name="flash_wgmma")
+    rng = np.random.default_rng(row)
+    q, k, v = (rng.standard_normal((1, 1, rows, 64)) for rows in (16, 128, 128))
+    q[0, 0, row] = 8 * k[0, 0, 100]  # some 60 ahead in the second tile: beyond what 16 bits hold
+    trial = Trial("one row", *(encode(x.astype(np.float32), "fp16") for x in (q, k, v)))
+
+    emulations, output = attend(
+        library, FAMILY.launches(genome, workload, H200), workload, trial, Run("lazy", "fifo", 1, 60.0)
+    )
+
+    expected = expect(workload, trial.q, trial.k, trial.v, where=every_row(workload))
+    assert [each.reports for each in emulations if each.reports] == []
+    assert np.abs(decode(output.out, "fp16").reshape(-1) - np.asarray(expected.out).reshape(-1)).max() < 5e-3
