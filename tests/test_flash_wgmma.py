@@ -48,6 +48,7 @@ NEEDS = {  # what a gene needs to be active, or a value to be valid, beside BASE
     "turns=exp": {"pv_wait": "free"},
     "q_stages": {"schedule": "persistent"},
     "section_heads": {"tile_order": "sections"},
+    "kv_splits=16": {"consumers": 1, "turns": "none"},
     "combine_threads": {"kv_splits": 2},
     "sum_of": {"rescale": "lazy"},
     "sample": {"rescale": "sampled"},
@@ -331,6 +332,7 @@ PAIRS = {  # genes that meet in one place of the code
         "kv_splits": 8,
         "rescale": "sampled",
         "sum_of": "exact",
+        "block_n": 32,
         "overlap": "none",
         "turns": "scores",
     },
@@ -749,10 +751,11 @@ def test_splits_make_as_many_times_the_blocks_and_a_second_kernel():
 def test_a_split_is_longer_than_its_ring():
     """A ring that holds all of a split's keys never turns: its last stages would only cost memory."""
     space = FAMILY.space((KEY,), H200)
-    many = {**BASE, "kv_splits": 16, "consumers": 1, "turns": "none"}
+    many = {**BASE, "kv_splits": 16, "consumers": 1, "turns": "none", "k_stages": 4, "pack_gqa": "on"}
 
-    assert space.violations(space.genome({**many, "k_stages": 4})) == ()
-    assert space.violations(space.genome({**many, "v_stages": 4, "block_n": 80})) == ("split_outlasts",)
+    assert space.violations(space.genome(many)) == ()
+    for more in ({"k_stages": 2, "v_stages": 4, "block_n": 80}, {"pack_gqa": "off"}, {"consumers": 2}):
+        assert space.violations(space.genome({**many, **more})) == ("split_outlasts",)
 
 
 @pytest.mark.parametrize("values", [{"cluster": 2}, {"schedule": "persistent"}, {"schedule": "dynamic"}])
