@@ -93,6 +93,12 @@ DIVIDED = {"cluster": 2, "cluster_use": "keys", "epilogue": "direct"}
 IN_TURN, ON_DEMAND = {"schedule": "persistent", "q_stages": 2}, {"schedule": "dynamic", "q_stages": 2}
 OFF_GRID = {"schedule": None, **UNSPLIT}
 ALONE = {"schedule": "grid", "q_stages": None}
+DEALT = {"combine_threads": 64, "epilogue": None}
+PACKED = ({}, {"pack_gqa": "on"})
+LONGER = (
+    [(8, {"block_n": 32})],
+    [(8, {}), (16, {})],
+)  # splits that heads of their own, or packed, have room for
 SIZES = (2, 4, 8, 16, 32, 64)
 SECTIONS = [{"tile_order": "sections", "section_heads": size} for size in SIZES]
 # Operator, what the parent has besides BASE, all that may come of it.
@@ -248,7 +254,7 @@ MOVES = [
     ("divide_keys_in_cluster", {"kv_groups": 4, "consumers": 4},
      [{"cluster": count, "cluster_use": use, "merge": None, "epilogue": "direct", **OFF_GRID}
       for count, use in ((2, "keys"), (4, "both"))]),
-    ("divide_keys_in_cluster", {"kv_splits": 4, "kv_groups": 4, "consumers": 4},
+    ("divide_keys_in_cluster", {"kv_splits": 2, "kv_groups": 4, "consumers": 4},
      [{"cluster": count, "cluster_use": use, "merge": None, "epilogue": "direct", "combine_threads": None}
       | OFF_GRID for count, use in ((2, "keys"), (4, "both"))]),
     ("merge_by_columns", {"kv_groups": 2}, [{"merge": "columns", "epilogue": "direct"}]),
@@ -294,22 +300,34 @@ MOVES = [
         [{"schedule": word, "q_stages": 1, **UNSPLIT} for word in ("persistent", "dynamic")],
     ),
     ("go_persistent", ON_DEMAND, [{"schedule": "persistent"}, {**ALONE, **WHOLE}]),
-    ("split_kv", {}, [{"kv_splits": count, "combine_threads": 64, "epilogue": None} for count in (2, 4)]),
+    ("split_kv", {}, [{"kv_splits": count, **DEALT, **packed} for count in (2, 4) for packed in PACKED]),
     (
         "split_kv",
-        {"kv_splits": 16},
+        {"kv_splits": 16, "pack_gqa": "on"},
         [{"combine_threads": 128}, {"combine_threads": 256}, {"kv_splits": 8}],
     ),
-    ("split_kv", {"kv_splits": 8, "block_n": 128, "k_stages": 4, "v_stages": 1},
-     [{"combine_threads": 128}, {"combine_threads": 256}, {"kv_splits": 4},
-      {"kv_splits": 16, "k_stages": 2}]),
     (
         "split_kv",
-        ON_DEMAND,
-        [{"kv_splits": count, "combine_threads": 64, "epilogue": None, **ALONE} for count in (2, 4, 8, 16)],
+        {"kv_splits": 8, "k_stages": 4, "v_stages": 1, "pack_gqa": "on"},
+        [
+            {"combine_threads": 128},
+            {"combine_threads": 256},
+            {"kv_splits": 4},
+            {"kv_splits": 16, "k_stages": 2},
+        ],
     ),
-    ("split_kv", {"cluster": 2},
-     [{"kv_splits": count, "combine_threads": 64, "epilogue": None, **APART} for count in (2, 4, 8, 16)]),
+    *(
+        (
+            "split_kv",
+            has,
+            [
+                {"kv_splits": count, **DEALT, **packed, **alone, **shorter}
+                for packed in PACKED
+                for count, shorter in ((2, {}), (4, {}), *LONGER[bool(packed)])
+            ],
+        )
+        for has, alone in ((ON_DEMAND, ALONE), ({"cluster": 2}, APART))
+    ),
     (
         "reverse_order",
         {},
