@@ -125,7 +125,7 @@ class IsolatedPool:
         self._pool.stop()  # type: ignore[no-untyped-call]
         self._pool.join()
         for process in processes:  # what it had started, a compiler say, would go on
-            with contextlib.suppress(ProcessLookupError):
+            with contextlib.suppress(OSError):  # nothing is left of its group
                 os.killpg(process, signal.SIGKILL)
 
     def _rescue_forgotten_calls(self) -> None:
