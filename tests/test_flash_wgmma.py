@@ -50,6 +50,7 @@ NEEDS = {  # what a gene needs to be active, or a value to be valid, beside BASE
     "section_heads": {"tile_order": "sections"},
     "kv_splits=16": {"consumers": 1, "turns": "none"},
     "combine_threads": {"kv_splits": 2},
+    "tile_parts": {"overlap": "none", "turns": "none"},
     "sum_of": {"rescale": "lazy"},
     "sample": {"rescale": "sampled"},
     "turns=scores": {"overlap": "none"},
@@ -335,6 +336,74 @@ PAIRS = {  # genes that meet in one place of the code
         "block_n": 32,
         "overlap": "none",
         "turns": "scores",
+    },
+    "parts of a tile, keys divided in a cluster": {
+        "tile_parts": 4,
+        "overlap": "none",
+        "turns": "none",
+        "consumers": 1,
+        "block_n": 128,
+        "producer": "self",
+        "cluster": 2,
+        "cluster_use": "keys",
+        "epilogue": "direct",
+        "k_stages": 1,
+        "v_stages": 1,
+        "tile_order": "heads_first",
+    },
+    "parts of a tile, keys divided among warpgroups and blocks": {
+        "tile_parts": 2,
+        "overlap": "none",
+        "turns": "none",
+        "kv_groups": 2,
+        "producer": "self",
+        "cluster": 2,
+        "cluster_use": "keys",
+        "epilogue": "direct",
+        "rescale": "lazy",
+        "max_tree": 2,
+    },
+    "parts of a tile, speculation over pieces of work, tiles sat out": {
+        "tile_parts": 2,
+        "overlap": "none",
+        "turns": "none",
+        "consumers": 3,
+        "block_n": 32,
+        "rescale": "speculative",
+        "schedule": "dynamic",
+        "tile_skip": "on",
+        "q_stages": 2,
+    },
+    "parts of a tile, a sample's redo, sums exact, tiles sat out": {
+        "tile_parts": 2,
+        "overlap": "none",
+        "turns": "none",
+        "rescale": "sampled",
+        "sum_of": "exact",
+        "sum_tree": 2,
+        "tile_skip": "on",
+        "producer": "self",
+        "epilogue": "direct",
+    },
+    "parts of a tile, Q in registers, hints, first merge": {
+        "tile_parts": 2,
+        "overlap": "none",
+        "turns": "none",
+        "kv_groups": 2,
+        "q_home": "registers",
+        "l2_hints": "keep_kv",
+        "block_n": 96,
+        "epilogue": "direct",
+        "pack_gqa": "on",
+    },
+    "parts of a tile of split keys": {
+        "tile_parts": 4,
+        "overlap": "none",
+        "turns": "none",
+        "kv_splits": 2,
+        "consumers": 1,
+        "producer": "warp",
+        "pack_gqa": "on",
     },
     "tiles sat out of split keys": {"kv_splits": 2, "tile_skip": "on", "consumers": 3, "block_n": 32},
     "tiles sat out of split keys of packed heads, without overlap": {
@@ -742,6 +811,33 @@ def test_what_is_wrong_with_a_split_is_noticed(old, new):
     assert preflight(candidate, FAMILY, H200, seed=1).complaint == ""
     faulty = replace(candidate, source=candidate.source.replace(old, new))
     assert preflight(faulty, FAMILY, H200, seed=1).complaint != ""
+
+
+@pytest.mark.parametrize(
+    ("values", "check"),
+    [
+        ({"tile_parts": 4, "block_n": 96}, "parts_divide"),
+        ({"tile_parts": 4, "max_tree": 4}, "trees_fit"),
+        ({"tile_parts": 2, "turns": "gemm"}, "parts_alone"),
+        ({"tile_parts": 2, "p_home": "smem"}, "parts_alone"),
+        ({"tile_parts": 2, "cluster": 2, "cluster_use": "multicast"}, "parts_whole"),
+    ],
+)
+def test_what_parts_of_a_tile_need(values, check):
+    space = FAMILY.space((KEY,), H200)
+    genome = space.genome({**BASE, "overlap": "none", "turns": "none", **values})
+
+    assert check in space.violations(genome)
+
+
+def test_each_part_of_a_tile_of_keys_arrives_by_itself():
+    """Four of 16 keys, each with a barrier of its own; values come whole."""
+    genome = genome_of({"tile_parts": 4, "overlap": "none", "turns": "none"})
+    (launch,) = FAMILY.launches(genome, KEY.workload(1, 2, 128, 128), H200)
+    whole = FAMILY.launches(genome_of({"overlap": "none", "turns": "none"}), KEY.workload(1, 2, 128, 128), H200)[0]
+
+    assert [each.box[2] for each in launch.maps] == [64, 16, 64, 64]
+    assert launch.smem == whole.smem + 8 * 2 * 3  # two slots of three barriers more
 
 
 def test_splits_make_as_many_times_the_blocks_and_a_second_kernel():

@@ -44,6 +44,7 @@ NAMED = [
     "fill_registers",
     "follow_max",
     "unpack_gqa",
+    "split_tile",
 ]
 BASE = {
     "consumers": 2, "producer": "warpgroup", "producer_registers": 24, "block_n": 64, "ctas_per_sm": 1,
@@ -81,9 +82,9 @@ def difference(parent: Genome, child: Genome) -> dict[str, Value | None]:
 
 
 LONE = {"consumers": 1, "turns": "none"}
-NO_OVERLAP = {"overlap": "none"}
+NO_OVERLAP = {"overlap": "none", "tile_parts": 1}
 FREED = {"pv_wait": None}
-PINNED = {"overlap": "intra", "pv_wait": "pinned"}
+PINNED = {"overlap": "intra", "pv_wait": "pinned", "tile_parts": None}
 STEPPED, UNSTEPPED = {"tile_skip": "off"}, {"tile_skip": None}  # warpgroups may, or can not, sit out tiles
 WHOLE, UNSPLIT = {"kv_splits": 1}, {"kv_splits": None}  # blocks of a grid may, or can not, divide the keys
 SPLIT = {"schedule": "grid", "q_stages": None, "merge": "first", **WHOLE, **UNSTEPPED}
@@ -198,6 +199,16 @@ MOVES = [
     ("pin_pv_wait", {}, [{"pv_wait": "free"}]),
     ("pin_pv_wait", {"pv_wait": "free"}, [{"pv_wait": "pinned"}]),
     ("pin_pv_wait", NO_OVERLAP, []),
+    (
+        "split_tile",
+        {},
+        [{**NO_OVERLAP, **FREED, "turns": "none", "tile_parts": count} for count in (2, 4)],
+    ),
+    (
+        "split_tile",
+        {**NO_OVERLAP, "turns": "none", "tile_parts": 2},
+        [{"tile_parts": 1}, {"tile_parts": 4}],
+    ),
     ("p_to_registers", {"p_home": "smem"}, [{"p_home": "registers"}]),
     ("p_to_registers", {}, []),
     ("p_to_smem", {}, [{"p_home": "smem", "block_n": 256}]),
