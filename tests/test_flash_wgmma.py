@@ -719,6 +719,13 @@ def test_only_the_split_that_outgrows_its_reference_is_done_again():
         ("int(blockIdx.x) % kSplits", "(int(blockIdx.x) + 1) % (kSplits - 1)"),
         ("seq_kv - seq_q - work.key + 1", "seq_kv - seq_q + 1"),
         ("const long long at = share * rows + ", "const long long at = "),
+        (
+            "sum == 0.0f ? 0.0f : ef::rcp(sum);  // a row that sees none",
+            "ef::rcp(sum);  // a row that sees none",
+        ),
+        ("      if (row < seq_q) {\n        const long long at", "      {\n        const long long at"),
+        ("  if (row >= seq_q) return;\n", ""),
+        ("best == ef::neg_inf() ? 0.0f : best", "best"),
         ("ef::ex2(log_sum[i] - shift)", "1.0f"),
         ("row_max[h] * scale_log2 + ef::lg2(sum)", "ef::lg2(sum)"),
         ("const int left = tiles - work.key / BLOCK_N;", "const int left = tiles - work.key / BLOCK_N - 1;"),
