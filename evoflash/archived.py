@@ -6,7 +6,7 @@ emulator checks it, and its time is shown as what it is, measured on another mac
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from evoflash import report, session
@@ -76,7 +76,7 @@ def _asked(problem: str | None, gpu: str | None) -> str:
 
 
 def _champion(problem: str | None, gpu: str | None) -> Champion | None:
-    """The archive's genome for exactly this problem, if it is still a genome; by default on the GPU here."""
+    """The archive's kernel for exactly this problem, if it still is one; by default on the GPU here."""
     if problem is None:
         return None
     try:
@@ -85,12 +85,15 @@ def _champion(problem: str | None, gpu: str | None) -> Champion | None:
         return None
     what = parse_problem(problem)
     known = champion_of(what, spec.name)
-    return known if known is not None and _is_genome(known, what, spec) else None
+    return None if known is None else _of_today(known, what, spec)
 
 
-def _is_genome(known: Champion, problem: Problem, spec: GpuSpec) -> bool:
+def _of_today(known: Champion, problem: Problem, spec: GpuSpec) -> Champion | None:
+    """With the genes that its family got since, each at its first value: what the kernel was without them."""
     space = load_family(known.genome.family).space(problem.compile_keys(spec.arch), spec)
-    return adapted(known, space) == known.genome
+    genome = adapted(known, space)
+    kept = genome is not None and set(known.genome.values) <= set(genome.values)
+    return replace(known, genome=genome) if genome is not None and kept else None
 
 
 def _from_archive(known: Champion, db: str, argv: Sequence[str]) -> Answer:
