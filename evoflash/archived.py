@@ -6,12 +6,12 @@ emulator checks it, and its time is shown as what it is, measured on another mac
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from evoflash import report, session
 from evoflash.baseline_times import present_spec
-from evoflash.champion import Champion, adapted, champion_of
+from evoflash.champion import Champion, champion_of, of_today
 from evoflash.errors import DeviceError, NoKernelError, UsageError
 from evoflash.evaluation import Basis, Evaluation, Rung
 from evoflash.evaluators.prepare import PREPARE_LIMIT_S, Failure, Prepared, prepare
@@ -19,7 +19,7 @@ from evoflash.export import export_kernel
 from evoflash.family import load_family
 from evoflash.gpu import GpuSpec, load_gpu
 from evoflash.isolation import IsolatedPool
-from evoflash.problem import Problem, parse_problem
+from evoflash.problem import parse_problem
 from evoflash.remeasurement import measured
 from evoflash.space import Genome
 from evoflash.store import open_store
@@ -85,15 +85,9 @@ def _champion(problem: str | None, gpu: str | None) -> Champion | None:
         return None
     what = parse_problem(problem)
     known = champion_of(what, spec.name)
-    return None if known is None else _of_today(known, what, spec)
-
-
-def _of_today(known: Champion, problem: Problem, spec: GpuSpec) -> Champion | None:
-    """With the genes that its family got since, each at its first value: what the kernel was without them."""
-    space = load_family(known.genome.family).space(problem.compile_keys(spec.arch), spec)
-    genome = adapted(known, space)
-    kept = genome is not None and set(known.genome.values) <= set(genome.values)
-    return replace(known, genome=genome) if genome is not None and kept else None
+    if known is None:
+        return None
+    return of_today(known, load_family(known.genome.family).space(what.compile_keys(spec.arch), spec))
 
 
 def _from_archive(known: Champion, db: str, argv: Sequence[str]) -> Answer:
