@@ -11,7 +11,7 @@ from pathlib import Path
 
 from evoflash import report, session
 from evoflash.baseline_times import present_spec
-from evoflash.champion import Champion, adapted, champion_of
+from evoflash.champion import Champion, champion_of, of_today
 from evoflash.errors import DeviceError, NoKernelError, UsageError
 from evoflash.evaluation import Basis, Evaluation, Rung
 from evoflash.evaluators.prepare import PREPARE_LIMIT_S, Failure, Prepared, prepare
@@ -19,7 +19,7 @@ from evoflash.export import export_kernel
 from evoflash.family import load_family
 from evoflash.gpu import GpuSpec, load_gpu
 from evoflash.isolation import IsolatedPool
-from evoflash.problem import Problem, parse_problem
+from evoflash.problem import parse_problem
 from evoflash.remeasurement import measured
 from evoflash.space import Genome
 from evoflash.store import open_store
@@ -76,7 +76,7 @@ def _asked(problem: str | None, gpu: str | None) -> str:
 
 
 def _champion(problem: str | None, gpu: str | None) -> Champion | None:
-    """The archive's genome for exactly this problem, if it is still a genome; by default on the GPU here."""
+    """The archive's kernel for exactly this problem, if it still is one; by default on the GPU here."""
     if problem is None:
         return None
     try:
@@ -85,12 +85,9 @@ def _champion(problem: str | None, gpu: str | None) -> Champion | None:
         return None
     what = parse_problem(problem)
     known = champion_of(what, spec.name)
-    return known if known is not None and _is_genome(known, what, spec) else None
-
-
-def _is_genome(known: Champion, problem: Problem, spec: GpuSpec) -> bool:
-    space = load_family(known.genome.family).space(problem.compile_keys(spec.arch), spec)
-    return adapted(known, space) == known.genome
+    if known is None:
+        return None
+    return of_today(known, load_family(known.genome.family).space(what.compile_keys(spec.arch), spec))
 
 
 def _from_archive(known: Champion, db: str, argv: Sequence[str]) -> Answer:

@@ -8,7 +8,7 @@ import logging
 import math
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -90,6 +90,16 @@ def adapted(champion: Champion, space: SearchSpace) -> Genome | None:
     except UsageError as reason:
         log.info("archive: %s for %s is left out: %s", champion.genome.id, champion.problem, reason)
         return None
+
+
+def of_today(champion: Champion, space: SearchSpace) -> Champion | None:
+    """The champion of this space's problem, with the genes that its family got since at their first values:
+    the kernel that was measured, which did without them. None where it is a genome no more.
+    """
+    genome = adapted(champion, space)
+    if genome is None or not set(champion.genome.values) <= set(genome.values):
+        return None
+    return replace(champion, genome=genome)
 
 
 def _valid(genome: Genome, space: SearchSpace) -> Genome:

@@ -36,6 +36,7 @@ class Loop:
     pack: int = 1  # query heads whose rows share a CTA: it owns rows // pack queries of each
     cluster: int = 1  # CTAs that walk the same tiles together
     overlaps: int = 0  # on wgmma, 1: a warpgroup's P V runs beside its exponentials
+    row_tiles: int = 1  # on wgmma: of 64 query rows, that a warpgroup computes
     operand_bytes: int = 0  # of operand A, that wgmma reads in shared memory in a step of a CTA
 
 

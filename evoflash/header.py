@@ -45,6 +45,7 @@ _MODEL: dict[str, object] = {  # what [model] may say, and what holds where it i
     "pack": 1,
     "cluster": 1,
     "overlaps": 0,
+    "row_tiles": 1,
     "operand_bytes": 0,
     "registers": 0,
 }

@@ -64,6 +64,7 @@ class Profile:
     pack: int = 1  # query heads whose rows share a CTA
     cluster: int = 1  # CTAs that walk the same tiles together: those of the one that sees most
     overlaps: bool = False  # on wgmma: a warpgroup's P V runs beside its exponentials
+    row_tiles: int = 1  # on wgmma: of 64 query rows, that a warpgroup computes
     operand_bytes: float = 0.0  # of operand A, that wgmma reads in shared memory in a step of a CTA
 
 
@@ -147,7 +148,7 @@ def estimate(
 
     `launches` are those that the profile was made of, with their grids on this workload.
     """
-    groups = consumers(profile.launches[0].per_step, workload.head_dim)
+    groups = consumers(profile.launches[0].per_step, workload.head_dim, profile.row_tiles)
     pieces = len(steps_of(workload, profile)) * workload.batch * workload.heads // profile.pack
     first = at_work(launches[0], pieces, workload.batch, gpu.sm_count)
     ctas = [_Ctas(launches[0], first, gpu, registers, smem_static_bytes, groups=groups)]

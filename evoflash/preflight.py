@@ -177,6 +177,7 @@ def _profile(loop: Loop, uncounted: int, *counted: _Counted) -> Profile:
         loop.pack,
         cluster=loop.cluster,
         overlaps=bool(loop.overlaps),
+        row_tiles=loop.row_tiles,
         operand_bytes=loop.operand_bytes,
     )
     steps = [steps_of(workload, shape) for workload, _ in counted]

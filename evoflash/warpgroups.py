@@ -16,16 +16,18 @@ WARPS = 4  # of a warpgroup, one on each scheduler of its SM
 _ROWS, _DEPTH = 64, 16  # of a product
 
 
-def consumers(n: Numbers, head_dim: int) -> int:
+def consumers(n: Numbers, head_dim: int, row_tiles: int = 1) -> int:
     """Warpgroups of a CTA that compute, from its counts in a step; 0 where nothing is computed on wgmma.
 
-    Each multiplies 64 rows by b keys, and P by b values: head_dim / 16 products of b columns, and b / 16 of
-    head_dim columns. All products and their multiplications, counted, give b and the number of warpgroups.
+    Each multiplies 64 rows, or `row_tiles` times 64, by b keys, and P by b values: for each 64 head_dim / 16
+    products of b columns, and b / 16 of head_dim columns. All products and their multiplications, counted,
+    give b and the number of warpgroups.
     """
     products, macs = n.get("wgmma", 0), n.get("wgmma_macs", 0)
     if not products:
         return 0
-    return max(1, round((_DEPTH * products - macs / (2 * _ROWS * head_dim)) / head_dim))
+    tiles = (_DEPTH * products - macs / (2 * _ROWS * head_dim)) / head_dim
+    return max(1, round(tiles / row_tiles))
 
 
 def chain_cycles(

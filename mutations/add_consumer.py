@@ -1,4 +1,4 @@
-"""Add a consumer warpgroup: one or two more, each with 64 query rows, for the same tiles of keys.
+"""Add a consumer warpgroup: one or two more, each with query rows of its own, for the same tiles of keys.
 
 Needs: consumers below four; registers, which the tile of keys, the producer's share and the CTAs per SM
 give up. Against L2 and DRAM traffic: a tile that is fetched serves more rows; and against latency: one

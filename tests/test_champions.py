@@ -19,7 +19,15 @@ sys.path.insert(0, str(ROOT / "scripts"))
 import champions as script  # noqa: E402
 
 from evoflash import archived, champion, insights, remeasurement, session  # noqa: E402
-from evoflash.champion import Champion, champions, distance, read_champions, starts  # noqa: E402
+from evoflash.champion import (  # noqa: E402
+    Champion,
+    adapted,
+    champions,
+    distance,
+    of_today,
+    read_champions,
+    starts,
+)
 from evoflash.errors import NoKernelError, UsageError  # noqa: E402
 from evoflash.evaluation import (  # noqa: E402
     Baseline,
@@ -298,7 +306,7 @@ def test_without_the_gpu_the_answer_is_checked_and_its_time_marked_as_archived(t
 
     answer = ask(tmp_path / "none.db")
 
-    assert answer.genome == known.genome
+    assert answer.genome == adapted(known, space_of(MISSION, known.genome.family))
     assert f"{known.us:.2f} us, archived, measured on NVIDIA H200, {known.date}" in answer.text
     assert re.search(r"checked   \d+ shapes, all passed", answer.text)
     assert "estimated" not in answer.text.lower()
@@ -430,7 +438,7 @@ def test_where_the_gpu_is_it_is_measured_and_stored_as_a_run_of_its_own(tmp_path
     first, again = ask(db, gpu=None), ask(db, gpu=None)
 
     (known,) = (each for each in champions("h200") if each.problem == str(MISSION))
-    assert first.genome == again.genome == known.genome
+    assert first.genome == again.genome == adapted(known, space_of(MISSION, known.genome.family))
     assert first.text.splitlines()[-1] == (
         f"archive   {known.us:.2f} us, archived, measured on NVIDIA H200, {known.date}"
     )
@@ -462,6 +470,19 @@ def test_where_the_gpu_is_a_wrong_one_is_no_answer_but_its_run_is_kept(
         ((_, evaluation),) = store.history(store.runs()[0])
     assert not evaluation.is_correct
     load_family.cache_clear()
+
+
+def test_a_gene_that_came_later_stands_at_its_first_value() -> None:
+    """It is the kernel that was measured; and one of whose genes there is no more is another."""
+    known = champion_of()
+    values, later = known.genome.values, "exp_form"
+    assert dict(values)[later] == load_family("flash_mma").space((), H200).param(later).values[0]
+    before = Genome("flash_mma", known.genome.version, tuple(pair for pair in values if pair[0] != later))
+    space = space_of(parse_problem(known.problem))
+
+    assert of_today(replace(known, genome=before), space) == known
+    more = Genome("flash_mma", known.genome.version, tuple(sorted((*values, ("lazy_tau", 8)))))
+    assert of_today(replace(known, genome=more), space) is None
 
 
 def test_a_genome_of_an_older_version_is_no_answer(archive, tmp_path, nobody) -> None:

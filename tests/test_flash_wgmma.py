@@ -57,6 +57,7 @@ NEEDS = {  # what a gene needs to be active, or a value to be valid, beside BASE
     "block_n=240": {"overlap": "none"},
     "block_n=256": {"overlap": "none", "consumers": 1},
 }
+TWO_TILES = {"rows_per_warpgroup": 128, "block_n": 32}  # of keys as many as fit at a head_dim of 128
 PAIRS = {  # genes that meet in one place of the code
     "turns of three, over pieces of work": {
         "consumers": 3,
@@ -415,6 +416,73 @@ PAIRS = {  # genes that meet in one place of the code
         "overlap": "none",
         "rescale": "speculative",
     },
+    "two tiles of rows, in turn": {**TWO_TILES, "max_tree": 2},
+    "two tiles of rows without overlap, turns at the exponentials": {
+        **TWO_TILES,
+        "overlap": "none",
+        "turns": "exp",
+        "rescale": "lazy",
+        "schedule": "persistent",
+        "q_stages": 2,
+    },
+    "two tiles of rows, turns at the exponentials": {**TWO_TILES, "turns": "exp", "l2_hints": "keep_kv"},
+    "two tiles of rows without overlap, in turn, rings of one slot": {
+        **TWO_TILES,
+        "overlap": "none",
+        "k_stages": 1,
+        "v_stages": 1,
+        "rescale": "sampled",
+        "sum_of": "exact",
+    },
+    "a redo of two tiles of rows": {
+        **TWO_TILES,
+        "rescale": "speculative",
+        "sum_of": "exact",
+        "turns": "none",
+    },
+    "a redo of two tiles of rows over pieces handed out, tiles sat out": {
+        **TWO_TILES,
+        "rescale": "speculative",
+        "schedule": "dynamic",
+        "q_stages": 2,
+        "tile_skip": "on",
+    },
+    "a redo of two tiles of rows without overlap, plain stores": {
+        **TWO_TILES,
+        "rescale": "speculative",
+        "overlap": "none",
+        "schedule": "dynamic",
+        "epilogue": "direct",
+        "turns": "none",
+    },
+    "two tiles of rows of the warpgroup that loads, tiles sat out": {
+        **TWO_TILES,
+        "producer": "self",
+        "k_stages": 3,
+        "rescale": "sampled",
+        "tile_skip": "on",
+    },
+    "two tiles of rows of the warpgroup that loads, without overlap": {
+        **TWO_TILES,
+        "producer": "self",
+        "overlap": "none",
+        "k_stages": 1,
+        "v_stages": 1,
+        "rescale": "speculative",
+        "tile_skip": "on",
+        "turns": "exp",
+    },
+    "two tiles of packed heads, Q in registers, plain stores": {
+        **TWO_TILES,
+        "consumers": 1,
+        "producer": "warp",
+        "q_home": "registers",
+        "pack_gqa": "on",
+        "schedule": "persistent",
+        "epilogue": "direct",
+    },
+    "two tiles of packed heads": {**TWO_TILES, "pack_gqa": "on", "tile_skip": "on", "exp_form": "mul_sub"},
+    "two tiles of rows in a cluster": {**TWO_TILES, "cluster": 2, "overlap": "none", "tile_skip": "on"},
 }
 
 
@@ -436,9 +504,15 @@ def test_each_value_of_each_gene_runs_clean(name, value):
 
 
 def has_room(values, key):
-    """At a head_dim of 128 three rings do not fit into an SM, nor four warpgroups with 64 keys each."""
-    both = {**BASE, **values}
-    return key.head_dim == 64 or (both["ctas_per_sm"] < 3 and (both["consumers"], both["block_n"]) != (4, 64))
+    """At a head_dim of 128 three rings do not fit into an SM, nor four warpgroups with 64 keys each, nor two
+    tiles of Q into registers.
+    """
+    both = {"q_home": "smem", "rows_per_warpgroup": 64, **BASE, **values}
+    return key.head_dim == 64 or (
+        both["ctas_per_sm"] < 3
+        and (both["consumers"], both["block_n"]) != (4, 64)
+        and (both["q_home"], both["rows_per_warpgroup"]) != ("registers", 128)
+    )
 
 
 @pytest.mark.parametrize(
@@ -553,6 +627,87 @@ def test_a_block_may_have_more_pieces_of_work_than_it_can_note(epilogue):
     assert launches[0].grid == (1, 1, 1)
     assert emulation.reports == ()
     assert verdict.passed, verdict.reason
+
+
+@pytest.mark.parametrize(("consumers", "overlap"), [(1, "intra"), (2, "intra"), (3, "none")])
+def test_a_warpgroup_of_two_tiles_owns_twice_the_rows_and_fetches_as_many_keys(consumers, overlap):
+    workload, key = Workload(1, 2, 2, 768, 128, 64), replace(KEY, causal=False, gqa_ratio=1)
+    counted = {}
+    for rows in (64, 128):
+        values = {"consumers": consumers, "overlap": overlap, "rows_per_warpgroup": rows, "turns": "none"}
+        genome = genome_of({**values, "block_n": 32}, key)
+        (launch,) = launches = FAMILY.launches(genome, workload, H200)
+        assert launch.grid == (768 // (rows * consumers), 2, 1)
+        assert launch.maps[0].box == (1, 1, 64, 64)
+        library = hostcompiler.build(render(genome, key, H200).source, name="flash_wgmma")
+        (emulation,), verdict = emulate(
+            library, launches, workload, "rising", delivery="random", schedule="random", seed=rows
+        )
+        assert (emulation.reports, verdict.reason) == ((), "")
+        counted[rows] = emulation.counters
+
+    assert counted[128]["wgmma_macs"] == counted[64]["wgmma_macs"]
+    once = 2 * 2 * 768 * 128  # Q and O of two heads
+    assert 2 * (counted[128]["tma_bytes"] - once) == counted[64]["tma_bytes"] - once
+
+
+@pytest.mark.parametrize(
+    ("values", "check"),
+    [
+        ({"overlap": "none", "turns": "scores"}, "scores_alone"),
+        ({"cluster": 2, "cluster_use": "keys", "epilogue": "direct"}, "tiles_whole"),
+        ({"block_n": 96}, "regs_fit"),
+    ],
+)
+def test_what_two_tiles_of_rows_need(values, check):
+    space = FAMILY.space((KEY,), H200)
+
+    assert space.violations(space.genome({**BASE, "rows_per_warpgroup": 128, **values})) == (check,)
+
+
+def test_p_of_two_tiles_of_rows_stays_in_registers():
+    genome = genome_of({"rows_per_warpgroup": 128, "p_home": "smem"})
+
+    assert "p_home" not in genome.as_dict()
+
+
+def test_two_tiles_of_rows_compile_without_spills():
+    """And without C7512 to C7514: ptxas lets products overlap only where it sees what is done with."""
+    rng, whole = np.random.default_rng(8), 0
+    for key in [KEY, replace(WIDE, head_dim=64), replace(KEY, causal=False)] * 4:
+        space = FAMILY.space((key,), H200)
+        genome = next(
+            genome
+            for genome in (space.sample(rng) for _ in range(400))
+            if genome.as_dict().get("rows_per_warpgroup") == 128
+        )
+        build = compile_candidate(render(genome, key, H200))
+        whole += build.ok and not build.spill_bytes and not build.warnings
+    assert whole >= 11
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("ef::wgmma_wait<1>();  // its scores are there; what was asked for last may still be under way", ""),
+        ("release(k_empty + 8 * k_slot, lane);\n        release(v_empty", "release(v_empty"),
+        ("const int other = 1 - t, at = j - other;", "const int other = 1 - t, at = j;"),
+        ("if (exact || at == 0) maxima", "if (exact) maxima"),
+        ("first_row + t * kTileRows, all_see", "first_row, all_see"),
+        ("first_row + t * kTileRows;  // of", "first_row;  // of"),
+        ("row = work.row + i / kPanels * kTileRows", "row = work.row"),
+    ],
+    ids=["a wait", "a release", "a tile", "a maximum", "an edge", "rows of O", "rows of Q"],
+)
+def test_what_is_missing_between_two_tiles_of_rows_is_noticed(old, new):
+    key = replace(KEY, gqa_ratio=1)
+    values = {**TWO_TILES, "rescale": "speculative", "turns": "none", "epilogue": "direct"}
+    candidate = render(genome_of(values, key), key, H200)
+    assert candidate.source.count(old) == 1, candidate.source.count(old)
+
+    assert preflight(candidate, FAMILY, H200, seed=1, registers=168).complaint == ""
+    faulty = replace(candidate, source=candidate.source.replace(old, new))
+    assert preflight(faulty, FAMILY, H200, seed=1, registers=168).complaint != ""
 
 
 SKIPPING = {"tile_skip": "on", "consumers": 4, "schedule": "dynamic", "q_stages": 2}

@@ -20,6 +20,7 @@ GROUPED, WIDE = "b=1,h=8,hkv=2,s=2048,d=64,causal", "b=8,h=16,s=4096,d=128"
 NAMED = [
     "add_consumer",
     "drop_consumer",
+    "pair_row_tiles",
     "ctas_for_consumers",
     "keys_for_stages",
     "specialize_producer",
@@ -87,7 +88,9 @@ FREED = {"pv_wait": None}
 PINNED = {"overlap": "intra", "pv_wait": "pinned", "tile_parts": None}
 STEPPED, UNSTEPPED = {"tile_skip": "off"}, {"tile_skip": None}  # warpgroups may, or can not, sit out tiles
 WHOLE, UNSPLIT = {"kv_splits": 1}, {"kv_splits": None}  # blocks of a grid may, or can not, divide the keys
-SPLIT = {"schedule": "grid", "q_stages": None, "merge": "first", **WHOLE, **UNSTEPPED}
+TILED, UNTILED = {"rows_per_warpgroup": 64}, {"rows_per_warpgroup": None}  # or share them: keys are divided
+SPLIT = {"schedule": "grid", "q_stages": None, "merge": "first", **WHOLE, **UNTILED, **UNSTEPPED}
+PAIRED = {"rows_per_warpgroup": 128, "p_home": None}
 FOLLOWED = {"rescale": "lazy", "lazy_tau": 8}
 APART = {"cluster": 1, "cluster_use": None, "schedule": "grid"}
 DIVIDED = {"cluster": 2, "cluster_use": "keys", "epilogue": "direct"}
@@ -118,6 +121,22 @@ MOVES = [
     ("drop_consumer", {}, [{"consumers": 1, "turns": None, "block_n": 256, **UNSTEPPED}]),
     ("drop_consumer", {"kv_groups": 2, "consumers": 4}, [{"consumers": 2, "block_n": 208}]),
     ("drop_consumer", LONE, []),
+    (
+        "pair_row_tiles",
+        {},
+        [PAIRED, {**PAIRED, "consumers": 1, "turns": None, **UNSTEPPED}],
+    ),
+    (
+        "pair_row_tiles",
+        {**NO_OVERLAP, "turns": "scores", "block_n": 128},
+        [
+            {**PAIRED, "turns": "none", "block_n": 112},
+            {**PAIRED, "consumers": 1, "turns": None, **UNSTEPPED},
+        ],
+    ),
+    ("pair_row_tiles", {"consumers": 4, "p_home": "smem"}, [{**PAIRED, "consumers": 2}]),
+    ("pair_row_tiles", {"kv_groups": 2}, []),
+    ("pair_row_tiles", {"rows_per_warpgroup": 128}, []),
     ("ctas_for_consumers", {}, [{"consumers": 1, "turns": None, "ctas_per_sm": 2, **UNSTEPPED}]),
     (
         "ctas_for_consumers",
@@ -224,14 +243,20 @@ MOVES = [
         ],
     ),
     ("split_kv_warpgroups", {"kv_groups": 4, "consumers": 4}, []),
-    ("split_kv_warpgroups", DIVIDED, [{"kv_groups": 2}, {"kv_groups": 2, "consumers": 4},
-                                      {"kv_groups": 4, "consumers": 4}]),
+    (
+        "split_kv_warpgroups",
+        DIVIDED,
+        [
+            {"kv_groups": groups, **wider, **UNTILED}
+            for groups, wider in ((2, {}), (2, {"consumers": 4}), (4, {"consumers": 4}))
+        ],
+    ),
     (
         "join_kv_warpgroups",
         {"kv_groups": 2},
         [
-            {"kv_groups": 1, "merge": None, **STEPPED},
-            {"kv_groups": 1, "merge": None, "consumers": 1, "turns": None},
+            {"kv_groups": 1, "merge": None, **TILED, **STEPPED},
+            {"kv_groups": 1, "merge": None, "consumers": 1, "turns": None, **TILED},
         ],
     ),
     ("join_kv_warpgroups", {}, []),
@@ -288,7 +313,7 @@ MOVES = [
     (
         "hand_out_pieces",
         {"kv_groups": 2, "tile_order": "sections"},
-        [{"kv_groups": 1, "merge": None, **ON_DEMAND, **UNSPLIT, **STEPPED}],
+        [{"kv_groups": 1, "merge": None, **ON_DEMAND, **UNSPLIT, **TILED, **STEPPED}],
     ),
     ("hand_out_pieces", {"cluster": 2}, [{**APART, **ON_DEMAND, **o} for o in ({}, *SECTIONS)]),
     ("hand_out_pieces", {"schedule": "dynamic"}, []),
@@ -409,7 +434,11 @@ AT_THE_WALL = [  # the same beside BROAD, at head_dim 128, where registers and s
     ),
     ("shift_registers", {"block_n": 192}, [{"producer_registers": 32, "block_n": 176}]),
     ("p_to_smem", {}, [{"p_home": "smem", "block_n": 192, "v_stages": 1}]),
-    ("split_kv_warpgroups", {}, [{"kv_groups": 2, "merge": "first", "block_n": 128, "v_stages": 1}]),
+    (
+        "split_kv_warpgroups",
+        {},
+        [{"kv_groups": 2, "merge": "first", "block_n": 128, "v_stages": 1, **UNTILED}],
+    ),
     ("prefetch_query", {}, [{**word, "block_n": 160, **UNSPLIT} for word in (IN_TURN, ON_DEMAND)]),
     (
         "hand_out_pieces",

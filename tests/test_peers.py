@@ -23,7 +23,7 @@ import update_readme  # noqa: E402
 from peers_timing import Job, Setup, Timed  # noqa: E402
 
 from evoflash.baselines.attempts import attempt, note_in  # noqa: E402
-from evoflash.champion import champion_of  # noqa: E402
+from evoflash.champion import adapted, champion_of  # noqa: E402
 from evoflash.evaluation import Basis, Evaluation, Proposal, Rung, Status, Timing  # noqa: E402
 from evoflash.family import load_family  # noqa: E402
 from evoflash.gpu import load_gpu  # noqa: E402
@@ -74,6 +74,10 @@ def genome_of(row, **values):
     return space.genome({"block_n": 64, "layout": "xor128", "warps": 4, **values})
 
 
+def space_of(row, known):
+    return load_family(known.genome.family).space(parse_problem(row).compile_keys(H200.arch), H200)
+
+
 def database(path, row, found):
     """A search of the row: genome -> time in us, None for one that is wrong, a negative one for a bound."""
     problem = str(parse_problem(row))
@@ -98,7 +102,7 @@ def test_ours_are_the_fastest_right_ones_of_databases_and_archive(tmp_path):
     fast, slow, wrong, bound = (genome_of(row, warps=warps) for warps in (1, 2, 4, 8))
     db = database(tmp_path / "a.db", row, {slow: known.us + 1, fast: known.us - 1, wrong: None, bound: -0.1})
     found = peers_rows.ours(row, H200, [db], count=3)
-    assert [each.genome for each in found] == [fast, known.genome, slow]
+    assert [each.genome for each in found] == [fast, adapted(known, space_of(row, known)), slow]
     assert found[0].source == "a.db, run 1"
     assert found[1].source.startswith("archive (")
     assert len(peers_rows.ours(row, H200, [db], count=2)) == 2
@@ -120,7 +124,8 @@ def test_a_genome_that_today_is_none_is_left_out(tmp_path):
     wide = replace(genome, values=tuple(sorted({**genome.as_dict(), "block_n": 1000}.items())))
     db = database(tmp_path / "a.db", row, {old: 0.1, partial: 0.2, wide: 0.3})
     (found,) = peers_rows.ours(row, H200, [db], count=3)
-    assert found.genome == champion_of(parse_problem(row), "h200").genome
+    known = champion_of(parse_problem(row), "h200")
+    assert found.genome == adapted(known, space_of(row, known))
 
 
 def test_a_row_that_nobody_measured_gets_what_is_near():

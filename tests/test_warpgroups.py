@@ -73,6 +73,12 @@ def test_counts_tell_how_many_warpgroups_compute(groups, keys, head_dim):
     assert consumers(_counts(groups, keys, head_dim), head_dim) == groups
 
 
+def test_a_warpgroup_of_two_tiles_of_rows_counts_as_one():
+    two_tiles = {name: 2 * count for name, count in _counts(3, 96).items()}
+
+    assert consumers(two_tiles, 64, 2) == 3
+
+
 def test_a_kernel_without_wgmma_has_no_warpgroups():
     assert consumers({"mma": 256.0, "wgmma": 0.0}, 64) == 0
 

@@ -1,0 +1,38 @@
+"""Pair tiles of rows: a warpgroup computes two tiles of query rows, alone or in the place of two.
+
+Needs: warpgroups that do not divide the keys; registers for two outputs and two tiles of scores, which the
+tile of keys, the producer's share and the CTAs per SM give up. Against latency: the exponentials of one tile
+are taken while the tensor cores are at the other's products, whatever other warpgroups do; and, where the
+warpgroups stay as many, against L2 and DRAM traffic, since a tile of keys serves twice the rows. Expected: a
+gain at head_dim 64, where exponentials and products take equally long; none at 128, where two outputs leave
+room for 32 to 48 keys. Not measured yet.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from evoflash.moves import MID
+from evoflash.refit import refit
+from evoflash.space import Genome, SearchSpace, Value
+
+PARENTS = 1
+BOTTLENECKS = ("latency", "exp", "l2", "dram")
+PRIOR = MID
+WALLS = ("block_n", "producer_registers", "ctas_per_sm")
+
+
+def mutate(parents: Sequence[Genome], space: SearchSpace, rng: np.random.Generator) -> Genome | None:
+    """None when they are paired already, where the keys are divided, and where registers do not allow it."""
+    parent = parents[0]
+    values = parent.as_dict()
+    if values.get("rows_per_warpgroup") != 64:
+        return None
+    count = int(values["consumers"])
+    pairs: list[dict[str, Value]] = [{"consumers": n} for n in dict.fromkeys((count, max(1, count // 2)))]
+    # Scores that come in turn leave no room for another tile's.
+    ends = {"turns": "none"} if values.get("turns") == "scores" else {}
+    paired = [
+        {"rows_per_warpgroup": 128, **pair, **(ends if pair["consumers"] != 1 else {})} for pair in pairs
+    ]
+    return refit(parent, space, rng, paired, follows=WALLS)
