@@ -3,6 +3,8 @@
 import json
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -24,7 +26,7 @@ from evoflash.options import (
     Version,
     log_to_stderr,
 )
-from evoflash.termination import EXIT_CODE, Terminated, end_on_sigterm
+from evoflash.termination import EXIT_CODE, Terminated, end_on_signals, kept
 
 app = typer.Typer(
     name="evoflash",
@@ -89,24 +91,22 @@ def search(
             raise UsageError("--evaluator replay and --recorded FILE go together: give both.")
         _search_recorded(recorded, db, strategy, seed, budget, time_limit, fresh=fresh, as_json=as_json)
         return
-    plan = session.plan(
-        gpu=gpu,
-        problem=problem,
-        strategy=strategy,
-        seed=seed,
-        family=family,
-        evaluator=evaluator,
-        budget=budget,
-        archive=archive,
-    )
+    with _stopped_in_words():
+        plan = session.plan(
+            gpu=gpu,
+            problem=problem,
+            strategy=strategy,
+            seed=seed,
+            family=family,
+            evaluator=evaluator,
+            budget=budget,
+            archive=archive,
+        )
     if dry_run:
         session.dry_run(plan, budget=budget)
         return
-    try:
+    with _stopped_in_words():
         found = session.run(plan, db, budget=budget, time_limit_s=time_limit, fresh=fresh, argv=sys.argv[1:])
-    except KeyboardInterrupt:
-        session.say("stopped by Ctrl-C: everything evaluated so far is kept; the same command continues.")
-        raise typer.Exit(130) from None
     if found.best is None:
         raise NoKernelError(
             f"no correct kernel among {found.spent} evaluations: "
@@ -248,7 +248,8 @@ def remeasure(
     """
     from evoflash import remeasurement
 
-    found = remeasurement.remeasure(db, top=top, gpu=gpu, problem=problem, argv=sys.argv[1:])
+    with _stopped_in_words("the same command starts anew"):
+        found = remeasurement.remeasure(db, top=top, gpu=gpu, problem=problem, argv=sys.argv[1:])
     if found.best is None:
         raise NoKernelError(
             f"none of the {found.spent} estimates was correct on this GPU: see `evoflash show`."
@@ -404,9 +405,9 @@ def _search_recorded(
     fresh: bool,
     as_json: bool,
 ) -> None:
-    from evoflash import recording, replay_report, session
+    from evoflash import recording, replay_report
 
-    try:
+    with _stopped_in_words():
         found = recording.search_recording(
             file,
             db,
@@ -417,12 +418,21 @@ def _search_recorded(
             fresh=fresh,
             argv=sys.argv[1:],
         )
-    except KeyboardInterrupt:
-        session.say("stopped by Ctrl-C: everything evaluated so far is kept; the same command continues.")
-        raise typer.Exit(130) from None
     if found.best is None:
         raise NoKernelError(f"none of the {found.spent} recorded configurations was correct: raise --budget.")
     typer.echo(replay_report.describe_found(found, as_json=as_json))
+
+
+@contextmanager
+def _stopped_in_words(then: str = "the same command continues") -> Iterator[None]:
+    """Ctrl-C inside is one line, which says what the store has, and exit code 130."""
+    from evoflash import session
+
+    try:
+        yield
+    except KeyboardInterrupt as stop:
+        session.say(f"stopped by Ctrl-C: {kept(stop)}; {then}.")
+        raise typer.Exit(130) from None
 
 
 def _print_found(found: Any, *, as_json: bool) -> None:
@@ -434,13 +444,13 @@ def _print_found(found: Any, *, as_json: bool) -> None:
 def main() -> None:
     """The console script: one line and a documented exit code for everything that can go wrong."""
     log_to_stderr()
-    end_on_sigterm()
+    end_on_signals()
     try:
         app()
     except EvoflashError as error:
         sys.exit(_say(str(error), error.exit_code))
-    except Terminated:
-        sys.exit(_say("stopped by SIGTERM: what was stored is kept; the same command continues.", EXIT_CODE))
+    except Terminated as stop:
+        sys.exit(_say(f"stopped by SIGTERM: {kept(stop)}; the same command continues.", EXIT_CODE))
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)

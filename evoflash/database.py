@@ -5,6 +5,7 @@ SQLite by default, any SQLAlchemy URL otherwise; what only SQLite understands st
 
 import os
 import sqlite3
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from urllib.parse import quote
 
 import sqlalchemy as sa
 from sqlalchemy import event
-from sqlalchemy.exc import IntegrityError, SQLAlchemyError
+from sqlalchemy.exc import IntegrityError, OperationalError, SQLAlchemyError
 
 from evoflash.claims import Claims
 from evoflash.errors import StoreError
@@ -22,6 +23,7 @@ from evoflash.layout import DB
 from evoflash.tables import HEAD, VERSION_TABLE, leaderboard_sql
 
 BUSY_TIMEOUT_MS = 30_000
+_TRY_MS = 500  # SQLite hears no Ctrl-C while it waits for a lock
 
 T = TypeVar("T")
 
@@ -141,8 +143,24 @@ def _set_up_sqlite(raw: Any, *, read_only: bool) -> None:
 
 def _begin_sqlite(connection: sa.Connection) -> None:
     # A deferred transaction that turns into a write fails at once when another process wrote meanwhile.
-    writes = connection.get_execution_options().get("writes", False)
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+    if connection.get_execution_options().get("writes", False):
+        _begin_writing(connection)
+    else:
+        connection.exec_driver_sql("BEGIN")
+
+
+def _begin_writing(connection: sa.Connection) -> None:
+    """Waits for the lock in small steps; the other waits of a WAL database are short."""
+    end_s = time.monotonic() + BUSY_TIMEOUT_MS / 1000
+    connection.exec_driver_sql(f"PRAGMA busy_timeout = {min(_TRY_MS, BUSY_TIMEOUT_MS):d}")
+    while True:
+        try:
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
+            break
+        except OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > end_s:
+                raise
+    connection.exec_driver_sql(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS:d}")
 
 
 def _bring_up_to_date(database: Database, target: str, *, read_only: bool) -> None:

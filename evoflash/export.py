@@ -4,6 +4,7 @@ The file compiles with NVRTC without any -I (the host part is skipped there) and
 that checks and times itself. It holds no evoflash code at run time and is its user's to keep.
 """
 
+import ast
 import math
 import os
 import re
@@ -177,6 +178,10 @@ def _attributes(launch: Launch) -> str:
 def as_c(expression: Expression, names: dict[str, object]) -> str:
     """A launch expression as C++: what no shape changes becomes a number, run-time names stay."""
     text = str(expression.text)
+    if (choice := _choice(text)) is not None:
+        taken, test, otherwise = choice
+        is_so = Expression(test, expression.where, (bool,))(names)
+        return as_c(Expression(taken if is_so else otherwise, expression.where, expression.types), names)
     if not set(_WORD.findall(text)).intersection(_RUNTIME_NAMES):
         return str(int(expression(names)))
 
@@ -195,3 +200,16 @@ def as_c(expression: Expression, names: dict[str, object]) -> str:
         )
 
     return _WORD.sub(word, text).replace("//", "/")
+
+
+def _choice(text: str) -> tuple[str, str, str] | None:
+    """Of "a if b else c" the three parts, b being what no shape changes; None for any other expression."""
+    try:
+        found = ast.parse(text, mode="eval").body
+    except SyntaxError:  # what Jinja knows and Python does not
+        return None
+    if not isinstance(found, ast.IfExp):
+        return None
+    parts = (ast.get_source_segment(text, part) for part in (found.body, found.test, found.orelse))
+    taken, test, otherwise = (part or "" for part in parts)
+    return taken, test, otherwise

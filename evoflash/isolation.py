@@ -5,6 +5,7 @@ a wall clock that jumps. Not covered: what a process does to files, to the GPU o
 of CUDA: a process loads what its functions import.
 """
 
+import contextlib
 import ctypes
 import multiprocessing
 import os
@@ -101,11 +102,11 @@ class IsolatedPool:
         death of the process is an Ending with Status.RUNTIME, no answer in time one with Status.TIMEOUT.
         """
         call = _Call(function, args, timeout_s, Future())
-        if self._is_closed:
-            call.answer.cancel()
         self._under_way[call] = None
         call.answer.add_done_callback(lambda _: self._under_way.pop(call, None))
         self._waiting.put(call)
+        if self._is_closed:  # asked last: what is closed from now on finds the call under way
+            call.answer.cancel()
         return call.answer
 
     def _keep(self) -> None:
@@ -120,8 +121,12 @@ class IsolatedPool:
             self._end_late_calls()
         for call in list(self._under_way):
             call.answer.cancel()
+        processes = tuple(self._pool._pool_manager.worker_manager.workers)
         self._pool.stop()  # type: ignore[no-untyped-call]
         self._pool.join()
+        for process in processes:  # what it had started, a compiler say, would go on
+            with contextlib.suppress(OSError):  # nothing is left of its group
+                os.killpg(process, signal.SIGKILL)
 
     def _rescue_forgotten_calls(self) -> None:
         """Those that pebble's queue held when it gave up its pool: it never mentions them again."""
@@ -170,9 +175,13 @@ class IsolatedPool:
 
     def close(self) -> None:
         """Kill the processes, whatever they do, and return once they are gone; open calls are cancelled."""
+        self.begin_to_close()
+        self._keeper.join()
+
+    def begin_to_close(self) -> None:
+        """As close(), which is still to be called, but return at once."""
         self._is_closed = True
         self._waiting.put(None)
-        self._keeper.join()
 
     def __enter__(self) -> "IsolatedPool":
         return self
@@ -184,13 +193,15 @@ class IsolatedPool:
 
 
 def _begin(initializer: Callable[..., None] | None, initargs: tuple[Any, ...]) -> None:
-    """Leave Ctrl-C and SIGTERM to the parent, and die with it even when it is killed.
+    """Leave Ctrl-C and SIGTERM to the parent, and die with it even when it is killed. Lead a process group:
+    what this process starts can then be ended with it.
 
     A batch system sends SIGTERM to every process of a job: one that obeyed would make its call look like a
     crash. Linux counts the thread that started a process as its parent.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    os.setpgid(0, 0)
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if initializer is not None:

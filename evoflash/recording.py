@@ -18,7 +18,7 @@ from evoflash.problem import parse_problem
 from evoflash.progress import Progress
 from evoflash.recorded import Outcome, Recording, recorded_space
 from evoflash.search import search
-from evoflash.session import Found, say
+from evoflash.session import Found, counting, say
 from evoflash.space import Genome, SearchSpace
 from evoflash.store import Run, RunKey, Store, open_store
 from evoflash.strategies import make_strategy
@@ -136,7 +136,8 @@ def search_recording(
         if store.spent(current) >= budget:  # the loop below then spends nothing
             say(f"this run has spent its budget ({budget}): raise --budget or use --fresh.")
         title = f"{recording.problem} on {recording.device}"
-        with Progress(title, Basis.REPLAYED, budget, history) as progress:
+        showing = Progress(title, Basis.REPLAYED, budget, history)
+        with counting(store, current, budget=budget), showing as progress:
             search(
                 chosen,
                 ReplayedEvaluator(recording),

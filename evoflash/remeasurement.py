@@ -46,7 +46,11 @@ def measured(
     current = store.begin(
         key, gpu_hash=spec.hash, budget=len(genomes), argv=argv, environment=environment(), fresh=True
     )
-    with MeasuredEvaluator(problem, spec, seed=0) as evaluates:
-        search(Given(genomes, strategy), evaluates, store, current, budget=len(genomes))
+    budget = len(genomes)
+    with (
+        session.counting(store, current, budget=budget),
+        MeasuredEvaluator(problem, spec, seed=0) as evaluates,
+    ):
+        search(Given(genomes, strategy), evaluates, store, current, budget=budget)
         finals = evaluates.finals(store, current)
     return session.Found(store.best_of(current), store.spent(current), finals)

@@ -4,7 +4,7 @@ import hashlib
 import re
 from functools import cache, lru_cache
 
-from jinja2 import Environment, StrictUndefined, Template
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from jinja2 import TemplateError as JinjaError
 
 from evoflash import __version__
@@ -14,11 +14,12 @@ from evoflash.expression import ceil_div
 from evoflash.family import Family, load_family
 from evoflash.gpu import GpuSpec
 from evoflash.header import body_of
-from evoflash.layout import DEVICE
+from evoflash.layout import DEVICE, TEMPLATES
 from evoflash.problem import CompileKey
 from evoflash.space import Genome
 
 _ENVIRONMENT = Environment(
+    loader=FileSystemLoader(TEMPLATES),  # of what families share, in lib/
     undefined=StrictUndefined,
     trim_blocks=True,
     lstrip_blocks=True,

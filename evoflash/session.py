@@ -3,7 +3,8 @@
 import logging
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -27,6 +28,7 @@ from evoflash.search import Strategy, search
 from evoflash.space import Genome, SearchSpace
 from evoflash.store import Run, RunKey, Store, open_store
 from evoflash.strategies import STRATEGIES, WITH_SEEDS, make_strategy
+from evoflash.termination import Terminated
 
 log = logging.getLogger(__name__)
 EVALUATORS = ("gpu", "emulated")
@@ -189,9 +191,20 @@ def run(
         if spent >= budget and _is_final(store, current):
             say(f"this run has spent its budget ({spent} of {budget}): raise --budget or use --fresh.")
         else:
-            finals = _search(plan, store, current, budget=budget, time_limit_s=time_limit_s)
+            with counting(store, current, budget=budget):
+                finals = _search(plan, store, current, budget=budget, time_limit_s=time_limit_s)
         validator = rung_times.describe(e for _, e in store.history(current))
         return Found(store.best_of(current), store.spent(current), finals, validator)
+
+
+@contextmanager
+def counting(store: Store, current: Run, *, budget: int) -> Iterator[None]:
+    """Ctrl-C or SIGTERM inside leaves with a note of what is stored, for termination.kept()."""
+    try:
+        yield
+    except (KeyboardInterrupt, Terminated) as stop:
+        stop.add_note(f"{store.spent(current)} of {budget} evaluations are kept")
+        raise
 
 
 def _archive_note(plan: Plan) -> dict[str, str]:

@@ -1,9 +1,21 @@
-"""SIGTERM ends a command in good order, as Ctrl-C does: contexts are left, workers are gone, one line."""
+"""Ctrl-C and SIGTERM end a command in good order: contexts are left, workers are gone, one line.
 
+The first of the two counts; what follows it while the command ends changes nothing. A command that cannot
+end so in time, because its main thread is in a long call into C or a process does not die, ends without
+order: the database is as after kill -9, whole. Not covered: C code that keeps Python's lock.
+"""
+
+import atexit
+import os
 import signal
-from typing import NoReturn
+import threading
+import time
 
 EXIT_CODE = 128 + signal.SIGTERM
+LIMIT_S = 5.0
+_NOTICED_S = 0.2
+_NAMES = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM"}
+_heard: list[int] = []  # the first of them, once the main thread knows of it
 
 
 class Terminated(SystemExit):
@@ -13,11 +25,52 @@ class Terminated(SystemExit):
         super().__init__(EXIT_CODE)
 
 
-def end_on_sigterm() -> None:
-    """From now on SIGTERM raises Terminated in the main thread. A second one changes nothing."""
+def end_on_signals() -> None:
+    """From now on SIGTERM raises Terminated in the main thread, and Ctrl-C KeyboardInterrupt, once in all.
+
+    Where Ctrl-C is ignored, as by what a script starts with `&`, it stays so.
+    """
     signal.signal(signal.SIGTERM, _end)
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, _end)
+    atexit.register(_hear_nothing_more)
+    told, tell = os.pipe()
+    os.set_blocking(tell, False)
+    signal.set_wakeup_fd(tell, warn_on_full_buffer=False)
+    threading.Thread(target=_end_late, args=(told,), name="evoflash-termination", daemon=True).start()
 
 
-def _end(*_: object) -> NoReturn:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    raise Terminated
+def kept(stop: BaseException) -> str:
+    """What the store said as it was stopped (session.counting), in words."""
+    return " ".join(getattr(stop, "__notes__", ())) or "everything evaluated so far is kept"
+
+
+def _end(number: int, _: object) -> None:
+    if _heard:
+        return
+    _heard.append(number)
+    raise KeyboardInterrupt if number == signal.SIGINT else Terminated
+
+
+def _hear_nothing_more() -> None:
+    """Python takes its own handlers away before its last instruction."""
+    if _heard:
+        for each in _NAMES:
+            signal.signal(each, signal.SIG_IGN)
+
+
+def _end_late(told: int) -> None:
+    """In a thread, because a signal's handler waits for the main thread to come back from C."""
+    number = os.read(told, 1)[0]
+    time.sleep(_NOTICED_S)
+    if not _heard:
+        # Of two signals at once Linux may wake the main thread for neither: another thread took both.
+        signal.pthread_kill(threading.main_thread().ident or 0, number)
+    time.sleep(LIMIT_S - _NOTICED_S)
+    what = _NAMES[signal.Signals(number)]
+    line = (
+        f"evoflash: {LIMIT_S:g} s after {what} something had not ended and was left: everything evaluated so "
+        "far is kept; the same command continues.\n"
+    )
+    os.write(2, line.encode())
+    os._exit(128 + number)

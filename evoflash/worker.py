@@ -220,6 +220,8 @@ class GpuWorker:
         self._active.pool.close()
         self._active = self._standbys.popleft()
         self._standbys.append(self._begun())
+        if self._is_closed:  # meanwhile: close() has not seen the new one
+            self._standbys[-1].pool.close()
 
     def _begun(self) -> "_GpuProcess":
         pool = IsolatedPool(1)
@@ -236,7 +238,10 @@ class GpuWorker:
         """Kill the processes; tasks that have not run are cancelled."""
         self._is_closed = True
         self._queue.shutdown(wait=False, cancel_futures=True)
-        for each in (self._active, *self._standbys):
+        processes = (self._active, *self._standbys)
+        for each in processes:
+            each.pool.begin_to_close()  # a context takes its time to go: all of them at once
+        for each in processes:
             each.pool.close()
 
     def __enter__(self) -> "GpuWorker":

@@ -23,8 +23,9 @@ WALLS = ("k_stages", "v_stages", "block_n")
 def mutate(parents: Sequence[Genome], space: SearchSpace, rng: np.random.Generator) -> Genome | None:
     """None where nothing is merged in a block, or columns do not divide."""
     parent = parents[0]
-    direct = [
-        {**way, **({"epilogue": "direct"} if way["merge"] == "columns" else {})}
+    values = parent.as_dict()
+    direct = [  # where O is partial, it has one way out
+        {**way, **({"epilogue": "direct"} if way["merge"] == "columns" and "epilogue" in values else {})}
         for way in switch(parent, space, "merge", "first", "columns")
     ]
     return refit(parent, space, rng, direct, follows=WALLS)

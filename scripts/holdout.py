@@ -55,7 +55,7 @@ def searched(row: str, options: argparse.Namespace, folder: Path) -> tuple[tuple
     db = folder / "search.db"
     began_s = time.monotonic()
     words, variables = command(row, options, db), environment(folder, options)
-    process = subprocess.Popen(words, cwd=ROOT, env=variables, text=True, **_PIPES)
+    process = subprocess.Popen(words, cwd=ROOT, env=variables, text=True, preexec_fn=_hears_ctrl_c, **_PIPES)
     is_stopped, said = _waited(process, limit_s=options.limit)
     spent = {"wall_s": round(time.monotonic() - began_s, 1), "exit_code": process.returncode}
     if process.returncode:
@@ -67,6 +67,11 @@ def searched(row: str, options: argparse.Namespace, folder: Path) -> tuple[tuple
         return (), {**spent, **known, "reason": said, "stopped": is_stopped}
     ours = Ours(winner.genome, winner.score_us, "the search for this problem")
     return (ours,), {**spent, **known, "stopped": is_stopped, "found_us": winner.score_us}
+
+
+def _hears_ctrl_c() -> None:
+    """What a script starts with & ignores Ctrl-C, and so would everything that it starts."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def command(row: str, options: argparse.Namespace, db: Path) -> list[str]:

@@ -73,6 +73,20 @@ def test_scratch_of_pieces_handed_out_is_four_bytes_that_are_zero():
     assert "cudaMemset(workspace, 0, 4)" in text
 
 
+def test_split_keys_are_exported_with_both_kernels_and_their_scratch():
+    what, spec = parse_problem("decode8k"), load_gpu("h200")
+    space = load_family("flash_wgmma").space(what.compile_keys(spec.arch), spec)
+
+    text = export_kernel(space.genome({"kv_splits": 4, "consumers": 1, "pack_gqa": "on"}), what, spec)
+
+    nvrtc.compileProgram(nvrtc.createProgram(text, "kernel.cu", [], []), ["-std=c++17", "-arch=sm_90a"])
+    assert text.count("EF_EXPORT_KERNEL(") == 3  # the macro, and two kernels
+    both = r"launch\(flash_wgmma, dim3\([^;]* return error;\n  return launch\(flash_wgmma_combine, dim3\("
+    assert re.search(both, text)
+    assert "return 4 * 4 * batch * heads * seq_q * (128 + 1);" in text
+    assert "cudaMemset(workspace, 0, " not in text
+
+
 def test_a_problem_that_needs_several_kernels_is_refused():
     with pytest.raises(UsageError, match="2 different kernels"):
         exported("mission+mission,causal")

@@ -236,6 +236,21 @@ def test_a_search_that_meets_a_lock_waits_and_goes_on(tmp_path: Path) -> None:
     assert len(stored(path)) == 20
 
 
+def test_ctrl_c_is_heard_while_a_lock_on_the_database_is_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    assert ended(started(*REPLAY, "--budget", "2", "--db", path))[0] == 0
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("begin immediate")
+    hears = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)}
+    waiting = started(*REPLAY, "--budget", "20", "--db", path, **hears)
+    with pytest.raises(subprocess.TimeoutExpired):
+        waiting.wait(timeout=6)
+    waiting.send_signal(signal.SIGINT)
+    code, line = ended(waiting)
+    other.close()
+    assert (code, line[:28]) == (130, "evoflash: stopped by Ctrl-C:"), line
+
+
 HOLDER = """
 import sys, time
 from evoflash.evaluation import Basis

@@ -48,6 +48,8 @@ NEEDS = {  # what a gene needs to be active, or a value to be valid, beside BASE
     "turns=exp": {"pv_wait": "free"},
     "q_stages": {"schedule": "persistent"},
     "section_heads": {"tile_order": "sections"},
+    "kv_splits=16": {"consumers": 1, "turns": "none"},
+    "combine_threads": {"kv_splits": 2},
     "sum_of": {"rescale": "lazy"},
     "sample": {"rescale": "sampled"},
     "turns=scores": {"overlap": "none"},
@@ -282,6 +284,69 @@ PAIRS = {  # genes that meet in one place of the code
         "rescale": "speculative",
         "turns": "none",
     },
+    "split keys of packed heads, along the heads' grid": {
+        "kv_splits": 4,
+        "pack_gqa": "on",
+        "tile_order": "heads_first",
+        "producer": "warp",
+        "rescale": "lazy",
+    },
+    "split keys without a producer, Q in registers": {
+        "kv_splits": 4,
+        "producer": "self",
+        "overlap": "none",
+        "turns": "none",
+        "q_home": "registers",
+        "block_n": 48,
+    },
+    "split keys, divided again among warpgroups": {
+        "kv_splits": 2,
+        "kv_groups": 2,
+        "p_home": "smem",
+        "tile_order": "natural",
+    },
+    "split keys of two rows of warpgroups, merged by columns": {
+        "kv_splits": 2,
+        "kv_groups": 2,
+        "consumers": 4,
+        "merge": "columns",
+        "pack_gqa": "on",
+        "block_n": 32,
+        "overlap": "none",
+    },
+    "a redo of split keys, turns at the exponentials": {
+        "kv_splits": 4,
+        "rescale": "speculative",
+        "turns": "exp",
+        "pv_wait": "free",
+    },
+    "a redo of split keys by the warpgroup that loads, in sections": {
+        "kv_splits": 2,
+        "rescale": "speculative",
+        "producer": "self",
+        "k_stages": 3,
+        "turns": "none",
+        "tile_order": "sections",
+        "section_heads": 2,
+    },
+    "a sample's redo of split keys, sums exact, no overlap": {
+        "kv_splits": 8,
+        "rescale": "sampled",
+        "sum_of": "exact",
+        "block_n": 32,
+        "overlap": "none",
+        "turns": "scores",
+    },
+    "tiles sat out of split keys": {"kv_splits": 2, "tile_skip": "on", "consumers": 3, "block_n": 32},
+    "tiles sat out of split keys of packed heads, without overlap": {
+        "kv_splits": 4,
+        "tile_skip": "on",
+        "pack_gqa": "on",
+        "consumers": 3,
+        "block_n": 32,
+        "overlap": "none",
+        "rescale": "speculative",
+    },
     "two tiles of rows, in turn": {**TWO_TILES, "max_tree": 2},
     "two tiles of rows without overlap, turns at the exponentials": {
         **TWO_TILES,
@@ -405,7 +470,8 @@ def test_a_packed_box_must_hold_whole_queries():
 def test_every_seed_is_valid_for_a_shape_it_is_meant_for():
     used = set()
     shapes = ["mission", "s1k_d64,causal", "s2k_d64", "s2k_d64,causal", "s8k_d64,causal", "s2k_d128"]
-    for name in [*shapes, "s2k_d128,causal", "s8k_d128,causal", "gqa4k_d128", "decode8k"]:
+    few = "b=1,h=8,sq=256,skv=8192,d=128"
+    for name in [*shapes, "s2k_d128,causal", "s8k_d128,causal", "gqa4k_d128", "decode8k", few]:
         problem = parse_problem(name)
         space = FAMILY.space(problem.compile_keys("sm_90a"), H200)
         meant = FAMILY.seeds_for(problem, space, H200)
@@ -521,6 +587,7 @@ def test_a_warpgroup_of_two_tiles_owns_twice_the_rows_and_fetches_as_many_keys(c
     [
         ({"overlap": "none", "turns": "scores"}, "scores_alone"),
         ({"cluster": 2, "cluster_use": "keys", "epilogue": "direct"}, "tiles_whole"),
+        ({"kv_splits": 2}, "tiles_whole"),
         ({"block_n": 96}, "regs_fit"),
     ],
 )
@@ -599,14 +666,15 @@ SKIPPING = {"tile_skip": "on", "consumers": 4, "schedule": "dynamic", "q_stages"
         (130, 320, (4, 5, 5, 5)),  # the rows end in the third warpgroup: the fourth goes along
     ],
 )
-def test_a_warpgroup_multiplies_the_tiles_that_its_rows_see_and_no_others(seq_q, seq_kv, own):
+@pytest.mark.parametrize("more", [{}, {"schedule": "grid", "kv_splits": 4}], ids=["dynamic", "split"])
+def test_a_warpgroup_multiplies_the_tiles_that_its_rows_see_and_no_others(seq_q, seq_kv, own, more):
     key = replace(KEY, gqa_ratio=1)
     workload, products = key.workload(1, 1, seq_q, seq_kv), {}
     for name in ("off", "on"):
-        genome = genome_of({**SKIPPING, "tile_skip": name}, key)
+        genome = genome_of({**SKIPPING, **more, "tile_skip": name}, key)
         library = hostcompiler.build(render(genome, key, H200).source, name="flash_wgmma")
         launches = FAMILY.launches(genome, workload, H200)
-        (emulation,), verdict = emulate(
+        (emulation, *_), verdict = emulate(
             library, launches, workload, "rising", delivery="lazy", schedule="random", seed=1
         )
         assert (emulation.reports, verdict.reason) == ((), "")
@@ -741,6 +809,138 @@ def test_pairs_that_share_tiles_fetch_a_half_each_and_divide_the_keys():
     assert [each.box[2] for each in launch.maps] == [64, 32, 32]
 
 
+SPLIT = {"kv_splits": 8, "block_n": 32, "rescale": "speculative"}
+
+
+@pytest.mark.parametrize("values", [{}, {"rescale": "online"}, {"producer": "self", "turns": "none"}])
+@pytest.mark.parametrize("seq_q", [9, 60])
+def test_splits_without_a_key_weigh_nothing(seq_q, values):
+    """40 keys are two tiles: six of eight splits are empty; of 60 queries the first 20 see nothing."""
+    key = replace(KEY, gqa_ratio=1)
+    genome, workload = genome_of({**SPLIT, **values}, key), key.workload(2, 2, seq_q, 40)
+    launches = FAMILY.launches(genome, workload, H200)
+    library = hostcompiler.build(render(genome, key, H200).source, name="flash_wgmma")
+
+    emulations, verdict = emulate(
+        library, launches, workload, "normal", delivery="random", schedule="random", seed=seq_q
+    )
+
+    assert [launch.entry for launch in launches] == ["flash_wgmma", "flash_wgmma_combine"]
+    assert [each.reports for each in emulations if each.reports] == []
+    assert verdict.passed, verdict.reason
+
+
+@pytest.mark.parametrize("dtype", ["fp16", "bf16"])
+@pytest.mark.parametrize("rescale", ["online", "lazy", "sampled", "speculative"])
+@pytest.mark.parametrize("trial", ["rising", "saturated", "needles"])
+def test_a_query_of_packed_heads_over_many_keys_is_put_together_again(trial, rescale, dtype):
+    """997 keys are 16 tiles, the last one of 37: each of eight blocks has two. Some must do theirs again."""
+    key = CompileKey(128, dtype, True, 4, "sm_90a")
+    values = {"kv_splits": 8, "rescale": rescale, "pack_gqa": "on", "consumers": 1, "turns": "none"}
+    genome, workload = genome_of(values, key), key.workload(2, 2, 1, 997)
+    library = hostcompiler.build(render(genome, key, H200).source, name="flash_wgmma")
+    launches = FAMILY.launches(genome, workload, H200)
+
+    emulations, verdict = emulate(
+        library, launches, workload, trial, delivery="lazy", schedule="random", seed=3
+    )
+
+    assert launches[0].grid == (8, 2, 2)
+    assert [each.reports for each in emulations if each.reports] == []
+    assert verdict.passed, verdict.reason
+
+
+def test_only_the_split_that_outgrows_its_reference_is_done_again():
+    """The last tile of four outweighs the rest: the products of the block that has it double."""
+    key = replace(KEY, causal=False, gqa_ratio=1)
+    values = {"kv_splits": 2, "rescale": "speculative", "consumers": 1, "turns": "none", "overlap": "none"}
+    genome, workload = genome_of(values, key), Workload(1, 1, 1, 16, 256, 64)
+    library = hostcompiler.build(render(genome, key, H200).source, name="flash_wgmma")
+    rng, products = np.random.default_rng(1), []
+    for far in (100, 250):  # in the second tile of the first split; in the second tile of the second one
+        q, k, v = (rng.standard_normal((1, 1, rows, 64)) for rows in (16, 256, 256))
+        for ahead in (0, 8):
+            q[0, 0, 5] = ahead * k[0, 0, far]
+            trial = Trial("one row", *(encode(x.astype(np.float32), "fp16") for x in (q, k, v)))
+            emulations, output = attend(
+                library,
+                FAMILY.launches(genome, workload, H200),
+                workload,
+                trial,
+                Run("lazy", "fifo", 1, 60.0),
+            )
+            expected = expect(workload, trial.q, trial.k, trial.v, where=every_row(workload))
+            assert [each.reports for each in emulations if each.reports] == []
+            got = decode(output.out, "fp16").reshape(-1)
+            assert np.abs(got - np.asarray(expected.out).reshape(-1)).max() < 5e-3
+            products.append(emulations[0].counters["wgmma"])
+
+    calm, twice = products[0], products[1]
+    assert products == [calm, twice, calm, twice]
+    assert twice * 2 == calm * 3
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("work.key = share * most * BLOCK_N", "work.key = share * BLOCK_N"),
+        ("int(blockIdx.x) % kSplits", "(int(blockIdx.x) + 1) % (kSplits - 1)"),
+        ("seq_kv - seq_q - work.key + 1", "seq_kv - seq_q + 1"),
+        ("const long long at = share * rows + ", "const long long at = "),
+        (
+            "sum == 0.0f ? 0.0f : ef::rcp(sum);  // a row that sees none",
+            "ef::rcp(sum);  // a row that sees none",
+        ),
+        ("      if (row < seq_q) {\n        const long long at", "      {\n        const long long at"),
+        ("  if (row >= seq_q) return;\n", ""),
+        ("best == ef::neg_inf() ? 0.0f : best", "best"),
+        ("ef::ex2(log_sum[i] - shift)", "1.0f"),
+        ("row_max[h] * scale_log2 + ef::lg2(sum)", "ef::lg2(sum)"),
+        ("const int left = tiles - work.key / BLOCK_N;", "const int left = tiles - work.key / BLOCK_N - 1;"),
+        ("left < work.tiles ? (left > 0 ? left : 0) : work.tiles", "left > 0 ? left : 0"),
+        ("const int keys = seq_kv - work.key;", "const int keys = seq_kv;"),  # the diagonal hides as much
+    ],
+)
+def test_what_is_wrong_with_a_split_is_noticed(old, new):
+    values = {"kv_splits": 4, "tile_skip": "on", "consumers": 3, "block_n": 32, "turns": "none"}
+    key = replace(KEY, gqa_ratio=1, causal="int keys" not in old)
+    candidate = render(genome_of(values, key), key, H200)
+    assert candidate.source.count(old) == 1, old
+
+    assert preflight(candidate, FAMILY, H200, seed=1).complaint == ""
+    faulty = replace(candidate, source=candidate.source.replace(old, new))
+    assert preflight(faulty, FAMILY, H200, seed=1).complaint != ""
+
+
+def test_splits_make_as_many_times_the_blocks_and_a_second_kernel():
+    workload = Workload(2, 8, 4, 3, 8192, 64, causal=True)
+    genome = genome_of({"kv_splits": 16, "combine_threads": 128, "pack_gqa": "on"})
+    main, combine = FAMILY.launches(genome, workload, H200)
+
+    assert (main.grid, combine.grid, combine.block) == ((16, 4, 2), (1, 8, 2), (128, 1, 1))
+    assert main.workspace_bytes == combine.workspace_bytes == 16 * 2 * 8 * 3 * (64 + 1) * 4
+    assert main.zeroed_bytes == 0
+    assert [each.of for each in main.maps] == ["Q", "K", "V"]
+
+
+def test_a_split_is_longer_than_its_ring():
+    """A ring that holds all of a split's keys never turns: its last stages would only cost memory."""
+    space = FAMILY.space((KEY,), H200)
+    many = {**BASE, "kv_splits": 16, "consumers": 1, "turns": "none", "k_stages": 4, "pack_gqa": "on"}
+
+    assert space.violations(space.genome(many)) == ()
+    for more in ({"k_stages": 2, "v_stages": 4, "block_n": 80}, {"pack_gqa": "off"}, {"consumers": 2}):
+        assert space.violations(space.genome({**many, **more})) == ("split_outlasts",)
+
+
+@pytest.mark.parametrize("values", [{"cluster": 2}, {"schedule": "persistent"}, {"schedule": "dynamic"}])
+def test_keys_are_split_where_a_block_is_alone_and_has_one_query_block(values):
+    genome = genome_of({**values, "kv_splits": 4}).as_dict()
+
+    assert not {"kv_splits", "combine_threads"} & genome.keys()
+    assert genome["epilogue"] == "staged"
+
+
 def test_persistent_blocks_are_no_more_than_the_gpu_holds():
     workload = Workload(4, 16, 16, 4096, 4096, 64)
     (launch,) = FAMILY.launches(genome_of({"schedule": "persistent"}), workload, H200)
@@ -793,6 +993,12 @@ def test_persistent_blocks_are_no_more_than_the_gpu_holds():
         ({"p_home": "smem"}, ["wgmma_ss<0, 1>"], ["wgmma_rs"]),
         ({"l2_hints": "keep_kv_drop_q"}, ["l2_evict_last", "l2_evict_first"], []),
         ({"epilogue": "direct"}, ["o_at"], ["O_map", "tma_store"]),
+        (
+            {"kv_splits": 4},
+            ["float* workspace", "Pair{", "\nflash_wgmma_combine(", "kSplits = 4"],
+            ["O_map", "o_at", "Quad", "cluster", "in_share"],
+        ),
+        ({"kv_splits": 4, "tile_skip": "on"}, ["in_share(tiles_before"], []),
     ],
     ids=lambda value: "-".join(map(str, value.values())) or "base" if isinstance(value, dict) else "",
 )

@@ -144,6 +144,17 @@ def test_a_search_that_takes_too_long_is_told_to_stop_and_what_it_stored_counts(
     assert ours.genome == genome_of(2)
 
 
+def test_a_search_hears_ctrl_c_also_where_the_script_runs_in_the_background(tmp_path, monkeypatch):
+    """A shell without job control lets what it starts with & ignore Ctrl-C."""
+    run_as(monkeypatch, "import time; time.sleep(60)")
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        _, spent = holdout.searched(ROW, options_of(tmp_path, limit=1.0), tmp_path)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert (spent["stopped"], spent["exit_code"]) == (True, -signal.SIGINT)
+
+
 def test_a_search_that_ignores_ctrl_c_is_killed(tmp_path, monkeypatch):
     monkeypatch.setattr(holdout, "_GRACE_S", 0.2)
     code = "import signal, time; signal.signal(signal.SIGINT, signal.SIG_IGN); time.sleep(60)"

@@ -55,10 +55,11 @@ BROAD = {**BASE, "block_n": 176}  # FlashAttention-3's at head_dim 128: at the w
 
 @cache
 def hopper(text: str) -> tuple[SearchSpace, tuple[Genome, ...]]:
-    """A problem's space on the H200; its seeds, a walk from them one random gene at a time, and strangers."""
+    """A problem's space on the H200; seeds, meant for its shape or not, a walk from them, and strangers."""
     problem = parse_problem(text)
     space = FAMILY.space(problem.compile_keys(H200.arch), H200)
-    walk, rng = list(FAMILY.seeds_for(problem, space, H200)), np.random.default_rng(0)
+    seeds, rng = (space.genome(seed.values) for seed in FAMILY.seeds), np.random.default_rng(0)
+    walk = list(dict.fromkeys(seed for seed in seeds if space.is_valid(seed)))
     while len(walk) < 60:
         parent = walk[int(rng.integers(len(walk)))]
         walk.append(OPERATORS["reset"].child([parent], space, rng) or parent)
@@ -86,12 +87,21 @@ FREED = {"pv_wait": None}
 PINNED = {"overlap": "intra", "pv_wait": "pinned"}
 STEPPED, UNSTEPPED = {"tile_skip": "off"}, {"tile_skip": None}  # warpgroups may, or can not, sit out tiles
 TILED, UNTILED = {"rows_per_warpgroup": 64}, {"rows_per_warpgroup": None}  # or share them: keys are divided
-SPLIT = {"schedule": "grid", "q_stages": None, "merge": "first", **UNTILED, **UNSTEPPED}
+WHOLE, UNSPLIT = {"kv_splits": 1}, {"kv_splits": None}  # blocks of a grid may, or can not, divide the keys
+SPLIT = {"schedule": "grid", "q_stages": None, "merge": "first", **WHOLE, **UNTILED, **UNSTEPPED}
 PAIRED = {"rows_per_warpgroup": 128, "p_home": None}
 FOLLOWED = {"rescale": "lazy", "lazy_tau": 8}
 APART = {"cluster": 1, "cluster_use": None, "schedule": "grid"}
 DIVIDED = {"cluster": 2, "cluster_use": "keys", "epilogue": "direct"}
 IN_TURN, ON_DEMAND = {"schedule": "persistent", "q_stages": 2}, {"schedule": "dynamic", "q_stages": 2}
+OFF_GRID = {"schedule": None, **UNSPLIT}
+ALONE = {"schedule": "grid", "q_stages": None}
+DEALT = {"combine_threads": 64, "epilogue": None}
+PACKED = ({}, {"pack_gqa": "on"})
+LONGER = (
+    [(8, {"block_n": 32})],
+    [(8, {}), (16, {})],
+)  # splits that heads of their own, or packed, have room for
 SIZES = (2, 4, 8, 16, 32, 64)
 SECTIONS = [{"tile_order": "sections", "section_heads": size} for size in SIZES]
 # Operator, what the parent has besides BASE, all that may come of it.
@@ -135,7 +145,7 @@ MOVES = [
     (
         "ctas_for_consumers",
         {"cluster": 2},
-        [{"consumers": 1, "turns": None, "ctas_per_sm": 2, **APART, **UNSTEPPED}],
+        [{"consumers": 1, "turns": None, "ctas_per_sm": 2, **APART, **WHOLE, **UNSTEPPED}],
     ),
     ("ctas_for_consumers", LONE, []),
     ("specialize_producer", {"producer": "warp"}, [{"producer": "warpgroup", "producer_registers": 24}]),
@@ -160,8 +170,8 @@ MOVES = [
         "self_load",
         {"producer": "warp", "cluster": 2},
         [
-            {"producer": "self", "cluster": 1, "cluster_use": None},
-            {"producer": "self", "cluster": 1, "cluster_use": None, "ctas_per_sm": 2},
+            {"producer": "self", "cluster": 1, "cluster_use": None, **WHOLE},
+            {"producer": "self", "cluster": 1, "cluster_use": None, "ctas_per_sm": 2, **WHOLE},
         ],
     ),
     ("self_load", {"producer": "warp", **DIVIDED},
@@ -243,7 +253,7 @@ MOVES = [
         "multicast",
         {"rescale": "speculative", "tile_order": "natural"},
         [
-            {"cluster": count, "cluster_use": "multicast", "schedule": None, **FOLLOWED, **order}
+            {"cluster": count, "cluster_use": "multicast", **OFF_GRID, **FOLLOWED, **order}
             for count in (2, 4)
             for order in ({}, {"tile_order": "reversed"}, {"tile_order": "heads_first"})
         ],
@@ -255,31 +265,35 @@ MOVES = [
         "divide_keys_in_cluster",
         {},
         [
-            {"cluster": count, "cluster_use": use, "schedule": None, "epilogue": "direct", **UNSTEPPED}
+            {"cluster": count, "cluster_use": use, "epilogue": "direct", **OFF_GRID, **UNSTEPPED}
             for count, use in ((2, "keys"), (4, "keys"), (4, "both"))
         ],
     ),
     ("divide_keys_in_cluster", DIVIDED,
-     [{"cluster": 4}, {"cluster": 4, "cluster_use": "both"}, {**APART, **STEPPED}]),
+     [{"cluster": 4}, {"cluster": 4, "cluster_use": "both"}, {**APART, **WHOLE, **STEPPED}]),
     ("divide_keys_in_cluster", {**DIVIDED, "producer": "self", "turns": "none"},
-     [{"cluster": 4}, {"cluster": 1, "cluster_use": None, **STEPPED}]),
+     [{"cluster": 4}, {"cluster": 1, "cluster_use": None, **WHOLE, **STEPPED}]),
     ("divide_keys_in_cluster", {"cluster": 2},
      [{**count, "cluster_use": use, "epilogue": "direct", **UNSTEPPED}
       for count, use in (({}, "keys"), ({"cluster": 4}, "keys"), ({"cluster": 4}, "both"))]),
     ("divide_keys_in_cluster", {"kv_groups": 4, "consumers": 4},
-     [{"cluster": count, "cluster_use": use, "schedule": None, "merge": None, "epilogue": "direct"}
+     [{"cluster": count, "cluster_use": use, "merge": None, "epilogue": "direct", **OFF_GRID}
       for count, use in ((2, "keys"), (4, "both"))]),
+    ("divide_keys_in_cluster", {"kv_splits": 2, "kv_groups": 4, "consumers": 4},
+     [{"cluster": count, "cluster_use": use, "merge": None, "epilogue": "direct", "combine_threads": None}
+      | OFF_GRID for count, use in ((2, "keys"), (4, "both"))]),
     ("merge_by_columns", {"kv_groups": 2}, [{"merge": "columns", "epilogue": "direct"}]),
     ("merge_by_columns", {"kv_groups": 2, "merge": "columns", "epilogue": "direct"}, [{"merge": "first"}]),
+    ("merge_by_columns", {"kv_groups": 2, "kv_splits": 2}, [{"merge": "columns"}]),
     ("merge_by_columns", {}, []),
-    ("prefetch_query", {}, [IN_TURN, ON_DEMAND]),
+    ("prefetch_query", {}, [{**word, **UNSPLIT} for word in (IN_TURN, ON_DEMAND)]),
     ("prefetch_query", {"cluster": 2}, [{**APART, **word} for word in (IN_TURN, ON_DEMAND)]),
-    ("prefetch_query", {"rescale": "speculative"}, [IN_TURN, ON_DEMAND]),
+    ("prefetch_query", {"rescale": "speculative"}, [{**word, **UNSPLIT} for word in (IN_TURN, ON_DEMAND)]),
     ("prefetch_query", {"schedule": "dynamic"}, [IN_TURN, {"q_stages": 2}]),
     ("prefetch_query", IN_TURN, []),
     ("prefetch_query", {"producer": "self"}, []),
-    ("hand_out_pieces", {"tile_order": "sections"}, [ON_DEMAND]),
-    ("hand_out_pieces", {}, [{**ON_DEMAND, **order} for order in ({}, *SECTIONS)]),
+    ("hand_out_pieces", {"tile_order": "sections"}, [{**ON_DEMAND, **UNSPLIT}]),
+    ("hand_out_pieces", {}, [{**ON_DEMAND, **UNSPLIT, **order} for order in ({}, *SECTIONS)]),
     (
         "hand_out_pieces",
         {**IN_TURN, "rescale": "speculative", "tile_order": "sections"},
@@ -288,7 +302,7 @@ MOVES = [
     (
         "hand_out_pieces",
         {"kv_groups": 2, "tile_order": "sections"},
-        [{"kv_groups": 1, "merge": None, **ON_DEMAND, **TILED, **STEPPED}],
+        [{"kv_groups": 1, "merge": None, **ON_DEMAND, **UNSPLIT, **TILED, **STEPPED}],
     ),
     ("hand_out_pieces", {"cluster": 2}, [{**APART, **ON_DEMAND, **o} for o in ({}, *SECTIONS)]),
     ("hand_out_pieces", {"schedule": "dynamic"}, []),
@@ -308,9 +322,37 @@ MOVES = [
     (
         "go_persistent",
         {},
-        [{"schedule": "persistent", "q_stages": 1}, {"schedule": "dynamic", "q_stages": 1}],
+        [{"schedule": word, "q_stages": 1, **UNSPLIT} for word in ("persistent", "dynamic")],
     ),
-    ("go_persistent", ON_DEMAND, [{"schedule": "persistent"}, {"schedule": "grid", "q_stages": None}]),
+    ("go_persistent", ON_DEMAND, [{"schedule": "persistent"}, {**ALONE, **WHOLE}]),
+    ("split_kv", {}, [{"kv_splits": count, **DEALT, **packed} for count in (2, 4) for packed in PACKED]),
+    (
+        "split_kv",
+        {"kv_splits": 16, "pack_gqa": "on"},
+        [{"combine_threads": 128}, {"combine_threads": 256}, {"kv_splits": 8}],
+    ),
+    (
+        "split_kv",
+        {"kv_splits": 8, "k_stages": 4, "v_stages": 1, "pack_gqa": "on"},
+        [
+            {"combine_threads": 128},
+            {"combine_threads": 256},
+            {"kv_splits": 4},
+            {"kv_splits": 16, "k_stages": 2},
+        ],
+    ),
+    *(
+        (
+            "split_kv",
+            has,
+            [
+                {"kv_splits": count, **DEALT, **packed, **alone, **shorter}
+                for packed in PACKED
+                for count, shorter in ((2, {}), (4, {}), *LONGER[bool(packed)])
+            ],
+        )
+        for has, alone in ((ON_DEMAND, ALONE), ({"cluster": 2}, APART))
+    ),
     (
         "reverse_order",
         {},
@@ -322,7 +364,7 @@ MOVES = [
         [
             {**order, **grid}
             for order in ({"tile_order": "natural"}, {"tile_order": "heads_first"}, *SECTIONS)
-            for grid in ({"schedule": "grid", "q_stages": None}, {"schedule": "persistent"})
+            for grid in ({**ALONE, **WHOLE}, {"schedule": "persistent"})
         ],
     ),
     ("keys_for_stages", {}, []),  # there is room for either: other operators' moves
@@ -352,7 +394,7 @@ MOVES = [
         {**ON_DEMAND, **NO_OVERLAP, "block_n": 208, "k_stages": 4, "v_stages": 1, "p_home": "smem"},
         [{**SPECULATIVE, "block_n": 192}, {**SAMPLED, "block_n": 192}],
     ),
-    ("skip_max", {"cluster": 2}, [{**SPECULATIVE, **APART}, {**SAMPLED, **APART}]),
+    ("skip_max", {"cluster": 2}, [{**SPECULATIVE, **APART, **WHOLE}, {**SAMPLED, **APART, **WHOLE}]),
     (
         "unpack_gqa",
         {"pack_gqa": "on"},
@@ -386,11 +428,11 @@ AT_THE_WALL = [  # the same beside BROAD, at head_dim 128, where registers and s
         {},
         [{"kv_groups": 2, "merge": "first", "block_n": 128, "v_stages": 1, **UNTILED}],
     ),
-    ("prefetch_query", {}, [{**word, "block_n": 160} for word in (IN_TURN, ON_DEMAND)]),
+    ("prefetch_query", {}, [{**word, "block_n": 160, **UNSPLIT} for word in (IN_TURN, ON_DEMAND)]),
     (
         "hand_out_pieces",
         {"rescale": "speculative", "tile_order": "sections"},
-        [{**ON_DEMAND, "block_n": 160}],
+        [{**ON_DEMAND, "block_n": 160, **UNSPLIT}],
     ),
     (
         "keys_for_stages",

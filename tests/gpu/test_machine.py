@@ -158,17 +158,22 @@ def test_kill_9_of_the_gpu_processes_costs_no_candidate(spec, cubins):
         assert before
 
 
-def test_kill_9_of_their_parent_leaves_no_process_and_a_gpu_that_works(spec, cubins, tmp_path):
+@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGINT])
+def test_the_end_of_their_parent_leaves_no_process_and_a_gpu_that_works(spec, cubins, tmp_path, sent):
     script = tmp_path / "parent.py"
     script.write_text(PARENT)
     parent = subprocess.Popen(
-        [sys.executable, script, TESTS, tmp_path], env=environment(), stdout=subprocess.PIPE, text=True
+        [sys.executable, script, TESTS, tmp_path],
+        env=environment(),
+        stdout=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a job in the background ignores it
     )
     assert parent.stdout.readline() == "hangs\n"
     time.sleep(0.3)  # the kernel is on the GPU
     processes = spawned(parent.pid)
-    parent.kill()
-    parent.communicate()
+    parent.send_signal(sent)
+    parent.communicate(timeout=30)
     end_s = time.monotonic() + 60
     while any(map(is_alive, processes)) and time.monotonic() < end_s:
         time.sleep(0.05)

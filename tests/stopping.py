@@ -1,0 +1,94 @@
+"""`evoflash search` on a stand-in for an H200, of which one step takes two minutes; for test_stopping.py.
+
+EVOFLASH_TEST_SLOW names the step, EVOFLASH_TEST_NOTES the folder in which it leaves a note when it begins.
+The command line, store, loop, worker and processes are the real ones; what runs in the GPU processes is not.
+"""
+
+import functools
+import hashlib
+import os
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from evoflash.evaluation import Rung, Status, Timing
+from evoflash.evaluators import prepare as preparing
+from evoflash.finals import FinalReport
+from evoflash.isolation import Ending
+from evoflash.ladder import GpuOutcome
+
+SLOW_S = 120.0
+IN_GPU_PROCESSES = ("learn", "warm_up", "check", "time", "hidden", "finals")
+IN_PREPARING_PROCESSES = ("prepare", "compiler")
+IN_MAIN_PROCESS = ("seeds", "c_code")
+
+
+def step(name):
+    """What takes long, if it is the one that was asked for."""
+    if os.environ["EVOFLASH_TEST_SLOW"] != name:
+        return
+    if name == "compiler":  # and whoever reads our stderr waits for it
+        subprocess.Popen(["sleep", str(SLOW_S)])
+    (Path(os.environ["EVOFLASH_TEST_NOTES"]) / name).touch()
+    if name == "c_code":
+        hashlib.pbkdf2_hmac("sha256", b"", b"", 1 << 30)
+    time.sleep(SLOW_S)
+
+
+def prepare(genome, problem, gpu, emulate, seed):
+    """Compiled, and not emulated."""
+    step("prepare")
+    step("compiler")
+    return preparing.prepare(genome, problem, gpu, False, seed)
+
+
+def learn(*_):
+    step("learn")
+
+
+def warm_up():
+    step("warm_up")
+
+
+def check(task):
+    step("check" if task.timed else "hidden")
+    return GpuOutcome(task.genome_id, Status.CORRECT, Rung.CORRECTNESS)
+
+
+def time_correct(task, outcome):
+    step("time")
+    us = 10.0 + int(task.genome_id[:4], 16) / 1000
+    timings = tuple(Timing(str(workload), "cold", us, us, us, 5) for workload, _ in task.timed)
+    return replace(outcome, rung=Rung.DONE, timings=timings, score_us=us)
+
+
+def finals(task):
+    step("finals")
+    return Ending(FinalReport({}, (), {}, {}, {}))
+
+
+def seeds_from_the_archive(*_):
+    step("seeds")
+    step("c_code")
+    return ()
+
+
+def main():
+    from evoflash import cli, session
+    from evoflash.evaluators import measured, pipeline
+    from evoflash.gpu import load_gpu
+    from evoflash.worker import Duties, GpuWorker
+
+    duties = Duties(warm_up, learn, check, time_correct, finals)
+    measured.GpuWorker = functools.partial(GpuWorker, duties=duties)
+    pipeline.prepare = prepare
+    session._present = lambda: load_gpu("h200")
+    session.champion.starts = seeds_from_the_archive
+    cli.main()
+
+
+if __name__ == "__main__":
+    sys.modules["stopping"] = sys.modules["__main__"]  # processes find the functions under either name
+    main()
