@@ -656,6 +656,7 @@ def test_a_warpgroup_of_two_tiles_owns_twice_the_rows_and_fetches_as_many_keys(c
     [
         ({"overlap": "none", "turns": "scores"}, "scores_alone"),
         ({"cluster": 2, "cluster_use": "keys", "epilogue": "direct"}, "tiles_whole"),
+        ({"kv_splits": 2}, "tiles_whole"),
         ({"block_n": 96}, "regs_fit"),
     ],
 )
@@ -696,8 +697,20 @@ def test_two_tiles_of_rows_compile_without_spills():
         ("first_row + t * kTileRows, all_see", "first_row, all_see"),
         ("first_row + t * kTileRows;  // of", "first_row;  // of"),
         ("row = work.row + i / kPanels * kTileRows", "row = work.row"),
+        ("if (j + 1 < work.tiles)", "if (j < 0)"),
+        ("ef::mbar_wait(v_full + 8 * slot_of<kStagesV>(done), phase_of<kStagesV>(done));", ""),
     ],
-    ids=["a wait", "a release", "a tile", "a maximum", "an edge", "rows of O", "rows of Q"],
+    ids=[
+        "a wait",
+        "a release",
+        "a tile",
+        "a maximum",
+        "an edge",
+        "rows of O",
+        "rows of Q",
+        "K of the next step",
+        "the first V",
+    ],
 )
 def test_what_is_missing_between_two_tiles_of_rows_is_noticed(old, new):
     key = replace(KEY, gqa_ratio=1)
@@ -1034,7 +1047,21 @@ def test_persistent_blocks_are_no_more_than_the_gpu_holds():
 @pytest.mark.parametrize(
     ("values", "present", "absent"),
     [
-        ({}, ["reg_dec<", "tma_store", "take_turn"], ["workspace", "persistent", "cluster", "tiles_before"]),
+        (
+            {},
+            ["reg_dec<", "tma_store", "take_turn"],
+            ["workspace", "persistent", "cluster", "tiles_before", "[t]", "kRowTiles"],
+        ),
+        (
+            {"rows_per_warpgroup": 128},
+            ["kGroupRows = kRowTiles * kTileRows", "other = 1 - t", "if (j + 1 < work.tiles)"],
+            ["k_ring + k_slot * kTileBytes);\n      ef::mbar_wait"],
+        ),
+        (
+            {"rows_per_warpgroup": 128, "overlap": "none"},
+            ["const int tile_row", "if (t == 1) release"],
+            ["other", "kLag"],
+        ),
         ({"tile_skip": "on"}, ["tiles_before", "pass_over", "j < common"], []),
         ({"tile_skip": "on", "turns": "none"}, ["j < tiles"], ["common"]),
         ({"producer": "warp"}, ["kThreads = 128 * kConsumers + 32"], ["reg_dec", "reg_inc"]),
@@ -1111,16 +1138,21 @@ def test_a_sum_of_rounded_weights_cancels_the_rounding_of_a_key_that_outweighs_a
     assert sum(errors["rounded"]) < sum(errors["exact"]) / 2
 
 
-@pytest.mark.parametrize("row", [5, 13])
+@pytest.mark.parametrize(
+    ("row", "tiles"),
+    [(5, {}), (13, {}), (5, TWO_TILES), (69, TWO_TILES), (77, {**TWO_TILES, "sum_of": "exact"})],
+)
 @pytest.mark.parametrize("schedule", ["grid", "dynamic"])
-def test_one_row_that_outgrows_its_reference_has_its_block_done_again(schedule, row):
-    """Neither the first lane's rows nor, at 13, the first eight: each thread's check must count."""
-    workload, key = Workload(1, 1, 1, 16, 128, 64), replace(KEY, causal=False, gqa_ratio=1)
+def test_one_row_that_outgrows_its_reference_has_its_block_done_again(schedule, row, tiles):
+    """Neither the first lane's rows nor, at 13 and 77, the first eight: each thread's check of either tile of
+    rows must count.
+    """
+    workload, key = Workload(1, 1, 1, row // 16 * 16 + 16, 128, 64), replace(KEY, causal=False, gqa_ratio=1)
     values = {"rescale": "speculative", "consumers": 1, "turns": "none", "schedule": schedule}
-    genome = genome_of({**values, "block_n": 64, "overlap": "none"}, key)
+    genome = genome_of({**values, "block_n": 64, "overlap": "none", **tiles}, key)
     library = hostcompiler.build(render(genome, key, H200).source, name="flash_wgmma")
     rng = np.random.default_rng(row)
-    q, k, v = (rng.standard_normal((1, 1, rows, 64)) for rows in (16, 128, 128))
+    q, k, v = (rng.standard_normal((1, 1, rows, 64)) for rows in (workload.seq_q, 128, 128))
     q[0, 0, row] = 8 * k[0, 0, 100]  # some 60 ahead in the second tile: beyond what 16 bits hold
     trial = Trial("one row", *(encode(x.astype(np.float32), "fp16") for x in (q, k, v)))
 
