@@ -184,4 +184,22 @@ EF_DEV void unpack2(float& lo, float& hi, u32 packed, bf16) {
 #endif
 }
 
+// Has the compiler work a number out by here, not where it is used; no instruction.
+EF_DEV void keep(float& x) {
+#if EF_GPU
+  asm volatile("" : "+f"(x));
+#else
+  static_cast<void>(x);
+#endif
+}
+
+// Has the compiler work a number out by here, not where it is used; no instruction.
+EF_DEV void keep(u64& x) {
+#if EF_GPU
+  asm volatile("" : "+l"(x));
+#else
+  static_cast<void>(x);
+#endif
+}
+
 }  // namespace ef
