@@ -205,6 +205,15 @@ EF_DEV void keep(float& x) {
 }
 
 // Has the compiler work a number out by here, not where it is used; no instruction.
+EF_DEV void keep(u32& x) {
+#if EF_GPU
+  asm volatile("" : "+r"(x));
+#else
+  static_cast<void>(x);
+#endif
+}
+
+// Has the compiler work a number out by here, not where it is used; no instruction.
 EF_DEV void keep(u64& x) {
 #if EF_GPU
   asm volatile("" : "+l"(x));
