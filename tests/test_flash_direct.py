@@ -21,6 +21,7 @@ KEY = CompileKey(64, "fp16", True, 2, "sm_90a")  # causal and grouped heads: eve
 WIDE = CompileKey(128, "bf16", False, 1, "sm_90a")
 BASE = {"row_warps": 1, "key_warps": 2, "rows_per_warp": 16, "block_n": 32, "ctas_per_sm": 1}
 NARROW = {"block_n": 16, "max_tree": 1, "sum_tree": 1}  # fits everywhere, head_dim 128 included
+COMMON = {"merge": "common"}
 WRONG = None  # a mistake that no report tells, but the numbers
 PAIRS = {  # genes that meet in one place of the code
     "a warp alone with its rows and all keys": {"key_warps": 1},
@@ -38,6 +39,21 @@ PAIRS = {  # genes that meet in one place of the code
     "trees as wide as the step": {"max_tree": 4, "sum_tree": 4, "exp_form": "mul_sub"},
     "trees of a wide step": {"block_n": 64, "max_tree": 4, "sum_tree": 4, "v_load": "late"},
     "an odd number of tiles in two chains": {"block_n": 48, "max_tree": 4, "sum_tree": 2},
+    "maxima agreed on, rows side by side": {"merge": "common", "row_warps": 2, "key_warps": 4, "block_n": 16},
+    "maxima agreed on, two row tiles of packed heads": {
+        "merge": "common",
+        "rows_per_warp": 32,
+        "pack_gqa": "on",
+        "exp_form": "mul_sub",
+    },
+    "maxima agreed on by eight, late V": {
+        "merge": "common",
+        "key_warps": 8,
+        "v_load": "late",
+        "block_n": 16,
+        "max_tree": 2,
+        "tile_order": "reversed",
+    },
 }
 
 
@@ -179,6 +195,8 @@ CORES = {
     "divided": {"key_warps": 4, "rows_per_warp": 32, "v_load": "late"},
     "packed": {"key_warps": 8, "block_n": 16, "pack_gqa": "on", "tile_order": "reversed"},
     "packed alone": {"key_warps": 1, "pack_gqa": "on"},
+    "agreed": {"merge": "common", "key_warps": 4, "rows_per_warp": 32, "block_n": 16},
+    "agreed, side by side": {"merge": "common", "row_warps": 2, "pack_gqa": "on"},
 }
 
 
@@ -233,9 +251,22 @@ MISTAKES = {  # values, what is replaced by what, and how it shows
     "keys past the end": ({}, ("row < last ? row : last", "row"), "OOB"),
     "never shrinks": ({}, ("first_key > slice * BLOCK_N", "false"), WRONG),
     "shrinks the first step only": ({}, ("first_key > slice * BLOCK_N", "first_key < 128"), WRONG),
-    "sums merged without weights": ({}, ("total[h] += weight[other][h] *", "total[h] +="), WRONG),
-    "warps merge the same columns": ({}, ("slice * kShare + i, e", "i, e"), "double-write"),
-    "rows past the end": ({}, ("if (row < seq_q)\n        ef::stg((", "ef::stg(("), "double-write"),
+    "sums merged without weights": ({}, ("sum_by[other] *= weight[other];", ""), WRONG),
+    "parts merged without weights": ({}, ("weight[other] * part.x[x] :", "part.x[x] :"), WRONG),
+    "warps merge the same columns": (
+        {},
+        ("slice * kShare / (2 * kHalves) % 2 * 8 +", "0 +"),
+        "double-write",
+    ),
+    "rows past the end": ({}, ("if (is_there)\n", ""), "double-write"),
+    "a maximum of the step before": (COMMON, ("maxima = 2 * sums + 3 * kStateBytes - maxima;", ""), "race"),
+    "maxima before they are there": (COMMON, ("    ef::syncthreads();\n", ""), "race"),
+    "maxima of a warp alone": (COMMON, ("best[t][h] = max_of(all)", "best[t][h] = all[slice]"), WRONG),
+    "a row group's barrier for another": (
+        COMMON | {"row_warps": 2, "block_n": 16},
+        ("bar_sync(1 + row_warp", "bar_sync(1"),
+        "",
+    ),
     "a value twice": ({"key_warps": 1}, ("pair.half[1] = b.half", "pair.half[1] = a.half"), WRONG),
     "values of other keys": ({"key_warps": 1}, ("+ i % 2 + i / 2 * 8", "+ i % 2 * 8 + i / 2"), WRONG),
     "the next step's values": (
@@ -268,7 +299,7 @@ def test_a_planted_mistake_is_found(values, edit, shows):
 
 def test_the_shared_memory_asked_for_is_what_the_kernel_touches():
     """16 bytes less and the emulator sees an access beyond the end; a warp alone asks for none."""
-    for values in ({}, {"rows_per_warp": 32, "row_warps": 2}, {"key_warps": 8, "block_n": 16}):
+    for values in ({}, COMMON, {"rows_per_warp": 32, "row_warps": 2}, {"key_warps": 8, "block_n": 16}):
         candidate = render(genome_of(values), KEY, H200)
         text = candidate.source.replace("ef::smem_base()", "ef::smem_base() + 16")
         assert "OOB-shared" in preflight(replace(candidate, source=text), FAMILY, H200, seed=0).complaint
@@ -280,11 +311,16 @@ def test_the_shared_memory_asked_for_is_what_the_kernel_touches():
 @pytest.mark.parametrize(
     ("values", "present", "absent"),
     [
-        ({}, ["Quad", "slice", "smem_base"], ["packed_at(", "gridDim", "chain", "part["]),
-        ({"key_warps": 1}, ["16 * kTilesM;"], ["slice", "Quad", "smem", "syncthreads"]),
+        (
+            {},
+            ["Quad", "slice", "smem_base", "weight", "quad_max"],
+            ["packed_at(", "gridDim", "chain", " part[", "rows_max", "maxima"],
+        ),
+        (COMMON, ["rows_max", "maxima"], ["weight", "quad_", "max_by"]),
+        ({"key_warps": 1}, ["16 * kTilesM;"], ["slice", "Quad", "smem", "syncthreads", "rows_", "target"]),
         ({"pack_gqa": "on"}, ["packed_at(row, q_head, q_row)"], ["queries, row"]),
         ({"tile_order": "reversed"}, ["gridDim.x - 1 - blockIdx.x"], []),
-        ({"max_tree": 2}, ["chain[2]"], ["float best = before"]),
+        ({"max_tree": 2}, ["chain[2]"], ["best[h] = ef::fmax(s[0]"]),
         ({"sum_tree": 4}, ["part[4]"], []),
         ({"exp_form": "mul_sub"}, ["ef::sub(ef::mul(s[n][2 * h + e]"], ["ef::fma("]),
     ],
