@@ -108,34 +108,6 @@ EF_DEV float neg_inf() {
 #endif
 }
 
-// Has `x` worked out by here: neither compiler puts that off until where it is used; no instruction.
-EF_DEV void keep(float& x) {
-#if EF_GPU
-  asm volatile("" : "+f"(x));
-#else
-  static_cast<void>(x);
-#endif
-}
-
-// The same for a pointer.
-template <class T>
-EF_DEV void keep(T*& x) {
-#if EF_GPU
-  asm volatile("" : "+l"(x));
-#else
-  static_cast<void>(x);
-#endif
-}
-
-// The same for an address in shared memory.
-EF_DEV void keep(u32& x) {
-#if EF_GPU
-  asm volatile("" : "+r"(x));
-#else
-  static_cast<void>(x);
-#endif
-}
-
 // The float with this f16's value.
 EF_DEV float to_f32(f16 value) {
 #if EF_GPU
