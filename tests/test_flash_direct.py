@@ -21,7 +21,7 @@ KEY = CompileKey(64, "fp16", True, 2, "sm_90a")  # causal and grouped heads: eve
 WIDE = CompileKey(128, "bf16", False, 1, "sm_90a")
 BASE = {"row_warps": 1, "key_warps": 2, "rows_per_warp": 16, "block_n": 32, "ctas_per_sm": 1}
 NARROW = {"block_n": 16, "max_tree": 1, "sum_tree": 1}  # fits everywhere, head_dim 128 included
-COMMON = {"merge": "common"}
+COMMON, EXCHANGE = {"merge": "common"}, {"merge": "exchange"}
 WRONG = None  # a mistake that no report tells, but the numbers
 PAIRS = {  # genes that meet in one place of the code
     "a warp alone with its rows and all keys": {"key_warps": 1},
@@ -45,6 +45,21 @@ PAIRS = {  # genes that meet in one place of the code
         "rows_per_warp": 32,
         "pack_gqa": "on",
         "exp_form": "mul_sub",
+    },
+    "exchange, rows side by side": {"merge": "exchange", "row_warps": 2, "key_warps": 4, "sum_tree": 4},
+    "exchange, two row tiles of packed heads, late V": {
+        "merge": "exchange",
+        "rows_per_warp": 32,
+        "pack_gqa": "on",
+        "v_load": "late",
+        "tile_order": "reversed",
+    },
+    "exchange by eight, a tile of columns each": {
+        "merge": "exchange",
+        "key_warps": 8,
+        "block_n": 48,
+        "exp_form": "mul_sub",
+        "max_tree": 2,
     },
     "maxima agreed on by eight, late V": {
         "merge": "common",
@@ -197,6 +212,8 @@ CORES = {
     "packed alone": {"key_warps": 1, "pack_gqa": "on"},
     "agreed": {"merge": "common", "key_warps": 4, "rows_per_warp": 32, "block_n": 16},
     "agreed, side by side": {"merge": "common", "row_warps": 2, "pack_gqa": "on"},
+    "exchanged": {"merge": "exchange", "key_warps": 4, "rows_per_warp": 32, "block_n": 16, "v_load": "late"},
+    "exchanged, side by side": EXCHANGE | {"row_warps": 2, "key_warps": 8, "block_n": 16, "pack_gqa": "on"},
 }
 
 
@@ -254,19 +271,36 @@ MISTAKES = {  # values, what is replaced by what, and how it shows
     "sums merged without weights": ({}, ("sum_by[other] *= weight[other];", ""), WRONG),
     "parts merged without weights": ({}, ("weight[other] * part.x[x] :", "part.x[x] :"), WRONG),
     "warps merge the same columns": (
-        {},
+        {"key_warps": 4},
         ("slice * kShare / (2 * kHalves) % 2 * 8 +", "0 +"),
         "double-write",
     ),
     "rows past the end": ({}, ("if (is_there)\n", ""), "double-write"),
     "a maximum of the step before": (COMMON, ("maxima = 2 * sums + 3 * kStateBytes - maxima;", ""), "race"),
-    "maxima before they are there": (COMMON, ("    ef::syncthreads();\n", ""), "race"),
+    "maxima before they are there": (COMMON, ("    ef::syncthreads();\n", ""), "uninit-shared"),
     "maxima of a warp alone": (COMMON, ("best[t][h] = max_of(all)", "best[t][h] = all[slice]"), WRONG),
     "a row group's barrier for another": (
         COMMON | {"row_warps": 2, "block_n": 16},
         ("bar_sync(1 + row_warp", "bar_sync(1"),
         "",
     ),
+    "probabilities before they are there": (
+        EXCHANGE,
+        ("cp_async_wait<0>();\n    ef::syncthreads();", "cp_async_wait<0>();"),
+        "race",
+    ),
+    "values before they are there": (EXCHANGE, ("    ef::cp_async_wait<0>();\n", ""), "wait"),
+    "one place for all steps": (EXCHANGE, ("step = other_step;", ""), "race"),
+    "values into the place that is read": (EXCHANGE, ("copy_values(other_step", "copy_values(step"), "async"),
+    "values of other columns": (EXCHANGE, ("((lane % kLanes) ^ (lane / kLanes))", "lane % kLanes"), WRONG),
+    "maxima of other warps": (EXCHANGE, ("weight_of(weight[other]", "weight_of(weight[0]"), WRONG),
+    "outputs of the step before as they were": (
+        EXCHANGE,
+        ("2 * h + e] *= shrink;", "2 * h + e] *= 1;"),
+        WRONG,
+    ),
+    "half of a sum": (EXCHANGE, ("(sum_by[2 * other] + sum_by[2 * other + 1])", "sum_by[2 * other]"), WRONG),
+    "LSE of the other row": (EXCHANGE, ("slice == 0 ? log_sum[0]", "slice == 1 ? log_sum[0]"), WRONG),
     "a value twice": ({"key_warps": 1}, ("pair.half[1] = b.half", "pair.half[1] = a.half"), WRONG),
     "values of other keys": ({"key_warps": 1}, ("+ i % 2 + i / 2 * 8", "+ i % 2 * 8 + i / 2"), WRONG),
     "the next step's values": (
@@ -298,10 +332,12 @@ def test_a_planted_mistake_is_found(values, edit, shows):
 
 
 def test_the_shared_memory_asked_for_is_what_the_kernel_touches():
-    """16 bytes less and the emulator sees an access beyond the end; a warp alone asks for none."""
-    for values in ({}, COMMON, {"rows_per_warp": 32, "row_warps": 2}, {"key_warps": 8, "block_n": 16}):
+    """16 bytes less (128 where V is swizzled) and an access is past the end; a warp alone asks for none."""
+    wide, many = {"rows_per_warp": 32, "row_warps": 2}, {"key_warps": 8, "block_n": 16}
+    for values in ({}, COMMON, EXCHANGE, wide, many, many | EXCHANGE):
         candidate = render(genome_of(values), KEY, H200)
-        text = candidate.source.replace("ef::smem_base()", "ef::smem_base() + 16")
+        less = 128 if "exchange" in values.values() else 16
+        text = candidate.source.replace("ef::smem_base()", f"ef::smem_base() + {less}")
         assert "OOB-shared" in preflight(replace(candidate, source=text), FAMILY, H200, seed=0).complaint
 
     (launch,) = FAMILY.launches(genome_of({"key_warps": 1}), Workload(1, 2, 1, 9, 9, 64, causal=True), H200)
@@ -316,8 +352,13 @@ def test_the_shared_memory_asked_for_is_what_the_kernel_touches():
             ["Quad", "slice", "smem_base", "weight", "quad_max"],
             ["packed_at(", "gridDim", "chain", " part[", "rows_max", "maxima"],
         ),
-        (COMMON, ["rows_max", "maxima"], ["weight", "quad_", "max_by"]),
-        ({"key_warps": 1}, ["16 * kTilesM;"], ["slice", "Quad", "smem", "syncthreads", "rows_", "target"]),
+        (COMMON, ["rows_max", "maxima"], ["weight[", "quad_", "kMaxima"]),
+        (EXCHANGE, ["cp_async16", "quad_max", "kMaxima"], ["rows_max", "ValueTile", "column_of", "sum_of"]),
+        (
+            {"key_warps": 1},
+            ["16 * kTilesM;"],
+            ["slice", "Quad", "smem", "syncthreads", "rows_sum", "lse_target"],
+        ),
         ({"pack_gqa": "on"}, ["packed_at(row, q_head, q_row)"], ["queries, row"]),
         ({"tile_order": "reversed"}, ["gridDim.x - 1 - blockIdx.x"], []),
         ({"max_tree": 2}, ["chain[2]"], ["best[h] = ef::fmax(s[0]"]),

@@ -1,4 +1,5 @@
-// Global memory, read and written by single threads. Asynchronous copies are in ef_copy.h and ef_tma.h.
+// Global memory, read and written by single threads, and the arithmetic of its addresses. Asynchronous copies are in
+// ef_copy.h and ef_tma.h.
 #pragma once
 #include "ef_base.h"
 
@@ -35,6 +36,44 @@ EF_DEV void stg_cs(u32x4* target, u32x4 value EF_LINE) {
                "l"(target), "r"(value.x), "r"(value.y), "r"(value.z), "r"(value.w) : "memory");
 #else
   stg(target, value, line);
+#endif
+}
+
+// The product of two 32-bit numbers in 64 bits; before a sum one instruction, wherever the factors were widened.
+EF_DEV long long mul_wide(int a, int b) {
+#if EF_GPU
+  long long product;
+  asm("mul.wide.s32 %0, %1, %2;" : "=l"(product) : "r"(a), "r"(b));
+  return product;
+#else
+  return static_cast<long long>(a) * b;
+#endif
+}
+
+// Has the compiler work a number out by here, not where it is used; no instruction.
+EF_DEV void keep(float& x) {
+#if EF_GPU
+  asm volatile("" : "+f"(x));
+#else
+  static_cast<void>(x);
+#endif
+}
+
+// Has the compiler work a number out by here, not where it is used; no instruction.
+EF_DEV void keep(u32& x) {
+#if EF_GPU
+  asm volatile("" : "+r"(x));
+#else
+  static_cast<void>(x);
+#endif
+}
+
+// Has the compiler work a number out by here, not where it is used; no instruction.
+EF_DEV void keep(u64& x) {
+#if EF_GPU
+  asm volatile("" : "+l"(x));
+#else
+  static_cast<void>(x);
 #endif
 }
 

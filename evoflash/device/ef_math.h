@@ -88,17 +88,6 @@ EF_DEV float sub(float a, float b) {
 #endif
 }
 
-// The product of two 32-bit numbers in 64 bits; before a sum one instruction, wherever the factors were widened.
-EF_DEV long long mul_wide(int a, int b) {
-#if EF_GPU
-  long long product;
-  asm("mul.wide.s32 %0, %1, %2;" : "=l"(product) : "r"(a), "r"(b));
-  return product;
-#else
-  return static_cast<long long>(a) * b;
-#endif
-}
-
 // Minus infinity.
 EF_DEV float neg_inf() {
 #if EF_GPU
@@ -192,33 +181,6 @@ EF_DEV void unpack2(float& lo, float& hi, u32 packed, bf16) {
 #else
   lo = efemu::bf16_to_float(static_cast<u16>(packed));
   hi = efemu::bf16_to_float(static_cast<u16>(packed >> 16));
-#endif
-}
-
-// Has the compiler work a number out by here, not where it is used; no instruction.
-EF_DEV void keep(float& x) {
-#if EF_GPU
-  asm volatile("" : "+f"(x));
-#else
-  static_cast<void>(x);
-#endif
-}
-
-// Has the compiler work a number out by here, not where it is used; no instruction.
-EF_DEV void keep(u32& x) {
-#if EF_GPU
-  asm volatile("" : "+r"(x));
-#else
-  static_cast<void>(x);
-#endif
-}
-
-// Has the compiler work a number out by here, not where it is used; no instruction.
-EF_DEV void keep(u64& x) {
-#if EF_GPU
-  asm volatile("" : "+l"(x));
-#else
-  static_cast<void>(x);
 #endif
 }
 

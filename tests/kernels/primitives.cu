@@ -35,7 +35,9 @@ EF_DEV float every_primitive(const T* in, T* out, T tag) {
   ef::stg(out + threadIdx.x, ef::from_f32(mixed, tag));
   const float picked = float(ef::shfl_idx(lane, 3) + (ef::shfl_idx(quad[0], 2) & 1)) + ef::shfl_idx(lo, 5);
   float value = ef::fma(ef::fmax(lo, hi), ef::shfl_xor(d[3], 1), picked);
-  ef::u64 mine = threadIdx.x;
+  u32 thread = threadIdx.x;
+  ef::keep(thread);
+  ef::u64 mine = ef::mul_wide(1, thread);
   ef::keep(mine);
   ef::keep(value);
   if (ef::any_sync(value > 1.0f) && !ef::all_sync(value == ef::neg_inf()))
