@@ -1005,7 +1005,7 @@ def test_each_part_of_a_tile_of_keys_arrives_by_itself():
     whole = FAMILY.launches(genome_of({"overlap": "none", "turns": "none"}), KEY.workload(1, 2, 128, 128), H200)[0]
 
     assert [each.box[2] for each in launch.maps] == [64, 16, 64, 64]
-    assert launch.smem == whole.smem + 8 * 2 * 3  # two slots of three barriers more
+    assert launch.smem_bytes == whole.smem_bytes + 8 * 2 * 3  # two slots of three barriers more
 
 
 def test_splits_make_as_many_times_the_blocks_and_a_second_kernel():
