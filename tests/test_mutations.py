@@ -255,8 +255,8 @@ def test_retile_trades_one_step_of_the_tile_for_another() -> None:
             [
                 {"key_warps": 4},
                 {"key_warps": 4, "row_warps": 1},
-                {"key_warps": 1},
-                {"key_warps": 1, "row_warps": 4},
+                {"key_warps": 1, "merge": None},
+                {"key_warps": 1, "merge": None, "row_warps": 4},
             ],
         ),
         (
