@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from evoflash.moves import HIGH, attempt, switch
+from evoflash.moves import HIGH, attempt
 from evoflash.refit import set_back
 from evoflash.space import Genome, SearchSpace
 

@@ -225,8 +225,8 @@ def how(record: Mapping[str, Any]) -> list[str]:
         f"{record['gpu']}, driver {record['driver']}, NVRTC {record['nvrtc']}, {record['date']}, evoflash "
         f"{record['evoflash']}, {record['took_s']:.0f} s, seed {record['seed']}, by `{record['command']}`. "
         f"{record['protocol']}. Samples a contender: {counts['steady']} cold, {counts['boost']} at boost "
-        f"clock, {counts['sustained']} under the power cap. Where there are several commands, a row's figures are "
-        "all of one of them.",
+        f"clock, {counts['sustained']} under the power cap. Where there are several commands, a row's "
+        "figures are all of one of them.",
         "",
         *(f"- {each}" for each in libraries),
     ]

@@ -1002,7 +1002,9 @@ def test_each_part_of_a_tile_of_keys_arrives_by_itself():
     """Four of 16 keys, each with a barrier of its own; values come whole."""
     genome = genome_of({"tile_parts": 4, "overlap": "none", "turns": "none"})
     (launch,) = FAMILY.launches(genome, KEY.workload(1, 2, 128, 128), H200)
-    whole = FAMILY.launches(genome_of({"overlap": "none", "turns": "none"}), KEY.workload(1, 2, 128, 128), H200)[0]
+    whole = FAMILY.launches(
+        genome_of({"overlap": "none", "turns": "none"}), KEY.workload(1, 2, 128, 128), H200
+    )[0]
 
     assert [each.box[2] for each in launch.maps] == [64, 16, 64, 64]
     assert launch.smem_bytes == whole.smem_bytes + 8 * 2 * 3  # two slots of three barriers more
