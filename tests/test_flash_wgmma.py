@@ -550,7 +550,7 @@ def test_every_seed_is_valid_for_a_shape_it_is_meant_for():
     assert used == {seed.name for seed in FAMILY.seeds}
 
 
-@pytest.mark.parametrize("key", [KEY, WIDE], ids=str)
+@pytest.mark.parametrize("key", [KEY, pytest.param(WIDE, marks=pytest.mark.full)], ids=str)
 def test_the_seeds_neither_spill_nor_serialise(key):
     """C7510 to C7519 are how ptxas says that it took a pipeline of wgmma apart."""
     space = FAMILY.space((key,), H200)
@@ -672,15 +672,20 @@ def test_p_of_two_tiles_of_rows_stays_in_registers():
     assert "p_home" not in genome.as_dict()
 
 
+LOOSE = ("consumers", "block_n", "overlap", "turns", "q_home", "rescale", "schedule", "epilogue", "producer")
+
+
 def test_two_tiles_of_rows_compile_without_spills():
     """And without C7512 to C7514: ptxas lets products overlap only where it sees what is done with."""
     rng, whole = np.random.default_rng(8), 0
     for key in [KEY, replace(WIDE, head_dim=64), replace(KEY, causal=False)] * 4:
         space = FAMILY.space((key,), H200)
+        drawn = (
+            {name: space.param(name).values[rng.integers(len(space.param(name).values))] for name in LOOSE}
+            for _ in range(400)
+        )
         genome = next(
-            genome
-            for genome in (space.sample(rng) for _ in range(400))
-            if genome.as_dict().get("rows_per_warpgroup") == 128
+            each for each in (space.genome({**TWO_TILES, **some}) for some in drawn) if space.is_valid(each)
         )
         build = compile_candidate(render(genome, key, H200))
         whole += build.ok and not build.spill_bytes and not build.warnings
@@ -804,7 +809,7 @@ def test_what_is_missing_where_tiles_are_sat_out_is_noticed(old, new, values):
 def test_registers_move_only_as_far_as_there_are_some():
     """setmaxnreg waits for ever when the pool of the block is too small."""
     rng, seen = np.random.default_rng(3), 0
-    for _ in range(60):
+    for _ in range(30):
         genome = FAMILY.space((KEY,), H200).sample(rng)
         names = FAMILY.names(genome.as_dict(), KEY, H200)
         if names["producer"] != "warpgroup":
@@ -814,7 +819,7 @@ def test_registers_move_only_as_far_as_there_are_some():
         used = names["kept_regs"] + consumers * names["consumer_regs"]
         assert used <= entry * (consumers + 1)
         seen += 1
-    assert seen > 10
+    assert seen > 5
 
 
 def test_the_maps_are_those_of_the_tiles():
