@@ -5,7 +5,7 @@ tile of keys, the producer's share and the CTAs per SM give up. Against latency:
 are taken while the tensor cores are at the other's products, whatever other warpgroups do; and, where the
 warpgroups stay as many, against L2 and DRAM traffic, since a tile of keys serves twice the rows. Expected: a
 gain at head_dim 64, where exponentials and products take equally long; none at 128, where two outputs leave
-room for 32 to 48 keys. Not measured yet.
+room for 32 to 48 keys. Measured on an H200 at s2k_d64: 10 % slower than four warpgroups of one tile each.
 """
 
 from collections.abc import Sequence
