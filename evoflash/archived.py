@@ -11,12 +11,11 @@ from pathlib import Path
 
 from evoflash import report, session
 from evoflash.baseline_times import present_spec
-from evoflash.champion import Champion, champion_of, of_today
+from evoflash.champion import Champion, champion_today
 from evoflash.errors import DeviceError, NoKernelError, UsageError
 from evoflash.evaluation import Basis, Evaluation, Rung
 from evoflash.evaluators.prepare import PREPARE_LIMIT_S, Failure, Prepared, prepare
 from evoflash.export import export_kernel
-from evoflash.family import load_family
 from evoflash.gpu import GpuSpec, load_gpu
 from evoflash.isolation import IsolatedPool
 from evoflash.problem import parse_problem
@@ -83,11 +82,7 @@ def _champion(problem: str | None, gpu: str | None) -> Champion | None:
         spec = load_gpu(gpu) if gpu else present_spec(None)
     except DeviceError:
         return None
-    what = parse_problem(problem)
-    known = champion_of(what, spec.name)
-    if known is None:
-        return None
-    return of_today(known, load_family(known.genome.family).space(what.compile_keys(spec.arch), spec))
+    return champion_today(parse_problem(problem), spec)
 
 
 def _from_archive(known: Champion, db: str, argv: Sequence[str]) -> Answer:

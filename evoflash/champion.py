@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from evoflash.errors import UsageError
+from evoflash.family import load_family
+from evoflash.gpu import GpuSpec
 from evoflash.layout import CHAMPIONS
 from evoflash.problem import Problem, Workload, parse_problem
 from evoflash.space import Genome, SearchSpace
@@ -68,6 +70,14 @@ def _champion(entry: dict[str, Any], path: Path) -> Champion:
 def champion_of(problem: Problem, gpu: str) -> Champion | None:
     """The champion of exactly this problem on this GPU."""
     return next((each for each in champions(gpu) if each.problem == str(problem)), None)
+
+
+def champion_today(problem: Problem, gpu: GpuSpec) -> Champion | None:
+    """The champion of exactly this problem on this GPU, if it still is a kernel: see of_today."""
+    known = champion_of(problem, gpu.name)
+    if known is None:
+        return None
+    return of_today(known, load_family(known.genome.family).space(problem.compile_keys(gpu.arch), gpu))
 
 
 def starts(problem: Problem, space: SearchSpace, gpu: str) -> tuple[Genome, ...]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from variants import Variant
 
-from evoflash.champion import champion_of, of_today, starts
+from evoflash.champion import champion_today, starts
 from evoflash.errors import UsageError
 from evoflash.evaluation import Basis
 from evoflash.family import families_for, load_family
@@ -122,9 +122,7 @@ def ours(
 
 
 def _archived(problem: Problem, spec: GpuSpec) -> Iterator[Ours]:
-    known = champion_of(problem, spec.name)
-    if known is not None:
-        known = of_today(known, load_family(known.genome.family).space(problem.compile_keys(spec.arch), spec))
+    known = champion_today(problem, spec)
     if known is not None:
         yield Ours(known.genome, known.us, f"archive ({known.source})")
 
