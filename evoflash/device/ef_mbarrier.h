@@ -122,6 +122,20 @@ EF_DEV void mbar_wait(u32 bar, u32 parity EF_LINE) {
 #endif
 }
 
+// mbar_wait that never sleeps: it learns of the phase some cycles sooner, and takes issue slots meanwhile.
+EF_DEV void mbar_poll(u32 bar, u32 parity EF_LINE) {
+#if EF_GPU
+#ifdef EF_BOUNDED_WAITS
+  mbar_wait(bar, parity);
+#else
+  while (!mbar_test_wait(bar, parity)) {
+  }
+#endif
+#else
+  efemu::mbarrier_wait(bar, parity, line);
+#endif
+}
+
 // Arrives once at the barrier of another block of the cluster.
 EF_DEV void mbar_arrive_cluster(u32 cluster_bar EF_LINE) {
 #if EF_GPU
