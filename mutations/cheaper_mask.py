@@ -22,7 +22,7 @@ def mutate(parents: Sequence[Genome], space: SearchSpace, rng: np.random.Generat
     parent = parents[0]
     cheaper = [
         *climb(parent, space, "mask", "compare", "threshold", "colskip"),
-        *climb(parent, space, "tile_skip", "off", "on"),
+        *climb(parent, space, "tile_skip", "off", "half", "on", "both"),
         *switch(parent, space, "skip_masked", True),
     ]
     return attempt(parent, space, rng, cheaper)

@@ -285,6 +285,38 @@ PAIRS = {  # genes that meet in one place of the code
         "rescale": "speculative",
         "turns": "none",
     },
+    "half a last tile, in turn, over pieces handed out": {
+        "tile_skip": "half",
+        "block_n": 128,
+        "rescale": "speculative",
+        "schedule": "dynamic",
+        "q_stages": 2,
+        "max_tree": 4,
+    },
+    "half a last tile and tiles sat out of three, turns at the exponentials": {
+        "tile_skip": "both",
+        "consumers": 3,
+        "rescale": "lazy",
+        "sum_of": "exact",
+        "turns": "exp",
+        "pv_wait": "free",
+    },
+    "half a last tile of packed heads, Q in registers": {
+        "tile_skip": "half",
+        "pack_gqa": "on",
+        "rescale": "sampled",
+        "q_home": "registers",
+        "sample": 4,
+    },
+    "half a last tile in a cluster": {"tile_skip": "half", "cluster": 2, "consumers": 3, "block_n": 32},
+    "half a last tile and tiles sat out by the warpgroup that loads, P in shared memory": {
+        "tile_skip": "both",
+        "producer": "self",
+        "turns": "none",
+        "p_home": "smem",
+        "block_n": 96,
+    },
+    "half a last tile of split keys": {"tile_skip": "both", "kv_splits": 2, "consumers": 3},
     "split keys of packed heads, along the heads' grid": {
         "kv_splits": 4,
         "pack_gqa": "on",
@@ -806,6 +838,129 @@ def test_what_is_missing_where_tiles_are_sat_out_is_noticed(old, new, values):
     assert preflight(faulty, FAMILY, H200, seed=1).complaint != ""
 
 
+HALVING = {"tile_skip": "half", "block_n": 128, "rescale": "online"}
+
+
+@pytest.mark.parametrize(
+    ("seq_q", "seq_kv", "scores", "values"),
+    [
+        (256, 256, 1, 2),  # the first warpgroup of either block; the first block's only tile has whole scores
+        (256, 257, 4, 4),  # a key further: one key of each block's last tile, for its last row
+        (256, 320, 4, 4),  # half a tile further: half of each block's last tile
+        (256, 96, 0, 1),  # 160 rows see nothing, the next 32 a quarter of the only tile
+        (130, 320, 4, 4),  # the rows end in the third warpgroup: the fourth goes along
+        (130, 321, 2, 2),  # and a key more, as do the rows that are none
+    ],
+)
+@pytest.mark.parametrize("more", [{}, {"schedule": "dynamic", "rescale": "speculative", "sum_of": "exact"}])
+def test_a_warpgroup_multiplies_half_of_a_last_tile_of_which_its_rows_see_no_more(
+    seq_q, seq_kv, scores, values, more
+):
+    """How many warpgroups multiply half as many keys, and half as many values."""
+    key = replace(KEY, gqa_ratio=1)
+    workload, products = key.workload(1, 1, seq_q, seq_kv), {}
+    for name in ("off", "half"):
+        genome = genome_of({**HALVING, **more, "tile_skip": name}, key)
+        library = hostcompiler.build(render(genome, key, H200).source, name="flash_wgmma")
+        launches = FAMILY.launches(genome, workload, H200)
+        (emulation, *_), verdict = emulate(
+            library, launches, workload, "normal", delivery="lazy", schedule="random", seed=1
+        )
+        assert (emulation.reports, verdict.reason) == ((), "")
+        products[name] = emulation.counters["wgmma_macs"]
+
+    assert products["off"] - products["half"] == (scores + values) * 64 * 64 * 64
+
+
+@pytest.mark.parametrize("values", [{}, {"tile_skip": "both", "consumers": 3, "block_n": 96}])
+@pytest.mark.parametrize("rescale", ["lazy", "speculative"])
+def test_rings_and_turns_stay_in_step_when_warpgroups_take_half_a_tile_of_piece_after_piece(rescale, values):
+    """Query blocks of uneven ends, some with rows that see nothing; packed heads: one query has two rows."""
+    workload, gpu = Workload(2, 4, 2, 330, 290, 64, causal=True), replace(H200, sm_count=3)
+    more = {"rescale": rescale, "schedule": "dynamic", "q_stages": 2, "pack_gqa": "on"}
+    genome = genome_of({**HALVING, **more, **values}, KEY, gpu)
+    library = hostcompiler.build(render(genome, KEY, gpu).source, name="flash_wgmma")
+
+    emulations, verdict = emulate(
+        library,
+        FAMILY.launches(genome, workload, gpu),
+        workload,
+        "rising",
+        delivery="random",
+        schedule="random",
+        seed=3,
+    )
+
+    assert [each.reports for each in emulations if each.reports] == []
+    assert verdict.passed, verdict.reason
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("* BLOCK_N + kHalfKeys;", "* BLOCK_N + kHalfKeys + 1;"),
+        ("(group + 1) * kGroupRows - 1;", "group * kGroupRows;"),
+        ("halved && tiles > 1 ?", "halved ?"),
+        ("j < whole;", "j < tiles;"),
+        ("  multiply_values<kHalfKeys>", "  multiply_values<BLOCK_N>"),
+        ("pack(p, half);", ""),
+        ("hide(half, edge, j * BLOCK_N);", ";"),
+    ],
+    ids=["a key", "its last row", "the first tile", "a tile twice", "stale weights", "weights", "the mask"],
+)
+def test_what_is_wrong_with_half_a_tile_is_noticed(old, new):
+    """Tiles are sat out as well: pre-flight then has a warpgroup that sees a key more than half a tile."""
+    key = replace(KEY, gqa_ratio=1)
+    candidate = render(genome_of({**HALVING, "tile_skip": "both", "schedule": "dynamic"}, key), key, H200)
+    assert candidate.source.count(old) == 1, old
+
+    assert preflight(candidate, FAMILY, H200, seed=1).complaint == ""
+    faulty = replace(candidate, source=candidate.source.replace(old, new))
+    assert preflight(faulty, FAMILY, H200, seed=1).complaint != ""
+
+
+@pytest.mark.parametrize(
+    "missing",
+    ["take_turn();", "pass_turn(j);", "release(k_empty + 8 * k_slot, lane);", "ef::wgmma_wait<1>();"],
+)
+def test_what_is_missing_in_the_step_of_half_a_tile_is_noticed(missing):
+    key = replace(KEY, gqa_ratio=1)
+    candidate = render(genome_of({**HALVING, "schedule": "dynamic"}, key), key, H200)
+    before, step = candidate.source.split("HalfScores half;")
+    assert missing in step
+
+    faulty = replace(candidate, source=before + "HalfScores half;" + step.replace(missing, "", 1))
+    assert preflight(faulty, FAMILY, H200, seed=1).complaint != ""
+
+
+@pytest.mark.parametrize("head_dim", [64, 128])
+@pytest.mark.parametrize("tile_skip", ["half", "both"])
+def test_a_branch_around_half_a_tile_leaves_the_products_overlapped(tile_skip, head_dim):
+    """ptxas would say C7510 to C7519 if it did not see across the branches what is in flight."""
+    key = replace(KEY, head_dim=head_dim)
+    for seed in FAMILY.seeds:
+        genome = FAMILY.space((key,), H200).genome({**seed.values, "tile_skip": tile_skip, "block_n": 128})
+        if not FAMILY.space((key,), H200).is_valid(genome) or genome.as_dict().get("tile_skip") != tile_skip:
+            continue
+        build = compile_candidate(render(genome, key, H200))
+        assert (build.ok, build.spill_bytes, build.warnings) == (True, 0, ()), seed.name
+
+
+@pytest.mark.parametrize(
+    ("values", "check"),
+    [
+        ({"overlap": "none", "turns": "none"}, "halves_follow"),
+        ({"rows_per_warpgroup": 128, "block_n": 32}, "halves_follow"),
+        ({"block_n": 80}, "halves_whole"),
+        ({"block_n": 32, "max_tree": 4}, "trees_fit"),
+    ],
+)
+def test_what_half_a_tile_needs(values, check):
+    space = FAMILY.space((KEY,), H200)
+
+    assert space.violations(space.genome({**BASE, "tile_skip": "half", **values})) == (check,)
+
+
 def test_registers_move_only_as_far_as_there_are_some():
     """setmaxnreg waits for ever when the pool of the block is too small."""
     rng, seen = np.random.default_rng(3), 0
@@ -1057,7 +1212,7 @@ def test_persistent_blocks_are_no_more_than_the_gpu_holds():
         (
             {},
             ["reg_dec<", "tma_store", "take_turn"],
-            ["workspace", "persistent", "cluster", "tiles_before", "[t]", "kRowTiles"],
+            ["workspace", "persistent", "cluster", "tiles_before", "[t]", "kRowTiles", "half"],
         ),
         (
             {"rows_per_warpgroup": 128},
@@ -1070,7 +1225,9 @@ def test_persistent_blocks_are_no_more_than_the_gpu_holds():
             ["other", "kLag"],
         ),
         ({"tile_skip": "on"}, ["tiles_before", "pass_over", "j < common"], []),
-        ({"tile_skip": "on", "turns": "none"}, ["j < tiles"], ["common"]),
+        ({"tile_skip": "on", "turns": "none"}, ["j < tiles"], ["common", "half", "Half", "template <int N>"]),
+        ({"tile_skip": "half"}, ["j < whole", "HalfScores half", "pack(p, half)"], ["pass_over", "common"]),
+        ({"tile_skip": "both"}, ["j < whole", "pass_over", "j < common", "(tiles - 1) * BLOCK_N"], []),
         ({"producer": "warp"}, ["kThreads = 128 * kConsumers + 32"], ["reg_dec", "reg_inc"]),
         ({"producer": "self", "turns": "none"}, ["No producer"], ["else {", "kTurn"]),
         ({"kv_groups": 2}, ["kMerge", "slice"], ["persistent"]),

@@ -412,8 +412,9 @@ MOVES = [
         [{"pack_gqa": "off"}, {"pack_gqa": "off", "tile_order": "heads_first"}],
     ),
     ("unpack_gqa", {}, []),
-    ("cheaper_mask", {}, [{"tile_skip": "on"}]),
-    ("cheaper_mask", {"tile_skip": "on"}, []),
+    ("cheaper_mask", {}, [{"tile_skip": which} for which in ("half", "on", "both")]),
+    ("cheaper_mask", {"tile_skip": "on"}, [{"tile_skip": "both"}]),
+    ("cheaper_mask", {"tile_skip": "both"}, []),
     ("cheaper_mask", DIVIDED, []),
     (
         "l2_hints",
