@@ -31,6 +31,7 @@ NAMED = [
     "take_turns",
     "end_turns",
     "pin_pv_wait",
+    "poll_barriers",
     "p_to_registers",
     "p_to_smem",
     "split_kv_warpgroups",
@@ -218,6 +219,8 @@ MOVES = [
     ("pin_pv_wait", {}, [{"pv_wait": "free"}]),
     ("pin_pv_wait", {"pv_wait": "free"}, [{"pv_wait": "pinned"}]),
     ("pin_pv_wait", NO_OVERLAP, []),
+    ("poll_barriers", {}, [{"barrier_wait": "poll"}]),
+    ("poll_barriers", {"barrier_wait": "poll"}, [{"barrier_wait": "sleep"}]),
     (
         "split_tile",
         {},
