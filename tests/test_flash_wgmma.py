@@ -818,6 +818,13 @@ def test_what_a_second_p_needs(values, check):
     assert space.violations(space.genome({**BASE, "overlap": "buffered", **values})) == (check,)
 
 
+@pytest.mark.parametrize(("overlap", "overlaps"), [("none", 0), ("intra", 1), ("buffered", 1)])
+def test_the_model_hears_whether_products_overlap(overlap, overlaps):
+    names = FAMILY.names(genome_of({"overlap": overlap}).as_dict(), KEY, H200)
+
+    assert FAMILY.loop(names).overlaps == overlaps
+
+
 def test_a_second_p_compiles_without_spills():
     """And without C7513: no P is rounded into registers that a product in flight reads."""
     key, wide = replace(KEY, causal=False), replace(KEY, head_dim=128)
