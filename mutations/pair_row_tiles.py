@@ -32,7 +32,10 @@ def mutate(parents: Sequence[Genome], space: SearchSpace, rng: np.random.Generat
     pairs: list[dict[str, Value]] = [{"consumers": n} for n in dict.fromkeys((count, max(1, count // 2)))]
     # Scores that come in turn leave no room for another tile's.
     ends = {"turns": "none"} if values.get("turns") == "scores" else {}
+    # Nor does a second P of each tile: what it is for, the other tile's products do.
+    single = {"overlap": "intra"} if values.get("overlap") == "buffered" else {}
     paired = [
-        {"rows_per_warpgroup": 128, **pair, **(ends if pair["consumers"] != 1 else {})} for pair in pairs
+        {"rows_per_warpgroup": 128, **pair, **single, **(ends if pair["consumers"] != 1 else {})}
+        for pair in pairs
     ]
     return refit(parent, space, rng, paired, follows=WALLS)

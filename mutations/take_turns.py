@@ -25,6 +25,7 @@ def mutate(parents: Sequence[Genome], space: SearchSpace, rng: np.random.Generat
     parent = parents[0]
     words = switch(parent, space, "turns", "gemm", "exp", "scores")
     apart = set_back(parent, overlap="none")
-    kinds = {"gemm": set_back(parent, overlap="intra"), "exp": apart, "scores": apart}
+    together = {} if parent.as_dict().get("overlap") == "buffered" else set_back(parent, overlap="intra")
+    kinds = {"gemm": together, "exp": apart, "scores": apart}
     paired = [{**word, **kinds[str(word["turns"])]} for word in words]
     return refit(parent, space, rng, [*words, *paired], follows=WALLS)

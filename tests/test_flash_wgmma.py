@@ -514,6 +514,37 @@ PAIRS = {  # genes that meet in one place of the code
         "epilogue": "direct",
     },
     "two tiles of packed heads": {**TWO_TILES, "pack_gqa": "on", "tile_skip": "on", "exp_form": "mul_sub"},
+    "a second P, pieces of work, a redo": {
+        "overlap": "buffered",
+        "rescale": "speculative",
+        "schedule": "dynamic",
+        "q_stages": 2,
+    },
+    "a second P of the warpgroup that loads, a redo": {
+        "overlap": "buffered",
+        "rescale": "speculative",
+        "sum_of": "exact",
+        "producer": "self",
+        "consumers": 1,
+        "epilogue": "direct",
+    },
+    "a second P of warpgroups that divide the keys": {
+        "overlap": "buffered",
+        "kv_groups": 2,
+        "turns": "exp",
+        "rescale": "lazy",
+        "q_home": "registers",
+        "block_n": 32,
+    },
+    "a second P, tiles sat out, heads packed, keys split": {
+        "overlap": "buffered",
+        "consumers": 3,
+        "tile_skip": "on",
+        "pack_gqa": "on",
+        "kv_splits": 2,
+        "block_n": 48,
+    },
+    "a second P in a cluster": {"overlap": "buffered", "cluster": 2, "rescale": "lazy"},
     "two tiles of rows in a cluster": {**TWO_TILES, "cluster": 2, "overlap": "none", "tile_skip": "on"},
 }
 
@@ -758,6 +789,89 @@ def test_what_is_missing_between_two_tiles_of_rows_is_noticed(old, new):
     assert preflight(candidate, FAMILY, H200, seed=1, registers=168).complaint == ""
     faulty = replace(candidate, source=candidate.source.replace(old, new))
     assert preflight(faulty, FAMILY, H200, seed=1, registers=168).complaint != ""
+
+
+BUFFERED = {"overlap": "buffered", "rescale": "speculative", "schedule": "dynamic", "q_stages": 2}
+
+
+@pytest.mark.parametrize("causal", [False, True], ids=["full", "causal"])
+@pytest.mark.parametrize("schedule", ["dynamic", "grid"])
+def test_a_second_p_takes_turns_with_the_first_whatever_the_tiles(schedule, causal):
+    """One to five tiles, the last not whole: what the loop of two steps leaves over."""
+    key = replace(KEY, gqa_ratio=1, causal=causal)
+    genome = genome_of({**BUFFERED, "schedule": schedule}, key)
+    library = hostcompiler.build(render(genome, key, H200).source, name="flash_wgmma")
+    for tiles in range(1, 6):
+        workload = key.workload(1, 2, 64 * tiles, 64 * tiles - 7)
+        (emulation,), verdict = emulate(
+            library,
+            FAMILY.launches(genome, workload, H200),
+            workload,
+            "rising",
+            delivery="lazy",
+            schedule="random",
+            seed=tiles,
+        )
+        assert (emulation.reports, verdict.reason) == ((), ""), tiles
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("pack(p[1 - from], s);", "pack(p[from], s);"),
+        ("multiply_values(o, sums, p[from],", "multiply_values(o, sums, p[1 - from],"),
+        ("if (work.tiles % 2 == 0) p[0] = p[1];", ""),
+        ("if (j == work.tiles) break;", ""),
+        ("heads < 0", "heads > 0"),
+    ],
+    ids=["the P in flight", "the P of no tile", "the last P", "the odd step", "the store that never runs"],
+)
+def test_a_p_that_is_not_the_other_one_is_noticed(old, new):
+    key = replace(KEY, gqa_ratio=1)
+    candidate = render(genome_of(BUFFERED, key), key, H200)
+    assert candidate.source.count(old) == 1, candidate.source.count(old)
+
+    assert preflight(candidate, FAMILY, H200, seed=1, registers=168).complaint == ""
+    faulty = replace(candidate, source=candidate.source.replace(old, new))
+    assert preflight(faulty, FAMILY, H200, seed=1, registers=168).complaint != ""
+
+
+@pytest.mark.parametrize(
+    ("values", "check"),
+    [
+        ({"p_home": "smem"}, "p_has_two"),
+        ({"rows_per_warpgroup": 128, "block_n": 32}, "p_has_two"),
+        ({"consumers": 4}, "regs_fit"),
+    ],
+)
+def test_what_a_second_p_needs(values, check):
+    space = FAMILY.space((KEY,), H200)
+
+    assert space.violations(space.genome({**BASE, "overlap": "buffered", **values})) == (check,)
+
+
+@pytest.mark.parametrize(("overlap", "overlaps"), [("none", 0), ("intra", 1), ("buffered", 1)])
+def test_the_model_hears_whether_products_overlap(overlap, overlaps):
+    names = FAMILY.names(genome_of({"overlap": overlap}).as_dict(), KEY, H200)
+
+    assert FAMILY.loop(names).overlaps == overlaps
+
+
+def test_a_second_p_compiles_without_spills():
+    """And without C7513: no P is rounded into registers that a product in flight reads."""
+    key, wide = replace(KEY, causal=False), replace(KEY, head_dim=128)
+    tight = [
+        ({"consumers": 4, "block_n": 48}, key),
+        ({"consumers": 3, "block_n": 96}, key),
+        ({"consumers": 2, "block_n": 176, "schedule": "grid", "rescale": "online"}, key),
+        ({"consumers": 2, "block_n": 128, "producer_registers": 32}, wide),
+        ({"consumers": 3, "block_n": 96, "tile_skip": "on"}, KEY),
+    ]
+    builds = [
+        compile_candidate(render(genome_of({**BUFFERED, **some}, key), key, H200)) for some, key in tight
+    ]
+
+    assert [build.log for build in builds if not build.ok or build.spill_bytes or build.warnings] == []
 
 
 SKIPPING = {"tile_skip": "on", "consumers": 4, "schedule": "dynamic", "q_stages": 2}
@@ -1213,6 +1327,11 @@ def test_persistent_blocks_are_no_more_than_the_gpu_holds():
             {},
             ["reg_dec<", "tma_store", "take_turn"],
             ["workspace", "persistent", "cluster", "tiles_before", "[t]", "kRowTiles", "half"],
+        ),
+        (
+            {"overlap": "buffered"},
+            ["Probabilities p[2];", "first += 2", "have(p[1 - from]"],
+            ["read until here", "wait that is long"],
         ),
         (
             {"rows_per_warpgroup": 128},

@@ -1,0 +1,27 @@
+"""Double-buffer P: its rounding to 16 bits no longer waits for the P V that reads the P before.
+
+Needs: overlap within the warpgroup, P in registers, one tile of rows; a quarter of block_n in registers,
+which the tile of keys or the producer's share pays. Against latency: the conversions stand before the wait
+for P V, not behind it. Expected: little, and at head_dim 128 rather than at 64, where four warpgroups have
+room for 48 keys instead of 64; nothing has been measured. The loop has twice the code.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from evoflash.moves import LOW, climb
+from evoflash.refit import refit
+from evoflash.space import Genome, SearchSpace
+
+PARENTS = 1
+BOTTLENECKS = ("latency", "exp")
+PRIOR = LOW
+WALLS = ("block_n", "producer_registers")
+
+
+def mutate(parents: Sequence[Genome], space: SearchSpace, rng: np.random.Generator) -> Genome | None:
+    """None when nothing overlaps, P has its second place, or there is no room for it."""
+    parent = parents[0]
+    words = climb(parent, space, "overlap", "intra", "buffered")
+    return refit(parent, space, rng, words, follows=WALLS)
