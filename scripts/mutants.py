@@ -137,7 +137,7 @@ def _weakened_arguments(name: str, template: str, arguments: list[str]) -> Itera
         yield call(name, arguments[0], f"{arguments[1]} - 32"), "fewer threads"
     if name == "bar_sync":
         yield call("bar_arrive", *arguments), "no wait"
-    if name.startswith("mbar") and "wait" in name:
+    if name.startswith("mbar") and ("wait" in name or "poll" in name):
         yield call(name, arguments[0], f"(({arguments[1]}) ^ 1)", *arguments[2:]), "other parity"
     if "expect_tx" in name:
         yield call(name, *arguments[:-1], f"({arguments[-1]}) / 2"), "half the bytes"
