@@ -426,7 +426,7 @@ MISTAKES = {  # values, what is replaced by what
     ),
     "a row of nothing divided by nothing": (
         {},
-        ("total[h] == 0.0f ? 0.0f : ef::rcp(total[h])", "ef::rcp(total[h])"),
+        ("sum == 0.0f ? 0.0f : ef::rcp(sum)", "ef::rcp(sum)"),
     ),
     "a lane's part of the sum": ({}, ("total[h] = quad_sum(row_sum[h])", "total[h] = row_sum[h]")),
     "a lane's maximum": ({}, ("quad_max(highest[h])", "highest[h]")),
