@@ -26,7 +26,8 @@ def mutate(parents: Sequence[Genome], space: SearchSpace, rng: np.random.Generat
     parent = parents[0]
     values = parent.as_dict()
     # The first neighbour brings the gene of turns into play.
-    turns = [{}] if "turns" in values else [{"turns": "none"}, {"turns": "gemm"}]
+    has_turns = "turns" in values or "turns" not in space.names
+    turns = [{}] if has_turns else [{"turns": "none"}, {"turns": "gemm"}]
     counts = [shift(parent, space, consumers=1), shift(parent, space, consumers=2)]
     wider = [{**count, **turn} for count in counts if count for turn in turns]
     return refit(parent, space, rng, wider, follows=WALLS)

@@ -23,7 +23,7 @@ def mutate(parents: Sequence[Genome], space: SearchSpace, rng: np.random.Generat
     """None when fewer than two stages more find room."""
     parent = parents[0]
     values = parent.as_dict()
-    if "consumers" not in values:
+    if not {"consumers", "k_stages"} <= values.keys():
         return None
     own = int(values["k_stages"]), int(values["v_stages"])
     depths = itertools.product(*(map(int, space.param(name).values) for name in ("k_stages", "v_stages")))

@@ -15,7 +15,14 @@ from evoflash.space import Genome, SearchSpace
 PARENTS = 1
 BOTTLENECKS = ("issue", "latency")
 PRIOR = MID
-ROOM = (("ctas_per_sm", -1), ("v_stages", -1), ("k_stages", -1), ("stages", -1), ("rows_per_lane", -1))
+ROOM = (
+    ("ctas_per_sm", -1),
+    ("v_stages", -1),
+    ("k_stages", -1),
+    ("stages", -1),
+    ("rows_per_lane", -1),
+    ("tile_parts", -1),
+)
 
 
 def mutate(parents: Sequence[Genome], space: SearchSpace, rng: np.random.Generator) -> Genome | None:

@@ -23,6 +23,8 @@ PRIOR = LOW
 def mutate(parents: Sequence[Genome], space: SearchSpace, rng: np.random.Generator) -> Genome | None:
     """None without a producer, when no tile can be shared, or when the cluster divides the keys."""
     parent = parents[0]
+    if "cluster_use" not in space.names:  # it always divides them
+        return None
     if parent.as_dict().get("cluster_use", "multicast") != "multicast":
         return None
     wider = [shift(parent, space, cluster=1), shift(parent, space, cluster=2)]

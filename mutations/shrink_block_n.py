@@ -15,7 +15,7 @@ from evoflash.space import Genome, SearchSpace
 PARENTS = 1
 BOTTLENECKS = ("spills", "latency")
 PRIOR = MID
-TREES = (("max_tree", -1), ("sum_tree", -1))  # which must fit in the tile
+SHARES = (("tile_parts", -1), ("max_tree", -1), ("sum_tree", -1))  # which must fit in the tile
 
 
 def mutate(parents: Sequence[Genome], space: SearchSpace, rng: np.random.Generator) -> Genome | None:
@@ -24,4 +24,4 @@ def mutate(parents: Sequence[Genome], space: SearchSpace, rng: np.random.Generat
     shorter = [less for name in ("block_n", "batch") if (less := shift(parent, space, **{name: -1}))]
     filled = [shift(parent, space, **{name: 1}) or {} for name in ("ctas_per_sm", "k_stages")]
     child = attempt(parent, space, rng, [{**less, **more} for less in shorter for more in filled])
-    return child or attempt(parent, space, rng, shorter, gives=TREES)
+    return child or attempt(parent, space, rng, shorter, gives=SHARES)

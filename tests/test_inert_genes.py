@@ -106,7 +106,7 @@ def test_pairs_are_neighbours_in_the_headers_order():
 
 
 # Their own tests compare the machine code of all neighbours, but for ctas_per_sm, in one genome.
-COMPARED = ("flash_direct", "flash_mma")
+COMPARED = ("flash_cluster", "flash_direct", "flash_mma")
 
 
 def test_no_gene_of_a_shipped_family_is_inert():

@@ -284,6 +284,42 @@ def test_warps_go_from_rows_to_keys_and_back(has, may) -> None:
     assert len({str(sorted(move.items())) for move in moves}) == len(may)
 
 
+CLUSTER_MOVES = [  # of blocks that exchange P
+    ("divide_keys_in_cluster", {"block_n": 128}, [{"cluster": 4}, {"cluster": 4, "block_n": 64}]),
+    ("divide_keys_in_cluster", {"cluster": 4, "block_n": 96},
+     [{"cluster": 2}, {"cluster": 2, "block_n": 192}]),
+    ("divide_keys_in_cluster", {"cluster": 4, "block_n": 128}, [{"cluster": 2}]),  # 256 are no tile
+    ("multicast", {}, []),
+    ("fill_rings", {}, []),
+    ("add_consumer", {}, [{"consumers": 2}]),
+    ("split_tile", {}, [{"tile_parts": 1}, {"tile_parts": 4}]),
+    ("grow_block_n", {}, [{"block_n": 80, "tile_parts": 1}]),
+    ("shrink_block_n", {"block_n": 96}, [{"block_n": 80, "tile_parts": 1}]),
+    ("reverse_order", {}, [{"tile_order": "reversed"}, {"tile_order": "heads_first"}]),
+    ("pack_gqa", {}, [{"pack_gqa": "on"}]),
+    ("unpack_gqa", {"pack_gqa": "on"}, [
+        {"pack_gqa": "off"}, {"pack_gqa": "off", "tile_order": "heads_first"},
+    ]),
+    ("tree_reductions", {}, [{"sum_tree": 2}, {"max_tree": 2}, {"sum_tree": 2, "max_tree": 2}]),
+    ("ctas_for_consumers", {"consumers": 2}, [{"consumers": 1, "ctas_per_sm": 2}]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "has", "may"), CLUSTER_MOVES, ids=[f"{move[0]}-{move[1]}" for move in CLUSTER_MOVES]
+)
+def test_blocks_that_exchange_p_have_their_moves(name, has, may) -> None:
+    space, _ = kernels("flash_cluster")
+    parent = space.genome(
+        {"cluster": 2, "consumers": 1, "block_n": 64, "tile_parts": 2, "ctas_per_sm": 1, **has}
+    )
+    assert space.is_valid(parent), space.violations(parent)
+    made = [child.as_dict() for child in children(name, parent, 100, space)]
+    moves = [{gene: values.get(gene) for gene in changed(parent, space.genome(values))} for values in made]
+    assert [move for move in moves if move not in may] == []
+    assert len({str(sorted(move.items())) for move in moves}) == len(may)
+
+
 def test_retile_trades_keys_of_a_warp_for_warps() -> None:
     space, _ = kernels("flash_direct")
     parent = space.genome(

@@ -135,6 +135,7 @@ DRIFTS = {  # genomes that rescale at every key or tile: a shrink that is not ex
     "flash_wmma": {"block_n": 16},
     "flash_mma": {"block_n": 16, "warps": 2},
     "flash_direct": {"block_n": 16, "key_warps": 1},
+    "flash_cluster": {"block_n": 32, "tile_parts": 1},
 }
 
 

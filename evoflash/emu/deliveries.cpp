@@ -1,7 +1,9 @@
 // What other agents have been asked to do and have not done yet: TMA transfers, stores to other blocks. They
 // happen when the delivery policy says, at the latest when nobody can go on without them.
 #include <deque>
+#include <list>
 #include <utility>
+#include <vector>
 
 #include "block.h"
 
@@ -13,11 +15,14 @@ struct Transfer {
   int line;
   std::function<void()> land;
 };
-std::deque<Transfer> under_way;
+// Thousands, where blocks exchange P: the places move when one from among them lands, the transfers do not.
+std::list<Transfer> transfers;
+std::vector<std::list<Transfer>::iterator> under_way;  // the oldest first
 
 // As seen from the block that asked for it: reports name that block.
 void land(size_t index) {
-  Transfer delivery = std::move(under_way[index]);
+  const Transfer delivery = std::move(*under_way[index]);
+  transfers.erase(under_way[index]);
   under_way.erase(under_way.begin() + static_cast<long>(index));
   Cta* const running = std::exchange(cta, delivery.home);
   delivery.land();
@@ -27,7 +32,7 @@ void land(size_t index) {
 }  // namespace
 
 void deliver(int line, std::function<void()> work) {
-  under_way.push_back({cta, line, std::move(work)});
+  under_way.push_back(transfers.insert(transfers.end(), {cta, line, std::move(work)}));
   const bool at_once = policy.delivery == Delivery::eager || (policy.delivery == Delivery::random && chance() % 4 == 0);
   if (at_once) land(under_way.size() - 1);
 }
@@ -49,6 +54,7 @@ void deliver_all() {
 
 void forget_deliveries() {
   under_way.clear();
+  transfers.clear();
 }
 
 }  // namespace efemu
