@@ -27,6 +27,7 @@ RECORDS = (
     "mutation-testing.json",
     "mutation-testing-flash_wgmma.json",
     "mutation-testing-flash_direct.json",
+    "mutation-testing-flash_cluster.json",
 )
 FEWER_ARRIVALS = "one arrival fewer: ef::mbar_init(k_empty + 8 * i, kArrivals)"
 SAMPLE = 6  # mutants of synchronisation and of predicates that the default tests emulate for each family
