@@ -146,7 +146,7 @@ def unseen(record: Mapping[str, Any]) -> list[str]:
         "## Problems never seen",
         "",
         f"For each one `evoflash search --budget {record['budget']}` with the shipped archive and an empty "
-        f"cache of compiled kernels; at {record['limit_s']:.0f} s of wall time it gets Ctrl-C. Its winner "
+        "cache of compiled kernels; after the seconds of `--limit` below it gets Ctrl-C. Its winner "
         "was then timed in turns with the libraries, as above; FA3 is left out: its times for these are not "
         "known. By "
         f"`{record['command']}`, {record['date']}, seed {record['seed']}.",
