@@ -19,6 +19,7 @@ extern "C" __global__ void __launch_bounds__(128, 1) barriers(const u32* in, u32
   while (!ef::mbar_try_wait(bar, 0)) {
   }
   ef::mbar_wait(bar, 1);
+  ef::mbar_poll(bar, 1);
   const u32 other = ef::map_shared(bar, ef::cluster_rank() ^ 1);
   ef::mbar_arrive_cluster(other);
   ef::mbar_arrive_expect_tx_cluster(other, 16);
