@@ -36,16 +36,22 @@ def adjacent_values(family: Family) -> Iterator[object]:
 
 
 def shared_out(
-    pairs: Mapping[str, Values], keys: Mapping[str, CompileKey], *, fits: Fits = lambda values, key: True
+    pairs: Mapping[str, Values],
+    keys: Mapping[str, CompileKey],
+    *,
+    fits: Fits = lambda values, key: True,
+    every: int = 1,
 ) -> Iterator[object]:
     """(values, key) of the whole product where they fit; by default each of `pairs` meets one key, in turn.
 
-    The others run under `pytest --full`. The emulator takes a second for each.
+    The others run under `pytest --full`, and so do all but each `every`-th pair. The emulator takes a second
+    for each.
     """
     for at, (name, values) in enumerate(pairs.items()):
         possible = [(title, key) for title, key in keys.items() if fits(values, key)]
         for turn, (title, key) in enumerate(possible):
-            marks = () if turn == at % len(possible) else pytest.mark.full
+            by_default = at % every == 0 and turn == at // every % len(possible)
+            marks = () if by_default else pytest.mark.full
             yield pytest.param(values, key, id=f"{title}-{name}", marks=marks)
 
 
