@@ -1077,9 +1077,9 @@ def test_what_half_a_tile_needs(values, check):
 
 def test_registers_move_only_as_far_as_there_are_some():
     """setmaxnreg waits for ever when the pool of the block is too small."""
-    rng, seen = np.random.default_rng(3), 0
-    for _ in range(30):
-        genome = FAMILY.space((KEY,), H200).sample(rng)
+    rng, seen, space = np.random.default_rng(3), 0, FAMILY.space((KEY,), H200)
+    for _ in range(16):
+        genome = space.sample(rng)
         names = FAMILY.names(genome.as_dict(), KEY, H200)
         if names["producer"] != "warpgroup":
             continue
@@ -1088,7 +1088,7 @@ def test_registers_move_only_as_far_as_there_are_some():
         used = names["kept_regs"] + consumers * names["consumer_regs"]
         assert used <= entry * (consumers + 1)
         seen += 1
-    assert seen > 5
+    assert seen > 3
 
 
 def test_the_maps_are_those_of_the_tiles():
