@@ -2,8 +2,8 @@
 
 Needs: overlap within the warpgroup. Against latency: ptxas moves the wait up in front of the
 exponentials, and then nothing overlaps; a block boundary in between holds it where it was written.
-Expected: what overlap brings (both winners on an H200 are pinned; not measured by itself yet); the other
-way saves a look at a barrier in every step.
+Expected: at head_dim 64 free is 1 to 2 % faster on an H200, but not at s8k_d64 in bf16; at 128 neither is.
+To be free saves a look at a barrier in every step.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """What the kernel families' tests share: a header's values as cases, valid genomes, what is asked of them."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 
 import pytest
@@ -81,6 +81,13 @@ def machine(family: Family, genome: Genome, key: CompileKey, gpu: GpuSpec) -> tu
     """What the GPU is given: the machine code's hash, and the launches."""
     workload = Workload(1, 8, 4, 300, 300, key.head_dim, key.dtype, key.causal, key.accumulate)
     return compiled(genome, key, gpu).text_sha, family.launches(genome, workload, gpu)
+
+
+def assert_holds(text: str, present: Iterable[str], absent: Iterable[str]) -> None:
+    """The code, comments left out, has all of the one words and none of the others."""
+    code = re.sub(r"//[^\n]*", "", text)
+    assert [word for word in present if word not in code] == []
+    assert [word for word in absent if word in code] == []
 
 
 def assert_reads_as_if_written_by_hand(text: str) -> None:

@@ -557,6 +557,17 @@ def complaint_of(genome, key, seed=1):
     return families.complaint_of(FAMILY, genome, key, H200, seed=seed)
 
 
+def counters(genome, key, workload, trial):
+    """What the first kernel's emulation counted, of a launch that is right and without a report."""
+    library = hostcompiler.build(render(genome, key, H200).source, name="flash_wgmma")
+    launches = FAMILY.launches(genome, workload, H200)
+    (emulation, *_), verdict = emulate(
+        library, launches, workload, trial, delivery="lazy", schedule="random", seed=1
+    )
+    assert (emulation.reports, verdict.reason) == ((), "")
+    return emulation.counters
+
+
 @pytest.mark.parametrize(("name", "value"), list(families.each_value(FAMILY)))
 def test_each_value_of_each_gene_runs_clean(name, value):
     needs = {**NEEDS.get(name, {}), **NEEDS.get(f"{name}={value}", {})}
@@ -892,13 +903,7 @@ def test_a_warpgroup_multiplies_the_tiles_that_its_rows_see_and_no_others(seq_q,
     workload, products = key.workload(1, 1, seq_q, seq_kv), {}
     for name in ("off", "on"):
         genome = genome_of({**SKIPPING, **more, "tile_skip": name}, key)
-        library = hostcompiler.build(render(genome, key, H200).source, name="flash_wgmma")
-        launches = FAMILY.launches(genome, workload, H200)
-        (emulation, *_), verdict = emulate(
-            library, launches, workload, "rising", delivery="lazy", schedule="random", seed=1
-        )
-        assert (emulation.reports, verdict.reason) == ((), "")
-        products[name] = emulation.counters["wgmma"]
+        products[name] = counters(genome, key, workload, "rising")["wgmma"]
 
     assert products["on"] * 4 * max(own) == products["off"] * sum(own)
 
@@ -975,13 +980,7 @@ def test_a_warpgroup_multiplies_half_of_a_last_tile_of_which_its_rows_see_no_mor
     workload, products = key.workload(1, 1, seq_q, seq_kv), {}
     for name in ("off", "half"):
         genome = genome_of({**HALVING, **more, "tile_skip": name}, key)
-        library = hostcompiler.build(render(genome, key, H200).source, name="flash_wgmma")
-        launches = FAMILY.launches(genome, workload, H200)
-        (emulation, *_), verdict = emulate(
-            library, launches, workload, "normal", delivery="lazy", schedule="random", seed=1
-        )
-        assert (emulation.reports, verdict.reason) == ((), "")
-        products[name] = emulation.counters["wgmma_macs"]
+        products[name] = counters(genome, key, workload, "normal")["wgmma_macs"]
 
     assert products["off"] - products["half"] == (scores + values) * 64 * 64 * 64
 

@@ -1,6 +1,5 @@
 // What other agents have been asked to do and have not done yet: TMA transfers, stores to other blocks. They
 // happen when the delivery policy says, at the latest when nobody can go on without them.
-#include <deque>
 #include <list>
 #include <utility>
 #include <vector>
