@@ -1,14 +1,14 @@
-"""Runs the migrations in db/versions on the connection that evoflash.database hands over; opens none itself.
+"""Runs the migrations in db/versions on a connection that evoflash.store.database opened; opens none itself.
 
-A new revision: copy the newest file in versions/, then raise HEAD in evoflash/tables.py. The tests compare
-the migrated schema with evoflash.tables and open a database of every older revision.
+A new revision: copy the newest file in versions/, then raise HEAD in evoflash/store/schema.py. The tests
+compare the migrated schema with evoflash.store.schema and open a database of every older revision.
 """
 
 from typing import Any
 
 from alembic import context
 
-from evoflash.tables import VERSION_TABLE, metadata
+from evoflash.store.schema import VERSION_TABLE, metadata
 
 
 def _is_ours(name: str | None, kind: str, _parents: Any) -> bool:

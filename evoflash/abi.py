@@ -4,9 +4,9 @@ import math
 
 import numpy as np
 
+from evoflash.emulator.tensor_map import geometry
 from evoflash.evaluation import TensorMap
 from evoflash.problem import Workload
-from evoflash.tensormap import geometry
 
 Strides = tuple[int, int, int]  # batch, head, row; in elements; the last dimension is contiguous
 

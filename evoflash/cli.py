@@ -11,9 +11,11 @@ from typing import Annotated, Any
 
 import typer
 
-from evoflash import baselines_command, check_command, compare_command, studies
-from evoflash.errors import EvoflashError, NoKernelError, UsageError
-from evoflash.options import (
+from evoflash.commands import studies
+from evoflash.commands.baselines import command as baselines_command
+from evoflash.commands.check import command as check_command
+from evoflash.commands.compare import command as compare_command
+from evoflash.commands.options import (
     Db,
     Export,
     Gpu,
@@ -26,7 +28,8 @@ from evoflash.options import (
     Version,
     log_to_stderr,
 )
-from evoflash.termination import EXIT_CODE, Terminated, end_on_signals, kept
+from evoflash.commands.termination import EXIT_CODE, Terminated, end_on_signals, kept
+from evoflash.errors import EvoflashError, NoKernelError, UsageError
 
 app = typer.Typer(
     name="evoflash",
@@ -84,7 +87,7 @@ def search(
 
     Example: evoflash search --gpu l4 --problem mission,causal --budget 200
     """
-    from evoflash import session
+    from evoflash.commands import search_run as session
 
     if recorded is not None or evaluator == "replay":
         if recorded is None or evaluator not in (None, "replay"):
@@ -138,8 +141,8 @@ def best(
 
     Example: evoflash best --export kernel.cu
     """
-    from evoflash import archived
-    from evoflash.export import write_text
+    from evoflash.commands import best as archived
+    from evoflash.families.export import write_text
 
     found = archived.best(db, problem=problem, gpu=gpu, archive=archive, argv=sys.argv[1:])
     if show:
@@ -167,9 +170,9 @@ def leaderboard(
     """
     from rich.console import Console
 
-    from evoflash import leaderboard as board
-    from evoflash import session
-    from evoflash.store import open_store
+    from evoflash.commands import leaderboard as board
+    from evoflash.commands import search_run as session
+    from evoflash.store.store import open_store
 
     with open_store(db, read_only=True) as store:
         table = board.read(store, problem=session.canonical(problem), gpu=session.known(gpu), top=top)
@@ -194,8 +197,8 @@ def show(
 
     Example: evoflash show 3f2a
     """
-    from evoflash import report
-    from evoflash.store import open_store
+    from evoflash.commands import kernel_report as report
+    from evoflash.store.store import open_store
 
     with open_store(db, read_only=True) as store:
         if failures:
@@ -222,7 +225,7 @@ def export(
 
     Example: evoflash export --family flash_mma --set warps=4 --set block_n=64 --problem mission --gpu l4
     """
-    from evoflash.export import export_values, write_text
+    from evoflash.families.export import export_values, write_text
 
     text = export_values(family, values or [], problem=problem, gpu=gpu)
     if output is None:
@@ -246,7 +249,7 @@ def remeasure(
 
     Example: evoflash remeasure --top 20 --gpu l4
     """
-    from evoflash import remeasurement
+    from evoflash.commands import remeasure as remeasurement
 
     with _stopped_in_words("the same command starts anew"):
         found = remeasurement.remeasure(db, top=top, gpu=gpu, problem=problem, argv=sys.argv[1:])
@@ -269,7 +272,7 @@ def families(as_json: Json = False) -> None:
 
     Example: evoflash families
     """
-    from evoflash import report
+    from evoflash.commands import kernel_report as report
 
     typer.echo(report.families(as_json=as_json))
 
@@ -280,7 +283,7 @@ def gpus(as_json: Json = False) -> None:
 
     Example: evoflash gpus
     """
-    from evoflash import report
+    from evoflash.commands import kernel_report as report
 
     typer.echo(report.gpus(as_json=as_json))
 
@@ -336,7 +339,7 @@ def doctor(
         return
     if only:
         raise UsageError("--only chooses within --conformance or --self-test: give one of them as well.")
-    from evoflash.doctor import examine, render
+    from evoflash.commands.doctor import examine, render
 
     findings = examine()
     typer.echo(json.dumps([asdict(f) for f in findings], indent=2) if as_json else render(findings))
@@ -345,8 +348,9 @@ def doctor(
 
 
 def _measure_noise(*, as_json: bool) -> None:
-    from evoflash import noise, session
-    from evoflash.baseline_times import present_spec
+    from evoflash.commands import search_run as session
+    from evoflash.commands.baselines.run import present_spec
+    from evoflash.timing import noise_floor as noise
 
     try:
         floors = noise.measure(present_spec(None), said=session.say)
@@ -366,7 +370,7 @@ def _measure_noise(*, as_json: bool) -> None:
 
 def _conform(only: list[str], time_limit_s: float, *, as_json: bool) -> None:
     from evoflash.conformance import report
-    from evoflash.conformance.check import check
+    from evoflash.conformance.run import check
 
     found = check(
         only=only, time_limit_s=time_limit_s, said=lambda line: typer.echo(f"conformance: {line}", err=True)
@@ -405,7 +409,8 @@ def _search_recorded(
     fresh: bool,
     as_json: bool,
 ) -> None:
-    from evoflash import recording, replay_report
+    from evoflash.commands import record as recording
+    from evoflash.commands import replay_report
 
     with _stopped_in_words():
         found = recording.search_recording(
@@ -426,7 +431,7 @@ def _search_recorded(
 @contextmanager
 def _stopped_in_words(then: str = "the same command continues") -> Iterator[None]:
     """Ctrl-C inside is one line, which says what the store has, and exit code 130."""
-    from evoflash import session
+    from evoflash.commands import search_run as session
 
     try:
         yield
@@ -436,7 +441,7 @@ def _stopped_in_words(then: str = "the same command continues") -> Iterator[None
 
 
 def _print_found(found: Any, *, as_json: bool) -> None:
-    from evoflash import report
+    from evoflash.commands import kernel_report as report
 
     typer.echo(report.describe_found(found, as_json=as_json))
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from functools import cache
 
 from evoflash.errors import UsageError
-from evoflash.layout import GPUS
+from evoflash.paths import GPUS
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from evoflash.moves import HIGH, shift
-from evoflash.refit import refit
+from evoflash.gene_edits import HIGH, refit, shift
 from evoflash.space import Genome, SearchSpace
 
 PARENTS = 1

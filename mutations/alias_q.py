@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from evoflash.moves import MID, REGISTERS, attempt, changed, shift
+from evoflash.gene_edits import MID, REGISTERS, attempt, changed, shift
 from evoflash.space import Genome, SearchSpace
 
 PARENTS = 1

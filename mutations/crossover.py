@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from evoflash.moves import MID
+from evoflash.gene_edits import MID
 from evoflash.space import Genome, SearchSpace
 
 PARENTS = 2

@@ -12,8 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from evoflash.moves import HIGH
-from evoflash.refit import refit
+from evoflash.gene_edits import HIGH, refit
 from evoflash.space import Genome, SearchSpace
 
 PARENTS = 1

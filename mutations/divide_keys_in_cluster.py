@@ -15,8 +15,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from evoflash.moves import HIGH, Changes, switch
-from evoflash.refit import refit, set_back
+from evoflash.gene_edits import HIGH, Changes, refit, set_back, switch
 from evoflash.space import Genome, SearchSpace
 
 PARENTS = 1

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from evoflash.moves import LOW, climb
-from evoflash.refit import refit
+from evoflash.gene_edits import LOW, climb, refit
 from evoflash.space import Genome, SearchSpace
 
 PARENTS = 1

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from evoflash.moves import LOW, attempt, switch
+from evoflash.gene_edits import LOW, attempt, switch
 from evoflash.space import Genome, SearchSpace
 
 PARENTS = 1

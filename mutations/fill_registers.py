@@ -11,8 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from evoflash.moves import MID
-from evoflash.refit import largest
+from evoflash.gene_edits import MID, largest
 from evoflash.space import Genome, SearchSpace
 
 PARENTS = 1

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from evoflash.moves import MID, changed
+from evoflash.gene_edits import MID, changed
 from evoflash.space import Genome, SearchSpace
 
 PARENTS = 1

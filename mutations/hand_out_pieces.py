@@ -12,8 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from evoflash.moves import HIGH, drawn, switch
-from evoflash.refit import refit, set_back
+from evoflash.gene_edits import HIGH, drawn, refit, set_back, switch
 from evoflash.space import Genome, SearchSpace
 
 PARENTS = 1

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from evoflash.moves import MID, shift
-from evoflash.refit import refit
+from evoflash.gene_edits import MID, refit, shift
 from evoflash.space import Genome, SearchSpace
 
 PARENTS = 1

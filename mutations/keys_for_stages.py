@@ -10,8 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from evoflash.moves import MID, shift
-from evoflash.refit import largest, nearest, one_of
+from evoflash.gene_edits import MID, largest, nearest, one_of, shift
 from evoflash.space import Genome, SearchSpace
 
 PARENTS = 1

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from evoflash.moves import LOW, attempt, climb, switch
+from evoflash.gene_edits import LOW, attempt, climb, switch
 from evoflash.space import Genome, SearchSpace
 
 PARENTS = 1

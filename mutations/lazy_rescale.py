@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from evoflash.moves import REGISTERS, VERY_HIGH, attempt, climb, switch
+from evoflash.gene_edits import REGISTERS, VERY_HIGH, attempt, climb, switch
 from evoflash.space import Genome, SearchSpace
 
 PARENTS = 1

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from evoflash.moves import MID, switch
-from evoflash.refit import refit
+from evoflash.gene_edits import MID, refit, switch
 from evoflash.space import Genome, SearchSpace
 
 PARENTS = 1

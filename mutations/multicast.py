@@ -11,8 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from evoflash.moves import LOW, shift, switch
-from evoflash.refit import refit, set_back
+from evoflash.gene_edits import LOW, refit, set_back, shift, switch
 from evoflash.space import Genome, SearchSpace
 
 PARENTS = 1

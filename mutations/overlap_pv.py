@@ -10,8 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from evoflash.moves import HIGH, climb
-from evoflash.refit import refit, set_back
+from evoflash.gene_edits import HIGH, climb, refit, set_back
 from evoflash.space import Genome, SearchSpace
 
 PARENTS = 1

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from evoflash.moves import LOW, climb, shift
-from evoflash.refit import largest
+from evoflash.gene_edits import LOW, climb, largest, shift
 from evoflash.space import Genome, SearchSpace
 
 PARENTS = 1

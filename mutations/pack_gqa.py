@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from evoflash.moves import HIGH, REGISTERS, attempt, climb
+from evoflash.gene_edits import HIGH, REGISTERS, attempt, climb
 from evoflash.space import Genome, SearchSpace
 
 PARENTS = 1

@@ -12,8 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from evoflash.moves import MID
-from evoflash.refit import refit
+from evoflash.gene_edits import MID, refit
 from evoflash.space import Genome, SearchSpace, Value
 
 PARENTS = 1

@@ -11,8 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from evoflash.moves import HIGH
-from evoflash.refit import refit, set_back
+from evoflash.gene_edits import HIGH, refit, set_back
 from evoflash.space import Genome, SearchSpace
 
 PARENTS = 1

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from evoflash.moves import LOW, SMEM, attempt, climb, shift
+from evoflash.gene_edits import LOW, SMEM, attempt, climb, shift
 from evoflash.space import Genome, SearchSpace
 
 PARENTS = 1

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from evoflash.moves import MID, climb, shift
-from evoflash.refit import refit, set_back
+from evoflash.gene_edits import MID, climb, refit, set_back, shift
 from evoflash.space import Genome, SearchSpace
 
 PARENTS = 1

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from evoflash.moves import MID, attempt, shift, switch
-from evoflash.refit import set_back
+from evoflash.gene_edits import MID, attempt, set_back, shift, switch
 from evoflash.space import Genome, SearchSpace
 
 PARENTS = 1

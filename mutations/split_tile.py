@@ -10,8 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from evoflash.moves import HIGH, attempt
-from evoflash.refit import set_back
+from evoflash.gene_edits import HIGH, attempt, set_back
 from evoflash.space import Genome, SearchSpace
 
 PARENTS = 1

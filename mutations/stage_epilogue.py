@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from evoflash.moves import MID, SMEM, attempt, switch
+from evoflash.gene_edits import MID, SMEM, attempt, switch
 from evoflash.space import Genome, SearchSpace
 
 PARENTS = 1

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from evoflash.moves import LOW, SMEM, attempt, shift, switch
+from evoflash.gene_edits import LOW, SMEM, attempt, shift, switch
 from evoflash.space import Genome, SearchSpace
 
 PARENTS = 1

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from evoflash.moves import MID, attempt, shift
+from evoflash.gene_edits import MID, attempt, shift
 from evoflash.space import Genome, SearchSpace
 
 PARENTS = 1

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from evoflash.moves import SMEM, VERY_HIGH, attempt, climb
+from evoflash.gene_edits import SMEM, VERY_HIGH, attempt, climb
 from evoflash.space import Genome, SearchSpace
 
 PARENTS = 1

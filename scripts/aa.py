@@ -28,12 +28,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from aa_site import Row, Site, anchor, output, winner
 
-from evoflash import launcher, paired
-from evoflash.clocks import over
-from evoflash.comparison import Comparison
-from evoflash.doctor import environment
-from evoflash.duel import LIMIT_S, LOOKS, Duel, duel
-from evoflash.pairs import Block, Pair
+from evoflash.commands.doctor import environment
+from evoflash.cuda import launcher
+from evoflash.timing import intervals as paired
+from evoflash.timing.abba import Block, Pair
+from evoflash.timing.clocks import over
+from evoflash.timing.comparison import Comparison
+from evoflash.timing.sequential_test import LIMIT_S, LOOKS, Duel, duel
 
 PARTS = ("calibrate", "aa", "planted", "anchor")
 WANTED = (1.014, 1.016)  # how much slower the slower copy must be

@@ -15,17 +15,17 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from evoflash import launcher
-from evoflash.benchmark import REPLAY_LIMIT_S, Bench, KernelContender
-from evoflash.compiler import compile_candidate, first_error
+from evoflash.compilers.nvrtc import compile_candidate, first_error
+from evoflash.cuda import launcher
+from evoflash.cuda.launcher import LoadedKernel
 from evoflash.evaluation import Launch
-from evoflash.family import load_family
+from evoflash.families.family import load_family
+from evoflash.families.renderer import render
 from evoflash.gpu import GpuSpec, load_gpu
-from evoflash.launcher import LoadedKernel
 from evoflash.problem import Problem, parse_problem
-from evoflash.renderer import render
 from evoflash.space import Genome, SearchSpace
-from evoflash.ways import Way
+from evoflash.timing.benchmark import REPLAY_LIMIT_S, Bench, KernelContender
+from evoflash.timing.protocols import Way
 
 _MEASUREMENTS = Path(__file__).resolve().parent.parent / "docs" / "measurements"
 _SIGNATURE_END = "float scale) {\n"

@@ -69,8 +69,8 @@ def fresh_home() -> Iterator[Path]:
 
 def has_gpu() -> bool:
     """Whether the driver sees a GPU."""
+    from evoflash.cuda.launcher import present_gpu
     from evoflash.errors import EvoflashError
-    from evoflash.launcher import present_gpu
 
     try:
         present_gpu()
@@ -132,7 +132,7 @@ def _leaderboard_verdicts(database: Path) -> tuple[int, int]:
 
 def _uniform(count: int) -> Result:
     from evoflash.evaluators.prepare import compile_only
-    from evoflash.family import load_family
+    from evoflash.families.family import load_family
     from evoflash.gpu import load_gpu
     from evoflash.isolation import IsolatedPool
     from evoflash.problem import parse_problem

@@ -22,17 +22,18 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from evoflash import __version__, session
-from evoflash.comparison import Comparison
-from evoflash.doctor import environment
+from evoflash import __version__
+from evoflash.commands import search_run as session
+from evoflash.commands.doctor import environment
+from evoflash.cuda.launcher import present_gpu
 from evoflash.evaluation import Evaluation
 from evoflash.evaluators.measured import MeasuredEvaluator
-from evoflash.finals import FinalReport
-from evoflash.ladder import GpuTask
-from evoflash.launcher import present_gpu
+from evoflash.gpu_process.finals import FinalReport
+from evoflash.gpu_process.rungs import GpuTask
 from evoflash.search import search
 from evoflash.space import Genome
-from evoflash.store import open_store
+from evoflash.store.store import open_store
+from evoflash.timing.comparison import Comparison
 
 PROTOCOL = (
     "CUDA-graph replay, contenders in turns in one process, medians, 99.8 % intervals; cold: inputs rotated "

@@ -1,8 +1,8 @@
-"""Measures what honest kernels use of each gate of the validator: the record that justifies gates.toml.
+"""Measures what honest kernels use of each gate of the validator: the record that justifies thresholds.toml.
 
 Runs seeds and random valid genomes of every family on every kind of input, on the GPU, or in the emulator at
 small shapes where there is none. Changes no gate: where the record says that one is too tight or too loose,
-change evoflash/gates.toml and run this again; tests/test_gates.py holds the two together.
+change evoflash/validation/thresholds.toml and run this again; tests/test_gates.py holds the two together.
 
     python scripts/calibrate.py -o docs/measurements/gates-calibration.json
 """
@@ -28,16 +28,16 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from subjects import Machine, Reference, Silicon, Subject, ahead, built, genomes, machine_of, reference
 
 from evoflash import __version__
+from evoflash.cuda.arena import MemoryFaultError
+from evoflash.cuda.launcher import KernelHungError, LaunchRefusedError
 from evoflash.errors import UsageError
 from evoflash.evaluators.measured import check_workloads
-from evoflash.family import families_for, load_family
-from evoflash.gates import all_gates, gates_of
-from evoflash.launcher import KernelHungError, LaunchRefusedError
-from evoflash.memory import MemoryFaultError
+from evoflash.families.family import families_for, load_family
 from evoflash.problem import CompileKey, Workload
 from evoflash.space import Genome
-from evoflash.trials import ALL, ORDINARY
-from evoflash.validator import Errors, measure
+from evoflash.validation.inputs import ALL, ORDINARY
+from evoflash.validation.thresholds import all_gates, gates_of
+from evoflash.validation.validator import Errors, measure
 
 # head_dim, dtype, causal, GQA ratio, what scores may be summed in: each value with each of the others'.
 KEYS = (

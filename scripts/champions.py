@@ -17,15 +17,15 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from evoflash.champion import Champion, read_champions
+from evoflash.champions import Champion, read_champions
 from evoflash.errors import EvoflashError, UsageError
 from evoflash.evaluation import Basis, score
-from evoflash.family import load_family
+from evoflash.families.family import load_family
 from evoflash.gpu import GpuSpec, load_gpu
 from evoflash.problem import parse_problem
-from evoflash.rows import FINAL, was_timed_again
 from evoflash.space import Genome
-from evoflash.store import Run, Store, open_store
+from evoflash.store.rows import FINAL, was_timed_again
+from evoflash.store.store import Run, Store, open_store
 
 _VERSIONS = 50  # a record says a genome's id, not its family's version: the one that gives the id
 HEAD = """\

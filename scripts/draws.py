@@ -4,7 +4,7 @@ from functools import cache
 
 import numpy as np
 
-from evoflash.family import Family, load_family
+from evoflash.families.family import Family, load_family
 from evoflash.gpu import GpuSpec, load_gpu
 from evoflash.problem import DTYPES, HEAD_DIMS, CompileKey, Workload
 from evoflash.space import Genome, SearchSpace

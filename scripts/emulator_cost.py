@@ -28,14 +28,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from hopper_cases import ARCH, CONFIGURATIONS
 from hopper_emulated import run_hopper
 
-from evoflash import hostcompiler
-from evoflash.emulator import Delivery
+from evoflash.compilers import gxx as hostcompiler
+from evoflash.emulator.launch import Delivery
+from evoflash.emulator.preflight import emulate, preflight
 from evoflash.evaluation import Candidate
-from evoflash.family import Family, known_families, load_family
+from evoflash.families.family import Family, known_families, load_family
+from evoflash.families.renderer import render
 from evoflash.gpu import load_gpu
-from evoflash.preflight import emulate, preflight
 from evoflash.problem import parse_problem
-from evoflash.renderer import render
 
 _SEED = 1
 HOPPER = "hopper.cu"

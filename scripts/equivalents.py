@@ -10,7 +10,7 @@ from typing import Any
 from mutants import Mutant
 
 from evoflash.errors import UsageError
-from evoflash.expression import Expression
+from evoflash.families.expression import Expression
 
 EQUIVALENTS = Path(__file__).resolve().parent.parent / "docs" / "equivalent_mutants.toml"
 # Key of an entry -> attribute of a Mutant.

@@ -9,7 +9,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from evoflash.selftest import records, silicon, sized
+from evoflash.selftest import bookkeeping_frauds as records
+from evoflash.selftest import clock_frauds as silicon
+from evoflash.selftest import large_size_frauds as sized
 from evoflash.selftest.corpus import Fraud, Honest, corpus, kernels
 from evoflash.selftest.outcome import Expected
 

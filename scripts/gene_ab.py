@@ -15,23 +15,33 @@ from typing import Any
 import numpy as np
 from gene_rows import Row, Side
 
-from evoflash import ladder, launcher
-from evoflash.benchmark import Bench, Effort, KernelContender, capture, enough, prepare, sample, state_while
-from evoflash.benchmark import summarise as summary_of
-from evoflash.comparison import beats_physics, compare
-from evoflash.doctor import environment
+from evoflash.commands.doctor import environment
+from evoflash.cuda import launcher
+from evoflash.cuda.arena import MemoryFaultError
+from evoflash.cuda.launcher import KernelHungError
 from evoflash.evaluation import Status, Timing
 from evoflash.evaluators.prepare import PREPARE_LIMIT_S, Prepared
 from evoflash.evaluators.prepare import prepare as prepare_genome
-from evoflash.family import load_family
+from evoflash.families.family import load_family
 from evoflash.gpu import GpuSpec
+from evoflash.gpu_process import rungs as ladder
+from evoflash.gpu_process.checks import of_timed
+from evoflash.gpu_process.rungs import GpuTask, check
 from evoflash.isolation import Ending, IsolatedPool
-from evoflash.ladder import GpuTask, check
-from evoflash.launcher import KernelHungError
-from evoflash.memory import MemoryFaultError
 from evoflash.problem import Problem, Workload
 from evoflash.space import Genome
-from evoflash.verdicts import of_timed
+from evoflash.timing.benchmark import (
+    Bench,
+    Effort,
+    KernelContender,
+    capture,
+    enough,
+    prepare,
+    sample,
+    state_while,
+)
+from evoflash.timing.benchmark import summarise as summary_of
+from evoflash.timing.comparison import beats_physics, compare
 
 EFFORT = Effort(min_samples=10, max_samples=60, rel_error=1e-3, max_s=0.8)
 PROTOCOL = (

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from evoflash.errors import UsageError
-from evoflash.family import load_family
+from evoflash.families.family import load_family
 from evoflash.gpu import GpuSpec
 from evoflash.problem import Workload, parse_workload
 from evoflash.space import Genome, Param, Value

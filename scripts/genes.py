@@ -24,9 +24,9 @@ import gene_ab
 from gene_rows import ROOT, Row, Side, param_of, read_rows
 
 from evoflash.errors import EvoflashError, UsageError
-from evoflash.family import Family, known_families, load_family
+from evoflash.families.family import Family, known_families, load_family
+from evoflash.families.header import body_of
 from evoflash.gpu import GpuSpec, load_gpu
-from evoflash.header import body_of
 from evoflash.space import Value
 
 PAGE = ROOT / "docs" / "genes.md"

@@ -29,11 +29,11 @@ import peers
 from peers_rows import ROWS, Ours
 from peers_timing import Setup, compiled
 
-from evoflash import rung_times
-from evoflash.baseline_times import present_spec
+from evoflash.commands.baselines.run import present_spec
 from evoflash.errors import EvoflashError
 from evoflash.evaluation import Evaluation
-from evoflash.store import open_store
+from evoflash.gpu_process import rung_times
+from evoflash.store.store import open_store
 
 ROOT = Path(__file__).resolve().parent.parent
 UNSEEN = (

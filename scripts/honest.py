@@ -28,16 +28,17 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from subjects import Machine, Reference, Silicon, Subject, ahead, built, genomes, machine_of, reference
 
-from evoflash import __version__, launcher
+from evoflash import __version__
+from evoflash.cuda import launcher
+from evoflash.cuda.arena import MemoryFaultError
+from evoflash.cuda.launcher import KernelHungError, LaunchRefusedError
 from evoflash.errors import UsageError
-from evoflash.family import families_for, load_family
-from evoflash.launcher import KernelHungError, LaunchRefusedError
-from evoflash.memory import MemoryFaultError
+from evoflash.families.family import families_for, load_family
 from evoflash.problem import CompileKey, Workload
-from evoflash.reference import every_row
-from evoflash.scrutiny import without_reference
-from evoflash.trials import ALL, Trial, draw
-from evoflash.validator import Output, judge
+from evoflash.validation.correctness import without_reference
+from evoflash.validation.inputs import ALL, Trial, draw
+from evoflash.validation.reference import every_row
+from evoflash.validation.validator import Output, judge
 
 _SHORT = (1, 2, 3, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 255, 256, 257)
 LENGTHS = (*_SHORT, 511, 1000, 1024, 2049, 4096, 8192)

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from evoflash.abi import Strides, dense_strides
 from evoflash.evaluation import Candidate, Launch
+from evoflash.families.renderer import device_headers_sha
 from evoflash.gpu import load_gpu
 from evoflash.problem import CompileKey, Workload
-from evoflash.renderer import device_headers_sha
 from evoflash.space import Genome
 
 ENTRY = "hopper"

@@ -6,9 +6,9 @@ import numpy as np
 from hopper_cases import Configuration, TensorMap
 from numpy.typing import NDArray
 
-from evoflash.encoded_map import encoded_map
+from evoflash.cuda.launcher import LoadedKernel
+from evoflash.cuda.tensor_map import encoded_map
 from evoflash.evaluation import Build
-from evoflash.launcher import LoadedKernel
 from evoflash.problem import Workload
 
 

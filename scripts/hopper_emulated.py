@@ -9,14 +9,15 @@ from typing import Any, Literal
 import numpy as np
 from hopper_cases import Configuration
 
-from evoflash import emulator, hostcompiler
 from evoflash.abi import Strides, arguments
-from evoflash.emulator import Delivery, Emulation, Memory, Schedule
+from evoflash.compilers import gxx as hostcompiler
+from evoflash.emulator import launch as emulator
+from evoflash.emulator.launch import Delivery, Emulation, Memory, Schedule
+from evoflash.emulator.tensor_map import tensor_map
 from evoflash.evaluation import Verdict
 from evoflash.problem import Workload
-from evoflash.scrutiny import case
-from evoflash.tensormap import tensor_map
-from evoflash.validator import Output, judge
+from evoflash.validation.correctness import case
+from evoflash.validation.validator import Output, judge
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,19 +26,20 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from hopper_cases import ARCH, CONFIGURATIONS
 from hopper_driver import TmaKernel
 
-from evoflash import kept, launcher
 from evoflash.baselines import BaselineAbsentError, baseline
-from evoflash.benchmark import Bench, Contender, Effort, KernelContender, Pace
-from evoflash.comparison import interleaved
-from evoflash.compiler import compile_candidate, first_error, nvrtc_version
+from evoflash.compilers.nvrtc import compile_candidate, first_error, nvrtc_version
+from evoflash.cuda import launcher
+from evoflash.cuda.arena import Original, run_once
 from evoflash.errors import DeviceError
 from evoflash.evaluation import Build, Verdict
+from evoflash.gpu_process import cache as kept
 from evoflash.isolation import IsolatedPool
-from evoflash.memory import Original, run_once
 from evoflash.problem import CompileKey, Workload, parse_workload
-from evoflash.reference import Sample, expect
-from evoflash.scrutiny import case
-from evoflash.validator import judge
+from evoflash.timing.benchmark import Bench, Contender, Effort, KernelContender, Pace
+from evoflash.timing.comparison import interleaved
+from evoflash.validation.correctness import case
+from evoflash.validation.reference import Sample, expect
+from evoflash.validation.validator import judge
 
 Record = dict[str, Any]
 Plan = dict[tuple[str, CompileKey, bool], Build]  # (configuration, key, bounded)

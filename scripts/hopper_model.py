@@ -7,7 +7,8 @@ constants fitted to the others. Seconds, or minutes where g++ has not seen the t
     python scripts/hopper_model.py docs/measurements/hopper-h200.json -o docs/measurements/model-hopper.json
     python scripts/hopper_model.py docs/measurements/hopper-h200.json --fit
 
---fit fits the constants to the rows of FITTED first, and prints them as they stand in evoflash/model.toml.
+--fit fits the constants to the rows of FITTED first, and prints them as they stand in
+evoflash/perf_model/constants.toml.
 """
 
 import argparse
@@ -32,17 +33,17 @@ from hopper_emulated import run_hopper
 from model_report import LISTS, Space, Timed, calibrated, distance, fit, kendall_tau
 from record_space import profile_record
 
+from evoflash.emulator.preflight import shapes
 from evoflash.errors import EvoflashError, UsageError
-from evoflash.family import Loop
+from evoflash.families.family import Loop
 from evoflash.gpu import load_gpu
-from evoflash.model import Profile, constants, fit_counts, model_version, steps_of
-from evoflash.preflight import shapes
+from evoflash.perf_model.estimate import Profile, constants, fit_counts, model_version, steps_of
 from evoflash.problem import CompileKey, Workload, parse_workload
 
 GPU = "h200"
 FITTED = ("b=1,h=8,s=512,d=64", "b=16,h=16,s=2048,d=64")  # the rows that the constants saw
 _LIST = LISTS[1]  # of constants that only wgmma kernels have
-_TOML = Path(__file__).resolve().parents[1] / "evoflash" / "model.toml"
+_TOML = Path(__file__).resolve().parents[1] / "evoflash" / "perf_model" / "constants.toml"
 Record = dict[str, Any]
 
 
@@ -259,7 +260,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.fit and options.output:
         parser.error(
-            "a report is of the constants in model.toml: write them there first, then leave out --fit"
+            "a report is of the constants in constants.toml: write them there first, then leave out --fit"
         )
     measured = read_measured(options.measured)
     rows = rows_of(measured)

@@ -19,11 +19,11 @@ from mutants import mutants
 from mutation_grid import Core, Task
 from mutation_testing import SEEDS, Outcome
 
-from evoflash import hostcompiler
-from evoflash.emulator import Delivery, Schedule
+from evoflash.compilers import gxx as hostcompiler
+from evoflash.emulator.launch import Delivery, Schedule
+from evoflash.emulator.preflight import shapes
 from evoflash.evaluation import Candidate
-from evoflash.family import Loop
-from evoflash.preflight import shapes
+from evoflash.families.family import Loop
 from evoflash.problem import Workload, parse_workload
 
 CPU_LIMIT_S = 5.0  # of one launch; the right kernel takes 0.1

@@ -7,10 +7,10 @@ import json
 import sys
 from pathlib import Path
 
+from evoflash.commands.ladder.report import check_plot, plot
+from evoflash.commands.ladder.steps import Climb, Result, Step
 from evoflash.evaluation import Basis, Evaluation, Rung, Status
 from evoflash.space import Genome
-from evoflash.steps import Climb, Result, Step
-from evoflash.steps_report import check_plot, plot
 
 
 def read_climb(path: Path) -> Climb:

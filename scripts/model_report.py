@@ -8,8 +8,8 @@ launches, whose inputs are as good as cold).
     python ../../scripts/model_report.py space-h200-*.json --json model-h200.json
     python ../../scripts/model_report.py space-h200-*.json --fit
 
---fit prints calibrated constants as they stand in evoflash/model.toml; it sees every second genome of each
-file, so that the other half says what the fit is worth (`held_out_tau`).
+--fit prints calibrated constants as they stand in evoflash/perf_model/constants.toml; it sees every second
+genome of each file, so that the other half says what the fit is worth (`held_out_tau`).
 """
 
 import argparse
@@ -32,13 +32,13 @@ from record_space import read_profile
 from evoflash.errors import EvoflashError, UsageError
 from evoflash.evaluation import Launch
 from evoflash.gpu import GpuSpec, load_gpu
-from evoflash.model import Estimate, Profile, constants, estimate, model_version
+from evoflash.perf_model.estimate import Estimate, Profile, constants, estimate, model_version
 from evoflash.problem import Workload, parse_workload
 
 TOP = 30  # of the model's order: the truly fastest should be among them
 SEARCHED = 10  # of the model's order: what a search that trusts it would measure
 _STEPS = (1.5, 1.2, 1.07, 1.02)  # of the search for constants: factors tried up and down, one after the other
-_TOML = Path(__file__).resolve().parent.parent / "evoflash" / "model.toml"
+_TOML = Path(__file__).resolve().parent.parent / "evoflash" / "perf_model" / "constants.toml"
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,11 +174,11 @@ def _errors(space: Space, every: int) -> np.ndarray:
     return errors
 
 
-LISTS = ("calibrated", "calibrated_on_wgmma")  # of model.toml
+LISTS = ("calibrated", "calibrated_on_wgmma")  # of constants.toml
 
 
 def calibrated(which: str = LISTS[0]) -> tuple[str, ...]:
-    """The constants that --fit may change, as model.toml lists them."""
+    """The constants that --fit may change, as constants.toml lists them."""
     return tuple(constants()[which])
 
 
@@ -191,7 +191,8 @@ def document(spaces: Iterable[Space], command: str) -> dict[str, Any]:
         "model_version": model_version(),
         "model_toml_sha256": hashlib.sha256(_TOML.read_bytes()).hexdigest(),
         "note": (
-            "Times are of one GPU in short bursts. What the constants were fitted to stands in model.toml; "
+            "Times are of one GPU in short bursts. What the constants were fitted to stands in "
+            "constants.toml; "
             "--fit sees every second genome of these files, and held_out_tau is over the others. "
             "rank_of_true_best counts in the model's order."
         ),
@@ -212,7 +213,7 @@ def main() -> None:
     parser.add_argument("spaces", type=Path, nargs="+", help="files of scripts/record_space.py")
     parser.add_argument("--fit", action="store_true", help="calibrate first, and print the constants")
     parser.add_argument(
-        "--constants", choices=LISTS, default=LISTS[0], help="which of model.toml's lists to fit"
+        "--constants", choices=LISTS, default=LISTS[0], help="which of constants.toml's lists to fit"
     )
     parser.add_argument("--json", type=Path, help="write the report here")
     options = parser.parse_args()

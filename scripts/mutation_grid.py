@@ -19,10 +19,10 @@ from draws import draw_key, draw_quickly
 from mutants import Mutant, mutants
 
 from evoflash.evaluation import Candidate
-from evoflash.family import Family, load_family
+from evoflash.families.family import Family, load_family
+from evoflash.families.renderer import render
 from evoflash.gpu import GpuSpec, load_gpu
 from evoflash.problem import CompileKey, parse_workload
-from evoflash.renderer import render
 from evoflash.space import Genome
 
 

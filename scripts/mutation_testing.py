@@ -38,14 +38,14 @@ from in_flight import in_flight
 from mutants import Mutant, mutants
 from mutation_grid import Core, Task, grid, share_of_pairs, tasks
 
-from evoflash import hostcompiler
+from evoflash.compilers import gxx as hostcompiler
+from evoflash.compilers.gxx import KernelBuildError
+from evoflash.emulator.preflight import Preflight, emulate, preflight
 from evoflash.errors import UsageError
 from evoflash.evaluation import Candidate
-from evoflash.family import Family, Loop, known_families, load_family
+from evoflash.families.family import Family, Loop, known_families, load_family
 from evoflash.gpu import GpuSpec, load_gpu
-from evoflash.hostcompiler import KernelBuildError
 from evoflash.isolation import Ending, IsolatedPool
-from evoflash.preflight import Preflight, emulate, preflight
 from evoflash.problem import Workload
 
 _KEPT = ("before", "after", "group", "change", "line", "site", "context", "follows")  # of a survivor

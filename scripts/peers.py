@@ -29,11 +29,12 @@ from peers_rows import ROWS, Ours, chunks, ours, part_of
 from peers_timing import Job, Setup, Timed, ready, timed
 from variants import read
 
-from evoflash import __version__, launcher
-from evoflash.baseline_times import present_spec
+from evoflash import __version__
 from evoflash.baselines.attempts import culprit
-from evoflash.compiler import nvrtc_version
-from evoflash.doctor import environment
+from evoflash.commands.baselines.run import present_spec
+from evoflash.commands.doctor import environment
+from evoflash.compilers.nvrtc import nvrtc_version
+from evoflash.cuda import launcher
 from evoflash.errors import EvoflashError
 from evoflash.gpu import GpuSpec
 from evoflash.isolation import Ending, IsolatedPool

@@ -10,14 +10,14 @@ from typing import Any
 
 from variants import Variant
 
-from evoflash.champion import champion_today, starts
+from evoflash.champions import champion_today, starts
 from evoflash.errors import UsageError
 from evoflash.evaluation import Basis
-from evoflash.family import families_for, load_family
+from evoflash.families.family import families_for, load_family
 from evoflash.gpu import GpuSpec
 from evoflash.problem import Problem, Workload, parse_problem
 from evoflash.space import Genome
-from evoflash.store import Run, Store, open_store
+from evoflash.store.store import Run, Store, open_store
 
 ANCHORS = Path(__file__).resolve().parent.parent / "docs" / "measurements" / "anchors-h200.json"
 # The most telling first: where time runs out, these have figures.
@@ -55,7 +55,7 @@ ROWS = (
     "s16k_d128,causal",
 )
 # Rows of one process share what libraries compile for them. More of them would not fit in its caches of
-# inputs and references (evoflash/kept.py: 12 large trials, four for each workload).
+# inputs and references (evoflash/gpu_process/cache.py: 12 large trials, four for each workload).
 TOGETHER = 3
 
 

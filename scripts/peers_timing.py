@@ -11,23 +11,24 @@ import numpy as np
 import read_only
 from peers_rows import Ours, workload_of
 
-from evoflash import kept, launcher
 from evoflash.baselines import BaselineAbsentError, BaselineFailedError, LibraryContender, baseline
 from evoflash.baselines.attempts import note_in
-from evoflash.benchmark import SHORT, Bench, Contender, KernelContender, measure, synced_us
-from evoflash.comparison import Comparison, beats_physics, compare, interleaved, left_running
+from evoflash.cuda import launcher
+from evoflash.cuda.arena import MemoryFaultError
+from evoflash.cuda.launcher import KernelHungError
 from evoflash.evaluation import Build, Status, Timing
 from evoflash.evaluators.measured import check_workloads, hidden_workloads
 from evoflash.evaluators.prepare import prepare
-from evoflash.family import load_family
+from evoflash.families.family import load_family
 from evoflash.gpu import GpuSpec
-from evoflash.ladder import GpuTask, check, task_of
-from evoflash.launcher import KernelHungError
-from evoflash.memory import MemoryFaultError
+from evoflash.gpu_process import cache as kept
+from evoflash.gpu_process.checks import of_timed
+from evoflash.gpu_process.rungs import GpuTask, check, task_of
 from evoflash.problem import Problem, Workload
 from evoflash.space import Genome
-from evoflash.verdicts import of_timed
-from evoflash.ways import Effort, Pace, Way
+from evoflash.timing.benchmark import SHORT, Bench, Contender, KernelContender, measure, synced_us
+from evoflash.timing.comparison import Comparison, beats_physics, compare, interleaved, left_running
+from evoflash.timing.protocols import Effort, Pace, Way
 
 STEADY = Way("cold", True, Pace.STEADY)  # how settings, and kernels of ours, are chosen: no idling
 

@@ -8,7 +8,7 @@ nothing.
 import re
 from pathlib import Path
 
-from evoflash.layout import TEMPLATES
+from evoflash.paths import TEMPLATES
 
 # A fault for each of these lots out of LOTS.
 LOTS = 40

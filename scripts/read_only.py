@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from evoflash.benchmark import SHORT, Bench, measure
+from evoflash.cuda.arena import Arena
+from evoflash.cuda.device_checks import cubin_path
+from evoflash.cuda.launcher import LoadedKernel, cupy
 from evoflash.evaluation import Launch
-from evoflash.inspection import cubin_path
-from evoflash.launcher import LoadedKernel, cupy
-from evoflash.memory import Arena
 from evoflash.problem import Workload
-from evoflash.ways import Way
+from evoflash.timing.benchmark import SHORT, Bench, measure
+from evoflash.timing.protocols import Way
 
 NAME = "read_only"
 _SOURCE = Path(__file__).with_name("read_only.cu")

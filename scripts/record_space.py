@@ -29,20 +29,21 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from evoflash import ladder, launcher
-from evoflash.benchmark import Bench, KernelContender, Pace, Way, sample
-from evoflash.doctor import environment
+from evoflash.commands.doctor import environment
+from evoflash.cuda import launcher
+from evoflash.cuda.launcher import KernelHungError
 from evoflash.errors import EvoflashError
 from evoflash.evaluation import Launch, Rung, Status
 from evoflash.evaluators.prepare import PREPARE_LIMIT_S, Failure, Prepared, prepare
-from evoflash.family import Family, load_family
+from evoflash.families.family import Family, load_family
 from evoflash.gpu import GpuSpec, load_gpu
+from evoflash.gpu_process import rungs as ladder
+from evoflash.gpu_process.rungs import GpuTask, task_of
 from evoflash.isolation import Ending, IsolatedPool
-from evoflash.ladder import GpuTask, task_of
-from evoflash.launcher import KernelHungError
-from evoflash.model import Counts, Profile, model_version
+from evoflash.perf_model.estimate import Counts, Profile, model_version
 from evoflash.problem import Problem, Workload, parse_workload
 from evoflash.space import Genome, SearchSpace
+from evoflash.timing.benchmark import Bench, KernelContender, Pace, Way, sample
 
 PROTOCOL = (
     "hot: CUDA graph replays of up to 20 launches on one input set, 5 samples (2 from 2 ms a launch on); "

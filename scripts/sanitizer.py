@@ -36,8 +36,8 @@ import sanitizer_page
 from sanitizer_cases import Key
 from sanitizer_runs import PLAIN, TOOLS, Bench, Task, build_runner, find_sanitizer, present_gpus, slots
 
-from evoflash import hostcompiler
-from evoflash.compiler import nvrtc_version
+from evoflash.compilers import gxx as hostcompiler
+from evoflash.compilers.nvrtc import nvrtc_version
 from evoflash.errors import EvoflashError
 from evoflash.isolation import IsolatedPool
 

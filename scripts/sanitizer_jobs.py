@@ -6,8 +6,8 @@ from pathlib import Path
 
 from sanitizer_cases import ARCH, Case, Key, Record, case, fault_of
 
-from evoflash.compiler import FLAGS
-from evoflash.layer import nvrtc_headers
+from evoflash.compilers.ef_layer import nvrtc_headers
+from evoflash.compilers.nvrtc import FLAGS
 
 SOURCE = "kernel.cu"  # what line tables call a case's text
 _POISON = 0xFF

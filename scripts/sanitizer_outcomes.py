@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from sanitizer_cases import SEED, Key, Record, case, fault_of, in_emulator
 
-from evoflash import trials
-from evoflash.reference import every_row, expect
-from evoflash.validator import Output, judge
+from evoflash.validation import inputs as trials
+from evoflash.validation.reference import every_row, expect
+from evoflash.validation.validator import Output, judge
 
 Fault = Any  # fault_corpus.Fault
 Found = Any  # fault_corpus.Found

@@ -11,7 +11,7 @@ from typing import Any
 
 from sanitizer_runs import TOOLS
 
-from evoflash.advice import KINDS
+from evoflash.commands.check.advice import KINDS
 
 Record = dict[str, Any]
 

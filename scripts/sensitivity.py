@@ -25,19 +25,19 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from subjects import Machine, Reference, Silicon, Subject, machine_of, reference
 
 from evoflash import __version__
+from evoflash.cuda.arena import MemoryFaultError
+from evoflash.cuda.launcher import KernelHungError
 from evoflash.errors import UsageError
 from evoflash.evaluation import Candidate
 from evoflash.evaluators.measured import check_workloads
-from evoflash.family import load_family
-from evoflash.launcher import KernelHungError
-from evoflash.memory import MemoryFaultError
+from evoflash.families.family import load_family
+from evoflash.families.renderer import device_headers_sha, render
 from evoflash.problem import CompileKey, Workload
-from evoflash.reference import decode, every_row
-from evoflash.renderer import device_headers_sha, render
-from evoflash.scrutiny import scrutinise
 from evoflash.space import Value
-from evoflash.trials import AT_SIZE, Trial
-from evoflash.validator import Output, judge, measure
+from evoflash.validation.correctness import scrutinise
+from evoflash.validation.inputs import AT_SIZE, Trial
+from evoflash.validation.reference import decode, every_row
+from evoflash.validation.validator import Output, judge, measure
 
 HEAD_DIM = 128
 FAMILY = "flash_mma"

@@ -17,21 +17,24 @@ from typing import Any, Protocol
 import numpy as np
 from draws import draw_quickly, space_of
 
-from evoflash import hostcompiler, kept, launcher, memory
-from evoflash.attention_run import Run, attend
-from evoflash.compiler import compile_candidate
+from evoflash.compilers import gxx as hostcompiler
+from evoflash.compilers.nvrtc import compile_candidate
+from evoflash.cuda import arena as memory
+from evoflash.cuda import launcher
+from evoflash.cuda.launcher import LoadedKernel
+from evoflash.emulator.attention import Run, attend
+from evoflash.emulator.preflight import preflight
 from evoflash.errors import DeviceError
 from evoflash.evaluation import Candidate, Launch
-from evoflash.family import load_family
+from evoflash.families.family import load_family
+from evoflash.families.renderer import render
 from evoflash.gpu import GpuSpec, load_gpu
-from evoflash.launcher import LoadedKernel
-from evoflash.preflight import preflight
+from evoflash.gpu_process import cache as kept
 from evoflash.problem import CompileKey, Workload
-from evoflash.reference import Expected, Sample, every_row, expect
-from evoflash.renderer import render
 from evoflash.space import Genome
-from evoflash.trials import Trial, draw
-from evoflash.validator import Output, Part, part_of
+from evoflash.validation.inputs import Trial, draw
+from evoflash.validation.reference import Expected, Sample, every_row, expect
+from evoflash.validation.validator import Output, Part, part_of
 
 LIMIT_S = 20.0
 _FEW_ROWS = 48

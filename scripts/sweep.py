@@ -27,11 +27,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from draws import draw_key, space_of, workload_of
 from in_flight import in_flight
 
-from evoflash.compiler import nvrtc_version
+from evoflash.compilers.nvrtc import nvrtc_version
 from evoflash.errors import EvoflashError
 from evoflash.evaluation import Rung
 from evoflash.evaluators.prepare import PREPARE_LIMIT_S, Prepared, prepare
-from evoflash.family import known_families, load_family
+from evoflash.families.family import known_families, load_family
 from evoflash.gpu import load_gpu
 from evoflash.isolation import Ending, IsolatedPool
 from evoflash.problem import Problem

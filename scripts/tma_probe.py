@@ -18,13 +18,15 @@ from typing import Any
 
 import numpy as np
 
-from evoflash import hostcompiler
-from evoflash.conformance import emulated, silicon, tma, worker
-from evoflash.conformance.check import arch_of
-from evoflash.conformance.trial import UNWRITTEN, Array, Map, Module, Pointer, Trial
+from evoflash.compilers import gxx as hostcompiler
+from evoflash.conformance import on_emulator as emulated
+from evoflash.conformance import on_gpu as silicon
+from evoflash.conformance import tma, worker
+from evoflash.conformance.cases import UNWRITTEN, Array, Map, Module, Pointer, Trial
+from evoflash.conformance.run import arch_of
+from evoflash.cuda.launcher import present_gpu
 from evoflash.errors import DeviceError
 from evoflash.evaluation import Launch
-from evoflash.launcher import present_gpu
 
 _LIMIT_S = 30.0  # of a process: CuPy's import and a context are most of it; the kernel has silicon.py's limit
 _AT_ONCE = 4

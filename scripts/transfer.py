@@ -15,12 +15,12 @@ from typing import Any
 
 from arms import PROTOCOL, Arm, ratios, run_arm, winner
 
-from evoflash import session
+from evoflash.commands import search_run as session
+from evoflash.cuda.launcher import present_gpu
 from evoflash.errors import NoKernelError
 from evoflash.evaluation import Evaluation
 from evoflash.evaluators.measured import MeasuredEvaluator
-from evoflash.launcher import present_gpu
-from evoflash.store import open_store
+from evoflash.store.store import open_store
 
 
 def estimated_best(db: str, problem: str, gpu: str) -> Evaluation:

@@ -21,18 +21,18 @@ from typing import Any
 import numpy as np
 from gene_ab import task_of
 
-from evoflash import launcher
 from evoflash.baselines import baseline
-from evoflash.benchmark import Bench, KernelContender, capture, prepare, sample
+from evoflash.cuda import launcher
 from evoflash.evaluation import Status
 from evoflash.evaluators.prepare import PREPARE_LIMIT_S
 from evoflash.evaluators.prepare import prepare as prepare_genome
-from evoflash.family import load_family
+from evoflash.families.family import load_family
 from evoflash.gpu import GpuSpec, load_gpu
+from evoflash.gpu_process.rungs import GpuTask, check
 from evoflash.isolation import IsolatedPool
-from evoflash.ladder import GpuTask, check
 from evoflash.problem import Problem, Workload, parse_problem
 from evoflash.space import Genome, Value
+from evoflash.timing.benchmark import Bench, KernelContender, capture, prepare, sample
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,13 +39,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scripts"))
 from hopper_cases import ARCH, CONFIGURATIONS
 from hopper_emulated import run_hopper
 
-from evoflash import emulator, hostcompiler
+from evoflash.compilers import gxx as hostcompiler
+from evoflash.emulator import launch as emulator
+from evoflash.emulator.preflight import emulate
 from evoflash.evaluation import Launch
-from evoflash.family import load_family
+from evoflash.families.family import load_family
+from evoflash.families.renderer import render
 from evoflash.gpu import GpuSpec, load_gpu
-from evoflash.preflight import emulate
 from evoflash.problem import parse_workload
-from evoflash.renderer import render
 
 FOLDER = Path(__file__).parent / "faults"
 KERNELS = Path(__file__).parent / "kernels"

@@ -15,9 +15,9 @@ from pathlib import Path
 
 from evoflash.evaluation import Rung, Status, Timing
 from evoflash.evaluators import prepare as preparing
-from evoflash.finals import FinalReport
+from evoflash.gpu_process.finals import FinalReport
+from evoflash.gpu_process.rungs import GpuOutcome
 from evoflash.isolation import Ending
-from evoflash.ladder import GpuOutcome
 
 SLOW_S = 120.0
 IN_GPU_PROCESSES = ("learn", "warm_up", "check", "time", "hidden", "finals")
@@ -76,10 +76,11 @@ def seeds_from_the_archive(*_):
 
 
 def main():
-    from evoflash import cli, session
+    from evoflash import cli
+    from evoflash.commands import search_run as session
     from evoflash.evaluators import measured, pipeline
     from evoflash.gpu import load_gpu
-    from evoflash.worker import Duties, GpuWorker
+    from evoflash.gpu_process.worker import Duties, GpuWorker
 
     duties = Duties(warm_up, learn, check, time_correct, finals)
     measured.GpuWorker = functools.partial(GpuWorker, duties=duties)

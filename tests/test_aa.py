@@ -8,13 +8,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from evoflash import duel as duels
-from evoflash.benchmark import KernelContender
+from evoflash.cuda.launcher import PresentGpu
 from evoflash.gpu import load_gpu
-from evoflash.launcher import PresentGpu
-from evoflash.pairs import Block
 from evoflash.problem import parse_problem
-from evoflash.ways import ways_of
+from evoflash.timing import sequential_test as duels
+from evoflash.timing.abba import Block
+from evoflash.timing.benchmark import KernelContender
+from evoflash.timing.protocols import ways_of
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 import aa

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evoflash.emulator import Emulation, Memory, run
+from evoflash.compilers.gxx import build
+from evoflash.emulator.launch import Emulation, Memory, run
 from evoflash.evaluation import Launch
-from evoflash.hostcompiler import build
 
 SOURCE = (Path(__file__).parent / "kernels" / "atomics.cu").read_text()
 WAYS = [

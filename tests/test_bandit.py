@@ -11,7 +11,7 @@ from evoflash.evaluation import Proposal, Timing
 from evoflash.search import Strategy
 from evoflash.space import Genome, SearchSpace
 from evoflash.strategies import make_strategy
-from evoflash.strategies.bandit import OPENING, Bandit
+from evoflash.strategies.family_bandit import OPENING, Bandit
 
 
 def over(*spaces: SearchSpace, seed: int = 0, inner: str = "evolution") -> Bandit:

@@ -13,17 +13,19 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from evoflash import baseline_report, baseline_times, insights
 from evoflash.baselines import DEFAULT, NAMES, OPTIONAL, flashinfer, sdpa, xformers
 from evoflash.baselines import flash_attention_3 as fa3
 from evoflash.baselines import flash_attention_4 as fa4
 from evoflash.baselines.contender import BaselineAbsentError, imported, reason_of
+from evoflash.commands import insights
+from evoflash.commands.baselines import report as baseline_report
+from evoflash.commands.baselines import run as baseline_times
 from evoflash.errors import NoKernelError, UsageError
 from evoflash.evaluation import Baseline, Basis, Timing, Verdict
-from evoflash.finals import FinalReport
+from evoflash.gpu_process.finals import FinalReport
 from evoflash.problem import Workload, parse_problem
-from evoflash.reference import attention
-from evoflash.store import RunKey, open_store
+from evoflash.store.store import RunKey, open_store
+from evoflash.validation.reference import attention
 
 ROOT = Path(__file__).parents[1]
 SQUARE = Workload(2, 4, 4, 9, 9, 16, causal=True)
@@ -294,7 +296,7 @@ def test_a_run_of_baselines_is_no_search(tmp_path):
 
 
 def test_the_leaderboard_ranks_a_run_of_baselines(tmp_path):
-    from evoflash import leaderboard
+    from evoflash.commands import leaderboard
 
     with open_store(str(tmp_path / "a.db")) as store:
         run = begin(store, baseline_times.STRATEGY)
@@ -308,7 +310,7 @@ def test_the_leaderboard_ranks_a_run_of_baselines(tmp_path):
 
 
 def test_the_commands_help_names_every_baseline():
-    from evoflash import baselines_command
+    from evoflash.commands.baselines import command as baselines_command
 
     said = textwrap.dedent(baselines_command.baselines.__doc__)
     assert [name for name in NAMES if name not in said] == []

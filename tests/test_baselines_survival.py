@@ -10,9 +10,9 @@ import pytest
 from evoflash.baselines import BaselineFailedError
 from evoflash.baselines.attempts import attempt, culprit, note_in
 from evoflash.evaluation import Status, Timing
-from evoflash.final_rounds import rounds, run_noting
-from evoflash.finals import FinalReport, FinalTask
 from evoflash.gpu import load_gpu
+from evoflash.gpu_process.finals import FinalReport, FinalTask
+from evoflash.gpu_process.finals_retry import rounds, run_noting
 from evoflash.isolation import Ending, IsolatedPool
 from evoflash.problem import parse_problem
 
@@ -143,8 +143,8 @@ def note_two(path):
 
 
 def test_the_gpu_process_notes_in_the_tasks_file_and_knows_a_failed_baseline(tmp_path, monkeypatch):
-    from evoflash import final_rounds
-    from evoflash.worker import Duties
+    from evoflash.gpu_process import finals_retry as final_rounds
+    from evoflash.gpu_process.worker import Duties
 
     notes = tmp_path / "notes"
     notes.touch()

@@ -5,14 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from evoflash.benchmark import KernelContender, can_be_timed
-from evoflash.clocks import clock_state, in_words, over
-from evoflash.comparison import beats_physics, compare, hopeless, left_running
 from evoflash.errors import UsageError
 from evoflash.evaluation import Timing, score
 from evoflash.gpu import GpuSpec
 from evoflash.problem import NAMED
-from evoflash.ways import (
+from evoflash.timing.benchmark import KernelContender, can_be_timed
+from evoflash.timing.clocks import clock_state, in_words, over
+from evoflash.timing.comparison import beats_physics, compare, hopeless, left_running
+from evoflash.timing.protocols import (
     CALL,
     FULL,
     LONG_FLOOR_US,

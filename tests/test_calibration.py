@@ -16,14 +16,14 @@ import sensitivity
 from subjects import Emulated, Subject, few_rows
 from tiled_kernel import tiled
 
-from evoflash.family import load_family
-from evoflash.gates import gates_of
+from evoflash.families.family import load_family
+from evoflash.families.renderer import render
 from evoflash.gpu import load_gpu
 from evoflash.problem import CompileKey, Workload
-from evoflash.renderer import render
 from evoflash.space import Genome
-from evoflash.trials import ALL
-from evoflash.validator import Errors, part_of
+from evoflash.validation.inputs import ALL
+from evoflash.validation.thresholds import gates_of
+from evoflash.validation.validator import Errors, part_of
 
 
 def test_every_pair_of_values_occurs():

@@ -18,34 +18,22 @@ sys.path.insert(0, str(ROOT / "scripts"))
 
 import champions as script  # noqa: E402
 
-from evoflash import archived, champion, insights, remeasurement, session  # noqa: E402
-from evoflash.champion import (  # noqa: E402
-    Champion,
-    adapted,
-    champions,
-    distance,
-    of_today,
-    read_champions,
-    starts,
-)
+from evoflash import champions as champion  # noqa: E402
+from evoflash.champions import Champion, adapted, champions, distance, of_today, read_champions, starts  # noqa: E402
+from evoflash.commands import best as archived  # noqa: E402
+from evoflash.commands import insights  # noqa: E402
+from evoflash.commands import remeasure as remeasurement  # noqa: E402
+from evoflash.commands import search_run as session  # noqa: E402
 from evoflash.errors import NoKernelError, UsageError  # noqa: E402
-from evoflash.evaluation import (  # noqa: E402
-    Baseline,
-    Basis,
-    Evaluation,
-    Proposal,
-    Rung,
-    Status,
-    Timing,
-)
+from evoflash.evaluation import Baseline, Basis, Evaluation, Proposal, Rung, Status, Timing  # noqa: E402
 from evoflash.evaluators.emulated import EmulatedEvaluator  # noqa: E402
-from evoflash.family import load_family  # noqa: E402
+from evoflash.families.family import load_family  # noqa: E402
 from evoflash.gpu import known_gpus, load_gpu  # noqa: E402
-from evoflash.layout import CHAMPIONS  # noqa: E402
+from evoflash.paths import CHAMPIONS  # noqa: E402
 from evoflash.problem import Problem, parse_problem  # noqa: E402
-from evoflash.rows import FINAL  # noqa: E402
 from evoflash.space import Genome, SearchSpace  # noqa: E402
-from evoflash.store import RunKey, open_store  # noqa: E402
+from evoflash.store.rows import FINAL  # noqa: E402
+from evoflash.store.store import RunKey, open_store  # noqa: E402
 
 H200 = load_gpu("h200")
 MISSION = parse_problem("mission")

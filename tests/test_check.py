@@ -11,16 +11,16 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from evoflash import check_subject
-from evoflash.check import Checked, check, plan
-from evoflash.check_report import as_json, print_checked
-from evoflash.check_run import run_case
+from evoflash.commands.check import subject as check_subject
+from evoflash.commands.check.case_run import run_case
+from evoflash.commands.check.report import as_json, print_checked
+from evoflash.commands.check.runs import Checked, check, plan
+from evoflash.compilers.gxx import build
 from evoflash.errors import UsageError
-from evoflash.export import export_values, genome_of
-from evoflash.family import load_family
-from evoflash.hostcompiler import build
-from evoflash.layout import TEMPLATES
-from evoflash.renderer import render
+from evoflash.families.export import export_values, genome_of
+from evoflash.families.family import load_family
+from evoflash.families.renderer import render
+from evoflash.paths import TEMPLATES
 
 ROOT = Path(__file__).parents[1]
 KERNELS = Path(__file__).parent / "kernels"

@@ -8,20 +8,22 @@ from pathlib import Path
 
 import pytest
 
-from evoflash import compare_report, launcher, noise
-from evoflash.comparison import Comparison
-from evoflash.contest import Contest, Outcome, Result
-from evoflash.entrants import Entrant, entrants
+from evoflash.commands.compare import report as compare_report
+from evoflash.commands.compare.kernels import Entrant, entrants
+from evoflash.commands.compare.run import Contest, Outcome, Result
+from evoflash.cuda import launcher
+from evoflash.cuda.launcher import PresentGpu
 from evoflash.errors import DeviceError, EvoflashError, UsageError
 from evoflash.evaluation import Basis, Evaluation, Proposal, Rung, Status, Timing
-from evoflash.export import export_kernel
-from evoflash.family import load_family
-from evoflash.finals import FinalReport, FinalTask, conclusion
+from evoflash.families.export import export_kernel
+from evoflash.families.family import load_family
 from evoflash.gpu import load_gpu
-from evoflash.launcher import PresentGpu
-from evoflash.paired import MINIMAL_EFFECT
+from evoflash.gpu_process.finals import FinalReport, FinalTask, conclusion
 from evoflash.problem import parse_problem
-from evoflash.store import RunKey, open_store
+from evoflash.store.store import RunKey, open_store
+from evoflash.timing import noise_floor as noise
+from evoflash.timing.comparison import Comparison
+from evoflash.timing.intervals import MINIMAL_EFFECT
 
 ROOT = Path(__file__).parents[1]
 H200 = load_gpu("h200")

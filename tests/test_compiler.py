@@ -6,13 +6,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from evoflash.compiler import compile_candidate, first_error, resources, text_sha
+from evoflash.compilers.nvrtc import compile_candidate, first_error, resources, text_sha
 from evoflash.errors import DeviceError
 from evoflash.evaluation import Candidate
-from evoflash.family import load_family
+from evoflash.families.family import load_family
+from evoflash.families.renderer import render
 from evoflash.gpu import load_gpu
 from evoflash.problem import CompileKey
-from evoflash.renderer import render
 
 
 def candidate(arch: str = "sm_89", *, seed: int = 0, **values) -> Candidate:

@@ -13,15 +13,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evoflash import hostcompiler
-from evoflash.conformance import arithmetic, emulated, report, snippets, tma, worker
+from evoflash.compilers import gxx as hostcompiler
+from evoflash.conformance import arithmetic, report, snippets, tma, worker
+from evoflash.conformance import on_emulator as emulated
+from evoflash.conformance.cases import UNWRITTEN, Bound, Label, Outcome, Trial
 from evoflash.conformance.judge import compare, errors_ulp
+from evoflash.conformance.primitives import primitives
 from evoflash.conformance.sweep import _Progress, _settle, conform
-from evoflash.conformance.trial import UNWRITTEN, Bound, Label, Outcome, Trial
 from evoflash.errors import UsageError
 from evoflash.evaluation import Status
 from evoflash.isolation import Ending
-from evoflash.primitives import primitives
 
 Array = np.ndarray[Any, Any]
 # Compiled and run here; the sizes between are much the same, and doctor --conformance runs all.

@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evoflash import emulator, hostcompiler, layer
+from evoflash.compilers import ef_layer as layer
+from evoflash.compilers import gxx as hostcompiler
+from evoflash.emulator import launch as emulator
 from evoflash.evaluation import Launch
-from evoflash.layout import DEVICE
+from evoflash.paths import DEVICE
 
 KERNELS = Path(__file__).parent / "kernels"
 Array = np.ndarray[Any, Any]

@@ -7,19 +7,19 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from evoflash import compiler_messages
-from evoflash.advice import KINDS
-from evoflash.attention_run import Run
-from evoflash.check import Checked, RunRecord
-from evoflash.check_report import explain, print_checked
-from evoflash.check_subject import Subject
-from evoflash.diagnostics import Finding, Place, from_report, merge, slow_accesses
-from evoflash.emulator import Report, Site
+from evoflash.commands.check import compiler_messages
+from evoflash.commands.check.advice import KINDS
+from evoflash.commands.check.findings import Finding, Place, from_report, merge, slow_accesses
+from evoflash.commands.check.report import explain, print_checked
+from evoflash.commands.check.runs import Checked, RunRecord
+from evoflash.commands.check.subject import Subject
+from evoflash.emulator.attention import Run
+from evoflash.emulator.launch import Report, Site
 from evoflash.errors import UsageError
 from evoflash.evaluation import Build
 from evoflash.problem import CompileKey
 
-EMU = Path(__file__).parents[1] / "evoflash" / "emu"
+EMU = Path(__file__).parents[1] / "evoflash" / "emulator" / "emu"
 TEXT = "one\n  ef::sts(smem, ef::fmax(a, b));  // comment\n\tx = y;\n" + "four(" + "x" * 200 + ");\n"
 RACE = (
     "block (0,1,0): write of shared offset 8 by thread 3 is not ordered after the read at line 5 by thread 4"

@@ -7,13 +7,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from evoflash import duel as duels
-from evoflash.duel import LOOKS, duel, estimate, is_over
 from evoflash.gpu import load_gpu
-from evoflash.paired import ALPHA, interval
-from evoflash.pairs import Block, quads, quads_of, turn_rounds
 from evoflash.problem import NAMED
-from evoflash.ways import ways_of
+from evoflash.timing import sequential_test as duels
+from evoflash.timing.abba import Block, quads, quads_of, turn_rounds
+from evoflash.timing.intervals import ALPHA, interval
+from evoflash.timing.protocols import ways_of
+from evoflash.timing.sequential_test import LOOKS, duel, estimate, is_over
 
 COLD = ways_of(NAMED["mission"], load_gpu("h200"))[0]
 

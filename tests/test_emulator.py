@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evoflash import hostcompiler
-from evoflash.emulator import Emulation, Memory, run
+from evoflash.compilers import gxx as hostcompiler
+from evoflash.compilers.gxx import KernelBuildError, build
+from evoflash.emulator.launch import Emulation, Memory, run
 from evoflash.errors import DeviceError, UsageError
 from evoflash.evaluation import Launch
-from evoflash.hostcompiler import KernelBuildError, build
 
 KERNELS = Path(__file__).parent / "kernels"
 FLASH = (KERNELS / "flash.cu").read_text()

@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from evoflash.emulator import Memory, run
+from evoflash.compilers.gxx import build
+from evoflash.emulator.launch import Memory, run
 from evoflash.evaluation import Launch
-from evoflash.hostcompiler import build
 
 TEXT = (Path(__file__).parent / "kernels" / "paths.cu").read_text()
 

@@ -7,12 +7,12 @@ import shlex
 import pytest
 from cupy.cuda import nvrtc
 
-from evoflash.champion import read_champions
+from evoflash.champions import read_champions
 from evoflash.errors import UsageError
-from evoflash.export import export_kernel, reproducing_command
-from evoflash.family import load_family
+from evoflash.families.export import export_kernel, reproducing_command
+from evoflash.families.family import load_family
 from evoflash.gpu import load_gpu
-from evoflash.layout import CHAMPIONS
+from evoflash.paths import CHAMPIONS
 from evoflash.problem import parse_problem
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from evoflash.errors import TemplateError, UsageError
-from evoflash.expression import Expression
-from evoflash.family import load_family, read_family
+from evoflash.families.expression import Expression
+from evoflash.families.family import load_family, read_family
 from evoflash.gpu import load_gpu
 from evoflash.problem import CompileKey, Workload, parse_problem
 

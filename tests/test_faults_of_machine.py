@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from evoflash import hostcompiler
+from evoflash.compilers import gxx as hostcompiler
 
 ROOT = Path(__file__).parents[1]
 EVOFLASH = (sys.executable, "-m", "evoflash")
@@ -254,7 +254,7 @@ def test_ctrl_c_is_heard_while_a_lock_on_the_database_is_waited_for(tmp_path: Pa
 HOLDER = """
 import sys, time
 from evoflash.evaluation import Basis
-from evoflash.store import RunKey, open_store
+from evoflash.store.store import RunKey, open_store
 with open_store(sys.argv[1]) as store:
     run = store.runs()[0]
     store.begin(run.key, gpu_hash=run.gpu_hash, budget=1, argv=[], environment={})

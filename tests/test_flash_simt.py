@@ -6,16 +6,17 @@ import numpy as np
 import pytest
 from cupy.cuda import nvrtc
 
-from evoflash import emulator, hostcompiler
 from evoflash.abi import arguments
+from evoflash.compilers import gxx as hostcompiler
+from evoflash.emulator import launch as emulator
+from evoflash.emulator.preflight import preflight
 from evoflash.evaluation import Status
-from evoflash.export import export_kernel
-from evoflash.family import load_family
+from evoflash.families.export import export_kernel
+from evoflash.families.family import load_family
+from evoflash.families.renderer import lint, render
 from evoflash.gpu import load_gpu
-from evoflash.preflight import preflight
 from evoflash.problem import HEAD_DIMS, CompileKey, Workload, parse_problem
-from evoflash.renderer import lint, render
-from evoflash.trials import draw
+from evoflash.validation.inputs import draw
 
 FAMILY, GPU = load_family("flash_simt"), load_gpu("l4")
 SEEDS = {seed.name: seed.values for seed in FAMILY.seeds}

@@ -7,17 +7,17 @@ import families
 import numpy as np
 import pytest
 
-from evoflash import hostcompiler
-from evoflash.attention_run import Run, attend
-from evoflash.compiler import compile_candidate
+from evoflash.compilers import gxx as hostcompiler
+from evoflash.compilers.nvrtc import compile_candidate
+from evoflash.emulator.attention import Run, attend
+from evoflash.emulator.preflight import emulate, preflight
 from evoflash.evaluation import TensorMap
-from evoflash.family import load_family
+from evoflash.families.family import load_family
+from evoflash.families.renderer import render
 from evoflash.gpu import load_gpu
-from evoflash.preflight import emulate, preflight
 from evoflash.problem import CompileKey, Workload, parse_problem
-from evoflash.reference import decode, encode, every_row, expect
-from evoflash.renderer import render
-from evoflash.trials import Trial
+from evoflash.validation.inputs import Trial
+from evoflash.validation.reference import decode, encode, every_row, expect
 
 FAMILY, H200 = load_family("flash_wgmma"), load_gpu("h200")
 KEY = CompileKey(64, "fp16", True, 2, "sm_90a")  # causal and grouped heads: every gene can be active

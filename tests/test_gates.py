@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from evoflash.family import known_families
-from evoflash.gates import all_gates, calibration
+from evoflash.families.family import known_families
+from evoflash.validation.thresholds import all_gates, calibration
 
 ROOT = Path(__file__).parents[1]
 RECORD = json.loads((ROOT / calibration()).read_text(encoding="utf-8"))

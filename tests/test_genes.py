@@ -16,7 +16,7 @@ from genes import genes_of, newest, page, techniques  # noqa: E402
 from evoflash.errors import UsageError  # noqa: E402
 from evoflash.evaluation import Rung, Status, Timing  # noqa: E402
 from evoflash.evaluators.prepare import Failure, Prepared  # noqa: E402
-from evoflash.family import known_families, load_family, read_family  # noqa: E402
+from evoflash.families.family import known_families, load_family, read_family  # noqa: E402
 from evoflash.gpu import load_gpu  # noqa: E402
 
 GPU = load_gpu("h200")

@@ -7,7 +7,7 @@ import pytest
 
 from evoflash.errors import UsageError
 from evoflash.gpu import GpuSpec, known_gpus, load_gpu
-from evoflash.layout import GPUS
+from evoflash.paths import GPUS
 
 # Dense fp16 with fp32 accumulation, TFLOPS as the data sheets print it (without sparsity).
 DATA_SHEET_TFLOPS = {

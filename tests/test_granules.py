@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evoflash.emulator import Memory, Report, run
+from evoflash.compilers.gxx import build
+from evoflash.emulator.launch import Memory, Report, run
 from evoflash.evaluation import Launch
-from evoflash.hostcompiler import build
 
 TEXT = (Path(__file__).parent / "kernels" / "granules.cu").read_text()
 

@@ -6,10 +6,10 @@ from functools import cache
 import numpy as np
 import pytest
 
-from evoflash.family import load_family
+from evoflash.families.family import load_family
+from evoflash.gene_edits import largest, nearest, one_of, refit, set_back
 from evoflash.gpu import load_gpu
 from evoflash.problem import parse_problem
-from evoflash.refit import largest, nearest, one_of, refit, set_back
 from evoflash.space import Check, Genome, Param, SearchSpace, Value
 from evoflash.strategies.evolution import operators
 

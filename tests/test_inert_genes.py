@@ -10,7 +10,7 @@ sys.path.insert(0, str(SCRIPTS))
 
 from inert_genes import Pool, adjacent, complaint, examine, examine_genes, genes_of  # noqa: E402
 
-from evoflash.family import known_families, read_family  # noqa: E402
+from evoflash.families.family import known_families, read_family  # noqa: E402
 from evoflash.gpu import load_gpu  # noqa: E402
 from evoflash.space import Param  # noqa: E402
 

@@ -14,15 +14,15 @@ import pytest
 from rich.console import Console
 from strategy_cases import SPACE, Notebook, Recorded, evaluated, score_us
 
-from evoflash import insights
+from evoflash.commands import insights
 from evoflash.errors import NoKernelError
 from evoflash.evaluation import Basis, Evaluation, Proposal
 from evoflash.search import search
 from evoflash.space import Genome
-from evoflash.store import Run, RunKey, Store, open_store
+from evoflash.store.store import Run, RunKey, Store, open_store
 from evoflash.strategies import evolution
-from evoflash.strategies.bandit import Bandit
 from evoflash.strategies.evolution import Evolution
+from evoflash.strategies.family_bandit import Bandit
 
 PROBLEM = "b=1,h=8,hkv=8,sq=512,skv=512,d=64,dtype=fp16"
 KEY = RunKey(PROBLEM, "l4", Basis.REPLAYED, "evolution", 5)

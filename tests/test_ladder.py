@@ -8,13 +8,13 @@ from dataclasses import replace
 
 import pytest
 
-from evoflash import ladder
+from evoflash.cuda.arena import MemoryFaultError
+from evoflash.cuda.launcher import KernelHungError, LaunchRefusedError, cuda_errors
 from evoflash.evaluation import Rung, Status
 from evoflash.evaluators.measured import check_workloads, hidden_workloads
 from evoflash.gpu import load_gpu
-from evoflash.ladder import GpuOutcome, GpuTask
-from evoflash.launcher import KernelHungError, LaunchRefusedError, cuda_errors
-from evoflash.memory import MemoryFaultError
+from evoflash.gpu_process import rungs as ladder
+from evoflash.gpu_process.rungs import GpuOutcome, GpuTask
 from evoflash.problem import parse_workload
 
 TASK = GpuTask("genome", load_gpu("h200"), (), (), (), seed=0)

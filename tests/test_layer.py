@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from evoflash import layer
+from evoflash.compilers import ef_layer as layer
 
 ROOT = Path(__file__).parents[1]
 KERNELS = ROOT / "tests" / "kernels"

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from evoflash import layout
+from evoflash import paths as layout
 
 
 @pytest.mark.parametrize("folder", ["TEMPLATES", "MUTATIONS", "DB", "GPUS", "DEVICE", "EMU"])

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from tiled_kernel import tiled
 
-from evoflash import metamorphic
 from evoflash.problem import Workload
-from evoflash.reference import decode, encode
-from evoflash.trials import draw
-from evoflash.validator import Output
+from evoflash.validation import metamorphic
+from evoflash.validation.inputs import draw
+from evoflash.validation.reference import decode, encode
+from evoflash.validation.validator import Output
 
 FULL = Workload(2, 4, 2, 60, 131, 64)
 CAUSAL = Workload(2, 4, 2, 60, 131, 64, causal=True)

@@ -8,7 +8,7 @@ import pytest
 
 from evoflash.evaluation import Launch
 from evoflash.gpu import load_gpu
-from evoflash.model import (
+from evoflash.perf_model.estimate import (
     Counts,
     Profile,
     estimate,

@@ -3,7 +3,7 @@
 import numpy as np
 from strategy_cases import SPACE
 
-from evoflash.moves import attempt, changed, climb, drawn, shift, step, switch
+from evoflash.gene_edits import attempt, changed, climb, drawn, shift, step, switch
 from evoflash.space import Check, Param, SearchSpace
 
 ROOM = SearchSpace(

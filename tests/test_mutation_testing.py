@@ -18,7 +18,7 @@ from mutation_grid import Core, Task, _drawn, _features, grid, share_of_pairs, t
 from mutation_testing import Outcome, again, examine, review, summary  # noqa: E402
 
 from evoflash.errors import UsageError  # noqa: E402
-from evoflash.family import known_families, load_family  # noqa: E402
+from evoflash.families.family import known_families, load_family  # noqa: E402
 from evoflash.gpu import load_gpu  # noqa: E402
 
 GPU = load_gpu("h200")

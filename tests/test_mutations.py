@@ -10,9 +10,9 @@ from strategy_cases import SPACE, TINY
 
 import evoflash.mutations
 from evoflash.errors import UsageError
-from evoflash.family import known_families, load_family
+from evoflash.families.family import known_families, load_family
+from evoflash.gene_edits import HIGH, LOW, MID, VERY_HIGH
 from evoflash.gpu import load_gpu
-from evoflash.moves import HIGH, LOW, MID, VERY_HIGH
 from evoflash.problem import parse_problem
 from evoflash.space import Check, Genome, Param, SearchSpace
 from evoflash.strategies.evolution import Operator, operators

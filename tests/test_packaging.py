@@ -21,7 +21,7 @@ HEAVY_AT_HELP = ("alembic", "cupy", "optuna", "sqlalchemy", "torch")
 SHARED = ("templates", "mutations", "db")
 PACKAGE_DATA = {
     **dict.fromkeys(("champions", "gpus", "selftest"), "*.toml"),
-    **{"device": "*.h", "emu": "*.cpp"},
+    **{"device": "*.h", "emulator/emu": "*.cpp"},
 }
 
 
@@ -118,7 +118,7 @@ def test_the_wheel_has_its_licence_and_its_command(unpacked: Path) -> None:
 def test_the_wheel_finds_its_own_folders(unpacked: Path) -> None:
     code = f"""if True:
         import sys; sys.path.insert(0, {str(unpacked)!r})
-        from evoflash import layout
+        from evoflash import paths as layout
         print(layout.TEMPLATES, layout.MUTATIONS, layout.DB, sep="\\n")
     """
 

@@ -7,8 +7,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from evoflash.duel import LOOKS
-from evoflash.paired import ALPHA, FEWEST, MINIMAL_EFFECT, Interval, answer, interval, is_settled, student
+from evoflash.timing.intervals import (
+    ALPHA,
+    FEWEST,
+    MINIMAL_EFFECT,
+    Interval,
+    answer,
+    interval,
+    is_settled,
+    student,
+)
+from evoflash.timing.sequential_test import LOOKS
 
 RECORD = Path(__file__).parents[1] / "docs" / "measurements" / "aa-h200.json"
 

@@ -17,14 +17,14 @@ import peers_timing as script  # noqa: E402
 from peers_rows import Ours, workload_of  # noqa: E402
 
 from evoflash.baselines import BaselineAbsentError, LibraryContender  # noqa: E402
-from evoflash.benchmark import KernelContender  # noqa: E402
+from evoflash.cuda.launcher import KernelHungError  # noqa: E402
 from evoflash.evaluation import Rung, Status, Timing, Verdict  # noqa: E402
-from evoflash.family import load_family  # noqa: E402
+from evoflash.families.family import load_family  # noqa: E402
 from evoflash.gpu import load_gpu  # noqa: E402
-from evoflash.ladder import GpuOutcome, GpuTask  # noqa: E402
-from evoflash.launcher import KernelHungError  # noqa: E402
+from evoflash.gpu_process.rungs import GpuOutcome, GpuTask  # noqa: E402
 from evoflash.problem import parse_problem  # noqa: E402
-from evoflash.ways import Pace, ways_of  # noqa: E402
+from evoflash.timing.benchmark import KernelContender  # noqa: E402
+from evoflash.timing.protocols import Pace, ways_of  # noqa: E402
 
 H200 = load_gpu("h200")
 TIMES_US = {"slow": 700.0, "fast": 600.0, "sdpa_cudnn": 650.0, "triton": 800.0, "read_only": 120.0}

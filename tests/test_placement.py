@@ -5,12 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from evoflash import export, extended_launch
+from evoflash.cuda import launch_attributes as extended_launch
+from evoflash.cuda.capacity import misfit
 from evoflash.errors import TemplateError
 from evoflash.evaluation import Launch
-from evoflash.family import Family, read_family
+from evoflash.families import export
+from evoflash.families.family import Family, read_family
 from evoflash.gpu import load_gpu
-from evoflash.placement import misfit
 from evoflash.problem import CompileKey, Workload, parse_problem
 
 HEADER = """{#---

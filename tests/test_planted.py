@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from evoflash import family as families
 from evoflash.evaluation import Proposal, Rung, Status
 from evoflash.evaluators.emulated import EmulatedEvaluator
-from evoflash.family import load_family
+from evoflash.families import family as families
+from evoflash.families.family import load_family
 from evoflash.gpu import load_gpu
 from evoflash.problem import parse_problem
 

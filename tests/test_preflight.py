@@ -5,14 +5,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from evoflash import hostcompiler, trials
+from evoflash.compilers import gxx as hostcompiler
+from evoflash.emulator.preflight import emulate, preflight, shapes
 from evoflash.evaluation import Candidate, Status
-from evoflash.family import Loop, load_family
+from evoflash.families.family import Loop, load_family
+from evoflash.families.renderer import render
 from evoflash.gpu import load_gpu
-from evoflash.model import kv_tiles
-from evoflash.preflight import emulate, preflight, shapes
+from evoflash.perf_model.estimate import kv_tiles
 from evoflash.problem import CompileKey, Workload
-from evoflash.renderer import render
+from evoflash.validation import inputs as trials
 
 FAMILY, GPU = load_family("flash_mma"), load_gpu("l4")
 KEYS = (

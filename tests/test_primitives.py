@@ -5,9 +5,9 @@ import re
 
 import pytest
 
-from evoflash import layer
-from evoflash.layout import DEVICE
-from evoflash.primitives import Primitive, primitives
+from evoflash.compilers import ef_layer as layer
+from evoflash.conformance.primitives import Primitive, primitives
+from evoflash.paths import DEVICE
 
 ARCHES = ("sm_80", "sm_90", "sm_90a")
 

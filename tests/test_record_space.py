@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from evoflash.evaluation import Launch
-from evoflash.family import load_family
+from evoflash.families.family import load_family
 from evoflash.gpu import load_gpu
-from evoflash.model import Counts, Profile, estimate
+from evoflash.perf_model.estimate import Counts, Profile, estimate
 from evoflash.problem import parse_workload
 from evoflash.space import Check, Param, SearchSpace
 
@@ -157,7 +157,7 @@ def test_the_report_ranks_as_the_times_do_or_says_that_it_does_not(tmp_path, pre
 def test_a_fit_brings_estimates_nearer_to_the_times(tmp_path, prepared, monkeypatch):
     table = dict(model_report.constants())
     monkeypatch.setattr(model_report, "constants", lambda: table)
-    monkeypatch.setattr("evoflash.model.constants", lambda: table)
+    monkeypatch.setattr("evoflash.perf_model.estimate.constants", lambda: table)
     space = _space(tmp_path, prepared[0], [20.0, 21.0, 22.0, 23.0])
     before = abs(np.log(model_report.compared(space)["ratio"]))
 

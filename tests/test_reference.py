@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from evoflash.problem import Workload
-from evoflash.reference import attention, decode, encode, every_row, expect, honest, sample
-from evoflash.trials import ALL, draw
+from evoflash.validation.inputs import ALL, draw
+from evoflash.validation.reference import attention, decode, encode, every_row, expect, honest, sample
 
 SMALL = Workload(batch=2, heads=4, kv_heads=2, seq_q=7, seq_kv=12, head_dim=64)
 

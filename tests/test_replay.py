@@ -11,19 +11,19 @@ import pytest
 from strategy_cases import Notebook
 from test_cli import EXIT_NO_KERNEL, EXIT_USAGE, evoflash, one_line
 
+from evoflash.commands.record import record, recorded, search_recording
 from evoflash.errors import NoKernelError, UsageError
 from evoflash.evaluation import Basis, Evaluation, Proposal, Rung, Status, Timing
-from evoflash.evaluators.replayed import ReplayedEvaluator
-from evoflash.family import families_for
+from evoflash.families.family import families_for
 from evoflash.gpu import load_gpu
-from evoflash.kernel_tuner import read_recording
 from evoflash.problem import parse_problem
-from evoflash.recorded import Outcome, Recording, recorded_space
-from evoflash.recording import record, recorded, search_recording
-from evoflash.replay import chosen, compare, curves, random_expectation, standing
+from evoflash.replay.comparison import chosen, compare, curves, random_expectation, standing
+from evoflash.replay.evaluator import ReplayedEvaluator
+from evoflash.replay.kernel_tuner import read_recording
+from evoflash.replay.recorded_space import Outcome, Recording, recorded_space
 from evoflash.search import search
 from evoflash.space import Genome, Param
-from evoflash.store import RunKey, open_store
+from evoflash.store.store import RunKey, open_store
 from evoflash.strategies import STRATEGIES, make_strategy
 
 MISSION = str(parse_problem("mission"))

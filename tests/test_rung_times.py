@@ -1,7 +1,7 @@
 """Seconds by rung travel in a candidate's environment, and the validator's share is read from there."""
 
 from evoflash.evaluation import Basis, Evaluation, Rung, Status
-from evoflash.rung_times import charged, describe, seconds_by_rung, validator_seconds
+from evoflash.gpu_process.rung_times import charged, describe, seconds_by_rung, validator_seconds
 from evoflash.space import Genome
 
 

@@ -9,8 +9,8 @@ import pytest
 from tiled_kernel import tiled
 
 from evoflash.problem import Workload
-from evoflash.scrutiny import scrutinise
-from evoflash.trials import ALL
+from evoflash.validation.correctness import scrutinise
+from evoflash.validation.inputs import ALL
 
 FULL = Workload(2, 4, 2, 60, 131, 64)
 
@@ -89,5 +89,5 @@ def test_every_trial_is_run():
 
 
 def test_it_needs_no_gpu_library():
-    code = "import sys, evoflash.scrutiny; sys.exit('cupy' in sys.modules)"
+    code = "import sys, evoflash.validation.correctness; sys.exit('cupy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

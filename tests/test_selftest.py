@@ -9,16 +9,21 @@ from pathlib import Path
 
 import pytest
 
+from evoflash.compilers.gxx import KernelBuildError
 from evoflash.errors import EvoflashError, UsageError
 from evoflash.evaluation import Rung, Status
 from evoflash.gpu import load_gpu
-from evoflash.hostcompiler import KernelBuildError
-from evoflash.ladder import GpuOutcome, GpuTask
-from evoflash.selftest import emulated, measured, records, report, silicon, sized
+from evoflash.gpu_process.rungs import GpuOutcome, GpuTask
+from evoflash.gpu_process.worker import Duties, GpuWorker
+from evoflash.selftest import bookkeeping_frauds as records
+from evoflash.selftest import clock_frauds as silicon
+from evoflash.selftest import large_size_frauds as sized
+from evoflash.selftest import on_emulator as emulated
+from evoflash.selftest import on_gpu as measured
+from evoflash.selftest import report
 from evoflash.selftest.corpus import Fraud, corpus, kernels, made
 from evoflash.selftest.outcome import End, Expected, Outcome, outcome
 from evoflash.selftest.run import SelfTest, climb, self_test
-from evoflash.worker import Duties, GpuWorker
 
 GPU = load_gpu("h200")
 SCRIPT = Path(__file__).resolve().parents[1] / "scripts" / "frauds.py"

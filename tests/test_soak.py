@@ -16,15 +16,15 @@ import planting  # noqa: E402
 import soak_account as account  # noqa: E402
 from planting import ADDRESS, HANG, HOST, NAN  # noqa: E402
 
-from evoflash.compiler import compile_candidate  # noqa: E402
+from evoflash.compilers.nvrtc import compile_candidate  # noqa: E402
 from evoflash.evaluation import Status  # noqa: E402
 from evoflash.evaluators.prepare import prepare  # noqa: E402
-from evoflash.family import load_family  # noqa: E402
+from evoflash.families.family import load_family  # noqa: E402
+from evoflash.families.renderer import render  # noqa: E402
 from evoflash.gpu import load_gpu  # noqa: E402
 from evoflash.isolation import IsolatedPool  # noqa: E402
-from evoflash.layout import TEMPLATES  # noqa: E402
+from evoflash.paths import TEMPLATES  # noqa: E402
 from evoflash.problem import parse_problem  # noqa: E402
-from evoflash.renderer import render  # noqa: E402
 from evoflash.space import Genome  # noqa: E402
 
 H200 = load_gpu("h200")

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from evoflash import steps_report
+from evoflash.commands.ladder import report as steps_report
+from evoflash.commands.ladder.steps import Climb, Result, Step, climb, genome_of, read_steps
 from evoflash.errors import UsageError
 from evoflash.evaluation import Basis, Evaluation, Rung, Status
-from evoflash.family import load_family
+from evoflash.families.family import load_family
 from evoflash.gpu import known_gpus, load_gpu
 from evoflash.problem import parse_problem
-from evoflash.steps import Climb, Result, Step, climb, genome_of, read_steps
 
 ROOT = Path(__file__).parents[1]
 SMALL = "b=1,h=2,s=64,d=64"

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 import stopping
 
+from evoflash.gpu_process.worker import Duties, GpuWorker
 from evoflash.isolation import IsolatedPool
-from evoflash.worker import Duties, GpuWorker
 
 ROOT = Path(__file__).parents[1]
 SOON_S = 30.0  # an idle machine takes half a second; what is waited for takes stopping.SLOW_S
@@ -108,7 +108,7 @@ def test_a_second_signal_while_it_ends_changes_nothing(tmp_path, second, between
 
 IGNORES = """
 import os, signal, time
-from evoflash.termination import end_on_signals
+from evoflash.commands.termination import end_on_signals
 signal.signal(signal.SIGINT, signal.SIG_IGN)
 end_on_signals()
 os.kill(os.getpid(), signal.SIGINT)

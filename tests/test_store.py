@@ -18,13 +18,15 @@ import numpy as np
 import pytest
 import sqlalchemy as sa
 
-from evoflash import database, session, tables
+from evoflash.commands import search_run as session
 from evoflash.errors import StoreError
 from evoflash.evaluation import Baseline, Basis, Build, Evaluation, Proposal, Rung, Status, Timing, Verdict
-from evoflash.layout import DB
+from evoflash.paths import DB
 from evoflash.problem import CompileKey
 from evoflash.space import Genome
-from evoflash.store import Run, RunKey, Store, open_store
+from evoflash.store import database
+from evoflash.store import schema as tables
+from evoflash.store.store import Run, RunKey, Store, open_store
 
 PROBLEM = "b=1,h=8,hkv=8,sq=512,skv=512,d=64,dtype=fp16"
 FIXTURE = Path(__file__).parent / "fixtures" / "store_0001.sql"
@@ -579,7 +581,7 @@ def test_an_older_database_upgrades_itself_when_opened(
 
 def test_an_up_to_date_database_opens_without_importing_alembic(path: Path) -> None:
     open_store(str(path)).close()
-    code = "import sys, evoflash.store as s; s.open_store(sys.argv[1]); print('alembic' in sys.modules)"
+    code = "import sys, evoflash.store.store as s; s.open_store(sys.argv[1]); print('alembic' in sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", code, path], capture_output=True, text=True, check=True, cwd=DB.parent
     )
@@ -611,7 +613,7 @@ WRITER = """
 import sys
 sys.path.insert(0, sys.argv[1])
 from tests_store_builders import begin, evaluation_of, put
-from evoflash.store import open_store
+from evoflash.store.store import open_store
 with open_store(sys.argv[2]) as store:
     run = begin(store, seed=int(sys.argv[3]), budget=100000)
     start = store.spent(run)

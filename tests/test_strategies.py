@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from strategy_cases import SPACE, TINY, StrategyCases, evaluated, fails, score_us, spend
 
-from evoflash.archive import Population
 from evoflash.errors import UsageError
 from evoflash.evaluation import Evaluation, Proposal, Rung, Timing
 from evoflash.space import Check, Genome, Param, SearchSpace
 from evoflash.strategies import STRATEGIES, make_strategy
 from evoflash.strategies.evolution import Evolution, operators
+from evoflash.strategies.population import Population
 
 
 class TestUniform(StrategyCases):

@@ -14,8 +14,8 @@ sys.path.insert(0, str(SCRIPTS))
 from draws import draw_key, draw_quickly, sums_in_half, workload_of  # noqa: E402
 from sweep import Outcome, Task, examine, spills_by_value, summary, tasks  # noqa: E402
 
-from evoflash.export import export_values  # noqa: E402
-from evoflash.family import known_families, load_family  # noqa: E402
+from evoflash.families.export import export_values  # noqa: E402
+from evoflash.families.family import known_families, load_family  # noqa: E402
 from evoflash.gpu import load_gpu  # noqa: E402
 from evoflash.space import Genome  # noqa: E402
 

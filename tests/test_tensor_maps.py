@@ -9,16 +9,16 @@ import pytest
 from cupy.cuda import nvrtc
 
 from evoflash.abi import map_geometry
-from evoflash.check_subject import of_genome
-from evoflash.compiler import compile_candidate
+from evoflash.commands.check.subject import of_genome
+from evoflash.compilers.nvrtc import compile_candidate
+from evoflash.emulator.preflight import preflight
 from evoflash.errors import TemplateError
 from evoflash.evaluation import Status, TensorMap
-from evoflash.export import export_kernel
-from evoflash.family import load_family, read_family
+from evoflash.families.export import export_kernel
+from evoflash.families.family import load_family, read_family
+from evoflash.families.renderer import render
 from evoflash.gpu import load_gpu
-from evoflash.preflight import preflight
 from evoflash.problem import Problem, Workload
-from evoflash.renderer import render
 
 H200 = load_gpu("h200")
 WORKLOAD = Workload(1, 4, 2, 70, 50, 64, causal=True)

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evoflash.emulator import Emulation, Memory, run
+from evoflash.compilers.gxx import build
+from evoflash.emulator.launch import Emulation, Memory, run
+from evoflash.emulator.tensor_map import tensor_map
 from evoflash.errors import UsageError
 from evoflash.evaluation import Launch
-from evoflash.hostcompiler import build
-from evoflash.tensormap import tensor_map
 
 KERNELS = Path(__file__).parent / "kernels"
 BOXES = (KERNELS / "boxes.cu").read_text()

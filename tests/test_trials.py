@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from evoflash.problem import Workload
-from evoflash.reference import attention, decode, every_row, expect
-from evoflash.trials import ALL, ORDINARY, draw
+from evoflash.validation.inputs import ALL, ORDINARY, draw
+from evoflash.validation.reference import attention, decode, every_row, expect
 
 FULL = Workload(2, 4, 2, 40, 300, 64)
 BF16 = Workload(2, 4, 2, 40, 300, 64, "bf16")

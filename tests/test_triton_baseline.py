@@ -17,7 +17,7 @@ import pytest
 from evoflash.baselines import DEFAULT, NAMES, OPTIONAL, triton
 from evoflash.baselines.contender import Attention, BaselineAbsentError, BaselineFailedError
 from evoflash.problem import Workload
-from evoflash.reference import attention
+from evoflash.validation.reference import attention
 
 
 def bench_of(head_dim=64):

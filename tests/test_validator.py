@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from tiled_kernel import tiled
 
-from evoflash.gates import gates_of
 from evoflash.problem import Workload
-from evoflash.reference import attention, decode, encode, every_row, expect
-from evoflash.trials import ALL, draw
-from evoflash.validator import Output, judge
+from evoflash.validation.inputs import ALL, draw
+from evoflash.validation.reference import attention, decode, encode, every_row, expect
+from evoflash.validation.thresholds import gates_of
+from evoflash.validation.validator import Output, judge
 
 LENGTHS = [64, 256, 1024]
 

@@ -6,12 +6,12 @@ from dataclasses import replace
 import pytest
 
 from evoflash.evaluation import Launch
-from evoflash.family import load_family
+from evoflash.families.family import load_family
 from evoflash.gpu import load_gpu
-from evoflash.makespan import at_work, makespan
-from evoflash.model import Counts, Estimate, Profile, constants, estimate
+from evoflash.perf_model.block_schedule import at_work, makespan
+from evoflash.perf_model.estimate import Counts, Estimate, Profile, constants, estimate
+from evoflash.perf_model.warpgroup_path import chain_cycles, consumers, exposed_boxes
 from evoflash.problem import Workload
-from evoflash.warpgroups import chain_cycles, consumers, exposed_boxes
 
 H200 = load_gpu("h200")
 WORK = Workload(16, 16, 16, 2048, 2048, 64)
@@ -201,7 +201,7 @@ def test_ctas_that_share_an_sm_hide_each_others_start(monkeypatch):
     table = {**constants(), "warpgroup_start": 0.0}
     alone, paired = _launch(1), _launch(1, smem_bytes=100_000)
     with_start = [_estimate(_profile(1), launch).total_us for launch in (alone, paired)]
-    monkeypatch.setattr("evoflash.model.constants", lambda: table)
+    monkeypatch.setattr("evoflash.perf_model.estimate.constants", lambda: table)
     without = [_estimate(_profile(1), launch).total_us for launch in (alone, paired)]
 
     waves, start_us = (math.ceil(32 * 256 / n) for n in (132, 264)), 3500 / 1980

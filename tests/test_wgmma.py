@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evoflash import hostcompiler
-from evoflash.emulator import Emulation, Memory, run
+from evoflash.compilers import gxx as hostcompiler
+from evoflash.emulator.launch import Emulation, Memory, run
 from evoflash.evaluation import Launch
 
 KERNELS = Path(__file__).parent / "kernels"

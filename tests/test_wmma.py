@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evoflash import emulator, hostcompiler
+from evoflash.compilers import gxx as hostcompiler
+from evoflash.emulator import launch as emulator
 from evoflash.evaluation import Launch
-from evoflash.layout import DEVICE
+from evoflash.paths import DEVICE
 
 SOURCE = (Path(__file__).parent / "kernels" / "wmma.cu").read_text()
 SMEM_BYTES = 3 * 16 * 48 * 4

@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pytest
 
+from evoflash.cuda.guarded_buffer import NoRoomError
+from evoflash.cuda.launcher import cuda_errors, cupy, present_gpu
 from evoflash.errors import DeviceError
 from evoflash.evaluation import Launch, Rung, Status
-from evoflash.finals import FinalReport, FinalTask
 from evoflash.gpu import load_gpu
-from evoflash.guarded import NoRoomError
+from evoflash.gpu_process.finals import FinalReport, FinalTask
+from evoflash.gpu_process.rungs import GpuOutcome, GpuTask
+from evoflash.gpu_process.worker import Duties, GpuWorker
 from evoflash.isolation import Ending
-from evoflash.ladder import GpuOutcome, GpuTask
-from evoflash.launcher import cuda_errors, cupy, present_gpu
 from evoflash.problem import parse_problem
-from evoflash.worker import Duties, GpuWorker
 
 (WORKLOAD,) = parse_problem("b=1,h=1,s=64,d=64").workloads
 NO_DEVICE = 100  # cudaError_t

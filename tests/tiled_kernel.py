@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from evoflash.reference import decode, encode
-from evoflash.validator import Output
+from evoflash.validation.reference import decode, encode
+from evoflash.validation.validator import Output
 
 
 def tiled(trial, *, dtype="fp16", causal=False, tile=64, tau=0.0, sampled=False, fault=""):

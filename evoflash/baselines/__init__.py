@@ -17,7 +17,7 @@ from evoflash.baselines.contender import (
     check_device,
     reason_of,
 )
-from evoflash.benchmark import Bench
+from evoflash.timing.benchmark import Bench
 
 __all__ = [
     "DEFAULT",

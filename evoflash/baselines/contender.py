@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from evoflash.baselines.attempts import BaselineFailedError, attempt
-from evoflash.benchmark import Bench
-from evoflash.launcher import KernelHungError, settle, wait
-from evoflash.memory import Arena
-from evoflash.validator import Output
+from evoflash.cuda.arena import Arena
+from evoflash.cuda.launcher import KernelHungError, settle, wait
+from evoflash.timing.benchmark import Bench
+from evoflash.validation.validator import Output
 
 _LIMIT_S = 30.0
 _REASON_COLUMNS = 200

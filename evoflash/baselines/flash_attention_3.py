@@ -15,7 +15,7 @@ from evoflash.baselines.contender import (
     rows_first_copied,
     version,
 )
-from evoflash.benchmark import Bench
+from evoflash.timing.benchmark import Bench
 
 _INSTALL = "pip install flash-attn-3 from download.pytorch.org/whl, or build flash-attention/hopper"
 # A build of the repository puts the interface on top; some wheels keep it inside the package.

@@ -23,8 +23,8 @@ from evoflash.baselines.contender import (
     torch,
     version,
 )
-from evoflash.benchmark import SHORT, Bench, measure
 from evoflash.problem import Workload
+from evoflash.timing.benchmark import SHORT, Bench, measure
 
 _INSTALL = 'pip install "evoflash[fa4]"'
 TRYING_LIMIT_S = 90.0  # a setting costs two to five seconds of compilation

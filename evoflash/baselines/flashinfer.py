@@ -10,8 +10,8 @@ from typing import Any
 
 from evoflash import abi
 from evoflash.baselines.contender import Attention, imported, torch, version
-from evoflash.benchmark import Bench
 from evoflash.problem import Workload
+from evoflash.timing.benchmark import Bench
 
 _INSTALL = 'pip install "evoflash[flashinfer]"'
 _WORKSPACE_BYTES = 128 << 20  # what its documentation recommends

@@ -9,8 +9,8 @@ from typing import Any
 
 from evoflash import abi
 from evoflash.baselines.contender import Attention, BaselineAbsentError, torch
-from evoflash.benchmark import Bench
 from evoflash.problem import Workload
+from evoflash.timing.benchmark import Bench
 
 _BACKENDS = {
     "sdpa_flash": "FLASH_ATTENTION",

@@ -22,9 +22,9 @@ from evoflash.baselines.contender import (
     torch,
     version,
 )
-from evoflash.benchmark import SHORT, Bench, measure
 from evoflash.problem import Workload
-from evoflash.ways import Pace, Way
+from evoflash.timing.benchmark import SHORT, Bench, measure
+from evoflash.timing.protocols import Pace, Way
 
 _INSTALL = 'pip install "evoflash[baselines]"'
 TRYING_LIMIT_S = 60.0  # a setting costs a second or two of compilation, once: Triton keeps what it compiled

@@ -8,8 +8,8 @@ from typing import Any
 
 from evoflash import abi
 from evoflash.baselines.contender import Attention, imported, version
-from evoflash.benchmark import Bench
 from evoflash.problem import Workload
+from evoflash.timing.benchmark import Bench
 
 _INSTALL = 'pip install "evoflash[xformers]"'
 

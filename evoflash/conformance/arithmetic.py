@@ -12,10 +12,10 @@ from pathlib import Path
 
 import numpy as np
 
+from evoflash.conformance.cases import UNWRITTEN, Array, Bound, Kind, Label, Module, Pointer, Trial
+from evoflash.conformance.primitives import Case, Primitive, primitives
 from evoflash.conformance.tma import value_of
-from evoflash.conformance.trial import UNWRITTEN, Array, Bound, Kind, Label, Module, Pointer, Trial
 from evoflash.evaluation import Launch
-from evoflash.primitives import Case, Primitive, primitives
 
 SOURCE = Path(__file__).with_name("arithmetic.cu")
 THREADS = 256

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from evoflash.conformance.trial import Array, Bound, Kind, Outcome, Trial
+from evoflash.conformance.cases import Array, Bound, Kind, Outcome, Trial
 
 Results = Mapping[str, Array]
 

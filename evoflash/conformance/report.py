@@ -4,9 +4,9 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 
+from evoflash.conformance.cases import Outcome
+from evoflash.conformance.primitives import Primitive, primitives
 from evoflash.conformance.sweep import BY_CTRL_C
-from evoflash.conformance.trial import Outcome
-from evoflash.primitives import Primitive, primitives
 
 _SHOWN = 3  # failures of one primitive
 

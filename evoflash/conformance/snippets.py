@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from evoflash.conformance.trial import UNWRITTEN, Label, Module, Pointer, Trial
+from evoflash.conformance.cases import UNWRITTEN, Label, Module, Pointer, Trial
+from evoflash.conformance.primitives import Case, Mode, Primitive, primitives
 from evoflash.evaluation import Launch
-from evoflash.primitives import Case, Mode, Primitive, primitives
 
 FOLDER = Path(__file__).parent
 KERNELS_A_MODULE = 40

@@ -17,8 +17,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from evoflash import hostcompiler
-from evoflash.conformance.trial import Label, Outcome
+from evoflash.compilers import gxx as hostcompiler
+from evoflash.conformance.cases import Label, Outcome
 from evoflash.conformance.worker import modules, read_journal, run_module
 from evoflash.errors import EvoflashError, UsageError
 from evoflash.isolation import Ending, IsolatedPool

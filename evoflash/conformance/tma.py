@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from evoflash.conformance.trial import UNWRITTEN, Array, Label, Map, Module, Pointer, Trial
+from evoflash.conformance.cases import UNWRITTEN, Array, Label, Map, Module, Pointer, Trial
+from evoflash.conformance.primitives import Case, Primitive, primitives
 from evoflash.evaluation import Launch
-from evoflash.primitives import Case, Primitive, primitives
 
 SOURCE = Path(__file__).with_name("tma.cu")
 THREADS = 32

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import numpy as np
 
+from evoflash.conformance.cases import UNWRITTEN, Array, Label, Module, Pointer, Trial
+from evoflash.conformance.primitives import Case, Primitive, primitives
 from evoflash.conformance.tma import stored
-from evoflash.conformance.trial import UNWRITTEN, Array, Label, Module, Pointer, Trial
 from evoflash.evaluation import Launch
-from evoflash.primitives import Case, Primitive, primitives
 
 SOURCE = Path(__file__).with_name("wgmma.cu")
 THREADS, ROWS, K = 128, 64, 16

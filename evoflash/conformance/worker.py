@@ -18,15 +18,16 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from evoflash import hostcompiler
-from evoflash.compiler import compile_candidate, first_error
-from evoflash.conformance import arithmetic, emulated, snippets, tma, wgmma
+from evoflash.compilers import gxx as hostcompiler
+from evoflash.compilers.nvrtc import compile_candidate, first_error
+from evoflash.conformance import arithmetic, snippets, tma, wgmma
+from evoflash.conformance import on_emulator as emulated
+from evoflash.conformance.cases import Label, Module, Outcome, Trial
 from evoflash.conformance.judge import compare
-from evoflash.conformance.trial import Label, Module, Outcome, Trial
 from evoflash.errors import EvoflashError
 from evoflash.evaluation import Candidate
+from evoflash.families.renderer import device_headers_sha
 from evoflash.problem import CompileKey
-from evoflash.renderer import device_headers_sha
 from evoflash.space import Genome
 
 
@@ -84,7 +85,7 @@ def run_trial(trial: Trial, library: Path, cubin: str) -> tuple[list[Outcome], b
         return [Outcome(label, False, str(error)) for label in trial.cases], False
     if not cubin:
         return compare(trial, emulated=found, gpu=None), False
-    from evoflash.conformance import silicon
+    from evoflash.conformance import on_gpu as silicon
 
     try:
         return compare(trial, emulated=found, gpu=silicon.run(trial, cubin)), False

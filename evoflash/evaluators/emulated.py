@@ -6,7 +6,7 @@ from evoflash.evaluation import Basis, Evaluation, Timing, score
 from evoflash.evaluators.estimates import bound_of, estimates
 from evoflash.evaluators.pipeline import PreparingEvaluator
 from evoflash.evaluators.prepare import Prepared
-from evoflash.model import model_version
+from evoflash.perf_model.estimate import model_version
 from evoflash.space import Genome
 
 

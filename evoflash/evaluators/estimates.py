@@ -1,9 +1,9 @@
 """What the performance model says of a prepared genome, one estimate for each workload; measures nothing."""
 
 from evoflash.evaluators.prepare import Prepared
-from evoflash.family import load_family
+from evoflash.families.family import load_family
 from evoflash.gpu import GpuSpec
-from evoflash.model import Estimate, estimate
+from evoflash.perf_model.estimate import Estimate, estimate
 from evoflash.problem import Problem
 from evoflash.space import Genome
 

@@ -14,21 +14,21 @@ from shutil import which
 
 import numpy as np
 
-from evoflash.baseline_times import row_of
+from evoflash.commands.baselines.run import row_of
 from evoflash.evaluation import Basis, Build, Evaluation, Proposal, Rung, Status, score
 from evoflash.evaluators.estimates import bound_of, estimates
 from evoflash.evaluators.pipeline import PreparingEvaluator
 from evoflash.evaluators.prepare import Prepared, compile_only
-from evoflash.family import load_family
-from evoflash.finals import FinalReport, FinalTask
+from evoflash.families.family import load_family
 from evoflash.gpu import GpuSpec
-from evoflash.ladder import GpuOutcome, GpuTask, Launcher, launches_on, task_of
+from evoflash.gpu_process.finals import FinalReport, FinalTask
+from evoflash.gpu_process.rungs import GpuOutcome, GpuTask, Launcher, launches_on, task_of
+from evoflash.gpu_process.worker import GpuWorker
 from evoflash.problem import CompileKey, Problem, Workload
-from evoflash.rows import FINAL
 from evoflash.search import faster
 from evoflash.space import Genome
-from evoflash.store import Run, Store
-from evoflash.worker import GpuWorker
+from evoflash.store.rows import FINAL
+from evoflash.store.store import Run, Store
 
 log = logging.getLogger(__name__)
 FINALISTS = 5

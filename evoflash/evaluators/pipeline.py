@@ -10,7 +10,7 @@ from typing import Self
 
 from evoflash.evaluation import Basis, Build, Evaluation, Launch, Proposal, Rung, Status
 from evoflash.evaluators.prepare import PREPARE_LIMIT_S, Failure, Prepared, prepare
-from evoflash.family import load_family
+from evoflash.families.family import load_family
 from evoflash.gpu import GpuSpec
 from evoflash.isolation import Ending, IsolatedPool
 from evoflash.problem import Problem

@@ -5,16 +5,16 @@ Runs in a worker process: a compiler or an emulated kernel that crashes or hangs
 
 from dataclasses import dataclass, replace
 
-from evoflash.compiler import compile_candidate, first_error
+from evoflash.compilers.gxx import KernelBuildError
+from evoflash.compilers.nvrtc import compile_candidate, first_error
+from evoflash.cuda.capacity import misfit
+from evoflash.emulator.preflight import preflight
 from evoflash.evaluation import Build, Candidate, Rung, Status, Verdict
-from evoflash.family import Family, load_family
+from evoflash.families.family import Family, load_family
+from evoflash.families.renderer import render
 from evoflash.gpu import GpuSpec
-from evoflash.hostcompiler import KernelBuildError
-from evoflash.model import Profile
-from evoflash.placement import misfit
-from evoflash.preflight import preflight
+from evoflash.perf_model.estimate import Profile
 from evoflash.problem import Problem, Workload
-from evoflash.renderer import render
 from evoflash.space import Genome
 
 PREPARE_LIMIT_S = 180.0  # of one genome; NVRTC takes under a second, the emulator a few

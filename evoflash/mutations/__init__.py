@@ -1,5 +1,5 @@
 """Mutation operators. The modules live in the top-level mutations/ folder (in a wheel: under _share)."""
 
-from evoflash.layout import MUTATIONS
+from evoflash.paths import MUTATIONS
 
 __path__ = [str(MUTATIONS)]

@@ -29,11 +29,11 @@ from typing import Any
 
 from evoflash.errors import UsageError
 from evoflash.evaluation import Candidate, Rung
-from evoflash.expression import Expression
-from evoflash.family import Family, load_family
+from evoflash.families.expression import Expression
+from evoflash.families.family import Family, load_family
+from evoflash.families.renderer import device_headers_sha, render
 from evoflash.gpu import GpuSpec
 from evoflash.problem import Workload, parse_workload
-from evoflash.renderer import device_headers_sha, render
 from evoflash.selftest.outcome import Expected
 
 FOLDER = Path(__file__).parent / "frauds"

@@ -9,16 +9,21 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 
-from evoflash import hostcompiler, launcher
+from evoflash.compilers import gxx as hostcompiler
+from evoflash.cuda import launcher
 from evoflash.errors import DeviceError, EvoflashError, UsageError
 from evoflash.evaluation import Rung
 from evoflash.gpu import GpuSpec, load_gpu
+from evoflash.gpu_process.rungs import GpuTask
+from evoflash.gpu_process.worker import GpuWorker
 from evoflash.isolation import Ending, IsolatedPool
-from evoflash.ladder import GpuTask
-from evoflash.selftest import emulated, measured, records, silicon, sized
+from evoflash.selftest import bookkeeping_frauds as records
+from evoflash.selftest import clock_frauds as silicon
+from evoflash.selftest import large_size_frauds as sized
+from evoflash.selftest import on_emulator as emulated
+from evoflash.selftest import on_gpu as measured
 from evoflash.selftest.corpus import Fraud, corpus
 from evoflash.selftest.outcome import End, Expected, Outcome, outcome
-from evoflash.worker import GpuWorker
 
 SEED = 20261121
 _EMULATED_FOR = "h200"  # the GPU that the emulated texts are rendered for, where none is present

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 import evoflash.mutations
-from evoflash.archive import Elite, Population
-from evoflash.credit import Credit, Trait, diagnosis, is_control, reward
 from evoflash.errors import UsageError
 from evoflash.evaluation import Evaluation, Proposal
 from evoflash.space import Genome, SearchSpace
+from evoflash.strategies.operator_credit import Credit, Trait, diagnosis, is_control, reward
+from evoflash.strategies.population import Elite, Population
 from evoflash.strategies.uniform import Unseen
 
 INITIAL = 16  # proposals before the first child where there are no seeds to breed from

@@ -2,9 +2,9 @@
 
 import pytest
 
+from evoflash.cuda.launcher import present_gpu, spec_of
 from evoflash.errors import EvoflashError
-from evoflash.launcher import present_gpu, spec_of
-from evoflash.worker import GpuWorker
+from evoflash.gpu_process.worker import GpuWorker
 
 
 @pytest.fixture(scope="session")

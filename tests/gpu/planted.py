@@ -1,7 +1,7 @@
 """A plain correct attention kernel with evoflash's ABI, and the same with one mistake planted in it."""
 
 from evoflash.evaluation import Launch
-from evoflash.ladder import GpuTask
+from evoflash.gpu_process.rungs import GpuTask
 from evoflash.problem import CompileKey, Workload
 
 ROWS = 4  # query rows of a block, a warp each

@@ -6,11 +6,15 @@ import numpy as np
 import pytest
 from gpu import planted
 
-from evoflash import inspection, kept, memory, reference, trials, validator
+from evoflash.cuda import arena as memory
+from evoflash.cuda import device_checks as inspection
+from evoflash.cuda.arena import Arena, MemoryFaultError, Original, keep_on_device
+from evoflash.cuda.launcher import cupy, settle
 from evoflash.evaluation import Rung, Status
-from evoflash.launcher import cupy, settle
-from evoflash.memory import Arena, MemoryFaultError, Original, keep_on_device
+from evoflash.gpu_process import cache as kept
 from evoflash.problem import Workload
+from evoflash.validation import inputs as trials
+from evoflash.validation import reference, validator
 
 pytestmark = pytest.mark.gpu
 

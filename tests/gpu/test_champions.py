@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from evoflash.champion import champions
+from evoflash.champions import champions
 from evoflash.evaluation import Basis
-from evoflash.rows import was_timed_again
-from evoflash.store import open_store
+from evoflash.store.rows import was_timed_again
+from evoflash.store.store import open_store
 
 ROOT = Path(__file__).resolve().parents[2]
 FEW = 3  # of the archive's problems, shortest first: a minute or two together

@@ -11,16 +11,16 @@ import numpy as np
 import pytest
 from gpu import planted
 
-from evoflash import launcher
-from evoflash.benchmark import Bench, KernelContender, synced_us
-from evoflash.contest import Contest, hold
-from evoflash.duel import LIMIT_S, duel
-from evoflash.entrants import Entrant
-from evoflash.export import export_kernel
-from evoflash.family import load_family
+from evoflash.commands.compare.kernels import Entrant
+from evoflash.commands.compare.run import Contest, hold
+from evoflash.cuda import launcher
+from evoflash.families.export import export_kernel
+from evoflash.families.family import load_family
 from evoflash.isolation import IsolatedPool
 from evoflash.problem import NAMED, Problem, Workload, parse_problem
-from evoflash.ways import CALL
+from evoflash.timing.benchmark import Bench, KernelContender, synced_us
+from evoflash.timing.protocols import CALL
+from evoflash.timing.sequential_test import LIMIT_S, duel
 
 pytestmark = pytest.mark.gpu
 

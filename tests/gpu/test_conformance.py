@@ -2,8 +2,8 @@
 
 import pytest
 
-from evoflash.conformance.check import check
-from evoflash.primitives import primitives
+from evoflash.conformance.primitives import primitives
+from evoflash.conformance.run import check
 
 pytestmark = pytest.mark.gpu
 

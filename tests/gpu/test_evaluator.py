@@ -8,7 +8,7 @@ import pytest
 from evoflash.evaluation import Proposal, Status
 from evoflash.evaluators import measured
 from evoflash.evaluators.measured import MeasuredEvaluator
-from evoflash.family import load_family
+from evoflash.families.family import load_family
 from evoflash.problem import parse_problem
 
 PROBLEM = parse_problem("b=1,h=2,s=64,d=64")

@@ -6,10 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from evoflash import emulator, hostcompiler
+from evoflash.compilers import gxx as hostcompiler
+from evoflash.compilers.ef_layer import nvrtc_headers
+from evoflash.cuda.launcher import LaunchRefusedError, LoadedKernel, cupy, new_stream, settle, wait
+from evoflash.emulator import launch as emulator
 from evoflash.evaluation import Launch
-from evoflash.launcher import LaunchRefusedError, LoadedKernel, cupy, new_stream, settle, wait
-from evoflash.layer import nvrtc_headers
 
 pytestmark = pytest.mark.gpu
 

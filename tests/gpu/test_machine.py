@@ -16,8 +16,8 @@ from gpu import planted
 
 from evoflash.errors import DeviceError
 from evoflash.evaluation import Status
+from evoflash.gpu_process.worker import GpuWorker
 from evoflash.problem import Workload
-from evoflash.worker import GpuWorker
 
 pytestmark = pytest.mark.gpu
 
@@ -46,9 +46,9 @@ import sys, time
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 from gpu import planted
-from evoflash.launcher import present_gpu, spec_of
+from evoflash.cuda.launcher import present_gpu, spec_of
 from evoflash.problem import Workload
-from evoflash.worker import GpuWorker
+from evoflash.gpu_process.worker import GpuWorker
 if __name__ == "__main__":
     with GpuWorker() as worker:
         spec, small = spec_of(present_gpu()), Workload(1, 2, 1, 64, 64, 64)

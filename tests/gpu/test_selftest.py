@@ -2,9 +2,9 @@
 
 import pytest
 
+from evoflash.selftest.clock_frauds import CHEATS
 from evoflash.selftest.corpus import corpus
 from evoflash.selftest.run import self_test
-from evoflash.selftest.silicon import CHEATS
 
 pytestmark = pytest.mark.gpu
 

@@ -3,11 +3,11 @@
 import pytest
 from gpu import planted
 
-from evoflash.comparison import hopeless
+from evoflash.cuda.launcher import present_gpu
 from evoflash.evaluation import Rung, Status
-from evoflash.finals import FinalTask
-from evoflash.launcher import present_gpu
+from evoflash.gpu_process.finals import FinalTask
 from evoflash.problem import NAMED, Workload
+from evoflash.timing.comparison import hopeless
 
 pytestmark = pytest.mark.gpu
 

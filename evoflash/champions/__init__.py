@@ -1,0 +1,146 @@
+"""The shipped archive: the best genome measured for a problem on a GPU, and which of them are near a problem.
+
+champions/<gpu>.toml, written by scripts/champions.py. Measures nothing: a champion is where a search starts,
+and an answer only once it was checked again (archived.py).
+"""
+
+import logging
+import math
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from evoflash.errors import UsageError
+from evoflash.families.family import load_family
+from evoflash.gpu import GpuSpec
+from evoflash.paths import CHAMPIONS
+from evoflash.problem import Problem, Workload, parse_problem
+from evoflash.space import Genome, SearchSpace
+
+log = logging.getLogger(__name__)
+NEAR = 3.0  # champions of problems further away are not tried
+MOST = 3  # of a family: of the bandit's four opening proposals one is left for the family's own first seed
+# What a problem is further away for, each by the octaves between the two: of the rows that fill the GPU, of
+# the keys that the loop walks over, of query heads a key/value head; nearly another kernel: of the head dim.
+_ROWS, _KEYS, _GROUP, _HEAD_DIM = 0.5, 0.5, 0.5, 4.0
+_MASK, _DTYPE, _ACCUMULATOR = 1.0, 0.5, 1.0  # where they differ
+
+
+@dataclass(frozen=True, slots=True)
+class Champion:
+    """A genome and its medians in us of one run, the libraries' in turns with its own."""
+
+    problem: str  # canonical, str(Problem)
+    gpu: str  # the name of its GpuSpec
+    genome: Genome
+    device: str  # as the driver reports it
+    date: str  # of the measurement, ISO 8601
+    evoflash: str  # version that measured it; empty where the record does not say
+    protocol: str  # of all times here
+    us: float  # geometric mean over the problem's workloads
+    rivals_us: Mapping[str, float]  # by baseline name
+    source: str  # the record or database that says so
+    command: str  # what measured it
+
+
+@cache
+def champions(gpu: str) -> tuple[Champion, ...]:
+    """The archive of a GPU by its spec's name; empty where nothing was measured on one."""
+    path = CHAMPIONS / f"{gpu}.toml"
+    return read_champions(path) if path.exists() else ()
+
+
+def read_champions(path: Path) -> tuple[Champion, ...]:
+    """The champions of one file, champions/<gpu>.toml. UsageError for values that do not give their id."""
+    table = tomllib.loads(path.read_text(encoding="utf-8"))
+    return tuple(_champion(entry, path) for entry in table.get("champion", ()))
+
+
+def _champion(entry: dict[str, Any], path: Path) -> Champion:
+    values = tuple(sorted(entry.pop("values").items()))
+    genome = Genome(entry.pop("family"), entry.pop("version"), values)
+    if genome.id != (said := entry.pop("genome_id")):
+        raise UsageError(f"{path}: the values of {said} give {genome.id}: make the file anew.")
+    return Champion(genome=genome, gpu=path.stem, **entry)
+
+
+def champion_of(problem: Problem, gpu: str) -> Champion | None:
+    """The champion of exactly this problem on this GPU."""
+    return next((each for each in champions(gpu) if each.problem == str(problem)), None)
+
+
+def champion_today(problem: Problem, gpu: GpuSpec) -> Champion | None:
+    """The champion of exactly this problem on this GPU, if it still is a kernel: see of_today."""
+    known = champion_of(problem, gpu.name)
+    if known is None:
+        return None
+    return of_today(known, load_family(known.genome.family).space(problem.compile_keys(gpu.arch), gpu))
+
+
+def starts(problem: Problem, space: SearchSpace, gpu: str) -> tuple[Genome, ...]:
+    """Where a search of the space for the problem starts: at most MOST champions' genomes, nearest first.
+
+    They are completed to genomes of this space. What an older version of the family or another space made
+    invalid is left out, with a line in the log.
+    """
+    ours = [each for each in champions(gpu) if each.genome.family == space.family]
+    ranked = sorted(ours, key=lambda each: distance(problem, parse_problem(each.problem)))
+    near = [each for each in ranked if distance(problem, parse_problem(each.problem)) <= NEAR]
+    found = (adapted(each, space) for each in near)
+    return tuple(dict.fromkeys(genome for genome in found if genome is not None))[:MOST]
+
+
+def adapted(champion: Champion, space: SearchSpace) -> Genome | None:
+    """The champion's genome in a space of today; None, and a line in the log, where it has none."""
+    try:
+        return _valid(champion.genome, space)
+    except UsageError as reason:
+        log.info("archive: %s for %s is left out: %s", champion.genome.id, champion.problem, reason)
+        return None
+
+
+def of_today(champion: Champion, space: SearchSpace) -> Champion | None:
+    """The champion of this space's problem, with the genes that its family got since at their first values:
+    the kernel that was measured, which did without them. None where it is a genome no more.
+    """
+    genome = adapted(champion, space)
+    if genome is None or not set(champion.genome.values) <= set(genome.values):
+        return None
+    return replace(champion, genome=genome)
+
+
+def _valid(genome: Genome, space: SearchSpace) -> Genome:
+    if genome.version != space.version:
+        raise UsageError(f"it is of version {genome.version} of {genome.family}, now at {space.version}.")
+    found = space.genome(genome.as_dict())
+    if broken := space.violations(found):
+        raise UsageError(f"it fails {', '.join(broken)}.")
+    return found
+
+
+def distance(problem: Problem, other: Problem) -> float:
+    """How far `other` is from `problem`: 0 is the same; the mean over its workloads of the nearest there.
+
+    Rows are batch * heads * seq_q, since they decide how full the GPU is; keys are seq_kv.
+    """
+    nearest = [min(_between(mine, theirs) for theirs in other.workloads) for mine in problem.workloads]
+    return sum(nearest) / len(nearest)
+
+
+def _between(a: Workload, b: Workload) -> float:
+    return (
+        _ROWS * _octaves(a.batch * a.heads * a.seq_q, b.batch * b.heads * b.seq_q)
+        + _KEYS * _octaves(a.seq_kv, b.seq_kv)
+        + _GROUP * _octaves(a.gqa_ratio, b.gqa_ratio)
+        + _HEAD_DIM * _octaves(a.head_dim, b.head_dim)
+        + _MASK * (a.causal != b.causal)
+        + _DTYPE * (a.dtype != b.dtype)
+        + _ACCUMULATOR * (a.accumulate != b.accumulate)
+    )
+
+
+def _octaves(a: int, b: int) -> float:
+    return abs(math.log2(a / b))

@@ -1,0 +1,121 @@
+"""The command `evoflash check`: what a kernel does wrong. Decides nothing, as cli.py."""
+
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from evoflash.commands.options import Db, Json, Quiet, Seed, Verbose
+from evoflash.errors import UsageError
+
+if TYPE_CHECKING:
+    from evoflash.commands.check.subject import Subject
+
+
+def add_to(app: typer.Typer) -> None:
+    """Make it a command of the application."""
+    app.command()(check)
+
+
+def check(
+    what: Annotated[
+        str | None, typer.Argument(help="A genome id or its first digits, or a .cu file.", show_default=False)
+    ] = None,
+    *,
+    family: Annotated[str | None, typer.Option("--family", help="Check a genome of this family.")] = None,
+    values: Annotated[
+        list[str] | None, typer.Option("--set", help="With --family: param=value; may be repeated.")
+    ] = None,
+    gpu: Annotated[
+        str | None, typer.Option("--gpu", help="Ask NVRTC and ptxas, too; a genome's own by default.")
+    ] = None,
+    problem: Annotated[
+        str | None, typer.Option("--problem", help="What attention it computes; a genome's own by default.")
+    ] = None,
+    runs: Annotated[int, typer.Option(min=1, max=1000, help="Runs of each shape: other schedules.")] = 4,
+    seed: Seed = 1,
+    strict: Annotated[bool, typer.Option("--strict", help="Warnings fail, too.")] = False,
+    explain: Annotated[
+        str | None, typer.Option("--explain", metavar="KIND", help="What a kind of finding means.")
+    ] = None,
+    db: Db,
+    as_json: Json = False,
+    verbose: Verbose = False,
+    quiet: Quiet = False,
+) -> None:
+    """Find what a kernel does wrong: races, deadlocks, missing waits, bounds, wrong results, slow accesses.
+
+    Runs the kernel in the CPU emulator on small shapes, under several schedules and delivery times of its
+    asynchronous copies. Exit code 0: nothing but warnings; 1: it has errors.
+
+    A .cu of your own uses `#include "ef.h"` and says at its top how to launch it:
+
+    \b
+        /* evoflash check
+        entry = "scale"             # and EF_EXPORT_KERNEL(scale) below the kernel
+        grid  = [4, 1, 1]           # or a number
+        block = 128
+        smem  = 1024                # bytes of dynamic shared memory; default 0
+        arguments = [               # in the kernel's order
+          { name = "x", dtype = "f32", shape = [4, 128], fill = "random" },
+          { name = "y", dtype = "f32", shape = [4, 128], out = true },
+          { name = "n", dtype = "i32", value = 512 },
+        ]
+        */
+
+    With `attention = {}` instead of `arguments` it is called as evoflash calls its own kernels, and its
+    result is checked. docs/check.md has the rest.
+
+    Example: evoflash check kernel.cu --gpu h200
+    """
+    from rich.console import Console
+
+    from evoflash.commands.check import report as check_report
+    from evoflash.commands.check.runs import check as check_subject
+
+    if explain is not None:
+        typer.echo(check_report.explain(explain))
+        return
+    subjects = _subjects(what, family, values or [], gpu=gpu, problem=problem, db=db)
+    checked = [check_subject(subject, runs=runs, seed=seed) for subject in subjects]
+    if as_json:
+        typer.echo(check_report.as_json(checked))
+    else:
+        check_report.print_checked(checked, Console(width=None if sys.stdout.isatty() else 180))
+    if any(each.errors or (strict and each.warnings) for each in checked):
+        raise typer.Exit(1)
+
+
+def _subjects(
+    what: str | None, family: str | None, values: list[str], *, gpu: str | None, problem: str | None, db: str
+) -> "tuple[Subject, ...]":
+    from evoflash.commands.check import subject as check_subject
+
+    if (what is None) == (family is None):
+        raise UsageError("give a genome id, a .cu file, or --family with --set and --gpu.")
+    if family is not None:
+        if gpu is None:
+            raise UsageError("--family needs --gpu: what a kernel may use depends on it.")
+        return check_subject.of_words(family, values, problem=problem or "mission", gpu=gpu)
+    if values:
+        raise UsageError("--set goes with --family.")
+    path = Path(str(what))
+    if path.exists() or not re.fullmatch(r"[0-9a-f]{1,16}", str(what)):
+        return check_subject.of_file(path, problem=problem, gpu=gpu)
+    return _stored(str(what), gpu=gpu, problem=problem, db=db)
+
+
+def _stored(prefix: str, *, gpu: str | None, problem: str | None, db: str) -> "tuple[Subject, ...]":
+    from evoflash.commands import kernel_report as report
+    from evoflash.commands.check import subject as check_subject
+    from evoflash.gpu import load_gpu
+    from evoflash.problem import parse_problem
+    from evoflash.store.store import open_store
+
+    with open_store(db, read_only=True) as store:
+        found = report.find(store, prefix)[0]
+    return check_subject.of_genome(
+        found.genome, parse_problem(problem or found.problem), load_gpu(gpu or found.gpu)
+    )

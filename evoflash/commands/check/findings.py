@@ -1,0 +1,154 @@
+"""Findings about a kernel: the reports of many runs merged, slow accesses picked out; prints nothing.
+
+One finding for each kind and line. Lines are those of the text that was run, shifted where the reader's file
+holds that text further down.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from evoflash.commands.check.advice import Severity, advice
+from evoflash.emulator.launch import Report, Site
+
+_BLOCK = re.compile(r"^((?:cluster|block) [^:]*): ")
+_GROUPS = re.compile(r"; (?=threads? |only )")
+_LINE = re.compile(r"\bline (\d+)")
+_MOST_PLACES = 4
+# Of these, the two places are alike: line 3 against line 5 is the same finding as 5 against 3.
+_SYMMETRIC = ("divergence", "named-barrier", "race-WAW", "race-global", "double-write-global")
+# A site is slow when its excess is this share of all that the launch moves through that memory: a tail's
+# half-used sector is not worth a word.
+_SLOW_SHARE = 0.02
+_SHARED_OPS = ("lds", "sts", "ldmatrix", "cp_async_shared")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A second place of a finding. `line` is 0 where there is only something to say."""
+
+    line: int
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing to fix, as often as it was seen."""
+
+    kind: str
+    message: str  # one line
+    line: int = 0  # 0: not known
+    column: int = 0  # from 1; 0: the whole line
+    where: str = ""  # "block (0,0,0)"
+    places: tuple[Place, ...] = ()
+    runs: int = 0  # in how many runs it was seen; 0: not found by running
+    count: int = 1  # over all runs
+    first_run: str = ""  # the first of them, in words
+
+    @property
+    def severity(self) -> Severity:
+        return advice(self.kind).severity
+
+    @property
+    def remedy(self) -> str:
+        return advice(self.kind).remedy
+
+
+def from_report(report: Report, *, run: str, shift: int = 0) -> Finding:
+    """One report of one run; `shift` is added to every line."""
+    message = _LINE.sub(lambda match: f"line {int(match[1]) + shift}", " ".join(report.message.split()))
+    block = _BLOCK.match(message)
+    headline, *groups = _GROUPS.split(message[block.end() :] if block else message)
+    places = [_group(group) for group in groups]
+    if report.line2:
+        label = advice(report.kind).second
+        places.insert(0, Place(report.line2 + shift, label))
+    return Finding(
+        kind=report.kind,
+        message=headline,
+        line=report.line + shift if report.line else 0,
+        where=block[1] if block else "",
+        places=tuple(places),
+        runs=1,
+        count=report.count,
+        first_run=run,
+    )
+
+
+def _group(text: str) -> Place:
+    """ "threads 0-31: bar_sync at line 51 (...)" as a place."""
+    match = _LINE.search(text)
+    label = re.sub(r",? (?:at|from) line \d+|: line \d+", "", text)
+    return Place(int(match[1]) if match else 0, label)
+
+
+def merge(runs: Iterable[Sequence[Finding]]) -> tuple[Finding, ...]:
+    """One finding for each kind and line, in the order in which they were first seen; errors come first."""
+    merged: dict[tuple[str, int], Finding] = {}
+    for findings in runs:
+        seen = set()
+        for finding in findings:
+            key = _mirrored(finding, merged) or (finding.kind, finding.line)
+            known = merged.get(key)
+            merged[key] = finding if known is None else _joined(known, finding, again=key not in seen)
+            seen.add(key)
+    return tuple(sorted(merged.values(), key=lambda finding: finding.severity != "error"))
+
+
+def _mirrored(finding: Finding, merged: Mapping[tuple[str, int], Finding]) -> tuple[str, int] | None:
+    """The key of the finding whose two places are this one's, the other way round."""
+    if finding.kind not in _SYMMETRIC or (finding.kind, finding.line) in merged:
+        return None
+    for place in finding.places:
+        known = merged.get((finding.kind, place.line))
+        if known and finding.line in {other.line for other in known.places}:
+            return finding.kind, place.line
+    return None
+
+
+def _joined(known: Finding, more: Finding, *, again: bool) -> Finding:
+    """`again`: it is the finding's first in another run."""
+    # Mirrored, the other's second place is this one's first.
+    lines = {place.line for place in known.places} | ({known.line} if more.line != known.line else set())
+    # What each group waits for differs from run to run: the first run's words stand for all.
+    fresh = [place for place in more.places if place.line not in lines and place.label == _second(known)]
+    return replace(
+        known,
+        places=(known.places + tuple(fresh))[: max(_MOST_PLACES, len(known.places))],
+        runs=known.runs + (more.runs if again else 0),
+        count=known.count + more.count,
+    )
+
+
+def _second(finding: Finding) -> str:
+    return advice(finding.kind).second
+
+
+def slow_accesses(sites: Iterable[Site], *, shift: int = 0) -> tuple[Finding, ...]:
+    """Lines with bank conflicts or uncoalesced accesses that count, the worst first."""
+    totals: dict[tuple[int, str], Site] = {}
+    for site in sites:
+        known = totals.get((site.line, site.op))
+        totals[site.line, site.op] = site if known is None else _added(known, site)
+    found = []
+    for kind, is_shared in (("bank-conflict", True), ("uncoalesced", False)):
+        group = [site for site in totals.values() if (site.op in _SHARED_OPS) == is_shared]
+        moved = sum(site.actual for site in group)
+        slow = [site for site in group if site.actual - site.ideal > _SLOW_SHARE * moved]
+        slow.sort(key=lambda site: site.ideal - site.actual)
+        found += [_slow(kind, site, moved, shift) for site in slow]
+    return tuple(found)
+
+
+def _added(a: Site, b: Site) -> Site:
+    return Site(a.line, a.op, a.requests + b.requests, a.actual + b.actual, a.ideal + b.ideal)
+
+
+def _slow(kind: str, site: Site, moved: int, shift: int) -> Finding:
+    unit = "wavefronts" if kind == "bank-conflict" else "sectors"
+    message = (
+        f"{site.op} takes {site.actual / site.ideal:.1f} times the {unit} that its bytes need "
+        f"({site.actual:,} instead of {site.ideal:,} for {site.requests:,} warp instructions; "
+        f"the excess is {(site.actual - site.ideal) / moved:.0%} of all {unit} here)"
+    )
+    return Finding(kind, message, line=site.line + shift)

@@ -1,0 +1,228 @@
+"""Reads a user's .cu: the TOML comment that says how `evoflash check` launches it; compiles and runs nothing.
+
+Every mistake is a UsageError that names file, line and key. The format stands in docs/check.md and in --help.
+"""
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from evoflash.commands.check.kernel_file import DTYPES, FILLS, Argument, KernelFile, Three
+from evoflash.errors import TemplateError, UsageError
+from evoflash.evaluation import TensorMap
+from evoflash.families.expression import Expression
+from evoflash.families.family import Loop
+
+_HEADER = re.compile(r"/\*[ \t]*evoflash check[ \t]*\n(.*?)\*/", re.DOTALL)
+_KEYS = ("entry", "grid", "block", "smem", "cluster", "resident", "arguments", "attention", "workspace")
+_ARRAY_KEYS = ("name", "dtype", "shape", "fill", "out", "box", "swizzle")
+_SCALAR_KEYS = ("name", "dtype", "value")
+_MAP_KEYS = ("map", "box", "swizzle")
+_LOOP_KEYS = ("rows", "keys", "stages", "splits")
+_EXAMPLE = (
+    '/* evoflash check <newline> entry = "my_kernel" <newline> grid = 1 <newline> block = 128 <newline> '
+    'arguments = [{ name = "x", dtype = "f32", shape = [64], out = true }] <newline> */'
+)
+
+
+def read_kernel_file(path: Path, text: str) -> KernelFile:
+    """The kernel in a file's text, its launch checked as far as it can be without running it."""
+    match = _HEADER.search(text)
+    if match is None:
+        raise UsageError(
+            f"{path} has no comment that says how to launch it: put at its top {_EXAMPLE}; "
+            "see `evoflash check --help`."
+        )
+    header = _Header(path, match[1], text.count("\n", 0, match.start(1)))
+    table = header.table()
+    header.only(table, _KEYS, "the comment")
+    entry = header.need(table, "entry", str)
+    _check_text(path, text, entry)
+    if ("arguments" in table) == ("attention" in table):
+        raise header.wrong(
+            "arguments", "give either `arguments` or `attention = {}` (evoflash's attention ABI)"
+        )
+    return KernelFile(
+        path=path,
+        text=text,
+        entry=entry,
+        grid=header.three(table, "grid"),
+        block=header.three(table, "block"),
+        smem=header.expression("smem", table.get("smem", 0)),
+        cluster=header.numbers(table.get("cluster", 1), "cluster"),
+        resident=header.flag(table, "resident"),
+        workspace=header.expression("workspace", table.get("workspace", 0)),
+        arguments=header.arguments(table),
+        loop=header.loop(table),
+        problem=header.problem(table),
+        maps=header.maps(table),
+    )
+
+
+def _check_text(path: Path, text: str, entry: str) -> None:
+    if not re.search(r'^\s*#\s*include\s+"ef\.h"', text, re.MULTILINE):
+        raise UsageError(
+            f'{path} does not #include "ef.h": the emulator sees what goes through its primitives only; '
+            "write the kernel's memory accesses and barriers with ef:: (see evoflash/device)."
+        )
+    if not re.search(rf"\bEF_EXPORT_KERNEL\(\s*{re.escape(entry)}\s*\)", text):
+        raise UsageError(f"{path} has no EF_EXPORT_KERNEL({entry}): write it below the kernel.")
+
+
+@dataclass(frozen=True, slots=True)
+class _Header:
+    """The comment's TOML; `before` is how many lines of the file precede it."""
+
+    path: Path
+    toml: str
+    before: int
+
+    def table(self) -> dict[str, Any]:
+        try:
+            return tomllib.loads(self.toml)
+        except tomllib.TOMLDecodeError as error:
+            place = re.search(r"\(at line (\d+), column (\d+)\)", str(error))
+            line = self.before + int(place[1]) if place else self.before + 1
+            what = str(error).partition(" (at ")[0]
+            raise UsageError(f"{self.path}:{line}: not TOML: {what}; see `evoflash check --help`.") from None
+
+    def wrong(self, key: str, what: str) -> UsageError:
+        return UsageError(f"{self.path}:{self._line_of(key)}: {what}; see `evoflash check --help`.")
+
+    def _line_of(self, key: str) -> int:
+        match = re.search(rf"(?<![\w\"]){re.escape(key)}(?![\w\"])\s*[=\]]", self.toml)
+        return self.before + 1 + (self.toml.count("\n", 0, match.start()) if match else 0)
+
+    def only(self, table: Mapping[str, Any], known: tuple[str, ...], where: str) -> None:
+        for key in table:
+            if key not in known:
+                raise self.wrong(key, f"'{key}' is not a key of {where}: use {', '.join(known)}")
+
+    def need(self, table: Mapping[str, Any], key: str, kind: type) -> Any:
+        if key not in table:
+            raise self.wrong(key, f"'{key}' is missing")
+        if type(table[key]) is not kind:
+            raise self.wrong(key, f"{key} = {table[key]!r} must be a {kind.__name__}")
+        return table[key]
+
+    def flag(self, table: Mapping[str, Any], key: str) -> bool:
+        value = table.get(key, False)
+        if type(value) is not bool:
+            raise self.wrong(key, f"{key} = {value!r} must be true or false")
+        return value
+
+    def expression(self, key: str, value: object) -> Expression:
+        try:
+            return Expression(value, f"{self.path}:{self._line_of(key)}: {key}", (int,))
+        except TemplateError as error:
+            raise UsageError(str(error)) from None
+
+    def three(self, table: Mapping[str, Any], key: str) -> tuple[Expression, Expression, Expression]:
+        if key not in table:
+            raise self.wrong(key, f"'{key}' is missing: a number, or [x, y, z]")
+        value = table[key] if isinstance(table[key], list) else [table[key]]
+        if not 1 <= len(value) <= 3:
+            raise self.wrong(key, f"{key} = {table[key]!r} must be a number, or [x, y, z]")
+        x, y, z = (self.expression(key, each) for each in [*value, 1, 1][:3])
+        return x, y, z
+
+    def numbers(self, value: object, key: str) -> Three:
+        sides = value if isinstance(value, list) else [value]
+        if not 1 <= len(sides) <= 3 or any(type(side) is not int or side < 1 for side in sides):
+            raise self.wrong(key, f"{key} = {value!r} must be a number, or [x, y, z]")
+        x, y, z = [*sides, 1, 1][:3]
+        return x, y, z
+
+    def tables(self, table: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
+        value = table.get(key, [])
+        if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
+            raise self.wrong(key, f"{key} must be a list of tables, one for each kernel argument in order")
+        return value
+
+    def loop(self, table: Mapping[str, Any]) -> Loop | None:
+        if "attention" not in table:
+            return None
+        given = dict(self.need(table, "attention", dict))
+        self.only(given, (*_LOOP_KEYS, "problem", "maps"), "attention")
+        given.pop("problem", None)
+        given.pop("maps", None)
+        for key, value in given.items():
+            if type(value) is not int or value < 1:
+                raise self.wrong(key, f"{key} = {value!r} must be a whole number from 1 up")
+        return Loop(**{"rows": 64, "keys": 64, "stages": 2, "splits": 1, **given})
+
+    def problem(self, table: Mapping[str, Any]) -> str:
+        given = table.get("attention", {})
+        return str(self.need(given, "problem", str)) if "problem" in given else ""
+
+    def arguments(self, table: Mapping[str, Any]) -> tuple[Argument, ...]:
+        arguments = tuple(self.argument(each) for each in self.tables(table, "arguments"))
+        shapes = {argument.name: argument.shape for argument in arguments}
+        for argument in arguments:
+            shape = shapes.get(argument.map.of) if argument.map else ()
+            if shape is None or (argument.map and len(shape) != len(argument.map.box)):
+                of = argument.map.of if argument.map else ""
+                raise self.wrong(
+                    "map", f"map = '{of}' must name an array, with a side of box for each of its shape's"
+                )
+        return arguments
+
+    def maps(self, table: Mapping[str, Any]) -> tuple[TensorMap, ...]:
+        maps = [self.map(given) for given in self.tables(table.get("attention", {}), "maps")]
+        for each in maps:
+            if each.of not in ("Q", "K", "V", "O") or len(each.box) != 4:
+                raise self.wrong(
+                    "maps", "maps are of Q, K, V or O, with a box of [batch, heads, rows, columns]"
+                )
+        return tuple(maps)
+
+    def map(self, given: Mapping[str, Any], of: str = "") -> TensorMap:
+        if not of:
+            self.only(given, _MAP_KEYS, "a map")
+        name = of or str(self.need(given, "map", str))
+        if "box" not in given:
+            raise self.wrong("box", f"the map of '{name}' needs box = [..], in the order of its shape")
+        swizzle = given.get("swizzle", 0)
+        if swizzle not in (0, 32, 64, 128):
+            raise self.wrong("swizzle", f"swizzle = {swizzle!r} of '{name}' must be 0, 32, 64 or 128")
+        return TensorMap(name, self._sides(given, "box", name), swizzle)
+
+    def argument(self, given: Mapping[str, Any]) -> Argument:
+        if "map" in given:
+            of = self.map(given)
+            return Argument(f"map of {of.of}", "", map=of)
+        is_array = "value" not in given
+        self.only(given, _ARRAY_KEYS if is_array else _SCALAR_KEYS, "an array" if is_array else "a scalar")
+        name, dtype = self.need(given, "name", str), self.need(given, "dtype", str)
+        if dtype not in DTYPES:
+            raise self.wrong("dtype", f"dtype '{dtype}' of '{name}' is unknown: use {', '.join(DTYPES)}")
+        if is_array:
+            return self._array(given, name, dtype)
+        value = given["value"]
+        if type(value) is not int and not (type(value) is float and dtype in DTYPES[:4]):
+            raise self.wrong("value", f"value = {value!r} of '{name}' does not fit {dtype}")
+        return Argument(name, dtype, value=value)
+
+    def _array(self, given: Mapping[str, Any], name: str, dtype: str) -> Argument:
+        if "shape" not in given:
+            raise self.wrong("shape", f"'{name}' needs shape = [..] (an array) or value = .. (a scalar)")
+        shape = self._sides(given, "shape", name)
+        of = self.map(given, name) if "box" in given else None
+        if of and len(of.box) != len(shape):
+            raise self.wrong(
+                "box", f"box = {list(of.box)} of '{name}' must have a side for each of its shape's"
+            )
+        is_output = self.flag(given, "out")
+        fill = given.get("fill", "poison" if is_output else "random")
+        if fill not in FILLS and type(fill) not in (int, float):
+            raise self.wrong("fill", f"fill = {fill!r} of '{name}': use {', '.join(FILLS)} or a number")
+        return Argument(name, dtype, shape, fill, is_output, of)
+
+    def _sides(self, given: Mapping[str, Any], key: str, name: str) -> tuple[int, ...]:
+        sides = given[key] if isinstance(given[key], list) else [given[key]]
+        if not sides or any(type(side) is not int or side < 1 for side in sides):
+            raise self.wrong(key, f"{key} = {given[key]!r} of '{name}' must be numbers from 1 up")
+        return tuple(sides)

@@ -1,0 +1,222 @@
+"""What `evoflash check` was asked to check: a genome or a file, as texts and launches to try; runs nothing.
+
+An exported file inlines PTX and cannot run here: it is rendered again from the command in its banner, and the
+findings point into the file, as long as its kernel was not edited.
+"""
+
+import hashlib
+import re
+import shlex
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from evoflash.commands.check.kernel_file import Argument, KernelFile
+from evoflash.commands.check.kernel_header import read_kernel_file
+from evoflash.emulator.preflight import shapes
+from evoflash.errors import UsageError
+from evoflash.evaluation import Candidate, Launch
+from evoflash.families.export import export_kernel, genome_of
+from evoflash.families.family import Loop, load_family
+from evoflash.families.renderer import device_headers_sha, lint, render
+from evoflash.gpu import GpuSpec, load_gpu
+from evoflash.problem import CompileKey, Problem, Workload, parse_problem
+from evoflash.space import Genome
+
+_MOST_PRODUCTS = 1 << 24  # multiply-adds of a workload's scores up to which it is emulated: some 0.2 s
+_EXPORTED = re.compile(r"^// evoflash export (.*)$", re.MULTILINE)
+_INCLUDE = '#include "ef.h"\n'
+_LINT = re.compile(r"^(.*) at line (\d+)$")
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionCase:
+    """A workload whose result is known."""
+
+    workload: Workload
+    launches: tuple[Launch, ...]
+    is_crowded: bool = False  # on a GPU with a single SM: persistent blocks take several tiles each
+
+
+@dataclass(frozen=True, slots=True)
+class OwnCase:
+    """One launch with arguments of its own: no result to compare with."""
+
+    launch: Launch
+    arguments: tuple[Argument, ...]
+
+
+Case = AttentionCase | OwnCase
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Subject:
+    """One kernel text and the launches to try. Findings point into `shown`, `shift` lines further down."""
+
+    title: str
+    name: str  # of the text's file, without .cu
+    source: str
+    cases: tuple[Case, ...]
+    candidate: Candidate | None  # for NVRTC; None where no GPU is named
+    gpu: GpuSpec | None
+    path: Path | None  # of the file to show; None: where the build leaves the text
+    shown: str  # that file's text
+    shift: int = 0
+    unseen: tuple[tuple[str, int], ...] = ()  # what the emulator cannot see, and its line
+    notes: tuple[str, ...] = ()  # what the reader should know about what was checked
+
+
+def of_genome(genome: Genome, problem: Problem, gpu: GpuSpec) -> tuple[Subject, ...]:
+    """A genome, once for each kernel that the problem's workloads compile to."""
+    return tuple(_of_key(genome, problem, key, gpu) for key in problem.compile_keys(gpu.arch))
+
+
+def _of_key(genome: Genome, problem: Problem, key: CompileKey, gpu: GpuSpec) -> Subject:
+    family, candidate = load_family(genome.family), render(genome, key, gpu)
+    wanted = tuple(w for w in problem.workloads if w.compile_key(gpu.arch) == key)
+    workloads, notes = _workloads(key, family.loop(family.names(genome.as_dict(), key, gpu)), wanted)
+    cases = [AttentionCase(w, family.launches(genome, w, gpu)) for w in workloads]
+    lone_sm = replace(gpu, sm_count=1)
+    crowded = [AttentionCase(w, family.launches(genome, w, lone_sm), is_crowded=True) for w in workloads]
+    cases += [new for new, case in zip(crowded, cases, strict=True) if new.launches != case.launches]
+    return Subject(
+        title=f"{family.name} {genome.id} for {key} on {gpu.name}",
+        name=family.name,
+        source=candidate.source,
+        cases=tuple(cases),
+        candidate=candidate,
+        gpu=gpu,
+        path=None,
+        shown=candidate.source,
+        notes=notes,
+    )
+
+
+def _workloads(
+    key: CompileKey, loop: Loop, wanted: tuple[Workload, ...]
+) -> tuple[tuple[Workload, ...], tuple[str, ...]]:
+    """The pre-flight shapes, then the problem's own where they are small; and a word about those left out."""
+    small = [w for w in wanted if w.batch * w.heads * w.visible_pairs * w.head_dim <= _MOST_PRODUCTS]
+    large = [w for w in wanted if w not in small]
+    notes = tuple(f"{w} is too large for the emulator: smaller shapes stand for it." for w in large)
+    return tuple(dict.fromkeys([*shapes(key, loop), *small])), notes
+
+
+def of_words(family: str, words: list[str], *, problem: str, gpu: str) -> tuple[Subject, ...]:
+    """A genome as `evoflash export` takes it."""
+    return of_genome(*genome_of(family, words, problem=problem, gpu=gpu))
+
+
+def of_file(path: Path, *, problem: str | None, gpu: str | None) -> tuple[Subject, ...]:
+    """A user's .cu, or one that `evoflash export` wrote. UsageError says what is missing in it."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise UsageError(f"{path} cannot be read ({why}): give a .cu file or a genome id.") from None
+    command = _EXPORTED.search(text)
+    if command and _INCLUDE not in text:
+        if problem or gpu:
+            raise UsageError(
+                f"{path} was exported: its banner names problem and GPU; leave both options out."
+            )
+        return _exported(path, text, command[1])
+    return (_own(path, text, problem, load_gpu(gpu) if gpu else None),)
+
+
+def _exported(path: Path, text: str, command: str) -> tuple[Subject, ...]:
+    genome, problem, gpu = _parsed(path, command)
+    (subject,) = of_genome(genome, problem, gpu)
+    head, _, kernel = subject.source.partition(_INCLUDE)
+    at = text.find(kernel)
+    if at < 0:
+        raise UsageError(
+            f"the kernel in {path} is not what its command renders ({_first_change(text, kernel)}): it was "
+            "edited, or exported by another version. An exported kernel inlines PTX, which cannot run here. "
+            'To check an edited one, replace everything above the kernel by #include "ef.h" and a comment '
+            "that says how to launch it (`evoflash check --help`)."
+        )
+    notes = [f"{path} inlines PTX; the text it was made from is run: lines are those of {path}."]
+    if text != export_kernel(genome, problem, gpu):
+        notes.append(f"{path} differs from its export outside of the kernel: that part is not checked.")
+    before = head.count("\n") + _INCLUDE.count("\n")
+    return (
+        Subject(
+            title=f"{path}: {subject.title}",
+            name=subject.name,
+            source=subject.source,
+            cases=subject.cases,
+            candidate=subject.candidate,
+            gpu=gpu,
+            path=path,
+            shown=text,
+            shift=text.count("\n", 0, at) - before,
+            notes=(*notes, *subject.notes),
+        ),
+    )
+
+
+def _parsed(path: Path, command: str) -> tuple[Genome, Problem, GpuSpec]:
+    words = shlex.split(command)
+    options = list(zip(words[::2], words[1::2], strict=False))
+    single = dict(options)
+    if not {"--family", "--problem", "--gpu"} <= single.keys():
+        raise UsageError(f"{path}: the command in its banner is not whole: export it again.")
+    values = [word for option, word in options if option == "--set"]
+    return genome_of(single["--family"], values, problem=single["--problem"], gpu=single["--gpu"])
+
+
+def _first_change(text: str, kernel: str) -> str:
+    have = set(text.splitlines())
+    changed = next((line.strip() for line in kernel.splitlines() if line not in have), "")
+    return f"'{changed[:60]}' is not in the file" if changed else "its lines are in another order"
+
+
+def _own(path: Path, text: str, problem: str | None, gpu: GpuSpec | None) -> Subject:
+    kernel = read_kernel_file(path, text)
+    key, cases, notes = _cases(kernel, problem, gpu)
+    name = re.sub(r"\W", "_", path.stem)
+    found = (_LINT.match(each) for each in lint(text))
+    if gpu is None:
+        notes = (*notes, "no --gpu: neither NVRTC nor ptxas was asked about registers, spills and limits.")
+    return Subject(
+        title=str(path),
+        name=name,
+        source=text,
+        cases=cases,
+        candidate=_candidate(name, text, key) if key else None,
+        gpu=gpu,
+        path=path,
+        shown=text,
+        unseen=tuple((match[1], int(match[2])) for match in found if match),
+        notes=notes,
+    )
+
+
+def _cases(
+    kernel: KernelFile, problem: str | None, gpu: GpuSpec | None
+) -> tuple[CompileKey | None, tuple[Case, ...], tuple[str, ...]]:
+    arch = gpu.arch if gpu else ""
+    if kernel.loop is None:
+        if problem:
+            raise UsageError(f"{kernel.path} has arguments of its own: --problem is for attention kernels.")
+        # NVRTC wants an arch; the rest of the key is about attention.
+        key = CompileKey(64, "fp16", False, 1, arch) if gpu else None
+        return key, (OwnCase(kernel.launch(), kernel.arguments),), ()
+    if not (problem or kernel.problem):
+        raise UsageError(
+            f"what {kernel.path} computes is not said: give --problem, or `problem` in its attention table."
+        )
+    wanted = parse_problem(problem or kernel.problem)
+    keys = wanted.compile_keys(arch)
+    if len(keys) > 1:
+        raise UsageError(
+            f"the workloads of '{wanted}' need {len(keys)} different kernels: check them one by one."
+        )
+    workloads, notes = _workloads(keys[0], kernel.loop, wanted.workloads)
+    cases = tuple(AttentionCase(w, (kernel.launch(w),)) for w in workloads)
+    return keys[0] if gpu else None, cases, notes
+
+
+def _candidate(name: str, text: str, key: CompileKey) -> Candidate:
+    sha = hashlib.sha256((text + device_headers_sha()).encode()).hexdigest()
+    return Candidate(Genome(name, 0, ()), key, text, sha)

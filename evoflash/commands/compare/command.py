@@ -1,0 +1,74 @@
+"""The command `evoflash compare`: which of two kernels is faster on this GPU. Decides nothing, as cli.py."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from evoflash.commands.options import Db, Json, Quiet, Seed, Verbose
+from evoflash.errors import EvoflashError
+
+if TYPE_CHECKING:
+    from evoflash.commands.compare.run import Contest, Outcome
+
+_LIMIT_S = 900.0
+
+
+def add_to(app: typer.Typer) -> None:
+    """Make it a command of the application."""
+    app.command()(compare)
+
+
+def compare(
+    first: Annotated[str, typer.Argument(help="A candidate's id, a baseline's name or a .cu file.")],
+    second: Annotated[str, typer.Argument(help="Likewise.")],
+    *,
+    problem: Annotated[
+        str | None, typer.Option("--problem", help="Default: what the kernels were made for.")
+    ] = None,
+    seed: Seed = 0,
+    db: Db,
+    as_json: Json = False,
+    verbose: Verbose = False,
+    quiet: Quiet = False,
+) -> None:
+    """Say which of two kernels is faster on this GPU, or that it is unclear; both are checked first.
+
+    Each workload is timed in every way that fits it: short ones cold, hot and call by call, long ones at the
+    boost clock and under the power cap. What is at least 0.3 % apart, and clearly so, is called faster or
+    slower; docs/timing.md says how, and how often that is wrong. Exit code 1 where a kernel is not correct.
+
+    A .cu of your own says how it is launched as `evoflash check` wants it, with `attention = {}`.
+
+    Example: evoflash compare 3f2a sdpa_cudnn --problem mission
+    """
+    from evoflash.commands import search_run as session
+    from evoflash.commands.baselines.run import present_spec
+    from evoflash.commands.compare import report as compare_report
+    from evoflash.commands.compare.kernels import entrants
+    from evoflash.commands.compare.run import Contest
+    from evoflash.timing import noise_floor as noise
+
+    spec = present_spec(None)
+    what, made = entrants((first, second), problem=problem, spec=spec, db=db, seed=seed)
+    contest = Contest(made, what, spec, seed, noise=noise.floor())
+    session.say(f"checking both, then timing them in pairs on {what}")
+    try:
+        outcome = _held(contest)
+    except KeyboardInterrupt:
+        session.say("stopped by Ctrl-C: nothing is stored.")
+        raise typer.Exit(130) from None
+    if outcome.failure:
+        raise EvoflashError(f"no comparison: {outcome.failure}; `evoflash check` looks into a kernel.")
+    say = compare_report.as_json if as_json else compare_report.text
+    typer.echo(say(contest, outcome))
+
+
+def _held(contest: "Contest") -> "Outcome":
+    """In a process of its own, so that a kernel that crashes or hangs ends in one line."""
+    from evoflash.commands.compare.run import Outcome, hold
+    from evoflash.cuda import launcher
+    from evoflash.isolation import IsolatedPool
+
+    with IsolatedPool(1, initializer=launcher.warm_up) as pool:
+        ending = pool.submit(hold, contest, timeout_s=_LIMIT_S).result()
+    return ending.value or Outcome(failure=f"{ending.status}, {ending.reason}")

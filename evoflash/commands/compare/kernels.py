@@ -1,0 +1,140 @@
+"""Who is compared: a candidate of the database, a library's kernel or a .cu file, made ready for the GPU.
+
+Compiles, and launches nothing: contest.py does, in a GPU process.
+"""
+
+import re
+import shlex
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from evoflash import baselines
+from evoflash.commands import kernel_report as report
+from evoflash.commands.check import subject as check_subject
+from evoflash.commands.check.kernel_header import read_kernel_file
+from evoflash.compilers.nvrtc import compile_candidate, first_error
+from evoflash.errors import EvoflashError, UsageError
+from evoflash.evaluation import Build
+from evoflash.evaluators.measured import check_workloads
+from evoflash.evaluators.prepare import prepare
+from evoflash.families.family import load_family
+from evoflash.gpu import GpuSpec
+from evoflash.gpu_process.rungs import GpuTask, Launcher, task_of
+from evoflash.problem import Problem, parse_problem
+from evoflash.space import Genome
+from evoflash.store.store import open_store
+
+_GENOME_ID = re.compile(r"[0-9a-f]{1,16}")
+_EXPORTED = re.compile(r"^// evoflash export (.*)$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Entrant:
+    """One of the two: what the GPU process needs of a kernel; without a task, the baseline of that name."""
+
+    name: str
+    task: GpuTask | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What a word stands for, before it is known on which problem."""
+
+    problem: str  # that it was made for; empty where it is for any
+    entrant: Callable[[Problem], Entrant]
+
+
+def entrants(
+    words: Sequence[str], *, problem: str | None, spec: GpuSpec, db: str, seed: int
+) -> tuple[Problem, tuple[Entrant, ...]]:
+    """What the words stand for, on the problem given or the one that they agree on.
+
+    UsageError for a word that is nothing, and where the problem is not clear; EvoflashError for a kernel
+    that does not compile for this GPU.
+    """
+    found = [_look_up(word, spec=spec, db=db, seed=seed) for word in words]
+    known = list(dict.fromkeys(str(parse_problem(each.problem)) for each in found if each.problem))
+    if problem is None and len(known) != 1:
+        said = f"they were made for {' and '.join(known)}" if known else "nothing says for which problem"
+        raise UsageError(f"{said}: say on which to compare them with --problem.")
+    what = parse_problem(problem or known[0])
+    made = [each.entrant(what) for each in found]
+    names = [each.name for each in made]
+    return what, tuple(
+        replace(each, name=f"{each.name} ({at + 1})") if names.count(each.name) > 1 else each
+        for at, each in enumerate(made)
+    )
+
+
+def _look_up(word: str, *, spec: GpuSpec, db: str, seed: int) -> _Found:
+    if word in baselines.NAMES:
+        return _Found("", lambda _: Entrant(word))
+    path = Path(word)
+    if path.exists() or path.suffix == ".cu":
+        return _in_file(path, spec=spec, seed=seed)
+    if not _GENOME_ID.fullmatch(word):
+        raise UsageError(
+            f"'{word}' is no .cu file, no candidate's id and no baseline: baselines are "
+            f"{', '.join(baselines.NAMES)}; `evoflash leaderboard` has the ids."
+        )
+    with open_store(db, read_only=True) as store:
+        evaluation = report.find(store, word)[0]
+    return _of_genome(evaluation.genome, evaluation.problem, evaluation.genome.id, spec=spec, seed=seed)
+
+
+def _in_file(path: Path, *, spec: GpuSpec, seed: int) -> _Found:
+    """A file that `evoflash export` wrote is rendered again from its banner, as `evoflash check` does."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        raise UsageError(f"{path} cannot be read: give a .cu file, a candidate's id or a baseline.") from None
+    command = _EXPORTED.search(text)
+    if command is None or '#include "ef.h"' in text:
+        return _own(path, text, spec=spec, seed=seed)
+    (subject,) = check_subject.of_file(path, problem=None, gpu=None)
+    assert subject.candidate is not None, "an exported file names its GPU"
+    words = shlex.split(command[1])
+    problem = words[words.index("--problem") + 1]
+    return _of_genome(subject.candidate.genome, problem, str(path), spec=spec, seed=seed)
+
+
+def _of_genome(genome: Genome, problem: str, name: str, *, spec: GpuSpec, seed: int) -> _Found:
+    family = load_family(genome.family)
+
+    def entrant(what: Problem) -> Entrant:
+        prepared = prepare(genome, what, spec, False, seed)
+        if prepared.failure:
+            reason = f"{prepared.failure.status}, {prepared.failure.reason}"
+            raise EvoflashError(f"{name} is no kernel for {what} on {spec.name} ({reason}): choose another.")
+        task = _task(name, what, prepared.builds, lambda w: family.launches(genome, w, spec), spec, seed)
+        return Entrant(name, replace(task, is_deterministic=family.is_deterministic))
+
+    return _Found(problem, entrant)
+
+
+def _own(path: Path, text: str, *, spec: GpuSpec, seed: int) -> _Found:
+    kernel = read_kernel_file(path, text)
+    if kernel.loop is None:
+        raise UsageError(
+            f"{path} has arguments of its own, so nothing says what is right: only kernels with evoflash's "
+            "attention arguments can be compared (`attention = {}`, docs/check.md)."
+        )
+
+    def entrant(what: Problem) -> Entrant:
+        (subject,) = check_subject.of_file(path, problem=str(what), gpu=spec.name)
+        assert subject.candidate is not None, "a GPU was named"
+        build = compile_candidate(subject.candidate)
+        if not build.ok:
+            raise EvoflashError(f"{path} does not compile: {first_error(build.log)}")
+        task = _task(str(path), what, (build,), lambda w: (kernel.launch(w),), spec, seed)
+        return Entrant(str(path), task)
+
+    return _Found(kernel.problem, entrant)
+
+
+def _task(
+    name: str, problem: Problem, builds: Sequence[Build], launches: Launcher, spec: GpuSpec, seed: int
+) -> GpuTask:
+    checks = check_workloads(problem.compile_keys(spec.arch))
+    return task_of(name, spec, builds, launches, checks=checks, timed=problem.workloads, seed=seed)

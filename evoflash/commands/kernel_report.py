@@ -1,0 +1,243 @@
+"""Records as text or JSON for people: one kernel, a run's failures, the families, the GPUs. Reads only."""
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from evoflash.commands.search_run import Found
+from evoflash.errors import EvoflashError, UsageError
+from evoflash.evaluation import Basis, Build, Evaluation, Timing, Verdict
+from evoflash.families.export import reproducing_command
+from evoflash.families.family import known_families, load_family
+from evoflash.gpu import known_gpus, load_gpu
+from evoflash.gpu_process.finals import conclusion
+from evoflash.gpu_process.rung_times import seconds_by_rung
+from evoflash.problem import CompileKey, Problem, Workload, parse_problem
+from evoflash.space import Genome
+from evoflash.store.store import Store
+from evoflash.timing.comparison import Comparison
+
+
+def find(store: Store, prefix: str) -> list[Evaluation]:
+    """The evaluations of the one genome whose id starts with `prefix`; UsageError when none or several do."""
+    found = store.find(prefix)
+    ids = sorted({evaluation.genome.id for evaluation in found})
+    if not ids:
+        raise UsageError(f"no kernel's id starts with '{prefix}': see `evoflash leaderboard`.")
+    if len(ids) > 1:
+        raise UsageError(f"'{prefix}' could be {', '.join(ids[:6])}: give more digits.")
+    return found
+
+
+def as_json(evaluations: list[Evaluation]) -> str:
+    """Everything known, a list of objects."""
+    return json.dumps([_as_dict(evaluation) for evaluation in evaluations], indent=2)
+
+
+def describe(evaluations: list[Evaluation]) -> str:
+    """Everything known, one block for each evaluation."""
+    return "\n\n".join("\n".join([*_head(e), *map(_verdict, e.verdicts), *_tail(e)]) for e in evaluations)
+
+
+def brief(evaluation: Evaluation) -> str:
+    """One kernel, its checks in one line."""
+    return "\n".join([*_head(evaluation), checked(evaluation.verdicts), *_tail(evaluation)])
+
+
+def describe_found(found: Found, *, as_json: bool) -> str:
+    """What a search came to: its best kernel, and how that stands against each baseline."""
+    assert found.best is not None, "a search without a kernel is an error, not a report"
+    rivals = _rivals(found)
+    if as_json:
+        rows = [asdict(comparison) for comparison in rivals]
+        known = {"best": _as_dict(found.best), "spent": found.spent, "comparisons": rows}
+        return json.dumps({**known, "validator": found.validator}, indent=2)
+    lines = [brief(found.best), *map(_rival, rivals)]
+    if found.finals is not None:
+        if said := conclusion(found.finals, found.best.genome.id):
+            lines.append(f"finals    {said}")
+        lines += [f"absent    {name}: {why}" for name, why in found.finals.absent.items()]
+    if found.validator:
+        lines.append(f"validator {found.validator}")
+    return "\n".join(lines)
+
+
+def _rival(comparison: Comparison) -> str:
+    ratio, low, high = 1 / comparison.ratio, 1 / comparison.high, 1 / comparison.low
+    sure = f"{comparison.confidence:.1%}"
+    span = f"{ratio:.3f}x its speed, {sure} [{low:.3f}, {high:.3f}]: {comparison.answer}"
+    return f"against   {comparison.second}, {comparison.protocol}: {span}"
+
+
+def _rivals(found: Found) -> list[Comparison]:
+    """The winner over each baseline, as timed in turns."""
+    if found.finals is None or found.best is None:
+        return []
+    baselines = found.finals.environment
+    return [c for c in found.finals.comparisons if c.first == found.best.genome.id and c.second in baselines]
+
+
+def _as_dict(evaluation: Evaluation) -> dict[str, Any]:
+    fields = asdict(evaluation)
+    fields["genome"] = {"id": evaluation.genome.id, "family": evaluation.genome.family}
+    fields["genome"]["values"] = evaluation.genome.as_dict()
+    for build in fields["builds"]:
+        del build["log"]
+    return fields
+
+
+def _head(evaluation: Evaluation) -> list[str]:
+    lines = [
+        f"kernel    {evaluation.genome.id}  {evaluation.genome.family}",
+        f"values    {' '.join(f'{name}={value}' for name, value in evaluation.genome.values)}",
+        f"problem   {evaluation.problem}   on {evaluation.gpu}",
+        f"status    {evaluation.status}, reached {evaluation.rung}" + _after(evaluation.reason, ": "),
+        f"time      {_score(evaluation)}",
+    ]
+    lines += [f"          {_timing(timing, evaluation.basis)}" for timing in evaluation.timings]
+    return [*lines, *map(built, evaluation.builds)]
+
+
+def built(build: Build) -> str:
+    """What the compiler made of a kernel, in one line."""
+    resources = f"{build.registers} registers, {build.spill_bytes} bytes spilled"
+    return f"build     {build.compile_key}: {resources}" + _after("; ".join(build.warnings), "; ")
+
+
+def _verdict(verdict: Verdict) -> str:
+    word = "passed" if verdict.passed else f"FAILED, {verdict.reason}"
+    errors = f"rel L2 {verdict.rel_l2:.1e}, max/RMS {verdict.max_over_rms:.1e}, LSE {verdict.lse_error:.1e}"
+    return f"checked   {verdict.workload}: {word}; {errors}, {verdict.honest_ratio:.2f} x the honest error"
+
+
+def checked(verdicts: Sequence[Verdict]) -> str:
+    """What a kernel was checked on, or the first check that it failed, in one line."""
+    failed = [verdict for verdict in verdicts if not verdict.passed]
+    if failed or not verdicts:
+        return _verdict(failed[0]) if failed else "checked   not at all"
+    worst = max(verdicts, key=lambda verdict: verdict.rel_l2)
+    shapes = len({verdict.workload for verdict in verdicts})
+    return f"checked   {shapes} shapes, all passed; worst rel L2 {worst.rel_l2:.1e} ({worst.workload})"
+
+
+def _tail(evaluation: Evaluation) -> list[str]:
+    lines = [f"again     {line}" for line in command(evaluation).splitlines()]
+    if spent := seconds_by_rung(evaluation):
+        lines.insert(0, f"spent     {', '.join(f'{rung} {s:.2f} s' for rung, s in spent.items())}")
+    if evaluation.basis is Basis.ESTIMATED and evaluation.is_correct:
+        note = "checked by the emulator on small shapes; the time is a model's, not a measurement."
+        lines.insert(0, f"note      {note}")
+    return lines
+
+
+def _after(text: str, separator: str) -> str:
+    return separator + text if text else ""
+
+
+def _score(evaluation: Evaluation) -> str:
+    if evaluation.score_us is None:
+        return "none"
+    if evaluation.basis is Basis.ESTIMATED:
+        bound = f", bound by {evaluation.bound}" if evaluation.bound else ""
+        by = f"ESTIMATED by model {evaluation.model_version}, not measured"
+        return f"~{evaluation.score_us:.2f} us {by}{bound}"
+    return f"{evaluation.score_us:.2f} us {evaluation.basis}"
+
+
+def _timing(timing: Timing, basis: Basis) -> str:
+    mark = "~" if basis is Basis.ESTIMATED else ""
+    tflops = parse_problem(timing.workload).workloads[0].reported_flops / timing.median_us / 1e6
+    spread = f", p10 {timing.p10_us:.2f}, p90 {timing.p90_us:.2f}, n {timing.n}" if timing.n > 1 else ""
+    clock = f", {timing.sm_clock_mhz} MHz" if timing.sm_clock_mhz else ""
+    terms = ", ".join(f"{name} {us:.1f}" for name, us in sorted(timing.terms.items(), key=lambda x: -x[1]))
+    bound = " at least" if timing.censored else ""
+    speed = f"{mark}{timing.median_us:.2f} us = {mark}{tflops:.1f} TFLOPS"
+    return (
+        f"{timing.protocol}:{bound} {speed}{spread}{clock}"
+        + _after(terms, "; terms in us: ")
+        + _after(timing.throttle, "; throttled: ")
+    )
+
+
+def command(evaluation: Evaluation) -> str:
+    """The line that prints exactly this kernel again; a problem that needs several kernels, a line each."""
+    return "\n".join(commands(evaluation.genome, evaluation.problem, evaluation.gpu))
+
+
+def commands(genome: Genome, problem: str, gpu: str) -> list[str]:
+    """The same for a genome that has no evaluation."""
+    spec = load_gpu(gpu)
+    groups: dict[CompileKey, list[Workload]] = {}
+    for workload in parse_problem(problem).workloads:
+        groups.setdefault(workload.compile_key(spec.arch), []).append(workload)
+    problems = [Problem(tuple(workloads)) for workloads in groups.values()]
+    return [reproducing_command(genome, each, spec) for each in problems]
+
+
+def failures(store: Store, *, as_json: bool) -> str:
+    """What the newest run's candidates failed at: counts by status, rung and reason."""
+    history = store.newest_history()
+    counts = Counter((str(e.status), str(e.rung), e.reason) for _, e in history if not e.is_correct)
+    if as_json:
+        rows = [{"status": s, "rung": r, "reason": w, "count": n} for (s, r, w), n in counts.most_common()]
+        return json.dumps(rows, indent=2)
+    if not counts:
+        return f"{len(history)} evaluated, no failures."
+    lines = [f"{n:5d}  {status} at {rung}: {reason}" for (status, rung, reason), n in counts.most_common(30)]
+    return "\n".join([f"{len(history)} evaluated, {counts.total()} failed:", *lines])
+
+
+def families(*, as_json: bool) -> str:
+    """Every family with its params and their values."""
+    loaded = [load_family(name) for name in known_families()]
+    if as_json:
+        rows = [
+            {
+                "name": f.name,
+                "version": f.version,
+                "arch": f.arch,
+                "summary": f.summary,
+                "params": {p.name: p.values for p in f.params},
+                "checks": {name: e.text for name, e in f.check.items()},
+            }
+            for f in loaded
+        ]
+        return json.dumps(rows, indent=2)
+    blocks = []
+    for family in loaded:
+        width = max(len(p.name) for p in family.params)
+        lines = [f"{family.name} (version {family.version}, {', '.join(family.arch)}): {family.summary}"]
+        lines += [f"  {p.name:{width}}  {' '.join(map(str, p.values))}" for p in family.params]
+        space = family.space((CompileKey(64, "fp16", False, 1, "sm_89"),), load_gpu("l4"))
+        lines.append(
+            f"  {space.cardinality} points before {len(family.check)} checks: {', '.join(family.check)}"
+        )
+        blocks.append("\n".join(lines))
+    return "\n\n".join(blocks)
+
+
+def gpus(*, as_json: bool) -> str:
+    """Every known GPU; the one present is marked."""
+    from evoflash.cuda.launcher import present_gpu, spec_of
+
+    specs = [load_gpu(name) for name in known_gpus()]
+    try:
+        here = spec_of(present_gpu()).name
+    except EvoflashError:
+        here = None
+    if as_json:
+        return json.dumps([{**asdict(spec), "present": spec.name == here} for spec in specs], indent=2)
+    lines = ["  name      arch     SMs   MHz smem/block  L2 MB   GB/s  tensor TFLOPS"]
+    for spec in specs:
+        peak = spec.sm_count * spec.tensor_flops_per_clk * spec.clock_mhz / 1e6
+        lines.append(
+            f"{'* ' if spec.name == here else '  '}{spec.name:9} {spec.arch:7} {spec.sm_count:4} "
+            f"{spec.clock_mhz:5} {spec.smem_per_block:10} {spec.l2_bytes / 2**20:6.0f} "
+            f"{spec.dram_gbps:6.0f}  {peak:.0f}"
+        )
+    lines.append(
+        "* present" if here else "none of them is present: searches run in the emulator, times are estimates."
+    )
+    return "\n".join(lines)

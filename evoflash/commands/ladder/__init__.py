@@ -1,0 +1,1 @@
+"""ladder: to be written."""

@@ -1,0 +1,68 @@
+"""The options that commands share, and what -v and -q do; runs no command."""
+
+import logging
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from evoflash.paths import default_database
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from evoflash.commands.doctor import versions
+
+        typer.echo(versions())
+        raise typer.Exit
+
+
+def _louder(wanted: bool) -> None:
+    if wanted:
+        logging.getLogger("evoflash").setLevel("INFO")
+
+
+def _quieter(wanted: bool) -> None:
+    if wanted:
+        os.environ["EVOFLASH_QUIET"] = "1"
+        logging.getLogger("evoflash").setLevel("ERROR")
+
+
+def log_to_stderr() -> None:
+    """Show evoflash's own log at the level in EVOFLASH_LOG; what libraries log is not for users."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("evoflash: %(message)s"))
+    logger = logging.getLogger("evoflash")
+    logger.handlers = [handler]
+    level = logging.getLevelNamesMapping().get(os.environ.get("EVOFLASH_LOG", "").upper())
+    logger.setLevel(logging.WARNING if level is None else level)
+
+
+Version = Annotated[
+    bool, typer.Option("--version", callback=_version, is_eager=True, help="Print versions and leave.")
+]
+Verbose = Annotated[bool, typer.Option("-v", "--verbose", callback=_louder, help="Say more on stderr.")]
+Quiet = Annotated[bool, typer.Option("-q", "--quiet", callback=_quieter, help="Say less on stderr.")]
+Gpu = Annotated[
+    str | None, typer.Option("--gpu", help="A known GPU (see `evoflash gpus`); default: the one present.")
+]
+ProblemText = Annotated[
+    str, typer.Option("--problem", help="mission, s2k_d64,causal or b=,h=,hkv=,s=,d=,...")
+]
+MaybeProblem = Annotated[str | None, typer.Option("--problem", help="Default: the newest in the database.")]
+Db = Annotated[
+    str,
+    typer.Option(
+        "--db",
+        default_factory=default_database,
+        show_default="~/.local/share/evoflash/evoflash.db, or EVOFLASH_DB",
+        help="Database file or SQLAlchemy URL.",
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Runs with other seeds are other runs.")]
+
+
+Export = Annotated[Path | None, typer.Option("--export", help="Write the kernel as one .cu file.")]

@@ -1,0 +1,1 @@
+"""compilers: to be written."""

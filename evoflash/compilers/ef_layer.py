@@ -1,0 +1,182 @@
+"""The ef:: layer as text: its headers, and just those GPU functions that a kernel uses. Compiles nothing.
+
+The headers keep a layout for this module (see ef_base.h): blocks with a blank line between them and none
+inside, each a comment and one top-level thing.
+"""
+
+import ast
+import re
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from evoflash.paths import DEVICE
+
+SHAPES = "ef_wgmma_shapes.h"
+
+_INCLUDE = re.compile(r'^#include "(ef_\w+\.h)"', re.MULTILINE)
+_FRAME = re.compile(r"^(#pragma once|#include .*|namespace ef {|}  // namespace ef)\n", re.MULTILINE)
+_PLACE = re.compile(r" ?\bEF_(ONLY_)?LINE\b")
+_COMMENT = re.compile(r"//[^\n]*")
+_FUNCTION = re.compile(r"^EF_DEV [^;{]*?\b(\w+)\(", re.MULTILINE)
+_OTHER_NAMES = (
+    re.compile(r"^struct (?:__align__\(\d+\) )?(\w+)", re.MULTILINE),
+    re.compile(r"^constexpr \w+ (\w+)", re.MULTILINE),
+    re.compile(r"\b([A-Z]\w+) = \d+"),  # of an enumeration
+    re.compile(r"^#define (\w+)", re.MULTILINE),
+)
+_ARITHMETIC = (ast.Expression, ast.BinOp, ast.operator, ast.Name, ast.expr_context, ast.Constant)
+# Conditions of the preprocessor that are settled in the text that goes to users: GPU, not a debug build.
+_SETTLED = {
+    "#if defined(__CUDACC__) || defined(__CUDACC_RTC__)": True,
+    "#if EF_GPU": True,
+    "#if !EF_GPU": False,
+    "#ifdef EF_BOUNDED_WAITS": False,
+}
+
+
+@dataclass(frozen=True)
+class Block:
+    """One top-level piece of the layer as the GPU sees it, with the names that it defines."""
+
+    text: str
+    names: tuple[str, ...]
+    is_function: bool
+
+    @property
+    def code(self) -> str:
+        """The text without its comments."""
+        return _COMMENT.sub("", self.text)
+
+
+@cache
+def headers() -> tuple[Path, ...]:
+    """All headers: ef.h, then in the order in which the compiler reads them and export copies them."""
+    return (DEVICE / "ef.h", *_included(DEVICE / "ef.h", set()))
+
+
+def nvrtc_headers(source: str) -> tuple[list[bytes], list[bytes]]:
+    """What NVRTC is given beside a source: the headers' texts and their names.
+
+    The shapes of wgmma take 14 ms to parse, a seventh of what a kernel without them takes: it gets none.
+    """
+    unused = () if "wgmma_" in source else (SHAPES,)
+    texts = [b"" if name in unused else text for name, text in _texts()]
+    return texts, [name.encode() for name, _ in _texts()]
+
+
+def primitives(kernel: str) -> str:
+    """The part of the layer that a kernel text uses, in the layer's order, in namespace ef."""
+    sizes = accumulator_sizes(kernel)
+    blocks = [block for block in _blocks() if not _is_useless(block, kernel, sizes)]
+    used = _reached(blocks, kernel)
+    macros = [block.text for block in used if block.text.startswith("#define")]
+    rest = [block.text for block in used if not block.text.startswith("#define")]
+    return "\n\n".join(("\n".join(macros), "namespace ef {", *rest, "}  // namespace ef")) + "\n"
+
+
+def gpu_text(path: Path) -> str:
+    """A header as the GPU's compiler sees it in a build for users; conditions on the architecture stay."""
+    lines: list[str] = []
+    states: list[bool | None] = []  # of the open conditions: settled as true or false, or left in the text
+    for line in path.read_text(encoding="utf-8").splitlines():
+        if line.startswith("#if"):
+            states.append(_SETTLED.get(line))
+        is_settled = line.startswith(("#if", "#else", "#endif")) and states[-1] is not None
+        if not is_settled and False not in states:
+            lines.append(line if line.startswith("#") else _PLACE.sub("", line))
+        if line == "#else" and is_settled:
+            states[-1] = not states[-1]
+        if line == "#endif":
+            states.pop()
+    return "\n".join(lines) + "\n"
+
+
+def accumulator_sizes(kernel: str) -> set[int] | None:
+    """The N of every `acc<N>` in a kernel's text; None where one is not plain arithmetic on its constants."""
+    constants: dict[str, int] = {}
+    for name, expression in re.findall(r"^constexpr \w+ (\w+) = ([^;]+);", kernel, re.MULTILINE):
+        value = _integer(expression, constants)
+        if value is not None:
+            constants[name] = value
+    # A template's own parameter has its values where the template is used, with accumulators of those sizes.
+    parameters = set(re.findall(r"\bint (\w+)\s*[,>]", kernel))
+    words = set(re.findall(r"\bacc<([^<>]+)>", kernel)) - parameters
+    sizes = {_integer(word, constants) for word in words}
+    return None if None in sizes else {size for size in sizes if size is not None}
+
+
+def _integer(expression: str, names: dict[str, int]) -> int | None:
+    try:
+        tree = ast.parse(expression.strip().replace("/", "//"), mode="eval")
+    except SyntaxError:
+        return None
+    if not all(isinstance(node, _ARITHMETIC) for node in ast.walk(tree)):
+        return None
+    try:
+        value = eval(compile(tree, "", "eval"), {"__builtins__": {}}, dict(names))
+    except (NameError, TypeError, ZeroDivisionError):
+        return None
+    return value if isinstance(value, int) else None
+
+
+def _included(path: Path, seen: set[str]) -> list[Path]:
+    found: list[Path] = []
+    for name in _INCLUDE.findall(path.read_text(encoding="utf-8")):
+        if name not in seen:
+            seen.add(name)
+            found += [*_included(DEVICE / name, seen), DEVICE / name]
+    return found
+
+
+@cache
+def _texts() -> tuple[tuple[str, bytes], ...]:
+    return tuple((path.name, path.read_bytes()) for path in headers())
+
+
+@cache
+def _blocks() -> tuple[Block, ...]:
+    """The layer's blocks in order, without the lines that make a file a header."""
+    blocks: list[Block] = []
+    for path in headers()[1:]:
+        text = gpu_text(path)
+        text = _FRAME.sub("", text[text.index("#pragma once") :])
+        blocks += [_block(part) for part in re.split(r"\n{2,}", text.strip())]
+    return tuple(blocks)
+
+
+def _block(text: str) -> Block:
+    function = _FUNCTION.search(text)
+    if function:
+        return Block(text, (function[1],), True)
+    return Block(text, tuple(name for pattern in _OTHER_NAMES for name in pattern.findall(text)), False)
+
+
+def _reached(blocks: list[Block], kernel: str) -> list[Block]:
+    """The blocks that the kernel names (with ef::, or macros) and those that these name in turn."""
+    reached = [not block.names or any(_names(kernel, name) for name in block.names) for block in blocks]
+    fresh = [block for block, is_in in zip(blocks, reached, strict=True) if is_in]
+    while fresh:
+        words = set(re.findall(r"\w+", " ".join(block.code for block in fresh)))
+        fresh = []
+        for number, block in enumerate(blocks):
+            if not reached[number] and words.intersection(block.names):
+                reached[number] = True
+                fresh.append(block)
+    return [block for block, is_in in zip(blocks, reached, strict=True) if is_in]
+
+
+def _names(kernel: str, name: str) -> bool:
+    return re.search(rf"\b{name}\b" if name.startswith("EF_") else rf"\bef::{name}\b", kernel) is not None
+
+
+def _is_useless(block: Block, kernel: str, sizes: set[int] | None) -> bool:
+    """Whether a function is for an element type that the kernel does not name, or another wgmma."""
+    if not block.is_function:
+        return False
+    (signature,) = re.findall(r"^EF_DEV [^{]*", block.code, re.MULTILINE)
+    types = set(re.findall(r"\b(b?f16)\b", signature))
+    if types and not any(_names(kernel, name) for name in types):
+        return True
+    shape = re.search(r"\bwgmma_shape_\w+\(float \(&d\)\[(\d+)\]", signature)
+    return shape is not None and sizes is not None and int(shape[1]) not in sizes

@@ -1,0 +1,186 @@
+"""Builds the emulator's runtime and rendered kernels with g++; runs neither.
+
+Libraries are kept by a hash of sources, compiler version and flags, and put in place whole: several processes
+may build the same one at once.
+"""
+
+import errno
+import fcntl
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from pathlib import Path
+
+from evoflash.errors import DeviceError, EvoflashError
+from evoflash.paths import DEVICE, EMU, cache_dir
+
+# -U_FORTIFY_SOURCE: some distributions add it, and its longjmp and stack checks do not know our stacks.
+_COMMON_FLAGS = ("-std=c++17", "-ffp-contract=off", "-fPIC", "-shared", "-U_FORTIFY_SOURCE")
+_RUNTIME_FLAGS = (*_COMMON_FLAGS, "-O2", "-ftree-vectorize", "-fno-semantic-interposition", "-g1")
+# What a kernel's library does without, so that g++ takes three quarters of the time: passes that do not pay
+# for themselves in a run of 50 ms, and the standard libraries, which the process has loaded anyway.
+_QUICK = ("-nostdlib", "-fno-exceptions", "-fno-tree-pta", "-fno-tree-sra", "-fno-use-linker-plugin")
+# The two sanitizer flags turn a register array's index out of bounds into a trap, which becomes a report;
+# stack probes keep a large frame from stepping over the guard page below its stack.
+_KERNEL_FLAGS = (
+    *(*_COMMON_FLAGS, "-Og", "-g1", "-w", *_QUICK),
+    *("-fsanitize=bounds", "-fsanitize-undefined-trap-on-error", "-fstack-clash-protection"),
+)
+_NO_SPACE = tuple(map(os.strerror, (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)))
+# The runtime's files that run at every access and every switch of threads: one unit, so that they are
+# inlined into each other.
+_INNER = frozenset(
+    {
+        *("barrier", "clocks", "copies", "counters", "fiber", "global"),
+        *("history", "path", "report", "scheduler", "shared", "warp"),
+    }
+)
+
+
+class KernelBuildError(EvoflashError):
+    """g++ refused a kernel's text; `log` is everything that it said."""
+
+    def __init__(self, log: str) -> None:
+        self.log = log
+        super().__init__(f"the kernel does not compile for the emulator: {_first_error(log)}")
+
+
+def runtime() -> Path:
+    """The runtime's shared library, built on first use (some 5 s). DeviceError without g++ or Linux."""
+    if platform.system() != "Linux":
+        raise DeviceError(
+            f"the emulator needs Linux, this is {platform.system()}: use WSL or a container; "
+            "all else works without it."
+        )
+    key = _digest(_sources_digest(), compiler_version(), *_RUNTIME_FLAGS)
+    library = cache_dir() / "emulator" / key / "runtime.so"
+    if library.exists():
+        return library
+    library.parent.mkdir(parents=True, exist_ok=True)
+    # One of the processes that come at once builds it; the others would only be in its way.
+    with (library.parent / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        log = "" if library.exists() else _compile_runtime(library)
+    if log:
+        raise DeviceError(
+            f"the emulator's runtime does not compile: {_first_error(log)}; use g++ 9 or later."
+        )
+    return library
+
+
+def _runtime_units() -> tuple[str, str]:
+    """The runtime in two texts that take about equally long: what every access goes through, and the rest."""
+    files = sorted(EMU.glob("*.cpp"))
+    inner = [file for file in files if file.stem in _INNER]
+    outer = [file for file in files if file.stem not in _INNER]
+    first, second = ("".join(f'#include "{file}"\n' for file in half) for half in (inner, outer))
+    return first, second
+
+
+def _compile_runtime(library: Path) -> str:
+    """Compile both halves at once and link them; "" or the compiler's log."""
+    with tempfile.TemporaryDirectory(dir=library.parent) as folder, ThreadPoolExecutor(2) as pool:
+        objects = [Path(folder) / f"{half}.o" for half in ("inner", "outer")]
+        flags = (*_RUNTIME_FLAGS, "-c", "-x", "c++", "-")
+        logs = pool.map(
+            lambda text, made: _gxx(*flags, "-o", str(made), text=text), _runtime_units(), objects
+        )
+        product = Path(folder) / library.name
+        log = next((log for log in logs if log), "") or _gxx(
+            *_RUNTIME_FLAGS, *map(str, objects), "-o", str(product)
+        )
+        if not log:
+            product.replace(library)
+    return log
+
+
+def build(source: str, *, name: str) -> Path:
+    """The shared library of a rendered kernel, from the cache if it is there. Raises KernelBuildError.
+
+    `name` is a file name for debuggers to show; reports give lines of `source`.
+    """
+    key = _digest(source, name, _sources_digest(), compiler_version(), *_kernel_flags())
+    library = cache_dir() / "emulator" / key / f"{name}.so"
+    if library.exists():
+        return library
+    log = _compile(source, library, _kernel_flags())
+    if log:
+        raise KernelBuildError(log)
+    return library
+
+
+@cache
+def compiler_version() -> str:
+    """g++'s first line about itself. DeviceError without g++."""
+    if not shutil.which("g++"):
+        raise DeviceError("g++ is missing: install it (apt-get install g++); only the emulator needs it.")
+    command = ["g++", "--version"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()[0]
+
+
+@cache
+def _kernel_flags() -> tuple[str, ...]:
+    """With g++ 12 and later, also: registers that were never set hold garbage instead of zeros.
+
+    The gold linker, where there is one, takes 12 ms for a kernel that takes GNU ld 36.
+    """
+    command = ["g++", "-dumpversion"]
+    version = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    garbage = () if int(version.split(".")[0]) < 12 else ("-ftrivial-auto-var-init=pattern",)
+    linker = ("-fuse-ld=gold",) if shutil.which("ld.gold") else ()
+    return (*_KERNEL_FLAGS, *garbage, *linker)
+
+
+def _sources_digest() -> str:
+    files = [*sorted(EMU.glob("*.h")), *sorted(EMU.glob("*.cpp")), *sorted(DEVICE.glob("*.h"))]
+    return _digest(*(file.read_text() for file in files))
+
+
+def _first_error(log: str) -> str:
+    errors = [line for line in log.splitlines() if "error:" in line]
+    return (errors or log.splitlines() or ["g++ said nothing"])[0].strip()
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
+
+
+def _compile(text: str, library: Path, flags: tuple[str, ...]) -> str:
+    """Compile `text` to `library`; "" or the compiler's log. Others may do the same at once."""
+    library.parent.mkdir(parents=True, exist_ok=True)
+    # Left beside the library: it is what reports' lines and debuggers refer to.
+    source = library.with_suffix(".cu")
+    _write(source, text)
+    with tempfile.TemporaryDirectory(dir=library.parent) as folder:
+        product = Path(folder) / library.name
+        log = _gxx(*flags, "-x", "c++", str(source), "-o", str(product))
+        if not log:
+            product.replace(library)
+    return log
+
+
+def _gxx(*arguments: str, text: str | None = None) -> str:
+    """Run g++ in English, with `text` as its input; "" or, on failure, what it said.
+
+    DeviceError when there is no room for what it writes.
+    """
+    command = ["g++", "-I", str(DEVICE), "-I", str(EMU), *arguments]  # ef_base.h names ../emu/interface.h
+    plain = {**os.environ, "LC_ALL": "C"}
+    outcome = subprocess.run(command, input=text, env=plain, capture_output=True, text=True, check=False)
+    if any(words in outcome.stderr for words in _NO_SPACE):  # no fault of the text
+        raise DeviceError(
+            f"g++ cannot write, the disk is full: free space in {cache_dir()} and in the folder for "
+            "temporary files (TMPDIR), then run the same command again."
+        )
+    return outcome.stderr or f"g++ ended with code {outcome.returncode}" if outcome.returncode else ""
+
+
+def _write(path: Path, text: str) -> None:
+    with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
+        file.write(text)
+    os.replace(file.name, path)

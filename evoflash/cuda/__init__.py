@@ -1,0 +1,1 @@
+"""cuda: to be written."""

@@ -1,0 +1,248 @@
+"""The CPU emulator: runs a launch of a kernel that hostcompiler.py built, with every check on.
+
+What it finds about a kernel is data (an Emulation's reports). It runs in this process: a kernel that goes
+far astray can take the process with it, so candidates of unknown quality belong in a worker.
+"""
+
+import ctypes
+import json
+import math
+import os
+import shutil
+import subprocess
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self, get_args
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from evoflash.compilers.gxx import runtime
+from evoflash.errors import DeviceError, UsageError
+from evoflash.evaluation import Launch
+
+_MAX_THREADS = 1024
+_ARGUMENT_ALIGNMENT = 64  # bytes
+# The runtime keeps the state of one launch.
+_one_launch = threading.Lock()
+
+Delivery = Literal["eager", "lazy", "random"]  # when an asynchronous copy's bytes arrive
+Schedule = Literal["fifo", "random"]  # which thread runs next
+_DELIVERIES, _SCHEDULES = get_args(Delivery), get_args(Schedule)
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """One finding. `line` is where in the kernel's text, `line2` the other place involved; 0 when unknown."""
+
+    kind: str  # "race-RAW", "OOB-shared", "DEADLOCK" ...
+    line: int
+    line2: int
+    count: int
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """One line's memory accesses of one kind, over the launch; a request is one instruction of one warp."""
+
+    line: int
+    op: str  # "lds", "sts", "ldmatrix", "cp_async_shared"; "ldg", "stg", "cp_async_global"
+    requests: int
+    actual: int  # shared-memory wavefronts, or 32-byte sectors of global memory
+    ideal: int
+
+
+@dataclass(frozen=True, slots=True)
+class Emulation:
+    """What one launch did. Without reports it ran to its end; counters are totals over its warps.
+
+    After DEADLOCK, LIVELOCK, TIMEOUT, divergence or a fault, the rest of the grid was not run.
+    """
+
+    reports: tuple[Report, ...]
+    counters: dict[str, int]
+    sites: tuple[Site, ...]
+    seconds: float  # CPU time
+
+
+class Memory:
+    """Global memory for launches: arrays between guard pages, with bounds that the emulator knows.
+
+    A context manager: the arrays are gone when the block ends, and must not be touched after it.
+    """
+
+    def __init__(self) -> None:
+        self._pointers: list[int] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with _one_launch:
+            for pointer in self._pointers:
+                _runtime().efemu_free(pointer)
+            self._pointers.clear()
+
+    def array(
+        self,
+        name: str,
+        shape: Sequence[int],
+        dtype: DTypeLike,
+        *,
+        writable: bool = False,
+        unset: bool = False,
+        fill: object = None,
+    ) -> np.ndarray[Any, Any]:
+        """An array of zeros, or of `fill` (whatever broadcasts to the shape). Its address is `ctypes.data`.
+
+        Kernels may write it only if `writable`; this process always may. `unset`: whatever it is filled with,
+        a kernel that reads what no kernel has written is reported. In a launch, an element of a writable
+        array is one thread's to write; the array called "workspace" is held to races only.
+        """
+        kind = np.dtype(dtype)
+        size_bytes = math.prod(shape) * kind.itemsize
+        with _one_launch:
+            pointer = _runtime().efemu_allocate(size_bytes, name.encode(), int(writable), int(unset))
+        if not pointer:
+            raise DeviceError(f"no memory for array '{name}' of {size_bytes} bytes: use smaller shapes.")
+        self._pointers.append(pointer)
+        raw = (ctypes.c_char * size_bytes).from_address(pointer)
+        array: np.ndarray[Any, Any] = np.ndarray(tuple(shape), dtype=kind, buffer=memoryview(raw))
+        if fill is not None:
+            array[...] = fill
+        return array
+
+
+def run(
+    library: Path,
+    launch: Launch,
+    arguments: Sequence[np.generic],
+    *,
+    delivery: Delivery = "random",
+    schedule: Schedule = "random",
+    seed: int = 1,
+    registers: int = 0,
+    cpu_limit_s: float = 10.0,
+) -> Emulation:
+    """Run one launch of a built kernel over its whole grid: block after block, cluster after cluster, or all
+    blocks at once where the launch says that they wait for one another.
+
+    `delivery` says when asynchronous copies land (at once, as late as allowed, any time between), `schedule`
+    which runnable thread is next; runs with equal choices and seed are equal. `registers` is what the
+    compiler gave a thread, for setmaxnreg's pool; 0 stands for as many as a block of this size may have.
+    UsageError if the launch does not fit the kernel (entry, arguments, block size).
+    """
+    request, _alive = _request(library, launch, arguments)
+    request.delivery = _DELIVERIES.index(delivery)
+    request.schedule = _SCHEDULES.index(schedule)
+    request.seed = seed
+    request.registers = registers
+    request.cpu_limit_s = cpu_limit_s
+    with _one_launch:
+        answer: dict[str, Any] = json.loads(_runtime().efemu_launch(ctypes.byref(request)))
+    if "error" in answer:
+        raise UsageError(f"the kernel cannot be launched: {answer['error']}.")
+    return Emulation(
+        reports=tuple(_report(raw, library) for raw in answer["reports"]),
+        counters=answer["counters"],
+        sites=tuple(Site(*raw) for raw in answer["sites"]),
+        seconds=answer["seconds"],
+    )
+
+
+class _LaunchRequest(ctypes.Structure):
+    """efemu::LaunchRequest in emu/api.cpp."""
+
+    _fields_ = (
+        ("library", ctypes.c_char_p),
+        ("entry", ctypes.c_char_p),
+        ("arguments", ctypes.c_void_p),
+        ("sizes_bytes", ctypes.c_void_p),
+        ("parameters", ctypes.c_uint32),
+        ("grid", ctypes.c_uint32 * 3),
+        ("block", ctypes.c_uint32 * 3),
+        ("cluster", ctypes.c_uint32 * 3),
+        ("smem_bytes", ctypes.c_uint32),
+        ("registers", ctypes.c_uint32),
+        ("resident", ctypes.c_uint32),
+        ("dependent", ctypes.c_uint32),
+        ("delivery", ctypes.c_uint32),
+        ("schedule", ctypes.c_uint32),
+        ("seed", ctypes.c_uint32),
+        ("cpu_limit_s", ctypes.c_double),
+    )
+
+
+def _request(
+    library: Path, launch: Launch, arguments: Sequence[np.generic]
+) -> tuple[_LaunchRequest, tuple[object, ...]]:
+    """The launch and its arguments as the runtime reads them, and what must outlive the call."""
+    threads = math.prod(launch.block)
+    if not 1 <= threads <= _MAX_THREADS or min(launch.grid) < 1:
+        raise UsageError(
+            f"grid {launch.grid} of blocks {launch.block} cannot be launched: "
+            f"a block has 1 to {_MAX_THREADS} threads and no side of the grid is 0."
+        )
+    values = [_aligned(np.asarray(argument)) for argument in arguments]
+    pointers = (ctypes.c_void_p * len(values))(*(value.ctypes.data for value in values))
+    sizes = (ctypes.c_uint32 * len(values))(*(value.itemsize for value in values))
+    request = _LaunchRequest(
+        library=os.fsencode(library),
+        entry=launch.entry.encode(),
+        arguments=ctypes.cast(pointers, ctypes.c_void_p),
+        sizes_bytes=ctypes.cast(sizes, ctypes.c_void_p),
+        parameters=len(values),
+        grid=launch.grid,
+        block=launch.block,
+        cluster=launch.cluster,
+        smem_bytes=launch.smem_bytes,
+        resident=launch.resident,
+        dependent=launch.dependent,
+    )
+    return request, (values, pointers, sizes)
+
+
+def _aligned(value: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The value where kernels may expect it: tensor maps begin at a multiple of 64 bytes."""
+    room = np.zeros(value.itemsize + _ARGUMENT_ALIGNMENT, np.uint8)
+    begin = -room.ctypes.data % _ARGUMENT_ALIGNMENT
+    place: np.ndarray[Any, Any] = room[begin : begin + value.itemsize].view(value.dtype)
+    place[0] = value
+    return place
+
+
+def _report(raw: dict[str, Any], library: Path) -> Report:
+    offset = raw.pop("code_offset")
+    if offset:
+        raw["line"] = _line_of(library, offset) or raw["line"]
+    return Report(**raw)
+
+
+def _line_of(library: Path, offset: int) -> int:
+    """The text's line at an offset into its library, from the debug information; 0 when it cannot be told."""
+    if not shutil.which("addr2line"):
+        return 0
+    command = ["addr2line", "--exe", str(library), hex(offset)]
+    place = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    line = place.strip().rpartition(":")[2].split(" ")[0]
+    return int(line) if line.isdigit() else 0
+
+
+@cache
+def _runtime() -> ctypes.CDLL:
+    # RTLD_GLOBAL: the kernels' libraries take the runtime's functions from whatever is loaded already.
+    loaded = ctypes.CDLL(str(runtime()), mode=ctypes.RTLD_GLOBAL)
+    loaded.efemu_allocate.restype = ctypes.c_void_p
+    loaded.efemu_allocate.argtypes = (ctypes.c_uint64, ctypes.c_char_p, ctypes.c_uint32, ctypes.c_uint32)
+    loaded.efemu_free.restype = None
+    loaded.efemu_free.argtypes = (ctypes.c_void_p,)
+    loaded.efemu_launch.restype = ctypes.c_char_p
+    loaded.efemu_launch.argtypes = (ctypes.POINTER(_LaunchRequest),)
+    return loaded

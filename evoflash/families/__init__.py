@@ -1,0 +1,1 @@
+"""families: to be written."""

@@ -1,0 +1,215 @@
+"""Genome -> one kernel.cu that needs nothing else: the ef:: functions it uses, the kernel, a launcher.
+
+The file compiles with NVRTC without any -I (the host part is skipped there) and with nvcc into a program
+that checks and times itself. It holds no evoflash code at run time and is its user's to keep.
+"""
+
+import ast
+import math
+import os
+import re
+from pathlib import Path
+
+from jinja2 import Environment, StrictUndefined
+
+from evoflash import __version__
+from evoflash.compilers.ef_layer import primitives
+from evoflash.compilers.nvrtc import FLAGS
+from evoflash.cuda.launch_attributes import PORTABLE_CLUSTER
+from evoflash.errors import TemplateError, UsageError
+from evoflash.evaluation import Launch, TensorMap
+from evoflash.families.expression import Expression
+from evoflash.families.family import Family, load_family
+from evoflash.families.renderer import render
+from evoflash.gpu import GpuSpec, load_gpu
+from evoflash.paths import TEMPLATES
+from evoflash.problem import Problem, parse_problem
+from evoflash.space import Genome, SearchSpace, Value
+from evoflash.validation.thresholds import gates_of
+
+_RUNTIME_NAMES = ("batch", "heads", "kv_heads", "seq_q", "seq_kv")
+_WORD = re.compile(r"[A-Za-z_][\w.]*")
+
+
+def export_kernel(genome: Genome, problem: Problem, gpu: GpuSpec) -> str:
+    """The file's text, byte for byte the same for the same input.
+
+    Raises UsageError when the problem's workloads need differently compiled kernels.
+    """
+    keys = problem.compile_keys(gpu.arch)
+    if len(keys) > 1:
+        raise UsageError(
+            f"the workloads of '{problem}' need {len(keys)} different kernels: export them one by one; "
+            f"`evoflash show {genome.id[:8]} --command` prints the commands."
+        )
+    family = load_family(genome.family)
+    source = render(genome, keys[0], gpu).source
+    head, _, kernel = source.partition('#include "ef.h"\n')
+    layer, launcher = primitives(kernel), _launcher(family, genome, problem, gpu)
+    return "".join((head, _reproduce(genome, problem, gpu), "\n", layer, kernel, launcher))
+
+
+def export_values(family: str, words: list[str], *, problem: str, gpu: str) -> str:
+    """The exported file of a genome given as "param=value" words; UsageError for one that is not valid."""
+    return export_kernel(*genome_of(family, words, problem=problem, gpu=gpu))
+
+
+def genome_of(family: str, words: list[str], *, problem: str, gpu: str) -> tuple[Genome, Problem, GpuSpec]:
+    """What "param=value" words on a command line name; UsageError for a genome that is not valid."""
+    what, spec, loaded = parse_problem(problem), load_gpu(gpu), load_family(family)
+    if not loaded.supports(spec):
+        raise UsageError(
+            f"{family} needs {', '.join(loaded.arch)}, {spec.name} is {spec.arch}: choose another."
+        )
+    space = loaded.space(what.compile_keys(spec.arch), spec)
+    genome = space.genome(dict(_setting(space, word) for word in words))
+    broken = space.violations(genome)
+    if broken:
+        rules = "; ".join(f"{name} ({loaded.check[name].text})" for name in broken)
+        raise UsageError(f"these values fail {rules} on {spec.name}: change them.")
+    return genome, what, spec
+
+
+def _setting(space: SearchSpace, word: str) -> tuple[str, Value]:
+    name, equals, text = word.partition("=")
+    if not equals:
+        raise UsageError(f"--set {word}: write param=value.")
+    for value in space.param(name).values:
+        if _word(value) == text:
+            return name, value
+    allowed = ", ".join(_word(value) for value in space.param(name).values)
+    raise UsageError(f"--set {word}: {name} is one of {allowed}.")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file whole or not at all."""
+    beside = path.with_name(f".{path.name}.new")
+    try:
+        beside.write_text(text, encoding="utf-8")
+        os.replace(beside, path)
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        raise UsageError(f"{path} cannot be written ({error.strerror}): choose another path.") from None
+
+
+def reproducing_command(genome: Genome, problem: Problem, gpu: GpuSpec) -> str:
+    """The command line that prints the same bytes again."""
+    values = " ".join(f"--set {name}={_word(value)}" for name, value in genome.values)
+    return f"evoflash export --family {genome.family} {values} --problem {problem} --gpu {gpu.name}"
+
+
+def _word(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _reproduce(genome: Genome, problem: Problem, gpu: GpuSpec) -> str:
+    arch = gpu.arch.removeprefix("sm_")
+    lines = (
+        "",
+        "This file is complete and yours. The next line prints it again, byte for byte:",
+        reproducing_command(genome, problem, gpu),
+        f"NVRTC flags: {' '.join(FLAGS)} -arch={gpu.arch}",
+        f"Program:     nvcc -std=c++17 -O2 -gencode=arch=compute_{arch},code=sm_{arch} kernel.cu -o kernel",
+        f"evoflash {__version__}; SPDX-License-Identifier: Apache-2.0",
+    )
+    return "".join(f"// {line}".rstrip() + "\n" for line in lines)
+
+
+def _launcher(family: Family, genome: Genome, problem: Problem, gpu: GpuSpec) -> str:
+    key = problem.compile_keys(gpu.arch)[0]
+    names = family.names(genome.as_dict(), key, gpu)
+    launches = family.launches(genome, problem.workloads[0], gpu)
+    needs_workspace = launches[0].workspace_bytes > 0
+    kernels = [kernel for kernel in family.kernels if kernel.when(names)]
+    environment = Environment(
+        undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
+    )
+    template = environment.from_string((TEMPLATES / "lib" / "launcher.cu.j2").read_text(encoding="utf-8"))
+    return template.render(
+        entry=family.entry,
+        key=key,
+        workloads=problem.workloads,
+        rel_l2_limit=gates_of(problem.workloads[0]).rel_l2,
+        launches=[
+            {
+                "entry": kernel.entry,
+                "grid": [as_c(each, names) for each in kernel.grid],
+                "block": [as_c(each, names) for each in kernel.block],
+                "smem": as_c(kernel.smem, names),
+                "attributes": _attributes(launch),
+            }
+            for kernel, launch in zip(kernels, launches, strict=True)
+        ],
+        large_clusters=any(math.prod(launch.cluster) > PORTABLE_CLUSTER for launch in launches),
+        zeroed=launches[0].zeroed_bytes,
+        maps=[_map(each) for each in launches[0].maps],
+        workspace=as_c(family.workspace, names) if needs_workspace else "",
+    )
+
+
+def _map(given: TensorMap) -> dict[str, str]:
+    """A tensor map in the launcher's words."""
+    of_keys = given.of in "KV"
+    _, heads, rows, columns = given.box
+    swizzle = f"{given.swizzle}B" if given.swizzle else "NONE"
+    promotion = f"L2_{given.l2_promotion}B" if given.l2_promotion else "NONE"
+    return {
+        "tensor": given.of.lower(),
+        "heads": "kv_heads" if of_keys else "heads",
+        "rows": "seq_kv" if of_keys else "seq_q",
+        "box": f"{heads}, {rows}, {columns}",
+        "swizzle": f"CU_TENSOR_MAP_SWIZZLE_{swizzle}",
+        "promotion": f"CU_TENSOR_MAP_L2_PROMOTION_{promotion}",
+        "heads_inside": str(given.heads_inside).lower(),
+    }
+
+
+def _attributes(launch: Launch) -> str:
+    """How the launch differs from a plain one, in the launcher's words; empty where it does not."""
+    x, y, z = launch.cluster
+    words = {
+        f"cluster_of({x}, {y}, {z})": math.prod(launch.cluster) > 1,
+        "resident()": launch.resident,
+        "dependent()": launch.dependent,
+    }
+    return ", ".join(word for word, is_so in words.items() if is_so)
+
+
+def as_c(expression: Expression, names: dict[str, object]) -> str:
+    """A launch expression as C++: what no shape changes becomes a number, run-time names stay."""
+    text = str(expression.text)
+    if (choice := _choice(text)) is not None:
+        taken, test, otherwise = choice
+        is_so = Expression(test, expression.where, (bool,))(names)
+        return as_c(Expression(taken if is_so else otherwise, expression.where, expression.types), names)
+    if not set(_WORD.findall(text)).intersection(_RUNTIME_NAMES):
+        return str(int(expression(names)))
+
+    def word(match: re.Match[str]) -> str:
+        name = match[0]
+        if name in _RUNTIME_NAMES or name == "ceil_div":
+            return name
+        if name in ("min", "max"):
+            return f"std::{name}<long long>"
+        head, _, attribute = name.partition(".")
+        value = getattr(names.get(head), attribute, None) if attribute else names.get(head)
+        if isinstance(value, int):
+            return str(int(value))
+        raise TemplateError(
+            f"{expression.where} = {text!r}: '{name}' cannot be written as C++ in an exported launcher."
+        )
+
+    return _WORD.sub(word, text).replace("//", "/")
+
+
+def _choice(text: str) -> tuple[str, str, str] | None:
+    """Of "a if b else c" the three parts, b being what no shape changes; None for any other expression."""
+    try:
+        found = ast.parse(text, mode="eval").body
+    except SyntaxError:  # what Jinja knows and Python does not
+        return None
+    if not isinstance(found, ast.IfExp):
+        return None
+    parts = (ast.get_source_segment(text, part) for part in (found.body, found.test, found.orelse))
+    taken, test, otherwise = (part or "" for part in parts)
+    return taken, test, otherwise

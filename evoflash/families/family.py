@@ -1,0 +1,270 @@
+"""Kernel families: a template's TOML header becomes a search space and launches; renders nothing.
+
+A family is one file, templates/<name>.cu.j2 (CONTRACTS section 2).
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+from functools import cache, lru_cache, partial
+from pathlib import Path
+from typing import Any
+
+from evoflash.emulator.tensor_map import L2_PROMOTIONS, SWIZZLES
+from evoflash.errors import TemplateError, UsageError
+from evoflash.evaluation import Launch, TensorMap
+from evoflash.families.expression import Expression
+from evoflash.families.header import Kernel, MapOf, Seed, read_header
+from evoflash.gpu import GpuSpec, load_gpu
+from evoflash.paths import template_folders
+from evoflash.problem import CompileKey, Problem, Workload
+from evoflash.space import Check, Genome, Param, SearchSpace, Value, Values
+
+_ARCH = re.compile(r"sm_(\d+)([af]?)(\+?)")
+_PROBE_KEY = CompileKey(64, "fp16", False, 1, "sm_90a")
+_PROBE_WORKLOAD = Workload(1, 1, 1, 64, 64, 64)
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """The main loop of a genome as pre-flight and performance model see it."""
+
+    rows: int  # query rows that a CTA owns
+    keys: int  # keys that a CTA consumes in a step
+    stages: int  # depth of its ring of key and value tiles; 1 is none
+    splits: int  # CTAs over the grid that share the keys of one query block
+    pack: int = 1  # query heads whose rows share a CTA: it owns rows // pack queries of each
+    cluster: int = 1  # CTAs that walk the same tiles together
+    overlaps: int = 0  # on wgmma, 1: a warpgroup's P V runs beside its exponentials
+    row_tiles: int = 1  # on wgmma: of 64 query rows, that a warpgroup computes
+    operand_bytes: int = 0  # of operand A, that wgmma reads in shared memory in a step of a CTA
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Family:
+    """One kernel template and what its header declares."""
+
+    name: str
+    path: Path
+    summary: str  # the header's first comment line
+    version: int
+    arch: tuple[str, ...]
+    entry: str
+    params: tuple[Param, ...]
+    when: Mapping[str, Expression]
+    structural: tuple[str, ...]
+    blocks: tuple[tuple[str, ...], ...]
+    let: Mapping[str, Expression]
+    check: Mapping[str, Expression]
+    kernels: tuple[Kernel, ...]  # in launch order
+    workspace: Expression  # bytes of global scratch
+    zeroed: Expression  # of them, from the first on, that are zero before a call and left so by it
+    maps: tuple[MapOf, ...]  # in the order in which they are a kernel's first arguments
+    is_deterministic: bool  # equal inputs give equal bits: no sum depends on who comes first
+    seeds: tuple[Seed, ...]
+    model: Mapping[str, Expression]  # what the performance model must be told
+
+    def supports(self, gpu: GpuSpec) -> bool:
+        """Whether the family's arch list admits the GPU."""
+        return any(_admits(entry, gpu.arch) for entry in self.arch)
+
+    def space(self, keys: tuple[CompileKey, ...], gpu: GpuSpec) -> SearchSpace:
+        """The family's search space on a GPU: a valid genome passes the checks under every compile key."""
+
+        @lru_cache(maxsize=64)  # all checks of one genome see the same names
+        def names(values: tuple[tuple[str, Value], ...]) -> tuple[dict[str, Any], ...]:
+            return tuple(self.names(dict(values), key, gpu) for key in keys)
+
+        def holds(values: Values, *, condition: Expression) -> bool:
+            return all(condition(each) for each in names(tuple(values.items())))
+
+        fixed = [_fixed(key, gpu) for key in keys]
+
+        def active(values: Values, *, conditions: list[Expression]) -> bool:
+            for condition in conditions:  # noqa: SIM110  # any() doubles the time
+                if condition(values):
+                    return True
+            return False
+
+        def activity(expression: Expression) -> Callable[[Values], bool]:
+            # Asked 100,000 times a sample: what is known is told once, and one key needs no loop.
+            conditions = [expression.given(known) for known in fixed]
+            return conditions[0] if len(conditions) == 1 else partial(active, conditions=conditions)
+
+        checks = tuple(Check(name, partial(holds, condition=e)) for name, e in self.check.items())
+        when = {name: activity(e) for name, e in self.when.items()}
+        return SearchSpace(self.name, self.params, self.version, checks, when, self.blocks)
+
+    def seeds_for(self, problem: Problem, space: SearchSpace, gpu: GpuSpec) -> tuple[Genome, ...]:
+        """The seeds that are valid in the space and meant for one of the problem's shapes.
+
+        Those for a class of shapes come before those for all, else they keep their order.
+        """
+        shapes = [_shape(w) | _fixed(w.compile_key(gpu.arch), gpu) for w in problem.workloads]
+        ordered = sorted(self.seeds, key=lambda seed: seed.fits.text is True)
+        meant = (space.genome(s.values) for s in ordered if any(s.fits(shape) for shape in shapes))
+        return tuple(genome for genome in dict.fromkeys(meant) if space.is_valid(genome))
+
+    def names(self, values: Values, key: CompileKey, gpu: GpuSpec) -> dict[str, Any]:
+        """Every name that the CUDA and the expressions see: values, compile key, gpu, derived."""
+        names: dict[str, Any] = {**values, **_fixed(key, gpu)}
+        for name, expression in self.let.items():
+            names[name] = expression(names)
+        return names
+
+    def launches(self, genome: Genome, workload: Workload, gpu: GpuSpec) -> tuple[Launch, ...]:
+        """What to launch for the genome on a workload, in order."""
+        key = workload.compile_key(gpu.arch)
+        fixed = self.names(genome.as_dict(), key, gpu)
+        names = fixed | _shape(workload)
+        shared = {
+            "workspace_bytes": self.workspace(names),
+            "zeroed_bytes": self.zeroed(fixed),
+            "maps": self.tensor_maps(fixed),
+        }
+        launches = tuple(_launch(kernel, names, shared) for kernel in self.kernels if kernel.when(names))
+        if launches and launches[0].dependent:
+            raise TemplateError(
+                f"{self.path.name}: launch.dependent: {launches[0].entry} is the first launch, so there is "
+                "none before it that it could overlap."
+            )
+        return launches
+
+    def tensor_maps(self, names: Mapping[str, Any]) -> tuple[TensorMap, ...]:
+        """The tensor maps that a kernel takes, from names(). TemplateError for one that no GPU knows."""
+        maps = tuple(_tensor_map(each, names) for each in self.maps if each.when(names))
+        for each in maps:
+            is_known = each.swizzle in SWIZZLES and each.l2_promotion in L2_PROMOTIONS
+            if each.box[0] != 1 or not is_known:
+                raise TemplateError(
+                    f"{self.path.name}: tensor_map.{each.of}: box {each.box}, swizzle {each.swizzle}, "
+                    f"l2_promotion {each.l2_promotion}: a box lies in one batch element, swizzles are "
+                    f"{SWIZZLES} and promotions {L2_PROMOTIONS} bytes."
+                )
+        return maps
+
+    def loop(self, names: Mapping[str, Any]) -> Loop:
+        """The shape of the main loop, from names()."""
+        return Loop(**{each.name: self.model[each.name](names) for each in fields(Loop)})
+
+    def registers(self, names: Mapping[str, Any]) -> int:
+        """Registers that a thread has at launch, from names(), where setmaxnreg moves them; else 0."""
+        return int(self.model["registers"](names))
+
+    def uncounted(self, names: Mapping[str, Any]) -> int:
+        """Warp instructions of a CTA in a step of its loop that no primitive stands for."""
+        return int(self.model["uncounted"](names))
+
+    def core(self, genome: Genome) -> tuple[tuple[str, Value], ...]:
+        """The values of the structural params: genomes with equal cores share their code blocks."""
+        return tuple((name, value) for name, value in genome.values if name in self.structural)
+
+
+def _fixed(key: CompileKey, gpu: GpuSpec) -> dict[str, Any]:
+    return {
+        "head_dim": key.head_dim,
+        "dtype": key.dtype,
+        "causal": key.causal,
+        "gqa_ratio": key.gqa_ratio,
+        "accumulate": key.accumulate,
+        "gpu": gpu,
+    }
+
+
+def _shape(workload: Workload) -> dict[str, Any]:
+    w = workload
+    return {
+        "batch": w.batch,
+        "heads": w.heads,
+        "kv_heads": w.kv_heads,
+        "seq_q": w.seq_q,
+        "seq_kv": w.seq_kv,
+    }
+
+
+def _tensor_map(given: MapOf, names: Mapping[str, Any]) -> TensorMap:
+    return TensorMap(
+        given.of,
+        box=tuple(side(names) for side in given.box),
+        swizzle=given.swizzle(names),
+        l2_promotion=given.l2_promotion(names),
+        heads_inside=given.heads_inside(names),
+    )
+
+
+def _launch(kernel: Kernel, names: Mapping[str, Any], shared: Mapping[str, Any]) -> Launch:
+    return Launch(
+        kernel.entry,
+        grid=_three(kernel.grid, names),
+        block=_three(kernel.block, names),
+        smem_bytes=kernel.smem(names),
+        cluster=_three(kernel.cluster, names),
+        resident=kernel.resident(names),
+        dependent=kernel.dependent(names),
+        **shared,
+    )
+
+
+def _three(expressions: tuple[Expression, ...], names: Mapping[str, Any]) -> tuple[int, int, int]:
+    x, y, z = (expression(names) for expression in expressions)
+    return x, y, z
+
+
+def _admits(entry: str, arch: str) -> bool:
+    wanted, have = _ARCH.fullmatch(entry), _ARCH.fullmatch(arch)
+    if not wanted or not have:
+        return False
+    if wanted[3]:
+        return int(have[1]) >= int(wanted[1])
+    return entry == arch
+
+
+def known_families() -> tuple[str, ...]:
+    """Names of all families, the user's own included, in alphabetical order."""
+    return tuple(sorted(_templates()))
+
+
+def _templates() -> dict[str, Path]:
+    paths = (path for folder in reversed(template_folders()) for path in folder.glob("*.cu.j2"))
+    return {path.name.removesuffix(".cu.j2"): path for path in paths}
+
+
+@cache
+def load_family(name: str) -> Family:
+    """A family by name; UsageError lists the known ones."""
+    if name not in _templates():
+        raise UsageError(f"no kernel family is called '{name}': known are {', '.join(known_families())}.")
+    return read_family(_templates()[name])
+
+
+def families_for(gpu: GpuSpec) -> tuple[Family, ...]:
+    """The shipped families that run on a GPU."""
+    families = (load_family(name) for name in known_families())
+    return tuple(family for family in families if family.supports(gpu))
+
+
+def read_family(path: Path) -> Family:
+    """The family in a template file; TemplateError names file, key and expression."""
+    family = Family(name=path.name.removesuffix(".cu.j2"), path=path, **read_header(path))
+    _probe(family)
+    return family
+
+
+def _probe(family: Family) -> None:
+    """Evaluates everything once, so that a misspelt name fails when the file is loaded."""
+    gpu = load_gpu("l4")
+    names = {param.name for param in family.params}
+    mentioned = {*family.when, *family.structural, *(n for block in family.blocks for n in block)}
+    for stray in sorted(mentioned - names):
+        raise TemplateError(f"{family.path.name}: '{stray}' is named in the header but is not a param.")
+    values = {param.name: param.values[0] for param in family.params}
+    space = replace(family.space((_PROBE_KEY,), gpu), checks=())
+    # Once with every param present, once canonical: an expression must not need an inactive param.
+    for probe in (values, space.genome(values).as_dict()):
+        derived = family.names(probe, _PROBE_KEY, gpu)
+        for expression in (*family.check.values(), *family.model.values()):
+            expression(derived)
+    family.launches(space.genome(values), _PROBE_WORKLOAD, gpu)
+    for seed in family.seeds:
+        space.genome(seed.values)
+        seed.fits(_shape(_PROBE_WORKLOAD) | _fixed(_PROBE_KEY, gpu))

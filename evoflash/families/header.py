@@ -1,0 +1,265 @@
+"""Reads a template's TOML header into records and compiled expressions; knows no GPU and renders nothing.
+
+What a header may say: CONTRACTS section 2. Everything malformed is a TemplateError that names file and key.
+"""
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from evoflash.errors import TemplateError
+from evoflash.families.expression import Expression
+from evoflash.space import Param, Values
+
+_HEADER = re.compile(r"\A\{#---\n(.*?)\n---#\}\n", re.DOTALL)
+_SECTIONS = {
+    "version",
+    "arch",
+    "entry",
+    "workspace",
+    "workspace_zeroed",
+    "atomics",
+    "tensor_map",
+    "params",
+    "when",
+    "structural",
+    "blocks",
+    "let",
+    "check",
+    "launch",
+    "model",
+    "seeds",
+}
+_LAUNCH = {"entry", "when", "grid", "block", "smem", "cluster", "resident", "dependent"}
+_TENSORS = ("Q", "K", "V", "O")
+_MAP = {"when", "box", "swizzle", "l2_promotion", "heads_inside"}
+_MODEL: dict[str, object] = {  # what [model] may say, and what holds where it is silent
+    "uncounted": 0,
+    "rows": "block_m",
+    "keys": "block_n",
+    "stages": "k_stages",
+    "splits": 1,
+    "pack": 1,
+    "cluster": 1,
+    "overlaps": 0,
+    "row_tiles": 1,
+    "operand_bytes": 0,
+    "registers": 0,
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Kernel:
+    """One kernel of a candidate: how to launch it, and whether a genome has it at all.
+
+    `cluster` is in blocks and divides the grid. `resident`: its blocks wait for one another through global
+    memory, so that all must be on the GPU at once. `dependent`: it may begin before the launch before it has
+    ended, and waits by itself (grid_wait) before it touches what that one reads or writes.
+    """
+
+    entry: str
+    when: Expression
+    grid: tuple[Expression, ...]
+    block: tuple[Expression, ...]
+    smem: Expression
+    cluster: tuple[Expression, ...]
+    resident: Expression
+    dependent: Expression
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MapOf:
+    """A tensor map of Q, K, V or O that a genome may have: evaluation.TensorMap as expressions."""
+
+    of: str
+    when: Expression
+    box: tuple[Expression, ...]  # batch, heads, rows, columns
+    swizzle: Expression
+    l2_promotion: Expression
+    heads_inside: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Seed:
+    """A named genome that a search tries first, and the shapes that it is meant for."""
+
+    name: str
+    values: Values
+    fits: Expression
+
+
+def read_header(path: Path) -> dict[str, Any]:
+    """The fields of a Family that its file declares."""
+    table, summary = _header(path)
+    unknown = set(table) - _SECTIONS
+    if unknown:
+        raise TemplateError(f"{path.name}: unknown section {', '.join(sorted(unknown))} in the header.")
+    params = tuple(_param(path, key, values) for key, values in _table(path, table, "params").items())
+    return dict(
+        summary=summary,
+        version=_get(path, table, "version", int),
+        arch=tuple(_get(path, table, "arch", list)),
+        entry=_get(path, table, "entry", str),
+        params=params,
+        when=_expressions(path, table, "when", (bool,)),
+        structural=tuple(_table(path, table, "structural", optional=True).get("names", ())),
+        blocks=tuple(tuple(names) for names in _table(path, table, "blocks", optional=True).values()),
+        let=_expressions(path, table, "let", (int, float, str, bool)),
+        check=_expressions(path, table, "check", (bool,)),
+        kernels=_kernels(path, table),
+        workspace=Expression(table.get("workspace", 0), f"{path.name}: workspace", (int,)),
+        zeroed=Expression(table.get("workspace_zeroed", 0), f"{path.name}: workspace_zeroed", (int,)),
+        is_deterministic=not _switch(path, table, "atomics"),
+        maps=_maps(path, table),
+        seeds=_seeds(path, table),
+        model=_model(path, table),
+    )
+
+
+def body_of(path: Path) -> str:
+    """The CUDA part of a template, without its header."""
+    return _HEADER.sub("", path.read_text(encoding="utf-8"), count=1)
+
+
+def _header(path: Path) -> tuple[dict[str, Any], str]:
+    match = _HEADER.match(path.read_text(encoding="utf-8"))
+    if not match:
+        raise TemplateError(
+            f"{path.name}: no header; the file must start with a {{#--- ... ---#}} TOML block."
+        )
+    try:
+        table = tomllib.loads(match[1])
+    except tomllib.TOMLDecodeError as error:
+        raise TemplateError(f"{path.name}: the header is not TOML: {error}.") from None
+    comments = [line[1:].strip() for line in match[1].splitlines() if line.startswith("#")]
+    return table, comments[0] if comments else ""
+
+
+def _get(path: Path, table: Mapping[str, Any], key: str, kind: type) -> Any:
+    value = table.get(key)
+    if not isinstance(value, kind):
+        raise TemplateError(f"{path.name}: the header needs {key} ({kind.__name__}), it has {value!r}.")
+    return value
+
+
+def _switch(path: Path, table: Mapping[str, Any], key: str) -> bool:
+    value = table.get(key, False)
+    if not isinstance(value, bool):
+        raise TemplateError(f"{path.name}: {key} must be true or false, it is {value!r}.")
+    return value
+
+
+def _table(path: Path, table: Mapping[str, Any], key: str, *, optional: bool = False) -> dict[str, Any]:
+    if optional and key not in table:
+        return {}
+    section: dict[str, Any] = _get(path, table, key, dict)
+    return section
+
+
+def _param(path: Path, name: str, values: object) -> Param:
+    if isinstance(values, list) and all(isinstance(v, (int, bool, str)) for v in values):
+        distinct = {(type(v), v) for v in values}
+        if values and len(distinct) == len(values):
+            return Param(name, tuple(values))
+    raise TemplateError(f"{path.name}: params.{name} must be a list of distinct numbers, words or switches.")
+
+
+def _expressions(
+    path: Path, table: Mapping[str, Any], section: str, types: tuple[type, ...]
+) -> dict[str, Expression]:
+    entries = _table(path, table, section, optional=True)
+    return {key: Expression(text, f"{path.name}: {section}.{key}", types) for key, text in entries.items()}
+
+
+def _kernels(path: Path, table: Mapping[str, Any]) -> tuple[Kernel, ...]:
+    launch = table.get("launch")
+    tables = launch if isinstance(launch, list) else [_table(path, table, "launch")]
+    if not tables or not all(isinstance(each, dict) for each in tables):
+        raise TemplateError(f"{path.name}: launch must be a table, or a list of tables ([[launch]]).")
+    entry = _get(path, table, "entry", str)
+    return tuple(_kernel(path, each, entry) for each in tables)
+
+
+def _kernel(path: Path, launch: Mapping[str, Any], entry: str) -> Kernel:
+    if unknown := sorted(set(launch) - _LAUNCH):
+        raise TemplateError(
+            f"{path.name}: unknown launch.{unknown[0]}: known are {', '.join(sorted(_LAUNCH))}."
+        )
+
+    def expression(key: str, default: object, kind: type) -> Expression:
+        return Expression(launch.get(key, default), f"{path.name}: launch.{key}", (kind,))
+
+    return Kernel(
+        entry=str(launch.get("entry", entry)),
+        when=expression("when", True, bool),
+        grid=_triple(path, launch, "grid"),
+        block=_triple(path, launch, "block"),
+        smem=expression("smem", 0, int),
+        cluster=_triple(path, {"cluster": [1, 1, 1], **launch}, "cluster"),
+        resident=expression("resident", False, bool),
+        dependent=expression("dependent", False, bool),
+    )
+
+
+def _maps(path: Path, table: Mapping[str, Any]) -> tuple[MapOf, ...]:
+    """In the order of the kernel's arguments."""
+    entries = _table(path, table, "tensor_map", optional=True)
+    for name in entries:
+        if name not in _TENSORS or not isinstance(entries[name], dict):
+            raise TemplateError(
+                f"{path.name}: tensor_map.{name}: write [tensor_map.Q], or another of {', '.join(_TENSORS)}."
+            )
+    return tuple(_map(path, name, entry) for name, entry in entries.items())
+
+
+def _map(path: Path, of: str, entry: Mapping[str, Any]) -> MapOf:
+    where = f"{path.name}: tensor_map.{of}"
+    if unknown := sorted(set(entry) - _MAP):
+        raise TemplateError(f"{where}.{unknown[0]} is unknown: known are {', '.join(sorted(_MAP))}.")
+    box = entry.get("box")
+    if not isinstance(box, list) or len(box) != 4:
+        raise TemplateError(f"{where}.box must be a list of four expressions: batch, heads, rows, columns.")
+
+    def expression(key: str, default: object, kind: type) -> Expression:
+        return Expression(entry.get(key, default), f"{where}.{key}", (kind,))
+
+    return MapOf(
+        of,
+        when=expression("when", True, bool),
+        box=tuple(Expression(side, f"{where}.box", (int,)) for side in box),
+        swizzle=expression("swizzle", 0, int),
+        l2_promotion=expression("l2_promotion", 256, int),
+        heads_inside=expression("heads_inside", False, bool),
+    )
+
+
+def _seeds(path: Path, table: Mapping[str, Any]) -> tuple[Seed, ...]:
+    entries = _table(path, table, "seeds", optional=True)
+    return tuple(
+        Seed(
+            name,
+            {key: value for key, value in entry.items() if key != "for"},
+            Expression(entry.get("for", True), f"{path.name}: seeds.{name}.for", (bool,)),
+        )
+        for name, entry in entries.items()
+    )
+
+
+def _model(path: Path, table: Mapping[str, Any]) -> dict[str, Expression]:
+    section = _table(path, table, "model", optional=True)
+    if unknown := sorted(set(section) - set(_MODEL)):
+        raise TemplateError(f"{path.name}: unknown model.{unknown[0]}: known are {', '.join(_MODEL)}.")
+    return {
+        key: Expression(section.get(key, default), f"{path.name}: model.{key}", (int,))
+        for key, default in _MODEL.items()
+    }
+
+
+def _triple(path: Path, launch: Mapping[str, Any], key: str) -> tuple[Expression, ...]:
+    entries = launch.get(key)
+    if not isinstance(entries, list) or len(entries) != 3:
+        raise TemplateError(f"{path.name}: launch.{key} must be a list of three expressions.")
+    return tuple(Expression(text, f"{path.name}: launch.{key}", (int,)) for text in entries)

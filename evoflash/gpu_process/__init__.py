@@ -1,0 +1,1 @@
+"""gpu_process: to be written."""

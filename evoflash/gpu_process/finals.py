@@ -1,0 +1,158 @@
+"""The last timing: finalists and baselines in turns, in a GPU process that did nothing else before.
+
+Decides nothing: every pair is compared, every output judged, and the report says all of it.
+"""
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+import numpy as np
+
+from evoflash.baselines import DEFAULT, BaselineAbsentError, LibraryContender, baseline
+from evoflash.cuda import launcher
+from evoflash.cuda.arena import MemoryFaultError
+from evoflash.cuda.launcher import KernelHungError
+from evoflash.evaluation import Status, Timing, Verdict
+from evoflash.gpu import GpuSpec
+from evoflash.gpu_process.checks import of_timed
+from evoflash.gpu_process.rungs import GpuTask
+from evoflash.isolation import Ending
+from evoflash.problem import Workload
+from evoflash.store.rows import FINAL
+from evoflash.timing import noise_floor as noise
+from evoflash.timing.benchmark import Bench, KernelContender, can_be_timed, synced_us
+from evoflash.timing.comparison import Comparison, beats_physics, compare, interleaved, left_running
+from evoflash.timing.protocols import Way, finals_of
+
+T = TypeVar("T")
+_MIRRORED = {"faster": "slower", "slower": "faster", "unclear": "unclear"}
+_WORDS = {"faster": "faster than", "slower": "slower than", "unclear": "not clearly apart from"}
+
+
+@dataclass(frozen=True, slots=True)
+class FinalTask:
+    """Candidates and baselines to be timed in turns; the tasks share their timed workloads."""
+
+    tasks: tuple[GpuTask, ...]
+    workloads: tuple[Workload, ...]
+    spec: GpuSpec
+    seed: int
+    baselines: tuple[str, ...] = DEFAULT
+    notes: str = ""  # a file that says which baseline is under way (baselines/attempts.py)
+    limit_s: float = 600.0
+    noise: float = field(default_factory=noise.floor)  # relative; within it nothing is faster or slower
+
+
+@dataclass(frozen=True, slots=True)
+class FinalReport:
+    """Final timings by genome id or baseline name, and every pair compared on every workload and protocol."""
+
+    timings: Mapping[str, tuple[Timing, ...]]
+    comparisons: tuple[Comparison, ...]
+    verdicts: Mapping[str, tuple[Verdict, ...]]  # of what was timed, and whether its time is possible
+    absent: Mapping[str, str]  # baseline on a workload -> why it was not timed
+    environment: Mapping[str, Mapping[str, str]]  # by baseline name
+
+
+def run_finals(task: FinalTask) -> Ending[FinalReport]:
+    """Time everything in turns, in a GPU process that did nothing else before."""
+    try:
+        return Ending(_finals(task))
+    except KernelHungError as hung:
+        return Ending(None, Status.TIMEOUT, f"a finalist {hung}")
+    except MemoryFaultError as fault:
+        return Ending(None, Status.CORRECTNESS, f"a finalist {fault}")
+    except launcher.cuda_errors() as error:
+        return Ending(None, Status.RUNTIME, str(error).strip().splitlines()[0])
+
+
+def _finals(task: FinalTask) -> FinalReport:
+    rng = np.random.default_rng(task.seed)
+    reports = [_finals_on(workload, task, rng=rng) for workload in task.workloads]
+    return FinalReport(
+        timings=_joined([report.timings for report in reports]),
+        comparisons=tuple(itertools.chain.from_iterable(report.comparisons for report in reports)),
+        verdicts=_joined([report.verdicts for report in reports]),
+        absent={name: why for report in reports for name, why in report.absent.items()},
+        environment={name: found for report in reports for name, found in report.environment.items()},
+    )
+
+
+def _joined(parts: Sequence[Mapping[str, tuple[T, ...]]]) -> dict[str, tuple[T, ...]]:
+    names = dict.fromkeys(name for part in parts for name in part)
+    return {name: tuple(x for part in parts for x in part.get(name, ())) for name in names}
+
+
+def _finals_on(workload: Workload, task: FinalTask, *, rng: np.random.Generator) -> FinalReport:
+    bench = Bench(workload, spec=task.spec, seed=task.seed)
+    libraries, absent = _libraries(task, bench)
+    contenders: list[KernelContender | LibraryContender] = [*_finalists(task, workload), *libraries]
+    timings: list[Mapping[str, tuple[Timing, ...]]] = []
+    comparisons: list[Comparison] = []
+    for way, effort in finals_of(bench.ways):
+        timed = [contender for contender in contenders if can_be_timed(contender, way)]
+        samples, found = interleaved(timed, bench, way, effort=effort, rng=rng)
+        timings.append({name: (timing,) for name, timing in found.items()})
+        comparisons += _every_pair(samples, workload, way, noise=task.noise)
+    by_name = _joined(timings)
+    return FinalReport(
+        timings=by_name,
+        comparisons=tuple(comparisons),
+        verdicts={each.name: (_verdict(each, bench, by_name[each.name], task),) for each in contenders},
+        absent=absent,
+        environment={library.name: library.environment for library in libraries},
+    )
+
+
+def _every_pair(
+    samples: Mapping[str, Sequence[float]], workload: Workload, way: Way, *, noise: float
+) -> list[Comparison]:
+    protocol = f"final-{way.protocol}"
+    return [
+        compare(samples, first, second, workload=str(workload), protocol=protocol, noise=noise)
+        for first, second in itertools.combinations(samples, 2)
+    ]
+
+
+def conclusion(report: FinalReport, name: str) -> str:
+    """What the final pairs say of a finalist against the others, in the protocol that ranks them."""
+    answers: dict[str, list[str]] = {}
+    for each in report.comparisons:
+        rival = each.second if each.first == name else each.first
+        is_ours = name in (each.first, each.second) and rival not in report.environment
+        if is_ours and each.protocol in FINAL:
+            answer = each.answer if each.first == name else _MIRRORED[each.answer]
+            answers.setdefault(_WORDS[answer], []).append(rival)
+    return "; ".join(f"{words} {', '.join(dict.fromkeys(rivals))}" for words, rivals in answers.items())
+
+
+def _verdict(
+    contender: KernelContender | LibraryContender, bench: Bench, timings: tuple[Timing, ...], task: FinalTask
+) -> Verdict:
+    exact = any(each.is_deterministic for each in task.tasks if each.genome_id == contender.name)
+    timed_us = timings[0].median_us
+    verdict = of_timed(contender, bench, seed=task.seed, timed_us=timed_us, is_deterministic=exact)
+    reasons = [reason for t in timings if (reason := beats_physics(t, bench.workload, task.spec))]
+    if late := left_running(timings[0], synced_us(contender, bench, bench.ways[0])):
+        reasons.append(late)
+    return replace(verdict, passed=False, reason=reasons[0]) if reasons and verdict.passed else verdict
+
+
+def _finalists(task: FinalTask, workload: Workload) -> list[KernelContender]:
+    return [
+        KernelContender(each.genome_id, each.kernel(workload, dict(each.timed)[workload]))
+        for each in task.tasks
+    ]
+
+
+def _libraries(task: FinalTask, bench: Bench) -> tuple[list[LibraryContender], dict[str, str]]:
+    """The baselines that run here, and why the others do not."""
+    found, absent = [], {}
+    for name in task.baselines:
+        try:
+            found.append(baseline(name, bench))
+        except BaselineAbsentError as reason:
+            absent[f"{name} on {bench.workload}"] = str(reason)
+    return found, absent

@@ -1,0 +1,263 @@
+"""The GPU process and its stand-bys: a kernel that crashes or hangs costs one candidate and not the search.
+
+Covered: illegal addresses and every other CUDA error (the context is never used again), hangs (the process
+is killed), host crashes. Two processes stand by, so that the candidate after a bad one need not wait; the one
+that takes over is asked whether the GPU still answers before the bad one is blamed. A GPU that is gone, or
+stays full of other people's memory, is a DeviceError. Not covered: a kernel that brings down the machine, or
+writes into another process's memory. What is checked and timed is in ladder.py and finals.py.
+"""
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import Any, TypeVar
+
+from evoflash.cuda import launcher
+from evoflash.cuda.guarded_buffer import NoRoomError
+from evoflash.errors import DeviceError
+from evoflash.evaluation import Rung, Status, Verdict
+from evoflash.gpu_process.cache import learn
+from evoflash.gpu_process.finals import FinalReport, FinalTask
+from evoflash.gpu_process.finals_retry import rounds, run_noting
+from evoflash.gpu_process.rungs import GpuOutcome, GpuTask, check, time_correct
+from evoflash.isolation import Ending, IsolatedPool
+from evoflash.problem import Workload
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+_WARM_UP_LIMIT_S = 120
+_LEARN_LIMIT_S = 600
+_ROOM_LIMIT_S = 30.0  # how long another program may fill the GPU's memory
+_LOOK_EVERY_S = 1.0
+_STANDBYS = 2  # to be ready, one takes three seconds of a core
+_PROCESSES = (
+    _STANDBYS + 2
+)  # one after the other, before the GPU counts as lost: an error can take all contexts with it
+_KEPT = "everything evaluated so far is kept; the same command continues"
+
+
+def prepare(checks: tuple[Workload, ...], timed: tuple[Workload, ...], seed: int) -> None:
+    """What a GPU process can do before it has a context."""
+    launcher.cupy()  # a second, and it touches no GPU
+    learn(checks, timed, seed)
+
+
+@dataclass(frozen=True, slots=True)
+class Duties:
+    """What the GPU processes are asked to do. Tests put in their place what breaks in a given way."""
+
+    warm_up: Callable[[], None] = launcher.warm_up
+    learn: Callable[..., None] = prepare
+    check: Callable[[GpuTask], GpuOutcome] = check
+    time_correct: Callable[[GpuTask, GpuOutcome], GpuOutcome] = time_correct
+    finals: Callable[[FinalTask], Ending[FinalReport]] = run_noting
+
+
+@dataclass(slots=True)
+class _GpuProcess:
+    """A process on its way to the GPU: first it learns what is right, then it makes its context."""
+
+    pool: IsolatedPool
+    learnt: "Future[Ending[None]]"
+    function: Callable[[], None]
+    warm: "Future[Ending[None]] | None" = None
+
+    def warm_up(self, *, again: bool = False) -> "Future[Ending[None]]":
+        """The context, in the making or made; `again` asks for a sign that it still is good."""
+        if self.warm is None or again:
+            self.warm = self.pool.submit(self.function, timeout_s=_WARM_UP_LIMIT_S)
+        return self.warm
+
+    def warm_up_if_ready(self) -> None:
+        """Begin to make the context, unless it would have to wait for what is to be learnt first."""
+        if self.learnt.done():
+            self.warm_up()
+
+
+class GpuWorker:
+    """The GPU process, its stand-bys, and the queue before them. Tasks run one at a time, in order."""
+
+    def __init__(
+        self,
+        *,
+        checks: tuple[Workload, ...] = (),
+        timed: tuple[Workload, ...] = (),
+        seed: int = 0,
+        duties: Duties | None = None,
+        room_limit_s: float = _ROOM_LIMIT_S,
+    ) -> None:
+        """The workloads and the seed of the tasks to come: their references are computed beforehand."""
+        if duties is None:
+            launcher.present_gpu()  # a machine without a GPU is said here, not in a process
+        self._duties, self._room_limit_s = duties or Duties(), room_limit_s
+        self._lesson, self._is_closed = (checks, timed, seed), False
+        self._queue = ThreadPoolExecutor(max_workers=1, thread_name_prefix="evoflash-gpu")
+        self._active = self._begun()
+        self._standbys = deque(self._begun() for _ in range(_STANDBYS))
+
+    def submit(self, task: GpuTask) -> "Future[GpuOutcome]":
+        """The task's outcome, whatever the kernel does. Raises in result() only for a broken machine."""
+        return self._queue.submit(self._evaluate, task)
+
+    def finalists(self, task: FinalTask) -> "Future[Ending[FinalReport]]":
+        """Long timings in turns in a fresh process; with no tasks, the baselines alone."""
+        return self._queue.submit(rounds, task, self._finals)
+
+    def _evaluate(self, task: GpuTask) -> GpuOutcome:
+        for each in self._standbys:
+            each.warm_up_if_ready()  # now: a context in the making would disturb the clock later
+        checked = self._call(task, Rung.SMOKE, self._duties.check, task)
+        if checked.status is not Status.CORRECT or not task.timed or checked.timings:  # timed: stopped early
+            return checked
+        self._wait_for_contexts()
+        timing = self._duties.time_correct
+        return self._call(task, Rung.TIMING, timing, task, checked, verdicts=checked.verdicts)
+
+    def _call(
+        self,
+        task: GpuTask,
+        rung: Rung,
+        function: Callable[..., GpuOutcome],
+        *args: Any,
+        verdicts: tuple[Verdict, ...] = (),
+    ) -> GpuOutcome:
+        began_s = time.monotonic()
+        ending = self._ending_of(task, function, *args)
+        if ending.value is not None and not ending.value.process_lost:
+            return ending.value
+        self._replace()
+        self._make_sure()
+        outcome = ending.value or GpuOutcome(
+            task.genome_id, ending.status, rung, ending.reason, verdicts, process_lost=True
+        )
+        took = {"lost_s": f"{time.monotonic() - began_s:.3f}"}  # until another process could go on
+        return replace(outcome, environment={**outcome.environment, **took})
+
+    def _ending_of(
+        self, task: GpuTask, function: Callable[..., GpuOutcome], *args: Any
+    ) -> Ending[GpuOutcome]:
+        try:
+            return self._with_room(function, *args, timeout_s=task.limit_s)
+        except NoRoomError as error:
+            if _own_memory(task):
+                return Ending(None, Status.RUNTIME, str(error))
+            raise DeviceError(f"{error} {_KEPT.capitalize()}.") from None
+
+    def _with_room(self, function: Callable[..., T], *args: Any, timeout_s: float) -> Ending[T]:
+        """The call's ending. While the GPU's memory is full, the call is made again in fresh processes."""
+        end_s = time.monotonic() + self._room_limit_s
+        self._make_sure(asks=False)
+        ending, shortage = self._attempt(function, *args, timeout_s=timeout_s)
+        if shortage:
+            log.warning("%s Waiting %g s for it.", shortage, self._room_limit_s)
+        while shortage and time.monotonic() < end_s:
+            time.sleep(_LOOK_EVERY_S)
+            self._replace()  # what the process keeps between candidates is freed with it
+            self._make_sure(asks=False)
+            ending, shortage = self._attempt(function, *args, timeout_s=timeout_s)
+        if ending is None:
+            raise NoRoomError(shortage)
+        return ending
+
+    def _attempt(
+        self, function: Callable[..., T], *args: Any, timeout_s: float
+    ) -> tuple[Ending[T] | None, str]:
+        """The call's ending, if it had one, and what is said when the GPU's memory was full."""
+        try:
+            ending = self._active.pool.submit(function, *args, timeout_s=timeout_s).result()
+        except (NoRoomError, MemoryError) as error:  # the second one is CuPy's
+            return None, str(error)
+        reason = ending.value.reason if isinstance(ending.value, GpuOutcome) else ""
+        return ending, reason if _is_about_memory(reason) else ""
+
+    def _make_sure(self, *, asks: bool = True) -> None:
+        """Have a process that can use the GPU, or raise DeviceError: a kernel must not be blamed for that.
+
+        `asks`: its context, made before something went wrong, is tried again.
+        """
+        end_s = time.monotonic() + self._room_limit_s
+        tries = _PROCESSES
+        while reason := self._trouble(asks=asks):
+            is_full = _is_about_memory(reason)
+            tries -= not is_full
+            if not tries or (is_full and time.monotonic() > end_s):
+                raise DeviceError(f"the GPU cannot be used any more ({reason}): see nvidia-smi; {_KEPT}.")
+            time.sleep(_LOOK_EVERY_S if is_full else 0.0)
+            self._replace()
+
+    def _trouble(self, *, asks: bool) -> str:
+        """Why the active process cannot use the GPU; empty when it can."""
+        errors: tuple[type[Exception], ...] = (*launcher.cuda_errors(), MemoryError)
+        try:
+            ending = self._active.warm_up().result()
+            if asks and ending.status is Status.CORRECT:
+                ending = self._active.warm_up(again=True).result()
+        except errors as error:
+            return str(error).strip().splitlines()[0]
+        return ending.reason
+
+    def _finals(self, task: FinalTask) -> Ending[FinalReport]:
+        self._replace()
+        self._make_sure(asks=False)
+        self._wait_for_contexts()
+        try:
+            ending = self._with_room(self._duties.finals, task, timeout_s=task.limit_s)
+        except NoRoomError as error:
+            return Ending(None, Status.RUNTIME, str(error))
+        if ending.value is None or ending.value.value is None:
+            self._replace()
+        return ending.value or Ending(None, ending.status, ending.reason)
+
+    def _replace(self) -> None:
+        if self._is_closed:
+            raise CancelledError
+        # Closed first, and waited for: what hangs on the GPU would slow the next candidate.
+        self._active.pool.close()
+        self._active = self._standbys.popleft()
+        self._standbys.append(self._begun())
+        if self._is_closed:  # meanwhile: close() has not seen the new one
+            self._standbys[-1].pool.close()
+
+    def _begun(self) -> "_GpuProcess":
+        pool = IsolatedPool(1)
+        learnt = pool.submit(self._duties.learn, *self._lesson, timeout_s=_LEARN_LIMIT_S)
+        return _GpuProcess(pool, learnt, self._duties.warm_up)
+
+    def _wait_for_contexts(self) -> None:
+        """Of the stand-bys: those that are being made."""
+        for each in self._standbys:
+            if each.warm is not None:
+                each.warm.exception()
+
+    def close(self) -> None:
+        """Kill the processes; tasks that have not run are cancelled."""
+        self._is_closed = True
+        self._queue.shutdown(wait=False, cancel_futures=True)
+        processes = (self._active, *self._standbys)
+        for each in processes:
+            each.pool.begin_to_close()  # a context takes its time to go: all of them at once
+        for each in processes:
+            each.pool.close()
+
+    def __enter__(self) -> "GpuWorker":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _is_about_memory(reason: str) -> bool:
+    return "out of memory" in reason.lower()
+
+
+def _own_memory(task: GpuTask) -> int:
+    """Bytes of the GPU's memory that the candidate asks for beside what every candidate is given."""
+    parts = (launch for _, launches in (*task.checks, *task.timed) for launch in launches)
+    return max((launch.workspace_bytes for launch in parts), default=0)

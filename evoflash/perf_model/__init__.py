@@ -1,0 +1,1 @@
+"""perf_model: to be written."""

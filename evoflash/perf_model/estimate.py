@@ -1,0 +1,277 @@
+"""Estimates a candidate's time from emulator counters, ptxas figures and a GpuSpec. It measures nothing.
+
+Counters of two emulated lengths give a line per step of the main loop. A step takes a CTA as long as its
+slowest path needs alone (warp_path.py; on wgmma one warpgroup's chain, warpgroups.py), or as long as the SM's
+units need for all CTAs that share it; the CTAs are then scheduled on the GPU's slots, launch after launch.
+Constants: constants.toml, versioned. How well it ranks: docs/measurements/model-h200.json, by
+scripts/model_report.py; of wgmma kernels model-hopper.json, by scripts/hopper_model.py.
+"""
+
+import math
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from evoflash.evaluation import Launch
+from evoflash.gpu import GpuSpec
+from evoflash.perf_model.block_schedule import at_work, makespan
+from evoflash.perf_model.warp_path import MMA_FLOPS, SCHEDULERS, exposed_copies, path_cycles
+from evoflash.perf_model.warpgroup_path import WARPS, Numbers, chain_cycles, consumers, exposed_boxes
+from evoflash.problem import Workload
+
+_MACS_PER_B_BYTE = 32  # wgmma: 64 rows for each 16-bit element of operand B that it reads in shared memory
+_PER_SCHEDULER = ("tensor", "exp", "issue")
+_ONE_SLOT = ("mma", "ldmatrix", "stmatrix", "lds", "sts", "ldg", "stg", "shfl", "vote")
+_SYNCHRONISING = ("barrier", "commit", "wait", "mbarrier", "tma")
+_MATH = ("ex2", "rcp", "lg2", "fmax", "fma", "pack")
+_L1_SECTORS = 4  # that the first-level cache delivers in a cycle: 128 bytes, as shared memory does
+_L2_PORT = 64  # bytes in a cycle between L2 and one SM
+
+
+@cache
+def constants() -> dict[str, Any]:
+    return tomllib.loads((Path(__file__).parent / "constants.toml").read_text())
+
+
+def model_version() -> str:
+    return str(constants()["version"])
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What a CTA of one launch counts: `fixed` once, `per_step` in each step of its main loop."""
+
+    fixed: Numbers
+    per_step: Numbers
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """A candidate's counts, launch after launch, and the shape of its first launch's main loop.
+
+    Launches after the first have no loop over keys: all that they do is `fixed`.
+    """
+
+    launches: tuple[Counts, ...]
+    rows: int  # query rows of a CTA
+    keys: int  # keys of a step
+    stages: int  # depth of the ring of key and value tiles; 1 is none
+    splits: int  # CTAs that share the keys of a query block
+    uncounted: float  # warp instructions of a CTA in a step that no primitive stands for
+    pack: int = 1  # query heads whose rows share a CTA
+    cluster: int = 1  # CTAs that walk the same tiles together: those of the one that sees most
+    overlaps: bool = False  # on wgmma: a warpgroup's P V runs beside its exponentials
+    row_tiles: int = 1  # on wgmma: of 64 query rows, that a warpgroup computes
+    operand_bytes: float = 0.0  # of operand A, that wgmma reads in shared memory in a step of a CTA
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A predicted time, its terms (each as if it alone bounded the kernel) and the largest term's name."""
+
+    total_us: float
+    terms: Numbers
+    bound: str
+
+
+def kv_tiles(workload: Workload, rows: int, keys: int) -> tuple[int, ...]:
+    """Steps that each query block of one head takes, in launch order (causal: last block first)."""
+    blocks = -(-workload.seq_q // rows)
+    if not workload.causal:
+        return (-(-workload.seq_kv // keys),) * blocks
+    diagonal = workload.seq_kv - workload.seq_q
+    ends = (min((i + 1) * rows, workload.seq_q) + diagonal for i in reversed(range(blocks)))
+    return tuple(-(-max(0, end) // keys) for end in ends)
+
+
+def steps_of(workload: Workload, profile: Profile) -> tuple[int, ...]:
+    """Steps of each CTA of one head, or pack of heads: those of its query block, or its share of them.
+
+    A grid has whole clusters: their CTAs without a query row walk the tiles all the same.
+    """
+    rows = max(1, profile.rows * profile.cluster // profile.pack)
+    clusters = kv_tiles(workload, rows, profile.keys)
+    blocks = tuple(steps for steps in clusters for _ in range(profile.cluster))
+    if profile.splits == 1:
+        return blocks
+    shares = ((-(-steps // profile.splits), steps) for steps in blocks)
+    return tuple(
+        min(share, max(0, steps - split * share))
+        for share, steps in shares
+        for split in range(profile.splits)
+    )
+
+
+def fit_counts(runs: tuple[tuple[Mapping[str, int], int, int], ...]) -> Counts:
+    """The line through two emulated runs of a launch, each (counters, CTAs, steps taken by them together)."""
+    (many, ctas_m, steps_m), (few, ctas_f, steps_f) = runs
+    determinant = ctas_m * steps_f - ctas_f * steps_m
+    fixed, per_step = {}, {}
+    for name in many:
+        a, b = many[name], few.get(name, 0)
+        fixed[name] = max(0.0, (a * steps_f - b * steps_m) / determinant)
+        per_step[name] = max(0.0, (ctas_m * b - ctas_f * a) / determinant)
+    return Counts(fixed, per_step)
+
+
+def mean_counts(counters: Mapping[str, int]) -> Counts:
+    """The counts of a launch without a loop over keys, from one emulated run."""
+    return Counts({name: value / counters["ctas"] for name, value in counters.items()}, {})
+
+
+def occupancy(launch: Launch, registers: int, smem_static: int, gpu: GpuSpec) -> int:
+    """CTAs that fit on one SM; 0 when not even one does."""
+    threads = launch.block[0] * launch.block[1] * launch.block[2]
+    warp_registers = -(-max(registers, 1) * 32 // 256) * 256  # allocated in units of 256 a warp
+    return min(
+        gpu.blocks_per_sm,
+        gpu.threads_per_sm // threads,
+        gpu.regs_per_sm // (warp_registers * -(-threads // 32)),
+        gpu.smem_per_sm // (launch.smem_bytes + smem_static + 1024),
+    )
+
+
+def estimate(
+    profile: Profile,
+    launches: tuple[Launch, ...],
+    workload: Workload,
+    gpu: GpuSpec,
+    *,
+    registers: int,
+    spill_bytes: int = 0,
+    smem_static_bytes: int = 0,
+) -> Estimate:
+    """The candidate's time on a workload at boost clock, its inputs not in the L2.
+
+    `launches` are those that the profile was made of, with their grids on this workload.
+    """
+    groups = consumers(profile.launches[0].per_step, workload.head_dim, profile.row_tiles)
+    pieces = len(steps_of(workload, profile)) * workload.batch * workload.heads // profile.pack
+    first = at_work(launches[0], pieces, workload.batch, gpu.sm_count)
+    ctas = [_Ctas(launches[0], first, gpu, registers, smem_static_bytes, groups=groups)]
+    for launch in launches[1:]:
+        ctas.append(_Ctas(launch, math.prod(launch.grid), gpu, registers, smem_static_bytes, groups=0))
+    main = _main(profile, ctas[0], workload, gpu, spill_bytes=spill_bytes)
+    rest = [_loopless(counts, each, gpu) for counts, each in zip(profile.launches[1:], ctas[1:], strict=True)]
+    terms = {name: sum(part[name] for part in (main, *rest)) / gpu.clock_mhz for name in main}
+    busy_us = terms.pop("makespan")
+    terms["dram"] = workload.bytes_moved / (gpu.dram_gbps * 1e3)
+    terms["launch"] = constants()["launch_us"] * len(launches)
+    total = terms["launch"] + max(busy_us, terms["dram"])
+    return Estimate(total, terms, max(terms, key=lambda name: terms[name]))
+
+
+class _Ctas:
+    """How many CTAs of a launch work, and how they share the SMs."""
+
+    def __init__(
+        self, launch: Launch, count: int, gpu: GpuSpec, registers: int, smem_static_bytes: int, *, groups: int
+    ) -> None:
+        self.count = count
+        self.groups = groups  # that compute on wgmma; 0: the kernel has none
+        # Without a producer's: they ask for copies and sleep.
+        self.warps = WARPS * groups or -(-math.prod(launch.block) // 32)
+        resident = max(1, occupancy(launch, registers, smem_static_bytes, gpu))
+        self.together = min(resident, -(-self.count // gpu.sm_count))  # on the busiest SM
+        self.slots = min(self.count, gpu.sm_count * self.together)
+        self.busy_sms = min(self.count, gpu.sm_count)
+        self.l2_bytes_per_clk = min(_L2_PORT, gpu.l2_bytes_per_clk / self.busy_sms)  # of one SM
+
+
+def _main(
+    profile: Profile, ctas: _Ctas, workload: Workload, gpu: GpuSpec, *, spill_bytes: int
+) -> dict[str, float]:
+    """Cycles of the launch that walks the keys: its makespan, and each unit's as if it alone counted."""
+    counts, heads = profile.launches[0], workload.batch * workload.heads // profile.pack
+    steps = steps_of(workload, profile)
+    extra = profile.uncounted + ctas.warps * (constants()["loop_instructions"] + spill_bytes / 4)
+    per_step = {**counts.per_step, "operand_bytes": profile.operand_bytes}
+    once, each = _units(counts.fixed, 0.0, ctas, gpu), _units(per_step, extra, ctas, gpu)
+    start = _start_cycles(ctas) + _norm((_path_cycles(counts.fixed, 0.0, ctas, gpu), *_crowded(once, ctas)))
+    alone = _step_cycles(profile, extra, ctas, gpu)
+    step = _norm((alone, *_crowded(each, ctas)))
+
+    def until_done(cycles: float) -> float:
+        return makespan([start + n * cycles for n in steps], heads, ctas.slots)
+
+    work = {unit: heads * (len(steps) * once[unit] + sum(steps) * each[unit]) for unit in each}
+    terms = {unit: cycles / ctas.busy_sms for unit, cycles in work.items()}
+    return terms | {"latency": until_done(alone), "makespan": until_done(step)}
+
+
+def _start_cycles(ctas: _Ctas) -> float:
+    """What a CTA waits before its first step and after its last; on wgmma its SM's other CTAs hide a part."""
+    k = constants()
+    return float(k["warpgroup_start"] / ctas.together if ctas.groups else k["memory_latency"])
+
+
+def _step_cycles(profile: Profile, extra: float, ctas: _Ctas, gpu: GpuSpec) -> float:
+    """A step of a CTA that has its SM to itself, and what it waits in it for keys and values."""
+    n, k = profile.launches[0].per_step, constants()
+    if not ctas.groups:
+        path = _path_cycles(n, extra, ctas, gpu)
+        return path + exposed_copies(n, path, ctas.warps, k)
+    chain = chain_cycles(n, _instructions(n) + extra, ctas.groups, gpu, k, overlaps=profile.overlaps)
+    chain += k["cluster_cycles"] if profile.cluster > 1 else 0
+    return chain + exposed_boxes(n, chain, profile.stages, ctas.l2_bytes_per_clk, k)
+
+
+def _loopless(counts: Counts, ctas: _Ctas, gpu: GpuSpec) -> dict[str, float]:
+    """Cycles of a launch whose CTAs all do the same once."""
+    units = _units(counts.fixed, 0.0, ctas, gpu)
+    alone = constants()["memory_latency"] + _path_cycles(counts.fixed, 0.0, ctas, gpu)
+    waves = ctas.count / ctas.slots
+    terms = {unit: cycles * ctas.count / ctas.busy_sms for unit, cycles in units.items()}
+    return terms | {"latency": waves * alone, "makespan": waves * _norm((alone, *_crowded(units, ctas)))}
+
+
+def _instructions(n: Numbers, prefix: str = "") -> float:
+    """Warp instructions that primitives stand for: of a CTA, or (prefix `critical_`) of its slowest path."""
+    copies = constants()["cp_async_instructions"] * n.get(f"{prefix}cp_async", 0)
+    products = WARPS * n.get(f"{prefix}wgmma", 0)  # each warp of the warpgroup issues it
+    single = sum(n.get(prefix + name, 0) for name in _ONE_SLOT + _SYNCHRONISING + _MATH)
+    return float(single + copies + products)
+
+
+def _units(n: Numbers, extra: float, ctas: _Ctas, gpu: GpuSpec) -> dict[str, float]:
+    """Cycles that each unit of an SM works for the counts of one CTA; `extra`: instructions besides them."""
+    loads = n.get("load_sectors", 0)
+    copied = max(
+        0.0, n.get("global_read_sectors", 0) - loads
+    )  # cp.async and TMA pass the first-level cache by
+    far = copied + n.get("l1_misses", 0) + n.get("global_write_sectors", 0)
+    near = (n.get("smem_wavefronts", 0) + n.get("shfl", 0)) * 128 / gpu.smem_bytes_per_clk
+    operands = n.get("wgmma_macs", 0) / _MACS_PER_B_BYTE + n.get("operand_bytes", 0)
+    near += (n.get("tma_bytes", 0) + operands) / gpu.smem_bytes_per_clk
+    products = n.get("mma", 0) * MMA_FLOPS / gpu.mma_flops_per_clk
+    products += 2 * n.get("wgmma_macs", 0) / gpu.tensor_flops_per_clk
+    return {
+        "tensor": products,
+        "exp": (n.get("ex2", 0) + n.get("rcp", 0) + n.get("lg2", 0)) * 32 / gpu.ex2_per_clk,
+        "issue": (_instructions(n) + extra) / SCHEDULERS,
+        "shared": near + max(n.get("ldg", 0), loads / _L1_SECTORS),
+        "l2": far * 32 / ctas.l2_bytes_per_clk,
+    }
+
+
+def _path_cycles(n: Numbers, extra: float, ctas: _Ctas, gpu: GpuSpec) -> float:
+    """Cycles along the slowest path of a CTA that has its SM to itself, copies in flight left out."""
+    together, k = _instructions(n) + extra, constants()
+    if ctas.groups:
+        return chain_cycles(n, together, ctas.groups, gpu, k)
+    return path_cycles(n, _instructions(n, "critical_") + extra / ctas.warps, together, ctas.warps, gpu, k)
+
+
+def _crowded(units: Numbers, ctas: _Ctas) -> tuple[float, ...]:
+    """Cycles of each unit for all CTAs on the SM; the busiest scheduler counts, not the mean."""
+    mean = ctas.warps * ctas.together / SCHEDULERS
+    uneven = math.ceil(mean) / mean
+    return tuple(ctas.together * n * (uneven if u in _PER_SCHEDULER else 1) for u, n in units.items())
+
+
+def _norm(cycles: Iterable[float]) -> float:
+    p = constants()["overlap_norm"]
+    return float(sum(c**p for c in cycles) ** (1 / p))

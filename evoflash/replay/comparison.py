@@ -1,0 +1,205 @@
+"""Search strategies compared on a recorded space, without a GPU: their curves and what they score.
+
+The score is the auto-tuning community's (F. Willemsen et al., "A methodology for comparing optimization
+algorithms for auto-tuning", Future Generation Computer Systems 159, 2024; github.com/AutoTuningAssociation/
+autotuning_methodology): P = (S - F) / (S - optimum), where F is the best time that a strategy has found after
+k evaluations and S what random search is expected to have found: 0 is random, 1 the optimum, below 0 worse
+than random. Three things differ from their package. The window of evaluations is fixed (WINDOW_START to the
+budget) where theirs depends on the space, S is exact where theirs rounds, and a failed configuration counts
+as the slowest valid one in S as in F, since it costs an evaluation in both.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evoflash.errors import UsageError
+from evoflash.evaluation import Evaluation, Proposal
+from evoflash.replay.evaluator import ReplayedEvaluator
+from evoflash.replay.recorded_space import Recording
+from evoflash.search import search
+from evoflash.strategies import STRATEGIES, make_strategy
+
+WINDOW_START = 20  # P is the mean over the evaluations from here to the budget
+NEAR = 1.05  # times the optimum: close enough to call it found
+RESAMPLES = 1000  # of the repeats, for the interval of P
+
+Curves = NDArray[np.float64]  # (repeats, budget): the best time in us after each evaluation
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How one strategy did on one recorded space, over its repeats."""
+
+    strategy: str
+    best_over_optimum: float  # median over the repeats, at the end of the budget
+    score: float  # P
+    score_low: float  # 95 % of the bootstrapped means lie between low and high
+    score_high: float
+    near_share: float  # of the repeats that came within 5 % of the optimum
+    near_after: int | None  # median evaluations until then; None when most repeats never did
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Every strategy's standing on one recorded space, and what random search is expected to do."""
+
+    problem: str
+    device: str
+    basis: str
+    configurations: int
+    correct: int
+    optimum_us: float
+    budget: int
+    repeats: int
+    seed: int
+    ahead: int
+    standings: tuple[Standing, ...]
+    random: Standing  # exact, not run
+
+
+class _Notebook:
+    """A store of one run, in memory."""
+
+    def __init__(self) -> None:
+        self.rows: list[tuple[Proposal, Evaluation]] = []
+
+    def history(self, run: None) -> list[tuple[Proposal, Evaluation]]:
+        return self.rows
+
+    def spent(self, run: None) -> int:
+        return len(self.rows)
+
+    def add(self, run: None, evaluation: Evaluation, proposal: Proposal) -> None:
+        self.rows.append((proposal, evaluation))
+
+
+def chosen(names: str) -> tuple[str, ...]:
+    """`all`, or names with commas between -> strategy names. UsageError for an unknown one."""
+    if names == "all":
+        return tuple(STRATEGIES)
+    wanted = tuple(dict.fromkeys(name.strip() for name in names.split(",")))
+    for name in wanted:
+        if name not in STRATEGIES:
+            raise UsageError(f"no strategy is called '{name}': use all or some of {', '.join(STRATEGIES)}.")
+    return wanted
+
+
+def compare(
+    recording: Recording,
+    strategies: Sequence[str],
+    *,
+    budget: int,
+    repeats: int,
+    seed: int = 0,
+    ahead: int = 1,
+) -> Comparison:
+    """Run each strategy `repeats` times, with the seeds from `seed` on; UsageError for a hopeless record."""
+    if budget < 1 or repeats < 1 or ahead < 1:
+        raise UsageError("give whole numbers from 1 up for --budget, --repeats and --ahead.")
+    times_us = recording.scores_us
+    if not times_us:
+        raise UsageError(f"no configuration of {recording.problem} was correct: there is no optimum to find.")
+    size = len(recording.space.genomes)
+    every_us = np.array(times_us + [times_us[-1]] * (size - len(times_us)))
+    budget = min(budget, size)
+    expected = random_expectation(every_us, budget)
+    standings = tuple(
+        standing(name, curves(recording, name, budget, repeats, seed, ahead), expected, times_us[0])
+        for name in strategies
+    )
+    return Comparison(
+        recording.problem,
+        recording.device,
+        recording.basis.value,
+        size,
+        len(times_us),
+        times_us[0],
+        budget,
+        repeats,
+        seed,
+        ahead,
+        standings,
+        _random_standing(every_us, expected),
+    )
+
+
+def curves(
+    recording: Recording, strategy: str, budget: int, repeats: int, seed: int = 0, ahead: int = 1
+) -> Curves:
+    """The best time so far of each repeat, in us; until something is correct, the slowest recorded time."""
+    worst_us = recording.scores_us[-1]
+    repeated = (_scores_us(recording, strategy, budget, seed + i, ahead) for i in range(repeats))
+    rows = [np.fromiter(scores, dtype=np.float64) for scores in repeated]
+    # A strategy that finds nothing new ends early and keeps its best.
+    padded = [np.pad(row, (0, budget - len(row)), constant_values=math.inf) for row in rows]
+    return np.minimum(np.minimum.accumulate(np.stack(padded), axis=1), worst_us)
+
+
+def _scores_us(recording: Recording, strategy: str, budget: int, seed: int, ahead: int) -> Iterator[float]:
+    notebook = _Notebook()
+    proposes = make_strategy(strategy, recording.space, seed=seed)
+    search(proposes, ReplayedEvaluator(recording, ahead=ahead), notebook, None, budget=budget)
+    for _, evaluation in notebook.rows:
+        is_timed = evaluation.score_us is not None and not evaluation.is_censored
+        yield evaluation.score_us if is_timed and evaluation.score_us is not None else math.inf
+
+
+def random_expectation(every_us: NDArray[np.float64], budget: int) -> NDArray[np.float64]:
+    """Expected best of k draws without replacement for k = 1..budget; `every_us` ascends.
+
+    Exact: the best of k draws is the i-th fastest or slower when none of them is among the i fastest.
+    """
+    steps = np.diff(every_us, prepend=0.0)
+    return np.array([float(slower @ steps) for slower in _slower(len(every_us), budget)])
+
+
+def _slower(size: int, budget: int) -> Iterator[NDArray[np.float64]]:
+    """For k = 1..budget: the chance that the best of k draws has rank i or worse, for i = 0..size-1."""
+    rank = np.arange(size)
+    chance = np.ones(size)
+    for drawn in range(budget):
+        chance = chance * np.maximum(size - rank - drawn, 0) / (size - drawn)
+        yield chance
+
+
+def standing(strategy: str, best_us: Curves, expected_us: NDArray[np.float64], optimum_us: float) -> Standing:
+    """What the curves of a strategy's repeats come to."""
+    rng = np.random.default_rng(0)
+    picks = rng.integers(len(best_us), size=(RESAMPLES, len(best_us)))
+    per_repeat = np.array([_score(curve, expected_us, optimum_us) for curve in best_us])
+    low, high = np.quantile(per_repeat[picks].mean(axis=1), [0.025, 0.975])
+    near = best_us <= NEAR * optimum_us
+    after = np.where(near.any(axis=1), near.argmax(axis=1) + 1, math.inf)
+    median = float(np.median(after))
+    return Standing(
+        strategy,
+        float(np.median(best_us[:, -1])) / optimum_us,
+        float(per_repeat.mean()),
+        float(low),
+        float(high),
+        float(near.any(axis=1).mean()),
+        None if math.isinf(median) else math.ceil(median),
+    )
+
+
+def _score(best_us: NDArray[np.float64], expected_us: NDArray[np.float64], optimum_us: float) -> float:
+    first = min(WINDOW_START, len(expected_us)) - 1
+    room = expected_us[first:] - optimum_us
+    # Where random search has surely found the optimum there is nothing left to score.
+    scored = room > 1e-9 * optimum_us
+    if not scored.any():
+        return 0.0
+    return float(((expected_us[first:] - best_us[first:])[scored] / room[scored]).mean())
+
+
+def _random_standing(every_us: NDArray[np.float64], expected_us: NDArray[np.float64]) -> Standing:
+    size, budget = len(every_us), len(expected_us)
+    near = int(np.searchsorted(every_us, NEAR * every_us[0], side="right"))
+    hit = [1.0 - float(slower[near]) if near < size else 1.0 for slower in _slower(size, budget)]
+    after = next((k for k, chance in enumerate(hit, 1) if chance >= 0.5), None)
+    best = float(expected_us[-1] / every_us[0])
+    return Standing("random, expected", best, 0.0, 0.0, 0.0, hit[-1], after)

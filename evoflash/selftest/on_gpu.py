@@ -1,0 +1,47 @@
+"""What the GPU's rungs say to a fraud: smoke test, correctness, timing, as to a search's candidate.
+
+The task is made here; ladder.py checks and times it in worker.py's GPU process.
+"""
+
+from collections.abc import Mapping
+
+from evoflash.compilers.nvrtc import compile_candidate, first_error
+from evoflash.errors import EvoflashError
+from evoflash.evaluation import Rung, Status
+from evoflash.evaluators.measured import check_workloads
+from evoflash.gpu import GpuSpec
+from evoflash.gpu_process import rungs as ladder
+from evoflash.gpu_process.rungs import GpuOutcome, GpuTask
+from evoflash.problem import parse_workload
+from evoflash.selftest.corpus import Fraud, made
+
+COMPILE_LIMIT_S = 60.0
+
+
+def task_of(fraud: Fraud, spec: GpuSpec, seed: int) -> GpuTask:
+    """The fraud compiled, with the check workloads of a search; needs no GPU.
+
+    EvoflashError when it does not compile: no rejection, but a broken corpus.
+    """
+    candidate, family = made(fraud, spec)
+    build = compile_candidate(candidate)
+    if not build.ok:
+        raise EvoflashError(f"NVRTC refuses it for {spec.arch}: {first_error(build.log)}")
+    timed = parse_workload(fraud.problem) if fraud.problem else fraud.kernel.problem
+    return ladder.task_of(
+        fraud.name,
+        spec,
+        (build,),
+        lambda workload: family.launches(candidate.genome, workload, spec),
+        checks=check_workloads([timed.compile_key(spec.arch)]),
+        timed=(timed,),
+        seed=seed,
+        is_deterministic=family.is_deterministic,
+    )
+
+
+def said(outcome: GpuOutcome) -> Mapping[Rung, str]:
+    """The rung that stopped it, with its reason; nothing where it came through."""
+    if outcome.status is Status.CORRECT:
+        return {}
+    return {outcome.rung: outcome.reason or outcome.status.value}

@@ -1,0 +1,253 @@
+"""The database: opening, upgrading, transactions and its errors; knows no record, no genome and no search.
+
+SQLite by default, any SQLAlchemy URL otherwise; what only SQLite understands stands behind a dialect check.
+"""
+
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+import sqlalchemy as sa
+from sqlalchemy import event
+from sqlalchemy.exc import IntegrityError, OperationalError, SQLAlchemyError
+
+from evoflash.errors import StoreError
+from evoflash.paths import DB
+from evoflash.store.run_locks import Claims
+from evoflash.store.schema import HEAD, VERSION_TABLE, leaderboard_sql
+
+BUSY_TIMEOUT_MS = 30_000
+_TRY_MS = 500  # SQLite hears no Ctrl-C while it waits for a lock
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Database:
+    """An open database; every error that leaves it is a StoreError of one line."""
+
+    engine: sa.Engine
+    label: str  # the path, or the URL without its password
+    claims: Claims  # which runs are this process's
+
+    @contextmanager
+    def reading(self) -> Iterator[sa.Connection]:
+        """One consistent snapshot; it never waits for a writer."""
+        with _translated(self.label), self.engine.connect() as connection:
+            yield connection
+
+    def write(self, work: Callable[[sa.Connection], T]) -> T:
+        """Run `work` in one transaction: all of it is stored, or none. `work` may be called twice."""
+        with _translated(self.label):
+            try:
+                return self._transact(work)
+            except IntegrityError:
+                # On PostgreSQL another process may insert the same row between our look and our insert.
+                return self._transact(work)
+
+    def _transact(self, work: Callable[[sa.Connection], T]) -> T:
+        with self.engine.connect().execution_options(writes=True) as connection, connection.begin():
+            return work(connection)
+
+
+def open_database(target: str, *, read_only: bool = False) -> Database:
+    """Open a path or SQLAlchemy URL, create or upgrade what is there; a reader creates nothing.
+
+    StoreError: missing (readers), a folder, no database, not writable, or written by a newer evoflash.
+    """
+    file = _sqlite_file(target)
+    label = str(file) if file else _hide_password(target)
+    with _translated(label):
+        if file:
+            _check_file(file, read_only=read_only)
+        database = Database(_engine(target, file, read_only=read_only), label, Claims(file))
+        try:
+            _bring_up_to_date(database, target, read_only=read_only)
+        except BaseException:
+            database.engine.dispose()
+            raise
+    return database
+
+
+def _sqlite_file(target: str) -> Path | None:
+    if "://" not in target:
+        return Path(target).expanduser().absolute()
+    url = _url(target)
+    on_disk = url.database not in (None, "", ":memory:") and "uri" not in url.query
+    is_file = url.get_backend_name() == "sqlite" and on_disk
+    return Path(str(url.database)).absolute() if is_file else None
+
+
+def _url(target: str) -> sa.URL:
+    try:
+        return sa.make_url(target)
+    except SQLAlchemyError as error:
+        raise StoreError(
+            "the database URL cannot be read: write dialect://user:password@host/name."
+        ) from error
+
+
+def _hide_password(target: str) -> str:
+    return _url(target).render_as_string(hide_password=True)
+
+
+def _check_file(file: Path, *, read_only: bool) -> None:
+    if file.is_dir():
+        raise StoreError(f"{file} is a folder: name a file, such as --db {file / 'evoflash.db'}.")
+    if read_only and not file.exists():
+        raise StoreError(f"no database at {file}: run `evoflash search` first, or name another with --db.")
+    if not read_only:
+        file.parent.mkdir(parents=True, exist_ok=True)
+
+
+def _engine(target: str, file: Path | None, *, read_only: bool) -> sa.Engine:
+    url = _file_url(file, read_only=read_only) if file else _url(target)
+    try:
+        engine = sa.create_engine(url)
+    except (SQLAlchemyError, ImportError) as error:
+        name = url.get_backend_name()
+        raise StoreError(
+            f"no driver for '{name}' databases: install one, or use a path ({error})."
+        ) from error
+    if engine.dialect.name == "sqlite":
+        event.listen(engine, "connect", lambda raw, _: _set_up_sqlite(raw, read_only=read_only))
+        event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def _file_url(file: Path, *, read_only: bool) -> sa.URL:
+    if not read_only:
+        return sa.URL.create("sqlite", database=str(file))
+    # A reader of a WAL database shares memory through a file beside it; where that cannot be created
+    # (a read-only medium) and nobody is writing, the file is read as immutable.
+    frozen = not os.access(file.parent, os.W_OK) and not Path(f"{file}-wal").exists()
+    query = {"uri": "true"} | ({"immutable": "1"} if frozen else {"mode": "ro"})
+    return sa.URL.create("sqlite", database=f"file:{quote(str(file))}", query=query)
+
+
+def _set_up_sqlite(raw: Any, *, read_only: bool) -> None:
+    raw.isolation_level = None  # transactions are begun by _begin_sqlite, not guessed by sqlite3
+    cursor = raw.cursor()
+    cursor.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS:d}")
+    cursor.execute("PRAGMA foreign_keys = ON")
+    if not read_only and cursor.execute("PRAGMA journal_mode").fetchone() != ("wal",):
+        cursor.execute("PRAGMA journal_mode = WAL")
+    cursor.close()
+
+
+def _begin_sqlite(connection: sa.Connection) -> None:
+    # A deferred transaction that turns into a write fails at once when another process wrote meanwhile.
+    if connection.get_execution_options().get("writes", False):
+        _begin_writing(connection)
+    else:
+        connection.exec_driver_sql("BEGIN")
+
+
+def _begin_writing(connection: sa.Connection) -> None:
+    """Waits for the lock in small steps; the other waits of a WAL database are short."""
+    end_s = time.monotonic() + BUSY_TIMEOUT_MS / 1000
+    connection.exec_driver_sql(f"PRAGMA busy_timeout = {min(_TRY_MS, BUSY_TIMEOUT_MS):d}")
+    while True:
+        try:
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
+            break
+        except OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > end_s:
+                raise
+    connection.exec_driver_sql(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS:d}")
+
+
+def _bring_up_to_date(database: Database, target: str, *, read_only: bool) -> None:
+    with database.reading() as connection:
+        revision = _revision(connection)
+        has_view = _has_view(connection)
+    _check_revision(revision, database.label, read_only=read_only)
+    if revision == HEAD and (read_only or has_view):
+        return
+    if read_only:
+        open_database(target).engine.dispose()
+    else:
+        database.write(_upgrade if revision != HEAD else _replace_view)
+
+
+def _revision(connection: sa.Connection) -> str | None:
+    if not sa.inspect(connection).has_table(VERSION_TABLE):
+        return None
+    found: str | None = connection.exec_driver_sql(f"SELECT version_num FROM {VERSION_TABLE}").scalar()
+    return found
+
+
+def _check_revision(revision: str | None, label: str, *, read_only: bool) -> None:
+    if revision is None and read_only:
+        raise StoreError(
+            f"{label} holds no evoflash results: run `evoflash search` first, or name another with --db."
+        )
+    if revision is not None and not list((DB / "versions").glob(f"{revision}_*.py")):
+        raise StoreError(
+            f"{label} was written by a newer evoflash (revision {revision}, this one knows {HEAD}): "
+            "upgrade evoflash, or name another database with --db."
+        )
+
+
+def _upgrade(connection: sa.Connection) -> None:
+    # Late: importing alembic costs 0.9 s, and a database that is up to date does not need it.
+    from alembic import command
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", str(DB).replace("%", "%%"))
+    config.set_main_option("path_separator", "os")
+    config.attributes["connection"] = connection
+    connection.exec_driver_sql("DROP VIEW IF EXISTS leaderboard")  # SQLite alters no table under a view
+    command.upgrade(config, "head")
+    _replace_view(connection)
+
+
+def _view_sql() -> str:
+    return f"CREATE VIEW leaderboard AS\n{leaderboard_sql()}"
+
+
+def _has_view(connection: sa.Connection) -> bool:
+    if connection.dialect.name != "sqlite":
+        return False  # PostgreSQL rewrites a view's text: it cannot be compared, so it is created anew
+    query = "SELECT sql FROM sqlite_master WHERE type = 'view' AND name = 'leaderboard'"
+    return bool(connection.exec_driver_sql(query).scalar() == _view_sql())
+
+
+def _replace_view(connection: sa.Connection) -> None:
+    connection.exec_driver_sql("DROP VIEW IF EXISTS leaderboard")
+    connection.exec_driver_sql(_view_sql())
+
+
+# What the database says (lower case), and what to tell the user.
+_ADVICE = (
+    ("not a database", "is not a database: name another with --db, or move the file away"),
+    ("malformed", "is damaged: copy it, try `sqlite3 FILE .recover`, or name another with --db"),
+    ("locked", "is locked by another process: wait for it to end, then run the command again"),
+    ("full", "cannot grow, the disk is full: free some space and run the same command again"),
+    ("disk i/o", "cannot be written, the disk refuses: free some space and run the same command again"),
+    ("readonly", "cannot be written: make it and its folder writable, or name another with --db"),
+    ("unable to open", "cannot be opened: check the folder and its permissions, or name another with --db"),
+)
+
+
+@contextmanager
+def _translated(label: str) -> Iterator[None]:
+    try:
+        yield
+    except (SQLAlchemyError, sqlite3.Error, OSError) as error:
+        raise StoreError(_explain(label, error)) from error
+
+
+def _explain(label: str, error: Exception) -> str:
+    said = str(getattr(error, "orig", None) or error).splitlines()[0] if str(error) else type(error).__name__
+    for words, advice in _ADVICE:
+        if words in said.lower():
+            return f"{label} {advice} ({said})."
+    return f"{label} cannot be used ({said}): check it, or name another with --db."

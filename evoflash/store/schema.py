@@ -1,0 +1,117 @@
+"""The tables, their revision and the leaderboard's query; opens no database and runs no statement."""
+
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import Column, ForeignKey, Table, UniqueConstraint
+
+from evoflash.paths import DB
+
+HEAD = "0002"  # the newest revision in db/versions
+VERSION_TABLE = "evoflash_version"
+
+metadata = sa.MetaData()
+
+
+def _text(name: str) -> Column[str]:
+    return Column(name, sa.Text, nullable=False)
+
+
+def _integer(name: str) -> Column[int]:
+    return Column(name, sa.Integer, nullable=False)
+
+
+def _flag(name: str) -> Column[bool]:
+    return Column(name, sa.Boolean, nullable=False)
+
+
+def _maybe(name: str) -> Column[float]:
+    # SQLite stores a NaN as NULL, so a number that can be NaN must be nullable.
+    return Column(name, sa.Double)
+
+
+def _genome(name: str, *, key: bool = False) -> Column[str]:
+    return Column(name, sa.String(16), ForeignKey("genomes.id"), primary_key=key)
+
+
+def _child(name: str, *columns: Column[Any]) -> Table:
+    """Rows of one evaluation, in the order of `position`."""
+    return Table(
+        name,
+        metadata,
+        Column("id", sa.Integer, primary_key=True),
+        Column("evaluation_id", sa.Integer, ForeignKey("evaluations.id"), nullable=False),
+        _integer("position"),
+        *columns,
+        UniqueConstraint("evaluation_id", "position", name=f"uq_{name}_position"),
+    )
+
+
+genomes = Table(
+    "genomes",
+    metadata,
+    Column("id", sa.String(16), primary_key=True),
+    *(_text("family"), _integer("version"), _text("values_json"), _text("created")),
+)
+runs = Table(
+    "runs",
+    metadata,
+    Column("id", sa.Integer, primary_key=True),
+    *(_text("problem"), _text("gpu"), _text("gpu_hash"), _text("basis"), _text("strategy")),
+    Column("seed", sa.BigInteger, nullable=False),
+    *(_integer("number"), _integer("budget")),
+    _maybe("reported_flops"),  # geometric mean over the workloads; NULL when the problem is no attention
+    *(_text("argv_json"), _text("environment_json"), _text("evoflash_version"), _text("created")),
+    UniqueConstraint("problem", "gpu", "basis", "strategy", "seed", "number", name="uq_runs_key"),
+)
+lineage = Table(
+    "lineage",
+    metadata,
+    Column("run_id", sa.Integer, ForeignKey("runs.id"), primary_key=True),
+    _genome("genome_id", key=True),
+    *(_integer("position"), _text("operator"), _text("parents_json")),
+    UniqueConstraint("run_id", "position", name="uq_lineage_position"),
+)
+evaluations = Table(
+    "evaluations",
+    metadata,
+    Column("id", sa.Integer, primary_key=True),
+    Column("run_id", sa.Integer, ForeignKey("runs.id"), nullable=False),
+    _text("kind"),  # "candidate" (has a genome) or "baseline" (has a name)
+    _genome("genome_id"),
+    Column("name", sa.Text),
+    _genome("duplicate_of"),  # set: the outcome is that of this genome, and the row counts for nothing
+    *(_text("status"), _text("rung"), _text("reason")),
+    *(_maybe("score_us"), _maybe("p10_us"), _maybe("p90_us"), _text("protocol"), _integer("n")),
+    *(_flag("censored"), _text("bound"), _text("model_version"), _text("evoflash_version")),
+    *(_text("environment_json"), _text("created")),
+    UniqueConstraint("run_id", "genome_id", "model_version", name="uq_evaluations_genome"),
+    UniqueConstraint("run_id", "name", name="uq_evaluations_baseline"),
+    sa.Index("ix_evaluations_genome_id", "genome_id"),
+)
+builds = _child(
+    "builds",
+    *(_integer("head_dim"), _text("dtype"), _flag("causal"), _integer("gqa_ratio"), _text("arch")),
+    *(_text("source_sha"), _text("cubin_key"), _text("text_sha"), _flag("ok")),
+    *(_integer("registers"), _integer("spill_bytes"), _integer("stack_bytes")),
+    *(_integer("smem_static_bytes"), Column("compile_s", sa.Double, nullable=False)),
+    *(_text("warnings_json"), _text("log"), _text("cubin_path")),
+    Column("accumulate", sa.Text, nullable=False, server_default="fp32"),
+)
+sa.Index("ix_builds_text_sha", builds.c.text_sha)
+verdicts = _child(
+    "verdicts",
+    *(_text("workload"), _flag("passed"), _maybe("rel_l2"), _maybe("max_over_rms")),
+    *(_maybe("lse_error"), _maybe("honest_ratio"), _text("reason")),
+)
+timings = _child(
+    "timings",
+    *(_text("workload"), _text("protocol"), _maybe("median_us"), _maybe("p10_us"), _maybe("p90_us")),
+    *(_integer("n"), _flag("censored"), Column("sm_clock_mhz", sa.Integer)),
+    *(_text("throttle"), _text("terms_json")),
+)
+
+
+def leaderboard_sql() -> str:
+    """The one leaderboard query, without its semicolon."""
+    return (DB / "leaderboard.sql").read_text().strip().removesuffix(";")

@@ -1,0 +1,308 @@
+"""The store: runs, evaluations, baselines and lineage in a database, the one truth a search resumes from.
+
+Each evaluation is one transaction. Times are stored, speed-ups are not; sources and cubins stay in the cache.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby, islice
+from typing import Any, Self
+
+import sqlalchemy as sa
+
+from evoflash.errors import StoreError
+from evoflash.evaluation import Baseline, Basis, Evaluation, Proposal, Rung, Status, Timing
+from evoflash.store import queries as statements
+from evoflash.store import rows
+from evoflash.store import schema as tables
+from evoflash.store.database import Database, open_database
+from evoflash.store.rows import FINAL, Row, Run, RunKey
+from evoflash.store.schema import leaderboard_sql
+
+__all__ = ["ProblemSummary", "Run", "RunKey", "Store", "open_store"]
+
+_EVAL, _RUN, _LINE = tables.evaluations.c, tables.runs.c, tables.lineage.c
+_TRUST = (Basis.MEASURED, Basis.REPLAYED, Basis.ESTIMATED)
+
+
+@dataclass(frozen=True, slots=True)
+class ProblemSummary:
+    """What the store holds on one problem, GPU and basis; duplicates and baselines are not counted."""
+
+    problem: str
+    gpu: str
+    basis: Basis
+    runs: int
+    evaluated: int
+    correct: int
+
+
+def open_store(target: str, *, read_only: bool = False) -> "Store":
+    """Open a path or SQLAlchemy URL; a writer creates a missing one. StoreError says what to do."""
+    return Store(open_database(target, read_only=read_only))
+
+
+class Store:
+    """An open database. Several processes may write to it; every failure is a StoreError of one line."""
+
+    def __init__(self, database: Database) -> None:
+        """Take over `database`; open_store is the way to get one."""
+        self._database = database
+
+    def __enter__(self) -> Self:
+        """Close the database at the end of the block."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the database."""
+        self.close()
+
+    def close(self) -> None:
+        """Give the connections and the claims back; a store can be closed twice."""
+        self._database.engine.dispose()
+        self._database.claims.close()
+
+    def begin(
+        self,
+        key: RunKey,
+        *,
+        gpu_hash: str,
+        budget: int,
+        argv: Sequence[str],
+        environment: Mapping[str, str],
+        fresh: bool = False,
+    ) -> Run:
+        """The latest run of `key`, its budget raised to `budget`; a new one if none exists or `fresh` asks.
+
+        A changed description of the GPU (`gpu_hash`) starts a new run too: its results are not comparable.
+        The run is this process's until the store is closed; StoreError when it is another's.
+        """
+        row = rows.run_row(key, gpu_hash=gpu_hash, budget=budget, argv=argv, environment=environment)
+
+        def work(connection: sa.Connection) -> Run:
+            last = connection.execute(statements.newest_runs(key).limit(1)).mappings().first()
+            if last is None or fresh or last["gpu_hash"] != gpu_hash:
+                new = {**row, "number": 1 if last is None else last["number"] + 1}
+                return self._claimed({**new, "id": statements.insert(connection, tables.runs, new)})
+            run = self._claimed(last)
+            raised = max(budget, last["budget"])
+            connection.execute(sa.update(tables.runs).where(_RUN.id == last["id"]).values(budget=raised))
+            return replace(run, budget=raised)
+
+        return self._database.write(work)
+
+    def _claimed(self, row: Row) -> Run:
+        run = rows.run_of(row)
+        if not self._database.claims.take(run.id):
+            raise StoreError(
+                f"run {run.number} is being continued by another process: wait for it to end, or give this "
+                "search a --seed of its own."
+            )
+        return run
+
+    def add(self, run: Run, evaluation: Evaluation, proposal: Proposal) -> None:
+        """Store what became of `proposal`; adding it to the same run again changes nothing.
+
+        A duplicate keeps its genome, builds and lineage; it is no evaluation that counts. An estimate by
+        another model version stands beside the older one, and is the one that `history` returns.
+        """
+        _check_belongs(run, evaluation, proposal)
+
+        def work(connection: sa.Connection) -> None:
+            connection.execute(sa.select(_RUN.id).where(_RUN.id == run.id).with_for_update())
+            statements.add_genome(connection, evaluation.genome)
+            statements.add_lineage(connection, run, proposal)
+            statements.add_evaluation(connection, run, evaluation)
+
+        self._database.write(work)
+
+    def add_baseline(self, run: Run, baseline: Baseline) -> None:
+        """Store a library's times; timing it again replaces its versions, its score and timings of the same
+        protocol.
+        """
+
+        def work(connection: sa.Connection) -> None:
+            is_known = (_EVAL.run_id == run.id) & (_EVAL.name == baseline.name)
+            known = connection.scalar(sa.select(_EVAL.id).where(is_known))
+            row = rows.baseline_row(run, baseline)
+            if known is None:
+                known = statements.insert(connection, tables.evaluations, row)
+            else:  # a library may have been upgraded since
+                connection.execute(sa.update(tables.evaluations).where(_EVAL.id == known).values(**row))
+            statements.retime(connection, known, baseline.timings, baseline.score_us)
+
+        self._database.write(work)
+
+    def update_timings(self, run: Run, genome_id: str, timings: Sequence[Timing], score_us: float) -> None:
+        """A finalist was timed again: `timings` join or replace the older ones (same workload, protocol).
+
+        The score becomes `score_us`, the re-timed one. StoreError if the run has not evaluated the genome.
+        """
+        self._database.write(
+            lambda connection: statements.retime(
+                connection, _evaluation_of(connection, run, genome_id), timings, score_us
+            )
+        )
+
+    def reject(self, run: Run, genome_id: str, *, rung: Rung, reason: str) -> None:
+        """A finalist turned out wrong: it keeps its timings, and ranks nowhere any more."""
+
+        def work(connection: sa.Connection) -> None:
+            wrong = {
+                "status": Status.CORRECTNESS.value,
+                "rung": rung.value,
+                "reason": reason,
+                "score_us": None,
+            }
+            at = _EVAL.id == _evaluation_of(connection, run, genome_id)
+            connection.execute(sa.update(tables.evaluations).where(at).values(**wrong))
+
+        self._database.write(work)
+
+    def history(self, run: Run) -> list[tuple[Proposal, Evaluation]]:
+        """Everything the run proposed, in order; a duplicate has its twin's outcome and its own builds."""
+        with self._database.reading() as connection:
+            ordered = sa.select(tables.lineage).where(_LINE.run_id == run.id).order_by(_LINE.position)
+            proposed = list(connection.execute(ordered).mappings())
+            stored = {e.genome.id: e for _, e in statements.load(connection, _EVAL.run_id == run.id)}
+        outcomes = [rows.with_outcome(e, stored) for e in (stored[row["genome_id"]] for row in proposed)]
+        return [(rows.proposal_of(row, e.genome), e) for row, e in zip(proposed, outcomes, strict=True)]
+
+    def newest_history(self) -> list[tuple[Proposal, Evaluation]]:
+        """The history of the run that was begun last, of baselines aside; empty when there is none."""
+        searches = (run for run in self.runs() if run.key.strategy != "baselines")
+        newest = next(searches, None)
+        return self.history(newest) if newest else []
+
+    def spent(self, run: Run) -> int:
+        """Evaluations that count against the budget: distinct genomes without duplicates."""
+        chosen = statements.counted(run).with_only_columns(sa.func.count(_EVAL.genome_id.distinct()))
+        with self._database.reading() as connection:
+            return connection.scalar(chosen) or 0
+
+    def twin(self, run: Run, text_shas: tuple[str, ...]) -> Evaluation | None:
+        """The run's first evaluation with this machine code; the caller compares the launches."""
+        return next(iter(self.twins(run, text_shas)), None)
+
+    def twins(self, run: Run, text_shas: tuple[str, ...]) -> list[Evaluation]:
+        """Every evaluation of the run with this machine code, oldest first; none for builds that failed."""
+        if not text_shas or not all(text_shas):
+            return []
+        alike = sa.select(tables.builds.c.evaluation_id).where(tables.builds.c.text_sha == text_shas[0])
+        with self._database.reading() as connection:
+            found = statements.load(connection, _EVAL.id.in_(statements.counted(run)), _EVAL.id.in_(alike))
+        return [e for _, e in found if tuple(build.text_sha for build in e.builds) == text_shas]
+
+    def find(self, genome_id_prefix: str) -> list[Evaluation]:
+        """Evaluations of the genomes whose id starts so, in any run: measured first, newest first."""
+        wanted = _EVAL.genome_id.startswith(genome_id_prefix.lower(), autoescape=True)
+        with self._database.reading() as connection:
+            found = statements.load(connection, wanted)[::-1]
+            twins = {
+                run_id: statements.load(connection, _EVAL.run_id == run_id)
+                for run_id, e in found
+                if e.duplicate_of
+            }
+        outcomes = {run_id: {e.genome.id: e for _, e in stored} for run_id, stored in twins.items()}
+        resolved = [rows.with_outcome(e, outcomes.get(run_id, {})) for run_id, e in found]
+        return sorted(resolved, key=lambda e: _TRUST.index(e.basis))
+
+    def best(self, problem: str | None, gpu: str | None, *, basis: Basis | None = None) -> Evaluation | None:
+        """The kernel to use: measured before replayed before estimated, timed again before not, then fastest.
+
+        Without `problem` or `gpu`: those of the newest evaluation that is left. Censored rows never win.
+        """
+        ranked = self._candidates(problem=problem, gpu=gpu, basis=basis and basis.value)
+        if not ranked:
+            return None
+        newest = max(ranked, key=lambda row: row["evaluation"])
+        group = [row for row in ranked if (row["problem"], row["gpu"]) == (newest["problem"], newest["gpu"])]
+        return self._evaluation(min(group, key=_preference)["evaluation"])
+
+    def best_of(self, run: Run) -> Evaluation | None:
+        """The run's own best, by the same rule as `best`."""
+        own = [e for _, e in self.history(run) if e.is_correct and e.score_us and not e.duplicate_of]
+        return min((e for e in own if not e.is_censored), key=_own_preference, default=None)
+
+    def estimates(self, problem: str | None, gpu: str | None, top: int) -> list[Evaluation]:
+        """The `top` fastest estimates of each problem and GPU, fastest first: what `remeasure` takes."""
+        ranked = self._candidates(problem=problem, gpu=gpu, basis=Basis.ESTIMATED.value)
+        groups = groupby(ranked, key=lambda row: (row["problem"], row["gpu"]))
+        return [self._evaluation(row["evaluation"]) for _, group in groups for row in islice(group, top)]
+
+    def problems(self) -> list[ProblemSummary]:
+        """What the store holds, by problem, GPU and basis."""
+        groups = (_RUN.problem, _RUN.gpu, _RUN.basis)
+        counts = sa.and_(_EVAL.kind == "candidate", _EVAL.duplicate_of.is_(None))
+        correct = sa.case((_EVAL.status == Status.CORRECT.value, _EVAL.genome_id))
+        joined = tables.runs.outerjoin(tables.evaluations, (_EVAL.run_id == _RUN.id) & counts)
+        query = sa.select(
+            *groups,
+            *(sa.func.count(column.distinct()) for column in (_RUN.id, _EVAL.genome_id, correct)),
+        )
+        with self._database.reading() as connection:
+            found = connection.execute(query.select_from(joined).group_by(*groups).order_by(*groups)).all()
+        return [
+            ProblemSummary(problem, gpu, Basis(basis), *counted) for problem, gpu, basis, *counted in found
+        ]
+
+    def runs(self) -> list[Run]:
+        """Every run, newest first."""
+        with self._database.reading() as connection:
+            return [rows.run_of(row) for row in connection.execute(statements.newest_runs()).mappings()]
+
+    def baselines(self, run: Run) -> list[Baseline]:
+        """The library kernels timed in the run, fastest first."""
+        chosen = (_EVAL.run_id == run.id) & (_EVAL.kind == "baseline")
+        with self._database.reading() as connection:
+            ordered = sa.select(tables.evaluations).where(chosen).order_by(_EVAL.score_us)
+            heads = list(connection.execute(ordered).mappings())
+            timed = statements.children(connection, tables.timings, [row["id"] for row in heads])
+        return [rows.baseline_of(run, row, timed.get(row["id"], [])) for row in heads]
+
+    def query(self, sql: str, parameters: Mapping[str, Any]) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
+        """Column names and rows of a SELECT with :named parameters; for reports, it changes nothing."""
+        with self._database.reading() as connection:
+            result = connection.execute(sa.text(sql), dict(parameters))
+            return tuple(result.keys()), [tuple(row) for row in result]
+
+    def _candidates(self, **where: str | None) -> list[Row]:
+        given = {name: value for name, value in where.items() if value is not None}
+        conditions = " AND ".join(["kind = 'candidate'", *(f"{name} = :{name}" for name in given)])
+        query = f"SELECT * FROM ({leaderboard_sql()}) AS board WHERE {conditions}"
+        columns, ranked = self.query(f"{query} ORDER BY problem, gpu, basis, rank, evaluation", given)
+        return [dict(zip(columns, row, strict=True)) for row in ranked]
+
+    def _evaluation(self, evaluation_id: int) -> Evaluation:
+        with self._database.reading() as connection:
+            return statements.load(connection, _EVAL.id == evaluation_id)[0][1]
+
+
+def _preference(row: Row) -> tuple[int, bool, float]:
+    # A value that was timed again counts more than a faster one that was not (winner's curse).
+    return _TRUST.index(Basis(row["basis"])), row["protocol"] not in FINAL, row["score_us"]
+
+
+def _own_preference(evaluation: Evaluation) -> tuple[bool, float]:
+    return not rows.was_timed_again(evaluation), evaluation.score_us or math.inf
+
+
+def _check_belongs(run: Run, evaluation: Evaluation, proposal: Proposal) -> None:
+    """ValueError: the caller mixed up runs, or the outcome of one genome with the proposal of another."""
+    there, here = (
+        (run.key.problem, run.key.gpu, run.key.basis),
+        (evaluation.problem, evaluation.gpu, evaluation.basis),
+    )
+    if there != here:
+        raise ValueError(f"an evaluation of {here} does not belong to run {run.id}, which is about {there}")
+    if proposal.genome != evaluation.genome:
+        raise ValueError(f"{proposal.genome} was proposed, {evaluation.genome} was evaluated")
+
+
+def _evaluation_of(connection: sa.Connection, run: Run, genome_id: str) -> int:
+    of_genome = statements.counted(run).where(_EVAL.genome_id == genome_id)
+    known = connection.scalar(of_genome.order_by(_EVAL.id.desc()).limit(1))
+    if known is None:
+        raise StoreError(f"run {run.id} has no evaluation of {genome_id}: evaluate it before timing it.")
+    return int(known)

@@ -1,0 +1,1 @@
+"""timing: to be written."""

@@ -1,0 +1,273 @@
+"""Times a kernel, or a library's, on one workload: the same code for both.
+
+Judges no output, and compares no times: comparison.py does. How a workload is timed, and for how long, is in
+ways.py.
+"""
+
+import itertools
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, cast, runtime_checkable
+
+import numpy as np
+
+from evoflash.cuda import launcher
+from evoflash.cuda.arena import Arena
+from evoflash.cuda.launcher import LoadedKernel, Stopwatch, settle, wait
+from evoflash.evaluation import Timing
+from evoflash.gpu import GpuSpec
+from evoflash.problem import Workload
+from evoflash.timing.clocks import ClockState, clock_state, over
+from evoflash.timing.protocols import (
+    FULL,
+    IDLE_S,
+    ONE,
+    SHORT,
+    Effort,
+    Pace,
+    Way,
+    efforts_of,
+    enough,
+    launches_of,
+    sets_of,
+    ways_of,
+)
+from evoflash.validation.inputs import Trial
+from evoflash.validation.reference import encode
+
+__all__ = [
+    "FULL",
+    "ONE",
+    "SHORT",
+    "Bench",
+    "Caller",
+    "Contender",
+    "Effort",
+    "KernelContender",
+    "Pace",
+    "Way",
+    "can_be_timed",
+    "capture",
+    "efforts_of",
+    "enough",
+    "measure",
+    "one_by_one",
+    "prepare",
+    "sample",
+    "state_while",
+    "summarise",
+    "synced_us",
+    "ways_of",
+]
+
+REPLAY_LIMIT_S = 30.0
+_GUARD_BYTES = 4096  # there are hundreds of sets
+
+
+class Contender(Protocol):
+    """Something that can be timed."""
+
+    @property
+    def name(self) -> str:
+        """Its name in reports."""
+        ...
+
+    def graph(self, bench: "Bench", order: Sequence[int]) -> Callable[[], None]:
+        """Capture one launch for each entry of `order`, a number of an input set; the result enqueues a
+        replay on the bench's stream.
+        """
+        ...
+
+
+@runtime_checkable
+class Caller(Protocol):
+    """A contender that can also be called the way a user's program calls it."""
+
+    def calls(self, bench: "Bench") -> Callable[[int], None]:
+        """A function that enqueues one eager call on the bench's stream, on the input set of that number."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class KernelContender:
+    """A candidate; it writes the LSE while it is timed, as the baselines do."""
+
+    name: str
+    kernel: LoadedKernel
+
+    def graph(self, bench: "Bench", order: Sequence[int]) -> Callable[[], None]:
+        """See Contender."""
+        arguments = [arena.arguments(self.kernel, want_lse=True) for arena in bench.arenas]
+        with bench.stream:
+            bench.stream.begin_capture()
+            try:
+                for at in order:
+                    self.kernel.enqueue(arguments[at])
+            finally:
+                graph = bench.stream.end_capture()
+        graph.upload(bench.stream)
+        return lambda: graph.launch(bench.stream)
+
+    def calls(self, bench: "Bench") -> Callable[[int], None]:
+        """See Caller."""
+        arguments = [arena.arguments(self.kernel, want_lse=True) for arena in bench.arenas]
+
+        def call(at: int) -> None:
+            with bench.stream:
+                self.kernel.enqueue(arguments[at])
+
+        return call
+
+
+class Bench:
+    """The input sets of one workload on the GPU, and the stream on which everything is timed."""
+
+    def __init__(self, workload: Workload, *, spec: GpuSpec, seed: int) -> None:
+        gpu = launcher.present_gpu()
+        rng = np.random.default_rng(seed)
+        self.workload = workload
+        self.ways = ways_of(workload, spec)
+        self.stream = launcher.new_stream()
+        self.pci_bus_id = gpu.pci_bus_id
+        clock_state(self.pci_bus_id)  # the first call opens NVML: 50 ms
+        trials = _windows(workload, sets=sets_of(workload, gpu.l2_bytes), rng=rng)
+        self.arenas = [Arena(workload, rng=rng, guard_bytes=_GUARD_BYTES) for _ in trials]
+        for arena, trial in zip(self.arenas, trials, strict=True):
+            arena.load(trial)
+
+    def order(self, way: Way, *, launches: int) -> list[int]:
+        """Input sets in launch order, each as often as any other."""
+        return [at % len(self.arenas) if way.rotate else 0 for at in range(launches)]
+
+
+def _windows(workload: Workload, *, sets: int, rng: np.random.Generator) -> list[Trial]:
+    # Overlapping windows of one pool of normal numbers: every set differs, and zeros would run too fast.
+    w, step = workload, 4096 + 8
+    query, key = (w.batch, w.heads, w.seq_q, w.head_dim), (w.batch, w.kv_heads, w.seq_kv, w.head_dim)
+
+    def pool(shape: tuple[int, ...]) -> list[Any]:
+        size = int(np.prod(shape))
+        bits = encode(rng.standard_normal(size + sets * step, dtype=np.float32), w.dtype)
+        return [bits[at * step : at * step + size].reshape(shape) for at in range(sets)]
+
+    return [Trial("normal", q, k, v) for q, k, v in zip(pool(query), pool(key), pool(key), strict=True)]
+
+
+def measure(
+    contender: Contender, bench: Bench, way: Way, *, effort: Effort, prefix: str = ""
+) -> tuple[Timing, list[float]]:
+    """The timing and its samples in us. Raises launcher.KernelHungError or CuPy's errors."""
+    replay, launches = capture(contender, bench, way)
+    samples: list[float] = []
+    states: list[ClockState] = []
+    started = time.monotonic()
+    prepare(replay, bench, way)
+    while not enough(samples, effort, elapsed_s=time.monotonic() - started):
+        samples.append(sample(replay, bench, way, launches=launches, states=states))
+    state = over([*states, state_while(replay, bench)])
+    return summarise(samples, bench, way, state=state, prefix=prefix), samples
+
+
+def can_be_timed(contender: Contender, way: Way) -> bool:
+    """Whether the contender knows the way: not all can be called eagerly."""
+    return way.pace is not Pace.CALL or isinstance(contender, Caller)
+
+
+def one_by_one(contender: Contender, bench: Bench, order: Sequence[int]) -> Callable[[], None]:
+    """Eager calls that walk through the input sets in that order, one at a time."""
+    call, sets = cast(Caller, contender).calls(bench), itertools.cycle(order)
+    return lambda: call(next(sets))
+
+
+def capture(contender: Contender, bench: Bench, way: Way) -> tuple[Callable[[], None], int]:
+    """A replay that is long enough to time, warmed up once, and the number of launches in it."""
+    if way.pace is Pace.CALL:
+        call = one_by_one(contender, bench, bench.order(way, launches=len(bench.arenas)))
+        call()
+        wait(bench.stream, limit_s=REPLAY_LIMIT_S)
+        return call, 1
+    sets = len(bench.arenas) if way.rotate else 1
+    probe = contender.graph(bench, bench.order(way, launches=sets))
+    probe()
+    wait(bench.stream, limit_s=REPLAY_LIMIT_S)  # the first replay pays for loading
+    one_us = _timed_us(probe, bench) / sets
+    launches = launches_of(way, sets=sets, one_us=one_us)
+    if launches == sets:
+        return probe, sets
+    replay = contender.graph(bench, bench.order(way, launches=launches))
+    replay()
+    wait(bench.stream, limit_s=REPLAY_LIMIT_S)
+    return replay, launches
+
+
+def prepare(replay: Callable[[], None], bench: Bench, way: Way) -> None:
+    """Bring the GPU into the state that the way asks for before its first sample."""
+    if way.pace is not Pace.SUSTAINED:
+        return
+    until = time.monotonic() + IDLE_S
+    while time.monotonic() < until:
+        replay()
+        wait(bench.stream, limit_s=REPLAY_LIMIT_S)
+
+
+def sample(
+    replay: Callable[[], None],
+    bench: Bench,
+    way: Way,
+    *,
+    launches: int,
+    states: list[ClockState] | None = None,
+) -> float:
+    """One sample, in us per launch; adds the GPU's state meanwhile to `states`."""
+    if way.pace is Pace.BOOST:
+        time.sleep(IDLE_S)
+    if way.pace is Pace.STEADY:
+        replay()
+    return _timed_us(replay, bench, states=None if way.pace is Pace.CALL else states) / launches
+
+
+def _timed_us(replay: Callable[[], None], bench: Bench, *, states: list[ClockState] | None = None) -> float:
+    stopwatch = Stopwatch(bench.stream)
+    replay()
+    if states is not None:  # takes some 4 us, a replay 0.1 ms or more
+        states.append(clock_state(bench.pci_bus_id))
+    return stopwatch.stop(limit_s=REPLAY_LIMIT_S)
+
+
+def synced_us(contender: Contender, bench: Bench, way: Way) -> float:
+    """As a sample, in us per launch, but its end is stamped after a wait for the whole device: what a kernel
+    left running elsewhere is in it, and some 0.1 ms of the host's over all launches together.
+    """
+    replay, launches = capture(contender, bench, way)
+    stopwatch = Stopwatch(bench.stream)
+    replay()
+    wait(bench.stream, limit_s=REPLAY_LIMIT_S)
+    settle()
+    return stopwatch.stop(limit_s=REPLAY_LIMIT_S) / launches
+
+
+def state_while(replay: Callable[[], None], bench: Bench) -> ClockState:
+    """SM clock in MHz and throttle reasons while the contender runs: both change as soon as it stops."""
+    for _ in range(3):
+        replay()
+    state = clock_state(bench.pci_bus_id)
+    wait(bench.stream, limit_s=REPLAY_LIMIT_S)
+    return state
+
+
+def summarise(
+    samples: Sequence[float], bench: Bench, way: Way, *, state: ClockState, prefix: str = ""
+) -> Timing:
+    """Samples in us as a Timing under `prefix` + the way's protocol."""
+    p10, median, p90 = (float(x) for x in np.percentile(samples, [10, 50, 90]))
+    return Timing(
+        workload=str(bench.workload),
+        protocol=prefix + way.protocol,
+        median_us=median,
+        p10_us=p10,
+        p90_us=p90,
+        n=len(samples),
+        sm_clock_mhz=state[0],
+        throttle=state[1],
+    )

@@ -1,0 +1,202 @@
+"""Inputs that find out wrong kernels: named, drawn from a seed of the run, 16-bit patterns; judges nothing.
+
+Each name aims at a mistake: see the docstrings. `normal` data is what the pooled error is measured on.
+"""
+
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evoflash.errors import UsageError
+from evoflash.problem import Workload
+from evoflash.validation.reference import Bits, encode
+
+Single = NDArray[np.float32]
+Inputs = tuple[Single, Single, Single]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Trial:
+    """Q (batch, heads, seq_q, head_dim) and K, V (batch, kv_heads, seq_kv, head_dim) as 16-bit patterns."""
+
+    name: str
+    q: Bits
+    k: Bits
+    v: Bits
+
+
+def draw(name: str, workload: Workload, *, seed: int) -> Trial:
+    """The trial of that name, always the same for one workload and seed; UsageError for an unknown name."""
+    if name not in _RECIPES:
+        raise UsageError(f"no trial is called '{name}': use {', '.join(_RECIPES)}.")
+    rng = np.random.default_rng([seed, zlib.crc32(name.encode()), zlib.crc32(str(workload).encode())])
+    q, k, v = _RECIPES[name](workload, rng)
+    return Trial(name, *(encode(x, workload.dtype) for x in (q, k, v)))
+
+
+def _normal(workload: Workload, rng: np.random.Generator) -> Inputs:
+    """N(0, 1): the ordinary case, whose errors are pooled."""
+    w = workload
+    query, key = (w.batch, w.heads, w.seq_q, w.head_dim), (w.batch, w.kv_heads, w.seq_kv, w.head_dim)
+    q, k, v = (rng.standard_normal(shape, dtype=np.float32) for shape in (query, key, key))
+    return q, k, v
+
+
+def _large_logits(workload: Workload, rng: np.random.Generator) -> Inputs:
+    """Scores of +-100: without the maximum subtracted, fp32 exp overflows, in most long rows."""
+    q, k, v = _normal(workload, rng)
+    return 30 * q, k, v
+
+
+def _rising(workload: Workload, rng: np.random.Generator) -> Inputs:
+    """The row maximum rises in every tile, by 64 in all: a skipped or late rescale shows."""
+    return _ramp(workload, rng, np.linspace(-1, 1, workload.seq_kv, dtype=np.float32))
+
+
+def _falling(workload: Workload, rng: np.random.Generator) -> Inputs:
+    """The maximum stands in the first tile: what follows must fade, also when walked backwards."""
+    return _ramp(workload, rng, np.linspace(1, -1, workload.seq_kv, dtype=np.float32))
+
+
+def _ramp(workload: Workload, rng: np.random.Generator, height: Single) -> Inputs:
+    q, k, v = _normal(workload, rng)
+    direction = _signs(rng, (workload.head_dim,))
+    steep = np.float32(32 / workload.head_dim**0.5)  # the score moves from -32 to +32 along the keys
+    return q / 4 + steep * direction, k / 4 + height[:, None] * direction, v
+
+
+def _signs(rng: np.random.Generator, shape: tuple[int, ...]) -> Single:
+    return rng.choice(np.array([-1, 1], np.float32), shape)
+
+
+def _needles(workload: Workload, rng: np.random.Generator) -> Inputs:
+    """Each row points at one key near a tile edge, at its newest visible key, or at the first hidden one.
+
+    A dropped tile, tail or diagonal loses the pointed-at row of V; a leaking mask shows the hidden one.
+    """
+    q, k, v = _normal(workload, rng)
+    targets = _targets(workload, rng)
+    for head in range(workload.heads):
+        q[:, head] = 4 * k[:, head // workload.gqa_ratio, targets]
+    return q, k, v
+
+
+def _spikes(workload: Workload, rng: np.random.Generator) -> Inputs:
+    """Needles 100 above the rest: a maximum that misses the key pointed at overflows fp32."""
+    q, k, v = _needles(workload, rng)
+    return q * np.float32(32 / workload.head_dim**0.5), k, v
+
+
+def _targets(workload: Workload, rng: np.random.Generator) -> NDArray[np.intp]:
+    last = workload.seq_kv - 1
+    multiples = np.arange(0, last + 17, 16)
+    edges = np.unique(np.concatenate([multiples - 1, multiples, multiples + 1, [last]]).clip(0, last))
+    targets = edges[rng.permutation(workload.seq_q) % len(edges)]
+    if workload.causal:
+        newest = np.arange(workload.seq_q) + workload.seq_kv - workload.seq_q
+        visible = rng.integers(0, newest.clip(0) + 1)  # a target beyond the mask would say nothing
+        targets = np.where(targets <= newest, targets, visible)
+        kind = rng.integers(0, 3, workload.seq_q)
+        targets = np.select([kind == 0, kind == 1], [newest, newest + 1], targets)
+    return targets.clip(0, last)
+
+
+def _equal_keys(workload: Workload, rng: np.random.Generator) -> Inputs:
+    """All keys the same: every weight is equal, and the output is the mean of the visible values."""
+    q, k, v = _normal(workload, rng)
+    return q, np.repeat(k[:, :, :1], workload.seq_kv, axis=2), v
+
+
+def _ones(workload: Workload, rng: np.random.Generator) -> Inputs:
+    """V = 1: the output is 1 when the weights are normalised."""
+    q, k, v = _normal(workload, rng)
+    return q, k, np.ones_like(v)
+
+
+def _ties(workload: Workload, rng: np.random.Generator) -> Inputs:
+    """The largest key stands at several tile edges: a maximum met again is no rise, and its share counts."""
+    q, k, v = _normal(workload, rng)
+    direction = _signs(rng, (workload.head_dim,))
+    edges = np.array([0, 15, 16, 31, 32, 63, 64, 127, 128, 255, 256, workload.seq_kv - 1])
+    k[:, :, np.unique(edges[edges < workload.seq_kv])] = direction
+    return q + np.float32(12 / workload.head_dim**0.5) * direction, k, v
+
+
+def _sink(workload: Workload, rng: np.random.Generator) -> Inputs:
+    """Key 0 holds most of each row's weight: the other keys, all small, must not be lost."""
+    q, k, v = _normal(workload, rng)
+    direction = _signs(rng, (workload.head_dim,))
+    height = 2 * (np.log(workload.seq_kv) + 2) / workload.head_dim**0.5  # e^2 times the others' weight
+    k[:, :, 0] = np.float32(height) * direction
+    return q + direction / np.float32(2), k, v
+
+
+def _zero_queries(workload: Workload, rng: np.random.Generator) -> Inputs:
+    """Q = 0: every visible key counts the same, and the LSE is the logarithm of their number."""
+    q, k, v = _normal(workload, rng)
+    return np.zeros_like(q), k, v
+
+
+def _constant_rows(workload: Workload, rng: np.random.Generator) -> Inputs:
+    """One number along each row of Q, K and V: what a wrong stride brings in does not average out."""
+    q, k, v = (np.repeat(x[..., :1], workload.head_dim, axis=-1) for x in _normal(workload, rng))
+    return q, k, 1 + np.abs(v)
+
+
+def _saturated(workload: Workload, rng: np.random.Generator) -> Inputs:
+    """A large constant, of either sign, in all scores of a row: softmax does not see it, overflow does."""
+    q, k, v = _normal(workload, rng)
+    direction = _signs(rng, (workload.head_dim,))
+    sign = _signs(rng, (workload.seq_q, 1))
+    return q + 8 * sign * direction, k + 8 * direction, v
+
+
+def _outliers(workload: Workload, rng: np.random.Generator) -> Inputs:
+    """N(0, 1) with one element in a thousand ten times as wide: uneven weights, uneven values."""
+
+    def spiked(x: Single) -> Single:
+        rare = rng.random(x.shape, dtype=np.float32) < 1e-3
+        return x + 10 * rare * rng.standard_normal(x.shape, dtype=np.float32)
+
+    q, k, v = (spiked(x) for x in _normal(workload, rng))
+    return q, k, v
+
+
+def _large_values(workload: Workload, rng: np.random.Generator) -> Inputs:
+    """V near the type's maximum: an output accumulated in 16 bits before the division overflows.
+
+    For bf16, whose range is that of fp32, near what fp32 sums of some thousand undivided terms can hold.
+    """
+    q, k, v = _normal(workload, rng)
+    if workload.dtype == "bf16":
+        return q, k, np.float32(2.0**110) * v
+    return q, k, (16000 * v).clip(-60000, 60000)
+
+
+_RECIPES: dict[str, Callable[[Workload, np.random.Generator], Inputs]] = {
+    "normal": _normal,
+    "normal-again": _normal,
+    "normal-after": _normal,
+    "large_logits": _large_logits,
+    "rising": _rising,
+    "falling": _falling,
+    "needles": _needles,
+    "spikes": _spikes,
+    "ties": _ties,
+    "sink": _sink,
+    "equal_keys": _equal_keys,
+    "zero_queries": _zero_queries,
+    "constant_rows": _constant_rows,
+    "ones": _ones,
+    "saturated": _saturated,
+    "outliers": _outliers,
+    "large_values": _large_values,
+}
+
+ORDINARY = frozenset({"normal", "normal-again", "normal-after"})
+ALL = tuple(name for name in _RECIPES if name != "normal-after")  # for small shapes
+AT_SIZE = ("normal", "needles", "rising")  # for the benchmark's shape, where a reference is costly
+AFTER_TIMING = "normal-after"  # never shown to a kernel before it has been timed
