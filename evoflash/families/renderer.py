@@ -3,6 +3,7 @@
 import hashlib
 import re
 from functools import cache, lru_cache
+from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from jinja2 import TemplateError as JinjaError
@@ -18,18 +19,7 @@ from evoflash.paths import DEVICE, TEMPLATES
 from evoflash.problem import CompileKey
 from evoflash.space import Genome
 
-_ENVIRONMENT = Environment(
-    loader=FileSystemLoader(TEMPLATES),  # of what families share, in lib/
-    undefined=StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-    keep_trailing_newline=True,
-    autoescape=False,
-)
-_ENVIRONMENT.globals = {"ceil_div": ceil_div, "min": min, "max": max, "range": range}
-
-# Kernels speak to the hardware only through ef:: (DESIGN section 4): everything that the emulator
-# could not see is refused.
+# Kernels speak to the hardware only through ef::. What the emulator could not see is refused.
 _FORBIDDEN = {
     r"\basm\b": "inline assembly",
     r"\b__shared__\b": "a shared array (use ef::smem_base and shared addresses)",
@@ -93,7 +83,7 @@ def _wrap(text: str, width: int) -> list[str]:
 def _render(family: Family, genome: Genome, key: CompileKey, gpu: GpuSpec) -> str:
     names = family.names(genome.as_dict(), key, gpu)
     try:
-        text = _template(body_of(family.path)).render(
+        text = _template(body_of(family.path), family.path.parent).render(
             **names, entry=family.entry, banner=banner(family, genome, key)
         )
     except JinjaError as error:
@@ -102,9 +92,31 @@ def _render(family: Family, genome: Genome, key: CompileKey, gpu: GpuSpec) -> st
 
 
 @lru_cache(maxsize=16)
-def _template(body: str) -> Template:
-    # Jinja takes up to 0.1 s to compile a large family.
-    return _ENVIRONMENT.from_string(body)
+def _template(body: str, folder: Path) -> Template:
+    # Jinja takes up to 0.1 s to compile a large family. Its parts are looked up at each render, and compiled
+    # again when their files have changed.
+    return _environment(folder).from_string(body)
+
+
+@lru_cache(maxsize=16)
+def _environment(folder: Path) -> Environment:
+    """Looks for a family's parts beside it first, so that a copy of a shipped family includes its own parts."""
+    environment = Environment(
+        loader=FileSystemLoader((folder, TEMPLATES)),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,
+    )
+    environment.globals = {"ceil_div": ceil_div, "min": min, "max": max, "range": range}
+    environment.filters["nested"] = nested
+    return environment
+
+
+def nested(text: str, columns: int) -> str:
+    """C++ that stands so many columns further in; preprocessor lines stay at the margin, empty lines empty."""
+    return re.sub(r"^(?=[^#\n])", " " * columns, text, flags=re.MULTILINE)
 
 
 @cache
