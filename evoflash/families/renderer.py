@@ -19,18 +19,31 @@ from evoflash.paths import DEVICE, TEMPLATES
 from evoflash.problem import CompileKey
 from evoflash.space import Genome
 
-# Kernels speak to the hardware only through ef::. What the emulator could not see is refused.
-_FORBIDDEN = {
-    r"\basm\b": "inline assembly",
-    r"\b__shared__\b": "a shared array (use ef::smem_base and shared addresses)",
-    r"\b__(shfl|syncthreads|syncwarp|ballot|any|all|activemask)\w*": "a CUDA intrinsic (use ef::)",
-    r"\b__cvta_\w+": "an address conversion",
-    r"\b(atomic[A-Z]\w*|printf|malloc|clock64|clock)\s*\(": "a CUDA library call",
+# Kernels speak to the hardware only through ef::. What the emulator could not see is refused: a pattern, what it
+# finds, and words of which each match has one. Looking for words first takes a tenth of the time.
+_FORBIDDEN = (
+    (r"\basm\b", "inline assembly", ("asm",)),
+    (r"\b__shared__\b", "a shared array (use ef::smem_base and shared addresses)", ("__shared__",)),
+    (
+        r"\b__(shfl|syncthreads|syncwarp|ballot|any|all|activemask)\w*",
+        "a CUDA intrinsic (use ef::)",
+        ("__shfl", "__sync", "__ballot", "__any", "__all", "__activemask"),
+    ),
+    (r"\b__cvta_\w+", "an address conversion", ("__cvta_",)),
+    (
+        r"\b(atomic[A-Z]\w*|printf|malloc|clock64|clock)\s*\(",
+        "a CUDA library call",
+        ("atomic", "printf", "malloc", "clock"),
+    ),
     # No "(" before the declaration's end: a variable, and not a function.
-    r"\b__(device__|constant__|managed__)(?![^;={]*\()": "a device global",
-    r"\bstatic\s+(?!const)(?![^;={]*\()": "a static variable",
-    r"#\s*include\s+(?!\"ef\.h\")": "an include besides ef.h",
-}
+    (
+        r"\b__(device__|constant__|managed__)(?![^;={]*\()",
+        "a device global",
+        ("__device__", "__constant__", "__managed__"),
+    ),
+    (r"\bstatic\s+(?!const)(?![^;={]*\()", "a static variable", ("static",)),
+    (r"#\s*include\s+(?!\"ef\.h\")", "an include besides ef.h", ("#",)),
+)
 
 
 def render(genome: Genome, key: CompileKey, gpu: GpuSpec) -> Candidate:
@@ -54,7 +67,9 @@ def lint(source: str) -> tuple[str, ...]:
     """What a rendered text uses that the emulator cannot see: '<thing> at line N', empty when clean."""
     code = re.sub(r"//[^\n]*|/\*.*?\*/", lambda m: "\n" * m[0].count("\n"), source, flags=re.DOTALL)
     found = []
-    for pattern, what in _FORBIDDEN.items():
+    for pattern, what, words in _FORBIDDEN:
+        if not any(word in code for word in words):
+            continue
         for match in re.finditer(pattern, code, flags=re.MULTILINE):
             found.append(f"{what} at line {code.count(chr(10), 0, match.start()) + 1}")
     return tuple(found)
@@ -116,7 +131,9 @@ def _environment(folder: Path) -> Environment:
 
 def nested(text: str, columns: int) -> str:
     """C++ that stands so many columns further in; preprocessor lines stay at the margin, empty lines empty."""
-    return re.sub(r"^(?=[^#\n])", " " * columns, text, flags=re.MULTILINE)
+    margin = " " * columns
+    lines = text.split("\n")
+    return "\n".join(margin + line if line and line[0] != "#" else line for line in lines)
 
 
 @cache
