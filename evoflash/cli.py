@@ -349,7 +349,7 @@ def doctor(
 
 def _measure_noise(*, as_json: bool) -> None:
     from evoflash.commands import search_run as session
-    from evoflash.commands.baselines.run import present_spec
+    from evoflash.cuda.launcher import present_spec
     from evoflash.timing import noise_floor as noise
 
     try:

@@ -15,9 +15,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from evoflash.errors import NoKernelError
-from evoflash.evaluation import Basis, Evaluation, Proposal
+from evoflash.evaluation import Basis, Evaluation, Proposal, Run
 from evoflash.space import Value
-from evoflash.store.rows import Run
 from evoflash.store.store import Store
 from evoflash.strategies.operator_credit import diagnosis, gain, is_control
 

@@ -13,7 +13,7 @@ from evoflash.paths import default_database
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from evoflash.commands.doctor import versions
+        from evoflash.environment import versions
 
         typer.echo(versions())
         raise typer.Exit

@@ -7,11 +7,11 @@ import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
-from evoflash.commands.doctor import environment
 from evoflash.commands.progress import Progress
 from evoflash.commands.search_run import Found, counting, say
+from evoflash.environment import environment
 from evoflash.errors import NoKernelError, UsageError
-from evoflash.evaluation import Basis, Evaluation
+from evoflash.evaluation import Basis, Evaluation, Run, RunKey
 from evoflash.families.family import load_family
 from evoflash.gpu import load_gpu
 from evoflash.problem import parse_problem
@@ -20,7 +20,7 @@ from evoflash.replay.kernel_tuner import cache_text, read_recording, write_recor
 from evoflash.replay.recorded_space import Outcome, Recording, recorded_space
 from evoflash.search import search
 from evoflash.space import Genome, SearchSpace
-from evoflash.store.store import Run, RunKey, Store, open_store
+from evoflash.store.store import Store, open_store
 from evoflash.strategies import make_strategy
 
 

@@ -10,14 +10,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from evoflash import champions as champion
-from evoflash.commands.doctor import environment
 from evoflash.commands.progress import Progress
 from evoflash.commands.termination import Terminated
 from evoflash.compilers.nvrtc import first_error
 from evoflash.cuda.launcher import present_gpu, spec_of
+from evoflash.environment import environment
 from evoflash.errors import DeviceError, EvoflashError, NoKernelError, UsageError
-from evoflash.evaluation import Basis, Evaluation
+from evoflash.evaluation import Basis, Evaluation, Run, RunKey, was_timed_again
 from evoflash.evaluators.emulated import EmulatedEvaluator
+from evoflash.evaluators.finals_phase import run_finals
 from evoflash.evaluators.measured import MeasuredEvaluator
 from evoflash.evaluators.prepare import compile_only
 from evoflash.families.family import Family, families_for, load_family
@@ -27,8 +28,7 @@ from evoflash.gpu_process.finals import FinalReport
 from evoflash.problem import Problem, parse_problem
 from evoflash.search import Strategy, search
 from evoflash.space import Genome, SearchSpace
-from evoflash.store.rows import was_timed_again
-from evoflash.store.store import Run, RunKey, Store, open_store
+from evoflash.store.store import Store, open_store
 from evoflash.strategies import STRATEGIES, WITH_SEEDS, make_strategy
 
 log = logging.getLogger(__name__)
@@ -243,10 +243,7 @@ def _search(
             time_limit_s=time_limit_s,
             on_evaluation=progress.show,
         )
-        if isinstance(evaluates, MeasuredEvaluator):
-            progress.say("timing the finalists and the baselines in turns, in a fresh process")
-            return evaluates.finals(store, current)
-    return None
+        return run_finals(evaluates, store, current, said=progress.say)
 
 
 def strategy_of(plan: Plan) -> Strategy:

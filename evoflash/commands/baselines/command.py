@@ -37,10 +37,11 @@ def baselines(
     from evoflash.commands import search_run as session
     from evoflash.commands.baselines import report as baseline_report
     from evoflash.commands.baselines import run as baseline_times
+    from evoflash.cuda.launcher import present_spec
     from evoflash.problem import parse_problem
 
     what, names = parse_problem(problem), baseline_report.chosen(only)
-    spec = baseline_times.present_spec(gpu)
+    spec = present_spec(gpu)
     session.say(f"timing {', '.join(names)} in turns; a library may compile its kernels first")
     try:
         found = baseline_times.time_baselines(what, spec, names, db, seed=seed, argv=sys.argv[1:])
