@@ -26,15 +26,24 @@ from evoflash.commands.remeasure import run as remeasurement  # noqa: E402
 from evoflash.commands.search import plan as planning  # noqa: E402
 from evoflash.commands.search.run import strategy_of  # noqa: E402
 from evoflash.errors import NoKernelError, UsageError  # noqa: E402
-from evoflash.evaluation import Baseline, Basis, Evaluation, Proposal, Rung, Status, Timing  # noqa: E402
+from evoflash.evaluation import (  # noqa: E402
+    FINAL,
+    Baseline,
+    Basis,
+    Evaluation,
+    Proposal,
+    Rung,
+    RunKey,
+    Status,
+    Timing,
+)
 from evoflash.evaluators.emulated import EmulatedEvaluator  # noqa: E402
 from evoflash.families.family import load_family  # noqa: E402
 from evoflash.gpu import known_gpus, load_gpu  # noqa: E402
 from evoflash.paths import CHAMPIONS  # noqa: E402
 from evoflash.problem import Problem, parse_problem  # noqa: E402
 from evoflash.space import Genome, SearchSpace  # noqa: E402
-from evoflash.store.rows import FINAL  # noqa: E402
-from evoflash.store.store import RunKey, open_store  # noqa: E402
+from evoflash.store.store import open_store  # noqa: E402
 
 H200 = load_gpu("h200")
 MISSION = parse_problem("mission")
@@ -408,9 +417,6 @@ class EmulatorInItsPlace(EmulatedEvaluator):
 
     basis = Basis.MEASURED
     model_version = ""
-
-    def finals(self, store, run):
-        return None
 
 
 @pytest.fixture
