@@ -1,7 +1,7 @@
 """Reads a template's TOML header into records and compiled expressions; knows no GPU and renders nothing.
 
-The seeds of a family may stand in a file of their own instead, templates/<name>/seeds.toml. Everything malformed
-is a TemplateError that names file and key.
+The seeds of a family may stand in a file of their own instead, templates/<name>/seeds.toml. Everything
+malformed is a TemplateError that names file and key.
 """
 
 import re
@@ -244,10 +244,10 @@ def _seeds(path: Path, table: Mapping[str, Any]) -> tuple[Seed, ...]:
         entries, where = _table(path, table, "seeds", optional=True), f"{path.name}: seeds."
     elif "seeds" in table:
         raise TemplateError(
-            f"{path.name}: the header has seeds, and so has {beside.parent.name}/{beside.name}: keep one of them."
+            f"{path.name}: the header has seeds, and so has {_beside(beside)}: keep one of them."
         )
     else:
-        entries, where = _read_seeds(beside), f"{beside.parent.name}/{beside.name}: "
+        entries, where = _read_seeds(beside), f"{_beside(beside)}: "
     return tuple(_seed(name, entry, where + name) for name, entry in entries.items())
 
 
@@ -255,7 +255,12 @@ def _read_seeds(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except tomllib.TOMLDecodeError as error:
-        raise TemplateError(f"{path.parent.name}/{path.name} is not TOML: {error}.") from None
+        raise TemplateError(f"{_beside(path)} is not TOML: {error}.") from None
+
+
+def _beside(path: Path) -> str:
+    """How messages call a file in a family's folder."""
+    return f"{path.parent.name}/{path.name}"
 
 
 def _seed(name: str, entry: object, where: str) -> Seed:

@@ -2,25 +2,26 @@
 
 import hashlib
 import re
-from functools import cache, lru_cache
+from functools import lru_cache
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from jinja2 import TemplateError as JinjaError
 
 from evoflash import __version__
+from evoflash.compilers.ef_layer import device_headers_sha
 from evoflash.errors import TemplateError, UsageError
 from evoflash.evaluation import Candidate
 from evoflash.families.expression import ceil_div
 from evoflash.families.family import Family, load_family
 from evoflash.families.header import body_of
 from evoflash.gpu import GpuSpec
-from evoflash.paths import DEVICE, TEMPLATES
+from evoflash.paths import TEMPLATES
 from evoflash.problem import CompileKey
 from evoflash.space import Genome
 
-# Kernels speak to the hardware only through ef::. What the emulator could not see is refused: a pattern, what it
-# finds, and words of which each match has one. Looking for words first takes a tenth of the time.
+# Kernels speak to the hardware only through ef::. What the emulator could not see is refused: a pattern,
+# what it finds, and words of which each match has one. Looking for words first takes a tenth of the time.
 _FORBIDDEN = (
     (r"\basm\b", "inline assembly", ("asm",)),
     (r"\b__shared__\b", "a shared array (use ef::smem_base and shared addresses)", ("__shared__",)),
@@ -115,7 +116,7 @@ def _template(body: str, folder: Path) -> Template:
 
 @lru_cache(maxsize=16)
 def _environment(folder: Path) -> Environment:
-    """Looks for a family's parts beside it first, so that a copy of a shipped family includes its own parts."""
+    """Finds a family's parts beside it first, so that a copy of a shipped family includes its own parts."""
     environment = Environment(
         loader=FileSystemLoader((folder, TEMPLATES)),
         undefined=StrictUndefined,
@@ -130,19 +131,10 @@ def _environment(folder: Path) -> Environment:
 
 
 def nested(text: str, columns: int) -> str:
-    """C++ that stands so many columns further in; preprocessor lines stay at the margin, empty lines empty."""
+    """C++ so many columns further in; preprocessor lines stay at the margin, and empty lines stay empty."""
     margin = " " * columns
     lines = text.split("\n")
     return "\n".join(margin + line if line and line[0] != "#" else line for line in lines)
-
-
-@cache
-def device_headers_sha() -> str:
-    """A hash over the ef:: layer: a kernel compiled against another layer is another kernel."""
-    digest = hashlib.sha256()
-    for path in sorted(DEVICE.glob("*.h")):
-        digest.update(path.name.encode() + path.read_bytes())
-    return digest.hexdigest()
 
 
 def _sha(source: str) -> str:
