@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from aa_site import Row, Site, anchor, output, winner
 
-from evoflash.commands.doctor import environment
+from evoflash.commands.doctor.examine import environment
 from evoflash.cuda import launcher
 from evoflash.timing import intervals as paired
 from evoflash.timing.abba import Block, Pair

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from gene_rows import Row, Side
 
-from evoflash.commands.doctor import environment
+from evoflash.commands.doctor.examine import environment
 from evoflash.cuda import launcher
 from evoflash.cuda.arena import MemoryFaultError
 from evoflash.cuda.launcher import KernelHungError

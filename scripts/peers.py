@@ -32,7 +32,7 @@ from variants import read
 from evoflash import __version__
 from evoflash.baselines.attempts import culprit
 from evoflash.commands.baselines.run import present_spec
-from evoflash.commands.doctor import environment
+from evoflash.commands.doctor.examine import environment
 from evoflash.compilers.nvrtc import nvrtc_version
 from evoflash.cuda import launcher
 from evoflash.errors import EvoflashError

@@ -29,7 +29,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from evoflash.commands.doctor import environment
+from evoflash.commands.doctor.examine import environment
 from evoflash.cuda import launcher
 from evoflash.cuda.launcher import KernelHungError
 from evoflash.errors import EvoflashError

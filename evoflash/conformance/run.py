@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Collection
 
-from evoflash.commands.doctor import versions
+from evoflash.commands.doctor.examine import versions
 from evoflash.conformance.report import Conformance, summaries
 from evoflash.conformance.sweep import conform
 from evoflash.cuda.launcher import PresentGpu, cupy, present_gpu

@@ -17,9 +17,9 @@ from evoflash.baselines import DEFAULT, NAMES, OPTIONAL, flashinfer, sdpa, xform
 from evoflash.baselines import flash_attention_3 as fa3
 from evoflash.baselines import flash_attention_4 as fa4
 from evoflash.baselines.contender import BaselineAbsentError, imported, reason_of
-from evoflash.commands import insights
 from evoflash.commands.baselines import report as baseline_report
 from evoflash.commands.baselines import run as baseline_times
+from evoflash.commands.insights import digest as insights
 from evoflash.errors import NoKernelError, UsageError
 from evoflash.evaluation import Baseline, Basis, Timing, Verdict
 from evoflash.gpu_process.finals import FinalReport
@@ -295,7 +295,7 @@ def test_a_run_of_baselines_is_no_search(tmp_path):
 
 
 def test_the_leaderboard_ranks_a_run_of_baselines(tmp_path):
-    from evoflash.commands import leaderboard
+    from evoflash.commands.leaderboard import table as leaderboard
 
     with open_store(str(tmp_path / "a.db")) as store:
         run = begin(store, baseline_times.STRATEGY)

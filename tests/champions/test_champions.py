@@ -17,10 +17,11 @@ from places import ROOT, TEMPLATES
 
 from evoflash import champions as champion
 from evoflash.champions import Champion, adapted, champions, distance, of_today, read_champions, starts
-from evoflash.commands import best as archived
-from evoflash.commands import insights
-from evoflash.commands import remeasure as remeasurement
-from evoflash.commands import search_run as session
+from evoflash.commands.best import answer as archived
+from evoflash.commands.insights import digest as insights
+from evoflash.commands.remeasure import run as remeasurement
+from evoflash.commands.search import plan as planning
+from evoflash.commands.search.run import strategy_of
 from evoflash.errors import NoKernelError, UsageError
 from evoflash.evaluation import Baseline, Basis, Evaluation, Proposal, Rung, Status, Timing
 from evoflash.evaluators.emulated import EmulatedEvaluator
@@ -211,9 +212,9 @@ def test_a_gene_that_is_no_more_leaves_the_genome_out(archive) -> None:
 # Searches
 
 
-def plan(*, archive: bool, strategy: str = "evolution", family: str | None = "flash_mma") -> session.Plan:
+def plan(*, archive: bool, strategy: str = "evolution", family: str | None = "flash_mma") -> planning.Plan:
     where = {"gpu": "h200", "problem": "mission", "evaluator": "emulated"}
-    return session.plan(**where, strategy=strategy, seed=0, family=family, budget=1, archive=archive)
+    return planning.plan(**where, strategy=strategy, seed=0, family=family, budget=1, archive=archive)
 
 
 def test_the_archive_comes_first_among_the_seeds_and_names_the_run(archive) -> None:
@@ -223,8 +224,8 @@ def test_the_archive_comes_first_among_the_seeds_and_names_the_run(archive) -> N
     with_it, without = plan(archive=True), plan(archive=False)
 
     assert with_it.fields[0].seeds == (entry.genome, *without.fields[0].seeds)
-    assert session.strategy_of(with_it).ask() == Proposal(entry.genome, "seed")
-    assert session.strategy_of(without).ask() != Proposal(entry.genome, "seed")
+    assert strategy_of(with_it).ask() == Proposal(entry.genome, "seed")
+    assert strategy_of(without).ask() != Proposal(entry.genome, "seed")
     assert with_it.key.strategy == "evolution+archive/flash_mma"
     assert without.key.strategy == "evolution/flash_mma"
 
@@ -243,7 +244,7 @@ def test_strategies_with_seeds_begin_with_it(archive, strategy) -> None:
 
     made = plan(archive=True, strategy=strategy)
 
-    assert session.strategy_of(made).ask() == Proposal(entry.genome, "seed")
+    assert strategy_of(made).ask() == Proposal(entry.genome, "seed")
     assert made.key.strategy == f"{strategy}+archive/flash_mma"
 
 

@@ -12,7 +12,8 @@ from places import FIXTURES
 from strategy_cases import Notebook
 from test_cli import EXIT_NO_KERNEL, EXIT_USAGE, evoflash, one_line
 
-from evoflash.commands.record import record, recorded, search_recording
+from evoflash.commands.record.recording import record, recorded
+from evoflash.commands.search.recorded import search_recording
 from evoflash.errors import NoKernelError, UsageError
 from evoflash.evaluation import Basis, Evaluation, Proposal, Rung, Status, Timing
 from evoflash.families.family import families_for

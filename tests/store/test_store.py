@@ -19,7 +19,7 @@ import pytest
 import sqlalchemy as sa
 from places import FIXTURES, environment
 
-from evoflash.commands import search_run as session
+from evoflash.commands.search.run import _is_final
 from evoflash.errors import StoreError
 from evoflash.evaluation import Baseline, Basis, Build, Evaluation, Proposal, Rung, Status, Timing, Verdict
 from evoflash.paths import DB
@@ -685,4 +685,4 @@ def test_a_run_is_final_when_its_best_was_timed_again(
         replace(evaluation_of(1, 5.0, basis=basis), timings=tuple(timing_of(5.0, p) for p in protocols)),
     )
 
-    assert session._is_final(store, run) is is_final
+    assert _is_final(store, run) is is_final

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from evoflash.commands.doctor import environment
+from evoflash.commands.doctor.examine import environment
 from evoflash.cuda.launcher import present_gpu, spec_of
 from evoflash.errors import DeviceError, EvoflashError
 from evoflash.evaluation import Baseline, Basis, score
