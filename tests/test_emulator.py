@@ -306,7 +306,7 @@ def test_one_text_built_by_several_at_once_is_whole() -> None:
 def test_the_portable_stack_switch_gives_the_same_run() -> None:
     program = (
         "import sys; sys.path[:0] = sys.argv[1:]\n"
-        "from evoflash import hostcompiler\n"
+        "from evoflash.compilers import gxx as hostcompiler\n"
         "hostcompiler._RUNTIME_FLAGS += ('-DEFEMU_UCONTEXT', '-O0')\n"  # built in half the time
         "import test_emulator\n"
         "outcome = test_emulator.flash(seed=3)\n"
@@ -333,7 +333,7 @@ def test_processes_that_come_at_once_build_one_runtime(tmp_path: Path) -> None:
         "EVOFLASH_CACHE_DIR": str(tmp_path / "cache"),
         "PATH": f"{compiler.parent}:{os.environ['PATH']}",
     }
-    program = "from evoflash import hostcompiler; print(hostcompiler.runtime())"
+    program = "from evoflash.compilers import gxx as hostcompiler; print(hostcompiler.runtime())"
     command = [sys.executable, "-c", program]
     both = [
         subprocess.Popen(command, env={**os.environ, **paths}, stdout=subprocess.PIPE, text=True)
