@@ -13,28 +13,25 @@ from pathlib import Path
 
 import pytest
 
+from evoflash import champions as champion
+from evoflash.champions import Champion, adapted, champions, distance, of_today, read_champions, starts
+from evoflash.commands import best as archived
+from evoflash.commands import insights
+from evoflash.commands import remeasure as remeasurement
+from evoflash.commands import search_run as session
+from evoflash.errors import NoKernelError, UsageError
+from evoflash.evaluation import Baseline, Basis, Evaluation, Proposal, Rung, Status, Timing
+from evoflash.evaluators.emulated import EmulatedEvaluator
+from evoflash.families.family import load_family
+from evoflash.gpu import known_gpus, load_gpu
+from evoflash.paths import CHAMPIONS
+from evoflash.problem import Problem, parse_problem
+from evoflash.space import Genome, SearchSpace
+from evoflash.store.rows import FINAL
+from evoflash.store.store import RunKey, open_store
+from scripts.pages import champions as script
+
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "scripts"))
-
-import champions as script  # noqa: E402
-
-from evoflash import champions as champion  # noqa: E402
-from evoflash.champions import Champion, adapted, champions, distance, of_today, read_champions, starts  # noqa: E402
-from evoflash.commands import best as archived  # noqa: E402
-from evoflash.commands import insights  # noqa: E402
-from evoflash.commands import remeasure as remeasurement  # noqa: E402
-from evoflash.commands import search_run as session  # noqa: E402
-from evoflash.errors import NoKernelError, UsageError  # noqa: E402
-from evoflash.evaluation import Baseline, Basis, Evaluation, Proposal, Rung, Status, Timing  # noqa: E402
-from evoflash.evaluators.emulated import EmulatedEvaluator  # noqa: E402
-from evoflash.families.family import load_family  # noqa: E402
-from evoflash.gpu import known_gpus, load_gpu  # noqa: E402
-from evoflash.paths import CHAMPIONS  # noqa: E402
-from evoflash.problem import Problem, parse_problem  # noqa: E402
-from evoflash.space import Genome, SearchSpace  # noqa: E402
-from evoflash.store.rows import FINAL  # noqa: E402
-from evoflash.store.store import RunKey, open_store  # noqa: E402
-
 H200 = load_gpu("h200")
 MISSION = parse_problem("mission")
 SHIPPED = sorted(CHAMPIONS.glob("*.toml"))
@@ -524,7 +521,7 @@ def test_records_of_two_runs_are_compared_by_the_rival_that_both_timed() -> None
 
 
 def test_a_row_of_the_peers_table_gives_its_kernel_unless_it_failed(tmp_path) -> None:
-    path = ROOT / "docs" / "measurements" / "peers-h200.json"
+    path = ROOT / "scripts" / "peers" / "records" / "peers-h200.json"
     record = json.loads(path.read_text())
     good = [row for row in record["rows"] if not row["failure"]]
 
@@ -542,7 +539,7 @@ def test_a_row_of_the_peers_table_gives_its_kernel_unless_it_failed(tmp_path) ->
 
 
 def test_a_winner_that_was_wrong_and_another_gpu_are_left_out() -> None:
-    path = ROOT / "docs" / "measurements" / "search-h200-mission.json"
+    path = ROOT / "scripts" / "searches" / "records" / "search-h200-mission.json"
     record = json.loads(path.read_text())
     winner = record["best"]["genome"]["id"]
 
@@ -556,7 +553,7 @@ def test_a_winner_that_was_wrong_and_another_gpu_are_left_out() -> None:
 
 
 def test_a_record_whose_values_were_changed_is_refused() -> None:
-    path = ROOT / "docs" / "measurements" / "search-h200-mission.json"
+    path = ROOT / "scripts" / "searches" / "records" / "search-h200-mission.json"
     record = json.loads(path.read_text())
     record["arms"]["evolution"]["winner"]["values"]["warps"] = 4
 
@@ -581,7 +578,9 @@ def test_the_script_adds_to_what_the_file_holds_and_refuses_other_files(
     assert script._held(output, ["b.json", "a.json"]) == []
 
     output.write_text(script.as_toml([champion_of("seed_long", us=9.0), champion_of(us=7.0)]))
-    monkeypatch.setattr(sys, "argv", ["champions.py", "docs/measurements/sweep.json", "-o", str(output)])
+    monkeypatch.setattr(
+        sys, "argv", ["champions.py", "scripts/families/records/sweep.json", "-o", str(output)]
+    )
     assert script.main() == 1
     assert "leave it out" in capsys.readouterr().err
     assert sorted(each.us for each in read_champions(output)) == [7.0, 9.0]

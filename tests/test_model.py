@@ -1,6 +1,5 @@
-"""The performance model: its arithmetic, not its accuracy (that is measured on a GPU, docs/measurements)."""
+"""The performance model: its arithmetic, not its accuracy (that is measured on a GPU, scripts/model)."""
 
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,12 +19,9 @@ from evoflash.perf_model.estimate import (
     steps_of,
 )
 from evoflash.problem import Workload, parse_workload
+from scripts.model.report import read_space
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "scripts"))
-
-from model_report import read_space  # noqa: E402
-
 LAUNCH = Launch("f", (8, 8, 1), (128, 1, 1), 40960)
 MISSION = parse_workload("mission")
 H200 = load_gpu("h200")
@@ -314,7 +310,8 @@ def test_packed_heads_share_ctas():
 def test_a_version_keeps_its_estimates(family, total_us, bound):
     # Rows of a database stand beside each other by version: an estimate that changes raises it.
     files = (
-        ROOT / "docs" / "measurements" / f"space-h200-{family}-{w}.json" for w in ("mission", "s2k_d128")
+        ROOT / "scripts" / "model" / "records" / f"space-h200-{family}-{w}.json"
+        for w in ("mission", "s2k_d128")
     )
     found = [space.genomes[0].estimated(space.workload, space.gpu) for space in map(read_space, files)]
 

@@ -19,7 +19,7 @@ from evoflash.timing.intervals import (
 )
 from evoflash.timing.sequential_test import LOOKS
 
-RECORD = Path(__file__).parents[1] / "docs" / "measurements" / "aa-h200.json"
+RECORD = Path(__file__).parents[1] / "scripts" / "noise" / "records" / "aa-h200.json"
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """The shipped archive: the best genome measured for a problem on a GPU, and which of them are near a problem.
 
-champions/<gpu>.toml, written by scripts/champions.py. Measures nothing: a champion is where a search starts,
-and an answer only once it was checked again (archived.py).
+champions/<gpu>.toml, written by scripts.pages.champions. Measures nothing: a champion is where a search
+starts, and an answer only once it was checked again (archived.py).
 """
 
 import logging
