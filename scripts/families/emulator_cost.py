@@ -31,6 +31,7 @@ from evoflash.families.family import Family, known_families, load_family
 from evoflash.families.renderer import render
 from evoflash.gpu import load_gpu
 from evoflash.problem import parse_problem
+from scripts.command_line import command
 from scripts.hopper_kernel.cases import ARCH, CONFIGURATIONS
 from scripts.hopper_kernel.on_emulator import run_hopper
 
@@ -152,19 +153,10 @@ def main() -> None:
     rows: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as cache:
         for family in [options.family] if options.family else [*known_families(), HOPPER]:
-            command = [
-                sys.executable,
-                "-m",
-                "scripts.families.emulator_cost",
-                "--child",
-                "--family",
-                family,
-                "--problem",
-                options.problem,
-            ]
-            command += ["--gpu", options.gpu, "--repeats", str(options.repeats)]
+            words = [sys.executable, "-m", "scripts.families.emulator_cost", "--child", "--family", family]
+            words += ["--problem", options.problem, "--gpu", options.gpu, "--repeats", str(options.repeats)]
             environment = {**os.environ, "EVOFLASH_CACHE_DIR": cache}
-            answer = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+            answer = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
             if answer.returncode:
                 raise SystemExit(answer.stderr)
             rows[family] = json.loads(answer.stdout.splitlines()[-1])

@@ -26,9 +26,10 @@ Runs a kernel under a delivery policy and a schedule; judges nothing.
 """
 
 import tomllib
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -64,7 +65,7 @@ class Fault:
     problem: str = ""
     trial: str = ""
     deliveries: tuple[str, ...] = ("eager", "lazy", "random")
-    o_swizzle: int = 128
+    o_swizzle: Literal[0, 128] = 128
     right: bool = False
 
     def apply(self, text: str) -> str:
@@ -145,7 +146,7 @@ def _run_hopper(spec: dict[str, Any], fault: Fault | None, **choices: Any) -> Fo
     text = configuration.source(workload.compile_key(ARCH)).replace("#line 1\n", "")
     text = fault.apply(text) if fault else text
     trial = (fault.trial if fault else "") or "normal"
-    swizzle = fault.o_swizzle if fault else 128
+    swizzle: Literal[0, 128] = fault.o_swizzle if fault else 128
     outcome = run_hopper(text, configuration, workload, trial=trial, o_swizzle=swizzle, **choices)
     return Found(text, outcome.emulation.reports, outcome.emulation.sites, outcome.verdict.reason)
 
@@ -161,7 +162,8 @@ def _run_file(spec: dict[str, Any], fault: Fault | None, **choices: Any) -> Foun
 
 def _text_of(spec: dict[str, Any]) -> str:
     defines = "".join(f"#define {define}\n" for define in spec.get("defines", ()))
-    return defines + (KERNELS / spec["file"]).read_text(encoding="utf-8")
+    text = (KERNELS / str(spec["file"])).read_text(encoding="utf-8")
+    return defines + text
 
 
 def _output(
@@ -191,7 +193,7 @@ def _argument(memory: emulator.Memory, spec: dict[str, Any], rng: np.random.Gene
     if "value" in spec:
         return kind.type(spec["value"])
     shape, fill = spec["shape"], spec.get("fill", 0)
-    values = {
+    values: dict[str, Callable[[], Any]] = {
         "normal": lambda: rng.standard_normal(shape).astype(kind),
         "range": lambda: np.arange(np.prod(shape)).reshape(shape).astype(kind),
         "poison": lambda: np.full(shape, POISON.get(kind, -1), kind),

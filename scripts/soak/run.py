@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from scripts.command_line import command
 from scripts.soak.account import is_whole, judged, on_the_gpu, seconds, verdicts, whole
 from scripts.soak.planting import plant
 
@@ -111,20 +112,12 @@ def soak(args: argparse.Namespace) -> Row:
     earlier = json.loads(args.legs.read_text()) if args.legs.exists() else []
     plant(database.parent / "planted")
     os.environ |= {"EVOFLASH_TEMPLATES": str(database.parent / "planted"), "PYTHONUNBUFFERED": "1"}
-    command = [
-        sys.executable,
-        "-m",
-        "scripts.soak.run",
-        "--leg",
-        str(log),
-        "search",
-        "--problem",
-        args.problem,
-    ]
-    command += ["--budget", str(args.count), "--db", str(database), "--seed", str(args.seed), *args.search]
+    words = [sys.executable, "-m", "scripts.soak.run", "--leg", str(log), "search"]
+    words += ["--problem", args.problem]
+    words += ["--budget", str(args.count), "--db", str(database), "--seed", str(args.seed), *args.search]
     while not legs or legs[-1].ended_by in ("SIGTERM", "kill -9"):
         stop = (signal.SIGTERM, signal.SIGKILL)[(len(earlier) + len(legs)) % 2]
-        legs.append(run_leg(log, command, rows=args.resume_every, stop=stop, deadline_s=deadline_s))
+        legs.append(run_leg(log, words, rows=args.resume_every, stop=stop, deadline_s=deadline_s))
         print(legs[-1], flush=True)
         args.legs.write_text(json.dumps(earlier + [leg_row(each) for each in legs]))
     every = [Leg(**each) for each in json.loads(args.legs.read_text())]
