@@ -22,10 +22,10 @@ from typing import Any
 
 import numpy as np
 
-from evoflash.commands.doctor import environment
 from evoflash.cuda import launcher
 from evoflash.cuda.arena import MemoryFaultError
 from evoflash.cuda.launcher import KernelHungError
+from evoflash.environment import environment
 from evoflash.errors import EvoflashError
 from evoflash.evaluation import Status, Timing
 from evoflash.evaluators.prepare import PREPARE_LIMIT_S, Prepared
@@ -38,18 +38,10 @@ from evoflash.gpu_process.rungs import GpuTask, check
 from evoflash.isolation import Ending, IsolatedPool
 from evoflash.problem import Problem, Workload
 from evoflash.space import Genome
-from evoflash.timing.benchmark import (
-    Bench,
-    Effort,
-    KernelContender,
-    capture,
-    enough,
-    prepare,
-    sample,
-    state_while,
-)
+from evoflash.timing.benchmark import Bench, KernelContender, capture, prepare, sample, state_while
 from evoflash.timing.benchmark import summarise as summary_of
 from evoflash.timing.comparison import beats_physics, compare
+from evoflash.timing.protocols import Effort, enough
 from scripts.command_line import command
 from scripts.families.gene_rows import Row, Side, read_rows
 

@@ -27,9 +27,9 @@ from typing import Any
 
 import numpy as np
 
-from evoflash.commands.doctor import environment
 from evoflash.cuda import launcher
 from evoflash.cuda.launcher import KernelHungError
+from evoflash.environment import environment
 from evoflash.errors import EvoflashError
 from evoflash.evaluation import Launch, Rung, Status
 from evoflash.evaluators.prepare import PREPARE_LIMIT_S, Failure, Prepared, prepare
@@ -41,7 +41,8 @@ from evoflash.isolation import Ending, IsolatedPool
 from evoflash.perf_model.estimate import Counts, Profile, model_version
 from evoflash.problem import Problem, Workload, parse_workload
 from evoflash.space import Genome, SearchSpace
-from evoflash.timing.benchmark import Bench, KernelContender, Pace, Way, sample
+from evoflash.timing.benchmark import Bench, KernelContender, sample
+from evoflash.timing.protocols import Pace, Way
 from scripts.command_line import command
 
 PROTOCOL = (

@@ -24,8 +24,8 @@ from typing import Any
 
 import numpy as np
 
-from evoflash.commands.doctor import environment
 from evoflash.cuda import launcher
+from evoflash.environment import environment
 from evoflash.timing import intervals as paired
 from evoflash.timing.abba import Block, Pair
 from evoflash.timing.clocks import over

@@ -23,7 +23,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from evoflash.commands.baselines.run import present_spec
+from evoflash.cuda.launcher import present_spec
 from evoflash.errors import EvoflashError
 from evoflash.evaluation import Evaluation
 from evoflash.gpu_process import rung_times

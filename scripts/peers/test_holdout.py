@@ -12,11 +12,11 @@ import pytest
 
 from evoflash.baselines.attempts import attempt, note_in
 from evoflash.champions import champions
-from evoflash.evaluation import Basis, Build, Evaluation, Proposal, Rung, Status, Timing
+from evoflash.evaluation import Basis, Build, Evaluation, Proposal, Rung, RunKey, Status, Timing
 from evoflash.families.family import load_family
 from evoflash.gpu import load_gpu
 from evoflash.problem import parse_problem
-from evoflash.store.store import RunKey, open_store
+from evoflash.store.store import open_store
 from scripts.peers import holdout
 from scripts.peers import run as peers
 from scripts.peers.rows import ROWS

@@ -12,11 +12,11 @@ import pytest
 
 from evoflash.baselines.attempts import attempt, note_in
 from evoflash.champions import adapted, champion_of
-from evoflash.evaluation import Basis, Evaluation, Proposal, Rung, Status, Timing
+from evoflash.evaluation import Basis, Evaluation, Proposal, Rung, RunKey, Status, Timing
 from evoflash.families.family import load_family
 from evoflash.gpu import load_gpu
 from evoflash.problem import parse_problem
-from evoflash.store.store import RunKey, open_store
+from evoflash.store.store import open_store
 from scripts.pages import h200 as peers_page
 from scripts.pages import h200_digest as peers_digest
 from scripts.pages import readme as update_readme

@@ -77,7 +77,7 @@ def kernels() -> tuple[str, ...]:
 
 def specification(kernel: str) -> Record:
     """The head of a file of the corpus."""
-    return tomllib.loads((fault_corpus.FOLDER / f"{kernel}.toml").read_text(encoding="utf-8"))
+    return tomllib.loads((fault_corpus.FAULTS / f"{kernel}.toml").read_text(encoding="utf-8"))
 
 
 def keys(kernels: tuple[str, ...]) -> list[Key]:
