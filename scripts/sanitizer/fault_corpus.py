@@ -45,7 +45,7 @@ from scripts import ROOT
 from scripts.hopper_kernel.cases import ARCH, CONFIGURATIONS
 from scripts.hopper_kernel.on_emulator import run_hopper
 
-FOLDER = ROOT / "tests" / "faults"
+FAULTS = ROOT / "tests" / "faults"
 KERNELS = ROOT / "tests" / "kernels"
 POISON = {np.dtype(np.float16): np.nan, np.dtype(np.float32): np.nan}
 
@@ -89,12 +89,12 @@ class Found:
 
 
 def kernels() -> tuple[str, ...]:
-    return tuple(sorted(path.stem for path in FOLDER.glob("*.toml")))
+    return tuple(sorted(path.stem for path in FAULTS.glob("*.toml")))
 
 
 @cache
 def _read(kernel: str) -> dict[str, Any]:
-    return tomllib.loads((FOLDER / f"{kernel}.toml").read_text(encoding="utf-8"))
+    return tomllib.loads((FAULTS / f"{kernel}.toml").read_text(encoding="utf-8"))
 
 
 def faults(kernel: str) -> list[Fault]:
@@ -146,7 +146,7 @@ def _run_hopper(spec: dict[str, Any], fault: Fault | None, **choices: Any) -> Fo
     text = configuration.source(workload.compile_key(ARCH)).replace("#line 1\n", "")
     text = fault.apply(text) if fault else text
     trial = (fault.trial if fault else "") or "normal"
-    swizzle: Literal[0, 128] = fault.o_swizzle if fault else 128
+    swizzle = fault.o_swizzle if fault else 128
     outcome = run_hopper(text, configuration, workload, trial=trial, o_swizzle=swizzle, **choices)
     return Found(text, outcome.emulation.reports, outcome.emulation.sites, outcome.verdict.reason)
 
@@ -162,8 +162,8 @@ def _run_file(spec: dict[str, Any], fault: Fault | None, **choices: Any) -> Foun
 
 def _text_of(spec: dict[str, Any]) -> str:
     defines = "".join(f"#define {define}\n" for define in spec.get("defines", ()))
-    text = (KERNELS / str(spec["file"])).read_text(encoding="utf-8")
-    return defines + text
+    file: str = spec["file"]
+    return defines + (KERNELS / file).read_text(encoding="utf-8")
 
 
 def _output(
