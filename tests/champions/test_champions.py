@@ -11,7 +11,6 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-import champions as script
 import pytest
 from places import ROOT, TEMPLATES
 from waiting import LIMIT_S
@@ -24,15 +23,15 @@ from evoflash.commands.remeasure import run as remeasurement
 from evoflash.commands.search import plan as planning
 from evoflash.commands.search.run import strategy_of
 from evoflash.errors import NoKernelError, UsageError
-from evoflash.evaluation import Baseline, Basis, Evaluation, Proposal, Rung, Status, Timing
+from evoflash.evaluation import FINAL, Baseline, Basis, Evaluation, Proposal, Rung, RunKey, Status, Timing
 from evoflash.evaluators.emulated import EmulatedEvaluator
 from evoflash.families.family import load_family
 from evoflash.gpu import known_gpus, load_gpu
 from evoflash.paths import CHAMPIONS
 from evoflash.problem import Problem, parse_problem
 from evoflash.space import Genome, SearchSpace
-from evoflash.store.rows import FINAL
-from evoflash.store.store import RunKey, open_store
+from evoflash.store.store import open_store
+from scripts.pages import champions as script
 
 H200 = load_gpu("h200")
 MISSION = parse_problem("mission")
@@ -407,9 +406,6 @@ class EmulatorInItsPlace(EmulatedEvaluator):
     basis = Basis.MEASURED
     model_version = ""
 
-    def finals(self, store, run):
-        return None
-
 
 @pytest.fixture
 def present(monkeypatch):
@@ -523,7 +519,7 @@ def test_records_of_two_runs_are_compared_by_the_rival_that_both_timed() -> None
 
 
 def test_a_row_of_the_peers_table_gives_its_kernel_unless_it_failed(tmp_path) -> None:
-    path = ROOT / "docs" / "measurements" / "peers-h200.json"
+    path = ROOT / "scripts" / "peers" / "records" / "peers-h200.json"
     record = json.loads(path.read_text())
     good = [row for row in record["rows"] if not row["failure"]]
 
@@ -541,7 +537,7 @@ def test_a_row_of_the_peers_table_gives_its_kernel_unless_it_failed(tmp_path) ->
 
 
 def test_a_winner_that_was_wrong_and_another_gpu_are_left_out() -> None:
-    path = ROOT / "docs" / "measurements" / "search-h200-mission.json"
+    path = ROOT / "scripts" / "searches" / "records" / "search-h200-mission.json"
     record = json.loads(path.read_text())
     winner = record["best"]["genome"]["id"]
 
@@ -555,7 +551,7 @@ def test_a_winner_that_was_wrong_and_another_gpu_are_left_out() -> None:
 
 
 def test_a_record_whose_values_were_changed_is_refused() -> None:
-    path = ROOT / "docs" / "measurements" / "search-h200-mission.json"
+    path = ROOT / "scripts" / "searches" / "records" / "search-h200-mission.json"
     record = json.loads(path.read_text())
     record["arms"]["evolution"]["winner"]["values"]["warps"] = 4
 
@@ -580,7 +576,9 @@ def test_the_script_adds_to_what_the_file_holds_and_refuses_other_files(
     assert script._held(output, ["b.json", "a.json"]) == []
 
     output.write_text(script.as_toml([champion_of("seed_long", us=9.0), champion_of(us=7.0)]))
-    monkeypatch.setattr(sys, "argv", ["champions.py", "docs/measurements/sweep.json", "-o", str(output)])
+    monkeypatch.setattr(
+        sys, "argv", ["champions.py", "scripts/families/records/sweep.json", "-o", str(output)]
+    )
     assert script.main() == 1
     assert "leave it out" in capsys.readouterr().err
     assert sorted(each.us for each in read_champions(output)) == [7.0, 9.0]

@@ -18,10 +18,10 @@ from waiting import LIMIT_S
 from evoflash.commands.insights import digest as insights
 from evoflash.commands.insights.report import print_insights
 from evoflash.errors import NoKernelError
-from evoflash.evaluation import Basis, Evaluation, Proposal
+from evoflash.evaluation import Basis, Evaluation, Proposal, Run, RunKey
 from evoflash.search import search
 from evoflash.space import Genome
-from evoflash.store.store import Run, RunKey, Store, open_store
+from evoflash.store.store import Store, open_store
 from evoflash.strategies import evolution
 from evoflash.strategies.evolution import Evolution
 from evoflash.strategies.family_bandit import Bandit

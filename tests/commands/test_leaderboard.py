@@ -14,11 +14,22 @@ from rich.console import Console
 
 from evoflash.commands.leaderboard import report
 from evoflash.commands.leaderboard.table import Table, read
-from evoflash.evaluation import Baseline, Basis, Build, Evaluation, Proposal, Rung, Status, Timing
+from evoflash.evaluation import (
+    Baseline,
+    Basis,
+    Build,
+    Evaluation,
+    Proposal,
+    Run,
+    Rung,
+    RunKey,
+    Status,
+    Timing,
+)
 from evoflash.paths import DB
 from evoflash.problem import CompileKey
 from evoflash.space import Genome
-from evoflash.store.store import Run, RunKey, Store, open_store
+from evoflash.store.store import Store, open_store
 
 MISSION = "b=1,h=8,hkv=8,sq=512,skv=512,d=64,dtype=fp16"
 

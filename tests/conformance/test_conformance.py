@@ -422,7 +422,8 @@ def test_texts_are_chosen_by_how_their_names_begin():
 CRASHING = """
 import os, sys
 from pathlib import Path
-from evoflash.conformance import emulated, worker
+from evoflash.conformance import on_emulator as emulated
+from evoflash.conformance import worker
 run = emulated.run
 def crash(trial, library):
     if trial.cases[0].case == "pack2 dtype=bf16":

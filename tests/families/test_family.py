@@ -194,3 +194,48 @@ def test_names_known_beforehand_give_way_to_those_of_the_call():
     with pytest.raises(TemplateError, match="depth"):
         condition.given({"width": 3})({})
     assert Expression("words|length", "tiny: let.n", (int,)).given({"words": (1, 2)})({}) == 2  # by Jinja
+
+
+SEEDS = 'second = {warps = 2, mode = "a"}\nfirst = {warps = 1, mode = "a", for = "seq_q > 8"}\n'
+
+
+def with_seeds(tmp_path: Path, text: str) -> Path:
+    """The family's folder, with a file of seeds in it."""
+    (tmp_path / "tiny").mkdir()
+    (tmp_path / "tiny" / "seeds.toml").write_text(text)
+    return tmp_path
+
+
+def test_seeds_may_stand_in_a_file_of_their_own(tmp_path):
+    family = family_from(with_seeds(tmp_path, SEEDS), HEADER)
+    in_header = family_from(tmp_path / "tiny", HEADER.replace("[launch]", f"[seeds]\n{SEEDS}[launch]"))
+
+    assert [(seed.name, seed.values) for seed in family.seeds] == [
+        ("second", {"warps": 2, "mode": "a"}),
+        ("first", {"warps": 1, "mode": "a"}),
+    ]
+    assert [(s.name, s.values, s.fits.text) for s in family.seeds] == [
+        (s.name, s.values, s.fits.text) for s in in_header.seeds
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "mentions"),
+    [
+        ("first = {warps = 1", "tiny/seeds.toml is not TOML"),
+        ("first = 1", "tiny/seeds.toml: first must be a table"),
+        ('first = {warps = 1, for = "seq_q >"}', "tiny/seeds.toml: first.for"),
+        ('first = {warps = 1, for = "nope > 1"}', "tiny/seeds.toml: first.for"),
+    ],
+)
+def test_a_malformed_seed_names_the_file_and_the_seed(tmp_path, text, mentions):
+    with pytest.raises(TemplateError) as caught:
+        family_from(with_seeds(tmp_path, text), HEADER)
+
+    assert mentions in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_seeds_in_two_places_are_refused(tmp_path):
+    with pytest.raises(TemplateError, match="header has seeds, and so has tiny/seeds"):
+        family_from(with_seeds(tmp_path, SEEDS), HEADER.replace("[launch]", f"[seeds]\n{SEEDS}[launch]"))

@@ -1,12 +1,17 @@
 """Rendered kernels: golden texts, the lint, and that the same genome gives the same bytes."""
 
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from evoflash.errors import UsageError
 from evoflash.families.family import load_family
-from evoflash.families.renderer import lint, render
+from evoflash.families.renderer import lint, nested, render
 from evoflash.gpu import load_gpu
+from evoflash.paths import TEMPLATES
 from evoflash.problem import CompileKey
 from evoflash.space import Genome
 
@@ -110,3 +115,47 @@ def test_a_genome_of_another_family_version_is_refused():
 
     with pytest.raises(UsageError, match="version 99"):
         render(genome, FULL, load_gpu("l4"))
+
+
+@pytest.fixture
+def own_templates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A user's folder with a copy of flash_wgmma and of its parts."""
+    shutil.copy(TEMPLATES / "flash_wgmma.cu.j2", tmp_path)
+    shutil.copytree(TEMPLATES / "flash_wgmma", tmp_path / "flash_wgmma")
+    monkeypatch.setenv("EVOFLASH_TEMPLATES", str(tmp_path))
+    load_family.cache_clear()
+    yield tmp_path
+    load_family.cache_clear()
+
+
+def flash_wgmma_text() -> str:
+    genome = load_family("flash_wgmma").space((CAUSAL,), load_gpu("h200")).genome({})
+    return render(genome, CAUSAL, load_gpu("h200")).source
+
+
+def test_a_copy_of_a_family_includes_its_own_parts(own_templates):
+    as_shipped = flash_wgmma_text()
+    part = own_templates / "flash_wgmma" / "epilogue.cu.j2"
+    part.write_text(part.read_text().replace("gives O = 0", "gives zeros"))
+
+    assert "gives O = 0" in as_shipped
+    assert flash_wgmma_text() == as_shipped.replace("gives O = 0", "gives zeros")
+
+
+def test_a_copy_of_a_family_includes_the_shipped_parts_where_it_has_none(own_templates):
+    as_shipped = flash_wgmma_text()
+    shutil.rmtree(own_templates / "flash_wgmma")
+
+    assert flash_wgmma_text() == as_shipped
+
+
+def test_a_shipped_family_does_not_include_a_users_parts(own_templates):
+    (own_templates / "flash_wgmma.cu.j2").unlink()
+    as_shipped = flash_wgmma_text()
+    (own_templates / "flash_wgmma" / "epilogue.cu.j2").write_text("spoilt")
+
+    assert flash_wgmma_text() == as_shipped
+
+
+def test_nested_code_keeps_preprocessor_lines_at_the_margin():
+    assert nested("a();\n\n#pragma unroll\n  b();\n", 2) == "  a();\n\n#pragma unroll\n    b();\n"

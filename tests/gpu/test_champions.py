@@ -9,8 +9,7 @@ import pytest
 from places import ROOT
 
 from evoflash.champions import champions
-from evoflash.evaluation import Basis
-from evoflash.store.rows import was_timed_again
+from evoflash.evaluation import Basis, was_timed_again
 from evoflash.store.store import open_store
 
 FEW = 3  # of the archive's problems, shortest first: a minute or two together

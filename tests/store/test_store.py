@@ -20,13 +20,25 @@ from places import FIXTURES, environment
 
 from evoflash.commands.search.run import _is_final
 from evoflash.errors import StoreError
-from evoflash.evaluation import Baseline, Basis, Build, Evaluation, Proposal, Rung, Status, Timing, Verdict
+from evoflash.evaluation import (
+    Baseline,
+    Basis,
+    Build,
+    Evaluation,
+    Proposal,
+    Run,
+    Rung,
+    RunKey,
+    Status,
+    Timing,
+    Verdict,
+)
 from evoflash.paths import DB
 from evoflash.problem import CompileKey
 from evoflash.space import Genome
 from evoflash.store import database
 from evoflash.store import schema as tables
-from evoflash.store.store import Run, RunKey, Store, open_store
+from evoflash.store.store import Store, open_store
 
 PROBLEM = "b=1,h=8,hkv=8,sq=512,skv=512,d=64,dtype=fp16"
 FIXTURE = FIXTURES / "store_0001.sql"
