@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from places import KERNELS, ROOT
 from rich.console import Console
+from waiting import LIMIT_S
 
 from evoflash.commands.check import subject as check_subject
 from evoflash.commands.check.case_run import run_case
@@ -77,7 +78,7 @@ def evoflash(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     variables = {**os.environ, "PYTHONPATH": str(ROOT), "NO_COLOR": "1"}
     command = [sys.executable, "-m", "evoflash", *arguments]
     return subprocess.run(
-        command, capture_output=True, text=True, env=variables, cwd=cwd, timeout=300, check=False
+        command, capture_output=True, text=True, env=variables, cwd=cwd, timeout=LIMIT_S, check=False
     )
 
 
