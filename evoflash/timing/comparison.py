@@ -16,7 +16,7 @@ from evoflash.problem import Workload
 from evoflash.timing import intervals as paired
 from evoflash.timing.benchmark import Bench, Contender, capture, prepare, sample, state_while, summarise
 from evoflash.timing.clocks import ClockState, over
-from evoflash.timing.protocols import Effort, Way, enough
+from evoflash.timing.protocols import StoppingRule, TimingProtocol, enough
 
 OUTLASTED = 1.5  # times what was timed: the host's own latency is below
 
@@ -43,30 +43,35 @@ class Comparison:
 
 
 def interleaved(
-    contenders: Sequence[Contender], bench: Bench, way: Way, *, effort: Effort, rng: np.random.Generator
+    contenders: Sequence[Contender],
+    bench: Bench,
+    protocol: TimingProtocol,
+    *,
+    rule: StoppingRule,
+    rng: np.random.Generator,
 ) -> tuple[dict[str, list[float]], dict[str, Timing]]:
     """Samples in us of each contender, taken in turns in an order drawn anew for each round, and its timing.
 
     Raises launcher.KernelHungError or CuPy's errors, whichever contender caused them.
     """
-    graphs = {contender.name: capture(contender, bench, way) for contender in contenders}
+    graphs = {contender.name: capture(contender, bench, protocol) for contender in contenders}
     samples: dict[str, list[float]] = {name: [] for name in graphs}
     states: dict[str, list[ClockState]] = {name: [] for name in graphs}
     names, started = list(graphs), time.monotonic()
     if names:
-        prepare(graphs[names[0]][0], bench, way)
+        prepare(graphs[names[0]][0], bench, protocol)
     # Effort counts per contender: more of them take more time, not fewer samples.
     while not all(
-        enough(x, effort, elapsed_s=(time.monotonic() - started) / len(names)) for x in samples.values()
+        enough(x, rule, elapsed_s=(time.monotonic() - started) / len(names)) for x in samples.values()
     ):
         for name in rng.permutation(names):
             replay, launches = graphs[name]
-            samples[name].append(sample(replay, bench, way, launches=launches, states=states[name]))
+            samples[name].append(sample(replay, bench, protocol, launches=launches, states=states[name]))
     timings = {
         name: summarise(
             samples[name],
             bench,
-            way,
+            protocol,
             state=over([*states[name], state_while(replay, bench)]),
             prefix="final-",
         )

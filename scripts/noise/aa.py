@@ -50,12 +50,12 @@ ROWS = (
 
 def long_run(site: Site, row: Row, *, extra: int, blocks: int) -> dict[str, Any]:
     """The slower copy over the kernel itself, in one long run."""
-    bench, way, genome = site.bench(row.problem), site.way(row), winner(row.problem, site.gpu)
+    bench, protocol, genome = site.bench(row.problem), site.protocol(row), winner(row.problem, site.gpu)
     slow = site.load(row.problem, genome, name="slow", extra=extra)
     plain = site.load(row.problem, genome, name="plain")
     if not np.array_equal(output(slow, bench), output(plain, bench)):
         raise SystemExit("the slower copy computes something else")
-    pair = Pair(slow, plain, bench, way, rng=site.rng)
+    pair = Pair(slow, plain, bench, protocol, rng=site.rng)
     found = paired.interval([pair.block().log_ratio for _ in range(blocks)])
     return {"extra": extra, "blocks": blocks, **asdict(found)}
 
@@ -93,7 +93,7 @@ def comparisons(site: Site, row: Row, *, count: int, extra: int) -> Iterator[Due
             return
         first = site.load(row.problem, genome, name="first", extra=extra)
         second = site.load(row.problem, genome, name="second")
-        yield duel(first, second, site.bench(row.problem), site.way(row), rng=site.rng)
+        yield duel(first, second, site.bench(row.problem), site.protocol(row), rng=site.rng)
 
 
 def summary(row: Row, duels: Sequence[Duel]) -> dict[str, Any]:
@@ -136,7 +136,7 @@ def anchored(site: Site) -> list[dict[str, Any]]:
     for row in ROWS:
         first = site.load(row.problem, winner(row.problem, site.gpu), name="winner")
         second = site.load(row.problem, anchor(row.problem, site.gpu), name="anchor")
-        pair = Pair(first, second, site.bench(row.problem), site.way(row), rng=site.rng)
+        pair = Pair(first, second, site.bench(row.problem), site.protocol(row), rng=site.rng)
         blocks = [pair.block() for _ in range(_ANCHOR_BLOCKS[row.protocol])]
         mirrored = (Block(b.second, b.first, b.state) for b in blocks)
         ratio = paired.interval([block.log_ratio for block in blocks]).ratio

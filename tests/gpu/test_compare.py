@@ -95,8 +95,8 @@ def test_a_baseline_is_compared_by_the_same_clock(pool, spec, cubins):
 def test_a_comparison_takes_no_longer_than_it_may(spec, cubins):
     bench = Bench(MISSION, spec=spec, seed=1)
     one, other = (contender(spec, cubins, name) for name in ("one", "other"))
-    for way in (*bench.ways, CALL):
-        found = duel(one, other, bench, way, rng=np.random.default_rng(0))
+    for protocol in (*bench.protocols, CALL):
+        found = duel(one, other, bench, protocol, rng=np.random.default_rng(0))
         print(f"\n  {found.comparison} {found.took_s:.2f} s", end="")
         assert found.comparison.low < found.comparison.ratio < found.comparison.high
         assert found.took_s < LIMIT_S + 0.5
@@ -111,10 +111,11 @@ def test_single_calls_cost_more_than_launches_in_a_graph_and_no_work_is_left_run
     bench = Bench(MISSION, spec=spec, seed=1)
     one, other = (contender(spec, cubins, name) for name in ("one", "other"))
     graph, single = (
-        duel(one, other, bench, way, rng=np.random.default_rng(0)) for way in (bench.ways[0], CALL)
+        duel(one, other, bench, protocol, rng=np.random.default_rng(0))
+        for protocol in (bench.protocols[0], CALL)
     )
     assert single.timings[0].median_us > graph.timings[0].median_us
-    assert synced_us(one, bench, bench.ways[0]) < 1.5 * graph.timings[0].median_us
+    assert synced_us(one, bench, bench.protocols[0]) < 1.5 * graph.timings[0].median_us
 
 
 def evoflash(*words):

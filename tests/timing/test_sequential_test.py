@@ -12,10 +12,10 @@ from evoflash.problem import NAMED
 from evoflash.timing import sequential_test as duels
 from evoflash.timing.abba import Block, quads, quads_of, turn_rounds
 from evoflash.timing.intervals import ALPHA, interval
-from evoflash.timing.protocols import ways_of
+from evoflash.timing.protocols import protocols_of
 from evoflash.timing.sequential_test import LOOKS, duel, estimate, is_over
 
-COLD = ways_of(NAMED["mission"], load_gpu("h200"))[0]
+COLD = protocols_of(NAMED["mission"], load_gpu("h200"))[0]
 
 
 class MadeUp:

@@ -20,7 +20,7 @@ from evoflash.problem import Problem, Workload
 from evoflash.timing.benchmark import Bench, KernelContender, can_be_timed
 from evoflash.timing.comparison import Comparison, beats_physics
 from evoflash.timing.intervals import MINIMAL_EFFECT
-from evoflash.timing.protocols import CALL, Pace, Way
+from evoflash.timing.protocols import CALL, Pace, TimingProtocol
 from evoflash.timing.sequential_test import Duel, duel
 
 Rival = KernelContender | LibraryContender
@@ -88,18 +88,18 @@ def _on(workload: Workload, contest: Contest) -> list[Duel]:
     rivals = [_contender(entrant, bench) for entrant in contest.entrants]
     rng = np.random.default_rng(contest.seed)
     duels = [
-        duel(rivals[0], rivals[1], bench, way, rng=rng, noise=contest.noise)
-        for way in ways(bench)
-        if all(can_be_timed(rival, way) for rival in rivals)
+        duel(rivals[0], rivals[1], bench, protocol, rng=rng, noise=contest.noise)
+        for protocol in protocols(bench)
+        if all(can_be_timed(rival, protocol) for rival in rivals)
     ]
     for which, rival in enumerate(rivals):
         _check_timed(rival, bench, [each.timings[which] for each in duels], contest)
     return duels
 
 
-def ways(bench: Bench) -> tuple[Way, ...]:
+def protocols(bench: Bench) -> tuple[TimingProtocol, ...]:
     """As finals time it; and single calls, where the host's part is not lost in the kernel's."""
-    return (*bench.ways, CALL) if bench.ways[0].pace is Pace.STEADY else bench.ways
+    return (*bench.protocols, CALL) if bench.protocols[0].pace is Pace.STEADY else bench.protocols
 
 
 def _contender(entrant: Entrant, bench: Bench) -> Rival:
