@@ -49,7 +49,7 @@ class TimingProtocol:
 
 @dataclass(frozen=True, slots=True)
 class StoppingRule:
-    """When to stop: at `rel_error` (of the median: its standard error over it), else at max_samples or max_s."""
+    """When to stop: at `rel_error` (the median's standard error over it), else at max_samples or max_s."""
 
     min_samples: int
     max_samples: int

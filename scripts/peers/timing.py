@@ -70,11 +70,11 @@ class Timed:
 
 
 def ready(rows: Mapping[str, Sequence[Ours]], setup: Setup) -> tuple[Job, ...]:
-    """Compile what is ours, learn what is right, have the libraries compile; the GPU is busy meanwhile."""
+    """Compile what is ours, compute references, have the libraries compile; the GPU is busy meanwhile."""
     note_in(setup.notes)
     jobs = tuple(compiled(row, found, setup) for row, found in rows.items())
     workloads = [workload_of(row) for row in rows]
-    kept.learn(_checks(workloads[0], setup), tuple(workloads), setup.seed)
+    kept.precompute_references(_checks(workloads[0], setup), tuple(workloads), setup.seed)
     launcher.warm_up()
     for each in workloads:
         kept.bench(each, setup.spec, setup.seed)

@@ -144,7 +144,7 @@ def note_two(path):
 
 def test_the_gpu_process_notes_in_the_tasks_file_and_knows_a_failed_baseline(tmp_path, monkeypatch):
     from evoflash.gpu_process import finals_retry as final_rounds
-    from evoflash.gpu_process.worker import Duties
+    from evoflash.gpu_process.worker import Jobs
 
     notes = tmp_path / "notes"
     notes.touch()
@@ -157,7 +157,7 @@ def test_the_gpu_process_notes_in_the_tasks_file_and_knows_a_failed_baseline(tmp
     ending = run_noting(replace(task_of("fa4"), notes=str(notes)))
     assert ending == Ending(None, Status.RUNTIME, "fa4: illegal address")
     assert culprit(notes) == ("fa4", "")
-    assert Duties().finals is run_noting
+    assert Jobs().finals is run_noting
 
 
 @pytest.fixture(autouse=True)

@@ -14,7 +14,7 @@ from evoflash.errors import EvoflashError, UsageError
 from evoflash.evaluation import Rung, Status
 from evoflash.gpu import load_gpu
 from evoflash.gpu_process.rungs import GpuOutcome, GpuTask
-from evoflash.gpu_process.worker import Duties, GpuWorker
+from evoflash.gpu_process.worker import GpuWorker, Jobs
 from evoflash.selftest import bookkeeping_frauds as records
 from evoflash.selftest import clock_frauds as silicon
 from evoflash.selftest import large_size_frauds as sized
@@ -228,9 +228,9 @@ def test_what_the_gpu_says_counts_only_where_and_as_it_is_named(status, rung, re
 def test_the_gpus_half_says_what_each_fraud_came_to():
     names = ("writes zeros", "no-op", "last key dropped", "honest simt", "race on the scores")
     broken = replace(fraud_of("rows left out"), patch=(("#include", "this is no C++\n#include"),))
-    duties = Duties(warm_up=nothing, learn=nothing, check=gullible, time_correct=time_gullibly)
+    jobs = Jobs(warm_up=nothing, precompute_references=nothing, check=gullible, time_correct=time_gullibly)
 
-    with GpuWorker(duties=duties) as worker:
+    with GpuWorker(jobs=jobs) as worker:
         end_s = time.monotonic() + 100
         found = list(climb([*map(fraud_of, names), broken], GPU, worker, end_s))
         late = list(climb([fraud_of("no-op")], GPU, worker, time.monotonic()))
