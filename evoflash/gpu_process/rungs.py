@@ -15,9 +15,8 @@ from evoflash.cuda.arena import MemoryFaultError
 from evoflash.cuda.launcher import KernelHungError, LaunchRefusedError, LoadedKernel
 from evoflash.evaluation import Build, Launch, Rung, Status, Timing, Verdict, score
 from evoflash.gpu import GpuSpec
-from evoflash.gpu_process import cache as kept
+from evoflash.gpu_process import cache, rung_times
 from evoflash.gpu_process import checks as verdicts
-from evoflash.gpu_process import rung_times
 from evoflash.gpu_process.checks import LARGE_LIMIT_S, SMALL_LIMIT_S, SMOKE_LIMIT_S, Subject
 from evoflash.problem import CompileKey, Workload
 from evoflash.timing.benchmark import Bench, KernelContender, measure
@@ -201,7 +200,7 @@ def _hopeless_bound(
     if hopeless([took_us], task.incumbent_us, margin=_FAR_BEHIND):
         return Timing(str(workload), "first-look", took_us, took_us, took_us, n=1, censored=True)
     contender = KernelContender(task.genome_id, task.kernel(workload, launches))
-    (bound,) = _lower_bounds([(contender, kept.bench(workload, task.spec, task.seed))], rule=ONE)
+    (bound,) = _lower_bounds([(contender, cache.bench(workload, task.spec, task.seed))], rule=ONE)
     return bound if hopeless([bound.median_us], task.incumbent_us) else None
 
 
@@ -261,7 +260,7 @@ def _timed_us(bench: Bench, timings: tuple[Timing, ...]) -> float:
 
 
 def _contenders(task: GpuTask) -> list[tuple[KernelContender, Bench]]:
-    benches = [kept.bench(workload, task.spec, task.seed) for workload, _ in task.timed]
+    benches = [cache.bench(workload, task.spec, task.seed) for workload, _ in task.timed]
     contenders = [
         KernelContender(task.genome_id, task.kernel(workload, launches)) for workload, launches in task.timed
     ]

@@ -11,7 +11,7 @@ import numpy as np
 
 from evoflash.cuda import launcher
 from evoflash.evaluation import Rung
-from evoflash.gpu_process import cache as kept
+from evoflash.gpu_process import cache
 from evoflash.gpu_process.checks import of_timed
 from evoflash.gpu_process.rungs import GpuTask
 from evoflash.selftest.outcome import Expected
@@ -132,7 +132,7 @@ def ask(name: str, task: GpuTask) -> Mapping[Rung, str]:
     """What timing says to the cheat of that name, made of a task's honest kernel. Raises CuPy's errors."""
     cheat = next(cheat for cheat in CHEATS if cheat.name == name)
     workload, launches = task.timed[0]
-    kernel, bench = task.kernel(workload, launches), kept.bench(workload, task.spec, task.seed)
+    kernel, bench = task.kernel(workload, launches), cache.bench(workload, task.spec, task.seed)
     contender = cheat.contender(name, kernel)
     if isinstance(contender, Lucky):
         return {Rung.TIMING: _in_turns(contender, KernelContender("honest", kernel), bench)}

@@ -13,7 +13,7 @@ from evoflash.errors import UsageError
 from evoflash.evaluation import Timing, score
 from evoflash.gpu import GpuSpec
 from evoflash.problem import Workload
-from evoflash.timing import intervals as paired
+from evoflash.timing import intervals
 from evoflash.timing.benchmark import Bench, Contender, capture, prepare, sample, state_while, summarise
 from evoflash.timing.clocks import ClockState, over
 from evoflash.timing.protocols import StoppingRule, TimingProtocol, enough
@@ -32,14 +32,14 @@ class Comparison:
     ratio: float  # of times, from pairs
     low: float  # the ratio's interval; see paired.py
     high: float
-    noise: float = paired.MINIMAL_EFFECT  # relative; copies of one kernel, loaded apart, differ by as much
+    noise: float = intervals.MINIMAL_EFFECT  # relative; copies of one kernel, loaded apart, differ by as much
     n: int = 0  # pairs, or blocks of pairs
-    confidence: float = 1 - paired.ALPHA  # of the interval
+    confidence: float = 1 - intervals.ALPHA  # of the interval
 
     @property
     def answer(self) -> str:
         """'faster', 'slower' or 'unclear', said of the first; unclear never replaces an incumbent."""
-        return paired.answer(self.low, self.high, noise=self.noise)
+        return intervals.answer(self.low, self.high, noise=self.noise)
 
 
 def interleaved(
@@ -87,7 +87,7 @@ def compare(
     *,
     workload: str,
     protocol: str,
-    noise: float = paired.MINIMAL_EFFECT,
+    noise: float = intervals.MINIMAL_EFFECT,
 ) -> Comparison:
     """The ratio of two contenders that were sampled in turns, with its interval.
 
@@ -96,7 +96,7 @@ def compare(
     a, b = np.asarray(samples[first], float), np.asarray(samples[second], float)
     if len(a) != len(b) or not len(a):
         raise UsageError(f"{first} and {second} were not sampled in turns: compare samples of interleaved().")
-    found = paired.interval(np.log(a) - np.log(b))
+    found = intervals.interval(np.log(a) - np.log(b))
     return Comparison(first, second, workload, protocol, found.ratio, found.low, found.high, noise, n=len(a))
 
 

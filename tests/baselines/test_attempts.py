@@ -143,7 +143,7 @@ def note_two(path):
 
 
 def test_the_gpu_process_notes_in_the_tasks_file_and_knows_a_failed_baseline(tmp_path, monkeypatch):
-    from evoflash.gpu_process import finals_retry as final_rounds
+    from evoflash.gpu_process import finals_retry
     from evoflash.gpu_process.worker import Jobs
 
     notes = tmp_path / "notes"
@@ -153,7 +153,7 @@ def test_the_gpu_process_notes_in_the_tasks_file_and_knows_a_failed_baseline(tmp
         with attempt("fa4"):
             raise BaselineFailedError("fa4: illegal address")
 
-    monkeypatch.setattr(final_rounds, "run_finals", fail)
+    monkeypatch.setattr(finals_retry, "run_finals", fail)
     ending = run_noting(replace(task_of("fa4"), notes=str(notes)))
     assert ending == Ending(None, Status.RUNTIME, "fa4: illegal address")
     assert culprit(notes) == ("fa4", "")

@@ -9,7 +9,7 @@ import pytest
 
 from evoflash.gpu import load_gpu
 from evoflash.problem import NAMED
-from evoflash.timing import sequential_test as duels
+from evoflash.timing import sequential_test
 from evoflash.timing.abba import Block, quads, quads_of, turn_rounds
 from evoflash.timing.intervals import ALPHA, interval
 from evoflash.timing.protocols import protocols_of
@@ -36,7 +36,7 @@ class MadeUp:
 
 
 def fought(monkeypatch, made_up, **options):
-    monkeypatch.setattr(duels, "Pair", made_up)
+    monkeypatch.setattr(sequential_test, "Pair", made_up)
     names = (SimpleNamespace(name="a"), SimpleNamespace(name="b"))
     bench = SimpleNamespace(workload=NAMED["mission"])
     return duel(*names, bench, COLD, rng=np.random.default_rng(0), **options)
