@@ -1,4 +1,4 @@
-"""Verdicts on a loaded kernel: on check shapes, at size, on what was timed. Decides nothing: ladder.py does.
+"""Verdicts on a loaded kernel: on check shapes, at size, on what was timed. Decides nothing: rungs.py does.
 
 At size inputs stay on the GPU, and so does the output but for the heads that the reference knows: whether
 inputs are unchanged, all of O is finite and two runs agree in every bit is found out there, over every byte.

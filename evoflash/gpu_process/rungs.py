@@ -1,6 +1,6 @@
 """The rungs that need the GPU, in a GPU process: smoke test, correctness, timing of one genome.
 
-What is run and judged is in verdicts.py; here is which comes when, and what follows. A candidate that fails
+What is run and judged is in checks.py; here is which comes when, and what follows. A candidate that fails
 is data (a GpuOutcome): nothing that a kernel does is raised here. What kills the process or never returns is
 for the worker that holds the process.
 """

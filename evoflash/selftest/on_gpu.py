@@ -1,6 +1,6 @@
 """What the GPU's rungs say to a fraud: smoke test, correctness, timing, as to a search's candidate.
 
-The task is made here; ladder.py checks and times it in worker.py's GPU process.
+The task is made here; gpu_process/rungs.py checks and times it in the GPU process.
 """
 
 from collections.abc import Mapping

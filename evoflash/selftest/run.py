@@ -1,6 +1,6 @@
 """Runs the self-test: the corpus in the emulator and on a GPU, mistakes at size, the books.
 
-Who rejects is the harness itself: emulated.py, sized.py, records.py, measured.py and silicon.py ask it.
+The harness itself rejects: on_emulator.py, on_gpu.py and the three files of frauds ask it.
 """
 
 import os

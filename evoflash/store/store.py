@@ -67,9 +67,9 @@ class Store:
         self.close()
 
     def close(self) -> None:
-        """Give the connections and the claims back; a store can be closed twice."""
+        """Give the connections and the locks on runs back; a store can be closed twice."""
         self._database.engine.dispose()
-        self._database.claims.close()
+        self._database.run_locks.close()
 
     def begin(
         self,
@@ -92,17 +92,17 @@ class Store:
             last = connection.execute(queries.newest_runs(key).limit(1)).mappings().first()
             if last is None or fresh or last["gpu_hash"] != gpu_hash:
                 new = {**row, "number": 1 if last is None else last["number"] + 1}
-                return self._claimed({**new, "id": queries.insert(connection, schema.runs, new)})
-            run = self._claimed(last)
+                return self._locked({**new, "id": queries.insert(connection, schema.runs, new)})
+            run = self._locked(last)
             raised = max(budget, last["budget"])
             connection.execute(sa.update(schema.runs).where(_RUN.id == last["id"]).values(budget=raised))
             return replace(run, budget=raised)
 
         return self._database.write(work)
 
-    def _claimed(self, row: Row) -> Run:
+    def _locked(self, row: Row) -> Run:
         run = rows.run_of(row)
-        if not self._database.claims.take(run.id):
+        if not self._database.run_locks.take(run.id):
             raise StoreError(
                 f"run {run.number} is being continued by another process: wait for it to end, or give this "
                 "search a --seed of its own."

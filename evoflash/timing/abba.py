@@ -1,4 +1,4 @@
-"""Two contenders on one workload, timed A B B A; judges nothing, paired.py does.
+"""Two contenders on one workload, timed A B B A; judges nothing, intervals.py does.
 
 A turn is a replay of a contender's CUDA graph: whole rounds through the input sets, 0.4 ms or more. A quad is
 four turns, A B B A or B A A B: what drifts evenly, as the clock under a power cap does, cancels in its ratio.

@@ -30,7 +30,7 @@ class Comparison:
     workload: str
     protocol: str
     ratio: float  # of times, from pairs
-    low: float  # the ratio's interval; see paired.py
+    low: float  # the ratio's interval; see intervals.py
     high: float
     noise: float = intervals.MINIMAL_EFFECT  # relative; copies of one kernel, loaded apart, differ by as much
     n: int = 0  # pairs, or blocks of pairs

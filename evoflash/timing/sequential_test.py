@@ -1,6 +1,6 @@
 """Two contenders timed in pairs until one is clearly faster, neither can be, or the time is up.
 
-The clock is in pairs.py, the statistics in paired.py; here is when to look and when to stop.
+The clock is in abba.py, the statistics in intervals.py; here is when to look and when to stop.
 """
 
 import time

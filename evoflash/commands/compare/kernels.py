@@ -1,6 +1,6 @@
 """Who is compared: a candidate of the database, a library's kernel or a .cu file, made ready for the GPU.
 
-Compiles, and launches nothing: contest.py does, in a GPU process.
+Compiles, and launches nothing: run.py does, in a GPU process.
 """
 
 import re

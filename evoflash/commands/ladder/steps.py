@@ -1,6 +1,6 @@
 """The steps of `evoflash ladder`: named genomes from scalar to mma.sync, each evaluated; prints nothing.
 
-What the steps are stands in steps.toml. The rungs that one candidate climbs are another ladder: ladder.py.
+What the steps are stands in steps.toml. The rungs that one candidate climbs are another ladder: gpu_process/rungs.py.
 """
 
 import math
