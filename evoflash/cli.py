@@ -1,7 +1,7 @@
 """The command line: `main`, and the list of the commands, which stand in commands/. Decides nothing.
 
-Data goes to stdout, everything else to stderr. Typer and the commands are imported by functions, not with this
-module, so that Ctrl-C is one line from the very start.
+Data goes to stdout, everything else to stderr. Typer and the commands are imported by functions, and not with
+this module, so that Ctrl-C is one line from the very start.
 """
 
 import os
@@ -50,7 +50,7 @@ def main() -> None:
 
 
 def _run() -> int:
-    """The command, and its exit code where it ends with an error; else it ends with a SystemExit of its own."""
+    """Run the command: its exit code after an error; without one it leaves by SystemExit."""
     from evoflash.commands.options import log_to_stderr
     from evoflash.commands.terminal import program
 
