@@ -322,7 +322,11 @@ def _genomes(database: Path) -> set[str]:
 
 def letter_e() -> Result:
     """Planted bad candidates."""
-    result = {"emulator": _pytest("tests/test_planted.py", "tests/test_worker.py", "tests/test_isolation.py")}
+    result = {
+        "emulator": _pytest(
+            "tests/test_planted.py", "tests/gpu_process/test_worker.py", "tests/test_isolation.py"
+        )
+    }
     result["gpu"] = _pytest("-m", "gpu", "tests/gpu") if has_gpu() else "needs a GPU"
     return {
         "passed": all(" failed" not in line and "error" not in line for line in result.values()),
@@ -332,7 +336,7 @@ def letter_e() -> Result:
 
 def letter_f() -> Result:
     """Mistakes on the command line."""
-    line = _pytest("tests/test_cli.py", "tests/test_family.py")
+    line = _pytest("tests/test_cli.py", "tests/families/test_family.py")
     return {"passed": " passed" in line and " failed" not in line, "pytest": line}
 
 

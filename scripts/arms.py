@@ -23,11 +23,12 @@ from pathlib import Path
 from typing import Any
 
 from evoflash import __version__
-from evoflash.commands.doctor.examine import environment
 from evoflash.commands.search import plan as planning
 from evoflash.commands.search.run import strategy_of
 from evoflash.cuda.launcher import present_gpu
+from evoflash.environment import environment
 from evoflash.evaluation import Evaluation
+from evoflash.evaluators.finals_phase import promoted as promoted_of
 from evoflash.evaluators.measured import MeasuredEvaluator
 from evoflash.gpu_process.finals import FinalReport
 from evoflash.gpu_process.rungs import GpuTask
@@ -73,7 +74,7 @@ def run_arm(
         started = time.monotonic()
         search(strategy_of(plan), evaluates, store, run, budget=budget, time_limit_s=time_limit_s)
         elapsed = time.monotonic() - started
-        promoted = evaluates.promoted(store, run, count=keep)
+        promoted = promoted_of(evaluates, store, run, count=keep)
         history = [evaluation for _, evaluation in store.history(run)]
         best, spent = store.best_of(run), store.spent(run)
     if best is None or best.score_us is None or not promoted:

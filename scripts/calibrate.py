@@ -2,7 +2,8 @@
 
 Runs seeds and random valid genomes of every family on every kind of input, on the GPU, or in the emulator at
 small shapes where there is none. Changes no gate: where the record says that one is too tight or too loose,
-change evoflash/validation/thresholds.toml and run this again; tests/test_gates.py holds the two together.
+change evoflash/validation/thresholds.toml and run this again; tests/validation/test_thresholds.py holds the
+two together.
 
     python scripts/calibrate.py -o docs/measurements/gates-calibration.json
 """

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 from gene_rows import Row, Side
 
-from evoflash.commands.doctor.examine import environment
 from evoflash.cuda import launcher
 from evoflash.cuda.arena import MemoryFaultError
 from evoflash.cuda.launcher import KernelHungError
+from evoflash.environment import environment
 from evoflash.evaluation import Status, Timing
 from evoflash.evaluators.prepare import PREPARE_LIMIT_S, Prepared
 from evoflash.evaluators.prepare import prepare as prepare_genome
@@ -30,18 +30,10 @@ from evoflash.gpu_process.rungs import GpuTask, check
 from evoflash.isolation import Ending, IsolatedPool
 from evoflash.problem import Problem, Workload
 from evoflash.space import Genome
-from evoflash.timing.benchmark import (
-    Bench,
-    Effort,
-    KernelContender,
-    capture,
-    enough,
-    prepare,
-    sample,
-    state_while,
-)
+from evoflash.timing.benchmark import Bench, KernelContender, capture, prepare, sample, state_while
 from evoflash.timing.benchmark import summarise as summary_of
 from evoflash.timing.comparison import beats_physics, compare
+from evoflash.timing.protocols import Effort, enough
 
 EFFORT = Effort(min_samples=10, max_samples=60, rel_error=1e-3, max_s=0.8)
 PROTOCOL = (

@@ -35,8 +35,9 @@ from evoflash.evaluation import Build, Verdict
 from evoflash.gpu_process import cache as kept
 from evoflash.isolation import IsolatedPool
 from evoflash.problem import CompileKey, Workload, parse_workload
-from evoflash.timing.benchmark import Bench, Contender, Effort, KernelContender, Pace
+from evoflash.timing.benchmark import Bench, Contender, KernelContender
 from evoflash.timing.comparison import interleaved
+from evoflash.timing.protocols import Effort, Pace
 from evoflash.validation.correctness import case
 from evoflash.validation.reference import Sample, expect
 from evoflash.validation.validator import judge

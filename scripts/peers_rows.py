@@ -12,12 +12,12 @@ from variants import Variant
 
 from evoflash.champions import champion_today, starts
 from evoflash.errors import UsageError
-from evoflash.evaluation import Basis
+from evoflash.evaluation import Basis, Run
 from evoflash.families.family import families_for, load_family
 from evoflash.gpu import GpuSpec
 from evoflash.problem import Problem, Workload, parse_problem
 from evoflash.space import Genome
-from evoflash.store.store import Run, Store, open_store
+from evoflash.store.store import Store, open_store
 
 ANCHORS = Path(__file__).resolve().parent.parent / "docs" / "measurements" / "anchors-h200.json"
 # The most telling first: where time runs out, these have figures.

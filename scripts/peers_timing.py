@@ -26,9 +26,9 @@ from evoflash.gpu_process.checks import of_timed
 from evoflash.gpu_process.rungs import GpuTask, check, task_of
 from evoflash.problem import Problem, Workload
 from evoflash.space import Genome
-from evoflash.timing.benchmark import SHORT, Bench, Contender, KernelContender, measure, synced_us
+from evoflash.timing.benchmark import Bench, Contender, KernelContender, measure, synced_us
 from evoflash.timing.comparison import Comparison, beats_physics, compare, interleaved, left_running
-from evoflash.timing.protocols import Effort, Pace, Way
+from evoflash.timing.protocols import SHORT, Effort, Pace, Way
 
 STEADY = Way("cold", True, Pace.STEADY)  # how settings, and kernels of ours, are chosen: no idling
 

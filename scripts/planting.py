@@ -57,20 +57,32 @@ def plant_of(genome_id: str) -> str:
 
 
 def planted(text: str) -> str:
-    """A family's template with the faults in it; ValueError where a place for one is not found."""
+    """A family's template with the faults in it, but for NaN; ValueError where it has no place for one."""
     header, end, body = text.partition("---#}\n")
     parts = body.partition('#include "ef.h"\n')
     entry = _ENTRY.search(parts[2])
-    if not (end and parts[1] and entry and _RESULT in parts[2]):
-        raise ValueError("the template has no header, no kernel or no division by the sum of a row")
+    if not (end and parts[1] and entry):
+        raise ValueError("the template has no header or no kernel")
     kernel = parts[2][: entry.end()] + _DONE + parts[2][entry.end() :]
-    kernel = kernel.replace(_RESULT, f"{{{{ 'spoilt({_RESULT})' if plant == '{NAN}' else '{_RESULT}' }}}}")
     return header + end + _CHOICE + parts[0] + parts[1] + _DECLARED + kernel
 
 
+def spoilt(text: str) -> str:
+    """A template, or a part of one, whose division by the sum of a row gives NaN where that is the fault."""
+    return text.replace(_RESULT, f"{{{{ 'spoilt({_RESULT})' if plant == '{NAN}' else '{_RESULT}' }}}}")
+
+
 def plant(folder: Path) -> tuple[str, ...]:
-    """Write a planted copy of every shipped family to a folder; their names."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for path in TEMPLATES.glob("*.cu.j2"):
-        (folder / path.name).write_text(planted(path.read_text(encoding="utf-8")), encoding="utf-8")
-    return tuple(sorted(path.name.removesuffix(".cu.j2") for path in TEMPLATES.glob("*.cu.j2")))
+    """Write a planted copy of every shipped family, with its parts, to a folder; their names."""
+    names = sorted(path.name.removesuffix(".cu.j2") for path in TEMPLATES.glob("*.cu.j2"))
+    for name in names:
+        main = TEMPLATES / f"{name}.cu.j2"
+        texts = {path: path.read_text(encoding="utf-8") for path in (main, *(TEMPLATES / name).glob("*.*"))}
+        if not any(_RESULT in text for text in texts.values()):
+            raise ValueError(f"{name} has no division by the sum of a row")
+        texts[main] = planted(texts[main])
+        for path, text in texts.items():
+            copy = folder / path.relative_to(TEMPLATES)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            copy.write_text(spoilt(text), encoding="utf-8")
+    return tuple(names)

@@ -29,9 +29,9 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from evoflash.commands.doctor.examine import environment
 from evoflash.cuda import launcher
 from evoflash.cuda.launcher import KernelHungError
+from evoflash.environment import environment
 from evoflash.errors import EvoflashError
 from evoflash.evaluation import Launch, Rung, Status
 from evoflash.evaluators.prepare import PREPARE_LIMIT_S, Failure, Prepared, prepare
@@ -43,7 +43,8 @@ from evoflash.isolation import Ending, IsolatedPool
 from evoflash.perf_model.estimate import Counts, Profile, model_version
 from evoflash.problem import Problem, Workload, parse_workload
 from evoflash.space import Genome, SearchSpace
-from evoflash.timing.benchmark import Bench, KernelContender, Pace, Way, sample
+from evoflash.timing.benchmark import Bench, KernelContender, sample
+from evoflash.timing.protocols import Pace, Way
 
 PROTOCOL = (
     "hot: CUDA graph replays of up to 20 launches on one input set, 5 samples (2 from 2 ms a launch on); "

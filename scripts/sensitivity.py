@@ -25,13 +25,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from subjects import Machine, Reference, Silicon, Subject, machine_of, reference
 
 from evoflash import __version__
+from evoflash.compilers.ef_layer import device_headers_sha
 from evoflash.cuda.arena import MemoryFaultError
 from evoflash.cuda.launcher import KernelHungError
 from evoflash.errors import UsageError
 from evoflash.evaluation import Candidate
 from evoflash.evaluators.measured import check_workloads
 from evoflash.families.family import load_family
-from evoflash.families.renderer import device_headers_sha, render
+from evoflash.families.renderer import render
 from evoflash.problem import CompileKey, Workload
 from evoflash.space import Value
 from evoflash.validation.correctness import scrutinise

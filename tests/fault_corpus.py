@@ -25,19 +25,15 @@ Its right output is what the text writes before it is patched. A fault:
 Runs a kernel under a delivery policy and a schedule; judges nothing.
 """
 
-import sys
 import tomllib
 from dataclasses import dataclass, replace
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scripts"))
-
 from hopper_cases import ARCH, CONFIGURATIONS
 from hopper_emulated import run_hopper
+from places import FAULTS, KERNELS
 
 from evoflash.compilers import gxx as hostcompiler
 from evoflash.emulator import launch as emulator
@@ -48,8 +44,6 @@ from evoflash.families.renderer import render
 from evoflash.gpu import GpuSpec, load_gpu
 from evoflash.problem import parse_workload
 
-FOLDER = Path(__file__).parent / "faults"
-KERNELS = Path(__file__).parent / "kernels"
 POISON = {np.dtype(np.float16): np.nan, np.dtype(np.float32): np.nan}
 
 
@@ -92,12 +86,12 @@ class Found:
 
 
 def kernels() -> tuple[str, ...]:
-    return tuple(sorted(path.stem for path in FOLDER.glob("*.toml")))
+    return tuple(sorted(path.stem for path in FAULTS.glob("*.toml")))
 
 
 @cache
 def _read(kernel: str) -> dict[str, Any]:
-    return tomllib.loads((FOLDER / f"{kernel}.toml").read_text(encoding="utf-8"))
+    return tomllib.loads((FAULTS / f"{kernel}.toml").read_text(encoding="utf-8"))
 
 
 def faults(kernel: str) -> list[Fault]:

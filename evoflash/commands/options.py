@@ -12,7 +12,7 @@ from evoflash.paths import default_database
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from evoflash.commands.doctor.examine import versions
+        from evoflash.environment import versions
 
         typer.echo(versions())
         raise typer.Exit

@@ -29,10 +29,11 @@ def baselines(
     Example: evoflash baselines --problem s4k_d128,causal
     """
     from evoflash.commands.baselines import report, run
+    from evoflash.cuda.launcher import present_spec
     from evoflash.problem import parse_problem
 
     what, names = parse_problem(problem), report.chosen(only)
-    spec = run.present_spec(gpu)
+    spec = present_spec(gpu)
     say(f"timing {', '.join(names)} in turns; a library may compile its kernels first")
     with interrupt_in_words("nothing is stored"):
         times = run.time_baselines(what, spec, names, db, seed=seed, argv=sys.argv[1:])

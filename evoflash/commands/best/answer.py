@@ -11,9 +11,9 @@ from pathlib import Path
 
 from evoflash.champions import Champion, champion_today
 from evoflash.commands import kernel_report as report
-from evoflash.commands.baselines.run import present_spec
 from evoflash.commands.remeasure.run import measured
 from evoflash.commands.terminal import say
+from evoflash.cuda.launcher import present_spec
 from evoflash.errors import DeviceError, NoKernelError, UsageError
 from evoflash.evaluation import Basis, Evaluation, Rung
 from evoflash.evaluators.prepare import PREPARE_LIMIT_S, Failure, Prepared, prepare

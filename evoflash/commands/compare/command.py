@@ -37,10 +37,10 @@ def compare(
 
     Example: evoflash compare 3f2a sdpa_cudnn --problem mission
     """
-    from evoflash.commands.baselines.run import present_spec
     from evoflash.commands.compare import report as compare_report
     from evoflash.commands.compare.kernels import entrants
     from evoflash.commands.compare.run import Contest
+    from evoflash.cuda.launcher import present_spec
     from evoflash.timing import noise_floor as noise
 
     spec = present_spec(None)

@@ -72,7 +72,7 @@ def _examine(*, as_json: bool) -> None:
 
 
 def _measure_noise(*, as_json: bool) -> None:
-    from evoflash.commands.baselines.run import present_spec
+    from evoflash.cuda.launcher import present_spec
     from evoflash.timing import noise_floor as noise
 
     with interrupt_in_words("nothing is kept"):

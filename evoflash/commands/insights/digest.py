@@ -8,9 +8,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from evoflash.errors import NoKernelError
-from evoflash.evaluation import Evaluation, Proposal
+from evoflash.evaluation import Evaluation, Proposal, Run
 from evoflash.space import Value
-from evoflash.store.rows import Run
 from evoflash.store.store import Store
 from evoflash.strategies.operator_credit import diagnosis, gain, is_control
 

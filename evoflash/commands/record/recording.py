@@ -4,14 +4,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from evoflash.errors import NoKernelError, UsageError
-from evoflash.evaluation import Basis, Evaluation
+from evoflash.evaluation import Basis, Evaluation, Run
 from evoflash.families.family import load_family
 from evoflash.gpu import load_gpu
 from evoflash.problem import parse_problem
 from evoflash.replay.kernel_tuner import write_recording
 from evoflash.replay.recorded_space import Outcome, Recording, recorded_space
 from evoflash.space import Genome, SearchSpace
-from evoflash.store.store import Run, Store, open_store
+from evoflash.store.store import Store, open_store
 
 
 def record(

@@ -2,17 +2,18 @@
 
 from collections.abc import Sequence
 
-from evoflash.commands.doctor.examine import environment
 from evoflash.commands.search.plan import where
 from evoflash.commands.search.run import Found, counting
+from evoflash.environment import environment
 from evoflash.errors import NoKernelError
-from evoflash.evaluation import Basis
+from evoflash.evaluation import Basis, RunKey
+from evoflash.evaluators.finals_phase import run_finals
 from evoflash.evaluators.measured import MeasuredEvaluator
 from evoflash.gpu import GpuSpec
 from evoflash.problem import Problem, canonical, parse_problem
 from evoflash.search import search
 from evoflash.space import Genome
-from evoflash.store.store import RunKey, Store, open_store
+from evoflash.store.store import Store, open_store
 from evoflash.strategies.fixed_list import Given
 
 
@@ -51,5 +52,5 @@ def measured(
         MeasuredEvaluator(problem, spec, seed=0) as evaluates,
     ):
         search(Given(genomes, strategy), evaluates, store, current, budget=budget)
-        finals = evaluates.finals(store, current)
+        finals = run_finals(evaluates, store, current)
     return Found(store.best_of(current), store.spent(current), finals)

@@ -9,12 +9,11 @@ from evoflash import champions as champion
 from evoflash.commands.terminal import say
 from evoflash.cuda.launcher import present_gpu, spec_of
 from evoflash.errors import DeviceError, EvoflashError, UsageError
-from evoflash.evaluation import Basis
+from evoflash.evaluation import Basis, RunKey
 from evoflash.families.family import Family, families_for, load_family
 from evoflash.gpu import GpuSpec, load_gpu
 from evoflash.problem import Problem, parse_problem
 from evoflash.space import Genome, SearchSpace
-from evoflash.store.store import RunKey
 from evoflash.strategies import STRATEGIES, WITH_SEEDS
 
 log = logging.getLogger(__name__)

@@ -8,17 +8,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from evoflash.commands import kernel_report
-from evoflash.commands.doctor.examine import environment
 from evoflash.commands.progress import Progress
 from evoflash.commands.search.run import Found, counting
 from evoflash.commands.terminal import say
+from evoflash.environment import environment
 from evoflash.errors import UsageError
-from evoflash.evaluation import Basis
+from evoflash.evaluation import Basis, RunKey
 from evoflash.replay.evaluator import ReplayedEvaluator
 from evoflash.replay.kernel_tuner import cache_text, read_recording
 from evoflash.replay.recorded_space import Recording
 from evoflash.search import search
-from evoflash.store.store import RunKey, open_store
+from evoflash.store.store import open_store
 from evoflash.strategies import make_strategy
 
 

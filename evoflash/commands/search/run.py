@@ -9,21 +9,21 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evoflash.commands.doctor.examine import environment
 from evoflash.commands.progress import Progress
 from evoflash.commands.search.plan import Plan
 from evoflash.commands.terminal import say
 from evoflash.commands.termination import Terminated
 from evoflash.compilers.nvrtc import first_error
-from evoflash.evaluation import Basis, Evaluation
+from evoflash.environment import environment
+from evoflash.evaluation import Basis, Evaluation, Run, was_timed_again
 from evoflash.evaluators.emulated import EmulatedEvaluator
+from evoflash.evaluators.finals_phase import run_finals
 from evoflash.evaluators.measured import MeasuredEvaluator
 from evoflash.evaluators.prepare import compile_only
 from evoflash.gpu_process import rung_times
 from evoflash.gpu_process.finals import FinalReport
 from evoflash.search import Strategy, search
-from evoflash.store.rows import was_timed_again
-from evoflash.store.store import Run, Store, open_store
+from evoflash.store.store import Store, open_store
 from evoflash.strategies import make_strategy
 
 
@@ -103,10 +103,7 @@ def _search(
             time_limit_s=time_limit_s,
             on_evaluation=progress.show,
         )
-        if isinstance(evaluates, MeasuredEvaluator):
-            progress.say("timing the finalists and the baselines in turns, in a fresh process")
-            return evaluates.finals(store, current)
-    return None
+        return run_finals(evaluates, store, current, said=progress.say)
 
 
 def strategy_of(plan: Plan) -> Strategy:
