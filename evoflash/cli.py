@@ -1,6 +1,6 @@
 """The command line: `main`, and the list of the commands, which stand in commands/. Decides nothing.
 
-Data goes to stdout, everything else to stderr. Typer and the commands are imported by functions, and not with
+Data goes to stdout, everything else to stderr. Typer and the commands are imported by functions, not with
 this module, so that Ctrl-C is one line from the very start.
 """
 
@@ -50,7 +50,7 @@ def main() -> None:
 
 
 def _run() -> int:
-    """Run the command: its exit code after an error; without one it leaves by SystemExit."""
+    """The command, and its exit code where it ends with an error; else a SystemExit ends it."""
     from evoflash.commands.options import log_to_stderr
     from evoflash.commands.terminal import program
 

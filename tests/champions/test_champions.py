@@ -11,7 +11,6 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-import champions as script
 import pytest
 from places import ROOT, TEMPLATES
 
@@ -31,6 +30,7 @@ from evoflash.paths import CHAMPIONS
 from evoflash.problem import Problem, parse_problem
 from evoflash.space import Genome, SearchSpace
 from evoflash.store.store import open_store
+from scripts.pages import champions as script
 
 H200 = load_gpu("h200")
 MISSION = parse_problem("mission")
@@ -518,7 +518,7 @@ def test_records_of_two_runs_are_compared_by_the_rival_that_both_timed() -> None
 
 
 def test_a_row_of_the_peers_table_gives_its_kernel_unless_it_failed(tmp_path) -> None:
-    path = ROOT / "docs" / "measurements" / "peers-h200.json"
+    path = ROOT / "scripts" / "peers" / "records" / "peers-h200.json"
     record = json.loads(path.read_text())
     good = [row for row in record["rows"] if not row["failure"]]
 
@@ -536,7 +536,7 @@ def test_a_row_of_the_peers_table_gives_its_kernel_unless_it_failed(tmp_path) ->
 
 
 def test_a_winner_that_was_wrong_and_another_gpu_are_left_out() -> None:
-    path = ROOT / "docs" / "measurements" / "search-h200-mission.json"
+    path = ROOT / "scripts" / "searches" / "records" / "search-h200-mission.json"
     record = json.loads(path.read_text())
     winner = record["best"]["genome"]["id"]
 
@@ -550,7 +550,7 @@ def test_a_winner_that_was_wrong_and_another_gpu_are_left_out() -> None:
 
 
 def test_a_record_whose_values_were_changed_is_refused() -> None:
-    path = ROOT / "docs" / "measurements" / "search-h200-mission.json"
+    path = ROOT / "scripts" / "searches" / "records" / "search-h200-mission.json"
     record = json.loads(path.read_text())
     record["arms"]["evolution"]["winner"]["values"]["warps"] = 4
 
@@ -575,7 +575,9 @@ def test_the_script_adds_to_what_the_file_holds_and_refuses_other_files(
     assert script._held(output, ["b.json", "a.json"]) == []
 
     output.write_text(script.as_toml([champion_of("seed_long", us=9.0), champion_of(us=7.0)]))
-    monkeypatch.setattr(sys, "argv", ["champions.py", "docs/measurements/sweep.json", "-o", str(output)])
+    monkeypatch.setattr(
+        sys, "argv", ["champions.py", "scripts/families/records/sweep.json", "-o", str(output)]
+    )
     assert script.main() == 1
     assert "leave it out" in capsys.readouterr().err
     assert sorted(each.us for each in read_champions(output)) == [7.0, 9.0]

@@ -86,7 +86,7 @@ def test_a_kernel_without_wgmma_is_spared_the_shapes() -> None:
 
 
 def test_the_shapes_are_what_the_script_writes() -> None:
-    command = [sys.executable, str(ROOT / "scripts" / "wgmma_shapes.py"), "--check"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    command = [sys.executable, "-m", "scripts.wgmma_shapes", "--check"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
     assert (done.returncode, done.stderr) == (0, "")

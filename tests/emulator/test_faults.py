@@ -3,7 +3,8 @@
 from functools import cache
 
 import pytest
-from fault_corpus import Fault, Found, faults, kernels, run
+
+from scripts.sanitizer.fault_corpus import Fault, Found, faults, kernels, run
 
 DELIVERIES = ("eager", "lazy", "random")
 SHARED = frozenset({"lds", "sts", "ldmatrix", "stmatrix", "cp_async_shared"})

@@ -1,9 +1,8 @@
-"""The performance model: its arithmetic, not its accuracy (that is measured on a GPU, docs/measurements)."""
+"""The performance model: its arithmetic, not its accuracy (that is measured on a GPU, scripts/model)."""
 
 from dataclasses import replace
 
 import pytest
-from model_report import read_space
 from places import ROOT
 
 from evoflash.evaluation import Launch
@@ -20,6 +19,7 @@ from evoflash.perf_model.estimate import (
     steps_of,
 )
 from evoflash.problem import Workload, parse_workload
+from scripts.model.report import read_space
 
 LAUNCH = Launch("f", (8, 8, 1), (128, 1, 1), 40960)
 MISSION = parse_workload("mission")
@@ -309,7 +309,8 @@ def test_packed_heads_share_ctas():
 def test_a_version_keeps_its_estimates(family, total_us, bound):
     # Rows of a database stand beside each other by version: an estimate that changes raises it.
     files = (
-        ROOT / "docs" / "measurements" / f"space-h200-{family}-{w}.json" for w in ("mission", "s2k_d128")
+        ROOT / "scripts" / "model" / "records" / f"space-h200-{family}-{w}.json"
+        for w in ("mission", "s2k_d128")
     )
     found = [space.genomes[0].estimated(space.workload, space.gpu) for space in map(read_space, files)]
 

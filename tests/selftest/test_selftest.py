@@ -26,7 +26,6 @@ from evoflash.selftest.outcome import End, Expected, Outcome, outcome
 from evoflash.selftest.run import SelfTest, climb, self_test
 
 GPU = load_gpu("h200")
-SCRIPT = ROOT / "scripts" / "frauds.py"
 PREFLIGHT = Expected({Rung.PREFLIGHT: "wrong"})
 
 # Issue 5, item 2: what the corpus must hold, and what it is called here.
@@ -277,8 +276,7 @@ def test_doctor_tests_itself(arguments, code, says):
 
 
 def test_the_page_lists_the_corpus_as_it_is():
-    done = subprocess.run(
-        [sys.executable, str(SCRIPT), "--check"], capture_output=True, text=True, check=False
-    )
+    command = [sys.executable, "-m", "scripts.pages.self_test", "--check"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
     assert done.returncode == 0, done.stdout

@@ -19,7 +19,7 @@ from evoflash.timing.intervals import (
 )
 from evoflash.timing.sequential_test import LOOKS
 
-RECORD = ROOT / "docs" / "measurements" / "aa-h200.json"
+RECORD = ROOT / "scripts" / "noise" / "records" / "aa-h200.json"
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ def test_shares_are_of_the_gates():
         assert row["share"] == pytest.approx(row["value"] / gate, rel=1e-3)
 
 
-# They came when there was no device time left: scripts/calibrate.py on a GPU takes them off this list.
+# They came when there was no device time left: scripts.validation.calibrate takes them off this list.
 NOT_YET = {"flash_cluster", "flash_direct"}
 
 
