@@ -58,7 +58,7 @@ BROAD = {**BASE, "block_n": 176}  # FlashAttention-3's at head_dim 128: at the w
 
 @cache
 def hopper(text: str) -> tuple[SearchSpace, tuple[Genome, ...]]:
-    """A problem's space on the H200; seeds, meant for its shape or not, a walk from them, and random genomes."""
+    """A problem's space on the H200; seeds, meant for its shape or not, a walk from them, and random ones."""
     problem = parse_problem(text)
     space = FAMILY.space(problem.compile_keys(H200.arch), H200)
     seeds, rng = (space.genome(seed.values) for seed in FAMILY.seeds), np.random.default_rng(0)
