@@ -30,7 +30,7 @@ from evoflash.space import Genome
 from evoflash.timing.benchmark import Bench, KernelContender
 from evoflash.timing.intervals import MINIMAL_EFFECT
 from evoflash.timing.protocols import Pace, TimingProtocol
-from evoflash.timing.sequential_test import duel
+from evoflash.timing.sequential_test import run_sequential_test
 
 ROWS = ("mission", "s2k_d64")  # a short one and a long one
 PAIRS = {Pace.STEADY: 20, Pace.SUSTAINED: 8, Pace.BOOST: 3}
@@ -106,7 +106,7 @@ def _floor(
     copies: _Copies, bench: Bench, protocol: TimingProtocol, folder: Path, *, rng: np.random.Generator
 ) -> Floor:
     found = [
-        duel(
+        run_sequential_test(
             _load(copies, folder, "one"), _load(copies, folder, "other"), bench, protocol, rng=rng
         ).comparison
         for _ in range(PAIRS[protocol.pace])

@@ -23,7 +23,7 @@ PREFIX = "pairs-"  # of the protocol
 
 
 @dataclass(frozen=True, slots=True)
-class Duel:
+class SequentialTest:
     """A comparison, the two timings that its samples give, and the samples."""
 
     comparison: Comparison
@@ -32,7 +32,7 @@ class Duel:
     took_s: float
 
 
-def duel(
+def run_sequential_test(
     first: Contender,
     second: Contender,
     bench: Bench,
@@ -41,7 +41,7 @@ def duel(
     rng: np.random.Generator,
     noise: float = MINIMAL_EFFECT,
     limit_s: float = LIMIT_S,
-) -> Duel:
+) -> SequentialTest:
     """Time the two in pairs. Raises launcher.KernelHungError or CuPy's errors, whichever caused them."""
     started = time.monotonic()
     pair, blocks = Pair(first, second, bench, protocol, rng=rng), list[Block]()
@@ -63,7 +63,7 @@ def duel(
         n=len(blocks),
     )
     timings = tuple(_timing(blocks, bench, protocol, which=which) for which in (0, 1))
-    return Duel(comparison, (timings[0], timings[1]), tuple(blocks), time.monotonic() - started)
+    return SequentialTest(comparison, (timings[0], timings[1]), tuple(blocks), time.monotonic() - started)
 
 
 def is_over(blocks: Sequence[Block], *, noise: float, left_s: float) -> bool:

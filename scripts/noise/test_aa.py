@@ -10,7 +10,7 @@ import pytest
 from evoflash.cuda.launcher import PresentGpu
 from evoflash.gpu import load_gpu
 from evoflash.problem import parse_problem
-from evoflash.timing import sequential_test as duels
+from evoflash.timing import sequential_test
 from evoflash.timing.abba import Block
 from evoflash.timing.benchmark import KernelContender
 from evoflash.timing.protocols import protocols_of
@@ -80,7 +80,7 @@ class MadeUpPair:
 @pytest.fixture
 def made_up(monkeypatch):
     monkeypatch.setattr(aa, "Pair", MadeUpPair)
-    monkeypatch.setattr(duels, "Pair", MadeUpPair)
+    monkeypatch.setattr(sequential_test, "Pair", MadeUpPair)
     monkeypatch.setattr(aa, "output", lambda contender, bench: np.zeros(4, np.uint16))
     monkeypatch.setattr(aa.launcher, "present_gpu", lambda: PresentGpu("NVIDIA H200", 90, "13.0", "", ()))
 

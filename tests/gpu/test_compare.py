@@ -20,7 +20,7 @@ from evoflash.isolation import IsolatedPool
 from evoflash.problem import NAMED, Problem, Workload, parse_problem
 from evoflash.timing.benchmark import Bench, KernelContender, synced_us
 from evoflash.timing.protocols import CALL
-from evoflash.timing.sequential_test import LIMIT_S, duel
+from evoflash.timing.sequential_test import LIMIT_S, run_sequential_test
 
 pytestmark = pytest.mark.gpu
 
@@ -98,7 +98,7 @@ def test_a_comparison_takes_no_longer_than_it_may(spec, cubins):
     bench = Bench(MISSION, spec=spec, seed=1)
     one, other = (on_device(spec, cubins, name) for name in ("one", "other"))
     for protocol in (*bench.protocols, CALL):
-        found = duel(one, other, bench, protocol, rng=np.random.default_rng(0))
+        found = run_sequential_test(one, other, bench, protocol, rng=np.random.default_rng(0))
         print(f"\n  {found.comparison} {found.took_s:.2f} s", end="")
         assert found.comparison.low < found.comparison.ratio < found.comparison.high
         assert found.took_s < LIMIT_S + 0.5
@@ -113,7 +113,7 @@ def test_single_calls_cost_more_than_launches_in_a_graph_and_no_work_is_left_run
     bench = Bench(MISSION, spec=spec, seed=1)
     one, other = (on_device(spec, cubins, name) for name in ("one", "other"))
     graph, single = (
-        duel(one, other, bench, protocol, rng=np.random.default_rng(0))
+        run_sequential_test(one, other, bench, protocol, rng=np.random.default_rng(0))
         for protocol in (bench.protocols[0], CALL)
     )
     assert single.timings[0].median_us > graph.timings[0].median_us

@@ -1,4 +1,4 @@
-"""Pairs and duels on made-up clocks: what cancels, when it ends; tests/gpu has the real clock."""
+"""Pairs and sequential tests on made-up clocks: what cancels, when it ends; tests/gpu has the real clock."""
 
 import math
 import time
@@ -13,7 +13,7 @@ from evoflash.timing import sequential_test
 from evoflash.timing.abba import Block, quads, quads_of, turn_rounds
 from evoflash.timing.intervals import ALPHA, interval
 from evoflash.timing.protocols import protocols_of
-from evoflash.timing.sequential_test import LOOKS, duel, estimate, is_over
+from evoflash.timing.sequential_test import LOOKS, estimate, is_over, run_sequential_test
 
 COLD = protocols_of(NAMED["mission"], load_gpu("h200"))[0]
 
@@ -39,7 +39,7 @@ def fought(monkeypatch, made_up, **options):
     monkeypatch.setattr(sequential_test, "Pair", made_up)
     names = (SimpleNamespace(name="a"), SimpleNamespace(name="b"))
     bench = SimpleNamespace(workload=NAMED["mission"])
-    return duel(*names, bench, COLD, rng=np.random.default_rng(0), **options)
+    return run_sequential_test(*names, bench, COLD, rng=np.random.default_rng(0), **options)
 
 
 def test_a_quad_gives_both_the_same_number_of_turns_and_the_same_mean_place():

@@ -21,7 +21,7 @@ from evoflash.timing.benchmark import Bench, KernelContender, can_be_timed
 from evoflash.timing.comparison import Comparison, beats_physics
 from evoflash.timing.intervals import MINIMAL_EFFECT
 from evoflash.timing.protocols import CALL, Pace, TimingProtocol
-from evoflash.timing.sequential_test import Duel, duel
+from evoflash.timing.sequential_test import SequentialTest, run_sequential_test
 
 OnDevice = KernelContender | LibraryContender  # a contender as a bench times it
 
@@ -83,12 +83,12 @@ def _check(contender: Contender) -> None:
         raise _FailedError(f"{contender.name} fails at {outcome.rung} ({outcome.status}): {outcome.reason}")
 
 
-def _timed_on(workload: Workload, run: ComparisonRun) -> list[Duel]:
+def _timed_on(workload: Workload, run: ComparisonRun) -> list[SequentialTest]:
     bench = Bench(workload, spec=run.spec, seed=run.seed)
     both = [_on_device(contender, bench) for contender in run.contenders]
     rng = np.random.default_rng(run.seed)
     tests = [
-        duel(both[0], both[1], bench, protocol, rng=rng, noise=run.noise)
+        run_sequential_test(both[0], both[1], bench, protocol, rng=rng, noise=run.noise)
         for protocol in protocols(bench)
         if all(can_be_timed(contender, protocol) for contender in both)
     ]
