@@ -46,14 +46,14 @@ def brief(evaluation: Evaluation) -> str:
 
 
 def describe_found(found: Found, *, as_json: bool) -> str:
-    """What a search came to: its best kernel, and how that stands against each baseline."""
+    """What a search came to: its best kernel, and how it stands against each baseline."""
     assert found.best is not None, "a search without a kernel is an error, not a report"
-    rivals = _rivals(found)
+    comparisons = _against_baselines(found)
     if as_json:
-        rows = [asdict(comparison) for comparison in rivals]
+        rows = [asdict(comparison) for comparison in comparisons]
         known = {"best": _as_dict(found.best), "spent": found.spent, "comparisons": rows}
         return json.dumps({**known, "validator": found.validator}, indent=2)
-    lines = [brief(found.best), *map(_rival, rivals)]
+    lines = [brief(found.best), *map(_against, comparisons)]
     if found.finals is not None:
         if said := conclusion(found.finals, found.best.genome.id):
             lines.append(f"finals    {said}")
@@ -63,15 +63,15 @@ def describe_found(found: Found, *, as_json: bool) -> str:
     return "\n".join(lines)
 
 
-def _rival(comparison: Comparison) -> str:
+def _against(comparison: Comparison) -> str:
     ratio, low, high = 1 / comparison.ratio, 1 / comparison.high, 1 / comparison.low
     sure = f"{comparison.confidence:.1%}"
     span = f"{ratio:.3f}x its speed, {sure} [{low:.3f}, {high:.3f}]: {comparison.answer}"
     return f"against   {comparison.second}, {comparison.protocol}: {span}"
 
 
-def _rivals(found: Found) -> list[Comparison]:
-    """The winner over each baseline, as timed in turns."""
+def _against_baselines(found: Found) -> list[Comparison]:
+    """The winner over each baseline, from the times that were taken in turns."""
     if found.finals is None or found.best is None:
         return []
     baselines = found.finals.environment
@@ -161,18 +161,18 @@ def _timing(timing: Timing, basis: Basis) -> str:
 
 
 def command(evaluation: Evaluation) -> str:
-    """The line that prints exactly this kernel again; a problem that needs several kernels, a line each."""
+    """The line that prints exactly this kernel again, or one line for each kernel that its problem needs."""
     return "\n".join(commands(evaluation.genome, evaluation.problem, evaluation.gpu))
 
 
 def commands(genome: Genome, problem: str, gpu: str) -> list[str]:
-    """The same for a genome that has no evaluation."""
+    """The lines for a genome that need not have an evaluation."""
     spec = load_gpu(gpu)
     groups: dict[CompileKey, list[Workload]] = {}
     for workload in parse_problem(problem).workloads:
         groups.setdefault(workload.compile_key(spec.arch), []).append(workload)
     problems = [Problem(tuple(workloads)) for workloads in groups.values()]
-    return [reproducing_command(genome, each, spec) for each in problems]
+    return [reproducing_command(genome, part, spec) for part in problems]
 
 
 def failures(store: Store, *, as_json: bool) -> str:

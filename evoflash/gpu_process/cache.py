@@ -16,7 +16,7 @@ from evoflash.validation.inputs import AFTER_TIMING, ALL, AT_SIZE, Trial, draw
 from evoflash.validation.reference import Expected, expect, sample
 
 
-def learn(checks: tuple[Workload, ...], timed: tuple[Workload, ...], seed: int) -> None:
+def precompute_references(checks: tuple[Workload, ...], timed: tuple[Workload, ...], seed: int) -> None:
     """Compute what candidates are compared with beforehand: the process is then as quick as a used one."""
     for workload in checks:
         for name in ALL:

@@ -1,4 +1,4 @@
-"""Verdicts on a loaded kernel: on check shapes, at size, on what was timed. Decides nothing: ladder.py does.
+"""Verdicts on a loaded kernel: on check shapes, at size, on what was timed. Decides nothing: rungs.py does.
 
 At size inputs stay on the GPU, and so does the output but for the heads that the reference knows: whether
 inputs are unchanged, all of O is finite and two runs agree in every bit is found out there, over every byte.
@@ -143,7 +143,7 @@ def of_timed(
     """
     trial, expected = kept.large(bench.workload, AFTER_TIMING, seed)
     arena, before = bench.arenas[0], bench.arenas[0].inputs
-    replay = contender.graph(bench, bench.order(bench.ways[0], launches=len(bench.arenas)))
+    replay = contender.graph(bench, bench.order(bench.protocols[0], launches=len(bench.arenas)))
     replay()  # the first one pays for loading
     launcher.wait(bench.stream, limit_s=LARGE_LIMIT_S)
     arena.load(kept.inputs(bench.workload, AFTER_TIMING, seed))

@@ -7,7 +7,7 @@ own (preflight.preflight, scrutiny.scrutinise); here is only who is asked, and w
 from collections.abc import Mapping
 from pathlib import Path
 
-from evoflash.compilers import gxx as hostcompiler
+from evoflash.compilers import gxx
 from evoflash.emulator.attention import Run, attend
 from evoflash.emulator.preflight import CPU_LIMIT_S, preflight
 from evoflash.evaluation import Launch, Rung
@@ -35,7 +35,7 @@ def ask(fraud: Fraud, gpu: GpuSpec, seed: int) -> Mapping[Rung, str]:
     said = {Rung.RENDER: "; ".join(lint(candidate.source))}
     said[Rung.PREFLIGHT] = preflight(candidate, family, gpu, seed=seed).complaint
     if fraud.is_control or Rung.CORRECTNESS in fraud.emulated.rungs:
-        library = hostcompiler.build(candidate.source, name=family.name)
+        library = gxx.build(candidate.source, name=family.name)
         launches = {w: family.launches(candidate.genome, w, gpu) for w in fraud.kernel.check_workloads()}
         said[Rung.CORRECTNESS] = _scrutinised(library, launches, seed, exact=family.is_deterministic)
     return said

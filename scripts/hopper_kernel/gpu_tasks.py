@@ -18,7 +18,7 @@ from evoflash.isolation import IsolatedPool
 from evoflash.problem import CompileKey, Workload, parse_workload
 from evoflash.timing.benchmark import Bench, Contender, KernelContender
 from evoflash.timing.comparison import interleaved
-from evoflash.timing.protocols import Effort, Pace
+from evoflash.timing.protocols import Pace, StoppingRule
 from evoflash.validation.correctness import case
 from evoflash.validation.reference import Sample, expect
 from evoflash.validation.validator import judge
@@ -37,8 +37,8 @@ KINDS = (
     "b=1,h=4,hkv=1,s=1,d=128,causal",
 )
 BASELINES = ("sdpa_flash", "sdpa_cudnn")
-STEADY = Effort(min_samples=5, max_samples=15, rel_error=5e-3, max_s=1.0)
-BOOST = Effort(min_samples=3, max_samples=3, rel_error=1.0, max_s=3.0)
+STEADY = StoppingRule(min_samples=5, max_samples=15, rel_error=5e-3, max_s=1.0)
+BOOST = StoppingRule(min_samples=3, max_samples=3, rel_error=1.0, max_s=3.0)
 HANG_S = 5.0
 
 
@@ -102,9 +102,9 @@ def race(task: Race) -> list[Record]:
             contenders.append(baseline(name, bench))
         except BaselineAbsentError as absent:
             records.append({"kind": "time", "configuration": name, "passed": False, "reason": str(absent)})
-    way = bench.ways[0]
-    effort = BOOST if way.pace is Pace.BOOST else STEADY
-    _, timings = interleaved(contenders, bench, way, effort=effort, rng=np.random.default_rng(SEED))
+    protocol = bench.protocols[0]
+    rule = BOOST if protocol.pace is Pace.BOOST else STEADY
+    _, timings = interleaved(contenders, bench, protocol, rule=rule, rng=np.random.default_rng(SEED))
     for name, timing in timings.items():
         reason = complaint_at_size(kernels[name], bench) if name in kernels else ""
         records.append(

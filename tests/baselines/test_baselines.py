@@ -216,7 +216,7 @@ def test_a_row_has_the_mean_of_its_workloads_and_its_versions():
 def test_a_baseline_that_is_wrong_has_no_row_but_a_warning(caplog):
     wrong = {"fa3": (verdict_of(reason="rel. L2 2e-2 on needles"),)}
     report = report_of({"fa3": (timing_of(4.0),), "fa4": (timing_of(5.0),)}, wrong)
-    found = baseline_times.rivals(report, parse_problem("mission"), "h200")
+    found = baseline_times.times_of(report, parse_problem("mission"), "h200")
     assert [row.name for row in found.rows] == ["fa4"]
     assert found.wrong == {"fa3": "rel. L2 2e-2 on needles"}
     assert "baseline fa3 is left out, its own output fails the check: rel. L2 2e-2" in caplog.text
@@ -235,7 +235,7 @@ def rivals():
         {"sdpa_flash": (timing_of(10.0), timing_of(9.0, protocol="final-hot")), "fa4": (timing_of(5.0),)},
         absent={"fa3 on mission": "flash_attn_3 is not installed"},
     )
-    return baseline_times.rivals(report, parse_problem("mission"), "h200")
+    return baseline_times.times_of(report, parse_problem("mission"), "h200")
 
 
 def test_json_has_a_row_for_each_baseline_and_protocol_fastest_first(rivals):

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from evoflash.commands.compare.run import Contest, Outcome, Result
+from evoflash.commands.compare.run import ComparisonRun, Outcome, Result
 from evoflash.evaluation import Timing
 from evoflash.timing.sequential_test import PREFIX
 
@@ -18,9 +18,9 @@ MEANING = {
 }
 
 
-def text(contest: Contest, outcome: Outcome) -> str:
-    """One paragraph for each workload and protocol; A and B are the entrants in order."""
-    names = [f"{letter}  {entrant.name}" for letter, entrant in zip("AB", contest.entrants, strict=True)]
+def text(run: ComparisonRun, outcome: Outcome) -> str:
+    """A paragraph for each workload and protocol; A is the first contender, B the second."""
+    names = [f"{letter}  {contender.name}" for letter, contender in zip("AB", run.contenders, strict=True)]
     lines = [*names, *(line for result in outcome.results for line in _paragraph(result))]
     return "\n".join([*lines, *(f"note: {note}" for note in outcome.notes)])
 
@@ -51,12 +51,12 @@ def _answer(result: Result) -> str:
     return f"A is {found.answer}: {span} ({sure})"
 
 
-def as_json(contest: Contest, outcome: Outcome) -> str:
+def as_json(run: ComparisonRun, outcome: Outcome) -> str:
     """One object; times in us, the ratio is A's time over B's."""
-    first, second = (entrant.name for entrant in contest.entrants)
+    first, second = (contender.name for contender in run.contenders)
     table = {
-        "problem": str(contest.problem),
-        "gpu": contest.spec.name,
+        "problem": str(run.problem),
+        "gpu": run.spec.name,
         "first": first,
         "second": second,
         "results": [_row(result) for result in outcome.results],

@@ -17,10 +17,10 @@ from evoflash.store.store import Store, open_store
 def record(
     db: str, path: Path, *, problem: str, gpu: str, family: str | None, estimated: bool = False
 ) -> Recording:
-    """Write the store's measurements (or estimates) of a problem on a GPU as a cache file; return them.
+    """Write the store's measurements (or estimates) of a problem on a GPU as a cache file, and return them.
 
-    One file holds one family. NoKernelError when the store has nothing of that basis; UsageError when it
-    has several families and `family` does not say which.
+    A file holds one family. NoKernelError where the store has nothing of that basis; UsageError where it has
+    several families and `family` does not say which.
     """
     basis = Basis.ESTIMATED if estimated else Basis.MEASURED
     with open_store(db, read_only=True) as store:
@@ -52,7 +52,7 @@ def recorded(store: Store, *, problem: str, gpu: str, family: str | None, basis:
 
 
 def _evaluations(store: Store, problem: str, gpu: str, basis: Basis) -> list[Evaluation]:
-    # The newest outcome of each genome. Runs on another description of the GPU are another GPU's.
+    # The newest outcome of each genome. Runs under another description of the GPU are left out.
     runs = [run for run in store.runs() if _where(run) == (problem, gpu, basis)]
     alike = [run for run in runs if run.gpu_hash == runs[0].gpu_hash]
     outcomes = {e.genome: e for run in reversed(alike) for _, e in store.history(run)}
@@ -73,7 +73,7 @@ def _family_of(found: Sequence[Evaluation], family: str | None) -> str:
 
 
 def _fits(genome: Genome, space: SearchSpace) -> bool:
-    # Other families, and genomes of older versions of this one, are not points of its space.
+    # Genomes of other families, and of older versions of this one, are no points of its space.
     try:
         return space.genome(genome.as_dict()) == genome
     except UsageError:
