@@ -157,16 +157,8 @@ def in_fresh_processes(site: Site, *, processes: int) -> list[dict[str, Any]]:
     site.forget()  # they need the room
     runs: list[list[dict[str, Any]]] = []
     for at in range(processes):
-        words = [
-            sys.executable,
-            "-m",
-            "scripts.noise.aa",
-            "--gpu",
-            site.gpu.name,
-            "--anchor-once",
-            "--seed",
-            str(at),
-        ]
+        words = [sys.executable, "-m", "scripts.noise.aa", "--gpu", site.gpu.name]
+        words += ["--anchor-once", "--seed", str(at)]
         try:
             limit_s = max(site.left_s, 0.1)
             done = subprocess.run(words, capture_output=True, text=True, timeout=limit_s, check=False)

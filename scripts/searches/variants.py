@@ -33,7 +33,7 @@ from evoflash.problem import Problem, Workload, parse_problem
 from evoflash.space import Genome, Value
 from evoflash.timing.benchmark import Bench, KernelContender, capture, prepare, sample
 from scripts.command_line import command
-from scripts.families.gene_ab import task_of
+from scripts.families.gene_timing import task_of
 
 
 @dataclass(frozen=True, slots=True)
