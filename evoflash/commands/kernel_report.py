@@ -4,9 +4,8 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from evoflash.commands.search.run import Found
 from evoflash.errors import UsageError
 from evoflash.evaluation import Basis, Build, Evaluation, Timing, Verdict
 from evoflash.families.export import reproducing_command
@@ -18,16 +17,19 @@ from evoflash.space import Genome
 from evoflash.store.store import Store
 from evoflash.timing.comparison import Comparison
 
+if TYPE_CHECKING:
+    from evoflash.commands.search.run import SearchResult
+
 
 def find(store: Store, prefix: str) -> list[Evaluation]:
     """The evaluations of the one genome whose id starts with `prefix`; UsageError when none or several do."""
-    found = store.find(prefix)
-    ids = sorted({evaluation.genome.id for evaluation in found})
+    evaluations = store.find(prefix)
+    ids = sorted({evaluation.genome.id for evaluation in evaluations})
     if not ids:
         raise UsageError(f"no kernel's id starts with '{prefix}': see `evoflash leaderboard`.")
     if len(ids) > 1:
         raise UsageError(f"'{prefix}' could be {', '.join(ids[:6])}: give more digits.")
-    return found
+    return evaluations
 
 
 def as_json(evaluations: list[Evaluation]) -> str:
@@ -45,21 +47,21 @@ def brief(evaluation: Evaluation) -> str:
     return "\n".join([*_head(evaluation), checked(evaluation.verdicts), *_tail(evaluation)])
 
 
-def describe_found(found: Found, *, as_json: bool) -> str:
+def describe_result(result: "SearchResult", *, as_json: bool) -> str:
     """What a search came to: its best kernel, and how it stands against each baseline."""
-    assert found.best is not None, "a search without a kernel is an error, not a report"
-    comparisons = _against_baselines(found)
+    assert result.best is not None, "a search without a kernel is an error, not a report"
+    comparisons = _against_baselines(result)
     if as_json:
         rows = [asdict(comparison) for comparison in comparisons]
-        known = {"best": _as_dict(found.best), "spent": found.spent, "comparisons": rows}
-        return json.dumps({**known, "validator": found.validator}, indent=2)
-    lines = [brief(found.best), *map(_against, comparisons)]
-    if found.finals is not None:
-        if said := conclusion(found.finals, found.best.genome.id):
+        known = {"best": _as_dict(result.best), "spent": result.spent, "comparisons": rows}
+        return json.dumps({**known, "validator": result.validator}, indent=2)
+    lines = [brief(result.best), *map(_against, comparisons)]
+    if result.finals is not None:
+        if said := conclusion(result.finals, result.best.genome.id):
             lines.append(f"finals    {said}")
-        lines += [f"absent    {name}: {why}" for name, why in found.finals.absent.items()]
-    if found.validator:
-        lines.append(f"validator {found.validator}")
+        lines += [f"absent    {name}: {why}" for name, why in result.finals.absent.items()]
+    if result.validator:
+        lines.append(f"validator {result.validator}")
     return "\n".join(lines)
 
 
@@ -70,12 +72,14 @@ def _against(comparison: Comparison) -> str:
     return f"against   {comparison.second}, {comparison.protocol}: {span}"
 
 
-def _against_baselines(found: Found) -> list[Comparison]:
+def _against_baselines(result: "SearchResult") -> list[Comparison]:
     """The winner over each baseline, from the times that were taken in turns."""
-    if found.finals is None or found.best is None:
+    if result.finals is None or result.best is None:
         return []
-    baselines = found.finals.environment
-    return [c for c in found.finals.comparisons if c.first == found.best.genome.id and c.second in baselines]
+    baselines = result.finals.environment
+    return [
+        c for c in result.finals.comparisons if c.first == result.best.genome.id and c.second in baselines
+    ]
 
 
 def _as_dict(evaluation: Evaluation) -> dict[str, Any]:

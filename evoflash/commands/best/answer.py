@@ -117,12 +117,12 @@ def _measured(known: Champion, spec: GpuSpec, db: str, argv: Sequence[str]) -> A
     say(f"the archive has {known.genome.id} ({_was(known)}): checking it and timing it again here.")
     what = parse_problem(known.problem)
     with open_store(db) as store:
-        found = measured(store, what, spec, [known.genome], strategy=STRATEGY, argv=argv)
-        if found.best is None:
+        result = measured(store, what, spec, [known.genome], strategy=STRATEGY, argv=argv)
+        if result.best is None:
             _, evaluation = store.newest_history()[0]
             raise _rejected(known, f"{evaluation.status} at {evaluation.rung}, {evaluation.reason}")
-    text = f"{report.describe_found(found, as_json=False)}\narchive   {known.us:.2f} us, {_was(known)}"
-    return Answer(known.genome, known.problem, known.gpu, text, report.as_json([found.best]))
+    text = f"{report.describe_result(result, as_json=False)}\narchive   {known.us:.2f} us, {_was(known)}"
+    return Answer(known.genome, known.problem, known.gpu, text, report.as_json([result.best]))
 
 
 def _of_evaluation(winner: Evaluation) -> Answer:

@@ -26,11 +26,11 @@ def text(run: ComparisonRun, outcome: Outcome) -> str:
 
 
 def _paragraph(result: Result) -> list[str]:
-    found = result.comparison
-    protocol = found.protocol.removeprefix(PREFIX)
+    comparison = result.comparison
+    protocol = comparison.protocol.removeprefix(PREFIX)
     return [
         "",
-        f"{found.workload}, {protocol}: {MEANING[protocol]}",
+        f"{comparison.workload}, {protocol}: {MEANING[protocol]}",
         *(f"  {letter}  {_times(timing)}" for letter, timing in zip("AB", result.timings, strict=True)),
         f"  {_answer(result)}",
     ]
@@ -43,12 +43,12 @@ def _times(timing: Timing) -> str:
 
 
 def _answer(result: Result) -> str:
-    found = result.comparison
-    span = f"{found.ratio:.4f} [{found.low:.4f}, {found.high:.4f}] of B's time"
-    sure = f"{found.confidence:.1%} interval, {found.n} blocks of pairs"
-    if found.answer == "unclear":
-        return f"unclear: A takes {span} ({sure}; up to {found.noise:.1%} counts as equal)"
-    return f"A is {found.answer}: {span} ({sure})"
+    comparison = result.comparison
+    span = f"{comparison.ratio:.4f} [{comparison.low:.4f}, {comparison.high:.4f}] of B's time"
+    sure = f"{comparison.confidence:.1%} interval, {comparison.n} blocks of pairs"
+    if comparison.answer == "unclear":
+        return f"unclear: A takes {span} ({sure}; up to {comparison.noise:.1%} counts as equal)"
+    return f"A is {comparison.answer}: {span} ({sure})"
 
 
 def as_json(run: ComparisonRun, outcome: Outcome) -> str:
@@ -66,11 +66,11 @@ def as_json(run: ComparisonRun, outcome: Outcome) -> str:
 
 
 def _row(result: Result) -> dict[str, Any]:
-    found = asdict(result.comparison)
+    row = asdict(result.comparison)
     for name in ("first", "second"):
-        del found[name]
+        del row[name]
     times = zip(("first", "second"), _timings(result.timings), strict=True)
-    return {**found, "answer": result.comparison.answer, **dict(times)}
+    return {**row, "answer": result.comparison.answer, **dict(times)}
 
 
 def _timings(timings: Sequence[Timing]) -> list[dict[str, Any]]:

@@ -32,15 +32,15 @@ def record(
 def recorded(store: Store, *, problem: str, gpu: str, family: str | None, basis: Basis) -> Recording:
     """The store's outcomes for a problem and a GPU as a recording; errors as `record`."""
     what, spec = parse_problem(problem), load_gpu(gpu)
-    found = _evaluations(store, str(what), spec.name, basis)
-    if not found:
+    evaluations = _evaluations(store, str(what), spec.name, basis)
+    if not evaluations:
         raise NoKernelError(
             f"nothing {basis.value} for {what} on {spec.name} in the database: run `evoflash search` first"
             + (", or add --estimated." if basis is Basis.MEASURED else ".")
         )
-    name = _family_of(found, family)
+    name = _family_of(evaluations, family)
     space = load_family(name).space(what.compile_keys(spec.arch), spec)
-    outcomes = {e.genome: _outcome(e) for e in found if _fits(e.genome, space)}
+    outcomes = {e.genome: _outcome(e) for e in evaluations if _fits(e.genome, space)}
     first = what.workloads[0]
     return Recording(
         recorded_space(name, space.params, outcomes, version=space.version),
@@ -63,8 +63,8 @@ def _where(run: Run) -> tuple[str, str, Basis]:
     return run.key.problem, run.key.gpu, run.key.basis
 
 
-def _family_of(found: Sequence[Evaluation], family: str | None) -> str:
-    names = sorted({evaluation.genome.family for evaluation in found})
+def _family_of(evaluations: Sequence[Evaluation], family: str | None) -> str:
+    names = sorted({evaluation.genome.family for evaluation in evaluations})
     if family is None and len(names) > 1:
         raise UsageError(f"the database has {', '.join(names)} there, a file one: choose with --family.")
     if family is not None and family not in names:

@@ -28,7 +28,7 @@ from evoflash.strategies import make_strategy
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SearchResult:
     """What a search or a remeasurement came to."""
 
     best: Evaluation | None
@@ -39,7 +39,7 @@ class Found:
 
 def run(
     plan: Plan, db: str, *, budget: int, time_limit_s: float | None, fresh: bool, argv: Sequence[str]
-) -> Found:
+) -> SearchResult:
     """Search to the budget, or until the time limit or Ctrl-C; on a GPU, then re-time the finalists."""
     with open_store(db) as store:
         noted = environment() | _archive_note(plan)
@@ -53,7 +53,7 @@ def run(
             with counting(store, current, budget=budget):
                 finals = _search(plan, store, current, budget=budget, time_limit_s=time_limit_s)
         validator = rung_times.describe(e for _, e in store.history(current))
-        return Found(store.best_of(current), store.spent(current), finals, validator)
+        return SearchResult(store.best_of(current), store.spent(current), finals, validator)
 
 
 @contextmanager
