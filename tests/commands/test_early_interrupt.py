@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM before a command's work begins, or where a command has no words for them, are one line."""
+"""Ctrl-C and SIGTERM while modules are imported, or where a command has no words for them, are one line."""
 
 import os
 import signal
