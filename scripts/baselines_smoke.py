@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from evoflash.attention.workload import Workload
 from evoflash.baselines import NAMES, BaselineAbsentError, BaselineFailedError, baseline
 from evoflash.commands.baselines.report import chosen
 from evoflash.commands.baselines.run import present_spec
@@ -20,7 +21,7 @@ from evoflash.errors import EvoflashError
 from evoflash.gpu import GpuSpec
 from evoflash.gpu_process.checks import of_timed
 from evoflash.isolation import IsolatedPool
-from evoflash.problem import Workload, parse_problem
+from evoflash.problem import parse_problem
 from evoflash.timing.benchmark import Bench, efforts_of, measure
 
 # Short and full; longer keys than queries under a causal mask with grouped heads; two long sequences.

@@ -28,15 +28,16 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from subjects import Machine, Reference, Silicon, Subject, ahead, built, genomes, machine_of, reference
 
 from evoflash import __version__
+from evoflash.attention.inputs import ALL, ORDINARY
+from evoflash.attention.shapes import check_workloads
+from evoflash.attention.thresholds import thresholds
+from evoflash.attention.workload import CompileKey, Workload
 from evoflash.cuda.arena import MemoryFaultError
 from evoflash.cuda.launcher import KernelHungError, LaunchRefusedError
 from evoflash.errors import UsageError
-from evoflash.evaluators.measured import check_workloads
 from evoflash.families.family import families_for, load_family
-from evoflash.problem import CompileKey, Workload
 from evoflash.space import Genome
-from evoflash.validation.inputs import ALL, ORDINARY
-from evoflash.validation.thresholds import all_gates, gates_of
+from evoflash.validation.thresholds import thresholds_of
 from evoflash.validation.validator import Errors, measure
 
 # head_dim, dtype, causal, GQA ratio, what scores may be summed in: each value with each of the others'.
@@ -117,7 +118,7 @@ class Calibration:
 
 def used(errors: Errors, workload: Workload) -> dict[str, tuple[float, float]]:
     """By gate: the share of it that was used, and the value. One ordinary trial stands for the pool."""
-    gates = gates_of(workload)
+    gates = thresholds_of(workload)
     limit, ratio = errors.max_over_rms_limit(gates), errors.honest_ratio(gates)
     found = {
         "honest": (ratio / gates.honest_factor, ratio),
@@ -189,7 +190,7 @@ def calibrate(args: argparse.Namespace) -> dict[str, Any]:
         "machine": machine.name,
         "versions": {name: load_family(name).version for name in names},
         "seconds": round(time.monotonic() - started, 1),
-        "gates": {name: asdict(gates) for name, gates in all_gates().items()},
+        "gates": {name: asdict(gates) for name, gates in thresholds().items()},
         "kernels": len(subjects),
         **found.as_dict(),
     }

@@ -29,12 +29,12 @@ from hopper_cases import ARCH, CONFIGURATIONS
 from hopper_emulated import run_hopper
 
 from evoflash.compilers import gxx as hostcompiler
-from evoflash.emulator.launch import Delivery
 from evoflash.emulator.preflight import emulate, preflight
 from evoflash.evaluation import Candidate
 from evoflash.families.family import Family, known_families, load_family
 from evoflash.families.renderer import render
 from evoflash.gpu import load_gpu
+from evoflash.operation import Delivery
 from evoflash.problem import parse_problem
 
 _SEED = 1

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from gene_rows import Row, Side
 
+from evoflash.attention.workload import Workload
 from evoflash.commands.doctor import environment
 from evoflash.cuda import launcher
 from evoflash.cuda.arena import MemoryFaultError
@@ -28,7 +29,7 @@ from evoflash.gpu_process import rungs as ladder
 from evoflash.gpu_process.checks import of_timed
 from evoflash.gpu_process.rungs import GpuTask, check
 from evoflash.isolation import Ending, IsolatedPool
-from evoflash.problem import Problem, Workload
+from evoflash.problem import Problem
 from evoflash.space import Genome
 from evoflash.timing.benchmark import (
     Bench,

@@ -8,11 +8,11 @@ import math
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from evoflash.abi import Strides, dense_strides
+from evoflash.attention.abi import Strides, dense_strides
+from evoflash.attention.workload import CompileKey, Workload
 from evoflash.evaluation import Candidate, Launch
 from evoflash.families.renderer import device_headers_sha
 from evoflash.gpu import load_gpu
-from evoflash.problem import CompileKey, Workload
 from evoflash.space import Genome
 
 ENTRY = "hopper"

@@ -6,10 +6,10 @@ import numpy as np
 from hopper_cases import Configuration, TensorMap
 from numpy.typing import NDArray
 
+from evoflash.attention.workload import Workload
 from evoflash.cuda.launcher import LoadedKernel
 from evoflash.cuda.tensor_map import encoded_map
 from evoflash.evaluation import Build
-from evoflash.problem import Workload
 
 
 def encode(tensor: TensorMap) -> NDArray[np.void]:

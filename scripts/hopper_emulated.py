@@ -9,15 +9,16 @@ from typing import Any, Literal
 import numpy as np
 from hopper_cases import Configuration
 
-from evoflash.abi import Strides, arguments
+from evoflash.attention.abi import Strides, arguments
+from evoflash.attention.workload import Workload
 from evoflash.compilers import gxx as hostcompiler
 from evoflash.emulator import launch as emulator
-from evoflash.emulator.launch import Delivery, Emulation, Memory, Schedule
+from evoflash.emulator.launch import Emulation, Memory
 from evoflash.emulator.tensor_map import tensor_map
 from evoflash.evaluation import Verdict
-from evoflash.problem import Workload
+from evoflash.operation import Delivery, Output, Schedule
 from evoflash.validation.correctness import case
-from evoflash.validation.validator import Output, judge
+from evoflash.validation.validator import judge
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from hopper_cases import ARCH, CONFIGURATIONS
 from hopper_driver import TmaKernel
 
+from evoflash.attention.reference import expect
+from evoflash.attention.workload import CompileKey, Workload, parse_workload
 from evoflash.baselines import BaselineAbsentError, baseline
 from evoflash.compilers.nvrtc import compile_candidate, first_error, nvrtc_version
 from evoflash.cuda import launcher
@@ -34,11 +36,10 @@ from evoflash.errors import DeviceError
 from evoflash.evaluation import Build, Verdict
 from evoflash.gpu_process import cache as kept
 from evoflash.isolation import IsolatedPool
-from evoflash.problem import CompileKey, Workload, parse_workload
+from evoflash.operation import Sample
 from evoflash.timing.benchmark import Bench, Contender, Effort, KernelContender, Pace
 from evoflash.timing.comparison import interleaved
 from evoflash.validation.correctness import case
-from evoflash.validation.reference import Sample, expect
 from evoflash.validation.validator import judge
 
 Record = dict[str, Any]

@@ -33,12 +33,13 @@ from hopper_emulated import run_hopper
 from model_report import LISTS, Space, Timed, calibrated, distance, fit, kendall_tau
 from record_space import profile_record
 
-from evoflash.emulator.preflight import shapes
+from evoflash.attention.loop import steps_of
+from evoflash.attention.shapes import shapes
+from evoflash.attention.workload import CompileKey, Workload, parse_workload
 from evoflash.errors import EvoflashError, UsageError
-from evoflash.families.family import Loop
 from evoflash.gpu import load_gpu
-from evoflash.perf_model.estimate import Profile, constants, fit_counts, model_version, steps_of
-from evoflash.problem import CompileKey, Workload, parse_workload
+from evoflash.operation import Loop
+from evoflash.perf_model.estimate import Profile, constants, fit_counts, model_version
 
 GPU = "h200"
 FITTED = ("b=1,h=8,s=512,d=64", "b=16,h=16,s=2048,d=64")  # the rows that the constants saw

@@ -19,12 +19,11 @@ from mutants import mutants
 from mutation_grid import Core, Task
 from mutation_testing import SEEDS, Outcome
 
+from evoflash.attention.shapes import shapes
+from evoflash.attention.workload import Workload, parse_workload
 from evoflash.compilers import gxx as hostcompiler
-from evoflash.emulator.launch import Delivery, Schedule
-from evoflash.emulator.preflight import shapes
 from evoflash.evaluation import Candidate
-from evoflash.families.family import Loop
-from evoflash.problem import Workload, parse_workload
+from evoflash.operation import Delivery, Loop, Schedule
 
 CPU_LIMIT_S = 5.0  # of one launch; the right kernel takes 0.1
 # Configurations by name, their keys, and whether predicates are mutated there: synchronisation is everywhere.

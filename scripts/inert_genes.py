@@ -26,13 +26,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from draws import USUAL_HEAD_DIMS, draw_key, draw_quickly, space_of, workload_of
 
+from evoflash.attention.workload import CompileKey
 from evoflash.compilers.nvrtc import compile_candidate, nvrtc_version
 from evoflash.evaluation import Candidate
 from evoflash.families.family import Family, known_families, load_family
 from evoflash.families.renderer import render
 from evoflash.gpu import GpuSpec, load_gpu
 from evoflash.isolation import IsolatedPool
-from evoflash.problem import CompileKey
 from evoflash.space import Genome, Param, Value
 
 GENOMES = 20

@@ -29,11 +29,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from record_space import read_profile
 
+from evoflash.attention.workload import Workload, parse_workload
 from evoflash.errors import EvoflashError, UsageError
 from evoflash.evaluation import Launch
 from evoflash.gpu import GpuSpec, load_gpu
 from evoflash.perf_model.estimate import Estimate, Profile, constants, estimate, model_version
-from evoflash.problem import Workload, parse_workload
 
 TOP = 30  # of the model's order: the truly fastest should be among them
 SEARCHED = 10  # of the model's order: what a search that trusts it would measure

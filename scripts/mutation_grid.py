@@ -18,11 +18,11 @@ import numpy as np
 from draws import draw_key, draw_quickly
 from mutants import Mutant, mutants
 
+from evoflash.attention.workload import CompileKey, parse_workload
 from evoflash.evaluation import Candidate
 from evoflash.families.family import Family, load_family
 from evoflash.families.renderer import render
 from evoflash.gpu import GpuSpec, load_gpu
-from evoflash.problem import CompileKey, parse_workload
 from evoflash.space import Genome
 
 

@@ -38,15 +38,16 @@ from in_flight import in_flight
 from mutants import Mutant, mutants
 from mutation_grid import Core, Task, grid, share_of_pairs, tasks
 
+from evoflash.attention.workload import Workload
 from evoflash.compilers import gxx as hostcompiler
 from evoflash.compilers.gxx import KernelBuildError
 from evoflash.emulator.preflight import Preflight, emulate, preflight
 from evoflash.errors import UsageError
 from evoflash.evaluation import Candidate
-from evoflash.families.family import Family, Loop, known_families, load_family
+from evoflash.families.family import Family, known_families, load_family
 from evoflash.gpu import GpuSpec, load_gpu
 from evoflash.isolation import Ending, IsolatedPool
-from evoflash.problem import Workload
+from evoflash.operation import Loop
 
 _KEPT = ("before", "after", "group", "change", "line", "site", "context", "follows")  # of a survivor
 SEEDS = (1, 2, 3)  # of a pre-flight; all but the first are for what the first lets through

@@ -10,12 +10,13 @@ from typing import Any
 
 from variants import Variant
 
+from evoflash.attention.workload import Workload
 from evoflash.champions import champion_today, starts
 from evoflash.errors import UsageError
 from evoflash.evaluation import Basis
 from evoflash.families.family import families_for, load_family
 from evoflash.gpu import GpuSpec
-from evoflash.problem import Problem, Workload, parse_problem
+from evoflash.problem import Problem, parse_problem
 from evoflash.space import Genome
 from evoflash.store.store import Run, Store, open_store
 

@@ -11,20 +11,21 @@ import numpy as np
 import read_only
 from peers_rows import Ours, workload_of
 
+from evoflash.attention.shapes import check_workloads, hidden_workloads
+from evoflash.attention.workload import Workload
 from evoflash.baselines import BaselineAbsentError, BaselineFailedError, LibraryContender, baseline
 from evoflash.baselines.attempts import note_in
 from evoflash.cuda import launcher
 from evoflash.cuda.arena import MemoryFaultError
 from evoflash.cuda.launcher import KernelHungError
 from evoflash.evaluation import Build, Status, Timing
-from evoflash.evaluators.measured import check_workloads, hidden_workloads
 from evoflash.evaluators.prepare import prepare
 from evoflash.families.family import load_family
 from evoflash.gpu import GpuSpec
 from evoflash.gpu_process import cache as kept
 from evoflash.gpu_process.checks import of_timed
 from evoflash.gpu_process.rungs import GpuTask, check, task_of
-from evoflash.problem import Problem, Workload
+from evoflash.problem import Problem
 from evoflash.space import Genome
 from evoflash.timing.benchmark import SHORT, Bench, Contender, KernelContender, measure, synced_us
 from evoflash.timing.comparison import Comparison, beats_physics, compare, interleaved, left_running

@@ -29,6 +29,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from evoflash.attention.workload import Workload, parse_workload
 from evoflash.commands.doctor import environment
 from evoflash.cuda import launcher
 from evoflash.cuda.launcher import KernelHungError
@@ -41,7 +42,7 @@ from evoflash.gpu_process import rungs as ladder
 from evoflash.gpu_process.rungs import GpuTask, task_of
 from evoflash.isolation import Ending, IsolatedPool
 from evoflash.perf_model.estimate import Counts, Profile, model_version
-from evoflash.problem import Problem, Workload, parse_workload
+from evoflash.problem import Problem
 from evoflash.space import Genome, SearchSpace
 from evoflash.timing.benchmark import Bench, KernelContender, Pace, Way, sample
 

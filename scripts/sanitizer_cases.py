@@ -19,13 +19,13 @@ import fault_corpus  # type: ignore[import-not-found]
 from fault_corpus import Fault, Found
 from hopper_cases import CONFIGURATIONS, TensorMap
 
-from evoflash.abi import arguments
+from evoflash.attention import inputs as trials
+from evoflash.attention.abi import arguments
+from evoflash.attention.workload import Workload, parse_workload
 from evoflash.evaluation import Launch
 from evoflash.families.family import load_family
 from evoflash.families.renderer import render
 from evoflash.gpu import load_gpu
-from evoflash.problem import Workload, parse_workload
-from evoflash.validation import inputs as trials
 
 Array = np.ndarray[Any, Any]
 Record = dict[str, Any]

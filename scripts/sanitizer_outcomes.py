@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 from sanitizer_cases import SEED, Key, Record, case, fault_of, in_emulator
 
-from evoflash.validation import inputs as trials
-from evoflash.validation.reference import every_row, expect
-from evoflash.validation.validator import Output, judge
+from evoflash.attention import inputs as trials
+from evoflash.attention.reference import expect
+from evoflash.operation import Output
+from evoflash.validation.expected import every_row
+from evoflash.validation.validator import judge
 
 Fault = Any  # fault_corpus.Fault
 Found = Any  # fault_corpus.Found

@@ -25,19 +25,21 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from subjects import Machine, Reference, Silicon, Subject, machine_of, reference
 
 from evoflash import __version__
+from evoflash.attention.inputs import AT_SIZE, TestInput
+from evoflash.attention.shapes import check_workloads
+from evoflash.attention.workload import CompileKey, Workload
 from evoflash.cuda.arena import MemoryFaultError
 from evoflash.cuda.launcher import KernelHungError
 from evoflash.errors import UsageError
 from evoflash.evaluation import Candidate
-from evoflash.evaluators.measured import check_workloads
 from evoflash.families.family import load_family
 from evoflash.families.renderer import device_headers_sha, render
-from evoflash.problem import CompileKey, Workload
+from evoflash.operation import Output
 from evoflash.space import Value
-from evoflash.validation.correctness import scrutinise
-from evoflash.validation.inputs import AT_SIZE, Trial
-from evoflash.validation.reference import decode, every_row
-from evoflash.validation.validator import Output, judge, measure
+from evoflash.validation.bits import decode
+from evoflash.validation.correctness import check_correctness
+from evoflash.validation.expected import every_row
+from evoflash.validation.validator import judge, measure
 
 HEAD_DIM = 128
 FAMILY = "flash_mma"
@@ -158,17 +160,17 @@ def on_check_shapes(machine: Machine, subject: Subject) -> str:
     if not isinstance(machine, Silicon):
         shapes = tuple(subject.key.workload(1, 2, *lengths) for lengths in EMULATED)
     for workload in shapes:
-        verdict = scrutinise(runner(machine, subject, workload), workload, seed=1)
+        verdict = check_correctness(runner(machine, subject, workload), workload, seed=1)
         if not verdict.passed:
             return f"{workload.seq_q} x {workload.seq_kv}: {verdict.reason}"
     return ""
 
 
-def runner(machine: Machine, subject: Subject, workload: Workload) -> Callable[[Trial], Output]:
+def runner(machine: Machine, subject: Subject, workload: Workload) -> Callable[[TestInput], Output]:
     """The kernel as the validator wants it: whole outputs of the workload's shape."""
     shape = (workload.batch, workload.heads, workload.seq_q)
 
-    def run(trial: Trial) -> Output:
+    def run(trial: TestInput) -> Output:
         output = machine.run(subject, workload, trial, every_row(workload))
         lse = None if output.lse is None else output.lse.reshape(shape)
         return Output(output.out.reshape(*shape, workload.head_dim), lse)

@@ -39,6 +39,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scripts"))
 from hopper_cases import ARCH, CONFIGURATIONS
 from hopper_emulated import run_hopper
 
+from evoflash.attention.workload import parse_workload
 from evoflash.compilers import gxx as hostcompiler
 from evoflash.emulator import launch as emulator
 from evoflash.emulator.preflight import emulate
@@ -46,7 +47,6 @@ from evoflash.evaluation import Launch
 from evoflash.families.family import load_family
 from evoflash.families.renderer import render
 from evoflash.gpu import GpuSpec, load_gpu
-from evoflash.problem import parse_workload
 
 FOLDER = Path(__file__).parent / "faults"
 KERNELS = Path(__file__).parent / "kernels"

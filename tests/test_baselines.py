@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from evoflash.attention.reference import attention
+from evoflash.attention.workload import Workload
 from evoflash.baselines import DEFAULT, NAMES, OPTIONAL, flashinfer, sdpa, xformers
 from evoflash.baselines import flash_attention_3 as fa3
 from evoflash.baselines import flash_attention_4 as fa4
@@ -23,9 +25,8 @@ from evoflash.commands.baselines import run as baseline_times
 from evoflash.errors import NoKernelError, UsageError
 from evoflash.evaluation import Baseline, Basis, Timing, Verdict
 from evoflash.gpu_process.finals import FinalReport
-from evoflash.problem import Workload, parse_problem
+from evoflash.problem import parse_problem
 from evoflash.store.store import RunKey, open_store
-from evoflash.validation.reference import attention
 
 ROOT = Path(__file__).parents[1]
 SQUARE = Workload(2, 4, 4, 9, 9, 16, causal=True)

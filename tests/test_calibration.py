@@ -16,13 +16,13 @@ import sensitivity
 from subjects import Emulated, Subject, few_rows
 from tiled_kernel import tiled
 
+from evoflash.attention.inputs import ALL
+from evoflash.attention.workload import CompileKey, Workload
 from evoflash.families.family import load_family
 from evoflash.families.renderer import render
 from evoflash.gpu import load_gpu
-from evoflash.problem import CompileKey, Workload
 from evoflash.space import Genome
-from evoflash.validation.inputs import ALL
-from evoflash.validation.thresholds import gates_of
+from evoflash.validation.thresholds import thresholds_of
 from evoflash.validation.validator import Errors, part_of
 
 
@@ -134,7 +134,7 @@ def test_the_worst_run_of_each_gate_is_kept_with_its_place():
 
 def test_the_share_of_a_gate_is_one_at_the_gate():
     workload = Workload(1, 1, 1, 64, 64, 64)
-    gates = gates_of(workload)
+    gates = thresholds_of(workload)
     at_the_gates = Errors(
         trial="normal",
         squared=gates.rel_l2**2,

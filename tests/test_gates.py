@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from evoflash.attention.thresholds import thresholds
 from evoflash.families.family import known_families
-from evoflash.validation.thresholds import all_gates, calibration
+from evoflash.validation.thresholds import calibration
 
 ROOT = Path(__file__).parents[1]
 RECORD = json.loads((ROOT / calibration()).read_text(encoding="utf-8"))
@@ -16,7 +17,7 @@ MOST_USED = 0.95  # of a gate, by any honest kernel: beyond, it will reject one 
 
 def test_the_gates_are_those_that_were_calibrated():
     """Changed one? Run the command that the record names, and commit both."""
-    assert {name: asdict(gates) for name, gates in all_gates().items()} == RECORD["gates"]
+    assert {name: asdict(gates) for name, gates in thresholds().items()} == RECORD["gates"]
 
 
 def test_no_honest_kernel_was_refused():
@@ -37,7 +38,7 @@ def test_the_largest_are_the_largest_of_the_rows():
 
 def test_shares_are_of_the_gates():
     for row in (row for row in RECORD["rows"] if row["gate"] == "rel_l2"):
-        gate = all_gates()[row["precision"]].rel_l2
+        gate = thresholds()[row["precision"]].rel_l2
         assert row["share"] == pytest.approx(row["value"] / gate, rel=1e-3)
 
 

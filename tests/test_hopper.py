@@ -14,10 +14,10 @@ sys.path.insert(0, str(SCRIPTS))
 from hopper_cases import ARCH, CONFIGURATIONS, KERNEL, Configuration  # noqa: E402
 from hopper_emulated import Outcome, run_hopper  # noqa: E402
 
+from evoflash.attention.workload import Workload, parse_workload  # noqa: E402
 from evoflash.compilers.nvrtc import compile_candidate  # noqa: E402
-from evoflash.emulator.launch import Delivery, Schedule  # noqa: E402
 from evoflash.families.renderer import lint  # noqa: E402
-from evoflash.problem import Workload, parse_workload  # noqa: E402
+from evoflash.operation import Delivery, Schedule  # noqa: E402
 
 TEXT = KERNEL.read_text()
 WAYS = tuple(itertools.product(get_args(Delivery), get_args(Schedule)))

@@ -13,9 +13,9 @@ import hopper_model  # noqa: E402
 from hopper_cases import ARCH, CONFIGURATIONS  # noqa: E402
 from record_space import profile_record, read_profile  # noqa: E402
 
+from evoflash.attention.workload import parse_workload  # noqa: E402
 from evoflash.errors import UsageError  # noqa: E402
 from evoflash.perf_model.estimate import constants  # noqa: E402
-from evoflash.problem import parse_workload  # noqa: E402
 
 MEASURED = ROOT / "docs" / "measurements" / "hopper-h200.json"
 REPORT = json.loads((ROOT / "docs" / "measurements" / "model-hopper.json").read_text(encoding="utf-8"))

@@ -3,14 +3,16 @@
 import numpy as np
 import pytest
 
+from evoflash.attention.inputs import draw
+from evoflash.attention.reference import expect, sample
+from evoflash.attention.workload import Workload
 from evoflash.compilers import gxx as hostcompiler
 from evoflash.cuda import device_checks as inspection
 from evoflash.emulator import launch as emulator
 from evoflash.evaluation import Launch
-from evoflash.problem import Workload
-from evoflash.validation.inputs import draw
-from evoflash.validation.reference import decode, encode, expect, sample
-from evoflash.validation.validator import Output, judge, part_of
+from evoflash.operation import Output
+from evoflash.validation.bits import decode, encode
+from evoflash.validation.validator import judge, part_of
 
 GROUPS = 1000  # not a multiple of the 512 threads: the last round is a part of one
 

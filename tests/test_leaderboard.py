@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from evoflash.attention.workload import CompileKey
 from evoflash.commands import leaderboard
 from evoflash.evaluation import Baseline, Basis, Build, Evaluation, Proposal, Rung, Status, Timing
 from evoflash.paths import DB
-from evoflash.problem import CompileKey
 from evoflash.space import Genome
 from evoflash.store.store import Run, RunKey, Store, open_store
 

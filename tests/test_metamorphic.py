@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from tiled_kernel import tiled
 
-from evoflash.problem import Workload
+from evoflash.attention.inputs import draw
+from evoflash.attention.workload import Workload
+from evoflash.operation import Output
 from evoflash.validation import metamorphic
-from evoflash.validation.inputs import draw
-from evoflash.validation.reference import decode, encode
-from evoflash.validation.validator import Output
+from evoflash.validation.bits import decode, encode
 
 FULL = Workload(2, 4, 2, 60, 131, 64)
 CAUSAL = Workload(2, 4, 2, 60, 131, 64, causal=True)

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from evoflash.attention.loop import kv_tiles, steps_of
+from evoflash.attention.workload import Workload, parse_workload
 from evoflash.evaluation import Launch
 from evoflash.gpu import load_gpu
 from evoflash.perf_model.estimate import (
@@ -13,13 +15,10 @@ from evoflash.perf_model.estimate import (
     Profile,
     estimate,
     fit_counts,
-    kv_tiles,
     mean_counts,
     model_version,
     occupancy,
-    steps_of,
 )
-from evoflash.problem import Workload, parse_workload
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "scripts"))

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from evoflash.attention.workload import CompileKey, Workload
 from evoflash.cuda import launch_attributes as extended_launch
 from evoflash.cuda.capacity import misfit
 from evoflash.errors import TemplateError
@@ -12,7 +13,7 @@ from evoflash.evaluation import Launch
 from evoflash.families import export
 from evoflash.families.family import Family, read_family
 from evoflash.gpu import load_gpu
-from evoflash.problem import CompileKey, Workload, parse_problem
+from evoflash.problem import parse_problem
 
 HEADER = """{#---
 # A family of two launches.

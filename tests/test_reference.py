@@ -6,9 +6,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from evoflash.problem import Workload
-from evoflash.validation.inputs import ALL, draw
-from evoflash.validation.reference import attention, decode, encode, every_row, expect, honest, sample
+from evoflash.attention.inputs import ALL, draw
+from evoflash.attention.reference import attention, expect, honest, sample
+from evoflash.attention.workload import Workload
+from evoflash.validation.bits import decode, encode
+from evoflash.validation.expected import every_row
 
 SMALL = Workload(batch=2, heads=4, kv_heads=2, seq_q=7, seq_kv=12, head_dim=64)
 

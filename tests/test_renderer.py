@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
+from evoflash.attention.workload import CompileKey
 from evoflash.errors import UsageError
 from evoflash.families.family import load_family
 from evoflash.families.renderer import lint, render
 from evoflash.gpu import load_gpu
-from evoflash.problem import CompileKey
 from evoflash.space import Genome
 
 FULL = CompileKey(64, "fp16", False, 1, "sm_89")

@@ -18,11 +18,11 @@ import numpy as np
 import pytest
 import sqlalchemy as sa
 
+from evoflash.attention.workload import CompileKey
 from evoflash.commands import search_run as session
 from evoflash.errors import StoreError
 from evoflash.evaluation import Baseline, Basis, Build, Evaluation, Proposal, Rung, Status, Timing, Verdict
 from evoflash.paths import DB
-from evoflash.problem import CompileKey
 from evoflash.space import Genome
 from evoflash.store import database
 from evoflash.store import schema as tables

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from cupy.cuda import nvrtc
 
-from evoflash.abi import map_geometry
+from evoflash.attention.abi import map_geometry
+from evoflash.attention.workload import Workload
 from evoflash.commands.check.subject import of_genome
 from evoflash.compilers.nvrtc import compile_candidate
 from evoflash.emulator.preflight import preflight
@@ -18,7 +19,7 @@ from evoflash.families.export import export_kernel
 from evoflash.families.family import load_family, read_family
 from evoflash.families.renderer import render
 from evoflash.gpu import load_gpu
-from evoflash.problem import Problem, Workload
+from evoflash.problem import Problem
 
 H200 = load_gpu("h200")
 WORKLOAD = Workload(1, 4, 2, 70, 50, 64, causal=True)

@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 
-from evoflash.problem import Workload
-from evoflash.validation.inputs import ALL, ORDINARY, draw
-from evoflash.validation.reference import attention, decode, every_row, expect
+from evoflash.attention.inputs import ALL, ORDINARY, draw
+from evoflash.attention.reference import attention, expect
+from evoflash.attention.workload import Workload
+from evoflash.validation.bits import decode
+from evoflash.validation.expected import every_row
 
 FULL = Workload(2, 4, 2, 40, 300, 64)
 BF16 = Workload(2, 4, 2, 40, 300, 64, "bf16")

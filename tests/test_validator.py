@@ -7,11 +7,14 @@ import numpy as np
 import pytest
 from tiled_kernel import tiled
 
-from evoflash.problem import Workload
-from evoflash.validation.inputs import ALL, draw
-from evoflash.validation.reference import attention, decode, encode, every_row, expect
-from evoflash.validation.thresholds import gates_of
-from evoflash.validation.validator import Output, judge
+from evoflash.attention.inputs import ALL, draw
+from evoflash.attention.reference import attention, expect
+from evoflash.attention.workload import Workload
+from evoflash.operation import Output
+from evoflash.validation.bits import decode, encode
+from evoflash.validation.expected import every_row
+from evoflash.validation.thresholds import thresholds_of
+from evoflash.validation.validator import judge
 
 LENGTHS = [64, 256, 1024]
 
@@ -74,7 +77,7 @@ def test_a_lagging_maximum_is_what_the_room_for_it_is_for():
         assert judge(workload, [(trial, expected, output)]).honest_ratio < 1.5
         error = np.linalg.norm(decode(output.out, "bf16").reshape(2, 3, 64) - expected.out)
         plain = np.linalg.norm(expected.honest - expected.out)
-        floor = gates_of(workload).honest_floor * np.linalg.norm(expected.out)
+        floor = thresholds_of(workload).honest_floor * np.linalg.norm(expected.out)
         over_plain.append(error > max(2 * plain, floor))
     assert any(over_plain)
 

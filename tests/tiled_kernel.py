@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from evoflash.validation.reference import decode, encode
-from evoflash.validation.validator import Output
+from evoflash.operation import Output
+from evoflash.validation.bits import decode, encode
 
 
 def tiled(trial, *, dtype="fp16", causal=False, tile=64, tau=0.0, sampled=False, fault=""):

@@ -14,8 +14,8 @@ import numpy as np
 from evoflash.baselines.attempts import BaselineFailedError, attempt
 from evoflash.cuda.arena import Arena
 from evoflash.cuda.launcher import KernelHungError, settle, wait
+from evoflash.operation import Output
 from evoflash.timing.benchmark import Bench
-from evoflash.validation.validator import Output
 
 _LIMIT_S = 30.0
 _REASON_COLUMNS = 200

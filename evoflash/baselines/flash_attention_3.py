@@ -6,7 +6,7 @@ Its split and packing heuristics are left at their defaults. Its causal mask is 
 from collections.abc import Iterator
 from typing import Any
 
-from evoflash import abi
+from evoflash.attention import abi
 from evoflash.baselines.contender import (
     Attention,
     BaselineAbsentError,

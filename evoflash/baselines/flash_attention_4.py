@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from evoflash import abi
+from evoflash.attention import abi
+from evoflash.attention.workload import Workload
 from evoflash.baselines.attempts import BaselineFailedError
 from evoflash.baselines.contender import (
     Attention,
@@ -23,7 +24,6 @@ from evoflash.baselines.contender import (
     torch,
     version,
 )
-from evoflash.problem import Workload
 from evoflash.timing.benchmark import SHORT, Bench, measure
 
 _INSTALL = 'pip install "evoflash[fa4]"'

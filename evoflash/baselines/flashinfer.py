@@ -8,9 +8,9 @@ compiles a kernel on its first use: minutes with few cores, then kept in its own
 from collections.abc import Iterator
 from typing import Any
 
-from evoflash import abi
+from evoflash.attention import abi
+from evoflash.attention.workload import Workload
 from evoflash.baselines.contender import Attention, imported, torch, version
-from evoflash.problem import Workload
 from evoflash.timing.benchmark import Bench
 
 _INSTALL = 'pip install "evoflash[flashinfer]"'

@@ -7,9 +7,9 @@ and a single causal query, which sees everything, runs unmasked.
 from collections.abc import Iterator
 from typing import Any
 
-from evoflash import abi
+from evoflash.attention import abi
+from evoflash.attention.workload import Workload
 from evoflash.baselines.contender import Attention, BaselineAbsentError, torch
-from evoflash.problem import Workload
 from evoflash.timing.benchmark import Bench
 
 _BACKENDS = {

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from evoflash import abi
+from evoflash.attention import abi
+from evoflash.attention.workload import Workload
 from evoflash.baselines.attempts import BaselineFailedError
 from evoflash.baselines.contender import (
     Attention,
@@ -22,7 +23,6 @@ from evoflash.baselines.contender import (
     torch,
     version,
 )
-from evoflash.problem import Workload
 from evoflash.timing.benchmark import SHORT, Bench, measure
 from evoflash.timing.protocols import Pace, Way
 

@@ -6,9 +6,9 @@ It takes (B, S, H, D), and grouped heads as (B, S, groups, heads of a group, D) 
 from collections.abc import Iterator
 from typing import Any
 
-from evoflash import abi
+from evoflash.attention import abi
+from evoflash.attention.workload import Workload
 from evoflash.baselines.contender import Attention, imported, version
-from evoflash.problem import Workload
 from evoflash.timing.benchmark import Bench
 
 _INSTALL = 'pip install "evoflash[xformers]"'

@@ -21,8 +21,8 @@ from typing import Any
 from evoflash.compilers.ef_layer import nvrtc_headers
 from evoflash.errors import DeviceError
 from evoflash.evaluation import Build, Candidate
+from evoflash.operation import CompileKey
 from evoflash.paths import cache_dir
-from evoflash.problem import CompileKey
 
 # One constant for compiler, cache key and the exported file's banner. No fast-math, no ftz: an
 # approximation is an explicit ef:: call, so that plain nvcc compiles the same program.

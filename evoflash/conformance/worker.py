@@ -27,7 +27,7 @@ from evoflash.conformance.judge import compare
 from evoflash.errors import EvoflashError
 from evoflash.evaluation import Candidate
 from evoflash.families.renderer import device_headers_sha
-from evoflash.problem import CompileKey
+from evoflash.operation import CompileKey
 from evoflash.space import Genome
 
 

@@ -16,7 +16,7 @@ from evoflash.cuda.launcher import LoadedKernel, cupy, new_stream, present_gpu, 
 from evoflash.errors import DeviceError
 from evoflash.evaluation import Candidate, Launch
 from evoflash.families.renderer import device_headers_sha
-from evoflash.problem import CompileKey
+from evoflash.operation import CompileKey
 from evoflash.space import Genome
 
 SOURCE = Path(__file__).with_name("device_checks.cu")

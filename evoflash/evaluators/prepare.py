@@ -13,8 +13,9 @@ from evoflash.evaluation import Build, Candidate, Rung, Status, Verdict
 from evoflash.families.family import Family, load_family
 from evoflash.families.renderer import render
 from evoflash.gpu import GpuSpec
+from evoflash.operation import Workload
 from evoflash.perf_model.estimate import Profile
-from evoflash.problem import Problem, Workload
+from evoflash.problem import Problem
 from evoflash.space import Genome
 
 PREPARE_LIMIT_S = 180.0  # of one genome; NVRTC takes under a second, the emulator a few

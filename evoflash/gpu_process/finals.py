@@ -19,7 +19,7 @@ from evoflash.gpu import GpuSpec
 from evoflash.gpu_process.checks import of_timed
 from evoflash.gpu_process.rungs import GpuTask
 from evoflash.isolation import Ending
-from evoflash.problem import Workload
+from evoflash.operation import Workload
 from evoflash.store.rows import FINAL
 from evoflash.timing import noise_floor as noise
 from evoflash.timing.benchmark import Bench, KernelContender, can_be_timed, synced_us

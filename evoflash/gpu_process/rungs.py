@@ -19,7 +19,7 @@ from evoflash.gpu_process import cache as kept
 from evoflash.gpu_process import checks as verdicts
 from evoflash.gpu_process import rung_times
 from evoflash.gpu_process.checks import LARGE_LIMIT_S, SMALL_LIMIT_S, SMOKE_LIMIT_S, Subject
-from evoflash.problem import CompileKey, Workload
+from evoflash.operation import CompileKey, Workload
 from evoflash.timing.benchmark import (
     ONE,
     SHORT,

@@ -27,13 +27,13 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
+from evoflash.attention.workload import Workload, parse_workload
 from evoflash.errors import UsageError
 from evoflash.evaluation import Candidate, Rung
 from evoflash.families.expression import Expression
 from evoflash.families.family import Family, load_family
 from evoflash.families.renderer import device_headers_sha, render
 from evoflash.gpu import GpuSpec
-from evoflash.problem import Workload, parse_workload
 from evoflash.selftest.outcome import Expected
 
 FOLDER = Path(__file__).parent / "frauds"

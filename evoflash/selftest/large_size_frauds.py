@@ -9,13 +9,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from evoflash.abi import scale as softmax_scale
+from evoflash.attention.abi import scale as softmax_scale
+from evoflash.attention.inputs import AT_SIZE, TestInput
+from evoflash.attention.workload import Workload, parse_workload
 from evoflash.evaluation import Rung
 from evoflash.gpu_process.cache import large
-from evoflash.problem import Workload, parse_workload
+from evoflash.operation import Sample
 from evoflash.selftest.outcome import Expected
-from evoflash.validation.inputs import AT_SIZE, Trial
-from evoflash.validation.reference import Bits, Sample, decode, encode
+from evoflash.validation.bits import Bits, decode, encode
 from evoflash.validation.validator import Part, judge
 
 Array = NDArray[np.float32]
@@ -70,13 +71,13 @@ def ask(name: str, workload: Workload, seed: int) -> Mapping[Rung, str]:
     return {Rung.CORRECTNESS: judge(workload, parts).reason}
 
 
-def _made(mistake: Mistake, workload: Workload, trial: Trial, where: Sample) -> Part:
+def _made(mistake: Mistake, workload: Workload, trial: TestInput, where: Sample) -> Part:
     heads = [_head(mistake, workload, trial, int(head), where.rows) for head in where.heads]
     return Part(np.stack([out for out, _ in heads]), np.stack([lse for _, lse in heads]), broken="")
 
 
 def _head(
-    mistake: Mistake, workload: Workload, trial: Trial, flat: int, rows: NDArray[np.intp]
+    mistake: Mistake, workload: Workload, trial: TestInput, flat: int, rows: NDArray[np.intp]
 ) -> tuple[Bits, Array]:
     """Output bits and LSE of one head's rows, in the precision of a careful kernel but for the mistake."""
     batch, head = divmod(flat, workload.heads)

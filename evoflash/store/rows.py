@@ -15,7 +15,8 @@ import numpy as np
 import evoflash
 from evoflash.errors import UsageError
 from evoflash.evaluation import Baseline, Basis, Build, Evaluation, Proposal, Rung, Status, Timing, Verdict
-from evoflash.problem import CompileKey, parse_problem
+from evoflash.operation import CompileKey
+from evoflash.problem import parse_problem
 from evoflash.space import Genome
 
 Row = Mapping[Any, Any]  # by column name

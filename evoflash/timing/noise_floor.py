@@ -24,8 +24,9 @@ from evoflash.families.family import families_for, load_family
 from evoflash.families.renderer import render
 from evoflash.gpu import GpuSpec
 from evoflash.isolation import IsolatedPool
+from evoflash.operation import Workload
 from evoflash.paths import cache_dir
-from evoflash.problem import Problem, Workload, parse_problem
+from evoflash.problem import Problem, parse_problem
 from evoflash.space import Genome
 from evoflash.timing.benchmark import Bench, KernelContender
 from evoflash.timing.intervals import MINIMAL_EFFECT

@@ -6,15 +6,16 @@ import numpy as np
 import pytest
 from gpu import planted
 
+from evoflash.attention import inputs as trials
+from evoflash.attention import reference
+from evoflash.attention.workload import Workload
 from evoflash.cuda import arena as memory
 from evoflash.cuda import device_checks as inspection
 from evoflash.cuda.arena import Arena, MemoryFaultError, Original, keep_on_device
 from evoflash.cuda.launcher import cupy, settle
 from evoflash.evaluation import Rung, Status
 from evoflash.gpu_process import cache as kept
-from evoflash.problem import Workload
-from evoflash.validation import inputs as trials
-from evoflash.validation import reference, validator
+from evoflash.validation import validator
 
 pytestmark = pytest.mark.gpu
 

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 from gpu import planted
 
+from evoflash.attention.workload import Workload
 from evoflash.errors import DeviceError
 from evoflash.evaluation import Status
 from evoflash.gpu_process.worker import GpuWorker
-from evoflash.problem import Workload
 
 pytestmark = pytest.mark.gpu
 

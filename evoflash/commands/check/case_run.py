@@ -7,14 +7,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from evoflash.attention.reference import expect
 from evoflash.commands.check.advice import advice
 from evoflash.commands.check.own_kernel_run import Written, launch_own
 from evoflash.commands.check.subject import AttentionCase, Case
-from evoflash.emulator.attention import Run, attend, describe_error
+from evoflash.emulator.call import Run, run_call
 from evoflash.emulator.launch import Emulation, Report, Site
+from evoflash.operation import Output
 from evoflash.validation import inputs as trials
-from evoflash.validation.reference import every_row, expect
-from evoflash.validation.validator import Output, judge
+from evoflash.validation.expected import every_row
+from evoflash.validation.validator import judge
+from evoflash.validation.wrong_elements import describe_error
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,7 +37,7 @@ def run_case(library: Path, case: Case, run: Run, trial_name: str) -> Ran:
         emulation, written = launch_own(library, case.launch, case.arguments, run)
         return _ran((emulation,), written=written)
     trial = trials.draw(trial_name, case.workload, seed=run.seed)
-    emulations, output = attend(library, case.launches, case.workload, trial, run)
+    emulations, output = run_call(library, case.launches, case.workload, trial, run)
     if any(advice(report.kind).stops for emulation in emulations for report in emulation.reports):
         return _ran(emulations)  # half an output says nothing
     return _ran(emulations, wrong=_wrong(case, trial, output))

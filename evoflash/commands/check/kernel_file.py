@@ -8,8 +8,7 @@ from typing import Any
 from evoflash.errors import TemplateError, UsageError
 from evoflash.evaluation import Launch, TensorMap
 from evoflash.families.expression import Expression
-from evoflash.families.family import Loop
-from evoflash.problem import Workload
+from evoflash.operation import Loop, Workload
 
 DTYPES = ("f16", "bf16", "f32", "f64", "i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64")
 FILLS = ("random", "zeros", "arange", "poison")

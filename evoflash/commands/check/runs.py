@@ -19,12 +19,13 @@ from evoflash.commands.check.subject import AttentionCase, Case, Subject
 from evoflash.compilers import gxx as hostcompiler
 from evoflash.compilers.nvrtc import compile_candidate
 from evoflash.cuda.capacity import misfit
-from evoflash.emulator.attention import Run
-from evoflash.emulator.launch import Delivery, Schedule, Site
+from evoflash.emulator.call import Run
+from evoflash.emulator.launch import Site
 from evoflash.emulator.preflight import CPU_LIMIT_S
 from evoflash.errors import DeviceError
 from evoflash.evaluation import Build, Status
 from evoflash.isolation import Ending, IsolatedPool
+from evoflash.operation import Delivery, Schedule
 
 _DELIVERIES: tuple[Delivery, ...] = ("lazy", "random", "eager")
 _SCHEDULES: tuple[Schedule, ...] = ("fifo", "random")

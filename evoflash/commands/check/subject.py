@@ -10,16 +10,17 @@ import shlex
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from evoflash.attention.shapes import shapes
 from evoflash.commands.check.kernel_file import Argument, KernelFile
 from evoflash.commands.check.kernel_header import read_kernel_file
-from evoflash.emulator.preflight import shapes
 from evoflash.errors import UsageError
 from evoflash.evaluation import Candidate, Launch
 from evoflash.families.export import export_kernel, genome_of
-from evoflash.families.family import Loop, load_family
+from evoflash.families.family import load_family
 from evoflash.families.renderer import device_headers_sha, lint, render
 from evoflash.gpu import GpuSpec, load_gpu
-from evoflash.problem import CompileKey, Problem, Workload, parse_problem
+from evoflash.operation import CompileKey, Loop, Workload
+from evoflash.problem import Problem, parse_problem
 from evoflash.space import Genome
 
 _MOST_PRODUCTS = 1 << 24  # multiply-adds of a workload's scores up to which it is emulated: some 0.2 s

@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from evoflash import baselines
+from evoflash.attention.shapes import check_workloads
 from evoflash.commands import kernel_report as report
 from evoflash.commands.check import subject as check_subject
 from evoflash.commands.check.kernel_header import read_kernel_file
 from evoflash.compilers.nvrtc import compile_candidate, first_error
 from evoflash.errors import EvoflashError, UsageError
 from evoflash.evaluation import Build
-from evoflash.evaluators.measured import check_workloads
 from evoflash.evaluators.prepare import prepare
 from evoflash.families.family import load_family
 from evoflash.gpu import GpuSpec
