@@ -33,6 +33,8 @@ class CompileKey(Protocol):
     def arch(self) -> str:
         """The GPU's architecture, "sm_89" or "sm_90a"."""
 
+    def __hash__(self) -> int: ...
+
     def names(self) -> dict[str, Any]:
         """What templates and the expressions of their headers see of it, by name."""
 
@@ -67,6 +69,8 @@ class Workload(Protocol):
     @property
     def extents(self) -> tuple[int, ...]:
         """Its size in a few numbers, as recordings of searches state it."""
+
+    def __hash__(self) -> int: ...
 
     def compile_key(self, arch: str) -> CompileKey:
         """What a kernel for it is compiled for on a GPU of that architecture."""
@@ -131,6 +135,7 @@ class InputNames:
 
     small: tuple[str, ...]  # for shapes of which every row is compared; the first is ordinary data
     at_size: tuple[str, ...]  # for the benchmark's shape, where a reference is costly; the first is ordinary
+    scheduled: tuple[str, ...]  # for runs under many schedules, another with every run
     after_timing: str  # never shown to a kernel before it has been timed
     ordinary: frozenset[str]  # those whose errors are pooled
 
@@ -259,6 +264,8 @@ class Operation:
     parse: Callable[
         [str], Workload
     ]  # a workload from its text, without "name:"; UsageError says what is wrong
+    # A compile key from the columns of a stored build; None where the table of builds has no columns for it.
+    stored_key: Callable[[Mapping[Any, Any]], CompileKey] | None
     probe: Workload  # an ordinary small one, with which templates are tried when they are loaded
 
     # ---- the call

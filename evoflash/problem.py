@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from evoflash import operations
 from evoflash.errors import UsageError
-from evoflash.operation import CompileKey, Workload
+from evoflash.operation import CompileKey, Operation, Workload
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +34,20 @@ def parse_problem(text: str) -> Problem:
     return problem
 
 
+def canonical(text: str | None) -> str | None:
+    """The database's key of a problem; None, which asks for any problem, stays None."""
+    return None if text is None else str(parse_problem(text))
+
+
 def parse_workload(text: str) -> Workload:
     """One workload of the default operation, or of another one whose name stands before a colon.
 
     UsageError says what is missing.
     """
-    name, colon, rest = text.partition(":")
-    if not colon:
-        return operations.default().parse(text)
-    return operations.load(name.strip()).parse(rest)
+    return operation_in(text).parse(text.partition(":")[2] if ":" in text else text)
+
+
+def operation_in(text: str) -> Operation:
+    """The operation that the text of a workload or problem is about."""
+    name, colon, _ = text.partition(":")
+    return operations.load(name.strip()) if colon else operations.default()

@@ -28,8 +28,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from aa_site import Row, Site, anchor, output, winner
 
-from evoflash.commands.doctor import environment
 from evoflash.cuda import launcher
+from evoflash.environment import environment
 from evoflash.timing import intervals as paired
 from evoflash.timing.abba import Block, Pair
 from evoflash.timing.clocks import over

@@ -23,10 +23,12 @@ from pathlib import Path
 from typing import Any
 
 from evoflash import __version__
-from evoflash.commands import search_run as session
-from evoflash.commands.doctor import environment
+from evoflash.commands.search import plan as planning
+from evoflash.commands.search.run import strategy_of
 from evoflash.cuda.launcher import present_gpu
+from evoflash.environment import environment
 from evoflash.evaluation import Evaluation
+from evoflash.evaluators.finals_phase import promoted as promoted_of
 from evoflash.evaluators.measured import MeasuredEvaluator
 from evoflash.gpu_process.finals import FinalReport
 from evoflash.gpu_process.rungs import GpuTask
@@ -57,7 +59,7 @@ class Arm:
 
 
 def run_arm(
-    plan: session.Plan, evaluates: MeasuredEvaluator, *, budget: int, time_limit_s: float, keep: int
+    plan: planning.Plan, evaluates: MeasuredEvaluator, *, budget: int, time_limit_s: float, keep: int
 ) -> Arm:
     """Search from an empty database; an arm without a correct kernel ends the script."""
     with tempfile.TemporaryDirectory() as folder, open_store(f"{folder}/arm.db") as store:
@@ -70,9 +72,9 @@ def run_arm(
             fresh=True,
         )
         started = time.monotonic()
-        search(session.strategy_of(plan), evaluates, store, run, budget=budget, time_limit_s=time_limit_s)
+        search(strategy_of(plan), evaluates, store, run, budget=budget, time_limit_s=time_limit_s)
         elapsed = time.monotonic() - started
-        promoted = evaluates.promoted(store, run, count=keep)
+        promoted = promoted_of(evaluates, store, run, count=keep)
         history = [evaluation for _, evaluation in store.history(run)]
         best, spent = store.best_of(run), store.spent(run)
     if best is None or best.score_us is None or not promoted:
@@ -122,7 +124,7 @@ def _ratio(c: Comparison, first: str) -> dict[str, Any]:
     return {"protocol": c.protocol, **dict(zip(names, values, strict=True))}
 
 
-def record(plan: session.Plan, arms: tuple[Arm, Arm], report: FinalReport, *, budget: int) -> dict[str, Any]:
+def record(plan: planning.Plan, arms: tuple[Arm, Arm], report: FinalReport, *, budget: int) -> dict[str, Any]:
     """Everything that the tables and a sceptic need."""
     default, control = arms
     ours, theirs = winner(report, default), winner(report, control)
@@ -188,8 +190,8 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _plan(args: argparse.Namespace, strategy: str, family: str | None) -> session.Plan:
-    return session.plan(
+def _plan(args: argparse.Namespace, strategy: str, family: str | None) -> planning.Plan:
+    return planning.plan(
         gpu=args.gpu,
         problem=args.problem,
         strategy=strategy,
@@ -201,7 +203,7 @@ def _plan(args: argparse.Namespace, strategy: str, family: str | None) -> sessio
     )
 
 
-def _searched(plan: session.Plan, evaluates: MeasuredEvaluator, args: argparse.Namespace) -> Arm:
+def _searched(plan: planning.Plan, evaluates: MeasuredEvaluator, args: argparse.Namespace) -> Arm:
     arm = run_arm(plan, evaluates, budget=args.budget, time_limit_s=args.time_limit, keep=args.keep)
     said = {"arm": arm.strategy, "searched_us": arm.searched_us, "spent": arm.spent, "search_s": arm.search_s}
     print(json.dumps({**said, "course": arm.course}), flush=True)  # outlives a final run that is killed
@@ -220,7 +222,7 @@ def _control_elsewhere(args: argparse.Namespace) -> Arm:
     return _control(args)
 
 
-def _both(plan: session.Plan, evaluates: MeasuredEvaluator, args: argparse.Namespace) -> tuple[Arm, Arm]:
+def _both(plan: planning.Plan, evaluates: MeasuredEvaluator, args: argparse.Namespace) -> tuple[Arm, Arm]:
     if args.control_gpu is None:
         return _searched(plan, evaluates, args), _control(args)
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as elsewhere:

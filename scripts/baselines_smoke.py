@@ -16,13 +16,14 @@ from typing import Any
 from evoflash.attention.workload import Workload
 from evoflash.baselines import NAMES, BaselineAbsentError, BaselineFailedError, baseline
 from evoflash.commands.baselines.report import chosen
-from evoflash.commands.baselines.run import present_spec
+from evoflash.cuda.launcher import present_spec
 from evoflash.errors import EvoflashError
 from evoflash.gpu import GpuSpec
 from evoflash.gpu_process.checks import of_timed
 from evoflash.isolation import IsolatedPool
 from evoflash.problem import parse_problem
-from evoflash.timing.benchmark import Bench, efforts_of, measure
+from evoflash.timing.benchmark import Bench, measure
+from evoflash.timing.protocols import efforts_of
 
 # Short and full; longer keys than queries under a causal mask with grouped heads; two long sequences.
 SHAPES = ("mission", "b=2,h=8,hkv=2,sq=384,skv=640,d=128,dtype=bf16,causal", "b=2,h=16,s=4096,d=128,causal")

@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from subjects import Machine, Reference, Silicon, Subject, ahead, built, genomes, machine_of, reference
 
 from evoflash import __version__
-from evoflash.attention.inputs import ALL, ORDINARY
+from evoflash.attention.inputs import ALL
 from evoflash.attention.shapes import check_workloads
 from evoflash.attention.thresholds import thresholds
 from evoflash.attention.workload import CompileKey, Workload
@@ -89,11 +89,11 @@ class Calibration:
         where = subject.genome.id, str(workload)
         self.runs[workload.precision, subject.family] += 1
         if isinstance(errors, str) or errors.broken:
-            why = errors if isinstance(errors, str) else f"{errors.trial}: {errors.broken}"
+            why = errors if isinstance(errors, str) else f"{errors.inputs}: {errors.broken}"
             self.refused.append(f"{subject.family} {where[0]} on {where[1]}, {why}")
             return
         for gate, (share, value) in used(errors, workload).items():
-            row = workload.precision, subject.family, errors.trial, gate
+            row = workload.precision, subject.family, errors.inputs, gate
             self.worst[row].take(share, value, *where)
 
     def as_dict(self) -> dict[str, Any]:
@@ -125,7 +125,7 @@ def used(errors: Errors, workload: Workload) -> dict[str, tuple[float, float]]:
         "max_over_rms": (errors.max_over_rms / limit, errors.max_over_rms),
         "lse": (errors.lse, errors.lse_error),
     }
-    if errors.trial in ORDINARY:
+    if errors.is_ordinary:
         found["rel_l2"] = errors.rel_l2 / gates.rel_l2, errors.rel_l2
     return found
 

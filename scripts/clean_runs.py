@@ -26,13 +26,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import numpy as np
 from draws import draw_quickly
 
-from evoflash.attention.workload import Workload
 from evoflash.compilers import gxx as hostcompiler
 from evoflash.emulator.preflight import emulate
 from evoflash.families.family import known_families, load_family
 from evoflash.families.renderer import render
 from evoflash.gpu import GpuSpec, load_gpu
-from evoflash.operation import Delivery, Schedule
+from evoflash.operation import Delivery, Schedule, Workload
 from evoflash.problem import parse_problem
 from evoflash.space import Genome
 

@@ -28,6 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from hopper_cases import ARCH, CONFIGURATIONS
 from hopper_emulated import run_hopper
 
+from evoflash.attention.workload import parse_workload
 from evoflash.compilers import gxx as hostcompiler
 from evoflash.emulator.preflight import emulate, preflight
 from evoflash.evaluation import Candidate
@@ -90,7 +91,7 @@ def _of_family(name: str, problem: str, gpu: str) -> Callable[[], dict[str, floa
 
 def _hopper(problem: str) -> dict[str, float]:
     """The same of the Hopper kernel, on the problem and on shapes as a family's pre-flight has them."""
-    configuration, workload = CONFIGURATIONS["overlap"], parse_problem(problem).workloads[0]
+    configuration, workload = CONFIGURATIONS["overlap"], parse_workload(problem)
     text = configuration.source(workload.compile_key(ARCH))
     begin = _cpu_s()
     hostcompiler.build(text, name="hopper")

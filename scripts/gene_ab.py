@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 from gene_rows import Row, Side
 
-from evoflash.attention.workload import Workload
-from evoflash.commands.doctor import environment
+from evoflash.attention import workload as attention
 from evoflash.cuda import launcher
 from evoflash.cuda.arena import MemoryFaultError
 from evoflash.cuda.launcher import KernelHungError
+from evoflash.environment import environment
 from evoflash.evaluation import Status, Timing
 from evoflash.evaluators.prepare import PREPARE_LIMIT_S, Prepared
 from evoflash.evaluators.prepare import prepare as prepare_genome
@@ -29,20 +29,13 @@ from evoflash.gpu_process import rungs as ladder
 from evoflash.gpu_process.checks import of_timed
 from evoflash.gpu_process.rungs import GpuTask, check
 from evoflash.isolation import Ending, IsolatedPool
+from evoflash.operation import Workload
 from evoflash.problem import Problem
 from evoflash.space import Genome
-from evoflash.timing.benchmark import (
-    Bench,
-    Effort,
-    KernelContender,
-    capture,
-    enough,
-    prepare,
-    sample,
-    state_while,
-)
+from evoflash.timing.benchmark import Bench, KernelContender, capture, prepare, sample, state_while
 from evoflash.timing.benchmark import summarise as summary_of
 from evoflash.timing.comparison import beats_physics, compare
+from evoflash.timing.protocols import Effort, enough
 
 EFFORT = Effort(min_samples=10, max_samples=60, rel_error=1e-3, max_s=0.8)
 PROTOCOL = (
@@ -141,7 +134,9 @@ def _task(side: Side, prepared: Prepared, gpu: GpuSpec, seed: int) -> GpuTask:
     return task_of(side.genome(gpu), prepared, side.workload, gpu, seed)
 
 
-def task_of(genome: Genome, prepared: Prepared, workload: Workload, gpu: GpuSpec, seed: int) -> GpuTask:
+def task_of(
+    genome: Genome, prepared: Prepared, workload: attention.Workload, gpu: GpuSpec, seed: int
+) -> GpuTask:
     """What the GPU process needs to check a genome on small shapes and to time it on the workload."""
     family, key = load_family(genome.family), workload.compile_key(gpu.arch)
     return ladder.task_of(

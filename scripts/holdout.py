@@ -29,7 +29,7 @@ import peers
 from peers_rows import ROWS, Ours
 from peers_timing import Setup, compiled
 
-from evoflash.commands.baselines.run import present_spec
+from evoflash.cuda.launcher import present_spec
 from evoflash.errors import EvoflashError
 from evoflash.evaluation import Evaluation
 from evoflash.gpu_process import rung_times

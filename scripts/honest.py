@@ -29,6 +29,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from subjects import Machine, Reference, Silicon, Subject, ahead, built, genomes, machine_of, reference
 
 from evoflash import __version__
+from evoflash.attention import abi
 from evoflash.attention.inputs import ALL, TestInput, draw
 from evoflash.attention.relations import complaint
 from evoflash.attention.workload import CompileKey, Workload
@@ -143,8 +144,8 @@ def _ask_oracles(machine: Machine, subject: Subject, workload: Workload) -> str:
 
     def run(trial: TestInput) -> Output:
         output = machine.run(subject, workload, trial, every_row(workload))
-        lse = None if output.lse is None else output.lse.reshape(shape)
-        return Output(output.out.reshape(*shape, workload.head_dim), lse)
+        lse = output.tensors["LSE"].reshape(shape)
+        return abi.output(output.tensors["O"].reshape(*shape, workload.head_dim), lse)
 
     return complaint(run, draw("normal", workload, seed=0), workload, seed=0)
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from evoflash.attention.abi import Strides, dense_strides
 from evoflash.attention.workload import CompileKey, Workload
+from evoflash.compilers.ef_layer import device_headers_sha
 from evoflash.evaluation import Candidate, Launch
-from evoflash.families.renderer import device_headers_sha
 from evoflash.gpu import load_gpu
 from evoflash.space import Genome
 

@@ -85,7 +85,7 @@ def _counted(
     if outcome.kinds or not outcome.verdict.passed:
         found = ", ".join(sorted(outcome.kinds)) or outcome.verdict.reason
         raise UsageError(f"{configuration} fails in the emulator on {workload}: {found}.")
-    steps = steps_of(workload, loop)
+    steps = steps_of(workload, loop.loop)
     return outcome.emulation.counters, len(steps) * workload.heads, sum(steps) * workload.heads
 
 

@@ -53,7 +53,7 @@ class Run:
     trial: str
     delivery: Delivery
     schedule: Schedule
-    wants_lse: bool = True
+    without: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ class HopperCore(Core):
             Run(wrapping, "spikes", "random", "random"),
             Run(stub, "saturated", "eager", "fifo"),
             Run(whole, "normal", "lazy", "random"),
-            Run(brief, "rising", "eager", "random", wants_lse=False),
+            Run(brief, "rising", "eager", "random", without=("LSE",)),
             Run(many, "large_logits", "eager", "fifo"),
             Run(odd, "saturated", "eager", "fifo"),
             Run(short, "rising", "eager", "fifo"),
@@ -118,7 +118,7 @@ class HopperCore(Core):
                 delivery=run.delivery,
                 schedule=run.schedule,
                 seed=seed + at,
-                wants_lse=run.wants_lse,
+                without=run.without,
                 cpu_limit_s=CPU_LIMIT_S,
             )
             if reports := outcome.emulation.reports:

@@ -31,10 +31,10 @@ from variants import read
 
 from evoflash import __version__
 from evoflash.baselines.attempts import culprit
-from evoflash.commands.baselines.run import present_spec
-from evoflash.commands.doctor import environment
 from evoflash.compilers.nvrtc import nvrtc_version
 from evoflash.cuda import launcher
+from evoflash.cuda.launcher import present_spec
+from evoflash.environment import environment
 from evoflash.errors import EvoflashError
 from evoflash.gpu import GpuSpec
 from evoflash.isolation import Ending, IsolatedPool

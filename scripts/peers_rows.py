@@ -10,15 +10,15 @@ from typing import Any
 
 from variants import Variant
 
-from evoflash.attention.workload import Workload
+from evoflash.attention.workload import Workload, parse_workload
 from evoflash.champions import champion_today, starts
 from evoflash.errors import UsageError
-from evoflash.evaluation import Basis
+from evoflash.evaluation import Basis, Run
 from evoflash.families.family import families_for, load_family
 from evoflash.gpu import GpuSpec
 from evoflash.problem import Problem, parse_problem
 from evoflash.space import Genome
-from evoflash.store.store import Run, Store, open_store
+from evoflash.store.store import Store, open_store
 
 ANCHORS = Path(__file__).resolve().parent.parent / "docs" / "measurements" / "anchors-h200.json"
 # The most telling first: where time runs out, these have figures.
@@ -71,8 +71,7 @@ class Ours:
 
 def workload_of(row: str) -> Workload:
     """A row is a problem of one workload."""
-    (workload,) = parse_problem(row).workloads
-    return workload
+    return parse_workload(row)
 
 
 def anchors() -> Mapping[str, dict[str, Any]]:

@@ -11,7 +11,7 @@ import numpy as np
 import read_only
 from peers_rows import Ours, workload_of
 
-from evoflash.attention.shapes import check_workloads, hidden_workloads
+from evoflash import operations
 from evoflash.attention.workload import Workload
 from evoflash.baselines import BaselineAbsentError, BaselineFailedError, LibraryContender, baseline
 from evoflash.baselines.attempts import note_in
@@ -25,11 +25,12 @@ from evoflash.gpu import GpuSpec
 from evoflash.gpu_process import cache as kept
 from evoflash.gpu_process.checks import of_timed
 from evoflash.gpu_process.rungs import GpuTask, check, task_of
+from evoflash.operation import Workload as AnyWorkload
 from evoflash.problem import Problem
 from evoflash.space import Genome
-from evoflash.timing.benchmark import SHORT, Bench, Contender, KernelContender, measure, synced_us
+from evoflash.timing.benchmark import Bench, Contender, KernelContender, measure, synced_us
 from evoflash.timing.comparison import Comparison, beats_physics, compare, interleaved, left_running
-from evoflash.timing.protocols import Effort, Pace, Way
+from evoflash.timing.protocols import SHORT, Effort, Pace, Way
 
 STEADY = Way("cold", True, Pace.STEADY)  # how settings, and kernels of ours, are chosen: no idling
 
@@ -97,7 +98,7 @@ def compiled(row: str, found: Sequence[Ours], setup: Setup) -> Job:
     return Job(row, tuple(tasks), tuple(failures) if found else ("no kernel of ours is known",))
 
 
-def _task(genome: Genome, builds: Sequence[Build], workload: Workload, setup: Setup) -> GpuTask:
+def _task(genome: Genome, builds: Sequence[Build], workload: AnyWorkload, setup: Setup) -> GpuTask:
     family = load_family(genome.family)
     return task_of(
         genome.id,
@@ -111,10 +112,11 @@ def _task(genome: Genome, builds: Sequence[Build], workload: Workload, setup: Se
     )
 
 
-def _checks(workload: Workload, setup: Setup) -> tuple[Workload, ...]:
+def _checks(workload: AnyWorkload, setup: Setup) -> tuple[AnyWorkload, ...]:
     """What every candidate is checked on, and the hidden shapes that finalists are."""
     keys = (workload.compile_key(setup.spec.arch),)
-    return (*check_workloads(keys), *hidden_workloads(keys, seed=setup.seed))
+    operation = operations.operation_of(workload)
+    return (*operation.check_workloads(keys), *operation.hidden_workloads(keys, seed=setup.seed))
 
 
 def _rival(name: str, bench: Bench) -> LibraryContender | str:
@@ -185,7 +187,7 @@ def _in_turns(
     found = {name: _rival(name, bench) for name in setup.libraries}
     libraries = [each for each in found.values() if isinstance(each, LibraryContender)]
     contenders: list[Contender] = [_contender(task), *libraries]
-    if bench.workload.seq_q == 1:
+    if isinstance(bench.workload, Workload) and bench.workload.seq_q == 1:
         spec = setup.spec
         contenders.append(read_only.fastest(bench, spec.arch, STEADY, sm_count=spec.sm_count))
     rng = np.random.default_rng(setup.seed)

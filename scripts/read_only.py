@@ -14,8 +14,8 @@ from evoflash.cuda.arena import Arena
 from evoflash.cuda.device_checks import cubin_path
 from evoflash.cuda.launcher import LoadedKernel, cupy
 from evoflash.evaluation import Launch
-from evoflash.timing.benchmark import SHORT, Bench, measure
-from evoflash.timing.protocols import Way
+from evoflash.timing.benchmark import Bench, measure
+from evoflash.timing.protocols import SHORT, Way
 
 NAME = "read_only"
 _SOURCE = Path(__file__).with_name("read_only.cu")

@@ -30,9 +30,9 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from evoflash.attention.workload import Workload, parse_workload
-from evoflash.commands.doctor import environment
 from evoflash.cuda import launcher
 from evoflash.cuda.launcher import KernelHungError
+from evoflash.environment import environment
 from evoflash.errors import EvoflashError
 from evoflash.evaluation import Launch, Rung, Status
 from evoflash.evaluators.prepare import PREPARE_LIMIT_S, Failure, Prepared, prepare
@@ -44,7 +44,8 @@ from evoflash.isolation import Ending, IsolatedPool
 from evoflash.perf_model.estimate import Counts, Profile, model_version
 from evoflash.problem import Problem
 from evoflash.space import Genome, SearchSpace
-from evoflash.timing.benchmark import Bench, KernelContender, Pace, Way, sample
+from evoflash.timing.benchmark import Bench, KernelContender, sample
+from evoflash.timing.protocols import Pace, Way
 
 PROTOCOL = (
     "hot: CUDA graph replays of up to 20 launches on one input set, 5 samples (2 from 2 ms a launch on); "

@@ -25,15 +25,17 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from subjects import Machine, Reference, Silicon, Subject, machine_of, reference
 
 from evoflash import __version__
+from evoflash.attention import abi
 from evoflash.attention.inputs import AT_SIZE, TestInput
 from evoflash.attention.shapes import check_workloads
 from evoflash.attention.workload import CompileKey, Workload
+from evoflash.compilers.ef_layer import device_headers_sha
 from evoflash.cuda.arena import MemoryFaultError
 from evoflash.cuda.launcher import KernelHungError
 from evoflash.errors import UsageError
 from evoflash.evaluation import Candidate
 from evoflash.families.family import load_family
-from evoflash.families.renderer import device_headers_sha, render
+from evoflash.families.renderer import render
 from evoflash.operation import Output
 from evoflash.space import Value
 from evoflash.validation.bits import decode
@@ -140,7 +142,10 @@ def measured(machine: Machine, subject: Subject, fault: str, keys: int) -> Row:
     outputs = [machine.run(subject, workload, t, e.sample) for t, e in known]
     (trial, expected), output = known[0], outputs[0]
     close = np.isclose(
-        decode(output.out, workload.dtype).reshape(expected.out.shape), expected.out, 1e-2, 1e-2
+        decode(output.tensors["O"], workload.dtype).reshape(expected.rows["O"].right.shape),
+        expected.rows["O"].right,
+        1e-2,
+        1e-2,
     )
     results = [(t, e, o) for (t, e), o in zip(known, outputs, strict=True)]
     return Row(
@@ -172,8 +177,8 @@ def runner(machine: Machine, subject: Subject, workload: Workload) -> Callable[[
 
     def run(trial: TestInput) -> Output:
         output = machine.run(subject, workload, trial, every_row(workload))
-        lse = None if output.lse is None else output.lse.reshape(shape)
-        return Output(output.out.reshape(*shape, workload.head_dim), lse)
+        lse = output.tensors["LSE"].reshape(shape)
+        return abi.output(output.tensors["O"].reshape(*shape, workload.head_dim), lse)
 
     return run
 

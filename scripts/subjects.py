@@ -182,15 +182,15 @@ def reference(workload: Workload, name: str, seed: int, *, most_scores: int = 1 
     """A trial and what is right: at every row, or, where that takes more scores, at some of them."""
     trial = draw(name, workload, seed=seed)
     where = few_rows(workload, np.random.default_rng(seed), most_scores=most_scores)
-    return trial, expect(workload, trial.q, trial.k, trial.v, where=where)
+    return trial, expect(workload, trial, where=where)
 
 
 def few_rows(workload: Workload, rng: np.random.Generator, *, most_scores: int) -> Sample:
     """Every row; where that takes more scores, the first and last head, first and last rows, and others."""
     everything = every_row(workload)
-    if len(everything.heads) * workload.seq_q * workload.seq_kv <= most_scores:
+    if len(everything.groups) * workload.seq_q * workload.seq_kv <= most_scores:
         return everything
-    heads = np.unique(everything.heads[[0, -1]])
+    heads = np.unique(everything.groups[[0, -1]])
     edges = np.array([0, 1, 15, 16, 63, 64, 127, 128, workload.seq_q - 2, workload.seq_q - 1])
     others = rng.integers(0, workload.seq_q, _FEW_ROWS)
     rows = np.unique(np.concatenate([edges, others]).clip(0, workload.seq_q - 1))

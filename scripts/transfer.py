@@ -15,18 +15,19 @@ from typing import Any
 
 from arms import PROTOCOL, Arm, ratios, run_arm, winner
 
-from evoflash.commands import search_run as session
+from evoflash.commands.search import plan as planning
 from evoflash.cuda.launcher import present_gpu
 from evoflash.errors import NoKernelError
 from evoflash.evaluation import Evaluation
 from evoflash.evaluators.measured import MeasuredEvaluator
+from evoflash.problem import canonical
 from evoflash.store.store import open_store
 
 
 def estimated_best(db: str, problem: str, gpu: str) -> Evaluation:
     """The fastest estimate of a database; NoKernelError when it has none."""
     with open_store(db, read_only=True) as store:
-        found = store.estimates(session.canonical(problem), gpu, 1)
+        found = store.estimates(canonical(problem), gpu, 1)
     if not found:
         raise NoKernelError(f"{db} holds no estimate for '{problem}' on {gpu}: run the search first.")
     return found[0]
@@ -44,7 +45,7 @@ def main() -> None:
     parser.add_argument("-o", "--output", type=Path, required=True)
     args = parser.parse_args()
     guess = estimated_best(args.db, args.problem, args.made_for)
-    plan = session.plan(
+    plan = planning.plan(
         gpu=args.gpu,
         problem=args.problem,
         strategy="evolution",

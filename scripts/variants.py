@@ -21,7 +21,6 @@ from typing import Any
 import numpy as np
 from gene_ab import task_of
 
-from evoflash.attention.workload import Workload
 from evoflash.baselines import baseline
 from evoflash.cuda import launcher
 from evoflash.evaluation import Status
@@ -31,6 +30,7 @@ from evoflash.families.family import load_family
 from evoflash.gpu import GpuSpec, load_gpu
 from evoflash.gpu_process.rungs import GpuTask, check
 from evoflash.isolation import IsolatedPool
+from evoflash.operation import Workload
 from evoflash.problem import Problem, parse_problem
 from evoflash.space import Genome, Value
 from evoflash.timing.benchmark import Bench, KernelContender, capture, prepare, sample

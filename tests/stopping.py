@@ -77,7 +77,7 @@ def seeds_from_the_archive(*_):
 
 def main():
     from evoflash import cli
-    from evoflash.commands import search_run as session
+    from evoflash.commands.search import plan as planning
     from evoflash.evaluators import measured, pipeline
     from evoflash.gpu import load_gpu
     from evoflash.gpu_process.worker import Duties, GpuWorker
@@ -85,8 +85,8 @@ def main():
     duties = Duties(warm_up, learn, check, time_correct, finals)
     measured.GpuWorker = functools.partial(GpuWorker, duties=duties)
     pipeline.prepare = prepare
-    session._present = lambda: load_gpu("h200")
-    session.champion.starts = seeds_from_the_archive
+    planning._present = lambda: load_gpu("h200")
+    planning.champion.starts = seeds_from_the_archive
     cli.main()
 
 

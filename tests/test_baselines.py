@@ -19,14 +19,14 @@ from evoflash.baselines import DEFAULT, NAMES, OPTIONAL, flashinfer, sdpa, xform
 from evoflash.baselines import flash_attention_3 as fa3
 from evoflash.baselines import flash_attention_4 as fa4
 from evoflash.baselines.contender import BaselineAbsentError, imported, reason_of
-from evoflash.commands import insights
 from evoflash.commands.baselines import report as baseline_report
 from evoflash.commands.baselines import run as baseline_times
+from evoflash.commands.insights import digest as insights
 from evoflash.errors import NoKernelError, UsageError
-from evoflash.evaluation import Baseline, Basis, Timing, Verdict
-from evoflash.gpu_process.finals import FinalReport
+from evoflash.evaluation import Baseline, Basis, RunKey, Timing, Verdict
+from evoflash.gpu_process.finals import FinalReport, row_of
 from evoflash.problem import parse_problem
-from evoflash.store.store import RunKey, open_store
+from evoflash.store.store import open_store
 
 ROOT = Path(__file__).parents[1]
 SQUARE = Workload(2, 4, 4, 9, 9, 16, causal=True)
@@ -210,7 +210,7 @@ def test_a_row_has_the_mean_of_its_workloads_and_its_versions():
     timings = (timing_of(4.0), timing_of(9.0, "seed_long"), timing_of(3.0, protocol="final-hot"))
     problem = parse_problem("mission")
     both = type(problem)((*problem.workloads, *parse_problem("seed_long").workloads))
-    row = baseline_times.row_of(report_of({"fa3": timings}), "fa3", problem=both, gpu="h200")
+    row = row_of(report_of({"fa3": timings}), "fa3", problem=both, gpu="h200")
     assert row == Baseline("fa3", str(both), "h200", timings, 6.0, {"torch": "2.11.0", "layout": "views"})
 
 
@@ -227,7 +227,7 @@ def test_a_baseline_absent_on_one_workload_has_no_row():
     problem = parse_problem("mission")
     both = type(problem)((*problem.workloads, *parse_problem("seed_long").workloads))
     report = report_of({"fa3": (timing_of(4.0),)}, absent={"fa3 on seed_long": "no kernel"})
-    assert baseline_times.row_of(report, "fa3", problem=both, gpu="h200") is None
+    assert row_of(report, "fa3", problem=both, gpu="h200") is None
 
 
 @pytest.fixture
@@ -297,7 +297,7 @@ def test_a_run_of_baselines_is_no_search(tmp_path):
 
 
 def test_the_leaderboard_ranks_a_run_of_baselines(tmp_path):
-    from evoflash.commands import leaderboard
+    from evoflash.commands.leaderboard import table as leaderboard
 
     with open_store(str(tmp_path / "a.db")) as store:
         run = begin(store, baseline_times.STRATEGY)

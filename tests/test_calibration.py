@@ -48,7 +48,7 @@ def test_over_twenty_seeds_every_kind_of_input_comes_several_times():
 def test_a_long_workload_is_sampled_at_its_ends():
     where = few_rows(Workload(1, 4, 1, 8192, 8192, 64), random_generator(), most_scores=1 << 21)
     assert {0, 127, 128, 8190, 8191} <= set(where.rows.tolist())
-    assert where.heads.tolist() == [0, 3]
+    assert where.groups.tolist() == [0, 3]
     short = Workload(1, 4, 1, 64, 64, 64)
     assert len(few_rows(short, random_generator(), most_scores=1 << 21).rows) == 64
 

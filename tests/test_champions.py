@@ -20,20 +20,30 @@ import champions as script  # noqa: E402
 
 from evoflash import champions as champion  # noqa: E402
 from evoflash.champions import Champion, adapted, champions, distance, of_today, read_champions, starts  # noqa: E402
-from evoflash.commands import best as archived  # noqa: E402
-from evoflash.commands import insights  # noqa: E402
-from evoflash.commands import remeasure as remeasurement  # noqa: E402
-from evoflash.commands import search_run as session  # noqa: E402
+from evoflash.commands.best import answer as archived  # noqa: E402
+from evoflash.commands.insights import digest as insights  # noqa: E402
+from evoflash.commands.remeasure import run as remeasurement  # noqa: E402
+from evoflash.commands.search import plan as planning  # noqa: E402
+from evoflash.commands.search.run import strategy_of  # noqa: E402
 from evoflash.errors import NoKernelError, UsageError  # noqa: E402
-from evoflash.evaluation import Baseline, Basis, Evaluation, Proposal, Rung, Status, Timing  # noqa: E402
+from evoflash.evaluation import (  # noqa: E402
+    FINAL,
+    Baseline,
+    Basis,
+    Evaluation,
+    Proposal,
+    Rung,
+    RunKey,
+    Status,
+    Timing,
+)
 from evoflash.evaluators.emulated import EmulatedEvaluator  # noqa: E402
 from evoflash.families.family import load_family  # noqa: E402
 from evoflash.gpu import known_gpus, load_gpu  # noqa: E402
 from evoflash.paths import CHAMPIONS  # noqa: E402
 from evoflash.problem import Problem, parse_problem  # noqa: E402
 from evoflash.space import Genome, SearchSpace  # noqa: E402
-from evoflash.store.rows import FINAL  # noqa: E402
-from evoflash.store.store import RunKey, open_store  # noqa: E402
+from evoflash.store.store import open_store  # noqa: E402
 
 H200 = load_gpu("h200")
 MISSION = parse_problem("mission")
@@ -214,9 +224,9 @@ def test_a_gene_that_is_no_more_leaves_the_genome_out(archive) -> None:
 # Searches
 
 
-def plan(*, archive: bool, strategy: str = "evolution", family: str | None = "flash_mma") -> session.Plan:
+def plan(*, archive: bool, strategy: str = "evolution", family: str | None = "flash_mma") -> planning.Plan:
     where = {"gpu": "h200", "problem": "mission", "evaluator": "emulated"}
-    return session.plan(**where, strategy=strategy, seed=0, family=family, budget=1, archive=archive)
+    return planning.plan(**where, strategy=strategy, seed=0, family=family, budget=1, archive=archive)
 
 
 def test_the_archive_comes_first_among_the_seeds_and_names_the_run(archive) -> None:
@@ -226,8 +236,8 @@ def test_the_archive_comes_first_among_the_seeds_and_names_the_run(archive) -> N
     with_it, without = plan(archive=True), plan(archive=False)
 
     assert with_it.fields[0].seeds == (entry.genome, *without.fields[0].seeds)
-    assert session.strategy_of(with_it).ask() == Proposal(entry.genome, "seed")
-    assert session.strategy_of(without).ask() != Proposal(entry.genome, "seed")
+    assert strategy_of(with_it).ask() == Proposal(entry.genome, "seed")
+    assert strategy_of(without).ask() != Proposal(entry.genome, "seed")
     assert with_it.key.strategy == "evolution+archive/flash_mma"
     assert without.key.strategy == "evolution/flash_mma"
 
@@ -246,7 +256,7 @@ def test_strategies_with_seeds_begin_with_it(archive, strategy) -> None:
 
     made = plan(archive=True, strategy=strategy)
 
-    assert session.strategy_of(made).ask() == Proposal(entry.genome, "seed")
+    assert strategy_of(made).ask() == Proposal(entry.genome, "seed")
     assert made.key.strategy == f"{strategy}+archive/flash_mma"
 
 
@@ -407,9 +417,6 @@ class EmulatorInItsPlace(EmulatedEvaluator):
 
     basis = Basis.MEASURED
     model_version = ""
-
-    def finals(self, store, run):
-        return None
 
 
 @pytest.fixture

@@ -14,13 +14,13 @@ from evoflash.commands.compare.run import Contest, Outcome, Result
 from evoflash.cuda import launcher
 from evoflash.cuda.launcher import PresentGpu
 from evoflash.errors import DeviceError, EvoflashError, UsageError
-from evoflash.evaluation import Basis, Evaluation, Proposal, Rung, Status, Timing
+from evoflash.evaluation import Basis, Evaluation, Proposal, Rung, RunKey, Status, Timing
 from evoflash.families.export import export_kernel
 from evoflash.families.family import load_family
 from evoflash.gpu import load_gpu
 from evoflash.gpu_process.finals import FinalReport, FinalTask, conclusion
 from evoflash.problem import parse_problem
-from evoflash.store.store import RunKey, open_store
+from evoflash.store.store import open_store
 from evoflash.timing import noise_floor as noise
 from evoflash.timing.comparison import Comparison
 from evoflash.timing.intervals import MINIMAL_EFFECT

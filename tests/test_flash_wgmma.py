@@ -1214,10 +1214,10 @@ def test_only_the_split_that_outgrows_its_reference_is_done_again():
                 trial,
                 Run("lazy", "fifo", 1, 60.0),
             )
-            expected = expect(workload, trial.q, trial.k, trial.v, where=every_row(workload))
+            expected = expect(workload, trial, where=every_row(workload))
             assert [each.reports for each in emulations if each.reports] == []
-            got = decode(output.out, "fp16").reshape(-1)
-            assert np.abs(got - np.asarray(expected.out).reshape(-1)).max() < 5e-3
+            got = decode(output.tensors["O"], "fp16").reshape(-1)
+            assert np.abs(got - np.asarray(expected.rows["O"].right).reshape(-1)).max() < 5e-3
             products.append(emulations[0].counters["wgmma"])
 
     calm, twice = products[0], products[1]
@@ -1415,9 +1415,11 @@ def test_a_sum_of_rounded_weights_cancels_the_rounding_of_a_key_that_outweighs_a
             v = 1 + rng.random((1, 1, 128, 64))
             trial = TestInput("dominated", *(encode(x.astype(np.float32), "fp16") for x in (q, k, v)))
             _, output = run_call(library, launches, workload, trial, Run("lazy", "fifo", 1, 60.0))
-            expected = expect(workload, trial.q, trial.k, trial.v, where=every_row(workload))
-            got = decode(output.out, "fp16").reshape(-1)
-            ideal = decode(encode(np.asarray(expected.out, np.float32).reshape(-1), "fp16"), "fp16")
+            expected = expect(workload, trial, where=every_row(workload))
+            got = decode(output.tensors["O"], "fp16").reshape(-1)
+            ideal = decode(
+                encode(np.asarray(expected.rows["O"].right, np.float32).reshape(-1), "fp16"), "fp16"
+            )
             found.append(float(np.abs(got - ideal).sum()))
 
     assert sum(errors["rounded"]) < sum(errors["exact"]) / 2
@@ -1445,6 +1447,11 @@ def test_one_row_that_outgrows_its_reference_has_its_block_done_again(schedule, 
         library, FAMILY.launches(genome, workload, H200), workload, trial, Run("lazy", "fifo", 1, 60.0)
     )
 
-    expected = expect(workload, trial.q, trial.k, trial.v, where=every_row(workload))
+    expected = expect(workload, trial, where=every_row(workload))
     assert [each.reports for each in emulations if each.reports] == []
-    assert np.abs(decode(output.out, "fp16").reshape(-1) - np.asarray(expected.out).reshape(-1)).max() < 5e-3
+    assert (
+        np.abs(
+            decode(output.tensors["O"], "fp16").reshape(-1) - np.asarray(expected.rows["O"].right).reshape(-1)
+        ).max()
+        < 5e-3
+    )

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from evoflash.attention.thresholds import thresholds
+from evoflash.attention.thresholds import FILE, thresholds
 from evoflash.families.family import known_families
 from evoflash.validation.thresholds import calibration
 
 ROOT = Path(__file__).parents[1]
-RECORD = json.loads((ROOT / calibration()).read_text(encoding="utf-8"))
+RECORD = json.loads((ROOT / calibration(FILE)).read_text(encoding="utf-8"))
 MOST_USED = 0.95  # of a gate, by any honest kernel: beyond, it will reject one some day
 
 

@@ -20,11 +20,20 @@ from peers_timing import Job, Setup, Timed  # noqa: E402
 
 from evoflash.baselines.attempts import attempt, note_in  # noqa: E402
 from evoflash.champions import champions  # noqa: E402
-from evoflash.evaluation import Basis, Build, Evaluation, Proposal, Rung, Status, Timing  # noqa: E402
+from evoflash.evaluation import (  # noqa: E402
+    Basis,
+    Build,
+    Evaluation,
+    Proposal,
+    Rung,
+    RunKey,
+    Status,
+    Timing,
+)
 from evoflash.families.family import load_family  # noqa: E402
 from evoflash.gpu import load_gpu  # noqa: E402
 from evoflash.problem import parse_problem  # noqa: E402
-from evoflash.store.store import RunKey, open_store  # noqa: E402
+from evoflash.store.store import open_store  # noqa: E402
 
 H200 = load_gpu("h200")
 ROW = holdout.UNSEEN[0]

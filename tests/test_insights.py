@@ -14,12 +14,13 @@ import pytest
 from rich.console import Console
 from strategy_cases import SPACE, Notebook, Recorded, evaluated, score_us
 
-from evoflash.commands import insights
+from evoflash.commands.insights import digest as insights
+from evoflash.commands.insights.report import print_insights
 from evoflash.errors import NoKernelError
-from evoflash.evaluation import Basis, Evaluation, Proposal
+from evoflash.evaluation import Basis, Evaluation, Proposal, Run, RunKey
 from evoflash.search import search
 from evoflash.space import Genome
-from evoflash.store.store import Run, RunKey, Store, open_store
+from evoflash.store.store import Store, open_store
 from evoflash.strategies import evolution
 from evoflash.strategies.evolution import Evolution
 from evoflash.strategies.family_bandit import Bandit
@@ -138,7 +139,7 @@ def test_the_newest_search_is_read_and_a_remeasurement_is_none(path) -> None:
 
 def test_the_tables_show_every_operator_and_the_lineage() -> None:
     text = io.StringIO()
-    insights.print_insights(FOUND, Console(file=text, width=180))
+    print_insights(FOUND, Console(file=text, width=180))
     lines = text.getvalue().splitlines()
     grow = next(line for line in lines if line.strip().startswith("grow_block_n"))
     assert grow.split() == ["grow_block_n", "2", "2", "1", "+26.5%", "10", WIDE.id]
@@ -148,14 +149,14 @@ def test_the_tables_show_every_operator_and_the_lineage() -> None:
 def test_an_estimate_is_marked() -> None:
     text = io.StringIO()
     estimated = replace(FOUND, run=replace(RUN, key=replace(KEY, basis=Basis.ESTIMATED)))
-    insights.print_insights(estimated, Console(file=text, width=180))
+    print_insights(estimated, Console(file=text, width=180))
     assert "~8" in text.getvalue()
     assert " 8 " not in text.getvalue()
 
 
 def test_a_run_without_children_says_so() -> None:
     text = io.StringIO()
-    insights.print_insights(insights.digest(RUN, HISTORY[:1], None), Console(file=text, width=180))
+    print_insights(insights.digest(RUN, HISTORY[:1], None), Console(file=text, width=180))
     assert "none by a mutation operator" in text.getvalue()
 
 

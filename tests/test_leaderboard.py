@@ -13,11 +13,23 @@ import pytest
 from rich.console import Console
 
 from evoflash.attention.workload import CompileKey
-from evoflash.commands import leaderboard
-from evoflash.evaluation import Baseline, Basis, Build, Evaluation, Proposal, Rung, Status, Timing
+from evoflash.commands.leaderboard import report
+from evoflash.commands.leaderboard.table import Table, read
+from evoflash.evaluation import (
+    Baseline,
+    Basis,
+    Build,
+    Evaluation,
+    Proposal,
+    Run,
+    Rung,
+    RunKey,
+    Status,
+    Timing,
+)
 from evoflash.paths import DB
 from evoflash.space import Genome
-from evoflash.store.store import Run, RunKey, Store, open_store
+from evoflash.store.store import Store, open_store
 
 MISSION = "b=1,h=8,hkv=8,sq=512,skv=512,d=64,dtype=fp16"
 
@@ -77,12 +89,12 @@ def both(store: Store) -> Store:
 
 
 def rows_of(store: Store, **where: Any) -> list[dict[str, Any]]:
-    return leaderboard.read(store, **where).as_dicts()
+    return read(store, **where).as_dicts()
 
 
-def printed(table: leaderboard.Table) -> str:
+def printed(table: Table) -> str:
     console = Console(file=io.StringIO(), width=200)
-    leaderboard.print_table(table, console)
+    report.print_table(table, console)
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 
@@ -188,46 +200,46 @@ def test_the_sql_file_gives_plain_sqlite_the_same_rows(both: Store, tmp_path: Pa
     with sqlite3.connect(tmp_path / "evoflash.db") as connection:
         by_file = connection.execute((DB / "leaderboard.sql").read_text()).fetchall()
         by_view = connection.execute("SELECT * FROM leaderboard").fetchall()
-    assert set(by_file) == set(by_view) == set(leaderboard.read(both).rows)
+    assert set(by_file) == set(by_view) == set(read(both).rows)
 
 
 def test_json_is_one_object_with_units_in_its_keys_and_genes_as_numbers(both: Store) -> None:
-    rows = json.loads(leaderboard.as_json(leaderboard.read(both)))["leaderboard"]
+    rows = json.loads(report.as_json(read(both)))["leaderboard"]
     assert (rows[0]["score_us"], rows[0]["spill_bytes"], rows[0]["values"]) == (10.0, 4, {"block_m": 128})
     assert (rows[1]["kind"], rows[1]["genome_id"], rows[1]["values"]) == ("baseline", None, None)
 
 
 def test_csv_reads_back_as_the_same_rows(both: Store) -> None:
-    table = leaderboard.read(both)
-    parsed = list(csv.DictReader(io.StringIO(leaderboard.as_csv(table))))
+    table = read(both)
+    parsed = list(csv.DictReader(io.StringIO(report.as_csv(table))))
     assert [row["score_us"] for row in parsed] == [str(row["score_us"]) for row in table.as_dicts()]
     assert tuple(parsed[0]) == table.columns
 
 
 def test_markdown_is_one_pipe_table_per_ranking_with_even_lines(both: Store) -> None:
-    text = leaderboard.as_markdown(leaderboard.read(both))
+    text = report.as_markdown(read(both))
     tables = [part for part in text.split("\n\n") if part.startswith("|")]
     assert [len(part.strip().splitlines()) for part in tables] == [2 + 3, 2 + 2]
     assert [len({line.count("|") for line in part.strip().splitlines()}) for part in tables] == [1, 1]
 
 
-@pytest.mark.parametrize("show", [leaderboard.as_markdown, printed])
+@pytest.mark.parametrize("show", [report.as_markdown, printed])
 def test_every_estimated_figure_carries_its_mark(both: Store, show: Any) -> None:
-    text = show(leaderboard.read(both, basis=Basis.ESTIMATED))
+    text = show(read(both, basis=Basis.ESTIMATED))
     assert "estimated by model 2026.1, not measured" in text
     assert "est. us" in text
     assert "~1 " in text
     assert "~0.9-~1.1 " in text
 
 
-@pytest.mark.parametrize("show", [leaderboard.as_markdown, printed])
+@pytest.mark.parametrize("show", [report.as_markdown, printed])
 def test_a_measured_table_carries_no_mark_of_an_estimate(both: Store, show: Any) -> None:
-    text = show(leaderboard.read(both, basis=Basis.MEASURED))
+    text = show(read(both, basis=Basis.MEASURED))
     assert "~" not in text
     assert "est. us" not in text
     assert f"{MISSION} on l4: measured" in text
 
 
-@pytest.mark.parametrize("show", [leaderboard.as_markdown, printed])
+@pytest.mark.parametrize("show", [report.as_markdown, printed])
 def test_an_empty_leaderboard_says_what_to_do(store: Store, show: Any) -> None:
-    assert "run `evoflash search`" in show(leaderboard.read(store))
+    assert "run `evoflash search`" in show(read(store))

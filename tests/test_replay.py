@@ -11,9 +11,10 @@ import pytest
 from strategy_cases import Notebook
 from test_cli import EXIT_NO_KERNEL, EXIT_USAGE, evoflash, one_line
 
-from evoflash.commands.record import record, recorded, search_recording
+from evoflash.commands.record.recording import record, recorded
+from evoflash.commands.search.recorded import search_recording
 from evoflash.errors import NoKernelError, UsageError
-from evoflash.evaluation import Basis, Evaluation, Proposal, Rung, Status, Timing
+from evoflash.evaluation import Basis, Evaluation, Proposal, Rung, RunKey, Status, Timing
 from evoflash.families.family import families_for
 from evoflash.gpu import load_gpu
 from evoflash.problem import parse_problem
@@ -23,7 +24,7 @@ from evoflash.replay.kernel_tuner import read_recording
 from evoflash.replay.recorded_space import Outcome, Recording, recorded_space
 from evoflash.search import search
 from evoflash.space import Genome, Param
-from evoflash.store.store import RunKey, open_store
+from evoflash.store.store import open_store
 from evoflash.strategies import STRATEGIES, make_strategy
 
 MISSION = str(parse_problem("mission"))

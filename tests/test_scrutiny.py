@@ -10,6 +10,7 @@ from tiled_kernel import tiled
 
 from evoflash.attention.inputs import ALL
 from evoflash.attention.workload import Workload
+from evoflash.operation import Output
 from evoflash.validation.correctness import check_correctness
 
 FULL = Workload(2, 4, 2, 60, 131, 64)
@@ -45,18 +46,22 @@ def test_each_oracle_is_asked(words):
 
     def kernel(trial):
         output = tiled(trial)
-        return replace(output, out=output.out ^ 0x8000) if words in trial.name else output
+        return (
+            Output({**output.tensors, "O": output.tensors["O"] ^ 0x8000}) if words in trial.name else output
+        )
 
-    assert not check_correctness(kernel, FULL, seed=4, trials=("normal",)).passed
+    assert not check_correctness(kernel, FULL, seed=4, names=("normal",)).passed
 
 
 @pytest.mark.parametrize("words", [*GENERAL, "with keys changed"])
 def test_each_oracle_is_asked_under_a_causal_mask(words):
     def kernel(trial):
         output = tiled(trial, causal=True)
-        return replace(output, out=output.out ^ 0x8000) if words in trial.name else output
+        return (
+            Output({**output.tensors, "O": output.tensors["O"] ^ 0x8000}) if words in trial.name else output
+        )
 
-    assert not check_correctness(kernel, replace(FULL, causal=True), seed=4, trials=("normal",)).passed
+    assert not check_correctness(kernel, replace(FULL, causal=True), seed=4, names=("normal",)).passed
 
 
 def racing():
@@ -65,7 +70,7 @@ def racing():
     def kernel(trial):
         output = tiled(trial)
         calls.append(trial)
-        output.out[0, 0, 0, 0] ^= len(calls) % 2
+        output.tensors["O"][0, 0, 0, 0] ^= len(calls) % 2
         return output
 
     return kernel
@@ -73,8 +78,8 @@ def racing():
 
 def test_bits_must_repeat_unless_the_family_declares_atomics():
     names = ("normal",)
-    assert "two runs" in check_correctness(racing(), FULL, seed=4, trials=names).reason
-    assert check_correctness(racing(), FULL, seed=4, trials=names, is_deterministic=False).passed
+    assert "two runs" in check_correctness(racing(), FULL, seed=4, names=names).reason
+    assert check_correctness(racing(), FULL, seed=4, names=names, is_deterministic=False).passed
 
 
 def test_every_trial_is_run():

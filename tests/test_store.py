@@ -19,14 +19,26 @@ import pytest
 import sqlalchemy as sa
 
 from evoflash.attention.workload import CompileKey
-from evoflash.commands import search_run as session
+from evoflash.commands.search.run import _is_final
 from evoflash.errors import StoreError
-from evoflash.evaluation import Baseline, Basis, Build, Evaluation, Proposal, Rung, Status, Timing, Verdict
+from evoflash.evaluation import (
+    Baseline,
+    Basis,
+    Build,
+    Evaluation,
+    Proposal,
+    Run,
+    Rung,
+    RunKey,
+    Status,
+    Timing,
+    Verdict,
+)
 from evoflash.paths import DB
 from evoflash.space import Genome
 from evoflash.store import database
 from evoflash.store import schema as tables
-from evoflash.store.store import Run, RunKey, Store, open_store
+from evoflash.store.store import Store, open_store
 
 PROBLEM = "b=1,h=8,hkv=8,sq=512,skv=512,d=64,dtype=fp16"
 FIXTURE = Path(__file__).parent / "fixtures" / "store_0001.sql"
@@ -686,4 +698,4 @@ def test_a_run_is_final_when_its_best_was_timed_again(
         replace(evaluation_of(1, 5.0, basis=basis), timings=tuple(timing_of(5.0, p) for p in protocols)),
     )
 
-    assert session._is_final(store, run) is is_final
+    assert _is_final(store, run) is is_final

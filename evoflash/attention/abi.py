@@ -4,9 +4,11 @@ import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from evoflash.attention.workload import Workload
-from evoflash.operation import TensorSpec
+from evoflash.operation import Output, TensorSpec
+from evoflash.validation.bits import Bits
 
 Strides = tuple[int, int, int]  # batch, head, row; in elements; the last dimension is contiguous
 
@@ -31,6 +33,11 @@ def tensors(workload: Workload) -> tuple[TensorSpec, ...]:
         TensorSpec("O", "rows", query, *_AXES, w.dtype, spread=_HEADS_INSIDE),
         TensorSpec("LSE", "numbers", query[:3], *_AXES_OF_LSE, "fp32", is_optional=True),
     )
+
+
+def output(out: Bits, lse: NDArray[np.float32] | None = None) -> Output:
+    """O's bits (batch, heads, seq_q, head_dim) and LSE, which is missing where a kernel was asked for none."""
+    return Output({"O": out} if lse is None else {"O": out, "LSE": lse})
 
 
 def contiguous(heads: int, rows: int, head_dim: int) -> Strides:

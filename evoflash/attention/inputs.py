@@ -208,6 +208,17 @@ AT_SIZE = ("normal", "needles", "rising")  # for the benchmark's shape, where a 
 NAMES = InputNames(
     small=ALL,
     at_size=AT_SIZE,
+    # Ordinary ones, then those that catch a mask, a rescaling, an overflow.
+    scheduled=(
+        "normal",
+        "spikes",
+        "saturated",
+        "rising",
+        "needles",
+        "large_logits",
+        "falling",
+        "outliers",
+    ),
     after_timing="normal-after",
     ordinary=frozenset({"normal", "normal-again", "normal-after"}),
 )

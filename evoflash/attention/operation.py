@@ -7,12 +7,13 @@ from evoflash.attention.loop import consumers, work
 from evoflash.attention.reference import expect, sample
 from evoflash.attention.relations import complaint
 from evoflash.attention.thresholds import thresholds
-from evoflash.attention.workload import Workload, parse_workload
+from evoflash.attention.workload import Workload, parse_workload, stored_key
 from evoflash.operation import Operation
 
 OPERATION = Operation(
     name="attention",
     parse=parse_workload,
+    stored_key=stored_key,
     probe=Workload(1, 1, 1, 64, 64, 64),
     tensors=abi.tensors,
     groups="heads",

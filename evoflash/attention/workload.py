@@ -1,6 +1,7 @@
 """Attention's workloads (its shapes), what kernels are compiled for, and their texts; pure data."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar
 
 from evoflash.errors import UsageError
@@ -153,6 +154,11 @@ class Workload:
             "seq_q": self.seq_q,
             "seq_kv": self.seq_kv,
         }
+
+
+def stored_key(row: Mapping[Any, Any]) -> CompileKey:
+    """The key of a stored build, from its columns of the same names."""
+    return CompileKey(**{field.name: row[field.name] for field in fields(CompileKey)})
 
 
 def _shape(batch: int, heads: int, kv_heads: int, seq_q: int, seq_kv: int, head_dim: int) -> Workload:

@@ -25,6 +25,22 @@ class Terminated(SystemExit):
         super().__init__(EXIT_CODE)
 
 
+def leave_on_signals() -> None:
+    """Until end_on_signals(), Ctrl-C or SIGTERM ends the process at once with one line.
+
+    For the time in which modules are imported: nothing has begun then that must be left in good order, and an
+    exception out of the middle of an import may be lost or come out as another one.
+    """
+    signal.signal(signal.SIGTERM, _leave)
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, _leave)
+
+
+def _leave(number: int, _: object) -> None:
+    os.write(2, f"evoflash: stopped by {_NAMES[signal.Signals(number)]}: nothing had begun.\n".encode())
+    os._exit(128 + number)
+
+
 def end_on_signals() -> None:
     """From now on SIGTERM raises Terminated in the main thread, and Ctrl-C KeyboardInterrupt, once in all.
 
@@ -41,7 +57,7 @@ def end_on_signals() -> None:
 
 
 def kept(stop: BaseException) -> str:
-    """What the store said as it was stopped (session.counting), in words."""
+    """What the store said as it was stopped (search/run.py), in words."""
     return " ".join(getattr(stop, "__notes__", ())) or "everything evaluated so far is kept"
 
 
@@ -55,8 +71,8 @@ def _end(number: int, _: object) -> None:
 def _hear_nothing_more() -> None:
     """Python takes its own handlers away before its last instruction."""
     if _heard:
-        for each in _NAMES:
-            signal.signal(each, signal.SIG_IGN)
+        for number in _NAMES:
+            signal.signal(number, signal.SIG_IGN)
 
 
 def _end_late(told: int) -> None:

@@ -19,8 +19,7 @@ from evoflash.cuda import device_checks as inspection
 from evoflash.cuda.guarded_buffer import GUARD_BYTES, GuardedBuffer, allocate, has_room
 from evoflash.cuda.launcher import LoadedKernel, Stopwatch, settle
 from evoflash.cuda.tensor_map import encoded_map
-from evoflash.emulator.tensor_map import geometry
-from evoflash.evaluation import TensorMap
+from evoflash.evaluation import TensorMap, geometry
 from evoflash.operation import ELEMENT_BYTES, Output, Sample, TensorSpec, TestInput, Workload
 from evoflash.operations import operation_of
 from evoflash.validation.validator import Part, in_groups, part_of

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evoflash.emulator import launch as emulator
-from evoflash.emulator.tensor_map import geometry, tensor_map
+from evoflash.emulator.tensor_map import tensor_map
 from evoflash.errors import UsageError
-from evoflash.evaluation import Launch, TensorMap
+from evoflash.evaluation import Launch, TensorMap, geometry
 from evoflash.operation import Delivery, Output, Schedule, TensorSpec, TestInput, Workload
 from evoflash.operations import operation_of
 

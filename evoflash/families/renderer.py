@@ -2,12 +2,13 @@
 
 import hashlib
 import re
-from functools import cache, lru_cache
+from functools import lru_cache
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from jinja2 import TemplateError as JinjaError
 
 from evoflash import __version__
+from evoflash.compilers.ef_layer import device_headers_sha
 from evoflash.errors import TemplateError, UsageError
 from evoflash.evaluation import Candidate
 from evoflash.families.expression import ceil_div
@@ -15,7 +16,7 @@ from evoflash.families.family import Family, load_family
 from evoflash.families.header import body_of
 from evoflash.gpu import GpuSpec
 from evoflash.operation import CompileKey
-from evoflash.paths import DEVICE, TEMPLATES
+from evoflash.paths import TEMPLATES
 from evoflash.space import Genome
 
 _ENVIRONMENT = Environment(
@@ -105,15 +106,6 @@ def _render(family: Family, genome: Genome, key: CompileKey, gpu: GpuSpec) -> st
 def _template(body: str) -> Template:
     # Jinja takes up to 0.1 s to compile a large family.
     return _ENVIRONMENT.from_string(body)
-
-
-@cache
-def device_headers_sha() -> str:
-    """A hash over the ef:: layer: a kernel compiled against another layer is another kernel."""
-    digest = hashlib.sha256()
-    for path in sorted(DEVICE.glob("*.h")):
-        digest.update(path.name.encode() + path.read_bytes())
-    return digest.hexdigest()
 
 
 def _sha(source: str) -> str:

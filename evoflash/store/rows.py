@@ -1,4 +1,4 @@
-"""Records as rows of the database and back, and the two records that name a search; runs no statement.
+"""Records as rows of the database and back; runs no statement.
 
 A `*_row` makes the columns that its record fills, a `*_of` the record that a stored row stands for.
 """
@@ -6,7 +6,7 @@ A `*_row` makes the columns that its record fills, a `*_of` the record that a st
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,43 +14,25 @@ import numpy as np
 
 import evoflash
 from evoflash.errors import UsageError
-from evoflash.evaluation import Baseline, Basis, Build, Evaluation, Proposal, Rung, Status, Timing, Verdict
+from evoflash.evaluation import (
+    SCORED,
+    Baseline,
+    Basis,
+    Build,
+    Evaluation,
+    Proposal,
+    Run,
+    Rung,
+    RunKey,
+    Status,
+    Timing,
+    Verdict,
+)
 from evoflash.operation import CompileKey
-from evoflash.problem import parse_problem
+from evoflash.problem import operation_in, parse_problem
 from evoflash.space import Genome
 
 Row = Mapping[Any, Any]  # by column name
-# The protocol that a score stands for: the first of these that was timed ("boost": see benchmark.Pace).
-SCORED = ("final-cold", "final-cold-boost", "cold", "cold-boost", "model")
-FINAL = frozenset(SCORED[:2])
-
-
-@dataclass(frozen=True, slots=True)
-class RunKey:
-    """What makes two searches the same search: repeating one continues it."""
-
-    problem: str  # canonical, str(Problem)
-    gpu: str
-    basis: Basis
-    strategy: str
-    seed: int
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """One search; `number` counts the runs of the same key, from 1."""
-
-    id: int
-    key: RunKey
-    number: int
-    gpu_hash: str
-    budget: int
-    created: str  # UTC, ISO 8601
-
-
-def was_timed_again(evaluation: Evaluation) -> bool:
-    """Whether it was a finalist: its score is then the re-timed one."""
-    return any(timing.protocol in FINAL for timing in evaluation.timings)
 
 
 # ---- values
@@ -88,6 +70,15 @@ def _mean(values: Iterable[float]) -> float | None:
 
 
 # ---- records into rows
+
+# The columns of a compile key, and what they hold where an operation's keys have no such field.
+_KEY_COLUMNS: Mapping[str, Any] = {
+    "head_dim": 0,
+    "dtype": "",
+    "causal": False,
+    "gqa_ratio": 0,
+    "accumulate": "fp32",
+}
 
 
 def run_row(
@@ -174,8 +165,10 @@ def score_row(score_us: float | None, timed: Sequence[Timing]) -> dict[str, Any]
 
 
 def build_row(build: Build) -> dict[str, Any]:
-    row = columns(build, "genome_id", "compile_key", "warnings") | columns(build.compile_key)
-    return row | {"warnings_json": _json(build.warnings)}
+    key = columns(build.compile_key)
+    known = {name: key.get(name, nothing) for name, nothing in _KEY_COLUMNS.items()}
+    row = columns(build, "genome_id", "compile_key", "warnings") | known
+    return row | {"arch": build.compile_key.arch, "warnings_json": _json(build.warnings)}
 
 
 def timing_row(timing: Timing) -> dict[str, Any]:
@@ -216,7 +209,7 @@ def evaluation_of(row: Row, built: Iterable[Row], judged: Iterable[Row], timed: 
         basis=Basis(row["basis"]),
         status=Status(row["status"]),
         rung=Rung(row["rung"]),
-        builds=tuple(_build_of(row["genome_id"], part) for part in built),
+        builds=tuple(_build_of(row, part) for part in built),
         verdicts=tuple(_record(Verdict, _with_nan(part)) for part in judged),
         timings=tuple(map(timing_of, timed)),
         duplicate_of=row["duplicate_of"] or "",
@@ -234,10 +227,20 @@ def with_outcome(evaluation: Evaluation, stored: Mapping[str, Evaluation]) -> Ev
     return replace(twin, **own)
 
 
-def _build_of(genome_id: str, row: Row) -> Build:
-    key, warnings = _record(CompileKey, row), tuple(json.loads(row["warnings_json"]))
-    build: Build = _record(Build, row, genome_id=genome_id, compile_key=key, warnings=warnings)
+def _build_of(evaluation: Row, row: Row) -> Build:
+    key = _key_of(evaluation["problem"], row)
+    warnings = tuple(json.loads(row["warnings_json"]))
+    build: Build = _record(Build, row, genome_id=evaluation["genome_id"], compile_key=key, warnings=warnings)
     return build
+
+
+def _key_of(problem: str, row: Row) -> CompileKey:
+    """A build's compile key: from its columns, or, where they cannot hold it, by its place among the problem's."""
+    stored = operation_in(problem).stored_key
+    if stored is not None:
+        return stored(row)
+    key: CompileKey = parse_problem(problem).compile_keys(row["arch"])[row["position"]]
+    return key
 
 
 def timing_of(row: Row) -> Timing:

@@ -21,44 +21,15 @@ from evoflash.operation import Workload
 from evoflash.operations import operation_of
 from evoflash.timing.clocks import ClockState, clock_state, over
 from evoflash.timing.protocols import (
-    FULL,
     IDLE_S,
-    ONE,
-    SHORT,
     Effort,
     Pace,
     Way,
-    efforts_of,
     enough,
     launches_of,
     sets_of,
     ways_of,
 )
-
-__all__ = [
-    "FULL",
-    "ONE",
-    "SHORT",
-    "Bench",
-    "Caller",
-    "Contender",
-    "Effort",
-    "KernelContender",
-    "Pace",
-    "Way",
-    "can_be_timed",
-    "capture",
-    "efforts_of",
-    "enough",
-    "measure",
-    "one_by_one",
-    "prepare",
-    "sample",
-    "state_while",
-    "summarise",
-    "synced_us",
-    "ways_of",
-]
 
 REPLAY_LIMIT_S = 30.0
 _GUARD_BYTES = 4096  # there are hundreds of sets

@@ -89,7 +89,7 @@ def _copies(problem: str, spec: GpuSpec) -> _Copies:
 
 def _any_genome(problem: Problem, spec: GpuSpec) -> Genome:
     """The first seed of a family that has one for this GPU: flash_mma's where it runs."""
-    families = sorted(families_for(spec), key=lambda family: family.name != "flash_mma")
+    families = sorted(families_for(spec, problem.operation), key=lambda family: family.name != "flash_mma")
     for family in families:
         space = family.space(problem.compile_keys(spec.arch), spec)
         if seeds := family.seeds_for(problem, space, spec):

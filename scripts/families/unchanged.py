@@ -111,11 +111,11 @@ def golden() -> Iterator[tuple[str, str]]:
 
 def helped() -> Iterator[tuple[str, str]]:
     """(command; digest) of the help of the program and of each of its commands, at 80 columns."""
-    from evoflash.cli import app
+    from evoflash.cli import application
 
     names = sorted(
         c.name or c.callback.__name__.strip("_").replace("_", "-")
-        for c in app.registered_commands
+        for c in application().registered_commands
         if c.callback
     )
     for words in ([], *([name] for name in names)):

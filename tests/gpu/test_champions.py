@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from evoflash.champions import champions
-from evoflash.evaluation import Basis
-from evoflash.store.rows import was_timed_again
+from evoflash.evaluation import Basis, was_timed_again
 from evoflash.store.store import open_store
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -70,15 +70,5 @@ def _three(expressions: tuple[Expression, Expression, Expression], names: Mappin
     return x, y, z
 
 
-def _names(workload: Workload) -> dict[str, int | str | bool]:
-    return {
-        "batch": workload.batch,
-        "heads": workload.heads,
-        "kv_heads": workload.kv_heads,
-        "seq_q": workload.seq_q,
-        "seq_kv": workload.seq_kv,
-        "head_dim": workload.head_dim,
-        "causal": workload.causal,
-        "gqa_ratio": workload.gqa_ratio,
-        "dtype": workload.dtype,
-    }
+def _names(workload: Workload) -> dict[str, Any]:
+    return {**workload.names(), **workload.compile_key("").names()}

@@ -9,8 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from evoflash import baselines
-from evoflash.attention.shapes import check_workloads
+from evoflash import baselines, operations
 from evoflash.commands import kernel_report as report
 from evoflash.commands.check import subject as check_subject
 from evoflash.commands.check.kernel_header import read_kernel_file
@@ -136,5 +135,5 @@ def _own(path: Path, text: str, *, spec: GpuSpec, seed: int) -> _Found:
 def _task(
     name: str, problem: Problem, builds: Sequence[Build], launches: Launcher, spec: GpuSpec, seed: int
 ) -> GpuTask:
-    checks = check_workloads(problem.compile_keys(spec.arch))
+    checks = operations.load(problem.operation).check_workloads(problem.compile_keys(spec.arch))
     return task_of(name, spec, builds, launches, checks=checks, timed=problem.workloads, seed=seed)

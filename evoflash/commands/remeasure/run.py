@@ -2,26 +2,26 @@
 
 from collections.abc import Sequence
 
-from evoflash.commands import search_run as session
-from evoflash.commands.doctor import environment
+from evoflash.commands.search.plan import where
+from evoflash.commands.search.run import Found, counting
+from evoflash.environment import environment
 from evoflash.errors import NoKernelError
-from evoflash.evaluation import Basis
+from evoflash.evaluation import Basis, RunKey
+from evoflash.evaluators.finals_phase import run_finals
 from evoflash.evaluators.measured import MeasuredEvaluator
 from evoflash.gpu import GpuSpec
-from evoflash.problem import Problem, parse_problem
+from evoflash.problem import Problem, canonical, parse_problem
 from evoflash.search import search
 from evoflash.space import Genome
-from evoflash.store.store import RunKey, Store, open_store
+from evoflash.store.store import Store, open_store
 from evoflash.strategies.fixed_list import Given
 
 
-def remeasure(
-    db: str, *, top: int, gpu: str | None, problem: str | None, argv: Sequence[str]
-) -> session.Found:
+def remeasure(db: str, *, top: int, gpu: str | None, problem: str | None, argv: Sequence[str]) -> Found:
     """Measure the store's best estimates for a problem on this machine's GPU, as a run of its own."""
     with open_store(db) as store:
-        spec, _ = session.where(gpu, "gpu")
-        estimates = store.estimates(session.canonical(problem), spec.name, top)
+        spec, _ = where(gpu, "gpu")
+        estimates = store.estimates(canonical(problem), spec.name, top)
         if not estimates:
             raise NoKernelError(f"no estimates for {spec.name} in the database: run `evoflash search` first.")
         what = parse_problem(problem or estimates[-1].problem)
@@ -37,7 +37,7 @@ def measured(
     *,
     strategy: str,
     argv: Sequence[str],
-) -> session.Found:
+) -> Found:
     """Take genomes up the whole ladder on this machine's GPU, and the best of them into the final timing.
 
     Stored as a run of its own, of that strategy.
@@ -48,9 +48,9 @@ def measured(
     )
     budget = len(genomes)
     with (
-        session.counting(store, current, budget=budget),
+        counting(store, current, budget=budget),
         MeasuredEvaluator(problem, spec, seed=0) as evaluates,
     ):
         search(Given(genomes, strategy), evaluates, store, current, budget=budget)
-        finals = evaluates.finals(store, current)
-    return session.Found(store.best_of(current), store.spent(current), finals)
+        finals = run_finals(evaluates, store, current)
+    return Found(store.best_of(current), store.spent(current), finals)

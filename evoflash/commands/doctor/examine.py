@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from evoflash import __version__
+from evoflash.environment import noise_floor, nvrtc_version
 from evoflash.errors import EvoflashError
 from evoflash.families.family import known_families, load_family
 from evoflash.paths import cache_dir, default_database
@@ -54,36 +54,6 @@ def render(findings: list[Finding]) -> str:
     return "\n".join(f"{f.state:8} {f.subject:16} {f.detail}" for f in findings)
 
 
-def versions() -> str:
-    """evoflash, CuPy, NVRTC and driver, for --version and for bug reports."""
-    parts = [f"evoflash {__version__}", f"CuPy {_cupy_version() or 'none'}"]
-    for name, check in (("NVRTC", _nvrtc_number), ("driver", _driver)):
-        try:
-            parts.append(f"{name} {check()}")
-        except (EvoflashError, OSError, ImportError):
-            parts.append(f"{name} none")
-    return ", ".join(parts)
-
-
-def environment() -> dict[str, str]:
-    """What is stored beside every run."""
-    import platform
-
-    found = {"versions": versions(), "python": platform.python_version(), "machine": platform.machine()}
-    if floor := _noise_floor():
-        found["noise"] = floor
-    return found
-
-
-def _cupy_version() -> str | None:
-    for name in ("cupy-cuda13x", "cupy-cuda12x", "cupy"):
-        try:
-            return importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return None
-
-
 def _packages() -> str:
     names = ("numpy", "jinja2", "sqlalchemy", "alembic", "typer", "pebble", "platformdirs")
     return ", ".join(f"{name} {importlib.metadata.version(name)}" for name in names)
@@ -93,16 +63,10 @@ def _templates() -> str:
     return ", ".join(f"{name} {load_family(name).version}" for name in known_families())
 
 
-def _nvrtc_number() -> str:
-    from evoflash.compilers.nvrtc import nvrtc_version
-
-    return nvrtc_version()
-
-
 def _nvrtc() -> str:
     from evoflash.compilers.nvrtc import supports_arch
 
-    return f"{_nvrtc_number()}, compiles for sm_90a: {'yes' if supports_arch('sm_90a') else 'no'}"
+    return f"{nvrtc_version()}, compiles for sm_90a: {'yes' if supports_arch('sm_90a') else 'no'}"
 
 
 def _host_compiler() -> str:
@@ -127,16 +91,6 @@ def _database() -> str:
     return _writable(Path(os.path.expanduser(target)).resolve().parent)
 
 
-def _driver() -> str:
-    import pynvml
-
-    try:
-        pynvml.nvmlInit()
-        return str(pynvml.nvmlSystemGetDriverVersion())
-    except pynvml.NVMLError as error:
-        raise OSError(f"no NVIDIA driver ({error})") from None
-
-
 def _gpu() -> str:
     from evoflash.cuda.launcher import present_gpu, spec_of
 
@@ -147,15 +101,9 @@ def _gpu() -> str:
 
 
 def _noise() -> str:
-    if floor := _noise_floor():
+    if floor := noise_floor():
         return floor
     raise OSError("not measured for this GPU and driver: `evoflash doctor --noise`, half a minute on a GPU")
-
-
-def _noise_floor() -> str:
-    from evoflash.timing import noise_floor as noise
-
-    return noise.describe()
 
 
 def _torch() -> str:

@@ -1,14 +1,10 @@
-"""The leaderboard: reads db/leaderboard.sql from a store and writes it as a table, Markdown, JSON or CSV.
-
-Ranks nothing itself. One table per problem, GPU and basis; an estimate never appears without its mark.
-"""
+"""The leaderboard as tables, Markdown, JSON or CSV, with a mark on every estimate. Reads no store."""
 
 import csv
 import io
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from itertools import groupby, islice
+from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
@@ -17,48 +13,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as Grid
 
+from evoflash.commands.leaderboard.table import RANKING, Table
 from evoflash.evaluation import Basis
-from evoflash.store.schema import leaderboard_sql
-from evoflash.store.store import Store
 
 Row = Mapping[str, Any]
 _NOTHING = "No correct kernel is stored for this: run `evoflash search`, or ask for less."
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """Rows of the leaderboard query, under the names that the query gives its columns (units included)."""
-
-    columns: tuple[str, ...]
-    rows: tuple[tuple[Any, ...], ...]
-
-    def as_dicts(self) -> list[dict[str, Any]]:
-        """One dict per row, keyed by column."""
-        return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
-
-
-_RANKING = ("problem", "gpu", "basis")  # what shares a ranking
-
-
-def read(
-    store: Store,
-    *,
-    problem: str | None = None,
-    gpu: str | None = None,
-    basis: Basis | None = None,
-    top: int = 20,
-) -> Table:
-    """The first `top` rows of each ranking, measured rankings first; `problem` is canonical, str(Problem)."""
-    given = {"problem": problem, "gpu": gpu, "basis": None if basis is None else basis.value}
-    where = {name: value for name, value in given.items() if value is not None}
-    conditions = " AND ".join(["rank <= :top", *(f"{name} = :{name}" for name in where)])
-    trust = "CASE basis WHEN 'measured' THEN 0 WHEN 'replayed' THEN 1 ELSE 2 END"
-    order = f"problem, gpu, {trust}, rank, evaluation"
-    query = f"SELECT * FROM ({leaderboard_sql()}) AS board WHERE {conditions} ORDER BY {order}"
-    columns, rows = store.query(query, {"top": top, **where})
-    # Equal times share a rank, as estimates often do: there may be more rows than were asked for.
-    rankings = groupby(rows, key=itemgetter(*map(columns.index, _RANKING)))
-    return Table(columns, tuple(row for _, ranking in rankings for row in islice(ranking, top)))
 
 
 def as_json(table: Table) -> str:
@@ -113,7 +72,7 @@ def _grid(rows: list[Row]) -> Grid:
 
 
 def _rankings(table: Table) -> Iterator[list[Row]]:
-    for _, rows in groupby(table.as_dicts(), key=itemgetter(*_RANKING)):
+    for _, rows in groupby(table.as_dicts(), key=itemgetter(*RANKING)):
         yield list(rows)
 
 

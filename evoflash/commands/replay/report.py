@@ -1,10 +1,7 @@
-"""A comparison of strategies, or a search on a recorded space, as text or JSON; computes nothing."""
-
-from __future__ import annotations
+"""A comparison of search strategies as a table or JSON; computes nothing."""
 
 import json
 from dataclasses import asdict
-from typing import TYPE_CHECKING
 
 from rich import box
 from rich.console import Console
@@ -13,9 +10,6 @@ from rich.table import Table
 
 from evoflash.evaluation import Basis
 from evoflash.replay.comparison import WINDOW_START, Comparison, Standing
-
-if TYPE_CHECKING:
-    from evoflash.commands.search_run import Found
 
 
 def as_json(comparison: Comparison) -> str:
@@ -67,22 +61,3 @@ def _legend(comparison: Comparison) -> str:
         f"optimum, mean over evaluations {start} to {comparison.budget}. Best and evaluations are medians; "
         "within 5 %: share of the repeats."
     )
-
-
-def describe_found(found: Found, *, as_json: bool) -> str:
-    """The best configuration of a search on a recorded space, which need not be one of our problems."""
-    if as_json:
-        from evoflash.commands import (
-            kernel_report as report,  # what searches on kernels need, a comparison does not
-        )
-
-        return report.describe_found(found, as_json=True)
-    best = found.best
-    assert best is not None, "a search without a kernel is an error, not a report"
-    lines = (
-        f"config    {best.genome.id}  {best.genome.family}",
-        f"values    {' '.join(f'{name}={value}' for name, value in best.genome.values)}",
-        f"problem   {best.problem}   on {best.gpu}",
-        f"time      {best.score_us:.2f} us {best.basis}, best of {found.spent} evaluations",
-    )
-    return "\n".join(lines)

@@ -1,27 +1,17 @@
-"""Between the store and recorded spaces: a database's outcomes as a recording, and a search on a recording.
+"""A database's outcomes as a recorded space (the format is replay/kernel_tuner.py). Searches nothing."""
 
-The file format is kernel_tuner.py's.
-"""
-
-import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
-from evoflash.commands.doctor import environment
-from evoflash.commands.progress import Progress
-from evoflash.commands.search_run import Found, counting, say
 from evoflash.errors import NoKernelError, UsageError
-from evoflash.evaluation import Basis, Evaluation
+from evoflash.evaluation import Basis, Evaluation, Run
 from evoflash.families.family import load_family
 from evoflash.gpu import load_gpu
 from evoflash.problem import parse_problem
-from evoflash.replay.evaluator import ReplayedEvaluator
-from evoflash.replay.kernel_tuner import cache_text, read_recording, write_recording
+from evoflash.replay.kernel_tuner import write_recording
 from evoflash.replay.recorded_space import Outcome, Recording, recorded_space
-from evoflash.search import search
 from evoflash.space import Genome, SearchSpace
-from evoflash.store.store import Run, RunKey, Store, open_store
-from evoflash.strategies import make_strategy
+from evoflash.store.store import Store, open_store
 
 
 def record(
@@ -57,7 +47,7 @@ def recorded(store: Store, *, problem: str, gpu: str, family: str | None, basis:
         str(what),
         spec.name,
         basis,
-        (first.seq_q, first.heads, first.batch),
+        first.extents,
     )
 
 
@@ -99,52 +89,3 @@ def _outcome(evaluation: Evaluation) -> Outcome:
         is_lower_bound=evaluation.is_censored,
         compile_s=sum(build.compile_s for build in evaluation.builds),
     )
-
-
-def _digest(recording: Recording) -> str:
-    # A record that has changed is another machine: its results do not continue those of the old one.
-    return hashlib.sha256(cache_text(recording).encode()).hexdigest()[:12]
-
-
-def search_recording(
-    path: Path,
-    db: str,
-    *,
-    strategy: str,
-    seed: int,
-    budget: int,
-    time_limit_s: float | None,
-    fresh: bool,
-    argv: Sequence[str],
-) -> Found:
-    """A search on a recorded space, stored as a run of basis `replayed`; resumes like any other."""
-    if budget < 1:
-        raise UsageError(f"budget {budget}: give a whole number from 1 up.")
-    recording = read_recording(path)
-    chosen = make_strategy(strategy, recording.space, seed=seed)
-    key = RunKey(recording.problem, recording.device, Basis.REPLAYED, strategy, seed)
-    with open_store(db) as store:
-        current = store.begin(
-            key,
-            gpu_hash=_digest(recording),
-            budget=budget,
-            argv=argv,
-            environment=environment(),
-            fresh=fresh,
-        )
-        history = store.history(current)
-        if store.spent(current) >= budget:  # the loop below then spends nothing
-            say(f"this run has spent its budget ({budget}): raise --budget or use --fresh.")
-        title = f"{recording.problem} on {recording.device}"
-        showing = Progress(title, Basis.REPLAYED, budget, history)
-        with counting(store, current, budget=budget), showing as progress:
-            search(
-                chosen,
-                ReplayedEvaluator(recording),
-                store,
-                current,
-                budget=budget,
-                time_limit_s=time_limit_s,
-                on_evaluation=progress.show,
-            )
-        return Found(store.best_of(current), store.spent(current))

@@ -11,18 +11,18 @@ from pathlib import Path
 
 from evoflash.champions import Champion, champion_today
 from evoflash.commands import kernel_report as report
-from evoflash.commands import search_run as session
-from evoflash.commands.baselines.run import present_spec
-from evoflash.commands.remeasure import measured
+from evoflash.commands.remeasure.run import measured
+from evoflash.commands.terminal import say
+from evoflash.cuda.launcher import present_spec
 from evoflash.errors import DeviceError, NoKernelError, UsageError
 from evoflash.evaluation import Basis, Evaluation, Rung
 from evoflash.evaluators.prepare import PREPARE_LIMIT_S, Failure, Prepared, prepare
 from evoflash.families.export import export_kernel
-from evoflash.gpu import GpuSpec, load_gpu
+from evoflash.gpu import GpuSpec, known_name, load_gpu
 from evoflash.isolation import IsolatedPool
-from evoflash.problem import parse_problem
+from evoflash.problem import canonical, parse_problem
 from evoflash.space import Genome
-from evoflash.store.store import open_store
+from evoflash.store.store import Store, open_store
 
 STRATEGY = "archive"  # the name of its runs in the store: no search
 
@@ -59,16 +59,31 @@ def best(
     if archive:
         raise NoKernelError(f"the archive has no kernel for {_asked(problem, gpu)}: run `evoflash search`.")
     if known is not None:
-        session.say(f"the archive has one that was measured on {known.device}: `evoflash best --archive`.")
+        say(f"the archive has one that was measured on {known.device}: `evoflash best --archive`.")
     with open_store(db, read_only=True) as store:
-        return _of_evaluation(session.find_best(store, problem=problem, gpu=gpu))
+        return _of_evaluation(find_best(store, problem=problem, gpu=gpu))
 
 
 def _stored(db: str, problem: str | None, gpu: str | None) -> Evaluation | None:
     if "://" not in db and not Path(db).expanduser().exists():
         return None
     with open_store(db, read_only=True) as store:
-        return store.best(session.canonical(problem), session.known(gpu))
+        return store.best(canonical(problem), known_name(gpu))
+
+
+def find_best(store: Store, *, problem: str | None, gpu: str | None) -> Evaluation:
+    """The kernel to use for a problem on a GPU; by default the newest problem and GPU of the store."""
+    winner = store.best(canonical(problem), known_name(gpu))
+    if winner is None:
+        where = " ".join(x for x in (problem and f"for '{problem}'", gpu and f"on {gpu}") if x)
+        raise NoKernelError(
+            f"no correct kernel {where or 'yet'} in the database: run `evoflash search` first."
+        )
+    if winner.basis is Basis.ESTIMATED:
+        say(
+            "all there is is an estimate: the kernel is checked by the emulator, its time was never measured."
+        )
+    return winner
 
 
 def _asked(problem: str | None, gpu: str | None) -> str:
@@ -99,7 +114,7 @@ def _from_archive(known: Champion, db: str, argv: Sequence[str]) -> Answer:
 
 def _measured(known: Champion, spec: GpuSpec, db: str, argv: Sequence[str]) -> Answer:
     """The whole ladder and the final timing on this GPU, stored as a run of its own."""
-    session.say(f"the archive has {known.genome.id} ({_was(known)}): checking it and timing it again here.")
+    say(f"the archive has {known.genome.id} ({_was(known)}): checking it and timing it again here.")
     what = parse_problem(known.problem)
     with open_store(db) as store:
         found = measured(store, what, spec, [known.genome], strategy=STRATEGY, argv=argv)
@@ -120,7 +135,7 @@ def _of_evaluation(winner: Evaluation) -> Answer:
 
 def _checked(known: Champion) -> Answer:
     """Compiled for the GPU and checked by the emulator; nothing is estimated and nothing stored."""
-    session.say(f"no {known.gpu} here: the archived kernel is checked by the CPU emulator, not timed.")
+    say(f"no {known.gpu} here: the archived kernel is checked by the CPU emulator, not timed.")
     spec, what = load_gpu(known.gpu), parse_problem(known.problem)
     with IsolatedPool(1) as pool:
         ending = pool.submit(prepare, known.genome, what, spec, True, 0, timeout_s=PREPARE_LIMIT_S).result()
