@@ -1,94 +1,73 @@
 """The command line: `main`, and the list of the commands, which stand in commands/. Decides nothing.
 
-Data goes to stdout, everything else to stderr. Typer and the commands are imported by `main`, not with this
-module: until they are, Ctrl-C and SIGTERM end the program with one line.
+Data goes to stdout, everything else to stderr. Typer and the commands are imported by functions, not with
+this module, so that Ctrl-C is one line from the very start.
 """
 
 import os
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
-from evoflash.commands.termination import EXIT_CODE, Terminated, end_on_signals, kept, leave_on_signals
+from evoflash.commands.termination import EXIT_CODE, Terminated, end_on_signals, kept
 from evoflash.errors import EvoflashError
 
-if TYPE_CHECKING:
-    import typer
 
+def commands() -> tuple[Callable[..., None], ...]:
+    """The commands, in the order in which --help lists them."""
+    from evoflash.commands.baselines.command import baselines
+    from evoflash.commands.best.command import best
+    from evoflash.commands.check.command import check
+    from evoflash.commands.compare.command import compare
+    from evoflash.commands.doctor.command import doctor
+    from evoflash.commands.export import export
+    from evoflash.commands.families import families
+    from evoflash.commands.gpus import gpus
+    from evoflash.commands.insights.command import insights
+    from evoflash.commands.ladder.command import ladder
+    from evoflash.commands.leaderboard.command import leaderboard
+    from evoflash.commands.record.command import record
+    from evoflash.commands.remeasure.command import remeasure
+    from evoflash.commands.replay.command import replay
+    from evoflash.commands.search.command import search
+    from evoflash.commands.show import show
 
-def application() -> "typer.Typer":
-    """The program; its help lists the commands in this order."""
-    import typer
-
-    from evoflash.commands import export, families, gpus, show
-    from evoflash.commands.baselines import command as baselines
-    from evoflash.commands.best import command as best
-    from evoflash.commands.check import command as check
-    from evoflash.commands.compare import command as compare
-    from evoflash.commands.doctor import command as doctor
-    from evoflash.commands.insights import command as insights
-    from evoflash.commands.ladder import command as ladder
-    from evoflash.commands.leaderboard import command as leaderboard
-    from evoflash.commands.options import common
-    from evoflash.commands.record import command as record
-    from evoflash.commands.remeasure import command as remeasure
-    from evoflash.commands.replay import command as replay
-    from evoflash.commands.search import command as search
-    from evoflash.commands.terminal import Commands
-
-    app = typer.Typer(
-        name="evoflash",
-        help="Evolve fused-attention CUDA kernels: mutate, compile, check, time, keep.",
-        cls=Commands,
-        no_args_is_help=True,
-        pretty_exceptions_enable=False,
-        rich_markup_mode=None,
-        context_settings={"help_option_names": ["-h", "--help"]},
-    )
-    app.callback()(common)
-    for command in (
-        search.search,
-        best.best,
-        leaderboard.leaderboard,
-        show.show,
-        export.export,
-        remeasure.remeasure,
-        insights.insights,
-        replay.replay,
-        record.record,
-        ladder.ladder,
-        check.check,
-        baselines.baselines,
-        compare.compare,
-        families.families,
-        gpus.gpus,
-        doctor.doctor,
-    ):
-        app.command()(command)
-    return app
+    searching = (search, best, leaderboard, show, export, remeasure)
+    studying = (insights, replay, record, ladder)
+    judging = (check, baselines, compare)
+    return (*searching, *studying, *judging, families, gpus, doctor)
 
 
 def main() -> None:
     """The console script: one line and a documented exit code for everything that can go wrong."""
-    leave_on_signals()
-    app = application()
+    try:
+        end_on_signals()
+        exit_code = _run()
+    except KeyboardInterrupt:
+        exit_code = _say("stopped by Ctrl-C.", 130)
+    except Terminated as stop:
+        exit_code = _say(f"stopped by SIGTERM: {kept(stop)}; the same command continues.", EXIT_CODE)
+    sys.exit(exit_code)
+
+
+def _run() -> int:
+    """The command, and its exit code where it ends with an error; else a SystemExit ends it."""
     from evoflash.commands.options import log_to_stderr
+    from evoflash.commands.terminal import program
 
     log_to_stderr()
-    end_on_signals()
     try:
-        app()
+        program(commands())()
     except EvoflashError as error:
-        sys.exit(_say(str(error), error.exit_code))
-    except Terminated as stop:
-        sys.exit(_say(f"stopped by SIGTERM: {kept(stop)}; the same command continues.", EXIT_CODE))
+        return _say(str(error), error.exit_code)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
+        return 1
     except OSError as error:
         place = f" ({error.filename})" if error.filename else ""
-        sys.exit(
-            _say(f"{error.strerror or error}{place}: check the path, its permissions and the free space.", 1)
+        return _say(
+            f"{error.strerror or error}{place}: check the path, its permissions and the free space.", 1
         )
+    return 0
 
 
 def _say(message: str, exit_code: int) -> int:

@@ -1,7 +1,8 @@
-"""`evoflash search` on a stand-in for an H200, of which one step takes two minutes; for test_stopping.py.
+"""`evoflash search` on a stand-in for an H200, one step of which takes two minutes. Tests nothing itself.
 
-EVOFLASH_TEST_SLOW names the step, EVOFLASH_TEST_NOTES the folder in which it leaves a note when it begins.
-The command line, store, loop, worker and processes are the real ones; what runs in the GPU processes is not.
+tests/commands/test_termination.py starts it. EVOFLASH_TEST_SLOW names the step, EVOFLASH_TEST_NOTES the
+folder in which the step leaves a note when it begins. The command line, store, loop, worker and processes are
+the real ones; what runs in the GPU processes is not.
 """
 
 import functools

@@ -2,13 +2,14 @@
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import typer
 from typer.core import TyperGroup
 
+from evoflash.commands.options import common
 from evoflash.commands.termination import kept
 
 if TYPE_CHECKING:
@@ -45,7 +46,24 @@ def interrupt_in_words(outcome: str = "{kept}; the same command continues") -> I
         raise typer.Exit(130) from None
 
 
-class Commands(TyperGroup):
+def program(commands: Sequence[Callable[..., None]]) -> typer.Typer:
+    """The program with these commands; its help lists them in this order."""
+    app = typer.Typer(
+        name="evoflash",
+        help="Evolve fused-attention CUDA kernels: mutate, compile, check, time, keep.",
+        cls=_Commands,
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(common)
+    for command in commands:
+        app.command()(command)
+    return app
+
+
+class _Commands(TyperGroup):
     """The group of all commands: Ctrl-C in one that has no words of its own for it is a line, too."""
 
     def make_context(self, *arguments: Any, **options: Any) -> Any:

@@ -1,7 +1,7 @@
 """What the rungs that need no GPU say to a fraud: lint, pre-flight, correctness in the emulator.
 
 Each is asked by itself, so that one does not hide that another has gone blind. The judges are the harness's
-own (preflight.preflight, scrutiny.scrutinise); here is only who is asked, and what for.
+own (preflight.preflight, correctness.check_correctness); here is only who is asked, and what for.
 """
 
 from collections.abc import Mapping
@@ -37,11 +37,11 @@ def ask(fraud: Fraud, gpu: GpuSpec, seed: int) -> Mapping[Rung, str]:
     if fraud.is_control or Rung.CORRECTNESS in fraud.emulated.rungs:
         library = hostcompiler.build(candidate.source, name=family.name)
         launches = {w: family.launches(candidate.genome, w, gpu) for w in fraud.kernel.check_workloads()}
-        said[Rung.CORRECTNESS] = _scrutinised(library, launches, seed, exact=family.is_deterministic)
+        said[Rung.CORRECTNESS] = _checked(library, launches, seed, exact=family.is_deterministic)
     return said
 
 
-def _scrutinised(
+def _checked(
     library: Path, launches: Mapping[Workload, tuple[Launch, ...]], seed: int, *, exact: bool
 ) -> str:
     try:

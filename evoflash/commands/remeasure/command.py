@@ -24,10 +24,10 @@ def remeasure(
 
     Example: evoflash remeasure --top 20 --gpu l4
     """
-    with interrupt_in_words("{kept}; the same command starts anew"):
-        from evoflash.commands import kernel_report
-        from evoflash.commands.remeasure import run
+    from evoflash.commands import kernel_report
+    from evoflash.commands.remeasure import run
 
+    with interrupt_in_words("{kept}; the same command starts anew"):
         found = run.remeasure(db, top=top, gpu=gpu, problem=problem, argv=sys.argv[1:])
     if found.best is None:
         raise NoKernelError(

@@ -64,11 +64,11 @@ def search(
             as_json=as_json,
         )
         return
-    with interrupt_in_words():
-        from evoflash.commands import kernel_report
-        from evoflash.commands.search import plan as planning
-        from evoflash.commands.search import run as running
+    from evoflash.commands import kernel_report
+    from evoflash.commands.search import plan as planning
+    from evoflash.commands.search import run as running
 
+    with interrupt_in_words():
         plan = planning.plan(
             gpu=gpu,
             problem=problem,
@@ -103,9 +103,9 @@ def _on_recording(
     fresh: bool,
     as_json: bool,
 ) -> None:
-    with interrupt_in_words():
-        from evoflash.commands.search import recorded
+    from evoflash.commands.search import recorded
 
+    with interrupt_in_words():
         found = recorded.search_recording(
             file,
             db,
