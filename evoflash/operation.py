@@ -1,8 +1,8 @@
 """What an operation is to the rest of evoflash: the records that it shares and the functions that it gives.
 
-An operation is what kernels compute (attention, say). All that knows its tensors, its arithmetic and its shapes
-is behind one `Operation`; search, compilers, emulator, validator and clock ask that and know no tensor by name.
-operations.py finds an operation by its name. Nothing is computed here.
+An operation is what kernels compute: attention, say. All that knows its tensors, its arithmetic and its
+shapes is behind one `Operation`; search, compilers, emulator, validator and clock ask that, and know no
+tensor by name. operations.py finds an operation by its name. Nothing is computed here.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class CompileKey(Protocol):
 
 
 class Workload(Protocol):
-    """One shape of an operation. A frozen dataclass; str() is canonical: the key in the database, parseable."""
+    """One shape of an operation. A frozen dataclass; str() is its canonical text, the key in the database."""
 
     @property
     def operation(self) -> str:
@@ -190,7 +190,7 @@ class Expected:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Output:
-    """What a kernel wrote, whole tensors by name: 16-bit patterns and float32. One not asked for is missing."""
+    """What a kernel wrote: whole tensors by name, as 16-bit patterns and float32, but for those left out."""
 
     tensors: Mapping[str, NDArray[Any]]
 
@@ -261,9 +261,7 @@ class Operation:
     """
 
     name: str
-    parse: Callable[
-        [str], Workload
-    ]  # a workload from its text, without "name:"; UsageError says what is wrong
+    parse: Callable[[str], Workload]  # a workload from its text without "name:"; or UsageError
     # A compile key from the columns of a stored build; None where the table of builds has no columns for it.
     stored_key: Callable[[Mapping[Any, Any]], CompileKey] | None
     probe: Workload  # an ordinary small one, with which templates are tried when they are loaded
@@ -299,6 +297,4 @@ class Operation:
 
     # ---- export
     launcher: Path  # a Jinja template of the exported file's host part
-    launcher_names: Callable[
-        [Iterable[Any]], Mapping[str, Any]
-    ]  # of tensor maps: what else the template sees
+    launcher_names: Callable[[Iterable[Any]], Mapping[str, Any]]  # of tensor maps: what else it sees

@@ -1,4 +1,4 @@
-"""The tensors and the argument list of an attention call: the same for emulator, GPU and exported launcher."""
+"""The tensors and the argument list of an attention call: one for emulator, GPU and exported launcher."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -36,7 +36,7 @@ def tensors(workload: Workload) -> tuple[TensorSpec, ...]:
 
 
 def output(out: Bits, lse: NDArray[np.float32] | None = None) -> Output:
-    """O's bits (batch, heads, seq_q, head_dim) and LSE, which is missing where a kernel was asked for none."""
+    """O's bits (batch, heads, seq_q, head_dim) and LSE, missing where a kernel was asked for none."""
     return Output({"O": out} if lse is None else {"O": out, "LSE": lse})
 
 

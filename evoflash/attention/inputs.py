@@ -36,7 +36,10 @@ class TestInput:
 
 
 def draw(name: str, workload: Workload, *, seed: int) -> TestInput:
-    """The test input of that name, always the same for one workload and seed; UsageError for an unknown name."""
+    """The test input of that name, always the same for one workload and seed.
+
+    UsageError for an unknown name.
+    """
     if name not in _RECIPES:
         raise UsageError(f"no trial is called '{name}': use {', '.join(_RECIPES)}.")
     rng = np.random.default_rng([seed, zlib.crc32(name.encode()), zlib.crc32(str(workload).encode())])

@@ -1,4 +1,4 @@
-"""How attention's work is cut by a kernel's main loop over the keys, for the performance model; measures nothing."""
+"""How a kernel's loop over the keys cuts attention's work, for the performance model; measures nothing."""
 
 from collections.abc import Mapping
 

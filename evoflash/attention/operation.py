@@ -1,4 +1,4 @@
-"""Attention as the rest of evoflash knows it: one record that names what the other files of this folder do."""
+"""Attention as the rest of evoflash knows it: one record that names what the files of this folder do."""
 
 from evoflash.attention import abi, inputs, shapes
 from evoflash.attention.distance import distance

@@ -134,7 +134,7 @@ class Workload:
 
     @property
     def precision(self) -> str:
-        """What the validator's thresholds go by: the dtype, or "fp16-scores" where scores may be fp16 sums."""
+        """What thresholds go by: the dtype, or "fp16-scores" where scores may be fp16 sums."""
         return self.dtype if self.accumulate == "fp32" else "fp16-scores"
 
     def compile_key(self, arch: str) -> CompileKey:

@@ -28,7 +28,7 @@ class BaselineAbsentError(Exception):
 
 
 def attention_on(bench: Bench) -> Workload:
-    """The bench's workload. BaselineAbsentError where it is none of attention: the libraries know no other."""
+    """The bench's workload. BaselineAbsentError where it is not attention: the libraries know no other."""
     if not isinstance(bench.workload, Workload):
         raise BaselineAbsentError(f"it computes attention, not {bench.workload.operation}")
     return bench.workload

@@ -38,9 +38,7 @@ class Run:
     cpu_limit_s: float  # of each launch
     registers: int = 0  # that the compiler gave a thread; 0: not known
     without: tuple[str, ...] = ()  # optional outputs whose pointer is null
-    is_strided: bool = (
-        False  # tensors lie in another order and with a gap behind each row (TensorSpec.spread)
-    )
+    is_strided: bool = False  # tensors lie as their TensorSpec.spread says, with a gap behind each row
 
     def __str__(self) -> str:
         without = "".join(f", {name} null" for name in self.without)

@@ -224,9 +224,9 @@ def _maps(path: Path, table: Mapping[str, Any]) -> tuple[MapOf, ...]:
     tensors = {x.name: x for x in operation.tensors(operation.probe) if x.dtype != "fp32"}
     for name in entries:
         if name not in tensors or not isinstance(entries[name], dict):
-            known = ", ".join(tensors)
+            first, known = next(iter(tensors)), ", ".join(tensors)
             raise TemplateError(
-                f"{path.name}: tensor_map.{name}: write [tensor_map.{next(iter(tensors))}], or another of {known}."
+                f"{path.name}: tensor_map.{name}: write [tensor_map.{first}], or another of {known}."
             )
     return tuple(_map(path, tensors[name], entry) for name, entry in entries.items())
 

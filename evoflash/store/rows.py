@@ -235,7 +235,7 @@ def _build_of(evaluation: Row, row: Row) -> Build:
 
 
 def _key_of(problem: str, row: Row) -> CompileKey:
-    """A build's compile key: from its columns, or, where they cannot hold it, by its place among the problem's."""
+    """A build's compile key: from its columns, or, where these cannot hold it, from the run's problem."""
     stored = operation_in(problem).stored_key
     if stored is not None:
         return stored(row)

@@ -1,4 +1,4 @@
-"""Is a kernel right on a workload? Every test input against the reference, then the checks without one; no GPU.
+"""Is a kernel right on a workload? Every test input against the reference, then checks without one; no GPU.
 
 The kernel is any function of a test input: a launch on a GPU, a run in the emulator, NumPy in a test.
 """
@@ -52,7 +52,7 @@ def check_correctness(
 
 @lru_cache(maxsize=512)
 def case(workload: Workload, name: str, seed: int) -> tuple[TestInput, Expected]:
-    """A test input of a small workload, and what is right at every row; kept, since all candidates meet it."""
+    """A test input of a small workload, and what is right at every row; kept, as all candidates meet it."""
     operation = operation_of(workload)
     inputs: TestInput = operation.draw(name, workload, seed=seed)
     return inputs, operation.expect(workload, inputs, where=every_row(workload))

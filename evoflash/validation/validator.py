@@ -1,12 +1,12 @@
-"""Is an output right? Thresholds against the fp64 reference; checks without one are in metamorphic.py. No GPU.
+"""Is an output right? Thresholds against the fp64 reference; metamorphic.py has checks without one. No GPU.
 
 The thresholds, and what each is for (a calibration on real kernels justifies an operation's values):
     non-finite   a NaN or infinity anywhere: a tile never written (outputs are poisoned with NaN), an overflow
     rel_l2       |out - ref| / |ref|, pooled over groups and over the test inputs of ordinary data
     honest       each input: at most twice the error of plain careful arithmetic in the same precision
     max_over_rms the worst element, over the RMS of its own row: one wrong item in one row
-    lse          of an output of numbers, LSE say: |lse - ref| within absolute + relative |ref|, and -inf exactly
-                 where the reference has it (or twice the worst error of honest arithmetic, where that excuses)
+    lse          of an output of numbers, LSE say: |lse - ref| within absolute + relative |ref|, and -inf
+                 exactly where the reference has it (or twice honest arithmetic's error, where that excuses)
 An absolute tolerance for rows stands nowhere: at 4096 keys a zeroed output of attention is within 5e-2 of the
 truth.
 
@@ -49,7 +49,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Errors:
-    """How far the output for one test input is from the reference; judge() holds it against the thresholds."""
+    """How far the output for one test input is from the reference; judge() compares it with thresholds."""
 
     inputs: str  # the test input's name
     is_ordinary: bool
@@ -98,12 +98,12 @@ def part_of(output: Output, sample: Sample, *, workload: Workload) -> Part:
 
 
 def in_groups(values: NDArray[Any], spec: TensorSpec) -> NDArray[Any]:
-    """An output's values as (groups, rows, columns), or (groups, rows) where it is one number for each row."""
+    """An output's values as (groups, rows, columns), or (groups, rows) where it is a number for each row."""
     return values.reshape(-1, *spec.shape[-2 if spec.role == "rows" else -1 :])
 
 
 def judge(workload: Workload, results: Iterable[tuple[TestInput, Expected, Output | Part]]) -> Verdict:
-    """The verdict over the test inputs of a workload; its reason names the threshold, the input and the place.
+    """The verdict over the test inputs of a workload; its reason names threshold, input and place.
 
     The first input that fails is the last one looked at.
     """

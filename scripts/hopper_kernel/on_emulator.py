@@ -52,7 +52,7 @@ def run_hopper(
 ) -> Outcome:
     """Build `text`, which Configuration.source made for the workload, and run it on a trial's inputs.
 
-    `heads_inside`: tensors lie in memory as (batch, row, head, head_dim). `without`: outputs whose pointer is null.
+    `heads_inside`: tensors lie in memory as (batch, row, head, head_dim). `without`: outputs left out.
     `o_swizzle`: of the tensor map by which O leaves, in bytes.
     """
     library = hostcompiler.build(text, name="hopper")
