@@ -154,7 +154,7 @@ def _time_us(contender: LibraryContender, bench: Bench, expected: Any) -> float 
         contender.try_out(bench)
         if not _agree(contender.tensor(), expected):
             return None
-        timing, _ = measure(contender, bench, bench.ways[0], effort=SHORT)
+        timing, _ = measure(contender, bench, bench.protocols[0], rule=SHORT)
     except BaselineAbsentError:
         return None
     except BaselineFailedError:  # try_out has looked whether the process is lost

@@ -25,11 +25,13 @@ from evoflash.baselines.contender import (
     version,
 )
 from evoflash.timing.benchmark import Bench, measure
-from evoflash.timing.protocols import SHORT, Pace, Way
+from evoflash.timing.protocols import SHORT, Pace, TimingProtocol
 
 _INSTALL = 'pip install "evoflash[baselines]"'
 TRYING_LIMIT_S = 60.0  # a setting costs a second or two of compilation, once: Triton keeps what it compiled
-_TRYING = Way("cold", True, Pace.STEADY)  # without idling before each sample: only their order counts
+_TRYING = TimingProtocol(
+    "cold", True, Pace.STEADY
+)  # without idling before each sample: only their order counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +87,7 @@ def _time_us(contender: LibraryContender, bench: Bench) -> float | str:
     """A short time, or why there is none."""
     try:
         contender.try_out(bench)
-        timing, _ = measure(contender, bench, _TRYING, effort=SHORT)
+        timing, _ = measure(contender, bench, _TRYING, rule=SHORT)
     except BaselineAbsentError as refused:
         return str(refused)
     except BaselineFailedError:  # try_out has looked whether the process is lost

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from evoflash import operations
-from evoflash.compilers import gxx as hostcompiler
+from evoflash.compilers import gxx
 from evoflash.compilers.ef_layer import device_headers_sha
 from evoflash.compilers.nvrtc import compile_candidate, first_error
 from evoflash.conformance import arithmetic, snippets, tma, wgmma
@@ -58,7 +58,7 @@ def run_module(
 
         note()
         try:
-            library, cubin = hostcompiler.build(module.source, name="conformance"), ""
+            library, cubin = gxx.build(module.source, name="conformance"), ""
             if on_gpu:
                 cubin = cubin_path(module, arch)
         except EvoflashError as error:

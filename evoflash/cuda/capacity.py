@@ -7,7 +7,7 @@ from evoflash.gpu import GpuSpec
 from evoflash.perf_model.estimate import occupancy
 
 _CLUSTERS_FROM = 90  # compute capability
-_LARGEST_CLUSTER = 16  # blocks; more than 8 need the driver's leave, which extended_launch.py asks for
+_LARGEST_CLUSTER = 16  # blocks; more than 8 have to be allowed, which launch_attributes.py does
 
 
 def does_not_fit(launch: Launch, gpu: GpuSpec, *, registers: int, smem_static_bytes: int = 0) -> str:

@@ -15,7 +15,7 @@ from evoflash.timing.benchmark import Bench
 from evoflash.validation.correctness import case
 
 
-def learn(checks: tuple[Workload, ...], timed: tuple[Workload, ...], seed: int) -> None:
+def precompute_references(checks: tuple[Workload, ...], timed: tuple[Workload, ...], seed: int) -> None:
     """Compute what candidates are compared with beforehand: the process is then as quick as a used one."""
     for workload in checks:
         for name in operation_of(workload).inputs.small:

@@ -1,6 +1,6 @@
 """Frauds on the clock and on the books, tried on made-up records: what the harness's own code says to them.
 
-No kernel runs and nothing is timed; what needs a clock is in silicon.py.
+No kernel runs and nothing is timed; what needs a clock is in clock_frauds.py.
 """
 
 import math

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from evoflash.attention.inputs import TestInput
 from evoflash.attention.workload import Workload
-from evoflash.compilers import gxx as hostcompiler
+from evoflash.compilers import gxx
 from evoflash.emulator.call import Run, run_call
 from evoflash.emulator.preflight import CPU_LIMIT_S, preflight
 from evoflash.evaluation import Launch, Rung
@@ -35,7 +35,7 @@ def ask(fraud: Fraud, gpu: GpuSpec, seed: int) -> Mapping[Rung, str]:
     said = {Rung.RENDER: "; ".join(lint(candidate.source))}
     said[Rung.PREFLIGHT] = preflight(candidate, family, gpu, seed=seed).complaint
     if fraud.is_control or Rung.CORRECTNESS in fraud.emulated.rungs:
-        library = hostcompiler.build(candidate.source, name=family.name)
+        library = gxx.build(candidate.source, name=family.name)
         launches = {w: family.launches(candidate.genome, w, gpu) for w in fraud.kernel.check_workloads()}
         said[Rung.CORRECTNESS] = _checked(library, launches, seed, exact=family.is_deterministic)
     return said

@@ -154,17 +154,8 @@ def main() -> None:
     rows: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as cache:
         for family in [options.family] if options.family else [*known_families(), HOPPER]:
-            words = [
-                sys.executable,
-                "-m",
-                "scripts.families.emulator_cost",
-                "--child",
-                "--family",
-                family,
-                "--problem",
-                options.problem,
-            ]
-            words += ["--gpu", options.gpu, "--repeats", str(options.repeats)]
+            words = [sys.executable, "-m", "scripts.families.emulator_cost", "--child", "--family", family]
+            words += ["--problem", options.problem, "--gpu", options.gpu, "--repeats", str(options.repeats)]
             environment = {**os.environ, "EVOFLASH_CACHE_DIR": cache}
             answer = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
             if answer.returncode:

@@ -37,8 +37,8 @@ from scripts import ROOT
 from scripts.command_line import command
 from scripts.hopper_kernel.cases import ARCH, CONFIGURATIONS, ENTRY, GROUP_ROWS, Configuration
 from scripts.hopper_kernel.on_emulator import run_hopper
-from scripts.model.record_space import profile_record
 from scripts.model.report import LISTS, Space, Timed, calibrated, distance, fit, kendall_tau
+from scripts.model.space_file import profile_record
 
 GPU = "h200"
 FITTED = ("b=1,h=8,s=512,d=64", "b=16,h=16,s=2048,d=64")  # the rows that the constants saw

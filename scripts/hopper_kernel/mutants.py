@@ -20,9 +20,9 @@ from evoflash.evaluation import Candidate
 from evoflash.operation import Delivery, Loop, Schedule
 from scripts.hopper_kernel.cases import ARCH, CONFIGURATIONS, GROUP_ROWS, Configuration
 from scripts.hopper_kernel.on_emulator import run_hopper
+from scripts.mutation_testing.examine import SEEDS, Outcome
 from scripts.mutation_testing.grid import Core, Task
 from scripts.mutation_testing.mutants import mutants
-from scripts.mutation_testing.run import SEEDS, Outcome
 
 CPU_LIMIT_S = 5.0  # of one launch; the right kernel takes 0.1
 # Configurations by name, their keys, and whether predicates are mutated there: synchronisation is everywhere.
@@ -59,7 +59,7 @@ class Run:
 class HopperCore(Core):
     """A configuration under one compile key; its genome's values are the configuration's."""
 
-    configuration: str  # its name in hopper_cases.CONFIGURATIONS
+    configuration: str  # its name in cases.CONFIGURATIONS
     mutates_predicates: bool
 
     @property

@@ -10,7 +10,7 @@ from evoflash.errors import UsageError
 from evoflash.perf_model.estimate import constants
 from scripts.hopper_kernel import model as hopper_model
 from scripts.hopper_kernel.cases import ARCH, CONFIGURATIONS
-from scripts.model.record_space import profile_record, read_profile
+from scripts.model.space_file import profile_record, read_profile
 
 RECORDS = Path(__file__).parent / "records"
 MEASURED = RECORDS / "hopper-h200.json"

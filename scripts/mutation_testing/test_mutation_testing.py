@@ -12,9 +12,10 @@ from evoflash.errors import UsageError
 from evoflash.families.family import known_families, load_family
 from evoflash.gpu import load_gpu
 from scripts.mutation_testing.equivalents import equivalents
+from scripts.mutation_testing.examine import Outcome, examine
 from scripts.mutation_testing.grid import Core, Task, _drawn, _features, grid, share_of_pairs, tasks
 from scripts.mutation_testing.mutants import Mutant, mutants
-from scripts.mutation_testing.run import Outcome, again, examine, review, summary
+from scripts.mutation_testing.run import again, review, summary
 
 GPU = load_gpu("h200")
 FOLDER = Path(__file__).parent / "records"

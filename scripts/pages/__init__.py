@@ -9,6 +9,7 @@
     champions       evoflash/champions/<gpu>.toml, of records and databases
 
     h200_digest     the README's table of docs/h200.md
+    markdown        tables, and text between two marks of a page
 
 readme, h200, genes, emulator and self_test have `--check`, which says whether their text is stale. A command
 that a page shows is the one that made the record, in the words of its day: what was `scripts/NAME.py` then

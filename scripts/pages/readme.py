@@ -10,12 +10,12 @@ import argparse
 import json
 import re
 import sys
-from collections.abc import Iterable
 from typing import Any
 
 from scripts import ROOT
 from scripts.pages import h200 as peers_page
 from scripts.pages import h200_digest as peers_digest
+from scripts.pages import markdown
 from scripts.peers import rows as peers_rows
 
 README = ROOT / "README.md"
@@ -41,7 +41,7 @@ def table(records: list[tuple[str, dict[str, Any]]]) -> str:
         "over a random search",
         "evaluations, time (random search)",
     )
-    lines = [_row(heads), _row(["---"] * len(heads)), *(_row(_cells(*record)) for record in records)]
+    lines = markdown.table(heads, (_cells(*record) for record in records))
     lines += ["", f"Protocol: {records[0][1]['protocol']}. The table shows cold times." if records else ""]
     lines.append(
         "Brackets: 95 % interval of the ratio within that run; another day's run may differ by more. The "
@@ -57,10 +57,6 @@ def table(records: list[tuple[str, dict[str, Any]]]) -> str:
 def _commands(records: list[tuple[str, dict[str, Any]]]) -> str:
     said = (record["command"].replace("/root/out/", "") for _, record in records)
     return "; ".join(f"`{command}`" for command in said)
-
-
-def _row(cells: Iterable[str]) -> str:
-    return f"| {' | '.join(cells)} |"
 
 
 def _cells(name: str, record: dict[str, Any]) -> list[str]:
@@ -94,8 +90,8 @@ def _ratio(comparison: dict[str, Any] | None) -> str:
 
 def updated(readme: str) -> str:
     """The README with its tables made anew; the one of peers where it has marks for it."""
-    fresh = _between(readme, BEGIN, END, table(searches()))
-    return _between(fresh, PEERS_BEGIN, PEERS_END, peers()) if PEERS_BEGIN in readme else fresh
+    fresh = markdown.between(readme, BEGIN, END, table(searches()))
+    return markdown.between(fresh, PEERS_BEGIN, PEERS_END, peers()) if PEERS_BEGIN in readme else fresh
 
 
 def peers() -> str:
@@ -104,12 +100,6 @@ def peers() -> str:
         return ""
     record = json.loads(peers_page.RECORD.read_text(encoding="utf-8"))
     return peers_digest.digest(record, peers_rows.anchors())
-
-
-def _between(text: str, begin: str, end: str, content: str) -> str:
-    before, _, rest = text.partition(begin)
-    _, _, after = rest.partition(end)
-    return f"{before}{begin}\n{content}{end}{after}"
 
 
 def main() -> int:

@@ -15,6 +15,7 @@ from evoflash.selftest import large_size_frauds as sized
 from evoflash.selftest.corpus import Fraud, Honest, corpus, kernels
 from evoflash.selftest.outcome import Expected
 from scripts import ROOT
+from scripts.pages import markdown
 
 PAGE = ROOT / "docs" / "self-test.md"
 MARK = "<!-- scripts/pages/self_test.py writes what follows -->\n"
@@ -61,8 +62,7 @@ def _without_a_kernel() -> str:
 
 
 def _table(title: str, about: str, rows: Iterable[tuple[str, ...]]) -> str:
-    lines = [_HEADS, ("---",) * len(_HEADS), *rows]
-    return f"## {title}\n\n{about}\n\n" + "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    return f"## {title}\n\n{about}\n\n" + "\n".join(markdown.table(_HEADS, rows)) + "\n"
 
 
 def main() -> int:

@@ -8,7 +8,6 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -37,8 +36,7 @@ from evoflash.evaluation import (
 )
 from evoflash.paths import DB
 from evoflash.space import Genome
-from evoflash.store import database
-from evoflash.store import schema as tables
+from evoflash.store import database, schema
 from evoflash.store.store import Store, open_store
 
 PROBLEM = "b=1,h=8,hkv=8,sq=512,skv=512,d=64,dtype=fp16"
@@ -556,12 +554,12 @@ def test_the_migrations_make_the_tables_that_the_code_uses(store: Store) -> None
     from alembic.migration import MigrationContext
 
     with store._database.reading() as connection:
-        context = MigrationContext.configure(connection, opts={"version_table": tables.VERSION_TABLE})
-        assert compare_metadata(context, tables.metadata) == []
+        context = MigrationContext.configure(connection, opts={"version_table": schema.VERSION_TABLE})
+        assert compare_metadata(context, schema.metadata) == []
 
 
 def test_the_newest_migration_is_the_revision_that_the_code_expects() -> None:
-    assert max(path.name.split("_")[0] for path in (DB / "versions").glob("[0-9]*.py")) == tables.HEAD
+    assert max(path.name.split("_")[0] for path in (DB / "versions").glob("[0-9]*.py")) == schema.HEAD
 
 
 def test_a_database_made_by_revision_0001_still_opens_with_its_results(path: Path) -> None:
@@ -580,7 +578,7 @@ def test_an_older_database_upgrades_itself_when_opened(
     shutil.copytree(DB, tmp_path / "50% db", ignore=shutil.ignore_patterns("__pycache__"))
     (tmp_path / "50% db" / "versions" / "9000_mood.py").write_text(
         "import sqlalchemy as sa\nfrom alembic import op\n"
-        f"revision, down_revision = '9000', '{tables.HEAD}'\n"
+        f"revision, down_revision = '9000', '{schema.HEAD}'\n"
         "def upgrade():\n    with op.batch_alter_table('runs') as table:\n"
         "        table.add_column(sa.Column('mood', sa.Text, server_default='good'))\n"
     )
@@ -643,12 +641,11 @@ def writer(path: Path, seed: int, count: int) -> "subprocess.Popen[str]":
 def test_kill_9_loses_nothing_that_was_acknowledged(path: Path) -> None:
     open_store(str(path)).close()
     acknowledged: set[int] = set()
-    pauses = random.Random(7)
+    pauses = random.Random(7)  # in rows that a writer acknowledges before it is killed
     for _ in range(4):
         child = writer(path, 1, 100_000)
         assert child.stdout is not None
-        acknowledged.add(int(child.stdout.readline()))
-        time.sleep(pauses.uniform(0.0, 0.15))
+        acknowledged.update(int(child.stdout.readline()) for _ in range(pauses.randint(1, 20)))
         child.send_signal(signal.SIGKILL)
         acknowledged.update(int(line) for line in child.stdout.read().splitlines() if line)
         child.wait()
