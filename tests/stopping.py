@@ -1,4 +1,4 @@
-"""`evoflash search` on a stand-in for an H200, one step of which takes two minutes. Tests nothing itself.
+"""`evoflash search` on a stand-in for an H200, one step of which takes ten minutes. Tests nothing itself.
 
 tests/commands/test_termination.py starts it. EVOFLASH_TEST_SLOW names the step, EVOFLASH_TEST_NOTES the
 folder in which the step leaves a note when it begins. The command line, store, loop, worker and processes are
@@ -20,7 +20,7 @@ from evoflash.gpu_process.finals import FinalReport
 from evoflash.gpu_process.rungs import GpuOutcome
 from evoflash.isolation import Ending
 
-SLOW_S = 120.0
+SLOW_S = 600.0
 IN_GPU_PROCESSES = ("learn", "warm_up", "check", "time", "hidden", "finals")
 IN_PREPARING_PROCESSES = ("prepare", "compiler")
 IN_MAIN_PROCESS = ("seeds", "c_code")

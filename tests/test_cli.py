@@ -8,11 +8,11 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 from places import ROOT
+from waiting import LIMIT_S, until
 
 EXIT_USAGE, EXIT_NO_KERNEL, EXIT_DEVICE = 2, 3, 4
 
@@ -25,7 +25,7 @@ def evoflash(*arguments: str, cwd: Path = ROOT, **environment: str) -> subproces
         text=True,
         env=variables,
         cwd=cwd,
-        timeout=300,
+        timeout=LIMIT_S,
         check=False,
     )
 
@@ -313,11 +313,9 @@ def test_ctrl_c_keeps_what_was_evaluated(tmp_path):
         # A shell's background jobs ignore Ctrl-C, and so would everything that these tests start there.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline and not _stored(path):
-        time.sleep(0.2)
+    until(lambda: process.poll() is not None or _stored(path), what="an evaluation in the database")
     process.send_signal(signal.SIGINT)
-    _, stderr = process.communicate(timeout=120)
+    _, stderr = process.communicate(timeout=LIMIT_S)
 
     assert process.returncode == 130, stderr
     assert "the same command continues" in stderr

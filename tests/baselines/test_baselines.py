@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from places import ROOT
 from rich.console import Console
+from waiting import LIMIT_S
 
 from evoflash.baselines import DEFAULT, NAMES, OPTIONAL, flashinfer, sdpa, xformers
 from evoflash.baselines import flash_attention_3 as fa3
@@ -331,7 +332,7 @@ def test_the_command_ends_in_one_line_and_its_exit_code(arguments, code, said, t
     line = [sys.executable, "-m", "evoflash", "baselines", *arguments, "--db", str(tmp_path / "a.db")]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": ""}
     done = subprocess.run(
-        line, capture_output=True, text=True, env=environment, cwd=ROOT, timeout=120, check=False
+        line, capture_output=True, text=True, env=environment, cwd=ROOT, timeout=LIMIT_S, check=False
     )
     assert (done.returncode, done.stdout) == (code, "")
     assert said in done.stderr

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from places import ROOT, TEMPLATES
+from waiting import LIMIT_S
 
 from evoflash import champions as champion
 from evoflash.champions import Champion, adapted, champions, distance, of_today, read_champions, starts
@@ -83,7 +84,7 @@ def archive(tmp_path, monkeypatch):
 def evoflash(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "evoflash", *arguments]
     return subprocess.run(
-        command, capture_output=True, text=True, cwd=ROOT, env=os.environ, timeout=300, check=False
+        command, capture_output=True, text=True, cwd=ROOT, env=os.environ, timeout=LIMIT_S, check=False
     )
 
 

@@ -13,6 +13,7 @@ import pytest
 from places import ROOT, environment
 from rich.console import Console
 from strategy_cases import SPACE, Notebook, Recorded, evaluated, score_us
+from waiting import LIMIT_S
 
 from evoflash.commands.insights import digest as insights
 from evoflash.commands.insights.report import print_insights
@@ -178,5 +179,5 @@ def test_the_command_says_what_to_do_when_there_is_nothing(tmp_path) -> None:
 def command(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "evoflash", *arguments],
-        capture_output=True, text=True, env=environment(NO_COLOR="1"), cwd=ROOT, timeout=120, check=False,
+        capture_output=True, text=True, env=environment(NO_COLOR="1"), cwd=ROOT, timeout=LIMIT_S, check=False,
     )  # fmt: skip

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 from places import ROOT
+from waiting import LIMIT_S
 
 from evoflash.compilers.gxx import KernelBuildError
 from evoflash.errors import EvoflashError, UsageError
@@ -231,7 +232,7 @@ def test_the_gpus_half_says_what_each_fraud_came_to():
     duties = Duties(warm_up=nothing, learn=nothing, check=gullible, time_correct=time_gullibly)
 
     with GpuWorker(duties=duties) as worker:
-        end_s = time.monotonic() + 100
+        end_s = time.monotonic() + LIMIT_S
         found = list(climb([*map(fraud_of, names), broken], GPU, worker, end_s))
         late = list(climb([fraud_of("no-op")], GPU, worker, time.monotonic()))
 
