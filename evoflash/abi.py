@@ -4,8 +4,7 @@ import math
 
 import numpy as np
 
-from evoflash.emulator.tensor_map import geometry
-from evoflash.evaluation import TensorMap
+from evoflash.evaluation import TensorMap, geometry
 from evoflash.problem import Workload
 
 Strides = tuple[int, int, int]  # batch, head, row; in elements; the last dimension is contiguous

@@ -41,6 +41,12 @@ class Basis(StrEnum):
     REPLAYED = "replayed"
 
 
+# What tensor maps and launches may ask for on every GPU that knows them.
+SWIZZLES = (0, 32, 64, 128)  # bytes of the span in which 16-byte chunks change places
+L2_PROMOTIONS = (0, 64, 128, 256)  # bytes that L2 fetches together
+PORTABLE_CLUSTER = 8  # blocks; a larger cluster has to be allowed for its kernel
+
+
 @dataclass(frozen=True, slots=True)
 class TensorMap:
     """A tensor map that a kernel takes as an argument: TMA then moves boxes of an array.
@@ -52,9 +58,20 @@ class TensorMap:
 
     of: str  # the array's name; Q, K, V or O of an attention kernel
     box: tuple[int, ...]
-    swizzle: int = 0  # bytes: 0, 32, 64 or 128
-    l2_promotion: int = 256  # bytes that L2 fetches together: 0, 64, 128 or 256
+    swizzle: int = 0  # one of SWIZZLES
+    l2_promotion: int = 256  # one of L2_PROMOTIONS
     heads_inside: bool = False
+
+
+def geometry(
+    wanted: TensorMap, shape: Sequence[int], strides_bytes: Sequence[int]
+) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    """What encoders take of an array: dims, strides in bytes of all but the first, box; contiguous first."""
+    axes = list(reversed(range(len(shape))))
+    if wanted.heads_inside:
+        axes = [3, 1, 2, 0]
+    dims, strides, box = (tuple(each[axis] for axis in axes) for each in (shape, strides_bytes, wanted.box))
+    return dims, strides[1:], box
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +149,11 @@ class Timing:
     terms: Mapping[str, float] = field(default_factory=dict)  # an estimate's terms in us, by name
 
 
+# A score stands for the first of these protocols that was timed ("boost": see timing/protocols.py).
+SCORED = ("final-cold", "final-cold-boost", "cold", "cold-boost", "model")
+FINAL = frozenset(SCORED[:2])
+
+
 def score(times_us: Sequence[float]) -> float:
     """The geometric mean over the workloads, in us: what candidates are ranked by."""
     return math.exp(sum(map(math.log, times_us)) / len(times_us))
@@ -166,6 +188,11 @@ class Evaluation:
         return any(timing.censored for timing in self.timings)
 
 
+def was_timed_again(evaluation: Evaluation) -> bool:
+    """Whether it was a finalist: its score is then the re-timed one."""
+    return any(timing.protocol in FINAL for timing in evaluation.timings)
+
+
 @dataclass(frozen=True, slots=True)
 class Proposal:
     """A genome that a strategy asks for, and where it comes from."""
@@ -185,3 +212,26 @@ class Baseline:
     timings: tuple[Timing, ...]
     score_us: float
     environment: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class RunKey:
+    """What makes two searches the same search: repeating one continues it."""
+
+    problem: str  # canonical, str(Problem)
+    gpu: str
+    basis: Basis
+    strategy: str
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One search; `number` counts the runs of the same key, from 1."""
+
+    id: int
+    key: RunKey
+    number: int
+    gpu_hash: str
+    budget: int
+    created: str  # UTC, ISO 8601

@@ -69,3 +69,8 @@ def load_gpu(name: str) -> GpuSpec:
     table.pop("sources", None)
     table["device_names"] = tuple(table["device_names"])
     return GpuSpec(name=name.lower(), **table)
+
+
+def known_name(name: str | None) -> str | None:
+    """The database's key of a known GPU; None, which asks for any GPU, stays None. UsageError as load_gpu."""
+    return None if name is None else load_gpu(name).name

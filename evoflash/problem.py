@@ -183,6 +183,11 @@ def parse_problem(text: str) -> Problem:
     return Problem(tuple(parse_workload(part) for part in text.split("+")))
 
 
+def canonical(text: str | None) -> str | None:
+    """The database's key of a problem; None, which asks for any problem, stays None."""
+    return None if text is None else str(parse_problem(text))
+
+
 def parse_workload(text: str) -> Workload:
     """One workload from its name, a refined name, or the free form; UsageError says what is missing."""
     words = [word.strip() for word in text.split(",") if word.strip()]

@@ -9,6 +9,7 @@ f  mistakes give one clear line
 g  scripts/test on a fresh clone
 """
 
+import argparse
 import json
 import os
 import re
@@ -26,9 +27,9 @@ from typing import Any
 
 import numpy as np
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
-OUT = Path(os.environ.get("OUT", ROOT / "docs" / "measurements"))
+from scripts import ROOT
+
+OUT = Path(os.environ.get("OUT", ROOT / "scripts" / "searches" / "records"))
 PROBLEMS = {
     "mission": "mission",
     "mission-causal-bf16": "mission,causal,dtype=bf16",
@@ -203,7 +204,7 @@ def _program(kernel: Path, arch: str, *, run: bool) -> Result:
 
 
 def letter_c() -> Result:
-    """Searches on the GPU that is present; each is written to docs/measurements."""
+    """Searches on the GPU that is present; each is written to the records of scripts/searches."""
     if not has_gpu():
         return {"passed": None, "skipped": "needs an H200"}
     searches = {name: _measured_search(name, text) for name, text in PROBLEMS.items()}
@@ -322,7 +323,11 @@ def _genomes(database: Path) -> set[str]:
 
 def letter_e() -> Result:
     """Planted bad candidates."""
-    result = {"emulator": _pytest("tests/test_planted.py", "tests/test_worker.py", "tests/test_isolation.py")}
+    result = {
+        "emulator": _pytest(
+            "tests/test_planted.py", "tests/gpu_process/test_worker.py", "tests/test_isolation.py"
+        )
+    }
     result["gpu"] = _pytest("-m", "gpu", "tests/gpu") if has_gpu() else "needs a GPU"
     return {
         "passed": all(" failed" not in line and "error" not in line for line in result.values()),
@@ -332,7 +337,7 @@ def letter_e() -> Result:
 
 def letter_f() -> Result:
     """Mistakes on the command line."""
-    line = _pytest("tests/test_cli.py", "tests/test_family.py")
+    line = _pytest("tests/test_cli.py", "tests/families/test_family.py")
     return {"passed": " passed" in line and " failed" not in line, "pytest": line}
 
 
@@ -371,8 +376,13 @@ LETTERS: dict[str, Callable[[], Result]] = {
 }
 
 
-def main(letters: list[str]) -> int:
+def main() -> int:
     """Run the letters (default: all) and print a line for each; 1 if one failed."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("letters", nargs="*", metavar="LETTER", help="default: all")
+    letters = parser.parse_args().letters
     failed = False
     for letter in letters or list(LETTERS):
         result = LETTERS[letter]()
@@ -382,4 +392,4 @@ def main(letters: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

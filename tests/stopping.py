@@ -1,7 +1,8 @@
-"""`evoflash search` on a stand-in for an H200, of which one step takes two minutes; for test_stopping.py.
+"""`evoflash search` on a stand-in for an H200, one step of which takes two minutes. Tests nothing itself.
 
-EVOFLASH_TEST_SLOW names the step, EVOFLASH_TEST_NOTES the folder in which it leaves a note when it begins.
-The command line, store, loop, worker and processes are the real ones; what runs in the GPU processes is not.
+tests/commands/test_termination.py starts it. EVOFLASH_TEST_SLOW names the step, EVOFLASH_TEST_NOTES the
+folder in which the step leaves a note when it begins. The command line, store, loop, worker and processes are
+the real ones; what runs in the GPU processes is not.
 """
 
 import functools
@@ -77,7 +78,7 @@ def seeds_from_the_archive(*_):
 
 def main():
     from evoflash import cli
-    from evoflash.commands import search_run as session
+    from evoflash.commands.search import plan as planning
     from evoflash.evaluators import measured, pipeline
     from evoflash.gpu import load_gpu
     from evoflash.gpu_process.worker import Duties, GpuWorker
@@ -85,8 +86,8 @@ def main():
     duties = Duties(warm_up, learn, check, time_correct, finals)
     measured.GpuWorker = functools.partial(GpuWorker, duties=duties)
     pipeline.prepare = prepare
-    session._present = lambda: load_gpu("h200")
-    session.champion.starts = seeds_from_the_archive
+    planning._present = lambda: load_gpu("h200")
+    planning.champion.starts = seeds_from_the_archive
     cli.main()
 
 

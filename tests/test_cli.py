@@ -12,8 +12,8 @@ import time
 from pathlib import Path
 
 import pytest
+from places import ROOT
 
-ROOT = Path(__file__).parents[1]
 EXIT_USAGE, EXIT_NO_KERNEL, EXIT_DEVICE = 2, 3, 4
 
 

@@ -13,6 +13,7 @@ from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
 import pytest
+from places import environment
 
 from evoflash.errors import DeviceError, UsageError
 from evoflash.evaluation import Status
@@ -232,13 +233,12 @@ def test_a_process_outlives_the_thread_that_first_called_it():
 
 
 PARENT = """
-import os, sys, time
-sys.path.insert(0, sys.argv[1])
+import sys, time
 import test_isolation as test
 from evoflash.isolation import IsolatedPool
 if __name__ == "__main__":
     pool = IsolatedPool(2)
-    calls = [pool.submit(test.hang_in_c_noted, sys.argv[2], timeout_s=600) for _ in range(2)]
+    calls = [pool.submit(test.hang_in_c_noted, sys.argv[1], timeout_s=600) for _ in range(2)]
     time.sleep(600)
 """
 
@@ -252,8 +252,7 @@ def test_kill_9_of_the_parent_leaves_no_process(tmp_path):
     script, notes = tmp_path / "parent.py", tmp_path / "notes"
     notes.mkdir()
     script.write_text(PARENT)
-    here = Path(__file__).parent
-    parent = subprocess.Popen([sys.executable, script, here, notes], cwd=here.parent, env=environment())
+    parent = subprocess.Popen([sys.executable, script, notes], env=environment())
     processes = noted(notes, 2)
     parent.kill()
     parent.wait()
@@ -262,10 +261,6 @@ def test_kill_9_of_the_parent_leaves_no_process(tmp_path):
         time.sleep(0.02)
     assert len(processes) == 2
     assert not any(map(is_alive, processes))
-
-
-def environment():
-    return {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
 
 
 def is_alive(process):

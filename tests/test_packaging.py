@@ -1,5 +1,6 @@
 """What is shipped: the metadata, a wheel that is whole and works by itself, a start that stays light."""
 
+import os
 import re
 import subprocess
 import sys
@@ -12,10 +13,10 @@ from typing import Any
 import pytest
 from hatchling.builders.sdist import SdistBuilder
 from hatchling.builders.wheel import WheelBuilder
+from places import ROOT
 
 import evoflash
 
-ROOT = Path(__file__).parent.parent
 HEAVY = ("alembic", "cupy", "jinja2", "numpy", "optuna", "sqlalchemy", "torch")
 HEAVY_AT_HELP = ("alembic", "cupy", "optuna", "sqlalchemy", "torch")
 SHARED = ("templates", "mutations", "db")
@@ -45,10 +46,11 @@ def unpacked(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def run_python(code: str, *, cwd: Path) -> str:
-    """Standard output of an interpreter that sees no checkout through its folder or PYTHONPATH."""
-    command = [sys.executable, "-I", "-c", code]
-    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
+def run_python(code: str, *, path: Path, cwd: Path) -> str:
+    """Standard output of an interpreter that imports from `path` first, and from no other folder of ours."""
+    command = [sys.executable, "-P", "-s", "-c", code]
+    variables = {**os.environ, "PYTHONPATH": str(path)}
+    done = subprocess.run(command, cwd=cwd, env=variables, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -116,19 +118,17 @@ def test_the_wheel_has_its_licence_and_its_command(unpacked: Path) -> None:
 
 
 def test_the_wheel_finds_its_own_folders(unpacked: Path) -> None:
-    code = f"""if True:
-        import sys; sys.path.insert(0, {str(unpacked)!r})
+    code = """if True:
         from evoflash import paths as layout
         print(layout.TEMPLATES, layout.MUTATIONS, layout.DB, sep="\\n")
     """
 
     expected = [str(unpacked / "evoflash" / "_share" / folder) for folder in SHARED]
-    assert expected == run_python(code, cwd=unpacked).splitlines()
+    assert expected == run_python(code, path=unpacked, cwd=unpacked).splitlines()
 
 
 def test_every_mutation_operator_imports_from_the_wheel(unpacked: Path) -> None:
-    code = f"""if True:
-        import sys; sys.path.insert(0, {str(unpacked)!r})
+    code = """if True:
         import importlib, pkgutil
         import evoflash.mutations
         for module in pkgutil.iter_modules(evoflash.mutations.__path__):
@@ -137,7 +137,7 @@ def test_every_mutation_operator_imports_from_the_wheel(unpacked: Path) -> None:
 
     folder = unpacked / "evoflash" / "_share" / "mutations"
     expected = sorted(str(folder / Path(name).name) for name in shipped("mutations"))
-    assert expected == sorted(run_python(code, cwd=unpacked).splitlines())
+    assert expected == sorted(run_python(code, path=unpacked, cwd=unpacked).splitlines())
 
 
 def test_the_source_distribution_builds_the_same_wheel(wheel: Path, tmp_path: Path) -> None:
@@ -155,17 +155,17 @@ def test_the_source_distribution_builds_the_same_wheel(wheel: Path, tmp_path: Pa
 
 def test_importing_evoflash_imports_nothing_heavy(tmp_path: Path) -> None:
     code = f"""if True:
-        import sys; sys.path.insert(0, {str(ROOT)!r})
+        import sys
         import evoflash
         print(sorted(set({HEAVY!r}) & set(sys.modules)))
     """
 
-    assert run_python(code, cwd=tmp_path) == "[]\n"
+    assert run_python(code, path=ROOT, cwd=tmp_path) == "[]\n"
 
 
 def test_asking_for_help_does_not_load_the_gpu_stack_nor_the_database(tmp_path: Path) -> None:
     code = f"""if True:
-        import sys; sys.path.insert(0, {str(ROOT)!r})
+        import sys
         from evoflash.cli import main
         sys.argv = ["evoflash", "--help"]
         try:
@@ -174,7 +174,7 @@ def test_asking_for_help_does_not_load_the_gpu_stack_nor_the_database(tmp_path: 
             assert not end.code, end.code
         print(sorted(set({HEAVY_AT_HELP!r}) & set(sys.modules)))
     """
-    lines = run_python(code, cwd=tmp_path).splitlines()
+    lines = run_python(code, path=ROOT, cwd=tmp_path).splitlines()
 
     assert any("search" in line for line in lines)
     assert lines[-1] == "[]"

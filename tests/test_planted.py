@@ -1,8 +1,7 @@
 """Bad candidates in the emulator: each costs only itself, and the next one is right."""
 
-from pathlib import Path
-
 import pytest
+from places import TEMPLATES
 
 from evoflash.evaluation import Proposal, Rung, Status
 from evoflash.evaluators.emulated import EmulatedEvaluator
@@ -16,7 +15,7 @@ PROBLEM = parse_problem("b=1,h=2,s=64,d=64")
 
 @pytest.fixture
 def planted(monkeypatch):
-    monkeypatch.setenv("EVOFLASH_TEMPLATES", str(Path(__file__).parent / "templates"))
+    monkeypatch.setenv("EVOFLASH_TEMPLATES", str(TEMPLATES))
     load_family.cache_clear()
     gpu = load_gpu("l4")
     space = load_family("planted").space(PROBLEM.compile_keys(gpu.arch), gpu)

@@ -1,8 +1,16 @@
-"""Library kernels to be beaten, timed by the same code on the same memory as the candidates.
+"""Attention of other libraries, timed by the same code on the same memory as the candidates. Each library is
+optional: where it is missing or has no kernel for a workload it is absent, with the reason. Its output is
+judged as a candidate's is, in gpu_process/finals.py.
 
-Each is optional. One file per library says how it is called; contender.py is what they share. A library that
-is missing, or has no kernel for a workload, is absent with its reason; one that takes its process down is
-named by a note (attempts.py). Judges no output: finals.py does, with the same validator.
+    contender          what the libraries share: views of the memory, a first call, graphs
+    attempts           which library is under way, so that one that ends the process can be named
+    sdpa               PyTorch's scaled_dot_product_attention, one backend at a time
+    flash_attention_3  FlashAttention-3
+    flash_attention_4  FlashAttention-4, as shipped and with the fastest of several settings
+    flashinfer         FlashInfer's prefill
+    xformers           xFormers' memory-efficient attention
+    triton             a FlashAttention-2 style kernel with the fastest of a few tiles
+    triton_kernel      that kernel
 """
 
 import importlib

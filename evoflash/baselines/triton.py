@@ -23,8 +23,8 @@ from evoflash.baselines.contender import (
     version,
 )
 from evoflash.problem import Workload
-from evoflash.timing.benchmark import SHORT, Bench, measure
-from evoflash.timing.protocols import Pace, Way
+from evoflash.timing.benchmark import Bench, measure
+from evoflash.timing.protocols import SHORT, Pace, Way
 
 _INSTALL = 'pip install "evoflash[baselines]"'
 TRYING_LIMIT_S = 60.0  # a setting costs a second or two of compilation, once: Triton keeps what it compiled

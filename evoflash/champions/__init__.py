@@ -1,7 +1,7 @@
-"""The shipped archive: the best genome measured for a problem on a GPU, and which of them are near a problem.
+"""The shipped archive, <gpu>.toml: the best genome measured for each problem, and which of them are near one.
 
-champions/<gpu>.toml, written by scripts/champions.py. Measures nothing: a champion is where a search starts,
-and an answer only once it was checked again (archived.py).
+champions/<gpu>.toml, written by scripts.pages.champions. Measures nothing: a champion is where a search
+starts, and an answer only once it was checked again (commands/best).
 """
 
 import logging

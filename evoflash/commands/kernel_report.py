@@ -1,4 +1,4 @@
-"""Records as text or JSON for people: one kernel, a run's failures, the families, the GPUs. Reads only."""
+"""Records as text or JSON for people: one kernel, what a search came to, a run's failures. Reads only."""
 
 import json
 from collections import Counter
@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from evoflash.commands.search_run import Found
-from evoflash.errors import EvoflashError, UsageError
+from evoflash.commands.search.run import Found
+from evoflash.errors import UsageError
 from evoflash.evaluation import Basis, Build, Evaluation, Timing, Verdict
 from evoflash.families.export import reproducing_command
-from evoflash.families.family import known_families, load_family
-from evoflash.gpu import known_gpus, load_gpu
+from evoflash.gpu import load_gpu
 from evoflash.gpu_process.finals import conclusion
 from evoflash.gpu_process.rung_times import seconds_by_rung
 from evoflash.problem import CompileKey, Problem, Workload, parse_problem
@@ -187,57 +186,3 @@ def failures(store: Store, *, as_json: bool) -> str:
         return f"{len(history)} evaluated, no failures."
     lines = [f"{n:5d}  {status} at {rung}: {reason}" for (status, rung, reason), n in counts.most_common(30)]
     return "\n".join([f"{len(history)} evaluated, {counts.total()} failed:", *lines])
-
-
-def families(*, as_json: bool) -> str:
-    """Every family with its params and their values."""
-    loaded = [load_family(name) for name in known_families()]
-    if as_json:
-        rows = [
-            {
-                "name": f.name,
-                "version": f.version,
-                "arch": f.arch,
-                "summary": f.summary,
-                "params": {p.name: p.values for p in f.params},
-                "checks": {name: e.text for name, e in f.check.items()},
-            }
-            for f in loaded
-        ]
-        return json.dumps(rows, indent=2)
-    blocks = []
-    for family in loaded:
-        width = max(len(p.name) for p in family.params)
-        lines = [f"{family.name} (version {family.version}, {', '.join(family.arch)}): {family.summary}"]
-        lines += [f"  {p.name:{width}}  {' '.join(map(str, p.values))}" for p in family.params]
-        space = family.space((CompileKey(64, "fp16", False, 1, "sm_89"),), load_gpu("l4"))
-        lines.append(
-            f"  {space.cardinality} points before {len(family.check)} checks: {', '.join(family.check)}"
-        )
-        blocks.append("\n".join(lines))
-    return "\n\n".join(blocks)
-
-
-def gpus(*, as_json: bool) -> str:
-    """Every known GPU; the one present is marked."""
-    from evoflash.cuda.launcher import present_gpu, spec_of
-
-    specs = [load_gpu(name) for name in known_gpus()]
-    try:
-        here = spec_of(present_gpu()).name
-    except EvoflashError:
-        here = None
-    if as_json:
-        return json.dumps([{**asdict(spec), "present": spec.name == here} for spec in specs], indent=2)
-    lines = ["  name      arch     SMs   MHz smem/block  L2 MB   GB/s  tensor TFLOPS"]
-    for spec in specs:
-        peak = spec.sm_count * spec.tensor_flops_per_clk * spec.clock_mhz / 1e6
-        lines.append(
-            f"{'* ' if spec.name == here else '  '}{spec.name:9} {spec.arch:7} {spec.sm_count:4} "
-            f"{spec.clock_mhz:5} {spec.smem_per_block:10} {spec.l2_bytes / 2**20:6.0f} "
-            f"{spec.dram_gbps:6.0f}  {peak:.0f}"
-        )
-    lines.append(
-        "* present" if here else "none of them is present: searches run in the emulator, times are estimates."
-    )
-    return "\n".join(lines)

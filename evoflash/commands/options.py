@@ -3,7 +3,6 @@
 import logging
 import os
 import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -13,7 +12,7 @@ from evoflash.paths import default_database
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from evoflash.commands.doctor import versions
+        from evoflash.environment import versions
 
         typer.echo(versions())
         raise typer.Exit
@@ -65,4 +64,6 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Runs with other seeds are other runs.")]
 
 
-Export = Annotated[Path | None, typer.Option("--export", help="Write the kernel as one .cu file.")]
+def common(version: Version = False, verbose: Verbose = False, quiet: Quiet = False) -> None:
+    """Options that stand before the command; -v and -q may stand behind it as well."""
+    del version, verbose, quiet  # their callbacks have run

@@ -2,14 +2,15 @@
 
 The first of the two counts; what follows it while the command ends changes nothing. A command that cannot
 end so in time, because its main thread is in a long call into C or a process does not die, ends without
-order: the database is as after kill -9, whole. Not covered: C code that keeps Python's lock.
+order: the database is as after kill -9, whole. So does one that is importing a module, because an exception
+may be lost in there, or come out as another one. Not covered: C code that keeps Python's lock.
 """
 
 import atexit
 import os
 import signal
-import threading
 import time
+from types import FrameType
 
 EXIT_CODE = 128 + signal.SIGTERM
 LIMIT_S = 5.0
@@ -33,6 +34,8 @@ def end_on_signals() -> None:
     signal.signal(signal.SIGTERM, _end)
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
         signal.signal(signal.SIGINT, _end)
+    import threading  # here, because the handlers come first: Ctrl-C is one line from now on
+
     atexit.register(_hear_nothing_more)
     told, tell = os.pipe()
     os.set_blocking(tell, False)
@@ -41,26 +44,38 @@ def end_on_signals() -> None:
 
 
 def kept(stop: BaseException) -> str:
-    """What the store said as it was stopped (session.counting), in words."""
+    """What the store said as it was stopped (search/run.py), in words."""
     return " ".join(getattr(stop, "__notes__", ())) or "everything evaluated so far is kept"
 
 
-def _end(number: int, _: object) -> None:
+def _end(number: int, frame: FrameType | None) -> None:
     if _heard:
         return
     _heard.append(number)
+    if _is_importing(frame):
+        os.write(2, f"evoflash: stopped by {_NAMES[signal.Signals(number)]}.\n".encode())
+        os._exit(128 + number)
     raise KeyboardInterrupt if number == signal.SIGINT else Terminated
+
+
+def _is_importing(frame: FrameType | None) -> bool:
+    while frame is not None:
+        if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _hear_nothing_more() -> None:
     """Python takes its own handlers away before its last instruction."""
-    if _heard:
-        for each in _NAMES:
-            signal.signal(each, signal.SIG_IGN)
+    for number in _NAMES:
+        signal.signal(number, signal.SIG_IGN)
 
 
 def _end_late(told: int) -> None:
     """In a thread, because a signal's handler waits for the main thread to come back from C."""
+    import threading
+
     number = os.read(told, 1)[0]
     time.sleep(_NOTICED_S)
     if not _heard:

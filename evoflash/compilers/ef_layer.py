@@ -5,6 +5,7 @@ inside, each a comment and one top-level thing.
 """
 
 import ast
+import hashlib
 import re
 from dataclasses import dataclass
 from functools import cache
@@ -53,6 +54,15 @@ class Block:
 def headers() -> tuple[Path, ...]:
     """All headers: ef.h, then in the order in which the compiler reads them and export copies them."""
     return (DEVICE / "ef.h", *_included(DEVICE / "ef.h", set()))
+
+
+@cache
+def device_headers_sha() -> str:
+    """A hash over the ef:: layer: a kernel compiled against another layer is another kernel."""
+    digest = hashlib.sha256()
+    for path in sorted(DEVICE.glob("*.h")):
+        digest.update(path.name.encode() + path.read_bytes())
+    return digest.hexdigest()
 
 
 def nvrtc_headers(source: str) -> tuple[list[bytes], list[bytes]]:

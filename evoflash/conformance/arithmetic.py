@@ -17,7 +17,7 @@ from evoflash.conformance.primitives import Case, Primitive, primitives
 from evoflash.conformance.tma import value_of
 from evoflash.evaluation import Launch
 
-SOURCE = Path(__file__).with_name("arithmetic.cu")
+SOURCE = Path(__file__).with_name("kernels") / "arithmetic.cu"
 THREADS = 256
 A_THREAD = 16  # elements
 _MANTISSAS = 1 << 19  # approximations: inputs of each of two kinds

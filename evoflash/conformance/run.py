@@ -3,10 +3,10 @@
 import time
 from collections.abc import Callable, Collection
 
-from evoflash.commands.doctor import versions
 from evoflash.conformance.report import Conformance, summaries
 from evoflash.conformance.sweep import conform
 from evoflash.cuda.launcher import PresentGpu, cupy, present_gpu
+from evoflash.environment import versions
 
 _WGMMA = 90  # the compute capability whose cubins are for itself alone
 _CONTEXT_BYTES = 1 << 30  # of GPU memory that a process is assumed to take

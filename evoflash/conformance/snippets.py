@@ -1,4 +1,4 @@
-"""Kernels made of the snippets in threads.toml and memory.toml, one for each case of an entry. Runs none.
+"""Kernels made of snippets (kernels/threads.toml and memory.toml), one for each case. Runs none.
 
 A snippet is the body of `kernel(const u32* in, u32* out, u32* cells)`, which knows `thread`, `smem` and what
 prelude.cu has; $axis stands for the case's value on that axis (${axis}0 and ${axis}1 for its words),
@@ -22,7 +22,7 @@ from evoflash.conformance.cases import UNWRITTEN, Label, Module, Pointer, Trial
 from evoflash.conformance.primitives import Case, Mode, Primitive, primitives
 from evoflash.evaluation import Launch
 
-FOLDER = Path(__file__).parent
+FOLDER = Path(__file__).with_name("kernels")
 KERNELS_A_MODULE = 40
 _IN_WORDS, _CELLS = 4096, 1024
 

@@ -19,7 +19,7 @@ from evoflash.conformance.cases import UNWRITTEN, Array, Label, Map, Module, Poi
 from evoflash.conformance.primitives import Case, Primitive, primitives
 from evoflash.evaluation import Launch
 
-SOURCE = Path(__file__).with_name("tma.cu")
+SOURCE = Path(__file__).with_name("kernels") / "tma.cu"
 THREADS = 32
 BASE = 1024  # of the box in shared memory, which itself begins at a multiple of 1024
 _COORDINATES = "abcde"

@@ -16,7 +16,7 @@ from evoflash.conformance.primitives import Case, Primitive, primitives
 from evoflash.conformance.tma import stored
 from evoflash.evaluation import Launch
 
-SOURCE = Path(__file__).with_name("wgmma.cu")
+SOURCE = Path(__file__).with_name("kernels") / "wgmma.cu"
 THREADS, ROWS, K = 128, 64, 16
 _B_START = 8192
 _TASK_WORDS = 16

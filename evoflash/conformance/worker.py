@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from evoflash.compilers import gxx as hostcompiler
+from evoflash.compilers.ef_layer import device_headers_sha
 from evoflash.compilers.nvrtc import compile_candidate, first_error
 from evoflash.conformance import arithmetic, snippets, tma, wgmma
 from evoflash.conformance import on_emulator as emulated
@@ -26,7 +27,6 @@ from evoflash.conformance.cases import Label, Module, Outcome, Trial
 from evoflash.conformance.judge import compare
 from evoflash.errors import EvoflashError
 from evoflash.evaluation import Candidate
-from evoflash.families.renderer import device_headers_sha
 from evoflash.problem import CompileKey
 from evoflash.space import Genome
 

@@ -1,1 +1,11 @@
-"""cuda: to be written."""
+"""The only way to the GPU: what is present, memory with guards, launches. Nothing here times a candidate or
+judges a number.
+
+    launcher           the GPU that is present; loading and launching a cubin; waiting for it
+    launch_attributes  launches by cuLaunchKernelEx: in clusters, all blocks resident, dependent ones
+    capacity           whether a GPU has room for a launch
+    arena              the buffers of one workload, and one launch on them
+    guarded_buffer     one buffer between bands of bytes that must stay as they are
+    device_checks      questions about device memory that kernels answer there (device_checks.cu)
+    tensor_map         tensor maps, encoded by the driver
+"""

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from evoflash.compilers.ef_layer import device_headers_sha
 from evoflash.compilers.nvrtc import compile_candidate, first_error
 from evoflash.cuda.launcher import LoadedKernel, cupy, new_stream, present_gpu, wait
 from evoflash.errors import DeviceError
 from evoflash.evaluation import Candidate, Launch
-from evoflash.families.renderer import device_headers_sha
 from evoflash.problem import CompileKey
 from evoflash.space import Genome
 

@@ -13,12 +13,11 @@ from typing import Any
 import numpy as np
 
 from evoflash.errors import DeviceError
-from evoflash.evaluation import Launch
+from evoflash.evaluation import PORTABLE_CLUSTER, Launch
 
 # CUlaunchAttributeID and CUfunction_attribute of cuda.h.
 _COOPERATIVE, _CLUSTER, _STREAM_SERIALIZATION = 2, 4, 6
 _LARGE_CLUSTERS_ALLOWED = 14
-PORTABLE_CLUSTER = 8  # blocks
 
 
 class _Attribute(ctypes.Structure):

@@ -9,7 +9,7 @@ import math
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -132,6 +132,16 @@ def spec_of(gpu: PresentGpu) -> GpuSpec:
         f"no spec knows '{gpu.device_name}' (sm_{gpu.compute_capability}): name the nearest with --gpu "
         f"({', '.join(known_gpus())}) or add evoflash/gpus/<name>.toml with device_names for it."
     )
+
+
+def present_spec(gpu: str | None) -> GpuSpec:
+    """This machine's GPU with the driver's attributes; DeviceError when there is none, or it is not `gpu`."""
+    wanted = load_gpu(gpu) if gpu else None
+    device = present_gpu()
+    spec = spec_of(device)
+    if wanted and wanted.name != spec.name:
+        raise DeviceError(f"baselines are timed on the GPU that is here, a {spec.name}: leave --gpu out.")
+    return replace(spec, **dict(device.attributes))  # type: ignore[arg-type]  # they are all numbers
 
 
 def wait(stream: Any, *, limit_s: float) -> None:

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from evoflash.abi import Strides, arguments
 from evoflash.emulator import launch as emulator
-from evoflash.emulator.tensor_map import geometry, tensor_map
+from evoflash.emulator.tensor_map import tensor_map
 from evoflash.errors import UsageError
-from evoflash.evaluation import Launch, TensorMap
+from evoflash.evaluation import Launch, TensorMap, geometry
 from evoflash.problem import Workload
 from evoflash.validation.inputs import Trial
 from evoflash.validation.reference import Expected, decode, over_rms

@@ -85,7 +85,7 @@ def shapes(key: CompileKey, loop: Loop) -> tuple[Workload, ...]:
 
 
 def _plan(key: CompileKey, loop: Loop) -> tuple[_Run, ...]:
-    """Other numbers with every schedule. scripts/mutation_testing.py shows what each run is there for."""
+    """Other numbers with every schedule. scripts/mutation_testing/run.py shows what each run is there for."""
     long, wrapping, stub, whole, brief, lone, odd, short, single, late, *stairs = shapes(key, loop)
     return (
         _Run(long, "normal", "lazy", "fifo"),

@@ -9,11 +9,9 @@ from typing import Literal
 import numpy as np
 
 from evoflash.errors import UsageError
-from evoflash.evaluation import TensorMap
+from evoflash.evaluation import SWIZZLES
 
 Swizzle = Literal[0, 32, 64, 128]  # bytes of the span in which 16-byte chunks change places
-SWIZZLES = (0, 32, 64, 128)
-L2_PROMOTIONS = (0, 64, 128, 256)
 
 _MOST_DIMS = 5
 _MOST_DIM = 1 << 32
@@ -32,17 +30,6 @@ _LAYOUT = np.dtype(
         "itemsize": 128,
     }
 )
-
-
-def geometry(
-    wanted: TensorMap, shape: Sequence[int], strides_bytes: Sequence[int]
-) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-    """What encoders take of an array: dims, strides in bytes of all but the first, box; contiguous first."""
-    axes = list(reversed(range(len(shape))))
-    if wanted.heads_inside:
-        axes = [3, 1, 2, 0]
-    dims, strides, box = (tuple(each[axis] for axis in axes) for each in (shape, strides_bytes, wanted.box))
-    return dims, strides[1:], box
 
 
 def tensor_map(

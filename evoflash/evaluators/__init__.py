@@ -1,1 +1,10 @@
-"""Evaluators: genome -> Evaluation, by measuring on a GPU (measured.py) or by emulating (emulated.py)."""
+"""Evaluators turn a genome into an Evaluation. One measures on the GPU that is here; the other emulates the
+kernel and estimates its time.
+
+    pipeline      what both share: genomes prepared in worker processes, in order; duplicates found
+    prepare       one genome in a worker process: render, compile, emulate
+    emulated      the evaluator without a GPU
+    measured      the evaluator on a GPU
+    estimates     what the performance model says of a prepared genome
+    finals_phase  after the loop: the best are checked on hidden shapes, timed again and stored
+"""

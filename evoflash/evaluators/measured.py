@@ -6,16 +6,14 @@ GPU does, and tells what bounds it; with few cores only one genome of each struc
 
 import functools
 import logging
-import math
-import secrets
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from shutil import which
+from typing import Self
 
 import numpy as np
 
-from evoflash.commands.baselines.run import row_of
-from evoflash.evaluation import Basis, Build, Evaluation, Proposal, Rung, Status, score
+from evoflash.evaluation import Basis, Build, Evaluation, Proposal, Rung
 from evoflash.evaluators.estimates import bound_of, estimates
 from evoflash.evaluators.pipeline import PreparingEvaluator
 from evoflash.evaluators.prepare import Prepared, compile_only
@@ -27,11 +25,8 @@ from evoflash.gpu_process.worker import GpuWorker
 from evoflash.problem import CompileKey, Problem, Workload
 from evoflash.search import faster
 from evoflash.space import Genome
-from evoflash.store.rows import FINAL
-from evoflash.store.store import Run, Store
 
 log = logging.getLogger(__name__)
-FINALISTS = 5
 AHEAD = 8  # proposals in flight
 MANY_CORES = 4  # a genome takes one of them two seconds, the GPU half a second or more
 # Shapes that finalists meet first, drawn when they are promoted: the longest seq_q and seq_kv, and the most
@@ -114,15 +109,20 @@ class MeasuredEvaluator(PreparingEvaluator):
         family = load_family(genome.family)
         return lambda workload: family.launches(genome, workload, self._gpu)
 
-    def finals(self, store: Store, run: Run) -> FinalReport | None:
-        """Promote the run's best: check them on shapes the search never saw, time them and the baselines
-        again, in turns, in a fresh process; store what came out. None when nothing was left to time.
-        """
-        finalists = self.promoted(store, run)
-        report = self.in_turns(finalists) if finalists else None
-        if report is not None:
-            self._keep(store, run, report, {task.genome_id for task in finalists})
-        return report
+    @property
+    def retimer(self) -> Self:
+        """Itself: it can check and time any genome again."""
+        return self
+
+    @property
+    def problem(self) -> Problem:
+        """What is timed."""
+        return self._problem
+
+    @property
+    def gpu(self) -> GpuSpec:
+        """Where it is timed."""
+        return self._gpu
 
     def in_turns(self, finalists: Sequence[GpuTask]) -> FinalReport | None:
         """Finalists and baselines timed in turns in a fresh process; None, and a warning, when one failed."""
@@ -138,39 +138,11 @@ class MeasuredEvaluator(PreparingEvaluator):
         """What the GPU process needs of a genome; compiles it where that was not done."""
         return self._task(genome, compile_only(genome, self._problem, self._gpu))
 
-    def promoted(self, store: Store, run: Run, *, count: int = FINALISTS) -> list[GpuTask]:
-        """The fastest candidates that are right on hidden shapes too; the store rejects the others.
-
-        Shapes and data come from a seed that is drawn now: no search can have met it. A rejection names it.
-        """
-        seed = secrets.randbits(48)
-        log.info("hidden shapes: seed %d", seed)
+    def checked_on_hidden_shapes(self, task: GpuTask, genome: Genome, *, seed: int) -> GpuOutcome:
+        """What became of the genome on shapes and data that are drawn from the seed."""
         hidden = hidden_workloads(self._problem.compile_keys(self._gpu.arch), seed=seed)
-        correct = [
-            e for _, e in store.history(run) if e.is_correct and not e.duplicate_of and not e.is_censored
-        ]
-        promoted = []
-        for evaluation in sorted(correct, key=lambda e: e.score_us or math.inf)[:count]:
-            task = self.task_of(evaluation.genome)
-            checks = launches_on(hidden, self._launcher(evaluation.genome))
-            outcome = self._worker.submit(replace(task, checks=checks, timed=(), seed=seed)).result()
-            if outcome.status is Status.CORRECT:
-                promoted.append(task)
-            else:
-                reason = f"hidden shape, seed {seed}: {outcome.reason}"
-                store.reject(run, task.genome_id, rung=outcome.rung, reason=reason)
-        return promoted
-
-    def _keep(self, store: Store, run: Run, report: FinalReport, finalists: set[str]) -> None:
-        for name, timings in report.timings.items():
-            score_us = score([t.median_us for t in timings if t.protocol in FINAL])
-            wrong = next((v.reason for v in report.verdicts[name] if not v.passed), "")
-            if name in finalists and wrong:
-                store.reject(run, name, rung=Rung.TIMING, reason=wrong)
-            elif name in finalists:
-                store.update_timings(run, name, timings, score_us)
-            elif row := row_of(report, name, problem=self._problem, gpu=self._gpu.name):
-                store.add_baseline(run, row)
+        checks = launches_on(hidden, self._launcher(genome))
+        return self._worker.submit(replace(task, checks=checks, timed=(), seed=seed)).result()
 
 
 def _core(genome: Genome) -> object:

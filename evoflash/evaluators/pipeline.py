@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterable
 from concurrent.futures import Future
 from dataclasses import replace
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from evoflash.evaluation import Basis, Build, Evaluation, Launch, Proposal, Rung, Status
 from evoflash.evaluators.prepare import PREPARE_LIMIT_S, Failure, Prepared, prepare
@@ -15,6 +15,9 @@ from evoflash.gpu import GpuSpec
 from evoflash.isolation import Ending, IsolatedPool
 from evoflash.problem import Problem
 from evoflash.space import Genome
+
+if TYPE_CHECKING:
+    from evoflash.evaluators.finals_phase import Retimer
 
 
 class PreparingEvaluator(ABC):
@@ -52,6 +55,11 @@ class PreparingEvaluator(ABC):
     @abstractmethod
     def _timed(self, evaluation: Evaluation, prepared: Prepared) -> Evaluation:
         """The evaluation of a genome that came through its preparation."""
+
+    @property
+    def retimer(self) -> "Retimer | None":
+        """What checks and times genomes again for the finals; None where times are estimates."""
+        return None
 
     def __enter__(self) -> Self:
         """Nothing more to start."""

@@ -15,9 +15,8 @@ from jinja2 import Environment, StrictUndefined
 from evoflash import __version__
 from evoflash.compilers.ef_layer import primitives
 from evoflash.compilers.nvrtc import FLAGS
-from evoflash.cuda.launch_attributes import PORTABLE_CLUSTER
 from evoflash.errors import TemplateError, UsageError
-from evoflash.evaluation import Launch, TensorMap
+from evoflash.evaluation import PORTABLE_CLUSTER, Launch, TensorMap
 from evoflash.families.expression import Expression
 from evoflash.families.family import Family, load_family
 from evoflash.families.renderer import render

@@ -10,9 +10,8 @@ from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import Any
 
-from evoflash.emulator.tensor_map import L2_PROMOTIONS, SWIZZLES
 from evoflash.errors import TemplateError, UsageError
-from evoflash.evaluation import Launch, TensorMap
+from evoflash.evaluation import L2_PROMOTIONS, SWIZZLES, Launch, TensorMap
 from evoflash.families.expression import Expression
 from evoflash.families.header import Kernel, MapOf, Seed, read_header
 from evoflash.gpu import GpuSpec, load_gpu

@@ -1,6 +1,7 @@
 """Reads a template's TOML header into records and compiled expressions; knows no GPU and renders nothing.
 
-What a header may say: CONTRACTS section 2. Everything malformed is a TemplateError that names file and key.
+The seeds of a family may stand in a file of their own instead, templates/<name>/seeds.toml. Everything
+malformed is a TemplateError that names file and key.
 """
 
 import re
@@ -237,15 +238,36 @@ def _map(path: Path, of: str, entry: Mapping[str, Any]) -> MapOf:
 
 
 def _seeds(path: Path, table: Mapping[str, Any]) -> tuple[Seed, ...]:
-    entries = _table(path, table, "seeds", optional=True)
-    return tuple(
-        Seed(
-            name,
-            {key: value for key, value in entry.items() if key != "for"},
-            Expression(entry.get("for", True), f"{path.name}: seeds.{name}.for", (bool,)),
+    """In the order in which they are written, from the header or from the family's seeds.toml."""
+    beside = path.parent / path.name.removesuffix(".cu.j2") / "seeds.toml"
+    if not beside.is_file():
+        entries, where = _table(path, table, "seeds", optional=True), f"{path.name}: seeds."
+    elif "seeds" in table:
+        raise TemplateError(
+            f"{path.name}: the header has seeds, and so has {_beside(beside)}: keep one of them."
         )
-        for name, entry in entries.items()
-    )
+    else:
+        entries, where = _read_seeds(beside), f"{_beside(beside)}: "
+    return tuple(_seed(name, entry, where + name) for name, entry in entries.items())
+
+
+def _read_seeds(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except tomllib.TOMLDecodeError as error:
+        raise TemplateError(f"{_beside(path)} is not TOML: {error}.") from None
+
+
+def _beside(path: Path) -> str:
+    """How messages call a file in a family's folder."""
+    return f"{path.parent.name}/{path.name}"
+
+
+def _seed(name: str, entry: object, where: str) -> Seed:
+    if not isinstance(entry, dict):
+        raise TemplateError(f"{where} must be a table of params and their values, it is {entry!r}.")
+    values = {key: value for key, value in entry.items() if key != "for"}
+    return Seed(name, values, Expression(entry.get("for", True), f"{where}.for", (bool,)))
 
 
 def _model(path: Path, table: Mapping[str, Any]) -> dict[str, Expression]:

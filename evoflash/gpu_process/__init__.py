@@ -1,1 +1,11 @@
-"""gpu_process: to be written."""
+"""What runs in the process that holds the GPU, and the worker that starts it and starts it again. A kernel
+that crashes or hangs costs one candidate and one process; the search goes on.
+
+    worker         the process, its stand-bys and the queue in front of them
+    rungs          one candidate: smoke test, correctness, timing, and what follows from each
+    checks         the verdicts on a kernel that the rungs ask for
+    cache          what the process keeps between candidates: inputs, references, memory, benches
+    finals         finalists and baselines timed in turns; what that says of each
+    finals_retry   finals again without the baseline that broke them
+    rung_times     the seconds that each rung took
+"""

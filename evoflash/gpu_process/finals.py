@@ -4,6 +4,7 @@ Decides nothing: every pair is compared, every output judged, and the report say
 """
 
 import itertools
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
@@ -14,18 +15,18 @@ from evoflash.baselines import DEFAULT, BaselineAbsentError, LibraryContender, b
 from evoflash.cuda import launcher
 from evoflash.cuda.arena import MemoryFaultError
 from evoflash.cuda.launcher import KernelHungError
-from evoflash.evaluation import Status, Timing, Verdict
+from evoflash.evaluation import FINAL, Baseline, Status, Timing, Verdict, score
 from evoflash.gpu import GpuSpec
 from evoflash.gpu_process.checks import of_timed
 from evoflash.gpu_process.rungs import GpuTask
 from evoflash.isolation import Ending
-from evoflash.problem import Workload
-from evoflash.store.rows import FINAL
+from evoflash.problem import Problem, Workload
 from evoflash.timing import noise_floor as noise
 from evoflash.timing.benchmark import Bench, KernelContender, can_be_timed, synced_us
 from evoflash.timing.comparison import Comparison, beats_physics, compare, interleaved, left_running
 from evoflash.timing.protocols import Way, finals_of
 
+log = logging.getLogger(__name__)
 T = TypeVar("T")
 _MIRRORED = {"faster": "slower", "slower": "faster", "unclear": "unclear"}
 _WORDS = {"faster": "faster than", "slower": "slower than", "unclear": "not clearly apart from"}
@@ -126,6 +127,25 @@ def conclusion(report: FinalReport, name: str) -> str:
             answer = each.answer if each.first == name else _MIRRORED[each.answer]
             answers.setdefault(_WORDS[answer], []).append(rival)
     return "; ".join(f"{words} {', '.join(dict.fromkeys(rivals))}" for words, rivals in answers.items())
+
+
+def row_of(report: FinalReport, name: str, *, problem: Problem, gpu: str) -> Baseline | None:
+    """A baseline's row. None, with a warning, when its own output failed the check; None also when it was not
+    timed on every workload, because its score would be a mean over fewer of them than the others'.
+    """
+    if wrong := failed_check(report, name):
+        log.warning("baseline %s is left out, its own output fails the check: %s", name, wrong)
+        return None
+    timings = report.timings[name]
+    if {timing.workload for timing in timings} != {str(workload) for workload in problem.workloads}:
+        return None
+    score_us = score([timing.median_us for timing in timings if timing.protocol in FINAL])
+    return Baseline(name, str(problem), gpu, timings, score_us, dict(report.environment[name]))
+
+
+def failed_check(report: FinalReport, name: str) -> str:
+    """Why the output of a finalist or baseline is wrong, or its time impossible; empty when neither is."""
+    return next((verdict.reason for verdict in report.verdicts[name] if not verdict.passed), "")
 
 
 def _verdict(

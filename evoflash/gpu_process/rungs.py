@@ -20,18 +20,9 @@ from evoflash.gpu_process import checks as verdicts
 from evoflash.gpu_process import rung_times
 from evoflash.gpu_process.checks import LARGE_LIMIT_S, SMALL_LIMIT_S, SMOKE_LIMIT_S, Subject
 from evoflash.problem import CompileKey, Workload
-from evoflash.timing.benchmark import (
-    ONE,
-    SHORT,
-    Bench,
-    Effort,
-    KernelContender,
-    Pace,
-    efforts_of,
-    measure,
-    ways_of,
-)
+from evoflash.timing.benchmark import Bench, KernelContender, measure
 from evoflash.timing.comparison import beats_physics, hopeless
+from evoflash.timing.protocols import ONE, SHORT, Effort, Pace, efforts_of, ways_of
 
 Launcher = Callable[[Workload], tuple[Launch, ...]]
 Launches = tuple[tuple[Workload, tuple[Launch, ...]], ...]

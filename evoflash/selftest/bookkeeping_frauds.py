@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from evoflash.evaluation import Basis, Build, Evaluation, Proposal, Rung, Status, Timing
+from evoflash.evaluation import Basis, Build, Evaluation, Proposal, Rung, RunKey, Status, Timing
 from evoflash.evaluators.pipeline import Twins
 from evoflash.families.family import load_family
 from evoflash.gpu import load_gpu
 from evoflash.problem import Problem, parse_workload
 from evoflash.selftest.outcome import Expected
 from evoflash.space import Genome
-from evoflash.store.store import RunKey, open_store
+from evoflash.store.store import open_store
 from evoflash.timing.comparison import beats_physics, compare
 
 _WORKLOAD = parse_workload("mission")

@@ -15,8 +15,9 @@ from evoflash.gpu_process import cache as kept
 from evoflash.gpu_process.checks import of_timed
 from evoflash.gpu_process.rungs import GpuTask
 from evoflash.selftest.outcome import Expected
-from evoflash.timing.benchmark import Bench, Effort, KernelContender, measure
+from evoflash.timing.benchmark import Bench, KernelContender, measure
 from evoflash.timing.comparison import beats_physics, compare, interleaved
+from evoflash.timing.protocols import Effort
 
 LIMIT_S = 60.0
 _FEW = Effort(min_samples=5, max_samples=5, rel_error=1.0, max_s=3.0)

@@ -27,11 +27,12 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
+from evoflash.compilers.ef_layer import device_headers_sha
 from evoflash.errors import UsageError
 from evoflash.evaluation import Candidate, Rung
 from evoflash.families.expression import Expression
 from evoflash.families.family import Family, load_family
-from evoflash.families.renderer import device_headers_sha, render
+from evoflash.families.renderer import render
 from evoflash.gpu import GpuSpec
 from evoflash.problem import Workload, parse_workload
 from evoflash.selftest.outcome import Expected

@@ -1,1 +1,9 @@
-"""store: to be written."""
+"""The database: runs, evaluations, baselines and lineage. It is the one truth from which a search resumes.
+
+store      what the program asks of it, each change in one transaction
+queries    the statements on one evaluation and what hangs on it
+rows       records into rows and back
+schema     the tables, and the leaderboard's query
+database   opening, upgrading (../../db), transactions, errors in one line
+run_locks  which process works on a run
+"""

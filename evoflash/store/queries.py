@@ -5,11 +5,11 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from evoflash.evaluation import Evaluation, Proposal, Timing
+from evoflash.evaluation import Evaluation, Proposal, Run, RunKey, Timing
 from evoflash.space import Genome
 from evoflash.store import rows
 from evoflash.store import schema as tables
-from evoflash.store.rows import Row, Run, RunKey
+from evoflash.store.rows import Row
 
 _EVAL, _RUN, _LINE = tables.evaluations.c, tables.runs.c, tables.lineage.c
 

@@ -1,4 +1,4 @@
-"""Records as rows of the database and back, and the two records that name a search; runs no statement.
+"""Records as rows of the database and back; runs no statement.
 
 A `*_row` makes the columns that its record fills, a `*_of` the record that a stored row stands for.
 """
@@ -6,7 +6,7 @@ A `*_row` makes the columns that its record fills, a `*_of` the record that a st
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,42 +14,24 @@ import numpy as np
 
 import evoflash
 from evoflash.errors import UsageError
-from evoflash.evaluation import Baseline, Basis, Build, Evaluation, Proposal, Rung, Status, Timing, Verdict
+from evoflash.evaluation import (
+    SCORED,
+    Baseline,
+    Basis,
+    Build,
+    Evaluation,
+    Proposal,
+    Run,
+    Rung,
+    RunKey,
+    Status,
+    Timing,
+    Verdict,
+)
 from evoflash.problem import CompileKey, parse_problem
 from evoflash.space import Genome
 
 Row = Mapping[Any, Any]  # by column name
-# The protocol that a score stands for: the first of these that was timed ("boost": see benchmark.Pace).
-SCORED = ("final-cold", "final-cold-boost", "cold", "cold-boost", "model")
-FINAL = frozenset(SCORED[:2])
-
-
-@dataclass(frozen=True, slots=True)
-class RunKey:
-    """What makes two searches the same search: repeating one continues it."""
-
-    problem: str  # canonical, str(Problem)
-    gpu: str
-    basis: Basis
-    strategy: str
-    seed: int
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """One search; `number` counts the runs of the same key, from 1."""
-
-    id: int
-    key: RunKey
-    number: int
-    gpu_hash: str
-    budget: int
-    created: str  # UTC, ISO 8601
-
-
-def was_timed_again(evaluation: Evaluation) -> bool:
-    """Whether it was a finalist: its score is then the re-timed one."""
-    return any(timing.protocol in FINAL for timing in evaluation.timings)
 
 
 # ---- values

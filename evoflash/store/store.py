@@ -12,15 +12,25 @@ from typing import Any, Self
 import sqlalchemy as sa
 
 from evoflash.errors import StoreError
-from evoflash.evaluation import Baseline, Basis, Evaluation, Proposal, Rung, Status, Timing
+from evoflash.evaluation import (
+    FINAL,
+    Baseline,
+    Basis,
+    Evaluation,
+    Proposal,
+    Run,
+    Rung,
+    RunKey,
+    Status,
+    Timing,
+    was_timed_again,
+)
 from evoflash.store import queries as statements
 from evoflash.store import rows
 from evoflash.store import schema as tables
 from evoflash.store.database import Database, open_database
-from evoflash.store.rows import FINAL, Row, Run, RunKey
+from evoflash.store.rows import Row
 from evoflash.store.schema import leaderboard_sql
-
-__all__ = ["ProblemSummary", "Run", "RunKey", "Store", "open_store"]
 
 _EVAL, _RUN, _LINE = tables.evaluations.c, tables.runs.c, tables.lineage.c
 _TRUST = (Basis.MEASURED, Basis.REPLAYED, Basis.ESTIMATED)
@@ -285,7 +295,7 @@ def _preference(row: Row) -> tuple[int, bool, float]:
 
 
 def _own_preference(evaluation: Evaluation) -> tuple[bool, float]:
-    return not rows.was_timed_again(evaluation), evaluation.score_us or math.inf
+    return not was_timed_again(evaluation), evaluation.score_us or math.inf
 
 
 def _check_belongs(run: Run, evaluation: Evaluation, proposal: Proposal) -> None:

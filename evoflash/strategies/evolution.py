@@ -16,7 +16,7 @@ from evoflash.evaluation import Evaluation, Proposal
 from evoflash.space import Genome, SearchSpace
 from evoflash.strategies.operator_credit import Credit, Trait, diagnosis, is_control, reward
 from evoflash.strategies.population import Elite, Population
-from evoflash.strategies.uniform import Unseen
+from evoflash.strategies.unseen import Unseen
 
 INITIAL = 16  # proposals before the first child where there are no seeds to breed from
 STRANGERS = 0.1  # share of uniform samples afterwards

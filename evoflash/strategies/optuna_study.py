@@ -20,7 +20,7 @@ import numpy as np
 from evoflash.errors import UsageError
 from evoflash.evaluation import Evaluation, Proposal, Rung
 from evoflash.space import Genome, Param, SearchSpace, Value
-from evoflash.strategies.uniform import Unseen
+from evoflash.strategies.unseen import Unseen
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution

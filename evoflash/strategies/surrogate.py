@@ -18,7 +18,7 @@ from evoflash.strategies.evolution import operators
 from evoflash.strategies.forest import Forest, grow
 from evoflash.strategies.neighbourhood import Neighbourhood
 from evoflash.strategies.population import Population
-from evoflash.strategies.uniform import Unseen
+from evoflash.strategies.unseen import Unseen
 
 OPENING = 15  # proposals before the model is asked
 SEEDS = 20  # at most so many open the search: a tenth of the default budget; the others are offered to the model

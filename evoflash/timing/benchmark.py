@@ -20,14 +20,10 @@ from evoflash.gpu import GpuSpec
 from evoflash.problem import Workload
 from evoflash.timing.clocks import ClockState, clock_state, over
 from evoflash.timing.protocols import (
-    FULL,
     IDLE_S,
-    ONE,
-    SHORT,
     Effort,
     Pace,
     Way,
-    efforts_of,
     enough,
     launches_of,
     sets_of,
@@ -35,31 +31,6 @@ from evoflash.timing.protocols import (
 )
 from evoflash.validation.inputs import Trial
 from evoflash.validation.reference import encode
-
-__all__ = [
-    "FULL",
-    "ONE",
-    "SHORT",
-    "Bench",
-    "Caller",
-    "Contender",
-    "Effort",
-    "KernelContender",
-    "Pace",
-    "Way",
-    "can_be_timed",
-    "capture",
-    "efforts_of",
-    "enough",
-    "measure",
-    "one_by_one",
-    "prepare",
-    "sample",
-    "state_while",
-    "summarise",
-    "synced_us",
-    "ways_of",
-]
 
 REPLAY_LIMIT_S = 30.0
 _GUARD_BYTES = 4096  # there are hundreds of sets

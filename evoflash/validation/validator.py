@@ -1,6 +1,6 @@
 """Is an output right? Gates against the fp64 reference; checks without one are in metamorphic.py. No GPU.
 
-The thresholds, and what each is for (a calibration on real kernels justifies their values in thresholds.toml):
+The thresholds, and what each is for (a calibration on real kernels justifies the values in thresholds.toml):
     non-finite   a NaN or infinity anywhere: a tile never written (outputs are poisoned with NaN), an overflow
     rel_l2       |out - ref| / |ref|, pooled over heads and over the trials of ordinary data
     honest       each trial: at most twice the error of plain careful arithmetic in the same precision

@@ -111,13 +111,9 @@ def golden() -> Iterator[tuple[str, str]]:
 
 def helped() -> Iterator[tuple[str, str]]:
     """(command; digest) of the help of the program and of each of its commands, at 80 columns."""
-    from evoflash.cli import app
+    from evoflash.cli import commands
 
-    names = sorted(
-        c.name or c.callback.__name__.strip("_").replace("_", "-")
-        for c in app.registered_commands
-        if c.callback
-    )
+    names = sorted(command.__name__ for command in commands())
     for words in ([], *([name] for name in names)):
         yield " ".join(words), digest(_said(*words, "--help"))
 

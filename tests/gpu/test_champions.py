@@ -4,16 +4,14 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+from places import ROOT
 
 from evoflash.champions import champions
-from evoflash.evaluation import Basis
-from evoflash.store.rows import was_timed_again
+from evoflash.evaluation import Basis, was_timed_again
 from evoflash.store.store import open_store
 
-ROOT = Path(__file__).resolve().parents[2]
 FEW = 3  # of the archive's problems, shortest first: a minute or two together
 
 

@@ -5,11 +5,11 @@ import shutil
 import subprocess
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 from gpu import planted
+from places import ROOT
 
 from evoflash.commands.compare.kernels import Entrant
 from evoflash.commands.compare.run import Contest, hold
@@ -24,7 +24,6 @@ from evoflash.timing.sequential_test import LIMIT_S, duel
 
 pytestmark = pytest.mark.gpu
 
-ROOT = Path(__file__).parents[2]
 SMALL, MISSION, LONG = Workload(1, 2, 1, 64, 64, 64), NAMED["mission"], NAMED["s2k_d64"]
 
 

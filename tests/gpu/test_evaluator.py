@@ -1,9 +1,9 @@
 """Bad candidates through the whole evaluator, past the emulator on purpose, on to the GPU."""
 
 import time
-from pathlib import Path
 
 import pytest
+from places import TEMPLATES
 
 from evoflash.evaluation import Proposal, Status
 from evoflash.evaluators import measured
@@ -23,7 +23,7 @@ FAULTS = {
 
 @pytest.mark.gpu
 def test_each_bad_candidate_costs_only_itself_on_the_gpu(spec, monkeypatch):
-    monkeypatch.setenv("EVOFLASH_TEMPLATES", str(Path(__file__).parents[1] / "templates"))
+    monkeypatch.setenv("EVOFLASH_TEMPLATES", str(TEMPLATES))
     monkeypatch.setattr(measured, "which", lambda _: None)  # no g++: nothing stops them before the GPU
     load_family.cache_clear()
     space = load_family("planted").space(PROBLEM.compile_keys(spec.arch), spec)

@@ -1,10 +1,10 @@
 """Clusters, resident and dependent launches on the GPU give what they give in the emulator."""
 
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import pytest
+from places import KERNELS
 
 from evoflash.compilers import gxx as hostcompiler
 from evoflash.compilers.ef_layer import nvrtc_headers
@@ -14,7 +14,6 @@ from evoflash.evaluation import Launch
 
 pytestmark = pytest.mark.gpu
 
-KERNELS = Path(__file__).parents[1] / "kernels"
 BLOCK = (64, 1, 1)
 
 

@@ -1,6 +1,6 @@
 """Faults of the machine on a real GPU: it disappears, its memory is taken, its processes are killed.
 
-The same decisions without a GPU are in tests/test_worker.py.
+The same decisions without a GPU are in tests/gpu_process/test_worker.py.
 """
 
 import contextlib
@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from gpu import planted
+from places import environment
 
 from evoflash.errors import DeviceError
 from evoflash.evaluation import Status
@@ -21,7 +22,6 @@ from evoflash.problem import Workload
 
 pytestmark = pytest.mark.gpu
 
-TESTS = Path(__file__).parents[1]
 SMALL = Workload(1, 2, 1, 64, 64, 64)
 LARGER = Workload(2, 8, 8, 1024, 1024, 64)  # an arena of 10 MiB
 
@@ -44,7 +44,6 @@ sys.stdin.read()
 PARENT = """
 import sys, time
 from pathlib import Path
-sys.path.insert(0, sys.argv[1])
 from gpu import planted
 from evoflash.cuda.launcher import present_gpu, spec_of
 from evoflash.problem import Workload
@@ -52,18 +51,13 @@ from evoflash.gpu_process.worker import GpuWorker
 if __name__ == "__main__":
     with GpuWorker() as worker:
         spec, small = spec_of(present_gpu()), Workload(1, 2, 1, 64, 64, 64)
-        folder = Path(sys.argv[2])
+        folder = Path(sys.argv[1])
         worker.submit(planted.task_of(spec, folder, checks=[small])).result()
         hung = worker.submit(planted.task_of(spec, folder, checks=[small], fault="never ends"))
         print("hangs", flush=True)
         hung.result()
         time.sleep(600)
 """
-
-
-def environment():
-    path = os.pathsep.join([str(TESTS.parent), *filter(None, [os.environ.get("PYTHONPATH")])])
-    return {**os.environ, "PYTHONPATH": path}
 
 
 @contextlib.contextmanager
@@ -163,7 +157,7 @@ def test_the_end_of_their_parent_leaves_no_process_and_a_gpu_that_works(spec, cu
     script = tmp_path / "parent.py"
     script.write_text(PARENT)
     parent = subprocess.Popen(
-        [sys.executable, script, TESTS, tmp_path],
+        [sys.executable, script, tmp_path],
         env=environment(),
         stdout=subprocess.PIPE,
         text=True,

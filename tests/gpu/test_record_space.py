@@ -1,4 +1,4 @@
-"""scripts/record_space.py on a real GPU: what it records was checked and timed, and the model can read it."""
+"""scripts.model.record_space on a GPU: what it records was checked and timed, and the model can read it."""
 
 import json
 import subprocess
@@ -9,12 +9,21 @@ import pytest
 
 pytestmark = pytest.mark.gpu
 
-SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "record_space.py"
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def _record(path, *arguments):
-    command = [sys.executable, str(SCRIPT), "--count", "3", "-o", str(path), *arguments]
-    subprocess.run(command, check=True)
+    command = [
+        sys.executable,
+        "-m",
+        "scripts.model.record_space",
+        "--count",
+        "3",
+        "-o",
+        str(path),
+        *arguments,
+    ]
+    subprocess.run(command, cwd=ROOT, check=True)
     return json.loads(path.read_text())
 
 

@@ -1,4 +1,4 @@
-// Small kernels whose slowest path through a block is known, one for each case of tests/test_emulator_paths.py.
+// Small kernels whose slowest path through a block is known, one for each case of tests/emulator/test_slowest_path.py.
 #include "ef.h"
 
 using ef::u32;

@@ -1,4 +1,4 @@
-"""The command `evoflash baselines`: what the libraries reach on a problem. Decides nothing, as cli.py."""
+"""The command `evoflash baselines`. It parses, calls and prints; run.py times."""
 
 import sys
 from typing import Annotated
@@ -6,11 +6,7 @@ from typing import Annotated
 import typer
 
 from evoflash.commands.options import Db, Gpu, Json, ProblemText, Quiet, Seed, Verbose
-
-
-def add_to(app: typer.Typer) -> None:
-    """Make it a command of the application."""
-    app.command()(baselines)
+from evoflash.commands.terminal import interrupt_in_words, say, stdout_console
 
 
 def baselines(
@@ -32,22 +28,16 @@ def baselines(
 
     Example: evoflash baselines --problem s4k_d128,causal
     """
-    from rich.console import Console
-
-    from evoflash.commands import search_run as session
-    from evoflash.commands.baselines import report as baseline_report
-    from evoflash.commands.baselines import run as baseline_times
+    from evoflash.commands.baselines import report, run
+    from evoflash.cuda.launcher import present_spec
     from evoflash.problem import parse_problem
 
-    what, names = parse_problem(problem), baseline_report.chosen(only)
-    spec = baseline_times.present_spec(gpu)
-    session.say(f"timing {', '.join(names)} in turns; a library may compile its kernels first")
-    try:
-        found = baseline_times.time_baselines(what, spec, names, db, seed=seed, argv=sys.argv[1:])
-    except KeyboardInterrupt:
-        session.say("stopped by Ctrl-C: nothing is stored.")
-        raise typer.Exit(130) from None
+    what, names = parse_problem(problem), report.chosen(only)
+    spec = present_spec(gpu)
+    say(f"timing {', '.join(names)} in turns; a library may compile its kernels first")
+    with interrupt_in_words("nothing is stored"):
+        times = run.time_baselines(what, spec, names, db, seed=seed, argv=sys.argv[1:])
     if as_json:
-        typer.echo(baseline_report.as_json(found))
+        typer.echo(report.as_json(times))
     else:
-        baseline_report.print_tables(found, Console(width=None if sys.stdout.isatty() else 180))
+        report.print_tables(times, stdout_console())

@@ -1,24 +1,20 @@
-"""Times the baselines of a problem alone, in turns, and turns what finals say of a baseline into its row.
+"""Times the baselines of a problem alone, in turns, and stores their rows. Prints nothing.
 
-Prints nothing; the contest is finals.py's, without candidates.
+The timing is that of gpu_process/finals.py, without candidates.
 """
 
-import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from evoflash.commands.doctor import environment
-from evoflash.cuda.launcher import present_gpu, spec_of
-from evoflash.errors import DeviceError, EvoflashError
-from evoflash.evaluation import Baseline, Basis, score
-from evoflash.gpu import GpuSpec, load_gpu
-from evoflash.gpu_process.finals import FinalReport, FinalTask
+from evoflash.environment import environment
+from evoflash.errors import EvoflashError
+from evoflash.evaluation import Baseline, Basis, RunKey
+from evoflash.gpu import GpuSpec
+from evoflash.gpu_process.finals import FinalReport, FinalTask, failed_check, row_of
 from evoflash.gpu_process.worker import GpuWorker
 from evoflash.problem import Problem
-from evoflash.store.rows import FINAL
-from evoflash.store.store import RunKey, open_store
+from evoflash.store.store import open_store
 
-log = logging.getLogger(__name__)
 STRATEGY = "baselines"  # the name of their runs in the store: no search
 _LIMIT_S = 1500.0  # libraries may compile for minutes on their first use
 
@@ -32,16 +28,6 @@ class Rivals:
     rows: tuple[Baseline, ...]  # fastest first
     absent: Mapping[str, str]  # by baseline and workload: not installed, or no kernel for it
     wrong: Mapping[str, str]  # ran, and failed the check of its output
-
-
-def present_spec(gpu: str | None) -> GpuSpec:
-    """This machine's GPU with the driver's attributes; DeviceError when there is none, or it is not `gpu`."""
-    wanted = load_gpu(gpu) if gpu else None
-    device = present_gpu()
-    spec = spec_of(device)
-    if wanted and wanted.name != spec.name:
-        raise DeviceError(f"baselines are timed on the GPU that is here, a {spec.name}: leave --gpu out.")
-    return replace(spec, **dict(device.attributes))  # type: ignore[arg-type]  # they are all numbers
 
 
 def time_baselines(
@@ -73,24 +59,6 @@ def time_baselines(
 
 def rivals(report: FinalReport, problem: Problem, gpu: str) -> Rivals:
     """What a report says of its baselines."""
-    wrong = {name: why for name in report.environment if (why := _wrong(report, name))}
+    wrong = {name: why for name in report.environment if (why := failed_check(report, name))}
     rows = [row for name in report.environment if (row := row_of(report, name, problem=problem, gpu=gpu))]
     return Rivals(problem, gpu, tuple(sorted(rows, key=lambda row: row.score_us)), report.absent, wrong)
-
-
-def row_of(report: FinalReport, name: str, *, problem: Problem, gpu: str) -> Baseline | None:
-    """A baseline's row; None, and a warning, where its own output failed the check, and None where it is
-    absent on a workload: its score would be over fewer than the others'.
-    """
-    if wrong := _wrong(report, name):
-        log.warning("baseline %s is left out, its own output fails the check: %s", name, wrong)
-        return None
-    timings = report.timings[name]
-    if {timing.workload for timing in timings} != {str(workload) for workload in problem.workloads}:
-        return None
-    score_us = score([timing.median_us for timing in timings if timing.protocol in FINAL])
-    return Baseline(name, str(problem), gpu, timings, score_us, dict(report.environment[name]))
-
-
-def _wrong(report: FinalReport, name: str) -> str:
-    return next((verdict.reason for verdict in report.verdicts[name] if not verdict.passed), "")

@@ -1,22 +1,17 @@
-"""The command `evoflash check`: what a kernel does wrong. Decides nothing, as cli.py."""
+"""The command `evoflash check`. It parses, calls and prints; runs.py finds what a kernel does wrong."""
 
 import re
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from evoflash.commands.options import Db, Json, Quiet, Seed, Verbose
+from evoflash.commands.terminal import stdout_console
 from evoflash.errors import UsageError
 
 if TYPE_CHECKING:
     from evoflash.commands.check.subject import Subject
-
-
-def add_to(app: typer.Typer) -> None:
-    """Make it a command of the application."""
-    app.command()(check)
 
 
 def check(
@@ -70,8 +65,6 @@ def check(
 
     Example: evoflash check kernel.cu --gpu h200
     """
-    from rich.console import Console
-
     from evoflash.commands.check import report as check_report
     from evoflash.commands.check.runs import check as check_subject
 
@@ -83,7 +76,7 @@ def check(
     if as_json:
         typer.echo(check_report.as_json(checked))
     else:
-        check_report.print_checked(checked, Console(width=None if sys.stdout.isatty() else 180))
+        check_report.print_checked(checked, stdout_console())
     if any(each.errors or (strict and each.warnings) for each in checked):
         raise typer.Exit(1)
 

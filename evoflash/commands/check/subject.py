@@ -12,12 +12,13 @@ from pathlib import Path
 
 from evoflash.commands.check.kernel_file import Argument, KernelFile
 from evoflash.commands.check.kernel_header import read_kernel_file
+from evoflash.compilers.ef_layer import device_headers_sha
 from evoflash.emulator.preflight import shapes
 from evoflash.errors import UsageError
 from evoflash.evaluation import Candidate, Launch
 from evoflash.families.export import export_kernel, genome_of
 from evoflash.families.family import Loop, load_family
-from evoflash.families.renderer import device_headers_sha, lint, render
+from evoflash.families.renderer import lint, render
 from evoflash.gpu import GpuSpec, load_gpu
 from evoflash.problem import CompileKey, Problem, Workload, parse_problem
 from evoflash.space import Genome

@@ -1,21 +1,17 @@
-"""The command `evoflash compare`: which of two kernels is faster on this GPU. Decides nothing, as cli.py."""
+"""The command `evoflash compare`. It parses, calls and prints; run.py times the two kernels in pairs."""
 
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from evoflash.commands.options import Db, Json, Quiet, Seed, Verbose
+from evoflash.commands.terminal import interrupt_in_words, say
 from evoflash.errors import EvoflashError
 
 if TYPE_CHECKING:
     from evoflash.commands.compare.run import Contest, Outcome
 
 _LIMIT_S = 900.0
-
-
-def add_to(app: typer.Typer) -> None:
-    """Make it a command of the application."""
-    app.command()(compare)
 
 
 def compare(
@@ -41,26 +37,22 @@ def compare(
 
     Example: evoflash compare 3f2a sdpa_cudnn --problem mission
     """
-    from evoflash.commands import search_run as session
-    from evoflash.commands.baselines.run import present_spec
     from evoflash.commands.compare import report as compare_report
     from evoflash.commands.compare.kernels import entrants
     from evoflash.commands.compare.run import Contest
+    from evoflash.cuda.launcher import present_spec
     from evoflash.timing import noise_floor as noise
 
     spec = present_spec(None)
     what, made = entrants((first, second), problem=problem, spec=spec, db=db, seed=seed)
     contest = Contest(made, what, spec, seed, noise=noise.floor())
-    session.say(f"checking both, then timing them in pairs on {what}")
-    try:
+    say(f"checking both, then timing them in pairs on {what}")
+    with interrupt_in_words("nothing is stored"):
         outcome = _held(contest)
-    except KeyboardInterrupt:
-        session.say("stopped by Ctrl-C: nothing is stored.")
-        raise typer.Exit(130) from None
     if outcome.failure:
         raise EvoflashError(f"no comparison: {outcome.failure}; `evoflash check` looks into a kernel.")
-    say = compare_report.as_json if as_json else compare_report.text
-    typer.echo(say(contest, outcome))
+    shown = compare_report.as_json if as_json else compare_report.text
+    typer.echo(shown(contest, outcome))
 
 
 def _held(contest: "Contest") -> "Outcome":

@@ -1,1 +1,6 @@
-"""ladder: to be written."""
+"""`evoflash ladder`: eight named kernels, from scalar code to tensor cores, each checked and timed.
+
+command     the command's options
+steps       the steps (they stand in steps.toml), evaluated one after the other
+report      the results as a table, JSON or a bar chart
+"""

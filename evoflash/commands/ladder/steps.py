@@ -9,7 +9,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from evoflash.commands import search_run as session
+from evoflash.commands.search.plan import Plan
+from evoflash.commands.search.plan import plan as plan_search
+from evoflash.commands.search.run import evaluator as evaluator_of
 from evoflash.evaluation import Basis, Evaluation, Proposal
 from evoflash.families.family import load_family
 from evoflash.gpu import GpuSpec
@@ -93,7 +95,7 @@ def climb(
 
     UsageError or DeviceError where the problem, the GPU or the evaluator do not fit.
     """
-    plan = session.plan(
+    plan = plan_search(
         gpu=gpu,
         problem=problem,
         strategy="uniform",
@@ -110,9 +112,9 @@ def climb(
     return Climb(str(plan.problem), plan.gpu.name, plan.basis, tuple(results))
 
 
-def _evaluations(plan: session.Plan, steps: Sequence[Step]) -> Iterator[tuple[Step, Evaluation]]:
+def _evaluations(plan: Plan, steps: Sequence[Step]) -> Iterator[tuple[Step, Evaluation]]:
     genomes = [genome_of(step, plan.problem, plan.gpu) for step in steps]
-    with session.evaluator(plan, ()) as evaluates:
+    with evaluator_of(plan, ()) as evaluates:
         # In order: on a GPU the best so far is what a hopeless kernel is stopped early by.
         for step, genome in zip(steps, genomes, strict=True):
             evaluates.submit(Proposal(genome, operator=f"ladder {step.name}"))

@@ -1,0 +1,81 @@
+"""What every test shares: folders of its own, golden files, and GPU tests that skip where there is no GPU."""
+
+import ctypes
+import difflib
+import itertools
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+_NUMBERS = itertools.count()
+GOLDEN = Path(__file__).parent / "tests" / "golden"
+NO_GPU = "needs a CUDA GPU: run `python -m pytest -m gpu` on a machine that has one"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true", help="rewrite tests/golden/*")
+    parser.addoption("--full", action="store_true", help="all cases of products that are else shared out")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.getoption("--full"):
+        left_out = [item for item in items if "full" in item.keywords]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if "full" not in item.keywords]
+    gpu_items = [item for item in items if "gpu" in item.keywords]
+    if gpu_items and not _gpu_present():
+        for item in gpu_items:
+            item.add_marker(pytest.mark.skip(reason=NO_GPU))
+
+
+def _gpu_present() -> bool:
+    # The driver library alone: neither CuPy nor NVML need be installed to learn that there is no GPU.
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return False
+    count = ctypes.c_int(0)
+    return driver.cuInit(0) == 0 and driver.cuDeviceGetCount(ctypes.byref(count)) == 0 and count.value > 0
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """One cache folder for the whole run: what a test compiled, the others find, in other workers too."""
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:  # a worker's folder is in the run's
+        folder = folder.parent
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("EVOFLASH_CACHE_DIR", str(folder / "cache"))
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _own_database(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test meets the user's database, nor another test's."""
+    # Only a name: most of the 6,000 tests need no folder of their own.
+    monkeypatch.setenv("EVOFLASH_DB", str(tmp_path_factory.getbasetemp() / f"{next(_NUMBERS)}.db"))
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
+    """`golden(name, text)`: the text must equal tests/golden/<name>; --update-golden writes it there."""
+    update = bool(request.config.getoption("--update-golden"))
+
+    def compare(name: str, text: str) -> None:
+        path = GOLDEN / name
+        if update:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+            return
+        stored = path.read_text() if path.exists() else None
+        if stored == text:
+            return
+        before = (stored or "").splitlines()
+        diff = difflib.unified_diff(before, text.splitlines(), "stored", "now", lineterm="")
+        what = "is not there" if stored is None else "differs"
+        message = f"tests/golden/{name} {what}. Did you forget to run with --update-golden?"
+        pytest.fail("\n".join([message, *diff]), pytrace=False)
+
+    return compare

@@ -1,0 +1,193 @@
+"""What `evoflash best` answers: the database's kernel, or the shipped archive's, never trusted as it is.
+
+Where the archive's GPU is present its genome goes up the whole ladder and is timed again; elsewhere the
+emulator checks it, and its time is shown as what it is, measured on another machine. Searches nothing.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from evoflash.champions import Champion, champion_today
+from evoflash.commands import kernel_report as report
+from evoflash.commands.remeasure.run import measured
+from evoflash.commands.terminal import say
+from evoflash.cuda.launcher import present_spec
+from evoflash.errors import DeviceError, NoKernelError, UsageError
+from evoflash.evaluation import Basis, Evaluation, Rung
+from evoflash.evaluators.prepare import PREPARE_LIMIT_S, Failure, Prepared, prepare
+from evoflash.families.export import export_kernel
+from evoflash.gpu import GpuSpec, known_name, load_gpu
+from evoflash.isolation import IsolatedPool
+from evoflash.problem import canonical, parse_problem
+from evoflash.space import Genome
+from evoflash.store.store import Store, open_store
+
+STRATEGY = "archive"  # the name of its runs in the store: no search
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A kernel to use, and what to say of it."""
+
+    genome: Genome
+    problem: str
+    gpu: str
+    text: str
+    json: str  # a list of one object
+
+    def cuda(self) -> str:
+        """The exported file."""
+        return export_kernel(self.genome, parse_problem(self.problem), load_gpu(self.gpu))
+
+
+def best(
+    db: str, *, problem: str | None, gpu: str | None, archive: bool | None, argv: Sequence[str]
+) -> Answer:
+    """The kernel to use: the database's, or where it has none for this problem and GPU the archive's.
+
+    `archive`: True asks the archive alone, False never. NoKernelError or StoreError when nothing is known.
+    """
+    stored = None if archive else _stored(db, problem, gpu)
+    is_wanted = archive is not False and (stored is None or stored.basis is Basis.ESTIMATED)
+    known = _champion(problem, gpu) if is_wanted else None
+    if known is not None and stored is None:
+        return _from_archive(known, db, argv)
+    if archive and problem is None:
+        raise UsageError("--archive needs to know for what: add --problem.")
+    if archive:
+        raise NoKernelError(f"the archive has no kernel for {_asked(problem, gpu)}: run `evoflash search`.")
+    if known is not None:
+        say(f"the archive has one that was measured on {known.device}: `evoflash best --archive`.")
+    with open_store(db, read_only=True) as store:
+        return _of_evaluation(find_best(store, problem=problem, gpu=gpu))
+
+
+def _stored(db: str, problem: str | None, gpu: str | None) -> Evaluation | None:
+    if "://" not in db and not Path(db).expanduser().exists():
+        return None
+    with open_store(db, read_only=True) as store:
+        return store.best(canonical(problem), known_name(gpu))
+
+
+def find_best(store: Store, *, problem: str | None, gpu: str | None) -> Evaluation:
+    """The kernel to use for a problem on a GPU; by default the newest problem and GPU of the store."""
+    winner = store.best(canonical(problem), known_name(gpu))
+    if winner is None:
+        where = " ".join(x for x in (problem and f"for '{problem}'", gpu and f"on {gpu}") if x)
+        raise NoKernelError(
+            f"no correct kernel {where or 'yet'} in the database: run `evoflash search` first."
+        )
+    if winner.basis is Basis.ESTIMATED:
+        say(
+            "all there is is an estimate: the kernel is checked by the emulator, its time was never measured."
+        )
+    return winner
+
+
+def _asked(problem: str | None, gpu: str | None) -> str:
+    return f"'{problem}' on {gpu or 'this GPU'}"
+
+
+def _champion(problem: str | None, gpu: str | None) -> Champion | None:
+    """The archive's kernel for exactly this problem, if it still is one; by default on the GPU here."""
+    if problem is None:
+        return None
+    try:
+        spec = load_gpu(gpu) if gpu else present_spec(None)
+    except DeviceError:
+        return None
+    return champion_today(parse_problem(problem), spec)
+
+
+def _from_archive(known: Champion, db: str, argv: Sequence[str]) -> Answer:
+    try:
+        spec = present_spec(known.gpu)
+    except DeviceError:
+        return _checked(known)
+    return _measured(known, spec, db, argv)
+
+
+# ---- where the GPU is
+
+
+def _measured(known: Champion, spec: GpuSpec, db: str, argv: Sequence[str]) -> Answer:
+    """The whole ladder and the final timing on this GPU, stored as a run of its own."""
+    say(f"the archive has {known.genome.id} ({_was(known)}): checking it and timing it again here.")
+    what = parse_problem(known.problem)
+    with open_store(db) as store:
+        found = measured(store, what, spec, [known.genome], strategy=STRATEGY, argv=argv)
+        if found.best is None:
+            _, evaluation = store.newest_history()[0]
+            raise _rejected(known, f"{evaluation.status} at {evaluation.rung}, {evaluation.reason}")
+    text = f"{report.describe_found(found, as_json=False)}\narchive   {known.us:.2f} us, {_was(known)}"
+    return Answer(known.genome, known.problem, known.gpu, text, report.as_json([found.best]))
+
+
+def _of_evaluation(winner: Evaluation) -> Answer:
+    text, as_json = report.brief(winner), report.as_json([winner])
+    return Answer(winner.genome, winner.problem, winner.gpu, text, as_json)
+
+
+# ---- where it is not
+
+
+def _checked(known: Champion) -> Answer:
+    """Compiled for the GPU and checked by the emulator; nothing is estimated and nothing stored."""
+    say(f"no {known.gpu} here: the archived kernel is checked by the CPU emulator, not timed.")
+    spec, what = load_gpu(known.gpu), parse_problem(known.problem)
+    with IsolatedPool(1) as pool:
+        ending = pool.submit(prepare, known.genome, what, spec, True, 0, timeout_s=PREPARE_LIMIT_S).result()
+    failed = Failure(ending.status, Rung.PREFLIGHT, ending.reason)
+    prepared = ending.value or Prepared(failure=failed)
+    if why := prepared.failure:
+        raise _rejected(known, f"{why.status} at {why.rung}, {why.reason}")
+    lines = [*_head(known), *map(report.built, prepared.builds), report.checked(prepared.verdicts)]
+    lines.append(f"source    {known.source}")
+    again = report.commands(known.genome, known.problem, known.gpu)
+    lines += [f"again     {command}" for command in again]
+    return Answer(known.genome, known.problem, known.gpu, "\n".join(lines), _as_json(known, prepared))
+
+
+def _rejected(known: Champion, reason: str) -> NoKernelError:
+    return NoKernelError(
+        f"the archived kernel {known.genome.id} is not right here ({reason}): run `evoflash search`."
+    )
+
+
+def _head(known: Champion) -> list[str]:
+    values = " ".join(f"{name}={value}" for name, value in known.genome.values)
+    rivals = ", ".join(f"{name} {us:.2f} us" for name, us in known.rivals_us.items())
+    return [
+        f"kernel    {known.genome.id}  {known.genome.family}",
+        f"values    {values}",
+        f"problem   {known.problem}   on {known.gpu}",
+        "status    correct in the emulator, not run on a GPU here",
+        f"time      {known.us:.2f} us, {_was(known)}",
+        f"          {known.protocol}" + (f"; in the same run {rivals}" if rivals else ""),
+    ]
+
+
+def _was(known: Champion) -> str:
+    return f"archived, measured on {known.device}, {known.date}"
+
+
+def _as_json(known: Champion, prepared: Prepared) -> str:
+    """An evaluation's keys where they mean the same; the archived time stands apart and is no score."""
+    genome = {"id": known.genome.id, "family": known.genome.family, "values": known.genome.as_dict()}
+    said = {name: value for name, value in asdict(known).items() if name not in ("genome", "problem", "gpu")}
+    builds = [{k: v for k, v in asdict(build).items() if k != "log"} for build in prepared.builds]
+    found = {
+        "genome": genome,
+        "problem": known.problem,
+        "gpu": known.gpu,
+        "basis": "archived",
+        "status": "correct",
+        "rung": Rung.PREFLIGHT.value,
+        "score_us": None,
+        "archived": said,
+        "builds": builds,
+        "verdicts": [asdict(verdict) for verdict in prepared.verdicts],
+    }
+    return json.dumps([found], indent=2)

@@ -1,0 +1,30 @@
+"""The command `evoflash insights`. It parses, calls and prints; digest.py counts."""
+
+import typer
+
+from evoflash.commands.options import Db, Gpu, Json, MaybeProblem
+from evoflash.commands.terminal import stdout_console
+
+
+def insights(
+    *,
+    gpu: Gpu = None,
+    problem: MaybeProblem = None,
+    db: Db,
+    as_json: Json = False,
+) -> None:
+    """What each mutation operator brought in the newest search, and how its winner came about.
+
+    Example: evoflash insights --gpu l4 --problem mission
+    """
+    from evoflash.commands.insights import digest, report
+    from evoflash.gpu import known_name
+    from evoflash.problem import canonical
+    from evoflash.store.store import open_store
+
+    with open_store(db, read_only=True) as store:
+        insights = digest.read(store, problem=canonical(problem), gpu=known_name(gpu))
+    if as_json:
+        typer.echo(report.as_json(insights))
+    else:
+        report.print_insights(insights, stdout_console())

@@ -1,0 +1,161 @@
+"""What a run's mutation operators brought, from its stored history: by operator, bottleneck, arm and lineage.
+
+Reads and counts; it judges no kernel and steers no search.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from evoflash.errors import NoKernelError
+from evoflash.evaluation import Evaluation, Proposal, Run
+from evoflash.space import Value
+from evoflash.store.store import Store
+from evoflash.strategies.operator_credit import diagnosis, gain, is_control
+
+History = list[tuple[Proposal, Evaluation]]
+
+
+@dataclass(frozen=True, slots=True)
+class Child:
+    """A proposal with parents, and what it came to against the fastest of them."""
+
+    operator: str
+    bound: str  # what held its first parent back; empty when unknown
+    is_control: bool
+    is_correct: bool  # and no duplicate
+    gain: float | None  # log of the speed-up; None unless child and parent are both timed
+    genome_id: str
+    score_us: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What a group of children came to."""
+
+    name: str
+    uses: int
+    correct: int
+    faster: int  # than the fastest parent
+    mean_gain: float | None  # of the log speed-up over the parent, over the correct children
+    best_us: float | None
+    best_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One generation of the winner's lineage: the operator and the genes that it changed."""
+
+    genome_id: str
+    operator: str
+    score_us: float | None
+    changes: Mapping[str, tuple[Value | None, Value | None]]  # gene: before and after; None where absent
+
+
+@dataclass(frozen=True, slots=True)
+class Insights:
+    """A run's operators, most used first; `lineage` leads from the seed or sample to the winner."""
+
+    run: Run
+    evaluated: int
+    operators: tuple[Record, ...]
+    bottlenecks: tuple[Record, ...]
+    arms: tuple[Record, ...]
+    pairs: tuple[Record, ...]  # "bound: operator"
+    lineage: tuple[Step, ...]
+
+
+def read(store: Store, *, problem: str | None = None, gpu: str | None = None) -> Insights:
+    """The newest search that fits; `problem` is canonical. NoKernelError when there is none."""
+    for run in store.runs():
+        wanted = problem in (None, run.key.problem) and gpu in (None, run.key.gpu)
+        if wanted and run.key.strategy not in ("remeasure", "baselines", "archive"):
+            return digest(run, store.history(run), store.best_of(run))
+    raise NoKernelError("no search in the database fits: run `evoflash search` first, or ask for less.")
+
+
+def digest(run: Run, history: History, winner: Evaluation | None) -> Insights:
+    """The counts of one run; `winner` is its best kernel."""
+    children = _children(run.key.seed, history)
+    return Insights(
+        run=run,
+        evaluated=len(history),
+        operators=_records(children, lambda child: child.operator),
+        bottlenecks=_records(children, lambda child: child.bound or "unknown"),
+        arms=_records(children, lambda child: "control" if child.is_control else "credit"),
+        pairs=_records(children, lambda child: f"{child.bound or 'unknown'}: {child.operator}"),
+        lineage=_lineage(history, winner),
+    )
+
+
+def _children(seed: int, history: History) -> list[Child]:
+    """The proposals with parents; each family's strategy counts its own proposals (see is_control)."""
+    outcomes = {proposal.genome.id: evaluation for proposal, evaluation in history}
+    positions: dict[str, int] = {}
+    children = []
+    for proposal, evaluation in history:
+        position = positions.get(proposal.genome.family, 0)
+        positions[proposal.genome.family] = position + 1
+        if proposal.parents:
+            parents = [outcomes[parent] for parent in proposal.parents if parent in outcomes]
+            children.append(_child(proposal, evaluation, parents, control=is_control(seed, position)))
+    return children
+
+
+def _child(proposal: Proposal, evaluation: Evaluation, parents: list[Evaluation], *, control: bool) -> Child:
+    timed = [parent.score_us for parent in parents if parent.is_correct and parent.score_us]
+    own = evaluation.is_correct and not evaluation.duplicate_of
+    score_us = evaluation.score_us if own and not evaluation.is_censored else None
+    return Child(
+        operator=proposal.operator,
+        bound=diagnosis(parents[0]) if parents else "",
+        is_control=control,
+        is_correct=own,
+        gain=gain(min(timed), score_us) if timed and score_us else None,
+        genome_id=proposal.genome.id,
+        score_us=score_us,
+    )
+
+
+def _records(children: Iterable[Child], group: Callable[[Child], str]) -> tuple[Record, ...]:
+    groups: dict[str, list[Child]] = {}
+    for child in children:
+        groups.setdefault(group(child), []).append(child)
+    records = [_record(name, members) for name, members in groups.items()]
+    return tuple(sorted(records, key=lambda record: (-record.uses, record.name)))
+
+
+def _record(name: str, children: list[Child]) -> Record:
+    gains = [child.gain for child in children if child.gain is not None]
+    timed = [(child.score_us, child.genome_id) for child in children if child.score_us is not None]
+    best_us, best_id = min(timed, default=(None, ""))
+    return Record(
+        name=name,
+        uses=len(children),
+        correct=sum(child.is_correct for child in children),
+        faster=sum(each > 0 for each in gains),
+        mean_gain=sum(gains) / len(gains) if gains else None,
+        best_us=best_us,
+        best_id=best_id,
+    )
+
+
+def _lineage(history: History, winner: Evaluation | None) -> tuple[Step, ...]:
+    """From the winner back through each generation's fastest parent, told from the beginning."""
+    known = {proposal.genome.id: (proposal, evaluation) for proposal, evaluation in history}
+    steps: list[Step] = []
+    at = known.get(winner.genome.id) if winner is not None else None
+    while at is not None:
+        proposal, evaluation = at
+        parents = [known[parent] for parent in proposal.parents if parent in known]
+        before = min(parents, key=lambda pair: pair[1].score_us or math.inf, default=None)
+        changes = {} if before is None else _changes(before[0], proposal)
+        steps.append(Step(proposal.genome.id, proposal.operator, evaluation.score_us, changes))
+        at = before
+    return tuple(reversed(steps))
+
+
+def _changes(before: Proposal, after: Proposal) -> dict[str, tuple[Value | None, Value | None]]:
+    old, new = before.genome.as_dict(), after.genome.as_dict()
+    names = [name for name in {**old, **new} if old.get(name) != new.get(name)]
+    return {name: (old.get(name), new.get(name)) for name in names}

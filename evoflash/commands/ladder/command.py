@@ -1,0 +1,49 @@
+"""The command `evoflash ladder`. It parses, calls and prints; steps.py evaluates."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from evoflash.commands.options import Gpu, Json, ProblemText, Quiet, Seed, Verbose
+from evoflash.commands.terminal import say, stdout_console
+
+
+def ladder(
+    *,
+    gpu: Gpu = None,
+    problem: ProblemText = "mission",
+    evaluator: Annotated[
+        str | None,
+        typer.Option(help="gpu (measured) or emulated (estimated); default: gpu where --gpu is present."),
+    ] = None,
+    plot: Annotated[Path | None, typer.Option(help="Draw a bar chart to a .svg or .png file.")] = None,
+    seed: Seed = 0,
+    as_json: Json = False,
+    verbose: Verbose = False,
+    quiet: Quiet = False,
+) -> None:
+    """Eight named kernels from scalar to mma.sync, each checked and timed: what every technique brings.
+
+    Example: evoflash ladder --gpu l4 --problem mission --plot ladder.svg
+    """
+    from evoflash.commands.ladder import report, steps
+
+    if plot is not None:
+        report.check_plot(plot)
+    climb = steps.climb(
+        gpu=gpu,
+        problem=problem,
+        seed=seed,
+        evaluator=evaluator,
+        on_result=lambda result: say(report.line(result)),
+    )
+    if as_json:
+        typer.echo(report.as_json(climb))
+    else:
+        report.print_table(climb, stdout_console())
+    if plot is not None:
+        report.plot(climb, plot)
+        say(f"wrote {plot}")
+    if not climb.is_correct:
+        raise typer.Exit(1)

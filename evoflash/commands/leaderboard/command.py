@@ -1,0 +1,35 @@
+"""The command `evoflash leaderboard`. It parses, calls and prints; table.py asks the store."""
+
+from typing import Annotated
+
+import typer
+
+from evoflash.commands.options import Db, Gpu, Json, MaybeProblem
+from evoflash.commands.terminal import stdout_console
+
+
+def leaderboard(
+    *,
+    gpu: Gpu = None,
+    problem: MaybeProblem = None,
+    top: Annotated[int, typer.Option(min=1, help="Rows per table.")] = 20,
+    db: Db,
+    as_json: Json = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
+) -> None:
+    """Correct kernels, fastest first; measured and estimated ones in tables of their own.
+
+    Example: evoflash leaderboard --gpu l4 --problem mission
+    """
+    from evoflash.commands.leaderboard import report
+    from evoflash.commands.leaderboard.table import read
+    from evoflash.gpu import known_name
+    from evoflash.problem import canonical
+    from evoflash.store.store import open_store
+
+    with open_store(db, read_only=True) as store:
+        table = read(store, problem=canonical(problem), gpu=known_name(gpu), top=top)
+    if as_json or as_csv:
+        typer.echo(report.as_json(table) if as_json else report.as_csv(table), nl=as_json)
+    else:
+        report.print_table(table, stdout_console())

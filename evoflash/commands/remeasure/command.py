@@ -1,0 +1,36 @@
+"""The command `evoflash remeasure`. It parses, calls and prints; run.py measures."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from evoflash.commands.options import Db, Gpu, Json, MaybeProblem, Quiet, Verbose
+from evoflash.commands.terminal import interrupt_in_words
+from evoflash.errors import NoKernelError
+
+
+def remeasure(
+    *,
+    top: Annotated[int, typer.Option(min=1, help="How many of the best estimates.")] = 20,
+    gpu: Gpu = None,
+    problem: MaybeProblem = None,
+    db: Db,
+    as_json: Json = False,
+    verbose: Verbose = False,
+    quiet: Quiet = False,
+) -> None:
+    """Measure the best estimates of a database made elsewhere on the GPU of this machine.
+
+    Example: evoflash remeasure --top 20 --gpu l4
+    """
+    from evoflash.commands import kernel_report
+    from evoflash.commands.remeasure import run
+
+    with interrupt_in_words("{kept}; the same command starts anew"):
+        found = run.remeasure(db, top=top, gpu=gpu, problem=problem, argv=sys.argv[1:])
+    if found.best is None:
+        raise NoKernelError(
+            f"none of the {found.spent} estimates was correct on this GPU: see `evoflash show`."
+        )
+    typer.echo(kernel_report.describe_found(found, as_json=as_json))

@@ -1,0 +1,37 @@
+"""The command `evoflash replay`. It parses, calls and prints; evoflash/replay/ searches and compares."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from evoflash.commands.options import Json, Quiet, Seed
+from evoflash.commands.terminal import stdout_console
+
+
+def replay(
+    file: Annotated[Path, typer.Argument(help="A Kernel Tuner cache or T4 file, plain or gzip.")],
+    *,
+    strategy: Annotated[str, typer.Option(help="Names with commas between, or all.")] = "all",
+    budget: Annotated[int, typer.Option(min=1, help="Evaluations of each run.")] = 200,
+    repeats: Annotated[int, typer.Option(min=1, help="Runs of each strategy, with seeds of their own.")] = 20,
+    ahead: Annotated[int, typer.Option(min=1, help="Proposals in flight, as where evaluation is slow.")] = 1,
+    seed: Seed = 0,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Compare search strategies on a recorded space; needs no GPU and stores nothing.
+
+    Example: evoflash replay convolution.json.gz --strategy evolution,tpe --budget 200 --repeats 20
+    """
+    from evoflash.commands.replay import report
+    from evoflash.replay.comparison import chosen, compare
+    from evoflash.replay.kernel_tuner import read_recording
+
+    names = chosen(strategy)
+    recording = read_recording(file)
+    comparison = compare(recording, names, budget=budget, repeats=repeats, seed=seed, ahead=ahead)
+    if as_json:
+        typer.echo(report.as_json(comparison))
+    else:
+        report.print_table(comparison, stdout_console(pipe_columns=120))

@@ -1,0 +1,7 @@
+"""`evoflash search`: strings become a plan, a plan becomes a run in the store. The loop: evoflash/search.py.
+
+command     the command's options
+plan        what a search is before anything has run: problem, GPU, families, starts
+run         a plan run to its budget, or until Ctrl-C; its dry run
+recorded    a search on a recorded space (`--evaluator replay`)
+"""

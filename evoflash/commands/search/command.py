@@ -1,0 +1,121 @@
+"""The command `evoflash search`. It parses, calls and prints; plan.py and run.py do the work."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from evoflash.commands.options import Db, Gpu, Json, ProblemText, Quiet, Seed, Verbose
+from evoflash.commands.terminal import interrupt_in_words
+from evoflash.errors import NoKernelError, UsageError
+
+
+def search(
+    *,
+    gpu: Gpu = None,
+    problem: ProblemText = "mission",
+    budget: Annotated[int, typer.Option(help="Distinct kernels to evaluate.")] = 200,
+    time_limit: Annotated[float | None, typer.Option(help="Stop after this many seconds.")] = None,
+    strategy: Annotated[
+        str, typer.Option(help="evolution, tpe, nsga2, uniform or exhaustive.")
+    ] = "evolution",
+    seed: Seed = 0,
+    family: Annotated[
+        str | None, typer.Option(help="Kernel family; default: the one that fits the GPU.")
+    ] = None,
+    evaluator: Annotated[
+        str | None,
+        typer.Option(
+            help="gpu (measured), emulated (estimated) or replay (recorded); "
+            "default: gpu where --gpu is present."
+        ),
+    ] = None,
+    recorded: Annotated[
+        Path | None, typer.Option(help="With --evaluator replay: the recorded space to search.")
+    ] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Start another run instead of continuing.")] = False,
+    archive: Annotated[
+        bool, typer.Option(help="Start from kernels measured before on such a GPU (champions/).")
+    ] = True,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Render and compile only; nothing is stored.")
+    ] = False,
+    db: Db,
+    as_json: Json = False,
+    verbose: Verbose = False,
+    quiet: Quiet = False,
+) -> None:
+    """Search for the fastest kernel; the same command again continues to the budget.
+
+    Example: evoflash search --gpu l4 --problem mission,causal --budget 200
+    """
+    if recorded is not None or evaluator == "replay":
+        if recorded is None or evaluator not in (None, "replay"):
+            raise UsageError("--evaluator replay and --recorded FILE go together: give both.")
+        _on_recording(
+            recorded,
+            db,
+            strategy=strategy,
+            seed=seed,
+            budget=budget,
+            time_limit_s=time_limit,
+            fresh=fresh,
+            as_json=as_json,
+        )
+        return
+    from evoflash.commands import kernel_report
+    from evoflash.commands.search import plan as planning
+    from evoflash.commands.search import run as running
+
+    with interrupt_in_words():
+        plan = planning.plan(
+            gpu=gpu,
+            problem=problem,
+            strategy=strategy,
+            seed=seed,
+            family=family,
+            evaluator=evaluator,
+            budget=budget,
+            archive=archive,
+        )
+    if dry_run:
+        running.dry_run(plan, budget=budget)
+        return
+    with interrupt_in_words():
+        found = running.run(plan, db, budget=budget, time_limit_s=time_limit, fresh=fresh, argv=sys.argv[1:])
+    if found.best is None:
+        raise NoKernelError(
+            f"no correct kernel among {found.spent} evaluations: "
+            "raise --budget or look at the reasons with `evoflash show --failures`."
+        )
+    typer.echo(kernel_report.describe_found(found, as_json=as_json))
+
+
+def _on_recording(
+    file: Path,
+    db: str,
+    *,
+    strategy: str,
+    seed: int,
+    budget: int,
+    time_limit_s: float | None,
+    fresh: bool,
+    as_json: bool,
+) -> None:
+    from evoflash.commands.search import recorded
+
+    with interrupt_in_words():
+        found = recorded.search_recording(
+            file,
+            db,
+            strategy=strategy,
+            seed=seed,
+            budget=budget,
+            time_limit_s=time_limit_s,
+            fresh=fresh,
+            argv=sys.argv[1:],
+        )
+    if found.best is None:
+        raise NoKernelError(f"none of the {found.spent} recorded configurations was correct: raise --budget.")
+    typer.echo(recorded.describe(found, as_json=as_json))

@@ -1,0 +1,146 @@
+"""What a search is before anything has run: strings become a checked Plan. Starts nothing, stores nothing."""
+
+import logging
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from evoflash import champions as champion
+from evoflash.commands.terminal import say
+from evoflash.cuda.launcher import present_gpu, spec_of
+from evoflash.errors import DeviceError, EvoflashError, UsageError
+from evoflash.evaluation import Basis, RunKey
+from evoflash.families.family import Family, families_for, load_family
+from evoflash.gpu import GpuSpec, load_gpu
+from evoflash.problem import Problem, parse_problem
+from evoflash.space import Genome, SearchSpace
+from evoflash.strategies import STRATEGIES, WITH_SEEDS
+
+log = logging.getLogger(__name__)
+EVALUATORS = ("gpu", "emulated")
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A family on a problem and a GPU: where a search looks."""
+
+    family: Family
+    space: SearchSpace
+    seeds: tuple[Genome, ...]
+    archived: tuple[Genome, ...] = ()  # the first of the seeds: the shipped archive's
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Everything a search is, before anything has run."""
+
+    problem: Problem
+    gpu: GpuSpec
+    fields: tuple[Field, ...]
+    strategy: str
+    seed: int
+    basis: Basis
+    is_restricted: bool  # to one family, by the person
+
+    @property
+    def key(self) -> RunKey:
+        """A search of one family, or one from the archive, is another run than one of neither."""
+        strategy = f"{self.strategy}+archive" if self.archived else self.strategy
+        strategy = f"{strategy}/{self.fields[0].family.name}" if self.is_restricted else strategy
+        return RunKey(str(self.problem), self.gpu.name, self.basis, strategy, self.seed)
+
+    @property
+    def archived(self) -> tuple[Genome, ...]:
+        """What of the shipped archive the search starts from."""
+        return tuple(genome for field in self.fields for genome in field.archived)
+
+
+def plan(
+    *,
+    gpu: str | None,
+    problem: str,
+    strategy: str,
+    seed: int,
+    family: str | None,
+    evaluator: str | None,
+    budget: int,
+    archive: bool = False,
+) -> Plan:
+    """Strings -> a checked Plan; UsageError or DeviceError say what does not fit.
+
+    `archive`: start from what the shipped archive has near the problem. Off, as strategies are compared.
+    """
+    if budget < 1:
+        raise UsageError(f"budget {budget}: give a whole number from 1 up.")
+    if strategy not in STRATEGIES:
+        raise UsageError(f"no strategy is called '{strategy}': use {' or '.join(STRATEGIES)}.")
+    what = parse_problem(problem)
+    spec, basis = where(gpu, evaluator)
+    starts = archive and strategy in WITH_SEEDS
+    found = (_field(each, what, spec, archive=starts) for each in _families(family, spec))
+    fields = tuple(field for field in found if field)
+    if not fields:
+        asked = family or "any family"
+        raise UsageError(f"{asked} has no kernel for '{what}' on {spec.name}: see `evoflash families`.")
+    return Plan(what, spec, fields, strategy, seed, basis, is_restricted=family is not None)
+
+
+def _field(family: Family, problem: Problem, gpu: GpuSpec, *, archive: bool) -> Field | None:
+    """None when the family has no valid genome there."""
+    space = family.space(problem.compile_keys(gpu.arch), gpu)
+    archived = champion.starts(problem, space, gpu.name) if archive else ()
+    seeds = tuple(dict.fromkeys((*archived, *family.seeds_for(problem, space, gpu))))
+    try:
+        space.sample(np.random.default_rng(0))
+    except UsageError:
+        if not seeds:
+            return None
+    return Field(family, space, seeds, archived)
+
+
+def where(gpu: str | None, evaluator: str | None) -> tuple[GpuSpec, Basis]:
+    """The GPU to search for, and whether it is here to measure on."""
+    if evaluator not in (None, *EVALUATORS):
+        raise UsageError(f"no evaluator is called '{evaluator}': use {' or '.join(EVALUATORS)}.")
+    wanted = load_gpu(gpu) if gpu else None
+    present = None if evaluator == "emulated" and wanted else _present()
+    is_here = present is not None and (wanted is None or present.name == wanted.name)
+    spec = present if is_here else wanted
+    if spec is None:
+        raise UsageError("no known GPU is present: say which one the kernel is for, for example --gpu l4.")
+    if evaluator == "gpu" and not is_here:
+        here = present.name if present else "no known GPU"
+        raise DeviceError(
+            f"--evaluator gpu needs a {spec.name}, but {here} is present: use --evaluator emulated."
+        )
+    if is_here and evaluator != "emulated":
+        return spec, Basis.MEASURED
+    if evaluator is None:
+        say(
+            f"no {spec.name} here: correctness by the CPU emulator, times ESTIMATED by a model, not measured."
+        )
+    return spec, Basis.ESTIMATED
+
+
+def _present() -> GpuSpec | None:
+    """The known GPU of this machine, the driver's attributes in place of the file's; None without one."""
+    try:
+        device = present_gpu()
+        spec = spec_of(device)
+    except EvoflashError as error:
+        log.info("%s", error)
+        return None
+    for line in device.differences(spec):
+        say(f"{spec.name}: {line}; the driver's value is used.")
+    return replace(spec, **dict(device.attributes))  # type: ignore[arg-type]  # they are all numbers
+
+
+def _families(name: str | None, gpu: GpuSpec) -> tuple[Family, ...]:
+    if name is not None:
+        family = load_family(name)
+        if not family.supports(gpu):
+            raise UsageError(
+                f"{name} needs {', '.join(family.arch)}, {gpu.name} is {gpu.arch}: choose another."
+            )
+        return (family,)
+    return families_for(gpu)

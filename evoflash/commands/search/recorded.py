@@ -1,0 +1,86 @@
+"""A search on a recorded space, stored as a run of its own, and what it says at its end. Evaluates no kernel.
+
+The file format is replay/kernel_tuner.py's.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+
+from evoflash.commands import kernel_report
+from evoflash.commands.progress import Progress
+from evoflash.commands.search.run import Found, counting
+from evoflash.commands.terminal import say
+from evoflash.environment import environment
+from evoflash.errors import UsageError
+from evoflash.evaluation import Basis, RunKey
+from evoflash.replay.evaluator import ReplayedEvaluator
+from evoflash.replay.kernel_tuner import cache_text, read_recording
+from evoflash.replay.recorded_space import Recording
+from evoflash.search import search
+from evoflash.store.store import open_store
+from evoflash.strategies import make_strategy
+
+
+def search_recording(
+    path: Path,
+    db: str,
+    *,
+    strategy: str,
+    seed: int,
+    budget: int,
+    time_limit_s: float | None,
+    fresh: bool,
+    argv: Sequence[str],
+) -> Found:
+    """A search on a recorded space, stored as a run of basis `replayed`; resumes like any other."""
+    if budget < 1:
+        raise UsageError(f"budget {budget}: give a whole number from 1 up.")
+    recording = read_recording(path)
+    chosen = make_strategy(strategy, recording.space, seed=seed)
+    key = RunKey(recording.problem, recording.device, Basis.REPLAYED, strategy, seed)
+    with open_store(db) as store:
+        current = store.begin(
+            key,
+            gpu_hash=_digest(recording),
+            budget=budget,
+            argv=argv,
+            environment=environment(),
+            fresh=fresh,
+        )
+        history = store.history(current)
+        if store.spent(current) >= budget:  # the loop below then spends nothing
+            say(f"this run has spent its budget ({budget}): raise --budget or use --fresh.")
+        title = f"{recording.problem} on {recording.device}"
+        showing = Progress(title, Basis.REPLAYED, budget, history)
+        with counting(store, current, budget=budget), showing as progress:
+            search(
+                chosen,
+                ReplayedEvaluator(recording),
+                store,
+                current,
+                budget=budget,
+                time_limit_s=time_limit_s,
+                on_evaluation=progress.show,
+            )
+        return Found(store.best_of(current), store.spent(current))
+
+
+def _digest(recording: Recording) -> str:
+    # A record that has changed is another machine: its results do not continue those of the old one.
+    return hashlib.sha256(cache_text(recording).encode()).hexdigest()[:12]
+
+
+def describe(found: Found, *, as_json: bool) -> str:
+    """The best configuration, as text or JSON; its problem need not be one of ours."""
+    if as_json:
+        return kernel_report.describe_found(found, as_json=True)
+    best = found.best
+    assert best is not None, "a search without a kernel is an error, not a report"
+    lines = (
+        f"config    {best.genome.id}  {best.genome.family}",
+        f"values    {' '.join(f'{name}={value}' for name, value in best.genome.values)}",
+        f"problem   {best.problem}   on {best.gpu}",
+        f"time      {best.score_us:.2f} us {best.basis}, best of {found.spent} evaluations",
+    )
+    return "\n".join(lines)

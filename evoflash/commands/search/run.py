@@ -1,0 +1,139 @@
+"""A plan is run to its budget, or until Ctrl-C, and stored; its dry run stores nothing. Plans nothing.
+
+The loop is evoflash/search.py.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+
+from evoflash.commands.progress import Progress
+from evoflash.commands.search.plan import Plan
+from evoflash.commands.terminal import say
+from evoflash.commands.termination import Terminated
+from evoflash.compilers.nvrtc import first_error
+from evoflash.environment import environment
+from evoflash.evaluation import Basis, Evaluation, Run, was_timed_again
+from evoflash.evaluators.emulated import EmulatedEvaluator
+from evoflash.evaluators.finals_phase import run_finals
+from evoflash.evaluators.measured import MeasuredEvaluator
+from evoflash.evaluators.prepare import compile_only
+from evoflash.gpu_process import rung_times
+from evoflash.gpu_process.finals import FinalReport
+from evoflash.search import Strategy, search
+from evoflash.store.store import Store, open_store
+from evoflash.strategies import make_strategy
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a search or a remeasurement came to."""
+
+    best: Evaluation | None
+    spent: int
+    finals: FinalReport | None = (
+        None  # the re-timing in turns with the baselines; None where nothing was timed
+    )
+    validator: str = ""  # its share of a candidate's time, in words; empty where nothing was timed
+
+
+def run(
+    plan: Plan, db: str, *, budget: int, time_limit_s: float | None, fresh: bool, argv: Sequence[str]
+) -> Found:
+    """Search to the budget, or until the time limit or Ctrl-C; on a GPU, then re-time the finalists."""
+    with open_store(db) as store:
+        found = environment() | _archive_note(plan)
+        current = store.begin(
+            plan.key, gpu_hash=plan.gpu.hash, budget=budget, argv=argv, environment=found, fresh=fresh
+        )
+        spent, finals = store.spent(current), None
+        if spent >= budget and _is_final(store, current):
+            say(f"this run has spent its budget ({spent} of {budget}): raise --budget or use --fresh.")
+        else:
+            with counting(store, current, budget=budget):
+                finals = _search(plan, store, current, budget=budget, time_limit_s=time_limit_s)
+        validator = rung_times.describe(e for _, e in store.history(current))
+        return Found(store.best_of(current), store.spent(current), finals, validator)
+
+
+@contextmanager
+def counting(store: Store, current: Run, *, budget: int) -> Iterator[None]:
+    """Ctrl-C or SIGTERM inside leaves with a note of what is stored, for termination.kept()."""
+    try:
+        yield
+    except (KeyboardInterrupt, Terminated) as stop:
+        stop.add_note(f"{store.spent(current)} of {budget} evaluations are kept")
+        raise
+
+
+def _archive_note(plan: Plan) -> dict[str, str]:
+    """What the run keeps of its start, and the person is told; nothing where the archive was not used."""
+    if not plan.archived:
+        return {}
+    say(f"starting from {len(plan.archived)} archived kernels of {plan.gpu.name}; --no-archive: not.")
+    return {"archive": " ".join(genome.id for genome in plan.archived)}
+
+
+def _is_final(store: Store, current: Run) -> bool:
+    """Whether nothing is left to time again: always, where nothing is measured or nothing was correct."""
+    if current.key.basis is not Basis.MEASURED:
+        return True
+    best = store.best_of(current)
+    return best is None or was_timed_again(best)
+
+
+def _search(
+    plan: Plan, store: Store, current: Run, *, budget: int, time_limit_s: float | None
+) -> FinalReport | None:
+    history = store.history(current)
+    if history:
+        say(f"continuing run {current.number} at {store.spent(current)} of {budget}.")
+    strategy = strategy_of(plan)
+    title = f"{', '.join(field.family.name for field in plan.fields)} for {plan.gpu.name}"
+    past = [evaluation for _, evaluation in history]
+    with evaluator(plan, past) as evaluates, Progress(title, plan.basis, budget, history) as progress:
+        search(
+            strategy,
+            evaluates,
+            store,
+            current,
+            budget=budget,
+            time_limit_s=time_limit_s,
+            on_evaluation=progress.show,
+        )
+        return run_finals(evaluates, store, current, said=progress.say)
+
+
+def strategy_of(plan: Plan) -> Strategy:
+    """One strategy for each family, and above several of them the bandit that shares the budget out."""
+    members = {
+        field.family.name: make_strategy(plan.strategy, field.space, seed=plan.seed, seeds=field.seeds)
+        for field in plan.fields
+    }
+    if len(members) == 1:
+        return next(iter(members.values()))
+    from evoflash.strategies.family_bandit import Bandit
+
+    return Bandit(members, seed=plan.seed)
+
+
+def evaluator(plan: Plan, history: Sequence[Evaluation]) -> EmulatedEvaluator | MeasuredEvaluator:
+    """The evaluator of the plan's basis."""
+    kind = MeasuredEvaluator if plan.basis is Basis.MEASURED else EmulatedEvaluator
+    return kind(plan.problem, plan.gpu, seed=plan.seed, history=history)
+
+
+def dry_run(plan: Plan, *, budget: int) -> None:
+    """Render and compile `budget` uniform genomes and print what ptxas says of each; stores nothing."""
+    rng = np.random.default_rng(plan.seed)
+    for at in range(budget):
+        genome = plan.fields[at % len(plan.fields)].space.sample(rng)
+        for build in compile_only(genome, plan.problem, plan.gpu):
+            said = (
+                f"{build.registers} registers, {build.spill_bytes} bytes spilled"
+                if build.ok
+                else first_error(build.log)
+            )
+            print(f"{genome.id}  {said}  {genome}")

@@ -1,0 +1,75 @@
+"""What commands share towards the person: lines, tables, Ctrl-C in words. Runs nothing."""
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import typer
+from typer.core import TyperGroup
+
+from evoflash.commands.options import common
+from evoflash.commands.termination import kept
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_PIPE_COLUMNS = 180  # of a table that goes to a file or a pipe
+
+
+def say(message: str) -> None:
+    """One line for the person, on stderr; --quiet silences it."""
+    if not os.environ.get("EVOFLASH_QUIET"):
+        print(f"evoflash: {message}", file=sys.stderr, flush=True)
+
+
+def stdout_console(pipe_columns: int = _PIPE_COLUMNS) -> "Console":
+    """Where tables are printed: as wide as the terminal, or `pipe_columns` where stdout is none."""
+    from rich.console import Console
+
+    return Console(width=None if sys.stdout.isatty() else pipe_columns)
+
+
+@contextmanager
+def interrupt_in_words(outcome: str = "{kept}; the same command continues") -> Iterator[None]:
+    """Ctrl-C inside is one line on stderr and exit code 130.
+
+    `outcome` says what became of the work; `{kept}` in it stands for what the store has. An empty one says
+    only that the command was stopped.
+    """
+    try:
+        yield
+    except KeyboardInterrupt as stop:
+        what = f": {outcome.format(kept=kept(stop))}." if outcome else "."
+        say(f"stopped by Ctrl-C{what}")
+        raise typer.Exit(130) from None
+
+
+def program(commands: Sequence[Callable[..., None]]) -> typer.Typer:
+    """The program with these commands; its help lists them in this order."""
+    app = typer.Typer(
+        name="evoflash",
+        help="Evolve fused-attention CUDA kernels: mutate, compile, check, time, keep.",
+        cls=_Commands,
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(common)
+    for command in commands:
+        app.command()(command)
+    return app
+
+
+class _Commands(TyperGroup):
+    """The group of all commands: Ctrl-C in one that has no words of its own for it is a line, too."""
+
+    def make_context(self, *arguments: Any, **options: Any) -> Any:
+        with interrupt_in_words(""):
+            return super().make_context(*arguments, **options)
+
+    def invoke(self, ctx: Any) -> Any:
+        with interrupt_in_words(""):
+            return super().invoke(ctx)

@@ -1,0 +1,8 @@
+"""Mutation testing: the emulator must notice a kernel whose synchronisation or bounds were weakened.
+
+run             mutates the families' kernels and emulates every mutant
+
+grid            which genomes are looked at, and the mutants of their texts
+mutants         finds what can be weakened in a rendered text
+equivalents     reads equivalent_mutants.toml: reviewed mutants that are no faults, with the reasons
+"""

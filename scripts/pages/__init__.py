@@ -1,0 +1,16 @@
+"""All scripts that write committed text. They make it of records and of the code, and measure nothing.
+
+    readme          the measured tables of README.md
+    h200            docs/h200.md, of the records of scripts/peers
+    genes           docs/genes.md, of the families' headers and the record of scripts.families.gene_ab
+    emulator        the tables of docs/emulator.md, of the record of scripts/sanitizer
+    self_test       the tables of docs/self-test.md, of the corpus of frauds
+    ladder_chart    docs/ladder-h200-mission.svg, of the recorded climb
+    champions       evoflash/champions/<gpu>.toml, of records and databases
+
+    h200_digest     the README's table of docs/h200.md
+
+readme, h200, genes, emulator and self_test have `--check`, which says whether their text is stale. A command
+that a page shows is the one that made the record, in the words of its day: what was `scripts/NAME.py` then
+lies in a topic of scripts/ now.
+"""

@@ -1,0 +1,165 @@
+"""The rows of records/anchors-h200.json, which kernels of ours may stand for each, and who shares a process.
+
+Compiles, checks and times nothing.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from evoflash.champions import champion_today, starts
+from evoflash.errors import UsageError
+from evoflash.evaluation import Basis, Run
+from evoflash.families.family import families_for, load_family
+from evoflash.gpu import GpuSpec
+from evoflash.problem import Problem, Workload, parse_problem
+from evoflash.space import Genome
+from evoflash.store.store import Store, open_store
+from scripts.searches.variants import Variant
+
+ANCHORS = Path(__file__).parent / "records" / "anchors-h200.json"
+# The most telling first: where time runs out, these have figures.
+ROWS = (
+    "s2k_d128,causal",
+    "s2k_d64",
+    "mission",
+    "s8k_d128",
+    "s8k_d64,causal",
+    "decode8k",
+    "short128",
+    "gqa4k_d128,causal",
+    "s4k_d128,dtype=bf16",
+    "s1k_d64,causal",
+    "s2k_d128",
+    "s2k_d64,causal",
+    "s4k_d128,causal",
+    "s8k_d64",
+    "mission,causal",
+    "short256",
+    "gqa8k_d128,causal",
+    "s16k_d128",
+    "s4k_d128,causal,dtype=bf16",
+    "s1k_d64",
+    "s4k_d128",
+    "s8k_d128,causal",
+    "gqa4k_d128",
+    "short128,causal",
+    "short256,causal",
+    "mission,dtype=bf16",
+    "mission,causal,dtype=bf16",
+    "s8k_d64,dtype=bf16",
+    "s8k_d64,causal,dtype=bf16",
+    "gqa8k_d128",
+    "s16k_d128,causal",
+)
+# Rows of one process share what libraries compile for them. More of them would not fit in its caches of
+# inputs and references (evoflash/gpu_process/cache.py: 12 large trials, four for each workload).
+TOGETHER = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Ours:
+    """A kernel of ours that may stand for a row, and where it is from."""
+
+    genome: Genome
+    known_us: float | None  # as its source says; None where it was found on another problem
+    source: str
+
+
+def workload_of(row: str) -> Workload:
+    """A row is a problem of one workload."""
+    (workload,) = parse_problem(row).workloads
+    return workload
+
+
+def anchors() -> Mapping[str, dict[str, Any]]:
+    """What the libraries took on another day, by row."""
+    record = json.loads(ANCHORS.read_text(encoding="utf-8"))
+    return {row["problem"]: row for row in record["rows"]}
+
+
+def part_of(rows: Sequence[str], part: str) -> tuple[str, ...]:
+    """The rows of `part`, "0/2" or "1/2" of them: whole processes, dealt out in turn, in the rows' order."""
+    which, _, parts = part.partition("/")
+    mine = {row for chunk in chunks(rows)[int(which) :: int(parts)] for row in chunk}
+    return tuple(row for row in rows if row in mine)
+
+
+def chunks(rows: Sequence[str]) -> list[tuple[str, ...]]:
+    """Rows that share a process: of one compile key, single queries apart, the smallest first."""
+    groups: dict[object, list[str]] = {}
+    for row in sorted(rows, key=lambda row: workload_of(row).bytes_moved):
+        workload = workload_of(row)
+        groups.setdefault((workload.compile_key(""), workload.seq_q == 1), []).append(row)
+    return [
+        tuple(group[at : at + TOGETHER]) for group in groups.values() for at in range(0, len(group), TOGETHER)
+    ]
+
+
+def ours(
+    row: str, spec: GpuSpec, dbs: Sequence[str], *, count: int, listed: Sequence[Variant] = ()
+) -> tuple[Ours, ...]:
+    """At most `count` kernels: what a list names for this row; then those measured right on exactly this
+    problem, fastest first, of the archive and the databases. Where there is none of these, what the archive
+    has near it, or a family's seed.
+    """
+    problem = parse_problem(row)
+    named = tuple(
+        Ours(each.genome, None, "a list of variants")
+        for each in listed
+        if each.genome is not None and not each.why_not and parse_problem(each.problem) == problem
+    )
+    found = [*_archived(problem, spec), *(each for db in dbs for each in _stored(db, problem, spec))]
+    valid = [each for each in found if _is_valid(each.genome, problem, spec)]
+    ranked = sorted(valid, key=lambda each: each.known_us or 0.0)
+    distinct = {each.genome.id: each for each in reversed(ranked)}  # the fastest of each genome stays
+    best = sorted(distinct.values(), key=lambda each: each.known_us or 0.0)
+    ids = {each.genome.id for each in named}
+    chosen = (*named, *(each for each in best if each.genome.id not in ids))[:count]
+    return chosen or _near(problem, spec, count=count)
+
+
+def _archived(problem: Problem, spec: GpuSpec) -> Iterator[Ours]:
+    known = champion_today(problem, spec)
+    if known is not None:
+        yield Ours(known.genome, known.us, f"archive ({known.source})")
+
+
+def _stored(db: str, problem: Problem, spec: GpuSpec) -> Iterator[Ours]:
+    with open_store(db, read_only=True) as store:
+        for run in store.runs():
+            if (run.key.problem, run.key.gpu, run.key.basis) == (str(problem), spec.name, Basis.MEASURED):
+                yield from _of_run(store, run, f"{Path(db).name}, run {run.id}")
+
+
+def _of_run(store: Store, run: Run, source: str) -> Iterator[Ours]:
+    for _, e in store.history(run):
+        if e.is_correct and e.score_us and not e.is_censored and not e.duplicate_of:
+            yield Ours(e.genome, e.score_us, source)
+
+
+def _is_valid(genome: Genome, problem: Problem, spec: GpuSpec) -> bool:
+    """Whether it is a genome of its family as it is today, for this problem."""
+    family = load_family(genome.family)
+    space = family.space(problem.compile_keys(spec.arch), spec)
+    try:
+        same = space.genome(genome.as_dict()) == genome
+    except UsageError:
+        return False
+    return same and not space.violations(genome)
+
+
+def _near(problem: Problem, spec: GpuSpec, *, count: int) -> tuple[Ours, ...]:
+    """Of the archive, or else of the families' own seeds for such a problem."""
+    keys = problem.compile_keys(spec.arch)
+    found: list[Ours] = []
+    for family in families_for(spec)[::-1]:  # the one with the newest instructions first
+        space = family.space(keys, spec)
+        near = (
+            Ours(each, None, "archive, of a problem near it") for each in starts(problem, space, spec.name)
+        )
+        seeds = (Ours(each, None, "a seed") for each in family.seeds_for(problem, space, spec)[:1])
+        found += [*near, *seeds]
+    return tuple(found[:count])

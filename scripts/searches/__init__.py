@@ -1,0 +1,8 @@
+"""Searches beside their control arms, and first looks at ideas. Needs a GPU.
+
+    arms        a search and a random search at equal budget, then both winners in turns with the libraries
+    transfer    a kernel that was found without a GPU beside the winner of a measured search
+    variants    checks and times a list of genomes in turns with cuDNN
+
+records/again holds second runs of searches whose first ones are shown in the README.
+"""

@@ -1,0 +1,571 @@
+"""`evoflash check` on genomes, exported files and a user's own kernels: what it finds, and at which line."""
+
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from places import KERNELS, ROOT
+from rich.console import Console
+
+from evoflash.commands.check import subject as check_subject
+from evoflash.commands.check.case_run import run_case
+from evoflash.commands.check.report import as_json, print_checked
+from evoflash.commands.check.runs import Checked, check, plan
+from evoflash.compilers.gxx import build
+from evoflash.errors import UsageError
+from evoflash.families.export import export_values, genome_of
+from evoflash.families.family import load_family
+from evoflash.families.renderer import render
+from evoflash.paths import TEMPLATES
+
+FAULTS_HEADER = """\
+/* evoflash check
+entry = "faults"
+grid = 1
+block = 64
+smem = 1024
+arguments = [
+  { name = "in", dtype = "i32", shape = [4096], fill = "arange" },
+  { name = "out", dtype = "i32", shape = [64], out = true },
+]
+*/
+"""
+FLASH_HEADER = """\
+/* evoflash check
+entry = "flash"
+grid = [3, 1]
+block = 128
+smem = 40960
+arguments = [
+  { name = "Q", dtype = "f16", shape = [192, 64] },
+  { name = "K", dtype = "f16", shape = [192, 64] },
+  { name = "V", dtype = "f16", shape = [192, 64] },
+  { name = "O", dtype = "f16", shape = [192, 64], out = true },
+  { name = "length", dtype = "i32", value = 192 },
+  { name = "causal", dtype = "i32", value = 0 },
+  { name = "scale_log2", dtype = "f32", value = 0.18 },
+]
+*/
+"""
+SMALL = """\
+/* evoflash check
+entry = "small"
+grid = 1
+block = 32
+arguments = [
+  { name = "x", dtype = "f32", shape = [32], out = true },
+  { name = "n", dtype = "i32", value = 32 },
+]
+*/
+#include "ef.h"
+
+extern "C" __global__ void small(float* x, int n) {
+  BODY
+}
+EF_EXPORT_KERNEL(small)
+"""
+GENOME = {"family": "flash_mma", "words": ["warps=4", "block_n=64"], "problem": "mission,causal", "gpu": "l4"}
+
+
+def evoflash(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    variables = {**os.environ, "PYTHONPATH": str(ROOT), "NO_COLOR": "1"}
+    command = [sys.executable, "-m", "evoflash", *arguments]
+    return subprocess.run(
+        command, capture_output=True, text=True, env=variables, cwd=cwd, timeout=300, check=False
+    )
+
+
+def fault(folder: Path, number: int) -> Path:
+    path = folder / "fault.cu"
+    path.write_text(f"{FAULTS_HEADER}#define FAULT {number}\n{(KERNELS / 'faults.cu').read_text()}")
+    return path
+
+
+def flash(folder: Path, bug: int) -> Path:
+    path = folder / "flash.cu"
+    path.write_text(f"{FLASH_HEADER}#define BUG {bug}\n{(KERNELS / 'flash.cu').read_text()}")
+    return path
+
+
+def small(folder: Path, body: str, *, old: str = "", new: str = "") -> Path:
+    path = folder / "small.cu"
+    path.write_text(SMALL.replace("BODY", body).replace(old, new) if old else SMALL.replace("BODY", body))
+    return path
+
+
+def check_file(path: Path, *, runs: int = 4, gpu: str | None = None, problem: str | None = None) -> Checked:
+    (subject,) = check_subject.of_file(path, problem=problem, gpu=gpu)
+    return check(subject, runs=runs, seed=1)
+
+
+def line_of(path: Path, wanted: str) -> int:
+    """The last line that begins like this: planted bugs stand before the right line."""
+    lines = path.read_text().splitlines()
+    return max(number for number, line in enumerate(lines, 1) if line.strip().startswith(wanted))
+
+
+def kinds(checked: Checked) -> dict[str, int]:
+    return {finding.kind: finding.line for finding in checked.findings}
+
+
+def page(checked: Checked) -> str:
+    text = io.StringIO()
+    print_checked([checked], Console(file=text, width=180))
+    return text.getvalue()
+
+
+# ---- faults in a user's own kernel
+
+
+@pytest.mark.parametrize(
+    ("number", "kind", "line"),
+    [
+        (1, "OOB-raw", "result = in[4096 + thread];"),
+        (4, "LIVELOCK", "while (ef::lds<int>(smem) == 0) {"),
+        (7, "array-bounds", "result = values[ef::ldg(in + 5)];"),
+        (9, "race-WAW", "ef::sts(smem, thread);"),
+        (11, "race-RAW", "result = ef::lds<int>(smem + (thread ^ 1) * 4);"),
+        (13, "DEADLOCK", "ef::bar_sync(1, 64);"),
+        (16, "async-at-exit", "ef::cp_async16(smem + thread * 16, in + thread * 4);"),
+        (20, "named-barrier", "ef::bar_sync(1, thread < 32 ? 64 : 32);"),
+    ],
+)
+def test_a_fault_is_found_in_every_run_at_its_line(tmp_path, number, kind, line):
+    path = fault(tmp_path, number)
+    checked = check_file(path)
+
+    (error,) = [finding for finding in checked.findings if finding.severity == "error"]
+    assert error.kind == kind
+    assert path.read_text().splitlines()[error.line - 1].strip() == line
+    assert error.runs == len(checked.runs) == 4
+
+
+@pytest.mark.parametrize("number", [0, 10, 14])
+def test_a_right_kernel_passes(tmp_path, number):
+    checked = check_file(fault(tmp_path, number))
+
+    assert checked.findings == ()
+    assert "passed: " in page(checked)
+
+
+def test_a_race_shows_both_places_with_their_source(tmp_path):
+    path = flash(tmp_path, 1)
+    text = page(check_file(path))
+    copy, read = line_of(path, "ef::cp_async16_zfill(chunk_at"), line_of(path, "ef::ldmatrix_x4(b, chunk_at")
+
+    assert re.search(r"^error\[race-WAR\]: write of shared offset", text)
+    assert re.search(rf"--> .*flash\.cu:{copy}:5\n.*\n *{copy} \|     ef::cp_async16_zfill\(chunk_at", text)
+    assert re.search(
+        rf"note: the read .*\n.*flash\.cu:{read}:9\n.*\n{read} \|         ef::ldmatrix_x4\(b", text
+    )
+    assert "= help: All readers must be done" in text
+
+
+def test_slow_accesses_are_warnings_and_pass(tmp_path):
+    checked = check_file(flash(tmp_path, 7))
+
+    assert {finding.kind for finding in checked.findings} == {"bank-conflict", "uncoalesced"}
+    assert checked.errors == 0
+    assert "ldmatrix takes 8.0 times the wavefronts" in checked.findings[0].message
+
+
+def test_what_a_broken_run_moves_is_not_called_slow(tmp_path):
+    assert "uncoalesced" not in kinds(check_file(flash(tmp_path, 1)))
+
+
+# ---- what only check.py finds
+
+
+def test_a_crash_costs_its_run_and_is_a_finding(tmp_path):
+    body = "((void (*)())(unsigned long long)(n - 32))();"
+    checked = check_file(small(tmp_path, body), runs=2)
+
+    assert kinds(checked) == {"crash": 0}
+    assert checked.findings[0].runs == 2
+    assert "signal 11" in checked.findings[0].message
+
+
+def test_an_output_that_depends_on_the_schedule_is_a_warning(tmp_path):
+    body = "static float t[32]; t[threadIdx.x] = n; ef::stg(x + threadIdx.x, t[31 - threadIdx.x]);"
+    checked = check_file(small(tmp_path, body))
+
+    assert kinds(checked) == {"schedule-dependent": 0, "unseen": 13}  # unseen: what the static keeps
+    assert checked.errors == 0
+
+
+def test_elements_that_nobody_wrote_are_a_warning(tmp_path):
+    checked = check_file(small(tmp_path, "if (threadIdx.x < 7) ef::stg(x + threadIdx.x, 1.0f);"))
+
+    (finding,) = checked.findings
+    assert (finding.kind, finding.message) == (
+        "unwritten-output",
+        "25 of 32 elements of 'x' were not written",
+    )
+
+
+def test_what_gpp_refuses_is_shown_with_its_column(tmp_path):
+    checked = check_file(small(tmp_path, "__syncthreads();"))
+
+    assert kinds(checked) == {"compile": 13, "unseen": 13}
+    assert checked.findings[0].column == 3
+    assert "it was not run" in page(checked)
+
+
+def test_nvrtc_and_the_gpus_limits_have_their_say_with_a_gpu(tmp_path):
+    path = small(
+        tmp_path,
+        "ef::stg(x + threadIdx.x, __builtin_cosf(1.0f));",
+        old="block = 32",
+        new="block = 32\nsmem = 300000",
+    )
+    without, with_gpu = check_file(path, runs=1), check_file(path, runs=1, gpu="l4")
+
+    assert without.findings == ()
+    assert {"nvrtc", "cannot-launch"} == kinds(with_gpu).keys()
+    assert kinds(with_gpu)["nvrtc"] == 14
+
+
+def test_a_cluster_that_the_gpu_does_not_have_is_an_error(tmp_path):
+    body = "if (blockIdx.x == 0) ef::stg(x + threadIdx.x, 1.0f);"
+    checked = check_file(small(tmp_path, body, old="grid = 1", new="grid = 2\ncluster = 2"), runs=1, gpu="l4")
+
+    (finding,) = checked.findings
+    assert finding.kind == "cannot-launch"
+    assert "clusters need sm_90" in finding.message
+
+
+def test_the_registers_come_from_ptxas(tmp_path):
+    checked = check_file(small(tmp_path, "ef::stg(x + threadIdx.x, 1.0f);"), runs=1, gpu="h200")
+
+    assert checked.build is not None
+    assert 0 < checked.build.registers < 64
+
+
+# ---- attention kernels
+
+
+@pytest.fixture
+def own_attention(tmp_path) -> Path:
+    """A rendered kernel as a user's own file: its text below the comment."""
+    genome, problem, gpu = genome_of(**GENOME)
+    smem = load_family("flash_mma").launches(genome, problem.workloads[0], gpu)[0].smem_bytes
+    header = (
+        f'/* evoflash check\nentry = "flash_mma"\ngrid = ["ceil_div(seq_q, 64)", "heads", "batch"]\n'
+        f'block = 128\nsmem = {smem}\nattention = {{ stages = 1, problem = "mission,causal" }}\n*/\n'
+    )
+    path = tmp_path / "mine.cu"
+    path.write_text(header + render(genome, problem.compile_keys(gpu.arch)[0], gpu).source)
+    return path
+
+
+def test_an_attention_kernel_is_judged_by_the_reference(own_attention):
+    right = check_file(own_attention)
+    own_attention.write_text(own_attention.read_text().replace("% 2 >= limit", "% 2 > limit"))
+    wrong = check_file(own_attention)
+
+    assert right.errors == 0
+    assert len({record.case for record in right.runs}) * 4 == len(right.runs)
+    assert "LSE null" in str(right.runs[2].run)
+    (error,) = [finding for finding in wrong.findings if finding.severity == "error"]
+    assert error.kind == "wrong-result"
+    assert re.search(r"O is \S+ instead of \S+ at b=0 h=0 row=\d+ col=\d+", error.message)
+    assert "elements are wrong: heads 0, rows" in error.places[0].label
+
+
+def test_a_small_shape_of_the_problem_is_run_itself_and_a_large_one_is_named(own_attention):
+    small_shape = "b=1,h=2,s=96,d=64,causal"
+    checked = check_file(own_attention, problem=f"{small_shape}+mission,causal", runs=1)
+
+    cases = [record.case for record in checked.runs]
+    assert cases[-1] == "b=1,h=2,hkv=2,sq=96,skv=96,d=64,dtype=fp16,causal"
+    assert len(set(cases)) == len(cases) > 2
+    assert any("sq=512" in note and "too large" in note for note in checked.notes)
+
+
+HOPPER_HEADER = """\
+/* evoflash check
+entry = "hopper"
+grid = ["ceil_div(seq_q, 128)", "heads", "batch"]
+block = 384
+smem = SMEM
+[attention]
+rows = 128
+problem = "b=1,h=1,s=512,d=64"
+maps = [
+  { map = "Q", box = [1, 1, 64, 64], swizzle = 128 },
+  { map = "K", box = [1, 1, 64, 64], swizzle = 128 },
+  { map = "V", box = [1, 1, 64, 64], swizzle = 128 },
+  { map = "O", box = [1, 1, 64, 64], swizzle = 128 },
+]
+*/
+"""
+
+
+def test_an_attention_kernel_with_tensor_maps_is_judged_too(tmp_path):
+    # Q and O, two stages of K and V, nine mbarriers (scripts/hopper_kernel/cases.py).
+    smem_bytes = (128 + 64 * 4) * 128 + 9 * 8
+    text = HOPPER_HEADER.replace("SMEM", str(smem_bytes)) + (KERNELS / "hopper.cu").read_text()
+    path = tmp_path / "hopper.cu"
+    path.write_text(text)
+    right = check_file(path, runs=1)
+    path.write_text(text.replace("ef::fence_proxy_async();", ""))
+    wrong = check_file(path, runs=1)
+
+    assert (right.errors, set(kinds(right)) - {"uncoalesced"}) == (0, set())  # LSE of many heads of few rows
+    (error,) = (each for each in wrong.findings if each.kind != "uncoalesced")
+    assert error.kind == "missing-proxy-fence"
+    assert error.line == line_of(path, "ef::tma_store(&O_map")
+    assert error.places[0].line == line_of(path, "ef::stmatrix_x4(chunk_at(q_tile")
+
+
+# ---- genomes and exported files
+
+
+def test_a_genome_is_checked_in_its_rendered_source(tmp_path, monkeypatch):
+    text = (TEMPLATES / "flash_mma.cu.j2").read_text()
+    broken = tmp_path / "templates" / "unsynced.cu.j2"
+    broken.parent.mkdir()
+    broken.write_text(text.replace("ef::syncthreads();", ""))
+    monkeypatch.setenv("EVOFLASH_TEMPLATES", str(broken.parent))
+
+    (subject,) = check_subject.of_words("unsynced", [], problem="mission", gpu="l4")
+    checked = check(subject, runs=2, seed=1)
+
+    races = [finding for finding in checked.findings if finding.kind.startswith("race")]
+    assert races
+    assert "ef::" in checked.path.read_text().splitlines()[races[0].line - 1]
+    assert checked.path.read_text() == subject.shown
+
+
+def test_a_problem_of_two_kernels_is_checked_as_two(tmp_path):
+    subjects = check_subject.of_words("flash_mma", [], problem="mission+mission,causal", gpu="l4")
+
+    assert len(subjects) == 2
+    assert len({subject.source for subject in subjects}) == 2
+
+
+def test_an_exported_file_is_rendered_again_and_its_own_lines_are_named(tmp_path):
+    path = tmp_path / "kernel.cu"
+    path.write_text(export_values(GENOME["family"], GENOME["words"], problem=GENOME["problem"], gpu="l4"))
+    checked = check_file(path, runs=1)
+    store = next(finding for finding in checked.findings if finding.kind == "uncoalesced")
+
+    assert checked.errors == 0
+    assert checked.path == path
+    assert "ef::stg(" in path.read_text().splitlines()[store.line - 1]
+    assert "inlines PTX" in checked.notes[0]
+
+
+def test_an_edited_exported_kernel_is_refused_and_told_how(tmp_path):
+    path = tmp_path / "kernel.cu"
+    text = export_values(GENOME["family"], GENOME["words"], problem=GENOME["problem"], gpu="l4")
+    path.write_text(text.replace("const int lane =", "const int  lane ="))
+    with pytest.raises(UsageError, match=r"it was edited.*#include \"ef.h\""):
+        check_subject.of_file(path, problem=None, gpu=None)
+
+    path.write_text(text.replace("int main(", "int  main("))
+    (subject,) = check_subject.of_file(path, problem=None, gpu=None)
+    assert "differs from its export outside of the kernel" in subject.notes[1]
+
+
+# ---- the file's comment
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("block = 32", "blocks = 32", r"small.cu:4: 'blocks' is not a key of the comment: use entry"),
+        ("block = 32", "", r"small.cu:2: 'block' is missing"),
+        ("block = 32", "block = [1, 2, 3, 4]", r"small.cu:4: block = .* must be a number, or"),
+        ("block = 32", "block = 'rows'", r"small.cu:4: block = 'rows' "),
+        ("grid = 1", "grid = [1", r"small.cu:4: not TOML"),
+        ('"i32", value', '"i32", valu', r"small.cu:7: 'valu' is not a key of an array"),
+        ('"i32", value', '"int", value', r"dtype 'int' of 'n' is unknown: use f16"),
+        ("value = 32", "value = 1.5", r"value = 1.5 of 'n' does not fit i32"),
+        ("shape = [32]", "shape = [0]", r"small.cu:6: shape = \[0\] of 'x' must be numbers from 1 up"),
+        ("shape = [32]", "fill = 1", r"small.cu:\d: 'x' needs shape"),
+        ("shape = [32]", "shape = [32], box = [4, 4]", r"box = \[4, 4\] of 'x' must have a side for each"),
+        ("shape = [32]", "shape = [32], box = [32], swizzle = 1", r"swizzle = 1 of 'x' must be 0, 32"),
+        ("shape = [32]", "fill = 'ones', shape = [32]", r"fill = 'ones' of 'x': use random"),
+        ("out = true", "out = 1", r"small.cu:6: out = 1 must be true or false"),
+        ("block = 32", "block = 32\nattention = {}", r"give either `arguments` or `attention = {}`"),
+        ("/* evoflash check", "/* evoflash", r"has no comment that says how to launch it"),
+        ('#include "ef.h"', "", r"does not #include \"ef.h\""),
+        ("EF_EXPORT_KERNEL(small)", "", r"has no EF_EXPORT_KERNEL\(small\)"),
+    ],
+)
+def test_a_mistake_in_the_comment_names_file_line_and_key(tmp_path, old, new, says):
+    path = small(tmp_path, "", old=old, new=new)
+
+    with pytest.raises(UsageError, match=says):
+        check_subject.of_file(path, problem=None, gpu=None)
+
+
+def test_arguments_that_do_not_fit_the_kernel_are_said(tmp_path):
+    path = small(tmp_path, "", old='dtype = "i32", value', new='dtype = "i64", value')
+
+    with pytest.raises(UsageError, match="argument 1 of small has 4 bytes, 8 were given"):
+        check_file(path, runs=1)
+
+
+def test_arrays_hold_what_the_comment_says(tmp_path):
+    body = (
+        "const float want[4] = {0.0f, 1.0f, 2.0f, 3.0f}; const unsigned i = threadIdx.x;"
+        "if (i < 4 && (ef::to_f32(ef::ldg(h + i)) != want[i] || ef::ldg(z + i) != 0 || ef::ldg(c + i) != 2.5f"
+        " || ef::ldg(r + i) < 0 || ef::ldg(r + i) > 99)) ef::lds<int>(0);"
+    )
+    path = tmp_path / "small.cu"
+    arrays = (
+        '{ name = "h", dtype = "bf16", shape = [2, 2], fill = "arange" }, '
+        '{ name = "z", dtype = "i32", shape = [4], fill = "zeros" }, '
+        '{ name = "c", dtype = "f32", shape = [4], fill = 2.5 }, { name = "r", dtype = "i64", shape = [4] }'
+    )
+    text = re.sub(r"arguments = \[.*?\n\]", f"arguments = [{arrays}]", SMALL, flags=re.DOTALL)
+    text = text.replace(
+        "float* x, int n", "const ef::bf16* h, const int* z, const float* c, const long long* r"
+    )
+    path.write_text(text.replace("BODY", body))
+
+    assert check_file(path, runs=1).findings == ()
+    path.write_text(text.replace("BODY", body.replace("1.0f", "1.5f")))
+    assert "OOB-shared" in kinds(check_file(path, runs=1))
+
+
+TMA = """\
+/* evoflash check
+entry = "tma"
+grid = 1
+block = 32
+smem = 256
+arguments = [
+  { name = "x", dtype = "f32", shape = [4, 16], box = [2, 8], fill = "arange" },
+  { name = "y", dtype = "f32", shape = [16], out = true },
+]
+*/
+#include "ef.h"
+
+extern "C" __global__ void tma(EF_TMAP(x), float* y) {
+  const ef::u32 tile = ef::smem_base(), bar = tile + 128;
+  if (threadIdx.x == 0) {
+    ef::mbar_init(bar, 1);
+    ef::fence_mbar_init();
+  }
+  ef::syncthreads();
+  if (threadIdx.x == 0) {
+    ef::mbar_arrive_expect_tx(bar, 64);
+    ef::tma_load(tile, &x, ef::at(8, 2), bar);
+  }
+  ef::mbar_wait(bar, 0);
+  if (threadIdx.x < 16) ef::stg(y + threadIdx.x, ef::lds<float>(tile + threadIdx.x * 4));
+}
+EF_EXPORT_KERNEL(tma)
+"""
+
+
+def test_a_box_makes_a_tensor_map_of_an_array(tmp_path):
+    path = tmp_path / "tma.cu"
+    path.write_text(TMA)
+    (subject,) = check_subject.of_file(path, problem=None, gpu=None)
+    (run, trial), *_ = plan(1, seed=1, is_attention=False)
+    ran = run_case(build(TMA, name="tma"), subject.cases[0], run, trial)
+
+    assert ran.reports == ()
+    assert ran.written[0].values.tolist() == [*range(40, 48), *range(56, 64)]
+
+
+def test_a_map_of_another_argument_reaches_the_same_array(tmp_path):
+    text = TMA.replace(", box = [2, 8]", "").replace("tma(EF_TMAP(x)", "tma(const float* x0, EF_TMAP(x)")
+    text = text.replace('{ name = "y"', '{ map = "x", box = [2, 8] },\n  { name = "y"')
+    path = tmp_path / "tma.cu"
+    path.write_text(text)
+    (subject,) = check_subject.of_file(path, problem=None, gpu=None)
+    (run, trial), *_ = plan(1, seed=1, is_attention=False)
+    ran = run_case(build(text, name="tma"), subject.cases[0], run, trial)
+
+    assert ran.written[0].values.tolist() == [*range(40, 48), *range(56, 64)]
+    for wrong in ('map = "z"', 'map = "y"'):
+        path.write_text(text.replace('map = "x"', wrong))
+        with pytest.raises(UsageError, match="must name an array, with a side of box"):
+            check_subject.of_file(path, problem=None, gpu=None)
+
+
+def test_a_box_that_a_driver_would_refuse_is_refused_with_its_argument(tmp_path):
+    path = tmp_path / "tma.cu"
+    path.write_text(TMA.replace("box = [2, 8]", "box = [2, 6]"))
+
+    with pytest.raises(UsageError, match="the map of 'x': a box row of 24 bytes"):
+        check_file(path, runs=1)
+
+
+def test_a_wrong_byte_count_names_the_barrier_that_everyone_waits_for(tmp_path):
+    path = tmp_path / "tma.cu"
+    path.write_text(TMA.replace("expect_tx(bar, 64)", "expect_tx(bar, 128)"))
+    (error,) = check_file(path, runs=2).findings
+
+    assert error.kind == "DEADLOCK"
+    assert error.line == line_of(path, "ef::mbar_wait")
+    assert any("128" in place.label for place in error.places)
+
+
+# ---- runs
+
+
+def test_the_runs_cover_every_delivery_with_every_schedule():
+    runs = [run for run, _ in plan(10, seed=5)]
+
+    assert [run.seed for run in runs] == list(range(5, 15))
+    assert len({(run.delivery, run.schedule) for run in runs}) == 6
+    assert (runs[0].delivery, runs[0].schedule) == ("lazy", "fifo")
+    assert plan(3, seed=5) == plan(10, seed=5)[:3]
+
+
+def test_json_holds_what_the_page_shows(tmp_path):
+    path = flash(tmp_path, 1)
+    document = json.loads(as_json([check_file(path)]))
+    copy, read = line_of(path, "ef::cp_async16_zfill(chunk_at"), line_of(path, "ef::ldmatrix_x4(b, chunk_at")
+
+    assert (document["verdict"], document["warnings"]) == ("failed", 0)
+    (checked,) = document["checked"]
+    assert [run["delivery"] for run in checked["runs"]] == ["lazy", "random", "eager", "random"]
+    race = checked["findings"][0]
+    assert (race["kind"], race["severity"], race["line"], race["runs_seen"]) == ("race-WAR", "error", copy, 4)
+    assert race["source"].strip().startswith("ef::cp_async16_zfill(")
+    assert race["places"][0]["line"] == read
+    assert checked["registers"] is None
+
+
+# ---- the command
+
+
+def test_exit_codes_and_streams(tmp_path):
+    good = evoflash("check", str(fault(tmp_path, 0)), "--runs", "1", cwd=tmp_path)
+    bad = evoflash("check", "fault.cu", "--runs", "1", cwd=fault(tmp_path, 9).parent)
+    slow = evoflash("check", str(flash(tmp_path, 0)), "--runs", "1", "--strict", cwd=tmp_path)
+    missing = evoflash("check", "none.cu", cwd=tmp_path)
+
+    assert (good.returncode, bad.returncode, slow.returncode, missing.returncode) == (0, 1, 1, 2)
+    assert bad.stdout.startswith("error[race-WAW]: ")
+    assert f"--> fault.cu:{line_of(tmp_path / 'fault.cu', 'ef::sts(smem, thread)')}:3" in bad.stdout
+    assert "\x1b" not in bad.stdout
+    assert bad.stderr == ""
+    assert missing.stderr.startswith("evoflash: none.cu cannot be read")
+    assert missing.stdout == ""
+
+
+def test_a_stored_kernel_is_checked_by_the_first_digits_of_its_id(tmp_path):
+    place = ("--db", str(tmp_path / "a.db"))
+    searched = evoflash(
+        "search", "--gpu", "l4", "--family", "flash_simt", "--budget", "1", "--json", *place, cwd=tmp_path
+    )
+    genome = json.loads(searched.stdout)["best"]["genome"]["id"]
+    done = evoflash("check", genome[:6], "--runs", "1", "--json", *place, cwd=tmp_path)
+
+    assert done.returncode == 0, done.stderr
+    (checked,) = json.loads(done.stdout)["checked"]
+    assert checked["genome"] == genome
+    assert checked["gpu"] == "l4"

@@ -1,0 +1,182 @@
+"""What insights says of a run: operators, bottlenecks, arms, the winner's lineage; every form of it."""
+
+import io
+import json
+import math
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from places import ROOT, environment
+from rich.console import Console
+from strategy_cases import SPACE, Notebook, Recorded, evaluated, score_us
+
+from evoflash.commands.insights import digest as insights
+from evoflash.commands.insights.report import print_insights
+from evoflash.errors import NoKernelError
+from evoflash.evaluation import Basis, Evaluation, Proposal, Run, RunKey
+from evoflash.search import search
+from evoflash.space import Genome
+from evoflash.store.store import Store, open_store
+from evoflash.strategies import evolution
+from evoflash.strategies.evolution import Evolution
+from evoflash.strategies.family_bandit import Bandit
+
+PROBLEM = "b=1,h=8,hkv=8,sq=512,skv=512,d=64,dtype=fp16"
+KEY = RunKey(PROBLEM, "l4", Basis.REPLAYED, "evolution", 5)
+RUN = Run(1, KEY, 1, "abc", 200, "2026-11-21T12:00:00+00:00")
+
+
+def genome_of(**values: int | str) -> Genome:
+    return Genome("tiles", 1, tuple(sorted(values.items())))
+
+
+def outcome(
+    genome: Genome,
+    us: float | None,
+    operator: str = "seed",
+    *parents: Genome,
+    bound: str = "",
+    twin: str = "",
+) -> tuple[Proposal, Evaluation]:
+    evaluation = replace(evaluated(genome, us, duplicate_of=twin), problem=PROBLEM, gpu="l4", bound=bound)
+    return Proposal(genome, operator, tuple(parent.id for parent in parents)), evaluation
+
+
+SEED, WIDE, DEEP, BAD, LAST, TWIN = (genome_of(block_n=n) for n in (16, 32, 48, 64, 96, 128))
+HISTORY = [
+    outcome(SEED, 20.0, bound="l2"),
+    outcome(WIDE, 10.0, "grow_block_n", SEED, bound="latency"),
+    outcome(DEEP, 12.5, "grow_block_n", WIDE),
+    outcome(BAD, None, "reset", WIDE),
+    outcome(TWIN, 10.0, "reset", SEED, twin=WIDE.id),
+    outcome(LAST, 8.0, "crossover", DEEP, WIDE, bound="tensor"),
+]
+FOUND = insights.digest(RUN, HISTORY, HISTORY[-1][1])
+
+
+def record(records: tuple[insights.Record, ...], name: str) -> insights.Record:
+    return {each.name: each for each in records}[name]
+
+
+def test_an_operator_is_counted_by_use_correctness_and_gain_over_the_fastest_parent() -> None:
+    grow, cross = record(FOUND.operators, "grow_block_n"), record(FOUND.operators, "crossover")
+    assert (grow.uses, grow.correct, grow.faster, grow.best_us, grow.best_id) == (2, 2, 1, 10.0, WIDE.id)
+    assert grow.mean_gain == pytest.approx((math.log(2) + math.log(10 / 12.5)) / 2)
+    assert cross.mean_gain == pytest.approx(math.log(10 / 8))
+
+
+def test_failures_and_duplicates_are_uses_without_a_gain() -> None:
+    reset = record(FOUND.operators, "reset")
+    assert (reset.uses, reset.correct, reset.faster, reset.mean_gain, reset.best_us) == (2, 0, 0, None, None)
+
+
+def test_children_are_grouped_by_what_held_their_first_parent_back() -> None:
+    assert {each.name: each.uses for each in FOUND.bottlenecks} == {"l2": 2, "latency": 2, "unknown": 1}
+    assert record(FOUND.pairs, "latency: grow_block_n").uses == 1
+
+
+def test_the_lineage_leads_through_the_fastest_parents_and_names_what_changed() -> None:
+    assert [step.genome_id for step in FOUND.lineage] == [SEED.id, WIDE.id, LAST.id]
+    assert [step.operator for step in FOUND.lineage] == ["seed", "grow_block_n", "crossover"]
+    assert FOUND.lineage[-1].changes == {"block_n": (32, 96)}
+    assert FOUND.lineage[0].changes == {}
+
+
+def test_without_a_winner_there_is_no_lineage() -> None:
+    assert insights.digest(RUN, HISTORY[3:4], None).lineage == ()
+
+
+@pytest.mark.parametrize("families", [("tiles",), ("tiles", "other")])
+def test_the_arms_are_those_that_the_strategy_drew(families, monkeypatch) -> None:
+    drawn: list[bool] = []
+    real = evolution.is_control
+
+    def spy(seed: int, position: int) -> bool:
+        drawn.append(real(seed, position))
+        return drawn[-1]
+
+    monkeypatch.setattr(evolution, "is_control", spy)
+    spaces = {name: replace(SPACE, family=name) for name in families}
+    seeds = {name: (space.sample(np.random.default_rng(1)),) for name, space in spaces.items()}
+    members = {name: Evolution(space, seed=5, seeds=seeds[name]) for name, space in spaces.items()}
+    notebook = Notebook()
+    search(Bandit(members, seed=5), Recorded(score_us), notebook, "run", budget=150)
+    found = insights.digest(RUN, notebook.rows, None)
+    # A draw that found no child is followed by a stranger: it belongs to no arm.
+    assert record(found.arms, "control").uses == pytest.approx(sum(drawn), abs=2)
+    assert sum(each.uses for each in found.arms) == sum(bool(p.parents) for p in notebook.proposals)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A database with one search in it, and a remeasurement after it."""
+    target = tmp_path / "insights.db"
+    with open_store(str(target)) as store:
+        run = begin(store, KEY)
+        for proposal, evaluation in HISTORY:
+            store.add(run, evaluation, proposal)
+        begin(store, replace(KEY, strategy="remeasure"))
+    return target
+
+
+def begin(store: Store, key: RunKey) -> Run:
+    return store.begin(key, gpu_hash="abc", budget=9, argv=[], environment={})
+
+
+def test_the_newest_search_is_read_and_a_remeasurement_is_none(path) -> None:
+    with open_store(str(path), read_only=True) as store:
+        found = insights.read(store)
+        assert found.run.key == KEY
+        assert found.operators == FOUND.operators
+        assert [step.genome_id for step in found.lineage] == [SEED.id, WIDE.id, LAST.id]
+        with pytest.raises(NoKernelError, match="no search in the database fits"):
+            insights.read(store, gpu="h200")
+
+
+def test_the_tables_show_every_operator_and_the_lineage() -> None:
+    text = io.StringIO()
+    print_insights(FOUND, Console(file=text, width=180))
+    lines = text.getvalue().splitlines()
+    grow = next(line for line in lines if line.strip().startswith("grow_block_n"))
+    assert grow.split() == ["grow_block_n", "2", "2", "1", "+26.5%", "10", WIDE.id]
+    assert any("block_n 32 -> 96" in line and "crossover" in line for line in lines)
+
+
+def test_an_estimate_is_marked() -> None:
+    text = io.StringIO()
+    estimated = replace(FOUND, run=replace(RUN, key=replace(KEY, basis=Basis.ESTIMATED)))
+    print_insights(estimated, Console(file=text, width=180))
+    assert "~8" in text.getvalue()
+    assert " 8 " not in text.getvalue()
+
+
+def test_a_run_without_children_says_so() -> None:
+    text = io.StringIO()
+    print_insights(insights.digest(RUN, HISTORY[:1], None), Console(file=text, width=180))
+    assert "none by a mutation operator" in text.getvalue()
+
+
+def test_the_command_prints_json_that_can_be_read_back(path) -> None:
+    done = command("insights", "--db", str(path), "--gpu", "l4", "--problem", "mission", "--json")
+    told = json.loads(done.stdout)
+    assert told["operators"][0]["name"] == "grow_block_n"
+    assert told["lineage"][-1]["changes"] == {"block_n": [32, 96]}
+
+
+def test_the_command_says_what_to_do_when_there_is_nothing(tmp_path) -> None:
+    with open_store(str(tmp_path / "empty.db")):
+        pass
+    done = command("insights", "--db", str(tmp_path / "empty.db"))
+    assert done.returncode == 3
+    assert done.stderr.startswith("evoflash: no search in the database fits")
+
+
+def command(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "evoflash", *arguments],
+        capture_output=True, text=True, env=environment(NO_COLOR="1"), cwd=ROOT, timeout=120, check=False,
+    )  # fmt: skip

@@ -1,0 +1,192 @@
+"""Global memory that kernels write, in the emulator: order between threads, blocks and launches."""
+
+import re
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+from places import KERNELS
+
+from evoflash.compilers.gxx import build
+from evoflash.emulator.launch import Emulation, Memory, run
+from evoflash.evaluation import Launch
+
+SOURCE = (KERNELS / "global.cu").read_text()
+WAYS = [
+    {"delivery": delivery, "schedule": schedule, "seed": seed}
+    for delivery, schedule, seed in product(("eager", "lazy", "random"), ("fifo", "random"), (1, 2))
+]
+BLOCKS = 3
+
+
+def found(emulation: Emulation) -> set[tuple[str, str]]:
+    """Kind of each report, and the text of its line."""
+    lines = ["", *SOURCE.splitlines()]
+    return {(report.kind, lines[report.line].strip()) for report in emulation.reports}
+
+
+def passed(
+    fault: int, *, resident: bool = False, unset: bool = True, **way: Any
+) -> tuple[Emulation, np.ndarray[Any, Any]]:
+    """What `pass` did, and its output."""
+    library = build(f"#define FAULT {fault}\n#line 1\n{SOURCE}", name="global")
+    launch = Launch("pass", (BLOCKS, 1, 1), (64, 1, 1), 1024, resident=resident)
+    with Memory() as memory:
+        scratch = memory.array("workspace", (BLOCKS + 1, 64), np.int32, writable=True, unset=unset, fill=-1)
+        out = memory.array("out", (BLOCKS, 64), np.int32, writable=True)
+        emulation = run(library, launch, [np.uint64(array.ctypes.data) for array in (scratch, out)], **way)
+        return emulation, out.copy()
+
+
+def chained(
+    fault: int, entries: tuple[str, ...] = ("produce", "consume"), *, dependent: bool = True, **way: Any
+) -> list[Emulation]:
+    """Launches one after the other, all but the first as early as may be."""
+    library = build(f"#define FAULT {fault}\n#line 1\n{SOURCE}", name="global")
+    with Memory() as memory:
+        scratch = memory.array("workspace", (2, 64), np.int32, writable=True, unset=True, fill=-1)
+        out = memory.array("out", (2, 64), np.int32, writable=True)
+        pointers = [np.uint64(array.ctypes.data) for array in (scratch, out)]
+        arguments = {"produce": [pointers[0], np.int32(5)], "consume": pointers, "idle": []}
+        emulations = [
+            run(
+                library,
+                Launch(entry, (2, 1, 1), (64, 1, 1), 1024, dependent=dependent and number > 0),
+                arguments[entry],
+                **way,
+            )
+            for number, entry in enumerate(entries)
+        ]
+        if not any(emulation.reports for emulation in emulations):
+            np.testing.assert_array_equal(out, np.broadcast_to(2 * (np.arange(64) + 5), (2, 64)))
+        return emulations
+
+
+@pytest.mark.parametrize("resident", [False, True])
+@pytest.mark.parametrize("fault", [0, 7], ids=["a barrier between", "scratch written again, in order"])
+def test_threads_exchange_through_memory_with_a_barrier(fault: int, resident: bool) -> None:
+    for way in WAYS:
+        emulation, out = passed(fault, resident=resident, **way)
+        assert emulation.reports == ()
+        np.testing.assert_array_equal(out, np.broadcast_to((np.arange(64) + 1) % 64, (BLOCKS, 64)))
+
+
+READ = "int result = ef::ldg((const int*)here + next);"
+FROM_BEFORE = "if (blockIdx.x > 0) result += ef::ldg((const int*)here - 64 + thread);"
+
+
+@pytest.mark.parametrize("resident", [False, True])
+@pytest.mark.parametrize(
+    ("fault", "kinds", "lines"),
+    [
+        # The line of the access that comes second: which one that is, is up to the schedule; the first of
+        # these must be among them.
+        pytest.param(
+            1,
+            {"race-global", "uninit-global"},
+            [READ, "ef::stg(here + thread, thread);"],
+            id="read after write",
+        ),
+        pytest.param(2, {"race-global"}, ["ef::stg(here + thread, 0);", READ], id="write after read"),
+        pytest.param(
+            3,
+            {"race-global", "uninit-global"},
+            [FROM_BEFORE, "ef::stg(here + thread, thread);"],
+            id="of another block",
+        ),
+        pytest.param(
+            4,
+            {"race-global"},
+            ["ef::stg(workspace + thread, thread);", "ef::stg(here + thread, thread);", READ],
+            id="by two blocks",
+        ),
+        pytest.param(
+            5,
+            {"uninit-global"},
+            ["result += ef::ldg((const int*)workspace + 64 * gridDim.x + thread);"],
+            id="never written",
+        ),
+        pytest.param(
+            6,
+            {"race-global"},
+            [
+                "ef::cp_async16(ef::smem_base() + 16 * thread, here + 4 * thread);",
+                "ef::stg(here + thread, 1 + thread);",
+                READ,
+            ],
+            id="cp.async",
+        ),
+        pytest.param(
+            8,
+            {"double-write-global"},
+            [
+                "ef::stg(out + 64 * blockIdx.x + thread, result);",
+                "ef::stg(out + 64 * blockIdx.x + next, 0);",
+            ],
+            id="an output twice",
+        ),
+    ],
+)
+def test_what_nothing_orders_is_named(fault: int, kinds: set[str], lines: list[str], resident: bool) -> None:
+    seen = set()
+    for way in WAYS:
+        reports = found(passed(fault, resident=resident, **way)[0])
+        assert reports, way
+        assert {kind for kind, _ in reports} <= kinds
+        assert {line for _, line in reports} <= set(lines)
+        seen |= {line for _, line in reports}
+    assert lines[0] in seen
+
+
+def test_memory_that_is_set_before_may_be_read() -> None:
+    assert passed(5, unset=False)[0].reports == ()
+
+
+def test_a_race_between_blocks_says_what_orders_them() -> None:
+    (report,) = passed(3)[0].reports
+    assert re.search(r"by thread \d+ of block \(\d,0,0\); blocks are", report.message)
+    assert "by release and acquire only" in report.message
+    assert "only if the launch is `resident`" in report.message
+
+
+@pytest.mark.parametrize("fault", [10, 14], ids=["all wait", "one waits, all wait for it"])
+def test_a_dependent_launch_waits_for_what_it_reads(fault: int) -> None:
+    for way in WAYS:
+        assert [emulation.reports for emulation in chained(fault, **way)] == [(), ()]
+
+
+def test_a_launch_that_is_not_dependent_need_not_wait() -> None:
+    assert [emulation.reports for emulation in chained(12, dependent=False)] == [(), ()]
+
+
+READS_INPUT = "ef::stg(out + 64 * blockIdx.x + thread, ef::ldg(workspace + 64 * blockIdx.x + thread) * 2);"
+
+
+@pytest.mark.parametrize(
+    ("fault", "line"),
+    [
+        pytest.param(12, READS_INPUT, id="nobody waits"),
+        pytest.param(13, READS_INPUT, id="one thread waits"),
+        pytest.param(
+            15, "ef::stg((int*)workspace + 64 * blockIdx.x + thread, 0);", id="written before waiting"
+        ),
+    ],
+)
+def test_a_dependent_launch_that_does_not_wait_is_named(fault: int, line: str) -> None:
+    for way in WAYS:
+        first, second = chained(fault, **way)
+        assert first.reports == ()
+        assert found(second) == {("missing-grid-wait", line)}
+
+
+def test_a_wait_covers_only_launches_that_have_waited_themselves() -> None:
+    """An idle launch between two others ends at once; behind it, the first can still be running."""
+    *_, last = chained(10, ("produce", "idle", "consume"))
+    assert found(last) == {("missing-grid-wait", READS_INPUT)}
+    *_, last = chained(10, ("produce", "produce", "consume"))
+    assert last.reports == ()
+    _, second, _ = chained(11, ("produce", "produce", "consume"))
+    assert found(second) == {
+        ("missing-grid-wait", "ef::stg(workspace + 64 * blockIdx.x + threadIdx.x, int(threadIdx.x) + add);")
+    }

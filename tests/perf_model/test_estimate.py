@@ -1,0 +1,319 @@
+"""The performance model: its arithmetic, not its accuracy (that is measured on a GPU, scripts/model)."""
+
+from dataclasses import replace
+
+import pytest
+from places import ROOT
+
+from evoflash.evaluation import Launch
+from evoflash.gpu import load_gpu
+from evoflash.perf_model.estimate import (
+    Counts,
+    Profile,
+    estimate,
+    fit_counts,
+    kv_tiles,
+    mean_counts,
+    model_version,
+    occupancy,
+    steps_of,
+)
+from evoflash.problem import Workload, parse_workload
+from scripts.model.report import read_space
+
+LAUNCH = Launch("f", (8, 8, 1), (128, 1, 1), 40960)
+MISSION = parse_workload("mission")
+H200 = load_gpu("h200")
+FIXED = {"smem_wavefronts": 64.0, "global_read_sectors": 256.0, "barrier": 4.0, "critical_barrier": 1.0}
+PER_STEP = {
+    "mma": 256.0,
+    "ex2": 128.0,
+    "ldmatrix": 128.0,
+    "smem_wavefronts": 640.0,
+    "global_read_sectors": 512.0,
+    "barrier": 8.0,
+    "critical_mma": 64.0,
+    "critical_ex2": 32.0,
+    "critical_ldmatrix": 32.0,
+    "critical_barrier": 2.0,
+    "critical_clock": 1000.0,
+}
+PROFILE = Profile((Counts(FIXED, PER_STEP),), rows=64, keys=64, stages=2, splits=1, uncounted=200.0)
+
+
+def _with(*, once: dict[str, float] | None = None, **per_step: float) -> Profile:
+    """The profile with other counts; a quarter of what all four warps do is on the slowest path."""
+    path = {f"critical_{n}": v / 4 for n, v in per_step.items() if "@" not in n and "critical" not in n}
+    counts = Counts({**FIXED, **(once or {})}, {**PER_STEP, **path, **per_step})
+    return replace(PROFILE, launches=(counts,))
+
+
+def _waiting(ahead: float) -> Profile:
+    """Every warp waits once a step, for copies that were started `ahead` steps before."""
+    return _with(**{"wait@7": 4.0, "age@7": 4 * 1000.0 * ahead})
+
+
+def _latency_us(profile: Profile = PROFILE, launch: Launch = LAUNCH) -> float:
+    return estimate(profile, (launch,), MISSION, H200, registers=128).terms["latency"]
+
+
+def _total_us(profile: Profile = PROFILE, launch: Launch = LAUNCH, **ptxas: int) -> float:
+    work, launch = replace(MISSION, batch=16), replace(launch, grid=(8, 8, 16))
+    return estimate(profile, (launch,), work, H200, **{"registers": 128, **ptxas}).total_us
+
+
+# ---- counts
+
+
+def test_a_full_mask_visits_every_tile():
+    assert kv_tiles(Workload(1, 1, 1, 100, 129, 64), 64, 64) == (3, 3)
+
+
+def test_a_causal_mask_visits_only_the_tiles_it_sees_last_block_first():
+    assert kv_tiles(Workload(1, 1, 1, 128, 128, 64, causal=True), 64, 64) == (2, 1)
+    assert kv_tiles(Workload(1, 1, 1, 128, 64, 64, causal=True), 64, 64) == (1, 0)
+
+
+def test_splits_share_the_steps_of_a_query_block():
+    work = Workload(1, 1, 1, 128, 7 * 64, 64)
+
+    assert steps_of(work, PROFILE) == (7, 7)
+    assert steps_of(work, replace(PROFILE, splits=3)) == (3, 3, 1, 3, 3, 1)
+
+
+def test_the_ctas_of_a_cluster_take_the_steps_of_the_one_that_sees_most():
+    four = replace(PROFILE, cluster=4)
+    causal = Workload(1, 1, 1, 5 * 64, 5 * 64, 64, causal=True)
+
+    assert steps_of(Workload(1, 1, 1, 65, 128, 64), four) == (2, 2, 2, 2)
+    assert steps_of(causal, PROFILE) == (5, 4, 3, 2, 1)
+    assert steps_of(causal, four) == (5, 5, 5, 5, 4, 4, 4, 4)
+
+
+def test_two_runs_give_the_line_through_them():
+    runs = (({"mma": 2 * 10 + 9 * 100}, 2, 9), ({"mma": 1 * 10 + 1 * 100}, 1, 1))
+
+    counts = fit_counts(runs)
+
+    assert counts.fixed["mma"] == pytest.approx(10)
+    assert counts.per_step["mma"] == pytest.approx(100)
+
+
+def test_a_launch_without_a_loop_has_the_mean_of_its_ctas():
+    assert mean_counts({"ldg": 12, "ctas": 4}).fixed["ldg"] == 3
+
+
+# ---- scheduling
+
+
+def test_occupancy_is_the_scarcest_resource():
+    gpu = load_gpu("l4")
+
+    assert occupancy(LAUNCH, 96, 0, gpu) == 2  # shared memory: 102400 // 41984
+    assert occupancy(LAUNCH, 96, 20480, gpu) == 1  # static shared memory counts too
+    assert occupancy(Launch("f", (1, 1, 1), (128, 1, 1), 1024), 255, 0, gpu) == 2  # registers
+    assert occupancy(Launch("f", (1, 1, 1), (1024, 1, 1), 1024), 32, 0, gpu) == 1  # threads
+
+
+def test_twice_the_keys_take_longer_and_no_less_than_the_floor():
+    gpu = load_gpu("l4")
+    short, long = (parse_workload(f"b=4,h=16,s={s},d=64") for s in (1024, 2048))
+    times = [
+        estimate(PROFILE, (replace(LAUNCH, grid=(w.seq_q // 64, 16, 4)),), w, gpu, registers=128).total_us
+        for w in (short, long)
+    ]
+
+    assert times[1] > 1.5 * times[0]
+    assert times[0] > gpu.floor_us(short.flops, short.bytes_moved)
+
+
+def test_more_sms_are_never_slower():
+    times = [
+        estimate(PROFILE, (LAUNCH,), MISSION, replace(H200, sm_count=n), registers=128).total_us
+        for n in (16, 32, 64, 132)
+    ]
+
+    assert times == sorted(times, reverse=True)
+    assert times[0] > 2 * times[-1]
+
+
+def test_fewer_registers_that_let_more_ctas_in_help_a_latency_bound_kernel():
+    slow = _waiting(0.1)
+
+    assert _total_us(slow, replace(LAUNCH, smem_bytes=1024), registers=64) < _total_us(
+        slow, replace(LAUNCH, smem_bytes=1024), registers=255
+    )
+
+
+def test_room_for_more_ctas_than_there_are_changes_nothing():
+    # 64 CTAs for 132 SMs.
+    roomy, tight = (estimate(PROFILE, (LAUNCH,), MISSION, H200, registers=n).total_us for n in (64, 255))
+
+    assert roomy == tight
+
+
+def test_one_cta_too_many_costs_another_wave():
+    full, over = (
+        estimate(
+            PROFILE,
+            (replace(LAUNCH, grid=(1, n, 1)),),
+            Workload(1, n, n, 64, 4096, 64),
+            H200,
+            registers=255,
+        ).total_us
+        for n in (2 * H200.sm_count, 2 * H200.sm_count + 1)
+    )
+
+    assert over > 1.8 * full
+
+
+def test_a_persistent_grid_takes_as_long_as_the_pieces_that_one_cta_gets():
+    # 64 pieces for as many CTAs, or for half of them.
+    whole, half = (_latency_us(launch=replace(LAUNCH, grid=(n, 1, 1))) for n in (64, 32))
+
+    assert half == pytest.approx(2 * whole)
+
+
+def test_splitting_the_keys_helps_where_sms_are_idle_and_costs_where_they_are_not():
+    few, many = replace(MISSION, heads=1, kv_heads=1, seq_kv=8192), replace(MISSION, batch=64)
+
+    def total_us(work: Workload, splits: int) -> float:
+        launch = replace(LAUNCH, grid=(8 * splits, work.heads, work.batch))
+        return estimate(replace(PROFILE, splits=splits), (launch,), work, H200, registers=128).total_us
+
+    assert total_us(few, 8) < 0.5 * total_us(few, 1)
+    assert total_us(many, 8) > total_us(many, 1)
+
+
+# ---- launches
+
+
+def test_a_second_launch_costs_its_own_start_and_its_own_work():
+    combine = Launch("combine", (64, 1, 1), (128, 1, 1), 0)
+
+    def total_us(loads: float) -> float:
+        counts = Counts({"ldg": 4 * loads, "load_sectors": 16 * loads, "critical_ldg": loads}, {})
+        both = replace(PROFILE, launches=(*PROFILE.launches, counts))
+        return estimate(both, (LAUNCH, combine), MISSION, H200, registers=128).total_us
+
+    alone = estimate(PROFILE, (LAUNCH,), MISSION, H200, registers=128).total_us
+    assert total_us(0) > alone + 0.5
+    assert total_us(1000) > total_us(0) + 0.5
+
+
+# ---- a CTA
+
+
+def test_spills_and_a_slower_clock_cost_time():
+    base = estimate(PROFILE, (LAUNCH,), MISSION, H200, registers=128).total_us
+    slow = replace(H200, clock_mhz=1000)
+
+    assert estimate(PROFILE, (LAUNCH,), MISSION, H200, registers=128, spill_bytes=400).total_us > base
+    assert estimate(PROFILE, (LAUNCH,), MISSION, slow, registers=128).total_us > base
+
+
+def test_the_bound_is_the_largest_term():
+    found = estimate(PROFILE, (LAUNCH,), parse_workload("s2k_d64"), load_gpu("l4"), registers=128)
+
+    assert found.terms[found.bound] == max(found.terms.values())
+
+
+def test_a_kernel_without_mma_uses_no_tensor_cores():
+    scalar = _with(mma=0, fma=8192)
+    found = estimate(scalar, (LAUNCH,), MISSION, H200, registers=128)
+
+    assert found.terms["tensor"] == 0
+    assert found.total_us > estimate(PROFILE, (LAUNCH,), MISSION, H200, registers=128).total_us
+
+
+def test_copies_started_earlier_expose_less_of_their_latency():
+    at_once, half, one, eight = (_latency_us(_waiting(ahead)) for ahead in (0.0, 0.25, 1.0, 8.0))
+
+    assert at_once > half > eight
+    assert one == eight == _latency_us()  # nothing is left to hide
+
+
+def test_a_wait_that_only_some_warps_come_to_counts_for_those():
+    every, one = (_with(**{"wait@7": n, "age@7": 0.0}) for n in (4.0, 1.0))
+
+    assert _latency_us() < _latency_us(one) < _latency_us(every)
+
+
+def test_plain_loads_wait_for_their_data_and_less_where_the_cache_has_it():
+    far = _with(load_rounds=4, ldg=16, load_sectors=64, l1_misses=64)
+    near = _with(load_rounds=4, ldg=16, load_sectors=64, l1_misses=0)
+
+    assert _latency_us(far) > _latency_us(near) > _latency_us()
+    # The same loads in one round instead of four: their latencies overlap.
+    assert _latency_us(_with(load_rounds=1, ldg=16, load_sectors=64, l1_misses=64)) < _latency_us(far)
+
+
+def test_products_that_share_an_accumulator_wait_for_each_other():
+    free, third, last = (
+        _with(**{f"critical_mma_after{d}": 64.0 for d in distances}) for distances in ((), (3,), (1,))
+    )
+
+    assert _latency_us(last) > _latency_us(third) > _latency_us(free)
+
+
+def test_work_of_one_warp_alone_counts_in_full_although_the_others_idle():
+    shared_out, serial = _with(fmax=4096), _with(fmax=4096, critical_fmax=4096)
+
+    assert _latency_us(serial) > 1.5 * _latency_us(shared_out)
+
+
+def test_warps_that_share_a_scheduler_wait_for_each_other():
+    wide, twice = replace(LAUNCH, block=(256, 1, 1)), _with(mma=2 * 4096, critical_mma=1024)
+
+    assert _latency_us(twice, wide) > 1.7 * _latency_us(_with(mma=4096))
+
+
+def test_cold_inputs_take_at_least_as_long_as_dram_needs():
+    work = replace(MISSION, batch=64)
+    found = estimate(PROFILE, (replace(LAUNCH, grid=(8, 8, 64)),), work, load_gpu("l4"), registers=128)
+
+    assert found.terms["dram"] == pytest.approx(work.bytes_moved / 300e3)
+    assert found.total_us > found.terms["dram"]
+
+
+def test_every_unit_that_is_busier_makes_the_kernel_slower():
+    base = _total_us()
+
+    for counter in ("mma", "ex2", "ldmatrix", "smem_wavefronts", "global_read_sectors", "barrier"):
+        assert _total_us(_with(**{counter: 4 * PER_STEP[counter]})) > base, counter
+
+
+def test_packed_heads_share_ctas():
+    decode = Workload(4, 32, 8, 1, 8192, 64)
+
+    def total_us(pack: int) -> float:
+        launch = replace(LAUNCH, grid=(1, 32 // pack, 4))
+        return estimate(replace(PROFILE, pack=pack), (launch,), decode, H200, registers=128).total_us
+
+    assert steps_of(decode, replace(PROFILE, pack=4)) == (128,)
+    assert steps_of(replace(decode, seq_q=32), replace(PROFILE, pack=4)) == (128, 128)
+    assert total_us(4) <= total_us(1)
+
+
+# ---- versions
+
+
+@pytest.mark.parametrize(
+    ("family", "total_us", "bound"),
+    [
+        ("flash_mma", (8.135032, 2663.224603), ("latency", "latency")),
+        ("flash_simt", (241.445991, 23474.558335), ("latency", "issue")),
+        ("flash_wmma", (48.015018, 7098.417181), ("latency", "shared")),
+    ],
+)
+def test_a_version_keeps_its_estimates(family, total_us, bound):
+    # Rows of a database stand beside each other by version: an estimate that changes raises it.
+    files = (
+        ROOT / "scripts" / "model" / "records" / f"space-h200-{family}-{w}.json"
+        for w in ("mission", "s2k_d128")
+    )
+    found = [space.genomes[0].estimated(space.workload, space.gpu) for space in map(read_space, files)]
+
+    assert model_version() == "3"
+    assert [each.total_us for each in found] == pytest.approx(total_us, rel=1e-6)
+    assert tuple(each.bound for each in found) == bound
