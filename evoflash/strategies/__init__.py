@@ -11,6 +11,7 @@ nothing. A new one is a file here and a line in STRATEGIES.
     family_bandit    shares a search's budget out among kernel families
     forest           regression trees, grown together in NumPy
     neighbourhood    genomes that differ in one gene or two
+    preference       what a forest would try next
     population       who may be a parent
     operator_credit  how well each mutation operator has done
     optuna_study     the one door to Optuna

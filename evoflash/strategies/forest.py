@@ -1,8 +1,8 @@
 """A random forest for regression on rows of small whole numbers, in NumPy; knows no genome and no search.
 
-All trees grow together, one level at a time, because a loop in Python over nodes would cost a hundred times as
-much. Cuts are drawn at random, as in extremely randomized trees (P. Geurts et al., Machine Learning 63, 2006),
-and each tree sees a bootstrap sample (L. Breiman, Machine Learning 45, 2001).
+All trees grow together, one level at a time, since a loop in Python over their nodes would take far longer.
+Cuts are drawn at random, as in extremely randomized trees (P. Geurts et al., Machine Learning 63, 2006), and
+each tree sees a bootstrap sample (L. Breiman, Machine Learning 45, 2001).
 """
 
 from dataclasses import dataclass
@@ -22,8 +22,8 @@ Floats = NDArray[np.float64]
 class Forest:
     """Nodes of all trees in flat arrays; the first `trees` nodes are the roots.
 
-    A row goes to node `below` where its `column` is at most the threshold, and to the node after it where it is
-    greater. A leaf has an infinite threshold and is its own `below`.
+    A row goes to node `below` where its `column` is at most the threshold, else to the node after that one.
+    A leaf has an infinite threshold and is its own `below`.
     """
 
     trees: int
@@ -100,9 +100,7 @@ def _nodes(level: _Level, cuts: _Cuts, targets: Floats, first: int) -> tuple[Int
     return cuts.column, np.where(cuts.useful, cuts.threshold, np.inf), below, mean
 
 
-def _best_cuts(
-    level: _Level, rows: Ints, targets: Floats, rng: np.random.Generator, *, count: int
-) -> _Cuts:
+def _best_cuts(level: _Level, rows: Ints, targets: Floats, rng: np.random.Generator, *, count: int) -> _Cuts:
     """The best of `count` random cuts of each node."""
     sizes = np.bincount(level.node, minlength=level.size)
     level = level.inside(sizes[level.node] > 1)  # a single row cannot be cut

@@ -36,8 +36,8 @@ class Neighbourhood:
     def two_genes(self, genome: Genome, rng: np.random.Generator, *, count: int) -> Iterator[Genome]:
         """At most `count` valid genomes that give two genes other values; some may come twice.
 
-        The pair of genes is drawn first and their values second, so that a pair of switches is drawn as often as
-        a pair of genes of thirty values. Values of genes that a change brings into play are drawn as well.
+        The pair of genes is drawn first and their values second, so that a pair of switches is drawn as often
+        as a pair of genes of thirty values. Values of genes that a change switches on are drawn as well.
         """
         free, found = self._free(genome), 0
         if len(free) < 2:
@@ -46,7 +46,9 @@ class Neighbourhood:
         for draw in rng.random((TRIES * count, 4 + len(absent))):
             first = int(draw[0] * len(free))
             second = (first + 1 + int(draw[1] * (len(free) - 1))) % len(free)
-            change = {name: _at(self._values[name], part) for name, part in zip(absent, draw[4:], strict=True)}
+            change = {
+                name: _at(self._values[name], part) for name, part in zip(absent, draw[4:], strict=True)
+            }
             for (name, others), part in zip((free[first], free[second]), draw[2:4], strict=True):
                 change[name] = _at(others, part)
             if (jumped := self._changed(genome, change)) is not None:

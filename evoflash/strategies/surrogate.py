@@ -1,54 +1,68 @@
-"""Surrogate: a forest learns what was evaluated and chooses among genomes near the best; it evaluates nothing.
+"""Surrogate: a forest learns from every outcome and chooses among genomes near the best; it evaluates none.
 
-The forest is grown again after every few outcomes, from these alone and the seed, so that a resumed search goes
-on as an unbroken one does. It predicts ranks, so that neither the unit nor a few very slow kernels matter; what
-failed has the last rank.
+The forest is grown again after every few outcomes, from these alone and the seed, so that a resumed search
+goes on as an unbroken one does. Beside what the forest chooses there are always two-gene jumps: where every
+change of one gene is for the worse, a forest that has seen only those has no reason to leave.
 """
 
+from __future__ import annotations
+
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from evoflash.errors import UsageError
 from evoflash.evaluation import Evaluation, Proposal
 from evoflash.space import Genome, SearchSpace
 from evoflash.strategies.evolution import operators
-from evoflash.strategies.forest import Forest, grow
+from evoflash.strategies.forest import grow
 from evoflash.strategies.neighbourhood import Neighbourhood
 from evoflash.strategies.population import Population
+from evoflash.strategies.preference import promise, spread, targets_of
 from evoflash.strategies.unseen import Unseen
 
-OPENING = 15  # proposals before the model is asked
-SEEDS = 20  # at most so many open the search: a tenth of the default budget; the others are offered to the model
+OPENING = 15  # proposals before the forest is asked
+SEEDS = (
+    20  # at most so many open a search, a tenth of the default budget; the others are offered to the forest
+)
 FEWEST = 3  # correct outcomes: fewer teach nothing
 BATCH = 5  # outcomes after which the forest is grown again
-ELITES = 5  # whose neighbours are offered to the model
-PAIRS, CHILDREN, POINTS = 100, 30, 300  # offered: two-gene jumps of each elite, children, raw points
+ELITES = 8  # genomes whose neighbours are offered
+PAIRS, CHILDREN, POINTS = 60, 30, 300  # offered: jumps from each elite, operators' children, raw points
 STANDSTILL = 15  # outcomes without a gain
-GAIN = 1.001  # times as fast: less counts as no gain
-MOVING, STANDING = ("model",) * 4 + ("jump",), ("model", "jump", "jump", "sample", "sample")
-CYCLES = 4  # of these before the forest is older than it should be, when many proposals are in flight
-GOOD = 0.2  # share of the outcomes that count as good
-FLATNESS = 0.02  # added to a rank from 0 to 1 before its logarithm
-DRAWS = 64
+GAIN = 1.001  # times as fast: less is no gain
+MOVING = ("forest", "forest", "forest", "forest", "jump")  # a batch's picks
+STANDING = ("forest", "jump", "jump", "immigrant", "immigrant")  # the same at a standstill
+CYCLES = 4  # batches of picks that one forest gives, for many may be in flight
+DRAWS = 64  # of a jump until one is new
+STEPS = 3  # jumps that make a walk
 
-Floats = NDArray[np.float64]
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What the picks of one batch depend on."""
+
+    told: Sequence[Evaluation]
+    in_flight: tuple[Genome, ...]
+    elites: Population
+    taken: set[Genome]  # told, in flight or picked before
+    rng: np.random.Generator
 
 
 class Surrogate:
-    """Proposes seeds, random genomes, and from then on what the model prefers, with jumps among it."""
+    """Proposes seeds and random genomes first, then what the forest prefers, with jumps between."""
 
     def __init__(self, space: SearchSpace, *, seed: int, seeds: tuple[Genome, ...] = ()) -> None:
         self._space, self._seed = space, seed
         self._seeds = tuple(genome for genome in seeds if self._fits(genome))
         self._unseen = Unseen(space, seed=seed)
+        self._around = Neighbourhood(space)
         self._operators = operators()
         self._told: list[Evaluation] = []
-        self._in_flight: dict[Genome, None] = {}
-        self._around = Neighbourhood(space)
-        self._learnt = 0  # outcomes that the picks know
+        self._in_flight: dict[Genome, None] = {}  # in the order of asking
+        self._learnt = 0  # outcomes that the picks know of
         self._picks: Iterator[Proposal] = iter(())
 
     def ask(self) -> Proposal | None:
@@ -74,9 +88,9 @@ class Surrogate:
             return False
 
     def _opening(self) -> Proposal | None:
-        waiting = (Proposal(seed, "seed") for seed in self._seeds[:SEEDS] if seed in self._unseen)
-        if (seed := next(waiting, None)) is not None:
-            return seed
+        for seed in self._seeds[:SEEDS]:
+            if seed in self._unseen:
+                return Proposal(seed, "seed")
         return self._sample() if self._unseen.proposed < OPENING else None
 
     def _sample(self) -> Proposal | None:
@@ -86,146 +100,116 @@ class Surrogate:
     def _pick(self) -> Proposal | None:
         learnt = len(self._told) // BATCH * BATCH
         if learnt != self._learnt:
-            self._learnt = learnt
-            self._picks = self._choose(self._told[:learnt], tuple(self._in_flight))
+            self._learnt, self._picks = learnt, self._batches(self._known(self._told[:learnt]))
         return next((proposal for proposal in self._picks if proposal.genome in self._unseen), None)
 
-    def _choose(self, told: list[Evaluation], in_flight: tuple[Genome, ...]) -> Iterator[Proposal]:
-        """Proposals in the order in which they are wanted; all that they depend on is given or constant."""
-        if sum(_score_us(evaluation) < np.inf for evaluation in told) < FEWEST:
-            return
-        rng = np.random.default_rng([self._seed, len(told), 2])
+    def _known(self, told: Sequence[Evaluation]) -> _Known:
+        # A space declares its tile first: elites of several tiles, as evolution has them.
         elites = Population(cell=self._space.blocks[0] if self._space.blocks else (), size=ELITES)
         for evaluation in told:
             elites.add(evaluation)
-        if not elites.elites:
+        in_flight = tuple(self._in_flight)
+        taken = {evaluation.genome for evaluation in told}.union(in_flight)
+        return _Known(told, in_flight, elites, taken, np.random.default_rng([self._seed, len(told), 2]))
+
+    def _batches(self, known: _Known) -> Iterator[Proposal]:
+        """Proposals in the order in which they are wanted.
+
+        They depend on `known` alone and not on what was proposed meanwhile: a resumed search makes the same
+        ones again and passes over those that it finds in its history.
+        """
+        if len(known.elites.elites) == 0 or sum(map(_is_timed, known.told)) < FEWEST:
             return
-        taken = {evaluation.genome for evaluation in told} | set(in_flight)
-        ranked = self._ranked(told, in_flight, self._pool(elites, taken, rng), rng)
-        best = elites.elites[0].genome.id
-        ways: dict[str, Callable[[], Proposal | None]] = {
-            "model": lambda: next((p for p in ranked if p.genome not in taken), None),
-            "near": lambda: self._nearest(best, taken),
-            "jump": lambda: self._jump(elites, taken, rng),
-            "sample": lambda: self._draw(taken, rng),
-        }
-        for way in itertools.chain.from_iterable([STANDING if _stands(told) else MOVING] * CYCLES):
-            if (proposal := ways[way]()) is not None:
-                taken.add(proposal.genome)
+        preferred = self._preferred(known)
+        for kind in itertools.chain(*[STANDING if _stands_still(known.told) else MOVING] * CYCLES):
+            if kind == "forest":
+                proposal = next((each for each in preferred if each.genome not in known.taken), None)
+            else:
+                proposal = self._jump(known) if kind == "jump" else self._immigrant(known)
+            if proposal is not None:
+                known.taken.add(proposal.genome)
                 yield proposal
 
-    def _pool(self, elites: Population, taken: set[Genome], rng: np.random.Generator) -> list[Proposal]:
-        """What the model chooses from: each genome once, none of those taken."""
-        offered: dict[Genome, Proposal] = {}
-        for proposal in self._offers(elites, rng):
-            if proposal.genome not in taken:
-                offered.setdefault(proposal.genome, proposal)
-        return list(offered.values())
+    def _preferred(self, known: _Known) -> Iterator[Proposal]:
+        """What is offered, the forest's favourite first."""
+        offers = {each.genome: each for each in self._offers(known) if each.genome not in known.taken}
+        pool = list(offers.values())
+        targets = targets_of([_score_us(evaluation) for evaluation in known.told])
+        forest = grow(self._around.rows([each.genome for each in known.told]), targets, known.rng)
+        leaves = forest.leaves(self._around.rows(list(offers)))
+        promised = promise(forest, leaves, targets) + 1e-6 * known.rng.random(
+            len(pool)
+        )  # equals in any order
+        beside = forest.leaves(self._around.rows(known.in_flight))
+        return (pool[at] for at in spread(promised, leaves, beside))
 
-    def _offers(self, elites: Population, rng: np.random.Generator) -> Iterator[Proposal]:
+    def _offers(self, known: _Known) -> Iterator[Proposal]:
+        """Seeds that were not tried, neighbours of the elites, operators' children and raw points."""
         yield from (Proposal(seed, "seed") for seed in self._seeds)
-        for elite in elites.elites:
+        for elite in known.elites.elites:
             parents = (elite.genome.id,)
-            yield from (Proposal(near, "one_gene", parents) for near in self._around.one_gene(elite.genome))
-            jumps = self._around.two_genes(elite.genome, rng, count=PAIRS)
+            jumps = self._around.two_genes(elite.genome, known.rng, count=PAIRS)
             yield from (Proposal(far, "two_genes", parents) for far in jumps)
-        yield from self._children(elites, rng)
-        for _ in range(POINTS):
-            point = self._space.draw(rng)
-            if point is not None and self._space.is_valid(point):
-                yield Proposal(point)
+            yield from (Proposal(near, "one_gene", parents) for near in self._around.one_gene(elite.genome))
+        yield from self._children(known)
+        yield from map(Proposal, self._points(known.rng))
 
-    def _children(self, elites: Population, rng: np.random.Generator) -> Iterator[Proposal]:
+    def _children(self, known: _Known) -> Iterator[Proposal]:
         usable = list(self._operators)
         for _ in range(CHILDREN):
             if not usable:
                 return
-            operator = usable[int(rng.integers(len(usable)))]
-            parents = [elite.genome for elite in elites.parents(operator.arity, rng)]
-            whole = len(parents) == operator.arity
-            child = operator.child(parents, self._space, rng) if whole else None
+            operator = usable[int(known.rng.integers(len(usable)))]
+            parents = [elite.genome for elite in known.elites.parents(operator.arity, known.rng)]
+            is_whole = len(parents) == operator.arity
+            child = operator.child(parents, self._space, known.rng) if is_whole else None
             if child is None:
                 usable.remove(operator)  # its genes are absent, or at their ends
             else:
                 yield Proposal(child, operator.name, tuple(parent.id for parent in parents))
 
-    def _ranked(
-        self,
-        told: list[Evaluation],
-        in_flight: tuple[Genome, ...],
-        pool: list[Proposal],
-        rng: np.random.Generator,
-    ) -> Iterator[Proposal]:
-        """The pool, best first; what resembles an earlier one or one in flight comes later."""
-        if not pool:
-            return
-        targets = targets_of([_score_us(evaluation) for evaluation in told])
-        forest = grow(self._around.rows([evaluation.genome for evaluation in told]), targets, rng)
-        leaves = forest.leaves(self._around.rows([proposal.genome for proposal in pool]))
-        beside = forest.leaves(self._around.rows(in_flight))
-        hopes = promise(forest, leaves, good=float(np.quantile(targets, GOOD)))
-        hopes += 1e-6 * rng.random(len(pool))  # among equals, anyone
-        self._hopes = sorted(((-float(h), at) for at, h in enumerate(hopes)))
-        self._pooled = pool
-        yield from (pool[at] for at in spread(hopes, leaves, beside))
+    def _points(self, rng: np.random.Generator) -> Iterator[Genome]:
+        """The valid ones of some points of the raw product: few or none where valid genomes are rare."""
+        points = (self._space.draw(rng) for _ in range(POINTS))
+        return (point for point in points if point is not None and self._space.is_valid(point))
 
-    def _nearest(self, best, taken):
-        for _, at in getattr(self, "_hopes", ()):
-            p = self._pooled[at]
-            if p.operator == "one_gene" and p.parents[0] == best and p.genome not in taken:
-                return p
-        return None
-
-    def _jump(self, elites: Population, taken: set[Genome], rng: np.random.Generator) -> Proposal | None:
+    def _jump(self, known: _Known) -> Proposal | None:
+        """Two genes of an elite changed, whatever the forest says."""
         for _ in range(DRAWS):
-            elite = elites.elites[int(rng.integers(len(elites.elites)))].genome
-            for far in self._around.two_genes(elite, rng, count=1):
-                if far not in taken:
-                    return Proposal(far, "two_genes", (elite.id,))
+            elites = known.elites.elites
+            start = elites[int(known.rng.integers(len(elites)))].genome
+            for far in self._around.two_genes(start, known.rng, count=1):
+                if far not in known.taken:
+                    return Proposal(far, "two_genes", (start.id,))
         return None
 
-    def _draw(self, taken: set[Genome], rng: np.random.Generator) -> Proposal | None:
-        # Not from what is unseen: the picks of a resumed search would then depend on where it was resumed.
-        drawn = (self._space.sample(rng) for _ in range(DRAWS))
-        return next((Proposal(genome) for genome in drawn if genome not in taken), None)
+    def _immigrant(self, known: _Known) -> Proposal | None:
+        """A random genome; where valid ones are rare, several jumps away from one that was told.
+
+        A uniform sample of flash_wgmma takes 0.2 s, ten times what a proposal may.
+        """
+        point = next((point for point in self._points(known.rng) if point not in known.taken), None)
+        return self._walk(known) if point is None else Proposal(point)
+
+    def _walk(self, known: _Known) -> Proposal | None:
+        start = at = known.told[int(known.rng.integers(len(known.told)))].genome
+        for _ in range(STEPS):
+            at = next(self._around.two_genes(at, known.rng, count=1), at)
+        return None if at in known.taken else Proposal(at, "walk", (start.id,))
 
 
-def targets_of(scores_us: list[float]) -> Floats:
-    """What the forest learns, from 0 mean: the logarithm of each rank, so that the best are told apart most."""
-    scores = np.array(scores_us)
-    ranks = np.searchsorted(np.sort(scores), scores, side="right") - 1
-    logs: Floats = np.log(ranks / len(scores) + FLATNESS)
-    return logs - logs.mean()
-
-
-def promise(forest: Forest, leaves: NDArray[np.int64], *, good: float) -> Floats:
-    """From 0 to 1: by how much each genome is expected to be better than `good`, over all trees."""
-    hopes: Floats = np.maximum(good - forest.mean[leaves], 0.0).mean(axis=0)
-    return hopes / max(float(hopes.max()), 1e-12)
-
-
-def spread(hopes: Floats, leaves: NDArray[np.int64], beside: NDArray[np.int64]) -> Iterator[int]:
-    """Positions by hope, less the mean share of trees that put the genome into a leaf with those before it."""
-    likeness, count = np.zeros(len(hopes)), beside.shape[1]
-    for at in range(count):
-        likeness += (leaves == beside[:, [at]]).mean(axis=0)
-    left = hopes.copy()
-    for _ in range(len(hopes)):
-        at = int(np.argmax(left - likeness / max(1, count)))
-        yield at
-        left[at] = -np.inf
-        likeness += (leaves == leaves[:, [at]]).mean(axis=0)
-        count += 1
+def _is_timed(evaluation: Evaluation) -> bool:
+    return evaluation.is_correct and evaluation.score_us is not None
 
 
 def _score_us(evaluation: Evaluation) -> float:
     """Infinite for what failed; a timing that was stopped early counts as what it had come to."""
-    timed = evaluation.is_correct and evaluation.score_us is not None
-    return evaluation.score_us if timed and evaluation.score_us is not None else np.inf
+    us = evaluation.score_us
+    return us if evaluation.is_correct and us is not None else np.inf
 
 
-def _stands(told: list[Evaluation]) -> bool:
+def _stands_still(told: Sequence[Evaluation]) -> bool:
     """Whether the newest outcomes have brought no gain."""
-    scores = [_score_us(e) if not e.is_censored else np.inf for e in told]
-    before, now = min(scores[:-STANDSTILL], default=np.inf), min(scores, default=np.inf)
-    return len(told) > STANDSTILL and before <= now * GAIN
+    scores = [np.inf if evaluation.is_censored else _score_us(evaluation) for evaluation in told]
+    before = min(scores[:-STANDSTILL], default=np.inf)
+    return len(told) > STANDSTILL and before <= GAIN * min(scores)
