@@ -24,6 +24,10 @@ class TestEvolution(StrategyCases):
     name = "evolution"
 
 
+class TestSurrogate(StrategyCases):
+    name = "surrogate"
+
+
 class TestTpe(StrategyCases):
     name = "tpe"
 
