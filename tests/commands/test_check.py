@@ -475,7 +475,7 @@ def test_a_box_makes_a_tensor_map_of_an_array(tmp_path):
     path = tmp_path / "tma.cu"
     path.write_text(TMA)
     (subject,) = check_subject.of_file(path, problem=None, gpu=None)
-    (run, trial), *_ = plan(1, seed=1, is_attention=False)
+    (run, trial), *_ = plan(1, seed=1)
     ran = run_case(build(TMA, name="tma"), subject.cases[0], run, trial)
 
     assert ran.reports == ()
@@ -488,7 +488,7 @@ def test_a_map_of_another_argument_reaches_the_same_array(tmp_path):
     path = tmp_path / "tma.cu"
     path.write_text(text)
     (subject,) = check_subject.of_file(path, problem=None, gpu=None)
-    (run, trial), *_ = plan(1, seed=1, is_attention=False)
+    (run, trial), *_ = plan(1, seed=1)
     ran = run_case(build(text, name="tma"), subject.cases[0], run, trial)
 
     assert ran.written[0].values.tolist() == [*range(40, 48), *range(56, 64)]

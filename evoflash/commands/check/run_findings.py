@@ -20,7 +20,7 @@ class RunRecord:
 
     case: str
     run: Run
-    inputs: str  # the kind of them; a kernel with arguments of its own has one kind, whatever stands here
+    inputs: str  # their kind; it says nothing of a kernel with arguments of its own
     seconds: float | None  # of CPU time; None where the run's process was lost
 
 
@@ -102,5 +102,5 @@ def _differences(first: OneRun, other: OneRun) -> Iterator[tuple[str, Finding]]:
 def clean_sites(runs: Sequence[OneRun]) -> Iterator[Site]:
     """The accesses of runs without a report: what a broken run moves says nothing about speed."""
     for one in runs:
-        if one.ending.value and not one.ending.value.reports:
+        if one.is_clean and one.ending.value:
             yield from one.ending.value.sites

@@ -1,7 +1,7 @@
-"""Runs a kernel under many schedules in the emulator and gathers what is wrong with it. Prints and times nothing.
+"""Runs a kernel under many schedules in the emulator, and gathers what is wrong with it. Prints nothing.
 
-A crash costs one run, because runs are made in other processes. What is shown holds for small shapes and under
-our reading of PTX; what a kernel does without ef:: is not seen.
+A crash costs one run, because runs are made in other processes. What is shown holds for small shapes and
+under our reading of PTX. Nothing is timed, and what a kernel does without ef:: is not seen.
 """
 
 import itertools
