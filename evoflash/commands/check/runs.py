@@ -11,6 +11,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 
+from evoflash import operations
 from evoflash.commands.check import compiler_messages
 from evoflash.commands.check.case_run import Ran, run_case
 from evoflash.commands.check.findings import Finding, Place, from_report, merge, slow_accesses
@@ -26,7 +27,6 @@ from evoflash.errors import DeviceError
 from evoflash.evaluation import Build, Status
 from evoflash.isolation import Ending, IsolatedPool
 from evoflash.operation import Delivery, Schedule, Workload
-from evoflash.operations import operation_of
 
 _DELIVERIES: tuple[Delivery, ...] = ("lazy", "random", "eager")
 _SCHEDULES: tuple[Schedule, ...] = ("fifo", "random")
@@ -47,7 +47,7 @@ class RunRecord:
 
     case: str
     run: Run
-    inputs: str  # the kind of them; empty for a kernel with arguments of its own
+    inputs: str  # the kind of them; of no meaning for a kernel with arguments of its own
     seconds: float | None  # None where its process was lost
 
 
@@ -77,12 +77,9 @@ def plan(
     """That many runs and the kinds of inputs for them: the likeliest to find something first, then every
     delivery with every schedule. With a workload, one run in four wants no optional output.
     """
-    kinds: tuple[str, ...] = ("",)
-    optional: tuple[str, ...] = ()
-    if workload is not None:
-        operation = operation_of(workload)
-        kinds = operation.inputs.scheduled
-        optional = tuple(spec.name for spec in operation.tensors(workload) if spec.is_optional)
+    operation = operations.default() if workload is None else operations.operation_of(workload)
+    kinds, tensors = operation.inputs.scheduled, operation.tensors(workload) if workload else ()
+    optional = tuple(spec.name for spec in tensors if spec.is_optional)
     rest = itertools.cycle(itertools.product(_DELIVERIES, _SCHEDULES))
     choices = itertools.islice(itertools.chain(_FIRST, rest), runs)
     return tuple(
