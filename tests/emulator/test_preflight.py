@@ -47,6 +47,7 @@ def planted(key: CompileKey, *edits: tuple[str, str]) -> Candidate:
     return replace(candidate, source=source)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", KEYS, ids=str)
 def test_random_genomes_pass_without_a_report(key):
     space, rng = FAMILY.space((key,), GPU), np.random.default_rng(key.head_dim)

@@ -627,6 +627,7 @@ def test_every_seed_is_valid_for_a_shape_it_is_meant_for():
     assert used == {seed.name for seed in FAMILY.seeds}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", [KEY, pytest.param(WIDE, marks=pytest.mark.full)], ids=str)
 def test_the_seeds_neither_spill_nor_serialise(key):
     """C7510 to C7519 are how ptxas says that it took a pipeline of wgmma apart."""
@@ -638,6 +639,7 @@ def test_the_seeds_neither_spill_nor_serialise(key):
     assert [build.log for build in builds if not build.ok or build.spill_bytes or build.warnings] == []
 
 
+@pytest.mark.slow
 def test_random_genomes_compile_without_spills():
     """The named checks are the walls of registers and shared memory: at least nine of ten must hold."""
     rng, whole = np.random.default_rng(7), 0
@@ -752,6 +754,7 @@ def test_p_of_two_tiles_of_rows_stays_in_registers():
 LOOSE = ("consumers", "block_n", "overlap", "turns", "q_home", "rescale", "schedule", "epilogue", "producer")
 
 
+@pytest.mark.slow
 def test_two_tiles_of_rows_compile_without_spills():
     """And without C7512 to C7514: ptxas lets products overlap only where it sees what is done with."""
     rng, whole = np.random.default_rng(8), 0
@@ -871,6 +874,7 @@ def test_the_model_hears_whether_products_overlap(overlap, overlaps):
     assert FAMILY.loop(names).overlaps == overlaps
 
 
+@pytest.mark.slow
 def test_a_second_p_compiles_without_spills():
     """And without C7513: no P is rounded into registers that a product in flight reads."""
     key, wide = replace(KEY, causal=False), replace(KEY, head_dim=128)
@@ -1049,6 +1053,7 @@ def test_what_is_missing_in_the_step_of_half_a_tile_is_noticed(missing):
     assert preflight(faulty, FAMILY, H200, seed=1).complaint != ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("head_dim", [64, pytest.param(128, marks=pytest.mark.full)])
 @pytest.mark.parametrize("tile_skip", ["half", pytest.param("both", marks=pytest.mark.full)])
 def test_a_branch_around_half_a_tile_leaves_the_products_overlapped(tile_skip, head_dim):
@@ -1077,6 +1082,7 @@ def test_what_half_a_tile_needs(values, check):
     assert space.violations(space.genome({**BASE, "tile_skip": "half", **values})) == (check,)
 
 
+@pytest.mark.slow
 def test_registers_move_only_as_far_as_there_are_some():
     """setmaxnreg waits for ever when the pool of the block is too small."""
     rng, seen, space = np.random.default_rng(3), 0, FAMILY.space((KEY,), H200)

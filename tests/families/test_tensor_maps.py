@@ -95,6 +95,7 @@ def test_the_exported_file_compiles_with_nvrtc_alone(family):
     nvrtc.compileProgram(program, ["-std=c++17", "-arch=sm_90a"])
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("nvcc"), reason="needs nvcc, of CUDA 12 or later")
 @pytest.mark.parametrize("o_out", ["box", "plain"])
 def test_the_exported_program_needs_no_driver_to_link(family, tmp_path, o_out):
