@@ -16,6 +16,7 @@ from evoflash.cuda.launcher import cupy, settle
 from evoflash.evaluation import Rung, Status
 from evoflash.gpu_process import cache as kept
 from evoflash.validation import validator
+from evoflash.validation.bits import encode
 
 pytestmark = pytest.mark.gpu
 
@@ -125,7 +126,7 @@ def test_what_is_read_of_an_output_is_what_reading_all_of_it_gives(spec, dtype):
     arena = Arena(workload, rng=np.random.default_rng(1))
     where = reference.sample(workload, np.random.default_rng(1))
     values = np.random.default_rng(2).standard_normal((16 * 1100 * 64), dtype=np.float32)
-    arena.buffers["O"].write(reference.encode(values, dtype).view(np.uint8))
+    arena.buffers["O"].write(encode(values, dtype).view(np.uint8))
     arena.buffers["LSE"].write(values[: 16 * 1100].view(np.uint8))
     settle()
     part = arena.part(where)

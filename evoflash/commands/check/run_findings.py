@@ -20,7 +20,7 @@ class RunRecord:
 
     case: str
     run: Run
-    inputs: str  # their kind; it says nothing of a kernel with arguments of its own
+    inputs: str  # the kind of them; of no meaning for a kernel with arguments of its own
     seconds: float | None  # of CPU time; None where the run's process was lost
 
 
