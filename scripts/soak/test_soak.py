@@ -76,6 +76,7 @@ def test_a_planted_text_is_compiled_with_its_fault_and_no_other(family: str, fau
         assert build.ok, build.log
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("families")
 def test_the_emulator_meets_the_hosts_fault_and_not_those_of_the_gpu() -> None:
     with IsolatedPool(1) as pool:

@@ -17,7 +17,7 @@ import stopping
 from places import ROOT, TESTS, environment
 from waiting import until
 
-from evoflash.gpu_process.worker import Duties, GpuWorker
+from evoflash.gpu_process.worker import GpuWorker, Jobs
 from evoflash.isolation import IsolatedPool
 
 SOON_S = 150.0  # an idle machine takes half a second; what is waited for takes stopping.SLOW_S
@@ -71,6 +71,7 @@ class Search:
             connection.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "slow", [*stopping.IN_GPU_PROCESSES, *stopping.IN_PREPARING_PROCESSES, *stopping.IN_MAIN_PROCESS]
 )
@@ -80,6 +81,7 @@ def test_ctrl_c_ends_a_search_whatever_it_waits_for(tmp_path, slow):
     assert said.count("the same command continues") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("sent", "called", "code"), [("SIGINT", "Ctrl-C", 130), ("SIGTERM", "SIGTERM", 143)])
 def test_the_line_says_how_many_evaluations_are_kept(tmp_path, sent, called, code):
     search = Search(tmp_path, "finals")
@@ -89,6 +91,7 @@ def test_the_line_says_how_many_evaluations_are_kept(tmp_path, sent, called, cod
     assert search.stored() == BUDGET
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("second", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("between_s", [0.0, 0.1])
 def test_a_second_signal_while_it_ends_changes_nothing(tmp_path, second, between_s):
@@ -135,8 +138,8 @@ def test_a_call_made_while_a_pool_closes_is_cancelled():
 
 
 def test_a_stand_by_that_is_made_while_the_worker_closes_is_closed_too():
-    duties = Duties(warm_up=stopping.warm_up, learn=stopping.learn)
-    worker = GpuWorker(duties=duties)
+    jobs = Jobs(warm_up=stopping.warm_up, precompute_references=stopping.learn)
+    worker = GpuWorker(jobs=jobs)
     made = worker._begun
 
     def close_then_make():

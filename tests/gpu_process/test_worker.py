@@ -19,7 +19,7 @@ from evoflash.evaluation import Launch, Rung, Status
 from evoflash.gpu import load_gpu
 from evoflash.gpu_process.finals import FinalReport, FinalTask
 from evoflash.gpu_process.rungs import GpuOutcome, GpuTask
-from evoflash.gpu_process.worker import Duties, GpuWorker
+from evoflash.gpu_process.worker import GpuWorker, Jobs
 from evoflash.isolation import Ending
 from evoflash.problem import parse_problem
 
@@ -63,7 +63,7 @@ def behave(task):
 
 
 def nothing(*_):
-    """A GPU that is well, and nothing to learn."""
+    """A GPU that is well, and no references to compute."""
 
 
 def no_device():
@@ -111,8 +111,8 @@ def finals(task):
 
 
 def made(warm_up=nothing, room_limit_s=0.0):
-    duties = Duties(warm_up=warm_up, learn=nothing, check=behave, finals=finals)
-    return GpuWorker(duties=duties, room_limit_s=room_limit_s)
+    jobs = Jobs(warm_up=warm_up, precompute_references=nothing, check=behave, finals=finals)
+    return GpuWorker(jobs=jobs, room_limit_s=room_limit_s)
 
 
 @pytest.fixture(scope="module")
@@ -172,6 +172,7 @@ def test_contexts_that_an_error_took_with_it_are_made_again(tmp_path):
         assert outcome_of(worker, "good").status is Status.CORRECT
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lack", ["room later", "no room for the code"])
 def test_memory_that_another_program_gives_back_is_waited_for(patient, tmp_path, lack):
     assert outcome_of(patient, f"{lack}:{tmp_path}").status is Status.CORRECT
@@ -200,6 +201,7 @@ def test_finals_that_fail_cost_nothing_else(worker, seed, reason):
     assert outcome_of(worker, "good").status is Status.CORRECT
 
 
+@pytest.mark.slow
 def test_a_context_that_has_no_room_is_waited_for(tmp_path):
     with made(After(full_until, tmp_path, 2), room_limit_s=LIMIT_S) as it:
         assert outcome_of(it, "good").status is Status.CORRECT
