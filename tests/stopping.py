@@ -81,10 +81,10 @@ def main():
     from evoflash.commands.search import plan as planning
     from evoflash.evaluators import measured, pipeline
     from evoflash.gpu import load_gpu
-    from evoflash.gpu_process.worker import Duties, GpuWorker
+    from evoflash.gpu_process.worker import GpuWorker, Jobs
 
-    duties = Duties(warm_up, learn, check, time_correct, finals)
-    measured.GpuWorker = functools.partial(GpuWorker, duties=duties)
+    jobs = Jobs(warm_up, learn, check, time_correct, finals)
+    measured.GpuWorker = functools.partial(GpuWorker, jobs=jobs)
     pipeline.prepare = prepare
     planning._present = lambda: load_gpu("h200")
     planning.champion.starts = seeds_from_the_archive

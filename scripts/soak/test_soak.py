@@ -18,8 +18,7 @@ from evoflash.isolation import IsolatedPool
 from evoflash.paths import TEMPLATES
 from evoflash.problem import parse_problem
 from evoflash.space import Genome
-from scripts.soak import account as account
-from scripts.soak import planting
+from scripts.soak import account, planting
 from scripts.soak.planting import ADDRESS, HANG, HOST, NAN
 
 H200 = load_gpu("h200")

@@ -144,8 +144,8 @@ def note_two(path):
 
 
 def test_the_gpu_process_notes_in_the_tasks_file_and_knows_a_failed_baseline(tmp_path, monkeypatch):
-    from evoflash.gpu_process import finals_retry as final_rounds
-    from evoflash.gpu_process.worker import Duties
+    from evoflash.gpu_process import finals_retry
+    from evoflash.gpu_process.worker import Jobs
 
     notes = tmp_path / "notes"
     notes.touch()
@@ -154,11 +154,11 @@ def test_the_gpu_process_notes_in_the_tasks_file_and_knows_a_failed_baseline(tmp
         with attempt("fa4"):
             raise BaselineFailedError("fa4: illegal address")
 
-    monkeypatch.setattr(final_rounds, "run_finals", fail)
+    monkeypatch.setattr(finals_retry, "run_finals", fail)
     ending = run_noting(replace(task_of("fa4"), notes=str(notes)))
     assert ending == Ending(None, Status.RUNTIME, "fa4: illegal address")
     assert culprit(notes) == ("fa4", "")
-    assert Duties().finals is run_noting
+    assert Jobs().finals is run_noting
 
 
 @pytest.fixture(autouse=True)

@@ -237,7 +237,7 @@ def test_strategies_without_seeds_do_not_claim_to_use_it(archive, strategy) -> N
     assert plan(archive=True, strategy=strategy).key.strategy == f"{strategy}/flash_mma"
 
 
-@pytest.mark.parametrize("strategy", ["evolution", "tpe", "nsga2"])
+@pytest.mark.parametrize("strategy", ["evolution", "surrogate", "tpe", "nsga2"])
 def test_strategies_with_seeds_begin_with_it(archive, strategy) -> None:
     entry = champion_of(k_stages=2, waits="separate", v_stages=2)
     archive(entry)

@@ -107,7 +107,7 @@ def test_the_arms_are_those_that_the_strategy_drew(families, monkeypatch) -> Non
     notebook = Notebook()
     search(Bandit(members, seed=5), Recorded(score_us), notebook, "run", budget=150)
     found = insights.digest(RUN, notebook.rows, None)
-    # A draw that found no child is followed by a stranger: it belongs to no arm.
+    # A draw that found no child is followed by a random immigrant: it belongs to no arm.
     assert record(found.arms, "control").uses == pytest.approx(sum(drawn), abs=2)
     assert sum(each.uses for each in found.arms) == sum(bool(p.parents) for p in notebook.proposals)
 

@@ -17,7 +17,7 @@ import stopping
 from places import ROOT, TESTS, environment
 from waiting import until
 
-from evoflash.gpu_process.worker import Duties, GpuWorker
+from evoflash.gpu_process.worker import GpuWorker, Jobs
 from evoflash.isolation import IsolatedPool
 
 SOON_S = 150.0  # an idle machine takes half a second; what is waited for takes stopping.SLOW_S
@@ -138,8 +138,8 @@ def test_a_call_made_while_a_pool_closes_is_cancelled():
 
 
 def test_a_stand_by_that_is_made_while_the_worker_closes_is_closed_too():
-    duties = Duties(warm_up=stopping.warm_up, learn=stopping.learn)
-    worker = GpuWorker(duties=duties)
+    jobs = Jobs(warm_up=stopping.warm_up, precompute_references=stopping.learn)
+    worker = GpuWorker(jobs=jobs)
     made = worker._begun
 
     def close_then_make():

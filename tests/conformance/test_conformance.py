@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evoflash.compilers import gxx as hostcompiler
+from evoflash.compilers import gxx
 from evoflash.conformance import arithmetic, report, snippets, tma, worker
 from evoflash.conformance import on_emulator as emulated
 from evoflash.conformance.cases import UNWRITTEN, Bound, Label, Outcome, Trial
@@ -54,7 +54,7 @@ def test_no_snippet_is_without_an_entry():
 @pytest.mark.parametrize("name", named("sm_90a", SAMPLE))
 def test_the_emulator_reports_nothing_and_numpy_agrees(name):
     module = worker.modules("sm_90a")[name]
-    library = hostcompiler.build(module.source, name="conformance")
+    library = gxx.build(module.source, name="conformance")
     labels = []
     for trial in module.make():
         outcomes, lost = worker.run_trial(trial, library, cubin="")
@@ -87,7 +87,7 @@ def results(name: str, **modes: Any) -> dict[str, Array]:
     (case,) = (case for case in entry.cases() if dict(case.modes) == modes)
     module = snippets._module("one", [snippets.snippet(entry, case)])
     (trial,) = module.make()
-    return emulated.run(trial, hostcompiler.build(module.source, name="conformance"))
+    return emulated.run(trial, gxx.build(module.source, name="conformance"))
 
 
 def small(words: Array) -> Array:

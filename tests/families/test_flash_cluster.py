@@ -6,6 +6,7 @@ import gene_cases
 import numpy as np
 import pytest
 
+from evoflash.attention.workload import CompileKey, Workload
 from evoflash.compilers import gxx as hostcompiler
 from evoflash.compilers.nvrtc import compile_candidate
 from evoflash.emulator.preflight import emulate, preflight
@@ -13,7 +14,7 @@ from evoflash.evaluation import Status, TensorMap
 from evoflash.families.family import load_family
 from evoflash.families.renderer import render
 from evoflash.gpu import load_gpu
-from evoflash.problem import CompileKey, Workload, parse_problem
+from evoflash.problem import parse_problem
 
 FAMILY, H200 = load_family("flash_cluster"), load_gpu("h200")
 KEY = CompileKey(64, "fp16", True, 2, "sm_90a")  # causal and grouped heads: every gene can be active

@@ -19,7 +19,7 @@ from evoflash.evaluation import Launch, Rung, Status
 from evoflash.gpu import load_gpu
 from evoflash.gpu_process.finals import FinalReport, FinalTask
 from evoflash.gpu_process.rungs import GpuOutcome, GpuTask
-from evoflash.gpu_process.worker import Duties, GpuWorker
+from evoflash.gpu_process.worker import GpuWorker, Jobs
 from evoflash.isolation import Ending
 from evoflash.problem import parse_problem
 
@@ -63,7 +63,7 @@ def behave(task):
 
 
 def nothing(*_):
-    """A GPU that is well, and nothing to learn."""
+    """A GPU that is well, and no references to compute."""
 
 
 def no_device():
@@ -111,8 +111,8 @@ def finals(task):
 
 
 def made(warm_up=nothing, room_limit_s=0.0):
-    duties = Duties(warm_up=warm_up, learn=nothing, check=behave, finals=finals)
-    return GpuWorker(duties=duties, room_limit_s=room_limit_s)
+    jobs = Jobs(warm_up=warm_up, precompute_references=nothing, check=behave, finals=finals)
+    return GpuWorker(jobs=jobs, room_limit_s=room_limit_s)
 
 
 @pytest.fixture(scope="module")

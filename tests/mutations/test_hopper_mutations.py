@@ -58,7 +58,7 @@ BROAD = {**BASE, "block_n": 176}  # FlashAttention-3's at head_dim 128: at the w
 
 @cache
 def hopper(text: str) -> tuple[SearchSpace, tuple[Genome, ...]]:
-    """A problem's space on the H200; seeds, meant for its shape or not, a walk from them, and strangers."""
+    """A problem's space on the H200; seeds, meant for its shape or not, a walk from them, and random ones."""
     problem = parse_problem(text)
     space = FAMILY.space(problem.compile_keys(H200.arch), H200)
     seeds, rng = (space.genome(seed.values) for seed in FAMILY.seeds), np.random.default_rng(0)
@@ -557,8 +557,8 @@ FULL = ROOM.genome({"a": 1, "b": 6, "c": 6})
 
 
 def test_the_nearest_child_takes_the_fewest_steps_and_the_first_gene_first() -> None:
-    for follows, expected in ((("b", "c"), (2, 6)), (("c", "b"), (6, 2)), (("b",), (2, 6))):
-        values = nearest(FULL, ROOM, {"a": 3}, follows).as_dict()
+    for slack, expected in ((("b", "c"), (2, 6)), (("c", "b"), (6, 2)), (("b",), (2, 6))):
+        values = nearest(FULL, ROOM, {"a": 3}, slack).as_dict()
         assert (values["a"], values["b"], values["c"]) == (3, *expected)
     both = nearest(FULL, ROOM, {"a": 4}, ("b", "c")).as_dict()
     assert both["b"] + both["c"] == 6
@@ -585,9 +585,9 @@ def test_the_largest_child_fills_what_the_changes_leave() -> None:
 
 def test_refit_tries_the_other_options_before_it_gives_up() -> None:
     options = [None, {}, {"a": 4}, {"a": 2}]
-    made = {refit(FULL, ROOM, np.random.default_rng(s), options, follows=("b",)) for s in range(20)}
+    made = {refit(FULL, ROOM, np.random.default_rng(s), options, slack=("b",)) for s in range(20)}
     assert made == {nearest(FULL, ROOM, {"a": 2}, ("b",))}
-    assert refit(FULL, ROOM, np.random.default_rng(0), [None, {"a": 4}], follows=("b",)) is None
+    assert refit(FULL, ROOM, np.random.default_rng(0), [None, {"a": 4}], slack=("b",)) is None
 
 
 def test_one_of_several_children_each_in_turn_and_none_of_none() -> None:

@@ -95,7 +95,7 @@ def test_a_resumed_replay_is_an_unbroken_one(name, stop, stencil):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["evolution", "tpe", "nsga2"])
+@pytest.mark.parametrize("name", ["evolution", "surrogate", "tpe", "nsga2"])
 def test_what_learns_scores_above_random_search(name, stencil):
     comparison = compare(stencil, [name], budget=100, repeats=6)
 

@@ -24,6 +24,10 @@ class TestEvolution(StrategyCases):
     name = "evolution"
 
 
+class TestSurrogate(StrategyCases):
+    name = "surrogate"
+
+
 class TestTpe(StrategyCases):
     name = "tpe"
 
@@ -130,7 +134,7 @@ def test_children_name_the_operator_and_the_parents_they_come_from() -> None:
     assert all(set(child.parents) <= ids for child in children)
 
 
-def test_strangers_keep_coming() -> None:
+def test_random_immigrants_keep_coming() -> None:
     later = spend(make_strategy("evolution", SPACE, seed=3), 200).proposals[40:]
     assert 5 <= sum(proposal.operator == "sample" for proposal in later) <= 40
 
