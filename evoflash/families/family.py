@@ -1,6 +1,6 @@
 """Kernel families: a template's TOML header becomes a search space and launches; renders nothing.
 
-A family is one file, templates/<name>.cu.j2 (CONTRACTS section 2).
+A family is a file templates/<name>.cu.j2, which may include parts from templates/<name>/.
 """
 
 import re

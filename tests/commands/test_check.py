@@ -4,6 +4,7 @@ import io
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -327,11 +328,12 @@ def test_an_attention_kernel_with_tensor_maps_is_judged_too(tmp_path):
 
 
 def test_a_genome_is_checked_in_its_rendered_source(tmp_path, monkeypatch):
-    text = (TEMPLATES / "flash_mma.cu.j2").read_text()
-    broken = tmp_path / "templates" / "unsynced.cu.j2"
-    broken.parent.mkdir()
-    broken.write_text(text.replace("ef::syncthreads();", ""))
-    monkeypatch.setenv("EVOFLASH_TEMPLATES", str(broken.parent))
+    broken = tmp_path / "templates"
+    shutil.copytree(TEMPLATES / "flash_mma", broken / "flash_mma")
+    shutil.copy(TEMPLATES / "flash_mma.cu.j2", broken / "unsynced.cu.j2")
+    for path in broken.rglob("*.cu.j2"):
+        path.write_text(path.read_text().replace("ef::syncthreads();", ""))
+    monkeypatch.setenv("EVOFLASH_TEMPLATES", str(broken))
 
     (subject,) = check_subject.of_words("unsynced", [], problem="mission", gpu="l4")
     checked = check(subject, runs=2, seed=1)
