@@ -19,7 +19,7 @@ from evoflash.problem import parse_problem
 from evoflash.store.store import open_store
 from scripts.pages import h200 as peers_page
 from scripts.pages import h200_digest as peers_digest
-from scripts.pages import readme as update_readme
+from scripts.pages import readme
 from scripts.peers import ratios as peers_ratios
 from scripts.peers import read_only
 from scripts.peers import rows as peers_rows
@@ -361,14 +361,15 @@ def test_the_readme_gets_a_line_for_each_kind_of_row():
     assert "decoding" not in text
 
 
-def test_the_readme_is_filled_between_its_marks_only(monkeypatch):
-    monkeypatch.setattr(update_readme, "peers", lambda: "| made up |\n")
-    peers_mark = f"{update_readme.PEERS_BEGIN}old{update_readme.PEERS_END} after"
-    marks = f"{update_readme.BEGIN}{update_readme.END}\n{peers_mark}"
-    assert "<!-- peers -->\n| made up |\n<!-- /peers --> after" in update_readme.updated(marks)
-    without = update_readme.updated(f"{update_readme.BEGIN}{update_readme.END} after")
-    assert "made up" not in without
-    assert without.endswith(f"{update_readme.END} after")
+def test_a_page_is_filled_between_its_marks_only(monkeypatch):
+    monkeypatch.setattr(readme, "PARTS", {"page.md": {"peers": lambda: "| made up |\n"}})
+
+    assert readme.updated("page.md", "before <!-- peers -->old<!-- /peers --> after") == (
+        "before <!-- peers -->\n| made up |\n<!-- /peers --> after"
+    )
+    assert (
+        readme.updated("other.md", "<!-- peers -->old<!-- /peers -->") == "<!-- peers -->old<!-- /peers -->"
+    )
 
 
 def test_of_a_row_in_two_parts_the_one_with_figures_stays():
