@@ -1,6 +1,6 @@
 """Frauds on the clock and on the books, tried on made-up records: what the harness's own code says to them.
 
-No kernel runs and nothing is timed; what needs a clock is in silicon.py.
+No kernel runs and nothing is timed; what needs a clock is in clock_frauds.py.
 """
 
 import math
@@ -12,11 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from evoflash.attention.workload import parse_workload
 from evoflash.evaluation import Basis, Build, Evaluation, Proposal, Rung, RunKey, Status, Timing
 from evoflash.evaluators.pipeline import Twins
 from evoflash.families.family import load_family
 from evoflash.gpu import load_gpu
-from evoflash.problem import Problem, parse_workload
+from evoflash.problem import Problem
 from evoflash.selftest.outcome import Expected
 from evoflash.space import Genome
 from evoflash.store.store import open_store

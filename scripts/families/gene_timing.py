@@ -10,6 +10,8 @@ from functools import lru_cache
 
 import numpy as np
 
+from evoflash import operation
+from evoflash.attention.workload import Workload
 from evoflash.cuda import launcher
 from evoflash.cuda.arena import MemoryFaultError
 from evoflash.cuda.launcher import KernelHungError
@@ -20,14 +22,13 @@ from evoflash.gpu import GpuSpec
 from evoflash.gpu_process import rungs as ladder
 from evoflash.gpu_process.checks import of_timed
 from evoflash.gpu_process.rungs import GpuTask, check
-from evoflash.problem import Workload
 from evoflash.space import Genome
 from evoflash.timing.benchmark import Bench, KernelContender, capture, prepare, sample, state_while
 from evoflash.timing.benchmark import summarise as summary_of
 from evoflash.timing.comparison import beats_physics, compare
-from evoflash.timing.protocols import Effort, enough
+from evoflash.timing.protocols import StoppingRule, enough
 
-EFFORT = Effort(min_samples=10, max_samples=60, rel_error=1e-3, max_s=0.8)
+EFFORT = StoppingRule(min_samples=10, max_samples=60, rel_error=1e-3, max_s=0.8)
 _CHECK_LENGTHS = ((3, 40), (113, 203), (67, 509))  # (seq_q, seq_kv); the first one is the smoke test
 
 
@@ -102,18 +103,18 @@ def _in_turns(
 ) -> tuple[dict[str, list[float]], tuple[Timing, ...]]:
     """As comparison.interleaved, for contenders that may run on workloads of their own."""
     graphs: dict[str, tuple[Callable[[], None], int, Bench]] = {
-        contender.name: (*capture(contender, bench, bench.ways[0]), bench) for contender, bench in pairs
+        contender.name: (*capture(contender, bench, bench.protocols[0]), bench) for contender, bench in pairs
     }
     samples: dict[str, list[float]] = {name: [] for name in graphs}
     replay, _, bench = graphs[pairs[0][0].name]
-    prepare(replay, bench, bench.ways[0])
+    prepare(replay, bench, bench.protocols[0])
     started = time.monotonic()
     while not all(enough(x, EFFORT, elapsed_s=(time.monotonic() - started) / 2) for x in samples.values()):
         for name in rng.permutation(list(graphs)):
             replay, launches, bench = graphs[name]
-            samples[name].append(sample(replay, bench, bench.ways[0], launches=launches))
+            samples[name].append(sample(replay, bench, bench.protocols[0], launches=launches))
     timings = tuple(
-        summary_of(samples[name], bench, bench.ways[0], state=state_while(replay, bench))
+        summary_of(samples[name], bench, bench.protocols[0], state=state_while(replay, bench))
         for name, (replay, _, bench) in graphs.items()
     )
     return samples, timings
@@ -124,5 +125,5 @@ def _bench_of(workload: Workload, spec: GpuSpec, seed: int) -> Bench:
     return Bench(workload, spec=spec, seed=seed)
 
 
-def _bench(workload: Workload, task: GpuTask) -> Bench:
+def _bench(workload: operation.Workload, task: GpuTask) -> Bench:
     return _bench_of(workload, task.spec, task.seed)

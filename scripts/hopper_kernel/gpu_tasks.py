@@ -9,18 +9,20 @@ from typing import Any
 
 import numpy as np
 
+from evoflash.attention.inputs import TestInput
+from evoflash.attention.reference import expect
+from evoflash.attention.workload import CompileKey, Workload, parse_workload
 from evoflash.baselines import BaselineAbsentError, baseline
 from evoflash.cuda import launcher
 from evoflash.cuda.arena import Original, run_once
 from evoflash.evaluation import Build, Verdict
 from evoflash.gpu_process import cache as kept
 from evoflash.isolation import IsolatedPool
-from evoflash.problem import CompileKey, Workload, parse_workload
+from evoflash.operation import Sample
 from evoflash.timing.benchmark import Bench, Contender, KernelContender
 from evoflash.timing.comparison import interleaved
-from evoflash.timing.protocols import Effort, Pace
+from evoflash.timing.protocols import Pace, StoppingRule
 from evoflash.validation.correctness import case
-from evoflash.validation.reference import Sample, expect
 from evoflash.validation.validator import judge
 from scripts.hopper_kernel.cases import ARCH, CONFIGURATIONS
 from scripts.hopper_kernel.driver import TmaKernel
@@ -37,8 +39,8 @@ KINDS = (
     "b=1,h=4,hkv=1,s=1,d=128,causal",
 )
 BASELINES = ("sdpa_flash", "sdpa_cudnn")
-STEADY = Effort(min_samples=5, max_samples=15, rel_error=5e-3, max_s=1.0)
-BOOST = Effort(min_samples=3, max_samples=3, rel_error=1.0, max_s=3.0)
+STEADY = StoppingRule(min_samples=5, max_samples=15, rel_error=5e-3, max_s=1.0)
+BOOST = StoppingRule(min_samples=3, max_samples=3, rel_error=1.0, max_s=3.0)
 HANG_S = 5.0
 
 
@@ -102,9 +104,9 @@ def race(task: Race) -> list[Record]:
             contenders.append(baseline(name, bench))
         except BaselineAbsentError as absent:
             records.append({"kind": "time", "configuration": name, "passed": False, "reason": str(absent)})
-    way = bench.ways[0]
-    effort = BOOST if way.pace is Pace.BOOST else STEADY
-    _, timings = interleaved(contenders, bench, way, effort=effort, rng=np.random.default_rng(SEED))
+    protocol = bench.protocols[0]
+    rule = BOOST if protocol.pace is Pace.BOOST else STEADY
+    _, timings = interleaved(contenders, bench, protocol, rule=rule, rng=np.random.default_rng(SEED))
     for name, timing in timings.items():
         reason = complaint_at_size(kernels[name], bench) if name in kernels else ""
         records.append(
@@ -130,14 +132,15 @@ def race(task: Race) -> list[Record]:
 def complaint_at_size(kernel: TmaKernel, bench: Bench) -> str:
     """Empty when what was timed is right at the first and last rows of the first and last head."""
     w, arena = bench.workload, bench.arenas[0]
+    assert isinstance(w, Workload), "it is attention that is timed"
     inputs = arena.inputs
-    trial = inputs.trial if isinstance(inputs, Original) else inputs
-    if trial is None:
+    trial = inputs.inputs if isinstance(inputs, Original) else inputs
+    if not isinstance(trial, TestInput):
         return "nothing was loaded"
     rows = np.unique([*range(min(w.seq_q, 24)), *range(max(0, w.seq_q - 24), w.seq_q)])
     where = Sample(np.unique([0, w.batch * w.heads - 1]), rows)
     output = run_once(kernel, arena, trial, stream=bench.stream, limit_s=HANG_S)
-    return judge(w, [(trial, expect(w, trial.q, trial.k, trial.v, where=where), output)]).reason
+    return judge(w, [(trial, expect(w, trial, where=where), output)]).reason
 
 
 def guarded(function: Callable[[Any], list[Record]], task: Any) -> tuple[list[Record], str]:

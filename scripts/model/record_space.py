@@ -27,6 +27,7 @@ from typing import Any
 
 import numpy as np
 
+from evoflash.attention.workload import Workload, parse_workload
 from evoflash.cuda import launcher
 from evoflash.cuda.launcher import KernelHungError
 from evoflash.environment import environment
@@ -39,10 +40,10 @@ from evoflash.gpu_process import rungs as ladder
 from evoflash.gpu_process.rungs import GpuTask, task_of
 from evoflash.isolation import Ending, IsolatedPool
 from evoflash.perf_model.estimate import model_version
-from evoflash.problem import Problem, Workload, parse_workload
+from evoflash.problem import Problem
 from evoflash.space import Genome, SearchSpace
 from evoflash.timing.benchmark import Bench, KernelContender, sample
-from evoflash.timing.protocols import Pace, Way
+from evoflash.timing.protocols import Pace, TimingProtocol
 from scripts.command_line import command
 from scripts.model.space_file import profile_record, written
 
@@ -56,8 +57,8 @@ GPU_LIMIT_S = 90.0  # of one genome
 SLOW_US = 2e4  # one launch is timing enough
 FAR_BEHIND = 50.0  # times the fastest so far: one more after the first
 SHORT_US = 2e2  # below it, a replay just before each sample hides how long a launch takes to begin
-_ONCE = Way("hot", False, Pace.SUSTAINED)
-_HOT, _COLD = Way("hot", False, Pace.STEADY), Way("cold", True, Pace.STEADY)
+_ONCE = TimingProtocol("hot", False, Pace.SUSTAINED)
+_HOT, _COLD = TimingProtocol("hot", False, Pace.STEADY), TimingProtocol("cold", True, Pace.STEADY)
 _CHECKED_LENGTHS = (113, 203)  # queries and keys: tails for every tile
 
 
@@ -140,11 +141,11 @@ def _timed(task: GpuTask, fastest_us: float | None) -> Times:
 
 
 def _samples(
-    contender: KernelContender, bench: Bench, way: Way, *, launches: int, count: int
+    contender: KernelContender, bench: Bench, protocol: TimingProtocol, *, launches: int, count: int
 ) -> tuple[float, ...]:
-    replay = contender.graph(bench, bench.order(way, launches=launches))
-    sample(replay, bench, way, launches=launches)
-    return tuple(sample(replay, bench, way, launches=launches) for _ in range(count))
+    replay = contender.graph(bench, bench.order(protocol, launches=launches))
+    sample(replay, bench, protocol, launches=launches)
+    return tuple(sample(replay, bench, protocol, launches=launches) for _ in range(count))
 
 
 # ---- in this process

@@ -13,16 +13,15 @@ import sys
 from collections.abc import Callable
 
 from scripts import ROOT
-from scripts.pages import code_map, counts, h200_digest, markdown, search_tables
-from scripts.pages import h200 as peers_page
+from scripts.pages import code_map, counts, h200, h200_digest, markdown, search_tables
 from scripts.peers import rows as peers_rows
 
 
 def peers() -> str:
     """What docs/h200.md says, in a line for each kind of row; empty before it was measured."""
-    if not peers_page.RECORD.exists():
+    if not h200.RECORD.exists():
         return ""
-    record = json.loads(peers_page.RECORD.read_text(encoding="utf-8"))
+    record = json.loads(h200.RECORD.read_text(encoding="utf-8"))
     return h200_digest.digest(record, peers_rows.anchors())
 
 

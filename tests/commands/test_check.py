@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from places import KERNELS, ROOT
 from rich.console import Console
+from waiting import LIMIT_S
 
 from evoflash.commands.check import subject as check_subject
 from evoflash.commands.check.case_run import run_case
@@ -77,7 +78,7 @@ def evoflash(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     variables = {**os.environ, "PYTHONPATH": str(ROOT), "NO_COLOR": "1"}
     command = [sys.executable, "-m", "evoflash", *arguments]
     return subprocess.run(
-        command, capture_output=True, text=True, env=variables, cwd=cwd, timeout=300, check=False
+        command, capture_output=True, text=True, env=variables, cwd=cwd, timeout=LIMIT_S, check=False
     )
 
 
@@ -264,6 +265,7 @@ def own_attention(tmp_path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_an_attention_kernel_is_judged_by_the_reference(own_attention):
     right = check_file(own_attention)
     own_attention.write_text(own_attention.read_text().replace("% 2 >= limit", "% 2 > limit"))
@@ -544,6 +546,7 @@ def test_json_holds_what_the_page_shows(tmp_path):
 # ---- the command
 
 
+@pytest.mark.slow
 def test_exit_codes_and_streams(tmp_path):
     good = evoflash("check", str(fault(tmp_path, 0)), "--runs", "1", cwd=tmp_path)
     bad = evoflash("check", "fault.cu", "--runs", "1", cwd=fault(tmp_path, 9).parent)
@@ -559,6 +562,7 @@ def test_exit_codes_and_streams(tmp_path):
     assert missing.stdout == ""
 
 
+@pytest.mark.slow
 def test_a_stored_kernel_is_checked_by_the_first_digits_of_its_id(tmp_path):
     place = ("--db", str(tmp_path / "a.db"))
     searched = evoflash(
