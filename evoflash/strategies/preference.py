@@ -23,7 +23,8 @@ def targets_of(scores_us: Sequence[float]) -> Floats:
     scores = np.array(scores_us)
     ranks = np.searchsorted(np.sort(scores), scores, side="right") - 1
     logs: Floats = np.log(ranks / len(scores) + FLATNESS)
-    return logs - logs.mean()
+    centred: Floats = logs - logs.mean()
+    return centred
 
 
 def promise(forest: Forest, leaves: Ints, targets: Floats) -> Floats:
