@@ -12,7 +12,8 @@ from evoflash.families.export import reproducing_command
 from evoflash.gpu import load_gpu
 from evoflash.gpu_process.finals import conclusion
 from evoflash.gpu_process.rung_times import seconds_by_rung
-from evoflash.problem import CompileKey, Problem, Workload, parse_problem
+from evoflash.operation import CompileKey, Workload
+from evoflash.problem import Problem, parse_problem
 from evoflash.space import Genome
 from evoflash.store.store import Store
 from evoflash.timing.comparison import Comparison

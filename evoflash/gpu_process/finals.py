@@ -20,7 +20,8 @@ from evoflash.gpu import GpuSpec
 from evoflash.gpu_process.checks import of_timed
 from evoflash.gpu_process.rungs import GpuTask
 from evoflash.isolation import Ending
-from evoflash.problem import Problem, Workload
+from evoflash.operation import Workload
+from evoflash.problem import Problem
 from evoflash.timing import noise_floor as noise
 from evoflash.timing.benchmark import Bench, KernelContender, can_be_timed, synced_us
 from evoflash.timing.comparison import Comparison, beats_physics, compare, interleaved, left_running

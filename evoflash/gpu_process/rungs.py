@@ -18,7 +18,7 @@ from evoflash.gpu import GpuSpec
 from evoflash.gpu_process import cache, rung_times
 from evoflash.gpu_process import checks as verdicts
 from evoflash.gpu_process.checks import LARGE_LIMIT_S, SMALL_LIMIT_S, SMOKE_LIMIT_S, Subject
-from evoflash.problem import CompileKey, Workload
+from evoflash.operation import CompileKey, Workload
 from evoflash.timing.benchmark import Bench, KernelContender, measure
 from evoflash.timing.comparison import beats_physics, hopeless
 from evoflash.timing.protocols import ONE, SHORT, Pace, StoppingRule, protocols_of, rules_of

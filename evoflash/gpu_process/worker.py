@@ -25,7 +25,7 @@ from evoflash.gpu_process.finals import FinalReport, FinalTask
 from evoflash.gpu_process.finals_retry import rounds, run_noting
 from evoflash.gpu_process.rungs import GpuOutcome, GpuTask, check, time_correct
 from evoflash.isolation import Ending, IsolatedPool
-from evoflash.problem import Workload
+from evoflash.operation import Workload
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")

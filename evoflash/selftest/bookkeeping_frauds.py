@@ -12,11 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from evoflash.attention.workload import parse_workload
 from evoflash.evaluation import Basis, Build, Evaluation, Proposal, Rung, RunKey, Status, Timing
 from evoflash.evaluators.pipeline import Duplicates
 from evoflash.families.family import load_family
 from evoflash.gpu import load_gpu
-from evoflash.problem import Problem, parse_workload
+from evoflash.problem import Problem
 from evoflash.selftest.outcome import Expected
 from evoflash.space import Genome
 from evoflash.store.store import open_store

@@ -5,14 +5,14 @@ The task is made here; gpu_process/rungs.py checks and times it in the GPU proce
 
 from collections.abc import Mapping
 
+from evoflash.attention.shapes import check_workloads
+from evoflash.attention.workload import parse_workload
 from evoflash.compilers.nvrtc import compile_candidate, first_error
 from evoflash.errors import EvoflashError
 from evoflash.evaluation import Rung, Status
-from evoflash.evaluators.measured import check_workloads
 from evoflash.gpu import GpuSpec
 from evoflash.gpu_process import rungs
 from evoflash.gpu_process.rungs import GpuOutcome, GpuTask
-from evoflash.problem import parse_workload
 from evoflash.selftest.corpus import Fraud, made
 
 COMPILE_LIMIT_S = 60.0

@@ -3,11 +3,15 @@ nothing. A new one is a file here and a line in STRATEGIES.
 
     uniform          valid genomes at random, without replacement; the control
     evolution        children of elites, by mutation operators that earn their share
+    surrogate        what a forest of regression trees prefers near the best
     tpe              Optuna's tree-structured Parzen estimator
     nsga2            Optuna's NSGA-II, for time alone
     exhaustive       every valid genome, in the order of the space
     fixed_list       a given list, in order
     family_bandit    shares a search's budget out among kernel families
+    forest           regression trees, grown together in NumPy
+    neighbourhood    genomes that differ in one gene or two
+    preference       what a forest would try next
     population       who may be a parent
     operator_credit  how well each mutation operator has done
     optuna_study     the one door to Optuna
@@ -24,16 +28,18 @@ from evoflash.space import Genome, SearchSpace
 from evoflash.strategies.evolution import Evolution
 from evoflash.strategies.exhaustive import Exhaustive
 from evoflash.strategies.nsga2 import Nsga2
+from evoflash.strategies.surrogate import Surrogate
 from evoflash.strategies.tpe import Tpe
 from evoflash.strategies.uniform import Uniform
 
 if TYPE_CHECKING:
     from evoflash.search import Strategy
 
-WITH_SEEDS = ("evolution", "tpe", "nsga2")  # the others pass seeds over
+WITH_SEEDS = ("evolution", "surrogate", "tpe", "nsga2")  # the others pass seeds over
 
 STRATEGIES: dict[str, Callable[..., Strategy]] = {
     "evolution": Evolution,
+    "surrogate": Surrogate,
     "tpe": Tpe,
     "nsga2": Nsga2,
     "exhaustive": Exhaustive,

@@ -8,7 +8,7 @@ import itertools
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, cast, runtime_checkable
+from typing import Protocol, cast, runtime_checkable
 
 import numpy as np
 
@@ -17,7 +17,8 @@ from evoflash.cuda.arena import Arena
 from evoflash.cuda.launcher import LoadedKernel, Stopwatch, settle, wait
 from evoflash.evaluation import Timing
 from evoflash.gpu import GpuSpec
-from evoflash.problem import Workload
+from evoflash.operation import Workload
+from evoflash.operations import operation_of
 from evoflash.timing.clocks import ClockState, clock_state, over
 from evoflash.timing.protocols import (
     IDLE_S,
@@ -29,8 +30,6 @@ from evoflash.timing.protocols import (
     protocols_of,
     sets_of,
 )
-from evoflash.validation.inputs import Trial
-from evoflash.validation.reference import encode
 
 REPLAY_LIMIT_S = 30.0
 _GUARD_BYTES = 4096  # there are hundreds of sets
@@ -62,14 +61,14 @@ class Caller(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class KernelContender:
-    """A candidate; it writes the LSE while it is timed, as the baselines do."""
+    """A candidate; it writes all outputs while it is timed, as the baselines do."""
 
     name: str
     kernel: LoadedKernel
 
     def graph(self, bench: "Bench", order: Sequence[int]) -> Callable[[], None]:
         """See Contender."""
-        arguments = [arena.arguments(self.kernel, want_lse=True) for arena in bench.arenas]
+        arguments = [arena.arguments(self.kernel) for arena in bench.arenas]
         with bench.stream:
             bench.stream.begin_capture()
             try:
@@ -82,7 +81,7 @@ class KernelContender:
 
     def calls(self, bench: "Bench") -> Callable[[int], None]:
         """See Caller."""
-        arguments = [arena.arguments(self.kernel, want_lse=True) for arena in bench.arenas]
+        arguments = [arena.arguments(self.kernel) for arena in bench.arenas]
 
         def call(at: int) -> None:
             with bench.stream:
@@ -102,27 +101,14 @@ class Bench:
         self.stream = launcher.new_stream()
         self.pci_bus_id = gpu.pci_bus_id
         clock_state(self.pci_bus_id)  # the first call opens NVML: 50 ms
-        trials = _windows(workload, sets=sets_of(workload, gpu.l2_bytes), rng=rng)
-        self.arenas = [Arena(workload, rng=rng, guard_bytes=_GUARD_BYTES) for _ in trials]
-        for arena, trial in zip(self.arenas, trials, strict=True):
-            arena.load(trial)
+        sets = operation_of(workload).timed_inputs(workload, sets=sets_of(workload, gpu.l2_bytes), rng=rng)
+        self.arenas = [Arena(workload, rng=rng, guard_bytes=_GUARD_BYTES) for _ in sets]
+        for arena, inputs in zip(self.arenas, sets, strict=True):
+            arena.load(inputs)
 
     def order(self, protocol: TimingProtocol, *, launches: int) -> list[int]:
         """Input sets in launch order, each as often as any other."""
         return [at % len(self.arenas) if protocol.rotate else 0 for at in range(launches)]
-
-
-def _windows(workload: Workload, *, sets: int, rng: np.random.Generator) -> list[Trial]:
-    # Overlapping windows of one pool of normal numbers: every set differs, and zeros would run too fast.
-    w, step = workload, 4096 + 8
-    query, key = (w.batch, w.heads, w.seq_q, w.head_dim), (w.batch, w.kv_heads, w.seq_kv, w.head_dim)
-
-    def pool(shape: tuple[int, ...]) -> list[Any]:
-        size = int(np.prod(shape))
-        bits = encode(rng.standard_normal(size + sets * step, dtype=np.float32), w.dtype)
-        return [bits[at * step : at * step + size].reshape(shape) for at in range(sets)]
-
-    return [Trial("normal", q, k, v) for q, k, v in zip(pool(query), pool(key), pool(key), strict=True)]
 
 
 def measure(

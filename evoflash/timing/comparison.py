@@ -12,7 +12,7 @@ import numpy as np
 from evoflash.errors import UsageError
 from evoflash.evaluation import Timing, score
 from evoflash.gpu import GpuSpec
-from evoflash.problem import Workload
+from evoflash.operation import Workload
 from evoflash.timing import intervals
 from evoflash.timing.benchmark import Bench, Contender, capture, prepare, sample, state_while, summarise
 from evoflash.timing.clocks import ClockState, over

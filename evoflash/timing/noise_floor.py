@@ -24,8 +24,9 @@ from evoflash.families.family import families_for, load_family
 from evoflash.families.renderer import render
 from evoflash.gpu import GpuSpec
 from evoflash.isolation import IsolatedPool
+from evoflash.operation import Workload
 from evoflash.paths import cache_dir
-from evoflash.problem import Problem, Workload, parse_problem
+from evoflash.problem import Problem, parse_problem
 from evoflash.space import Genome
 from evoflash.timing.benchmark import Bench, KernelContender
 from evoflash.timing.intervals import MINIMAL_EFFECT
@@ -88,7 +89,7 @@ def _copies(problem: str, spec: GpuSpec) -> _Copies:
 
 def _any_genome(problem: Problem, spec: GpuSpec) -> Genome:
     """The first seed of a family that has one for this GPU: flash_mma's where it runs."""
-    families = sorted(families_for(spec), key=lambda family: family.name != "flash_mma")
+    families = sorted(families_for(spec, problem.operation), key=lambda family: family.name != "flash_mma")
     for family in families:
         space = family.space(problem.compile_keys(spec.arch), spec)
         if seeds := family.seeds_for(problem, space, spec):

@@ -19,7 +19,8 @@ from enum import StrEnum
 import numpy as np
 
 from evoflash.gpu import GpuSpec
-from evoflash.problem import Workload
+from evoflash.operation import Workload
+from evoflash.operations import operation_of
 
 # A good kernel reaches half of the floor's rate: from a floor of 50 us on it runs for 0.1 ms or more.
 LONG_FLOOR_US = 50.0
@@ -90,9 +91,10 @@ def finals_of(protocols: Sequence[TimingProtocol]) -> tuple[tuple[TimingProtocol
 
 
 def sets_of(workload: Workload, l2_bytes: int) -> int:
-    """How many copies of Q, K, V hold at least twice the L2; at most 512."""
-    rows = workload.heads * workload.seq_q + 2 * workload.kv_heads * workload.seq_kv
-    return min(MAX_SETS, -(-2 * l2_bytes // (2 * workload.batch * rows * workload.head_dim)))
+    """How many copies of the inputs hold at least twice the L2; at most 512."""
+    tensors = operation_of(workload).tensors(workload)
+    set_bytes = sum(spec.size_bytes for spec in tensors if spec.role == "input")
+    return min(MAX_SETS, -(-2 * l2_bytes // set_bytes))
 
 
 def launches_of(protocol: TimingProtocol, *, sets: int, one_us: float) -> int:

@@ -23,13 +23,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from evoflash.attention.workload import parse_workload
 from evoflash.compilers import gxx as hostcompiler
-from evoflash.emulator.launch import Delivery
 from evoflash.emulator.preflight import emulate, preflight
 from evoflash.evaluation import Candidate
 from evoflash.families.family import Family, known_families, load_family
 from evoflash.families.renderer import render
 from evoflash.gpu import load_gpu
+from evoflash.operation import Delivery
 from evoflash.problem import parse_problem
 from scripts.command_line import command
 from scripts.hopper_kernel.cases import ARCH, CONFIGURATIONS
@@ -88,7 +89,7 @@ def _of_family(name: str, problem: str, gpu: str) -> Callable[[], dict[str, floa
 
 def _hopper(problem: str) -> dict[str, float]:
     """The same of the Hopper kernel, on the problem and on shapes as a family's pre-flight has them."""
-    configuration, workload = CONFIGURATIONS["overlap"], parse_problem(problem).workloads[0]
+    configuration, workload = CONFIGURATIONS["overlap"], parse_workload(problem)
     text = configuration.source(workload.compile_key(ARCH))
     begin = _cpu_s()
     hostcompiler.build(text, name="hopper")

@@ -10,6 +10,8 @@ from functools import lru_cache
 
 import numpy as np
 
+from evoflash import operation
+from evoflash.attention.workload import Workload
 from evoflash.cuda import launcher
 from evoflash.cuda.arena import MemoryFaultError
 from evoflash.cuda.launcher import KernelHungError
@@ -20,7 +22,6 @@ from evoflash.gpu import GpuSpec
 from evoflash.gpu_process import rungs as ladder
 from evoflash.gpu_process.checks import of_timed
 from evoflash.gpu_process.rungs import GpuTask, check
-from evoflash.problem import Workload
 from evoflash.space import Genome
 from evoflash.timing.benchmark import Bench, KernelContender, capture, prepare, sample, state_while
 from evoflash.timing.benchmark import summarise as summary_of
@@ -124,5 +125,5 @@ def _bench_of(workload: Workload, spec: GpuSpec, seed: int) -> Bench:
     return Bench(workload, spec=spec, seed=seed)
 
 
-def _bench(workload: Workload, task: GpuTask) -> Bench:
+def _bench(workload: operation.Workload, task: GpuTask) -> Bench:
     return _bench_of(workload, task.spec, task.seed)

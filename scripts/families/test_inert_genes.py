@@ -102,6 +102,7 @@ def test_pairs_are_neighbours_in_the_headers_order():
 COMPARED = ("flash_cluster", "flash_direct", "flash_mma")
 
 
+@pytest.mark.slow
 def test_no_gene_of_a_shipped_family_is_inert():
     """The last pair, where values are added, at head_dim 64; the script takes all of them."""
     every = genes_of(known_families())

@@ -9,18 +9,20 @@ from typing import Any
 
 import numpy as np
 
+from evoflash.attention.inputs import TestInput
+from evoflash.attention.reference import expect
+from evoflash.attention.workload import CompileKey, Workload, parse_workload
 from evoflash.baselines import BaselineAbsentError, baseline
 from evoflash.cuda import launcher
 from evoflash.cuda.arena import Original, run_once
 from evoflash.evaluation import Build, Verdict
 from evoflash.gpu_process import cache as kept
 from evoflash.isolation import IsolatedPool
-from evoflash.problem import CompileKey, Workload, parse_workload
+from evoflash.operation import Sample
 from evoflash.timing.benchmark import Bench, Contender, KernelContender
 from evoflash.timing.comparison import interleaved
 from evoflash.timing.protocols import Pace, StoppingRule
 from evoflash.validation.correctness import case
-from evoflash.validation.reference import Sample, expect
 from evoflash.validation.validator import judge
 from scripts.hopper_kernel.cases import ARCH, CONFIGURATIONS
 from scripts.hopper_kernel.driver import TmaKernel
@@ -130,14 +132,15 @@ def race(task: Race) -> list[Record]:
 def complaint_at_size(kernel: TmaKernel, bench: Bench) -> str:
     """Empty when what was timed is right at the first and last rows of the first and last head."""
     w, arena = bench.workload, bench.arenas[0]
+    assert isinstance(w, Workload), "it is attention that is timed"
     inputs = arena.inputs
-    trial = inputs.trial if isinstance(inputs, Original) else inputs
-    if trial is None:
+    trial = inputs.inputs if isinstance(inputs, Original) else inputs
+    if not isinstance(trial, TestInput):
         return "nothing was loaded"
     rows = np.unique([*range(min(w.seq_q, 24)), *range(max(0, w.seq_q - 24), w.seq_q)])
     where = Sample(np.unique([0, w.batch * w.heads - 1]), rows)
     output = run_once(kernel, arena, trial, stream=bench.stream, limit_s=HANG_S)
-    return judge(w, [(trial, expect(w, trial.q, trial.k, trial.v, where=where), output)]).reason
+    return judge(w, [(trial, expect(w, trial, where=where), output)]).reason
 
 
 def guarded(function: Callable[[Any], list[Record]], task: Any) -> tuple[list[Record], str]:

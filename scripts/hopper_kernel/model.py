@@ -26,12 +26,13 @@ from typing import Any
 
 import numpy as np
 
-from evoflash.emulator.preflight import shapes
+from evoflash.attention.loop import steps_of
+from evoflash.attention.shapes import shapes
+from evoflash.attention.workload import CompileKey, Workload, parse_workload
 from evoflash.errors import EvoflashError, UsageError
-from evoflash.families.family import Loop
 from evoflash.gpu import load_gpu
-from evoflash.perf_model.estimate import Profile, constants, fit_counts, model_version, steps_of
-from evoflash.problem import CompileKey, Workload, parse_workload
+from evoflash.operation import Loop
+from evoflash.perf_model.estimate import Profile, constants, fit_counts, model_version
 from scripts import ROOT
 from scripts.command_line import command
 from scripts.hopper_kernel.cases import ARCH, CONFIGURATIONS, ENTRY, GROUP_ROWS, Configuration
@@ -83,7 +84,7 @@ def _counted(
     if outcome.kinds or not outcome.verdict.passed:
         found = ", ".join(sorted(outcome.kinds)) or outcome.verdict.reason
         raise UsageError(f"{configuration} fails in the emulator on {workload}: {found}.")
-    steps = steps_of(workload, loop)
+    steps = steps_of(workload, loop.loop)
     return outcome.emulation.counters, len(steps) * workload.heads, sum(steps) * workload.heads
 
 

@@ -13,12 +13,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from evoflash.attention.shapes import shapes
+from evoflash.attention.workload import Workload, parse_workload
 from evoflash.compilers import gxx as hostcompiler
-from evoflash.emulator.launch import Delivery, Schedule
-from evoflash.emulator.preflight import shapes
 from evoflash.evaluation import Candidate
-from evoflash.families.family import Loop
-from evoflash.problem import Workload, parse_workload
+from evoflash.operation import Delivery, Loop, Schedule
 from scripts.hopper_kernel.cases import ARCH, CONFIGURATIONS, GROUP_ROWS, Configuration
 from scripts.hopper_kernel.on_emulator import run_hopper
 from scripts.mutation_testing.examine import SEEDS, Outcome
@@ -53,7 +52,7 @@ class Run:
     trial: str
     delivery: Delivery
     schedule: Schedule
-    wants_lse: bool = True
+    without: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +97,7 @@ class HopperCore(Core):
             Run(wrapping, "spikes", "random", "random"),
             Run(stub, "saturated", "eager", "fifo"),
             Run(whole, "normal", "lazy", "random"),
-            Run(brief, "rising", "eager", "random", wants_lse=False),
+            Run(brief, "rising", "eager", "random", without=("LSE",)),
             Run(many, "large_logits", "eager", "fifo"),
             Run(odd, "saturated", "eager", "fifo"),
             Run(short, "rising", "eager", "fifo"),
@@ -118,7 +117,7 @@ class HopperCore(Core):
                 delivery=run.delivery,
                 schedule=run.schedule,
                 seed=seed + at,
-                wants_lse=run.wants_lse,
+                without=run.without,
                 cpu_limit_s=CPU_LIMIT_S,
             )
             if reports := outcome.emulation.reports:

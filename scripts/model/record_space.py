@@ -27,6 +27,7 @@ from typing import Any
 
 import numpy as np
 
+from evoflash.attention.workload import Workload, parse_workload
 from evoflash.cuda import launcher
 from evoflash.cuda.launcher import KernelHungError
 from evoflash.environment import environment
@@ -39,7 +40,7 @@ from evoflash.gpu_process import rungs as ladder
 from evoflash.gpu_process.rungs import GpuTask, task_of
 from evoflash.isolation import Ending, IsolatedPool
 from evoflash.perf_model.estimate import model_version
-from evoflash.problem import Problem, Workload, parse_workload
+from evoflash.problem import Problem
 from evoflash.space import Genome, SearchSpace
 from evoflash.timing.benchmark import Bench, KernelContender, sample
 from evoflash.timing.protocols import Pace, TimingProtocol

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from evoflash.attention.workload import parse_workload
 from evoflash.evaluation import Launch
 from evoflash.families.family import load_family
 from evoflash.gpu import load_gpu
 from evoflash.perf_model.estimate import Counts, Profile, estimate
-from evoflash.problem import parse_workload
 from evoflash.space import Check, Param, SearchSpace
 from scripts import ROOT
 from scripts.model import record_space, space_file

@@ -208,6 +208,7 @@ def test_every_kernel_comes_first_as_it_is_and_a_predicate_in_one_kernel_only():
     assert len(seen) > 50
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", known_families())
 def test_a_sample_of_mutants_is_found_out_or_reviewed(name):
     family = load_family(name)
@@ -223,6 +224,7 @@ def test_a_sample_of_mutants_is_found_out_or_reviewed(name):
     assert any(outcome.ending == "reported" for outcome in outcomes)
 
 
+@pytest.mark.slow
 def test_a_barrier_of_a_cluster_that_counts_an_arrival_too_few_shows_with_many_keys():
     core = next(core for core in recorded_cores("flash_wgmma") if core.genome.as_dict().get("cluster") == 4)
     fewer = [m for m in mutants(core.render().source) if m.what == FEWER_ARRIVALS]

@@ -13,9 +13,7 @@ import sys
 from typing import Any
 
 from scripts import ROOT
-from scripts.pages import h200 as peers_page
-from scripts.pages import h200_digest as peers_digest
-from scripts.pages import markdown
+from scripts.pages import h200, h200_digest, markdown
 from scripts.peers import rows as peers_rows
 
 README = ROOT / "README.md"
@@ -96,10 +94,10 @@ def updated(readme: str) -> str:
 
 def peers() -> str:
     """What docs/h200.md says, in a line for each kind of row; empty before it was measured."""
-    if not peers_page.RECORD.exists():
+    if not h200.RECORD.exists():
         return ""
-    record = json.loads(peers_page.RECORD.read_text(encoding="utf-8"))
-    return peers_digest.digest(record, peers_rows.anchors())
+    record = json.loads(h200.RECORD.read_text(encoding="utf-8"))
+    return h200_digest.digest(record, peers_rows.anchors())
 
 
 def main() -> int:

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from evoflash.attention.workload import Workload
 from evoflash.cuda.arena import Arena
 from evoflash.cuda.device_checks import cubin_path
 from evoflash.cuda.launcher import LoadedKernel, cupy
 from evoflash.evaluation import Launch
-from evoflash.problem import Workload
 from evoflash.timing.benchmark import Bench, measure
 from evoflash.timing.protocols import SHORT, TimingProtocol
 

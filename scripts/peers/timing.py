@@ -9,20 +9,22 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from evoflash import operations
+from evoflash.attention.workload import Workload
 from evoflash.baselines import BaselineAbsentError, BaselineFailedError, LibraryContender, baseline
 from evoflash.baselines.attempts import note_in
 from evoflash.cuda import launcher
 from evoflash.cuda.arena import MemoryFaultError
 from evoflash.cuda.launcher import KernelHungError
 from evoflash.evaluation import Build, Status, Timing
-from evoflash.evaluators.measured import check_workloads, hidden_workloads
 from evoflash.evaluators.prepare import prepare
 from evoflash.families.family import load_family
 from evoflash.gpu import GpuSpec
 from evoflash.gpu_process import cache as kept
 from evoflash.gpu_process.checks import of_timed
 from evoflash.gpu_process.rungs import GpuTask, check, task_of
-from evoflash.problem import Problem, Workload
+from evoflash.operation import Workload as AnyWorkload
+from evoflash.problem import Problem
 from evoflash.space import Genome
 from evoflash.timing.benchmark import Bench, Contender, KernelContender, measure, synced_us
 from evoflash.timing.comparison import Comparison, beats_physics, compare, interleaved, left_running
@@ -96,7 +98,7 @@ def compiled(row: str, found: Sequence[Ours], setup: Setup) -> Job:
     return Job(row, tuple(tasks), tuple(failures) if found else ("no kernel of ours is known",))
 
 
-def _task(genome: Genome, builds: Sequence[Build], workload: Workload, setup: Setup) -> GpuTask:
+def _task(genome: Genome, builds: Sequence[Build], workload: AnyWorkload, setup: Setup) -> GpuTask:
     family = load_family(genome.family)
     return task_of(
         genome.id,
@@ -110,10 +112,11 @@ def _task(genome: Genome, builds: Sequence[Build], workload: Workload, setup: Se
     )
 
 
-def _checks(workload: Workload, setup: Setup) -> tuple[Workload, ...]:
+def _checks(workload: AnyWorkload, setup: Setup) -> tuple[AnyWorkload, ...]:
     """What every candidate is checked on, and the hidden shapes that finalists are."""
     keys = (workload.compile_key(setup.spec.arch),)
-    return (*check_workloads(keys), *hidden_workloads(keys, seed=setup.seed))
+    operation = operations.operation_of(workload)
+    return (*operation.check_workloads(keys), *operation.hidden_workloads(keys, seed=setup.seed))
 
 
 def _rival(name: str, bench: Bench) -> LibraryContender | str:
@@ -184,7 +187,7 @@ def _in_turns(
     found = {name: _rival(name, bench) for name in setup.libraries}
     libraries = [each for each in found.values() if isinstance(each, LibraryContender)]
     contenders: list[Contender] = [_contender(task), *libraries]
-    if bench.workload.seq_q == 1:
+    if isinstance(bench.workload, Workload) and bench.workload.seq_q == 1:
         spec = setup.spec
         contenders.append(read_only.fastest(bench, spec.arch, STEADY, sm_count=spec.sm_count))
     rng = np.random.default_rng(setup.seed)

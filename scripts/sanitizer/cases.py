@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from evoflash.abi import arguments
+from evoflash.attention import inputs as trials
+from evoflash.attention.abi import arguments
+from evoflash.attention.workload import Workload, parse_workload
 from evoflash.evaluation import Launch
 from evoflash.families.family import load_family
 from evoflash.families.renderer import render
 from evoflash.gpu import load_gpu
-from evoflash.problem import Workload, parse_workload
-from evoflash.validation import inputs as trials
 from scripts.hopper_kernel.cases import CONFIGURATIONS, TensorMap
 from scripts.sanitizer import fault_corpus
 from scripts.sanitizer.fault_corpus import Fault, Found

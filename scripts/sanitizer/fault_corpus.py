@@ -33,6 +33,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from evoflash.attention.workload import parse_workload
 from evoflash.compilers import gxx as hostcompiler
 from evoflash.emulator import launch as emulator
 from evoflash.emulator.preflight import emulate
@@ -40,7 +41,7 @@ from evoflash.evaluation import Launch
 from evoflash.families.family import load_family
 from evoflash.families.renderer import render
 from evoflash.gpu import GpuSpec, load_gpu
-from evoflash.problem import parse_workload
+from evoflash.operation import Delivery, Schedule
 from scripts import ROOT
 from scripts.hopper_kernel.cases import ARCH, CONFIGURATIONS
 from scripts.hopper_kernel.on_emulator import run_hopper
@@ -109,8 +110,8 @@ def run(
     kernel: str,
     fault: Fault | None,
     *,
-    delivery: emulator.Delivery,
-    schedule: emulator.Schedule = "fifo",
+    delivery: Delivery,
+    schedule: Schedule = "fifo",
 ) -> Found:
     """The kernel with the fault, or as it is without one."""
     spec = _read(kernel)

@@ -32,7 +32,7 @@ from evoflash.compilers.nvrtc import nvrtc_version
 from evoflash.errors import EvoflashError
 from evoflash.isolation import IsolatedPool
 from scripts.command_line import command
-from scripts.sanitizer import cases as cases
+from scripts.sanitizer import cases
 from scripts.sanitizer import digest as sanitizer_digest
 from scripts.sanitizer import jobs as sanitizer_jobs
 from scripts.sanitizer import outcomes as sanitizer_outcomes

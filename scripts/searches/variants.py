@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from evoflash.attention.workload import parse_workload
 from evoflash.baselines import baseline
 from evoflash.cuda import launcher
 from evoflash.evaluation import Status
@@ -29,7 +30,8 @@ from evoflash.families.family import load_family
 from evoflash.gpu import GpuSpec, load_gpu
 from evoflash.gpu_process.rungs import GpuTask, check
 from evoflash.isolation import IsolatedPool
-from evoflash.problem import Problem, Workload, parse_problem
+from evoflash.operation import Workload
+from evoflash.problem import Problem, parse_problem
 from evoflash.space import Genome, Value
 from evoflash.timing.benchmark import Bench, KernelContender, capture, prepare, sample
 from scripts.command_line import command
@@ -124,7 +126,7 @@ def measured(variants: Sequence[Variant], spec: GpuSpec, options: argparse.Names
         }  # fmt: skip
         prepared = {each: future.result() for each, future in futures.items()}
     for problem, group in groupby(variants, key=lambda each: each.problem):
-        (workload,), members = parse_problem(problem).workloads, list(group)
+        workload, members = parse_workload(problem), list(group)
         found: list[dict[str, Any]] = [
             {"words": each.words, "failure": each.why_not} for each in members if each.why_not
         ]

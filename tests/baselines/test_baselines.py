@@ -14,6 +14,8 @@ from places import ROOT
 from rich.console import Console
 from waiting import LIMIT_S
 
+from evoflash.attention.reference import attention
+from evoflash.attention.workload import Workload
 from evoflash.baselines import DEFAULT, NAMES, OPTIONAL, flashinfer, sdpa, xformers
 from evoflash.baselines import flash_attention_3 as fa3
 from evoflash.baselines import flash_attention_4 as fa4
@@ -24,9 +26,8 @@ from evoflash.commands.insights import digest as insights
 from evoflash.errors import NoKernelError, UsageError
 from evoflash.evaluation import Baseline, Basis, RunKey, Timing, Verdict
 from evoflash.gpu_process.finals import FinalReport, row_of
-from evoflash.problem import Workload, parse_problem
+from evoflash.problem import parse_problem
 from evoflash.store.store import open_store
-from evoflash.validation.reference import attention
 
 SQUARE = Workload(2, 4, 4, 9, 9, 16, causal=True)
 GROUPED = Workload(2, 6, 2, 5, 9, 16, causal=True)

@@ -237,7 +237,7 @@ def test_strategies_without_seeds_do_not_claim_to_use_it(archive, strategy) -> N
     assert plan(archive=True, strategy=strategy).key.strategy == f"{strategy}/flash_mma"
 
 
-@pytest.mark.parametrize("strategy", ["evolution", "tpe", "nsga2"])
+@pytest.mark.parametrize("strategy", ["evolution", "surrogate", "tpe", "nsga2"])
 def test_strategies_with_seeds_begin_with_it(archive, strategy) -> None:
     entry = champion_of(k_stages=2, waits="separate", v_stages=2)
     archive(entry)
@@ -248,6 +248,7 @@ def test_strategies_with_seeds_begin_with_it(archive, strategy) -> None:
     assert made.key.strategy == f"{strategy}+archive/flash_mma"
 
 
+@pytest.mark.slow
 @needs_gxx
 def test_the_run_records_what_it_started_from(tmp_path) -> None:
     db = tmp_path / "a.db"
@@ -312,6 +313,7 @@ def test_the_archived_time_is_no_score(tmp_path, nobody) -> None:
     assert "timings" not in found
 
 
+@pytest.mark.slow
 @needs_gxx
 def test_the_answer_exports_the_same_bytes_as_its_command(tmp_path, nobody) -> None:
     answer = ask(tmp_path / "none.db")

@@ -265,6 +265,7 @@ def own_attention(tmp_path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_an_attention_kernel_is_judged_by_the_reference(own_attention):
     right = check_file(own_attention)
     own_attention.write_text(own_attention.read_text().replace("% 2 >= limit", "% 2 > limit"))
@@ -545,6 +546,7 @@ def test_json_holds_what_the_page_shows(tmp_path):
 # ---- the command
 
 
+@pytest.mark.slow
 def test_exit_codes_and_streams(tmp_path):
     good = evoflash("check", str(fault(tmp_path, 0)), "--runs", "1", cwd=tmp_path)
     bad = evoflash("check", "fault.cu", "--runs", "1", cwd=fault(tmp_path, 9).parent)
@@ -560,6 +562,7 @@ def test_exit_codes_and_streams(tmp_path):
     assert missing.stdout == ""
 
 
+@pytest.mark.slow
 def test_a_stored_kernel_is_checked_by_the_first_digits_of_its_id(tmp_path):
     place = ("--db", str(tmp_path / "a.db"))
     searched = evoflash(

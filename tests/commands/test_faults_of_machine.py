@@ -85,6 +85,7 @@ def little_room() -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (150_000, 150_000))
 
 
+@pytest.mark.slow
 def test_a_database_that_cannot_grow_ends_the_search_and_keeps_its_rows(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     command = (*REPLAY, "--budget", "100", "--db", path)
@@ -144,6 +145,7 @@ def on_a_small_disk(
     return done.stderr
 
 
+@pytest.mark.slow
 def test_a_full_disk_under_the_database_loses_nothing(tmp_path: Path) -> None:
     path = tmp_path / "disk" / "a.db"
     command = " ".join([*EVOFLASH, *REPLAY, "--budget", "100", "--db", str(path)])
@@ -165,6 +167,7 @@ def test_a_full_disk_under_the_database_loses_nothing(tmp_path: Path) -> None:
     assert len(stored(tmp_path / "copy.db")) == 100
 
 
+@pytest.mark.slow
 def test_a_full_disk_under_the_kernel_cache_blames_no_kernel(tmp_path: Path) -> None:
     """The emulator's runtime is there already; what NVRTC makes has no room."""
     folder, path = tmp_path / "disk", tmp_path / "a.db"
@@ -193,6 +196,7 @@ exec {gxx} "$@"
 """
 
 
+@pytest.mark.slow
 def test_a_full_disk_under_gxx_blames_no_kernel(tmp_path: Path) -> None:
     built, cache = hostcompiler.runtime().parent, tmp_path / "cache" / "emulator"
     cache.mkdir(parents=True)
@@ -233,6 +237,7 @@ def wait_for_the_lock(search: "subprocess.Popen[str]", path: Path) -> None:
     until(waits, what="a search that waits for the database")
 
 
+@pytest.mark.slow
 def test_a_search_that_meets_a_lock_waits_and_goes_on(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     assert ended(started(*REPLAY, "--budget", "2", "--db", path))[0] == 0
@@ -246,6 +251,7 @@ def test_a_search_that_meets_a_lock_waits_and_goes_on(tmp_path: Path) -> None:
     assert len(stored(path)) == 20
 
 
+@pytest.mark.slow
 def test_ctrl_c_is_heard_while_a_lock_on_the_database_is_waited_for(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     assert ended(started(*REPLAY, "--budget", "2", "--db", path))[0] == 0
@@ -272,6 +278,7 @@ with open_store(sys.argv[1]) as store:
 """
 
 
+@pytest.mark.slow
 def test_a_second_search_of_the_same_run_is_refused_until_the_first_is_gone(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     assert ended(started(*REPLAY, "--budget", "2", "--db", path))[0] == 0
@@ -291,6 +298,7 @@ def test_a_second_search_of_the_same_run_is_refused_until_the_first_is_gone(tmp_
     assert ended(started(*REPLAY, "--budget", "5", "--db", path))[0] == 0
 
 
+@pytest.mark.slow
 def test_searches_of_different_runs_share_a_database(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     searches = [started(*REPLAY, "--budget", "60", "--seed", seed, "--db", path) for seed in (1, 2, 3)]
@@ -352,6 +360,7 @@ def test_kill_9_leaves_no_process_and_a_whole_database(tmp_path: Path) -> None:
     assert set(stored(path).values()) == {"correct"}
 
 
+@pytest.mark.slow
 def test_kill_9_of_a_worker_costs_no_candidate(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     search = started(*EMULATED, "--budget", "6", "--db", path)
@@ -429,6 +438,7 @@ def test_the_clock_of_the_next_test_jumps(clock: Path) -> None:
     assert float(done.stdout) > 3600
 
 
+@pytest.mark.slow
 def test_a_search_under_a_jumping_clock_is_like_any_other(tmp_path: Path, clock: Path) -> None:
     path = tmp_path / "a.db"
     command = (*EMULATED, "--budget", "4", "--time-limit", "600", "--db", path)

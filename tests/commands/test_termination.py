@@ -71,6 +71,7 @@ class Search:
             connection.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "slow", [*stopping.IN_GPU_PROCESSES, *stopping.IN_PREPARING_PROCESSES, *stopping.IN_MAIN_PROCESS]
 )
@@ -80,6 +81,7 @@ def test_ctrl_c_ends_a_search_whatever_it_waits_for(tmp_path, slow):
     assert said.count("the same command continues") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("sent", "called", "code"), [("SIGINT", "Ctrl-C", 130), ("SIGTERM", "SIGTERM", 143)])
 def test_the_line_says_how_many_evaluations_are_kept(tmp_path, sent, called, code):
     search = Search(tmp_path, "finals")
@@ -89,6 +91,7 @@ def test_the_line_says_how_many_evaluations_are_kept(tmp_path, sent, called, cod
     assert search.stored() == BUDGET
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("second", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("between_s", [0.0, 0.1])
 def test_a_second_signal_while_it_ends_changes_nothing(tmp_path, second, between_s):

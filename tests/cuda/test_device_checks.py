@@ -3,14 +3,16 @@
 import numpy as np
 import pytest
 
+from evoflash.attention import abi
+from evoflash.attention.inputs import draw
+from evoflash.attention.reference import expect, sample
+from evoflash.attention.workload import Workload
 from evoflash.compilers import gxx as hostcompiler
 from evoflash.cuda import device_checks as inspection
 from evoflash.emulator import launch as emulator
 from evoflash.evaluation import Launch
-from evoflash.problem import Workload
-from evoflash.validation.inputs import draw
-from evoflash.validation.reference import decode, encode, expect, sample
-from evoflash.validation.validator import Output, judge, part_of
+from evoflash.validation.bits import decode, encode
+from evoflash.validation.validator import judge, part_of
 
 GROUPS = 1000  # not a multiple of the 512 threads: the last round is a part of one
 
@@ -97,26 +99,26 @@ def test_a_part_of_an_output_is_judged_as_the_whole():
     workload = Workload(1, 16, 4, 1100, 1100, 64)
     trial = draw("normal", workload, seed=1)
     where = sample(workload, np.random.default_rng(1))
-    assert len(where.heads) < workload.heads
-    expected = expect(workload, trial.q, trial.k, trial.v, where=where)
-    whole = Output(np.zeros_like(trial.q), np.zeros((1, 16, 1100), np.float32))
-    at = np.ix_([0], where.heads, where.rows)
-    whole.out[at] = encode(expected.out[None] * 1.002, "fp16")
-    whole.lse[at] = expected.lse
+    assert len(where.groups) < workload.heads
+    expected = expect(workload, trial, where=where)
+    whole = abi.output(np.zeros_like(trial.q), np.zeros((1, 16, 1100), np.float32))
+    at = np.ix_([0], where.groups, where.rows)
+    whole.tensors["O"][at] = encode(expected.rows["O"].right[None] * 1.002, "fp16")
+    whole.tensors["LSE"][at] = expected.numbers["LSE"].right
     part = part_of(whole, where, workload=workload)
     verdict = judge(workload, [(trial, expected, part)])
     assert verdict == judge(workload, [(trial, expected, whole)])
     assert "rel_l2" in verdict.reason
-    assert decode(part.out, "fp16").shape == expected.out.shape
+    assert decode(part.tensors["O"], "fp16").shape == expected.rows["O"].right.shape
 
 
 def test_a_nan_outside_the_sample_fails_the_part_too():
     workload = Workload(1, 16, 4, 1100, 1100, 64)
     trial = draw("normal", workload, seed=1)
     where = sample(workload, np.random.default_rng(1))
-    expected = expect(workload, trial.q, trial.k, trial.v, where=where)
-    outside = next(head for head in range(16) if head not in where.heads)
-    whole = Output(np.zeros_like(trial.q), np.zeros((1, 16, 1100), np.float32))
-    whole.out[0, outside, 7, 3] = 0x7E00
+    expected = expect(workload, trial, where=where)
+    outside = next(head for head in range(16) if head not in where.groups)
+    whole = abi.output(np.zeros_like(trial.q), np.zeros((1, 16, 1100), np.float32))
+    whole.tensors["O"][0, outside, 7, 3] = 0x7E00
     verdict = judge(workload, [(trial, expected, part_of(whole, where, workload=workload))])
     assert f"h={outside} row=7 col=3" in verdict.reason

@@ -5,14 +5,15 @@ from pathlib import Path
 
 import pytest
 
+from evoflash.attention.workload import CompileKey, Workload
 from evoflash.cuda import launch_attributes as extended_launch
-from evoflash.cuda.capacity import misfit
+from evoflash.cuda.capacity import does_not_fit
 from evoflash.errors import TemplateError
 from evoflash.evaluation import Launch
 from evoflash.families import export
 from evoflash.families.family import Family, read_family
 from evoflash.gpu import load_gpu
-from evoflash.problem import CompileKey, Workload, parse_problem
+from evoflash.problem import parse_problem
 
 HEADER = """{#---
 # A family of two launches.
@@ -95,7 +96,7 @@ def test_a_malformed_launch_is_named(tmp_path: Path, old: str, new: str, message
     ],
 )
 def test_what_a_gpu_has_no_room_for_is_said(launch: Launch, gpu: str, reason: str) -> None:
-    found = misfit(launch, load_gpu(gpu), registers=128)
+    found = does_not_fit(launch, load_gpu(gpu), registers=128)
 
     if reason:
         assert re.search(reason, found)

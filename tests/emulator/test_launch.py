@@ -303,6 +303,7 @@ def test_one_text_built_by_several_at_once_is_whole() -> None:
     assert sorted(path.name for path in library.parent.iterdir()) == ["faults.cu", "faults.so"]
 
 
+@pytest.mark.slow
 def test_the_portable_stack_switch_gives_the_same_run() -> None:
     program = (
         "from evoflash.compilers import gxx as hostcompiler\n"

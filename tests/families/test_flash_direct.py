@@ -6,6 +6,7 @@ import gene_cases
 import numpy as np
 import pytest
 
+from evoflash.attention.workload import CompileKey, Workload
 from evoflash.compilers import gxx as hostcompiler
 from evoflash.compilers.nvrtc import compile_candidate
 from evoflash.emulator.preflight import emulate, preflight
@@ -13,7 +14,6 @@ from evoflash.evaluation import Status
 from evoflash.families.family import load_family
 from evoflash.families.renderer import render
 from evoflash.gpu import load_gpu
-from evoflash.problem import CompileKey, Workload
 
 FAMILY, H200 = load_family("flash_direct"), load_gpu("h200")
 KEY = CompileKey(64, "fp16", True, 2, "sm_90a")  # causal and grouped heads: every gene can be active
@@ -165,6 +165,7 @@ def test_wide_heads_have_seeds_too():
     assert sum(space.is_valid(space.genome(seed.values)) for seed in FAMILY.seeds) >= 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gpu", ["l4", "h200"])
 def test_random_genomes_compile_without_spills(gpu):
     """The named checks are the wall of registers: at least nine of ten must hold."""

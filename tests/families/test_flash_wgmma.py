@@ -7,17 +7,20 @@ import gene_cases
 import numpy as np
 import pytest
 
+from evoflash.attention.inputs import TestInput
+from evoflash.attention.reference import expect
+from evoflash.attention.workload import CompileKey, Workload
 from evoflash.compilers import gxx as hostcompiler
 from evoflash.compilers.nvrtc import compile_candidate
-from evoflash.emulator.attention import Run, attend
+from evoflash.emulator.call import Run, run_call
 from evoflash.emulator.preflight import emulate, preflight
 from evoflash.evaluation import TensorMap
 from evoflash.families.family import load_family
 from evoflash.families.renderer import render
 from evoflash.gpu import load_gpu
-from evoflash.problem import CompileKey, Workload, parse_problem
-from evoflash.validation.inputs import Trial
-from evoflash.validation.reference import decode, encode, every_row, expect
+from evoflash.problem import parse_problem
+from evoflash.validation.bits import decode, encode
+from evoflash.validation.expected import every_row
 
 FAMILY, H200 = load_family("flash_wgmma"), load_gpu("h200")
 KEY = CompileKey(64, "fp16", True, 2, "sm_90a")  # causal and grouped heads: every gene can be active
@@ -624,6 +627,7 @@ def test_every_seed_is_valid_for_a_shape_it_is_meant_for():
     assert used == {seed.name for seed in FAMILY.seeds}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", [KEY, pytest.param(WIDE, marks=pytest.mark.full)], ids=str)
 def test_the_seeds_neither_spill_nor_serialise(key):
     """C7510 to C7519 are how ptxas says that it took a pipeline of wgmma apart."""
@@ -635,6 +639,7 @@ def test_the_seeds_neither_spill_nor_serialise(key):
     assert [build.log for build in builds if not build.ok or build.spill_bytes or build.warnings] == []
 
 
+@pytest.mark.slow
 def test_random_genomes_compile_without_spills():
     """The named checks are the walls of registers and shared memory: at least nine of ten must hold."""
     rng, whole = np.random.default_rng(7), 0
@@ -749,6 +754,7 @@ def test_p_of_two_tiles_of_rows_stays_in_registers():
 LOOSE = ("consumers", "block_n", "overlap", "turns", "q_home", "rescale", "schedule", "epilogue", "producer")
 
 
+@pytest.mark.slow
 def test_two_tiles_of_rows_compile_without_spills():
     """And without C7512 to C7514: ptxas lets products overlap only where it sees what is done with."""
     rng, whole = np.random.default_rng(8), 0
@@ -868,6 +874,7 @@ def test_the_model_hears_whether_products_overlap(overlap, overlaps):
     assert FAMILY.loop(names).overlaps == overlaps
 
 
+@pytest.mark.slow
 def test_a_second_p_compiles_without_spills():
     """And without C7513: no P is rounded into registers that a product in flight reads."""
     key, wide = replace(KEY, causal=False), replace(KEY, head_dim=128)
@@ -1046,6 +1053,7 @@ def test_what_is_missing_in_the_step_of_half_a_tile_is_noticed(missing):
     assert preflight(faulty, FAMILY, H200, seed=1).complaint != ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("head_dim", [64, pytest.param(128, marks=pytest.mark.full)])
 @pytest.mark.parametrize("tile_skip", ["half", pytest.param("both", marks=pytest.mark.full)])
 def test_a_branch_around_half_a_tile_leaves_the_products_overlapped(tile_skip, head_dim):
@@ -1074,6 +1082,7 @@ def test_what_half_a_tile_needs(values, check):
     assert space.violations(space.genome({**BASE, "tile_skip": "half", **values})) == (check,)
 
 
+@pytest.mark.slow
 def test_registers_move_only_as_far_as_there_are_some():
     """setmaxnreg waits for ever when the pool of the block is too small."""
     rng, seen, space = np.random.default_rng(3), 0, FAMILY.space((KEY,), H200)
@@ -1203,18 +1212,18 @@ def test_only_the_split_that_outgrows_its_reference_is_done_again():
         q, k, v = (rng.standard_normal((1, 1, rows, 64)) for rows in (16, 256, 256))
         for ahead in (0, 8):
             q[0, 0, 5] = ahead * k[0, 0, far]
-            trial = Trial("one row", *(encode(x.astype(np.float32), "fp16") for x in (q, k, v)))
-            emulations, output = attend(
+            trial = TestInput("one row", *(encode(x.astype(np.float32), "fp16") for x in (q, k, v)))
+            emulations, output = run_call(
                 library,
                 FAMILY.launches(genome, workload, H200),
                 workload,
                 trial,
                 Run("lazy", "fifo", 1, 60.0),
             )
-            expected = expect(workload, trial.q, trial.k, trial.v, where=every_row(workload))
+            expected = expect(workload, trial, where=every_row(workload))
             assert [each.reports for each in emulations if each.reports] == []
-            got = decode(output.out, "fp16").reshape(-1)
-            assert np.abs(got - np.asarray(expected.out).reshape(-1)).max() < 5e-3
+            got = decode(output.tensors["O"], "fp16").reshape(-1)
+            assert np.abs(got - np.asarray(expected.rows["O"].right).reshape(-1)).max() < 5e-3
             products.append(emulations[0].counters["wgmma"])
 
     calm, twice = products[0], products[1]
@@ -1410,11 +1419,13 @@ def test_a_sum_of_rounded_weights_cancels_the_rounding_of_a_key_that_outweighs_a
         for _ in range(12):
             k[0, 0, 100] = rng.uniform(2.0, 4.0)  # 4 to 8 ahead: weights up to 2900
             v = 1 + rng.random((1, 1, 128, 64))
-            trial = Trial("dominated", *(encode(x.astype(np.float32), "fp16") for x in (q, k, v)))
-            _, output = attend(library, launches, workload, trial, Run("lazy", "fifo", 1, 60.0))
-            expected = expect(workload, trial.q, trial.k, trial.v, where=every_row(workload))
-            got = decode(output.out, "fp16").reshape(-1)
-            ideal = decode(encode(np.asarray(expected.out, np.float32).reshape(-1), "fp16"), "fp16")
+            trial = TestInput("dominated", *(encode(x.astype(np.float32), "fp16") for x in (q, k, v)))
+            _, output = run_call(library, launches, workload, trial, Run("lazy", "fifo", 1, 60.0))
+            expected = expect(workload, trial, where=every_row(workload))
+            got = decode(output.tensors["O"], "fp16").reshape(-1)
+            ideal = decode(
+                encode(np.asarray(expected.rows["O"].right, np.float32).reshape(-1), "fp16"), "fp16"
+            )
             found.append(float(np.abs(got - ideal).sum()))
 
     assert sum(errors["rounded"]) < sum(errors["exact"]) / 2
@@ -1436,12 +1447,17 @@ def test_one_row_that_outgrows_its_reference_has_its_block_done_again(schedule, 
     rng = np.random.default_rng(row)
     q, k, v = (rng.standard_normal((1, 1, rows, 64)) for rows in (workload.seq_q, 128, 128))
     q[0, 0, row] = 8 * k[0, 0, 100]  # some 60 ahead in the second tile: beyond what 16 bits hold
-    trial = Trial("one row", *(encode(x.astype(np.float32), "fp16") for x in (q, k, v)))
+    trial = TestInput("one row", *(encode(x.astype(np.float32), "fp16") for x in (q, k, v)))
 
-    emulations, output = attend(
+    emulations, output = run_call(
         library, FAMILY.launches(genome, workload, H200), workload, trial, Run("lazy", "fifo", 1, 60.0)
     )
 
-    expected = expect(workload, trial.q, trial.k, trial.v, where=every_row(workload))
+    expected = expect(workload, trial, where=every_row(workload))
     assert [each.reports for each in emulations if each.reports] == []
-    assert np.abs(decode(output.out, "fp16").reshape(-1) - np.asarray(expected.out).reshape(-1)).max() < 5e-3
+    assert (
+        np.abs(
+            decode(output.tensors["O"], "fp16").reshape(-1) - np.asarray(expected.rows["O"].right).reshape(-1)
+        ).max()
+        < 5e-3
+    )

@@ -11,13 +11,14 @@ import pytest
 from gpu import planted
 from places import ROOT
 
+from evoflash.attention.workload import NAMED, Workload
 from evoflash.commands.compare.kernels import Contender
 from evoflash.commands.compare.run import ComparisonRun, compare_kernels
 from evoflash.cuda import launcher
 from evoflash.families.export import export_kernel
 from evoflash.families.family import load_family
 from evoflash.isolation import IsolatedPool
-from evoflash.problem import NAMED, Problem, Workload, parse_problem
+from evoflash.problem import Problem, parse_problem
 from evoflash.timing.benchmark import Bench, KernelContender, synced_us
 from evoflash.timing.protocols import CALL
 from evoflash.timing.sequential_test import LIMIT_S, run_sequential_test

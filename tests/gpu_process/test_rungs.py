@@ -8,14 +8,14 @@ from dataclasses import replace
 
 import pytest
 
+from evoflash.attention.shapes import check_workloads, hidden_workloads
+from evoflash.attention.workload import parse_workload
 from evoflash.cuda.arena import MemoryFaultError
 from evoflash.cuda.launcher import KernelHungError, LaunchRefusedError, cuda_errors
 from evoflash.evaluation import Rung, Status
-from evoflash.evaluators.measured import check_workloads, hidden_workloads
 from evoflash.gpu import load_gpu
 from evoflash.gpu_process import rungs
 from evoflash.gpu_process.rungs import GpuOutcome, GpuTask
-from evoflash.problem import parse_workload
 
 TASK = GpuTask("genome", load_gpu("h200"), (), (), (), seed=0)
 START = GpuOutcome("genome", Status.CORRECT, Rung.SMOKE)

@@ -172,6 +172,7 @@ def test_contexts_that_an_error_took_with_it_are_made_again(tmp_path):
         assert outcome_of(worker, "good").status is Status.CORRECT
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lack", ["room later", "no room for the code"])
 def test_memory_that_another_program_gives_back_is_waited_for(patient, tmp_path, lack):
     assert outcome_of(patient, f"{lack}:{tmp_path}").status is Status.CORRECT
@@ -200,6 +201,7 @@ def test_finals_that_fail_cost_nothing_else(worker, seed, reason):
     assert outcome_of(worker, "good").status is Status.CORRECT
 
 
+@pytest.mark.slow
 def test_a_context_that_has_no_room_is_waited_for(tmp_path):
     with made(After(full_until, tmp_path, 2), room_limit_s=LIMIT_S) as it:
         assert outcome_of(it, "good").status is Status.CORRECT

@@ -499,12 +499,14 @@ def same(one: list[dict[str, Value | None]], other: list[dict[str, Value | None]
     return sorted(str(sorted(d.items())) for d in one) == sorted(str(sorted(d.items())) for d in other)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "has", "all_of_it"), MOVES, ids=[f"{m[0]}-{m[1]}" for m in MOVES])
 def test_a_move_makes_all_that_it_promises_and_nothing_else(name, has, all_of_it) -> None:
     got = moves(name, GROUPED, {**BASE, **has})
     assert same(got, all_of_it), got
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "has", "all_of_it"), AT_THE_WALL, ids=[m[0] for m in AT_THE_WALL])
 def test_a_move_at_the_wall_makes_the_tile_pay_or_is_refused(name, has, all_of_it) -> None:
     got = moves(name, WIDE, {**BROAD, **has})
@@ -523,6 +525,7 @@ def test_a_named_operator_finds_something_to_do_in_both_spaces_or_says_why_not(n
         assert any(made) or (name, text) == ("unpack_gqa", WIDE)  # no heads to unpack there
 
 
+@pytest.mark.slow
 def test_every_value_of_a_structural_gene_is_reached_by_an_operator_that_knows_what_it_does() -> None:
     space, walk = hopper(GROUPED)
     wanted = {(name, value) for name in FAMILY.structural for value in space.param(name).values}

@@ -5,13 +5,14 @@ from dataclasses import replace
 
 import pytest
 
+from evoflash.attention.loop import consumers
+from evoflash.attention.workload import Workload
 from evoflash.evaluation import Launch
 from evoflash.families.family import load_family
 from evoflash.gpu import load_gpu
 from evoflash.perf_model.block_schedule import at_work, makespan
 from evoflash.perf_model.estimate import Counts, Estimate, Profile, constants, estimate
-from evoflash.perf_model.warpgroup_path import chain_cycles, consumers, exposed_boxes
-from evoflash.problem import Workload
+from evoflash.perf_model.warpgroup_path import chain_cycles, exposed_boxes
 
 H200 = load_gpu("h200")
 WORK = Workload(16, 16, 16, 2048, 2048, 64)

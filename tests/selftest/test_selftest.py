@@ -89,6 +89,7 @@ def time_gullibly(task: GpuTask, checked: GpuOutcome) -> GpuOutcome:
     return replace(checked, rung=Rung.DONE)
 
 
+@pytest.mark.slow
 def test_every_fraud_is_rejected_and_every_control_accepted_without_a_gpu():
     found = self_test(time_limit_s=600)
 
@@ -226,6 +227,7 @@ def test_what_the_gpu_says_counts_only_where_and_as_it_is_named(status, rung, re
     assert outcome(fraud.name, "GPU", fraud.measured, on_gpu.said(reached)).end is end
 
 
+@pytest.mark.slow
 def test_the_gpus_half_says_what_each_fraud_came_to():
     names = ("writes zeros", "no-op", "last key dropped", "honest simt", "race on the scores")
     broken = replace(fraud_of("rows left out"), patch=(("#include", "this is no C++\n#include"),))

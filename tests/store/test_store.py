@@ -18,6 +18,7 @@ import pytest
 import sqlalchemy as sa
 from places import FIXTURES, environment
 
+from evoflash.attention.workload import CompileKey
 from evoflash.commands.search.run import _is_final
 from evoflash.errors import StoreError
 from evoflash.evaluation import (
@@ -34,7 +35,6 @@ from evoflash.evaluation import (
     Verdict,
 )
 from evoflash.paths import DB
-from evoflash.problem import CompileKey
 from evoflash.space import Genome
 from evoflash.store import database, schema
 from evoflash.store.store import Store, open_store
@@ -616,6 +616,7 @@ def writer(path: Path, seed: int, count: int) -> "subprocess.Popen[str]":
     return subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True, env=environment())
 
 
+@pytest.mark.slow
 def test_kill_9_loses_nothing_that_was_acknowledged(path: Path) -> None:
     open_store(str(path)).close()
     acknowledged: set[int] = set()
@@ -636,6 +637,7 @@ def test_kill_9_loses_nothing_that_was_acknowledged(path: Path) -> None:
     assert len(stored) - len(acknowledged) <= 4, "at most one commit per kill was not yet acknowledged"
 
 
+@pytest.mark.slow
 def test_processes_that_create_and_write_one_database_at_once_lose_nothing(path: Path) -> None:
     children = [writer(path, seed, 10) for seed in (1, 2, 3)]
     assert [len(child.communicate()[0].split()) - 10 for child in children] == [0, 0, 0]

@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from evoflash.attention.workload import NAMED
 from evoflash.errors import UsageError
 from evoflash.evaluation import Timing, score
 from evoflash.gpu import GpuSpec
-from evoflash.problem import NAMED
 from evoflash.timing.benchmark import KernelContender, can_be_timed
 from evoflash.timing.clocks import clock_state, in_words, over
 from evoflash.timing.comparison import beats_physics, compare, hopeless, left_running

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from evoflash.attention.workload import NAMED
 from evoflash.gpu import load_gpu
-from evoflash.problem import NAMED
 from evoflash.timing import sequential_test
 from evoflash.timing.abba import Block, quads, quads_of, turn_rounds
 from evoflash.timing.intervals import ALPHA, interval

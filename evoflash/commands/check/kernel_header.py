@@ -14,7 +14,7 @@ from evoflash.commands.check.kernel_file import DTYPES, FILLS, Argument, KernelF
 from evoflash.errors import TemplateError, UsageError
 from evoflash.evaluation import TensorMap
 from evoflash.families.expression import Expression
-from evoflash.families.family import Loop
+from evoflash.operation import Loop
 
 _HEADER = re.compile(r"/\*[ \t]*evoflash check[ \t]*\n(.*?)\*/", re.DOTALL)
 _KEYS = ("entry", "grid", "block", "smem", "cluster", "resident", "arguments", "attention", "workspace")

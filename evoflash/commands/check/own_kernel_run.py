@@ -12,9 +12,9 @@ import numpy as np
 
 from evoflash.commands.check.kernel_file import Argument
 from evoflash.emulator import launch as emulator
-from evoflash.emulator.attention import Run, launch_once, mapped
+from evoflash.emulator.call import Run, launch_once, mapped
 from evoflash.evaluation import Launch
-from evoflash.validation.reference import encode
+from evoflash.validation.bits import encode
 
 Array = np.ndarray[Any, Any]
 

@@ -207,7 +207,7 @@ def _as_dict(checked: Checked) -> dict[str, Any]:
 def _run(record: RunRecord) -> dict[str, Any]:
     return {
         "case": record.case,
-        "inputs": record.trial,
+        "inputs": record.inputs,
         "delivery": record.run.delivery,
         "schedule": record.run.schedule,
         "seed": record.run.seed,

@@ -15,16 +15,18 @@ from evoflash.commands.check import compiler_messages
 from evoflash.commands.check.case_run import Ran, run_case
 from evoflash.commands.check.findings import Finding, Place, from_report, merge, slow_accesses
 from evoflash.commands.check.own_kernel_run import Written, difference
-from evoflash.commands.check.subject import AttentionCase, Case, Subject
+from evoflash.commands.check.subject import Case, Subject, WorkloadCase
 from evoflash.compilers import gxx as hostcompiler
 from evoflash.compilers.nvrtc import compile_candidate
-from evoflash.cuda.capacity import misfit
-from evoflash.emulator.attention import Run
-from evoflash.emulator.launch import Delivery, Schedule, Site
+from evoflash.cuda.capacity import does_not_fit
+from evoflash.emulator.call import Run
+from evoflash.emulator.launch import Site
 from evoflash.emulator.preflight import CPU_LIMIT_S
 from evoflash.errors import DeviceError
 from evoflash.evaluation import Build, Status
 from evoflash.isolation import Ending, IsolatedPool
+from evoflash.operation import Delivery, Schedule, Workload
+from evoflash.operations import operation_of
 
 _DELIVERIES: tuple[Delivery, ...] = ("lazy", "random", "eager")
 _SCHEDULES: tuple[Schedule, ...] = ("fifo", "random")
@@ -34,8 +36,6 @@ _FIRST: tuple[tuple[Delivery, Schedule], ...] = (
     ("eager", "fifo"),
     ("random", "random"),
 )
-# Other inputs with every run: ordinary ones, then those that catch a mask, a rescaling, an overflow.
-_TRIALS = ("normal", "spikes", "saturated", "rising", "needles", "large_logits", "falling", "outliers")
 _MOST_PROCESSES = 4
 _RUNS_OF_A_PROCESS = 8  # starting one costs as much as these many ordinary runs
 _GRACE_S = 30.0  # over the launches' CPU limits: a process starts, a reference is computed
@@ -47,7 +47,7 @@ class RunRecord:
 
     case: str
     run: Run
-    trial: str  # the kind of inputs
+    inputs: str  # the kind of them; empty for a kernel with arguments of its own
     seconds: float | None  # None where its process was lost
 
 
@@ -72,11 +72,17 @@ class Checked:
 
 
 def plan(
-    runs: int, *, seed: int, registers: int = 0, is_attention: bool = True
+    runs: int, *, seed: int, registers: int = 0, workload: Workload | None = None
 ) -> tuple[tuple[Run, str], ...]:
-    """That many runs and the trials for them: the likeliest to find something first, then every delivery with
-    every schedule. Of attention, one in four wants no LSE.
+    """That many runs and the kinds of inputs for them: the likeliest to find something first, then every
+    delivery with every schedule. With a workload, one run in four wants no optional output.
     """
+    kinds: tuple[str, ...] = ("",)
+    optional: tuple[str, ...] = ()
+    if workload is not None:
+        operation = operation_of(workload)
+        kinds = operation.inputs.scheduled
+        optional = tuple(spec.name for spec in operation.tensors(workload) if spec.is_optional)
     rest = itertools.cycle(itertools.product(_DELIVERIES, _SCHEDULES))
     choices = itertools.islice(itertools.chain(_FIRST, rest), runs)
     return tuple(
@@ -87,9 +93,9 @@ def plan(
                 seed + at,
                 CPU_LIMIT_S,
                 registers,
-                wants_lse=not is_attention or at % 4 != 2,
+                without=optional if at % 4 == 2 else (),
             ),
-            _TRIALS[at % len(_TRIALS)],
+            kinds[at % len(kinds)],
         )
         for at, (delivery, schedule) in enumerate(choices)
     )
@@ -106,22 +112,30 @@ def check(subject: Subject, *, runs: int, seed: int) -> Checked:
         path = subject.path or Path(f"{subject.name}.cu")
         return Checked(subject, path, (), (*found, *unseen), None, subject.notes)
     build, compiled, notes = _compiled(subject)
-    is_attention = isinstance(subject.cases[0], AttentionCase)
+    first = subject.cases[0]
+    workload = first.workload if isinstance(first, WorkloadCase) else None
     registers = build.registers if build else 0
-    planned = plan(runs, seed=seed, registers=registers, is_attention=is_attention)
+    planned = plan(runs, seed=seed, registers=registers, workload=workload)
     todo = list(itertools.product(range(len(subject.cases)), planned))
     processes = min(-(-len(todo) // _RUNS_OF_A_PROCESS), os.cpu_count() or 1, _MOST_PROCESSES)
     with IsolatedPool(processes) as pool:
-        futures = [_start(pool, library, subject.cases[case], run, trial) for case, (run, trial) in todo]
+        futures = [_start(pool, library, subject.cases[case], run, inputs) for case, (run, inputs) in todo]
         endings = [future.result() for future in futures]
     records = tuple(
-        RunRecord(_name(subject.cases[case]), run, trial, ending.value.seconds if ending.value else None)
-        for (case, (run, trial)), ending in zip(todo, endings, strict=True)
+        RunRecord(_name(subject.cases[case]), run, inputs, ending.value.seconds if ending.value else None)
+        for (case, (run, inputs)), ending in zip(todo, endings, strict=True)
     )
     found = merge(_findings(subject, records, endings))
     slow = slow_accesses(_clean_sites(endings), shift=subject.shift)
     findings = sorted(
-        (*_misfits(subject, build), *found, *_unsteady(todo, records, endings), *compiled, *unseen, *slow),
+        (
+            *_launches_that_do_not_fit(subject, build),
+            *found,
+            *_unsteady(todo, records, endings),
+            *compiled,
+            *unseen,
+            *slow,
+        ),
         key=lambda finding: finding.severity != "error",
     )
     path = subject.path or library.with_suffix(".cu")
@@ -129,14 +143,14 @@ def check(subject: Subject, *, runs: int, seed: int) -> Checked:
 
 
 def _name(case: Case) -> str:
-    if isinstance(case, AttentionCase):
+    if isinstance(case, WorkloadCase):
         return str(case.workload) + (", on one SM" if case.is_crowded else "")
     return f"grid {case.launch.grid}, block {case.launch.block}".replace(" ", "")
 
 
-def _start(pool: IsolatedPool, library: Path, case: Case, run: Run, trial: str) -> "Future[Ending[Ran]]":
-    launches = len(case.launches) if isinstance(case, AttentionCase) else 1
-    return pool.submit(run_case, library, case, run, trial, timeout_s=launches * run.cpu_limit_s + _GRACE_S)
+def _start(pool: IsolatedPool, library: Path, case: Case, run: Run, inputs: str) -> "Future[Ending[Ran]]":
+    launches = len(case.launches) if isinstance(case, WorkloadCase) else 1
+    return pool.submit(run_case, library, case, run, inputs, timeout_s=launches * run.cpu_limit_s + _GRACE_S)
 
 
 # ---- findings
@@ -147,8 +161,8 @@ def _findings(
 ) -> Iterator[list[Finding]]:
     for record, ending in zip(records, endings, strict=True):
         where = str(record.run)
-        if isinstance(subject.cases[0], AttentionCase):
-            where += f", {record.trial} inputs, {record.case}"
+        if isinstance(subject.cases[0], WorkloadCase):
+            where += f", {record.inputs} inputs, {record.case}"
         if ending.value is None:
             kind = "hang" if ending.status is Status.TIMEOUT else "crash"
             yield [Finding(kind, ending.reason, runs=1, first_run=where)]
@@ -193,7 +207,7 @@ def _clean_sites(endings: Sequence[Ending[Ran]]) -> Iterator[Site]:
             yield from ending.value.sites
 
 
-def _misfits(subject: Subject, build: Build | None) -> list[Finding]:
+def _launches_that_do_not_fit(subject: Subject, build: Build | None) -> list[Finding]:
     """Launches that the GPU has no room for."""
     gpu = subject.gpu
     if gpu is None:
@@ -201,14 +215,14 @@ def _misfits(subject: Subject, build: Build | None) -> list[Finding]:
     launches = {
         launch
         for case in subject.cases
-        for launch in (case.launches if isinstance(case, AttentionCase) else (case.launch,))
+        for launch in (case.launches if isinstance(case, WorkloadCase) else (case.launch,))
     }
     sizes = {launch.smem_bytes for launch in launches if launch.smem_bytes > gpu.smem_per_block}
     texts = [f"{size} bytes of shared memory; {gpu.name} allows {gpu.smem_per_block}" for size in sizes]
     if build is not None:
         static = build.smem_static_bytes
         reasons = (
-            misfit(each, gpu, registers=build.registers, smem_static_bytes=static) for each in launches
+            does_not_fit(each, gpu, registers=build.registers, smem_static_bytes=static) for each in launches
         )
         texts += sorted(set(filter(None, reasons)))
     return [Finding("cannot-launch", text) for text in texts]

@@ -9,14 +9,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from evoflash import baselines
+from evoflash import baselines, operations
 from evoflash.commands import kernel_report as report
 from evoflash.commands.check import subject as check_subject
 from evoflash.commands.check.kernel_header import read_kernel_file
 from evoflash.compilers.nvrtc import compile_candidate, first_error
 from evoflash.errors import EvoflashError, UsageError
 from evoflash.evaluation import Build
-from evoflash.evaluators.measured import check_workloads
 from evoflash.evaluators.prepare import prepare
 from evoflash.families.family import load_family
 from evoflash.gpu import GpuSpec
@@ -142,5 +141,5 @@ def _own(path: Path, text: str, *, spec: GpuSpec, seed: int) -> _Meaning:
 def _task(
     name: str, problem: Problem, builds: Sequence[Build], launches: Launcher, spec: GpuSpec, seed: int
 ) -> GpuTask:
-    checks = check_workloads(problem.compile_keys(spec.arch))
+    checks = operations.load(problem.operation).check_workloads(problem.compile_keys(spec.arch))
     return task_of(name, spec, builds, launches, checks=checks, timed=problem.workloads, seed=seed)

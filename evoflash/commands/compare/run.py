@@ -16,7 +16,8 @@ from evoflash.evaluation import Status, Timing
 from evoflash.gpu import GpuSpec
 from evoflash.gpu_process.checks import of_timed
 from evoflash.gpu_process.rungs import check
-from evoflash.problem import Problem, Workload
+from evoflash.operation import Workload
+from evoflash.problem import Problem
 from evoflash.timing.benchmark import Bench, KernelContender, can_be_timed
 from evoflash.timing.comparison import Comparison, beats_physics
 from evoflash.timing.intervals import MINIMAL_EFFECT

@@ -47,7 +47,7 @@ def recorded(store: Store, *, problem: str, gpu: str, family: str | None, basis:
         str(what),
         spec.name,
         basis,
-        (first.seq_q, first.heads, first.batch),
+        first.extents,
     )
 
 

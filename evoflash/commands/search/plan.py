@@ -78,7 +78,7 @@ def plan(
     what = parse_problem(problem)
     spec, basis = where(gpu, evaluator)
     starts = archive and strategy in WITH_SEEDS
-    tried = (_field(member, what, spec, archive=starts) for member in _families(family, spec))
+    tried = (_field(member, what, spec, archive=starts) for member in _families(family, spec, what))
     fields = tuple(field for field in tried if field)
     if not fields:
         asked = family or "any family"
@@ -136,12 +136,13 @@ def _present() -> GpuSpec | None:
     return replace(spec, **dict(device.attributes))  # type: ignore[arg-type]  # they are all numbers
 
 
-def _families(name: str | None, gpu: GpuSpec) -> tuple[Family, ...]:
+def _families(name: str | None, gpu: GpuSpec, problem: Problem) -> tuple[Family, ...]:
     if name is not None:
         family = load_family(name)
         if not family.supports(gpu):
             raise UsageError(
                 f"{name} needs {', '.join(family.arch)}, {gpu.name} is {gpu.arch}: choose another."
             )
+        family.check_computes(problem)
         return (family,)
-    return families_for(gpu)
+    return families_for(gpu, problem.operation)

@@ -1,0 +1,86 @@
+"""Neighbours are valid, canonical and as far away as they say."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from strategy_cases import SPACE, TINY
+
+from evoflash.space import Genome, Param, SearchSpace
+from evoflash.strategies.neighbourhood import Neighbourhood
+
+
+def changed(one: Genome, other: Genome) -> set[str]:
+    """The genes that both have, with different values."""
+    ours, theirs = one.as_dict(), other.as_dict()
+    return {name for name in ours.keys() & theirs.keys() if ours[name] != theirs[name]}
+
+
+def drawn(space: SearchSpace, count: int = 20) -> list[Genome]:
+    rng = np.random.default_rng(0)
+    return [space.sample(rng) for _ in range(count)]
+
+
+@pytest.mark.parametrize("genome", drawn(SPACE), ids=lambda genome: genome.id)
+def test_one_gene_is_every_valid_change_of_one_gene(genome: Genome) -> None:
+    values = genome.as_dict()
+    expected = {
+        SPACE.genome({**values, name: value}) for name in values for value in SPACE.param(name).values
+    }
+
+    near = Neighbourhood(SPACE).one_gene(genome)
+
+    assert set(near) == {other for other in expected - {genome} if SPACE.is_valid(other)}
+    assert len(near) == len(set(near))
+
+
+@pytest.mark.parametrize("genome", drawn(SPACE), ids=lambda genome: genome.id)
+def test_two_genes_changes_two_and_what_they_switch_on(genome: Genome) -> None:
+    far = list(Neighbourhood(SPACE).two_genes(genome, np.random.default_rng(1), count=40))
+
+    assert len(far) == 40
+    assert all(SPACE.is_valid(other) and SPACE.genome(other.as_dict()) == other for other in far)
+    assert {len(changed(genome, other)) for other in far} <= {1, 2}  # one of the pair may be switched off
+
+
+def test_genes_that_a_change_switches_on_get_every_value() -> None:
+    off = TINY.genome({"a": 2, "deep": False})
+    rng = np.random.default_rng(0)
+
+    far = Counter(Neighbourhood(TINY).two_genes(off, rng, count=100))
+
+    assert {other.as_dict()["depth"] for other in far} == {1, 2}
+
+
+def test_the_pair_is_drawn_before_its_values() -> None:
+    many = SearchSpace("many", (Param("a", tuple(range(50))), Param("b", (0, 1)), Param("c", (0, 1))))
+    genome = next(iter(many))
+    far = Neighbourhood(many).two_genes(genome, np.random.default_rng(0), count=600)
+
+    pairs = Counter(frozenset(changed(genome, other)) for other in far)
+
+    assert len(pairs) == 3
+    assert min(pairs.values()) > 150
+
+
+def test_a_space_of_one_gene_has_no_pairs() -> None:
+    narrow = SearchSpace("narrow", (Param("a", (1, 2, 3)), Param("b", (1,))))
+    genome = next(iter(narrow))
+
+    assert list(Neighbourhood(narrow).two_genes(genome, np.random.default_rng(0), count=5)) == []
+    assert len(Neighbourhood(narrow).one_gene(genome)) == 2
+
+
+def test_rows_hold_positions_and_mark_what_is_inactive() -> None:
+    around = Neighbourhood(TINY)
+    genomes = [TINY.genome({"a": 3}), TINY.genome({"a": 2, "deep": True, "depth": 2})]
+
+    assert around.rows(genomes).tolist() == [[2, 0, -1], [1, 1, 1]]
+    assert around.rows([]).shape == (0, 3)
+
+
+def test_a_switch_and_a_number_of_equal_value_are_two_values() -> None:
+    mixed = SearchSpace("mixed", (Param("a", (1, True, 0)),))
+    genomes = [Genome("mixed", 1, (("a", value),)) for value in (1, True)]
+
+    assert Neighbourhood(mixed).rows(genomes).tolist() == [[0], [1]]

@@ -1,0 +1,134 @@
+"""What the surrogate promises beyond the contract: it learns, jumps when it stands still, and resumes."""
+
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from strategy_cases import SPACE, Notebook, evaluated, fails, score_us, spend
+
+from evoflash.evaluation import Proposal, Timing
+from evoflash.space import Genome, Param, SearchSpace
+from evoflash.strategies import make_strategy
+from evoflash.strategies.family_bandit import Bandit
+from evoflash.strategies.surrogate import BATCH, OPENING, SEEDS, STANDSTILL, Surrogate
+
+LEARNT = {"one_gene", "two_genes"}
+
+
+def drawn(count: int, *, seed: int = 4) -> tuple[Genome, ...]:
+    rng = np.random.default_rng(seed)
+    return tuple(dict.fromkeys(SPACE.sample(rng) for _ in range(count)))
+
+
+def test_after_a_random_opening_it_names_where_its_proposals_come_from() -> None:
+    proposals = spend(make_strategy("surrogate", SPACE, seed=1), 100).proposals
+    ids = {proposal.genome.id for proposal in proposals}
+    later = proposals[OPENING + BATCH :]
+
+    assert {proposal.operator for proposal in proposals[:OPENING]} == {"sample"}
+    assert sum(proposal.operator in LEARNT for proposal in later) > 0.5 * len(later)
+    assert all(set(proposal.parents) <= ids for proposal in later)
+    assert all(bool(proposal.parents) == (proposal.operator != "sample") for proposal in later)
+
+
+def test_what_failed_is_avoided() -> None:
+    def score(genome: Genome) -> float | None:
+        return None if genome.as_dict()["layout"] != "xor64" else score_us(genome)
+
+    rows = spend(make_strategy("surrogate", SPACE, seed=0), 100, score=score).rows
+    near = [e.is_correct for p, e in rows[40:] if p.operator == "one_gene"]
+
+    assert len(near) > 10
+    assert near.count(False) < 0.1 * len(near)
+
+
+def test_at_most_a_tenth_of_the_default_budget_goes_to_seeds_and_the_model_may_choose_the_others() -> None:
+    seeds = drawn(60)
+    chosen = spend(Surrogate(SPACE, seed=0, seeds=seeds), 100, score=score_us).proposals
+
+    assert [proposal.genome for proposal in chosen[:SEEDS]] == list(seeds[:SEEDS])
+    assert chosen[SEEDS].operator != "seed"
+    assert {p.operator for p in chosen[SEEDS:] if p.genome in seeds} <= {"seed", "sample", *LEARNT}
+
+
+def test_seeds_that_do_not_fit_are_left_out() -> None:
+    good = drawn(1)[0]
+    too_big = SPACE.genome({**good.as_dict(), "warps": 8, "rows_per_warp": 32})
+    strategy = Surrogate(SPACE, seed=0, seeds=(too_big, Genome("elsewhere", 1, (("a", 1),)), good))
+
+    assert strategy.ask() == Proposal(good, "seed")
+    assert strategy.ask().operator == "sample"
+
+
+@pytest.mark.parametrize("stop", [3, 22, 41, 58])
+def test_resumed_with_seeds_it_goes_on_as_an_unbroken_one(stop: int) -> None:
+    def strategy() -> Surrogate:
+        return Surrogate(SPACE, seed=2, seeds=drawn(8))
+
+    unbroken, broken = spend(strategy(), 80), spend(strategy(), stop)
+
+    assert spend(strategy(), 80, notebook=broken).proposals == unbroken.proposals
+
+
+def told(strategy: Surrogate, genomes: tuple[Genome, ...], score=score_us) -> None:
+    for genome in genomes:
+        strategy.tell(Proposal(genome), evaluated(genome, score(genome)))
+
+
+def test_when_nothing_gains_it_jumps_and_draws_more() -> None:
+    def operators(best_first: bool) -> Counter[str]:
+        counts: Counter[str] = Counter()
+        for seed in range(4):
+            genomes = sorted(drawn(40, seed=seed), key=lambda genome: score_us(genome) or 1e9)
+            strategy = Surrogate(SPACE, seed=seed)
+            told(strategy, tuple(genomes if best_first else reversed(genomes)))
+            counts.update(strategy.ask().operator for _ in range(BATCH))
+        return counts
+
+    assert len(drawn(40)) > 2 * STANDSTILL
+    standing, moving = operators(best_first=True), operators(best_first=False)
+    assert standing["sample"] > moving["sample"]
+
+
+@pytest.mark.parametrize("kind", ["duplicate", "lower bound"])
+def test_a_duplicate_or_a_lower_bound_is_no_parent(kind: str) -> None:
+    genomes = drawn(30)
+    strategy = Surrogate(SPACE, seed=0)
+    told(strategy, genomes[1:])
+    fastest = evaluated(genomes[0], 1.0, duplicate_of="0" * 16 if kind == "duplicate" else "")
+    if kind == "lower bound":
+        fastest = replace(fastest, timings=(Timing("p", "cold", 1.0, 1.0, 1.0, 1, censored=True),))
+    strategy.tell(Proposal(genomes[0]), fastest)
+
+    assert all(genomes[0].id not in strategy.ask().parents for _ in range(10))
+
+
+def test_many_in_flight_are_still_different_and_learnt_from() -> None:
+    notebook = spend(make_strategy("surrogate", SPACE, seed=0), 80, ahead=16)
+
+    assert len({proposal.genome for proposal in notebook.proposals}) == 80
+    assert sum(proposal.operator in LEARNT for proposal in notebook.proposals[48:]) > 16
+
+
+def test_a_family_with_less_than_an_opening_is_searched_under_the_bandit() -> None:
+    spaces = tuple(replace(SPACE, family=name) for name in ("one", "two", "three"))
+    members = {space.family: make_strategy("surrogate", space, seed=0) for space in spaces}
+
+    proposals = spend(Bandit(members, seed=0), 60).proposals
+
+    assert len({proposal.genome for proposal in proposals}) == 60
+    assert {proposal.genome.family for proposal in proposals} == set(members)
+
+
+def test_where_all_fails_it_keeps_drawing() -> None:
+    notebook: Notebook = spend(make_strategy("surrogate", SPACE, seed=0), 60, score=fails)
+
+    assert {proposal.operator for proposal in notebook.proposals} == {"sample"}
+
+
+def test_a_space_of_one_gene_is_finished() -> None:
+    line = SearchSpace("line", (Param("a", tuple(range(70))),))
+    notebook = spend(make_strategy("surrogate", line, seed=0), 100, score=lambda g: 1.0 + g.as_dict()["a"])
+
+    assert len(notebook.rows) == 70
