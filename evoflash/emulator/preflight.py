@@ -5,6 +5,7 @@ nothing. The benchmark's shape is not emulated.
 """
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 
 from evoflash.compilers import gxx
@@ -13,7 +14,7 @@ from evoflash.emulator.call import Run, run_call
 from evoflash.evaluation import Candidate, Launch, Status, Verdict
 from evoflash.families.family import Family
 from evoflash.gpu import GpuSpec
-from evoflash.operation import Delivery, Loop, Schedule, Workload
+from evoflash.operation import Delivery, Expected, Loop, Schedule, TestInput, Workload
 from evoflash.operations import operation_of
 from evoflash.perf_model.estimate import Profile, fit_counts, mean_counts
 from evoflash.validation.expected import every_row
@@ -138,9 +139,15 @@ def emulate(
     is_strided: bool = False,
 ) -> tuple[tuple[emulator.Emulation, ...], Verdict]:
     """Run the launches on inputs of one kind, and judge what they wrote by the reference, every row of it."""
-    operation = operation_of(workload)
-    inputs = operation.draw(inputs_name, workload, seed=seed)
+    inputs, expected = _posed(inputs_name, workload, seed)
     run = Run(delivery, schedule, seed, CPU_LIMIT_S, registers, without, is_strided)
     emulations, output = run_call(library, launches, workload, inputs, run)
-    expected = operation.expect(workload, inputs, where=every_row(workload))
     return emulations, judge(workload, [(inputs, expected, output)])
+
+
+@lru_cache(maxsize=64)  # kernels whose tiles have the same shape are asked the same, with a run's one seed
+def _posed(inputs_name: str, workload: Workload, seed: int) -> tuple[TestInput, Expected]:
+    """The inputs, and what is right for them in every row; nobody writes to either."""
+    operation = operation_of(workload)
+    inputs = operation.draw(inputs_name, workload, seed=seed)
+    return inputs, operation.expect(workload, inputs, where=every_row(workload))
