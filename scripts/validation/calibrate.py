@@ -2,7 +2,7 @@
 
 Runs seeds and random valid genomes of every family on every kind of input, on the GPU, or in the emulator at
 small shapes where there is none. Changes no gate: where the record says that one is too tight or too loose,
-change evoflash/validation/thresholds.toml and run this again; tests/validation/test_thresholds.py holds the
+change evoflash/attention/thresholds.toml and run this again; tests/attention/test_thresholds.py holds the
 two together.
 
     python -m scripts.validation.calibrate -o scripts/validation/records/gates-calibration.json

@@ -14,6 +14,7 @@ from places import KERNELS, ROOT
 from rich.console import Console
 from waiting import LIMIT_S
 
+from evoflash.attention.workload import parse_workload
 from evoflash.commands.check import subject as check_subject
 from evoflash.commands.check.case_run import run_case
 from evoflash.commands.check.report import as_json, print_checked
@@ -54,6 +55,7 @@ arguments = [
 ]
 */
 """
+MISSION = parse_workload("mission")
 SMALL = """\
 /* evoflash check
 entry = "small"
@@ -475,7 +477,7 @@ def test_a_box_makes_a_tensor_map_of_an_array(tmp_path):
     path = tmp_path / "tma.cu"
     path.write_text(TMA)
     (subject,) = check_subject.of_file(path, problem=None, gpu=None)
-    (run, trial), *_ = plan(1, seed=1, is_attention=False)
+    (run, trial), *_ = plan(1, seed=1)
     ran = run_case(build(TMA, name="tma"), subject.cases[0], run, trial)
 
     assert ran.reports == ()
@@ -488,7 +490,7 @@ def test_a_map_of_another_argument_reaches_the_same_array(tmp_path):
     path = tmp_path / "tma.cu"
     path.write_text(text)
     (subject,) = check_subject.of_file(path, problem=None, gpu=None)
-    (run, trial), *_ = plan(1, seed=1, is_attention=False)
+    (run, trial), *_ = plan(1, seed=1)
     ran = run_case(build(text, name="tma"), subject.cases[0], run, trial)
 
     assert ran.written[0].values.tolist() == [*range(40, 48), *range(56, 64)]
@@ -520,12 +522,12 @@ def test_a_wrong_byte_count_names_the_barrier_that_everyone_waits_for(tmp_path):
 
 
 def test_the_runs_cover_every_delivery_with_every_schedule():
-    runs = [run for run, _ in plan(10, seed=5)]
+    runs = [run for run, _ in plan(10, seed=5, workload=MISSION)]
 
     assert [run.seed for run in runs] == list(range(5, 15))
     assert len({(run.delivery, run.schedule) for run in runs}) == 6
     assert (runs[0].delivery, runs[0].schedule) == ("lazy", "fifo")
-    assert plan(3, seed=5) == plan(10, seed=5)[:3]
+    assert plan(3, seed=5, workload=MISSION) == plan(10, seed=5, workload=MISSION)[:3]
 
 
 def test_json_holds_what_the_page_shows(tmp_path):

@@ -18,8 +18,9 @@ from places import TESTS, environment
 from evoflash import operations as registry
 from evoflash.champions import distance
 from evoflash.compilers.nvrtc import compile_candidate
+from evoflash.cuda.launcher import present_gpu, spec_of
 from evoflash.emulator.preflight import preflight
-from evoflash.errors import TemplateError, UsageError
+from evoflash.errors import EvoflashError, TemplateError, UsageError
 from evoflash.evaluation import Basis, Proposal, RunKey, Status
 from evoflash.evaluators.emulated import EmulatedEvaluator
 from evoflash.evaluators.measured import MeasuredEvaluator
@@ -191,7 +192,7 @@ def test_inputs_of_timing_fill_the_cache_twice(family):
 
 def test_a_search_without_a_gpu_finds_a_kernel_and_the_store_gives_all_of_it_back(family, tmp_path):
     problem = parse_problem(f"{TEXT}+scaled_copy:rows=9,columns=64,dtype=bf16")
-    space = replace(family.space(problem.compile_keys(L4.arch), L4))
+    space = family.space(problem.compile_keys(L4.arch), L4)
     strategy = make_strategy("evolution", space, seed=1, seeds=family.seeds_for(problem, space, L4))
     key = RunKey(str(problem), L4.name, Basis.ESTIMATED, "evolution", 1)
 
@@ -243,9 +244,10 @@ def test_evoflash_itself_never_names_the_operation():
 
 @pytest.mark.gpu
 def test_a_gpu_finds_it_right_and_times_it_and_rejects_what_is_wrong(family):
-    from evoflash.cuda.launcher import present_spec
-
-    spec = present_spec()
+    try:
+        spec = spec_of(present_gpu())
+    except EvoflashError as error:
+        pytest.skip(f"needs a GPU ({error})")
     problem = parse_problem("scaled_copy:rows=4096,columns=1024")
     space = family.space(problem.compile_keys(spec.arch), spec)
     with MeasuredEvaluator(problem, spec, seed=1, workers=1) as evaluator:
