@@ -10,6 +10,7 @@ to the launch, read commands/search_run.py, search.py, evaluators/, gpu_process/
     gpu_process/  what runs in the process that holds the GPU
     baselines/    attention of other libraries, timed beside ours
     conformance/  the emulator and a GPU compared, primitive by primitive
+    attention/    what is computed: all that knows attention, reached through operations alone
     environment   the versions that are stored beside every run
     champions/    the shipped archive of the best kernels
     emulator/     runs a kernel on the CPU, with every check on
@@ -23,13 +24,14 @@ to the launch, read commands/search_run.py, search.py, evaluators/, gpu_process/
     perf_model/   estimates a kernel's time
     store/        the database
     search        THE LOOP: ask, evaluate, store, tell
-    abi           the arguments of a kernel
     isolation     functions in processes of their own
     gene_edits    what mutation operators are made of
     mutations/    where the operators are found: the top-level mutations/ folder
     evaluation    records: launches, builds, verdicts, timings, evaluations, runs
     space         records: genes, search spaces, genomes
-    problem       records: workloads and problems
+    problem       records: problems, and their texts
+    operations    finds an operation by its name
+    operation     records: what an operation is to the rest
     gpu           records: what a GPU allows and how fast it is (gpus/)
     paths         where shipped and the user's folders are
     errors        what is raised at people
