@@ -234,7 +234,7 @@ BOOKS = (
     Book(
         "a bound taken for a time",
         "was stopped early after 1 us",
-        "DESIGN 6",
+        "our rules: a bound is no time",
         Rung.DONE,
         _pretender(timings=(_BOUND,)),
         _KEPT,

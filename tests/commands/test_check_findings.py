@@ -13,7 +13,8 @@ from evoflash.commands.check import compiler_messages
 from evoflash.commands.check.advice import KINDS
 from evoflash.commands.check.findings import Finding, Place, from_report, merge, slow_accesses
 from evoflash.commands.check.report import explain, print_checked
-from evoflash.commands.check.runs import Checked, RunRecord
+from evoflash.commands.check.run_findings import RunRecord
+from evoflash.commands.check.runs import Checked
 from evoflash.commands.check.subject import Subject
 from evoflash.emulator.call import Run
 from evoflash.emulator.launch import Report, Site

@@ -571,13 +571,29 @@ def counters(genome, key, workload, trial):
     return emulation.counters
 
 
+def with_value(name, value, *others):
+    """A genome in which the gene has the value and could have each of the others, all else equal."""
+    needs = NEEDS.get(name, {})
+    for each in (value, *others):
+        needs = {**needs, **NEEDS.get(f"{name}={each}", {})}
+    return genome_of({**needs, name: value})
+
+
 @pytest.mark.parametrize(("name", "value"), list(gene_cases.each_value(FAMILY)))
 def test_each_value_of_each_gene_runs_clean(name, value):
-    needs = {**NEEDS.get(name, {}), **NEEDS.get(f"{name}={value}", {})}
-    genome = genome_of({**needs, name: value})
+    genome = with_value(name, value)
     assert genome.as_dict()[name] == value, "the gene is not active here"
 
     assert complaint_of(genome, KEY) == ""
+
+
+@pytest.mark.parametrize(("name", "one", "other"), list(gene_cases.adjacent_values(FAMILY)))
+def test_no_value_is_inert(name, one, other):
+    """Most of these genomes are those of the test above, so that their machine code is in the cache."""
+    genomes = with_value(name, one, other), with_value(name, other, one)
+    first, second = (gene_cases.machine(FAMILY, genome, KEY, H200) for genome in genomes)
+
+    assert first != second
 
 
 def has_room(values, key):

@@ -12,7 +12,8 @@ from rich.text import Text
 
 from evoflash.commands.check.advice import KINDS, advice
 from evoflash.commands.check.findings import Finding
-from evoflash.commands.check.runs import Checked, RunRecord
+from evoflash.commands.check.run_findings import RunRecord
+from evoflash.commands.check.runs import Checked
 from evoflash.errors import UsageError
 
 _STYLES = {"error": "bold red", "warning": "bold yellow", "note": "bold cyan", "help": "bold green"}

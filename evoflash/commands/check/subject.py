@@ -179,7 +179,7 @@ def _own(path: Path, text: str, problem: str | None, gpu: GpuSpec | None) -> Sub
     kernel = read_kernel_file(path, text)
     key, cases, notes = _cases(kernel, problem, gpu)
     name = re.sub(r"\W", "_", path.stem)
-    found = (_LINT.match(each) for each in lint(text))
+    warnings = (_LINT.match(warning) for warning in lint(text))
     if gpu is None:
         notes = (*notes, "no --gpu: neither NVRTC nor ptxas was asked about registers, spills and limits.")
     return Subject(
@@ -191,7 +191,7 @@ def _own(path: Path, text: str, problem: str | None, gpu: GpuSpec | None) -> Sub
         gpu=gpu,
         path=path,
         shown=text,
-        unseen=tuple((match[1], int(match[2])) for match in found if match),
+        unseen=tuple((match[1], int(match[2])) for match in warnings if match),
         notes=notes,
     )
 
