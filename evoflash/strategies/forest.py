@@ -122,7 +122,8 @@ def _members(level: _Level, rng: np.random.Generator, count: int) -> Ints:
     sizes = np.bincount(level.node, minlength=level.size)
     starts = np.cumsum(sizes) - sizes
     drawn = (rng.random((count, level.size)) * sizes).astype(np.int64)
-    return level.row[order[np.minimum(starts + drawn, len(order) - 1)]]
+    rows: Ints = level.row[order[np.minimum(starts + drawn, len(order) - 1)]]
+    return rows
 
 
 def _explained(level: _Level, above: NDArray[np.bool_], targets: Floats) -> Floats:

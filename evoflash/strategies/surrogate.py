@@ -30,8 +30,8 @@ SEEDS = (
 FEWEST = 3  # correct outcomes: fewer teach nothing
 BATCH = 5  # outcomes after which the forest is grown again
 ELITES = 8  # genomes whose neighbours are offered
-PAIRS, CHILDREN, POINTS = 60, 30, 300  # offered: jumps from each elite, operators' children, raw points
-STANDSTILL = 15  # outcomes without a gain
+PAIRS, CHILDREN, POINTS = 100, 15, 150  # offered: jumps from each elite, operators' children, raw points
+STANDSTILL = 10  # outcomes without a gain
 GAIN = 1.001  # times as fast: less is no gain
 MOVING = ("forest", "forest", "forest", "forest", "jump")  # a batch's picks
 STANDING = ("forest", "jump", "jump", "immigrant", "immigrant")  # the same at a standstill
@@ -47,6 +47,7 @@ class _Known:
     told: Sequence[Evaluation]
     in_flight: tuple[Genome, ...]
     elites: Population
+    points: tuple[Genome, ...]  # the valid ones of some points of the raw product: none where they are rare
     taken: set[Genome]  # told, in flight or picked before
     rng: np.random.Generator
 
@@ -60,6 +61,7 @@ class Surrogate:
         self._unseen = Unseen(space, seed=seed)
         self._around = Neighbourhood(space)
         self._operators = operators()
+        self._jumps: dict[Genome, tuple[Genome, ...]] = {}  # from what was an elite
         self._told: list[Evaluation] = []
         self._in_flight: dict[Genome, None] = {}  # in the order of asking
         self._learnt = 0  # outcomes that the picks know of
@@ -110,7 +112,8 @@ class Surrogate:
             elites.add(evaluation)
         in_flight = tuple(self._in_flight)
         taken = {evaluation.genome for evaluation in told}.union(in_flight)
-        return _Known(told, in_flight, elites, taken, np.random.default_rng([self._seed, len(told), 2]))
+        rng = np.random.default_rng([self._seed, len(told), 2])
+        return _Known(told, in_flight, elites, tuple(self._points(rng)), taken, rng)
 
     def _batches(self, known: _Known) -> Iterator[Proposal]:
         """Proposals in the order in which they are wanted.
@@ -148,11 +151,17 @@ class Surrogate:
         yield from (Proposal(seed, "seed") for seed in self._seeds)
         for elite in known.elites.elites:
             parents = (elite.genome.id,)
-            jumps = self._around.two_genes(elite.genome, known.rng, count=PAIRS)
-            yield from (Proposal(far, "two_genes", parents) for far in jumps)
+            yield from (Proposal(far, "two_genes", parents) for far in self._far(elite.genome))
             yield from (Proposal(near, "one_gene", parents) for near in self._around.one_gene(elite.genome))
         yield from self._children(known)
-        yield from map(Proposal, self._points(known.rng))
+        yield from map(Proposal, known.points)
+
+    def _far(self, genome: Genome) -> tuple[Genome, ...]:
+        """Jumps from a genome: the same ones as long as it is an elite, for each costs some 0.1 ms to check."""
+        if genome not in self._jumps:
+            rng = np.random.default_rng([self._seed, int(genome.id, 16)])
+            self._jumps[genome] = tuple(self._around.two_genes(genome, rng, count=PAIRS))
+        return self._jumps[genome]
 
     def _children(self, known: _Known) -> Iterator[Proposal]:
         usable = list(self._operators)
@@ -169,7 +178,6 @@ class Surrogate:
                 yield Proposal(child, operator.name, tuple(parent.id for parent in parents))
 
     def _points(self, rng: np.random.Generator) -> Iterator[Genome]:
-        """The valid ones of some points of the raw product: few or none where valid genomes are rare."""
         points = (self._space.draw(rng) for _ in range(POINTS))
         return (point for point in points if point is not None and self._space.is_valid(point))
 
@@ -188,7 +196,7 @@ class Surrogate:
 
         A uniform sample of flash_wgmma takes 0.2 s, ten times what a proposal may.
         """
-        point = next((point for point in self._points(known.rng) if point not in known.taken), None)
+        point = next((point for point in known.points if point not in known.taken), None)
         return self._walk(known) if point is None else Proposal(point)
 
     def _walk(self, known: _Known) -> Proposal | None:
