@@ -121,7 +121,7 @@ class Surrogate:
         They depend on `known` alone and not on what was proposed meanwhile: a resumed search makes the same
         ones again and passes over those that it finds in its history.
         """
-        if len(known.elites.elites) == 0 or sum(map(_is_timed, known.told)) < FEWEST:
+        if not known.elites.elites or sum(map(_is_timed, known.told)) < FEWEST:
             return
         preferred = self._preferred(known)
         for kind in itertools.chain(*[STANDING if _stands_still(known.told) else MOVING] * CYCLES):
@@ -140,9 +140,8 @@ class Surrogate:
         targets = targets_of([_score_us(evaluation) for evaluation in known.told])
         forest = grow(self._around.rows([each.genome for each in known.told]), targets, known.rng)
         leaves = forest.leaves(self._around.rows(list(offers)))
-        promised = promise(forest, leaves, targets) + 1e-6 * known.rng.random(
-            len(pool)
-        )  # equals in any order
+        promised = promise(forest, leaves, targets)
+        promised += 1e-6 * known.rng.random(len(pool))  # equals come in any order
         beside = forest.leaves(self._around.rows(known.in_flight))
         return (pool[at] for at in spread(promised, leaves, beside))
 
@@ -157,7 +156,7 @@ class Surrogate:
         yield from map(Proposal, known.points)
 
     def _far(self, genome: Genome) -> tuple[Genome, ...]:
-        """Jumps from a genome: the same ones as long as it is an elite, for each costs some 0.1 ms to check."""
+        """Jumps from a genome, drawn once: to check whether one is valid takes some 0.1 ms."""
         if genome not in self._jumps:
             rng = np.random.default_rng([self._seed, int(genome.id, 16)])
             self._jumps[genome] = tuple(self._around.two_genes(genome, rng, count=PAIRS))
