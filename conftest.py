@@ -17,17 +17,29 @@ NO_GPU = "needs a CUDA GPU: run `python -m pytest -m gpu` on a machine that has 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite tests/golden/*")
     parser.addoption("--full", action="store_true", help="all cases of products that are else shared out")
+    parser.addoption("--quick", action="store_true", help="the first case of each test, no slow test")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if not config.getoption("--full"):
-        left_out = [item for item in items if "full" in item.keywords]
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if "full" not in item.keywords]
+        _leave_out(config, items, [item for item in items if "full" in item.keywords])
+    if config.getoption("--quick"):
+        _leave_out(config, items, [item for item in items if "slow" in item.keywords])
+        firsts: dict[str, pytest.Item] = {}
+        for item in items:
+            firsts.setdefault(item.nodeid.partition("[")[0], item)
+        chosen = set(firsts.values())
+        _leave_out(config, items, [item for item in items if item not in chosen])
     gpu_items = [item for item in items if "gpu" in item.keywords]
     if gpu_items and not _gpu_present():
         for item in gpu_items:
             item.add_marker(pytest.mark.skip(reason=NO_GPU))
+
+
+def _leave_out(config: pytest.Config, items: list[pytest.Item], left_out: list[pytest.Item]) -> None:
+    config.hook.pytest_deselected(items=left_out)
+    unwanted = set(left_out)
+    items[:] = [item for item in items if item not in unwanted]
 
 
 def _gpu_present() -> bool:

@@ -1,6 +1,6 @@
 """The machine's software in words: versions, and what is stored beside every run. Mends and judges nothing.
 
-`evoflash doctor` (commands/doctor.py) says what is missing and what to do about it.
+`evoflash doctor` (commands/doctor/) says what is missing and what to do about it.
 """
 
 import importlib.metadata

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from evoflash.problem import CompileKey
+from evoflash.operation import CompileKey
 from evoflash.space import Genome
 
 

@@ -1,7 +1,8 @@
 """What mutation operators are made of: steps and switches of genes, and repair of what they break.
 
-An operator names the genes that it moves and those that may give way. Knows values and checks of a search
-space, not what a gene means; which operator is tried when is the strategy's business.
+An operator names the genes that it moves, and slack genes: those that may move too where the first ones alone
+would break a check. Knows values and checks of a search space, not what a gene means; which operator is tried
+when is the strategy's business.
 """
 
 import itertools
@@ -12,15 +13,15 @@ import numpy as np
 from evoflash.space import Genome, SearchSpace, Value
 
 Changes = Mapping[str, Value]
-Gives = Sequence[tuple[str, int]]  # a gene, and which way it gives way
+Slack = Sequence[tuple[str, int]]  # slack genes, each with the direction in which it may move
 
 # Initial weights: how often the move was seen to pay in published kernels or in our own measurements.
 LOW, MID, HIGH, VERY_HIGH = 0.5, 1.0, 2.0, 4.0
 
-# What gives way, first first, when a move needs shared memory or registers. Genes of several families stand
-# side by side: those that a genome does not have are passed over.
-SMEM: Gives = (("ctas_per_sm", -1), ("v_stages", -1), ("k_stages", -1), ("stages", -1), ("block_n", -1))
-REGISTERS: Gives = (
+# The slack genes of a move that needs shared memory or registers; the one named first moves first. Genes of
+# several families stand side by side: those that a genome does not have are passed over.
+SMEM: Slack = (("ctas_per_sm", -1), ("v_stages", -1), ("k_stages", -1), ("stages", -1), ("block_n", -1))
+REGISTERS: Slack = (
     ("ctas_per_sm", -1),
     ("block_n", -1),
     ("batch", -1),
@@ -29,7 +30,7 @@ REGISTERS: Gives = (
     ("warps", -1),
 )
 
-_MOST_STEPS = 2  # of one gene that gives way
+_MOST_STEPS = 2  # of one slack gene
 _MOST_TOGETHER = 2  # of all of them
 
 
@@ -79,18 +80,18 @@ def attempt(
     rng: np.random.Generator,
     options: Iterable[Changes | None],
     *,
-    gives: Gives = (),
+    slack: Slack = (),
 ) -> Genome | None:
     """The child of one of the options, tried in random order; None when none leads to a valid genome."""
     possible = [changes for changes in options if changes]
     for index in rng.permutation(len(possible)):
-        if (child := changed(genome, space, possible[int(index)], gives=gives)) is not None:
+        if (child := changed(genome, space, possible[int(index)], slack=slack)) is not None:
             return child
     return None
 
 
-def changed(genome: Genome, space: SearchSpace, changes: Changes, *, gives: Gives = ()) -> Genome | None:
-    """The genome with the changes; where they break a check, the genes of `gives` yield as few steps as do.
+def changed(genome: Genome, space: SearchSpace, changes: Changes, *, slack: Slack = ()) -> Genome | None:
+    """The genome with the changes; where they break a check, the slack genes move as few steps as it takes.
 
     None when that is not enough, when the space knows no such gene or value, and when a change has no effect
     because its gene is inactive.
@@ -102,16 +103,16 @@ def changed(genome: Genome, space: SearchSpace, changes: Changes, *, gives: Give
         return None
     if space.is_valid(wanted):
         return wanted
-    for yielded in _yielding(wanted, space, [give for give in gives if give[0] not in changes]):
+    for yielded in _yielding(wanted, space, [gene for gene in slack if gene[0] not in changes]):
         child = space.genome({**wanted.as_dict(), **yielded})
         if _has(child, changes) and space.is_valid(child):
             return child
     return None
 
 
-def _yielding(genome: Genome, space: SearchSpace, gives: Gives) -> list[Changes]:
-    """What the genes could give, fewest steps first; among equals, those named first give way first."""
-    ladders = [[{}, *_ladder(genome, space, name, way)] for name, way in gives]
+def _yielding(genome: Genome, space: SearchSpace, slack: Slack) -> list[Changes]:
+    """How the slack genes could move, fewest steps first; among equals, those named first move first."""
+    ladders = [[{}, *_ladder(genome, space, name, way)] for name, way in slack]
     counts = itertools.product(*(range(len(ladder)) for ladder in ladders))
     few = sorted((c for c in counts if 0 < sum(c) <= _MOST_TOGETHER), key=lambda c: (sum(c), [-n for n in c]))
     return [_merged(ladder[n] for ladder, n in zip(ladders, c, strict=True)) for c in few]
@@ -150,25 +151,25 @@ def refit(
     rng: np.random.Generator,
     options: Iterable[Changes | None],
     *,
-    follows: Sequence[str] = (),
+    slack: Sequence[str] = (),
 ) -> Genome | None:
     """The nearest child of one of the options, tried in random order; None when none has a valid one."""
     possible = [changes for changes in options if changes]
     for index in rng.permutation(len(possible)):
-        if (child := nearest(genome, space, possible[int(index)], follows)) is not None:
+        if (child := nearest(genome, space, possible[int(index)], slack)) is not None:
             return child
     return None
 
 
-def nearest(genome: Genome, space: SearchSpace, changes: Changes, follows: Sequence[str]) -> Genome | None:
-    """The valid child with the changes for which the genes of `follows` go the fewest steps in all.
+def nearest(genome: Genome, space: SearchSpace, changes: Changes, slack: Sequence[str]) -> Genome | None:
+    """The valid child with the changes for which the slack genes move the fewest steps in all.
 
-    Among equals the gene named first goes furthest. None when no values of theirs make a valid genome, and
+    Among equals the gene named first moves furthest. None when no values of theirs make a valid genome, and
     where `changed` refuses the changes.
     """
     if not set(changes) <= set(space.names):
         return None
-    ladders = [_by_distance(genome, space, name) for name in follows if name not in changes]
+    ladders = [_by_distance(genome, space, name) for name in slack if name not in changes]
     for steps in sorted(itertools.product(*ladders), key=_cost):
         moved = {name: value for far, part in steps for name, value in part.items() if far}
         if (child := changed(genome, space, {**moved, **changes})) is not None:

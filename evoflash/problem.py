@@ -1,130 +1,10 @@
-"""What must be computed: workloads (attention shapes) and problems (one or more of them); pure data."""
+"""What must be computed: a problem is one workload of an operation, or several; pure data and its text."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
+from evoflash import operations
 from evoflash.errors import UsageError
-
-DTYPES = ("fp16", "bf16")
-HEAD_DIMS = tuple(range(16, 257, 16))
-ACCUMULATORS = ("fp32", "fp16")  # fp16: scores summed in 16 bits, an accuracy class of its own
-
-
-@dataclass(frozen=True, slots=True)
-class CompileKey:
-    """The part of a workload that a kernel is compiled for; everything else is a run-time argument."""
-
-    head_dim: int
-    dtype: str
-    causal: bool
-    gqa_ratio: int  # query heads per key/value head
-    arch: str  # "sm_89", "sm_90a" ...
-    accumulate: str = "fp32"
-
-    def __str__(self) -> str:
-        mask = "causal" if self.causal else "full"
-        accuracy = "" if self.accumulate == "fp32" else f"acc={self.accumulate},"
-        return f"d={self.head_dim},dtype={self.dtype},{mask},gqa={self.gqa_ratio},{accuracy}{self.arch}"
-
-    def workload(self, batch: int, kv_heads: int, seq_q: int, seq_kv: int) -> "Workload":
-        """A workload that compiles to this key: the way back from Workload.compile_key."""
-        return Workload(
-            batch=batch,
-            heads=kv_heads * self.gqa_ratio,
-            kv_heads=kv_heads,
-            seq_q=seq_q,
-            seq_kv=seq_kv,
-            head_dim=self.head_dim,
-            dtype=self.dtype,
-            causal=self.causal,
-            accumulate=self.accumulate,
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Workload:
-    """One attention shape. Q is (batch, heads, seq_q, head_dim), K and V (batch, kv_heads, seq_kv, head_dim).
-
-    Causal is bottom-right aligned: query i sees keys j <= i + seq_kv - seq_q. `accumulate` is what the scores
-    may be summed in: "fp16" is another problem with wider gates, and its kernels never rank with fp32's.
-    """
-
-    batch: int
-    heads: int
-    kv_heads: int
-    seq_q: int
-    seq_kv: int
-    head_dim: int
-    dtype: str = "fp16"
-    causal: bool = False
-    accumulate: str = "fp32"
-
-    def __post_init__(self) -> None:
-        for name in ("batch", "heads", "kv_heads", "seq_q", "seq_kv", "head_dim"):
-            if getattr(self, name) < 1:
-                raise UsageError(f"{name}={getattr(self, name)} in a workload: give a number from 1 up.")
-        if self.heads % self.kv_heads:
-            raise UsageError(
-                f"heads={self.heads} is not a multiple of kv_heads={self.kv_heads}: "
-                "every key/value head serves the same number of query heads; change h or hkv."
-            )
-        if self.head_dim not in HEAD_DIMS:
-            raise UsageError(f"head_dim {self.head_dim}: use a multiple of 16 from 16 to 256.")
-        if self.dtype not in DTYPES:
-            raise UsageError(f"dtype '{self.dtype}' is unknown: use {' or '.join(DTYPES)}.")
-        if self.accumulate not in ACCUMULATORS or (self.accumulate, self.dtype) == ("fp16", "bf16"):
-            raise UsageError(
-                f"acc={self.accumulate} with dtype {self.dtype}: use acc=fp32, or acc=fp16 with dtype=fp16."
-            )
-
-    def __str__(self) -> str:
-        """The canonical form: the key in the database, accepted by --problem."""
-        shape = (
-            f"b={self.batch},h={self.heads},hkv={self.kv_heads},sq={self.seq_q},skv={self.seq_kv},"
-            f"d={self.head_dim},dtype={self.dtype}"
-        )
-        accuracy = "" if self.accumulate == "fp32" else f",acc={self.accumulate}"
-        return shape + accuracy + (",causal" if self.causal else "")
-
-    @property
-    def gqa_ratio(self) -> int:
-        return self.heads // self.kv_heads
-
-    @property
-    def visible_pairs(self) -> int:
-        """(query, key) pairs of one head that the mask lets through."""
-        if not self.causal:
-            return self.seq_q * self.seq_kv
-        offset = self.seq_kv - self.seq_q
-        first = max(0, -offset)  # queries before it see nothing
-        rows = self.seq_q - first
-        smallest = first + offset + 1
-        return rows * smallest + rows * (rows - 1) // 2
-
-    @property
-    def flops(self) -> int:
-        """Multiply-adds count two; only visible pairs count (the physics floor uses this)."""
-        return 4 * self.batch * self.heads * self.visible_pairs * self.head_dim
-
-    @property
-    def reported_flops(self) -> int:
-        """The field's convention for TFLOPS: causal with Sq = Skv counts half of full (CONTRACTS 6)."""
-        if self.causal and self.seq_q == self.seq_kv:
-            return 2 * self.batch * self.heads * self.seq_q * self.seq_kv * self.head_dim
-        return self.flops
-
-    @property
-    def bytes_moved(self) -> int:
-        """Each of Q, K, V read once and O written once, in bytes."""
-        rows = 2 * self.heads * self.seq_q + 2 * self.kv_heads * self.seq_kv
-        return 2 * self.batch * rows * self.head_dim
-
-    @property
-    def precision(self) -> str:
-        """What the validator's gates go by: the dtype, or "fp16-scores" where scores may be fp16 sums."""
-        return self.dtype if self.accumulate == "fp32" else "fp16-scores"
-
-    def compile_key(self, arch: str) -> CompileKey:
-        return CompileKey(self.head_dim, self.dtype, self.causal, self.gqa_ratio, arch, self.accumulate)
+from evoflash.operation import CompileKey, Operation, Workload
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,51 +16,22 @@ class Problem:
     def __str__(self) -> str:
         return "+".join(map(str, self.workloads))
 
+    @property
+    def operation(self) -> str:
+        """The name of the operation."""
+        return self.workloads[0].operation
+
     def compile_keys(self, arch: str) -> tuple[CompileKey, ...]:
         """Distinct keys in the order of the workloads; a genome is built once for each."""
         return tuple(dict.fromkeys(w.compile_key(arch) for w in self.workloads))
 
 
-def _shape(batch: int, heads: int, kv_heads: int, seq_q: int, seq_kv: int, head_dim: int) -> Workload:
-    return Workload(batch, heads, kv_heads, seq_q, seq_kv, head_dim)
-
-
-# The seeds' three, then the rows of the H200 anchors. A name is a shape; alone it means full mask, fp16.
-NAMED: dict[str, Workload] = {
-    "mission": _shape(1, 8, 8, 512, 512, 64),
-    "seed_short": _shape(1, 8, 8, 256, 256, 64),
-    "seed_long": _shape(1, 8, 8, 1024, 1024, 64),
-    "short128": _shape(1, 8, 8, 128, 128, 64),
-    "short256": _shape(2, 8, 8, 256, 256, 64),
-    "s1k_d64": _shape(4, 16, 16, 1024, 1024, 64),
-    "s2k_d64": _shape(16, 16, 16, 2048, 2048, 64),
-    "s2k_d128": _shape(8, 16, 16, 2048, 2048, 128),
-    "s4k_d128": _shape(4, 16, 16, 4096, 4096, 128),
-    "s8k_d128": _shape(2, 16, 16, 8192, 8192, 128),
-    "s16k_d128": _shape(1, 16, 16, 16384, 16384, 128),
-    "s8k_d64": _shape(2, 16, 16, 8192, 8192, 64),
-    "gqa4k_d128": _shape(4, 32, 8, 4096, 4096, 128),
-    "gqa8k_d128": _shape(1, 32, 8, 8192, 8192, 128),
-    "decode8k": _shape(16, 32, 8, 1, 8192, 128),
-}
-
-_FIELDS = {
-    "b": ("batch",),
-    "h": ("heads",),
-    "hkv": ("kv_heads",),
-    "s": ("seq_q", "seq_kv"),
-    "sq": ("seq_q",),
-    "skv": ("seq_kv",),
-    "d": ("head_dim",),
-}
-
-
-_WORDS = {"dtype": "dtype", "acc": "accumulate"}
-
-
 def parse_problem(text: str) -> Problem:
     """`mission`, `s2k_d64,causal,dtype=bf16`, `b=4,h=32,hkv=8,s=4096,d=128`, or several joined by `+`."""
-    return Problem(tuple(parse_workload(part) for part in text.split("+")))
+    problem = Problem(tuple(parse_workload(part) for part in text.split("+")))
+    if len({workload.operation for workload in problem.workloads}) > 1:
+        raise UsageError(f"'{text}' mixes operations: a kernel computes one of them.")
+    return problem
 
 
 def canonical(text: str | None) -> str | None:
@@ -189,42 +40,14 @@ def canonical(text: str | None) -> str | None:
 
 
 def parse_workload(text: str) -> Workload:
-    """One workload from its name, a refined name, or the free form; UsageError says what is missing."""
-    words = [word.strip() for word in text.split(",") if word.strip()]
-    named = NAMED.get(words[0]) if words else None
-    fields = dict(_read_word(word, text) for word in (words[1:] if named else words))
-    numbers = {field: value for key, value in fields.items() if key in _FIELDS for field in _FIELDS[key]}
-    marks = {key: value for key, value in fields.items() if key not in _FIELDS}
-    if named:
-        if "heads" in numbers and named.heads == named.kv_heads:
-            numbers.setdefault("kv_heads", numbers["heads"])  # the name means one key/value head a query head
-        return replace(named, **numbers, **marks)  # type: ignore[arg-type]
-    if "heads" in numbers:
-        numbers.setdefault("kv_heads", numbers["heads"])
-    missing = [field for field in _needed() if field not in numbers]
-    if missing:
-        raise UsageError(
-            f"problem '{text}' lacks {', '.join(missing)}: write b=,h=,s=,d= (and hkv=, sq=, skv=, dtype=, "
-            f"acc=, causal) or a name: {', '.join(NAMED)}."
-        )
-    return Workload(**numbers, **marks)  # type: ignore[arg-type]
+    """One workload of the default operation, or of another one whose name stands before a colon.
+
+    UsageError says what is missing.
+    """
+    return operation_in(text).parse(text.partition(":")[2] if ":" in text else text)
 
 
-def _needed() -> tuple[str, ...]:
-    return ("batch", "heads", "kv_heads", "seq_q", "seq_kv", "head_dim")
-
-
-def _read_word(word: str, text: str) -> tuple[str, int | str | bool]:
-    if word in ("causal", "full"):
-        return "causal", word == "causal"
-    key, equals, value = word.partition("=")
-    if key in _WORDS and equals:
-        return _WORDS[key], value
-    if key in _FIELDS and equals:
-        if not value.isascii() or not value.isdigit():
-            raise UsageError(f"'{word}' in problem '{text}': give a whole number from 1 up.")
-        return key, int(value)
-    raise UsageError(
-        f"'{word}' in problem '{text}' is neither a name nor a field: use {', '.join(NAMED)}, "
-        "or b=,h=,hkv=,s=,sq=,skv=,d=,dtype=,acc=,causal."
-    )
+def operation_in(text: str) -> Operation:
+    """The operation that the text of a workload or problem is about."""
+    name, colon, _ = text.partition(":")
+    return operations.load(name.strip()) if colon else operations.default()

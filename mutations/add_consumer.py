@@ -17,7 +17,7 @@ from evoflash.space import Genome, SearchSpace
 PARENTS = 1
 BOTTLENECKS = ("l2", "dram", "latency")
 PRIOR = HIGH
-WALLS = ("block_n", "producer_registers", "ctas_per_sm")
+SLACK = ("block_n", "producer_registers", "ctas_per_sm")
 
 
 def mutate(parents: Sequence[Genome], space: SearchSpace, rng: np.random.Generator) -> Genome | None:
@@ -29,4 +29,4 @@ def mutate(parents: Sequence[Genome], space: SearchSpace, rng: np.random.Generat
     turns = [{}] if has_turns else [{"turns": "none"}, {"turns": "gemm"}]
     counts = [shift(parent, space, consumers=1), shift(parent, space, consumers=2)]
     wider = [{**count, **turn} for count in counts if count for turn in turns]
-    return refit(parent, space, rng, wider, follows=WALLS)
+    return refit(parent, space, rng, wider, slack=SLACK)

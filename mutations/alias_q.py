@@ -25,4 +25,4 @@ def mutate(parents: Sequence[Genome], space: SearchSpace, rng: np.random.Generat
     shared = {"q_home": "registers", "q_alias": "on"}
     bought = [shift(parent, space, **{name: 1}) or {} for name in ("ctas_per_sm", "k_stages", "block_n")]
     child = attempt(parent, space, rng, [{**shared, **more} for more in bought])
-    return child or changed(parent, space, shared, gives=REGISTERS)
+    return child or changed(parent, space, shared, slack=REGISTERS)

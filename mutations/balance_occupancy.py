@@ -15,7 +15,7 @@ from evoflash.space import Genome, SearchSpace
 PARENTS = 1
 BOTTLENECKS = ("latency", "spills", "issue")
 PRIOR = MID
-ROOM = (
+SLACK = (
     ("block_n", -1),
     ("v_stages", -1),
     ("k_stages", -1),
@@ -29,4 +29,4 @@ def mutate(parents: Sequence[Genome], space: SearchSpace, rng: np.random.Generat
     """None when the genome sets no number of CTAs, or nothing gives room for another."""
     parent = parents[0]
     counts = [shift(parent, space, ctas_per_sm=1), shift(parent, space, ctas_per_sm=-1)]
-    return attempt(parent, space, rng, counts, gives=ROOM)
+    return attempt(parent, space, rng, counts, slack=SLACK)

@@ -23,4 +23,4 @@ def mutate(parents: Sequence[Genome], space: SearchSpace, rng: np.random.Generat
     homes = climb(parent, space, "kv_home", "smem", "smem_async")
     copies = climb(parent, space, "copy", "sync", "async_ca", "async_cg")
     wide = [{**copy, "vec": 16} for copy in copies]
-    return attempt(parent, space, rng, [*homes, *wide], gives=SMEM)
+    return attempt(parent, space, rng, [*homes, *wide], slack=SMEM)

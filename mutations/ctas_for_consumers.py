@@ -18,7 +18,7 @@ from evoflash.space import Genome, SearchSpace
 PARENTS = 1
 BOTTLENECKS = ("latency", "launch", "l2")
 PRIOR = HIGH
-WALLS = ("block_n", "v_stages", "cluster")
+SLACK = ("block_n", "v_stages", "cluster")
 
 
 def mutate(parents: Sequence[Genome], space: SearchSpace, rng: np.random.Generator) -> Genome | None:
@@ -31,4 +31,4 @@ def mutate(parents: Sequence[Genome], space: SearchSpace, rng: np.random.Generat
     own = values["consumers"], values["ctas_per_sm"]
     same = [pair for pair in pairs if pair != own and math.prod(map(int, pair)) == math.prod(map(int, own))]
     traded = [{"consumers": count, "ctas_per_sm": ctas} for count, ctas in same]
-    return refit(parent, space, rng, traded, follows=WALLS)
+    return refit(parent, space, rng, traded, slack=SLACK)

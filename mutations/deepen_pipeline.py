@@ -27,4 +27,4 @@ def mutate(parents: Sequence[Genome], space: SearchSpace, rng: np.random.Generat
         shift(parent, space, k_stages=1, v_stages=1),
         shift(parent, space, stages=1),
     ]
-    return attempt(parent, space, rng, deeper, gives=SPACE_PER_CTA)
+    return attempt(parent, space, rng, deeper, slack=SPACE_PER_CTA)

@@ -21,7 +21,7 @@ from evoflash.space import Genome, SearchSpace
 PARENTS = 1
 BOTTLENECKS = ("latency", "launch")
 PRIOR = HIGH
-WALLS = ("tile_parts", "block_n", "max_tree", "sum_tree", "ctas_per_sm")
+SLACK = ("tile_parts", "block_n", "max_tree", "sum_tree", "ctas_per_sm")
 
 
 def mutate(parents: Sequence[Genome], space: SearchSpace, rng: np.random.Generator) -> Genome | None:
@@ -31,7 +31,7 @@ def mutate(parents: Sequence[Genome], space: SearchSpace, rng: np.random.Generat
     if "cluster" not in values:
         return None
     if "cluster_use" not in space.names:
-        return refit(parent, space, rng, _other_counts(parent, space), follows=WALLS)
+        return refit(parent, space, rng, _other_counts(parent, space), slack=SLACK)
     has = (values["cluster"], values.get("cluster_use"))
     alone = {**set_back(parent, schedule="grid"), "epilogue": "direct"}
     divided = [
@@ -41,7 +41,7 @@ def mutate(parents: Sequence[Genome], space: SearchSpace, rng: np.random.Generat
     ]
     # As likely as the other way.
     joined = [{"cluster": 1}] * len(divided) if has[1] in ("keys", "both") else []
-    return refit(parent, space, rng, [*divided, *joined], follows=("k_stages", "v_stages"))
+    return refit(parent, space, rng, [*divided, *joined], slack=("k_stages", "v_stages"))
 
 
 def _other_counts(parent: Genome, space: SearchSpace) -> list[Changes]:

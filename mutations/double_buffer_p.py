@@ -16,11 +16,11 @@ from evoflash.space import Genome, SearchSpace
 PARENTS = 1
 BOTTLENECKS = ("latency", "exp")
 PRIOR = LOW
-WALLS = ("block_n", "producer_registers")
+SLACK = ("block_n", "producer_registers")
 
 
 def mutate(parents: Sequence[Genome], space: SearchSpace, rng: np.random.Generator) -> Genome | None:
     """None when nothing overlaps, P has its second place, or there is no room for it."""
     parent = parents[0]
     words = climb(parent, space, "overlap", "intra", "buffered")
-    return refit(parent, space, rng, words, follows=WALLS)
+    return refit(parent, space, rng, words, slack=SLACK)

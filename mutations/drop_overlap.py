@@ -16,7 +16,7 @@ from evoflash.space import Genome, SearchSpace
 PARENTS = 1
 BOTTLENECKS = ("spills", "issue")
 PRIOR = MID
-WALLS = ("block_n", "producer_registers")
+SLACK = ("block_n", "producer_registers")
 
 
 def mutate(parents: Sequence[Genome], space: SearchSpace, rng: np.random.Generator) -> Genome | None:
@@ -29,4 +29,4 @@ def mutate(parents: Sequence[Genome], space: SearchSpace, rng: np.random.Generat
         for word in words
         for turn in ({}, set_back(parent, turns="exp"))
     ]
-    return one_of([*children, *(nearest(parent, space, {**w, **wider}, WALLS) for w in words)], rng)
+    return one_of([*children, *(nearest(parent, space, {**w, **wider}, SLACK) for w in words)], rng)

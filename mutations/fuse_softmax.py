@@ -23,4 +23,4 @@ def mutate(parents: Sequence[Genome], space: SearchSpace, rng: np.random.Generat
     parent = parents[0]
     homes = climb(parent, space, "o_home", "smem", "registers", "fragments")
     fused = [*homes, *climb(parent, space, "softmax", "two_pass", "online")]
-    return attempt(parent, space, rng, fused, gives=REGISTERS)
+    return attempt(parent, space, rng, fused, slack=REGISTERS)

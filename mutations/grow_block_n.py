@@ -15,7 +15,7 @@ from evoflash.space import Genome, SearchSpace
 PARENTS = 1
 BOTTLENECKS = ("issue", "latency")
 PRIOR = MID
-ROOM = (
+SLACK = (
     ("ctas_per_sm", -1),
     ("v_stages", -1),
     ("k_stages", -1),
@@ -29,4 +29,4 @@ def mutate(parents: Sequence[Genome], space: SearchSpace, rng: np.random.Generat
     """None when the tile of keys is as long as it gets, or nothing makes room for more."""
     parent = parents[0]
     longer = [shift(parent, space, block_n=1), shift(parent, space, batch=1)]
-    return attempt(parent, space, rng, longer, gives=ROOM)
+    return attempt(parent, space, rng, longer, slack=SLACK)

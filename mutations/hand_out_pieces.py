@@ -18,7 +18,7 @@ from evoflash.space import Genome, SearchSpace
 PARENTS = 1
 BOTTLENECKS = ("launch", "latency", "l2")
 PRIOR = HIGH
-WALLS = ("block_n", "k_stages", "v_stages")
+SLACK = ("block_n", "k_stages", "v_stages")
 
 
 def mutate(parents: Sequence[Genome], space: SearchSpace, rng: np.random.Generator) -> Genome | None:
@@ -31,4 +31,4 @@ def mutate(parents: Sequence[Genome], space: SearchSpace, rng: np.random.Generat
     sections = switch(parent, space, "tile_order", "sections")
     orders = [{}, *(drawn(parent, space, rng, order) for order in sections)]
     ahead = [{"schedule": "dynamic", "q_stages": 2, **alone, **order} for order in orders]
-    return refit(parent, space, rng, ahead, follows=WALLS)
+    return refit(parent, space, rng, ahead, slack=SLACK)

@@ -15,7 +15,7 @@ from evoflash.space import Genome, SearchSpace
 PARENTS = 1
 BOTTLENECKS = ("l2", "issue", "shared")
 PRIOR = MID
-WALLS = ("block_n", "k_stages", "v_stages")
+SLACK = ("block_n", "k_stages", "v_stages")
 
 
 def mutate(parents: Sequence[Genome], space: SearchSpace, rng: np.random.Generator) -> Genome | None:
@@ -23,4 +23,4 @@ def mutate(parents: Sequence[Genome], space: SearchSpace, rng: np.random.Generat
     parent = parents[0]
     fewer = [shift(parent, space, kv_groups=-1), shift(parent, space, kv_groups=-2)]
     gone = [{**less, "consumers": rows} for less in fewer if less for rows in (1, 2)]
-    return refit(parent, space, rng, [*fewer, *gone], follows=WALLS)
+    return refit(parent, space, rng, [*fewer, *gone], slack=SLACK)

@@ -22,4 +22,4 @@ def mutate(parents: Sequence[Genome], space: SearchSpace, rng: np.random.Generat
     """None when K and V are in shared memory, or their tile does not fit there."""
     parent = parents[0]
     homes = [climb(parent, space, "kv_home", "global", home) for home in ("smem", "smem_async")]
-    return attempt(parent, space, rng, itertools.chain(*homes), gives=SMEM)
+    return attempt(parent, space, rng, itertools.chain(*homes), slack=SMEM)

@@ -21,4 +21,4 @@ def mutate(parents: Sequence[Genome], space: SearchSpace, rng: np.random.Generat
     """None when the running maximum is not kept online or lazily."""
     parent = parents[0]
     lazy = [{**word, "lazy_tau": 8} for word in climb(parent, space, "rescale", "online", "lazy")]
-    return attempt(parent, space, rng, lazy or switch(parent, space, "lazy_tau"), gives=REGISTERS)
+    return attempt(parent, space, rng, lazy or switch(parent, space, "lazy_tau"), slack=REGISTERS)

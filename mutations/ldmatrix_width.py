@@ -19,4 +19,4 @@ PRIOR = HIGH
 def mutate(parents: Sequence[Genome], space: SearchSpace, rng: np.random.Generator) -> Genome | None:
     """None when the loads are x4 already."""
     parent = parents[0]
-    return attempt(parent, space, rng, climb(parent, space, "ldsm", "x2", "x4"), gives=REGISTERS)
+    return attempt(parent, space, rng, climb(parent, space, "ldsm", "x2", "x4"), slack=REGISTERS)

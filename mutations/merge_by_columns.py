@@ -16,7 +16,7 @@ from evoflash.space import Genome, SearchSpace
 PARENTS = 1
 BOTTLENECKS = ("latency",)
 PRIOR = MID
-WALLS = ("k_stages", "v_stages", "block_n")
+SLACK = ("k_stages", "v_stages", "block_n")
 
 
 def mutate(parents: Sequence[Genome], space: SearchSpace, rng: np.random.Generator) -> Genome | None:
@@ -27,4 +27,4 @@ def mutate(parents: Sequence[Genome], space: SearchSpace, rng: np.random.Generat
         {**way, **({"epilogue": "direct"} if way["merge"] == "columns" and "epilogue" in values else {})}
         for way in switch(parent, space, "merge", "first", "columns")
     ]
-    return refit(parent, space, rng, direct, follows=WALLS)
+    return refit(parent, space, rng, direct, slack=SLACK)

@@ -33,4 +33,4 @@ def mutate(parents: Sequence[Genome], space: SearchSpace, rng: np.random.Generat
     orders = [{}, *switch(parent, space, "tile_order")]
     together = [{**count, **alone, **order} for count in wider if count for order in orders]
     apart = [shift(parent, space, cluster=-1)] * max(1, len(together))  # as likely as the other way
-    return refit(parent, space, rng, [*together, *apart], follows=("block_n",))
+    return refit(parent, space, rng, [*together, *apart], slack=("block_n",))

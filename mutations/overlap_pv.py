@@ -16,7 +16,7 @@ from evoflash.space import Genome, SearchSpace
 PARENTS = 1
 BOTTLENECKS = ("latency", "tensor", "exp")
 PRIOR = HIGH
-WALLS = ("block_n", "producer_registers", "v_stages")
+SLACK = ("block_n", "producer_registers", "v_stages")
 
 
 def mutate(parents: Sequence[Genome], space: SearchSpace, rng: np.random.Generator) -> Genome | None:
@@ -26,4 +26,4 @@ def mutate(parents: Sequence[Genome], space: SearchSpace, rng: np.random.Generat
     deep = {"k_stages": 2} if values.get("k_stages") == 1 else {}
     turns = [{}, set_back(parent, turns="gemm")]
     words = climb(parent, space, "overlap", "none", "intra")
-    return refit(parent, space, rng, [{**w, **deep, **t} for w in words for t in turns], follows=WALLS)
+    return refit(parent, space, rng, [{**w, **deep, **t} for w in words for t in turns], slack=SLACK)

@@ -25,4 +25,4 @@ def mutate(parents: Sequence[Genome], space: SearchSpace, rng: np.random.Generat
         return None
     depth = 3 if values.get("waits") == "joint" else 2
     deeper = {} if "early_qk" in values else {"k_stages": depth}
-    return changed(parent, space, {"early_qk": "on", **deeper}, gives=REGISTERS)
+    return changed(parent, space, {"early_qk": "on", **deeper}, slack=REGISTERS)

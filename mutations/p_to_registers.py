@@ -15,11 +15,11 @@ from evoflash.space import Genome, SearchSpace
 PARENTS = 1
 BOTTLENECKS = ("shared", "issue", "latency")
 PRIOR = HIGH
-WALLS = ("block_n", "producer_registers")
+SLACK = ("block_n", "producer_registers")
 
 
 def mutate(parents: Sequence[Genome], space: SearchSpace, rng: np.random.Generator) -> Genome | None:
     """None when P is in registers, or no tile leaves room for it there."""
     parent = parents[0]
     words = climb(parent, space, "p_home", "smem", "registers")
-    return refit(parent, space, rng, words, follows=WALLS)
+    return refit(parent, space, rng, words, slack=SLACK)

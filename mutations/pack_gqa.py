@@ -20,4 +20,4 @@ PRIOR = HIGH
 def mutate(parents: Sequence[Genome], space: SearchSpace, rng: np.random.Generator) -> Genome | None:
     """None when the heads are packed, or there are no groups of them."""
     parent = parents[0]
-    return attempt(parent, space, rng, climb(parent, space, "pack_gqa", "off", "on"), gives=REGISTERS)
+    return attempt(parent, space, rng, climb(parent, space, "pack_gqa", "off", "on"), slack=REGISTERS)

@@ -18,7 +18,7 @@ from evoflash.space import Genome, SearchSpace, Value
 PARENTS = 1
 BOTTLENECKS = ("latency", "exp", "l2", "dram")
 PRIOR = MID
-WALLS = ("block_n", "producer_registers", "ctas_per_sm")
+SLACK = ("block_n", "producer_registers", "ctas_per_sm")
 
 
 def mutate(parents: Sequence[Genome], space: SearchSpace, rng: np.random.Generator) -> Genome | None:
@@ -37,4 +37,4 @@ def mutate(parents: Sequence[Genome], space: SearchSpace, rng: np.random.Generat
         {"rows_per_warpgroup": 128, **pair, **single, **(ends if pair["consumers"] != 1 else {})}
         for pair in pairs
     ]
-    return refit(parent, space, rng, paired, follows=WALLS)
+    return refit(parent, space, rng, paired, slack=SLACK)

@@ -24,4 +24,4 @@ def mutate(parents: Sequence[Genome], space: SearchSpace, rng: np.random.Generat
     shuffled = [
         c for name in ("reduction", "softmax") for c in climb(parent, space, name, "serial", "shuffle")
     ]
-    return attempt(parent, space, rng, [*shuffled, shift(parent, space, lanes_per_row=1)], gives=FEWER)
+    return attempt(parent, space, rng, [*shuffled, shift(parent, space, lanes_per_row=1)], slack=FEWER)

@@ -19,4 +19,4 @@ PRIOR = MID
 def mutate(parents: Sequence[Genome], space: SearchSpace, rng: np.random.Generator) -> Genome | None:
     """None when fragments are prefetched, or registers do not allow it."""
     parent = parents[0]
-    return attempt(parent, space, rng, climb(parent, space, "frag_prefetch", "off", "on"), gives=REGISTERS)
+    return attempt(parent, space, rng, climb(parent, space, "frag_prefetch", "off", "on"), slack=REGISTERS)

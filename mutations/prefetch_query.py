@@ -17,7 +17,7 @@ from evoflash.space import Genome, SearchSpace
 PARENTS = 1
 BOTTLENECKS = ("launch", "latency")
 PRIOR = HIGH
-WALLS = ("block_n", "k_stages", "v_stages")
+SLACK = ("block_n", "k_stages", "v_stages")
 
 
 def mutate(parents: Sequence[Genome], space: SearchSpace, rng: np.random.Generator) -> Genome | None:
@@ -28,4 +28,4 @@ def mutate(parents: Sequence[Genome], space: SearchSpace, rng: np.random.Generat
         return None
     ends = set_back(parent, cluster=1, kv_groups=1)
     ahead = [{"schedule": word, "q_stages": 2, **ends} for word in ("persistent", "dynamic")]
-    return refit(parent, space, rng, ahead, follows=WALLS)
+    return refit(parent, space, rng, ahead, slack=SLACK)

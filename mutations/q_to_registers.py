@@ -21,4 +21,4 @@ def mutate(parents: Sequence[Genome], space: SearchSpace, rng: np.random.Generat
     """None when Q is in registers, or does not fit there."""
     parent = parents[0]
     nearer = climb(parent, space, "q_home", "global", "smem", "registers", "fragments")
-    return attempt(parent, space, rng, nearer, gives=REGISTERS)
+    return attempt(parent, space, rng, nearer, slack=REGISTERS)

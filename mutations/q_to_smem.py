@@ -22,4 +22,4 @@ def mutate(parents: Sequence[Genome], space: SearchSpace, rng: np.random.Generat
     moved = [c for held in ("registers", "fragments") for c in climb(parent, space, "q_home", held, "smem")]
     longer = shift(parent, space, block_n=1) or {}
     child = attempt(parent, space, rng, [{**home, **longer} for home in moved])
-    return child or attempt(parent, space, rng, moved, gives=SMEM)
+    return child or attempt(parent, space, rng, moved, slack=SMEM)

@@ -24,4 +24,4 @@ def mutate(parents: Sequence[Genome], space: SearchSpace, rng: np.random.Generat
     apart = [{**word, "v_stages": depth} for word in apart] if depth else apart
     own = climb(parent, space, "sync", "block", "warp")
     alone = [{**word, "warps_n": 1} for word in own]  # a warp that owns its rows waits for no other
-    return attempt(parent, space, rng, [*apart, *own, *alone], gives=SMEM)
+    return attempt(parent, space, rng, [*apart, *own, *alone], slack=SMEM)

@@ -36,4 +36,4 @@ def mutate(parents: Sequence[Genome], space: SearchSpace, rng: np.random.Generat
     parent = parents[0]
     pairs = itertools.permutations(TILE, 2)
     traded = [shift(parent, space, **{up: 1, down: -1}) for up, down in pairs]
-    return attempt(parent, space, rng, traded, gives=SMEM)
+    return attempt(parent, space, rng, traded, slack=SMEM)

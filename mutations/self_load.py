@@ -16,7 +16,7 @@ from evoflash.space import Genome, SearchSpace
 PARENTS = 1
 BOTTLENECKS = ("latency", "launch", "spills")
 PRIOR = MID
-WALLS = ("block_n", "v_stages")
+SLACK = ("block_n", "v_stages")
 
 
 def mutate(parents: Sequence[Genome], space: SearchSpace, rng: np.random.Generator) -> Genome | None:
@@ -28,4 +28,4 @@ def mutate(parents: Sequence[Genome], space: SearchSpace, rng: np.random.Generat
     apart = set_back(parent, cluster=1) if shared else {}  # a share of each tile is a producer's to fetch
     to_self = [{**word, **(apart if word["producer"] == "self" else {})} for word in words]
     lighter = [{**word, **ctas} for word in to_self for ctas in more]
-    return refit(parent, space, rng, lighter, follows=WALLS)
+    return refit(parent, space, rng, lighter, slack=SLACK)

@@ -25,4 +25,4 @@ def mutate(parents: Sequence[Genome], space: SearchSpace, rng: np.random.Generat
         shift(parent, space, producer_registers=-1),
         shift(parent, space, producer_registers=-1, block_n=1),
     ]
-    return attempt(parent, space, rng, moved, gives=(("block_n", -1),))
+    return attempt(parent, space, rng, moved, slack=(("block_n", -1),))

@@ -24,4 +24,4 @@ def mutate(parents: Sequence[Genome], space: SearchSpace, rng: np.random.Generat
     shorter = [less for name in ("block_n", "batch") if (less := shift(parent, space, **{name: -1}))]
     filled = [shift(parent, space, **{name: 1}) or {} for name in ("ctas_per_sm", "k_stages")]
     child = attempt(parent, space, rng, [{**less, **more} for less in shorter for more in filled])
-    return child or attempt(parent, space, rng, shorter, gives=SHARES)
+    return child or attempt(parent, space, rng, shorter, slack=SHARES)

@@ -24,7 +24,7 @@ def mutate(parents: Sequence[Genome], space: SearchSpace, rng: np.random.Generat
     """None when the family knows no such maximum, or has the barest of them."""
     parent = parents[0]
     guesses = switch(parent, space, "rescale", "sampled", "speculative")
-    child = attempt(parent, space, rng, [*guesses, shift(parent, space, sample=1)], gives=TREES)
+    child = attempt(parent, space, rng, [*guesses, shift(parent, space, sample=1)], slack=TREES)
     # A redo on Hopper needs a CTA that shares no copies, registers, and a log where the CTA is persistent.
     alone = set_back(parent, cluster=1)
-    return child or attempt(parent, space, rng, [{**guess, **alone} for guess in guesses], gives=WALL)
+    return child or attempt(parent, space, rng, [{**guess, **alone} for guess in guesses], slack=WALL)

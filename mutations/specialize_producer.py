@@ -16,11 +16,11 @@ from evoflash.space import Genome, SearchSpace
 PARENTS = 1
 BOTTLENECKS = ("issue", "latency", "tensor")
 PRIOR = HIGH
-WALLS = ("block_n", "ctas_per_sm")
+SLACK = ("block_n", "ctas_per_sm")
 
 
 def mutate(parents: Sequence[Genome], space: SearchSpace, rng: np.random.Generator) -> Genome | None:
     """None when a warpgroup produces already, or its registers are not to be had."""
     parent = parents[0]
     words = climb(parent, space, "producer", "self", "warp", "warpgroup")
-    return refit(parent, space, rng, words, follows=WALLS)
+    return refit(parent, space, rng, words, slack=SLACK)

@@ -22,4 +22,4 @@ def mutate(parents: Sequence[Genome], space: SearchSpace, rng: np.random.Generat
     """None when the family has no producers, or the genome no ring that they could fill."""
     parent = parents[0]
     moves = switch(parent, space, "producers")
-    return attempt(parent, space, rng, moves, gives=(("ctas_per_sm", -1),))
+    return attempt(parent, space, rng, moves, slack=(("ctas_per_sm", -1),))

@@ -31,4 +31,4 @@ def mutate(parents: Sequence[Genome], space: SearchSpace, rng: np.random.Generat
         more = [dict(step) for step in steps if step]
         back = [shift(parent, space, kv_splits=-1), *switch(parent, space, "combine_threads")]
     packed = [{**count, **pack} for count in more for pack in switch(parent, space, "pack_gqa", "on")]
-    return attempt(parent, space, rng, [*more, *packed, *back], gives=SHORTER)
+    return attempt(parent, space, rng, [*more, *packed, *back], slack=SHORTER)

@@ -16,7 +16,7 @@ from evoflash.space import Genome, SearchSpace
 PARENTS = 1
 BOTTLENECKS = ("latency", "launch")
 PRIOR = HIGH
-WALLS = ("block_n", "k_stages", "v_stages")
+SLACK = ("block_n", "k_stages", "v_stages")
 
 
 def mutate(parents: Sequence[Genome], space: SearchSpace, rng: np.random.Generator) -> Genome | None:
@@ -33,4 +33,4 @@ def mutate(parents: Sequence[Genome], space: SearchSpace, rng: np.random.Generat
         for count in space.param("consumers").values
         if int(groups) > int(values["kv_groups"]) and int(count) % int(groups) == 0
     ]
-    return refit(parent, space, rng, split, follows=WALLS)
+    return refit(parent, space, rng, split, slack=SLACK)

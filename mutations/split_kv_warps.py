@@ -30,4 +30,4 @@ def mutate(parents: Sequence[Genome], space: SearchSpace, rng: np.random.Generat
     """None when the family does not split over warps, or nothing makes room for more groups."""
     parent = parents[0]
     moves = [shift(parent, space, **ways) for ways in WAYS]
-    return attempt(parent, space, rng, moves, gives=SMEM)
+    return attempt(parent, space, rng, moves, slack=SMEM)

@@ -16,7 +16,7 @@ from evoflash.space import Genome, SearchSpace
 PARENTS = 1
 BOTTLENECKS = ("exp", "latency", "tensor")
 PRIOR = HIGH
-GIVES = (("max_tree", -1), ("sum_tree", -1), ("block_n", 1))
+SLACK = (("max_tree", -1), ("sum_tree", -1), ("block_n", 1))
 
 
 def mutate(parents: Sequence[Genome], space: SearchSpace, rng: np.random.Generator) -> Genome | None:
@@ -27,4 +27,4 @@ def mutate(parents: Sequence[Genome], space: SearchSpace, rng: np.random.Generat
     values = parent.as_dict()
     alone = {} if "tile_parts" in values else set_back(parent, overlap="none", turns="none")
     counts = [each for each in space.param("tile_parts").values if each != values.get("tile_parts", 1)]
-    return attempt(parent, space, rng, [{**alone, "tile_parts": count} for count in counts], gives=GIVES)
+    return attempt(parent, space, rng, [{**alone, "tile_parts": count} for count in counts], slack=SLACK)

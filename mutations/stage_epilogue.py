@@ -19,4 +19,4 @@ PRIOR = MID
 def mutate(parents: Sequence[Genome], space: SearchSpace, rng: np.random.Generator) -> Genome | None:
     """None when the family has one epilogue."""
     parent = parents[0]
-    return attempt(parent, space, rng, switch(parent, space, "epilogue", "staged", "direct"), gives=SMEM)
+    return attempt(parent, space, rng, switch(parent, space, "epilogue", "staged", "direct"), slack=SMEM)

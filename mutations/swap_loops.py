@@ -21,4 +21,4 @@ def mutate(parents: Sequence[Genome], space: SearchSpace, rng: np.random.Generat
     """None when the family has one loop order."""
     parent = parents[0]
     swapped = [*switch(parent, space, "loop_order"), shift(parent, space, bands=1)]
-    return attempt(parent, space, rng, swapped, gives=SMEM)
+    return attempt(parent, space, rng, swapped, slack=SMEM)

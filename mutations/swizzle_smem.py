@@ -24,4 +24,4 @@ def mutate(parents: Sequence[Genome], space: SearchSpace, rng: np.random.Generat
         shift(parent, space, pad=1),
         shift(parent, space, pad=2),
     ]
-    return attempt(parent, space, rng, better, gives=SMEM)
+    return attempt(parent, space, rng, better, slack=SMEM)

@@ -16,7 +16,7 @@ from evoflash.space import Genome, SearchSpace
 PARENTS = 1
 BOTTLENECKS = ("latency", "tensor", "exp")
 PRIOR = HIGH
-WALLS = ("block_n", "k_stages", "v_stages")
+SLACK = ("block_n", "k_stages", "v_stages")
 
 
 def mutate(parents: Sequence[Genome], space: SearchSpace, rng: np.random.Generator) -> Genome | None:
@@ -27,4 +27,4 @@ def mutate(parents: Sequence[Genome], space: SearchSpace, rng: np.random.Generat
     together = {} if parent.as_dict().get("overlap") == "buffered" else set_back(parent, overlap="intra")
     kinds = {"gemm": together, "exp": apart, "scores": apart}
     paired = [{**word, **kinds[str(word["turns"])]} for word in words]
-    return refit(parent, space, rng, [*words, *paired], follows=WALLS)
+    return refit(parent, space, rng, [*words, *paired], slack=SLACK)

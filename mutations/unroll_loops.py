@@ -15,7 +15,7 @@ from evoflash.space import Genome, SearchSpace
 PARENTS = 1
 BOTTLENECKS = ("latency", "issue")
 PRIOR = MID
-ROOM = (("ctas_per_sm", -1), ("rows_per_lane", -1), ("block_n", 1))  # a longer tile holds a longer batch
+SLACK = (("ctas_per_sm", -1), ("rows_per_lane", -1), ("block_n", 1))  # a longer tile holds a longer batch
 
 
 def mutate(parents: Sequence[Genome], space: SearchSpace, rng: np.random.Generator) -> Genome | None:
@@ -27,4 +27,4 @@ def mutate(parents: Sequence[Genome], space: SearchSpace, rng: np.random.Generat
         shift(parent, space, kv_unroll=1),
         shift(parent, space, batch=1, unroll=1),
     ]
-    return attempt(parent, space, rng, unrolled, gives=ROOM)
+    return attempt(parent, space, rng, unrolled, slack=SLACK)

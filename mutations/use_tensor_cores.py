@@ -19,4 +19,4 @@ PRIOR = VERY_HIGH
 def mutate(parents: Sequence[Genome], space: SearchSpace, rng: np.random.Generator) -> Genome | None:
     """None when both products use tensor cores, or there is no room for O."""
     parent = parents[0]
-    return attempt(parent, space, rng, climb(parent, space, "pv", "scalar", "wmma"), gives=SMEM)
+    return attempt(parent, space, rng, climb(parent, space, "pv", "scalar", "wmma"), slack=SMEM)

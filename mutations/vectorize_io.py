@@ -22,4 +22,4 @@ def mutate(parents: Sequence[Genome], space: SearchSpace, rng: np.random.Generat
     parent = parents[0]
     stores = climb(parent, space, "epilogue", "plain", "vector", "vectorised", "streaming")
     wider = [shift(parent, space, vec=1), shift(parent, space, vec=2), *stores]
-    return attempt(parent, space, rng, wider, gives=(("lanes_per_row", -1), ("batch", -1)))
+    return attempt(parent, space, rng, wider, slack=(("lanes_per_row", -1), ("batch", -1)))

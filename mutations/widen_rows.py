@@ -22,4 +22,4 @@ def mutate(parents: Sequence[Genome], space: SearchSpace, rng: np.random.Generat
     parent = parents[0]
     ways = (("rows_per_warp", 1), ("rows_per_lane", 1), ("block_m", 1), ("block_m", 2))
     wider = [shift(parent, space, **{name: way}) for name, way in ways]
-    return attempt(parent, space, rng, wider, gives=REGISTERS)
+    return attempt(parent, space, rng, wider, slack=REGISTERS)

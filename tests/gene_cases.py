@@ -6,13 +6,13 @@ from functools import cache
 
 import pytest
 
+from evoflash.attention.workload import CompileKey, Workload
 from evoflash.compilers.nvrtc import compile_candidate
 from evoflash.emulator.preflight import preflight
 from evoflash.evaluation import Build, Launch
 from evoflash.families.family import Family
 from evoflash.families.renderer import lint, render
 from evoflash.gpu import GpuSpec
-from evoflash.problem import CompileKey, Workload
 from evoflash.space import Genome, Values
 
 Fits = Callable[[Values, CompileKey], bool]

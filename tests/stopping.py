@@ -1,4 +1,4 @@
-"""`evoflash search` on a stand-in for an H200, one step of which takes two minutes. Tests nothing itself.
+"""`evoflash search` on a stand-in for an H200, one step of which takes ten minutes. Tests nothing itself.
 
 tests/commands/test_termination.py starts it. EVOFLASH_TEST_SLOW names the step, EVOFLASH_TEST_NOTES the
 folder in which the step leaves a note when it begins. The command line, store, loop, worker and processes are
@@ -20,7 +20,7 @@ from evoflash.gpu_process.finals import FinalReport
 from evoflash.gpu_process.rungs import GpuOutcome
 from evoflash.isolation import Ending
 
-SLOW_S = 120.0
+SLOW_S = 600.0
 IN_GPU_PROCESSES = ("learn", "warm_up", "check", "time", "hidden", "finals")
 IN_PREPARING_PROCESSES = ("prepare", "compiler")
 IN_MAIN_PROCESS = ("seeds", "c_code")
@@ -81,10 +81,10 @@ def main():
     from evoflash.commands.search import plan as planning
     from evoflash.evaluators import measured, pipeline
     from evoflash.gpu import load_gpu
-    from evoflash.gpu_process.worker import Duties, GpuWorker
+    from evoflash.gpu_process.worker import GpuWorker, Jobs
 
-    duties = Duties(warm_up, learn, check, time_correct, finals)
-    measured.GpuWorker = functools.partial(GpuWorker, duties=duties)
+    jobs = Jobs(warm_up, learn, check, time_correct, finals)
+    measured.GpuWorker = functools.partial(GpuWorker, jobs=jobs)
     pipeline.prepare = prepare
     planning._present = lambda: load_gpu("h200")
     planning.champion.starts = seeds_from_the_archive

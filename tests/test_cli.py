@@ -8,11 +8,11 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 from places import ROOT
+from waiting import LIMIT_S, until
 
 EXIT_USAGE, EXIT_NO_KERNEL, EXIT_DEVICE = 2, 3, 4
 
@@ -25,7 +25,7 @@ def evoflash(*arguments: str, cwd: Path = ROOT, **environment: str) -> subproces
         text=True,
         env=variables,
         cwd=cwd,
-        timeout=300,
+        timeout=LIMIT_S,
         check=False,
     )
 
@@ -48,6 +48,7 @@ def one_line(done: subprocess.CompletedProcess[str]) -> str:
     return lines[-1]
 
 
+@pytest.mark.slow
 def test_the_search_says_that_its_times_are_estimates(tmp_path):
     done = evoflash("search", "--gpu", "l4", "--budget", "2", "--db", str(tmp_path / "a.db"))
 
@@ -57,6 +58,7 @@ def test_the_search_says_that_its_times_are_estimates(tmp_path):
     assert re.search(r"~\d+\.\d+ us", done.stdout)
 
 
+@pytest.mark.slow
 def test_the_same_command_again_spends_nothing(searched):
     done = evoflash("search", "--gpu", "l4", "--budget", "8", "--db", str(searched))
 
@@ -64,6 +66,7 @@ def test_the_same_command_again_spends_nothing(searched):
     assert "spent its budget (8 of 8)" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_higher_budget_continues_the_run(searched, tmp_path):
     copy = tmp_path / "copy.db"
     copy.write_bytes(searched.read_bytes())
@@ -93,6 +96,7 @@ def test_best_show_prints_the_same_text(searched):
     assert shown.stdout.rstrip().endswith("#endif  // __CUDACC_RTC__")
 
 
+@pytest.mark.slow
 def test_the_leaderboard_ranks_and_marks_estimates(searched):
     arguments = ("leaderboard", "--gpu", "l4", "--problem", "mission", "--db", str(searched))
     rows = json.loads(evoflash(*arguments, "--json").stdout)["leaderboard"]
@@ -107,6 +111,7 @@ def test_the_leaderboard_ranks_and_marks_estimates(searched):
     assert [line["genome_id"] for line in lines] == [row["genome_id"] for row in rows]
 
 
+@pytest.mark.slow
 def test_show_prints_one_kernel_and_its_command(searched):
     rows = json.loads(evoflash("leaderboard", "--db", str(searched), "--json").stdout)["leaderboard"]
     wanted = rows[0]["genome_id"]
@@ -122,6 +127,7 @@ def test_show_failures_counts_them(searched):
     assert "failures" in evoflash("show", "--failures", "--db", str(searched)).stdout
 
 
+@pytest.mark.slow
 def test_every_reading_command_prints_json(searched):
     for arguments in (
         ("families",),
@@ -143,6 +149,7 @@ def test_doctor_examines_this_machine():
     assert done.returncode == 0
 
 
+@pytest.mark.slow
 def test_a_dry_run_compiles_and_stores_nothing(tmp_path):
     done = evoflash(
         "search", "--gpu", "h200", "--budget", "2", "--dry-run", "--db", str(tmp_path / "none.db")
@@ -238,6 +245,7 @@ def test_a_folder_that_cannot_be_written_is_said_in_one_line(tmp_path):
     assert "file" in one_line(done)
 
 
+@pytest.mark.slow
 def test_no_host_compiler_is_said_in_one_line(tmp_path):
     done = evoflash(
         "search",
@@ -290,6 +298,7 @@ def test_a_path_that_cannot_be_written_leaves_nothing_half_done(searched, tmp_pa
     assert "kernel.cu" in one_line(done)
 
 
+@pytest.mark.slow
 def test_ctrl_c_keeps_what_was_evaluated(tmp_path):
     path = tmp_path / "stopped.db"
     command = [
@@ -313,11 +322,9 @@ def test_ctrl_c_keeps_what_was_evaluated(tmp_path):
         # A shell's background jobs ignore Ctrl-C, and so would everything that these tests start there.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline and not _stored(path):
-        time.sleep(0.2)
+    until(lambda: process.poll() is not None or _stored(path), what="an evaluation in the database")
     process.send_signal(signal.SIGINT)
-    _, stderr = process.communicate(timeout=120)
+    _, stderr = process.communicate(timeout=LIMIT_S)
 
     assert process.returncode == 130, stderr
     assert "the same command continues" in stderr

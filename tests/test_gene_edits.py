@@ -54,21 +54,21 @@ def test_a_climb_goes_up_its_order_only() -> None:
 
 
 def test_the_gene_named_first_gives_way_and_no_further_than_it_must() -> None:
-    for gives, expected in (([("b", -1), ("c", -1)], (2, 3)), ([("c", -1), ("b", -1)], (3, 2))):
-        values = changed(PARENT, ROOM, {"a": 2}, gives=gives).as_dict()
+    for slack, expected in (([("b", -1), ("c", -1)], (2, 3)), ([("c", -1), ("b", -1)], (3, 2))):
+        values = changed(PARENT, ROOM, {"a": 2}, slack=slack).as_dict()
         assert (values["a"], values["b"], values["c"]) == (2, *expected)
 
 
 def test_two_genes_give_way_together_when_one_is_not_enough() -> None:
     tight = ROOM.genome({"a": 1, "b": 2, "c": 4})
-    values = changed(tight, ROOM, {"a": 3}, gives=[("b", -1), ("c", -1)]).as_dict()
+    values = changed(tight, ROOM, {"a": 3}, slack=[("b", -1), ("c", -1)]).as_dict()
     assert (values["a"], values["b"] + values["c"]) == (3, 4)
 
 
 def test_no_child_when_nothing_gives_way_far_enough_or_the_move_itself_would() -> None:
     assert changed(PARENT, ROOM, {"a": 4}) is None
-    assert changed(PARENT, ROOM, {"a": 4}, gives=[("a", -1)]) is None
-    assert changed(PARENT, ROOM, {"a": 4}, gives=[("on", -1)]) is None
+    assert changed(PARENT, ROOM, {"a": 4}, slack=[("a", -1)]) is None
+    assert changed(PARENT, ROOM, {"a": 4}, slack=[("on", -1)]) is None
 
 
 def test_no_child_for_an_unknown_gene_a_foreign_value_or_no_change() -> None:
@@ -79,7 +79,7 @@ def test_no_child_for_an_unknown_gene_a_foreign_value_or_no_change() -> None:
 def test_a_change_of_an_inactive_gene_is_no_child_and_giving_way_never_undoes_the_move() -> None:
     assert changed(ROOM.genome({"b": 1}), ROOM, {"extra": "y"}) is None
     full = ROOM.genome({"a": 1, "b": 2, "c": 4, "extra": "x"})
-    child = changed(full, ROOM, {"extra": "y", "a": 2}, gives=[("b", -1), ("c", -1)])
+    child = changed(full, ROOM, {"extra": "y", "a": 2}, slack=[("b", -1), ("c", -1)])
     assert child.as_dict()["extra"] == "y"
     assert child.as_dict()["c"] == 3
 

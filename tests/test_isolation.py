@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from places import environment
+from waiting import LIMIT_S, is_alive, until
 
 from evoflash.errors import DeviceError, UsageError
 from evoflash.evaluation import Status
@@ -65,37 +66,37 @@ def pool():
 
 
 def test_a_call_returns_its_value(pool):
-    assert pool.submit(double, 21, timeout_s=30).result() == Ending(42)
+    assert pool.submit(double, 21, timeout_s=LIMIT_S).result() == Ending(42)
 
 
 def test_a_segmentation_fault_costs_one_call(pool):
-    crashed = pool.submit(die_of_a_bad_pointer, timeout_s=30)
-    after = pool.submit(double, 3, timeout_s=30)
+    crashed = pool.submit(die_of_a_bad_pointer, timeout_s=LIMIT_S)
+    after = pool.submit(double, 3, timeout_s=LIMIT_S)
     assert crashed.result().status is Status.RUNTIME
     assert crashed.result().reason == f"the process died of signal {signal.SIGSEGV.value}"
     assert after.result() == Ending(6)
 
 
 def test_an_exit_of_the_process_costs_one_call(pool):
-    ended = pool.submit(leave, 3, timeout_s=30).result()
+    ended = pool.submit(leave, 3, timeout_s=LIMIT_S).result()
     assert (ended.status, ended.reason) == (Status.RUNTIME, "the process ended with exit code 3")
-    assert pool.submit(double, 4, timeout_s=30).result() == Ending(8)
+    assert pool.submit(double, 4, timeout_s=LIMIT_S).result() == Ending(8)
 
 
 @pytest.mark.parametrize("hang", [sleep_for_ever, hang_in_c])
 def test_a_hang_is_killed_and_costs_one_call(pool, hang):
     hung = pool.submit(hang, timeout_s=0.5)
-    after = pool.submit(double, 5, timeout_s=30)
+    after = pool.submit(double, 5, timeout_s=LIMIT_S)
     assert hung.result().status is Status.TIMEOUT
     assert "0.5 s" in hung.result().reason
     assert after.result() == Ending(10)
 
 
 def test_a_crash_is_followed_by_another_process(pool):
-    first = pool.submit(process_id, timeout_s=30).result().value
-    assert pool.submit(process_id, timeout_s=30).result().value == first
-    pool.submit(die_of_a_bad_pointer, timeout_s=30).result()
-    assert pool.submit(process_id, timeout_s=30).result().value != first
+    first = pool.submit(process_id, timeout_s=LIMIT_S).result().value
+    assert pool.submit(process_id, timeout_s=LIMIT_S).result().value == first
+    pool.submit(die_of_a_bad_pointer, timeout_s=LIMIT_S).result()
+    assert pool.submit(process_id, timeout_s=LIMIT_S).result().value != first
 
 
 def nap(seconds):
@@ -105,55 +106,53 @@ def nap(seconds):
 
 def break_pool_of(pool):
     """What pebble does to itself when a process dies before the message that it took a task was read."""
-    while not pool._pool._pool_manager.task_manager.tasks:
-        time.sleep(0.01)
+    until(lambda: pool._pool._pool_manager.task_manager.tasks, what="the pool has a task")
     pool._pool._pool_manager.handle_broken_pool(BrokenProcessPool("All workers expired"))
 
 
-def test_calls_under_way_when_pebble_gives_up_its_pool_are_answered_by_a_new_one():
+def test_calls_under_way_when_pebble_gives_up_its_pool_are_answered_by_a_new_one(tmp_path):
     with IsolatedPool(1) as fresh:
-        before = fresh.submit(process_id, timeout_s=30).result().value
-        under_way, behind = fresh.submit(nap, 0.2, timeout_s=30), fresh.submit(double, 6, timeout_s=30)
+        under_way = fresh.submit(meet_then_wait, str(tmp_path), timeout_s=LIMIT_S)
+        behind = fresh.submit(double, 6, timeout_s=LIMIT_S)
+        noted(tmp_path, 1)
         break_pool_of(fresh)
-        assert under_way.result(timeout=30).value != before
-        assert behind.result(timeout=30) == Ending(12)
+        assert under_way.result(timeout=LIMIT_S) == Ending(1)
+        assert behind.result(timeout=LIMIT_S) == Ending(12)
 
 
 def test_what_breaks_pools_again_and_again_is_said_in_one_line():
     with IsolatedPool(1) as fresh:
-        fresh.submit(process_id, timeout_s=30).result()
-        answer = fresh.submit(sleep_for_ever, timeout_s=30)
+        fresh.submit(process_id, timeout_s=LIMIT_S).result()
+        answer = fresh.submit(sleep_for_ever, timeout_s=LIMIT_S)
         for _ in range(2):
-            while not fresh._pool.active:
-                time.sleep(0.01)
+            until(lambda: fresh._pool.active, what="another pool")
             break_pool_of(fresh)
         with pytest.raises(DeviceError, match="could not be kept running"):
-            answer.result(timeout=30)
+            answer.result(timeout=LIMIT_S)
 
 
 def test_a_users_mistake_is_raised_not_recorded(pool):
     with pytest.raises(UsageError, match="heads=0"):
-        pool.submit(complain, timeout_s=30).result()
+        pool.submit(complain, timeout_s=LIMIT_S).result()
 
 
 def test_every_process_is_initialised_also_the_one_after_a_crash():
     with IsolatedPool(1, initializer=wake, initargs=(7,)) as pool:
-        pool.submit(leave, 1, timeout_s=30).result()
-        assert pool.submit(woken, timeout_s=30).result().value == "7"
+        pool.submit(leave, 1, timeout_s=LIMIT_S).result()
+        assert pool.submit(woken, timeout_s=LIMIT_S).result().value == "7"
 
 
 def test_an_idle_process_that_dies_is_replaced():
     with IsolatedPool(1) as pool:
-        os.kill(pool.submit(process_id, timeout_s=30).result().value, signal.SIGKILL)
-        time.sleep(0.5)  # pebble looks at its processes ten times a second
-        assert pool.submit(double, 6, timeout_s=30).result() == Ending(12)
+        os.kill(killed := pool.submit(process_id, timeout_s=LIMIT_S).result().value, signal.SIGKILL)
+        until(lambda: killed not in processes_of(pool), what="pebble looks at its processes")
+        assert pool.submit(double, 6, timeout_s=LIMIT_S).result() == Ending(12)
 
 
-def test_closing_leaves_no_process_and_no_open_call():
+def test_closing_leaves_no_process_and_no_open_call(tmp_path):
     pool = IsolatedPool(1)
-    process = pool.submit(process_id, timeout_s=30).result().value
-    open_call = pool.submit(sleep_for_ever, timeout_s=600)
-    time.sleep(0.3)
+    open_call = pool.submit(leave_note_and_wait, str(tmp_path), timeout_s=LIMIT_S)
+    (process,) = noted(tmp_path, 1)
     pool.close()
     assert open_call.cancelled()
     with pytest.raises(ProcessLookupError):
@@ -162,7 +161,7 @@ def test_closing_leaves_no_process_and_no_open_call():
 
 def test_a_worker_process_multiplies_with_one_thread() -> None:
     with IsolatedPool(1) as pool:
-        assert pool.submit(os.getenv, "OPENBLAS_NUM_THREADS", timeout_s=30).result().value == "1"
+        assert pool.submit(os.getenv, "OPENBLAS_NUM_THREADS", timeout_s=LIMIT_S).result().value == "1"
 
 
 # ---- killed from outside
@@ -184,39 +183,44 @@ def leave_note_and_wait(folder):
 
 def noted(folder, count):
     """The ids of the processes that left a note, once there are `count` of them."""
-    end_s = time.monotonic() + 60
-    while len(notes := [int(note.name) for note in folder.iterdir()]) < count and time.monotonic() < end_s:
-        time.sleep(0.02)
-    return notes
+    until(lambda: len(list(folder.iterdir())) >= count, what=f"{count} notes")
+    return [int(note.name) for note in folder.iterdir()]
 
 
 def test_a_call_whose_process_was_killed_from_outside_is_made_again(pool, tmp_path):
-    call = pool.submit(meet_then_wait, str(tmp_path), timeout_s=60)
+    call = pool.submit(meet_then_wait, str(tmp_path), timeout_s=LIMIT_S)
     os.kill(*noted(tmp_path, 1), signal.SIGKILL)
-    assert call.result(timeout=60) == Ending(1)
+    assert call.result(timeout=LIMIT_S) == Ending(1)
 
 
 def test_a_call_whose_processes_are_killed_again_and_again_is_a_failure(pool, tmp_path):
-    call = pool.submit(leave_note_and_wait, str(tmp_path), timeout_s=60)
+    call = pool.submit(leave_note_and_wait, str(tmp_path), timeout_s=LIMIT_S)
     for count in (1, 2):
         for process in noted(tmp_path, count):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process, signal.SIGKILL)
-    assert call.result(timeout=60) == Ending(None, Status.RUNTIME, "the process died of signal 9")
+    assert call.result(timeout=LIMIT_S) == Ending(None, Status.RUNTIME, "the process died of signal 9")
 
 
-def test_sigterm_to_every_process_of_a_job_ends_no_call(pool):
-    pool.submit(process_id, timeout_s=30).result()  # it has begun
-    call = pool.submit(nap, 0.5, timeout_s=30)
-    process = pool.submit(process_id, timeout_s=30)
-    time.sleep(0.2)
-    os.kill(subject := pool_process(pool), signal.SIGTERM)
-    assert call.result(timeout=30).value == subject == process.result(timeout=30).value
+def note_then_wait_for_word(folder, word):
+    (Path(folder) / str(os.getpid())).touch()
+    until(Path(word).exists, what="the word")
+    return os.getpid()
 
 
-def pool_process(pool):
-    (process,) = pool._pool._pool_manager.worker_manager.workers
-    return process
+def test_sigterm_to_every_process_of_a_job_ends_no_call(pool, tmp_path):
+    notes, word = tmp_path / "notes", tmp_path / "word"
+    notes.mkdir()
+    call = pool.submit(note_then_wait_for_word, str(notes), str(word), timeout_s=LIMIT_S)
+    process = pool.submit(process_id, timeout_s=LIMIT_S)
+    (subject,) = noted(notes, 1)
+    os.kill(subject, signal.SIGTERM)
+    word.touch()
+    assert call.result(timeout=LIMIT_S).value == subject == process.result(timeout=LIMIT_S).value
+
+
+def processes_of(pool):
+    return tuple(pool._pool._pool_manager.worker_manager.workers)
 
 
 def test_a_process_outlives_the_thread_that_first_called_it():
@@ -224,12 +228,13 @@ def test_a_process_outlives_the_thread_that_first_called_it():
     with IsolatedPool(1) as fresh:
         first = []
         caller = threading.Thread(
-            target=lambda: first.append(fresh.submit(process_id, timeout_s=30).result().value)
+            target=lambda: first.append(fresh.submit(process_id, timeout_s=LIMIT_S).result().value)
         )
         caller.start()
+        thread = Path(f"/proc/self/task/{caller.native_id}")
         caller.join()
-        time.sleep(0.3)
-        assert [fresh.submit(process_id, timeout_s=30).result().value] == first
+        until(lambda: not thread.exists(), what="the end of the thread, for Linux too")
+        assert [fresh.submit(process_id, timeout_s=LIMIT_S).result().value] == first
 
 
 PARENT = """
@@ -238,7 +243,7 @@ import test_isolation as test
 from evoflash.isolation import IsolatedPool
 if __name__ == "__main__":
     pool = IsolatedPool(2)
-    calls = [pool.submit(test.hang_in_c_noted, sys.argv[1], timeout_s=600) for _ in range(2)]
+    calls = [pool.submit(test.hang_in_c_noted, sys.argv[1], timeout_s=test.LIMIT_S) for _ in range(2)]
     time.sleep(600)
 """
 
@@ -256,19 +261,8 @@ def test_kill_9_of_the_parent_leaves_no_process(tmp_path):
     processes = noted(notes, 2)
     parent.kill()
     parent.wait()
-    end_s = time.monotonic() + 30
-    while any(map(is_alive, processes)) and time.monotonic() < end_s:
-        time.sleep(0.02)
     assert len(processes) == 2
-    assert not any(map(is_alive, processes))
-
-
-def is_alive(process):
-    """Not gone, and not a zombie that nobody has waited for."""
-    try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
+    until(lambda: not any(map(is_alive, processes)), what="the end of its processes")
 
 
 # ---- a wall clock that jumps
@@ -284,12 +278,12 @@ def jumping_clock(monkeypatch, request):
 @pytest.mark.usefixtures("jumping_clock")
 def test_a_wall_clock_that_jumps_makes_no_call_late():
     with IsolatedPool(1) as fresh:
-        assert fresh.submit(nap, 0.5, timeout_s=60).result(timeout=60).status is Status.CORRECT
+        assert fresh.submit(nap, 0.5, timeout_s=LIMIT_S).result(timeout=LIMIT_S).status is Status.CORRECT
 
 
 @pytest.mark.usefixtures("jumping_clock")
 def test_a_wall_clock_that_jumps_does_not_keep_a_hang_alive():
     with IsolatedPool(1) as fresh:
-        hung = fresh.submit(sleep_for_ever, timeout_s=1.0).result(timeout=20)
+        hung = fresh.submit(sleep_for_ever, timeout_s=1.0).result(timeout=LIMIT_S)
         assert hung.status is Status.TIMEOUT
-        assert fresh.submit(double, 7, timeout_s=60).result(timeout=60) == Ending(14)
+        assert fresh.submit(double, 7, timeout_s=LIMIT_S).result(timeout=LIMIT_S) == Ending(14)

@@ -22,6 +22,7 @@ HEAVY_AT_HELP = ("alembic", "cupy", "optuna", "sqlalchemy", "torch")
 SHARED = ("templates", "mutations", "db")
 PACKAGE_DATA = {
     **dict.fromkeys(("champions", "gpus", "selftest"), "*.toml"),
+    **{"commands/check": "*.toml", "commands/ladder": "*.toml"},
     **{"device": "*.h", "emulator/emu": "*.cpp"},
 }
 

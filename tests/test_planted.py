@@ -23,6 +23,7 @@ def planted(monkeypatch):
     families.load_family.cache_clear()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fault", "status", "rung", "says"),
     [

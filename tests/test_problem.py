@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evoflash.attention.workload import DTYPES, HEAD_DIMS, NAMED, Workload, parse_workload
 from evoflash.errors import UsageError
-from evoflash.problem import DTYPES, HEAD_DIMS, NAMED, Problem, Workload, parse_problem, parse_workload
+from evoflash.problem import Problem, parse_problem
 
 
 @st.composite

@@ -11,11 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from evoflash.attention import abi
+from evoflash.attention.workload import Workload
 from evoflash.baselines.attempts import BaselineFailedError, attempt
 from evoflash.cuda.arena import Arena
 from evoflash.cuda.launcher import KernelHungError, settle, wait
+from evoflash.operation import Output
 from evoflash.timing.benchmark import Bench
-from evoflash.validation.validator import Output
 
 _LIMIT_S = 30.0
 _REASON_COLUMNS = 200
@@ -23,6 +25,13 @@ _REASON_COLUMNS = 200
 
 class BaselineAbsentError(Exception):
     """A library is not installed or has no kernel for this workload; the message is its reason, one line."""
+
+
+def attention_on(bench: Bench) -> Workload:
+    """The bench's workload. BaselineAbsentError where it is not attention: the libraries know no other."""
+    if not isinstance(bench.workload, Workload):
+        raise BaselineAbsentError(f"it computes attention, not {bench.workload.operation}")
+    return bench.workload
 
 
 def same(tensor: Any) -> Any:
@@ -93,7 +102,8 @@ class LibraryContender:
         self.name = name
         self._torch = torch()
         self._attention = attention
-        self._views = [_tensors(self._torch, arena) for arena in bench.arenas]
+        workload = attention_on(bench)
+        self._views = [_tensors(self._torch, arena, workload) for arena in bench.arenas]
         self._inputs = [tuple(attention.arrange(x) for x in views) for views in self._views]
         self._outputs: dict[int, Any] = {}
         self._torch.cuda.synchronize()  # copied on torch's stream, read on ours
@@ -179,7 +189,7 @@ class LibraryContender:
     def output(self, at: int = 0) -> Output:
         """What the last run or replay wrote for an input set."""
         out = self.tensor(at).contiguous()
-        return Output(out.view(self._torch.int16).cpu().numpy().view(np.uint16))
+        return abi.output(out.view(self._torch.int16).cpu().numpy().view(np.uint16))
 
     def tensor(self, at: int = 0) -> Any:
         """The same as a torch tensor (B, H, S, D), which the next replay overwrites."""
@@ -201,8 +211,7 @@ def check_device(name: str, error: BaseException) -> None:
         raise BaselineFailedError(f"{name}: {said}") from error
 
 
-def _tensors(torch: Any, arena: Arena) -> tuple[Any, Any, Any]:
-    w = arena.workload
+def _tensors(torch: Any, arena: Arena, w: Workload) -> tuple[Any, Any, Any]:
     kind = torch.float16 if w.dtype == "fp16" else torch.bfloat16
 
     def view(name: str, heads: int, rows: int) -> Any:

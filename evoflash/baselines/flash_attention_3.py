@@ -6,10 +6,11 @@ Its split and packing heuristics are left at their defaults. Its causal mask is 
 from collections.abc import Iterator
 from typing import Any
 
-from evoflash import abi
+from evoflash.attention import abi
 from evoflash.baselines.contender import (
     Attention,
     BaselineAbsentError,
+    attention_on,
     imported,
     rows_first,
     rows_first_copied,
@@ -25,7 +26,7 @@ _MODULES = ("flash_attn_interface", "flash_attn_3.flash_attn_interface")
 def attentions(name: str, bench: Bench) -> Iterator[Attention]:
     """(B, S, H, D) by strides, or else copied; grouped heads natively."""
     del name
-    w, library = bench.workload, _interface()
+    w, library = attention_on(bench), _interface()
     scale, causal = abi.scale(w), w.causal
 
     def attend(q: Any, k: Any, v: Any) -> Any:

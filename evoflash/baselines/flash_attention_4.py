@@ -10,12 +10,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from evoflash import abi
+from evoflash.attention import abi
+from evoflash.attention.workload import Workload
 from evoflash.baselines.attempts import BaselineFailedError
 from evoflash.baselines.contender import (
     Attention,
     BaselineAbsentError,
     LibraryContender,
+    attention_on,
     check_device,
     imported,
     rows_first,
@@ -23,7 +25,6 @@ from evoflash.baselines.contender import (
     torch,
     version,
 )
-from evoflash.problem import Workload
 from evoflash.timing.benchmark import Bench, measure
 from evoflash.timing.protocols import SHORT
 
@@ -79,7 +80,7 @@ def attentions(name: str, bench: Bench) -> Iterator[Attention]:
     if name == "fa4_tuned":
         yield _fastest(interface, bench)
         return
-    shipped = _as_shipped(interface, bench.workload)
+    shipped = _as_shipped(interface, attention_on(bench))
     yield shipped
     yield replace(shipped, arrange=rows_first_copied)
 
@@ -119,19 +120,19 @@ def _fastest(interface: Any, bench: Bench) -> Attention:
     """
     if torch().cuda.get_device_capability()[0] != 9:
         raise BaselineAbsentError("its tile settings are tried on Hopper only")
-    shipped = LibraryContender("fa4_tuned", bench, _as_shipped(interface, bench.workload))
+    shipped = LibraryContender("fa4_tuned", bench, _as_shipped(interface, attention_on(bench)))
     shipped.try_out(bench)
     expected = shipped.tensor().clone()
     times_us: dict[Setting, float] = {}
     deadline = time.monotonic() + TRYING_LIMIT_S
-    for setting in settings(bench.workload.head_dim):
+    for setting in settings(attention_on(bench).head_dim):
         if time.monotonic() > deadline:
             break
-        attention = _with(interface, bench.workload, setting)
+        attention = _with(interface, attention_on(bench), setting)
         time_us = _time_us(LibraryContender("fa4_tuned", bench, attention), bench, expected)
         if time_us is not None:
             times_us[setting] = time_us
-    return _named(interface, bench.workload, times_us)
+    return _named(interface, attention_on(bench), times_us)
 
 
 def _named(interface: Any, workload: Workload, times_us: dict[Setting, float]) -> Attention:
@@ -153,7 +154,7 @@ def _time_us(contender: LibraryContender, bench: Bench, expected: Any) -> float 
         contender.try_out(bench)
         if not _agree(contender.tensor(), expected):
             return None
-        timing, _ = measure(contender, bench, bench.ways[0], effort=SHORT)
+        timing, _ = measure(contender, bench, bench.protocols[0], rule=SHORT)
     except BaselineAbsentError:
         return None
     except BaselineFailedError:  # try_out has looked whether the process is lost

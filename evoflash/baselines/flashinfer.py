@@ -8,9 +8,9 @@ compiles a kernel on its first use: minutes with few cores, then kept in its own
 from collections.abc import Iterator
 from typing import Any
 
-from evoflash import abi
-from evoflash.baselines.contender import Attention, imported, torch, version
-from evoflash.problem import Workload
+from evoflash.attention import abi
+from evoflash.attention.workload import Workload
+from evoflash.baselines.contender import Attention, attention_on, imported, torch, version
 from evoflash.timing.benchmark import Bench
 
 _INSTALL = 'pip install "evoflash[flashinfer]"'
@@ -20,7 +20,7 @@ _WORKSPACE_BYTES = 128 << 20  # what its documentation recommends
 def attentions(name: str, bench: Bench) -> Iterator[Attention]:
     """The template for the GPU first; the older one where that refuses the workload."""
     del name
-    library, w = imported("flashinfer", _INSTALL), bench.workload
+    library, w = imported("flashinfer", _INSTALL), attention_on(bench)
     is_hopper = torch().cuda.get_device_capability()[0] == 9
     for backend in ("fa3", "fa2") if is_hopper else ("fa2",):
         yield _single(library, w, backend) if w.batch == 1 else _ragged(library, w, backend)

@@ -7,9 +7,9 @@ and a single causal query, which sees everything, runs unmasked.
 from collections.abc import Iterator
 from typing import Any
 
-from evoflash import abi
-from evoflash.baselines.contender import Attention, BaselineAbsentError, torch
-from evoflash.problem import Workload
+from evoflash.attention import abi
+from evoflash.attention.workload import Workload
+from evoflash.baselines.contender import Attention, BaselineAbsentError, attention_on, torch
 from evoflash.timing.benchmark import Bench
 
 _BACKENDS = {
@@ -23,7 +23,7 @@ _SCORES = 4  # of the size of its scores in fp32: what math holds at a time, abo
 
 def attentions(name: str, bench: Bench) -> Iterator[Attention]:
     """Grouped heads natively where the backend can; else keys and values are repeated beforehand, untimed."""
-    library, w = torch(), bench.workload
+    library, w = torch(), attention_on(bench)
     if name == "sdpa_math":
         _check_room(library, w)
     for repeats in (False, True) if w.gqa_ratio > 1 else (False,):

@@ -11,24 +11,27 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from evoflash import abi
+from evoflash.attention import abi
+from evoflash.attention.workload import Workload
 from evoflash.baselines.attempts import BaselineFailedError
 from evoflash.baselines.contender import (
     Attention,
     BaselineAbsentError,
     LibraryContender,
+    attention_on,
     check_device,
     imported,
     torch,
     version,
 )
-from evoflash.problem import Workload
 from evoflash.timing.benchmark import Bench, measure
-from evoflash.timing.protocols import SHORT, Pace, Way
+from evoflash.timing.protocols import SHORT, Pace, TimingProtocol
 
 _INSTALL = 'pip install "evoflash[baselines]"'
 TRYING_LIMIT_S = 60.0  # a setting costs a second or two of compilation, once: Triton keeps what it compiled
-_TRYING = Way("cold", True, Pace.STEADY)  # without idling before each sample: only their order counts
+_TRYING = TimingProtocol(
+    "cold", True, Pace.STEADY
+)  # without idling before each sample: only their order counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +61,7 @@ SETTINGS = (
 
 def attentions(name: str, bench: Bench) -> Iterator[Attention]:
     """The setting of the lowest short time; one that Triton refuses does not count. Finals time it again."""
-    head_dim = bench.workload.head_dim
+    head_dim = attention_on(bench).head_dim
     imported("triton", _INSTALL)
     if head_dim & (head_dim - 1):
         raise BaselineAbsentError(f"head dimension {head_dim} is no power of two")
@@ -68,7 +71,7 @@ def attentions(name: str, bench: Bench) -> Iterator[Attention]:
     for setting in SETTINGS:
         if time.monotonic() > deadline:
             break
-        found = _time_us(LibraryContender(name, bench, called(bench.workload, setting)), bench)
+        found = _time_us(LibraryContender(name, bench, called(attention_on(bench), setting)), bench)
         if isinstance(found, str):
             reasons.append(found)
         else:
@@ -77,14 +80,14 @@ def attentions(name: str, bench: Bench) -> Iterator[Attention]:
         raise BaselineAbsentError(f"none of its settings ran: {reasons[0]}")
     best = min(times_us, key=times_us.__getitem__)
     tried = "; ".join(f"{setting}: {time_us:.2f} us" for setting, time_us in times_us.items())
-    yield called(bench.workload, best, tried=tried)
+    yield called(attention_on(bench), best, tried=tried)
 
 
 def _time_us(contender: LibraryContender, bench: Bench) -> float | str:
     """A short time, or why there is none."""
     try:
         contender.try_out(bench)
-        timing, _ = measure(contender, bench, _TRYING, effort=SHORT)
+        timing, _ = measure(contender, bench, _TRYING, rule=SHORT)
     except BaselineAbsentError as refused:
         return str(refused)
     except BaselineFailedError:  # try_out has looked whether the process is lost

@@ -6,9 +6,9 @@ It takes (B, S, H, D), and grouped heads as (B, S, groups, heads of a group, D) 
 from collections.abc import Iterator
 from typing import Any
 
-from evoflash import abi
-from evoflash.baselines.contender import Attention, imported, version
-from evoflash.problem import Workload
+from evoflash.attention import abi
+from evoflash.attention.workload import Workload
+from evoflash.baselines.contender import Attention, attention_on, imported, version
 from evoflash.timing.benchmark import Bench
 
 _INSTALL = 'pip install "evoflash[xformers]"'
@@ -17,7 +17,7 @@ _INSTALL = 'pip install "evoflash[xformers]"'
 def attentions(name: str, bench: Bench) -> Iterator[Attention]:
     """One way: by strides, nothing is copied."""
     del name
-    yield _attention(imported("xformers.ops.fmha", _INSTALL), bench.workload)
+    yield _attention(imported("xformers.ops.fmha", _INSTALL), attention_on(bench))
 
 
 def _attention(library: Any, workload: Workload) -> Attention:

@@ -13,20 +13,17 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from evoflash import operations
 from evoflash.errors import UsageError
 from evoflash.families.family import load_family
 from evoflash.gpu import GpuSpec
 from evoflash.paths import CHAMPIONS
-from evoflash.problem import Problem, Workload, parse_problem
+from evoflash.problem import Problem, parse_problem
 from evoflash.space import Genome, SearchSpace
 
 log = logging.getLogger(__name__)
 NEAR = 3.0  # champions of problems further away are not tried
 MOST = 3  # of a family: of the bandit's four opening proposals one is left for the family's own first seed
-# What a problem is further away for, each by the octaves between the two: of the rows that fill the GPU, of
-# the keys that the loop walks over, of query heads a key/value head; nearly another kernel: of the head dim.
-_ROWS, _KEYS, _GROUP, _HEAD_DIM = 0.5, 0.5, 0.5, 4.0
-_MASK, _DTYPE, _ACCUMULATOR = 1.0, 0.5, 1.0  # where they differ
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,23 +121,10 @@ def _valid(genome: Genome, space: SearchSpace) -> Genome:
 def distance(problem: Problem, other: Problem) -> float:
     """How far `other` is from `problem`: 0 is the same; the mean over its workloads of the nearest there.
 
-    Rows are batch * heads * seq_q, since they decide how full the GPU is; keys are seq_kv.
+    Problems of two operations are infinitely far apart.
     """
-    nearest = [min(_between(mine, theirs) for theirs in other.workloads) for mine in problem.workloads]
+    if problem.operation != other.operation:
+        return math.inf
+    between = operations.load(problem.operation).distance
+    nearest = [min(between(mine, theirs) for theirs in other.workloads) for mine in problem.workloads]
     return sum(nearest) / len(nearest)
-
-
-def _between(a: Workload, b: Workload) -> float:
-    return (
-        _ROWS * _octaves(a.batch * a.heads * a.seq_q, b.batch * b.heads * b.seq_q)
-        + _KEYS * _octaves(a.seq_kv, b.seq_kv)
-        + _GROUP * _octaves(a.gqa_ratio, b.gqa_ratio)
-        + _HEAD_DIM * _octaves(a.head_dim, b.head_dim)
-        + _MASK * (a.causal != b.causal)
-        + _DTYPE * (a.dtype != b.dtype)
-        + _ACCUMULATOR * (a.accumulate != b.accumulate)
-    )
-
-
-def _octaves(a: int, b: int) -> float:
-    return abs(math.log2(a / b))

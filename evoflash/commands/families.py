@@ -40,11 +40,11 @@ def _as_json(families: "list[Family]") -> str:
 def _block(family: "Family") -> str:
     """A family's params with their values, and how many points they span."""
     from evoflash.gpu import load_gpu
-    from evoflash.problem import CompileKey
+    from evoflash.operations import load
 
     width = max(len(p.name) for p in family.params)
     lines = [f"{family.name} (version {family.version}, {', '.join(family.arch)}): {family.summary}"]
     lines += [f"  {p.name:{width}}  {' '.join(map(str, p.values))}" for p in family.params]
-    space = family.space((CompileKey(64, "fp16", False, 1, "sm_89"),), load_gpu("l4"))
+    space = family.space((load(family.op).probe.compile_key("sm_89"),), load_gpu("l4"))
     lines.append(f"  {space.cardinality} points before {len(family.check)} checks: {', '.join(family.check)}")
     return "\n".join(lines)

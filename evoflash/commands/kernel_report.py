@@ -4,30 +4,33 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from evoflash.commands.search.run import Found
 from evoflash.errors import UsageError
 from evoflash.evaluation import Basis, Build, Evaluation, Timing, Verdict
 from evoflash.families.export import reproducing_command
 from evoflash.gpu import load_gpu
 from evoflash.gpu_process.finals import conclusion
 from evoflash.gpu_process.rung_times import seconds_by_rung
-from evoflash.problem import CompileKey, Problem, Workload, parse_problem
+from evoflash.operation import CompileKey, Workload
+from evoflash.problem import Problem, parse_problem
 from evoflash.space import Genome
 from evoflash.store.store import Store
 from evoflash.timing.comparison import Comparison
 
+if TYPE_CHECKING:
+    from evoflash.commands.search.run import SearchResult
+
 
 def find(store: Store, prefix: str) -> list[Evaluation]:
     """The evaluations of the one genome whose id starts with `prefix`; UsageError when none or several do."""
-    found = store.find(prefix)
-    ids = sorted({evaluation.genome.id for evaluation in found})
+    evaluations = store.find(prefix)
+    ids = sorted({evaluation.genome.id for evaluation in evaluations})
     if not ids:
         raise UsageError(f"no kernel's id starts with '{prefix}': see `evoflash leaderboard`.")
     if len(ids) > 1:
         raise UsageError(f"'{prefix}' could be {', '.join(ids[:6])}: give more digits.")
-    return found
+    return evaluations
 
 
 def as_json(evaluations: list[Evaluation]) -> str:
@@ -45,37 +48,39 @@ def brief(evaluation: Evaluation) -> str:
     return "\n".join([*_head(evaluation), checked(evaluation.verdicts), *_tail(evaluation)])
 
 
-def describe_found(found: Found, *, as_json: bool) -> str:
-    """What a search came to: its best kernel, and how that stands against each baseline."""
-    assert found.best is not None, "a search without a kernel is an error, not a report"
-    rivals = _rivals(found)
+def describe_result(result: "SearchResult", *, as_json: bool) -> str:
+    """What a search came to: its best kernel, and how it stands against each baseline."""
+    assert result.best is not None, "a search without a kernel is an error, not a report"
+    comparisons = _against_baselines(result)
     if as_json:
-        rows = [asdict(comparison) for comparison in rivals]
-        known = {"best": _as_dict(found.best), "spent": found.spent, "comparisons": rows}
-        return json.dumps({**known, "validator": found.validator}, indent=2)
-    lines = [brief(found.best), *map(_rival, rivals)]
-    if found.finals is not None:
-        if said := conclusion(found.finals, found.best.genome.id):
+        rows = [asdict(comparison) for comparison in comparisons]
+        known = {"best": _as_dict(result.best), "spent": result.spent, "comparisons": rows}
+        return json.dumps({**known, "validator": result.validator}, indent=2)
+    lines = [brief(result.best), *map(_against, comparisons)]
+    if result.finals is not None:
+        if said := conclusion(result.finals, result.best.genome.id):
             lines.append(f"finals    {said}")
-        lines += [f"absent    {name}: {why}" for name, why in found.finals.absent.items()]
-    if found.validator:
-        lines.append(f"validator {found.validator}")
+        lines += [f"absent    {name}: {why}" for name, why in result.finals.absent.items()]
+    if result.validator:
+        lines.append(f"validator {result.validator}")
     return "\n".join(lines)
 
 
-def _rival(comparison: Comparison) -> str:
+def _against(comparison: Comparison) -> str:
     ratio, low, high = 1 / comparison.ratio, 1 / comparison.high, 1 / comparison.low
     sure = f"{comparison.confidence:.1%}"
     span = f"{ratio:.3f}x its speed, {sure} [{low:.3f}, {high:.3f}]: {comparison.answer}"
     return f"against   {comparison.second}, {comparison.protocol}: {span}"
 
 
-def _rivals(found: Found) -> list[Comparison]:
-    """The winner over each baseline, as timed in turns."""
-    if found.finals is None or found.best is None:
+def _against_baselines(result: "SearchResult") -> list[Comparison]:
+    """The winner over each baseline, from the times that were taken in turns."""
+    if result.finals is None or result.best is None:
         return []
-    baselines = found.finals.environment
-    return [c for c in found.finals.comparisons if c.first == found.best.genome.id and c.second in baselines]
+    baselines = result.finals.environment
+    return [
+        c for c in result.finals.comparisons if c.first == result.best.genome.id and c.second in baselines
+    ]
 
 
 def _as_dict(evaluation: Evaluation) -> dict[str, Any]:
@@ -161,18 +166,18 @@ def _timing(timing: Timing, basis: Basis) -> str:
 
 
 def command(evaluation: Evaluation) -> str:
-    """The line that prints exactly this kernel again; a problem that needs several kernels, a line each."""
+    """The line that prints exactly this kernel again, or one line for each kernel that its problem needs."""
     return "\n".join(commands(evaluation.genome, evaluation.problem, evaluation.gpu))
 
 
 def commands(genome: Genome, problem: str, gpu: str) -> list[str]:
-    """The same for a genome that has no evaluation."""
+    """The lines for a genome that need not have an evaluation."""
     spec = load_gpu(gpu)
     groups: dict[CompileKey, list[Workload]] = {}
     for workload in parse_problem(problem).workloads:
         groups.setdefault(workload.compile_key(spec.arch), []).append(workload)
     problems = [Problem(tuple(workloads)) for workloads in groups.values()]
-    return [reproducing_command(genome, each, spec) for each in problems]
+    return [reproducing_command(genome, part, spec) for part in problems]
 
 
 def failures(store: Store, *, as_json: bool) -> str:

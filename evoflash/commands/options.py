@@ -1,4 +1,4 @@
-"""The options that commands share, and what -v and -q do; runs no command."""
+"""The options that commands share, and what -v and -q do. Runs no command."""
 
 import logging
 import os

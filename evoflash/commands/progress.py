@@ -22,7 +22,7 @@ class Progress:
     def __init__(
         self, title: str, basis: Basis, budget: int, history: Sequence[tuple[Proposal, Evaluation]]
     ) -> None:
-        """`history` is what the run had already before this process."""
+        """`history` is what the run had before this process began."""
         self._basis, self._budget, self._title = basis, budget, title
         self._best: Evaluation | None = None
         self._counts: Counter[str] = Counter()

@@ -21,8 +21,8 @@ from typing import Any
 from evoflash.compilers.ef_layer import nvrtc_headers
 from evoflash.errors import DeviceError
 from evoflash.evaluation import Build, Candidate
+from evoflash.operation import CompileKey
 from evoflash.paths import cache_dir
-from evoflash.problem import CompileKey
 
 # One constant for compiler, cache key and the exported file's banner. No fast-math, no ftz: an
 # approximation is an explicit ef:: call, so that plain nvcc compiles the same program.
@@ -40,9 +40,9 @@ def compile_candidate(candidate: Candidate) -> Build:
     Raises DeviceError when there is no NVRTC, and OSError text as DeviceError when the cache is unwritable.
     """
     key = cubin_key(candidate)
-    cached = _read(_folder(key))
+    cached = _read(_folder(key), candidate.compile_key)
     if cached is not None:
-        # The text names its genome, so another genome cannot meet this key; another compile key neither.
+        # The text names its genome, so another genome cannot meet this key.
         return cached
     build, cubin = _compile(candidate, key)
     return _keep(build, cubin, candidate.source)
@@ -136,12 +136,12 @@ def _folder(key: str) -> Path:
     return cache_dir() / "kernels" / key[:2] / key
 
 
-def _read(folder: Path) -> Build | None:
+def _read(folder: Path, key: CompileKey) -> Build | None:
     try:
         fields = json.loads((folder / "build.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    fields["compile_key"] = CompileKey(**fields["compile_key"])
+    fields["compile_key"] = key
     fields["warnings"] = tuple(fields["warnings"])
     return Build(**{**fields, "cubin_path": str(folder / "kernel.cubin") if fields["ok"] else ""})
 
@@ -179,7 +179,7 @@ def _put_in_place(beside: Path, folder: Path) -> None:
 
 
 def _whole_elf(image: bytes) -> bytes:
-    # CuPy 14 strips a trailing NUL that a cubin does not have (facts/ecosystem.md D4): put it back.
+    # CuPy 14 strips a trailing NUL that a cubin does not have: put it back.
     return image + b"\0" * (_elf_size(image) - len(image))
 
 

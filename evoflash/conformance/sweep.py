@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from evoflash.compilers import gxx as hostcompiler
+from evoflash.compilers import gxx
 from evoflash.conformance.cases import Label, Outcome
 from evoflash.conformance.worker import modules, read_journal, run_module
 from evoflash.errors import EvoflashError, UsageError
@@ -125,7 +125,7 @@ def conform(
         }
         stopped = BY_CTRL_C
         with contextlib.suppress(KeyboardInterrupt):
-            hostcompiler.runtime()  # once, before many processes ask for it
+            gxx.runtime()  # once, before many processes ask for it
             with IsolatedPool(workers) as pool:
                 over = _Sweep(pool, arch, on_gpu, progress, said or _silent).run(end_s)
                 stopped = "" if over else f"after its time limit of {time_limit_s:g} s"

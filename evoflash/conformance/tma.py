@@ -189,7 +189,8 @@ def _store(entry: Primitive, case: Case) -> Trial:
     offsets, places = walk(tensor, place(tensor, where), BASE + shift(where), writes=True)
     after = before.view(np.uint8).copy()
     after[offsets[offsets >= 0]] = image[places[offsets >= 0]]
-    return _storing(entry, case, f"store{modes['hint']}", tensor, where, image, before, after)
+    kernel = f"store{modes['hint']}"
+    return _storing(entry, case, kernel, tensor, where, image=image, before=before, after=after)
 
 
 def _reduce(entry: Primitive, case: Case) -> Trial:
@@ -207,7 +208,8 @@ def _reduce(entry: Primitive, case: Case) -> Trial:
         places[first] // tensor.element_bytes
     ]
     after = stored(sums, dtype).view(np.uint8)
-    return _storing(entry, case, f"reduce_{dtype}", tensor, where, image, stored(before, dtype), after)
+    kernel, before = f"reduce_{dtype}", stored(before, dtype)
+    return _storing(entry, case, kernel, tensor, where, image=image, before=before, after=after)
 
 
 def _storing(
@@ -216,6 +218,7 @@ def _storing(
     kernel: str,
     tensor: Map,
     where: str,
+    *,
     image: Array,
     before: Array,
     after: Array,

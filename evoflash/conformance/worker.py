@@ -18,7 +18,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from evoflash.compilers import gxx as hostcompiler
+from evoflash import operations
+from evoflash.compilers import gxx
 from evoflash.compilers.ef_layer import device_headers_sha
 from evoflash.compilers.nvrtc import compile_candidate, first_error
 from evoflash.conformance import arithmetic, snippets, tma, wgmma
@@ -27,7 +28,6 @@ from evoflash.conformance.cases import Label, Module, Outcome, Trial
 from evoflash.conformance.judge import compare
 from evoflash.errors import EvoflashError
 from evoflash.evaluation import Candidate
-from evoflash.problem import CompileKey
 from evoflash.space import Genome
 
 
@@ -58,7 +58,7 @@ def run_module(
 
         note()
         try:
-            library, cubin = hostcompiler.build(module.source, name="conformance"), ""
+            library, cubin = gxx.build(module.source, name="conformance"), ""
             if on_gpu:
                 cubin = cubin_path(module, arch)
         except EvoflashError as error:
@@ -101,7 +101,7 @@ def cubin_path(module: Module, arch: str) -> str:
     # Kernels without genes; of the compile key only the arch plays a part.
     candidate = Candidate(
         genome=Genome(f"conformance_{module.name}", 1, ()),
-        compile_key=CompileKey(head_dim=16, dtype="fp16", causal=False, gqa_ratio=1, arch=arch),
+        compile_key=operations.default().probe.compile_key(arch),
         source=module.source,
         source_sha=hashlib.sha256((module.source + device_headers_sha()).encode()).hexdigest(),
     )

@@ -6,7 +6,8 @@ Inputs that are used again and again stay on the device (`keep_on_device`): a la
 moving them, which is 400 MB of 540 at B4 H32 S4096 D128. The bands, 32 KB each, are read back.
 """
 
-from collections.abc import Mapping
+import math
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -14,51 +15,52 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evoflash import abi
-from evoflash.cuda import device_checks as inspection
+from evoflash.cuda import device_checks
 from evoflash.cuda.guarded_buffer import GUARD_BYTES, GuardedBuffer, allocate, has_room
 from evoflash.cuda.launcher import LoadedKernel, Stopwatch, settle
 from evoflash.cuda.tensor_map import encoded_map
-from evoflash.evaluation import TensorMap
-from evoflash.problem import Workload
-from evoflash.validation.inputs import Trial
-from evoflash.validation.reference import Sample
-from evoflash.validation.validator import Output, Part, part_of
+from evoflash.evaluation import TensorMap, geometry
+from evoflash.operation import ELEMENT_BYTES, Output, Sample, TensorSpec, TestInput, Workload
+from evoflash.operations import operation_of
+from evoflash.validation.validator import Part, in_groups, part_of
+
+_NUMPY = {"fp16": np.uint16, "bf16": np.uint16, "fp32": np.float32}  # 16-bit floats travel as patterns
+_MAP_DTYPES = {"fp16": "f16", "bf16": "bf16", "fp32": "float"}
 
 
 class MemoryFaultError(Exception):
     """A kernel wrote where it must not; the message says where."""
 
 
-def _inputs(trial: Trial) -> dict[str, NDArray[np.uint8]]:
-    tensors = zip("QKV", (trial.q, trial.k, trial.v), strict=True)
+def _inputs(inputs: TestInput) -> dict[str, NDArray[np.uint8]]:
+    tensors = inputs.tensors.items()
     return {name: np.ascontiguousarray(x).view(np.uint8).reshape(-1) for name, x in tensors}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Original:
-    """A trial and its inputs on the device, at addresses that no kernel is given."""
+    """Inputs and their copy on the device, at addresses that no kernel is given."""
 
-    trial: Trial
-    images: Mapping[str, Any]  # Q, K and V as CuPy arrays of uint8
+    inputs: TestInput
+    images: Mapping[str, Any]  # by tensor name, as CuPy arrays of uint8
 
     def verify(self) -> None:
         """Raises MemoryFaultError when the images are not what was uploaded; reads all of them back."""
-        for name, values in _inputs(self.trial).items():
+        for name, values in _inputs(self.inputs).items():
             if (self.images[name].get() != values).any():
                 raise MemoryFaultError(f"it, or a kernel before it, overwrote evoflash's own copy of {name}")
 
 
-def keep_on_device(trial: Trial) -> Trial | Original:
-    """Upload a trial that will be used again; the trial itself where the device has no room to spare."""
-    inputs = _inputs(trial)
-    if not has_room(sum(values.nbytes for values in inputs.values())):
-        return trial
-    images = {name: allocate(values.nbytes) for name, values in inputs.items()}
+def keep_on_device(inputs: TestInput) -> TestInput | Original:
+    """Upload inputs that will be used again; the inputs themselves where the device has no room to spare."""
+    tensors = _inputs(inputs)
+    if not has_room(sum(values.nbytes for values in tensors.values())):
+        return inputs
+    images = {name: allocate(values.nbytes) for name, values in tensors.items()}
     for name, image in images.items():
-        image.set(inputs[name])
+        image.set(tensors[name])
     settle()
-    return Original(trial, images)
+    return Original(inputs, images)
 
 
 @lru_cache(maxsize=8)
@@ -75,47 +77,58 @@ def _zero(buffer: GuardedBuffer, size_bytes: int) -> None:
 
 
 class Arena:
-    """Device memory for one workload: Q, K, V, O and LSE, each guarded; dense tensors."""
+    """Device memory for one workload: its tensors, dense, each guarded."""
 
     def __init__(
         self, workload: Workload, *, rng: np.random.Generator, guard_bytes: int = GUARD_BYTES
     ) -> None:
-        w = workload
-        self.workload = w
-        self._query = (w.batch, w.heads, w.seq_q, w.head_dim)
-        query, key = 2 * int(np.prod(self._query)), 2 * w.batch * w.kv_heads * w.seq_kv * w.head_dim
-        sizes = {"Q": query, "K": key, "V": key, "O": query, "LSE": 4 * w.batch * w.heads * w.seq_q}
+        self.workload = workload
+        self._operation = operation_of(workload)
+        self._specs = {spec.name: spec for spec in self._operation.tensors(workload)}
         self.buffers = {
-            name: GuardedBuffer(size, rng=rng, guard_bytes=guard_bytes) for name, size in sizes.items()
+            name: GuardedBuffer(spec.size_bytes, rng=rng, guard_bytes=guard_bytes)
+            for name, spec in self._specs.items()
         }
-        self.inputs: Trial | Original | None = None
+        self.inputs: TestInput | Original | None = None
 
-    def arguments(self, kernel: LoadedKernel, *, want_lse: bool) -> tuple[Any, ...]:
-        """The kernel's arguments for these tensors, its tensor maps first; a null pointer tells it to write
-        no LSE. Zeroes what the kernel expects to be zero of its workspace.
+    def arguments(self, kernel: LoadedKernel, *, without: Collection[str] = ()) -> tuple[Any, ...]:
+        """The kernel's arguments for these tensors, its tensor maps first; a null pointer tells it not to
+        write an output that is left out. Zeroes what the kernel expects to be zero of its workspace.
         """
-        q, k, v, o, lse = (buffer.pointer for buffer in self.buffers.values())
         scratch = 0
         if kernel.workspace_bytes:
             buffer = _workspace(kernel.workspace_bytes, kernel.zeroed_bytes)
             scratch = buffer.pointer
             if kernel.zeroed_bytes:
                 _zero(buffer, kernel.zeroed_bytes)
-        pointers = (q, k, v, o, lse if want_lse else 0)
-        plain = abi.arguments(self.workload, pointers, workspace=scratch)
-        return *(self._map(each) for each in kernel.maps), *plain
+        addresses = {name: 0 if name in without else x.pointer for name, x in self.buffers.items()}
+        strides = {name: spec.strides for name, spec in self._specs.items()}
+        plain = self._operation.arguments(self.workload, addresses, strides, workspace=scratch)
+        return *(self._map(wanted) for wanted in kernel.maps), *plain
 
     def _map(self, wanted: TensorMap) -> NDArray[np.void]:
+        spec = self._specs[wanted.of]
+        strides = [ELEMENT_BYTES[spec.dtype] * stride for stride in spec.strides]
         return encoded_map(
             self.buffers[wanted.of].pointer,
-            *abi.map_geometry(wanted, self.workload),
-            dtype={"fp16": "f16", "bf16": "bf16"}[self.workload.dtype],
+            *geometry(wanted, spec.shape, strides),
+            dtype=_MAP_DTYPES[spec.dtype],
             swizzle=wanted.swizzle,
             l2_promotion=wanted.l2_promotion,
         )
 
-    def load(self, inputs: Trial | Original) -> None:
-        """Put a trial's inputs in place."""
+    @property
+    def outputs(self) -> tuple[TensorSpec, ...]:
+        """What kernels write."""
+        return tuple(spec for spec in self._specs.values() if spec.role != "input")
+
+    @property
+    def rows(self) -> tuple[TensorSpec, ...]:
+        """Of the outputs those that are judged row by row."""
+        return tuple(spec for spec in self.outputs if spec.role == "rows")
+
+    def load(self, inputs: TestInput | Original) -> None:
+        """Put inputs in place."""
         if isinstance(inputs, Original):
             for name, image in inputs.images.items():
                 self.buffers[name].copy(image)
@@ -126,52 +139,71 @@ class Arena:
         self.inputs = inputs
 
     def poison(self, stream: Any) -> None:
-        """Fill O and LSE with NaN: what a kernel does not write is seen."""
-        self.buffers["O"].poison(stream)
-        self.buffers["LSE"].poison(stream)
+        """Fill the outputs with NaN: what a kernel does not write is seen."""
+        for spec in self.outputs:
+            self.buffers[spec.name].poison(stream)
 
     def fill_outputs(self, byte: int, stream: Any) -> None:
-        """Fill O and LSE with one byte, in stream order."""
-        for name in ("O", "LSE"):
-            buffer = self.buffers[name].device_bytes
+        """Fill the outputs with one byte, in stream order."""
+        for spec in self.outputs:
+            buffer = self.buffers[spec.name].device_bytes
             buffer.data.memset_async(byte, buffer.nbytes, stream)
 
-    def output(self, *, want_lse: bool) -> Output:
-        out = self.buffers["O"].read().view(np.uint16).reshape(self._query)
-        lse = self.buffers["LSE"].read().view(np.float32).reshape(self._query[:3]) if want_lse else None
-        return Output(out, lse)
+    def output(self, *, without: Collection[str] = ()) -> Output:
+        """What a kernel wrote, but for the outputs that are left out."""
+        wanted = (spec for spec in self.outputs if spec.name not in without)
+        return Output({spec.name: self._shaped(self.buffers[spec.name].read(), spec) for spec in wanted})
+
+    def output_rows(self) -> Output:
+        """The outputs that are judged row by row alone."""
+        return self.output(without=[spec.name for spec in self.outputs if spec.role != "rows"])
+
+    def _shaped(self, values: NDArray[np.uint8], spec: TensorSpec) -> NDArray[Any]:
+        shaped: NDArray[Any] = values.view(_NUMPY[spec.dtype]).reshape(spec.shape)
+        return shaped
 
     def part(self, sample: Sample) -> Part:
-        """O and LSE at a sample. All of O is searched for NaNs and infinities, on the device."""
-        w, out = self.workload, self.buffers["O"].device_bytes
-        if inspection.holds_non_finite(out, dtype=w.dtype):
-            part = part_of(self.output(want_lse=True), sample, workload=w)
-            return replace(part, broken=part.broken or "somewhere")
-        rows = self._heads("O", sample).view(np.uint16).reshape(-1, w.seq_q, w.head_dim)
-        lse = self._heads("LSE", sample).view(np.float32).reshape(-1, w.seq_q)
-        return Part(rows[:, sample.rows], lse[:, sample.rows], broken="")
+        """The outputs at a sample. All rows are searched for NaNs and infinities, on the device."""
+        for spec in self.rows:
+            if device_checks.holds_non_finite(self.buffers[spec.name].device_bytes, dtype=spec.dtype):
+                part = part_of(self.output(), sample, workload=self.workload)
+                return replace(part, broken=part.broken or "somewhere")
+        return Part(
+            {spec.name: self._groups(spec, sample)[:, sample.rows] for spec in self.outputs}, broken=""
+        )
 
-    def _heads(self, name: str, sample: Sample) -> NDArray[np.uint8]:
-        """The bytes of the sample's heads: whole heads are copied at once, and some are few."""
-        heads = self.workload.batch * self.workload.heads
-        if len(sample.heads) == heads:
-            return self.buffers[name].read()
-        each = self.buffers[name].device_bytes.reshape(heads, -1)
-        return np.concatenate([each[int(head)].get() for head in sample.heads])
+    def _groups(self, spec: TensorSpec, sample: Sample) -> NDArray[Any]:
+        """The sample's groups of an output: whole groups are copied at once, and some are few."""
+        groups = math.prod(spec.group_shape)
+        if len(sample.groups) == groups:
+            values = self.buffers[spec.name].read()
+        else:
+            by_group = self.buffers[spec.name].device_bytes.reshape(groups, -1)
+            values = np.concatenate([by_group[int(group)].get() for group in sample.groups])
+        return in_groups(values.view(_NUMPY[spec.dtype]), spec)
 
-    def copy_of_output(self) -> Any:
-        """O as a CuPy array of uint8 elsewhere on the device; None where there is no room to spare."""
-        out = self.buffers["O"].device_bytes
-        if not has_room(out.nbytes):
+    def copy_of_rows(self) -> dict[str, Any] | None:
+        """The outputs of rows as CuPy arrays of uint8 elsewhere on the device; None where there is no room to
+        spare.
+        """
+        outputs = {spec.name: self.buffers[spec.name].device_bytes for spec in self.rows}
+        if not has_room(sum(out.nbytes for out in outputs.values())):
             return None
-        copy = allocate(out.nbytes)
-        copy.data.copy_from_device(out.data, out.nbytes)
+        copies = {name: allocate(out.nbytes) for name, out in outputs.items()}
+        for name, copy in copies.items():
+            copy.data.copy_from_device(outputs[name].data, copy.nbytes)
         settle()
-        return copy
+        return copies
 
-    def as_output(self, copy: Any) -> Output:
-        """What copy_of_output() made, on the host."""
-        return Output(copy.get().view(np.uint16).reshape(self._query))
+    def differ_from(self, copies: Mapping[str, Any]) -> bool:
+        """Whether the outputs of rows are not, bit for bit, what copy_of_rows() copied."""
+        return any(
+            device_checks.differ(copy, self.buffers[name].device_bytes) for name, copy in copies.items()
+        )
+
+    def as_output(self, copies: Mapping[str, Any]) -> Output:
+        """What copy_of_rows() made, on the host."""
+        return Output({name: self._shaped(copy.get(), self._specs[name]) for name, copy in copies.items()})
 
     def check_memory(self) -> None:
         """Raises MemoryFaultError when a guard band or an input is no longer what was put there."""
@@ -182,10 +214,10 @@ class Arena:
             raise MemoryFaultError(f"changed its input {changed}")
 
     def _changed_input(self) -> str:
-        """Every byte is compared: with the image on the device, or, where there is none, with the trial."""
+        """Every byte is compared: with the image on the device, or, where there is none, with the inputs."""
         if isinstance(self.inputs, Original):
             images = self.inputs.images.items()
-            changed = (n for n, x in images if inspection.differ(self.buffers[n].device_bytes, x))
+            changed = (n for n, x in images if device_checks.differ(self.buffers[n].device_bytes, x))
         elif self.inputs is not None:
             inputs = _inputs(self.inputs).items()
             changed = (n for n, x in inputs if (self.buffers[n].read() != x).any())
@@ -194,20 +226,20 @@ class Arena:
         return next(changed, "")
 
 
-def run_once(kernel: LoadedKernel, arena: Arena, trial: Trial, *, stream: Any, limit_s: float) -> Output:
-    """One guarded launch with LSE. Raises MemoryFaultError, KernelHungError, or CuPy's errors."""
-    launch(kernel, arena, trial, stream=stream, limit_s=limit_s)
-    return arena.output(want_lse=True)
+def run_once(kernel: LoadedKernel, arena: Arena, inputs: TestInput, *, stream: Any, limit_s: float) -> Output:
+    """One guarded launch with all outputs. Raises MemoryFaultError, KernelHungError, or CuPy's errors."""
+    launch(kernel, arena, inputs, stream=stream, limit_s=limit_s)
+    return arena.output()
 
 
 def launch(
     kernel: LoadedKernel,
     arena: Arena,
-    inputs: Trial | Original,
+    inputs: TestInput | Original,
     *,
     stream: Any,
     limit_s: float,
-    want_lse: bool = True,
+    without: Collection[str] = (),
 ) -> float:
     """As run_once, leaving the output in the arena; how many microseconds the launch took: unrepeated, so
     good for a first look only.
@@ -217,7 +249,7 @@ def launch(
         arena.poison(stream)
         if kernel.workspace_bytes:
             _workspace(kernel.workspace_bytes, kernel.zeroed_bytes).poison(stream)
-        given = arena.arguments(kernel, want_lse=want_lse)
+        given = arena.arguments(kernel, without=without)
         stopwatch = Stopwatch(stream)
         kernel.enqueue(given)
     took_us = stopwatch.stop(limit_s=limit_s)

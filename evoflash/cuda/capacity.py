@@ -7,10 +7,10 @@ from evoflash.gpu import GpuSpec
 from evoflash.perf_model.estimate import occupancy
 
 _CLUSTERS_FROM = 90  # compute capability
-_LARGEST_CLUSTER = 16  # blocks; more than 8 need the driver's leave, which extended_launch.py asks for
+_LARGEST_CLUSTER = 16  # blocks; more than 8 have to be allowed, which launch_attributes.py does
 
 
-def misfit(launch: Launch, gpu: GpuSpec, *, registers: int, smem_static_bytes: int = 0) -> str:
+def does_not_fit(launch: Launch, gpu: GpuSpec, *, registers: int, smem_static_bytes: int = 0) -> str:
     """Why the GPU cannot run the launch, in one line; empty when it can.
 
     Of clusters, the driver may fit fewer than this says (they do not straddle groups of SMs): it has the last

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from evoflash.cuda import launch_attributes as extended_launch
+from evoflash.cuda import launch_attributes
 from evoflash.cuda.capacity import too_many
 from evoflash.errors import DeviceError, UsageError
 from evoflash.evaluation import Launch
@@ -177,23 +177,23 @@ class LoadedKernel:
     def enqueue(self, arguments: tuple[np.generic, ...]) -> None:
         """Launch on the current stream; returns before the kernels have run."""
         for kernel, launch in self._launches:
-            if extended_launch.is_plain(launch):
+            if launch_attributes.is_plain(launch):
                 kernel(launch.grid, launch.block, arguments, shared_mem=launch.smem_bytes)
             else:
                 stream = cupy().cuda.get_current_stream().ptr
-                _raise_for(extended_launch.enqueue(kernel.kernel.ptr, launch, arguments, stream=stream))
+                _raise_for(launch_attributes.enqueue(kernel.kernel.ptr, launch, arguments, stream=stream))
 
 
 def _make_room(kernel: Any, launch: Launch) -> None:
-    if extended_launch.is_plain(launch):
+    if launch_attributes.is_plain(launch):
         return
     function = kernel.kernel.ptr
-    _raise_for(extended_launch.allow_cluster(function, launch))
+    _raise_for(launch_attributes.allow_cluster(function, launch))
     if not launch.resident:
         return
     runtime = cupy().cuda.runtime
     sm_count = runtime.deviceGetAttribute(_ATTRIBUTES["sm_count"], runtime.getDevice())
-    status, room = extended_launch.room(function, launch, sm_count=sm_count)
+    status, room = launch_attributes.room(function, launch, sm_count=sm_count)
     _raise_for(status)
     if math.prod(launch.grid) > room:
         raise LaunchRefusedError(too_many(launch, room))

@@ -1,4 +1,4 @@
-"""Tensor maps for a GPU, encoded by its driver; tensormap.py makes the emulator's of the same words."""
+"""Tensor maps for a GPU, encoded by its driver. The emulator's are made in emulator/tensor_map.py."""
 
 import ctypes
 from collections.abc import Sequence

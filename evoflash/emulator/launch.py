@@ -1,4 +1,4 @@
-"""The CPU emulator: runs a launch of a kernel that hostcompiler.py built, with every check on.
+"""The CPU emulator: runs a launch of a kernel that compilers/gxx.py built, with every check on.
 
 What it finds about a kernel is data (an Emulation's reports). It runs in this process: a kernel that goes
 far astray can take the process with it, so candidates of unknown quality belong in a worker.
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self, get_args
+from typing import Any, Self, get_args
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -24,14 +24,13 @@ from numpy.typing import DTypeLike
 from evoflash.compilers.gxx import runtime
 from evoflash.errors import DeviceError, UsageError
 from evoflash.evaluation import Launch
+from evoflash.operation import Delivery, Schedule
 
 _MAX_THREADS = 1024
 _ARGUMENT_ALIGNMENT = 64  # bytes
 # The runtime keeps the state of one launch.
 _one_launch = threading.Lock()
 
-Delivery = Literal["eager", "lazy", "random"]  # when an asynchronous copy's bytes arrive
-Schedule = Literal["fifo", "random"]  # which thread runs next
 _DELIVERIES, _SCHEDULES = get_args(Delivery), get_args(Schedule)
 
 

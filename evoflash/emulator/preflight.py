@@ -7,32 +7,19 @@ nothing. The benchmark's shape is not emulated.
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from evoflash.compilers import gxx as hostcompiler
+from evoflash.compilers import gxx
 from evoflash.emulator import launch as emulator
-from evoflash.emulator.attention import Run, attend
+from evoflash.emulator.call import Run, run_call
 from evoflash.evaluation import Candidate, Launch, Status, Verdict
-from evoflash.families.family import Family, Loop
+from evoflash.families.family import Family
 from evoflash.gpu import GpuSpec
-from evoflash.perf_model.estimate import Profile, fit_counts, mean_counts, steps_of
-from evoflash.problem import CompileKey, Workload
-from evoflash.validation import inputs as trials
-from evoflash.validation.reference import every_row, expect
+from evoflash.operation import Delivery, Loop, Schedule, Workload
+from evoflash.operations import operation_of
+from evoflash.perf_model.estimate import Profile, fit_counts, mean_counts
+from evoflash.validation.expected import every_row
 from evoflash.validation.validator import judge
 
 CPU_LIMIT_S = 10.0  # of one emulated launch; the slowest of a healthy kernel takes under one
-
-
-@dataclass(frozen=True, slots=True)
-class _Run:
-    """One emulation of the pre-flight set."""
-
-    workload: Workload
-    trial: str
-    delivery: emulator.Delivery
-    schedule: emulator.Schedule
-    crowded: bool = False  # on a GPU with room for one CTA: persistent CTAs then take several blocks each
-    wants_lse: bool = True
-    is_strided: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,72 +32,6 @@ class Preflight:
     profile: Profile  # for the performance model
 
 
-def shapes(key: CompileKey, loop: Loop) -> tuple[Workload, ...]:
-    """The pre-flight set of a kernel: long, wrapping, stub, whole, brief, lone, odd, short, single, late;
-    under a causal mask also stairs.
-
-    Long: every ring slot is used twice (2 x stages + 1 KV tiles), with a tail in rows and keys and two query
-    blocks. Wrapping: as many tiles, the last one whole, and a warp whose first row sees all keys but one.
-    Stub: less than one tile, and five query blocks or more of two heads, for a block of threads that takes
-    one after another; under a causal mask rows that see nothing, and blocks that lack more than a tile.
-    Whole: a full step. Brief: one key in the last tile, the second of its split, and under a causal mask only
-    a warp's last row sees it. Lone: one row in the last query block and one key, in more heads than a ring
-    has slots; under a causal mask every other block is without a tile. Odd: a tile but for its last key.
-    Short: a whole tile, the only one of the last split where the others have two; under a causal mask a warp
-    whose first row sees all of it but the last key. Single: one row and one key. Late: two tiles for each
-    split, whole but for the last key. Stairs: one query block of two heads; its first row sees more than a
-    tile, and only its last row the last tile, of one key.
-    """
-    steps = 2 * loop.stages * loop.splits * loop.keys
-    step, rows = loop.keys * loop.splits, max(1, loop.rows // loop.pack)
-    stub = key.workload(1, 2, max(4 * rows, rows + 2 * loop.keys) + 9 if key.causal else 4 * rows + 9, 6)
-    lone = key.workload(1, 2 * loop.stages + 1, rows + 1, 1)
-    lengths = (
-        # The same rows where they are compared: what they cost besides their KV tiles then cancels in the
-        # model's profile.
-        (rows + 9, steps + loop.keys - 1),
-        (rows + 2, steps + loop.keys),
-        (rows + 9, step),
-        (rows, (2 * loop.splits - 1) * loop.keys + 1),
-        # Tiles of one pair of keys, or of none, are not cut by one key.
-        (9, loop.keys - 1 if loop.keys > 8 else 7),
-        (2, (2 * loop.splits - 1) * loop.keys),
-        (1, 1),
-        (9, 2 * step - 1),
-    )
-    long, wrapping, whole, brief, odd, short, single, late = (key.workload(1, 1, *each) for each in lengths)
-    stairs = key.workload(1, 2, rows, (-(-rows // loop.keys) + 1) * loop.keys + 1)
-    always = long, wrapping, stub, whole, brief, lone, odd, short, single, late
-    return (*always, stairs) if key.causal else always
-
-
-def _plan(key: CompileKey, loop: Loop) -> tuple[_Run, ...]:
-    """Other numbers with every schedule. scripts/mutation_testing/run.py shows what each run is there for."""
-    long, wrapping, stub, whole, brief, lone, odd, short, single, late, *stairs = shapes(key, loop)
-    return (
-        _Run(long, "normal", "lazy", "fifo"),
-        # Spikes: every row's maximum jumps in another tile, so that threads differ in what they must do.
-        # Tensors as a program has them that keeps the heads of a row together: CONTRACTS 3 promises strides.
-        _Run(wrapping, "spikes", "random", "random", crowded=True, is_strided=True),
-        # Maxima below -500: what is not shifted by them underflows.
-        _Run(stub, "saturated", "eager", "fifo", crowded=True),
-        # With the first, a line for the performance model. Both have ordinary inputs, because some kernels
-        # do more for others.
-        _Run(whole, "normal", "lazy", "fifo"),
-        # The last key, alone in its tile, outweighs the rest. LSE may be null.
-        _Run(brief, "rising", "eager", "random", wants_lse=False),
-        _Run(lone, "large_logits", "eager", "fifo", crowded=True),
-        _Run(odd, "saturated", "eager", "fifo"),
-        # The last key outweighs the rest here too: a row that sees it and must not is far off.
-        _Run(short, "rising", "eager", "fifo"),
-        _Run(single, "large_logits", "eager", "fifo"),
-        # Maxima below -500 again: a key past the end that is not hidden outweighs all others.
-        _Run(late, "saturated", "eager", "fifo"),
-        # Each warp's last key outweighs those before it; what one of them leaves out, another waits for.
-        *(_Run(each, "rising", "lazy", "random", crowded=True) for each in stairs),
-    )
-
-
 def preflight(
     candidate: Candidate, family: Family, gpu: GpuSpec, *, seed: int, registers: int = 0
 ) -> Preflight:
@@ -120,32 +41,33 @@ def preflight(
     """
     key = candidate.compile_key
     names = family.names(candidate.genome.as_dict(), key, gpu)
-    library = hostcompiler.build(candidate.source, name=family.name)
+    library = gxx.build(candidate.source, name=family.name)
     loop = family.loop(names)
-    plan = _plan(key, loop)
-    verdicts, counters = [], []
-    for at, each in enumerate(plan):
-        launches = family.launches(candidate.genome, each.workload, _crowded(gpu) if each.crowded else gpu)
+    verdicts, counted = [], []
+    for at, planned in enumerate(operation_of(key).preflight_runs(key, loop)):
+        workload = planned.workload
+        launches = family.launches(candidate.genome, workload, _crowded(gpu) if planned.crowded else gpu)
         emulations, verdict = emulate(
             library,
             launches,
-            each.workload,
-            each.trial,
-            delivery=each.delivery,
-            schedule=each.schedule,
+            workload,
+            planned.inputs,
+            delivery=planned.delivery,
+            schedule=planned.schedule,
             seed=seed + at,
             registers=registers or family.registers(names),
-            wants_lse=each.wants_lse,
-            is_strided=each.is_strided,
+            without=planned.without,
+            is_strided=planned.is_strided,
         )
         verdicts.append(verdict)
-        counters.append([emulation.counters for emulation in emulations])
+        if planned.is_counted:
+            counted.append((workload, [emulation.counters for emulation in emulations]))
         reports = tuple(report for emulation in emulations for report in emulation.reports)
         complaint = _complaint(reports, verdict)
         if complaint:
-            return Preflight(f"{complaint} [{each.workload}]", _status(reports), tuple(verdicts), _EMPTY)
-    counted = ((plan[0].workload, counters[0]), (plan[3].workload, counters[3]))
-    return Preflight("", Status.CORRECT, tuple(verdicts), _profile(loop, family.uncounted(names), *counted))
+            return Preflight(f"{complaint} [{workload}]", _status(reports), tuple(verdicts), _EMPTY)
+    profile = _profile(loop, family.uncounted(names), *counted)
+    return Preflight("", Status.CORRECT, tuple(verdicts), profile)
 
 
 def _crowded(gpu: GpuSpec) -> GpuSpec:
@@ -182,14 +104,15 @@ def _profile(loop: Loop, uncounted: int, *counted: _Counted) -> Profile:
         row_tiles=loop.row_tiles,
         operand_bytes=loop.operand_bytes,
     )
-    steps = [steps_of(workload, shape) for workload, _ in counted]
-    heads = counted[0][0].heads // loop.pack
+    works = [operation_of(workload).work(workload, loop) for workload, _ in counted]
     runs = tuple(
-        (counters[0], heads * len(each), heads * sum(each))
-        for each, (_, counters) in zip(steps, counted, strict=True)
+        (counters[0], work.copies * len(work.steps), work.copies * sum(work.steps))
+        for work, (_, counters) in zip(works, counted, strict=True)
     )
-    rest = (mean_counts(counters) for counters in counted[0][1][1:])
-    return replace(shape, launches=(fit_counts(runs), *rest))
+    first_counters = counted[0][1]
+    rest = (mean_counts(counters) for counters in first_counters[1:])
+    (many, few) = runs
+    return replace(shape, launches=(fit_counts((many, few)), *rest))
 
 
 def _complaint(reports: tuple[emulator.Report, ...], verdict: Verdict) -> str:
@@ -205,18 +128,19 @@ def emulate(
     library: Path,
     launches: tuple[Launch, ...],
     workload: Workload,
-    trial_name: str,
+    inputs_name: str,
     *,
-    delivery: emulator.Delivery,
-    schedule: emulator.Schedule,
+    delivery: Delivery,
+    schedule: Schedule,
     seed: int,
     registers: int = 0,
-    wants_lse: bool = True,
+    without: tuple[str, ...] = (),
     is_strided: bool = False,
 ) -> tuple[tuple[emulator.Emulation, ...], Verdict]:
-    """Run the launches on one trial's inputs, and judge what they wrote by the reference, every row of it."""
-    trial = trials.draw(trial_name, workload, seed=seed)
-    run = Run(delivery, schedule, seed, CPU_LIMIT_S, registers, wants_lse, is_strided)
-    emulations, output = attend(library, launches, workload, trial, run)
-    expected = expect(workload, trial.q, trial.k, trial.v, where=every_row(workload))
-    return emulations, judge(workload, [(trial, expected, output)])
+    """Run the launches on inputs of one kind, and judge what they wrote by the reference, every row of it."""
+    operation = operation_of(workload)
+    inputs = operation.draw(inputs_name, workload, seed=seed)
+    run = Run(delivery, schedule, seed, CPU_LIMIT_S, registers, without, is_strided)
+    emulations, output = run_call(library, launches, workload, inputs, run)
+    expected = operation.expect(workload, inputs, where=every_row(workload))
+    return emulations, judge(workload, [(inputs, expected, output)])

@@ -11,8 +11,7 @@ from dataclasses import replace
 from shutil import which
 from typing import Self
 
-import numpy as np
-
+from evoflash import operations
 from evoflash.evaluation import Basis, Build, Evaluation, Proposal, Rung
 from evoflash.evaluators.estimates import bound_of, estimates
 from evoflash.evaluators.pipeline import PreparingEvaluator
@@ -22,19 +21,13 @@ from evoflash.gpu import GpuSpec
 from evoflash.gpu_process.finals import FinalReport, FinalTask
 from evoflash.gpu_process.rungs import GpuOutcome, GpuTask, Launcher, launches_on, task_of
 from evoflash.gpu_process.worker import GpuWorker
-from evoflash.problem import CompileKey, Problem, Workload
+from evoflash.problem import Problem
 from evoflash.search import faster
 from evoflash.space import Genome
 
 log = logging.getLogger(__name__)
 AHEAD = 8  # proposals in flight
 MANY_CORES = 4  # a genome takes one of them two seconds, the GPU half a second or more
-# Shapes that finalists meet first, drawn when they are promoted: the longest seq_q and seq_kv, and the most
-# batches and key/value heads. References cost the product, and the trials are many.
-_HIDDEN = ((300, 300, 3, 3), (400, 700, 2, 3), (60, 3000, 1, 2), (1500, 90, 1, 3), (1, 5000, 3, 1))
-# (seq_q, seq_kv), cheapest first; the same for every genome, so that references are computed once a run.
-# The last one fills every ring of the families' deepest pipelines twice, with a tail.
-_CHECK_LENGTHS = ((1, 1), (3, 40), (113, 203), (250, 129), (1, 239), (131, 1157))
 
 
 class MeasuredEvaluator(PreparingEvaluator):
@@ -54,7 +47,8 @@ class MeasuredEvaluator(PreparingEvaluator):
         """As its base; the best of `history` is the incumbent that stops hopeless timings early."""
         past = list(history)
         super().__init__(problem, gpu, seed=seed, history=past, workers=workers)
-        self._checks = check_workloads(problem.compile_keys(gpu.arch))
+        self._operation = operations.load(problem.operation)
+        self._checks = self._operation.check_workloads(problem.compile_keys(gpu.arch))
         self._worker = GpuWorker(checks=self._checks, timed=problem.workloads, seed=seed)
         self._best = functools.reduce(faster, past, None)
         self._cores: set[object] = set()
@@ -140,7 +134,7 @@ class MeasuredEvaluator(PreparingEvaluator):
 
     def checked_on_hidden_shapes(self, task: GpuTask, genome: Genome, *, seed: int) -> GpuOutcome:
         """What became of the genome on shapes and data that are drawn from the seed."""
-        hidden = hidden_workloads(self._problem.compile_keys(self._gpu.arch), seed=seed)
+        hidden = self._operation.hidden_workloads(self._problem.compile_keys(self._gpu.arch), seed=seed)
         checks = launches_on(hidden, self._launcher(genome))
         return self._worker.submit(replace(task, checks=checks, timed=(), seed=seed)).result()
 
@@ -160,20 +154,3 @@ def _measured(evaluation: Evaluation, outcome: GpuOutcome) -> Evaluation:
         score_us=outcome.score_us,
         environment=dict(outcome.environment),
     )
-
-
-def check_workloads(keys: Sequence[CompileKey]) -> tuple[Workload, ...]:
-    """What every candidate is checked on, cheapest first. Two batches and heads: a mixed-up stride shows."""
-    return tuple(key.workload(2, 2, *lengths) for lengths in _CHECK_LENGTHS for key in keys)
-
-
-def hidden_workloads(keys: Sequence[CompileKey], *, seed: int) -> tuple[Workload, ...]:
-    """What finalists are checked on before they are promoted, of every kind one for each compile key."""
-    rng = np.random.default_rng(seed)
-    return tuple(_hidden(key, most, rng) for most in _HIDDEN for key in keys)
-
-
-def _hidden(key: CompileKey, most: tuple[int, int, int, int], rng: np.random.Generator) -> Workload:
-    # From half of the most on: a kind that is for its length must be long.
-    seq_q, seq_kv, batch, kv_heads = (int(rng.integers(-(-x // 2), x + 1)) for x in most)
-    return key.workload(batch, kv_heads, seq_q, seq_kv)

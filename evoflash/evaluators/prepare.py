@@ -7,14 +7,15 @@ from dataclasses import dataclass, replace
 
 from evoflash.compilers.gxx import KernelBuildError
 from evoflash.compilers.nvrtc import compile_candidate, first_error
-from evoflash.cuda.capacity import misfit
+from evoflash.cuda.capacity import does_not_fit
 from evoflash.emulator.preflight import preflight
 from evoflash.evaluation import Build, Candidate, Rung, Status, Verdict
 from evoflash.families.family import Family, load_family
 from evoflash.families.renderer import render
 from evoflash.gpu import GpuSpec
+from evoflash.operation import Workload
 from evoflash.perf_model.estimate import Profile
-from evoflash.problem import Problem, Workload
+from evoflash.problem import Problem
 from evoflash.space import Genome
 
 PREPARE_LIMIT_S = 180.0  # of one genome; NVRTC takes under a second, the emulator a few
@@ -76,18 +77,18 @@ def _prepare_key(
     prepared = replace(prepared, builds=(*prepared.builds, replace(build, log="")))
     if not build.ok:
         return _fail(prepared, Status.COMPILE, Rung.COMPILE, first_error(build.log))
-    if reason := _misfit(family, genome, workloads, build, gpu):
+    if reason := _does_not_fit(family, genome, workloads, build, gpu):
         return _fail(prepared, Status.CONSTRAINTS, Rung.COMPILE, reason)
     return _emulate(prepared, candidate, family, gpu, seed=seed) if emulate else prepared
 
 
-def _misfit(
+def _does_not_fit(
     family: Family, genome: Genome, workloads: tuple[Workload, ...], build: Build, gpu: GpuSpec
 ) -> str:
     """Why the GPU has no room for a launch of the genome on one of the workloads, or nothing."""
     launches = (launch for workload in workloads for launch in family.launches(genome, workload, gpu))
     reasons = (
-        misfit(launch, gpu, registers=build.registers, smem_static_bytes=build.smem_static_bytes)
+        does_not_fit(launch, gpu, registers=build.registers, smem_static_bytes=build.smem_static_bytes)
         for launch in launches
     )
     return next(filter(None, reasons), "")

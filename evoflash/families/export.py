@@ -8,25 +8,24 @@ import ast
 import math
 import os
 import re
+from collections.abc import Collection
 from pathlib import Path
 
 from jinja2 import Environment, StrictUndefined
 
-from evoflash import __version__
+from evoflash import __version__, operations
 from evoflash.compilers.ef_layer import primitives
 from evoflash.compilers.nvrtc import FLAGS
 from evoflash.errors import TemplateError, UsageError
-from evoflash.evaluation import PORTABLE_CLUSTER, Launch, TensorMap
+from evoflash.evaluation import PORTABLE_CLUSTER, Launch
 from evoflash.families.expression import Expression
 from evoflash.families.family import Family, load_family
 from evoflash.families.renderer import render
 from evoflash.gpu import GpuSpec, load_gpu
-from evoflash.paths import TEMPLATES
 from evoflash.problem import Problem, parse_problem
 from evoflash.space import Genome, SearchSpace, Value
-from evoflash.validation.thresholds import gates_of
+from evoflash.validation.thresholds import thresholds_of
 
-_RUNTIME_NAMES = ("batch", "heads", "kv_heads", "seq_q", "seq_kv")
 _WORD = re.compile(r"[A-Za-z_][\w.]*")
 
 
@@ -60,6 +59,7 @@ def genome_of(family: str, words: list[str], *, problem: str, gpu: str) -> tuple
         raise UsageError(
             f"{family} needs {', '.join(loaded.arch)}, {spec.name} is {spec.arch}: choose another."
         )
+    loaded.check_computes(what)
     space = loaded.space(what.compile_keys(spec.arch), spec)
     genome = space.genome(dict(_setting(space, word) for word in words))
     broken = space.violations(genome)
@@ -123,44 +123,28 @@ def _launcher(family: Family, genome: Genome, problem: Problem, gpu: GpuSpec) ->
     environment = Environment(
         undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
     )
-    template = environment.from_string((TEMPLATES / "lib" / "launcher.cu.j2").read_text(encoding="utf-8"))
+    operation, sizes = operations.load(family.op), tuple(problem.workloads[0].names())
+    template = environment.from_string(operation.launcher.read_text(encoding="utf-8"))
     return template.render(
         entry=family.entry,
         key=key,
         workloads=problem.workloads,
-        rel_l2_limit=gates_of(problem.workloads[0]).rel_l2,
+        rel_l2_limit=thresholds_of(problem.workloads[0]).rel_l2,
         launches=[
             {
                 "entry": kernel.entry,
-                "grid": [as_c(each, names) for each in kernel.grid],
-                "block": [as_c(each, names) for each in kernel.block],
-                "smem": as_c(kernel.smem, names),
+                "grid": [as_c(side, names, sizes) for side in kernel.grid],
+                "block": [as_c(side, names, sizes) for side in kernel.block],
+                "smem": as_c(kernel.smem, names, sizes),
                 "attributes": _attributes(launch),
             }
             for kernel, launch in zip(kernels, launches, strict=True)
         ],
         large_clusters=any(math.prod(launch.cluster) > PORTABLE_CLUSTER for launch in launches),
         zeroed=launches[0].zeroed_bytes,
-        maps=[_map(each) for each in launches[0].maps],
-        workspace=as_c(family.workspace, names) if needs_workspace else "",
+        workspace=as_c(family.workspace, names, sizes) if needs_workspace else "",
+        **operation.launcher_names(launches[0].maps),
     )
-
-
-def _map(given: TensorMap) -> dict[str, str]:
-    """A tensor map in the launcher's words."""
-    of_keys = given.of in "KV"
-    _, heads, rows, columns = given.box
-    swizzle = f"{given.swizzle}B" if given.swizzle else "NONE"
-    promotion = f"L2_{given.l2_promotion}B" if given.l2_promotion else "NONE"
-    return {
-        "tensor": given.of.lower(),
-        "heads": "kv_heads" if of_keys else "heads",
-        "rows": "seq_kv" if of_keys else "seq_q",
-        "box": f"{heads}, {rows}, {columns}",
-        "swizzle": f"CU_TENSOR_MAP_SWIZZLE_{swizzle}",
-        "promotion": f"CU_TENSOR_MAP_L2_PROMOTION_{promotion}",
-        "heads_inside": str(given.heads_inside).lower(),
-    }
 
 
 def _attributes(launch: Launch) -> str:
@@ -174,19 +158,20 @@ def _attributes(launch: Launch) -> str:
     return ", ".join(word for word, is_so in words.items() if is_so)
 
 
-def as_c(expression: Expression, names: dict[str, object]) -> str:
-    """A launch expression as C++: what no shape changes becomes a number, run-time names stay."""
+def as_c(expression: Expression, names: dict[str, object], sizes: Collection[str]) -> str:
+    """A launch expression as C++: what no shape changes becomes a number, the names of `sizes` stay."""
     text = str(expression.text)
     if (choice := _choice(text)) is not None:
         taken, test, otherwise = choice
         is_so = Expression(test, expression.where, (bool,))(names)
-        return as_c(Expression(taken if is_so else otherwise, expression.where, expression.types), names)
-    if not set(_WORD.findall(text)).intersection(_RUNTIME_NAMES):
+        chosen = Expression(taken if is_so else otherwise, expression.where, expression.types)
+        return as_c(chosen, names, sizes)
+    if not set(_WORD.findall(text)).intersection(sizes):
         return str(int(expression(names)))
 
     def word(match: re.Match[str]) -> str:
         name = match[0]
-        if name in _RUNTIME_NAMES or name == "ceil_div":
+        if name in sizes or name == "ceil_div":
             return name
         if name in ("min", "max"):
             return f"std::{name}<long long>"

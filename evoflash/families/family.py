@@ -1,6 +1,6 @@
 """Kernel families: a template's TOML header becomes a search space and launches; renders nothing.
 
-A family is one file, templates/<name>.cu.j2 (CONTRACTS section 2).
+A family is a file templates/<name>.cu.j2, which may include parts from templates/<name>/.
 """
 
 import re
@@ -10,33 +10,19 @@ from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import Any
 
+from evoflash import operations
 from evoflash.errors import TemplateError, UsageError
 from evoflash.evaluation import L2_PROMOTIONS, SWIZZLES, Launch, TensorMap
 from evoflash.families.expression import Expression
 from evoflash.families.header import Kernel, MapOf, Seed, read_header
 from evoflash.gpu import GpuSpec, load_gpu
+from evoflash.operation import CompileKey, Loop, Workload
 from evoflash.paths import template_folders
-from evoflash.problem import CompileKey, Problem, Workload
+from evoflash.problem import Problem
 from evoflash.space import Check, Genome, Param, SearchSpace, Value, Values
 
 _ARCH = re.compile(r"sm_(\d+)([af]?)(\+?)")
-_PROBE_KEY = CompileKey(64, "fp16", False, 1, "sm_90a")
-_PROBE_WORKLOAD = Workload(1, 1, 1, 64, 64, 64)
-
-
-@dataclass(frozen=True, slots=True)
-class Loop:
-    """The main loop of a genome as pre-flight and performance model see it."""
-
-    rows: int  # query rows that a CTA owns
-    keys: int  # keys that a CTA consumes in a step
-    stages: int  # depth of its ring of key and value tiles; 1 is none
-    splits: int  # CTAs over the grid that share the keys of one query block
-    pack: int = 1  # query heads whose rows share a CTA: it owns rows // pack queries of each
-    cluster: int = 1  # CTAs that walk the same tiles together
-    overlaps: int = 0  # on wgmma, 1: a warpgroup's P V runs beside its exponentials
-    row_tiles: int = 1  # on wgmma: of 64 query rows, that a warpgroup computes
-    operand_bytes: int = 0  # of operand A, that wgmma reads in shared memory in a step of a CTA
+_PROBE_ARCH = "sm_90a"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,6 +33,7 @@ class Family:
     path: Path
     summary: str  # the header's first comment line
     version: int
+    op: str  # the name of the operation that its kernels compute
     arch: tuple[str, ...]
     entry: str
     params: tuple[Param, ...]
@@ -66,6 +53,13 @@ class Family:
     def supports(self, gpu: GpuSpec) -> bool:
         """Whether the family's arch list admits the GPU."""
         return any(_admits(entry, gpu.arch) for entry in self.arch)
+
+    def check_computes(self, problem: Problem) -> None:
+        """UsageError where the problem is one of another operation."""
+        if problem.operation != self.op:
+            raise UsageError(
+                f"{self.name} computes {self.op}, '{problem}' is {problem.operation}: choose another."
+            )
 
     def space(self, keys: tuple[CompileKey, ...], gpu: GpuSpec) -> SearchSpace:
         """The family's search space on a GPU: a valid genome passes the checks under every compile key."""
@@ -99,7 +93,7 @@ class Family:
 
         Those for a class of shapes come before those for all, else they keep their order.
         """
-        shapes = [_shape(w) | _fixed(w.compile_key(gpu.arch), gpu) for w in problem.workloads]
+        shapes = [w.names() | _fixed(w.compile_key(gpu.arch), gpu) for w in problem.workloads]
         ordered = sorted(self.seeds, key=lambda seed: seed.fits.text is True)
         meant = (space.genome(s.values) for s in ordered if any(s.fits(shape) for shape in shapes))
         return tuple(genome for genome in dict.fromkeys(meant) if space.is_valid(genome))
@@ -115,7 +109,7 @@ class Family:
         """What to launch for the genome on a workload, in order."""
         key = workload.compile_key(gpu.arch)
         fixed = self.names(genome.as_dict(), key, gpu)
-        names = fixed | _shape(workload)
+        names = fixed | workload.names()
         shared = {
             "workspace_bytes": self.workspace(names),
             "zeroed_bytes": self.zeroed(fixed),
@@ -160,25 +154,7 @@ class Family:
 
 
 def _fixed(key: CompileKey, gpu: GpuSpec) -> dict[str, Any]:
-    return {
-        "head_dim": key.head_dim,
-        "dtype": key.dtype,
-        "causal": key.causal,
-        "gqa_ratio": key.gqa_ratio,
-        "accumulate": key.accumulate,
-        "gpu": gpu,
-    }
-
-
-def _shape(workload: Workload) -> dict[str, Any]:
-    w = workload
-    return {
-        "batch": w.batch,
-        "heads": w.heads,
-        "kv_heads": w.kv_heads,
-        "seq_q": w.seq_q,
-        "seq_kv": w.seq_kv,
-    }
+    return {**key.names(), "gpu": gpu}
 
 
 def _tensor_map(given: MapOf, names: Mapping[str, Any]) -> TensorMap:
@@ -236,10 +212,10 @@ def load_family(name: str) -> Family:
     return read_family(_templates()[name])
 
 
-def families_for(gpu: GpuSpec) -> tuple[Family, ...]:
-    """The shipped families that run on a GPU."""
+def families_for(gpu: GpuSpec, op: str = operations.DEFAULT) -> tuple[Family, ...]:
+    """The families that run on a GPU and compute the operation of that name."""
     families = (load_family(name) for name in known_families())
-    return tuple(family for family in families if family.supports(gpu))
+    return tuple(family for family in families if family.op == op and family.supports(gpu))
 
 
 def read_family(path: Path) -> Family:
@@ -251,19 +227,20 @@ def read_family(path: Path) -> Family:
 
 def _probe(family: Family) -> None:
     """Evaluates everything once, so that a misspelt name fails when the file is loaded."""
-    gpu = load_gpu("l4")
+    gpu, workload = load_gpu("l4"), operations.load(family.op).probe
+    key = workload.compile_key(_PROBE_ARCH)
     names = {param.name for param in family.params}
     mentioned = {*family.when, *family.structural, *(n for block in family.blocks for n in block)}
     for stray in sorted(mentioned - names):
         raise TemplateError(f"{family.path.name}: '{stray}' is named in the header but is not a param.")
     values = {param.name: param.values[0] for param in family.params}
-    space = replace(family.space((_PROBE_KEY,), gpu), checks=())
+    space = replace(family.space((key,), gpu), checks=())
     # Once with every param present, once canonical: an expression must not need an inactive param.
     for probe in (values, space.genome(values).as_dict()):
-        derived = family.names(probe, _PROBE_KEY, gpu)
+        derived = family.names(probe, key, gpu)
         for expression in (*family.check.values(), *family.model.values()):
             expression(derived)
-    family.launches(space.genome(values), _PROBE_WORKLOAD, gpu)
+    family.launches(space.genome(values), workload, gpu)
     for seed in family.seeds:
         space.genome(seed.values)
-        seed.fits(_shape(_PROBE_WORKLOAD) | _fixed(_PROBE_KEY, gpu))
+        seed.fits(workload.names() | _fixed(key, gpu))

@@ -11,13 +11,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from evoflash.errors import TemplateError
+from evoflash import operations
+from evoflash.errors import TemplateError, UsageError
 from evoflash.families.expression import Expression
+from evoflash.operation import Operation, TensorSpec
 from evoflash.space import Param, Values
 
 _HEADER = re.compile(r"\A\{#---\n(.*?)\n---#\}\n", re.DOTALL)
 _SECTIONS = {
     "version",
+    "op",
     "arch",
     "entry",
     "workspace",
@@ -35,7 +38,6 @@ _SECTIONS = {
     "seeds",
 }
 _LAUNCH = {"entry", "when", "grid", "block", "smem", "cluster", "resident", "dependent"}
-_TENSORS = ("Q", "K", "V", "O")
 _MAP = {"when", "box", "swizzle", "l2_promotion", "heads_inside"}
 _MODEL: dict[str, object] = {  # what [model] may say, and what holds where it is silent
     "uncounted": 0,
@@ -73,11 +75,11 @@ class Kernel:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MapOf:
-    """A tensor map of Q, K, V or O that a genome may have: evaluation.TensorMap as expressions."""
+    """A tensor map of a 16-bit tensor that a genome may have: evaluation.TensorMap as expressions."""
 
     of: str
     when: Expression
-    box: tuple[Expression, ...]  # batch, heads, rows, columns
+    box: tuple[Expression, ...]  # in the order of the tensor's axes
     swizzle: Expression
     l2_promotion: Expression
     heads_inside: Expression
@@ -102,6 +104,7 @@ def read_header(path: Path) -> dict[str, Any]:
     return dict(
         summary=summary,
         version=_get(path, table, "version", int),
+        op=_operation(path, table).name,
         arch=tuple(_get(path, table, "arch", list)),
         entry=_get(path, table, "entry", str),
         params=params,
@@ -118,6 +121,15 @@ def read_header(path: Path) -> dict[str, Any]:
         seeds=_seeds(path, table),
         model=_model(path, table),
     )
+
+
+def _operation(path: Path, table: Mapping[str, Any]) -> Operation:
+    """The operation that the header names with `op`, or the default one."""
+    name = _get(path, {"op": operations.DEFAULT, **table}, "op", str)
+    try:
+        return operations.load(name)
+    except UsageError as error:
+        raise TemplateError(f"{path.name}: op: {error}") from None
 
 
 def body_of(path: Path) -> str:
@@ -208,21 +220,26 @@ def _kernel(path: Path, launch: Mapping[str, Any], entry: str) -> Kernel:
 def _maps(path: Path, table: Mapping[str, Any]) -> tuple[MapOf, ...]:
     """In the order of the kernel's arguments."""
     entries = _table(path, table, "tensor_map", optional=True)
+    operation = _operation(path, table)
+    tensors = {x.name: x for x in operation.tensors(operation.probe) if x.dtype != "fp32"}
     for name in entries:
-        if name not in _TENSORS or not isinstance(entries[name], dict):
+        if name not in tensors or not isinstance(entries[name], dict):
+            first, known = next(iter(tensors)), ", ".join(tensors)
             raise TemplateError(
-                f"{path.name}: tensor_map.{name}: write [tensor_map.Q], or another of {', '.join(_TENSORS)}."
+                f"{path.name}: tensor_map.{name}: write [tensor_map.{first}], or another of {known}."
             )
-    return tuple(_map(path, name, entry) for name, entry in entries.items())
+    return tuple(_map(path, tensors[name], entry) for name, entry in entries.items())
 
 
-def _map(path: Path, of: str, entry: Mapping[str, Any]) -> MapOf:
+def _map(path: Path, tensor: TensorSpec, entry: Mapping[str, Any]) -> MapOf:
+    of, axes = tensor.name, tensor.long_axes
     where = f"{path.name}: tensor_map.{of}"
     if unknown := sorted(set(entry) - _MAP):
         raise TemplateError(f"{where}.{unknown[0]} is unknown: known are {', '.join(sorted(_MAP))}.")
     box = entry.get("box")
-    if not isinstance(box, list) or len(box) != 4:
-        raise TemplateError(f"{where}.box must be a list of four expressions: batch, heads, rows, columns.")
+    if not isinstance(box, list) or len(box) != len(axes):
+        count = {2: "two", 3: "three", 4: "four"}.get(len(axes), len(axes))
+        raise TemplateError(f"{where}.box must be a list of {count} expressions: {', '.join(axes)}.")
 
     def expression(key: str, default: object, kind: type) -> Expression:
         return Expression(entry.get(key, default), f"{where}.{key}", (kind,))

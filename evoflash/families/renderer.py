@@ -16,8 +16,8 @@ from evoflash.families.expression import ceil_div
 from evoflash.families.family import Family, load_family
 from evoflash.families.header import body_of
 from evoflash.gpu import GpuSpec
+from evoflash.operation import CompileKey
 from evoflash.paths import TEMPLATES
-from evoflash.problem import CompileKey
 from evoflash.space import Genome
 
 # Kernels speak to the hardware only through ef::. What the emulator could not see is refused: a pattern,

@@ -1,7 +1,7 @@
-"""Verdicts on a loaded kernel: on check shapes, at size, on what was timed. Decides nothing: ladder.py does.
+"""Verdicts on a loaded kernel: on check shapes, at size, on what was timed. Decides nothing: rungs.py does.
 
-At size inputs stay on the GPU, and so does the output but for the heads that the reference knows: whether
-inputs are unchanged, all of O is finite and two runs agree in every bit is found out there, over every byte.
+At size inputs stay on the GPU, and so does the output but for the groups that the reference knows: whether
+inputs are unchanged, all of it is finite and two runs agree in every bit is found out there, over every byte.
 """
 
 from collections.abc import Callable
@@ -11,17 +11,18 @@ import numpy as np
 
 from evoflash.baselines import LibraryContender
 from evoflash.cuda import arena as memory
-from evoflash.cuda import device_checks as inspection
 from evoflash.cuda import launcher
 from evoflash.cuda.arena import Original
 from evoflash.cuda.launcher import LoadedKernel, Stopwatch
 from evoflash.evaluation import Verdict
-from evoflash.gpu_process import cache as kept
-from evoflash.problem import Workload
+from evoflash.gpu_process import cache
+from evoflash.operation import InputNames, Kernel, TestInput, Workload
+from evoflash.operations import operation_of
 from evoflash.timing.benchmark import Bench, KernelContender
 from evoflash.validation import metamorphic, validator
-from evoflash.validation.correctness import case, scrutinise
-from evoflash.validation.inputs import AFTER_TIMING, AT_SIZE, Trial
+from evoflash.validation.bits import is_non_finite
+from evoflash.validation.correctness import case, check_correctness
+from evoflash.validation.expected import outputs_of
 
 LARGE_LIMIT_S = 20.0  # one launch on a benchmark workload, by the slowest family
 SMALL_LIMIT_S = 3.0  # one launch on a check workload
@@ -43,85 +44,98 @@ class Subject:
 
 def smoke(subject: Subject) -> str:
     """Empty when a first launch writes finite numbers everywhere; else how many are missing."""
-    trial, _ = case(subject.workload, "normal", subject.seed)
-    output = _runner(subject)(trial)
-    missing = int(validator.is_non_finite(output.out, subject.workload.dtype).sum())
-    return f"{missing} elements of O not written, or not finite" if missing else ""
+    inputs, _ = case(subject.workload, _names(subject.workload).small[0], subject.seed)
+    output = _runner(subject)(inputs)
+    for spec in outputs_of(subject.workload, "rows"):
+        if missing := int(is_non_finite(output.tensors[spec.name], spec.dtype).sum()):
+            return f"{missing} elements of {spec.name} not written, or not finite"
+    return ""
+
+
+def _names(workload: Workload) -> InputNames:
+    return operation_of(workload).inputs
 
 
 def on_check_shape(subject: Subject) -> Verdict:
-    """Every trial against the reference at every row, the checks that need none, and a launch without LSE."""
+    """Every test input against the reference at every row, the checks that need none, and a launch without
+    each output that may be left out.
+    """
     run, workload, exact = _runner(subject), subject.workload, subject.is_deterministic
-    verdict = scrutinise(run, workload, seed=subject.seed, is_deterministic=exact)
+    verdict = check_correctness(run, workload, seed=subject.seed, is_deterministic=exact)
     if not verdict.passed:
         return verdict
-    reason = _without_lse(subject)
+    optional = (spec.name for spec in operation_of(workload).tensors(workload) if spec.is_optional)
+    reason = next(filter(None, (_without(name, subject) for name in optional)), "")
     return replace(verdict, passed=not reason, reason=reason)
 
 
-def _without_lse(subject: Subject) -> str:
-    """Empty when O is right, and the same, where the pointer to LSE is null; else how it differs."""
-    (trial, expected), limit_s = case(subject.workload, AT_SIZE[0], subject.seed), subject.limit_s
-    arena, stream = kept.arena(subject.workload), launcher.new_stream()
-    memory.launch(subject.kernel, arena, trial, stream=stream, limit_s=limit_s, want_lse=False)
-    without = arena.output(want_lse=False)
-    verdict = validator.judge(subject.workload, [(trial, expected, without)])
+def _without(name: str, subject: Subject) -> str:
+    """Empty when the rows are right, and the same, where the pointer to an output is null; else how they
+    differ.
+    """
+    workload, limit_s = subject.workload, subject.limit_s
+    inputs, expected = case(workload, _names(workload).small[0], subject.seed)
+    arena, stream = cache.arena(workload), launcher.new_stream()
+    memory.launch(subject.kernel, arena, inputs, stream=stream, limit_s=limit_s, without=(name,))
+    left = arena.output(without=(name,))
+    verdict = validator.judge(workload, [(inputs, expected, left)])
     reason = verdict.reason
     if verdict.passed and subject.is_deterministic:
-        outputs = iter((_runner(subject)(trial), without))
-        reason = metamorphic.repeats(lambda _: next(outputs), trial)
-    return f"without LSE: {reason}" if reason else ""
+        reason = metamorphic.differing(_runner(subject)(inputs), left, workload=workload)
+    return f"without {name}: {reason}" if reason else ""
 
 
 def first_look(subject: Subject) -> tuple[Verdict, float]:
     """One checked launch at size, and its time in us. A bad verdict needs at_size() to confirm it."""
     workload, seed = subject.workload, subject.seed
-    trial, expected = kept.large(workload, AT_SIZE[0], seed)
-    took_us = _launcher(subject)(kept.inputs(workload, AT_SIZE[0], seed))
-    part = kept.arena(workload).part(expected.sample)
-    return validator.judge(workload, [(trial, expected, part)]), took_us
+    name = _names(workload).at_size[0]
+    inputs, expected = cache.large(workload, name, seed)
+    took_us = _launcher(subject)(cache.inputs(workload, name, seed))
+    part = cache.arena(workload).part(expected.sample)
+    return validator.judge(workload, [(inputs, expected, part)]), took_us
 
 
 def at_size(subject: Subject) -> Verdict:
-    """The trials of the benchmark's shape against the reference at a sample; and two runs, bit for bit."""
+    """The inputs of the benchmark's shape against the reference at a sample; and two runs, bit for bit."""
     workload, seed, run = subject.workload, subject.seed, _launcher(subject)
-    arena, parts = kept.arena(workload), []
-    for name in AT_SIZE:
-        trial, expected = kept.large(workload, name, seed)
-        run(kept.inputs(workload, name, seed))
-        parts.append((trial, expected, arena.part(expected.sample)))
+    arena, parts, names = cache.arena(workload), [], _names(workload).at_size
+    for name in names:
+        inputs, expected = cache.large(workload, name, seed)
+        run(cache.inputs(workload, name, seed))
+        parts.append((inputs, expected, arena.part(expected.sample)))
     verdict = validator.judge(workload, parts)
     if not verdict.passed:
-        kept.verify_inputs(workload, AT_SIZE, seed)
+        cache.verify_inputs(workload, names, seed)
         return verdict
-    reason = _repeats(subject, AT_SIZE[0]) if subject.is_deterministic else ""
+    reason = _repeats(subject, names[0]) if subject.is_deterministic else ""
     return replace(verdict, passed=not reason, reason=reason)
 
 
 def _repeats(subject: Subject, name: str) -> str:
     """metamorphic.repeats for outputs that stay on the device, where there is room for two."""
-    trial, _ = kept.large(subject.workload, name, subject.seed)
-    inputs, run = kept.inputs(subject.workload, name, subject.seed), _launcher(subject)
-    arena = kept.arena(subject.workload)
+    workload = subject.workload
+    on_host, _ = cache.large(workload, name, subject.seed)
+    inputs, run = cache.inputs(workload, name, subject.seed), _launcher(subject)
+    arena = cache.arena(workload)
     run(inputs)
-    first = arena.copy_of_output()
+    first = arena.copy_of_rows()
     if first is None:
-        return metamorphic.repeats(_runner(subject), trial)
+        return metamorphic.repeats(_runner(subject), on_host, workload=workload)
     run(inputs)
-    if not inspection.differ(first, arena.buffers["O"].device_bytes):
+    if not arena.differ_from(first):
         return ""
-    outputs = iter((arena.as_output(first), arena.output(want_lse=False)))
-    return metamorphic.repeats(lambda _: next(outputs), trial) or "two runs on the same input differ"
+    reason = metamorphic.differing(arena.as_output(first), arena.output_rows(), workload=workload)
+    return reason or "two runs on the same input differ"
 
 
-def _runner(subject: Subject) -> validator.Kernel:
-    arena, stream = kept.arena(subject.workload), launcher.new_stream()
+def _runner(subject: Subject) -> Kernel:
+    arena, stream = cache.arena(subject.workload), launcher.new_stream()
     limit_s = subject.limit_s
-    return lambda trial: memory.run_once(subject.kernel, arena, trial, stream=stream, limit_s=limit_s)
+    return lambda inputs: memory.run_once(subject.kernel, arena, inputs, stream=stream, limit_s=limit_s)
 
 
-def _launcher(subject: Subject) -> Callable[[Trial | Original], float]:
-    arena, stream = kept.arena(subject.workload), launcher.new_stream()
+def _launcher(subject: Subject) -> Callable[[TestInput | Original], float]:
+    arena, stream = cache.arena(subject.workload), launcher.new_stream()
     limit_s = subject.limit_s
     return lambda inputs: memory.launch(subject.kernel, arena, inputs, stream=stream, limit_s=limit_s)
 
@@ -141,19 +155,20 @@ def of_timed(
     kernel that finds its result there, and rests, has to work here. And what it left for an input set that it
     knows already must be what one launch by itself gives, to the bit where that is to be expected.
     """
-    trial, expected = kept.large(bench.workload, AFTER_TIMING, seed)
+    name = _names(bench.workload).after_timing
+    inputs, expected = cache.large(bench.workload, name, seed)
     arena, before = bench.arenas[0], bench.arenas[0].inputs
-    replay = contender.graph(bench, bench.order(bench.ways[0], launches=len(bench.arenas)))
+    replay = contender.graph(bench, bench.order(bench.protocols[0], launches=len(bench.arenas)))
     replay()  # the first one pays for loading
     launcher.wait(bench.stream, limit_s=LARGE_LIMIT_S)
-    arena.load(kept.inputs(bench.workload, AFTER_TIMING, seed))
+    arena.load(cache.inputs(bench.workload, name, seed))
     if isinstance(contender, LibraryContender):
         contender.refresh()
     took_us = _replayed_us(replay, bench)
     output = contender.output() if isinstance(contender, LibraryContender) else arena.part(expected.sample)
     for each in bench.arenas:
         each.check_memory()
-    verdict = validator.judge(bench.workload, [(trial, expected, output)])
+    verdict = validator.judge(bench.workload, [(inputs, expected, output)])
     if verdict.passed and isinstance(contender, KernelContender):
         reason = _known_inputs(contender, bench, is_deterministic=is_deterministic)
         if not reason and timed_us is not None:
@@ -162,7 +177,7 @@ def of_timed(
     if before is not None:
         arena.load(before)
     if not verdict.passed:
-        kept.verify_inputs(bench.workload, (AFTER_TIMING,), seed)
+        cache.verify_inputs(bench.workload, (name,), seed)
     return verdict
 
 
@@ -172,13 +187,14 @@ def _known_inputs(contender: KernelContender, bench: Bench, *, is_deterministic:
         return ""
     arena = bench.arenas[int(np.random.default_rng().integers(1, len(bench.arenas)))]
     assert arena.inputs is not None, "a bench has loaded its arenas"
-    replayed = arena.output(want_lse=False)
+    replayed = arena.output_rows()
     memory.launch(contender.kernel, arena, arena.inputs, stream=bench.stream, limit_s=LARGE_LIMIT_S)
-    alone = arena.output(want_lse=False)
+    alone = arena.output_rows()
     reason = metamorphic.moved("inputs that it knew", alone, replayed, workload=bench.workload)
-    if reason or not is_deterministic or not (alone.out != replayed.out).any():
+    unequal = sum(int((alone.tensors[name] != out).sum()) for name, out in replayed.tensors.items())
+    if reason or not is_deterministic or not unequal:
         return reason
-    return f"inputs that it knew: {int((alone.out != replayed.out).sum())} elements are not those of a launch"
+    return f"inputs that it knew: {unequal} elements are not those of a launch"
 
 
 def _slower_when_judged(replay: Callable[[], None], bench: Bench, took_us: float, timed_us: float) -> str:

@@ -20,11 +20,12 @@ from evoflash.gpu import GpuSpec
 from evoflash.gpu_process.checks import of_timed
 from evoflash.gpu_process.rungs import GpuTask
 from evoflash.isolation import Ending
-from evoflash.problem import Problem, Workload
+from evoflash.operation import Workload
+from evoflash.problem import Problem
 from evoflash.timing import noise_floor as noise
 from evoflash.timing.benchmark import Bench, KernelContender, can_be_timed, synced_us
 from evoflash.timing.comparison import Comparison, beats_physics, compare, interleaved, left_running
-from evoflash.timing.protocols import Way, finals_of
+from evoflash.timing.protocols import TimingProtocol, finals_of
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -92,11 +93,11 @@ def _finals_on(workload: Workload, task: FinalTask, *, rng: np.random.Generator)
     contenders: list[KernelContender | LibraryContender] = [*_finalists(task, workload), *libraries]
     timings: list[Mapping[str, tuple[Timing, ...]]] = []
     comparisons: list[Comparison] = []
-    for way, effort in finals_of(bench.ways):
-        timed = [contender for contender in contenders if can_be_timed(contender, way)]
-        samples, found = interleaved(timed, bench, way, effort=effort, rng=rng)
+    for protocol, rule in finals_of(bench.protocols):
+        timed = [contender for contender in contenders if can_be_timed(contender, protocol)]
+        samples, found = interleaved(timed, bench, protocol, rule=rule, rng=rng)
         timings.append({name: (timing,) for name, timing in found.items()})
-        comparisons += _every_pair(samples, workload, way, noise=task.noise)
+        comparisons += _every_pair(samples, workload, protocol, noise=task.noise)
     by_name = _joined(timings)
     return FinalReport(
         timings=by_name,
@@ -108,11 +109,11 @@ def _finals_on(workload: Workload, task: FinalTask, *, rng: np.random.Generator)
 
 
 def _every_pair(
-    samples: Mapping[str, Sequence[float]], workload: Workload, way: Way, *, noise: float
+    samples: Mapping[str, Sequence[float]], workload: Workload, protocol: TimingProtocol, *, noise: float
 ) -> list[Comparison]:
-    protocol = f"final-{way.protocol}"
+    name = f"final-{protocol.name}"
     return [
-        compare(samples, first, second, workload=str(workload), protocol=protocol, noise=noise)
+        compare(samples, first, second, workload=str(workload), protocol=name, noise=noise)
         for first, second in itertools.combinations(samples, 2)
     ]
 
@@ -120,13 +121,13 @@ def _every_pair(
 def conclusion(report: FinalReport, name: str) -> str:
     """What the final pairs say of a finalist against the others, in the protocol that ranks them."""
     answers: dict[str, list[str]] = {}
-    for each in report.comparisons:
-        rival = each.second if each.first == name else each.first
-        is_ours = name in (each.first, each.second) and rival not in report.environment
-        if is_ours and each.protocol in FINAL:
-            answer = each.answer if each.first == name else _MIRRORED[each.answer]
-            answers.setdefault(_WORDS[answer], []).append(rival)
-    return "; ".join(f"{words} {', '.join(dict.fromkeys(rivals))}" for words, rivals in answers.items())
+    for pair in report.comparisons:
+        other = pair.second if pair.first == name else pair.first
+        is_ours = name in (pair.first, pair.second) and other not in report.environment
+        if is_ours and pair.protocol in FINAL:
+            answer = pair.answer if pair.first == name else _MIRRORED[pair.answer]
+            answers.setdefault(_WORDS[answer], []).append(other)
+    return "; ".join(f"{words} {', '.join(dict.fromkeys(others))}" for words, others in answers.items())
 
 
 def row_of(report: FinalReport, name: str, *, problem: Problem, gpu: str) -> Baseline | None:
@@ -155,7 +156,7 @@ def _verdict(
     timed_us = timings[0].median_us
     verdict = of_timed(contender, bench, seed=task.seed, timed_us=timed_us, is_deterministic=exact)
     reasons = [reason for t in timings if (reason := beats_physics(t, bench.workload, task.spec))]
-    if late := left_running(timings[0], synced_us(contender, bench, bench.ways[0])):
+    if late := left_running(timings[0], synced_us(contender, bench, bench.protocols[0])):
         reasons.append(late)
     return replace(verdict, passed=False, reason=reasons[0]) if reasons and verdict.passed else verdict
 

@@ -1,6 +1,6 @@
 """The rungs that need the GPU, in a GPU process: smoke test, correctness, timing of one genome.
 
-What is run and judged is in verdicts.py; here is which comes when, and what follows. A candidate that fails
+What is run and judged is in checks.py; here is which comes when, and what follows. A candidate that fails
 is data (a GpuOutcome): nothing that a kernel does is raised here. What kills the process or never returns is
 for the worker that holds the process.
 """
@@ -15,14 +15,13 @@ from evoflash.cuda.arena import MemoryFaultError
 from evoflash.cuda.launcher import KernelHungError, LaunchRefusedError, LoadedKernel
 from evoflash.evaluation import Build, Launch, Rung, Status, Timing, Verdict, score
 from evoflash.gpu import GpuSpec
-from evoflash.gpu_process import cache as kept
+from evoflash.gpu_process import cache, rung_times
 from evoflash.gpu_process import checks as verdicts
-from evoflash.gpu_process import rung_times
 from evoflash.gpu_process.checks import LARGE_LIMIT_S, SMALL_LIMIT_S, SMOKE_LIMIT_S, Subject
-from evoflash.problem import CompileKey, Workload
+from evoflash.operation import CompileKey, Workload
 from evoflash.timing.benchmark import Bench, KernelContender, measure
 from evoflash.timing.comparison import beats_physics, hopeless
-from evoflash.timing.protocols import ONE, SHORT, Effort, Pace, efforts_of, ways_of
+from evoflash.timing.protocols import ONE, SHORT, Pace, StoppingRule, protocols_of, rules_of
 
 Launcher = Callable[[Workload], tuple[Launch, ...]]
 Launches = tuple[tuple[Workload, tuple[Launch, ...]], ...]
@@ -201,7 +200,7 @@ def _hopeless_bound(
     if hopeless([took_us], task.incumbent_us, margin=_FAR_BEHIND):
         return Timing(str(workload), "first-look", took_us, took_us, took_us, n=1, censored=True)
     contender = KernelContender(task.genome_id, task.kernel(workload, launches))
-    (bound,) = _lower_bounds([(contender, kept.bench(workload, task.spec, task.seed))], effort=ONE)
+    (bound,) = _lower_bounds([(contender, cache.bench(workload, task.spec, task.seed))], rule=ONE)
     return bound if hopeless([bound.median_us], task.incumbent_us) else None
 
 
@@ -213,7 +212,7 @@ def _stopped_early(outcome: GpuOutcome, bounds: tuple[Timing, ...], task: GpuTas
 
 def _is_worth_a_look(task: GpuTask, workload: Workload) -> bool:
     # Only where a launch is long: a short one's single time is mostly latency, and its checks are cheap.
-    is_long = ways_of(workload, task.spec)[0].pace is Pace.BOOST
+    is_long = protocols_of(workload, task.spec)[0].pace is Pace.BOOST
     return is_long and len(task.timed) == 1 and task.incumbent_us is not None
 
 
@@ -226,7 +225,7 @@ def _subject(task: GpuTask, workload: Workload, launches: tuple[Launch, ...]) ->
 def _time(task: GpuTask, outcome: GpuOutcome) -> Iterator[GpuOutcome]:
     pairs = _contenders(task)
     if not _is_worth_a_look(task, task.timed[0][0]):  # else it was looked at, and is not hopeless
-        bounds = _lower_bounds(pairs, effort=SHORT)
+        bounds = _lower_bounds(pairs, rule=SHORT)
         outcome = replace(outcome, timings=bounds)
         yield outcome
         _check_physics(bounds, task)
@@ -234,9 +233,9 @@ def _time(task: GpuTask, outcome: GpuOutcome) -> Iterator[GpuOutcome]:
             yield _stopped_early(outcome, bounds, task)
             return
     timings = tuple(
-        measure(contender, bench, way, effort=effort)[0]
+        measure(contender, bench, protocol, rule=rule)[0]
         for contender, bench in pairs
-        for way, effort in efforts_of(bench.ways)
+        for protocol, rule in rules_of(bench.protocols)
     )
     outcome = replace(outcome, timings=timings)
     yield outcome
@@ -250,27 +249,27 @@ def _time(task: GpuTask, outcome: GpuOutcome) -> Iterator[GpuOutcome]:
         if not verdict.passed:
             yield outcome
             raise _RejectedError(Status.CORRECTNESS, f"{bench.workload}, after timing: {verdict.reason}")
-    ranked = {bench.ways[0].protocol for _, bench in pairs}
+    ranked = {bench.protocols[0].name for _, bench in pairs}
     score_us = score([t.median_us for t in timings if t.protocol in ranked])
     yield replace(outcome, rung=Rung.DONE, score_us=score_us)
 
 
 def _timed_us(bench: Bench, timings: tuple[Timing, ...]) -> float:
-    ranked = str(bench.workload), bench.ways[0].protocol
+    ranked = str(bench.workload), bench.protocols[0].name
     return next(t.median_us for t in timings if (t.workload, t.protocol) == ranked)
 
 
 def _contenders(task: GpuTask) -> list[tuple[KernelContender, Bench]]:
-    benches = [kept.bench(workload, task.spec, task.seed) for workload, _ in task.timed]
+    benches = [cache.bench(workload, task.spec, task.seed) for workload, _ in task.timed]
     contenders = [
         KernelContender(task.genome_id, task.kernel(workload, launches)) for workload, launches in task.timed
     ]
     return list(zip(contenders, benches, strict=True))
 
 
-def _lower_bounds(pairs: list[tuple[KernelContender, Bench]], *, effort: Effort) -> tuple[Timing, ...]:
+def _lower_bounds(pairs: list[tuple[KernelContender, Bench]], *, rule: StoppingRule) -> tuple[Timing, ...]:
     """The shortest of a few samples on each workload, marked as censored."""
-    short = [measure(contender, bench, bench.ways[0], effort=effort) for contender, bench in pairs]
+    short = [measure(contender, bench, bench.protocols[0], rule=rule) for contender, bench in pairs]
     return tuple(replace(t, censored=True, median_us=min(samples)) for t, samples in short)
 
 

@@ -4,7 +4,7 @@ Covered: illegal addresses and every other CUDA error (the context is never used
 is killed), host crashes. Two processes stand by, so that the candidate after a bad one need not wait; the one
 that takes over is asked whether the GPU still answers before the bad one is blamed. A GPU that is gone, or
 stays full of other people's memory, is a DeviceError. Not covered: a kernel that brings down the machine, or
-writes into another process's memory. What is checked and timed is in ladder.py and finals.py.
+writes into another process's memory. What is checked and timed is in rungs.py and finals.py.
 """
 
 import logging
@@ -20,18 +20,18 @@ from evoflash.cuda import launcher
 from evoflash.cuda.guarded_buffer import NoRoomError
 from evoflash.errors import DeviceError
 from evoflash.evaluation import Rung, Status, Verdict
-from evoflash.gpu_process.cache import learn
+from evoflash.gpu_process.cache import precompute_references
 from evoflash.gpu_process.finals import FinalReport, FinalTask
 from evoflash.gpu_process.finals_retry import rounds, run_noting
 from evoflash.gpu_process.rungs import GpuOutcome, GpuTask, check, time_correct
 from evoflash.isolation import Ending, IsolatedPool
-from evoflash.problem import Workload
+from evoflash.operation import Workload
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _WARM_UP_LIMIT_S = 120
-_LEARN_LIMIT_S = 600
+_REFERENCES_LIMIT_S = 600
 _ROOM_LIMIT_S = 30.0  # how long another program may fill the GPU's memory
 _LOOK_EVERY_S = 1.0
 _STANDBYS = 2  # to be ready, one takes three seconds of a core
@@ -44,15 +44,15 @@ _KEPT = "everything evaluated so far is kept; the same command continues"
 def prepare(checks: tuple[Workload, ...], timed: tuple[Workload, ...], seed: int) -> None:
     """What a GPU process can do before it has a context."""
     launcher.cupy()  # a second, and it touches no GPU
-    learn(checks, timed, seed)
+    precompute_references(checks, timed, seed)
 
 
 @dataclass(frozen=True, slots=True)
-class Duties:
-    """What the GPU processes are asked to do. Tests put in their place what breaks in a given way."""
+class Jobs:
+    """What the GPU processes are asked to do. Tests give others, which break as they want."""
 
     warm_up: Callable[[], None] = launcher.warm_up
-    learn: Callable[..., None] = prepare
+    precompute_references: Callable[..., None] = prepare
     check: Callable[[GpuTask], GpuOutcome] = check
     time_correct: Callable[[GpuTask, GpuOutcome], GpuOutcome] = time_correct
     finals: Callable[[FinalTask], Ending[FinalReport]] = run_noting
@@ -60,10 +60,10 @@ class Duties:
 
 @dataclass(slots=True)
 class _GpuProcess:
-    """A process on its way to the GPU: first it learns what is right, then it makes its context."""
+    """A process on its way to the GPU: it computes references, then makes its context."""
 
     pool: IsolatedPool
-    learnt: "Future[Ending[None]]"
+    references: "Future[Ending[None]]"
     function: Callable[[], None]
     warm: "Future[Ending[None]] | None" = None
 
@@ -74,8 +74,8 @@ class _GpuProcess:
         return self.warm
 
     def warm_up_if_ready(self) -> None:
-        """Begin to make the context, unless it would have to wait for what is to be learnt first."""
-        if self.learnt.done():
+        """Begin to make the context, unless it would have to wait for the references."""
+        if self.references.done():
             self.warm_up()
 
 
@@ -88,14 +88,14 @@ class GpuWorker:
         checks: tuple[Workload, ...] = (),
         timed: tuple[Workload, ...] = (),
         seed: int = 0,
-        duties: Duties | None = None,
+        jobs: Jobs | None = None,
         room_limit_s: float = _ROOM_LIMIT_S,
     ) -> None:
         """The workloads and the seed of the tasks to come: their references are computed beforehand."""
-        if duties is None:
+        if jobs is None:
             launcher.present_gpu()  # a machine without a GPU is said here, not in a process
-        self._duties, self._room_limit_s = duties or Duties(), room_limit_s
-        self._lesson, self._is_closed = (checks, timed, seed), False
+        self._jobs, self._room_limit_s = jobs or Jobs(), room_limit_s
+        self._reference_args, self._is_closed = (checks, timed, seed), False
         self._queue = ThreadPoolExecutor(max_workers=1, thread_name_prefix="evoflash-gpu")
         self._active = self._begun()
         self._standbys = deque(self._begun() for _ in range(_STANDBYS))
@@ -109,13 +109,13 @@ class GpuWorker:
         return self._queue.submit(rounds, task, self._finals)
 
     def _evaluate(self, task: GpuTask) -> GpuOutcome:
-        for each in self._standbys:
-            each.warm_up_if_ready()  # now: a context in the making would disturb the clock later
-        checked = self._call(task, Rung.SMOKE, self._duties.check, task)
+        for standby in self._standbys:
+            standby.warm_up_if_ready()  # now: a context in the making would disturb the clock later
+        checked = self._call(task, Rung.SMOKE, self._jobs.check, task)
         if checked.status is not Status.CORRECT or not task.timed or checked.timings:  # timed: stopped early
             return checked
         self._wait_for_contexts()
-        timing = self._duties.time_correct
+        timing = self._jobs.time_correct
         return self._call(task, Rung.TIMING, timing, task, checked, verdicts=checked.verdicts)
 
     def _call(
@@ -131,7 +131,7 @@ class GpuWorker:
         if ending.value is not None and not ending.value.process_lost:
             return ending.value
         self._replace()
-        self._make_sure()
+        self._ensure_usable()
         outcome = ending.value or GpuOutcome(
             task.genome_id, ending.status, rung, ending.reason, verdicts, process_lost=True
         )
@@ -151,14 +151,14 @@ class GpuWorker:
     def _with_room(self, function: Callable[..., T], *args: Any, timeout_s: float) -> Ending[T]:
         """The call's ending. While the GPU's memory is full, the call is made again in fresh processes."""
         end_s = time.monotonic() + self._room_limit_s
-        self._make_sure(asks=False)
+        self._ensure_usable(probe=False)
         ending, shortage = self._attempt(function, *args, timeout_s=timeout_s)
         if shortage:
             log.warning("%s Waiting %g s for it.", shortage, self._room_limit_s)
         while shortage and time.monotonic() < end_s:
             time.sleep(_LOOK_EVERY_S)
             self._replace()  # what the process keeps between candidates is freed with it
-            self._make_sure(asks=False)
+            self._ensure_usable(probe=False)
             ending, shortage = self._attempt(function, *args, timeout_s=timeout_s)
         if ending is None:
             raise NoRoomError(shortage)
@@ -175,14 +175,14 @@ class GpuWorker:
         reason = ending.value.reason if isinstance(ending.value, GpuOutcome) else ""
         return ending, reason if _is_about_memory(reason) else ""
 
-    def _make_sure(self, *, asks: bool = True) -> None:
+    def _ensure_usable(self, *, probe: bool = True) -> None:
         """Have a process that can use the GPU, or raise DeviceError: a kernel must not be blamed for that.
 
-        `asks`: its context, made before something went wrong, is tried again.
+        `probe`: its context, made before something went wrong, is tried again.
         """
         end_s = time.monotonic() + self._room_limit_s
         tries = _PROCESSES
-        while reason := self._trouble(asks=asks):
+        while reason := self._gpu_error(probe=probe):
             is_full = _is_about_memory(reason)
             tries -= not is_full
             if not tries or (is_full and time.monotonic() > end_s):
@@ -190,12 +190,12 @@ class GpuWorker:
             time.sleep(_LOOK_EVERY_S if is_full else 0.0)
             self._replace()
 
-    def _trouble(self, *, asks: bool) -> str:
+    def _gpu_error(self, *, probe: bool) -> str:
         """Why the active process cannot use the GPU; empty when it can."""
         errors: tuple[type[Exception], ...] = (*launcher.cuda_errors(), MemoryError)
         try:
             ending = self._active.warm_up().result()
-            if asks and ending.status is Status.CORRECT:
+            if probe and ending.status is Status.CORRECT:
                 ending = self._active.warm_up(again=True).result()
         except errors as error:
             return str(error).strip().splitlines()[0]
@@ -203,10 +203,10 @@ class GpuWorker:
 
     def _finals(self, task: FinalTask) -> Ending[FinalReport]:
         self._replace()
-        self._make_sure(asks=False)
+        self._ensure_usable(probe=False)
         self._wait_for_contexts()
         try:
-            ending = self._with_room(self._duties.finals, task, timeout_s=task.limit_s)
+            ending = self._with_room(self._jobs.finals, task, timeout_s=task.limit_s)
         except NoRoomError as error:
             return Ending(None, Status.RUNTIME, str(error))
         if ending.value is None or ending.value.value is None:
@@ -225,24 +225,26 @@ class GpuWorker:
 
     def _begun(self) -> "_GpuProcess":
         pool = IsolatedPool(1)
-        learnt = pool.submit(self._duties.learn, *self._lesson, timeout_s=_LEARN_LIMIT_S)
-        return _GpuProcess(pool, learnt, self._duties.warm_up)
+        references = pool.submit(
+            self._jobs.precompute_references, *self._reference_args, timeout_s=_REFERENCES_LIMIT_S
+        )
+        return _GpuProcess(pool, references, self._jobs.warm_up)
 
     def _wait_for_contexts(self) -> None:
         """Of the stand-bys: those that are being made."""
-        for each in self._standbys:
-            if each.warm is not None:
-                each.warm.exception()
+        for standby in self._standbys:
+            if standby.warm is not None:
+                standby.warm.exception()
 
     def close(self) -> None:
         """Kill the processes; tasks that have not run are cancelled."""
         self._is_closed = True
         self._queue.shutdown(wait=False, cancel_futures=True)
         processes = (self._active, *self._standbys)
-        for each in processes:
-            each.pool.begin_to_close()  # a context takes its time to go: all of them at once
-        for each in processes:
-            each.pool.close()
+        for process in processes:
+            process.pool.begin_to_close()  # a context takes its time to go: all of them at once
+        for process in processes:
+            process.pool.close()
 
     def __enter__(self) -> "GpuWorker":
         return self

@@ -8,19 +8,20 @@ from evoflash.evaluation import Launch
 _MAX_SCHEDULED = 20_000  # beyond this many CTAs the tail is a rounding error: divide instead
 
 
-def makespan(durations: list[float], heads: int, slots: int) -> float:
+def makespan(durations: list[float], copies: int, slots: int) -> float:
     """Cycles until all is done when each free slot takes the next CTA in launch order (or, where the CTAs
-    are persistent, the next of the pieces that they share). `durations`: of one head's CTAs, in that order.
+    are persistent, the next of the pieces that they share). `durations`: of the CTAs of one of `copies`
+    equal groups, in that order.
 
     Pieces that are handed out on demand go that way; those taken in turns are estimated as if they did.
     """
-    count = len(durations) * heads
+    count = len(durations) * copies
     if min(durations) == max(durations):
         return durations[0] * -(-count // slots)
     if count > _MAX_SCHEDULED:
-        return sum(durations) * heads / slots + max(durations) / 2
+        return sum(durations) * copies / slots + max(durations) / 2
     ends = [0.0] * min(slots, count)
-    for _ in range(heads):
+    for _ in range(copies):
         for duration in durations:
             heapq.heapreplace(ends, ends[0] + duration)
     return max(ends)

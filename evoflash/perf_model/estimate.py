@@ -1,8 +1,9 @@
 """Estimates a candidate's time from emulator counters, ptxas figures and a GpuSpec. It measures nothing.
 
 Counters of two emulated lengths give a line per step of the main loop. A step takes a CTA as long as its
-slowest path needs alone (warp_path.py; on wgmma one warpgroup's chain, warpgroups.py), or as long as the SM's
-units need for all CTAs that share it; the CTAs are then scheduled on the GPU's slots, launch after launch.
+slowest path needs alone (warp_path.py; on wgmma one warpgroup's chain, warpgroup_path.py), or as long as the
+SM's units need for all CTAs that share it; the CTAs are then scheduled on the GPU's slots, launch after
+launch.
 Constants: constants.toml, versioned. How well it ranks: scripts/model/records/model-h200.json, by
 scripts/model/report.py; of wgmma kernels model-hopper.json, by scripts/hopper_kernel/model.py.
 """
@@ -17,10 +18,11 @@ from typing import Any
 
 from evoflash.evaluation import Launch
 from evoflash.gpu import GpuSpec
+from evoflash.operation import Loop, Work, Workload
+from evoflash.operations import operation_of
 from evoflash.perf_model.block_schedule import at_work, makespan
 from evoflash.perf_model.warp_path import MMA_FLOPS, SCHEDULERS, exposed_copies, path_cycles
-from evoflash.perf_model.warpgroup_path import WARPS, Numbers, chain_cycles, consumers, exposed_boxes
-from evoflash.problem import Workload
+from evoflash.perf_model.warpgroup_path import WARPS, Numbers, chain_cycles, exposed_boxes
 
 _MACS_PER_B_BYTE = 32  # wgmma: 64 rows for each 16-bit element of operand B that it reads in shared memory
 _PER_SCHEDULER = ("tensor", "exp", "issue")
@@ -52,20 +54,35 @@ class Counts:
 class Profile:
     """A candidate's counts, launch after launch, and the shape of its first launch's main loop.
 
-    Launches after the first have no loop over keys: all that they do is `fixed`.
+    Launches after the first have no such loop: all that they do is `fixed`.
     """
 
     launches: tuple[Counts, ...]
-    rows: int  # query rows of a CTA
-    keys: int  # keys of a step
-    stages: int  # depth of the ring of key and value tiles; 1 is none
-    splits: int  # CTAs that share the keys of a query block
+    rows: int  # of the output, that a CTA owns
+    keys: int  # items of a step: the keys of attention
+    stages: int  # depth of the ring of tiles; 1 is none
+    splits: int  # CTAs that share the items of a block of rows
     uncounted: float  # warp instructions of a CTA in a step that no primitive stands for
-    pack: int = 1  # query heads whose rows share a CTA
+    pack: int = 1  # groups whose rows share a CTA: the query heads of attention
     cluster: int = 1  # CTAs that walk the same tiles together: those of the one that sees most
-    overlaps: bool = False  # on wgmma: a warpgroup's P V runs beside its exponentials
-    row_tiles: int = 1  # on wgmma: of 64 query rows, that a warpgroup computes
+    overlaps: bool = False  # on wgmma: a warpgroup's second product runs beside its exponentials
+    row_tiles: int = 1  # on wgmma: of 64 rows, that a warpgroup computes
     operand_bytes: float = 0.0  # of operand A, that wgmma reads in shared memory in a step of a CTA
+
+    @property
+    def loop(self) -> Loop:
+        """The shape alone."""
+        return Loop(
+            rows=self.rows,
+            keys=self.keys,
+            stages=self.stages,
+            splits=self.splits,
+            pack=self.pack,
+            cluster=self.cluster,
+            overlaps=int(self.overlaps),
+            row_tiles=self.row_tiles,
+            operand_bytes=int(self.operand_bytes),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,34 +92,6 @@ class Estimate:
     total_us: float
     terms: Numbers
     bound: str
-
-
-def kv_tiles(workload: Workload, rows: int, keys: int) -> tuple[int, ...]:
-    """Steps that each query block of one head takes, in launch order (causal: last block first)."""
-    blocks = -(-workload.seq_q // rows)
-    if not workload.causal:
-        return (-(-workload.seq_kv // keys),) * blocks
-    diagonal = workload.seq_kv - workload.seq_q
-    ends = (min((i + 1) * rows, workload.seq_q) + diagonal for i in reversed(range(blocks)))
-    return tuple(-(-max(0, end) // keys) for end in ends)
-
-
-def steps_of(workload: Workload, profile: Profile) -> tuple[int, ...]:
-    """Steps of each CTA of one head, or pack of heads: those of its query block, or its share of them.
-
-    A grid has whole clusters: their CTAs without a query row walk the tiles all the same.
-    """
-    rows = max(1, profile.rows * profile.cluster // profile.pack)
-    clusters = kv_tiles(workload, rows, profile.keys)
-    blocks = tuple(steps for steps in clusters for _ in range(profile.cluster))
-    if profile.splits == 1:
-        return blocks
-    shares = ((-(-steps // profile.splits), steps) for steps in blocks)
-    return tuple(
-        min(share, max(0, steps - split * share))
-        for share, steps in shares
-        for split in range(profile.splits)
-    )
 
 
 def fit_counts(runs: tuple[tuple[Mapping[str, int], int, int], ...]) -> Counts:
@@ -118,7 +107,7 @@ def fit_counts(runs: tuple[tuple[Mapping[str, int], int, int], ...]) -> Counts:
 
 
 def mean_counts(counters: Mapping[str, int]) -> Counts:
-    """The counts of a launch without a loop over keys, from one emulated run."""
+    """The counts of a launch without a loop, from one emulated run."""
     return Counts({name: value / counters["ctas"] for name, value in counters.items()}, {})
 
 
@@ -148,13 +137,14 @@ def estimate(
 
     `launches` are those that the profile was made of, with their grids on this workload.
     """
-    groups = consumers(profile.launches[0].per_step, workload.head_dim, profile.row_tiles)
-    pieces = len(steps_of(workload, profile)) * workload.batch * workload.heads // profile.pack
-    first = at_work(launches[0], pieces, workload.batch, gpu.sm_count)
+    operation, loop = operation_of(workload), profile.loop
+    work = operation.work(workload, loop)
+    groups = operation.consumers(profile.launches[0].per_step, workload, loop)
+    first = at_work(launches[0], len(work.steps) * work.copies, work.batch, gpu.sm_count)
     ctas = [_Ctas(launches[0], first, gpu, registers, smem_static_bytes, groups=groups)]
     for launch in launches[1:]:
         ctas.append(_Ctas(launch, math.prod(launch.grid), gpu, registers, smem_static_bytes, groups=0))
-    main = _main(profile, ctas[0], workload, gpu, spill_bytes=spill_bytes)
+    main = _main(profile, ctas[0], work, gpu, spill_bytes=spill_bytes)
     rest = [_loopless(counts, each, gpu) for counts, each in zip(profile.launches[1:], ctas[1:], strict=True)]
     terms = {name: sum(part[name] for part in (main, *rest)) / gpu.clock_mhz for name in main}
     busy_us = terms.pop("makespan")
@@ -181,12 +171,9 @@ class _Ctas:
         self.l2_bytes_per_clk = min(_L2_PORT, gpu.l2_bytes_per_clk / self.busy_sms)  # of one SM
 
 
-def _main(
-    profile: Profile, ctas: _Ctas, workload: Workload, gpu: GpuSpec, *, spill_bytes: int
-) -> dict[str, float]:
-    """Cycles of the launch that walks the keys: its makespan, and each unit's as if it alone counted."""
-    counts, heads = profile.launches[0], workload.batch * workload.heads // profile.pack
-    steps = steps_of(workload, profile)
+def _main(profile: Profile, ctas: _Ctas, work: Work, gpu: GpuSpec, *, spill_bytes: int) -> dict[str, float]:
+    """Cycles of the launch that has the loop: its makespan, and each unit's as if it alone counted."""
+    counts, steps = profile.launches[0], work.steps
     extra = profile.uncounted + ctas.warps * (constants()["loop_instructions"] + spill_bytes / 4)
     per_step = {**counts.per_step, "operand_bytes": profile.operand_bytes}
     once, each = _units(counts.fixed, 0.0, ctas, gpu), _units(per_step, extra, ctas, gpu)
@@ -195,10 +182,10 @@ def _main(
     step = _norm((alone, *_crowded(each, ctas)))
 
     def until_done(cycles: float) -> float:
-        return makespan([start + n * cycles for n in steps], heads, ctas.slots)
+        return makespan([start + n * cycles for n in steps], work.copies, ctas.slots)
 
-    work = {unit: heads * (len(steps) * once[unit] + sum(steps) * each[unit]) for unit in each}
-    terms = {unit: cycles / ctas.busy_sms for unit, cycles in work.items()}
+    busy = {unit: work.copies * (len(steps) * once[unit] + sum(steps) * each[unit]) for unit in each}
+    terms = {unit: cycles / ctas.busy_sms for unit, cycles in busy.items()}
     return terms | {"latency": until_done(alone), "makespan": until_done(step)}
 
 

@@ -13,21 +13,6 @@ from evoflash.gpu import GpuSpec
 Numbers = Mapping[str, float]
 
 WARPS = 4  # of a warpgroup, one on each scheduler of its SM
-_ROWS, _DEPTH = 64, 16  # of a product
-
-
-def consumers(n: Numbers, head_dim: int, row_tiles: int = 1) -> int:
-    """Warpgroups of a CTA that compute, from its counts in a step; 0 where nothing is computed on wgmma.
-
-    Each multiplies 64 rows, or `row_tiles` times 64, by b keys, and P by b values: for each 64 head_dim / 16
-    products of b columns, and b / 16 of head_dim columns. All products and their multiplications, counted,
-    give b and the number of warpgroups.
-    """
-    products, macs = n.get("wgmma", 0), n.get("wgmma_macs", 0)
-    if not products:
-        return 0
-    tiles = (_DEPTH * products - macs / (2 * _ROWS * head_dim)) / head_dim
-    return max(1, round(tiles / row_tiles))
 
 
 def chain_cycles(
@@ -42,7 +27,7 @@ def chain_cycles(
     """Cycles that one of `groups` equal warpgroups takes for its part of a CTA's counts, the SM to itself.
 
     `instructions` are the CTA's warp instructions. `overlaps`: the next step's scores are under way before
-    this step's exponentials are taken, so that P V runs beside them.
+    this step's exponentials are taken, so that a product runs beside them.
     """
     products = 2 * n.get("wgmma_macs", 0) / gpu.tensor_flops_per_clk / groups
     softmax = _softmax_cycles(n, instructions, groups, gpu, k)

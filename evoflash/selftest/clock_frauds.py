@@ -11,17 +11,17 @@ import numpy as np
 
 from evoflash.cuda import launcher
 from evoflash.evaluation import Rung
-from evoflash.gpu_process import cache as kept
+from evoflash.gpu_process import cache
 from evoflash.gpu_process.checks import of_timed
 from evoflash.gpu_process.rungs import GpuTask
 from evoflash.selftest.outcome import Expected
 from evoflash.timing.benchmark import Bench, KernelContender, measure
 from evoflash.timing.comparison import beats_physics, compare, interleaved
-from evoflash.timing.protocols import Effort
+from evoflash.timing.protocols import StoppingRule
 
 LIMIT_S = 60.0
-_FEW = Effort(min_samples=5, max_samples=5, rel_error=1.0, max_s=3.0)
-_MANY = Effort(min_samples=40, max_samples=60, rel_error=2e-3, max_s=4.0)
+_FEW = StoppingRule(min_samples=5, max_samples=5, rel_error=1.0, max_s=3.0)
+_MANY = StoppingRule(min_samples=40, max_samples=60, rel_error=2e-3, max_s=4.0)
 _EVERY = 13  # replays of which the lucky one skips one
 
 
@@ -132,7 +132,7 @@ def ask(name: str, task: GpuTask) -> Mapping[Rung, str]:
     """What timing says to the cheat of that name, made of a task's honest kernel. Raises CuPy's errors."""
     cheat = next(cheat for cheat in CHEATS if cheat.name == name)
     workload, launches = task.timed[0]
-    kernel, bench = task.kernel(workload, launches), kept.bench(workload, task.spec, task.seed)
+    kernel, bench = task.kernel(workload, launches), cache.bench(workload, task.spec, task.seed)
     contender = cheat.contender(name, kernel)
     if isinstance(contender, Lucky):
         return {Rung.TIMING: _in_turns(contender, KernelContender("honest", kernel), bench)}
@@ -140,7 +140,7 @@ def ask(name: str, task: GpuTask) -> Mapping[Rung, str]:
 
 
 def _timed(contender: KernelContender, bench: Bench, task: GpuTask) -> str:
-    timing, _ = measure(contender, bench, bench.ways[0], effort=_FEW)
+    timing, _ = measure(contender, bench, bench.protocols[0], rule=_FEW)
     if wonder := beats_physics(timing, bench.workload, task.spec):
         return wonder
     verdict = of_timed(contender, bench, seed=task.seed, timed_us=timing.median_us)
@@ -148,9 +148,11 @@ def _timed(contender: KernelContender, bench: Bench, task: GpuTask) -> str:
 
 
 def _in_turns(contender: Lucky, honest: KernelContender, bench: Bench) -> str:
-    way, rng = bench.ways[0], np.random.default_rng()
-    samples, _ = interleaved([contender, honest], bench, way, effort=_MANY, rng=rng)
-    found = compare(samples, contender.name, honest.name, workload=str(bench.workload), protocol=way.protocol)
+    protocol, rng = bench.protocols[0], np.random.default_rng()
+    samples, _ = interleaved([contender, honest], bench, protocol, rule=_MANY, rng=rng)
+    found = compare(
+        samples, contender.name, honest.name, workload=str(bench.workload), protocol=protocol.name
+    )
     least = min(samples[contender.name]) / min(samples[honest.name])
     said = f"called {found.answer} ({found.ratio:.2f}), though its least sample is {least:.2f} of the other's"
     return "" if found.answer == "faster" else said

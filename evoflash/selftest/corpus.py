@@ -27,6 +27,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
+from evoflash.attention.workload import Workload, parse_workload
 from evoflash.compilers.ef_layer import device_headers_sha
 from evoflash.errors import UsageError
 from evoflash.evaluation import Candidate, Rung
@@ -34,7 +35,6 @@ from evoflash.families.expression import Expression
 from evoflash.families.family import Family, load_family
 from evoflash.families.renderer import render
 from evoflash.gpu import GpuSpec
-from evoflash.problem import Workload, parse_workload
 from evoflash.selftest.outcome import Expected
 
 FOLDER = Path(__file__).parent / "frauds"

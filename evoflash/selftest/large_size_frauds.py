@@ -1,21 +1,23 @@
 """Mistakes that need many keys to be small, made by NumPy in the kernel's place and judged as at size.
 
-At 32768 keys an absolute tolerance of 1e-2 lets most of them through (facts: evolution 3.2). No kernel runs.
+At 32768 keys an absolute tolerance of 1e-2 lets most of them through. No kernel runs.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from evoflash.abi import scale as softmax_scale
+from evoflash.attention.abi import scale as softmax_scale
+from evoflash.attention.inputs import AT_SIZE, TestInput
+from evoflash.attention.workload import Workload, parse_workload
 from evoflash.evaluation import Rung
 from evoflash.gpu_process.cache import large
-from evoflash.problem import Workload, parse_workload
+from evoflash.operation import Sample
 from evoflash.selftest.outcome import Expected
-from evoflash.validation.inputs import AT_SIZE, Trial
-from evoflash.validation.reference import Bits, Sample, decode, encode
+from evoflash.validation.bits import Bits, decode, encode
 from evoflash.validation.validator import Part, judge
 
 Array = NDArray[np.float32]
@@ -62,21 +64,26 @@ MISTAKES = (
 
 
 def ask(name: str, workload: Workload, seed: int) -> Mapping[Rung, str]:
-    """What the gates that judge a kernel at the benchmark's shape say to the mistake of that name."""
+    """What the thresholds that judge a kernel at the benchmark's shape say to the mistake of that name."""
     mistake, parts = next(each for each in MISTAKES if each.name == name), []
     for kind in AT_SIZE:
         trial, expected = large(workload, kind, seed)
+        assert isinstance(trial, TestInput), "the workloads here are attention's"
         parts.append((trial, expected, _made(mistake, workload, trial, expected.sample)))
     return {Rung.CORRECTNESS: judge(workload, parts).reason}
 
 
-def _made(mistake: Mistake, workload: Workload, trial: Trial, where: Sample) -> Part:
-    heads = [_head(mistake, workload, trial, int(head), where.rows) for head in where.heads]
-    return Part(np.stack([out for out, _ in heads]), np.stack([lse for _, lse in heads]), broken="")
+def _made(mistake: Mistake, workload: Workload, trial: TestInput, where: Sample) -> Part:
+    heads = [_head(mistake, workload, trial, int(head), where.rows) for head in where.groups]
+    outputs: dict[str, NDArray[Any]] = {
+        "O": np.stack([out for out, _ in heads]),
+        "LSE": np.stack([lse for _, lse in heads]),
+    }
+    return Part(outputs, broken="")
 
 
 def _head(
-    mistake: Mistake, workload: Workload, trial: Trial, flat: int, rows: NDArray[np.intp]
+    mistake: Mistake, workload: Workload, trial: TestInput, flat: int, rows: NDArray[np.intp]
 ) -> tuple[Bits, Array]:
     """Output bits and LSE of one head's rows, in the precision of a careful kernel but for the mistake."""
     batch, head = divmod(flat, workload.heads)

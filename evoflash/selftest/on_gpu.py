@@ -1,18 +1,18 @@
 """What the GPU's rungs say to a fraud: smoke test, correctness, timing, as to a search's candidate.
 
-The task is made here; ladder.py checks and times it in worker.py's GPU process.
+The task is made here; gpu_process/rungs.py checks and times it in the GPU process.
 """
 
 from collections.abc import Mapping
 
+from evoflash.attention.shapes import check_workloads
+from evoflash.attention.workload import parse_workload
 from evoflash.compilers.nvrtc import compile_candidate, first_error
 from evoflash.errors import EvoflashError
 from evoflash.evaluation import Rung, Status
-from evoflash.evaluators.measured import check_workloads
 from evoflash.gpu import GpuSpec
-from evoflash.gpu_process import rungs as ladder
+from evoflash.gpu_process import rungs
 from evoflash.gpu_process.rungs import GpuOutcome, GpuTask
-from evoflash.problem import parse_workload
 from evoflash.selftest.corpus import Fraud, made
 
 COMPILE_LIMIT_S = 60.0
@@ -28,7 +28,7 @@ def task_of(fraud: Fraud, spec: GpuSpec, seed: int) -> GpuTask:
     if not build.ok:
         raise EvoflashError(f"NVRTC refuses it for {spec.arch}: {first_error(build.log)}")
     timed = parse_workload(fraud.problem) if fraud.problem else fraud.kernel.problem
-    return ladder.task_of(
+    return rungs.task_of(
         fraud.name,
         spec,
         (build,),

@@ -1,6 +1,6 @@
 """Runs the self-test: the corpus in the emulator and on a GPU, mistakes at size, the books.
 
-Who rejects is the harness itself: emulated.py, sized.py, records.py, measured.py and silicon.py ask it.
+The harness itself rejects: on_emulator.py, on_gpu.py and the three files of frauds ask it.
 """
 
 import os
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 
-from evoflash.compilers import gxx as hostcompiler
+from evoflash.compilers import gxx
 from evoflash.cuda import launcher
 from evoflash.errors import DeviceError, EvoflashError, UsageError
 from evoflash.evaluation import Rung
@@ -17,11 +17,7 @@ from evoflash.gpu import GpuSpec, load_gpu
 from evoflash.gpu_process.rungs import GpuTask
 from evoflash.gpu_process.worker import GpuWorker
 from evoflash.isolation import Ending, IsolatedPool
-from evoflash.selftest import bookkeeping_frauds as records
-from evoflash.selftest import clock_frauds as silicon
-from evoflash.selftest import large_size_frauds as sized
-from evoflash.selftest import on_emulator as emulated
-from evoflash.selftest import on_gpu as measured
+from evoflash.selftest import bookkeeping_frauds, clock_frauds, large_size_frauds, on_emulator, on_gpu
 from evoflash.selftest.corpus import Fraud, corpus
 from evoflash.selftest.outcome import End, Expected, Outcome, outcome
 
@@ -96,7 +92,7 @@ def _gpu() -> tuple[GpuSpec | None, str]:
     try:
         device = launcher.present_gpu()
     except DeviceError:
-        hostcompiler.compiler_version()
+        gxx.compiler_version()
         return None, ""
     return launcher.spec_of(device), device.device_name
 
@@ -114,13 +110,13 @@ class _Chosen:
 
 def _outcomes(chosen: _Chosen, spec: GpuSpec | None, end_s: float) -> Iterator[Outcome]:
     yield from _in_the_emulator(chosen, spec or load_gpu(_EMULATED_FOR), end_s)
-    for book in records.BOOKS:
+    for book in bookkeeping_frauds.BOOKS:
         if chosen(book.name):
-            yield outcome(book.name, "records", book.expected, records.ask(book, SEED))
+            yield outcome(book.name, "records", book.expected, bookkeeping_frauds.ask(book, SEED))
     if spec is not None:
         yield from _on_the_gpu(chosen, spec, end_s)
         return
-    for cheat in silicon.CHEATS:
+    for cheat in clock_frauds.CHEATS:
         if chosen(cheat.name):
             yield Outcome(cheat.name, "GPU", End.SKIPPED, "needs the clock of a GPU")
 
@@ -137,7 +133,7 @@ def _in_the_emulator(chosen: _Chosen, gpu: GpuSpec, end_s: float) -> Iterator[Ou
 def _no_emulator() -> str:
     """Why there is none, on a machine with a GPU; "" where it is ready."""
     try:
-        hostcompiler.runtime()  # built once, before the processes want it
+        gxx.runtime()  # built once, before the processes want it
     except DeviceError as error:
         return str(error)
     return ""
@@ -152,15 +148,17 @@ def _emulated(
         if skip := no_emulator or fraud.emulated.skip:
             yield Outcome(fraud.name, "emulator", End.SKIPPED, skip)
             continue
-        answer = pool.submit(emulated.ask, fraud, gpu, SEED, timeout_s=emulated.LIMIT_S)
+        answer = pool.submit(on_emulator.ask, fraud, gpu, SEED, timeout_s=on_emulator.LIMIT_S)
         yield _Question(fraud.name, "emulator", fraud.emulated, answer)
 
 
 def _sized(chosen: _Chosen, pool: IsolatedPool) -> Iterator[_Question]:
-    for workload in sized.WORKLOADS:
-        for mistake in sized.MISTAKES:
+    for workload in large_size_frauds.WORKLOADS:
+        for mistake in large_size_frauds.MISTAKES:
             if chosen(mistake.name):
-                answer = pool.submit(sized.ask, mistake.name, workload, SEED, timeout_s=sized.LIMIT_S)
+                answer = pool.submit(
+                    large_size_frauds.ask, mistake.name, workload, SEED, timeout_s=large_size_frauds.LIMIT_S
+                )
                 yield _Question(f"{mistake.name}, {workload.seq_kv} keys", "NumPy", mistake.expected, answer)
 
 
@@ -175,7 +173,7 @@ def climb(frauds: Sequence[Fraud], spec: GpuSpec, worker: GpuWorker, end_s: floa
     """Compiled in processes, a core each; then one after the other up the rungs of the worker's GPU."""
     with IsolatedPool(len(os.sched_getaffinity(0))) as pool:
         compiling = [
-            pool.submit(measured.task_of, fraud, spec, SEED, timeout_s=measured.COMPILE_LIMIT_S)
+            pool.submit(on_gpu.task_of, fraud, spec, SEED, timeout_s=on_gpu.COMPILE_LIMIT_S)
             for fraud in frauds
             if not fraud.measured.skip
         ]
@@ -197,18 +195,18 @@ def _climbed(fraud: Fraud, compiling: "Future[Ending[GpuTask]]", worker: GpuWork
         return Outcome(fraud.name, "GPU", End.NOT_RUN, "the time was up")
     except EvoflashError as error:
         return Outcome(fraud.name, "GPU", End.BROKEN, str(error))
-    return outcome(fraud.name, "GPU", fraud.measured, measured.said(reached))
+    return outcome(fraud.name, "GPU", fraud.measured, on_gpu.said(reached))
 
 
 def _cheats(chosen: _Chosen, spec: GpuSpec, end_s: float) -> Iterator[Outcome]:
     """Contenders that cheat the clock, in a GPU process of their own."""
-    cheats = [cheat for cheat in silicon.CHEATS if chosen(cheat.name)]
+    cheats = [cheat for cheat in clock_frauds.CHEATS if chosen(cheat.name)]
     if not cheats or time.monotonic() > end_s:
         return
     honest = next(fraud for fraud in corpus() if fraud.name == _CHEATS_WITH)
     with IsolatedPool(1) as pool:
-        pool.submit(launcher.warm_up, timeout_s=silicon.LIMIT_S)
-        task = measured.task_of(honest, spec, SEED)
+        pool.submit(launcher.warm_up, timeout_s=clock_frauds.LIMIT_S)
+        task = on_gpu.task_of(honest, spec, SEED)
         for cheat in cheats:
-            answer = pool.submit(silicon.ask, cheat.name, task, timeout_s=silicon.LIMIT_S)
+            answer = pool.submit(clock_frauds.ask, cheat.name, task, timeout_s=clock_frauds.LIMIT_S)
             yield _Question(cheat.name, "GPU", cheat.expected, answer).outcome(end_s)

@@ -19,7 +19,7 @@ from sqlalchemy.exc import IntegrityError, OperationalError, SQLAlchemyError
 
 from evoflash.errors import StoreError
 from evoflash.paths import DB
-from evoflash.store.run_locks import Claims
+from evoflash.store.run_locks import RunLocks
 from evoflash.store.schema import HEAD, VERSION_TABLE, leaderboard_sql
 
 BUSY_TIMEOUT_MS = 30_000
@@ -34,7 +34,7 @@ class Database:
 
     engine: sa.Engine
     label: str  # the path, or the URL without its password
-    claims: Claims  # which runs are this process's
+    run_locks: RunLocks  # which runs are this process's
 
     @contextmanager
     def reading(self) -> Iterator[sa.Connection]:
@@ -66,7 +66,7 @@ def open_database(target: str, *, read_only: bool = False) -> Database:
     with _translated(label):
         if file:
             _check_file(file, read_only=read_only)
-        database = Database(_engine(target, file, read_only=read_only), label, Claims(file))
+        database = Database(_engine(target, file, read_only=read_only), label, RunLocks(file))
         try:
             _bring_up_to_date(database, target, read_only=read_only)
         except BaseException:

@@ -7,17 +7,16 @@ import sqlalchemy as sa
 
 from evoflash.evaluation import Evaluation, Proposal, Run, RunKey, Timing
 from evoflash.space import Genome
-from evoflash.store import rows
-from evoflash.store import schema as tables
+from evoflash.store import rows, schema
 from evoflash.store.rows import Row
 
-_EVAL, _RUN, _LINE = tables.evaluations.c, tables.runs.c, tables.lineage.c
+_EVAL, _RUN, _LINE = schema.evaluations.c, schema.runs.c, schema.lineage.c
 
 
 def newest_runs(key: RunKey | None = None) -> sa.Select[Any]:
     """Runs, of `key` or of any, newest first."""
     wanted = [] if key is None else [_RUN[name] == value for name, value in rows.columns(key).items()]
-    return sa.select(tables.runs).where(*wanted).order_by(_RUN.id.desc())
+    return sa.select(schema.runs).where(*wanted).order_by(_RUN.id.desc())
 
 
 def counted(run: Run) -> sa.Select[Any]:
@@ -36,8 +35,8 @@ def insert(connection: sa.Connection, table: sa.Table, row: Row) -> int:
 
 
 def add_genome(connection: sa.Connection, genome: Genome) -> None:
-    if connection.scalar(sa.select(tables.genomes.c.id).where(tables.genomes.c.id == genome.id)) is None:
-        connection.execute(sa.insert(tables.genomes).values(**rows.genome_row(genome)))
+    if connection.scalar(sa.select(schema.genomes.c.id).where(schema.genomes.c.id == genome.id)) is None:
+        connection.execute(sa.insert(schema.genomes).values(**rows.genome_row(genome)))
 
 
 def add_lineage(connection: sa.Connection, run: Run, proposal: Proposal) -> None:
@@ -46,7 +45,7 @@ def add_lineage(connection: sa.Connection, run: Run, proposal: Proposal) -> None
         return
     last = connection.scalar(sa.select(sa.func.max(_LINE.position)).where(_LINE.run_id == run.id))
     row = rows.lineage_row(run, proposal, 0 if last is None else last + 1)
-    connection.execute(sa.insert(tables.lineage).values(**row))
+    connection.execute(sa.insert(schema.lineage).values(**row))
 
 
 def add_evaluation(connection: sa.Connection, run: Run, evaluation: Evaluation) -> None:
@@ -54,24 +53,24 @@ def add_evaluation(connection: sa.Connection, run: Run, evaluation: Evaluation) 
     same = sa.select(_EVAL.id).where(mine, _EVAL.model_version == evaluation.model_version)
     if connection.scalar(same) is not None:
         return
-    added = insert(connection, tables.evaluations, rows.evaluation_row(run, evaluation))
-    _insert_children(connection, tables.builds, added, map(rows.build_row, evaluation.builds))
+    added = insert(connection, schema.evaluations, rows.evaluation_row(run, evaluation))
+    _insert_children(connection, schema.builds, added, map(rows.build_row, evaluation.builds))
     if not evaluation.duplicate_of:
-        _insert_children(connection, tables.verdicts, added, map(rows.columns, evaluation.verdicts))
-        _insert_children(connection, tables.timings, added, map(rows.timing_row, evaluation.timings))
+        _insert_children(connection, schema.verdicts, added, map(rows.columns, evaluation.verdicts))
+        _insert_children(connection, schema.timings, added, map(rows.timing_row, evaluation.timings))
 
 
 def retime(connection: sa.Connection, evaluation_id: int, timed: Sequence[Timing], score_us: float) -> None:
     """`timed` join the stored timings or replace them (same workload, protocol); the score is `score_us`."""
-    stored = children(connection, tables.timings, [evaluation_id]).get(evaluation_id, [])
+    stored = children(connection, schema.timings, [evaluation_id]).get(evaluation_id, [])
     replaced = {(timing.workload, timing.protocol) for timing in timed}
     older = map(rows.timing_of, stored)
     kept = [timing for timing in older if (timing.workload, timing.protocol) not in replaced]
     merged = [*kept, *timed]
-    connection.execute(sa.delete(tables.timings).where(tables.timings.c.evaluation_id == evaluation_id))
-    _insert_children(connection, tables.timings, evaluation_id, map(rows.timing_row, merged))
+    connection.execute(sa.delete(schema.timings).where(schema.timings.c.evaluation_id == evaluation_id))
+    _insert_children(connection, schema.timings, evaluation_id, map(rows.timing_row, merged))
     values = rows.score_row(score_us, merged)
-    connection.execute(sa.update(tables.evaluations).where(_EVAL.id == evaluation_id).values(**values))
+    connection.execute(sa.update(schema.evaluations).where(_EVAL.id == evaluation_id).values(**values))
 
 
 def _insert_children(
@@ -87,12 +86,12 @@ def _insert_children(
 
 def load(connection: sa.Connection, *conditions: sa.ColumnElement[bool]) -> list[tuple[int, Evaluation]]:
     """Candidates' evaluations with the ids of their runs, oldest first."""
-    joined = tables.evaluations.join(tables.runs).join(tables.genomes, tables.genomes.c.id == _EVAL.genome_id)
-    beside = (_RUN.problem, _RUN.gpu, _RUN.basis, *(tables.genomes.c[name] for name in ("family", "version")))
-    query = sa.select(tables.evaluations, *beside, tables.genomes.c.values_json).select_from(joined)
+    joined = schema.evaluations.join(schema.runs).join(schema.genomes, schema.genomes.c.id == _EVAL.genome_id)
+    beside = (_RUN.problem, _RUN.gpu, _RUN.basis, *(schema.genomes.c[name] for name in ("family", "version")))
+    query = sa.select(schema.evaluations, *beside, schema.genomes.c.values_json).select_from(joined)
     heads = list(connection.execute(query.where(*conditions).order_by(_EVAL.id)).mappings())
     ids = [row["id"] for row in heads]
-    parts = [children(connection, table, ids) for table in (tables.builds, tables.verdicts, tables.timings)]
+    parts = [children(connection, table, ids) for table in (schema.builds, schema.verdicts, schema.timings)]
     return [
         (row["run_id"], rows.evaluation_of(row, *(part.get(row["id"], []) for part in parts)))
         for row in heads

@@ -28,7 +28,8 @@ from evoflash.evaluation import (
     Timing,
     Verdict,
 )
-from evoflash.problem import CompileKey, parse_problem
+from evoflash.operation import CompileKey
+from evoflash.problem import operation_in, parse_problem
 from evoflash.space import Genome
 
 Row = Mapping[Any, Any]  # by column name
@@ -69,6 +70,15 @@ def _mean(values: Iterable[float]) -> float | None:
 
 
 # ---- records into rows
+
+# The columns of a compile key, and what they hold where an operation's keys have no such field.
+_KEY_COLUMNS: Mapping[str, Any] = {
+    "head_dim": 0,
+    "dtype": "",
+    "causal": False,
+    "gqa_ratio": 0,
+    "accumulate": "fp32",
+}
 
 
 def run_row(
@@ -111,7 +121,7 @@ def lineage_row(run: Run, proposal: Proposal, position: int) -> dict[str, Any]:
 
 
 def evaluation_row(run: Run, evaluation: Evaluation) -> dict[str, Any]:
-    # A duplicate's times are its twin's: kept once, so that they cannot be ranked or averaged twice.
+    # The times of a duplicate are kept once, with the kernel that it repeats: they must not be ranked twice.
     is_own = not evaluation.duplicate_of
     names = ("status", "rung", "reason", "bound", "model_version")
     return {
@@ -155,8 +165,10 @@ def score_row(score_us: float | None, timed: Sequence[Timing]) -> dict[str, Any]
 
 
 def build_row(build: Build) -> dict[str, Any]:
-    row = columns(build, "genome_id", "compile_key", "warnings") | columns(build.compile_key)
-    return row | {"warnings_json": _json(build.warnings)}
+    key = columns(build.compile_key)
+    known = {name: key.get(name, nothing) for name, nothing in _KEY_COLUMNS.items()}
+    row = columns(build, "genome_id", "compile_key", "warnings") | known
+    return row | {"arch": build.compile_key.arch, "warnings_json": _json(build.warnings)}
 
 
 def timing_row(timing: Timing) -> dict[str, Any]:
@@ -197,7 +209,7 @@ def evaluation_of(row: Row, built: Iterable[Row], judged: Iterable[Row], timed: 
         basis=Basis(row["basis"]),
         status=Status(row["status"]),
         rung=Rung(row["rung"]),
-        builds=tuple(_build_of(row["genome_id"], part) for part in built),
+        builds=tuple(_build_of(row, part) for part in built),
         verdicts=tuple(_record(Verdict, _with_nan(part)) for part in judged),
         timings=tuple(map(timing_of, timed)),
         duplicate_of=row["duplicate_of"] or "",
@@ -207,18 +219,28 @@ def evaluation_of(row: Row, built: Iterable[Row], judged: Iterable[Row], timed: 
 
 
 def with_outcome(evaluation: Evaluation, stored: Mapping[str, Evaluation]) -> Evaluation:
-    """A duplicate with the outcome of its twin among `stored`, by genome id; any other as it is."""
-    twin = stored.get(evaluation.duplicate_of)
-    if twin is None:
+    """A duplicate with the outcome of the kernel that it repeats, one of `stored`; any other as it is."""
+    original = stored.get(evaluation.duplicate_of)
+    if original is None:
         return evaluation
     own = {name: getattr(evaluation, name) for name in ("genome", "builds", "duplicate_of", "environment")}
-    return replace(twin, **own)
+    return replace(original, **own)
 
 
-def _build_of(genome_id: str, row: Row) -> Build:
-    key, warnings = _record(CompileKey, row), tuple(json.loads(row["warnings_json"]))
-    build: Build = _record(Build, row, genome_id=genome_id, compile_key=key, warnings=warnings)
+def _build_of(evaluation: Row, row: Row) -> Build:
+    key = _key_of(evaluation["problem"], row)
+    warnings = tuple(json.loads(row["warnings_json"]))
+    build: Build = _record(Build, row, genome_id=evaluation["genome_id"], compile_key=key, warnings=warnings)
     return build
+
+
+def _key_of(problem: str, row: Row) -> CompileKey:
+    """A build's compile key: from its columns, or, where these cannot hold it, from the run's problem."""
+    stored = operation_in(problem).stored_key
+    if stored is not None:
+        return stored(row)
+    key: CompileKey = parse_problem(problem).compile_keys(row["arch"])[row["position"]]
+    return key
 
 
 def timing_of(row: Row) -> Timing:

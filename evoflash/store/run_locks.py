@@ -5,11 +5,11 @@ import os
 from pathlib import Path
 
 
-class Claims:
-    """This process's claims on the runs of a database file.
+class RunLocks:
+    """This process's locks on the runs of a database file.
 
-    A claim is a lock on one byte of a file beside the database: the system drops it when the process ends,
-    also by kill -9. Databases that are no files have no such place; there every claim is granted.
+    A lock is on one byte of a file beside the database: the system drops it when the process ends, also by
+    kill -9. Databases that are no files have no such place; there every lock is granted.
     """
 
     def __init__(self, database: Path | None) -> None:
@@ -17,7 +17,7 @@ class Claims:
         self._descriptor: int | None = None
 
     def take(self, number: int) -> bool:
-        """Whether this process has the claim on `number` now; False when another one has it."""
+        """Whether this process has the lock on run `number` now; False when another process has it."""
         if self._path is None:
             return True
         import fcntl  # here: Windows has none, and can still read databases
@@ -32,7 +32,7 @@ class Claims:
         return True
 
     def close(self) -> None:
-        """Give all claims back."""
+        """Give all locks back."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None

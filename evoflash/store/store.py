@@ -25,14 +25,12 @@ from evoflash.evaluation import (
     Timing,
     was_timed_again,
 )
-from evoflash.store import queries as statements
-from evoflash.store import rows
-from evoflash.store import schema as tables
+from evoflash.store import queries, rows, schema
 from evoflash.store.database import Database, open_database
 from evoflash.store.rows import Row
 from evoflash.store.schema import leaderboard_sql
 
-_EVAL, _RUN, _LINE = tables.evaluations.c, tables.runs.c, tables.lineage.c
+_EVAL, _RUN, _LINE = schema.evaluations.c, schema.runs.c, schema.lineage.c
 _TRUST = (Basis.MEASURED, Basis.REPLAYED, Basis.ESTIMATED)
 
 
@@ -69,9 +67,9 @@ class Store:
         self.close()
 
     def close(self) -> None:
-        """Give the connections and the claims back; a store can be closed twice."""
+        """Give the connections and the locks on runs back; a store can be closed twice."""
         self._database.engine.dispose()
-        self._database.claims.close()
+        self._database.run_locks.close()
 
     def begin(
         self,
@@ -91,20 +89,20 @@ class Store:
         row = rows.run_row(key, gpu_hash=gpu_hash, budget=budget, argv=argv, environment=environment)
 
         def work(connection: sa.Connection) -> Run:
-            last = connection.execute(statements.newest_runs(key).limit(1)).mappings().first()
+            last = connection.execute(queries.newest_runs(key).limit(1)).mappings().first()
             if last is None or fresh or last["gpu_hash"] != gpu_hash:
                 new = {**row, "number": 1 if last is None else last["number"] + 1}
-                return self._claimed({**new, "id": statements.insert(connection, tables.runs, new)})
-            run = self._claimed(last)
+                return self._locked({**new, "id": queries.insert(connection, schema.runs, new)})
+            run = self._locked(last)
             raised = max(budget, last["budget"])
-            connection.execute(sa.update(tables.runs).where(_RUN.id == last["id"]).values(budget=raised))
+            connection.execute(sa.update(schema.runs).where(_RUN.id == last["id"]).values(budget=raised))
             return replace(run, budget=raised)
 
         return self._database.write(work)
 
-    def _claimed(self, row: Row) -> Run:
+    def _locked(self, row: Row) -> Run:
         run = rows.run_of(row)
-        if not self._database.claims.take(run.id):
+        if not self._database.run_locks.take(run.id):
             raise StoreError(
                 f"run {run.number} is being continued by another process: wait for it to end, or give this "
                 "search a --seed of its own."
@@ -121,9 +119,9 @@ class Store:
 
         def work(connection: sa.Connection) -> None:
             connection.execute(sa.select(_RUN.id).where(_RUN.id == run.id).with_for_update())
-            statements.add_genome(connection, evaluation.genome)
-            statements.add_lineage(connection, run, proposal)
-            statements.add_evaluation(connection, run, evaluation)
+            queries.add_genome(connection, evaluation.genome)
+            queries.add_lineage(connection, run, proposal)
+            queries.add_evaluation(connection, run, evaluation)
 
         self._database.write(work)
 
@@ -137,10 +135,10 @@ class Store:
             known = connection.scalar(sa.select(_EVAL.id).where(is_known))
             row = rows.baseline_row(run, baseline)
             if known is None:
-                known = statements.insert(connection, tables.evaluations, row)
+                known = queries.insert(connection, schema.evaluations, row)
             else:  # a library may have been upgraded since
-                connection.execute(sa.update(tables.evaluations).where(_EVAL.id == known).values(**row))
-            statements.retime(connection, known, baseline.timings, baseline.score_us)
+                connection.execute(sa.update(schema.evaluations).where(_EVAL.id == known).values(**row))
+            queries.retime(connection, known, baseline.timings, baseline.score_us)
 
         self._database.write(work)
 
@@ -150,7 +148,7 @@ class Store:
         The score becomes `score_us`, the re-timed one. StoreError if the run has not evaluated the genome.
         """
         self._database.write(
-            lambda connection: statements.retime(
+            lambda connection: queries.retime(
                 connection, _evaluation_of(connection, run, genome_id), timings, score_us
             )
         )
@@ -166,16 +164,16 @@ class Store:
                 "score_us": None,
             }
             at = _EVAL.id == _evaluation_of(connection, run, genome_id)
-            connection.execute(sa.update(tables.evaluations).where(at).values(**wrong))
+            connection.execute(sa.update(schema.evaluations).where(at).values(**wrong))
 
         self._database.write(work)
 
     def history(self, run: Run) -> list[tuple[Proposal, Evaluation]]:
-        """Everything the run proposed, in order; a duplicate has its twin's outcome and its own builds."""
+        """Everything the run proposed, in order; a duplicate has its own builds, and its original's end."""
         with self._database.reading() as connection:
-            ordered = sa.select(tables.lineage).where(_LINE.run_id == run.id).order_by(_LINE.position)
+            ordered = sa.select(schema.lineage).where(_LINE.run_id == run.id).order_by(_LINE.position)
             proposed = list(connection.execute(ordered).mappings())
-            stored = {e.genome.id: e for _, e in statements.load(connection, _EVAL.run_id == run.id)}
+            stored = {e.genome.id: e for _, e in queries.load(connection, _EVAL.run_id == run.id)}
         outcomes = [rows.with_outcome(e, stored) for e in (stored[row["genome_id"]] for row in proposed)]
         return [(rows.proposal_of(row, e.genome), e) for row, e in zip(proposed, outcomes, strict=True)]
 
@@ -187,34 +185,21 @@ class Store:
 
     def spent(self, run: Run) -> int:
         """Evaluations that count against the budget: distinct genomes without duplicates."""
-        chosen = statements.counted(run).with_only_columns(sa.func.count(_EVAL.genome_id.distinct()))
+        chosen = queries.counted(run).with_only_columns(sa.func.count(_EVAL.genome_id.distinct()))
         with self._database.reading() as connection:
             return connection.scalar(chosen) or 0
-
-    def twin(self, run: Run, text_shas: tuple[str, ...]) -> Evaluation | None:
-        """The run's first evaluation with this machine code; the caller compares the launches."""
-        return next(iter(self.twins(run, text_shas)), None)
-
-    def twins(self, run: Run, text_shas: tuple[str, ...]) -> list[Evaluation]:
-        """Every evaluation of the run with this machine code, oldest first; none for builds that failed."""
-        if not text_shas or not all(text_shas):
-            return []
-        alike = sa.select(tables.builds.c.evaluation_id).where(tables.builds.c.text_sha == text_shas[0])
-        with self._database.reading() as connection:
-            found = statements.load(connection, _EVAL.id.in_(statements.counted(run)), _EVAL.id.in_(alike))
-        return [e for _, e in found if tuple(build.text_sha for build in e.builds) == text_shas]
 
     def find(self, genome_id_prefix: str) -> list[Evaluation]:
         """Evaluations of the genomes whose id starts so, in any run: measured first, newest first."""
         wanted = _EVAL.genome_id.startswith(genome_id_prefix.lower(), autoescape=True)
         with self._database.reading() as connection:
-            found = statements.load(connection, wanted)[::-1]
-            twins = {
-                run_id: statements.load(connection, _EVAL.run_id == run_id)
+            found = queries.load(connection, wanted)[::-1]
+            originals = {
+                run_id: queries.load(connection, _EVAL.run_id == run_id)
                 for run_id, e in found
                 if e.duplicate_of
             }
-        outcomes = {run_id: {e.genome.id: e for _, e in stored} for run_id, stored in twins.items()}
+        outcomes = {run_id: {e.genome.id: e for _, e in stored} for run_id, stored in originals.items()}
         resolved = [rows.with_outcome(e, outcomes.get(run_id, {})) for run_id, e in found]
         return sorted(resolved, key=lambda e: _TRUST.index(e.basis))
 
@@ -246,7 +231,7 @@ class Store:
         groups = (_RUN.problem, _RUN.gpu, _RUN.basis)
         counts = sa.and_(_EVAL.kind == "candidate", _EVAL.duplicate_of.is_(None))
         correct = sa.case((_EVAL.status == Status.CORRECT.value, _EVAL.genome_id))
-        joined = tables.runs.outerjoin(tables.evaluations, (_EVAL.run_id == _RUN.id) & counts)
+        joined = schema.runs.outerjoin(schema.evaluations, (_EVAL.run_id == _RUN.id) & counts)
         query = sa.select(
             *groups,
             *(sa.func.count(column.distinct()) for column in (_RUN.id, _EVAL.genome_id, correct)),
@@ -260,15 +245,15 @@ class Store:
     def runs(self) -> list[Run]:
         """Every run, newest first."""
         with self._database.reading() as connection:
-            return [rows.run_of(row) for row in connection.execute(statements.newest_runs()).mappings()]
+            return [rows.run_of(row) for row in connection.execute(queries.newest_runs()).mappings()]
 
     def baselines(self, run: Run) -> list[Baseline]:
         """The library kernels timed in the run, fastest first."""
         chosen = (_EVAL.run_id == run.id) & (_EVAL.kind == "baseline")
         with self._database.reading() as connection:
-            ordered = sa.select(tables.evaluations).where(chosen).order_by(_EVAL.score_us)
+            ordered = sa.select(schema.evaluations).where(chosen).order_by(_EVAL.score_us)
             heads = list(connection.execute(ordered).mappings())
-            timed = statements.children(connection, tables.timings, [row["id"] for row in heads])
+            timed = queries.children(connection, schema.timings, [row["id"] for row in heads])
         return [rows.baseline_of(run, row, timed.get(row["id"], [])) for row in heads]
 
     def query(self, sql: str, parameters: Mapping[str, Any]) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
@@ -286,7 +271,7 @@ class Store:
 
     def _evaluation(self, evaluation_id: int) -> Evaluation:
         with self._database.reading() as connection:
-            return statements.load(connection, _EVAL.id == evaluation_id)[0][1]
+            return queries.load(connection, _EVAL.id == evaluation_id)[0][1]
 
 
 def _preference(row: Row) -> tuple[int, bool, float]:
@@ -311,7 +296,7 @@ def _check_belongs(run: Run, evaluation: Evaluation, proposal: Proposal) -> None
 
 
 def _evaluation_of(connection: sa.Connection, run: Run, genome_id: str) -> int:
-    of_genome = statements.counted(run).where(_EVAL.genome_id == genome_id)
+    of_genome = queries.counted(run).where(_EVAL.genome_id == genome_id)
     known = connection.scalar(of_genome.order_by(_EVAL.id.desc()).limit(1))
     if known is None:
         raise StoreError(f"run {run.id} has no evaluation of {genome_id}: evaluate it before timing it.")

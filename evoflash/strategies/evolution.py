@@ -1,4 +1,4 @@
-"""Evolution: children of elites by mutation operators that earn their share; some strangers always.
+"""Evolution: children of elites by mutation operators that earn their share; random immigrants among them.
 
 Measures nothing and stores nothing. Operators are the files of mutations/; this module finds them.
 """
@@ -19,9 +19,9 @@ from evoflash.strategies.population import Elite, Population
 from evoflash.strategies.unseen import Unseen
 
 INITIAL = 16  # proposals before the first child where there are no seeds to breed from
-STRANGERS = 0.1  # share of uniform samples afterwards
-STRANGERS_BESIDE_SEEDS = 0.05  # the same where seeds are the better beginning
-TRIES = 24  # children that were proposed before, until a stranger is taken instead
+IMMIGRANTS = 0.1  # share of uniform samples afterwards
+IMMIGRANTS_BESIDE_SEEDS = 0.05  # the same where seeds are the better beginning
+TRIES = 24  # children that were proposed before, until a random immigrant is taken instead
 REPAIRS = 3  # random steps towards validity
 
 
@@ -87,9 +87,9 @@ class Evolution:
         self._failed: set[Genome] = set()
 
     def ask(self) -> Proposal | None:
-        """A seed, a child or a stranger."""
+        """A seed, a child or a random immigrant."""
         rng = self._unseen.rng()
-        proposal = self._next_seed() or self._child(rng) or self._stranger(rng)
+        proposal = self._next_seed() or self._child(rng) or self._random_immigrant(rng)
         if proposal is not None:
             self._unseen.take(proposal.genome)
         return proposal
@@ -123,14 +123,14 @@ class Evolution:
     def _next_seed(self) -> Proposal | None:
         return next((Proposal(seed, "seed") for seed in self._seeds if seed in self._unseen), None)
 
-    def _stranger(self, rng: np.random.Generator) -> Proposal | None:
+    def _random_immigrant(self, rng: np.random.Generator) -> Proposal | None:
         genome = self._unseen.draw(rng)
         return None if genome is None else Proposal(genome)
 
     def _child(self, rng: np.random.Generator) -> Proposal | None:
         breeding = self._breeding()
-        strangers = STRANGERS_BESIDE_SEEDS if self._seeds else STRANGERS
-        if not breeding or rng.random() < strangers:
+        share = IMMIGRANTS_BESIDE_SEEDS if self._seeds else IMMIGRANTS
+        if not breeding or rng.random() < share:
             return None
         control = is_control(self._seed, self._unseen.proposed)
         usable, tries = list(self._operators), 0

@@ -59,7 +59,7 @@ class OptunaStrategy(ABC):
     def ask(self) -> Proposal | None:
         """A seed, a uniform genome at first, then the sampler's; None when nothing new is left."""
         rng = self._unseen.rng()
-        proposal = self._seed() or self._sampled(rng) or self._stranger(rng)
+        proposal = self._seed() or self._sampled(rng) or self._random_immigrant(rng)
         if proposal is not None:
             self._unseen.take(proposal.genome)
             if proposal.genome not in self._trials:
@@ -100,7 +100,7 @@ class OptunaStrategy(ABC):
     def _seed(self) -> Proposal | None:
         return next((Proposal(seed, "seed") for seed in self._seeds if seed in self._unseen), None)
 
-    def _stranger(self, rng: np.random.Generator) -> Proposal | None:
+    def _random_immigrant(self, rng: np.random.Generator) -> Proposal | None:
         genome = self._unseen.draw(rng)
         return None if genome is None else Proposal(genome)
 

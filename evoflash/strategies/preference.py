@@ -22,9 +22,9 @@ def targets_of(scores_us: Sequence[float]) -> Floats:
     """
     scores = np.array(scores_us)
     ranks = np.searchsorted(np.sort(scores), scores, side="right") - 1
-    logs = np.log(ranks / len(scores) + FLATNESS)
-    targets: Floats = logs - logs.mean()
-    return targets
+    logs: Floats = np.log(ranks / len(scores) + FLATNESS)
+    centred: Floats = logs - logs.mean()
+    return centred
 
 
 def promise(forest: Forest, leaves: Ints, targets: Floats) -> Floats:

@@ -1,4 +1,4 @@
-"""Two contenders on one workload, timed A B B A; judges nothing, paired.py does.
+"""Two contenders on one workload, timed A B B A; judges nothing, intervals.py does.
 
 A turn is a replay of a contender's CUDA graph: whole rounds through the input sets, 0.4 ms or more. A quad is
 four turns, A B B A or B A A B: what drifts evenly, as the clock under a power cap does, cancels in its ratio.
@@ -17,7 +17,7 @@ import numpy as np
 from evoflash.cuda.launcher import Stopwatch, cupy, wait
 from evoflash.timing.benchmark import REPLAY_LIMIT_S, Bench, Contender, one_by_one
 from evoflash.timing.clocks import ClockState, clock_state
-from evoflash.timing.protocols import IDLE_S, WINDOW_US, Pace, Way
+from evoflash.timing.protocols import IDLE_S, WINDOW_US, Pace, TimingProtocol
 
 TURN_US = 400.0  # an event and the start of a graph cost some us: they dilute a ratio by 1 % at most
 CALL_QUADS = 16
@@ -41,12 +41,18 @@ class Pair:
     """Two contenders captured over the same input sets, and warmed up."""
 
     def __init__(
-        self, first: Contender, second: Contender, bench: Bench, way: Way, *, rng: np.random.Generator
+        self,
+        first: Contender,
+        second: Contender,
+        bench: Bench,
+        protocol: TimingProtocol,
+        *,
+        rng: np.random.Generator,
     ) -> None:
         """Raises launcher.KernelHungError or CuPy's errors, whichever contender caused them."""
-        self._bench, self._way, self._rng = bench, way, rng
-        sets = [int(at) for at in rng.permutation(len(bench.arenas))] if way.rotate else [0]
-        if way.pace is Pace.CALL:
+        self._bench, self._protocol, self._rng = bench, protocol, rng
+        sets = [int(at) for at in rng.permutation(len(bench.arenas))] if protocol.rotate else [0]
+        if protocol.pace is Pace.CALL:
             self._replays = [one_by_one(each, bench, sets) for each in (first, second)]
             self._launches, self._quads = 1, CALL_QUADS
         else:
@@ -76,17 +82,17 @@ class Pair:
     def _prepare(self) -> None:
         """Run for a while before the first block of the sustained state."""
         until = time.monotonic() + IDLE_S
-        while self._way.pace is Pace.SUSTAINED and time.monotonic() < until:
+        while self._protocol.pace is Pace.SUSTAINED and time.monotonic() < until:
             self.block()
 
     def block(self) -> Block:
         """Time one block. Raises as the constructor does."""
-        if self._way.pace is Pace.BOOST:
+        if self._protocol.pace is Pace.BOOST:
             time.sleep(IDLE_S)
         stream, turns = self._bench.stream, quads(self._quads, rng=self._rng)
         for replay in self._replays:  # untimed: wakes the GPU, and the host gets ahead of it
             replay()
-        if self._way.pace is Pace.CALL:
+        if self._protocol.pace is Pace.CALL:
             wait(stream, limit_s=REPLAY_LIMIT_S)
             times = [self._timed_us(self._replays[which]) for which in turns]
             state = clock_state(self._bench.pci_bus_id)

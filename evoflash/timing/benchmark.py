@@ -1,14 +1,14 @@
 """Times a kernel, or a library's, on one workload: the same code for both.
 
 Judges no output, and compares no times: comparison.py does. How a workload is timed, and for how long, is in
-ways.py.
+protocols.py.
 """
 
 import itertools
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, cast, runtime_checkable
+from typing import Protocol, cast, runtime_checkable
 
 import numpy as np
 
@@ -17,20 +17,19 @@ from evoflash.cuda.arena import Arena
 from evoflash.cuda.launcher import LoadedKernel, Stopwatch, settle, wait
 from evoflash.evaluation import Timing
 from evoflash.gpu import GpuSpec
-from evoflash.problem import Workload
+from evoflash.operation import Workload
+from evoflash.operations import operation_of
 from evoflash.timing.clocks import ClockState, clock_state, over
 from evoflash.timing.protocols import (
     IDLE_S,
-    Effort,
     Pace,
-    Way,
+    StoppingRule,
+    TimingProtocol,
     enough,
     launches_of,
+    protocols_of,
     sets_of,
-    ways_of,
 )
-from evoflash.validation.inputs import Trial
-from evoflash.validation.reference import encode
 
 REPLAY_LIMIT_S = 30.0
 _GUARD_BYTES = 4096  # there are hundreds of sets
@@ -62,14 +61,14 @@ class Caller(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class KernelContender:
-    """A candidate; it writes the LSE while it is timed, as the baselines do."""
+    """A candidate; it writes all outputs while it is timed, as the baselines do."""
 
     name: str
     kernel: LoadedKernel
 
     def graph(self, bench: "Bench", order: Sequence[int]) -> Callable[[], None]:
         """See Contender."""
-        arguments = [arena.arguments(self.kernel, want_lse=True) for arena in bench.arenas]
+        arguments = [arena.arguments(self.kernel) for arena in bench.arenas]
         with bench.stream:
             bench.stream.begin_capture()
             try:
@@ -82,7 +81,7 @@ class KernelContender:
 
     def calls(self, bench: "Bench") -> Callable[[int], None]:
         """See Caller."""
-        arguments = [arena.arguments(self.kernel, want_lse=True) for arena in bench.arenas]
+        arguments = [arena.arguments(self.kernel) for arena in bench.arenas]
 
         def call(at: int) -> None:
             with bench.stream:
@@ -98,51 +97,38 @@ class Bench:
         gpu = launcher.present_gpu()
         rng = np.random.default_rng(seed)
         self.workload = workload
-        self.ways = ways_of(workload, spec)
+        self.protocols = protocols_of(workload, spec)
         self.stream = launcher.new_stream()
         self.pci_bus_id = gpu.pci_bus_id
         clock_state(self.pci_bus_id)  # the first call opens NVML: 50 ms
-        trials = _windows(workload, sets=sets_of(workload, gpu.l2_bytes), rng=rng)
-        self.arenas = [Arena(workload, rng=rng, guard_bytes=_GUARD_BYTES) for _ in trials]
-        for arena, trial in zip(self.arenas, trials, strict=True):
-            arena.load(trial)
+        sets = operation_of(workload).timed_inputs(workload, sets=sets_of(workload, gpu.l2_bytes), rng=rng)
+        self.arenas = [Arena(workload, rng=rng, guard_bytes=_GUARD_BYTES) for _ in sets]
+        for arena, inputs in zip(self.arenas, sets, strict=True):
+            arena.load(inputs)
 
-    def order(self, way: Way, *, launches: int) -> list[int]:
+    def order(self, protocol: TimingProtocol, *, launches: int) -> list[int]:
         """Input sets in launch order, each as often as any other."""
-        return [at % len(self.arenas) if way.rotate else 0 for at in range(launches)]
-
-
-def _windows(workload: Workload, *, sets: int, rng: np.random.Generator) -> list[Trial]:
-    # Overlapping windows of one pool of normal numbers: every set differs, and zeros would run too fast.
-    w, step = workload, 4096 + 8
-    query, key = (w.batch, w.heads, w.seq_q, w.head_dim), (w.batch, w.kv_heads, w.seq_kv, w.head_dim)
-
-    def pool(shape: tuple[int, ...]) -> list[Any]:
-        size = int(np.prod(shape))
-        bits = encode(rng.standard_normal(size + sets * step, dtype=np.float32), w.dtype)
-        return [bits[at * step : at * step + size].reshape(shape) for at in range(sets)]
-
-    return [Trial("normal", q, k, v) for q, k, v in zip(pool(query), pool(key), pool(key), strict=True)]
+        return [at % len(self.arenas) if protocol.rotate else 0 for at in range(launches)]
 
 
 def measure(
-    contender: Contender, bench: Bench, way: Way, *, effort: Effort, prefix: str = ""
+    contender: Contender, bench: Bench, protocol: TimingProtocol, *, rule: StoppingRule, prefix: str = ""
 ) -> tuple[Timing, list[float]]:
     """The timing and its samples in us. Raises launcher.KernelHungError or CuPy's errors."""
-    replay, launches = capture(contender, bench, way)
+    replay, launches = capture(contender, bench, protocol)
     samples: list[float] = []
     states: list[ClockState] = []
     started = time.monotonic()
-    prepare(replay, bench, way)
-    while not enough(samples, effort, elapsed_s=time.monotonic() - started):
-        samples.append(sample(replay, bench, way, launches=launches, states=states))
+    prepare(replay, bench, protocol)
+    while not enough(samples, rule, elapsed_s=time.monotonic() - started):
+        samples.append(sample(replay, bench, protocol, launches=launches, states=states))
     state = over([*states, state_while(replay, bench)])
-    return summarise(samples, bench, way, state=state, prefix=prefix), samples
+    return summarise(samples, bench, protocol, state=state, prefix=prefix), samples
 
 
-def can_be_timed(contender: Contender, way: Way) -> bool:
-    """Whether the contender knows the way: not all can be called eagerly."""
-    return way.pace is not Pace.CALL or isinstance(contender, Caller)
+def can_be_timed(contender: Contender, protocol: TimingProtocol) -> bool:
+    """Whether the contender can be timed so: not all can be called eagerly."""
+    return protocol.pace is not Pace.CALL or isinstance(contender, Caller)
 
 
 def one_by_one(contender: Contender, bench: Bench, order: Sequence[int]) -> Callable[[], None]:
@@ -151,30 +137,30 @@ def one_by_one(contender: Contender, bench: Bench, order: Sequence[int]) -> Call
     return lambda: call(next(sets))
 
 
-def capture(contender: Contender, bench: Bench, way: Way) -> tuple[Callable[[], None], int]:
+def capture(contender: Contender, bench: Bench, protocol: TimingProtocol) -> tuple[Callable[[], None], int]:
     """A replay that is long enough to time, warmed up once, and the number of launches in it."""
-    if way.pace is Pace.CALL:
-        call = one_by_one(contender, bench, bench.order(way, launches=len(bench.arenas)))
+    if protocol.pace is Pace.CALL:
+        call = one_by_one(contender, bench, bench.order(protocol, launches=len(bench.arenas)))
         call()
         wait(bench.stream, limit_s=REPLAY_LIMIT_S)
         return call, 1
-    sets = len(bench.arenas) if way.rotate else 1
-    probe = contender.graph(bench, bench.order(way, launches=sets))
+    sets = len(bench.arenas) if protocol.rotate else 1
+    probe = contender.graph(bench, bench.order(protocol, launches=sets))
     probe()
     wait(bench.stream, limit_s=REPLAY_LIMIT_S)  # the first replay pays for loading
     one_us = _timed_us(probe, bench) / sets
-    launches = launches_of(way, sets=sets, one_us=one_us)
+    launches = launches_of(protocol, sets=sets, one_us=one_us)
     if launches == sets:
         return probe, sets
-    replay = contender.graph(bench, bench.order(way, launches=launches))
+    replay = contender.graph(bench, bench.order(protocol, launches=launches))
     replay()
     wait(bench.stream, limit_s=REPLAY_LIMIT_S)
     return replay, launches
 
 
-def prepare(replay: Callable[[], None], bench: Bench, way: Way) -> None:
-    """Bring the GPU into the state that the way asks for before its first sample."""
-    if way.pace is not Pace.SUSTAINED:
+def prepare(replay: Callable[[], None], bench: Bench, protocol: TimingProtocol) -> None:
+    """Bring the GPU into the state that the protocol asks for before its first sample."""
+    if protocol.pace is not Pace.SUSTAINED:
         return
     until = time.monotonic() + IDLE_S
     while time.monotonic() < until:
@@ -185,17 +171,17 @@ def prepare(replay: Callable[[], None], bench: Bench, way: Way) -> None:
 def sample(
     replay: Callable[[], None],
     bench: Bench,
-    way: Way,
+    protocol: TimingProtocol,
     *,
     launches: int,
     states: list[ClockState] | None = None,
 ) -> float:
     """One sample, in us per launch; adds the GPU's state meanwhile to `states`."""
-    if way.pace is Pace.BOOST:
+    if protocol.pace is Pace.BOOST:
         time.sleep(IDLE_S)
-    if way.pace is Pace.STEADY:
+    if protocol.pace is Pace.STEADY:
         replay()
-    return _timed_us(replay, bench, states=None if way.pace is Pace.CALL else states) / launches
+    return _timed_us(replay, bench, states=None if protocol.pace is Pace.CALL else states) / launches
 
 
 def _timed_us(replay: Callable[[], None], bench: Bench, *, states: list[ClockState] | None = None) -> float:
@@ -206,11 +192,11 @@ def _timed_us(replay: Callable[[], None], bench: Bench, *, states: list[ClockSta
     return stopwatch.stop(limit_s=REPLAY_LIMIT_S)
 
 
-def synced_us(contender: Contender, bench: Bench, way: Way) -> float:
+def synced_us(contender: Contender, bench: Bench, protocol: TimingProtocol) -> float:
     """As a sample, in us per launch, but its end is stamped after a wait for the whole device: what a kernel
     left running elsewhere is in it, and some 0.1 ms of the host's over all launches together.
     """
-    replay, launches = capture(contender, bench, way)
+    replay, launches = capture(contender, bench, protocol)
     stopwatch = Stopwatch(bench.stream)
     replay()
     wait(bench.stream, limit_s=REPLAY_LIMIT_S)
@@ -228,13 +214,13 @@ def state_while(replay: Callable[[], None], bench: Bench) -> ClockState:
 
 
 def summarise(
-    samples: Sequence[float], bench: Bench, way: Way, *, state: ClockState, prefix: str = ""
+    samples: Sequence[float], bench: Bench, protocol: TimingProtocol, *, state: ClockState, prefix: str = ""
 ) -> Timing:
-    """Samples in us as a Timing under `prefix` + the way's protocol."""
+    """Samples in us as a Timing under `prefix` + the protocol's name."""
     p10, median, p90 = (float(x) for x in np.percentile(samples, [10, 50, 90]))
     return Timing(
         workload=str(bench.workload),
-        protocol=prefix + way.protocol,
+        protocol=prefix + protocol.name,
         median_us=median,
         p10_us=p10,
         p90_us=p90,

@@ -12,11 +12,11 @@ import numpy as np
 from evoflash.errors import UsageError
 from evoflash.evaluation import Timing, score
 from evoflash.gpu import GpuSpec
-from evoflash.problem import Workload
-from evoflash.timing import intervals as paired
+from evoflash.operation import Workload
+from evoflash.timing import intervals
 from evoflash.timing.benchmark import Bench, Contender, capture, prepare, sample, state_while, summarise
 from evoflash.timing.clocks import ClockState, over
-from evoflash.timing.protocols import Effort, Way, enough
+from evoflash.timing.protocols import StoppingRule, TimingProtocol, enough
 
 OUTLASTED = 1.5  # times what was timed: the host's own latency is below
 
@@ -30,43 +30,48 @@ class Comparison:
     workload: str
     protocol: str
     ratio: float  # of times, from pairs
-    low: float  # the ratio's interval; see paired.py
+    low: float  # the ratio's interval; see intervals.py
     high: float
-    noise: float = paired.MINIMAL_EFFECT  # relative; copies of one kernel, loaded apart, differ by as much
+    noise: float = intervals.MINIMAL_EFFECT  # relative; copies of one kernel, loaded apart, differ by as much
     n: int = 0  # pairs, or blocks of pairs
-    confidence: float = 1 - paired.ALPHA  # of the interval
+    confidence: float = 1 - intervals.ALPHA  # of the interval
 
     @property
     def answer(self) -> str:
         """'faster', 'slower' or 'unclear', said of the first; unclear never replaces an incumbent."""
-        return paired.answer(self.low, self.high, noise=self.noise)
+        return intervals.answer(self.low, self.high, noise=self.noise)
 
 
 def interleaved(
-    contenders: Sequence[Contender], bench: Bench, way: Way, *, effort: Effort, rng: np.random.Generator
+    contenders: Sequence[Contender],
+    bench: Bench,
+    protocol: TimingProtocol,
+    *,
+    rule: StoppingRule,
+    rng: np.random.Generator,
 ) -> tuple[dict[str, list[float]], dict[str, Timing]]:
     """Samples in us of each contender, taken in turns in an order drawn anew for each round, and its timing.
 
     Raises launcher.KernelHungError or CuPy's errors, whichever contender caused them.
     """
-    graphs = {contender.name: capture(contender, bench, way) for contender in contenders}
+    graphs = {contender.name: capture(contender, bench, protocol) for contender in contenders}
     samples: dict[str, list[float]] = {name: [] for name in graphs}
     states: dict[str, list[ClockState]] = {name: [] for name in graphs}
     names, started = list(graphs), time.monotonic()
     if names:
-        prepare(graphs[names[0]][0], bench, way)
+        prepare(graphs[names[0]][0], bench, protocol)
     # Effort counts per contender: more of them take more time, not fewer samples.
     while not all(
-        enough(x, effort, elapsed_s=(time.monotonic() - started) / len(names)) for x in samples.values()
+        enough(x, rule, elapsed_s=(time.monotonic() - started) / len(names)) for x in samples.values()
     ):
         for name in rng.permutation(names):
             replay, launches = graphs[name]
-            samples[name].append(sample(replay, bench, way, launches=launches, states=states[name]))
+            samples[name].append(sample(replay, bench, protocol, launches=launches, states=states[name]))
     timings = {
         name: summarise(
             samples[name],
             bench,
-            way,
+            protocol,
             state=over([*states[name], state_while(replay, bench)]),
             prefix="final-",
         )
@@ -82,7 +87,7 @@ def compare(
     *,
     workload: str,
     protocol: str,
-    noise: float = paired.MINIMAL_EFFECT,
+    noise: float = intervals.MINIMAL_EFFECT,
 ) -> Comparison:
     """The ratio of two contenders that were sampled in turns, with its interval.
 
@@ -91,7 +96,7 @@ def compare(
     a, b = np.asarray(samples[first], float), np.asarray(samples[second], float)
     if len(a) != len(b) or not len(a):
         raise UsageError(f"{first} and {second} were not sampled in turns: compare samples of interleaved().")
-    found = paired.interval(np.log(a) - np.log(b))
+    found = intervals.interval(np.log(a) - np.log(b))
     return Comparison(first, second, workload, protocol, found.ratio, found.low, found.high, noise, n=len(a))
 
 

@@ -24,13 +24,14 @@ from evoflash.families.family import families_for, load_family
 from evoflash.families.renderer import render
 from evoflash.gpu import GpuSpec
 from evoflash.isolation import IsolatedPool
+from evoflash.operation import Workload
 from evoflash.paths import cache_dir
-from evoflash.problem import Problem, Workload, parse_problem
+from evoflash.problem import Problem, parse_problem
 from evoflash.space import Genome
 from evoflash.timing.benchmark import Bench, KernelContender
 from evoflash.timing.intervals import MINIMAL_EFFECT
-from evoflash.timing.protocols import Pace, Way
-from evoflash.timing.sequential_test import duel
+from evoflash.timing.protocols import Pace, TimingProtocol
+from evoflash.timing.sequential_test import run_sequential_test
 
 ROWS = ("mission", "s2k_d64")  # a short one and a long one
 PAIRS = {Pace.STEADY: 20, Pace.SUSTAINED: 8, Pace.BOOST: 3}
@@ -88,7 +89,7 @@ def _copies(problem: str, spec: GpuSpec) -> _Copies:
 
 def _any_genome(problem: Problem, spec: GpuSpec) -> Genome:
     """The first seed of a family that has one for this GPU: flash_mma's where it runs."""
-    families = sorted(families_for(spec), key=lambda family: family.name != "flash_mma")
+    families = sorted(families_for(spec, problem.operation), key=lambda family: family.name != "flash_mma")
     for family in families:
         space = family.space(problem.compile_keys(spec.arch), spec)
         if seeds := family.seeds_for(problem, space, spec):
@@ -99,17 +100,21 @@ def _any_genome(problem: Problem, spec: GpuSpec) -> Genome:
 def _floors(copies: _Copies) -> list[Floor]:
     bench, rng = Bench(copies.workload, spec=copies.spec, seed=0), np.random.default_rng()
     with tempfile.TemporaryDirectory(prefix="evoflash-") as folder:
-        return [_floor(copies, bench, way, Path(folder), rng=rng) for way in bench.ways]
+        return [_floor(copies, bench, protocol, Path(folder), rng=rng) for protocol in bench.protocols]
 
 
-def _floor(copies: _Copies, bench: Bench, way: Way, folder: Path, *, rng: np.random.Generator) -> Floor:
+def _floor(
+    copies: _Copies, bench: Bench, protocol: TimingProtocol, folder: Path, *, rng: np.random.Generator
+) -> Floor:
     found = [
-        duel(_load(copies, folder, "one"), _load(copies, folder, "other"), bench, way, rng=rng).comparison
-        for _ in range(PAIRS[way.pace])
+        run_sequential_test(
+            _load(copies, folder, "one"), _load(copies, folder, "other"), bench, protocol, rng=rng
+        ).comparison
+        for _ in range(PAIRS[protocol.pace])
     ]
     return Floor(
         str(copies.workload),
-        way.protocol,
+        protocol.name,
         len(found),
         relative=floor_of([each.ratio for each in found]),
         called=sum(each.answer != "unclear" for each in found),

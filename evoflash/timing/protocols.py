@@ -19,7 +19,8 @@ from enum import StrEnum
 import numpy as np
 
 from evoflash.gpu import GpuSpec
-from evoflash.problem import Workload
+from evoflash.operation import Workload
+from evoflash.operations import operation_of
 
 # A good kernel reaches half of the floor's rate: from a floor of 50 us on it runs for 0.1 ms or more.
 LONG_FLOOR_US = 50.0
@@ -39,17 +40,17 @@ class Pace(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
-    """One way of timing: its name in the database, where inputs come from, what happens between samples."""
+class TimingProtocol:
+    """How to time: the name in the database, where inputs come from, what happens between samples."""
 
-    protocol: str
+    name: str
     rotate: bool
     pace: Pace
 
 
 @dataclass(frozen=True, slots=True)
-class Effort:
-    """When to stop: at `rel_error` (standard error of the median over it), else at max_samples or max_s."""
+class StoppingRule:
+    """When to stop: at `rel_error` (the median's standard error over it), else at max_samples or max_s."""
 
     min_samples: int
     max_samples: int
@@ -57,57 +58,60 @@ class Effort:
     max_s: float
 
 
-SHORT = Effort(min_samples=3, max_samples=3, rel_error=1.0, max_s=3.0)
-FULL = Effort(min_samples=10, max_samples=60, rel_error=2e-3, max_s=4.0)
+SHORT = StoppingRule(min_samples=3, max_samples=3, rel_error=1.0, max_s=3.0)
+FULL = StoppingRule(min_samples=10, max_samples=60, rel_error=2e-3, max_s=4.0)
 # A boost sample costs a quarter of a second of idling, and repeats within 0.3 %.
-ONE = Effort(min_samples=1, max_samples=1, rel_error=1.0, max_s=3.0)
-FULL_BOOST = Effort(min_samples=3, max_samples=6, rel_error=2e-3, max_s=3.0)
-FINAL = Effort(min_samples=20, max_samples=120, rel_error=5e-4, max_s=6.0)
-CALL = Way("call", True, Pace.CALL)
-CALLS = Effort(min_samples=100, max_samples=400, rel_error=5e-3, max_s=0.5)  # a sample takes some 50 us
+ONE = StoppingRule(min_samples=1, max_samples=1, rel_error=1.0, max_s=3.0)
+FULL_BOOST = StoppingRule(min_samples=3, max_samples=6, rel_error=2e-3, max_s=3.0)
+FINAL = StoppingRule(min_samples=20, max_samples=120, rel_error=5e-4, max_s=6.0)
+CALL = TimingProtocol("call", True, Pace.CALL)
+CALLS = StoppingRule(min_samples=100, max_samples=400, rel_error=5e-3, max_s=0.5)  # a sample takes some 50 us
 
 
-def ways_of(workload: Workload, spec: GpuSpec) -> tuple[Way, ...]:
-    """How this workload is timed on that GPU; the first way is what candidates are ranked by."""
+def protocols_of(workload: Workload, spec: GpuSpec) -> tuple[TimingProtocol, ...]:
+    """How this workload is timed on that GPU; candidates are ranked by the first protocol."""
     if spec.floor_us(workload.flops, workload.bytes_moved) < LONG_FLOOR_US:
-        return Way("cold", True, Pace.STEADY), Way("hot", False, Pace.STEADY)
-    return Way("cold-boost", True, Pace.BOOST), Way("cold-sustained", True, Pace.SUSTAINED)
+        return TimingProtocol("cold", True, Pace.STEADY), TimingProtocol("hot", False, Pace.STEADY)
+    return TimingProtocol("cold-boost", True, Pace.BOOST), TimingProtocol(
+        "cold-sustained", True, Pace.SUSTAINED
+    )
 
 
-def efforts_of(ways: Sequence[Way]) -> tuple[tuple[Way, Effort], ...]:
-    """How a search times each candidate: short workloads in every way, long ones in the ranked one only."""
-    if ways[0].pace is Pace.BOOST:
-        return ((ways[0], FULL_BOOST),)
-    return tuple((way, FULL) for way in ways)
+def rules_of(protocols: Sequence[TimingProtocol]) -> tuple[tuple[TimingProtocol, StoppingRule], ...]:
+    """How a search times each candidate: under every protocol; long workloads under the ranked one only."""
+    if protocols[0].pace is Pace.BOOST:
+        return ((protocols[0], FULL_BOOST),)
+    return tuple((protocol, FULL) for protocol in protocols)
 
 
-def finals_of(ways: Sequence[Way]) -> tuple[tuple[Way, Effort], ...]:
-    """How finalists are timed: in every way, short workloads also call by call."""
-    timed = tuple((way, FINAL) for way in ways)
-    return (*timed, (CALL, CALLS)) if ways[0].pace is Pace.STEADY else timed
+def finals_of(protocols: Sequence[TimingProtocol]) -> tuple[tuple[TimingProtocol, StoppingRule], ...]:
+    """How finalists are timed: under every protocol, short workloads also call by call."""
+    timed = tuple((protocol, FINAL) for protocol in protocols)
+    return (*timed, (CALL, CALLS)) if protocols[0].pace is Pace.STEADY else timed
 
 
 def sets_of(workload: Workload, l2_bytes: int) -> int:
-    """How many copies of Q, K, V hold at least twice the L2; at most 512."""
-    rows = workload.heads * workload.seq_q + 2 * workload.kv_heads * workload.seq_kv
-    return min(MAX_SETS, -(-2 * l2_bytes // (2 * workload.batch * rows * workload.head_dim)))
+    """How many copies of the inputs hold at least twice the L2; at most 512."""
+    tensors = operation_of(workload).tensors(workload)
+    set_bytes = sum(spec.size_bytes for spec in tensors if spec.role == "input")
+    return min(MAX_SETS, -(-2 * l2_bytes // set_bytes))
 
 
-def launches_of(way: Way, *, sets: int, one_us: float) -> int:
+def launches_of(protocol: TimingProtocol, *, sets: int, one_us: float) -> int:
     """Launches in a replay: at least 20 where launches are short, about 10 ms of them where they are long;
     always whole rounds through the sets.
     """
-    wanted = MIN_LAUNCHES if way.pace is Pace.STEADY else round(WINDOW_US / one_us)
+    wanted = MIN_LAUNCHES if protocol.pace is Pace.STEADY else round(WINDOW_US / one_us)
     return max(1, -(-wanted // sets)) * sets
 
 
-def enough(samples: Sequence[float], effort: Effort, *, elapsed_s: float) -> bool:
+def enough(samples: Sequence[float], rule: StoppingRule, *, elapsed_s: float) -> bool:
     """Whether to stop sampling."""
-    if len(samples) < effort.min_samples:
+    if len(samples) < rule.min_samples:
         return False
-    if len(samples) >= effort.max_samples or elapsed_s > effort.max_s:
+    if len(samples) >= rule.max_samples or elapsed_s > rule.max_s:
         return True
-    return median_error(samples) <= effort.rel_error
+    return median_error(samples) <= rule.rel_error
 
 
 def median_error(samples: Sequence[float]) -> float:

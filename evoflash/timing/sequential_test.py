@@ -1,6 +1,6 @@
 """Two contenders timed in pairs until one is clearly faster, neither can be, or the time is up.
 
-The clock is in pairs.py, the statistics in paired.py; here is when to look and when to stop.
+The clock is in abba.py, the statistics in intervals.py; here is when to look and when to stop.
 """
 
 import time
@@ -15,7 +15,7 @@ from evoflash.timing.abba import Block, Pair
 from evoflash.timing.benchmark import Bench, Contender, summarise
 from evoflash.timing.comparison import Comparison
 from evoflash.timing.intervals import ALPHA, MINIMAL_EFFECT, Interval, interval, is_settled
-from evoflash.timing.protocols import Way
+from evoflash.timing.protocols import TimingProtocol
 
 LOOKS = (5, 7, 10, 20, 40, 80, 160)  # blocks after which the answer may be given
 LIMIT_S = 2.0  # everything counts: capturing, idling, running
@@ -23,7 +23,7 @@ PREFIX = "pairs-"  # of the protocol
 
 
 @dataclass(frozen=True, slots=True)
-class Duel:
+class SequentialTest:
     """A comparison, the two timings that its samples give, and the samples."""
 
     comparison: Comparison
@@ -32,19 +32,19 @@ class Duel:
     took_s: float
 
 
-def duel(
+def run_sequential_test(
     first: Contender,
     second: Contender,
     bench: Bench,
-    way: Way,
+    protocol: TimingProtocol,
     *,
     rng: np.random.Generator,
     noise: float = MINIMAL_EFFECT,
     limit_s: float = LIMIT_S,
-) -> Duel:
+) -> SequentialTest:
     """Time the two in pairs. Raises launcher.KernelHungError or CuPy's errors, whichever caused them."""
     started = time.monotonic()
-    pair, blocks = Pair(first, second, bench, way, rng=rng), list[Block]()
+    pair, blocks = Pair(first, second, bench, protocol, rng=rng), list[Block]()
     block_s = 0.0
     while not is_over(blocks, noise=noise, left_s=started + limit_s - time.monotonic() - block_s):
         began = time.monotonic()
@@ -55,15 +55,15 @@ def duel(
         first.name,
         second.name,
         str(bench.workload),
-        PREFIX + way.protocol,
+        PREFIX + protocol.name,
         found.ratio,
         found.low,
         found.high,
         noise,
         n=len(blocks),
     )
-    timings = tuple(_timing(blocks, bench, way, which=which) for which in (0, 1))
-    return Duel(comparison, (timings[0], timings[1]), tuple(blocks), time.monotonic() - started)
+    timings = tuple(_timing(blocks, bench, protocol, which=which) for which in (0, 1))
+    return SequentialTest(comparison, (timings[0], timings[1]), tuple(blocks), time.monotonic() - started)
 
 
 def is_over(blocks: Sequence[Block], *, noise: float, left_s: float) -> bool:
@@ -80,7 +80,7 @@ def estimate(blocks: Sequence[Block]) -> Interval:
     return interval([block.log_ratio for block in blocks], alpha=ALPHA / len(LOOKS))
 
 
-def _timing(blocks: Sequence[Block], bench: Bench, way: Way, *, which: int) -> Timing:
+def _timing(blocks: Sequence[Block], bench: Bench, protocol: TimingProtocol, *, which: int) -> Timing:
     samples = [us for block in blocks for us in (block.first, block.second)[which]]
     state = clocks.over([block.state for block in blocks])
-    return summarise(samples, bench, way, state=state, prefix=PREFIX)
+    return summarise(samples, bench, protocol, state=state, prefix=PREFIX)

@@ -1,45 +1,33 @@
-"""The validator's thresholds, from thresholds.toml, which holds all of them; judges nothing."""
+"""The validator's thresholds: read from an operation's file, and looked up for a workload; judges nothing."""
 
 import tomllib
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from evoflash.problem import Workload
+from evoflash.operation import Thresholds, Workload
+from evoflash.operations import operation_of
 
 
-@dataclass(frozen=True, slots=True)
-class Gates:
-    """The thresholds of one precision. What is measured against each: validator.py."""
-
-    rel_l2: float
-    max_over_rms: float
-    honest_floor: float  # as rel_l2
-    lse_absolute: float
-    lse_relative: float  # of |LSE|
-    honest_factor: float
-
-
-def gates_of(workload: Workload) -> Gates:
-    """The gates of a workload's precision."""
-    return all_gates()[workload.precision]
+def thresholds_of(workload: Workload) -> Thresholds:
+    """The thresholds of a workload's precision."""
+    return operation_of(workload).thresholds()[workload.precision]
 
 
 @cache
-def all_gates() -> dict[str, Gates]:
-    """By Workload.precision."""
-    table = _table()
+def read_thresholds(path: Path) -> dict[str, Thresholds]:
+    """The thresholds in a TOML file by Workload.precision: a table for each, `honest_factor` for all."""
+    table = _table(path)
     factor = table["honest_factor"]
     precisions = {name: entry for name, entry in table.items() if isinstance(entry, dict)}
-    return {name: Gates(honest_factor=factor, **entry) for name, entry in precisions.items()}
+    return {name: Thresholds(honest_factor=factor, **entry) for name, entry in precisions.items()}
 
 
-def calibration() -> str:
-    """The record that justifies the gates: a path in the repository."""
-    return str(_table()["calibration"])
+def calibration(path: Path) -> str:
+    """The record that justifies the thresholds of a file: a path in the repository."""
+    return str(_table(path)["calibration"])
 
 
 @cache
-def _table() -> dict[str, Any]:
-    return tomllib.loads(Path(__file__).with_name("thresholds.toml").read_text(encoding="utf-8"))
+def _table(path: Path) -> dict[str, Any]:
+    return tomllib.loads(path.read_text(encoding="utf-8"))

@@ -8,6 +8,7 @@ emulator_cost   CPU seconds and memory of the emulator, for each family
 gene_ab         compiles, and on a GPU times, two settings of each technique in genes.toml
 
 gene_rows       reads genes.toml
+gene_timing     checks and times two settings in a GPU process
 draws           draws compile keys and valid genomes from a seed
 in_flight       runs bounded calls in a process pool
 """

@@ -23,13 +23,14 @@ from typing import get_args
 
 import numpy as np
 
-from evoflash.compilers import gxx as hostcompiler
-from evoflash.emulator.launch import Delivery, Schedule
+from evoflash.attention.workload import parse_workload
+from evoflash.compilers import gxx
 from evoflash.emulator.preflight import emulate
 from evoflash.families.family import known_families, load_family
 from evoflash.families.renderer import render
 from evoflash.gpu import GpuSpec, load_gpu
-from evoflash.problem import Workload, parse_problem
+from evoflash.operation import Delivery, Schedule, Workload
+from evoflash.problem import parse_problem
 from evoflash.space import Genome
 from scripts.command_line import command
 from scripts.families.draws import draw_quickly
@@ -68,7 +69,7 @@ def kernels(gpu: GpuSpec, *, seeds: int, draws: int, seed: int) -> Iterator[Kern
             space = family.space(problem.compile_keys(gpu.arch), gpu)
             rng = np.random.default_rng([seed, zlib.crc32(f"{name} {words[0]}".encode())])
             genomes = list(family.seeds_for(problem, space, gpu)[:seeds])
-            key = problem.workloads[0].compile_key(gpu.arch)
+            key = parse_workload(words[0]).compile_key(gpu.arch)
             drawn = [draw_quickly(family, key, gpu, rng) for _ in range(draws)]
             genomes += [genome for genome in drawn if genome is not None]
             workloads = tuple(parse_problem(word).workloads[0] for word in words)
@@ -93,7 +94,7 @@ def main() -> None:
         key = kernel.workloads[0].compile_key(gpu.arch)
         source = render(kernel.genome, key, gpu).source
         registers = family.registers(family.names(kernel.genome.as_dict(), key, gpu))
-        library = hostcompiler.build(source, name=kernel.family)
+        library = gxx.build(source, name=kernel.family)
         for workload, delivery, schedule in itertools.product(kernel.workloads, DELIVERIES, SCHEDULES):
             launches = family.launches(kernel.genome, workload, gpu)
             emulations, verdict = emulate(

@@ -4,9 +4,9 @@ from functools import cache
 
 import numpy as np
 
+from evoflash.attention.workload import DTYPES, HEAD_DIMS, CompileKey, Workload
 from evoflash.families.family import Family, load_family
 from evoflash.gpu import GpuSpec, load_gpu
-from evoflash.problem import DTYPES, HEAD_DIMS, CompileKey, Workload
 from evoflash.space import Genome, SearchSpace
 
 USUAL_HEAD_DIMS = (64, 128)

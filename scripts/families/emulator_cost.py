@@ -23,13 +23,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from evoflash.compilers import gxx as hostcompiler
-from evoflash.emulator.launch import Delivery
+from evoflash.attention.workload import parse_workload
+from evoflash.compilers import gxx
 from evoflash.emulator.preflight import emulate, preflight
 from evoflash.evaluation import Candidate
 from evoflash.families.family import Family, known_families, load_family
 from evoflash.families.renderer import render
 from evoflash.gpu import load_gpu
+from evoflash.operation import Delivery
 from evoflash.problem import parse_problem
 from scripts.command_line import command
 from scripts.hopper_kernel.cases import ARCH, CONFIGURATIONS
@@ -55,7 +56,7 @@ def _measured(family: Family, candidate: Candidate, problem: str, gpu: str) -> d
     """One repeat: CPU seconds of g++ alone, g++ and one run, and the whole pre-flight after g++."""
     workload, spec = parse_problem(problem).workloads[0], load_gpu(gpu)
     begin = _cpu_s()
-    library = hostcompiler.build(candidate.source, name=family.name)
+    library = gxx.build(candidate.source, name=family.name)
     built = _cpu_s()
     launches = family.launches(candidate.genome, workload, spec)
     emulations, verdict = emulate(
@@ -88,10 +89,10 @@ def _of_family(name: str, problem: str, gpu: str) -> Callable[[], dict[str, floa
 
 def _hopper(problem: str) -> dict[str, float]:
     """The same of the Hopper kernel, on the problem and on shapes as a family's pre-flight has them."""
-    configuration, workload = CONFIGURATIONS["overlap"], parse_problem(problem).workloads[0]
+    configuration, workload = CONFIGURATIONS["overlap"], parse_workload(problem)
     text = configuration.source(workload.compile_key(ARCH))
     begin = _cpu_s()
-    hostcompiler.build(text, name="hopper")
+    gxx.build(text, name="hopper")
     built = _cpu_s()
     first = run_hopper(text, configuration, workload)
     before = _cpu_s()
@@ -111,7 +112,7 @@ def _hopper(problem: str) -> dict[str, float]:
 
 def _child(family_name: str, problem: str, gpu: str, repeats: int) -> None:
     """Measures one family and prints JSON: apart from the others, so that its memory can be told."""
-    hostcompiler.runtime()
+    gxx.runtime()
     measure = _of_family(family_name, problem, gpu)
     rows = []
     for _ in range(repeats):
@@ -153,17 +154,8 @@ def main() -> None:
     rows: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as cache:
         for family in [options.family] if options.family else [*known_families(), HOPPER]:
-            words = [
-                sys.executable,
-                "-m",
-                "scripts.families.emulator_cost",
-                "--child",
-                "--family",
-                family,
-                "--problem",
-                options.problem,
-            ]
-            words += ["--gpu", options.gpu, "--repeats", str(options.repeats)]
+            words = [sys.executable, "-m", "scripts.families.emulator_cost", "--child", "--family", family]
+            words += ["--problem", options.problem, "--gpu", options.gpu, "--repeats", str(options.repeats)]
             environment = {**os.environ, "EVOFLASH_CACHE_DIR": cache}
             answer = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
             if answer.returncode:
@@ -175,7 +167,7 @@ def main() -> None:
             "what": "CPU seconds and memory of the emulator, medians",
             "command": command(),
             "date": str(date.today()),
-            "machine": f"{os.cpu_count()} cores, {hostcompiler.compiler_version()}",
+            "machine": f"{os.cpu_count()} cores, {gxx.compiler_version()}",
             "load_1min": round(os.getloadavg()[0], 1),
             "problem": options.problem,
             "repeats": options.repeats,

@@ -13,66 +13,31 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from datetime import date
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from evoflash.cuda import launcher
-from evoflash.cuda.arena import MemoryFaultError
-from evoflash.cuda.launcher import KernelHungError
 from evoflash.environment import environment
 from evoflash.errors import EvoflashError
-from evoflash.evaluation import Status, Timing
 from evoflash.evaluators.prepare import PREPARE_LIMIT_S, Prepared
 from evoflash.evaluators.prepare import prepare as prepare_genome
-from evoflash.families.family import load_family
 from evoflash.gpu import GpuSpec, load_gpu
-from evoflash.gpu_process import rungs as ladder
-from evoflash.gpu_process.checks import of_timed
-from evoflash.gpu_process.rungs import GpuTask, check
+from evoflash.gpu_process.rungs import GpuTask
 from evoflash.isolation import Ending, IsolatedPool
-from evoflash.problem import Problem, Workload
-from evoflash.space import Genome
-from evoflash.timing.benchmark import Bench, KernelContender, capture, prepare, sample, state_while
-from evoflash.timing.benchmark import summarise as summary_of
-from evoflash.timing.comparison import beats_physics, compare
-from evoflash.timing.protocols import Effort, enough
+from evoflash.problem import Problem
 from scripts.command_line import command
 from scripts.families.gene_rows import Row, Side, read_rows
+from scripts.families.gene_timing import EFFORT, Duel, Duelled, fight, task_of
 
-EFFORT = Effort(min_samples=10, max_samples=60, rel_error=1e-3, max_s=0.8)
 PROTOCOL = (
     "CUDA-graph replay, A and B in turns in one process, inputs rotated over at least twice the L2 (cold), "
     "medians, 99.8 % interval of the ratio from pairs; every kernel writes O and LSE"
 )
-_CHECK_LENGTHS = ((3, 40), (113, 203), (67, 509))  # (seq_q, seq_kv); the first one is the smoke test
 _LIMIT_S = 120.0  # of one row on the GPU
 
 Call = tuple[Side, bool]  # a side, and whether to emulate it
-
-
-@dataclass(frozen=True, slots=True)
-class Duel:
-    """A row's two sides, ready for the GPU process."""
-
-    number: int
-    tasks: tuple[GpuTask, GpuTask]
-
-
-@dataclass(frozen=True, slots=True)
-class Duelled:
-    """What the GPU process found: a failure, or both timings and their ratio."""
-
-    failure: str = ""
-    process_lost: bool = False
-    timings: tuple[Timing, ...] = ()
-    ratio: tuple[float, float, float] = (0.0, 0.0, 0.0)  # B over A, and its interval
-    answer: str = ""  # of B: faster, slower, unclear
 
 
 def prepare_sides(
@@ -142,20 +107,6 @@ def _task(side: Side, prepared: Prepared, gpu: GpuSpec, seed: int) -> GpuTask:
     return task_of(side.genome(gpu), prepared, side.workload, gpu, seed)
 
 
-def task_of(genome: Genome, prepared: Prepared, workload: Workload, gpu: GpuSpec, seed: int) -> GpuTask:
-    """What the GPU process needs to check a genome on small shapes and to time it on the workload."""
-    family, key = load_family(genome.family), workload.compile_key(gpu.arch)
-    return ladder.task_of(
-        genome.id,
-        gpu,
-        prepared.builds,
-        lambda each: family.launches(genome, each, gpu),
-        checks=(key.workload(2, 2, *lengths) for lengths in _CHECK_LENGTHS),
-        timed=(workload,),
-        seed=seed,
-    )
-
-
 def _fought(duels: Sequence[tuple[Row, Duel]]) -> Iterable[tuple[Row, Duelled]]:
     """Each row's result; a process whose context was lost is replaced."""
     pool = _gpu_process()
@@ -180,70 +131,6 @@ def _line(result: Duelled) -> str:
     a, b = (timing.median_us for timing in result.timings)
     ratio, low, high = result.ratio
     return f"{a:.2f} us, {b:.2f} us, B over A {ratio:.3f} [{low:.3f}, {high:.3f}], {result.answer}"
-
-
-def fight(duel: Duel) -> Duelled:
-    """Checks both sides and times them in turns, in a GPU process; whatever the kernels do is data."""
-    for name, task in zip("AB", duel.tasks, strict=True):
-        outcome = check(task)
-        if outcome.status is not Status.CORRECT:
-            return Duelled(f"{name}: {outcome.status}: {outcome.reason}", outcome.process_lost)
-    try:
-        return _timed(duel)
-    except KernelHungError as hung:
-        return Duelled(f"{Status.TIMEOUT}: {hung}", process_lost=True)
-    except MemoryFaultError as fault:
-        return Duelled(f"{Status.CORRECTNESS}: {fault}", process_lost=True)
-    except launcher.cuda_errors() as error:
-        return Duelled(f"{Status.RUNTIME}: {str(error).strip().splitlines()[0]}", process_lost=True)
-
-
-def _timed(duel: Duel) -> Duelled:
-    rng = np.random.default_rng([duel.tasks[0].seed, duel.number])
-    pairs = []
-    for name, task in zip("AB", duel.tasks, strict=True):
-        ((workload, launches),) = task.timed
-        pairs.append((KernelContender(name, task.kernel(workload, launches)), _bench(workload, task)))
-    samples, timings = _in_turns(pairs, rng=rng)
-    for (contender, bench), timing, task in zip(pairs, timings, duel.tasks, strict=True):
-        reason = beats_physics(timing, bench.workload, task.spec)
-        verdict = of_timed(contender, bench, seed=task.seed)
-        if reason or not verdict.passed:
-            return Duelled(f"{contender.name}, as it was timed: {reason or verdict.reason}")
-    workload_names = " and ".join(dict.fromkeys(str(bench.workload) for _, bench in pairs))
-    found = compare(samples, "B", "A", workload=workload_names, protocol=timings[0].protocol)
-    return Duelled(timings=timings, ratio=(found.ratio, found.low, found.high), answer=found.answer)
-
-
-def _in_turns(
-    pairs: Sequence[tuple[KernelContender, Bench]], *, rng: np.random.Generator
-) -> tuple[dict[str, list[float]], tuple[Timing, ...]]:
-    """As comparison.interleaved, for contenders that may run on workloads of their own."""
-    graphs: dict[str, tuple[Callable[[], None], int, Bench]] = {
-        contender.name: (*capture(contender, bench, bench.ways[0]), bench) for contender, bench in pairs
-    }
-    samples: dict[str, list[float]] = {name: [] for name in graphs}
-    replay, _, bench = graphs[pairs[0][0].name]
-    prepare(replay, bench, bench.ways[0])
-    started = time.monotonic()
-    while not all(enough(x, EFFORT, elapsed_s=(time.monotonic() - started) / 2) for x in samples.values()):
-        for name in rng.permutation(list(graphs)):
-            replay, launches, bench = graphs[name]
-            samples[name].append(sample(replay, bench, bench.ways[0], launches=launches))
-    timings = tuple(
-        summary_of(samples[name], bench, bench.ways[0], state=state_while(replay, bench))
-        for name, (replay, _, bench) in graphs.items()
-    )
-    return samples, timings
-
-
-@lru_cache(maxsize=3)
-def _bench_of(workload: Workload, spec: GpuSpec, seed: int) -> Bench:
-    return Bench(workload, spec=spec, seed=seed)
-
-
-def _bench(workload: Workload, task: GpuTask) -> Bench:
-    return _bench_of(workload, task.spec, task.seed)
 
 
 def recorded(row: Row, result: Duelled, gpu: GpuSpec) -> dict[str, Any]:

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from evoflash.attention.workload import Workload, parse_workload
 from evoflash.errors import UsageError
 from evoflash.families.family import load_family
 from evoflash.gpu import GpuSpec
-from evoflash.problem import Workload, parse_workload
 from evoflash.space import Genome, Param, Value
 
 TABLE = Path(__file__).with_name("genes.toml")

@@ -99,9 +99,10 @@ def test_pairs_are_neighbours_in_the_headers_order():
 
 
 # Their own tests compare the machine code of all neighbours, but for ctas_per_sm, in one genome.
-COMPARED = ("flash_cluster", "flash_direct", "flash_mma")
+COMPARED = ("flash_cluster", "flash_direct", "flash_mma", "flash_wgmma")
 
 
+@pytest.mark.slow
 def test_no_gene_of_a_shipped_family_is_inert():
     """The last pair, where values are added, at head_dim 64; the script takes all of them."""
     every = genes_of(known_families())

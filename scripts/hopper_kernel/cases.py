@@ -7,11 +7,11 @@ import hashlib
 import math
 from dataclasses import dataclass, fields
 
-from evoflash.abi import Strides, dense_strides
+from evoflash.attention.abi import Strides, dense_strides
+from evoflash.attention.workload import CompileKey, Workload
 from evoflash.compilers.ef_layer import device_headers_sha
 from evoflash.evaluation import Candidate, Launch
 from evoflash.gpu import load_gpu
-from evoflash.problem import CompileKey, Workload
 from evoflash.space import Genome
 from scripts import ROOT
 

@@ -26,18 +26,19 @@ from typing import Any
 
 import numpy as np
 
-from evoflash.emulator.preflight import shapes
+from evoflash.attention.loop import steps_of
+from evoflash.attention.shapes import shapes
+from evoflash.attention.workload import CompileKey, Workload, parse_workload
 from evoflash.errors import EvoflashError, UsageError
-from evoflash.families.family import Loop
 from evoflash.gpu import load_gpu
-from evoflash.perf_model.estimate import Profile, constants, fit_counts, model_version, steps_of
-from evoflash.problem import CompileKey, Workload, parse_workload
+from evoflash.operation import Loop
+from evoflash.perf_model.estimate import Profile, constants, fit_counts, model_version
 from scripts import ROOT
 from scripts.command_line import command
 from scripts.hopper_kernel.cases import ARCH, CONFIGURATIONS, ENTRY, GROUP_ROWS, Configuration
 from scripts.hopper_kernel.on_emulator import run_hopper
-from scripts.model.record_space import profile_record
 from scripts.model.report import LISTS, Space, Timed, calibrated, distance, fit, kendall_tau
+from scripts.model.space_file import profile_record
 
 GPU = "h200"
 FITTED = ("b=1,h=8,s=512,d=64", "b=16,h=16,s=2048,d=64")  # the rows that the constants saw
@@ -83,7 +84,7 @@ def _counted(
     if outcome.kinds or not outcome.verdict.passed:
         found = ", ".join(sorted(outcome.kinds)) or outcome.verdict.reason
         raise UsageError(f"{configuration} fails in the emulator on {workload}: {found}.")
-    steps = steps_of(workload, loop)
+    steps = steps_of(workload, loop.loop)
     return outcome.emulation.counters, len(steps) * workload.heads, sum(steps) * workload.heads
 
 

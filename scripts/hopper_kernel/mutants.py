@@ -13,17 +13,16 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from evoflash.compilers import gxx as hostcompiler
-from evoflash.emulator.launch import Delivery, Schedule
-from evoflash.emulator.preflight import shapes
+from evoflash.attention.shapes import shapes
+from evoflash.attention.workload import Workload, parse_workload
+from evoflash.compilers import gxx
 from evoflash.evaluation import Candidate
-from evoflash.families.family import Loop
-from evoflash.problem import Workload, parse_workload
+from evoflash.operation import Delivery, Loop, Schedule
 from scripts.hopper_kernel.cases import ARCH, CONFIGURATIONS, GROUP_ROWS, Configuration
 from scripts.hopper_kernel.on_emulator import run_hopper
+from scripts.mutation_testing.examine import SEEDS, Outcome
 from scripts.mutation_testing.grid import Core, Task
 from scripts.mutation_testing.mutants import mutants
-from scripts.mutation_testing.run import SEEDS, Outcome
 
 CPU_LIMIT_S = 5.0  # of one launch; the right kernel takes 0.1
 # Configurations by name, their keys, and whether predicates are mutated there: synchronisation is everywhere.
@@ -53,14 +52,14 @@ class Run:
     trial: str
     delivery: Delivery
     schedule: Schedule
-    wants_lse: bool = True
+    without: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class HopperCore(Core):
     """A configuration under one compile key; its genome's values are the configuration's."""
 
-    configuration: str  # its name in hopper_cases.CONFIGURATIONS
+    configuration: str  # its name in cases.CONFIGURATIONS
     mutates_predicates: bool
 
     @property
@@ -98,7 +97,7 @@ class HopperCore(Core):
             Run(wrapping, "spikes", "random", "random"),
             Run(stub, "saturated", "eager", "fifo"),
             Run(whole, "normal", "lazy", "random"),
-            Run(brief, "rising", "eager", "random", wants_lse=False),
+            Run(brief, "rising", "eager", "random", without=("LSE",)),
             Run(many, "large_logits", "eager", "fifo"),
             Run(odd, "saturated", "eager", "fifo"),
             Run(short, "rising", "eager", "fifo"),
@@ -118,7 +117,7 @@ class HopperCore(Core):
                 delivery=run.delivery,
                 schedule=run.schedule,
                 seed=seed + at,
-                wants_lse=run.wants_lse,
+                without=run.without,
                 cpu_limit_s=CPU_LIMIT_S,
             )
             if reports := outcome.emulation.reports:
@@ -160,7 +159,7 @@ def examine(task: Task) -> Outcome:
     try:
         if task.mutant and machine_code(text) == machine_code(right):
             return Outcome(task, "elsewhere")
-    except hostcompiler.KernelBuildError as error:
+    except gxx.KernelBuildError as error:
         return Outcome(task, "refused", reason=str(error))
     for seed in SEEDS:
         if complaint := core.complaint(text, seed=seed):
@@ -178,7 +177,7 @@ def _told(task: Task, complaint: str, seed: int) -> Outcome:
 @cache
 def machine_code(text: str) -> bytes:
     """What g++ makes of a text: code and constants, without symbols and lines."""
-    library = hostcompiler.build(text, name="hopper")
+    library = gxx.build(text, name="hopper")
     with tempfile.TemporaryDirectory() as folder:
         code = Path(folder) / "code"
         command = ["objcopy", "-O", "binary", "-j", ".text", "-j", ".rodata", str(library), str(code)]

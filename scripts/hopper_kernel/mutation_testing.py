@@ -26,8 +26,9 @@ from scripts.command_line import command
 from scripts.hopper_kernel.cases import CONFIGURATIONS
 from scripts.hopper_kernel.mutants import cores, examine, tasks
 from scripts.mutation_testing.equivalents import Equivalent, equivalents
+from scripts.mutation_testing.examine import Outcome
 from scripts.mutation_testing.grid import Task
-from scripts.mutation_testing.run import Outcome, summary
+from scripts.mutation_testing.run import summary
 
 LIMIT_S = 180.0  # of a mutant
 

@@ -8,15 +8,18 @@ from typing import Any, Literal
 
 import numpy as np
 
-from evoflash.abi import Strides, arguments
-from evoflash.compilers import gxx as hostcompiler
+from evoflash.attention import abi
+from evoflash.attention.abi import Strides, arguments
+from evoflash.attention.inputs import TestInput
+from evoflash.attention.workload import Workload
+from evoflash.compilers import gxx
 from evoflash.emulator import launch as emulator
-from evoflash.emulator.launch import Delivery, Emulation, Memory, Schedule
+from evoflash.emulator.launch import Emulation, Memory
 from evoflash.emulator.tensor_map import tensor_map
 from evoflash.evaluation import Verdict
-from evoflash.problem import Workload
+from evoflash.operation import Delivery, Schedule
 from evoflash.validation.correctness import case
-from evoflash.validation.validator import Output, judge
+from evoflash.validation.validator import judge
 from scripts.hopper_kernel.cases import Configuration
 
 
@@ -43,17 +46,18 @@ def run_hopper(
     schedule: Schedule = "random",
     seed: int = 1,
     heads_inside: bool = False,
-    wants_lse: bool = True,
+    without: tuple[str, ...] = (),
     o_swizzle: Literal[0, 128] = 128,
     cpu_limit_s: float = 10.0,
 ) -> Outcome:
     """Build `text`, which Configuration.source made for the workload, and run it on a trial's inputs.
 
-    `heads_inside`: tensors lie in memory as (batch, row, head, head_dim). `wants_lse`: LSE is not null.
+    `heads_inside`: tensors lie in memory as (batch, row, head, head_dim). `without`: outputs left out.
     `o_swizzle`: of the tensor map by which O leaves, in bytes.
     """
-    library = hostcompiler.build(text, name="hopper")
+    library = gxx.build(text, name="hopper")
     given, expected = case(workload, trial, 1)
+    assert isinstance(given, TestInput)
     with Memory() as memory:
         order = (0, 2, 1, 3) if heads_inside else (0, 1, 2, 3)
         inputs = [
@@ -74,13 +78,13 @@ def run_hopper(
         emulation = emulator.run(
             library,
             configuration.launch(workload),
-            [*maps, *arguments(workload, (q, k, v, o, sums if wants_lse else 0), strides)],
+            [*maps, *arguments(workload, (q, k, v, o, 0 if "LSE" in without else sums), strides)],
             delivery=delivery,
             schedule=schedule,
             seed=seed,
             cpu_limit_s=cpu_limit_s,
         )
-        result = Output(out.transpose(order).copy(), lse.copy() if wants_lse else None)
+        result = abi.output(out.transpose(order).copy(), None if "LSE" in without else lse.copy())
     return Outcome(emulation, judge(workload, [(given, expected, result)]))
 
 

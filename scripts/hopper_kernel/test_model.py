@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from evoflash.attention.workload import parse_workload
 from evoflash.errors import UsageError
 from evoflash.perf_model.estimate import constants
-from evoflash.problem import parse_workload
 from scripts.hopper_kernel import model as hopper_model
 from scripts.hopper_kernel.cases import ARCH, CONFIGURATIONS
-from scripts.model.record_space import profile_record, read_profile
+from scripts.model.space_file import profile_record, read_profile
 
 RECORDS = Path(__file__).parent / "records"
 MEASURED = RECORDS / "hopper-h200.json"

@@ -27,6 +27,7 @@ from typing import Any
 
 import numpy as np
 
+from evoflash.attention.workload import Workload, parse_workload
 from evoflash.cuda import launcher
 from evoflash.cuda.launcher import KernelHungError
 from evoflash.environment import environment
@@ -35,15 +36,16 @@ from evoflash.evaluation import Launch, Rung, Status
 from evoflash.evaluators.prepare import PREPARE_LIMIT_S, Failure, Prepared, prepare
 from evoflash.families.family import Family, load_family
 from evoflash.gpu import GpuSpec, load_gpu
-from evoflash.gpu_process import rungs as ladder
+from evoflash.gpu_process import rungs
 from evoflash.gpu_process.rungs import GpuTask, task_of
 from evoflash.isolation import Ending, IsolatedPool
-from evoflash.perf_model.estimate import Counts, Profile, model_version
-from evoflash.problem import Problem, Workload, parse_workload
+from evoflash.perf_model.estimate import model_version
+from evoflash.problem import Problem
 from evoflash.space import Genome, SearchSpace
 from evoflash.timing.benchmark import Bench, KernelContender, sample
-from evoflash.timing.protocols import Pace, Way
+from evoflash.timing.protocols import Pace, TimingProtocol
 from scripts.command_line import command
+from scripts.model.space_file import profile_record, written
 
 PROTOCOL = (
     "hot: CUDA graph replays of up to 20 launches on one input set, 5 samples (2 from 2 ms a launch on); "
@@ -55,8 +57,8 @@ GPU_LIMIT_S = 90.0  # of one genome
 SLOW_US = 2e4  # one launch is timing enough
 FAR_BEHIND = 50.0  # times the fastest so far: one more after the first
 SHORT_US = 2e2  # below it, a replay just before each sample hides how long a launch takes to begin
-_ONCE = Way("hot", False, Pace.SUSTAINED)
-_HOT, _COLD = Way("hot", False, Pace.STEADY), Way("cold", True, Pace.STEADY)
+_ONCE = TimingProtocol("hot", False, Pace.SUSTAINED)
+_HOT, _COLD = TimingProtocol("hot", False, Pace.STEADY), TimingProtocol("cold", True, Pace.STEADY)
 _CHECKED_LENGTHS = (113, 203)  # queries and keys: tails for every tile
 
 
@@ -109,7 +111,7 @@ def _bench(workload: Workload, spec: GpuSpec, seed: int) -> Bench:
 
 def check_and_time(task: GpuTask, fastest_us: float | None) -> Times:
     """One genome on the GPU; whatever the kernel does is data."""
-    outcome = ladder.check(replace(task, timed=()))
+    outcome = rungs.check(replace(task, timed=()))
     if outcome.status is not Status.CORRECT:
         return Times(outcome.status, reason=outcome.reason, lost=outcome.process_lost)
     try:
@@ -139,11 +141,11 @@ def _timed(task: GpuTask, fastest_us: float | None) -> Times:
 
 
 def _samples(
-    contender: KernelContender, bench: Bench, way: Way, *, launches: int, count: int
+    contender: KernelContender, bench: Bench, protocol: TimingProtocol, *, launches: int, count: int
 ) -> tuple[float, ...]:
-    replay = contender.graph(bench, bench.order(way, launches=launches))
-    sample(replay, bench, way, launches=launches)
-    return tuple(sample(replay, bench, way, launches=launches) for _ in range(count))
+    replay = contender.graph(bench, bench.order(protocol, launches=launches))
+    sample(replay, bench, protocol, launches=launches)
+    return tuple(sample(replay, bench, protocol, launches=launches) for _ in range(count))
 
 
 # ---- in this process
@@ -247,21 +249,6 @@ def _rounded(samples: tuple[float, ...]) -> list[float]:
     return [float(f"{sample:.5g}") for sample in samples]
 
 
-def profile_record(profile: Profile) -> dict[str, Any]:
-    """A profile as JSON holds it: counts that are zero are left out."""
-
-    def brief(numbers: Any) -> dict[str, float]:
-        return {name: round(n, 2) for name, n in numbers.items() if round(n, 2)}
-
-    launches = [{"fixed": brief(n.fixed), "per_step": brief(n.per_step)} for n in profile.launches]
-    return {**asdict(profile), "launches": launches}
-
-
-def read_profile(record: dict[str, Any]) -> Profile:
-    """The profile that profile_record wrote."""
-    return Profile(**{**record, "launches": tuple(Counts(**each) for each in record["launches"])})
-
-
 def document(session: Session, *, command: str, asked: int, seconds: float) -> dict[str, Any]:
     """The file's head; the genomes follow in the order of their preparation."""
     timed = sum("hot_us" in row for row in session.rows)
@@ -280,12 +267,6 @@ def document(session: Session, *, command: str, asked: int, seconds: float) -> d
         "protocol": PROTOCOL,
         **environment(),
     }
-
-
-def written(head: dict[str, Any], rows: list[dict[str, Any]]) -> str:
-    """The document as text, one line for each genome."""
-    lines = ",\n".join("  " + json.dumps(row, separators=(",", ":")) for row in rows)
-    return json.dumps(head, indent=1)[:-2] + ',\n "genomes": [\n' + lines + "\n ]\n}\n"
 
 
 def _options() -> argparse.Namespace:

@@ -23,14 +23,14 @@ from typing import Any
 
 import numpy as np
 
+from evoflash.attention.workload import Workload, parse_workload
 from evoflash.errors import EvoflashError, UsageError
 from evoflash.evaluation import Launch
 from evoflash.gpu import GpuSpec, load_gpu
 from evoflash.perf_model.estimate import Estimate, Profile, constants, estimate, model_version
-from evoflash.problem import Workload, parse_workload
 from scripts import ROOT
 from scripts.command_line import command
-from scripts.model.record_space import read_profile
+from scripts.model.space_file import read_profile
 
 TOP = 30  # of the model's order: the truly fastest should be among them
 SEARCHED = 10  # of the model's order: what a search that trusts it would measure

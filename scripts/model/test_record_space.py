@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from evoflash.attention.workload import parse_workload
 from evoflash.evaluation import Launch
 from evoflash.families.family import load_family
 from evoflash.gpu import load_gpu
 from evoflash.perf_model.estimate import Counts, Profile, estimate
-from evoflash.problem import parse_workload
 from evoflash.space import Check, Param, SearchSpace
 from scripts import ROOT
-from scripts.model import record_space
+from scripts.model import record_space, space_file
 from scripts.model import report as model_report
 
 SMALL = "b=1,h=1,s=64,d=64"
@@ -59,7 +59,7 @@ def test_a_file_holds_all_that_the_model_reads(prepared):
         for each in row["launches"]
     )
     found = estimate(
-        record_space.read_profile(row["profile"]), (launch,), work, gpu, registers=row["registers"]
+        space_file.read_profile(row["profile"]), (launch,), work, gpu, registers=row["registers"]
     )
 
     assert (launch,) == family.launches(genome, work, gpu)
@@ -108,11 +108,11 @@ def test_a_sample_is_distinct_and_the_same_for_a_seed():
 def test_a_profile_comes_back_from_its_record():
     counts = Counts({"mma": 1.25, "ex2": 0.0}, {"mma": 3.0})
     profile = Profile((counts, Counts({"ldg": 4.0}, {})), rows=64, keys=32, stages=2, splits=4, uncounted=7.0)
-    record = json.loads(json.dumps(record_space.profile_record(profile)))
+    record = json.loads(json.dumps(space_file.profile_record(profile)))
 
-    assert record_space.read_profile(record).launches[0].fixed == {"mma": 1.25}
-    assert record_space.read_profile(record).splits == 4
-    assert record_space.profile_record(record_space.read_profile(record)) == record
+    assert space_file.read_profile(record).launches[0].fixed == {"mma": 1.25}
+    assert space_file.read_profile(record).splits == 4
+    assert space_file.profile_record(space_file.read_profile(record)) == record
 
 
 # ---- scripts/model/report.py

@@ -12,9 +12,10 @@ from evoflash.errors import UsageError
 from evoflash.families.family import known_families, load_family
 from evoflash.gpu import load_gpu
 from scripts.mutation_testing.equivalents import equivalents
+from scripts.mutation_testing.examine import Outcome, examine
 from scripts.mutation_testing.grid import Core, Task, _drawn, _features, grid, share_of_pairs, tasks
 from scripts.mutation_testing.mutants import Mutant, mutants
-from scripts.mutation_testing.run import Outcome, again, examine, review, summary
+from scripts.mutation_testing.run import again, review, summary
 
 GPU = load_gpu("h200")
 FOLDER = Path(__file__).parent / "records"
@@ -207,6 +208,7 @@ def test_every_kernel_comes_first_as_it_is_and_a_predicate_in_one_kernel_only():
     assert len(seen) > 50
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", known_families())
 def test_a_sample_of_mutants_is_found_out_or_reviewed(name):
     family = load_family(name)
@@ -222,6 +224,7 @@ def test_a_sample_of_mutants_is_found_out_or_reviewed(name):
     assert any(outcome.ending == "reported" for outcome in outcomes)
 
 
+@pytest.mark.slow
 def test_a_barrier_of_a_cluster_that_counts_an_arrival_too_few_shows_with_many_keys():
     core = next(core for core in recorded_cores("flash_wgmma") if core.genome.as_dict().get("cluster") == 4)
     fewer = [m for m in mutants(core.render().source) if m.what == FEWER_ARRIVALS]

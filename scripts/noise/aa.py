@@ -7,8 +7,9 @@ Four parts, for a short row (graph replays of a 5 us kernel) and a long one (0.7
     aa          one kernel against itself: two copies of its cubin, loaded apart for every comparison
     planted     the kernel against its slower copy, likewise
     anchor      the ratio to another kernel, in fresh processes
-Every comparison is duel(), as `evoflash compare` makes it, with its own limit of 2 s. The kernels are winners
-of searches in scripts/searches/records. At the time limit the file is written with what is known by then.
+Every comparison is a sequential test, as `evoflash compare` makes it, with its own limit of 2 s. The kernels
+are winners of searches in scripts/searches/records. At the time limit the file is written with what is known
+by then.
 """
 
 import argparse
@@ -26,11 +27,11 @@ import numpy as np
 
 from evoflash.cuda import launcher
 from evoflash.environment import environment
-from evoflash.timing import intervals as paired
+from evoflash.timing import intervals
 from evoflash.timing.abba import Block, Pair
 from evoflash.timing.clocks import over
 from evoflash.timing.comparison import Comparison
-from evoflash.timing.sequential_test import LIMIT_S, LOOKS, Duel, duel
+from evoflash.timing.sequential_test import LIMIT_S, LOOKS, SequentialTest, run_sequential_test
 from scripts.command_line import command
 from scripts.noise.site import Row, Site, anchor, output, winner
 
@@ -50,13 +51,13 @@ ROWS = (
 
 def long_run(site: Site, row: Row, *, extra: int, blocks: int) -> dict[str, Any]:
     """The slower copy over the kernel itself, in one long run."""
-    bench, way, genome = site.bench(row.problem), site.way(row), winner(row.problem, site.gpu)
+    bench, protocol, genome = site.bench(row.problem), site.protocol(row), winner(row.problem, site.gpu)
     slow = site.load(row.problem, genome, name="slow", extra=extra)
     plain = site.load(row.problem, genome, name="plain")
     if not np.array_equal(output(slow, bench), output(plain, bench)):
         raise SystemExit("the slower copy computes something else")
-    pair = Pair(slow, plain, bench, way, rng=site.rng)
-    found = paired.interval([pair.block().log_ratio for _ in range(blocks)])
+    pair = Pair(slow, plain, bench, protocol, rng=site.rng)
+    found = intervals.interval([pair.block().log_ratio for _ in range(blocks)])
     return {"extra": extra, "blocks": blocks, **asdict(found)}
 
 
@@ -85,7 +86,7 @@ def next_guess(tried: Sequence[tuple[int, float]]) -> int:
     return max(1, round(least + share * (most - least)))
 
 
-def comparisons(site: Site, row: Row, *, count: int, extra: int) -> Iterator[Duel]:
+def comparisons(site: Site, row: Row, *, count: int, extra: int) -> Iterator[SequentialTest]:
     """Comparisons of two kernels loaded for them alone, until the time is up."""
     genome = winner(row.problem, site.gpu)
     for _ in range(count):
@@ -93,18 +94,18 @@ def comparisons(site: Site, row: Row, *, count: int, extra: int) -> Iterator[Due
             return
         first = site.load(row.problem, genome, name="first", extra=extra)
         second = site.load(row.problem, genome, name="second")
-        yield duel(first, second, site.bench(row.problem), site.way(row), rng=site.rng)
+        yield run_sequential_test(first, second, site.bench(row.problem), site.protocol(row), rng=site.rng)
 
 
-def summary(row: Row, duels: Sequence[Duel]) -> dict[str, Any]:
+def summary(row: Row, tests: Sequence[SequentialTest]) -> dict[str, Any]:
     """What the answers, ratios, times and clocks of many comparisons were."""
-    answers = [d.comparison.answer for d in duels]
-    ratios = np.array([d.comparison.ratio for d in duels])
-    took = [d.took_s for d in duels]
+    answers = [d.comparison.answer for d in tests]
+    ratios = np.array([d.comparison.ratio for d in tests])
+    took = [d.took_s for d in tests]
     return {
         "problem": row.problem,
         "protocol": row.protocol,
-        "comparisons": len(duels),
+        "comparisons": len(tests),
         "answers": {answer: answers.count(answer) for answer in ("faster", "slower", "unclear")},
         "ratio_median": float(np.median(ratios)),
         "ratio_sd": float(ratios.std()),
@@ -112,9 +113,9 @@ def summary(row: Row, duels: Sequence[Duel]) -> dict[str, Any]:
         "ratio_max": float(ratios.max()),
         "took_s_median": float(np.median(took)),
         "took_s_max": max(took),
-        "blocks_median": float(np.median([d.comparison.n for d in duels])),
-        "us": _times(block for d in duels for block in d.blocks),
-        "each": [_short(d.comparison) for d in duels],
+        "blocks_median": float(np.median([d.comparison.n for d in tests])),
+        "us": _times(block for d in tests for block in d.blocks),
+        "each": [_short(d.comparison) for d in tests],
     }
 
 
@@ -136,10 +137,10 @@ def anchored(site: Site) -> list[dict[str, Any]]:
     for row in ROWS:
         first = site.load(row.problem, winner(row.problem, site.gpu), name="winner")
         second = site.load(row.problem, anchor(row.problem, site.gpu), name="anchor")
-        pair = Pair(first, second, site.bench(row.problem), site.way(row), rng=site.rng)
+        pair = Pair(first, second, site.bench(row.problem), site.protocol(row), rng=site.rng)
         blocks = [pair.block() for _ in range(_ANCHOR_BLOCKS[row.protocol])]
         mirrored = (Block(b.second, b.first, b.state) for b in blocks)
-        ratio = paired.interval([block.log_ratio for block in blocks]).ratio
+        ratio = intervals.interval([block.log_ratio for block in blocks]).ratio
         found.append(
             {
                 "problem": row.problem,
@@ -157,16 +158,8 @@ def in_fresh_processes(site: Site, *, processes: int) -> list[dict[str, Any]]:
     site.forget()  # they need the room
     runs: list[list[dict[str, Any]]] = []
     for at in range(processes):
-        words = [
-            sys.executable,
-            "-m",
-            "scripts.noise.aa",
-            "--gpu",
-            site.gpu.name,
-            "--anchor-once",
-            "--seed",
-            str(at),
-        ]
+        words = [sys.executable, "-m", "scripts.noise.aa", "--gpu", site.gpu.name]
+        words += ["--anchor-once", "--seed", str(at)]
         try:
             limit_s = max(site.left_s, 0.1)
             done = subprocess.run(words, capture_output=True, text=True, timeout=limit_s, check=False)
@@ -205,8 +198,8 @@ def measure(site: Site, parts: Sequence[str], *, share: float, processes: int, p
         for part, count in (("aa", row.copies), ("planted", row.planted)):
             wanted = round(count * share) if part in parts else 0
             extra = extras.get(row.problem, 0) if part == "planted" else 0
-            if duels := list(comparisons(site, row, count=wanted, extra=extra)):
-                record[part].append(summary(row, duels))
+            if tests := list(comparisons(site, row, count=wanted, extra=extra)):
+                record[part].append(summary(row, tests))
                 print(part, line(record[part][-1]), flush=True)
         _write(path, head | record)
     if "anchor" in parts:
@@ -233,8 +226,8 @@ def _head() -> dict[str, Any]:
         "environment": environment(),
         "looks": LOOKS,
         "limit_s": LIMIT_S,
-        "minimal_effect": paired.MINIMAL_EFFECT,
-        "alpha": paired.ALPHA,
+        "minimal_effect": intervals.MINIMAL_EFFECT,
+        "alpha": intervals.ALPHA,
     }
 
 

@@ -25,7 +25,7 @@ from evoflash.gpu import GpuSpec, load_gpu
 from evoflash.problem import Problem, parse_problem
 from evoflash.space import Genome, SearchSpace
 from evoflash.timing.benchmark import REPLAY_LIMIT_S, Bench, KernelContender
-from evoflash.timing.protocols import Way
+from evoflash.timing.protocols import TimingProtocol
 from scripts import ROOT
 
 _RECORDS = ROOT / "scripts" / "searches" / "records"
@@ -75,8 +75,10 @@ class Site:
         """Free the inputs."""
         self._bench = None
 
-    def way(self, row: Row) -> Way:
-        return next(way for way in self.bench(row.problem).ways if way.protocol == row.protocol)
+    def protocol(self, row: Row) -> TimingProtocol:
+        return next(
+            protocol for protocol in self.bench(row.problem).protocols if protocol.name == row.protocol
+        )
 
     def load(self, problem: str, genome: Genome, *, name: str, extra: int = 0) -> KernelContender:
         """A kernel from a file of its own: CuPy would take the module of a path that it knows."""
@@ -140,4 +142,4 @@ def output(contender: KernelContender, bench: Bench) -> NDArray[np.uint16]:
     arena.poison(bench.stream)
     replay()
     launcher.wait(bench.stream, limit_s=REPLAY_LIMIT_S)
-    return arena.output(want_lse=True).out
+    return arena.output().tensors["O"]

@@ -10,10 +10,10 @@ import pytest
 from evoflash.cuda.launcher import PresentGpu
 from evoflash.gpu import load_gpu
 from evoflash.problem import parse_problem
-from evoflash.timing import sequential_test as duels
+from evoflash.timing import sequential_test
 from evoflash.timing.abba import Block
 from evoflash.timing.benchmark import KernelContender
-from evoflash.timing.protocols import ways_of
+from evoflash.timing.protocols import protocols_of
 from scripts.noise import aa
 from scripts.noise import site as aa_site
 
@@ -57,9 +57,9 @@ class MadeUpSite:
     def bench(self, problem):
         return SimpleNamespace(workload=parse_problem(problem).workloads[0])
 
-    def way(self, row):
-        ways = ways_of(self.bench(row.problem).workload, H200)
-        return next(way for way in ways if way.protocol == row.protocol)
+    def protocol(self, row):
+        protocols = protocols_of(self.bench(row.problem).workload, H200)
+        return next(protocol for protocol in protocols if protocol.name == row.protocol)
 
     def load(self, problem, genome, *, name, extra=0):
         return KernelContender(name, SimpleNamespace(us=5.0 * (1.004 + 1e-3 * extra if extra else 1.0)))
@@ -69,7 +69,7 @@ class MadeUpSite:
 
 
 class MadeUpPair:
-    def __init__(self, first, second, bench, way, *, rng):
+    def __init__(self, first, second, bench, protocol, *, rng):
         self._us, self._rng = (first.kernel.us, second.kernel.us), rng
 
     def block(self):
@@ -80,7 +80,7 @@ class MadeUpPair:
 @pytest.fixture
 def made_up(monkeypatch):
     monkeypatch.setattr(aa, "Pair", MadeUpPair)
-    monkeypatch.setattr(duels, "Pair", MadeUpPair)
+    monkeypatch.setattr(sequential_test, "Pair", MadeUpPair)
     monkeypatch.setattr(aa, "output", lambda contender, bench: np.zeros(4, np.uint16))
     monkeypatch.setattr(aa.launcher, "present_gpu", lambda: PresentGpu("NVIDIA H200", 90, "13.0", "", ()))
 

@@ -9,12 +9,13 @@ The figures are those of scripts/sanitizer/records/sanitizer-h200.json. Measures
 import argparse
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from evoflash.commands.check.advice import KINDS
 from scripts import ROOT
+from scripts.pages import markdown
 from scripts.sanitizer.processes import TOOLS
 
 Record = dict[str, Any]
@@ -32,10 +33,7 @@ def with_tables(page: str, measured: Path) -> str:
 
 
 def _between(mark: str, page: str, text: str) -> str:
-    begin, end = f"<!-- {mark} -->", f"<!-- /{mark} -->"
-    before, _, rest = page.partition(begin)
-    _, _, after = rest.partition(end)
-    return f"{before}{begin}\n{text}{end}{after}"
+    return markdown.between(page, f"<!-- {mark} -->", f"<!-- /{mark} -->", text)
 
 
 def kinds() -> str:
@@ -188,11 +186,8 @@ def _escaped(text: str) -> str:
     return text.replace("|", "\\|").replace("_", "\\_").replace("*", "\\*")
 
 
-def _table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    lines = [list(heads)]
-    lines.append(["---"] * len(lines[0]))
-    lines += [list(row) for row in rows]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+def _table(heads: Sequence[str], rows: Iterable[Iterable[str]]) -> str:
+    return "\n".join(markdown.table(heads, rows)) + "\n"
 
 
 def main() -> int:

@@ -23,6 +23,7 @@ from evoflash.gpu import GpuSpec, load_gpu
 from evoflash.space import Value
 from scripts import ROOT
 from scripts.families.gene_rows import Row, Side, param_of, read_rows
+from scripts.pages import markdown
 
 PAGE = ROOT / "docs" / "genes.md"
 RECORDS = "scripts/families/records"
@@ -63,16 +64,12 @@ def techniques(rows: Sequence[Row], measured: tuple[str, Mapping[str, Any]] | No
     """The table of the techniques and, below it, how and where its figures were measured."""
     name, record = measured or ("", {})
     by_number = {found["number"]: found for found in record.get("rows", ())}
-    lines = [_line(("", "technique", "reached by", "A, then B", "B over A")), _line(["---"] * 5)]
-    lines += [_line(_cells(row, by_number.get(row.number), gpu)) for row in rows]
+    heads = ("", "technique", "reached by", "A, then B", "B over A")
+    lines = markdown.table(heads, (_cells(row, by_number.get(row.number), gpu) for row in rows))
     if record:
         lines += ["", f"Measured on {record['date']}, {record['gpu']}, CUDA {record['driver_cuda']}, by"]
         lines += [f"`{record['command']}`: [{name}](../{RECORDS}/{name}). Protocol: {record['protocol']}."]
     return "\n".join(lines) + "\n"
-
-
-def _line(cells: Iterable[str]) -> str:
-    return f"| {' | '.join(cell.replace('|', '&#124;') for cell in cells)} |"
 
 
 def _cells(row: Row, found: Mapping[str, Any] | None, gpu: GpuSpec) -> list[str]:
@@ -133,14 +130,13 @@ def genes_of(family: Family) -> str:
         "",
         f"{family.summary} Version {family.version}, {', '.join(family.arch)}.",
         "",
-        _line(("gene", "values", "active when", "block", "what it is")),
-        _line(["---"] * 5),
+        *markdown.table(("gene", "values", "active when", "block", "what it is"), ()),
     ]
     for param in family.params:
         star = " *" if param.name in family.structural else ""
         condition = f"`{family.when[param.name].text}`" if param.name in family.when else "always"
         cells = (f"`{param.name}`{star}", _values(param.values), condition, blocks.get(param.name, ""))
-        lines.append(_line((*cells, notes.get(param.name, ""))))
+        lines.append(markdown.row((*cells, notes.get(param.name, ""))))
     return "\n".join(lines) + "\n"
 
 

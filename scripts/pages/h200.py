@@ -11,11 +11,12 @@ No figure enters the page by hand. Measures nothing; what bridges FlashAttention
 import argparse
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from scripts import ROOT
+from scripts.pages.markdown import table
 from scripts.peers.ratios import BRIDGED, NAMES, Line, line_of, mean, merged, target
 from scripts.peers.read_only import NAME as READ_ONLY
 from scripts.peers.read_only import bytes_read
@@ -232,15 +233,6 @@ def how(record: Mapping[str, Any]) -> list[str]:
 
 
 _SETTINGS = ("setting", "tried", "layout", "grouped_heads")  # they differ from row to row
-
-
-def table(heads: Sequence[str], rows: Iterable[Iterable[str]]) -> list[str]:
-    """A Markdown table, line by line."""
-    return [_row(heads), _row(["---"] * len(heads)), *map(_row, rows)]
-
-
-def _row(cells: Iterable[str]) -> str:
-    return f"| {' | '.join(cell.replace('|', '&#124;') for cell in cells)} |"
 
 
 # ---- the files

@@ -6,7 +6,8 @@ Written into the README by scripts/pages/readme.py. Measures nothing.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from scripts.pages.h200 import MEAN_TARGET, table
+from scripts.pages.h200 import MEAN_TARGET
+from scripts.pages.markdown import table
 from scripts.peers.ratios import Line, line_of, mean, target
 
 _HEADS = ("rows", "fastest peer's time over ours, geometric mean", "the least", "target", "met")

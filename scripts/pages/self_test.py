@@ -9,12 +9,11 @@ import argparse
 import sys
 from collections.abc import Iterable
 
-from evoflash.selftest import bookkeeping_frauds as records
-from evoflash.selftest import clock_frauds as silicon
-from evoflash.selftest import large_size_frauds as sized
+from evoflash.selftest import bookkeeping_frauds, clock_frauds, large_size_frauds
 from evoflash.selftest.corpus import Fraud, Honest, corpus, kernels
 from evoflash.selftest.outcome import Expected
 from scripts import ROOT
+from scripts.pages import markdown
 
 PAGE = ROOT / "docs" / "self-test.md"
 MARK = "<!-- scripts/pages/self_test.py writes what follows -->\n"
@@ -44,8 +43,8 @@ def _ends(expected: Expected) -> str:
 
 
 def _at_size() -> str:
-    shapes = " and ".join(f"`{workload}`" for workload in sized.WORKLOADS)
-    names = ", ".join(each.name for each in sized.MISTAKES if each.expected.rungs)
+    shapes = " and ".join(f"`{workload}`" for workload in large_size_frauds.WORKLOADS)
+    names = ", ".join(each.name for each in large_size_frauds.MISTAKES if each.expected.rungs)
     return (
         "## At size\n\n"
         f"NumPy in the kernel's place, judged as a kernel at the benchmark's shape, on {shapes}: {names}. "
@@ -55,14 +54,15 @@ def _at_size() -> str:
 
 def _without_a_kernel() -> str:
     about = "Made-up times and rows, judged by what judges real ones; contenders that cheat the clock."
-    books = ((b.name, b.does, b.source, b.rung, "the same") for b in records.BOOKS if b.words)
-    cheats = ((c.name, c.does, c.source, "not tried: no clock", "timing") for c in silicon.CHEATS if c.words)
+    books = ((b.name, b.does, b.source, b.rung, "the same") for b in bookkeeping_frauds.BOOKS if b.words)
+    cheats = (
+        (c.name, c.does, c.source, "not tried: no clock", "timing") for c in clock_frauds.CHEATS if c.words
+    )
     return _table("Clock and books", about, [*books, *cheats])
 
 
 def _table(title: str, about: str, rows: Iterable[tuple[str, ...]]) -> str:
-    lines = [_HEADS, ("---",) * len(_HEADS), *rows]
-    return f"## {title}\n\n{about}\n\n" + "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    return f"## {title}\n\n{about}\n\n" + "\n".join(markdown.table(_HEADS, rows)) + "\n"
 
 
 def main() -> int:

@@ -9,7 +9,7 @@ from evoflash.evaluation import Rung, Status, Timing
 from evoflash.evaluators.prepare import Failure, Prepared
 from evoflash.families.family import known_families, load_family, read_family
 from evoflash.gpu import load_gpu
-from scripts.families import gene_ab
+from scripts.families import gene_ab, gene_timing
 from scripts.families.gene_rows import ASKED, param_of, read_rows
 from scripts.pages.genes import genes_of, newest, page, techniques
 
@@ -47,7 +47,7 @@ def record_of(rows):
     """A measurement file as gene_ab writes it."""
     (row,) = (row for row in rows if row.sides)
     timings = tuple(Timing("mission", "final-cold", us, us, us, n=20, sm_clock_mhz=1980) for us in (8.0, 6.0))
-    result = gene_ab.Duelled(timings=timings, ratio=(0.75, 0.74, 0.76), answer="faster")
+    result = gene_timing.Duelled(timings=timings, ratio=(0.75, 0.74, 0.76), answer="faster")
     return {
         "command": "python -m scripts.pages.genes --measure",
         "date": "2026-11-21",
@@ -141,7 +141,9 @@ def test_figures_of_another_genome_or_workload_are_not_shown(table):
 def test_a_failed_row_says_why(table):
     rows = table()
     (row,) = (row for row in rows if row.sides)
-    record = record_of(rows) | {"rows": [gene_ab.recorded(row, gene_ab.Duelled("A: correctness: NaN"), GPU)]}
+    record = record_of(rows) | {
+        "rows": [gene_ab.recorded(row, gene_timing.Duelled("A: correctness: NaN"), GPU)]
+    }
 
     assert "failed: A: correctness: NaN" in techniques(rows, ("f.json", record), GPU)
 

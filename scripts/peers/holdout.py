@@ -223,7 +223,7 @@ def main() -> int:
     spec, seed = present_spec(None), secrets.randbits(32) if options.seed is None else options.seed
     rows = part_of(options.rows.split(), options.part)
     if seen := set(rows) & set(ROWS):
-        sys.exit(f"holdout.py: {', '.join(seen)} is a row of the anchors: choose others.")
+        sys.exit(f"holdout: {', '.join(seen)} is a row of the anchors: choose others.")
     setup = Setup(spec, seed, tuple(options.libraries.split(",")), peers.rounds(options), notes="")
     head = {**peers.head(options, spec, seed), "made_by": "scripts.peers.holdout", "limit_s": options.limit}
     head["budget"] = options.budget
@@ -238,4 +238,4 @@ if __name__ == "__main__":
     try:
         sys.exit(main())
     except EvoflashError as error:
-        sys.exit(f"holdout.py: {error}")
+        sys.exit(f"holdout: {error}")

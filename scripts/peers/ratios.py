@@ -77,7 +77,7 @@ class Line:
 
 
 def target(row: str) -> float:
-    """What issue 6 asks of a row: peer best over ours; of a decoding step, of what the bandwidth allows."""
+    """What is aimed at: the fastest peer's time over ours; of a decoding step, the share of the bandwidth."""
     workload = workload_of(row)
     if workload.seq_q == 1:
         return 0.97

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from evoflash.attention.workload import Workload
 from evoflash.cuda.arena import Arena
 from evoflash.cuda.device_checks import cubin_path
 from evoflash.cuda.launcher import LoadedKernel, cupy
 from evoflash.evaluation import Launch
-from evoflash.problem import Workload
 from evoflash.timing.benchmark import Bench, measure
-from evoflash.timing.protocols import SHORT, Way
+from evoflash.timing.protocols import SHORT, TimingProtocol
 
 NAME = "read_only"
 _SOURCE = Path(__file__).with_name("read_only.cu")
@@ -60,7 +60,7 @@ def bytes_read(workload: Workload) -> int:
     return 2 * 2 * workload.batch * workload.kv_heads * workload.seq_kv * workload.head_dim
 
 
-def fastest(bench: Bench, arch: str, way: Way, *, sm_count: int) -> ReadOnly:
+def fastest(bench: Bench, arch: str, protocol: TimingProtocol, *, sm_count: int) -> ReadOnly:
     """The grid that reads this bench's K and V in the least time."""
     tried = [ReadOnly(arch, sm_count * blocks) for blocks in _BLOCKS_PER_SM]
-    return min(tried, key=lambda each: measure(each, bench, way, effort=SHORT)[0].median_us)
+    return min(tried, key=lambda each: measure(each, bench, protocol, rule=SHORT)[0].median_us)

@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from evoflash.attention.workload import Workload, parse_workload
 from evoflash.champions import champion_today, starts
 from evoflash.errors import UsageError
 from evoflash.evaluation import Basis, Run
 from evoflash.families.family import families_for, load_family
 from evoflash.gpu import GpuSpec
-from evoflash.problem import Problem, Workload, parse_problem
+from evoflash.problem import Problem, parse_problem
 from evoflash.space import Genome
 from evoflash.store.store import Store, open_store
 from scripts.searches.variants import Variant
@@ -70,8 +71,7 @@ class Ours:
 
 def workload_of(row: str) -> Workload:
     """A row is a problem of one workload."""
-    (workload,) = parse_problem(row).workloads
-    return workload
+    return parse_workload(row)
 
 
 def anchors() -> Mapping[str, dict[str, Any]]:

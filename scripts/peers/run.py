@@ -288,4 +288,4 @@ if __name__ == "__main__":
     try:
         sys.exit(main())
     except EvoflashError as error:
-        sys.exit(f"peers.py: {error}")
+        sys.exit(f"peers: {error}")

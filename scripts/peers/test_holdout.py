@@ -130,6 +130,7 @@ def test_a_search_that_ended_gives_its_winner(tmp_path, monkeypatch):
     assert (spent["exit_code"], spent["stopped"], spent["found_us"]) == (0, False, 20.0)
 
 
+@pytest.mark.slow
 def test_a_search_that_takes_too_long_is_told_to_stop_and_what_it_stored_counts(tmp_path, monkeypatch):
     run_as(monkeypatch, f"{WRITES}; import time; time.sleep(60)")
     began_s = time.monotonic()
@@ -209,6 +210,7 @@ def measured(tmp_path, monkeypatch):
     return measure
 
 
+@pytest.mark.slow
 def test_the_winner_is_compared_and_what_the_search_spent_is_kept(measured):
     row = measured("fa4")
     assert row["failure"] == ""
@@ -217,6 +219,7 @@ def test_the_winner_is_compared_and_what_the_search_spent_is_kept(measured):
     assert row["search"]["spent"] == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("library", ["dies_early", "dies_late"])
 def test_a_library_that_ends_the_process_is_left_out(measured, library):
     row = measured("fa4", library)

@@ -17,9 +17,7 @@ from evoflash.families.family import load_family
 from evoflash.gpu import load_gpu
 from evoflash.problem import parse_problem
 from evoflash.store.store import open_store
-from scripts.pages import h200 as peers_page
-from scripts.pages import h200_digest as peers_digest
-from scripts.pages import readme as update_readme
+from scripts.pages import h200, h200_digest, readme
 from scripts.peers import ratios as peers_ratios
 from scripts.peers import read_only
 from scripts.peers import rows as peers_rows
@@ -282,7 +280,7 @@ def test_the_page_shows_rows_in_the_anchors_order_and_says_what_is_missing():
         {**record_of("mission", ours_us=5, sdpa_cudnn=10), "absent": {"fa4": "fa4 is not installed"}},
         {"row": "decode8k", "failure": "timeout: no answer within 60 s"},
     ]
-    text = peers_page.page(whole(*rows), peers_rows.anchors())
+    text = h200.page(whole(*rows), peers_rows.anchors())
     assert "Geometric mean over 2 of 31 rows" in text
     assert text.index("| `mission` | 5.00 |") < text.index("| `s1k_d64` | 40.00 |")
     # FA3 over cuDNN is 12.04 over 9.99 at mission, slower than cuDNN; at s1k_d64 48.60 over 44.50.
@@ -302,8 +300,8 @@ def test_the_page_tells_when_it_is_stale(tmp_path, monkeypatch, capsys):
     files = ["--folder", str(tmp_path), "--page", str(shown)]
 
     def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["peers_page.py", *map(str, arguments), *files])
-        return peers_page.main()
+        monkeypatch.setattr(sys, "argv", ["h200.py", *map(str, arguments), *files])
+        return h200.main()
 
     assert run("--check") == 0  # nothing was measured yet
     assert run("--merge", *parts) == 0
@@ -328,9 +326,7 @@ def unseen_of(*rows):
 
 @pytest.mark.parametrize(("rival_us", "said"), [(100, "yes"), (95, "unclear"), (94, "no")])
 def test_a_problem_never_seen_shows_its_search_and_whether_it_came_within_five_percent(rival_us, said):
-    (row,) = [
-        x for x in peers_page.unseen(unseen_of(record_of(UNSEEN, ours_us=100, fa4=rival_us))) if UNSEEN in x
-    ]
+    (row,) = [x for x in h200.unseen(unseen_of(record_of(UNSEEN, ours_us=100, fa4=rival_us))) if UNSEEN in x]
     assert f"| FA4 | {rival_us}.00 |" in row
     assert f"| {said} | 200 evaluations, 123 s (s by rung: timing 40) |" in row
 
@@ -338,12 +334,12 @@ def test_a_problem_never_seen_shows_its_search_and_whether_it_came_within_five_p
 def test_a_search_that_an_error_ended_says_so():
     record = unseen_of(record_of(UNSEEN, ours_us=100, fa4=110))
     record["rows"][0]["search"] |= {"exit_code": 2, "spent": 79}
-    (row,) = [line for line in peers_page.unseen(record) if UNSEEN in line]
+    (row,) = [line for line in h200.unseen(record) if UNSEEN in line]
     assert "79 evaluations, 123 s, ended by an error (exit code 2)" in row
 
 
 def test_a_problem_without_a_kernel_says_why():
-    (row,) = [x for x in peers_page.unseen(unseen_of({"row": UNSEEN, "failure": "nothing"})) if UNSEEN in x]
+    (row,) = [x for x in h200.unseen(unseen_of({"row": UNSEEN, "failure": "nothing"})) if UNSEEN in x]
     assert "| no: nothing | 200 evaluations" in row
 
 
@@ -354,21 +350,22 @@ def test_the_readme_gets_a_line_for_each_kind_of_row():
         record_of("s2k_d128", ours_us=5, sdpa_cudnn=5),
         {"row": "decode8k", "failure": "timeout"},
     ]
-    text = peers_digest.digest(whole(*rows), {})
+    text = h200_digest.digest(whole(*rows), {})
     assert "| up to 512 queries (2) | 1.414 | 1.000 (`short128`, cuDNN) | 1.25 each | 1 of 2 |" in text
     assert "| head dimension 128 (1) | 1.000 |" in text
     assert "| all (3) | 1.260 |" in text
     assert "decoding" not in text
 
 
-def test_the_readme_is_filled_between_its_marks_only(monkeypatch):
-    monkeypatch.setattr(update_readme, "peers", lambda: "| made up |\n")
-    peers_mark = f"{update_readme.PEERS_BEGIN}old{update_readme.PEERS_END} after"
-    marks = f"{update_readme.BEGIN}{update_readme.END}\n{peers_mark}"
-    assert "<!-- peers -->\n| made up |\n<!-- /peers --> after" in update_readme.updated(marks)
-    without = update_readme.updated(f"{update_readme.BEGIN}{update_readme.END} after")
-    assert "made up" not in without
-    assert without.endswith(f"{update_readme.END} after")
+def test_a_page_is_filled_between_its_marks_only(monkeypatch):
+    monkeypatch.setattr(readme, "PARTS", {"page.md": {"peers": lambda: "| made up |\n"}})
+
+    assert readme.updated("page.md", "before <!-- peers -->old<!-- /peers --> after") == (
+        "before <!-- peers -->\n| made up |\n<!-- /peers --> after"
+    )
+    assert (
+        readme.updated("other.md", "<!-- peers -->old<!-- /peers -->") == "<!-- peers -->old<!-- /peers -->"
+    )
 
 
 def test_of_a_row_in_two_parts_the_one_with_figures_stays():
@@ -382,10 +379,10 @@ def test_of_a_row_in_two_parts_the_one_with_figures_stays():
 
 
 def test_the_shipped_page_is_not_stale():
-    if not peers_page.RECORD.exists():
+    if not h200.RECORD.exists():
         pytest.skip("no table was measured yet: scripts/peers/records/peers-h200.json is not there")
-    text = peers_page.fresh_page(peers_page.RECORD.parent)
-    assert peers_page.PAGE.read_text(encoding="utf-8") == text
+    text = h200.fresh_page(h200.RECORD.parent)
+    assert h200.PAGE.read_text(encoding="utf-8") == text
 
 
 # ---- processes: real ones, with stand-ins for what needs the GPU

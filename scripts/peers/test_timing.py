@@ -16,7 +16,7 @@ from evoflash.gpu import load_gpu
 from evoflash.gpu_process.rungs import GpuOutcome, GpuTask
 from evoflash.problem import parse_problem
 from evoflash.timing.benchmark import KernelContender
-from evoflash.timing.protocols import Pace, ways_of
+from evoflash.timing.protocols import Pace, protocols_of
 from scripts.peers import ratios as peers_ratios
 from scripts.peers import timing as script
 from scripts.peers.rows import Ours, workload_of
@@ -41,18 +41,18 @@ class Stage:
     """The GPU's part: what is checked, how long everything takes, what comes out wrong."""
 
     def __init__(self, monkeypatch):
-        self.rejected, self.wrong, self.ways, self.lost = {}, {}, [], ()
-        monkeypatch.setattr(script.kept, "bench", self.bench)
+        self.rejected, self.wrong, self.protocols, self.lost = {}, {}, [], ()
+        monkeypatch.setattr(script.cache, "bench", self.bench)
         monkeypatch.setattr(script.launcher, "cuda_errors", lambda: (ZeroDivisionError,))
         for name in ("check", "baseline", "measure", "interleaved", "of_timed"):
             monkeypatch.setattr(script, name, getattr(self, name))
         monkeypatch.setattr(script, "_contender", lambda task: KernelContender(task.genome_id, None))
-        monkeypatch.setattr(script, "synced_us", lambda each, bench, way: TIMES_US[each.name])
+        monkeypatch.setattr(script, "synced_us", lambda each, bench, protocol: TIMES_US[each.name])
         read_only = types.SimpleNamespace(name="read_only")
         monkeypatch.setattr(script.read_only, "fastest", lambda *_, **__: read_only)
 
     def bench(self, workload, spec, seed):
-        return types.SimpleNamespace(workload=workload, ways=ways_of(workload, spec))
+        return types.SimpleNamespace(workload=workload, protocols=protocols_of(workload, spec))
 
     def check(self, task):
         if reason := self.rejected.get(task.genome_id):
@@ -66,27 +66,27 @@ class Stage:
         return GpuOutcome(task.genome_id, Status.CORRECT, Rung.CORRECTNESS)
 
     def baseline(self, name, bench):
-        self.ways.append(bench.ways)
+        self.protocols.append(bench.protocols)
         if name == "fa4":
             raise BaselineAbsentError("flash_attn is not installed")
         if name == "hangs":
             raise KernelHungError("did not end within 30 s")
         return Library(name)
 
-    def measure(self, contender, bench, way, *, effort):
-        assert way.pace is Pace.STEADY
-        return self.timing(contender.name, bench, way.protocol, 3), []
+    def measure(self, contender, bench, protocol, *, rule):
+        assert protocol.pace is Pace.STEADY
+        return self.timing(contender.name, bench, protocol.name, 3), []
 
     def timing(self, name, bench, protocol, n):
         us = TIMES_US[name]
         return Timing(str(bench.workload), protocol, us, us, us, n, sm_clock_mhz=1980)
 
-    def interleaved(self, contenders, bench, way, *, effort, rng):
-        assert effort.min_samples == effort.max_samples == ROUNDS[way.pace]
-        wobble = 1 + 1e-3 * np.arange(effort.max_samples)
+    def interleaved(self, contenders, bench, protocol, *, rule, rng):
+        assert rule.min_samples == rule.max_samples == ROUNDS[protocol.pace]
+        wobble = 1 + 1e-3 * np.arange(rule.max_samples)
         samples = {each.name: list(TIMES_US[each.name] * wobble) for each in contenders}
-        protocol, n = f"final-{way.protocol}", effort.max_samples
-        return samples, {each.name: self.timing(each.name, bench, protocol, n) for each in contenders}
+        name, n = f"final-{protocol.name}", rule.max_samples
+        return samples, {each.name: self.timing(each.name, bench, name, n) for each in contenders}
 
     def of_timed(self, contender, bench, *, seed, timed_us, is_deterministic):
         assert is_deterministic == isinstance(contender, KernelContender)
@@ -121,10 +121,10 @@ def test_the_fastest_of_ours_is_timed_with_every_library_that_is_there(stage):
 def test_settings_are_chosen_without_idling_and_rows_are_timed_in_their_own_ways(stage):
     bench = stage.bench(workload_of("s2k_d64"), H200, 1)
     with script._steady(bench):
-        assert bench.ways == (script.STEADY,)
-    assert bench.ways[0].pace is Pace.BOOST
+        assert bench.protocols == (script.STEADY,)
+    assert bench.protocols[0].pace is Pace.BOOST
     timed()
-    assert all(ways == (script.STEADY,) for ways in stage.ways)
+    assert all(protocols == (script.STEADY,) for protocols in stage.protocols)
 
 
 def test_a_short_row_is_timed_cold_only(stage):

@@ -9,28 +9,30 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from evoflash import operations
+from evoflash.attention.workload import Workload
 from evoflash.baselines import BaselineAbsentError, BaselineFailedError, LibraryContender, baseline
 from evoflash.baselines.attempts import note_in
 from evoflash.cuda import launcher
 from evoflash.cuda.arena import MemoryFaultError
 from evoflash.cuda.launcher import KernelHungError
 from evoflash.evaluation import Build, Status, Timing
-from evoflash.evaluators.measured import check_workloads, hidden_workloads
 from evoflash.evaluators.prepare import prepare
 from evoflash.families.family import load_family
 from evoflash.gpu import GpuSpec
-from evoflash.gpu_process import cache as kept
+from evoflash.gpu_process import cache
 from evoflash.gpu_process.checks import of_timed
 from evoflash.gpu_process.rungs import GpuTask, check, task_of
-from evoflash.problem import Problem, Workload
+from evoflash.operation import Workload as AnyWorkload
+from evoflash.problem import Problem
 from evoflash.space import Genome
 from evoflash.timing.benchmark import Bench, Contender, KernelContender, measure, synced_us
 from evoflash.timing.comparison import Comparison, beats_physics, compare, interleaved, left_running
-from evoflash.timing.protocols import SHORT, Effort, Pace, Way
+from evoflash.timing.protocols import SHORT, Pace, StoppingRule, TimingProtocol
 from scripts.peers import read_only
 from scripts.peers.rows import Ours, workload_of
 
-STEADY = Way("cold", True, Pace.STEADY)  # how settings, and kernels of ours, are chosen: no idling
+STEADY = TimingProtocol("cold", True, Pace.STEADY)  # how settings, and kernels of ours, are chosen: no idling
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,16 +72,16 @@ class Timed:
 
 
 def ready(rows: Mapping[str, Sequence[Ours]], setup: Setup) -> tuple[Job, ...]:
-    """Compile what is ours, learn what is right, have the libraries compile; the GPU is busy meanwhile."""
+    """Compile what is ours, compute references, have the libraries compile; the GPU is busy meanwhile."""
     note_in(setup.notes)
     jobs = tuple(compiled(row, found, setup) for row, found in rows.items())
     workloads = [workload_of(row) for row in rows]
-    kept.learn(_checks(workloads[0], setup), tuple(workloads), setup.seed)
+    cache.precompute_references(_checks(workloads[0], setup), tuple(workloads), setup.seed)
     launcher.warm_up()
     for each in workloads:
-        kept.bench(each, setup.spec, setup.seed)
+        cache.bench(each, setup.spec, setup.seed)
     for name in setup.libraries:  # those of one process share all that a library compiles for
-        _rival(name, kept.bench(workloads[0], setup.spec, setup.seed))
+        _rival(name, cache.bench(workloads[0], setup.spec, setup.seed))
     return jobs
 
 
@@ -96,7 +98,7 @@ def compiled(row: str, found: Sequence[Ours], setup: Setup) -> Job:
     return Job(row, tuple(tasks), tuple(failures) if found else ("no kernel of ours is known",))
 
 
-def _task(genome: Genome, builds: Sequence[Build], workload: Workload, setup: Setup) -> GpuTask:
+def _task(genome: Genome, builds: Sequence[Build], workload: AnyWorkload, setup: Setup) -> GpuTask:
     family = load_family(genome.family)
     return task_of(
         genome.id,
@@ -110,10 +112,11 @@ def _task(genome: Genome, builds: Sequence[Build], workload: Workload, setup: Se
     )
 
 
-def _checks(workload: Workload, setup: Setup) -> tuple[Workload, ...]:
+def _checks(workload: AnyWorkload, setup: Setup) -> tuple[AnyWorkload, ...]:
     """What every candidate is checked on, and the hidden shapes that finalists are."""
     keys = (workload.compile_key(setup.spec.arch),)
-    return (*check_workloads(keys), *hidden_workloads(keys, seed=setup.seed))
+    operation = operations.operation_of(workload)
+    return (*operation.check_workloads(keys), *operation.hidden_workloads(keys, seed=setup.seed))
 
 
 def _rival(name: str, bench: Bench) -> LibraryContender | str:
@@ -128,11 +131,11 @@ def _rival(name: str, bench: Bench) -> LibraryContender | str:
 @contextmanager
 def _steady(bench: Bench) -> Iterator[None]:
     """Settings are chosen without a quarter of a second of idling before each sample."""
-    ways, bench.ways = bench.ways, (STEADY,)
+    protocols, bench.protocols = bench.protocols, (STEADY,)
     try:
         yield
     finally:
-        bench.ways = ways
+        bench.protocols = protocols
 
 
 # ---- a row
@@ -163,7 +166,7 @@ def _timed(job: Job, setup: Setup) -> Timed:
             return Timed(failure=notes[-1], process_lost=True)
     if not right:
         return Timed(failure="; ".join(notes) or "no kernel of ours")
-    bench = kept.bench(workload_of(job.row), setup.spec, setup.seed)
+    bench = cache.bench(workload_of(job.row), setup.spec, setup.seed)
     looks_us = {task.genome_id: _look_us(task, bench) for task in right}
     best = min(right, key=lambda task: looks_us[task.genome_id])
     return _in_turns(best, bench, setup, looks_us=looks_us, notes=tuple(notes))
@@ -175,7 +178,7 @@ def _contender(task: GpuTask) -> KernelContender:
 
 
 def _look_us(task: GpuTask, bench: Bench) -> float:
-    return measure(_contender(task), bench, STEADY, effort=SHORT)[0].median_us
+    return measure(_contender(task), bench, STEADY, rule=SHORT)[0].median_us
 
 
 def _in_turns(
@@ -184,16 +187,16 @@ def _in_turns(
     found = {name: _rival(name, bench) for name in setup.libraries}
     libraries = [each for each in found.values() if isinstance(each, LibraryContender)]
     contenders: list[Contender] = [_contender(task), *libraries]
-    if bench.workload.seq_q == 1:
+    if isinstance(bench.workload, Workload) and bench.workload.seq_q == 1:
         spec = setup.spec
         contenders.append(read_only.fastest(bench, spec.arch, STEADY, sm_count=spec.sm_count))
     rng = np.random.default_rng(setup.seed)
     timings: dict[str, tuple[Timing, ...]] = {}
     comparisons: list[Comparison] = []
-    for way in ways(bench):
-        samples, by_name = interleaved(contenders, bench, way, effort=effort(way, setup), rng=rng)
+    for protocol in protocols(bench):
+        samples, by_name = interleaved(contenders, bench, protocol, rule=rule(protocol, setup), rng=rng)
         timings = {name: (*timings.get(name, ()), timing) for name, timing in by_name.items()}
-        comparisons += _over(samples, task.genome_id, bench, way)
+        comparisons += _over(samples, task.genome_id, bench, protocol)
     wrong = {each.name: why for each in contenders if (why := _wrong(each, bench, timings[each.name], task))}
     return Timed(
         genome_id=task.genome_id,
@@ -208,22 +211,24 @@ def _in_turns(
     )
 
 
-def ways(bench: Bench) -> tuple[Way, ...]:
+def protocols(bench: Bench) -> tuple[TimingProtocol, ...]:
     """Cold; for long rows at boost clock, then under the power cap."""
-    return bench.ways if bench.ways[0].pace is Pace.BOOST else bench.ways[:1]
+    return bench.protocols if bench.protocols[0].pace is Pace.BOOST else bench.protocols[:1]
 
 
-def effort(way: Way, setup: Setup) -> Effort:
+def rule(protocol: TimingProtocol, setup: Setup) -> StoppingRule:
     """So many samples a contender, whatever they say."""
-    count = setup.rounds[way.pace]
-    return Effort(min_samples=count, max_samples=count, rel_error=1.0, max_s=float("inf"))
+    count = setup.rounds[protocol.pace]
+    return StoppingRule(min_samples=count, max_samples=count, rel_error=1.0, max_s=float("inf"))
 
 
-def _over(samples: Mapping[str, Sequence[float]], ours: str, bench: Bench, way: Way) -> list[Comparison]:
+def _over(
+    samples: Mapping[str, Sequence[float]], ours: str, bench: Bench, protocol: TimingProtocol
+) -> list[Comparison]:
     """Each rival's time over ours, from the rounds."""
-    workload, protocol = str(bench.workload), f"final-{way.protocol}"
+    workload, name = str(bench.workload), f"final-{protocol.name}"
     rivals = [name for name in samples if name != ours]
-    return [compare(samples, each, ours, workload=workload, protocol=protocol) for each in rivals]
+    return [compare(samples, each, ours, workload=workload, protocol=name) for each in rivals]
 
 
 def _wrong(each: Contender, bench: Bench, timings: tuple[Timing, ...], task: GpuTask) -> str:
@@ -238,4 +243,4 @@ def _wrong(each: Contender, bench: Bench, timings: tuple[Timing, ...], task: Gpu
     verdict = of_timed(each, bench, seed=task.seed, timed_us=first.median_us, is_deterministic=exact)
     if not verdict.passed:
         return verdict.reason
-    return left_running(first, synced_us(each, bench, bench.ways[0])) if is_ours else ""
+    return left_running(first, synced_us(each, bench, bench.protocols[0])) if is_ours else ""

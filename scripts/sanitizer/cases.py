@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from evoflash.abi import arguments
+from evoflash.attention import inputs
+from evoflash.attention.abi import arguments
+from evoflash.attention.workload import Workload, parse_workload
 from evoflash.evaluation import Launch
 from evoflash.families.family import load_family
 from evoflash.families.renderer import render
 from evoflash.gpu import load_gpu
-from evoflash.problem import Workload, parse_workload
-from evoflash.validation import inputs as trials
 from scripts.hopper_kernel.cases import CONFIGURATIONS, TensorMap
 from scripts.sanitizer import fault_corpus
 from scripts.sanitizer.fault_corpus import Fault, Found
@@ -148,7 +148,7 @@ def _map_words(buffer: int, each: TensorMap, swizzle: int) -> str:
 
 def attention(text: str, launches: tuple[Launch, ...], workload: Workload, trial_name: str) -> Case:
     """A kernel of the attention ABI on one trial's inputs."""
-    trial = trials.draw(trial_name, workload, seed=SEED)
+    trial = inputs.draw(trial_name, workload, seed=SEED)
     rows = workload.batch * workload.heads * workload.seq_q
     buffers = [
         *(Buffer(name, x.nbytes, x) for name, x in (("Q", trial.q), ("K", trial.k), ("V", trial.v))),

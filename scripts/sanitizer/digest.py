@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Iterable
 from typing import Any
 
-from scripts.sanitizer import said as said
+from scripts.sanitizer import said
 from scripts.sanitizer.processes import PLAIN, TOOLS
 
 Record = dict[str, Any]

@@ -33,14 +33,15 @@ from typing import Any, Literal
 
 import numpy as np
 
-from evoflash.compilers import gxx as hostcompiler
+from evoflash.attention.workload import parse_workload
+from evoflash.compilers import gxx
 from evoflash.emulator import launch as emulator
 from evoflash.emulator.preflight import emulate
 from evoflash.evaluation import Launch
 from evoflash.families.family import load_family
 from evoflash.families.renderer import render
 from evoflash.gpu import GpuSpec, load_gpu
-from evoflash.problem import parse_workload
+from evoflash.operation import Delivery, Schedule
 from scripts import ROOT
 from scripts.hopper_kernel.cases import ARCH, CONFIGURATIONS
 from scripts.hopper_kernel.on_emulator import run_hopper
@@ -109,8 +110,8 @@ def run(
     kernel: str,
     fault: Fault | None,
     *,
-    delivery: emulator.Delivery,
-    schedule: emulator.Schedule = "fifo",
+    delivery: Delivery,
+    schedule: Schedule = "fifo",
 ) -> Found:
     """The kernel with the fault, or as it is without one."""
     spec = _read(kernel)
@@ -129,7 +130,7 @@ def _run_family(spec: dict[str, Any], fault: Fault | None, **choices: Any) -> Fo
     text = render(genome, key, gpu).source
     text = fault.apply(text) if fault else text
     launches = family.launches(genome, workload, _crowded(gpu) if spec.get("crowded") else gpu)
-    library = hostcompiler.build(text, name=family.name)
+    library = gxx.build(text, name=family.name)
     trial = (fault.trial if fault else "") or "normal"
     emulations, verdict = emulate(library, launches, workload, trial, seed=1, **choices)
     reports = tuple(report for each in emulations for report in each.reports)
@@ -176,7 +177,7 @@ def _output(
         spec["smem_bytes"],
         cluster=tuple(spec.get("cluster", (1, 1, 1))),
     )
-    library = hostcompiler.build(text, name=spec["entry"])
+    library = gxx.build(text, name=spec["entry"])
     rng = np.random.default_rng(1)
     with emulator.Memory() as memory:
         given = [_argument(memory, each, rng) for each in spec["argument"]]

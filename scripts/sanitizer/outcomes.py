@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from evoflash.validation import inputs as trials
-from evoflash.validation.reference import every_row, expect
-from evoflash.validation.validator import Output, judge
+from evoflash.attention import abi, inputs
+from evoflash.attention.reference import expect
+from evoflash.validation.expected import every_row
+from evoflash.validation.validator import judge
 from scripts.sanitizer.cases import SEED, Key, Record, case, fault_of, in_emulator
 
 Fault = Any  # fault_corpus.Fault
@@ -29,11 +30,11 @@ def wrong(key: Key, folder: Path, right: Path) -> str:
             name for name, path in outputs.items() if path.read_bytes() != (right / path.name).read_bytes()
         ]
         return f"{', '.join(differing)} differs" if differing else ""
-    workload, trial = made.workload, trials.draw(key.trial, made.workload, seed=SEED)
+    workload, trial = made.workload, inputs.draw(key.trial, made.workload, seed=SEED)
     out = np.fromfile(outputs["O"], np.uint16).reshape(trial.q.shape)
     lse = np.fromfile(outputs["LSE"], np.float32).reshape(trial.q.shape[:3])
-    expected = expect(workload, trial.q, trial.k, trial.v, where=every_row(workload))
-    return judge(workload, [(trial, expected, Output(out, lse))]).reason
+    expected = expect(workload, trial, where=every_row(workload))
+    return judge(workload, [(trial, expected, abi.output(out, lse))]).reason
 
 
 def emulated(key: Key) -> Record:

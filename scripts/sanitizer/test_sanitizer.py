@@ -10,7 +10,7 @@ from scripts.sanitizer import cases as sanitizer_cases
 from scripts.sanitizer import digest as sanitizer_digest
 from scripts.sanitizer import jobs as sanitizer_jobs
 from scripts.sanitizer import processes as sanitizer_runs
-from scripts.sanitizer import said as said
+from scripts.sanitizer import said
 
 MEMCHECK = """========= COMPUTE-SANITIZER
 ========= Invalid __global__ read of size 16 bytes

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from evoflash.attention.workload import parse_workload
 from evoflash.baselines import baseline
 from evoflash.cuda import launcher
 from evoflash.evaluation import Status
@@ -29,11 +30,12 @@ from evoflash.families.family import load_family
 from evoflash.gpu import GpuSpec, load_gpu
 from evoflash.gpu_process.rungs import GpuTask, check
 from evoflash.isolation import IsolatedPool
-from evoflash.problem import Problem, Workload, parse_problem
+from evoflash.operation import Workload
+from evoflash.problem import Problem, parse_problem
 from evoflash.space import Genome, Value
 from evoflash.timing.benchmark import Bench, KernelContender, capture, prepare, sample
 from scripts.command_line import command
-from scripts.families.gene_ab import task_of
+from scripts.families.gene_timing import task_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +85,10 @@ def _assignment(text: str) -> tuple[str, Value]:
 def hold(work: Round) -> list[dict[str, Any]]:
     """In a GPU process: every variant checked, those that pass timed in turns with cuDNN."""
     bench = Bench(work.workload, spec=work.spec, seed=0)
-    way, graphs = bench.ways[0], {}
+    protocol, graphs = bench.protocols[0], {}
     found: list[dict[str, Any]] = []
     rival = baseline("sdpa_cudnn", bench)
-    graphs["sdpa_cudnn"] = capture(rival, bench, way)
+    graphs["sdpa_cudnn"] = capture(rival, bench, protocol)
     for words, task in work.tasks:
         outcome = check(task)
         if outcome.status is not Status.CORRECT:
@@ -95,14 +97,14 @@ def hold(work: Round) -> list[dict[str, Any]]:
                 return found
             continue
         launches = dict(task.timed)[work.workload]
-        graphs[words] = capture(KernelContender(words, task.kernel(work.workload, launches)), bench, way)
-    prepare(graphs["sdpa_cudnn"][0], bench, way)
+        graphs[words] = capture(KernelContender(words, task.kernel(work.workload, launches)), bench, protocol)
+    prepare(graphs["sdpa_cudnn"][0], bench, protocol)
     samples: dict[str, list[float]] = {name: [] for name in graphs}
     rng, until = np.random.default_rng(0), time.monotonic() + work.limit_s
     while min(map(len, samples.values())) < work.samples and time.monotonic() < until:
         for name in rng.permutation(list(graphs)):
             replay, launches_in_it = graphs[name]
-            samples[name].append(sample(replay, bench, way, launches=launches_in_it))
+            samples[name].append(sample(replay, bench, protocol, launches=launches_in_it))
     rival_us = float(np.median(samples["sdpa_cudnn"]))
     for name, times in samples.items():
         us = float(np.median(times))
@@ -124,7 +126,7 @@ def measured(variants: Sequence[Variant], spec: GpuSpec, options: argparse.Names
         }  # fmt: skip
         prepared = {each: future.result() for each, future in futures.items()}
     for problem, group in groupby(variants, key=lambda each: each.problem):
-        (workload,), members = parse_problem(problem).workloads, list(group)
+        workload, members = parse_workload(problem), list(group)
         found: list[dict[str, Any]] = [
             {"words": each.words, "failure": each.why_not} for each in members if each.why_not
         ]

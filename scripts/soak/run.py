@@ -1,5 +1,4 @@
 """A long search on the GPU with a tenth of its candidates planted to crash, to hang or to give NaN.
-from scripts.command_line import command
 
 The same `evoflash search` command is started again and again: it is ended by SIGTERM and by kill -9 in turns
 after so many new rows, until it has spent its budget. Then the database is held against what the commands had
@@ -113,16 +112,8 @@ def soak(args: argparse.Namespace) -> Row:
     earlier = json.loads(args.legs.read_text()) if args.legs.exists() else []
     plant(database.parent / "planted")
     os.environ |= {"EVOFLASH_TEMPLATES": str(database.parent / "planted"), "PYTHONUNBUFFERED": "1"}
-    words = [
-        sys.executable,
-        "-m",
-        "scripts.soak.run",
-        "--leg",
-        str(log),
-        "search",
-        "--problem",
-        args.problem,
-    ]
+    words = [sys.executable, "-m", "scripts.soak.run", "--leg", str(log), "search"]
+    words += ["--problem", args.problem]
     words += ["--budget", str(args.count), "--db", str(database), "--seed", str(args.seed), *args.search]
     while not legs or legs[-1].ended_by in ("SIGTERM", "kill -9"):
         stop = (signal.SIGTERM, signal.SIGKILL)[(len(earlier) + len(legs)) % 2]

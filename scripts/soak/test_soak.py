@@ -18,8 +18,7 @@ from evoflash.isolation import IsolatedPool
 from evoflash.paths import TEMPLATES
 from evoflash.problem import parse_problem
 from evoflash.space import Genome
-from scripts.soak import account as account
-from scripts.soak import planting
+from scripts.soak import account, planting
 from scripts.soak.planting import ADDRESS, HANG, HOST, NAN
 
 H200 = load_gpu("h200")
@@ -77,6 +76,7 @@ def test_a_planted_text_is_compiled_with_its_fault_and_no_other(family: str, fau
         assert build.ok, build.log
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("families")
 def test_the_emulator_meets_the_hosts_fault_and_not_those_of_the_gpu() -> None:
     with IsolatedPool(1) as pool:

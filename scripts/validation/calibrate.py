@@ -2,7 +2,7 @@
 
 Runs seeds and random valid genomes of every family on every kind of input, on the GPU, or in the emulator at
 small shapes where there is none. Changes no gate: where the record says that one is too tight or too loose,
-change evoflash/validation/thresholds.toml and run this again; tests/validation/test_thresholds.py holds the
+change evoflash/attention/thresholds.toml and run this again; tests/attention/test_thresholds.py holds the
 two together.
 
     python -m scripts.validation.calibrate -o scripts/validation/records/gates-calibration.json
@@ -25,15 +25,16 @@ from pathlib import Path
 from typing import Any
 
 from evoflash import __version__
+from evoflash.attention.inputs import ALL
+from evoflash.attention.shapes import check_workloads
+from evoflash.attention.thresholds import thresholds
+from evoflash.attention.workload import CompileKey, Workload
 from evoflash.cuda.arena import MemoryFaultError
 from evoflash.cuda.launcher import KernelHungError, LaunchRefusedError
 from evoflash.errors import UsageError
-from evoflash.evaluators.measured import check_workloads
 from evoflash.families.family import families_for, load_family
-from evoflash.problem import CompileKey, Workload
 from evoflash.space import Genome
-from evoflash.validation.inputs import ALL, ORDINARY
-from evoflash.validation.thresholds import all_gates, gates_of
+from evoflash.validation.thresholds import thresholds_of
 from evoflash.validation.validator import Errors, measure
 from scripts.command_line import command
 from scripts.validation.subjects import (
@@ -97,11 +98,11 @@ class Calibration:
         where = subject.genome.id, str(workload)
         self.runs[workload.precision, subject.family] += 1
         if isinstance(errors, str) or errors.broken:
-            why = errors if isinstance(errors, str) else f"{errors.trial}: {errors.broken}"
+            why = errors if isinstance(errors, str) else f"{errors.inputs}: {errors.broken}"
             self.refused.append(f"{subject.family} {where[0]} on {where[1]}, {why}")
             return
         for gate, (share, value) in used(errors, workload).items():
-            row = workload.precision, subject.family, errors.trial, gate
+            row = workload.precision, subject.family, errors.inputs, gate
             self.worst[row].take(share, value, *where)
 
     def as_dict(self) -> dict[str, Any]:
@@ -126,14 +127,14 @@ class Calibration:
 
 def used(errors: Errors, workload: Workload) -> dict[str, tuple[float, float]]:
     """By gate: the share of it that was used, and the value. One ordinary trial stands for the pool."""
-    gates = gates_of(workload)
+    gates = thresholds_of(workload)
     limit, ratio = errors.max_over_rms_limit(gates), errors.honest_ratio(gates)
     found = {
         "honest": (ratio / gates.honest_factor, ratio),
         "max_over_rms": (errors.max_over_rms / limit, errors.max_over_rms),
         "lse": (errors.lse, errors.lse_error),
     }
-    if errors.trial in ORDINARY:
+    if errors.is_ordinary:
         found["rel_l2"] = errors.rel_l2 / gates.rel_l2, errors.rel_l2
     return found
 
@@ -198,7 +199,7 @@ def calibrate(args: argparse.Namespace) -> dict[str, Any]:
         "machine": machine.name,
         "versions": {name: load_family(name).version for name in names},
         "seconds": round(time.monotonic() - started, 1),
-        "gates": {name: asdict(gates) for name, gates in all_gates().items()},
+        "gates": {name: asdict(gates) for name, gates in thresholds().items()},
         "kernels": len(subjects),
         **found.as_dict(),
     }

@@ -25,16 +25,18 @@ from pathlib import Path
 from typing import Any
 
 from evoflash import __version__
+from evoflash.attention import abi
+from evoflash.attention.inputs import ALL, TestInput, draw
+from evoflash.attention.relations import complaint
+from evoflash.attention.workload import CompileKey, Workload
 from evoflash.cuda import launcher
 from evoflash.cuda.arena import MemoryFaultError
 from evoflash.cuda.launcher import KernelHungError, LaunchRefusedError
 from evoflash.errors import UsageError
 from evoflash.families.family import families_for, load_family
-from evoflash.problem import CompileKey, Workload
-from evoflash.validation.correctness import without_reference
-from evoflash.validation.inputs import ALL, Trial, draw
-from evoflash.validation.reference import every_row
-from evoflash.validation.validator import Output, judge
+from evoflash.operation import Output
+from evoflash.validation.expected import every_row
+from evoflash.validation.validator import judge
 from scripts.command_line import command
 from scripts.validation.subjects import (
     Machine,
@@ -148,12 +150,12 @@ def _scores(workload: Workload) -> int:
 def _ask_oracles(machine: Machine, subject: Subject, workload: Workload) -> str:
     shape = (workload.batch, workload.heads, workload.seq_q)
 
-    def run(trial: Trial) -> Output:
+    def run(trial: TestInput) -> Output:
         output = machine.run(subject, workload, trial, every_row(workload))
-        lse = None if output.lse is None else output.lse.reshape(shape)
-        return Output(output.out.reshape(*shape, workload.head_dim), lse)
+        lse = output.tensors["LSE"].reshape(shape)
+        return abi.output(output.tensors["O"].reshape(*shape, workload.head_dim), lse)
 
-    return without_reference(run, draw("normal", workload, seed=0), workload, seed=0)
+    return complaint(run, draw("normal", workload, seed=0), workload, seed=0)
 
 
 def prepare(

@@ -21,20 +21,23 @@ from pathlib import Path
 import numpy as np
 
 from evoflash import __version__
+from evoflash.attention import abi
+from evoflash.attention.inputs import AT_SIZE, TestInput
+from evoflash.attention.shapes import check_workloads
+from evoflash.attention.workload import CompileKey, Workload
 from evoflash.compilers.ef_layer import device_headers_sha
 from evoflash.cuda.arena import MemoryFaultError
 from evoflash.cuda.launcher import KernelHungError
 from evoflash.errors import UsageError
 from evoflash.evaluation import Candidate
-from evoflash.evaluators.measured import check_workloads
 from evoflash.families.family import load_family
 from evoflash.families.renderer import render
-from evoflash.problem import CompileKey, Workload
+from evoflash.operation import Output
 from evoflash.space import Value
-from evoflash.validation.correctness import scrutinise
-from evoflash.validation.inputs import AT_SIZE, Trial
-from evoflash.validation.reference import decode, every_row
-from evoflash.validation.validator import Output, judge, measure
+from evoflash.validation.bits import decode
+from evoflash.validation.correctness import check_correctness
+from evoflash.validation.expected import every_row
+from evoflash.validation.validator import judge, measure
 from scripts.command_line import command
 from scripts.validation.subjects import Machine, Reference, Silicon, Subject, machine_of, reference
 
@@ -137,7 +140,10 @@ def measured(machine: Machine, subject: Subject, fault: str, keys: int) -> Row:
     outputs = [machine.run(subject, workload, t, e.sample) for t, e in known]
     (trial, expected), output = known[0], outputs[0]
     close = np.isclose(
-        decode(output.out, workload.dtype).reshape(expected.out.shape), expected.out, 1e-2, 1e-2
+        decode(output.tensors["O"], workload.dtype).reshape(expected.rows["O"].right.shape),
+        expected.rows["O"].right,
+        1e-2,
+        1e-2,
     )
     results = [(t, e, o) for (t, e), o in zip(known, outputs, strict=True)]
     return Row(
@@ -157,20 +163,20 @@ def on_check_shapes(machine: Machine, subject: Subject) -> str:
     if not isinstance(machine, Silicon):
         shapes = tuple(subject.key.workload(1, 2, *lengths) for lengths in EMULATED)
     for workload in shapes:
-        verdict = scrutinise(runner(machine, subject, workload), workload, seed=1)
+        verdict = check_correctness(runner(machine, subject, workload), workload, seed=1)
         if not verdict.passed:
             return f"{workload.seq_q} x {workload.seq_kv}: {verdict.reason}"
     return ""
 
 
-def runner(machine: Machine, subject: Subject, workload: Workload) -> Callable[[Trial], Output]:
+def runner(machine: Machine, subject: Subject, workload: Workload) -> Callable[[TestInput], Output]:
     """The kernel as the validator wants it: whole outputs of the workload's shape."""
     shape = (workload.batch, workload.heads, workload.seq_q)
 
-    def run(trial: Trial) -> Output:
+    def run(trial: TestInput) -> Output:
         output = machine.run(subject, workload, trial, every_row(workload))
-        lse = None if output.lse is None else output.lse.reshape(shape)
-        return Output(output.out.reshape(*shape, workload.head_dim), lse)
+        lse = output.tensors["LSE"].reshape(shape)
+        return abi.output(output.tensors["O"].reshape(*shape, workload.head_dim), lse)
 
     return run
 

@@ -16,12 +16,15 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from evoflash.compilers import gxx as hostcompiler
+from evoflash.attention.inputs import TestInput, draw
+from evoflash.attention.reference import expect
+from evoflash.attention.workload import CompileKey, Workload
+from evoflash.compilers import gxx
 from evoflash.compilers.nvrtc import compile_candidate
 from evoflash.cuda import arena as memory
 from evoflash.cuda import launcher
 from evoflash.cuda.launcher import LoadedKernel
-from evoflash.emulator.attention import Run, attend
+from evoflash.emulator.call import Run, run_call
 from evoflash.emulator.preflight import preflight
 from evoflash.errors import DeviceError
 from evoflash.evaluation import Candidate, Launch
@@ -29,11 +32,10 @@ from evoflash.families.family import load_family
 from evoflash.families.renderer import render
 from evoflash.gpu import GpuSpec, load_gpu
 from evoflash.gpu_process import cache as kept
-from evoflash.problem import CompileKey, Workload
+from evoflash.operation import Expected, Output, Sample
 from evoflash.space import Genome
-from evoflash.validation.inputs import Trial, draw
-from evoflash.validation.reference import Expected, Sample, every_row, expect
-from evoflash.validation.validator import Output, Part, part_of
+from evoflash.validation.expected import every_row
+from evoflash.validation.validator import Part, part_of
 from scripts.families.draws import draw_quickly, space_of
 
 LIMIT_S = 20.0
@@ -64,7 +66,7 @@ class Machine(Protocol):
         """The path of what the candidate was built into; empty where it was refused."""
         ...
 
-    def run(self, subject: Subject, workload: Workload, trial: Trial, sample: Sample) -> Output | Part:
+    def run(self, subject: Subject, workload: Workload, trial: TestInput, sample: Sample) -> Output | Part:
         """One attention call on poisoned outputs. The launcher's and memory.py's errors."""
         ...
 
@@ -81,7 +83,7 @@ class Silicon:
         build = compile_candidate(candidate)
         return build.cubin_path if build.ok else ""
 
-    def run(self, subject: Subject, workload: Workload, trial: Trial, sample: Sample) -> Output | Part:
+    def run(self, subject: Subject, workload: Workload, trial: TestInput, sample: Sample) -> Output | Part:
         """See Machine."""
         arena = kept.arena(workload)
         kernel = _loaded(subject.path, launches_of(subject.genome, workload, self.gpu))
@@ -107,13 +109,13 @@ class Emulated:
 
     def compiled(self, candidate: Candidate) -> str:
         """See Machine."""
-        return str(hostcompiler.build(candidate.source, name=candidate.genome.family))
+        return str(gxx.build(candidate.source, name=candidate.genome.family))
 
-    def run(self, subject: Subject, workload: Workload, trial: Trial, sample: Sample) -> Output | Part:
+    def run(self, subject: Subject, workload: Workload, trial: TestInput, sample: Sample) -> Output | Part:
         """See Machine. RuntimeError when the emulator has something to report."""
         launches = launches_of(subject.genome, workload, self.gpu)
         run = Run("eager", "fifo", 1, LIMIT_S)
-        emulations, output = attend(Path(subject.path), launches, workload, trial, run)
+        emulations, output = run_call(Path(subject.path), launches, workload, trial, run)
         for emulation in emulations:
             for report in emulation.reports:
                 raise RuntimeError(f"{report.kind} at line {report.line}: {report.message}")
@@ -173,22 +175,22 @@ def _build(machine: Machine, wanted: tuple[Genome, CompileKey]) -> Subject | str
     return build(machine, *wanted)
 
 
-Reference = tuple[Trial, Expected]
+Reference = tuple[TestInput, Expected]
 
 
 def reference(workload: Workload, name: str, seed: int, *, most_scores: int = 1 << 22) -> Reference:
     """A trial and what is right: at every row, or, where that takes more scores, at some of them."""
     trial = draw(name, workload, seed=seed)
     where = few_rows(workload, np.random.default_rng(seed), most_scores=most_scores)
-    return trial, expect(workload, trial.q, trial.k, trial.v, where=where)
+    return trial, expect(workload, trial, where=where)
 
 
 def few_rows(workload: Workload, rng: np.random.Generator, *, most_scores: int) -> Sample:
     """Every row; where that takes more scores, the first and last head, first and last rows, and others."""
     everything = every_row(workload)
-    if len(everything.heads) * workload.seq_q * workload.seq_kv <= most_scores:
+    if len(everything.groups) * workload.seq_q * workload.seq_kv <= most_scores:
         return everything
-    heads = np.unique(everything.heads[[0, -1]])
+    heads = np.unique(everything.groups[[0, -1]])
     edges = np.array([0, 1, 15, 16, 63, 64, 127, 128, workload.seq_q - 2, workload.seq_q - 1])
     others = rng.integers(0, workload.seq_q, _FEW_ROWS)
     rows = np.unique(np.concatenate([edges, others]).clip(0, workload.seq_q - 1))

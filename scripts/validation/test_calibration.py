@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 from tiled_kernel import tiled
 
+from evoflash.attention.inputs import ALL
+from evoflash.attention.workload import CompileKey, Workload
 from evoflash.families.family import load_family
 from evoflash.families.renderer import render
 from evoflash.gpu import load_gpu
-from evoflash.problem import CompileKey, Workload
 from evoflash.space import Genome
-from evoflash.validation.inputs import ALL
-from evoflash.validation.thresholds import gates_of
+from evoflash.validation.thresholds import thresholds_of
 from evoflash.validation.validator import Errors, part_of
 from scripts.validation import calibrate, honest, sensitivity
 from scripts.validation.subjects import Emulated, Subject, few_rows
@@ -41,7 +41,7 @@ def test_over_twenty_seeds_every_kind_of_input_comes_several_times():
 def test_a_long_workload_is_sampled_at_its_ends():
     where = few_rows(Workload(1, 4, 1, 8192, 8192, 64), random_generator(), most_scores=1 << 21)
     assert {0, 127, 128, 8190, 8191} <= set(where.rows.tolist())
-    assert where.heads.tolist() == [0, 3]
+    assert where.groups.tolist() == [0, 3]
     short = Workload(1, 4, 1, 64, 64, 64)
     assert len(few_rows(short, random_generator(), most_scores=1 << 21).rows) == 64
 
@@ -127,7 +127,7 @@ def test_the_worst_run_of_each_gate_is_kept_with_its_place():
 
 def test_the_share_of_a_gate_is_one_at_the_gate():
     workload = Workload(1, 1, 1, 64, 64, 64)
-    gates = gates_of(workload)
+    gates = thresholds_of(workload)
     at_the_gates = Errors(
         trial="normal",
         squared=gates.rel_l2**2,

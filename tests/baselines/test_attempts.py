@@ -6,6 +6,7 @@ import time
 from dataclasses import replace
 
 import pytest
+from waiting import LIMIT_S
 
 from evoflash.baselines import BaselineFailedError
 from evoflash.baselines.attempts import attempt, culprit, note_in
@@ -40,12 +41,12 @@ def busy(name):
         raise BaselineFailedError("fa3: illegal address")
 
 
-def finals(task, *, limit_s=300.0):
+def finals(task, *, hang_limit_s=LIMIT_S):
     """Like finals.run_finals, but for the GPU: each baseline is tried, then all are timed."""
     note_in(task.notes)
     try:
         for name in task.baselines:
-            with attempt(name, limit_s=limit_s):
+            with attempt(name, limit_s=hang_limit_s if name == "xformers" else LIMIT_S):
                 busy(name)
     except BaselineFailedError as failed:
         return Ending(None, Status.RUNTIME, str(failed))
@@ -53,7 +54,7 @@ def finals(task, *, limit_s=300.0):
 
 
 def hasty_finals(task):
-    return finals(task, limit_s=0.3)
+    return finals(task, hang_limit_s=0.3)
 
 
 def silent_finals(task):
@@ -68,7 +69,7 @@ def in_processes(function, tasks=None):
         if tasks is not None:
             tasks.append(task)
         with IsolatedPool(1) as pool:
-            ending = pool.submit(function, task, timeout_s=30).result()
+            ending = pool.submit(function, task, timeout_s=LIMIT_S).result()
         return ending.value or Ending(None, ending.status, ending.reason)
 
     return run_once
@@ -129,7 +130,7 @@ def test_a_baseline_that_came_through_leaves_no_note(tmp_path):
     notes = tmp_path / "notes"
     notes.touch()
     with IsolatedPool(1) as pool:
-        assert pool.submit(note_two, str(notes), timeout_s=30).result().value == ("fa4", "")
+        assert pool.submit(note_two, str(notes), timeout_s=LIMIT_S).result().value == ("fa4", "")
     assert culprit(notes) == ("", "")
 
 
@@ -143,8 +144,8 @@ def note_two(path):
 
 
 def test_the_gpu_process_notes_in_the_tasks_file_and_knows_a_failed_baseline(tmp_path, monkeypatch):
-    from evoflash.gpu_process import finals_retry as final_rounds
-    from evoflash.gpu_process.worker import Duties
+    from evoflash.gpu_process import finals_retry
+    from evoflash.gpu_process.worker import Jobs
 
     notes = tmp_path / "notes"
     notes.touch()
@@ -153,11 +154,11 @@ def test_the_gpu_process_notes_in_the_tasks_file_and_knows_a_failed_baseline(tmp
         with attempt("fa4"):
             raise BaselineFailedError("fa4: illegal address")
 
-    monkeypatch.setattr(final_rounds, "run_finals", fail)
+    monkeypatch.setattr(finals_retry, "run_finals", fail)
     ending = run_noting(replace(task_of("fa4"), notes=str(notes)))
     assert ending == Ending(None, Status.RUNTIME, "fa4: illegal address")
     assert culprit(notes) == ("fa4", "")
-    assert Duties().finals is run_noting
+    assert Jobs().finals is run_noting
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,10 @@ import numpy as np
 import pytest
 from places import ROOT
 from rich.console import Console
+from waiting import LIMIT_S
 
+from evoflash.attention.reference import attention
+from evoflash.attention.workload import Workload
 from evoflash.baselines import DEFAULT, NAMES, OPTIONAL, flashinfer, sdpa, xformers
 from evoflash.baselines import flash_attention_3 as fa3
 from evoflash.baselines import flash_attention_4 as fa4
@@ -23,9 +26,8 @@ from evoflash.commands.insights import digest as insights
 from evoflash.errors import NoKernelError, UsageError
 from evoflash.evaluation import Baseline, Basis, RunKey, Timing, Verdict
 from evoflash.gpu_process.finals import FinalReport, row_of
-from evoflash.problem import Workload, parse_problem
+from evoflash.problem import parse_problem
 from evoflash.store.store import open_store
-from evoflash.validation.reference import attention
 
 SQUARE = Workload(2, 4, 4, 9, 9, 16, causal=True)
 GROUPED = Workload(2, 6, 2, 5, 9, 16, causal=True)
@@ -215,7 +217,7 @@ def test_a_row_has_the_mean_of_its_workloads_and_its_versions():
 def test_a_baseline_that_is_wrong_has_no_row_but_a_warning(caplog):
     wrong = {"fa3": (verdict_of(reason="rel. L2 2e-2 on needles"),)}
     report = report_of({"fa3": (timing_of(4.0),), "fa4": (timing_of(5.0),)}, wrong)
-    found = baseline_times.rivals(report, parse_problem("mission"), "h200")
+    found = baseline_times.times_of(report, parse_problem("mission"), "h200")
     assert [row.name for row in found.rows] == ["fa4"]
     assert found.wrong == {"fa3": "rel. L2 2e-2 on needles"}
     assert "baseline fa3 is left out, its own output fails the check: rel. L2 2e-2" in caplog.text
@@ -234,7 +236,7 @@ def rivals():
         {"sdpa_flash": (timing_of(10.0), timing_of(9.0, protocol="final-hot")), "fa4": (timing_of(5.0),)},
         absent={"fa3 on mission": "flash_attn_3 is not installed"},
     )
-    return baseline_times.rivals(report, parse_problem("mission"), "h200")
+    return baseline_times.times_of(report, parse_problem("mission"), "h200")
 
 
 def test_json_has_a_row_for_each_baseline_and_protocol_fastest_first(rivals):
@@ -331,7 +333,7 @@ def test_the_command_ends_in_one_line_and_its_exit_code(arguments, code, said, t
     line = [sys.executable, "-m", "evoflash", "baselines", *arguments, "--db", str(tmp_path / "a.db")]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": ""}
     done = subprocess.run(
-        line, capture_output=True, text=True, env=environment, cwd=ROOT, timeout=120, check=False
+        line, capture_output=True, text=True, env=environment, cwd=ROOT, timeout=LIMIT_S, check=False
     )
     assert (done.returncode, done.stdout) == (code, "")
     assert said in done.stderr

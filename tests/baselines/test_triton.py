@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 from places import environment
 
+from evoflash.attention.reference import attention
+from evoflash.attention.workload import Workload
 from evoflash.baselines import DEFAULT, NAMES, OPTIONAL, triton
 from evoflash.baselines.contender import Attention, BaselineAbsentError, BaselineFailedError
-from evoflash.problem import Workload
-from evoflash.validation.reference import attention
 
 
 def bench_of(head_dim=64):

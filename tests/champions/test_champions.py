@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from places import ROOT, TEMPLATES
+from waiting import LIMIT_S
 
 from evoflash import champions as champion
 from evoflash.champions import Champion, adapted, champions, distance, of_today, read_champions, starts
@@ -83,7 +84,7 @@ def archive(tmp_path, monkeypatch):
 def evoflash(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "evoflash", *arguments]
     return subprocess.run(
-        command, capture_output=True, text=True, cwd=ROOT, env=os.environ, timeout=300, check=False
+        command, capture_output=True, text=True, cwd=ROOT, env=os.environ, timeout=LIMIT_S, check=False
     )
 
 
@@ -247,6 +248,7 @@ def test_strategies_with_seeds_begin_with_it(archive, strategy) -> None:
     assert made.key.strategy == f"{strategy}+archive/flash_mma"
 
 
+@pytest.mark.slow
 @needs_gxx
 def test_the_run_records_what_it_started_from(tmp_path) -> None:
     db = tmp_path / "a.db"
@@ -311,6 +313,7 @@ def test_the_archived_time_is_no_score(tmp_path, nobody) -> None:
     assert "timings" not in found
 
 
+@pytest.mark.slow
 @needs_gxx
 def test_the_answer_exports_the_same_bytes_as_its_command(tmp_path, nobody) -> None:
     answer = ask(tmp_path / "none.db")

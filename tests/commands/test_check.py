@@ -4,6 +4,7 @@ import io
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,9 @@ from pathlib import Path
 import pytest
 from places import KERNELS, ROOT
 from rich.console import Console
+from waiting import LIMIT_S
 
+from evoflash.attention.workload import parse_workload
 from evoflash.commands.check import subject as check_subject
 from evoflash.commands.check.case_run import run_case
 from evoflash.commands.check.report import as_json, print_checked
@@ -52,6 +55,7 @@ arguments = [
 ]
 */
 """
+MISSION = parse_workload("mission")
 SMALL = """\
 /* evoflash check
 entry = "small"
@@ -76,7 +80,7 @@ def evoflash(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     variables = {**os.environ, "PYTHONPATH": str(ROOT), "NO_COLOR": "1"}
     command = [sys.executable, "-m", "evoflash", *arguments]
     return subprocess.run(
-        command, capture_output=True, text=True, env=variables, cwd=cwd, timeout=300, check=False
+        command, capture_output=True, text=True, env=variables, cwd=cwd, timeout=LIMIT_S, check=False
     )
 
 
@@ -263,6 +267,7 @@ def own_attention(tmp_path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_an_attention_kernel_is_judged_by_the_reference(own_attention):
     right = check_file(own_attention)
     own_attention.write_text(own_attention.read_text().replace("% 2 >= limit", "% 2 > limit"))
@@ -327,11 +332,12 @@ def test_an_attention_kernel_with_tensor_maps_is_judged_too(tmp_path):
 
 
 def test_a_genome_is_checked_in_its_rendered_source(tmp_path, monkeypatch):
-    text = (TEMPLATES / "flash_mma.cu.j2").read_text()
-    broken = tmp_path / "templates" / "unsynced.cu.j2"
-    broken.parent.mkdir()
-    broken.write_text(text.replace("ef::syncthreads();", ""))
-    monkeypatch.setenv("EVOFLASH_TEMPLATES", str(broken.parent))
+    broken = tmp_path / "templates"
+    shutil.copytree(TEMPLATES / "flash_mma", broken / "flash_mma")
+    shutil.copy(TEMPLATES / "flash_mma.cu.j2", broken / "unsynced.cu.j2")
+    for path in broken.rglob("*.cu.j2"):
+        path.write_text(path.read_text().replace("ef::syncthreads();", ""))
+    monkeypatch.setenv("EVOFLASH_TEMPLATES", str(broken))
 
     (subject,) = check_subject.of_words("unsynced", [], problem="mission", gpu="l4")
     checked = check(subject, runs=2, seed=1)
@@ -471,7 +477,7 @@ def test_a_box_makes_a_tensor_map_of_an_array(tmp_path):
     path = tmp_path / "tma.cu"
     path.write_text(TMA)
     (subject,) = check_subject.of_file(path, problem=None, gpu=None)
-    (run, trial), *_ = plan(1, seed=1, is_attention=False)
+    (run, trial), *_ = plan(1, seed=1)
     ran = run_case(build(TMA, name="tma"), subject.cases[0], run, trial)
 
     assert ran.reports == ()
@@ -484,7 +490,7 @@ def test_a_map_of_another_argument_reaches_the_same_array(tmp_path):
     path = tmp_path / "tma.cu"
     path.write_text(text)
     (subject,) = check_subject.of_file(path, problem=None, gpu=None)
-    (run, trial), *_ = plan(1, seed=1, is_attention=False)
+    (run, trial), *_ = plan(1, seed=1)
     ran = run_case(build(text, name="tma"), subject.cases[0], run, trial)
 
     assert ran.written[0].values.tolist() == [*range(40, 48), *range(56, 64)]
@@ -516,12 +522,12 @@ def test_a_wrong_byte_count_names_the_barrier_that_everyone_waits_for(tmp_path):
 
 
 def test_the_runs_cover_every_delivery_with_every_schedule():
-    runs = [run for run, _ in plan(10, seed=5)]
+    runs = [run for run, _ in plan(10, seed=5, workload=MISSION)]
 
     assert [run.seed for run in runs] == list(range(5, 15))
     assert len({(run.delivery, run.schedule) for run in runs}) == 6
     assert (runs[0].delivery, runs[0].schedule) == ("lazy", "fifo")
-    assert plan(3, seed=5) == plan(10, seed=5)[:3]
+    assert plan(3, seed=5, workload=MISSION) == plan(10, seed=5, workload=MISSION)[:3]
 
 
 def test_json_holds_what_the_page_shows(tmp_path):
@@ -542,6 +548,7 @@ def test_json_holds_what_the_page_shows(tmp_path):
 # ---- the command
 
 
+@pytest.mark.slow
 def test_exit_codes_and_streams(tmp_path):
     good = evoflash("check", str(fault(tmp_path, 0)), "--runs", "1", cwd=tmp_path)
     bad = evoflash("check", "fault.cu", "--runs", "1", cwd=fault(tmp_path, 9).parent)
@@ -557,6 +564,7 @@ def test_exit_codes_and_streams(tmp_path):
     assert missing.stdout == ""
 
 
+@pytest.mark.slow
 def test_a_stored_kernel_is_checked_by_the_first_digits_of_its_id(tmp_path):
     place = ("--db", str(tmp_path / "a.db"))
     searched = evoflash(

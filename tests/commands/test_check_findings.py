@@ -8,17 +8,18 @@ import pytest
 from places import ROOT
 from rich.console import Console
 
+from evoflash.attention.workload import CompileKey
 from evoflash.commands.check import compiler_messages
 from evoflash.commands.check.advice import KINDS
 from evoflash.commands.check.findings import Finding, Place, from_report, merge, slow_accesses
 from evoflash.commands.check.report import explain, print_checked
-from evoflash.commands.check.runs import Checked, RunRecord
+from evoflash.commands.check.run_findings import RunRecord
+from evoflash.commands.check.runs import Checked
 from evoflash.commands.check.subject import Subject
-from evoflash.emulator.attention import Run
+from evoflash.emulator.call import Run
 from evoflash.emulator.launch import Report, Site
 from evoflash.errors import UsageError
 from evoflash.evaluation import Build
-from evoflash.problem import CompileKey
 
 EMU = ROOT / "evoflash" / "emulator" / "emu"
 TEXT = "one\n  ef::sts(smem, ef::fmax(a, b));  // comment\n\tx = y;\n" + "four(" + "x" * 200 + ");\n"

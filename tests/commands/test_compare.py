@@ -10,8 +10,8 @@ import pytest
 from places import ROOT
 
 from evoflash.commands.compare import report as compare_report
-from evoflash.commands.compare.kernels import Entrant, entrants
-from evoflash.commands.compare.run import Contest, Outcome, Result
+from evoflash.commands.compare.kernels import Contender, contenders
+from evoflash.commands.compare.run import ComparisonRun, Outcome, Result
 from evoflash.cuda import launcher
 from evoflash.cuda.launcher import PresentGpu
 from evoflash.errors import DeviceError, EvoflashError, UsageError
@@ -38,7 +38,7 @@ def seed_of(family="flash_simt", problem=MISSION):
 
 
 def found(*words, problem=None, db="none.db"):
-    return entrants(words, problem=problem, spec=H200, db=db, seed=0)
+    return contenders(words, problem=problem, spec=H200, db=db, seed=0)
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +66,7 @@ def test_a_candidate_of_the_database_is_compiled_for_this_gpu_on_its_own_problem
     path, genome_id = database
     problem, (first, second) = found(genome_id[:6], "sdpa_flash", db=path)
     assert str(problem) == str(MISSION)
-    assert (first.name, second) == (genome_id, Entrant("sdpa_flash"))
+    assert (first.name, second) == (genome_id, Contender("sdpa_flash"))
     assert [workload for workload, _ in first.task.timed] == list(MISSION.workloads)
     assert all(Path(cubin).exists() for _, cubin in first.task.cubins)
     assert len(first.task.checks) > 3
@@ -171,11 +171,11 @@ def outcome_of(ratio, low, high, *, protocol="pairs-cold", notes=()):
     return Outcome((Result(comparison, (timing(5.0), timing(5.0 / ratio))),), notes=notes)
 
 
-CONTEST = Contest((Entrant("mine"), Entrant("sdpa_flash")), MISSION, H200, 0)
+RUN = ComparisonRun((Contender("mine"), Contender("sdpa_flash")), MISSION, H200, 0)
 
 
 def test_the_text_says_which_is_faster_by_how_much_and_how_it_was_timed():
-    said = compare_report.text(CONTEST, outcome_of(0.5, 0.498, 0.502, notes=("left out",)))
+    said = compare_report.text(RUN, outcome_of(0.5, 0.498, 0.502, notes=("left out",)))
     assert "A  mine\nB  sdpa_flash\n" in said
     assert "A is faster: 0.5000 [0.4980, 0.5020] of B's time (99.8% interval, 10 blocks" in said
     assert "A  5.00 us, p10 4.90, p90 5.10, 1980 MHz" in said
@@ -184,18 +184,18 @@ def test_the_text_says_which_is_faster_by_how_much_and_how_it_was_timed():
 
 
 def test_an_unclear_answer_is_not_sold_as_a_ratio():
-    said = compare_report.text(CONTEST, outcome_of(0.999, 0.996, 1.002))
+    said = compare_report.text(RUN, outcome_of(0.999, 0.996, 1.002))
     assert "unclear: A takes 0.9990 [0.9960, 1.0020] of B's time" in said
     assert "0.3% counts as equal" in said
 
 
 def test_single_calls_are_labelled_as_such():
-    said = compare_report.text(CONTEST, outcome_of(0.5, 0.49, 0.51, protocol="pairs-call"))
+    said = compare_report.text(RUN, outcome_of(0.5, 0.49, 0.51, protocol="pairs-call"))
     assert "call: one eager call at a time, the host's cost included" in said
 
 
 def test_json_has_times_in_us_the_ratio_and_the_answer():
-    row = json.loads(compare_report.as_json(CONTEST, outcome_of(1.02, 1.01, 1.03)))
+    row = json.loads(compare_report.as_json(RUN, outcome_of(1.02, 1.01, 1.03)))
     (result,) = row["results"]
     assert (row["first"], row["second"], row["gpu"]) == ("mine", "sdpa_flash", "h200")
     assert (result["answer"], result["ratio"], result["first"]["median_us"]) == ("slower", 1.02, 5.0)

@@ -12,13 +12,13 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
-from places import FIXTURES, ROOT
+from places import FIXTURES, ROOT, environment
+from waiting import LIMIT_S, has_open, is_alive, is_waiting, until
 
-from evoflash.compilers import gxx as hostcompiler
+from evoflash.compilers.gxx import runtime
 
 EVOFLASH = (sys.executable, "-m", "evoflash")
 RECORDED = str(FIXTURES / "recorded.json")
@@ -28,7 +28,7 @@ EMULATED = ("search", "--gpu", "l4", "--evaluator", "emulated", "--problem", "b=
 
 
 def variables(**more: str) -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(ROOT), "NO_COLOR": "1", **more}
+    return environment(NO_COLOR="1", **more)
 
 
 def started(*arguments: object, **options: object) -> "subprocess.Popen[str]":
@@ -46,7 +46,7 @@ def started(*arguments: object, **options: object) -> "subprocess.Popen[str]":
 
 def ended(process: "subprocess.Popen[str]") -> tuple[int, str]:
     """Its exit code, and its last line on stderr after a look for tracebacks."""
-    _, said = process.communicate(timeout=240)
+    _, said = process.communicate(timeout=LIMIT_S)
     assert "Traceback" not in said, said
     lines = [line for line in said.splitlines() if line.startswith("evoflash: ")]
     return process.returncode, lines[-1] if lines else said
@@ -65,15 +65,16 @@ def stored(path: Path) -> dict[str, str]:
     return dict(found)
 
 
-def wait_for_rows(path: Path, count: int) -> None:
-    """Return once the database has so many evaluations."""
-    end_s = time.monotonic() + 120
-    while time.monotonic() < end_s:
+def wait_for_a_row(path: Path, search: "subprocess.Popen[str]") -> None:
+    """Return once the search has stored an evaluation."""
+
+    def has_a_row() -> bool:
+        assert search.poll() is None, search.communicate()
         with contextlib.suppress(sqlite3.OperationalError, AssertionError):
-            if path.exists() and len(stored(path)) >= count:
-                return
-        time.sleep(0.05)
-    raise AssertionError(f"no {count} rows within two minutes")
+            return path.exists() and len(stored(path)) >= 1
+        return False
+
+    until(has_a_row, what="an evaluation in the database")
 
 
 # ---- disk full
@@ -84,6 +85,7 @@ def little_room() -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (150_000, 150_000))
 
 
+@pytest.mark.slow
 def test_a_database_that_cannot_grow_ends_the_search_and_keeps_its_rows(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     command = (*REPLAY, "--budget", "100", "--db", path)
@@ -134,7 +136,7 @@ def on_a_small_disk(
         env=variables(),
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=LIMIT_S,
         check=False,
     )
     if done.returncode == 99:
@@ -143,6 +145,7 @@ def on_a_small_disk(
     return done.stderr
 
 
+@pytest.mark.slow
 def test_a_full_disk_under_the_database_loses_nothing(tmp_path: Path) -> None:
     path = tmp_path / "disk" / "a.db"
     command = " ".join([*EVOFLASH, *REPLAY, "--budget", "100", "--db", str(path)])
@@ -164,16 +167,17 @@ def test_a_full_disk_under_the_database_loses_nothing(tmp_path: Path) -> None:
     assert len(stored(tmp_path / "copy.db")) == 100
 
 
+@pytest.mark.slow
 def test_a_full_disk_under_the_kernel_cache_blames_no_kernel(tmp_path: Path) -> None:
     """The emulator's runtime is there already; what NVRTC makes has no room."""
     folder, path = tmp_path / "disk", tmp_path / "a.db"
-    runtime = hostcompiler.runtime().parent
+    built = runtime().parent
     search = " ".join([*EVOFLASH, *EMULATED, "--budget", "2", "--db", str(path)])
 
     said = on_a_small_disk(
         folder,
         small="40k",
-        prepare=f"mkdir -p {folder}/emulator; ln -s {runtime} {folder}/emulator/{runtime.name}",
+        prepare=f"mkdir -p {folder}/emulator; ln -s {built} {folder}/emulator/{built.name}",
         command=f"EVOFLASH_CACHE_DIR={folder} {search}",
     )
 
@@ -192,8 +196,9 @@ exec {gxx} "$@"
 """
 
 
+@pytest.mark.slow
 def test_a_full_disk_under_gxx_blames_no_kernel(tmp_path: Path) -> None:
-    built, cache = hostcompiler.runtime().parent, tmp_path / "cache" / "emulator"
+    built, cache = runtime().parent, tmp_path / "cache" / "emulator"
     cache.mkdir(parents=True)
     (cache / built.name).symlink_to(built)  # the runtime is there already, kernels of other tests are not
     gxx, path = tmp_path / "bin" / "g++", tmp_path / "a.db"
@@ -222,20 +227,31 @@ def test_a_full_disk_under_gxx_blames_no_kernel(tmp_path: Path) -> None:
 # ---- the database in other hands
 
 
+def wait_for_the_lock(search: "subprocess.Popen[str]", path: Path) -> None:
+    """Return once the search waits for a lock on its database: it has the file open and does nothing."""
+
+    def waits() -> bool:
+        assert search.poll() is None, search.communicate()
+        return has_open(search.pid, path) and is_waiting(search.pid)
+
+    until(waits, what="a search that waits for the database")
+
+
+@pytest.mark.slow
 def test_a_search_that_meets_a_lock_waits_and_goes_on(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     assert ended(started(*REPLAY, "--budget", "2", "--db", path))[0] == 0
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("begin immediate")
     waiting = started(*REPLAY, "--budget", "20", "--db", path)
-    with pytest.raises(subprocess.TimeoutExpired):
-        waiting.wait(timeout=4)
+    wait_for_the_lock(waiting, path)
     other.execute("rollback")
     other.close()
     assert ended(waiting)[0] == 0
     assert len(stored(path)) == 20
 
 
+@pytest.mark.slow
 def test_ctrl_c_is_heard_while_a_lock_on_the_database_is_waited_for(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     assert ended(started(*REPLAY, "--budget", "2", "--db", path))[0] == 0
@@ -243,8 +259,7 @@ def test_ctrl_c_is_heard_while_a_lock_on_the_database_is_waited_for(tmp_path: Pa
     other.execute("begin immediate")
     hears = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)}
     waiting = started(*REPLAY, "--budget", "20", "--db", path, **hears)
-    with pytest.raises(subprocess.TimeoutExpired):
-        waiting.wait(timeout=6)
+    wait_for_the_lock(waiting, path)
     waiting.send_signal(signal.SIGINT)
     code, line = ended(waiting)
     other.close()
@@ -263,6 +278,7 @@ with open_store(sys.argv[1]) as store:
 """
 
 
+@pytest.mark.slow
 def test_a_second_search_of_the_same_run_is_refused_until_the_first_is_gone(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     assert ended(started(*REPLAY, "--budget", "2", "--db", path))[0] == 0
@@ -282,6 +298,7 @@ def test_a_second_search_of_the_same_run_is_refused_until_the_first_is_gone(tmp_
     assert ended(started(*REPLAY, "--budget", "5", "--db", path))[0] == 0
 
 
+@pytest.mark.slow
 def test_searches_of_different_runs_share_a_database(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     searches = [started(*REPLAY, "--budget", "60", "--seed", seed, "--db", path) for seed in (1, 2, 3)]
@@ -310,25 +327,15 @@ def descendants(process: int) -> list[int]:
     return found
 
 
-def is_alive(process: int) -> bool:
-    try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
 def assert_gone(processes: list[int]) -> None:
-    end_s = time.monotonic() + 30
-    while any(map(is_alive, processes)) and time.monotonic() < end_s:
-        time.sleep(0.05)
-    assert not any(map(is_alive, processes))
+    until(lambda: not any(map(is_alive, processes)), what="the end of its processes")
 
 
 def test_sigterm_to_a_job_ends_like_ctrl_c(tmp_path: Path) -> None:
     """A batch system sends it to every process of the job, not to the first one alone."""
     path = tmp_path / "a.db"
     search = started(*EMULATED, "--budget", "500", "--db", path)
-    wait_for_rows(path, 1)
+    wait_for_a_row(path, search)
     workers = descendants(search.pid)
     os.killpg(search.pid, signal.SIGTERM)
 
@@ -343,7 +350,7 @@ def test_sigterm_to_a_job_ends_like_ctrl_c(tmp_path: Path) -> None:
 def test_kill_9_leaves_no_process_and_a_whole_database(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     search = started(*EMULATED, "--budget", "500", "--db", path)
-    wait_for_rows(path, 1)
+    wait_for_a_row(path, search)
     workers = descendants(search.pid)
     search.kill()
     search.communicate()
@@ -353,10 +360,11 @@ def test_kill_9_leaves_no_process_and_a_whole_database(tmp_path: Path) -> None:
     assert set(stored(path).values()) == {"correct"}
 
 
+@pytest.mark.slow
 def test_kill_9_of_a_worker_costs_no_candidate(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     search = started(*EMULATED, "--budget", "6", "--db", path)
-    wait_for_rows(path, 1)
+    wait_for_a_row(path, search)
     for worker in workers_of(search.pid):
         os.kill(worker, signal.SIGKILL)
 
@@ -430,6 +438,7 @@ def test_the_clock_of_the_next_test_jumps(clock: Path) -> None:
     assert float(done.stdout) > 3600
 
 
+@pytest.mark.slow
 def test_a_search_under_a_jumping_clock_is_like_any_other(tmp_path: Path, clock: Path) -> None:
     path = tmp_path / "a.db"
     command = (*EMULATED, "--budget", "4", "--time-limit", "600", "--db", path)

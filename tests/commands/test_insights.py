@@ -13,6 +13,7 @@ import pytest
 from places import ROOT, environment
 from rich.console import Console
 from strategy_cases import SPACE, Notebook, Recorded, evaluated, score_us
+from waiting import LIMIT_S
 
 from evoflash.commands.insights import digest as insights
 from evoflash.commands.insights.report import print_insights
@@ -106,7 +107,7 @@ def test_the_arms_are_those_that_the_strategy_drew(families, monkeypatch) -> Non
     notebook = Notebook()
     search(Bandit(members, seed=5), Recorded(score_us), notebook, "run", budget=150)
     found = insights.digest(RUN, notebook.rows, None)
-    # A draw that found no child is followed by a stranger: it belongs to no arm.
+    # A draw that found no child is followed by a random immigrant: it belongs to no arm.
     assert record(found.arms, "control").uses == pytest.approx(sum(drawn), abs=2)
     assert sum(each.uses for each in found.arms) == sum(bool(p.parents) for p in notebook.proposals)
 
@@ -178,5 +179,5 @@ def test_the_command_says_what_to_do_when_there_is_nothing(tmp_path) -> None:
 def command(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "evoflash", *arguments],
-        capture_output=True, text=True, env=environment(NO_COLOR="1"), cwd=ROOT, timeout=120, check=False,
+        capture_output=True, text=True, env=environment(NO_COLOR="1"), cwd=ROOT, timeout=LIMIT_S, check=False,
     )  # fmt: skip

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from evoflash.attention.workload import CompileKey
 from evoflash.commands.leaderboard import report
 from evoflash.commands.leaderboard.table import Table, read
 from evoflash.evaluation import (
@@ -27,7 +28,6 @@ from evoflash.evaluation import (
     Timing,
 )
 from evoflash.paths import DB
-from evoflash.problem import CompileKey
 from evoflash.space import Genome
 from evoflash.store.store import Store, open_store
 

@@ -1,6 +1,6 @@
 """Ctrl-C and SIGTERM in every phase of a search on a GPU end it soon, whatever runs; needs no GPU.
 
-The planted work lasts two minutes (tests/stopping.py), and a search that waits for it fails the test.
+The planted work lasts ten minutes (tests/stopping.py), and a search that waits for it fails the test.
 With a real GPU: tests/gpu/test_machine.py.
 """
 
@@ -15,11 +15,12 @@ import time
 import pytest
 import stopping
 from places import ROOT, TESTS, environment
+from waiting import until
 
-from evoflash.gpu_process.worker import Duties, GpuWorker
+from evoflash.gpu_process.worker import GpuWorker, Jobs
 from evoflash.isolation import IsolatedPool
 
-SOON_S = 30.0  # an idle machine takes half a second; what is waited for takes stopping.SLOW_S
+SOON_S = 150.0  # an idle machine takes half a second; what is waited for takes stopping.SLOW_S
 BUDGET = 4
 
 
@@ -40,11 +41,11 @@ class Search:
             # A shell's background jobs ignore Ctrl-C, and so would everything that these tests start there.
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
-        end_s = time.monotonic() + 100
-        while not (folder / slow).exists():
-            assert time.monotonic() < end_s, self.killed()
-            assert self.process.poll() is None, self.process.communicate()
-            time.sleep(0.02)
+        until(lambda: self.is_at(folder / slow), what=f"the step {slow}")
+
+    def is_at(self, note):
+        assert self.process.poll() is None, self.process.communicate()
+        return note.exists()
 
     def killed(self):
         self.process.kill()
@@ -70,6 +71,7 @@ class Search:
             connection.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "slow", [*stopping.IN_GPU_PROCESSES, *stopping.IN_PREPARING_PROCESSES, *stopping.IN_MAIN_PROCESS]
 )
@@ -79,6 +81,7 @@ def test_ctrl_c_ends_a_search_whatever_it_waits_for(tmp_path, slow):
     assert said.count("the same command continues") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("sent", "called", "code"), [("SIGINT", "Ctrl-C", 130), ("SIGTERM", "SIGTERM", 143)])
 def test_the_line_says_how_many_evaluations_are_kept(tmp_path, sent, called, code):
     search = Search(tmp_path, "finals")
@@ -88,6 +91,7 @@ def test_the_line_says_how_many_evaluations_are_kept(tmp_path, sent, called, cod
     assert search.stored() == BUDGET
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("second", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("between_s", [0.0, 0.1])
 def test_a_second_signal_while_it_ends_changes_nothing(tmp_path, second, between_s):
@@ -97,6 +101,34 @@ def test_a_second_signal_while_it_ends_changes_nothing(tmp_path, second, between
     assert code in (130, 128 + second)
     assert said.splitlines()[-1].startswith("evoflash: stopped by ")
     assert said.count("the same command continues") == 1
+
+
+# In the place of a library that the commands import: it leaves a note, and its import takes ten minutes.
+LIBRARY = f"""
+import os, time
+from pathlib import Path
+(Path(os.environ["EVOFLASH_TEST_NOTES"]) / "imported").touch()
+time.sleep({stopping.SLOW_S})
+"""
+
+
+@pytest.mark.parametrize(("sent", "called", "code"), [("SIGINT", "Ctrl-C", 130), ("SIGTERM", "SIGTERM", 143)])
+def test_a_signal_while_modules_are_imported_ends_the_command_with_one_line(tmp_path, sent, called, code):
+    (tmp_path / "typer.py").write_text(LIBRARY)
+    variables = environment(EVOFLASH_TEST_NOTES=str(tmp_path))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "evoflash", "families"],
+        env={**variables, "PYTHONPATH": os.pathsep.join([str(tmp_path), variables["PYTHONPATH"]])},
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    until((tmp_path / "imported").exists, what="the import of a library")
+    process.send_signal(getattr(signal, sent))
+    _, said = process.communicate(timeout=SOON_S)
+    (line,) = said.splitlines()
+    assert process.returncode == code
+    assert line.startswith(f"evoflash: stopped by {called}")
 
 
 IGNORES = """
@@ -134,8 +166,8 @@ def test_a_call_made_while_a_pool_closes_is_cancelled():
 
 
 def test_a_stand_by_that_is_made_while_the_worker_closes_is_closed_too():
-    duties = Duties(warm_up=stopping.warm_up, learn=stopping.learn)
-    worker = GpuWorker(duties=duties)
+    jobs = Jobs(warm_up=stopping.warm_up, precompute_references=stopping.learn)
+    worker = GpuWorker(jobs=jobs)
     made = worker._begun
 
     def close_then_make():

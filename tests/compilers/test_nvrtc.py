@@ -6,13 +6,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from evoflash.attention.workload import CompileKey
 from evoflash.compilers.nvrtc import compile_candidate, first_error, resources, text_sha
 from evoflash.errors import DeviceError
 from evoflash.evaluation import Candidate
 from evoflash.families.family import load_family
 from evoflash.families.renderer import render
 from evoflash.gpu import load_gpu
-from evoflash.problem import CompileKey
 
 
 def candidate(arch: str = "sm_89", *, seed: int = 0, **values) -> Candidate:

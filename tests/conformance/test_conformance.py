@@ -4,7 +4,6 @@ import dataclasses
 import json
 import subprocess
 import sys
-import time
 from collections import Counter
 from fnmatch import fnmatch
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evoflash.compilers import gxx as hostcompiler
+from evoflash.compilers import gxx
 from evoflash.conformance import arithmetic, report, snippets, tma, worker
 from evoflash.conformance import on_emulator as emulated
 from evoflash.conformance.cases import UNWRITTEN, Bound, Label, Outcome, Trial
@@ -55,7 +54,7 @@ def test_no_snippet_is_without_an_entry():
 @pytest.mark.parametrize("name", named("sm_90a", SAMPLE))
 def test_the_emulator_reports_nothing_and_numpy_agrees(name):
     module = worker.modules("sm_90a")[name]
-    library = hostcompiler.build(module.source, name="conformance")
+    library = gxx.build(module.source, name="conformance")
     labels = []
     for trial in module.make():
         outcomes, lost = worker.run_trial(trial, library, cubin="")
@@ -88,7 +87,7 @@ def results(name: str, **modes: Any) -> dict[str, Array]:
     (case,) = (case for case in entry.cases() if dict(case.modes) == modes)
     module = snippets._module("one", [snippets.snippet(entry, case)])
     (trial,) = module.make()
-    return emulated.run(trial, hostcompiler.build(module.source, name="conformance"))
+    return emulated.run(trial, gxx.build(module.source, name="conformance"))
 
 
 def small(words: Array) -> Array:
@@ -400,10 +399,8 @@ def test_what_is_left_out_is_neither_run_nor_noted(tmp_path):
 
 
 def test_after_its_time_limit_a_sweep_tells_what_it_has():
-    begin_s = time.monotonic()
     swept = conform("sm_90a", on_gpu=False, only=("wgmma_n2",), time_limit_s=2.0)
 
-    assert time.monotonic() - begin_s < 30
     assert swept.stopped == "after its time limit of 2 s"
     assert len(swept.outcomes) == 9 * 288  # N = 24 and 200 to 256
     left = [each for each in swept.outcomes if not each.ok]
@@ -437,6 +434,7 @@ worker.run_module("arithmetic", "sm_80", Path(sys.argv[1]), first=int(sys.argv[2
 """
 
 
+@pytest.mark.slow
 def test_a_journal_survives_its_process(tmp_path):
     mine = _Progress(worker.modules("sm_80")["arithmetic"].labels, tmp_path / "journal.jsonl")
     while True:

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from evoflash.compilers import ef_layer as layer
+from evoflash.compilers import ef_layer
 from evoflash.conformance.primitives import Primitive, primitives
 from evoflash.paths import DEVICE
 
@@ -16,7 +16,7 @@ def functions(text: str) -> set[str]:
     return set(re.findall(r"^EF_DEV [^;{]*?\b(\w+)\(", text, re.MULTILINE))
 
 
-@pytest.mark.parametrize("path", layer.headers(), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", ef_layer.headers(), ids=lambda path: path.name)
 def test_each_function_of_a_header_is_in_the_table_and_the_other_way_round(path):
     listed = [name for entry in primitives() if entry.file == path.name for name in entry.functions()]
     inner = {"wgmma_shape_ss", "wgmma_shape_rs"}  # what wgmma_ss and wgmma_rs are made of
@@ -35,7 +35,7 @@ def count(entry, axes):
 def test_a_primitive_has_an_overload_for_each_type_and_element_type():
     """Templates take them all with one definition."""
     for entry in primitives():
-        text = layer.gpu_text(DEVICE / entry.file)
+        text = ef_layer.gpu_text(DEVICE / entry.file)
         for name in entry.functions():
             plain = re.findall(rf"^(?!template).*\nEF_DEV [^;{{]*?\b{name}\(", text, re.MULTILINE)
             assert len(plain) in (0, count(entry, ("type", "dtype", "mode", "b"))), name

@@ -64,6 +64,7 @@ def turns(fault: int, *, resident: bool = True, **choices: Any) -> tuple[list[Em
 # ---- right kernels
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("resident", [False, True])
 @pytest.mark.parametrize("fault", [0, 5, 6], ids=["fences", "acq_rel", "the last block resets"])
 def test_the_last_block_combines_what_all_have_left(fault: int, resident: bool) -> None:

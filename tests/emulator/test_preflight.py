@@ -5,15 +5,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from evoflash.compilers import gxx as hostcompiler
-from evoflash.emulator.preflight import emulate, preflight, shapes
+from evoflash.attention import inputs
+from evoflash.attention.loop import kv_tiles
+from evoflash.attention.shapes import shapes
+from evoflash.attention.workload import CompileKey, Workload
+from evoflash.compilers import gxx
+from evoflash.emulator.preflight import emulate, preflight
 from evoflash.evaluation import Candidate, Status
-from evoflash.families.family import Loop, load_family
+from evoflash.families.family import load_family
 from evoflash.families.renderer import render
 from evoflash.gpu import load_gpu
-from evoflash.perf_model.estimate import kv_tiles
-from evoflash.problem import CompileKey, Workload
-from evoflash.validation import inputs as trials
+from evoflash.operation import Loop
 
 FAMILY, GPU = load_family("flash_mma"), load_gpu("l4")
 KEYS = (
@@ -45,6 +47,7 @@ def planted(key: CompileKey, *edits: tuple[str, str]) -> Candidate:
     return replace(candidate, source=source)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", KEYS, ids=str)
 def test_random_genomes_pass_without_a_report(key):
     space, rng = FAMILY.space((key,), GPU), np.random.default_rng(key.head_dim)
@@ -145,8 +148,8 @@ def test_a_maximum_that_stays_shrinks_its_row_by_nothing(name):
     workload, family = Workload(1, 1, 1, 20, 331, 128), load_family(name)
     key = workload.compile_key(GPU.arch)
     genome = family.space((key,), GPU).genome(DRIFTS[name])
-    library = hostcompiler.build(render(genome, key, GPU).source, name=name)
-    trial = trials.draw("saturated", workload, seed=3)
+    library = gxx.build(render(genome, key, GPU).source, name=name)
+    trial = inputs.draw("saturated", workload, seed=3)
 
     _, verdict = emulate(
         library,

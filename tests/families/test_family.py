@@ -5,11 +5,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from evoflash.attention.workload import CompileKey, Workload
 from evoflash.errors import TemplateError, UsageError
 from evoflash.families.expression import Expression
 from evoflash.families.family import load_family, read_family
 from evoflash.gpu import load_gpu
-from evoflash.problem import CompileKey, Workload, parse_problem
+from evoflash.problem import parse_problem
 
 HEADER = """{#---
 # A family for tests.

@@ -6,14 +6,15 @@ import gene_cases
 import numpy as np
 import pytest
 
-from evoflash.compilers import gxx as hostcompiler
+from evoflash.attention.workload import CompileKey, Workload
+from evoflash.compilers import gxx
 from evoflash.compilers.nvrtc import compile_candidate
 from evoflash.emulator.preflight import emulate, preflight
 from evoflash.evaluation import Status, TensorMap
 from evoflash.families.family import load_family
 from evoflash.families.renderer import render
 from evoflash.gpu import load_gpu
-from evoflash.problem import CompileKey, Workload, parse_problem
+from evoflash.problem import parse_problem
 
 FAMILY, H200 = load_family("flash_cluster"), load_gpu("h200")
 KEY = CompileKey(64, "fp16", True, 2, "sm_90a")  # causal and grouped heads: every gene can be active
@@ -166,6 +167,7 @@ def test_each_seed_is_for_some_short_sequence_and_none_for_a_long_one():
     assert FAMILY.seeds_for(long, FAMILY.space(long.compile_keys("sm_90a"), H200), H200) == ()
 
 
+@pytest.mark.slow
 def test_random_genomes_compile_without_spills():
     """The named checks are the wall of registers: at least nine of ten must hold."""
     rng, whole = np.random.default_rng(7), 0
@@ -214,7 +216,7 @@ CORES = {
 
 
 def emulated(genome, key, workload, trial, delivery="random"):
-    library = hostcompiler.build(render(genome, key, H200).source, name="flash_cluster")
+    library = gxx.build(render(genome, key, H200).source, name="flash_cluster")
     launches = FAMILY.launches(genome, workload, H200)
     return emulate(
         library, launches, workload, trial, delivery=delivery, schedule="random", seed=5, is_strided=True

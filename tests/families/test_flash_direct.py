@@ -6,14 +6,14 @@ import gene_cases
 import numpy as np
 import pytest
 
-from evoflash.compilers import gxx as hostcompiler
+from evoflash.attention.workload import CompileKey, Workload
+from evoflash.compilers import gxx
 from evoflash.compilers.nvrtc import compile_candidate
 from evoflash.emulator.preflight import emulate, preflight
 from evoflash.evaluation import Status
 from evoflash.families.family import load_family
 from evoflash.families.renderer import render
 from evoflash.gpu import load_gpu
-from evoflash.problem import CompileKey, Workload
 
 FAMILY, H200 = load_family("flash_direct"), load_gpu("h200")
 KEY = CompileKey(64, "fp16", True, 2, "sm_90a")  # causal and grouped heads: every gene can be active
@@ -165,6 +165,7 @@ def test_wide_heads_have_seeds_too():
     assert sum(space.is_valid(space.genome(seed.values)) for seed in FAMILY.seeds) >= 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gpu", ["l4", "h200"])
 def test_random_genomes_compile_without_spills(gpu):
     """The named checks are the wall of registers: at least nine of ten must hold."""
@@ -235,7 +236,7 @@ def test_odd_shapes_come_out_right(values, seq_q, seq_kv, causal, trial):
 
 
 def emulated(genome, key, workload, trial):
-    library = hostcompiler.build(render(genome, key, H200).source, name="flash_direct")
+    library = gxx.build(render(genome, key, H200).source, name="flash_direct")
     launches = FAMILY.launches(genome, workload, H200)
     return emulate(
         library, launches, workload, trial, delivery="random", schedule="random", seed=5, is_strided=True

@@ -7,17 +7,19 @@ import gene_cases
 import numpy as np
 import pytest
 
-from evoflash.abi import arguments
-from evoflash.compilers import gxx as hostcompiler
+from evoflash.attention import abi
+from evoflash.attention import inputs as trials
+from evoflash.attention.abi import arguments
+from evoflash.attention.reference import expect
+from evoflash.attention.workload import CompileKey, Workload
+from evoflash.compilers import gxx
 from evoflash.emulator import launch as emulator
 from evoflash.emulator.preflight import preflight
 from evoflash.families.family import load_family
 from evoflash.families.renderer import render
 from evoflash.gpu import load_gpu
-from evoflash.problem import CompileKey, Workload
-from evoflash.validation import inputs as trials
-from evoflash.validation.reference import every_row, expect
-from evoflash.validation.validator import Output, judge
+from evoflash.validation.expected import every_row
+from evoflash.validation.validator import judge
 
 FAMILY, H200 = load_family("flash_mma"), load_gpu("h200")
 KEY = CompileKey(64, "fp16", True, 2, "sm_90a")  # causal and grouped heads: every gene but one can be active
@@ -140,7 +142,7 @@ def test_no_value_is_inert(name, one, other):
 def emulate(genome, key, gpu, workload, trial_name):
     """(copies from global memory, verdict) of all launches under random scheduling; no report is allowed."""
     trial = trials.draw(trial_name, workload, seed=4)
-    library = hostcompiler.build(render(genome, key, gpu).source, name="flash_mma")
+    library = gxx.build(render(genome, key, gpu).source, name="flash_mma")
     launches = FAMILY.launches(genome, workload, gpu)
     with emulator.Memory() as memory:
         inputs = [
@@ -155,7 +157,7 @@ def emulate(genome, key, gpu, workload, trial_name):
         given = arguments(workload, tuple(x.ctypes.data for x in (*inputs, out, lse)), workspace=scratch)
         emulations = [emulator.run(library, launch, given, seed=5) for launch in launches]
         assert [report for emulation in emulations for report in emulation.reports] == []
-        output = Output(out.copy(), lse.copy())
+        output = abi.output(out.copy(), lse.copy())
     copies = sum(site.requests for site in emulations[0].sites if site.op == "cp_async_global")
     expected = expect(workload, *trial_of(trial), where=every_row(workload))
     return copies, judge(workload, [(trial, expected, output)])

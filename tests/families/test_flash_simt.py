@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 from cupy.cuda import nvrtc
 
-from evoflash.abi import arguments
-from evoflash.compilers import gxx as hostcompiler
+from evoflash.attention.abi import arguments
+from evoflash.attention.inputs import draw
+from evoflash.attention.workload import HEAD_DIMS, CompileKey, Workload
+from evoflash.compilers import gxx
 from evoflash.emulator import launch as emulator
 from evoflash.emulator.preflight import preflight
 from evoflash.evaluation import Status
@@ -15,8 +17,8 @@ from evoflash.families.export import export_kernel
 from evoflash.families.family import load_family
 from evoflash.families.renderer import lint, render
 from evoflash.gpu import load_gpu
-from evoflash.problem import HEAD_DIMS, CompileKey, Workload, parse_problem
-from evoflash.validation.inputs import draw
+from evoflash.operation import Schedule
+from evoflash.problem import parse_problem
 
 FAMILY, GPU = load_family("flash_simt"), load_gpu("l4")
 SEEDS = {seed.name: seed.values for seed in FAMILY.seeds}
@@ -109,7 +111,7 @@ def test_random_genomes_pass_without_a_report(head_dim, causal):
         assert preflight(text, FAMILY, GPU, seed=seed).complaint == "", genome
 
 
-def run(text, workload: Workload, *, schedule: emulator.Schedule, seed: int):
+def run(text, workload: Workload, *, schedule: Schedule, seed: int):
     """O and LSE of one launch, as bits."""
     trial = draw("normal", workload, seed=3)
     (launch,) = FAMILY.launches(text.genome, workload, GPU)
@@ -121,7 +123,7 @@ def run(text, workload: Workload, *, schedule: emulator.Schedule, seed: int):
         out = memory.array("O", trial.q.shape, np.uint16, writable=True)
         lse = memory.array("LSE", trial.q.shape[:3], np.float32, writable=True)
         pointers = arguments(workload, tuple(array.ctypes.data for array in (*inputs, out, lse)))
-        library = hostcompiler.build(text.source, name=FAMILY.name)
+        library = gxx.build(text.source, name=FAMILY.name)
         found = emulator.run(library, launch, pointers, schedule=schedule, seed=seed)
         assert found.reports == ()
         return out.tobytes() + lse.tobytes()

@@ -7,17 +7,20 @@ import gene_cases
 import numpy as np
 import pytest
 
-from evoflash.compilers import gxx as hostcompiler
+from evoflash.attention.inputs import TestInput
+from evoflash.attention.reference import expect
+from evoflash.attention.workload import CompileKey, Workload
+from evoflash.compilers import gxx
 from evoflash.compilers.nvrtc import compile_candidate
-from evoflash.emulator.attention import Run, attend
+from evoflash.emulator.call import Run, run_call
 from evoflash.emulator.preflight import emulate, preflight
 from evoflash.evaluation import TensorMap
 from evoflash.families.family import load_family
 from evoflash.families.renderer import render
 from evoflash.gpu import load_gpu
-from evoflash.problem import CompileKey, Workload, parse_problem
-from evoflash.validation.inputs import Trial
-from evoflash.validation.reference import decode, encode, every_row, expect
+from evoflash.problem import parse_problem
+from evoflash.validation.bits import decode, encode
+from evoflash.validation.expected import every_row
 
 FAMILY, H200 = load_family("flash_wgmma"), load_gpu("h200")
 KEY = CompileKey(64, "fp16", True, 2, "sm_90a")  # causal and grouped heads: every gene can be active
@@ -559,7 +562,7 @@ def complaint_of(genome, key, seed=1):
 
 def counters(genome, key, workload, trial):
     """What the first kernel's emulation counted, of a launch that is right and without a report."""
-    library = hostcompiler.build(render(genome, key, H200).source, name="flash_wgmma")
+    library = gxx.build(render(genome, key, H200).source, name="flash_wgmma")
     launches = FAMILY.launches(genome, workload, H200)
     (emulation, *_), verdict = emulate(
         library, launches, workload, trial, delivery="lazy", schedule="random", seed=1
@@ -568,13 +571,29 @@ def counters(genome, key, workload, trial):
     return emulation.counters
 
 
+def with_value(name, value, *others):
+    """A genome in which the gene has the value and could have each of the others, all else equal."""
+    needs = NEEDS.get(name, {})
+    for each in (value, *others):
+        needs = {**needs, **NEEDS.get(f"{name}={each}", {})}
+    return genome_of({**needs, name: value})
+
+
 @pytest.mark.parametrize(("name", "value"), list(gene_cases.each_value(FAMILY)))
 def test_each_value_of_each_gene_runs_clean(name, value):
-    needs = {**NEEDS.get(name, {}), **NEEDS.get(f"{name}={value}", {})}
-    genome = genome_of({**needs, name: value})
+    genome = with_value(name, value)
     assert genome.as_dict()[name] == value, "the gene is not active here"
 
     assert complaint_of(genome, KEY) == ""
+
+
+@pytest.mark.parametrize(("name", "one", "other"), list(gene_cases.adjacent_values(FAMILY)))
+def test_no_value_is_inert(name, one, other):
+    """Most of these genomes are those of the test above, so that their machine code is in the cache."""
+    genomes = with_value(name, one, other), with_value(name, other, one)
+    first, second = (gene_cases.machine(FAMILY, genome, KEY, H200) for genome in genomes)
+
+    assert first != second
 
 
 def has_room(values, key):
@@ -624,6 +643,7 @@ def test_every_seed_is_valid_for_a_shape_it_is_meant_for():
     assert used == {seed.name for seed in FAMILY.seeds}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", [KEY, pytest.param(WIDE, marks=pytest.mark.full)], ids=str)
 def test_the_seeds_neither_spill_nor_serialise(key):
     """C7510 to C7519 are how ptxas says that it took a pipeline of wgmma apart."""
@@ -635,6 +655,7 @@ def test_the_seeds_neither_spill_nor_serialise(key):
     assert [build.log for build in builds if not build.ok or build.spill_bytes or build.warnings] == []
 
 
+@pytest.mark.slow
 def test_random_genomes_compile_without_spills():
     """The named checks are the walls of registers and shared memory: at least nine of ten must hold."""
     rng, whole = np.random.default_rng(7), 0
@@ -672,7 +693,7 @@ def test_blocks_share_all_pieces_of_work_whatever_the_gpu_holds(schedule, sms):
     values = {"rescale": "speculative", "tile_order": "sections", "section_heads": 8}
     genome = genome_of({"schedule": schedule, **values}, gpu=gpu)
     launches = FAMILY.launches(genome, workload, gpu)
-    library = hostcompiler.build(render(genome, KEY, gpu).source, name="flash_wgmma")
+    library = gxx.build(render(genome, KEY, gpu).source, name="flash_wgmma")
 
     emulations, verdict = emulate(
         library, launches, workload, "rising", delivery="random", schedule="random", seed=sms
@@ -692,7 +713,7 @@ def test_a_block_may_have_more_pieces_of_work_than_it_can_note(epilogue):
         key,
     )
     launches = FAMILY.launches(genome, workload, replace(H200, sm_count=0))
-    library = hostcompiler.build(render(genome, key, H200).source, name="flash_wgmma")
+    library = gxx.build(render(genome, key, H200).source, name="flash_wgmma")
 
     (emulation,), verdict = emulate(
         library, launches, workload, "spikes", delivery="eager", schedule="fifo", seed=1
@@ -713,7 +734,7 @@ def test_a_warpgroup_of_two_tiles_owns_twice_the_rows_and_fetches_as_many_keys(c
         (launch,) = launches = FAMILY.launches(genome, workload, H200)
         assert launch.grid == (768 // (rows * consumers), 2, 1)
         assert launch.maps[0].box == (1, 1, 64, 64)
-        library = hostcompiler.build(render(genome, key, H200).source, name="flash_wgmma")
+        library = gxx.build(render(genome, key, H200).source, name="flash_wgmma")
         (emulation,), verdict = emulate(
             library, launches, workload, "rising", delivery="random", schedule="random", seed=rows
         )
@@ -749,6 +770,7 @@ def test_p_of_two_tiles_of_rows_stays_in_registers():
 LOOSE = ("consumers", "block_n", "overlap", "turns", "q_home", "rescale", "schedule", "epilogue", "producer")
 
 
+@pytest.mark.slow
 def test_two_tiles_of_rows_compile_without_spills():
     """And without C7512 to C7514: ptxas lets products overlap only where it sees what is done with."""
     rng, whole = np.random.default_rng(8), 0
@@ -811,7 +833,7 @@ def test_a_second_p_takes_turns_with_the_first_whatever_the_tiles(schedule, caus
     """One to five tiles, the last not whole: what the loop of two steps leaves over."""
     key = replace(KEY, gqa_ratio=1, causal=causal)
     genome = genome_of({**BUFFERED, "schedule": schedule}, key)
-    library = hostcompiler.build(render(genome, key, H200).source, name="flash_wgmma")
+    library = gxx.build(render(genome, key, H200).source, name="flash_wgmma")
     for tiles in range(1, 6):
         workload = key.workload(1, 2, 64 * tiles, 64 * tiles - 7)
         (emulation,), verdict = emulate(
@@ -868,6 +890,7 @@ def test_the_model_hears_whether_products_overlap(overlap, overlaps):
     assert FAMILY.loop(names).overlaps == overlaps
 
 
+@pytest.mark.slow
 def test_a_second_p_compiles_without_spills():
     """And without C7513: no P is rounded into registers that a product in flight reads."""
     key, wide = replace(KEY, causal=False), replace(KEY, head_dim=128)
@@ -915,7 +938,7 @@ def test_rings_and_turns_stay_in_step_when_warpgroups_sit_out_tiles_of_piece_aft
     workload = Workload(2, 2, 2, 600, 560, 64, causal=True)
     key, gpu = replace(KEY, gqa_ratio=1), replace(H200, sm_count=sms)
     genome = genome_of({**SKIPPING, "rescale": rescale}, key, gpu)
-    library = hostcompiler.build(render(genome, key, gpu).source, name="flash_wgmma")
+    library = gxx.build(render(genome, key, gpu).source, name="flash_wgmma")
 
     emulations, verdict = emulate(
         library,
@@ -992,7 +1015,7 @@ def test_rings_and_turns_stay_in_step_when_warpgroups_take_half_a_tile_of_piece_
     workload, gpu = Workload(2, 4, 2, 330, 290, 64, causal=True), replace(H200, sm_count=3)
     more = {"rescale": rescale, "schedule": "dynamic", "q_stages": 2, "pack_gqa": "on"}
     genome = genome_of({**HALVING, **more, **values}, KEY, gpu)
-    library = hostcompiler.build(render(genome, KEY, gpu).source, name="flash_wgmma")
+    library = gxx.build(render(genome, KEY, gpu).source, name="flash_wgmma")
 
     emulations, verdict = emulate(
         library,
@@ -1046,6 +1069,7 @@ def test_what_is_missing_in_the_step_of_half_a_tile_is_noticed(missing):
     assert preflight(faulty, FAMILY, H200, seed=1).complaint != ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("head_dim", [64, pytest.param(128, marks=pytest.mark.full)])
 @pytest.mark.parametrize("tile_skip", ["half", pytest.param("both", marks=pytest.mark.full)])
 def test_a_branch_around_half_a_tile_leaves_the_products_overlapped(tile_skip, head_dim):
@@ -1074,6 +1098,7 @@ def test_what_half_a_tile_needs(values, check):
     assert space.violations(space.genome({**BASE, "tile_skip": "half", **values})) == (check,)
 
 
+@pytest.mark.slow
 def test_registers_move_only_as_far_as_there_are_some():
     """setmaxnreg waits for ever when the pool of the block is too small."""
     rng, seen, space = np.random.default_rng(3), 0, FAMILY.space((KEY,), H200)
@@ -1161,7 +1186,7 @@ def test_splits_without_a_key_weigh_nothing(seq_q, values):
     key = replace(KEY, gqa_ratio=1)
     genome, workload = genome_of({**SPLIT, **values}, key), key.workload(2, 2, seq_q, 40)
     launches = FAMILY.launches(genome, workload, H200)
-    library = hostcompiler.build(render(genome, key, H200).source, name="flash_wgmma")
+    library = gxx.build(render(genome, key, H200).source, name="flash_wgmma")
 
     emulations, verdict = emulate(
         library, launches, workload, "normal", delivery="random", schedule="random", seed=seq_q
@@ -1180,7 +1205,7 @@ def test_a_query_of_packed_heads_over_many_keys_is_put_together_again(trial, res
     key = CompileKey(128, dtype, True, 4, "sm_90a")
     values = {"kv_splits": 8, "rescale": rescale, "pack_gqa": "on", "consumers": 1, "turns": "none"}
     genome, workload = genome_of(values, key), key.workload(2, 2, 1, 997)
-    library = hostcompiler.build(render(genome, key, H200).source, name="flash_wgmma")
+    library = gxx.build(render(genome, key, H200).source, name="flash_wgmma")
     launches = FAMILY.launches(genome, workload, H200)
 
     emulations, verdict = emulate(
@@ -1197,24 +1222,24 @@ def test_only_the_split_that_outgrows_its_reference_is_done_again():
     key = replace(KEY, causal=False, gqa_ratio=1)
     values = {"kv_splits": 2, "rescale": "speculative", "consumers": 1, "turns": "none", "overlap": "none"}
     genome, workload = genome_of(values, key), Workload(1, 1, 1, 16, 256, 64)
-    library = hostcompiler.build(render(genome, key, H200).source, name="flash_wgmma")
+    library = gxx.build(render(genome, key, H200).source, name="flash_wgmma")
     rng, products = np.random.default_rng(1), []
     for far in (100, 250):  # in the second tile of the first split; in the second tile of the second one
         q, k, v = (rng.standard_normal((1, 1, rows, 64)) for rows in (16, 256, 256))
         for ahead in (0, 8):
             q[0, 0, 5] = ahead * k[0, 0, far]
-            trial = Trial("one row", *(encode(x.astype(np.float32), "fp16") for x in (q, k, v)))
-            emulations, output = attend(
+            trial = TestInput("one row", *(encode(x.astype(np.float32), "fp16") for x in (q, k, v)))
+            emulations, output = run_call(
                 library,
                 FAMILY.launches(genome, workload, H200),
                 workload,
                 trial,
                 Run("lazy", "fifo", 1, 60.0),
             )
-            expected = expect(workload, trial.q, trial.k, trial.v, where=every_row(workload))
+            expected = expect(workload, trial, where=every_row(workload))
             assert [each.reports for each in emulations if each.reports] == []
-            got = decode(output.out, "fp16").reshape(-1)
-            assert np.abs(got - np.asarray(expected.out).reshape(-1)).max() < 5e-3
+            got = decode(output.tensors["O"], "fp16").reshape(-1)
+            assert np.abs(got - np.asarray(expected.rows["O"].right).reshape(-1)).max() < 5e-3
             products.append(emulations[0].counters["wgmma"])
 
     calm, twice = products[0], products[1]
@@ -1405,16 +1430,18 @@ def test_a_sum_of_rounded_weights_cancels_the_rounding_of_a_key_that_outweighs_a
         values = {"rescale": "speculative", "consumers": 1, "turns": "none", "sum_of": name}
         key = replace(KEY, causal=False, gqa_ratio=1)
         genome = genome_of(values, key)
-        library = hostcompiler.build(render(genome, key, H200).source, name="flash_wgmma")
+        library = gxx.build(render(genome, key, H200).source, name="flash_wgmma")
         launches = FAMILY.launches(genome, workload, H200)
         for _ in range(12):
             k[0, 0, 100] = rng.uniform(2.0, 4.0)  # 4 to 8 ahead: weights up to 2900
             v = 1 + rng.random((1, 1, 128, 64))
-            trial = Trial("dominated", *(encode(x.astype(np.float32), "fp16") for x in (q, k, v)))
-            _, output = attend(library, launches, workload, trial, Run("lazy", "fifo", 1, 60.0))
-            expected = expect(workload, trial.q, trial.k, trial.v, where=every_row(workload))
-            got = decode(output.out, "fp16").reshape(-1)
-            ideal = decode(encode(np.asarray(expected.out, np.float32).reshape(-1), "fp16"), "fp16")
+            trial = TestInput("dominated", *(encode(x.astype(np.float32), "fp16") for x in (q, k, v)))
+            _, output = run_call(library, launches, workload, trial, Run("lazy", "fifo", 1, 60.0))
+            expected = expect(workload, trial, where=every_row(workload))
+            got = decode(output.tensors["O"], "fp16").reshape(-1)
+            ideal = decode(
+                encode(np.asarray(expected.rows["O"].right, np.float32).reshape(-1), "fp16"), "fp16"
+            )
             found.append(float(np.abs(got - ideal).sum()))
 
     assert sum(errors["rounded"]) < sum(errors["exact"]) / 2
@@ -1432,16 +1459,21 @@ def test_one_row_that_outgrows_its_reference_has_its_block_done_again(schedule, 
     workload, key = Workload(1, 1, 1, row // 16 * 16 + 16, 128, 64), replace(KEY, causal=False, gqa_ratio=1)
     values = {"rescale": "speculative", "consumers": 1, "turns": "none", "schedule": schedule}
     genome = genome_of({**values, "block_n": 64, "overlap": "none", **tiles}, key)
-    library = hostcompiler.build(render(genome, key, H200).source, name="flash_wgmma")
+    library = gxx.build(render(genome, key, H200).source, name="flash_wgmma")
     rng = np.random.default_rng(row)
     q, k, v = (rng.standard_normal((1, 1, rows, 64)) for rows in (workload.seq_q, 128, 128))
     q[0, 0, row] = 8 * k[0, 0, 100]  # some 60 ahead in the second tile: beyond what 16 bits hold
-    trial = Trial("one row", *(encode(x.astype(np.float32), "fp16") for x in (q, k, v)))
+    trial = TestInput("one row", *(encode(x.astype(np.float32), "fp16") for x in (q, k, v)))
 
-    emulations, output = attend(
+    emulations, output = run_call(
         library, FAMILY.launches(genome, workload, H200), workload, trial, Run("lazy", "fifo", 1, 60.0)
     )
 
-    expected = expect(workload, trial.q, trial.k, trial.v, where=every_row(workload))
+    expected = expect(workload, trial, where=every_row(workload))
     assert [each.reports for each in emulations if each.reports] == []
-    assert np.abs(decode(output.out, "fp16").reshape(-1) - np.asarray(expected.out).reshape(-1)).max() < 5e-3
+    assert (
+        np.abs(
+            decode(output.tensors["O"], "fp16").reshape(-1) - np.asarray(expected.rows["O"].right).reshape(-1)
+        ).max()
+        < 5e-3
+    )

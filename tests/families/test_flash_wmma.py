@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from evoflash.attention.workload import CompileKey
 from evoflash.compilers.nvrtc import compile_candidate
 from evoflash.emulator.preflight import preflight
 from evoflash.evaluation import Candidate, Status
@@ -12,7 +13,7 @@ from evoflash.families.export import export_kernel
 from evoflash.families.family import load_family
 from evoflash.families.renderer import lint, render
 from evoflash.gpu import load_gpu
-from evoflash.problem import CompileKey, parse_problem
+from evoflash.problem import parse_problem
 
 FAMILY, L4, H200 = load_family("flash_wmma"), load_gpu("l4"), load_gpu("h200")
 FULL = CompileKey(64, "fp16", False, 1, "sm_89")

@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from evoflash.attention.workload import CompileKey
 from evoflash.errors import UsageError
 from evoflash.families.family import load_family
 from evoflash.families.renderer import lint, nested, render
 from evoflash.gpu import load_gpu
 from evoflash.paths import TEMPLATES
-from evoflash.problem import CompileKey
 from evoflash.space import Genome
 
 FULL = CompileKey(64, "fp16", False, 1, "sm_89")

@@ -8,17 +8,18 @@ import pytest
 from cupy.cuda import nvrtc
 from places import TEMPLATES
 
-from evoflash.abi import map_geometry
+from evoflash.attention.abi import tensors
+from evoflash.attention.workload import Workload
 from evoflash.commands.check.subject import of_genome
 from evoflash.compilers.nvrtc import compile_candidate
 from evoflash.emulator.preflight import preflight
 from evoflash.errors import TemplateError
-from evoflash.evaluation import Status, TensorMap
+from evoflash.evaluation import Status, TensorMap, geometry
 from evoflash.families.export import export_kernel
 from evoflash.families.family import load_family, read_family
 from evoflash.families.renderer import render
 from evoflash.gpu import load_gpu
-from evoflash.problem import Problem, Workload
+from evoflash.problem import Problem
 
 H200 = load_gpu("h200")
 WORKLOAD = Workload(1, 4, 2, 70, 50, 64, causal=True)
@@ -94,6 +95,7 @@ def test_the_exported_file_compiles_with_nvrtc_alone(family):
     nvrtc.compileProgram(program, ["-std=c++17", "-arch=sm_90a"])
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("nvcc"), reason="needs nvcc, of CUDA 12 or later")
 @pytest.mark.parametrize("o_out", ["box", "plain"])
 def test_the_exported_program_needs_no_driver_to_link(family, tmp_path, o_out):
@@ -128,7 +130,10 @@ def test_the_exported_program_needs_no_driver_to_link(family, tmp_path, o_out):
 def test_a_map_is_described_contiguous_dimension_first(wanted, dims, strides, box):
     workload = Workload(5, 4, 2, 70, 50, 64)
 
-    assert map_geometry(wanted, workload) == (dims, strides, box)
+    spec = next(spec for spec in tensors(workload) if spec.name == wanted.of)
+    strides_bytes = [2 * stride for stride in spec.strides]
+
+    assert geometry(wanted, spec.shape, strides_bytes) == (dims, strides, box)
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,8 @@
 """A plain correct attention kernel with evoflash's ABI, and the same with one mistake planted in it."""
 
+from evoflash.attention.workload import CompileKey, Workload
 from evoflash.evaluation import Launch
 from evoflash.gpu_process.rungs import GpuTask
-from evoflash.problem import CompileKey, Workload
 
 ROWS = 4  # query rows of a block, a warp each
 BIG_HEADS = 64  # what a mistake "at size" takes for the benchmark's shape

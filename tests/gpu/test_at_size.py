@@ -6,15 +6,17 @@ import numpy as np
 import pytest
 from gpu import planted
 
+from evoflash.attention import inputs as trials
+from evoflash.attention import reference
+from evoflash.attention.workload import Workload
 from evoflash.cuda import arena as memory
-from evoflash.cuda import device_checks as inspection
+from evoflash.cuda import device_checks
 from evoflash.cuda.arena import Arena, MemoryFaultError, Original, keep_on_device
 from evoflash.cuda.launcher import cupy, settle
 from evoflash.evaluation import Rung, Status
-from evoflash.gpu_process import cache as kept
-from evoflash.problem import Workload
-from evoflash.validation import inputs as trials
-from evoflash.validation import reference, validator
+from evoflash.gpu_process import cache
+from evoflash.validation import validator
+from evoflash.validation.bits import encode
 
 pytestmark = pytest.mark.gpu
 
@@ -42,8 +44,8 @@ def test_a_correct_kernel_passes_and_the_second_one_uploads_nothing(worker, spec
 def test_the_planted_mistakes_lie_where_no_reference_looks(spec, cubins):
     seed = task(spec, cubins).seed
     for name in trials.AT_SIZE:
-        where = kept.large(LONG, name, seed)[1].sample
-        assert planted.HIDDEN_HEAD not in where.heads
+        where = cache.large(LONG, name, seed)[1].sample
+        assert planted.HIDDEN_HEAD not in where.groups
         assert len(where.rows) < LONG.seq_q
 
 
@@ -124,14 +126,14 @@ def test_what_is_read_of_an_output_is_what_reading_all_of_it_gives(spec, dtype):
     arena = Arena(workload, rng=np.random.default_rng(1))
     where = reference.sample(workload, np.random.default_rng(1))
     values = np.random.default_rng(2).standard_normal((16 * 1100 * 64), dtype=np.float32)
-    arena.buffers["O"].write(reference.encode(values, dtype).view(np.uint8))
+    arena.buffers["O"].write(encode(values, dtype).view(np.uint8))
     arena.buffers["LSE"].write(values[: 16 * 1100].view(np.uint8))
     settle()
     part = arena.part(where)
-    whole = validator.part_of(arena.output(want_lse=True), where, workload=workload)
+    whole = validator.part_of(arena.output(), where, workload=workload)
     assert part.broken == whole.broken == ""
-    np.testing.assert_array_equal(part.out, whole.out)
-    np.testing.assert_array_equal(part.lse, whole.lse)
+    np.testing.assert_array_equal(part.tensors["O"], whole.tensors["O"])
+    np.testing.assert_array_equal(part.tensors["LSE"], whole.tensors["LSE"])
 
 
 @pytest.mark.parametrize(("dtype", "value"), [("fp16", 0xFC00), ("bf16", 0x7FC1)])
@@ -153,9 +155,9 @@ def test_bytes_are_compared_to_the_last_of_them(spec):
     for array in (first, second):
         array.data.memset(7, size)
     settle()
-    inspection.differ(first, second)
+    device_checks.differ(first, second)
     started = time.monotonic()
-    assert not inspection.differ(first, second)
+    assert not device_checks.differ(first, second)
     print(f"\n{size >> 20} MiB compared in {1e3 * (time.monotonic() - started):.2f} ms")
     flip(second, size - 1)
-    assert inspection.differ(first, second)
+    assert device_checks.differ(first, second)

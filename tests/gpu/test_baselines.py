@@ -4,12 +4,12 @@ import textwrap
 
 import pytest
 
+from evoflash.attention.workload import Workload
 from evoflash.baselines import NAMES, BaselineAbsentError, baseline
 from evoflash.gpu_process.checks import of_timed
 from evoflash.gpu_process.finals import FinalTask
 from evoflash.gpu_process.worker import GpuWorker
 from evoflash.isolation import IsolatedPool
-from evoflash.problem import Workload
 from evoflash.timing.benchmark import Bench
 
 pytestmark = pytest.mark.gpu

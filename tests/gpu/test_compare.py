@@ -11,16 +11,17 @@ import pytest
 from gpu import planted
 from places import ROOT
 
-from evoflash.commands.compare.kernels import Entrant
-from evoflash.commands.compare.run import Contest, hold
+from evoflash.attention.workload import NAMED, Workload
+from evoflash.commands.compare.kernels import Contender
+from evoflash.commands.compare.run import ComparisonRun, compare_kernels
 from evoflash.cuda import launcher
 from evoflash.families.export import export_kernel
 from evoflash.families.family import load_family
 from evoflash.isolation import IsolatedPool
-from evoflash.problem import NAMED, Problem, Workload, parse_problem
+from evoflash.problem import Problem, parse_problem
 from evoflash.timing.benchmark import Bench, KernelContender, synced_us
 from evoflash.timing.protocols import CALL
-from evoflash.timing.sequential_test import LIMIT_S, duel
+from evoflash.timing.sequential_test import LIMIT_S, run_sequential_test
 
 pytestmark = pytest.mark.gpu
 
@@ -33,15 +34,17 @@ def pool():
         yield made
 
 
-def entrant(spec, cubins, name, *, timed=MISSION, **how):
+def contender(spec, cubins, name, *, timed=MISSION, **how):
     """A planted kernel whose cubin is a file of its own: CuPy then loads it apart from its twin."""
     task = planted.task_of(spec, cubins, checks=[SMALL], timed=[timed], name=name, **how)
     own = [(key, shutil.copyfile(path, f"{path}.{name}")) for key, path in task.cubins]
-    return Entrant(name, replace(task, cubins=tuple(own)))
+    return Contender(name, replace(task, cubins=tuple(own)))
 
 
-def held(pool, spec, *entrants, workload=MISSION):
-    ending = pool.submit(hold, Contest(entrants, Problem((workload,)), spec, 3), timeout_s=300).result()
+def held(pool, spec, *contenders, workload=MISSION):
+    ending = pool.submit(
+        compare_kernels, ComparisonRun(contenders, Problem((workload,)), spec, 3), timeout_s=300
+    ).result()
     assert ending.value is not None, ending.reason
     for result in ending.value.results:
         print(f"\n  {result.comparison} {result.comparison.answer} {result.timings}", end="")
@@ -54,12 +57,12 @@ def answers(outcome):
 
 
 def test_copies_are_not_told_apart_in_any_way_of_timing(pool, spec, cubins):
-    outcome = held(pool, spec, *(entrant(spec, cubins, name) for name in ("one", "other")))
+    outcome = held(pool, spec, *(contender(spec, cubins, name) for name in ("one", "other")))
     assert answers(outcome) == {"pairs-cold": "unclear", "pairs-hot": "unclear", "pairs-call": "unclear"}
 
 
 def test_twice_the_work_takes_twice_the_time_and_its_mirror_half(pool, spec, cubins):
-    once, twice = entrant(spec, cubins, "once"), entrant(spec, cubins, "twice", times=2)
+    once, twice = contender(spec, cubins, "once"), contender(spec, cubins, "twice", times=2)
     assert set(answers(held(pool, spec, twice, once)).values()) == {"slower"}
     outcome = held(pool, spec, once, twice)
     assert set(answers(outcome).values()) == {"faster"}
@@ -67,54 +70,55 @@ def test_twice_the_work_takes_twice_the_time_and_its_mirror_half(pool, spec, cub
 
 
 def test_a_long_workload_is_compared_in_both_power_states(pool, spec, cubins):
-    pair = [entrant(spec, cubins, name, timed=LONG) for name in ("one", "other")]
+    pair = [contender(spec, cubins, name, timed=LONG) for name in ("one", "other")]
     outcome = held(pool, spec, *pair, workload=LONG)
     assert answers(outcome) == {"pairs-cold-boost": "unclear", "pairs-cold-sustained": "unclear"}
 
 
 def test_a_wrong_kernel_is_not_timed_but_named(pool, spec, cubins):
-    right = entrant(spec, cubins, "right")
-    wrong = entrant(spec, cubins, "wrong", fault="drops the last key")
+    right = contender(spec, cubins, "right")
+    wrong = contender(spec, cubins, "wrong", fault="drops the last key")
     outcome = held(pool, spec, right, wrong)
     assert outcome.failure.startswith("wrong fails at correctness")
     assert not outcome.results
 
 
 def test_a_kernel_that_is_wrong_only_while_timed_is_found_out(pool, spec, cubins):
-    liar = entrant(spec, cubins, "liar", fault="is right only while it is checked")
-    outcome = held(pool, spec, liar, entrant(spec, cubins, "honest"))
+    liar = contender(spec, cubins, "liar", fault="is right only while it is checked")
+    outcome = held(pool, spec, liar, contender(spec, cubins, "honest"))
     assert "liar is wrong as it was timed" in outcome.failure
 
 
 def test_a_baseline_is_compared_by_the_same_clock(pool, spec, cubins):
     pytest.importorskip("torch", reason="needs torch: pip install 'evoflash[baselines]'")
-    outcome = held(pool, spec, Entrant("sdpa_flash"), entrant(spec, cubins, "plain"))
+    outcome = held(pool, spec, Contender("sdpa_flash"), contender(spec, cubins, "plain"))
     assert answers(outcome)["pairs-cold"] == "faster"
 
 
 def test_a_comparison_takes_no_longer_than_it_may(spec, cubins):
     bench = Bench(MISSION, spec=spec, seed=1)
-    one, other = (contender(spec, cubins, name) for name in ("one", "other"))
-    for way in (*bench.ways, CALL):
-        found = duel(one, other, bench, way, rng=np.random.default_rng(0))
+    one, other = (on_device(spec, cubins, name) for name in ("one", "other"))
+    for protocol in (*bench.protocols, CALL):
+        found = run_sequential_test(one, other, bench, protocol, rng=np.random.default_rng(0))
         print(f"\n  {found.comparison} {found.took_s:.2f} s", end="")
         assert found.comparison.low < found.comparison.ratio < found.comparison.high
         assert found.took_s < LIMIT_S + 0.5
 
 
-def contender(spec, cubins, name):
-    task = entrant(spec, cubins, name).task
+def on_device(spec, cubins, name):
+    task = contender(spec, cubins, name).task
     return KernelContender(name, task.kernel(MISSION, dict(task.timed)[MISSION]))
 
 
 def test_single_calls_cost_more_than_launches_in_a_graph_and_no_work_is_left_running(spec, cubins):
     bench = Bench(MISSION, spec=spec, seed=1)
-    one, other = (contender(spec, cubins, name) for name in ("one", "other"))
+    one, other = (on_device(spec, cubins, name) for name in ("one", "other"))
     graph, single = (
-        duel(one, other, bench, way, rng=np.random.default_rng(0)) for way in (bench.ways[0], CALL)
+        run_sequential_test(one, other, bench, protocol, rng=np.random.default_rng(0))
+        for protocol in (bench.protocols[0], CALL)
     )
     assert single.timings[0].median_us > graph.timings[0].median_us
-    assert synced_us(one, bench, bench.ways[0]) < 1.5 * graph.timings[0].median_us
+    assert synced_us(one, bench, bench.protocols[0]) < 1.5 * graph.timings[0].median_us
 
 
 def evoflash(*words):

@@ -15,10 +15,10 @@ import pytest
 from gpu import planted
 from places import environment
 
+from evoflash.attention.workload import Workload
 from evoflash.errors import DeviceError
 from evoflash.evaluation import Status
 from evoflash.gpu_process.worker import GpuWorker
-from evoflash.problem import Workload
 
 pytestmark = pytest.mark.gpu
 
@@ -46,7 +46,7 @@ import sys, time
 from pathlib import Path
 from gpu import planted
 from evoflash.cuda.launcher import present_gpu, spec_of
-from evoflash.problem import Workload
+from evoflash.attention.workload import Workload
 from evoflash.gpu_process.worker import GpuWorker
 if __name__ == "__main__":
     with GpuWorker() as worker:

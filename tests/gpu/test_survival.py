@@ -5,8 +5,8 @@ import time
 import pytest
 from gpu import planted
 
+from evoflash.attention.workload import Workload
 from evoflash.evaluation import Rung, Status
-from evoflash.problem import Workload
 
 pytestmark = pytest.mark.gpu
 

@@ -3,10 +3,10 @@
 import pytest
 from gpu import planted
 
+from evoflash.attention.workload import NAMED, Workload
 from evoflash.cuda.launcher import present_gpu
 from evoflash.evaluation import Rung, Status
 from evoflash.gpu_process.finals import FinalTask
-from evoflash.problem import NAMED, Workload
 from evoflash.timing.comparison import hopeless
 
 pytestmark = pytest.mark.gpu

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from waiting import LIMIT_S
 
 from evoflash.cuda.guarded_buffer import NoRoomError
 from evoflash.cuda.launcher import cuda_errors, cupy, present_gpu
@@ -18,7 +19,7 @@ from evoflash.evaluation import Launch, Rung, Status
 from evoflash.gpu import load_gpu
 from evoflash.gpu_process.finals import FinalReport, FinalTask
 from evoflash.gpu_process.rungs import GpuOutcome, GpuTask
-from evoflash.gpu_process.worker import Duties, GpuWorker
+from evoflash.gpu_process.worker import GpuWorker, Jobs
 from evoflash.isolation import Ending
 from evoflash.problem import parse_problem
 
@@ -26,7 +27,7 @@ from evoflash.problem import parse_problem
 NO_DEVICE = 100  # cudaError_t
 
 
-def task_of(name, *, workspace_bytes=0, timed=False, limit_s=60.0):
+def task_of(name, *, workspace_bytes=0, timed=False, limit_s=LIMIT_S):
     launch = Launch("kernel", (1, 1, 1), (32, 1, 1), 0, workspace_bytes=workspace_bytes)
     shapes = ((WORKLOAD, (launch,)),)
     spec = load_gpu("h200")
@@ -62,7 +63,7 @@ def behave(task):
 
 
 def nothing(*_):
-    """A GPU that is well, and nothing to learn."""
+    """A GPU that is well, and no references to compute."""
 
 
 def no_device():
@@ -110,8 +111,8 @@ def finals(task):
 
 
 def made(warm_up=nothing, room_limit_s=0.0):
-    duties = Duties(warm_up=warm_up, learn=nothing, check=behave, finals=finals)
-    return GpuWorker(duties=duties, room_limit_s=room_limit_s)
+    jobs = Jobs(warm_up=warm_up, precompute_references=nothing, check=behave, finals=finals)
+    return GpuWorker(jobs=jobs, room_limit_s=room_limit_s)
 
 
 @pytest.fixture(scope="module")
@@ -122,12 +123,12 @@ def worker():
 
 @pytest.fixture(scope="module")
 def patient():
-    with made(room_limit_s=60.0) as it:
+    with made(room_limit_s=LIMIT_S) as it:
         yield it
 
 
 def outcome_of(worker, name, **given):
-    return worker.submit(task_of(name, **given)).result(timeout=120)
+    return worker.submit(task_of(name, **given)).result(timeout=LIMIT_S)
 
 
 @pytest.mark.parametrize(
@@ -139,7 +140,7 @@ def outcome_of(worker, name, **given):
     ],
 )
 def test_a_bad_kernel_costs_one_candidate_and_its_cost_is_known(worker, name, status, reason):
-    outcome = outcome_of(worker, name, limit_s=1.0)
+    outcome = outcome_of(worker, name, limit_s=1.0 if name == "hang" else LIMIT_S)
     assert (outcome.status, outcome.process_lost) == (status, True)
     assert reason in outcome.reason
     assert float(outcome.environment["lost_s"]) > 0
@@ -171,6 +172,7 @@ def test_contexts_that_an_error_took_with_it_are_made_again(tmp_path):
         assert outcome_of(worker, "good").status is Status.CORRECT
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lack", ["room later", "no room for the code"])
 def test_memory_that_another_program_gives_back_is_waited_for(patient, tmp_path, lack):
     assert outcome_of(patient, f"{lack}:{tmp_path}").status is Status.CORRECT
@@ -193,14 +195,15 @@ def test_a_candidate_that_wants_more_memory_than_there_is_is_refused_and_the_run
 )
 def test_finals_that_fail_cost_nothing_else(worker, seed, reason):
     task = FinalTask((), (WORKLOAD,), load_gpu("h200"), seed, baselines=())
-    ending: Ending[FinalReport] = worker.finalists(task).result(timeout=120)
+    ending: Ending[FinalReport] = worker.finalists(task).result(timeout=LIMIT_S)
     assert (ending.value, ending.status) == (None, Status.RUNTIME)
     assert reason in ending.reason
     assert outcome_of(worker, "good").status is Status.CORRECT
 
 
+@pytest.mark.slow
 def test_a_context_that_has_no_room_is_waited_for(tmp_path):
-    with made(After(full_until, tmp_path, 2), room_limit_s=60.0) as it:
+    with made(After(full_until, tmp_path, 2), room_limit_s=LIMIT_S) as it:
         assert outcome_of(it, "good").status is Status.CORRECT
 
 

@@ -5,6 +5,8 @@ from dataclasses import replace
 import pytest
 from places import ROOT
 
+from evoflash.attention.loop import kv_tiles, steps_of
+from evoflash.attention.workload import Workload, parse_workload
 from evoflash.evaluation import Launch
 from evoflash.gpu import load_gpu
 from evoflash.perf_model.estimate import (
@@ -12,13 +14,10 @@ from evoflash.perf_model.estimate import (
     Profile,
     estimate,
     fit_counts,
-    kv_tiles,
     mean_counts,
     model_version,
     occupancy,
-    steps_of,
 )
-from evoflash.problem import Workload, parse_workload
 from scripts.model.report import read_space
 
 LAUNCH = Launch("f", (8, 8, 1), (128, 1, 1), 40960)

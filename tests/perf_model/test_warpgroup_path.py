@@ -5,13 +5,17 @@ from dataclasses import replace
 
 import pytest
 
+from evoflash.attention.loop import consumers
+from evoflash.attention.workload import Workload
 from evoflash.evaluation import Launch
 from evoflash.families.family import load_family
 from evoflash.gpu import load_gpu
+from evoflash.operation import Loop
 from evoflash.perf_model.block_schedule import at_work, makespan
 from evoflash.perf_model.estimate import Counts, Estimate, Profile, constants, estimate
-from evoflash.perf_model.warpgroup_path import chain_cycles, consumers, exposed_boxes
-from evoflash.problem import Workload
+from evoflash.perf_model.warpgroup_path import chain_cycles, exposed_boxes
+
+ONE_TILE = Loop(rows=64, keys=64, stages=2, splits=1)
 
 H200 = load_gpu("h200")
 WORK = Workload(16, 16, 16, 2048, 2048, 64)
@@ -70,17 +74,17 @@ def _chain(groups: int, keys: int, *, overlaps: bool = False) -> float:
 @pytest.mark.parametrize("keys", [32, 48, 176, 256])
 @pytest.mark.parametrize("head_dim", [64, 128])
 def test_counts_tell_how_many_warpgroups_compute(groups, keys, head_dim):
-    assert consumers(_counts(groups, keys, head_dim), head_dim) == groups
+    assert consumers(_counts(groups, keys, head_dim), Workload(1, 1, 1, 64, 64, head_dim), ONE_TILE) == groups
 
 
 def test_a_warpgroup_of_two_tiles_of_rows_counts_as_one():
     two_tiles = {name: 2 * count for name, count in _counts(3, 96).items()}
 
-    assert consumers(two_tiles, 64, 2) == 3
+    assert consumers(two_tiles, Workload(1, 1, 1, 64, 64, 64), replace(ONE_TILE, row_tiles=2)) == 3
 
 
 def test_a_kernel_without_wgmma_has_no_warpgroups():
-    assert consumers({"mma": 256.0, "wgmma": 0.0}, 64) == 0
+    assert consumers({"mma": 256.0, "wgmma": 0.0}, Workload(1, 1, 1, 64, 64, 64), ONE_TILE) == 0
 
 
 def test_a_producers_warps_cost_no_instructions():

@@ -94,6 +94,7 @@ def test_a_resumed_replay_is_an_unbroken_one(name, stop, stencil):
     assert replayed(stencil, name, 60, notebook=broken).proposals == unbroken.proposals
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["evolution", "surrogate", "tpe", "nsga2"])
 def test_what_learns_scores_above_random_search(name, stencil):
     comparison = compare(stencil, [name], budget=100, repeats=6)
@@ -351,6 +352,7 @@ def test_replay_prints_a_table_with_random_search_among_the_strategies():
         assert word in done.stdout
 
 
+@pytest.mark.slow
 def test_replay_prints_json_that_repeats():
     arguments = ("replay", str(FIXTURE), "--strategy", "evolution,tpe", "--budget", "30", "--repeats", "2")
     first, second = (evoflash(*arguments, "--json", "--seed", "4") for _ in range(2))
@@ -380,6 +382,7 @@ def test_mistakes_are_answered_in_one_line(arguments, words):
     assert words in one_line(done)
 
 
+@pytest.mark.slow
 def test_search_runs_on_a_recording_and_says_where_its_times_come_from(tmp_path):
     command = (
         "search", "--evaluator", "replay", "--recorded", str(FIXTURE),

@@ -8,19 +8,16 @@ from dataclasses import replace
 
 import pytest
 from places import ROOT
+from waiting import LIMIT_S
 
 from evoflash.compilers.gxx import KernelBuildError
 from evoflash.errors import EvoflashError, UsageError
 from evoflash.evaluation import Rung, Status
 from evoflash.gpu import load_gpu
 from evoflash.gpu_process.rungs import GpuOutcome, GpuTask
-from evoflash.gpu_process.worker import Duties, GpuWorker
-from evoflash.selftest import bookkeeping_frauds as records
-from evoflash.selftest import clock_frauds as silicon
-from evoflash.selftest import large_size_frauds as sized
+from evoflash.gpu_process.worker import GpuWorker, Jobs
+from evoflash.selftest import bookkeeping_frauds, clock_frauds, large_size_frauds, on_gpu, report
 from evoflash.selftest import on_emulator as emulated
-from evoflash.selftest import on_gpu as measured
-from evoflash.selftest import report
 from evoflash.selftest.corpus import Fraud, corpus, kernels, made
 from evoflash.selftest.outcome import End, Expected, Outcome, outcome
 from evoflash.selftest.run import SelfTest, climb, self_test
@@ -65,8 +62,10 @@ def fraud_of(name: str) -> Fraud:
 
 
 def everything() -> set[str]:
-    at_size = {f"{m.name}, {w.seq_kv} keys" for m in sized.MISTAKES for w in sized.WORKLOADS}
-    return at_size | {each.name for each in (*corpus(), *records.BOOKS, *silicon.CHEATS)}
+    at_size = {
+        f"{m.name}, {w.seq_kv} keys" for m in large_size_frauds.MISTAKES for w in large_size_frauds.WORKLOADS
+    }
+    return at_size | {each.name for each in (*corpus(), *bookkeeping_frauds.BOOKS, *clock_frauds.CHEATS)}
 
 
 def text_and_launches(fraud: Fraud):
@@ -90,6 +89,7 @@ def time_gullibly(task: GpuTask, checked: GpuOutcome) -> GpuOutcome:
     return replace(checked, rung=Rung.DONE)
 
 
+@pytest.mark.slow
 def test_every_fraud_is_rejected_and_every_control_accepted_without_a_gpu():
     found = self_test(time_limit_s=600)
 
@@ -102,7 +102,9 @@ def test_every_fraud_is_rejected_and_every_control_accepted_without_a_gpu():
 
 def test_the_corpus_is_large_and_holds_what_was_demanded():
     frauds = [f.name for f in corpus() if not f.is_control]
-    others = [b.name for b in records.BOOKS if b.words] + [c.name for c in silicon.CHEATS if c.words]
+    others = [b.name for b in bookkeeping_frauds.BOOKS if b.words] + [
+        c.name for c in clock_frauds.CHEATS if c.words
+    ]
 
     assert len(set(frauds)) == len(frauds) >= 60
     assert len({*frauds, *others}) == len(frauds) + len(others)
@@ -157,7 +159,7 @@ def test_what_does_not_compile_is_no_rejection():
     with pytest.raises(KernelBuildError):
         emulated.ask(broken, GPU, 1)
     with pytest.raises(EvoflashError, match="NVRTC refuses it"):
-        measured.task_of(broken, GPU, 1)
+        on_gpu.task_of(broken, GPU, 1)
 
 
 def test_a_patch_that_does_not_fit_its_kernel_is_told():
@@ -173,25 +175,25 @@ def test_a_broken_fraud_and_one_without_time_are_not_good(monkeypatch):
     assert [each.end for each in self_test(only="no-op", time_limit_s=0).outcomes] == [End.NOT_RUN]
 
 
-@pytest.mark.parametrize("mistake", sized.MISTAKES, ids=lambda mistake: mistake.name)
+@pytest.mark.parametrize("mistake", large_size_frauds.MISTAKES, ids=lambda mistake: mistake.name)
 def test_a_mistake_at_size_is_found_and_the_right_answer_is_not(mistake):
-    (workload, _) = sized.WORKLOADS
-    found = outcome(mistake.name, "NumPy", mistake.expected, sized.ask(mistake.name, workload, 3))
+    (workload, _) = large_size_frauds.WORKLOADS
+    found = outcome(mistake.name, "NumPy", mistake.expected, large_size_frauds.ask(mistake.name, workload, 3))
 
     assert found.is_good, found
 
 
-@pytest.mark.parametrize("book", records.BOOKS, ids=lambda book: book.name)
+@pytest.mark.parametrize("book", bookkeeping_frauds.BOOKS, ids=lambda book: book.name)
 @pytest.mark.parametrize("seed", range(3))
 def test_the_books_are_believed_only_where_they_are_right(book, seed):
-    found = outcome(book.name, "records", book.expected, records.ask(book, seed))
+    found = outcome(book.name, "records", book.expected, bookkeeping_frauds.ask(book, seed))
 
     assert found.is_good, found
 
 
 def test_a_task_for_the_gpu_has_the_frauds_code_and_the_shapes_of_a_search():
-    honest, wrong = (measured.task_of(fraud_of(name), GPU, 1) for name in ("honest mma", "scores ignored"))
-    many = measured.task_of(fraud_of("one tile of many dropped"), GPU, 1)
+    honest, wrong = (on_gpu.task_of(fraud_of(name), GPU, 1) for name in ("honest mma", "scores ignored"))
+    many = on_gpu.task_of(fraud_of("one tile of many dropped"), GPU, 1)
 
     assert honest.cubins != wrong.cubins
     assert honest.checks == wrong.checks
@@ -222,16 +224,17 @@ def test_what_the_gpu_says_counts_only_where_and_as_it_is_named(status, rung, re
     fraud = fraud_of("honest until it is timed")
     reached = GpuOutcome(fraud.name, status, rung, reason)
 
-    assert outcome(fraud.name, "GPU", fraud.measured, measured.said(reached)).end is end
+    assert outcome(fraud.name, "GPU", fraud.measured, on_gpu.said(reached)).end is end
 
 
+@pytest.mark.slow
 def test_the_gpus_half_says_what_each_fraud_came_to():
     names = ("writes zeros", "no-op", "last key dropped", "honest simt", "race on the scores")
     broken = replace(fraud_of("rows left out"), patch=(("#include", "this is no C++\n#include"),))
-    duties = Duties(warm_up=nothing, learn=nothing, check=gullible, time_correct=time_gullibly)
+    jobs = Jobs(warm_up=nothing, precompute_references=nothing, check=gullible, time_correct=time_gullibly)
 
-    with GpuWorker(duties=duties) as worker:
-        end_s = time.monotonic() + 100
+    with GpuWorker(jobs=jobs) as worker:
+        end_s = time.monotonic() + LIMIT_S
         found = list(climb([*map(fraud_of, names), broken], GPU, worker, end_s))
         late = list(climb([fraud_of("no-op")], GPU, worker, time.monotonic()))
 
@@ -243,7 +246,7 @@ def test_the_gpus_half_says_what_each_fraud_came_to():
 def test_a_process_that_dies_without_a_word_is_a_complaint():
     reached = GpuOutcome("x", Status.RUNTIME, Rung.SMOKE)
 
-    assert measured.said(reached) == {Rung.SMOKE: "runtime"}
+    assert on_gpu.said(reached) == {Rung.SMOKE: "runtime"}
 
 
 def test_the_report_repeats_what_is_wrong_and_counts():

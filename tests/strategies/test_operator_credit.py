@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from strategy_cases import SPACE, evaluated
 
+from evoflash.attention.workload import CompileKey
 from evoflash.evaluation import Build, Timing
-from evoflash.problem import CompileKey
 from evoflash.strategies.operator_credit import CONTROL, FLOOR, Credit, Trait, diagnosis, is_control, reward
 
 GENOME = SPACE.sample(np.random.default_rng(0))

@@ -77,6 +77,7 @@ def test_the_last_genomes_of_a_space_are_listed_not_gambled_for() -> None:
     assert len(spend(make_strategy("uniform", pool, seed=0), 5000, score=fails).rows) == 3000
 
 
+@pytest.mark.slow
 def test_evolution_beats_uniform_search_at_the_default_budget() -> None:
     best = {
         name: statistics.median(
@@ -133,11 +134,12 @@ def test_children_name_the_operator_and_the_parents_they_come_from() -> None:
     assert all(set(child.parents) <= ids for child in children)
 
 
-def test_strangers_keep_coming() -> None:
+def test_random_immigrants_keep_coming() -> None:
     later = spend(make_strategy("evolution", SPACE, seed=3), 200).proposals[40:]
     assert 5 <= sum(proposal.operator == "sample" for proposal in later) <= 40
 
 
+@pytest.mark.slow
 def test_an_operator_whose_children_fail_is_used_less_but_not_never() -> None:
     used: Counter[str] = Counter()
     for seed in range(20):

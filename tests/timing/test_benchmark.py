@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from evoflash.attention.workload import NAMED
 from evoflash.errors import UsageError
 from evoflash.evaluation import Timing, score
 from evoflash.gpu import GpuSpec
-from evoflash.problem import NAMED
 from evoflash.timing.benchmark import KernelContender, can_be_timed
 from evoflash.timing.clocks import clock_state, in_words, over
 from evoflash.timing.comparison import beats_physics, compare, hopeless, left_running
@@ -16,14 +16,14 @@ from evoflash.timing.protocols import (
     CALL,
     FULL,
     LONG_FLOOR_US,
-    Effort,
     Pace,
+    StoppingRule,
     enough,
     finals_of,
     launches_of,
     median_error,
+    protocols_of,
     sets_of,
-    ways_of,
 )
 
 SPEC = GpuSpec(
@@ -68,20 +68,20 @@ def test_inputs_beyond_twice_the_l2_need_one_set():
 
 
 def test_a_short_workload_is_timed_cold_and_hot_a_long_one_in_two_power_states():
-    assert [way.protocol for way in ways_of(NAMED["mission"], SPEC)] == ["cold", "hot"]
+    assert [protocol.name for protocol in protocols_of(NAMED["mission"], SPEC)] == ["cold", "hot"]
     long = NAMED["s4k_d128"]
     assert SPEC.floor_us(long.flops, long.bytes_moved) > LONG_FLOOR_US
-    assert [way.protocol for way in ways_of(long, SPEC)] == ["cold-boost", "cold-sustained"]
+    assert [protocol.name for protocol in protocols_of(long, SPEC)] == ["cold-boost", "cold-sustained"]
 
 
 def test_candidates_are_ranked_by_a_way_that_rotates_its_inputs():
     for name in NAMED:
-        assert ways_of(NAMED[name], SPEC)[0].rotate
+        assert protocols_of(NAMED[name], SPEC)[0].rotate
 
 
 @pytest.mark.parametrize("sets", [1, 7, 20, 60])
 def test_a_short_replay_holds_at_least_twenty_launches_in_whole_rounds(sets):
-    cold, _ = ways_of(NAMED["mission"], SPEC)
+    cold, _ = protocols_of(NAMED["mission"], SPEC)
     launches = launches_of(cold, sets=sets, one_us=6.0)
     assert launches >= 20
     assert launches % sets == 0
@@ -89,7 +89,7 @@ def test_a_short_replay_holds_at_least_twenty_launches_in_whole_rounds(sets):
 
 @pytest.mark.parametrize(("one_us", "launches"), [(500.0, 20), (3000.0, 3), (40_000.0, 1)])
 def test_a_long_replay_lasts_about_ten_milliseconds(one_us, launches):
-    boost, _ = ways_of(NAMED["s4k_d128"], SPEC)
+    boost, _ = protocols_of(NAMED["s4k_d128"], SPEC)
     assert boost.pace is Pace.BOOST
     assert launches_of(boost, sets=1, one_us=one_us) == launches
 
@@ -107,12 +107,12 @@ def test_a_few_outliers_do_not_keep_the_sampling_going():
 
 
 def test_sampling_goes_on_while_the_spread_is_wide_and_ends_at_the_cap():
-    effort = Effort(min_samples=5, max_samples=50, rel_error=1e-3, max_s=60)
+    rule = StoppingRule(min_samples=5, max_samples=50, rel_error=1e-3, max_s=60)
     wide = list(np.random.default_rng(3).normal(100, 10, 49))
-    assert not enough(wide[:4], effort, elapsed_s=0)
-    assert not enough(wide, effort, elapsed_s=0)
-    assert enough([*wide, 100.0], effort, elapsed_s=0)
-    assert enough(wide, effort, elapsed_s=61)
+    assert not enough(wide[:4], rule, elapsed_s=0)
+    assert not enough(wide, rule, elapsed_s=0)
+    assert enough([*wide, 100.0], rule, elapsed_s=0)
+    assert enough(wide, rule, elapsed_s=61)
 
 
 def test_a_difference_well_above_the_spread_is_faster_and_its_mirror_slower():
@@ -195,9 +195,9 @@ def test_work_that_goes_on_after_the_timed_end_is_an_error_that_says_so():
 
 
 def test_finals_time_short_workloads_call_by_call_too_and_long_ones_not():
-    short, long = (ways_of(NAMED[name], SPEC) for name in ("mission", "s4k_d128"))
-    assert [way.protocol for way, _ in finals_of(short)] == ["cold", "hot", "call"]
-    assert [way.protocol for way, _ in finals_of(long)] == ["cold-boost", "cold-sustained"]
+    short, long = (protocols_of(NAMED[name], SPEC) for name in ("mission", "s4k_d128"))
+    assert [protocol.name for protocol, _ in finals_of(short)] == ["cold", "hot", "call"]
+    assert [protocol.name for protocol, _ in finals_of(long)] == ["cold-boost", "cold-sustained"]
 
 
 def test_only_a_contender_that_can_be_called_is_timed_call_by_call():
@@ -209,4 +209,4 @@ def test_only_a_contender_that_can_be_called_is_timed_call_by_call():
 
     assert can_be_timed(KernelContender("kernel", kernel=None), CALL)
     assert not can_be_timed(Captured(), CALL)
-    assert can_be_timed(Captured(), ways_of(NAMED["mission"], SPEC)[0])
+    assert can_be_timed(Captured(), protocols_of(NAMED["mission"], SPEC)[0])

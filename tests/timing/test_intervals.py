@@ -67,7 +67,7 @@ def test_a_narrow_interval_about_one_is_settled_and_a_wide_one_is_not():
 
 
 def looked_at(rng, effect, noise):
-    """The answer of a duel on made-up blocks: looks as they are scheduled."""
+    """The answer of a sequential test on made-up blocks: looks as they are scheduled."""
     blocks = rng.standard_t(3, LOOKS[-1]) * 0.01 + effect  # heavier tails than the H200's blocks, and wider
     for count in LOOKS:
         found = interval(blocks[:count], alpha=ALPHA / len(LOOKS))

@@ -1,4 +1,4 @@
-"""Pairs and duels on made-up clocks: what cancels, when it ends; tests/gpu has the real clock."""
+"""Pairs and sequential tests on made-up clocks: what cancels, when it ends; tests/gpu has the real clock."""
 
 import math
 import time
@@ -7,15 +7,15 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from evoflash.attention.workload import NAMED
 from evoflash.gpu import load_gpu
-from evoflash.problem import NAMED
-from evoflash.timing import sequential_test as duels
+from evoflash.timing import sequential_test
 from evoflash.timing.abba import Block, quads, quads_of, turn_rounds
 from evoflash.timing.intervals import ALPHA, interval
-from evoflash.timing.protocols import ways_of
-from evoflash.timing.sequential_test import LOOKS, duel, estimate, is_over
+from evoflash.timing.protocols import protocols_of
+from evoflash.timing.sequential_test import LOOKS, estimate, is_over, run_sequential_test
 
-COLD = ways_of(NAMED["mission"], load_gpu("h200"))[0]
+COLD = protocols_of(NAMED["mission"], load_gpu("h200"))[0]
 
 
 class MadeUp:
@@ -36,10 +36,10 @@ class MadeUp:
 
 
 def fought(monkeypatch, made_up, **options):
-    monkeypatch.setattr(duels, "Pair", made_up)
+    monkeypatch.setattr(sequential_test, "Pair", made_up)
     names = (SimpleNamespace(name="a"), SimpleNamespace(name="b"))
     bench = SimpleNamespace(workload=NAMED["mission"])
-    return duel(*names, bench, COLD, rng=np.random.default_rng(0), **options)
+    return run_sequential_test(*names, bench, COLD, rng=np.random.default_rng(0), **options)
 
 
 def test_a_quad_gives_both_the_same_number_of_turns_and_the_same_mean_place():

@@ -8,9 +8,10 @@ from functools import partial
 import pytest
 from tiled_kernel import tiled
 
-from evoflash.problem import Workload
-from evoflash.validation.correctness import scrutinise
-from evoflash.validation.inputs import ALL
+from evoflash.attention.inputs import ALL
+from evoflash.attention.workload import Workload
+from evoflash.operation import Output
+from evoflash.validation.correctness import check_correctness
 
 FULL = Workload(2, 4, 2, 60, 131, 64)
 
@@ -19,7 +20,7 @@ FULL = Workload(2, 4, 2, 60, 131, 64)
 @pytest.mark.parametrize("lengths", [(1, 1), (60, 131), (70, 33)])
 def test_an_honest_kernel_is_accepted(lengths, causal):
     workload = Workload(2, 4, 2, *lengths, 64, "bf16", causal)
-    verdict = scrutinise(partial(tiled, dtype="bf16", causal=causal), workload, seed=4)
+    verdict = check_correctness(partial(tiled, dtype="bf16", causal=causal), workload, seed=4)
     assert verdict.passed, verdict.reason
 
 
@@ -30,7 +31,7 @@ def test_the_reason_names_the_trial_and_no_further_trial_is_run():
         seen.append(trial.name)
         return tiled(trial, fault="second tile dropped")
 
-    verdict = scrutinise(drops_a_tile, FULL, seed=4)
+    verdict = check_correctness(drops_a_tile, FULL, seed=4)
     assert not verdict.passed
     assert "in normal" in verdict.reason
     assert seen == ["normal"]
@@ -45,18 +46,22 @@ def test_each_oracle_is_asked(words):
 
     def kernel(trial):
         output = tiled(trial)
-        return replace(output, out=output.out ^ 0x8000) if words in trial.name else output
+        return (
+            Output({**output.tensors, "O": output.tensors["O"] ^ 0x8000}) if words in trial.name else output
+        )
 
-    assert not scrutinise(kernel, FULL, seed=4, trials=("normal",)).passed
+    assert not check_correctness(kernel, FULL, seed=4, names=("normal",)).passed
 
 
 @pytest.mark.parametrize("words", [*GENERAL, "with keys changed"])
 def test_each_oracle_is_asked_under_a_causal_mask(words):
     def kernel(trial):
         output = tiled(trial, causal=True)
-        return replace(output, out=output.out ^ 0x8000) if words in trial.name else output
+        return (
+            Output({**output.tensors, "O": output.tensors["O"] ^ 0x8000}) if words in trial.name else output
+        )
 
-    assert not scrutinise(kernel, replace(FULL, causal=True), seed=4, trials=("normal",)).passed
+    assert not check_correctness(kernel, replace(FULL, causal=True), seed=4, names=("normal",)).passed
 
 
 def racing():
@@ -65,7 +70,7 @@ def racing():
     def kernel(trial):
         output = tiled(trial)
         calls.append(trial)
-        output.out[0, 0, 0, 0] ^= len(calls) % 2
+        output.tensors["O"][0, 0, 0, 0] ^= len(calls) % 2
         return output
 
     return kernel
@@ -73,8 +78,8 @@ def racing():
 
 def test_bits_must_repeat_unless_the_family_declares_atomics():
     names = ("normal",)
-    assert "two runs" in scrutinise(racing(), FULL, seed=4, trials=names).reason
-    assert scrutinise(racing(), FULL, seed=4, trials=names, is_deterministic=False).passed
+    assert "two runs" in check_correctness(racing(), FULL, seed=4, names=names).reason
+    assert check_correctness(racing(), FULL, seed=4, names=names, is_deterministic=False).passed
 
 
 def test_every_trial_is_run():
@@ -84,7 +89,7 @@ def test_every_trial_is_run():
         seen.append(trial.name)
         return tiled(trial)
 
-    assert scrutinise(kernel, FULL, seed=4).passed
+    assert check_correctness(kernel, FULL, seed=4).passed
     assert set(ALL) <= set(seen)
 
 

@@ -7,11 +7,14 @@ import numpy as np
 import pytest
 from tiled_kernel import tiled
 
-from evoflash.problem import Workload
-from evoflash.validation.inputs import ALL, draw
-from evoflash.validation.reference import attention, decode, encode, every_row, expect
-from evoflash.validation.thresholds import gates_of
-from evoflash.validation.validator import Output, judge
+from evoflash.attention import abi
+from evoflash.attention.inputs import ALL, draw
+from evoflash.attention.reference import attention, expect
+from evoflash.attention.workload import Workload
+from evoflash.validation.bits import decode, encode
+from evoflash.validation.expected import every_row
+from evoflash.validation.thresholds import thresholds_of
+from evoflash.validation.validator import judge
 
 LENGTHS = [64, 256, 1024]
 
@@ -26,7 +29,7 @@ def answer(kernel, workload, names=ALL, seed=11):
             trial = draw(name, workload, seed=seed)
             with np.errstate(over="ignore", invalid="ignore"):
                 output = kernel(trial)
-            yield trial, expect(workload, trial.q, trial.k, trial.v, where=every_row(workload)), output
+            yield trial, expect(workload, trial, where=every_row(workload)), output
 
     return judge(workload, results())
 
@@ -41,6 +44,7 @@ def test_an_honest_tiled_kernel_passes_every_trial(length, causal, dtype):
     assert verdict.passed, verdict.reason
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["fp16", "bf16"])
 def test_an_honest_lazily_rescaling_kernel_passes_every_trial(dtype):
     kernel = partial(tiled, dtype=dtype, tau=8 * np.log(2), tile=32)
@@ -56,7 +60,7 @@ def test_an_honest_kernel_that_samples_its_maximum_passes(name, dtype):
 
     def guarded(trial):  # as flash_mma: where P outgrows 16 bits the block is done again, exactly
         output = tiled(trial, dtype=dtype, sampled=True)
-        finite = np.isfinite(decode(output.out, dtype)).all()
+        finite = np.isfinite(decode(output.tensors["O"], dtype)).all()
         return output if finite else tiled(trial, dtype=dtype)
 
     verdict = answer(guarded, workload, (name,))
@@ -69,12 +73,14 @@ def test_a_lagging_maximum_is_what_the_room_for_it_is_for():
     over_plain = []
     for seed in range(40):
         trial = draw("needles", workload, seed=seed)
-        expected = expect(workload, trial.q, trial.k, trial.v, where=every_row(workload))
+        expected = expect(workload, trial, where=every_row(workload))
         output = tiled(trial, dtype="bf16", sampled=True)
         assert judge(workload, [(trial, expected, output)]).honest_ratio < 1.5
-        error = np.linalg.norm(decode(output.out, "bf16").reshape(2, 3, 64) - expected.out)
-        plain = np.linalg.norm(expected.honest - expected.out)
-        floor = gates_of(workload).honest_floor * np.linalg.norm(expected.out)
+        error = np.linalg.norm(
+            decode(output.tensors["O"], "bf16").reshape(2, 3, 64) - expected.rows["O"].right
+        )
+        plain = np.linalg.norm(expected.rows["O"].honest - expected.rows["O"].right)
+        floor = thresholds_of(workload).honest_floor * np.linalg.norm(expected.rows["O"].right)
         over_plain.append(error > max(2 * plain, floor))
     assert any(over_plain)
 
@@ -112,7 +118,7 @@ def test_a_causal_mask_off_by_one_fails(fault, length):
 @pytest.mark.parametrize("length", LENGTHS)
 def test_zeros_fail(length):
     def zeros(trial):
-        return Output(np.zeros_like(trial.q), tiled(trial).lse)
+        return abi.output(np.zeros_like(trial.q), tiled(trial).tensors["LSE"])
 
     verdict = answer(zeros, workload_of(length), ("normal",))
     assert "honest" in verdict.reason
@@ -121,7 +127,7 @@ def test_zeros_fail(length):
 def test_one_nan_fails_and_is_found():
     def nan(trial):
         output = tiled(trial)
-        output.out[0, 1, 37, 5] = 0x7E00
+        output.tensors["O"][0, 1, 37, 5] = 0x7E00
         return output
 
     verdict = answer(nan, workload_of(64), ("normal",))
@@ -134,8 +140,8 @@ def test_one_wrong_row_among_thousands_fails_and_is_found():
 
     def one_row(trial):
         output = tiled(trial)
-        row = decode(output.out[0, 1, 700], "fp16")
-        output.out[0, 1, 700] = encode(row * 1.006, "fp16")
+        row = decode(output.tensors["O"][0, 1, 700], "fp16")
+        output.tensors["O"][0, 1, 700] = encode(row * 1.006, "fp16")
         return output
 
     verdict = answer(one_row, workload_of(1024), ("normal",))
@@ -146,7 +152,7 @@ def test_one_wrong_row_among_thousands_fails_and_is_found():
 def test_a_wrong_lse_fails_though_the_output_is_right():
     def base_two(trial):
         output = tiled(trial)
-        return Output(output.out, output.lse * np.float32(np.log2(np.e)))
+        return abi.output(output.tensors["O"], output.tensors["LSE"] * np.float32(np.log2(np.e)))
 
     assert answer(base_two, workload_of(64), ("normal",)).reason.startswith("lse in normal")
 
@@ -156,7 +162,7 @@ def test_a_row_that_sees_nothing_must_be_zero():
 
     def leftover(trial):
         output = tiled(trial, causal=True)
-        output.out[0, 0, 3] = encode(np.full(64, 1e-6, np.float32), "fp16")
+        output.tensors["O"][0, 0, 3] = encode(np.full(64, 1e-6, np.float32), "fp16")
         return output
 
     verdict = answer(leftover, workload, ("normal",))
@@ -169,7 +175,7 @@ def test_the_reference_itself_passes_with_room():
     def exact(trial):
         q, k, v = (decode(x, "bf16") for x in (trial.q, trial.k, trial.v))
         out, lse = attention(q, k, v, causal=True, scale=0.125)
-        return Output(encode(out.astype(np.float32), "bf16"), lse.astype(np.float32))
+        return abi.output(encode(out.astype(np.float32), "bf16"), lse.astype(np.float32))
 
     assert answer(exact, workload).honest_ratio <= 1.05
 
@@ -178,13 +184,14 @@ def test_the_reference_itself_passes_with_room():
 def test_scores_summed_in_fp16_pass_their_own_gates_and_only_those(name):
     apart = Workload(1, 2, 1, 60, 200, 128, "fp16", False, "fp16")
     trial = draw(name, apart, seed=3)
-    expected = expect(apart, trial.q, trial.k, trial.v, where=every_row(apart))
-    output = Output(
-        encode(expected.honest, "fp16").reshape(1, 2, 60, 128), expected.honest_lse.reshape(1, 2, 60)
+    expected = expect(apart, trial, where=every_row(apart))
+    output = abi.output(
+        encode(expected.rows["O"].honest, "fp16").reshape(1, 2, 60, 128),
+        expected.numbers["LSE"].honest.reshape(1, 2, 60),
     )
 
     assert judge(apart, [(trial, expected, output)]).passed
     if name == "normal":
         strict = replace(apart, accumulate="fp32")
-        exact = expect(strict, trial.q, trial.k, trial.v, where=every_row(strict))
+        exact = expect(strict, trial, where=every_row(strict))
         assert not judge(strict, [(trial, exact, output)]).passed

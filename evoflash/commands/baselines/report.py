@@ -10,14 +10,14 @@ from rich.markup import escape
 from rich.table import Table as Grid
 
 from evoflash.baselines import NAMES
-from evoflash.commands.baselines.run import Rivals
+from evoflash.commands.baselines.run import BaselineTimes
 from evoflash.errors import UsageError
 from evoflash.evaluation import Timing
 from evoflash.problem import parse_workload
 
 
 def chosen(only: str) -> tuple[str, ...]:
-    """The names in a comma-separated list, all for an empty one; UsageError for a name that is none."""
+    """The names in a comma-separated list, or all names where it is empty. UsageError for an unknown name."""
     asked = [name.strip() for name in only.split(",") if name.strip()]
     for name in asked:
         if name not in NAMES:
@@ -25,33 +25,33 @@ def chosen(only: str) -> tuple[str, ...]:
     return tuple(name for name in NAMES if name in asked) or NAMES
 
 
-def as_json(rivals: Rivals) -> str:
+def as_json(times: BaselineTimes) -> str:
     """One object: `baselines` has a row for each baseline, workload and protocol, fastest first."""
-    rows = [row for _, _, rows in _contests(rivals) for row in rows]
-    head = {"problem": str(rivals.problem), "gpu": rivals.gpu}
-    others = {"absent": dict(rivals.absent), "wrong": dict(rivals.wrong)}
+    rows = [row for _, _, rows in _rankings(times) for row in rows]
+    head = {"problem": str(times.problem), "gpu": times.gpu}
+    others = {"absent": dict(times.absent), "wrong": dict(times.wrong)}
     return json.dumps(head | {"baselines": rows} | others, indent=2)
 
 
-def print_tables(rivals: Rivals, console: Console) -> None:
+def print_tables(times: BaselineTimes, console: Console) -> None:
     """A table for each workload and protocol, then what each row is made of, then what has no row and why."""
-    for workload, protocol, rows in _contests(rivals):
-        console.print(_grid(f"{workload} on {rivals.gpu}: {protocol}", rows))
-    for row in rivals.rows:
+    for workload, protocol, rows in _rankings(times):
+        console.print(_grid(f"{workload} on {times.gpu}: {protocol}", rows))
+    for row in times.rows:
         parts = ", ".join(f"{name} {value}" for name, value in row.environment.items())
         console.print(escape(f"{row.name:15}{parts}"), soft_wrap=True, highlight=False)
-    for word, reasons in (("absent", rivals.absent), ("WRONG", rivals.wrong)):
+    for word, reasons in (("absent", times.absent), ("WRONG", times.wrong)):
         for name, reason in reasons.items():
             console.print(escape(f"{word:15}{name}: {reason}"), soft_wrap=True, highlight=False)
 
 
-def _contests(rivals: Rivals) -> Iterator[tuple[str, str, list[dict[str, Any]]]]:
-    """Workload, protocol and its rows, fastest first."""
-    timings = [(row, timing) for row in rivals.rows for timing in row.timings]
+def _rankings(times: BaselineTimes) -> Iterator[tuple[str, str, list[dict[str, Any]]]]:
+    """Every workload with every protocol, and the rows that were timed so, fastest first."""
+    timings = [(row, timing) for row in times.rows for timing in row.timings]
     for workload, protocol in dict.fromkeys((t.workload, t.protocol) for _, t in timings):
         here = [(row, t) for row, t in timings if (t.workload, t.protocol) == (workload, protocol)]
         best_us = min(t.median_us for _, t in here)
-        here.sort(key=lambda each: each[1].median_us)
+        here.sort(key=lambda pair: pair[1].median_us)
         yield (
             workload,
             protocol,
@@ -81,8 +81,8 @@ def _grid(title: str, rows: list[dict[str, Any]]) -> Grid:
     for column in ("us", "x fastest", "TFLOPS", "p10", "p90", "n", "SM MHz"):
         grid.add_column(column, justify="right", no_wrap=True)
     for row in rows:
-        times = [f"{row[name]:.2f}" for name in ("median_us", "over_fastest")]
+        medians = [f"{row[name]:.2f}" for name in ("median_us", "over_fastest")]
         spread = [f"{row[name]:.2f}" for name in ("p10_us", "p90_us")]
         clock = str(row["sm_clock_mhz"] or "")
-        grid.add_row(escape(row["name"]), *times, f"{row['tflops']:.1f}", *spread, str(row["n"]), clock)
+        grid.add_row(escape(row["name"]), *medians, f"{row['tflops']:.1f}", *spread, str(row["n"]), clock)
     return grid

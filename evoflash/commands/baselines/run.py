@@ -20,20 +20,20 @@ _LIMIT_S = 1500.0  # libraries may compile for minutes on their first use
 
 
 @dataclass(frozen=True, slots=True)
-class Rivals:
-    """The baselines of a problem on this machine's GPU: rows, and why others have none, by baseline."""
+class BaselineTimes:
+    """What the baselines of a problem reach on this machine's GPU, and why some of them have no row."""
 
     problem: Problem
     gpu: str
     rows: tuple[Baseline, ...]  # fastest first
-    absent: Mapping[str, str]  # by baseline and workload: not installed, or no kernel for it
-    wrong: Mapping[str, str]  # ran, and failed the check of its output
+    absent: Mapping[str, str]  # by "baseline on workload": why it was not timed
+    wrong: Mapping[str, str]  # why a baseline's output failed its check, by baseline
 
 
 def time_baselines(
     problem: Problem, spec: GpuSpec, names: Sequence[str], db: str, *, seed: int, argv: Sequence[str]
-) -> Rivals:
-    """Time them in turns in a process of their own and store them as a run of their own.
+) -> BaselineTimes:
+    """Time the baselines in turns, in a process of their own, and store them as a run of their own.
 
     EvoflashError when none of them has a time.
     """
@@ -43,22 +43,24 @@ def time_baselines(
             ending = worker.finalists(task).result()
         if ending.value is None:
             raise EvoflashError(f"the baselines could not be timed ({ending.reason}): choose fewer, --only.")
-        found = rivals(ending.value, problem, spec.name)
-        if found.rows:
+        times = times_of(ending.value, problem, spec.name)
+        if times.rows:
             key = RunKey(str(problem), spec.name, Basis.MEASURED, STRATEGY, seed)
             run = store.begin(
                 key, gpu_hash=spec.hash, budget=0, argv=argv, environment=environment(), fresh=True
             )
-            for row in found.rows:
+            for row in times.rows:
                 store.add_baseline(run, row)
-    if not found.rows:
-        why = "; ".join(f"{name}: {reason}" for name, reason in {**found.absent, **found.wrong}.items())
+    if not times.rows:
+        why = "; ".join(f"{name}: {reason}" for name, reason in {**times.absent, **times.wrong}.items())
         raise EvoflashError(f'no baseline has a time ({why}): pip install "evoflash[baselines]".')
-    return found
+    return times
 
 
-def rivals(report: FinalReport, problem: Problem, gpu: str) -> Rivals:
+def times_of(report: FinalReport, problem: Problem, gpu: str) -> BaselineTimes:
     """What a report says of its baselines."""
     wrong = {name: why for name in report.environment if (why := failed_check(report, name))}
     rows = [row for name in report.environment if (row := row_of(report, name, problem=problem, gpu=gpu))]
-    return Rivals(problem, gpu, tuple(sorted(rows, key=lambda row: row.score_us)), report.absent, wrong)
+    return BaselineTimes(
+        problem, gpu, tuple(sorted(rows, key=lambda row: row.score_us)), report.absent, wrong
+    )

@@ -1,7 +1,7 @@
-"""What `evoflash best` answers: the database's kernel, or the shipped archive's, never trusted as it is.
+"""What `evoflash best` answers: the database's kernel, or the shipped archive's, never taken on trust.
 
-Where the archive's GPU is present its genome goes up the whole ladder and is timed again; elsewhere the
-emulator checks it, and its time is shown as what it is, measured on another machine. Searches nothing.
+Where the archive's GPU is present, its kernel passes every check of a candidate and is timed again; elsewhere
+the emulator checks it, and its time is shown as one that was measured on another machine. Searches nothing.
 """
 
 import json
@@ -72,7 +72,7 @@ def _stored(db: str, problem: str | None, gpu: str | None) -> Evaluation | None:
 
 
 def find_best(store: Store, *, problem: str | None, gpu: str | None) -> Evaluation:
-    """The kernel to use for a problem on a GPU; by default the newest problem and GPU of the store."""
+    """The store's kernel for a problem and a GPU, by default its newest ones. NoKernelError without one."""
     winner = store.best(canonical(problem), known_name(gpu))
     if winner is None:
         where = " ".join(x for x in (problem and f"for '{problem}'", gpu and f"on {gpu}") if x)
@@ -91,7 +91,7 @@ def _asked(problem: str | None, gpu: str | None) -> str:
 
 
 def _champion(problem: str | None, gpu: str | None) -> Champion | None:
-    """The archive's kernel for exactly this problem, if it still is one; by default on the GPU here."""
+    """The archive's kernel for exactly this problem, where it is still valid; by default on this GPU."""
     if problem is None:
         return None
     try:
@@ -113,16 +113,16 @@ def _from_archive(known: Champion, db: str, argv: Sequence[str]) -> Answer:
 
 
 def _measured(known: Champion, spec: GpuSpec, db: str, argv: Sequence[str]) -> Answer:
-    """The whole ladder and the final timing on this GPU, stored as a run of its own."""
+    """Every check and the final timing on this GPU, stored as a run of its own."""
     say(f"the archive has {known.genome.id} ({_was(known)}): checking it and timing it again here.")
     what = parse_problem(known.problem)
     with open_store(db) as store:
-        found = measured(store, what, spec, [known.genome], strategy=STRATEGY, argv=argv)
-        if found.best is None:
+        result = measured(store, what, spec, [known.genome], strategy=STRATEGY, argv=argv)
+        if result.best is None:
             _, evaluation = store.newest_history()[0]
             raise _rejected(known, f"{evaluation.status} at {evaluation.rung}, {evaluation.reason}")
-    text = f"{report.describe_found(found, as_json=False)}\narchive   {known.us:.2f} us, {_was(known)}"
-    return Answer(known.genome, known.problem, known.gpu, text, report.as_json([found.best]))
+    text = f"{report.describe_result(result, as_json=False)}\narchive   {known.us:.2f} us, {_was(known)}"
+    return Answer(known.genome, known.problem, known.gpu, text, report.as_json([result.best]))
 
 
 def _of_evaluation(winner: Evaluation) -> Answer:
@@ -130,7 +130,7 @@ def _of_evaluation(winner: Evaluation) -> Answer:
     return Answer(winner.genome, winner.problem, winner.gpu, text, as_json)
 
 
-# ---- where it is not
+# ---- where the GPU is not
 
 
 def _checked(known: Champion) -> Answer:
@@ -158,14 +158,14 @@ def _rejected(known: Champion, reason: str) -> NoKernelError:
 
 def _head(known: Champion) -> list[str]:
     values = " ".join(f"{name}={value}" for name, value in known.genome.values)
-    rivals = ", ".join(f"{name} {us:.2f} us" for name, us in known.rivals_us.items())
+    baselines = ", ".join(f"{name} {us:.2f} us" for name, us in known.rivals_us.items())
     return [
         f"kernel    {known.genome.id}  {known.genome.family}",
         f"values    {values}",
         f"problem   {known.problem}   on {known.gpu}",
         "status    correct in the emulator, not run on a GPU here",
         f"time      {known.us:.2f} us, {_was(known)}",
-        f"          {known.protocol}" + (f"; in the same run {rivals}" if rivals else ""),
+        f"          {known.protocol}" + (f"; in the same run {baselines}" if baselines else ""),
     ]
 
 
@@ -174,11 +174,11 @@ def _was(known: Champion) -> str:
 
 
 def _as_json(known: Champion, prepared: Prepared) -> str:
-    """An evaluation's keys where they mean the same; the archived time stands apart and is no score."""
+    """Keys as an evaluation's where they mean the same. The archived time stands apart: it is no score."""
     genome = {"id": known.genome.id, "family": known.genome.family, "values": known.genome.as_dict()}
     said = {name: value for name, value in asdict(known).items() if name not in ("genome", "problem", "gpu")}
     builds = [{k: v for k, v in asdict(build).items() if k != "log"} for build in prepared.builds]
-    found = {
+    answer = {
         "genome": genome,
         "problem": known.problem,
         "gpu": known.gpu,
@@ -190,4 +190,4 @@ def _as_json(known: Champion, prepared: Prepared) -> str:
         "builds": builds,
         "verdicts": [asdict(verdict) for verdict in prepared.verdicts],
     }
-    return json.dumps([found], indent=2)
+    return json.dumps([answer], indent=2)

@@ -34,11 +34,11 @@ def best(
     from evoflash.commands.best import answer
     from evoflash.families.export import write_text
 
-    found = answer.best(db, problem=problem, gpu=gpu, archive=archive, argv=sys.argv[1:])
+    chosen = answer.best(db, problem=problem, gpu=gpu, archive=archive, argv=sys.argv[1:])
     if show:
-        typer.echo(found.cuda(), nl=False)
+        typer.echo(chosen.cuda(), nl=False)
         return
     if export is not None:
-        write_text(export, found.cuda())
+        write_text(export, chosen.cuda())
         typer.echo(f"evoflash: wrote {export}", err=True)
-    typer.echo(found.json if as_json else found.text)
+    typer.echo(chosen.json if as_json else chosen.text)

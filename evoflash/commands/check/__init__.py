@@ -4,11 +4,12 @@ command            the command's options
 subject            what is checked: a genome, an exported file or a user's own kernel, and its launches
 kernel_header      the comment of a user's .cu that says how it is launched, read and checked
 kernel_file        that kernel and its launch, as records
-runs               all runs of a subject, and what is wrong with it
+runs               all runs of a subject, and everything that is wrong with it
 case_run           one run of one launch, in a process that may be lost
 own_kernel_run     one run of a kernel with arguments of its own
+run_findings       what the runs showed: faults, outputs that depend on the schedule
 findings           the reports of many runs merged; slow accesses
 compiler_messages  what g++, NVRTC and ptxas say, as findings
-advice             what each kind of finding means and what to do
+advice             what each kind of finding means and what to do, read from advice.toml
 report             the findings in the style of a compiler, or as JSON
 """

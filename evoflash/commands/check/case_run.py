@@ -9,12 +9,14 @@ from pathlib import Path
 
 from evoflash.commands.check.advice import advice
 from evoflash.commands.check.own_kernel_run import Written, launch_own
-from evoflash.commands.check.subject import AttentionCase, Case
-from evoflash.emulator.attention import Run, attend, describe_error
+from evoflash.commands.check.subject import Case, WorkloadCase
+from evoflash.emulator.call import Run, run_call
 from evoflash.emulator.launch import Emulation, Report, Site
-from evoflash.validation import inputs as trials
-from evoflash.validation.reference import every_row, expect
-from evoflash.validation.validator import Output, judge
+from evoflash.operation import Output, TestInput
+from evoflash.operations import operation_of
+from evoflash.validation.expected import every_row
+from evoflash.validation.validator import judge
+from evoflash.validation.wrong_elements import describe_error
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -28,21 +30,22 @@ class Ran:
     written: tuple[Written, ...] = ()
 
 
-def run_case(library: Path, case: Case, run: Run, trial_name: str) -> Ran:
+def run_case(library: Path, case: Case, run: Run, inputs_name: str) -> Ran:
     """One run of one case. UsageError when the launch does not fit the kernel."""
-    if not isinstance(case, AttentionCase):
+    if not isinstance(case, WorkloadCase):
         emulation, written = launch_own(library, case.launch, case.arguments, run)
         return _ran((emulation,), written=written)
-    trial = trials.draw(trial_name, case.workload, seed=run.seed)
-    emulations, output = attend(library, case.launches, case.workload, trial, run)
+    inputs = operation_of(case.workload).draw(inputs_name, case.workload, seed=run.seed)
+    emulations, output = run_call(library, case.launches, case.workload, inputs, run)
     if any(advice(report.kind).stops for emulation in emulations for report in emulation.reports):
         return _ran(emulations)  # half an output says nothing
-    return _ran(emulations, wrong=_wrong(case, trial, output))
+    return _ran(emulations, wrong=_wrong(case, inputs, output))
 
 
-def _wrong(case: AttentionCase, trial: trials.Trial, output: Output) -> tuple[str, ...]:
-    expected = expect(case.workload, trial.q, trial.k, trial.v, where=every_row(case.workload))
-    verdict = judge(case.workload, [(trial, expected, output)])
+def _wrong(case: WorkloadCase, inputs: TestInput, output: Output) -> tuple[str, ...]:
+    operation = operation_of(case.workload)
+    expected = operation.expect(case.workload, inputs, where=every_row(case.workload))
+    verdict = judge(case.workload, [(inputs, expected, output)])
     if verdict.passed:
         return ()
     if verdict.reason.startswith("lse "):

@@ -77,7 +77,7 @@ def check(
         typer.echo(check_report.as_json(checked))
     else:
         check_report.print_checked(checked, stdout_console())
-    if any(each.errors or (strict and each.warnings) for each in checked):
+    if any(one.errors or (strict and one.warnings) for one in checked):
         raise typer.Exit(1)
 
 
@@ -108,7 +108,7 @@ def _stored(prefix: str, *, gpu: str | None, problem: str | None, db: str) -> "t
     from evoflash.store.store import open_store
 
     with open_store(db, read_only=True) as store:
-        found = report.find(store, prefix)[0]
+        stored = report.find(store, prefix)[0]
     return check_subject.of_genome(
-        found.genome, parse_problem(problem or found.problem), load_gpu(gpu or found.gpu)
+        stored.genome, parse_problem(problem or stored.problem), load_gpu(gpu or stored.gpu)
     )

@@ -107,8 +107,8 @@ def _mirrored(finding: Finding, merged: Mapping[tuple[str, int], Finding]) -> tu
 
 
 def _joined(known: Finding, more: Finding, *, again: bool) -> Finding:
-    """`again`: it is the finding's first in another run."""
-    # Mirrored, the other's second place is this one's first.
+    """One finding of both. `again`: the second one comes from another run."""
+    # In a mirrored finding the other's second place is this one's first.
     lines = {place.line for place in known.places} | ({known.line} if more.line != known.line else set())
     # What each group waits for differs from run to run: the first run's words stand for all.
     fresh = [place for place in more.places if place.line not in lines and place.label == _second(known)]
@@ -130,14 +130,14 @@ def slow_accesses(sites: Iterable[Site], *, shift: int = 0) -> tuple[Finding, ..
     for site in sites:
         known = totals.get((site.line, site.op))
         totals[site.line, site.op] = site if known is None else _added(known, site)
-    found = []
+    findings: list[Finding] = []
     for kind, is_shared in (("bank-conflict", True), ("uncoalesced", False)):
         group = [site for site in totals.values() if (site.op in _SHARED_OPS) == is_shared]
         moved = sum(site.actual for site in group)
         slow = [site for site in group if site.actual - site.ideal > _SLOW_SHARE * moved]
         slow.sort(key=lambda site: site.ideal - site.actual)
-        found += [_slow(kind, site, moved, shift) for site in slow]
-    return tuple(found)
+        findings += [_slow(kind, site, moved, shift) for site in slow]
+    return tuple(findings)
 
 
 def _added(a: Site, b: Site) -> Site:

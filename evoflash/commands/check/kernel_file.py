@@ -8,8 +8,7 @@ from typing import Any
 from evoflash.errors import TemplateError, UsageError
 from evoflash.evaluation import Launch, TensorMap
 from evoflash.families.expression import Expression
-from evoflash.families.family import Loop
-from evoflash.problem import Workload
+from evoflash.operation import Loop, Workload
 
 DTYPES = ("f16", "bf16", "f32", "f64", "i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64")
 FILLS = ("random", "zeros", "arange", "poison")
@@ -71,15 +70,5 @@ def _three(expressions: tuple[Expression, Expression, Expression], names: Mappin
     return x, y, z
 
 
-def _names(workload: Workload) -> dict[str, int | str | bool]:
-    return {
-        "batch": workload.batch,
-        "heads": workload.heads,
-        "kv_heads": workload.kv_heads,
-        "seq_q": workload.seq_q,
-        "seq_kv": workload.seq_kv,
-        "head_dim": workload.head_dim,
-        "causal": workload.causal,
-        "gqa_ratio": workload.gqa_ratio,
-        "dtype": workload.dtype,
-    }
+def _names(workload: Workload) -> dict[str, Any]:
+    return {**workload.names(), **workload.compile_key("").names()}

@@ -14,7 +14,7 @@ from evoflash.commands.check.kernel_file import DTYPES, FILLS, Argument, KernelF
 from evoflash.errors import TemplateError, UsageError
 from evoflash.evaluation import TensorMap
 from evoflash.families.expression import Expression
-from evoflash.families.family import Loop
+from evoflash.operation import Loop
 
 _HEADER = re.compile(r"/\*[ \t]*evoflash check[ \t]*\n(.*?)\*/", re.DOTALL)
 _KEYS = ("entry", "grid", "block", "smem", "cluster", "resident", "arguments", "attention", "workspace")
@@ -126,7 +126,7 @@ class _Header:
         value = table[key] if isinstance(table[key], list) else [table[key]]
         if not 1 <= len(value) <= 3:
             raise self.wrong(key, f"{key} = {table[key]!r} must be a number, or [x, y, z]")
-        x, y, z = (self.expression(key, each) for each in [*value, 1, 1][:3])
+        x, y, z = (self.expression(key, side) for side in [*value, 1, 1][:3])
         return x, y, z
 
     def numbers(self, value: object, key: str) -> Three:
@@ -138,7 +138,7 @@ class _Header:
 
     def tables(self, table: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
         value = table.get(key, [])
-        if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
+        if not isinstance(value, list) or not all(isinstance(entry, dict) for entry in value):
             raise self.wrong(key, f"{key} must be a list of tables, one for each kernel argument in order")
         return value
 
@@ -159,7 +159,7 @@ class _Header:
         return str(self.need(given, "problem", str)) if "problem" in given else ""
 
     def arguments(self, table: Mapping[str, Any]) -> tuple[Argument, ...]:
-        arguments = tuple(self.argument(each) for each in self.tables(table, "arguments"))
+        arguments = tuple(self.argument(entry) for entry in self.tables(table, "arguments"))
         shapes = {argument.name: argument.shape for argument in arguments}
         for argument in arguments:
             shape = shapes.get(argument.map.of) if argument.map else ()
@@ -172,8 +172,8 @@ class _Header:
 
     def maps(self, table: Mapping[str, Any]) -> tuple[TensorMap, ...]:
         maps = [self.map(given) for given in self.tables(table.get("attention", {}), "maps")]
-        for each in maps:
-            if each.of not in ("Q", "K", "V", "O") or len(each.box) != 4:
+        for tensor_map in maps:
+            if tensor_map.of not in ("Q", "K", "V", "O") or len(tensor_map.box) != 4:
                 raise self.wrong(
                     "maps", "maps are of Q, K, V or O, with a box of [batch, heads, rows, columns]"
                 )

@@ -12,9 +12,9 @@ import numpy as np
 
 from evoflash.commands.check.kernel_file import Argument
 from evoflash.emulator import launch as emulator
-from evoflash.emulator.attention import Run, launch_once, mapped
+from evoflash.emulator.call import Run, launch_once, mapped
 from evoflash.evaluation import Launch
-from evoflash.validation.reference import encode
+from evoflash.validation.bits import encode
 
 Array = np.ndarray[Any, Any]
 
@@ -42,22 +42,24 @@ class Written:
     name: str
     dtype: str
     values: Array
-    poisoned: int  # elements that still hold the poison they were filled with; 0 where there was none
+    poisoned: int  # how many elements still hold the poison that they were filled with
 
 
 def launch_own(
     library: Path, launch: Launch, arguments: tuple[Argument, ...], run: Run
 ) -> tuple[emulator.Emulation, tuple[Written, ...]]:
-    """Runs the launch; the arrays that it may write are returned as it left them."""
+    """What the emulator says of the launch, and the arrays that it may write, as it left them."""
     with emulator.Memory() as memory:
         arrays = {
-            each.name: (each, _array(memory, each, each.shape))
-            for each in arguments
-            if each.shape is not None
+            argument.name: (argument, _array(memory, argument, argument.shape))
+            for argument in arguments
+            if argument.shape is not None
         }
         given = [_passed(argument, arrays) for argument in arguments]
         emulation = launch_once(library, launch, given, run)
-        return emulation, tuple(_written(*each) for each in arrays.values() if each[0].is_output)
+        return emulation, tuple(
+            _written(argument, array) for argument, array in arrays.values() if argument.is_output
+        )
 
 
 def _scalar(argument: Argument) -> np.generic:

@@ -12,7 +12,8 @@ from rich.text import Text
 
 from evoflash.commands.check.advice import KINDS, advice
 from evoflash.commands.check.findings import Finding
-from evoflash.commands.check.runs import Checked, RunRecord
+from evoflash.commands.check.run_findings import RunRecord
+from evoflash.commands.check.runs import Checked
 from evoflash.errors import UsageError
 
 _STYLES = {"error": "bold red", "warning": "bold yellow", "note": "bold cyan", "help": "bold green"}
@@ -158,8 +159,10 @@ def _summary(checked: Checked) -> Text:
     else:
         word, style = "passed", _STYLES["help"]
     counts = [_count(checked.errors, "error"), _count(checked.warnings, "warning")]
-    found = "no findings" if not checked.findings else ", ".join(c for c in counts if not c.startswith("0 "))
-    return Text.assemble((word, style), f": {checked.subject.title}: {found}{ran}{resources}")
+    counted = (
+        "no findings" if not checked.findings else ", ".join(c for c in counts if not c.startswith("0 "))
+    )
+    return Text.assemble((word, style), f": {checked.subject.title}: {counted}{ran}{resources}")
 
 
 def _count(number: int, noun: str) -> str:
@@ -205,7 +208,7 @@ def _as_dict(checked: Checked) -> dict[str, Any]:
 def _run(record: RunRecord) -> dict[str, Any]:
     return {
         "case": record.case,
-        "inputs": record.trial,
+        "inputs": record.inputs,
         "delivery": record.run.delivery,
         "schedule": record.run.schedule,
         "seed": record.run.seed,

@@ -10,27 +10,29 @@ import shlex
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from evoflash import operations
 from evoflash.commands.check.kernel_file import Argument, KernelFile
 from evoflash.commands.check.kernel_header import read_kernel_file
 from evoflash.compilers.ef_layer import device_headers_sha
-from evoflash.emulator.preflight import shapes
 from evoflash.errors import UsageError
 from evoflash.evaluation import Candidate, Launch
 from evoflash.families.export import export_kernel, genome_of
-from evoflash.families.family import Loop, load_family
+from evoflash.families.family import load_family
 from evoflash.families.renderer import lint, render
 from evoflash.gpu import GpuSpec, load_gpu
-from evoflash.problem import CompileKey, Problem, Workload, parse_problem
+from evoflash.operation import CompileKey, Loop, Workload
+from evoflash.operations import operation_of
+from evoflash.problem import Problem, parse_problem
 from evoflash.space import Genome
 
-_MOST_PRODUCTS = 1 << 24  # multiply-adds of a workload's scores up to which it is emulated: some 0.2 s
+_MOST_FLOPS = 1 << 26  # of a workload, up to which it is emulated: some 0.2 s
 _EXPORTED = re.compile(r"^// evoflash export (.*)$", re.MULTILINE)
 _INCLUDE = '#include "ef.h"\n'
 _LINT = re.compile(r"^(.*) at line (\d+)$")
 
 
 @dataclass(frozen=True, slots=True)
-class AttentionCase:
+class WorkloadCase:
     """A workload whose result is known."""
 
     workload: Workload
@@ -46,7 +48,7 @@ class OwnCase:
     arguments: tuple[Argument, ...]
 
 
-Case = AttentionCase | OwnCase
+Case = WorkloadCase | OwnCase
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,9 +77,9 @@ def _of_key(genome: Genome, problem: Problem, key: CompileKey, gpu: GpuSpec) -> 
     family, candidate = load_family(genome.family), render(genome, key, gpu)
     wanted = tuple(w for w in problem.workloads if w.compile_key(gpu.arch) == key)
     workloads, notes = _workloads(key, family.loop(family.names(genome.as_dict(), key, gpu)), wanted)
-    cases = [AttentionCase(w, family.launches(genome, w, gpu)) for w in workloads]
+    cases = [WorkloadCase(w, family.launches(genome, w, gpu)) for w in workloads]
     lone_sm = replace(gpu, sm_count=1)
-    crowded = [AttentionCase(w, family.launches(genome, w, lone_sm), is_crowded=True) for w in workloads]
+    crowded = [WorkloadCase(w, family.launches(genome, w, lone_sm), is_crowded=True) for w in workloads]
     cases += [new for new, case in zip(crowded, cases, strict=True) if new.launches != case.launches]
     return Subject(
         title=f"{family.name} {genome.id} for {key} on {gpu.name}",
@@ -96,10 +98,11 @@ def _workloads(
     key: CompileKey, loop: Loop, wanted: tuple[Workload, ...]
 ) -> tuple[tuple[Workload, ...], tuple[str, ...]]:
     """The pre-flight shapes, then the problem's own where they are small; and a word about those left out."""
-    small = [w for w in wanted if w.batch * w.heads * w.visible_pairs * w.head_dim <= _MOST_PRODUCTS]
+    small = [w for w in wanted if w.flops <= _MOST_FLOPS]
     large = [w for w in wanted if w not in small]
     notes = tuple(f"{w} is too large for the emulator: smaller shapes stand for it." for w in large)
-    return tuple(dict.fromkeys([*shapes(key, loop), *small])), notes
+    shapes = (run.workload for run in operation_of(key).preflight_runs(key, loop))
+    return tuple(dict.fromkeys([*shapes, *small])), notes
 
 
 def of_words(family: str, words: list[str], *, problem: str, gpu: str) -> tuple[Subject, ...]:
@@ -176,7 +179,7 @@ def _own(path: Path, text: str, problem: str | None, gpu: GpuSpec | None) -> Sub
     kernel = read_kernel_file(path, text)
     key, cases, notes = _cases(kernel, problem, gpu)
     name = re.sub(r"\W", "_", path.stem)
-    found = (_LINT.match(each) for each in lint(text))
+    warnings = (_LINT.match(warning) for warning in lint(text))
     if gpu is None:
         notes = (*notes, "no --gpu: neither NVRTC nor ptxas was asked about registers, spills and limits.")
     return Subject(
@@ -188,7 +191,7 @@ def _own(path: Path, text: str, problem: str | None, gpu: GpuSpec | None) -> Sub
         gpu=gpu,
         path=path,
         shown=text,
-        unseen=tuple((match[1], int(match[2])) for match in found if match),
+        unseen=tuple((match[1], int(match[2])) for match in warnings if match),
         notes=notes,
     )
 
@@ -200,8 +203,8 @@ def _cases(
     if kernel.loop is None:
         if problem:
             raise UsageError(f"{kernel.path} has arguments of its own: --problem is for attention kernels.")
-        # NVRTC wants an arch; the rest of the key is about attention.
-        key = CompileKey(64, "fp16", False, 1, arch) if gpu else None
+        # NVRTC wants an arch; the rest of the key plays no part.
+        key = operations.default().probe.compile_key(arch) if gpu else None
         return key, (OwnCase(kernel.launch(), kernel.arguments),), ()
     if not (problem or kernel.problem):
         raise UsageError(
@@ -214,7 +217,7 @@ def _cases(
             f"the workloads of '{wanted}' need {len(keys)} different kernels: check them one by one."
         )
     workloads, notes = _workloads(keys[0], kernel.loop, wanted.workloads)
-    cases = tuple(AttentionCase(w, (kernel.launch(w),)) for w in workloads)
+    cases = tuple(WorkloadCase(w, (kernel.launch(w),)) for w in workloads)
     return keys[0] if gpu else None, cases, notes
 
 

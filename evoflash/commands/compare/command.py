@@ -9,7 +9,7 @@ from evoflash.commands.terminal import interrupt_in_words, say
 from evoflash.errors import EvoflashError
 
 if TYPE_CHECKING:
-    from evoflash.commands.compare.run import Contest, Outcome
+    from evoflash.commands.compare.run import ComparisonRun, Outcome
 
 _LIMIT_S = 900.0
 
@@ -37,30 +37,30 @@ def compare(
 
     Example: evoflash compare 3f2a sdpa_cudnn --problem mission
     """
-    from evoflash.commands.compare import report as compare_report
-    from evoflash.commands.compare.kernels import entrants
-    from evoflash.commands.compare.run import Contest
+    from evoflash.commands.compare import report
+    from evoflash.commands.compare.kernels import contenders
+    from evoflash.commands.compare.run import ComparisonRun
     from evoflash.cuda.launcher import present_spec
     from evoflash.timing import noise_floor as noise
 
     spec = present_spec(None)
-    what, made = entrants((first, second), problem=problem, spec=spec, db=db, seed=seed)
-    contest = Contest(made, what, spec, seed, noise=noise.floor())
+    what, made = contenders((first, second), problem=problem, spec=spec, db=db, seed=seed)
+    run = ComparisonRun(made, what, spec, seed, noise=noise.floor())
     say(f"checking both, then timing them in pairs on {what}")
     with interrupt_in_words("nothing is stored"):
-        outcome = _held(contest)
+        outcome = _in_gpu_process(run)
     if outcome.failure:
         raise EvoflashError(f"no comparison: {outcome.failure}; `evoflash check` looks into a kernel.")
-    shown = compare_report.as_json if as_json else compare_report.text
-    typer.echo(shown(contest, outcome))
+    shown = report.as_json if as_json else report.text
+    typer.echo(shown(run, outcome))
 
 
-def _held(contest: "Contest") -> "Outcome":
-    """In a process of its own, so that a kernel that crashes or hangs ends in one line."""
-    from evoflash.commands.compare.run import Outcome, hold
+def _in_gpu_process(run: "ComparisonRun") -> "Outcome":
+    """The outcome, from a process of its own: a kernel that crashes or hangs there ends in one line here."""
+    from evoflash.commands.compare.run import Outcome, compare_kernels
     from evoflash.cuda import launcher
     from evoflash.isolation import IsolatedPool
 
     with IsolatedPool(1, initializer=launcher.warm_up) as pool:
-        ending = pool.submit(hold, contest, timeout_s=_LIMIT_S).result()
+        ending = pool.submit(compare_kernels, run, timeout_s=_LIMIT_S).result()
     return ending.value or Outcome(failure=f"{ending.status}, {ending.reason}")

@@ -1,6 +1,6 @@
-"""Who is compared: a candidate of the database, a library's kernel or a .cu file, made ready for the GPU.
+"""What is compared: a candidate of the database, a library's kernel or a .cu file, made ready for the GPU.
 
-Compiles, and launches nothing: contest.py does, in a GPU process.
+It compiles and launches nothing: run.py launches, in a GPU process.
 """
 
 import re
@@ -9,14 +9,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from evoflash import baselines
+from evoflash import baselines, operations
 from evoflash.commands import kernel_report as report
 from evoflash.commands.check import subject as check_subject
 from evoflash.commands.check.kernel_header import read_kernel_file
 from evoflash.compilers.nvrtc import compile_candidate, first_error
 from evoflash.errors import EvoflashError, UsageError
 from evoflash.evaluation import Build
-from evoflash.evaluators.measured import check_workloads
 from evoflash.evaluators.prepare import prepare
 from evoflash.families.family import load_family
 from evoflash.gpu import GpuSpec
@@ -30,46 +29,52 @@ _EXPORTED = re.compile(r"^// evoflash export (.*)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
-class Entrant:
-    """One of the two: what the GPU process needs of a kernel; without a task, the baseline of that name."""
+class Contender:
+    """What the GPU process needs of one of the two kernels. Without a task it is a library's, by its name."""
 
     name: str
     task: GpuTask | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _Meaning:
     """What a word stands for, before it is known on which problem."""
 
-    problem: str  # that it was made for; empty where it is for any
-    entrant: Callable[[Problem], Entrant]
+    problem: str  # what the kernel was made for; empty where it is for any problem
+    contender: Callable[[Problem], Contender]
 
 
-def entrants(
+def contenders(
     words: Sequence[str], *, problem: str | None, spec: GpuSpec, db: str, seed: int
-) -> tuple[Problem, tuple[Entrant, ...]]:
-    """What the words stand for, on the problem given or the one that they agree on.
+) -> tuple[Problem, tuple[Contender, ...]]:
+    """What the words stand for, on the problem given or on the one that they agree on.
 
-    UsageError for a word that is nothing, and where the problem is not clear; EvoflashError for a kernel
-    that does not compile for this GPU.
+    UsageError for a word that stands for nothing, and where the problem is not clear; EvoflashError for a
+    kernel that does not compile for this GPU.
     """
-    found = [_look_up(word, spec=spec, db=db, seed=seed) for word in words]
-    known = list(dict.fromkeys(str(parse_problem(each.problem)) for each in found if each.problem))
+    meanings = [_look_up(word, spec=spec, db=db, seed=seed) for word in words]
+    known = list(dict.fromkeys(str(parse_problem(m.problem)) for m in meanings if m.problem))
     if problem is None and len(known) != 1:
         said = f"they were made for {' and '.join(known)}" if known else "nothing says for which problem"
         raise UsageError(f"{said}: say on which to compare them with --problem.")
     what = parse_problem(problem or known[0])
-    made = [each.entrant(what) for each in found]
-    names = [each.name for each in made]
-    return what, tuple(
-        replace(each, name=f"{each.name} ({at + 1})") if names.count(each.name) > 1 else each
-        for at, each in enumerate(made)
+    return what, _by_distinct_names([meaning.contender(what) for meaning in meanings])
+
+
+def _by_distinct_names(made: Sequence[Contender]) -> tuple[Contender, ...]:
+    """A kernel may be compared with itself: the two are then numbered."""
+    names = [contender.name for contender in made]
+    return tuple(
+        replace(contender, name=f"{contender.name} ({at + 1})")
+        if names.count(contender.name) > 1
+        else contender
+        for at, contender in enumerate(made)
     )
 
 
-def _look_up(word: str, *, spec: GpuSpec, db: str, seed: int) -> _Found:
+def _look_up(word: str, *, spec: GpuSpec, db: str, seed: int) -> _Meaning:
     if word in baselines.NAMES:
-        return _Found("", lambda _: Entrant(word))
+        return _Meaning("", lambda _: Contender(word))
     path = Path(word)
     if path.exists() or path.suffix == ".cu":
         return _in_file(path, spec=spec, seed=seed)
@@ -83,8 +88,8 @@ def _look_up(word: str, *, spec: GpuSpec, db: str, seed: int) -> _Found:
     return _of_genome(evaluation.genome, evaluation.problem, evaluation.genome.id, spec=spec, seed=seed)
 
 
-def _in_file(path: Path, *, spec: GpuSpec, seed: int) -> _Found:
-    """A file that `evoflash export` wrote is rendered again from its banner, as `evoflash check` does."""
+def _in_file(path: Path, *, spec: GpuSpec, seed: int) -> _Meaning:
+    """A file that `evoflash export` wrote is rendered again from its banner, as for `evoflash check`."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
@@ -99,21 +104,21 @@ def _in_file(path: Path, *, spec: GpuSpec, seed: int) -> _Found:
     return _of_genome(subject.candidate.genome, problem, str(path), spec=spec, seed=seed)
 
 
-def _of_genome(genome: Genome, problem: str, name: str, *, spec: GpuSpec, seed: int) -> _Found:
+def _of_genome(genome: Genome, problem: str, name: str, *, spec: GpuSpec, seed: int) -> _Meaning:
     family = load_family(genome.family)
 
-    def entrant(what: Problem) -> Entrant:
+    def contender(what: Problem) -> Contender:
         prepared = prepare(genome, what, spec, False, seed)
         if prepared.failure:
             reason = f"{prepared.failure.status}, {prepared.failure.reason}"
             raise EvoflashError(f"{name} is no kernel for {what} on {spec.name} ({reason}): choose another.")
         task = _task(name, what, prepared.builds, lambda w: family.launches(genome, w, spec), spec, seed)
-        return Entrant(name, replace(task, is_deterministic=family.is_deterministic))
+        return Contender(name, replace(task, is_deterministic=family.is_deterministic))
 
-    return _Found(problem, entrant)
+    return _Meaning(problem, contender)
 
 
-def _own(path: Path, text: str, *, spec: GpuSpec, seed: int) -> _Found:
+def _own(path: Path, text: str, *, spec: GpuSpec, seed: int) -> _Meaning:
     kernel = read_kernel_file(path, text)
     if kernel.loop is None:
         raise UsageError(
@@ -121,20 +126,20 @@ def _own(path: Path, text: str, *, spec: GpuSpec, seed: int) -> _Found:
             "attention arguments can be compared (`attention = {}`, docs/check.md)."
         )
 
-    def entrant(what: Problem) -> Entrant:
+    def contender(what: Problem) -> Contender:
         (subject,) = check_subject.of_file(path, problem=str(what), gpu=spec.name)
         assert subject.candidate is not None, "a GPU was named"
         build = compile_candidate(subject.candidate)
         if not build.ok:
             raise EvoflashError(f"{path} does not compile: {first_error(build.log)}")
         task = _task(str(path), what, (build,), lambda w: (kernel.launch(w),), spec, seed)
-        return Entrant(str(path), task)
+        return Contender(str(path), task)
 
-    return _Found(kernel.problem, entrant)
+    return _Meaning(kernel.problem, contender)
 
 
 def _task(
     name: str, problem: Problem, builds: Sequence[Build], launches: Launcher, spec: GpuSpec, seed: int
 ) -> GpuTask:
-    checks = check_workloads(problem.compile_keys(spec.arch))
+    checks = operations.load(problem.operation).check_workloads(problem.compile_keys(spec.arch))
     return task_of(name, spec, builds, launches, checks=checks, timed=problem.workloads, seed=seed)

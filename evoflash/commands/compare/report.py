@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from evoflash.commands.compare.run import Contest, Outcome, Result
+from evoflash.commands.compare.run import ComparisonRun, Outcome, Result
 from evoflash.evaluation import Timing
 from evoflash.timing.sequential_test import PREFIX
 
@@ -18,19 +18,19 @@ MEANING = {
 }
 
 
-def text(contest: Contest, outcome: Outcome) -> str:
-    """One paragraph for each workload and protocol; A and B are the entrants in order."""
-    names = [f"{letter}  {entrant.name}" for letter, entrant in zip("AB", contest.entrants, strict=True)]
+def text(run: ComparisonRun, outcome: Outcome) -> str:
+    """A paragraph for each workload and protocol; A is the first contender, B the second."""
+    names = [f"{letter}  {contender.name}" for letter, contender in zip("AB", run.contenders, strict=True)]
     lines = [*names, *(line for result in outcome.results for line in _paragraph(result))]
     return "\n".join([*lines, *(f"note: {note}" for note in outcome.notes)])
 
 
 def _paragraph(result: Result) -> list[str]:
-    found = result.comparison
-    protocol = found.protocol.removeprefix(PREFIX)
+    comparison = result.comparison
+    protocol = comparison.protocol.removeprefix(PREFIX)
     return [
         "",
-        f"{found.workload}, {protocol}: {MEANING[protocol]}",
+        f"{comparison.workload}, {protocol}: {MEANING[protocol]}",
         *(f"  {letter}  {_times(timing)}" for letter, timing in zip("AB", result.timings, strict=True)),
         f"  {_answer(result)}",
     ]
@@ -43,20 +43,20 @@ def _times(timing: Timing) -> str:
 
 
 def _answer(result: Result) -> str:
-    found = result.comparison
-    span = f"{found.ratio:.4f} [{found.low:.4f}, {found.high:.4f}] of B's time"
-    sure = f"{found.confidence:.1%} interval, {found.n} blocks of pairs"
-    if found.answer == "unclear":
-        return f"unclear: A takes {span} ({sure}; up to {found.noise:.1%} counts as equal)"
-    return f"A is {found.answer}: {span} ({sure})"
+    comparison = result.comparison
+    span = f"{comparison.ratio:.4f} [{comparison.low:.4f}, {comparison.high:.4f}] of B's time"
+    sure = f"{comparison.confidence:.1%} interval, {comparison.n} blocks of pairs"
+    if comparison.answer == "unclear":
+        return f"unclear: A takes {span} ({sure}; up to {comparison.noise:.1%} counts as equal)"
+    return f"A is {comparison.answer}: {span} ({sure})"
 
 
-def as_json(contest: Contest, outcome: Outcome) -> str:
+def as_json(run: ComparisonRun, outcome: Outcome) -> str:
     """One object; times in us, the ratio is A's time over B's."""
-    first, second = (entrant.name for entrant in contest.entrants)
+    first, second = (contender.name for contender in run.contenders)
     table = {
-        "problem": str(contest.problem),
-        "gpu": contest.spec.name,
+        "problem": str(run.problem),
+        "gpu": run.spec.name,
         "first": first,
         "second": second,
         "results": [_row(result) for result in outcome.results],
@@ -66,11 +66,11 @@ def as_json(contest: Contest, outcome: Outcome) -> str:
 
 
 def _row(result: Result) -> dict[str, Any]:
-    found = asdict(result.comparison)
+    row = asdict(result.comparison)
     for name in ("first", "second"):
-        del found[name]
+        del row[name]
     times = zip(("first", "second"), _timings(result.timings), strict=True)
-    return {**found, "answer": result.comparison.answer, **dict(times)}
+    return {**row, "answer": result.comparison.answer, **dict(times)}
 
 
 def _timings(timings: Sequence[Timing]) -> list[dict[str, Any]]:

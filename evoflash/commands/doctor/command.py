@@ -92,13 +92,13 @@ def _conform(only: list[str], time_limit_s: float, *, as_json: bool) -> None:
     from evoflash.conformance import report
     from evoflash.conformance.run import check
 
-    found = check(
+    outcome = check(
         only=only, time_limit_s=time_limit_s, said=lambda line: typer.echo(f"conformance: {line}", err=True)
     )
-    typer.echo(report.as_json(found) if as_json else report.render(found))
-    if found.interrupted:
+    typer.echo(report.as_json(outcome) if as_json else report.render(outcome))
+    if outcome.interrupted:
         raise typer.Exit(130)
-    if found.equal < found.cases:
+    if outcome.equal < outcome.cases:
         raise typer.Exit(1)
 
 
@@ -106,13 +106,13 @@ def _test_itself(only: str, time_limit_s: float, *, as_json: bool) -> None:
     from evoflash.selftest import report
     from evoflash.selftest.run import self_test
 
-    found = self_test(
+    outcome = self_test(
         only=only,
         time_limit_s=time_limit_s,
-        heard=lambda outcome: typer.echo(report.line(outcome), err=as_json),
+        heard=lambda fraud: typer.echo(report.line(fraud), err=as_json),
     )
-    typer.echo(report.as_json(found) if as_json else report.totals(found))
-    if found.interrupted:
+    typer.echo(report.as_json(outcome) if as_json else report.totals(outcome))
+    if outcome.interrupted:
         raise typer.Exit(130)
-    if not found.is_good:
+    if not outcome.is_good:
         raise typer.Exit(1)

@@ -1,6 +1,6 @@
-"""What a run's mutation operators brought, from its stored history: by operator, bottleneck, arm and lineage.
+"""What a run's mutation operators brought, from its stored history: by operator, by bottleneck, by lineage.
 
-Reads and counts; it judges no kernel and steers no search.
+It reads and counts. It judges no kernel and steers no search.
 """
 
 import math
@@ -18,43 +18,43 @@ History = list[tuple[Proposal, Evaluation]]
 
 @dataclass(frozen=True, slots=True)
 class Child:
-    """A proposal with parents, and what it came to against the fastest of them."""
+    """A proposal that has parents, and how it compares with the fastest of them."""
 
     operator: str
     bound: str  # what held its first parent back; empty when unknown
     is_control: bool
-    is_correct: bool  # and no duplicate
-    gain: float | None  # log of the speed-up; None unless child and parent are both timed
+    is_correct: bool  # and it is no duplicate
+    gain: float | None  # natural logarithm of the speed-up; None unless child and parent are both timed
     genome_id: str
     score_us: float | None
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What a group of children came to."""
+    """What became of a group of children."""
 
     name: str
     uses: int
     correct: int
-    faster: int  # than the fastest parent
-    mean_gain: float | None  # of the log speed-up over the parent, over the correct children
+    faster: int  # how many were faster than their fastest parent
+    mean_gain: float | None  # mean natural logarithm of the speed-up, over the correct children
     best_us: float | None
     best_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One generation of the winner's lineage: the operator and the genes that it changed."""
+    """One generation of the winner's lineage: the operator, and the genes that it changed."""
 
     genome_id: str
     operator: str
     score_us: float | None
-    changes: Mapping[str, tuple[Value | None, Value | None]]  # gene: before and after; None where absent
+    changes: Mapping[str, tuple[Value | None, Value | None]]  # by gene: before, after; None without the gene
 
 
 @dataclass(frozen=True, slots=True)
 class Insights:
-    """A run's operators, most used first; `lineage` leads from the seed or sample to the winner."""
+    """A run's operators, the most used first; `lineage` leads from a seed or a sample to the winner."""
 
     run: Run
     evaluated: int
@@ -89,7 +89,7 @@ def digest(run: Run, history: History, winner: Evaluation | None) -> Insights:
 
 
 def _children(seed: int, history: History) -> list[Child]:
-    """The proposals with parents; each family's strategy counts its own proposals (see is_control)."""
+    """The proposals with parents. Each family's strategy counts its own proposals (see is_control)."""
     outcomes = {proposal.genome.id: evaluation for proposal, evaluation in history}
     positions: dict[str, int] = {}
     children = []
@@ -133,7 +133,7 @@ def _record(name: str, children: list[Child]) -> Record:
         name=name,
         uses=len(children),
         correct=sum(child.is_correct for child in children),
-        faster=sum(each > 0 for each in gains),
+        faster=sum(log_gain > 0 for log_gain in gains),
         mean_gain=sum(gains) / len(gains) if gains else None,
         best_us=best_us,
         best_id=best_id,
@@ -141,7 +141,7 @@ def _record(name: str, children: list[Child]) -> Record:
 
 
 def _lineage(history: History, winner: Evaluation | None) -> tuple[Step, ...]:
-    """From the winner back through each generation's fastest parent, told from the beginning."""
+    """From the winner back, always to the fastest parent; the earliest generation comes first."""
     known = {proposal.genome.id: (proposal, evaluation) for proposal, evaluation in history}
     steps: list[Step] = []
     at = known.get(winner.genome.id) if winner is not None else None

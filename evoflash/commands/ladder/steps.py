@@ -1,6 +1,6 @@
 """The steps of `evoflash ladder`: named genomes from scalar to mma.sync, each evaluated; prints nothing.
 
-What the steps are stands in steps.toml. The rungs that one candidate climbs are another ladder: ladder.py.
+The steps stand in steps.toml. The rungs that one candidate climbs are another ladder: gpu_process/rungs.py.
 """
 
 import math
@@ -23,7 +23,7 @@ _STEPS = Path(__file__).parent / "steps.toml"
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step: what it changes, and the values to try, best first; the first valid ones are taken."""
+    """One step: what it changes, and the values to try; the first valid ones are taken."""
 
     name: str
     change: str
@@ -33,11 +33,11 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What became of a step; times in us, None where it failed."""
+    """What became of a step. Ratios and rates are None where it failed."""
 
     step: Step
     evaluation: Evaluation
-    over_previous: float | None  # times as fast as the last step before it that was correct
+    over_previous: float | None  # its speed over that of the last correct step before it
     over_first: float | None
     tflops: float | None  # by the field's convention; over several workloads their geometric mean
 
@@ -62,7 +62,7 @@ class Climb:
 
 
 def read_steps(path: Path = _STEPS) -> tuple[Step, ...]:
-    """The steps in order, each with complete values: its own on top of the step before it in its family."""
+    """The steps in order. A step's values are its own on top of those of the step before it in its family."""
     steps: list[Step] = []
     for table in tomllib.loads(path.read_text(encoding="utf-8"))["step"]:
         before = steps[-1].choices[0] if steps and steps[-1].family == table["family"] else {}
@@ -73,9 +73,9 @@ def read_steps(path: Path = _STEPS) -> tuple[Step, ...]:
 
 
 def genome_of(step: Step, problem: Problem, gpu: GpuSpec) -> Genome:
-    """The step's first choice that passes its family's checks; where none does, the first one.
+    """The step's first choice that passes its family's checks; where none does, the first choice.
 
-    That one then fails by the name of a check, as every invalid genome does.
+    The latter then fails with the name of a check, as every invalid genome does.
     """
     space = load_family(step.family).space(problem.compile_keys(gpu.arch), gpu)
     genomes = [space.genome(values) for values in step.choices]
@@ -115,7 +115,7 @@ def climb(
 def _evaluations(plan: Plan, steps: Sequence[Step]) -> Iterator[tuple[Step, Evaluation]]:
     genomes = [genome_of(step, plan.problem, plan.gpu) for step in steps]
     with evaluator_of(plan, ()) as evaluates:
-        # In order: on a GPU the best so far is what a hopeless kernel is stopped early by.
+        # In order: on a GPU a kernel far slower than the best one before it is stopped early.
         for step, genome in zip(steps, genomes, strict=True):
             evaluates.submit(Proposal(genome, operator=f"ladder {step.name}"))
         for step in steps:
@@ -128,7 +128,7 @@ def _result(step: Step, evaluation: Evaluation, problem: Problem, before: Sequen
     mine = evaluation.score_us if evaluation.is_correct else None
     if mine is None:
         return Result(step, evaluation, None, None, None)
-    # Against the first step only if that one was correct: else nothing is "over the first".
+    # Where the first step was wrong, nothing can be compared with it.
     first = mine if not before else before[0].score_us if before[0].is_correct else None
     return Result(
         step,

@@ -17,10 +17,10 @@ from evoflash.store.store import Store, open_store
 def record(
     db: str, path: Path, *, problem: str, gpu: str, family: str | None, estimated: bool = False
 ) -> Recording:
-    """Write the store's measurements (or estimates) of a problem on a GPU as a cache file; return them.
+    """Write the store's measurements (or estimates) of a problem on a GPU as a cache file, and return them.
 
-    One file holds one family. NoKernelError when the store has nothing of that basis; UsageError when it
-    has several families and `family` does not say which.
+    A file holds one family. NoKernelError where the store has nothing of that basis; UsageError where it has
+    several families and `family` does not say which.
     """
     basis = Basis.ESTIMATED if estimated else Basis.MEASURED
     with open_store(db, read_only=True) as store:
@@ -32,27 +32,27 @@ def record(
 def recorded(store: Store, *, problem: str, gpu: str, family: str | None, basis: Basis) -> Recording:
     """The store's outcomes for a problem and a GPU as a recording; errors as `record`."""
     what, spec = parse_problem(problem), load_gpu(gpu)
-    found = _evaluations(store, str(what), spec.name, basis)
-    if not found:
+    evaluations = _evaluations(store, str(what), spec.name, basis)
+    if not evaluations:
         raise NoKernelError(
             f"nothing {basis.value} for {what} on {spec.name} in the database: run `evoflash search` first"
             + (", or add --estimated." if basis is Basis.MEASURED else ".")
         )
-    name = _family_of(found, family)
+    name = _family_of(evaluations, family)
     space = load_family(name).space(what.compile_keys(spec.arch), spec)
-    outcomes = {e.genome: _outcome(e) for e in found if _fits(e.genome, space)}
+    outcomes = {e.genome: _outcome(e) for e in evaluations if _fits(e.genome, space)}
     first = what.workloads[0]
     return Recording(
         recorded_space(name, space.params, outcomes, version=space.version),
         str(what),
         spec.name,
         basis,
-        (first.seq_q, first.heads, first.batch),
+        first.extents,
     )
 
 
 def _evaluations(store: Store, problem: str, gpu: str, basis: Basis) -> list[Evaluation]:
-    # The newest outcome of each genome. Runs on another description of the GPU are another GPU's.
+    # The newest outcome of each genome. Runs under another description of the GPU are left out.
     runs = [run for run in store.runs() if _where(run) == (problem, gpu, basis)]
     alike = [run for run in runs if run.gpu_hash == runs[0].gpu_hash]
     outcomes = {e.genome: e for run in reversed(alike) for _, e in store.history(run)}
@@ -63,8 +63,8 @@ def _where(run: Run) -> tuple[str, str, Basis]:
     return run.key.problem, run.key.gpu, run.key.basis
 
 
-def _family_of(found: Sequence[Evaluation], family: str | None) -> str:
-    names = sorted({evaluation.genome.family for evaluation in found})
+def _family_of(evaluations: Sequence[Evaluation], family: str | None) -> str:
+    names = sorted({evaluation.genome.family for evaluation in evaluations})
     if family is None and len(names) > 1:
         raise UsageError(f"the database has {', '.join(names)} there, a file one: choose with --family.")
     if family is not None and family not in names:
@@ -73,7 +73,7 @@ def _family_of(found: Sequence[Evaluation], family: str | None) -> str:
 
 
 def _fits(genome: Genome, space: SearchSpace) -> bool:
-    # Other families, and genomes of older versions of this one, are not points of its space.
+    # Genomes of other families, and of older versions of this one, are no points of its space.
     try:
         return space.genome(genome.as_dict()) == genome
     except UsageError:

@@ -28,9 +28,9 @@ def remeasure(
     from evoflash.commands.remeasure import run
 
     with interrupt_in_words("{kept}; the same command starts anew"):
-        found = run.remeasure(db, top=top, gpu=gpu, problem=problem, argv=sys.argv[1:])
-    if found.best is None:
+        result = run.remeasure(db, top=top, gpu=gpu, problem=problem, argv=sys.argv[1:])
+    if result.best is None:
         raise NoKernelError(
-            f"none of the {found.spent} estimates was correct on this GPU: see `evoflash show`."
+            f"none of the {result.spent} estimates was correct on this GPU: see `evoflash show`."
         )
-    typer.echo(kernel_report.describe_found(found, as_json=as_json))
+    typer.echo(kernel_report.describe_result(result, as_json=as_json))

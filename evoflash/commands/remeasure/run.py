@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from evoflash.commands.search.plan import where
-from evoflash.commands.search.run import Found, counting
+from evoflash.commands.search.run import SearchResult, counting
 from evoflash.environment import environment
 from evoflash.errors import NoKernelError
 from evoflash.evaluation import Basis, RunKey
@@ -17,7 +17,9 @@ from evoflash.store.store import Store, open_store
 from evoflash.strategies.fixed_list import Given
 
 
-def remeasure(db: str, *, top: int, gpu: str | None, problem: str | None, argv: Sequence[str]) -> Found:
+def remeasure(
+    db: str, *, top: int, gpu: str | None, problem: str | None, argv: Sequence[str]
+) -> SearchResult:
     """Measure the store's best estimates for a problem on this machine's GPU, as a run of its own."""
     with open_store(db) as store:
         spec, _ = where(gpu, "gpu")
@@ -37,7 +39,7 @@ def measured(
     *,
     strategy: str,
     argv: Sequence[str],
-) -> Found:
+) -> SearchResult:
     """Take genomes up the whole ladder on this machine's GPU, and the best of them into the final timing.
 
     Stored as a run of its own, of that strategy.
@@ -53,4 +55,4 @@ def measured(
     ):
         search(Given(genomes, strategy), evaluates, store, current, budget=budget)
         finals = run_finals(evaluates, store, current)
-    return Found(store.best_of(current), store.spent(current), finals)
+    return SearchResult(store.best_of(current), store.spent(current), finals)

@@ -83,13 +83,13 @@ def search(
         running.dry_run(plan, budget=budget)
         return
     with interrupt_in_words():
-        found = running.run(plan, db, budget=budget, time_limit_s=time_limit, fresh=fresh, argv=sys.argv[1:])
-    if found.best is None:
+        result = running.run(plan, db, budget=budget, time_limit_s=time_limit, fresh=fresh, argv=sys.argv[1:])
+    if result.best is None:
         raise NoKernelError(
-            f"no correct kernel among {found.spent} evaluations: "
+            f"no correct kernel among {result.spent} evaluations: "
             "raise --budget or look at the reasons with `evoflash show --failures`."
         )
-    typer.echo(kernel_report.describe_found(found, as_json=as_json))
+    typer.echo(kernel_report.describe_result(result, as_json=as_json))
 
 
 def _on_recording(
@@ -106,7 +106,7 @@ def _on_recording(
     from evoflash.commands.search import recorded
 
     with interrupt_in_words():
-        found = recorded.search_recording(
+        result = recorded.search_recording(
             file,
             db,
             strategy=strategy,
@@ -116,6 +116,8 @@ def _on_recording(
             fresh=fresh,
             argv=sys.argv[1:],
         )
-    if found.best is None:
-        raise NoKernelError(f"none of the {found.spent} recorded configurations was correct: raise --budget.")
-    typer.echo(recorded.describe(found, as_json=as_json))
+    if result.best is None:
+        raise NoKernelError(
+            f"none of the {result.spent} recorded configurations was correct: raise --budget."
+        )
+    typer.echo(recorded.describe(result, as_json=as_json))

@@ -22,17 +22,17 @@ EVALUATORS = ("gpu", "emulated")
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A family on a problem and a GPU: where a search looks."""
+    """Where a search looks: a family, on a problem and a GPU."""
 
     family: Family
     space: SearchSpace
     seeds: tuple[Genome, ...]
-    archived: tuple[Genome, ...] = ()  # the first of the seeds: the shipped archive's
+    archived: tuple[Genome, ...] = ()  # those of the seeds that come from the shipped archive
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Everything a search is, before anything has run."""
+    """Everything that makes a search, before anything has run."""
 
     problem: Problem
     gpu: GpuSpec
@@ -40,18 +40,18 @@ class Plan:
     strategy: str
     seed: int
     basis: Basis
-    is_restricted: bool  # to one family, by the person
+    is_restricted: bool  # to one family, because the person named it
 
     @property
     def key(self) -> RunKey:
-        """A search of one family, or one from the archive, is another run than one of neither."""
+        """A search that is restricted to a family, or starts from the archive, is a run of its own."""
         strategy = f"{self.strategy}+archive" if self.archived else self.strategy
         strategy = f"{strategy}/{self.fields[0].family.name}" if self.is_restricted else strategy
         return RunKey(str(self.problem), self.gpu.name, self.basis, strategy, self.seed)
 
     @property
     def archived(self) -> tuple[Genome, ...]:
-        """What of the shipped archive the search starts from."""
+        """The kernels of the shipped archive that the search starts from."""
         return tuple(genome for field in self.fields for genome in field.archived)
 
 
@@ -68,7 +68,8 @@ def plan(
 ) -> Plan:
     """Strings -> a checked Plan; UsageError or DeviceError say what does not fit.
 
-    `archive`: start from what the shipped archive has near the problem. Off, as strategies are compared.
+    `archive`: start from what the shipped archive has near the problem. It is off where strategies are
+    compared.
     """
     if budget < 1:
         raise UsageError(f"budget {budget}: give a whole number from 1 up.")
@@ -77,8 +78,8 @@ def plan(
     what = parse_problem(problem)
     spec, basis = where(gpu, evaluator)
     starts = archive and strategy in WITH_SEEDS
-    found = (_field(each, what, spec, archive=starts) for each in _families(family, spec))
-    fields = tuple(field for field in found if field)
+    tried = (_field(member, what, spec, archive=starts) for member in _families(family, spec, what))
+    fields = tuple(field for field in tried if field)
     if not fields:
         asked = family or "any family"
         raise UsageError(f"{asked} has no kernel for '{what}' on {spec.name}: see `evoflash families`.")
@@ -86,7 +87,7 @@ def plan(
 
 
 def _field(family: Family, problem: Problem, gpu: GpuSpec, *, archive: bool) -> Field | None:
-    """None when the family has no valid genome there."""
+    """None where the family has no valid genome for the problem."""
     space = family.space(problem.compile_keys(gpu.arch), gpu)
     archived = champion.starts(problem, space, gpu.name) if archive else ()
     seeds = tuple(dict.fromkeys((*archived, *family.seeds_for(problem, space, gpu))))
@@ -123,7 +124,7 @@ def where(gpu: str | None, evaluator: str | None) -> tuple[GpuSpec, Basis]:
 
 
 def _present() -> GpuSpec | None:
-    """The known GPU of this machine, the driver's attributes in place of the file's; None without one."""
+    """The known GPU of this machine, with the driver's attributes in place of the file's, or None."""
     try:
         device = present_gpu()
         spec = spec_of(device)
@@ -135,12 +136,13 @@ def _present() -> GpuSpec | None:
     return replace(spec, **dict(device.attributes))  # type: ignore[arg-type]  # they are all numbers
 
 
-def _families(name: str | None, gpu: GpuSpec) -> tuple[Family, ...]:
+def _families(name: str | None, gpu: GpuSpec, problem: Problem) -> tuple[Family, ...]:
     if name is not None:
         family = load_family(name)
         if not family.supports(gpu):
             raise UsageError(
                 f"{name} needs {', '.join(family.arch)}, {gpu.name} is {gpu.arch}: choose another."
             )
+        family.check_computes(problem)
         return (family,)
-    return families_for(gpu)
+    return families_for(gpu, problem.operation)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from evoflash.commands import kernel_report
 from evoflash.commands.progress import Progress
-from evoflash.commands.search.run import Found, counting
+from evoflash.commands.search.run import SearchResult, counting
 from evoflash.commands.terminal import say
 from evoflash.environment import environment
 from evoflash.errors import UsageError
@@ -32,7 +32,7 @@ def search_recording(
     time_limit_s: float | None,
     fresh: bool,
     argv: Sequence[str],
-) -> Found:
+) -> SearchResult:
     """A search on a recorded space, stored as a run of basis `replayed`; resumes like any other."""
     if budget < 1:
         raise UsageError(f"budget {budget}: give a whole number from 1 up.")
@@ -63,7 +63,7 @@ def search_recording(
                 time_limit_s=time_limit_s,
                 on_evaluation=progress.show,
             )
-        return Found(store.best_of(current), store.spent(current))
+        return SearchResult(store.best_of(current), store.spent(current))
 
 
 def _digest(recording: Recording) -> str:
@@ -71,16 +71,16 @@ def _digest(recording: Recording) -> str:
     return hashlib.sha256(cache_text(recording).encode()).hexdigest()[:12]
 
 
-def describe(found: Found, *, as_json: bool) -> str:
+def describe(result: SearchResult, *, as_json: bool) -> str:
     """The best configuration, as text or JSON; its problem need not be one of ours."""
     if as_json:
-        return kernel_report.describe_found(found, as_json=True)
-    best = found.best
+        return kernel_report.describe_result(result, as_json=True)
+    best = result.best
     assert best is not None, "a search without a kernel is an error, not a report"
     lines = (
         f"config    {best.genome.id}  {best.genome.family}",
         f"values    {' '.join(f'{name}={value}' for name, value in best.genome.values)}",
         f"problem   {best.problem}   on {best.gpu}",
-        f"time      {best.score_us:.2f} us {best.basis}, best of {found.spent} evaluations",
+        f"time      {best.score_us:.2f} us {best.basis}, best of {result.spent} evaluations",
     )
     return "\n".join(lines)

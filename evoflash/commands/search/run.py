@@ -28,25 +28,23 @@ from evoflash.strategies import make_strategy
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SearchResult:
     """What a search or a remeasurement came to."""
 
     best: Evaluation | None
     spent: int
-    finals: FinalReport | None = (
-        None  # the re-timing in turns with the baselines; None where nothing was timed
-    )
+    finals: FinalReport | None = None  # the timing in turns with the baselines, where there was one
     validator: str = ""  # its share of a candidate's time, in words; empty where nothing was timed
 
 
 def run(
     plan: Plan, db: str, *, budget: int, time_limit_s: float | None, fresh: bool, argv: Sequence[str]
-) -> Found:
+) -> SearchResult:
     """Search to the budget, or until the time limit or Ctrl-C; on a GPU, then re-time the finalists."""
     with open_store(db) as store:
-        found = environment() | _archive_note(plan)
+        noted = environment() | _archive_note(plan)
         current = store.begin(
-            plan.key, gpu_hash=plan.gpu.hash, budget=budget, argv=argv, environment=found, fresh=fresh
+            plan.key, gpu_hash=plan.gpu.hash, budget=budget, argv=argv, environment=noted, fresh=fresh
         )
         spent, finals = store.spent(current), None
         if spent >= budget and _is_final(store, current):
@@ -55,12 +53,12 @@ def run(
             with counting(store, current, budget=budget):
                 finals = _search(plan, store, current, budget=budget, time_limit_s=time_limit_s)
         validator = rung_times.describe(e for _, e in store.history(current))
-        return Found(store.best_of(current), store.spent(current), finals, validator)
+        return SearchResult(store.best_of(current), store.spent(current), finals, validator)
 
 
 @contextmanager
 def counting(store: Store, current: Run, *, budget: int) -> Iterator[None]:
-    """Ctrl-C or SIGTERM inside leaves with a note of what is stored, for termination.kept()."""
+    """Ctrl-C or SIGTERM inside carries a note of what is stored, for termination.kept()."""
     try:
         yield
     except (KeyboardInterrupt, Terminated) as stop:
@@ -69,7 +67,7 @@ def counting(store: Store, current: Run, *, budget: int) -> Iterator[None]:
 
 
 def _archive_note(plan: Plan) -> dict[str, str]:
-    """What the run keeps of its start, and the person is told; nothing where the archive was not used."""
+    """What is stored, and said, of a start from the archive; nothing where the archive was not used."""
     if not plan.archived:
         return {}
     say(f"starting from {len(plan.archived)} archived kernels of {plan.gpu.name}; --no-archive: not.")
@@ -77,7 +75,7 @@ def _archive_note(plan: Plan) -> dict[str, str]:
 
 
 def _is_final(store: Store, current: Run) -> bool:
-    """Whether nothing is left to time again: always, where nothing is measured or nothing was correct."""
+    """Whether nothing is left to time again; so it is where nothing is measured, or nothing was correct."""
     if current.key.basis is not Basis.MEASURED:
         return True
     best = store.best_of(current)
@@ -107,7 +105,7 @@ def _search(
 
 
 def strategy_of(plan: Plan) -> Strategy:
-    """One strategy for each family, and above several of them the bandit that shares the budget out."""
+    """A strategy for each family; above several of them stands the bandit that divides the budget."""
     members = {
         field.family.name: make_strategy(plan.strategy, field.space, seed=plan.seed, seeds=field.seeds)
         for field in plan.fields

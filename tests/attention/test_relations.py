@@ -6,24 +6,24 @@ import numpy as np
 import pytest
 from tiled_kernel import tiled
 
-from evoflash.problem import Workload
+from evoflash.attention import abi, relations
+from evoflash.attention.inputs import draw
+from evoflash.attention.workload import Workload
 from evoflash.validation import metamorphic
-from evoflash.validation.inputs import draw
-from evoflash.validation.reference import decode, encode
-from evoflash.validation.validator import Output
+from evoflash.validation.bits import decode, encode
 
 FULL = Workload(2, 4, 2, 60, 131, 64)
 CAUSAL = Workload(2, 4, 2, 60, 131, 64, causal=True)
 EMPTY_ROWS = Workload(2, 4, 2, 70, 33, 64, causal=True)
 ORACLES = {
-    "averages_without_queries": metamorphic.averages_without_queries,
-    "is_linear_in_values": metamorphic.is_linear_in_values,
-    "ignores_shifts": metamorphic.ignores_shifts,
-    "keeps_heads_apart": metamorphic.keeps_heads_apart,
-    "shares_keys_in_groups": metamorphic.shares_keys_in_groups,
-    "ignores_order": metamorphic.ignores_order,
-    "ignores_copies": metamorphic.ignores_copies,
-    "hides_the_future": metamorphic.hides_the_future,
+    "averages_without_queries": relations.averages_without_queries,
+    "is_linear_in_values": relations.is_linear_in_values,
+    "ignores_shifts": relations.ignores_shifts,
+    "keeps_heads_apart": relations.keeps_heads_apart,
+    "shares_keys_in_groups": relations.shares_keys_in_groups,
+    "ignores_order": relations.ignores_order,
+    "ignores_copies": relations.ignores_copies,
+    "hides_the_future": relations.hides_the_future,
 }
 DRAWN = {"is_linear_in_values", "ignores_shifts", "keeps_heads_apart", "ignores_order"}
 
@@ -83,9 +83,9 @@ def test_one_element_that_moves_is_found_and_named():
     def nudged(trial):
         output = tiled(trial)
         if "permuted" in trial.name:
-            row = decode(output.out[1, 2, 37], "fp16")
+            row = decode(output.tensors["O"][1, 2, 37], "fp16")
             row[5] += 0.02 * np.sqrt((row**2).mean())
-            output.out[1, 2, 37] = encode(row, "fp16")
+            output.tensors["O"][1, 2, 37] = encode(row, "fp16")
         return output
 
     assert "b=1 h=2 row=37 col=5" in ask("ignores_order", nudged, FULL)
@@ -96,14 +96,14 @@ def test_a_racing_kernel_does_not_repeat():
 
     def racing(trial):
         output = tiled(trial)
-        output.out[0, 0, int(rng.integers(60))] ^= 1
+        output.tensors["O"][0, 0, int(rng.integers(60))] ^= 1
         return output
 
     trial = draw("normal", FULL, seed=2)
-    assert metamorphic.repeats(tiled, trial) == ""
-    assert "two runs" in metamorphic.repeats(racing, trial)
+    assert metamorphic.repeats(tiled, trial, workload=FULL) == ""
+    assert "two runs" in metamorphic.repeats(racing, trial, workload=FULL)
 
 
 def test_a_short_workload_has_no_half_to_copy():
     one_key = Workload(1, 1, 1, 4, 1, 64)
-    assert ask("ignores_copies", lambda trial: Output(trial.q), one_key) == ""
+    assert ask("ignores_copies", lambda trial: abi.output(trial.q), one_key) == ""

@@ -6,9 +6,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from evoflash.problem import Workload
-from evoflash.validation.inputs import ALL, draw
-from evoflash.validation.reference import attention, decode, encode, every_row, expect, honest, sample
+from evoflash.attention.inputs import ALL, draw
+from evoflash.attention.reference import attention, expect, honest, sample
+from evoflash.attention.workload import Workload
+from evoflash.validation.bits import decode, encode
+from evoflash.validation.expected import every_row
 
 SMALL = Workload(batch=2, heads=4, kv_heads=2, seq_q=7, seq_kv=12, head_dim=64)
 
@@ -91,11 +93,15 @@ def test_a_sample_holds_the_same_numbers_as_the_whole():
     workload = replace(SMALL, seq_q=40, seq_kv=72, causal=True)
     trial = draw("normal", workload, seed=5)
     everything = every_row(workload)
-    whole = expect(workload, trial.q, trial.k, trial.v, where=everything)
-    part = replace(everything, heads=np.array([1, 6]), rows=np.array([0, 17, 39]))
-    some = expect(workload, trial.q, trial.k, trial.v, where=part)
-    np.testing.assert_allclose(some.out, whole.out[np.ix_(part.heads, part.rows)], rtol=1e-12, atol=1e-15)
-    np.testing.assert_allclose(some.lse, whole.lse[np.ix_(part.heads, part.rows)], rtol=1e-12)
+    whole = expect(workload, trial, where=everything)
+    part = replace(everything, groups=np.array([1, 6]), rows=np.array([0, 17, 39]))
+    some = expect(workload, trial, where=part)
+    np.testing.assert_allclose(
+        some.rows["O"].right, whole.rows["O"].right[np.ix_(part.groups, part.rows)], rtol=1e-12, atol=1e-15
+    )
+    np.testing.assert_allclose(
+        some.numbers["LSE"].right, whole.numbers["LSE"].right[np.ix_(part.groups, part.rows)], rtol=1e-12
+    )
 
 
 def test_a_large_workload_is_sampled_at_its_ends_and_tile_edges():
@@ -103,8 +109,8 @@ def test_a_large_workload_is_sampled_at_its_ends_and_tile_edges():
     where = sample(workload, np.random.default_rng(1))
     ends = {0, 15, 16, 17, 63, 64, 65, 127, 128, 129, 8063, 8064, 8065, 8127, 8128, 8175, 8176, 8177, 8189}
     assert ends <= set(where.rows.tolist())
-    assert {0, 63} <= set(where.heads.tolist())
-    assert len(where.heads) * len(where.rows) * workload.seq_kv < 1 << 25
+    assert {0, 63} <= set(where.groups.tolist())
+    assert len(where.groups) * len(where.rows) * workload.seq_kv < 1 << 25
     assert where.rows.max() < workload.seq_q
 
 

@@ -1,78 +1,24 @@
-"""What attention should be, in fp64, and what honest 16-bit arithmetic makes of it; NumPy only, no GPU.
-
-bf16 has no NumPy type: 16-bit tensors travel as uint16 bit patterns (`encode`, `decode`) and are computed on
-as float32, which holds both types exactly.
-"""
+"""What attention should be, in fp64, and what honest 16-bit arithmetic makes of it; NumPy only, no GPU."""
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from evoflash.abi import scale as softmax_scale
-from evoflash.problem import Workload
+from evoflash.attention.abi import scale as softmax_scale
+from evoflash.attention.inputs import TestInput
+from evoflash.attention.workload import Workload
+from evoflash.operation import Expected, ExpectedNumbers, Sample
+from evoflash.validation.bits import Floats, decode, rounded
+from evoflash.validation.expected import distance, every_row, expected_rows
 
-Bits = NDArray[np.uint16]
-Floats = NDArray[np.floating[Any]]
 Head = Callable[[Floats, Floats, Floats, NDArray[np.intp], float], tuple[Floats, Floats]]
 
 _BLOCK_SCORES = 1 << 22  # scores held at once: 32 MiB in fp64
 _FULL_SCORES = 1 << 24  # up to here every row is compared; beyond, a sample
 _SAMPLE_HEADS = 8
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Sample:
-    """The compared part of a workload: the product of some heads and some rows, both ascending."""
-
-    heads: NDArray[np.intp]  # batch * heads + head
-    rows: NDArray[np.intp]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Scale:
-    """What errors are measured by; made once, because a trial is held against hundreds of outputs."""
-
-    rms: NDArray[np.float64]  # of each row of the right answer: (heads, rows, 1)
-    squared: float  # sum over the right answer
-    honest_squared: float  # sum of squared errors of honest arithmetic, of the worse of its two kinds
-    honest_max_over_rms: float  # its worst element, over the RMS of its row, again of the worse
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Expected:
-    """The right answer at a sample: arrays are (heads, rows, head_dim), that of the LSE (heads, rows)."""
-
-    sample: Sample
-    out: NDArray[np.float64]
-    lse: NDArray[np.float64]
-    honest: NDArray[np.float32]  # the same output in the workload's own precision
-    honest_lse: NDArray[np.float32]
-    scale: Scale
-
-
-def encode(x: Floats, dtype: str) -> Bits:
-    """Round to nearest even into fp16 or bf16 bit patterns; NaN stays NaN, overflow becomes infinity."""
-    if dtype == "fp16":
-        with np.errstate(over="ignore"):
-            return np.asarray(x).astype(np.float16).view(np.uint16)
-    with np.errstate(over="ignore"):
-        single = np.ascontiguousarray(x, dtype=np.float32)
-    bits = single.view(np.uint32)
-    rounded = (
-        (bits + (np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1)))) >> np.uint32(16)
-    ).astype(np.uint16)
-    return np.where(np.isnan(single), np.uint16(0x7FC0), rounded)
-
-
-def decode(bits: Bits, dtype: str) -> NDArray[np.float32]:
-    """The float32 values of fp16 or bf16 bit patterns; exact."""
-    if dtype == "fp16":
-        return bits.view(np.float16).astype(np.float32)
-    return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
 
 
 def attention(
@@ -94,11 +40,6 @@ def honest(
     """
     out, _ = _each_head(_honest_head(dtype, accumulate), q, k, v, causal=causal, scale=scale)
     return out.astype(np.float32)
-
-
-def every_row(workload: Workload) -> Sample:
-    """The whole output."""
-    return Sample(np.arange(workload.batch * workload.heads), np.arange(workload.seq_q))
 
 
 def sample(workload: Workload, rng: np.random.Generator) -> Sample:
@@ -129,42 +70,27 @@ def _near(edge: int, rows: int) -> set[int]:
     return {row for row in (edge - 1, edge, edge + 1) if 0 <= row < rows}
 
 
-def expect(workload: Workload, q: Bits, k: Bits, v: Bits, *, where: Sample) -> Expected:
+def expect(workload: Workload, inputs: TestInput, *, where: Sample) -> Expected:
     """The right answer and the honest one at a sample of rows, for 16-bit inputs of the workload's shapes."""
-    shape = (len(where.heads), len(where.rows), workload.head_dim)
+    shape = (len(where.groups), len(where.rows), workload.head_dim)
     out, lse = np.empty(shape), np.empty(shape[:2])
     plain, plain_lse = np.empty(shape, np.float32), np.empty(shape[:2], np.float32)
     lagging = np.empty(shape, np.float32)
     seen = visible(where.rows, workload.seq_q, workload.seq_kv, causal=workload.causal)
     factor = softmax_scale(workload)
-    for at, flat in enumerate(where.heads):
+    for at, flat in enumerate(where.groups):
         batch, head = divmod(int(flat), workload.heads)
-        queries = decode(q[batch, head][where.rows], workload.dtype)
-        keys = decode(k[batch, head // workload.gqa_ratio], workload.dtype)
-        values = decode(v[batch, head // workload.gqa_ratio], workload.dtype)
+        queries = decode(inputs.q[batch, head][where.rows], workload.dtype)
+        keys = decode(inputs.k[batch, head // workload.gqa_ratio], workload.dtype)
+        values = decode(inputs.v[batch, head // workload.gqa_ratio], workload.dtype)
         out[at], lse[at] = _exact_head(queries, keys, values, seen, factor)
         plain[at], plain_lse[at], lagging[at] = _both_honest(
-            queries, keys, values, seen, factor, workload.dtype, workload.accumulate
+            queries, keys, values, seen, factor, dtype=workload.dtype, accumulate=workload.accumulate
         )
-    return Expected(where, out, lse, plain, plain_lse, _scale(out, plain, lagging))
-
-
-def _scale(out: NDArray[np.float64], *honest: NDArray[np.float32]) -> Scale:
-    rms = np.sqrt((out**2).mean(axis=-1, keepdims=True))
-    errors = [np.abs(each - out) for each in honest]
-    squared = max(float((error**2).sum()) for error in errors)
-    return Scale(
-        rms, float((out**2).sum()), squared, max(float(over_rms(error, rms).max()) for error in errors)
-    )
-
-
-def over_rms(error: NDArray[np.float64], rms: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Errors over the RMS of their rows; a row that is all zero (nothing visible) allows no error at all."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        relative = error / rms
-    if not rms.all():
-        relative = np.where(error == 0, 0.0, relative)
-    return relative
+    # An LSE of fp32 scores needs no excuse; one of fp16 sums may be as far off as honest ones.
+    excused = float(distance(plain_lse, lse).max()) if workload.accumulate == "fp16" else 0.0
+    rows = {"O": expected_rows(out, plain, lagging)}
+    return Expected(where, rows, {"LSE": ExpectedNumbers(lse, plain_lse, excused)})
 
 
 def _each_head(
@@ -226,13 +152,20 @@ def _fp16_sums(q: Floats, k: Floats) -> NDArray[np.float32]:
 
 def _honest_head(dtype: str, accumulate: str = "fp32") -> Head:
     def head(q: Floats, k: Floats, v: Floats, seen: NDArray[np.intp], scale: float) -> tuple[Floats, Floats]:
-        return _both_honest(q, k, v, seen, scale, dtype, accumulate)[:2]
+        return _both_honest(q, k, v, seen, scale, dtype=dtype, accumulate=accumulate)[:2]
 
     return head
 
 
 def _both_honest(
-    q: Floats, k: Floats, v: Floats, seen: NDArray[np.intp], scale: float, dtype: str, accumulate: str
+    q: Floats,
+    k: Floats,
+    v: Floats,
+    seen: NDArray[np.intp],
+    scale: float,
+    *,
+    dtype: str,
+    accumulate: str,
 ) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]:
     """Output and LSE with P below the row's maximum, and the output with P below a maximum that lags.
 
@@ -250,11 +183,7 @@ def _both_honest(
         scores = _fp16_sums(q[block], k) if accumulate == "fp16" else q[block] @ k.T
         scores = scores * np.float32(scale * math.log2(math.e))
         weights, total, top = _weights(scores, seen[block], np.exp2)
-        out[block] = _rounded(weights, dtype) @ v / total
-        lagging[block] = _rounded(weights * between, dtype) @ v / (total * between)
+        out[block] = rounded(weights, dtype) @ v / total
+        lagging[block] = rounded(weights * between, dtype) @ v / (total * between)
         lse[block] = ((top + np.log2(total)) * np.float32(math.log(2)))[:, 0]
-    return _rounded(out, dtype), lse, _rounded(lagging, dtype)
-
-
-def _rounded(x: Floats, dtype: str) -> NDArray[np.float32]:
-    return decode(encode(x, dtype), dtype)
+    return rounded(out, dtype), lse, rounded(lagging, dtype)

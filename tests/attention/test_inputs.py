@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 
-from evoflash.problem import Workload
-from evoflash.validation.inputs import ALL, ORDINARY, draw
-from evoflash.validation.reference import attention, decode, every_row, expect
+from evoflash.attention.inputs import ALL, NAMES, draw
+from evoflash.attention.reference import attention, expect
+from evoflash.attention.workload import Workload
+from evoflash.validation.bits import decode
+from evoflash.validation.expected import every_row
 
 FULL = Workload(2, 4, 2, 40, 300, 64)
 BF16 = Workload(2, 4, 2, 40, 300, 64, "bf16")
@@ -37,8 +39,8 @@ def test_the_sink_holds_most_of_the_weight_but_not_all(length):
 
 def test_without_queries_the_lse_is_the_logarithm_of_the_number_of_keys():
     trial = draw("zero_queries", FULL, seed=7)
-    expected = expect(FULL, trial.q, trial.k, trial.v, where=every_row(FULL))
-    np.testing.assert_allclose(expected.lse, np.log(300))
+    expected = expect(FULL, trial, where=every_row(FULL))
+    np.testing.assert_allclose(expected.numbers["LSE"].right, np.log(300))
 
 
 def test_constant_rows_hold_one_number_each():
@@ -79,6 +81,6 @@ def test_needles_point_at_tile_edges():
 
 def test_pooled_errors_are_of_ordinary_data_alone():
     assert set(ALL) >= {"normal", "normal-again"}
-    for name in ORDINARY:
+    for name in NAMES.ordinary:
         found, _ = scores(name)
         assert 0.9 < found.std() < 1.1

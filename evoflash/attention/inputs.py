@@ -1,4 +1,4 @@
-"""Inputs that find out wrong kernels: named, drawn from a seed of the run, 16-bit patterns; judges nothing.
+"""Inputs that find out wrong attention kernels: named, drawn from a seed of the run; judges nothing.
 
 Each name aims at a mistake: see the docstrings. `normal` data is what the pooled error is measured on.
 """
@@ -10,31 +10,41 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from evoflash.attention.workload import Workload
 from evoflash.errors import UsageError
-from evoflash.problem import Workload
-from evoflash.validation.reference import Bits, encode
+from evoflash.operation import InputNames
+from evoflash.validation.bits import Bits, encode
 
 Single = NDArray[np.float32]
 Inputs = tuple[Single, Single, Single]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Trial:
+class TestInput:
     """Q (batch, heads, seq_q, head_dim) and K, V (batch, kv_heads, seq_kv, head_dim) as 16-bit patterns."""
+
+    __test__ = False  # to pytest, which takes a class of such a name for a test
 
     name: str
     q: Bits
     k: Bits
     v: Bits
 
+    @property
+    def tensors(self) -> dict[str, Bits]:
+        return {"Q": self.q, "K": self.k, "V": self.v}
 
-def draw(name: str, workload: Workload, *, seed: int) -> Trial:
-    """The trial of that name, always the same for one workload and seed; UsageError for an unknown name."""
+
+def draw(name: str, workload: Workload, *, seed: int) -> TestInput:
+    """The test input of that name, always the same for one workload and seed.
+
+    UsageError for an unknown name.
+    """
     if name not in _RECIPES:
         raise UsageError(f"no trial is called '{name}': use {', '.join(_RECIPES)}.")
     rng = np.random.default_rng([seed, zlib.crc32(name.encode()), zlib.crc32(str(workload).encode())])
     q, k, v = _RECIPES[name](workload, rng)
-    return Trial(name, *(encode(x, workload.dtype) for x in (q, k, v)))
+    return TestInput(name, *(encode(x, workload.dtype) for x in (q, k, v)))
 
 
 def _normal(workload: Workload, rng: np.random.Generator) -> Inputs:
@@ -196,7 +206,38 @@ _RECIPES: dict[str, Callable[[Workload, np.random.Generator], Inputs]] = {
     "large_values": _large_values,
 }
 
-ORDINARY = frozenset({"normal", "normal-again", "normal-after"})
 ALL = tuple(name for name in _RECIPES if name != "normal-after")  # for small shapes
 AT_SIZE = ("normal", "needles", "rising")  # for the benchmark's shape, where a reference is costly
-AFTER_TIMING = "normal-after"  # never shown to a kernel before it has been timed
+NAMES = InputNames(
+    small=ALL,
+    at_size=AT_SIZE,
+    # Ordinary ones, then those that catch a mask, a rescaling, an overflow.
+    scheduled=(
+        "normal",
+        "spikes",
+        "saturated",
+        "rising",
+        "needles",
+        "large_logits",
+        "falling",
+        "outliers",
+    ),
+    after_timing="normal-after",
+    ordinary=frozenset({"normal", "normal-again", "normal-after"}),
+)
+
+
+def timed_inputs(workload: Workload, *, sets: int, rng: np.random.Generator) -> list[TestInput]:
+    """That many inputs to be timed on: overlapping windows of one pool of normal numbers, so that every set
+    differs. Zeros would run too fast.
+    """
+    w, step = workload, 4096 + 8
+    query, key = (w.batch, w.heads, w.seq_q, w.head_dim), (w.batch, w.kv_heads, w.seq_kv, w.head_dim)
+
+    def pool(shape: tuple[int, ...]) -> list[Bits]:
+        size = int(np.prod(shape))
+        bits = encode(rng.standard_normal(size + sets * step, dtype=np.float32), w.dtype)
+        return [bits[at * step : at * step + size].reshape(shape) for at in range(sets)]
+
+    windows = zip(pool(query), pool(key), pool(key), strict=True)
+    return [TestInput("normal", q, k, v) for q, k, v in windows]

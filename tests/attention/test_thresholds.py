@@ -6,16 +6,17 @@ from dataclasses import asdict
 import pytest
 from places import ROOT
 
+from evoflash.attention.thresholds import FILE, thresholds
 from evoflash.families.family import known_families
-from evoflash.validation.thresholds import all_gates, calibration
+from evoflash.validation.thresholds import calibration
 
-RECORD = json.loads((ROOT / calibration()).read_text(encoding="utf-8"))
+RECORD = json.loads((ROOT / calibration(FILE)).read_text(encoding="utf-8"))
 MOST_USED = 0.95  # of a gate, by any honest kernel: beyond, it will reject one some day
 
 
 def test_the_gates_are_those_that_were_calibrated():
     """Changed one? Run the command that the record names, and commit both."""
-    assert {name: asdict(gates) for name, gates in all_gates().items()} == RECORD["gates"]
+    assert {name: asdict(gates) for name, gates in thresholds().items()} == RECORD["gates"]
 
 
 def test_no_honest_kernel_was_refused():
@@ -36,7 +37,7 @@ def test_the_largest_are_the_largest_of_the_rows():
 
 def test_shares_are_of_the_gates():
     for row in (row for row in RECORD["rows"] if row["gate"] == "rel_l2"):
-        gate = all_gates()[row["precision"]].rel_l2
+        gate = thresholds()[row["precision"]].rel_l2
         assert row["share"] == pytest.approx(row["value"] / gate, rel=1e-3)
 
 

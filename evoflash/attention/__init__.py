@@ -1,0 +1,16 @@
+"""All that knows attention: shapes, tensors, arithmetic, and what must hold of its outputs.
+
+The rest of evoflash reaches it through operations.py alone, by the record in operation.py.
+
+    operation     the record that names what the other files do
+    workload      shapes, compile keys, their names and texts
+    abi           tensors and the argument list of a call
+    reference     what is right, in fp64, and what honest 16-bit arithmetic makes of it
+    inputs        inputs that find out wrong kernels
+    relations     what must hold between outputs of changed inputs
+    thresholds    how far off a kernel may be (thresholds.toml)
+    shapes        the shapes that kernels are checked on
+    loop          how a kernel's main loop cuts the work, for the performance model
+    distance      how far apart two shapes are, for the archive
+    exporter      what the host part of an exported kernel is made of
+"""

@@ -1,0 +1,36 @@
+"""Attention as the rest of evoflash knows it: one record that names what the files of this folder do."""
+
+from evoflash.attention import abi, inputs, shapes
+from evoflash.attention.distance import distance
+from evoflash.attention.exporter import LAUNCHER, launcher_names
+from evoflash.attention.loop import consumers, work
+from evoflash.attention.reference import expect, sample
+from evoflash.attention.relations import complaint
+from evoflash.attention.thresholds import thresholds
+from evoflash.attention.workload import Workload, parse_workload, stored_key
+from evoflash.operation import Operation
+
+OPERATION = Operation(
+    name="attention",
+    parse=parse_workload,
+    stored_key=stored_key,
+    probe=Workload(1, 1, 1, 64, 64, 64),
+    tensors=abi.tensors,
+    groups="heads",
+    arguments=abi.call_arguments,
+    inputs=inputs.NAMES,
+    draw=inputs.draw,
+    timed_inputs=inputs.timed_inputs,
+    sample=sample,
+    expect=expect,
+    complaint_without_reference=complaint,
+    thresholds=thresholds,
+    check_workloads=shapes.check_workloads,
+    hidden_workloads=shapes.hidden_workloads,
+    preflight_runs=shapes.preflight_runs,
+    work=work,
+    consumers=consumers,
+    distance=distance,
+    launcher=LAUNCHER,
+    launcher_names=launcher_names,
+)

@@ -1,0 +1,300 @@
+"""What an operation is to the rest of evoflash: the records that it shares and the functions that it gives.
+
+An operation is what kernels compute: attention, say. All that knows its tensors, its arithmetic and its
+shapes is behind one `Operation`; search, compilers, emulator, validator and clock ask that, and know no
+tensor by name. operations.py finds an operation by its name. Nothing is computed here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+if TYPE_CHECKING:  # NumPy takes a tenth of a second to load: records alone do without it
+    import numpy as np
+    from numpy.typing import NDArray
+
+Delivery = Literal["eager", "lazy", "random"]  # when an asynchronous copy's bytes arrive in the emulator
+Schedule = Literal["fifo", "random"]  # which thread of the emulator runs next
+ELEMENT_BYTES: Mapping[str, int] = {"fp16": 2, "bf16": 2, "fp32": 4}
+
+
+class CompileKey(Protocol):
+    """The part of a workload that a kernel is compiled for. A frozen dataclass; str() names it for people."""
+
+    @property
+    def operation(self) -> str:
+        """The name of the operation."""
+
+    @property
+    def arch(self) -> str:
+        """The GPU's architecture, "sm_89" or "sm_90a"."""
+
+    def __hash__(self) -> int: ...
+
+    def names(self) -> dict[str, Any]:
+        """What templates and the expressions of their headers see of it, by name."""
+
+
+class Workload(Protocol):
+    """One shape of an operation. A frozen dataclass; str() is its canonical text, the key in the database."""
+
+    @property
+    def operation(self) -> str:
+        """The name of the operation."""
+
+    @property
+    def dtype(self) -> str:
+        """The type of its 16-bit tensors: "fp16" or "bf16"."""
+
+    @property
+    def precision(self) -> str:
+        """What the validator's thresholds go by."""
+
+    @property
+    def flops(self) -> int:
+        """Floating-point operations that cannot be avoided; a multiply-add counts two."""
+
+    @property
+    def reported_flops(self) -> int:
+        """Operations as the field counts them where it reports TFLOPS."""
+
+    @property
+    def bytes_moved(self) -> int:
+        """Each input read once and each output written once, in bytes."""
+
+    @property
+    def extents(self) -> tuple[int, ...]:
+        """Its size in a few numbers, as recordings of searches state it."""
+
+    def __hash__(self) -> int: ...
+
+    def compile_key(self, arch: str) -> CompileKey:
+        """What a kernel for it is compiled for on a GPU of that architecture."""
+
+    def names(self) -> dict[str, int]:
+        """Its run-time sizes, by the names that launch expressions and exported launchers use."""
+
+
+Role = Literal["input", "rows", "numbers"]
+
+
+@dataclass(frozen=True, slots=True)
+class TensorSpec:
+    """One tensor of a call.
+
+    `role`: an input; or an output of rows in 16 bits, judged row by row; or an output of one float32 number
+    for each of those rows. All outputs of an operation have the same rows: their axes before the columns.
+    On a GPU an output of rows must be a multiple of 16 bytes.
+    """
+
+    name: str
+    role: Role
+    shape: tuple[int, ...]
+    axes: tuple[str, ...]  # a mark for each axis, in reports of places: "b", "h", "row", "col"
+    long_axes: tuple[str, ...]  # their names in full: "batch", "heads", "rows", "columns"
+    dtype: str  # "fp16", "bf16" or "fp32"
+    is_optional: bool = False  # an output whose pointer may be null: the kernel then does not write it
+    spread: tuple[
+        int, ...
+    ] = ()  # another order of its axes in memory that kernels must take; empty: dense only
+
+    @property
+    def size_bytes(self) -> int:
+        return math.prod(self.shape) * ELEMENT_BYTES[self.dtype]
+
+    @property
+    def group_shape(self) -> tuple[int, ...]:
+        """Of an output, its axes before the rows."""
+        return self.shape[: -2 if self.role == "rows" else -1]
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Of the dense tensor, in elements."""
+        return tuple(math.prod(self.shape[axis + 1 :]) for axis in range(len(self.shape)))
+
+
+class TestInput(Protocol):
+    """The inputs of one call, all of one kind: "normal", "large_logits" and the like."""
+
+    @property
+    def name(self) -> str:
+        """The kind."""
+
+    @property
+    def tensors(self) -> Mapping[str, NDArray[Any]]:
+        """By name, in the order of the operation's tensors; 16-bit floats as bit patterns."""
+
+
+@dataclass(frozen=True, slots=True)
+class InputNames:
+    """Which kinds of inputs are drawn where."""
+
+    small: tuple[str, ...]  # for shapes of which every row is compared; the first is ordinary data
+    at_size: tuple[str, ...]  # for the benchmark's shape, where a reference is costly; the first is ordinary
+    scheduled: tuple[str, ...]  # for runs under many schedules, another with every run
+    after_timing: str  # never shown to a kernel before it has been timed
+    ordinary: frozenset[str]  # those whose errors are pooled
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sample:
+    """The compared part of the outputs: the product of some groups and some rows, both ascending.
+
+    A group is one place of all axes before the rows, counted through.
+    """
+
+    groups: NDArray[np.intp]
+    rows: NDArray[np.intp]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scale:
+    """What errors are measured by; made once, because a test input is held against hundreds of outputs."""
+
+    rms: NDArray[np.float64]  # of each row of the right answer: (groups, rows, 1)
+    squared: float  # sum over the right answer
+    honest_squared: float  # sum of squared errors of honest arithmetic, of the worst of its kinds
+    honest_max_over_rms: float  # its worst element, over the RMS of its row, again of the worst
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ExpectedRows:
+    """The right answer for an output of rows: (groups, rows, columns), and what honest arithmetic gives."""
+
+    right: NDArray[np.float64]
+    honest: NDArray[np.float32]  # in the workload's own precision
+    scale: Scale
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ExpectedNumbers:
+    """The right answer for an output of one number for each row: (groups, rows)."""
+
+    right: NDArray[np.float64]
+    honest: NDArray[np.float32]
+    excused: float = 0.0  # the worst error of honest arithmetic, where a kernel may go by that
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Expected:
+    """The right outputs at a sample, by tensor name."""
+
+    sample: Sample
+    rows: Mapping[str, ExpectedRows]
+    numbers: Mapping[str, ExpectedNumbers]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Output:
+    """What a kernel wrote: whole tensors by name, as 16-bit patterns and float32, but for those left out."""
+
+    tensors: Mapping[str, NDArray[Any]]
+
+
+Kernel = Callable[
+    [Any], Output
+]  # a function of a test input: a launch, a run in the emulator, NumPy in a test
+
+
+@dataclass(frozen=True, slots=True)
+class Thresholds:
+    """The validator's thresholds of one precision. What is measured against each: validation/validator.py."""
+
+    rel_l2: float
+    max_over_rms: float
+    honest_floor: float  # as rel_l2
+    lse_absolute: float  # of outputs of one number for each row
+    lse_relative: float  # of the number's size
+    honest_factor: float
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """The main loop of a genome, as its header's [model] describes it.
+
+    A CTA owns some rows of the output and walks over what they are made of, `keys` items in a step.
+    """
+
+    rows: int  # of the output, that a CTA owns
+    keys: int  # items that a CTA consumes in a step
+    stages: int  # depth of its ring of tiles; 1 is none
+    splits: int  # CTAs over the grid that share the items of one block of rows
+    pack: int = 1  # groups whose rows share a CTA: it owns rows // pack of each
+    cluster: int = 1  # CTAs that walk the same tiles together
+    overlaps: int = 0  # on wgmma, 1: a warpgroup's second product runs beside its arithmetic
+    row_tiles: int = 1  # on wgmma: of 64 rows, that a warpgroup computes
+    operand_bytes: int = 0  # of operand A, that wgmma reads in shared memory in a step of a CTA
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A workload cut into a loop's pieces, for the performance model."""
+
+    steps: tuple[int, ...]  # that each CTA of one group, or pack of groups, takes, in launch order
+    copies: int  # groups, or packs of groups, over all batches
+    batch: int  # what a persistent grid is filled up to a multiple of
+
+
+@dataclass(frozen=True, slots=True)
+class EmulatedRun:
+    """One run of the pre-flight: a small workload in the emulator, with inputs of one kind."""
+
+    workload: Workload
+    inputs: str
+    delivery: Delivery
+    schedule: Schedule
+    crowded: bool = False  # on a GPU with room for one CTA: persistent CTAs then take several blocks each
+    without: tuple[str, ...] = ()  # optional outputs that are not asked for
+    is_strided: bool = False  # tensors lie in memory as their `spread` says, with a gap behind each row
+    is_counted: bool = False  # gives a point of the performance model's line; two runs of a plan do
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Operation:
+    """An operation: functions and names, no state.
+
+    Functions take and return the operation's own workloads, keys and inputs; which ones the comments say.
+    """
+
+    name: str
+    parse: Callable[[str], Workload]  # a workload from its text without "name:"; or UsageError
+    # A compile key from the columns of a stored build; None where the table of builds has no columns for it.
+    stored_key: Callable[[Mapping[Any, Any]], CompileKey] | None
+    probe: Workload  # an ordinary small one, with which templates are tried when they are loaded
+
+    # ---- the call
+    tensors: Callable[[Any], tuple[TensorSpec, ...]]  # of a workload: inputs first, then outputs
+    groups: str  # what a group of rows is called, in the plural: "heads"
+    # (workload, addresses by tensor name with 0 for an output not wanted, strides by tensor name in elements,
+    # workspace=address or 0) -> NumPy scalars in launch order. Tensor maps stand before them.
+    arguments: Callable[..., tuple[np.generic, ...]]
+
+    # ---- right and wrong
+    inputs: InputNames
+    draw: Callable[..., Any]  # (name, workload, seed=) -> test input, always the same for the same three
+    timed_inputs: Callable[..., Sequence[Any]]  # (workload, sets=, rng=) -> that many different test inputs
+    sample: Callable[[Any, np.random.Generator], Sample]  # of a workload: what is compared at size
+    expect: Callable[..., Expected]  # (workload, test input, where=sample) -> the right outputs
+    # (kernel, test input, workload, seed=) -> the first complaint of what must hold between outputs of
+    # changed inputs, the cheapest first; empty when there is none
+    complaint_without_reference: Callable[..., str]
+    thresholds: Callable[[], Mapping[str, Thresholds]]  # by Workload.precision
+
+    # ---- shapes to check a kernel on
+    check_workloads: Callable[[Sequence[Any]], tuple[Workload, ...]]  # of compile keys; the cheapest first
+    hidden_workloads: Callable[..., tuple[Workload, ...]]  # (compile keys, seed=), drawn for finalists
+    preflight_runs: Callable[[Any, Loop], tuple[EmulatedRun, ...]]  # of a compile key and a genome's loop
+
+    # ---- the performance model, and the archive
+    work: Callable[[Any, Loop], Work]  # of a workload
+    # (counts of a CTA in a step, workload, loop) -> warpgroups of a CTA that compute; 0 without wgmma
+    consumers: Callable[[Mapping[str, float], Any, Loop], int]
+    distance: Callable[[Any, Any], float]  # between two workloads; 0: their best kernels are the same
+
+    # ---- export
+    launcher: Path  # a Jinja template of the exported file's host part
+    launcher_names: Callable[[Iterable[Any]], Mapping[str, Any]]  # of tensor maps: what else it sees

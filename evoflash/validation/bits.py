@@ -1,0 +1,46 @@
+"""16-bit floats as bit patterns: to and from float32, and what is not finite. NumPy only; judges nothing.
+
+bf16 has no NumPy type: 16-bit tensors travel as uint16 bit patterns and are computed on as float32, which
+holds both types exactly.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Bits = NDArray[np.uint16]
+Floats = NDArray[np.floating[Any]]
+
+
+def encode(x: Floats, dtype: str) -> Bits:
+    """Round to nearest even into fp16 or bf16 bit patterns; NaN stays NaN, overflow becomes infinity."""
+    if dtype == "fp16":
+        with np.errstate(over="ignore"):
+            return np.asarray(x).astype(np.float16).view(np.uint16)
+    with np.errstate(over="ignore"):
+        single = np.ascontiguousarray(x, dtype=np.float32)
+    bits = single.view(np.uint32)
+    rounded = (
+        (bits + (np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1)))) >> np.uint32(16)
+    ).astype(np.uint16)
+    return np.where(np.isnan(single), np.uint16(0x7FC0), rounded)
+
+
+def decode(bits: Bits, dtype: str) -> NDArray[np.float32]:
+    """The float32 values of fp16 or bf16 bit patterns; exact."""
+    if dtype == "fp16":
+        return bits.view(np.float16).astype(np.float32)
+    return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
+
+
+def rounded(x: Floats, dtype: str) -> NDArray[np.float32]:
+    """The nearest numbers of a 16-bit type, as float32."""
+    return decode(encode(x, dtype), dtype)
+
+
+def is_non_finite(bits: Bits, dtype: str) -> NDArray[np.bool_]:
+    """Where 16-bit patterns are NaN or infinite: the exponent is all ones."""
+    exponent = np.uint16(0x7C00 if dtype == "fp16" else 0x7F80)
+    found: NDArray[np.bool_] = (bits & exponent) == exponent
+    return found

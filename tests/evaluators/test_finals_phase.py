@@ -1,0 +1,162 @@
+"""The phase after the loop, on a real store: who is promoted, rejected, timed again; by a made-up GPU."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+
+from evoflash.evaluation import Basis, Evaluation, Proposal, Run, Rung, RunKey, Status, Timing, Verdict
+from evoflash.evaluators.emulated import EmulatedEvaluator
+from evoflash.evaluators.finals_phase import FINALISTS, promoted, run_finals
+from evoflash.gpu import load_gpu
+from evoflash.gpu_process.finals import FinalReport
+from evoflash.gpu_process.rungs import GpuOutcome
+from evoflash.problem import parse_problem
+from evoflash.space import Genome
+from evoflash.store.store import open_store
+
+MISSION = parse_problem("mission")
+(WORKLOAD,) = map(str, MISSION.workloads)
+KEY = RunKey(str(MISSION), "h200", Basis.MEASURED, "evolution", 0)
+LIBRARY = "sdpa_flash"
+
+
+def genome_of(number):
+    return Genome("flash_mma", 1, (("block_m", number),))
+
+
+def timing_of(us, protocol="final-cold"):
+    return Timing(WORKLOAD, protocol, us, us, us, n=3)
+
+
+def evaluation_of(number, us, **changes):
+    given = {"status": Status.CORRECT, "rung": Rung.DONE, "timings": (timing_of(us, "cold"),), "score_us": us}
+    return Evaluation(genome_of(number), str(MISSION), "h200", Basis.MEASURED, **given | changes)
+
+
+class Gpu:
+    """Times everything in 1 us; kernels in `hidden` fail on hidden shapes, those in `late` afterwards."""
+
+    problem, gpu = MISSION, load_gpu("h200")
+
+    def __init__(self, hidden=(), late=(), answers=True):
+        self.wrong = {genome_of(number).id for number in hidden}
+        self.late = {genome_of(number).id for number in late}
+        self.answers, self.seeds, self.timed = answers, [], []
+
+    @property
+    def retimer(self):
+        return self
+
+    def task_of(self, genome):
+        return SimpleNamespace(genome_id=genome.id)
+
+    def checked_on_hidden_shapes(self, task, genome, *, seed):
+        assert task.genome_id == genome.id
+        self.seeds.append(seed)
+        if task.genome_id in self.wrong:
+            return GpuOutcome(task.genome_id, Status.CORRECTNESS, Rung.CORRECTNESS, "too far off")
+        return GpuOutcome(task.genome_id, Status.CORRECT, Rung.DONE)
+
+    def in_turns(self, finalists):
+        self.timed = [task.genome_id for task in finalists]
+        names = (*self.timed, LIBRARY)
+        verdicts = {
+            name: (Verdict(WORKLOAD, name not in self.late, 0.0, 0.0, 0.0, 1.0, "differs"),) for name in names
+        }
+        timings = {name: (timing_of(1.0), timing_of(0.5, "final-hot")) for name in names}
+        return FinalReport(timings, (), verdicts, {}, {LIBRARY: {}}) if self.answers else None
+
+
+@pytest.fixture
+def store(tmp_path):
+    with open_store(str(tmp_path / "a.db")) as opened:
+        yield opened
+
+
+def run_of(store, *evaluations) -> Run:
+    run = store.begin(KEY, gpu_hash="", budget=9, argv=[], environment={})
+    for evaluation in evaluations:
+        store.add(run, evaluation, Proposal(evaluation.genome))
+    return run
+
+
+def outcome(store, run, number):
+    return next(e for _, e in store.history(run) if e.genome == genome_of(number))
+
+
+def test_the_fastest_are_promoted_and_neither_duplicates_nor_failures_nor_lower_bounds(store):
+    bound = replace(timing_of(1.0, "cold"), censored=True)
+    run = run_of(
+        store,
+        *(evaluation_of(number, 20.0 - number) for number in range(1, FINALISTS + 3)),
+        evaluation_of(90, 2.0, status=Status.CORRECTNESS, rung=Rung.CORRECTNESS, score_us=None),
+        evaluation_of(91, 2.0, duplicate_of=genome_of(1).id),
+        evaluation_of(92, 1.0, timings=(bound,)),
+    )
+    gpu = Gpu()
+
+    tasks = promoted(gpu, store, run)
+
+    fastest = range(FINALISTS + 2, 2, -1)
+    assert [task.genome_id for task in tasks] == [genome_of(number).id for number in fastest]
+    assert [task.genome_id for task in promoted(gpu, store, run, count=1)] == [genome_of(FINALISTS + 2).id]
+
+
+def test_one_seed_is_drawn_for_a_run_and_another_for_the_next(store):
+    run = run_of(store, evaluation_of(1, 9.0), evaluation_of(2, 8.0))
+    gpu = Gpu()
+
+    promoted(gpu, store, run)
+    promoted(gpu, store, run)
+
+    first, again, *others = gpu.seeds
+    assert first == again
+    assert first not in others
+
+
+def test_a_kernel_that_is_wrong_on_hidden_shapes_is_rejected_with_the_seed(store):
+    run = run_of(store, evaluation_of(1, 9.0), evaluation_of(2, 8.0))
+    gpu = Gpu(hidden=[2])
+
+    run_finals(gpu, store, run)
+
+    wrong = outcome(store, run, 2)
+    assert (wrong.status, wrong.rung, wrong.score_us) == (Status.CORRECTNESS, Rung.CORRECTNESS, None)
+    assert wrong.reason == f"hidden shape, seed {gpu.seeds[0]}: too far off"
+    assert gpu.timed == [genome_of(1).id]
+
+
+def test_what_is_timed_again_has_its_new_score_beside_the_old_times_and_libraries_have_rows(store):
+    run = run_of(store, evaluation_of(1, 9.0), evaluation_of(2, 8.0))
+    said = []
+
+    report = run_finals(Gpu(late=[2]), store, run, said=said.append)
+
+    right, late = outcome(store, run, 1), outcome(store, run, 2)
+    assert (right.score_us, late.score_us) == (1.0, None)
+    assert [timing.protocol for timing in right.timings] == ["cold", "final-cold", "final-hot"]
+    assert (late.status, late.rung, late.reason) == (Status.CORRECTNESS, Rung.TIMING, "differs")
+    assert [(row.name, row.score_us) for row in store.baselines(run)] == [(LIBRARY, 1.0)]
+    assert report is not None
+    assert said == ["timing the finalists and the baselines in turns, in a fresh process"]
+
+
+def test_nothing_is_timed_when_nothing_is_promoted_and_old_times_stand_when_the_timing_fails(store):
+    run = run_of(store, evaluation_of(1, 9.0))
+    nobody, silent = Gpu(hidden=[1]), Gpu(answers=False)
+
+    assert run_finals(silent, store, run) is None
+    assert outcome(store, run, 1).score_us == 9.0
+    assert store.baselines(run) == []
+    assert run_finals(nobody, store, run) is None
+    assert nobody.timed == []
+
+
+def test_where_times_are_estimates_there_are_no_finals(store):
+    run, said = run_of(store, evaluation_of(1, 9.0)), []
+    with EmulatedEvaluator(MISSION, load_gpu("h200"), seed=0, workers=1) as evaluator:
+        assert run_finals(evaluator, store, run, said=said.append) is None
+
+    assert said == []
+    assert outcome(store, run, 1).score_us == 9.0

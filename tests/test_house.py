@@ -1,0 +1,127 @@
+"""The house rules that a reader relies on: small folders, modules and signatures; packages name their files.
+
+CONTRIBUTING.md says what the rules are for. import-linter holds the direction of imports (scripts/check).
+"""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+MOST_ENTRIES, MOST_FILES, MOST_POSITIONAL = 40, 16, 6
+MOST_LINES, MOST_LINES_OF_THE_TEMPLATE, MOST_LINES_OF_A_PART = 320, 899, 259
+MOST_WORDS_OF_THE_README = 1500
+
+LONG_MODULES = {"scripts/acceptance.py": "a list of checks, a few lines each"}
+# Triton compiles the function itself and reads its positional parameters only.
+TRITON = "evoflash/baselines/triton_kernel.py"
+
+
+def modules(*tops: str) -> list[Path]:
+    """Python files of the program and its scripts; tests are left out."""
+    found = (path for top in tops for path in sorted((ROOT / top).rglob("*.py")))
+    return [path for path in found if not path.name.startswith("test_")]
+
+
+def packages() -> list[Path]:
+    return [path.parent for path in modules("evoflash", "scripts") if path.name == "__init__.py"]
+
+
+def named(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def entries(folder: Path) -> list[Path]:
+    return [path for path in folder.iterdir() if path.name != "__pycache__"]
+
+
+def lines(path: Path) -> int:
+    return len(path.read_text(encoding="utf-8").splitlines())
+
+
+def functions(path: Path) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+
+
+def docstring_of(package: Path) -> str:
+    return ast.get_docstring(ast.parse((package / "__init__.py").read_text(encoding="utf-8"))) or ""
+
+
+def unnamed(package: Path) -> list[str]:
+    """Modules and folders of a package that its docstring does not mention."""
+    docstring = docstring_of(package)
+    files = (path for path in package.glob("*.py") if not path.name.startswith(("__", "test_")))
+    folders = (path.parent for path in package.glob("*/__init__.py"))
+    return [path.stem for path in (*files, *folders) if not re.search(rf"\b{path.stem}\b", docstring)]
+
+
+def test_the_package_can_be_read_at_a_glance() -> None:
+    assert len(entries(ROOT / "evoflash")) <= MOST_ENTRIES
+
+
+def test_no_package_has_many_files() -> None:
+    files = {named(package): sum(path.is_file() for path in entries(package)) for package in packages()}
+
+    assert {package: count for package, count in files.items() if count > MOST_FILES} == {}
+
+
+def test_a_package_names_each_of_its_modules_and_folders() -> None:
+    assert {named(package): missing for package in packages() if (missing := unnamed(package))} == {}
+
+
+def test_a_package_lists_nothing_that_is_gone() -> None:
+    listed = {named(p): re.findall(r"^ {4}(\w+)/? {2,}\S", docstring_of(p), re.MULTILINE) for p in packages()}
+    gone = {
+        package: [name for name in names if not [*(ROOT / package).glob(f"{name}*")]]
+        for package, names in listed.items()
+    }
+
+    assert sum(map(len, listed.values())) > 100
+    assert {package: names for package, names in gone.items() if names} == {}
+
+
+def test_no_function_takes_many_positional_arguments() -> None:
+    found = [
+        f"{named(path)}: {function.name}"
+        for path in modules("evoflash", "mutations", "scripts")
+        if named(path) != TRITON
+        for function in functions(path)
+        if len((*function.args.posonlyargs, *function.args.args)) > MOST_POSITIONAL
+    ]
+
+    assert found == []
+
+
+def test_a_module_is_short_or_stands_in_the_list_of_long_ones() -> None:
+    long = {named(path) for path in modules("evoflash", "mutations", "scripts") if lines(path) > MOST_LINES}
+
+    assert long == set(LONG_MODULES)
+
+
+def test_the_largest_template_is_a_main_file_and_parts() -> None:
+    templates = ROOT / "templates"
+    parts = {path.name: lines(path) for path in (templates / "flash_wgmma").glob("*.j2")}
+
+    assert lines(templates / "flash_wgmma.cu.j2") <= MOST_LINES_OF_THE_TEMPLATE
+    assert parts
+    assert {name: count for name, count in parts.items() if count > MOST_LINES_OF_A_PART} == {}
+
+
+@pytest.mark.parametrize("top", ["scripts", "tests"])
+def test_nothing_changes_where_modules_are_looked_for(top: str) -> None:
+    found = [
+        f"{named(path)}:{number}"
+        for path in sorted((ROOT / top).rglob("*.py"))
+        if path != Path(__file__)
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if re.search(r"\bsys\.path\b", line)
+    ]
+
+    assert found == []
+
+
+def test_the_readme_is_read_in_a_few_minutes() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").split()) <= MOST_WORDS_OF_THE_README
