@@ -24,9 +24,7 @@ from evoflash.strategies.preference import promise, spread, targets_of
 from evoflash.strategies.unseen import Unseen
 
 OPENING = 15  # proposals before the forest is asked
-SEEDS = (
-    20  # at most so many open a search, a tenth of the default budget; the others are offered to the forest
-)
+SEEDS = 20  # at most so many come first, a tenth of the default budget; the forest may choose the others
 FEWEST = 3  # correct outcomes: fewer teach nothing
 BATCH = 5  # outcomes after which the forest is grown again
 ELITES = 8  # genomes whose neighbours are offered
