@@ -179,7 +179,7 @@ def _put_in_place(beside: Path, folder: Path) -> None:
 
 
 def _whole_elf(image: bytes) -> bytes:
-    # CuPy 14 strips a trailing NUL that a cubin does not have (facts/ecosystem.md D4): put it back.
+    # CuPy 14 strips a trailing NUL that a cubin does not have: put it back.
     return image + b"\0" * (_elf_size(image) - len(image))
 
 

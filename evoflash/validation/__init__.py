@@ -1,10 +1,11 @@
 """Whether outputs are right. Everything here is NumPy on the host: who ran the kernel, and where, is not
 known.
 
-    inputs       inputs that find out wrong kernels, drawn from a seed
-    reference    attention in fp64, and what honest 16-bit arithmetic makes of it
-    thresholds   the limits of errors, from thresholds.toml
-    validator    outputs against the reference
-    metamorphic  checks that need no reference
-    correctness  all checks of one kernel on one workload
+    correctness     all checks of one kernel on one workload
+    validator       outputs against the reference
+    expected        the right outputs, and by what their errors are measured
+    thresholds      the limits of errors, from the operation's file
+    metamorphic     checks without a reference that every operation shares
+    wrong_elements  where an output is wrong, in words
+    bits            16-bit floats as bit patterns
 """

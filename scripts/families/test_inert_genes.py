@@ -99,7 +99,7 @@ def test_pairs_are_neighbours_in_the_headers_order():
 
 
 # Their own tests compare the machine code of all neighbours, but for ctas_per_sm, in one genome.
-COMPARED = ("flash_cluster", "flash_direct", "flash_mma")
+COMPARED = ("flash_cluster", "flash_direct", "flash_mma", "flash_wgmma")
 
 
 @pytest.mark.slow

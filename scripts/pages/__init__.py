@@ -1,6 +1,6 @@
 """All scripts that write committed text. They make it of records and of the code, and measure nothing.
 
-    readme          the measured tables of README.md
+    readme          what is generated within README.md and hand-written pages of docs/
     h200            docs/h200.md, of the records of scripts/peers
     genes           docs/genes.md, of the families' headers and the record of scripts.families.gene_ab
     emulator        the tables of docs/emulator.md, of the record of scripts/sanitizer
@@ -9,6 +9,9 @@
     champions       evoflash/champions/<gpu>.toml, of records and databases
 
     h200_digest     the README's table of docs/h200.md
+    search_tables   the table of docs/searching.md
+    code_map        tables of families, packages and layers
+    counts          numbers in sentences of the pages
     markdown        tables, and text between two marks of a page
 
 readme, h200, genes, emulator and self_test have `--check`, which says whether their text is stale. A command

@@ -55,7 +55,7 @@ def _of_arms(record: dict[str, Any], source: str, gpu: GpuSpec) -> Iterator[Cham
     """The winners of both arms, where they are right and the record is of this GPU."""
     if record["gpu"] not in gpu.device_names:
         return
-    rivals = {
+    baselines = {
         name: ranked(record["timings"][name]) for name in record["environment"] if not record["wrong"][name]
     }
     winners = [arm["winner"] for arm in record["arms"].values()]
@@ -72,7 +72,7 @@ def _of_arms(record: dict[str, Any], source: str, gpu: GpuSpec) -> Iterator[Cham
             evoflash=record.get("evoflash", ""),
             protocol=protocol,
             us=us,
-            rivals_us={name: theirs for name, (same, theirs) in rivals.items() if same == protocol},
+            rivals_us={name: theirs for name, (same, theirs) in baselines.items() if same == protocol},
             source=source,
             command=record["command"],
         )
@@ -90,7 +90,9 @@ def _of_peers(record: dict[str, Any], source: str, gpu: GpuSpec) -> Iterator[Cha
         if row.get("failure") or not ours or row["wrong"].get(ours["id"]):
             continue
         protocol, us = ranked(row["timings"][ours["id"]])
-        rivals = {name: ranked(row["timings"][name]) for name in row["environment"] if name in row["timings"]}
+        baselines = {
+            name: ranked(row["timings"][name]) for name in row["environment"] if name in row["timings"]
+        }
         yield Champion(
             problem=str(parse_problem(row["row"])),
             gpu=gpu.name,
@@ -102,7 +104,7 @@ def _of_peers(record: dict[str, Any], source: str, gpu: GpuSpec) -> Iterator[Cha
             us=us,
             rivals_us={
                 name: theirs
-                for name, (same, theirs) in rivals.items()
+                for name, (same, theirs) in baselines.items()
                 if same == protocol and not row["wrong"].get(name)
             },
             source=source,
@@ -147,7 +149,7 @@ def _of_run(store: Store, run: Run, source: str, gpu: GpuSpec) -> Iterator[Champ
         "SELECT argv_json, evoflash_version FROM runs WHERE id = :id", {"id": run.id}
     )[1]
     protocol, us = ranked(map(_as_dict, best.timings))
-    rivals = {each.name: ranked(map(_as_dict, each.timings)) for each in store.baselines(run)}
+    baselines = {each.name: ranked(map(_as_dict, each.timings)) for each in store.baselines(run)}
     yield Champion(
         problem=run.key.problem,
         gpu=gpu.name,
@@ -157,7 +159,7 @@ def _of_run(store: Store, run: Run, source: str, gpu: GpuSpec) -> Iterator[Champ
         evoflash=version,
         protocol=protocol,
         us=us,
-        rivals_us={name: theirs for name, (same, theirs) in rivals.items() if same == protocol},
+        rivals_us={name: theirs for name, (same, theirs) in baselines.items() if same == protocol},
         source=f"{Path(source).name}, run {run.id}",
         command=" ".join(["evoflash", *json.loads(argv)]),
     )
@@ -173,8 +175,8 @@ def _as_dict(timing: Any) -> dict[str, Any]:
 def fastest(found: Iterable[Champion], *, is_current: Callable[[Genome], bool]) -> list[Champion]:
     """One champion a problem, by problem: of a family's present version before any of an older one.
 
-    Runs differ in clock and machine: where all records of a problem have a rival in common, the time over
-    that rival's decides, else the time.
+    Runs differ in clock and machine: where all records of a problem have a baseline in common, the time over
+    that baseline's decides, else the time.
     """
     of_problem: dict[str, list[Champion]] = {}
     for each in found:
@@ -183,8 +185,8 @@ def fastest(found: Iterable[Champion], *, is_current: Callable[[Genome], bool]) 
     for problem in sorted(of_problem):
         entries = of_problem[problem]
         common = set.intersection(*(set(each.rivals_us) for each in entries))
-        rival = "sdpa_cudnn" if "sdpa_cudnn" in common else min(common, default="")
-        pace = {id(each): each.us / each.rivals_us.get(rival, 1.0) for each in entries}
+        baseline = "sdpa_cudnn" if "sdpa_cudnn" in common else min(common, default="")
+        pace = {id(each): each.us / each.rivals_us.get(baseline, 1.0) for each in entries}
         best.append(min(entries, key=lambda each: (not is_current(each.genome), pace[id(each)])))
     return best
 

@@ -357,14 +357,15 @@ def test_the_readme_gets_a_line_for_each_kind_of_row():
     assert "decoding" not in text
 
 
-def test_the_readme_is_filled_between_its_marks_only(monkeypatch):
-    monkeypatch.setattr(readme, "peers", lambda: "| made up |\n")
-    peers_mark = f"{readme.PEERS_BEGIN}old{readme.PEERS_END} after"
-    marks = f"{readme.BEGIN}{readme.END}\n{peers_mark}"
-    assert "<!-- peers -->\n| made up |\n<!-- /peers --> after" in readme.updated(marks)
-    without = readme.updated(f"{readme.BEGIN}{readme.END} after")
-    assert "made up" not in without
-    assert without.endswith(f"{readme.END} after")
+def test_a_page_is_filled_between_its_marks_only(monkeypatch):
+    monkeypatch.setattr(readme, "PARTS", {"page.md": {"peers": lambda: "| made up |\n"}})
+
+    assert readme.updated("page.md", "before <!-- peers -->old<!-- /peers --> after") == (
+        "before <!-- peers -->\n| made up |\n<!-- /peers --> after"
+    )
+    assert (
+        readme.updated("other.md", "<!-- peers -->old<!-- /peers -->") == "<!-- peers -->old<!-- /peers -->"
+    )
 
 
 def test_of_a_row_in_two_parts_the_one_with_figures_stays():

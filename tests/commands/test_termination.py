@@ -103,6 +103,34 @@ def test_a_second_signal_while_it_ends_changes_nothing(tmp_path, second, between
     assert said.count("the same command continues") == 1
 
 
+# In the place of a library that the commands import: it leaves a note, and its import takes ten minutes.
+LIBRARY = f"""
+import os, time
+from pathlib import Path
+(Path(os.environ["EVOFLASH_TEST_NOTES"]) / "imported").touch()
+time.sleep({stopping.SLOW_S})
+"""
+
+
+@pytest.mark.parametrize(("sent", "called", "code"), [("SIGINT", "Ctrl-C", 130), ("SIGTERM", "SIGTERM", 143)])
+def test_a_signal_while_modules_are_imported_ends_the_command_with_one_line(tmp_path, sent, called, code):
+    (tmp_path / "typer.py").write_text(LIBRARY)
+    variables = environment(EVOFLASH_TEST_NOTES=str(tmp_path))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "evoflash", "families"],
+        env={**variables, "PYTHONPATH": os.pathsep.join([str(tmp_path), variables["PYTHONPATH"]])},
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    until((tmp_path / "imported").exists, what="the import of a library")
+    process.send_signal(getattr(signal, sent))
+    _, said = process.communicate(timeout=SOON_S)
+    (line,) = said.splitlines()
+    assert process.returncode == code
+    assert line.startswith(f"evoflash: stopped by {called}")
+
+
 IGNORES = """
 import os, signal, time
 from evoflash.commands.termination import end_on_signals
