@@ -1,7 +1,7 @@
 """evoflash evolves fused-attention CUDA kernels: mutate, compile, check, time, keep.
 
 A package imports those below it only (pyproject.toml has the layers). To follow one search from the command
-to the launch, read commands/search/run.py, search.py, evaluators/, gpu_process/ and cuda/, in this order.
+to the launch, read commands/search/, search.py, evaluators/, gpu_process/ and cuda/, in this order.
 
     cli           main, and the list of commands
     commands/     one file or folder for each command
@@ -10,7 +10,7 @@ to the launch, read commands/search/run.py, search.py, evaluators/, gpu_process/
     gpu_process/  what runs in the process that holds the GPU
     baselines/    attention of other libraries, timed beside ours
     conformance/  the emulator and a GPU compared, primitive by primitive
-    attention/    all that knows attention, reached through operations
+    attention/    all that knows attention; the rest asks it through operations
     environment   the versions that are stored beside every run
     champions/    the shipped archive of the best kernels
     emulator/     runs a kernel on the CPU, with every check on
@@ -28,9 +28,9 @@ to the launch, read commands/search/run.py, search.py, evaluators/, gpu_process/
     gene_edits    what mutation operators are made of
     mutations/    where the operators are found: the top-level mutations/ folder
     evaluation    records: launches, builds, verdicts, timings, evaluations, runs
-    problem       records: problems, one workload or several
-    operations    finds an operation, which is what kernels compute, by its name
-    operation     records: what an operation is to the packages above
+    problem       records: one workload or several, and their text
+    operations    finds an operation (attention) by its name
+    operation     records: workloads, tensors, and what an operation does for the rest
     space         records: genes, search spaces, genomes
     gpu           records: what a GPU allows and how fast it is (gpus/)
     paths         where shipped and the user's folders are

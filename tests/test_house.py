@@ -46,9 +46,13 @@ def functions(path: Path) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
     return [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
 
 
+def docstring_of(package: Path) -> str:
+    return ast.get_docstring(ast.parse((package / "__init__.py").read_text(encoding="utf-8"))) or ""
+
+
 def unnamed(package: Path) -> list[str]:
     """Modules and folders of a package that its docstring does not mention."""
-    docstring = ast.get_docstring(ast.parse((package / "__init__.py").read_text(encoding="utf-8"))) or ""
+    docstring = docstring_of(package)
     files = (path for path in package.glob("*.py") if not path.name.startswith(("__", "test_")))
     folders = (path.parent for path in package.glob("*/__init__.py"))
     return [path.stem for path in (*files, *folders) if not re.search(rf"\b{path.stem}\b", docstring)]
@@ -66,6 +70,17 @@ def test_no_package_has_many_files() -> None:
 
 def test_a_package_names_each_of_its_modules_and_folders() -> None:
     assert {named(package): missing for package in packages() if (missing := unnamed(package))} == {}
+
+
+def test_a_package_lists_nothing_that_is_gone() -> None:
+    listed = {named(p): re.findall(r"^ {4}(\w+)/? {2,}\S", docstring_of(p), re.MULTILINE) for p in packages()}
+    gone = {
+        package: [name for name in names if not [*(ROOT / package).glob(f"{name}*")]]
+        for package, names in listed.items()
+    }
+
+    assert sum(map(len, listed.values())) > 100
+    assert {package: names for package, names in gone.items() if names} == {}
 
 
 def test_no_function_takes_many_positional_arguments() -> None:

@@ -50,7 +50,7 @@ _FILES = {
     "xformers": "xformers",
 }
 NAMES = tuple(_FILES)
-# What finals time beside the candidates: math is no rival, xFormers brings FlashAttention-2 once more, and
+# What finals time beside the candidates: math is slow, xFormers brings FlashAttention-2 once more, and
 # Triton would have to compile and try eight kernels that were the fastest nowhere (docs/h200.md).
 DEFAULT = tuple(name for name in NAMES if name not in ("sdpa_math", "xformers", "triton"))
 OPTIONAL = tuple(name for name, file in _FILES.items() if file != "sdpa")  # not PyTorch's own

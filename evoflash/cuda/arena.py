@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evoflash.cuda import device_checks as inspection
+from evoflash.cuda import device_checks
 from evoflash.cuda.guarded_buffer import GUARD_BYTES, GuardedBuffer, allocate, has_room
 from evoflash.cuda.launcher import LoadedKernel, Stopwatch, settle
 from evoflash.cuda.tensor_map import encoded_map
@@ -165,7 +165,7 @@ class Arena:
     def part(self, sample: Sample) -> Part:
         """The outputs at a sample. All rows are searched for NaNs and infinities, on the device."""
         for spec in self.rows:
-            if inspection.holds_non_finite(self.buffers[spec.name].device_bytes, dtype=spec.dtype):
+            if device_checks.holds_non_finite(self.buffers[spec.name].device_bytes, dtype=spec.dtype):
                 part = part_of(self.output(), sample, workload=self.workload)
                 return replace(part, broken=part.broken or "somewhere")
         return Part(
@@ -197,7 +197,9 @@ class Arena:
 
     def differ_from(self, copies: Mapping[str, Any]) -> bool:
         """Whether the outputs of rows are not, bit for bit, what copy_of_rows() copied."""
-        return any(inspection.differ(copy, self.buffers[name].device_bytes) for name, copy in copies.items())
+        return any(
+            device_checks.differ(copy, self.buffers[name].device_bytes) for name, copy in copies.items()
+        )
 
     def as_output(self, copies: Mapping[str, Any]) -> Output:
         """What copy_of_rows() made, on the host."""
@@ -215,7 +217,7 @@ class Arena:
         """Every byte is compared: with the image on the device, or, where there is none, with the inputs."""
         if isinstance(self.inputs, Original):
             images = self.inputs.images.items()
-            changed = (n for n, x in images if inspection.differ(self.buffers[n].device_bytes, x))
+            changed = (n for n, x in images if device_checks.differ(self.buffers[n].device_bytes, x))
         elif self.inputs is not None:
             inputs = _inputs(self.inputs).items()
             changed = (n for n, x in inputs if (self.buffers[n].read() != x).any())

@@ -7,7 +7,7 @@ nothing. The benchmark's shape is not emulated.
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from evoflash.compilers import gxx as hostcompiler
+from evoflash.compilers import gxx
 from evoflash.emulator import launch as emulator
 from evoflash.emulator.call import Run, run_call
 from evoflash.evaluation import Candidate, Launch, Status, Verdict
@@ -41,7 +41,7 @@ def preflight(
     """
     key = candidate.compile_key
     names = family.names(candidate.genome.as_dict(), key, gpu)
-    library = hostcompiler.build(candidate.source, name=family.name)
+    library = gxx.build(candidate.source, name=family.name)
     loop = family.loop(names)
     verdicts, counted = [], []
     for at, planned in enumerate(operation_of(key).preflight_runs(key, loop)):

@@ -1,4 +1,4 @@
-"""What both evaluators share: genomes prepared in worker processes, in order, and which ones are twins."""
+"""What both evaluators share: genomes prepared in worker processes, in order, duplicates found."""
 
 import os
 from abc import ABC, abstractmethod
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class PreparingEvaluator(ABC):
     """An evaluator whose genomes are prepared in worker processes, handed back oldest first.
 
-    What is left to a subclass is the time. A context manager.
+    A subclass adds the time. Evaluators are context managers.
     """
 
     basis: Basis
@@ -40,10 +40,10 @@ class PreparingEvaluator(ABC):
     ) -> None:
         """`workers` processes compile and emulate; the default is one a core.
 
-        `history` is what the run has evaluated before: twins of its kernels cost no budget.
+        `history` is what the run has evaluated before: duplicates of its kernels cost no budget.
         """
         self._problem, self._gpu, self._seed = problem, gpu, seed
-        self._twins = Twins(problem, gpu, history)
+        self._duplicates = Duplicates(problem, gpu, history)
         self._workers = workers or len(os.sched_getaffinity(0))
         self._pool = IsolatedPool(self._workers)
         self._queue: deque[tuple[Proposal, Future[Ending[Prepared]]]] = deque()
@@ -82,7 +82,7 @@ class PreparingEvaluator(ABC):
     def submit(self, proposal: Proposal) -> None:
         """Start on a proposal; returns at once."""
         genome = proposal.genome
-        # Inputs differ from genome to genome and from run to run; a genome's repeat within a run.
+        # Inputs differ between genomes and between runs; within a run a genome always gets the same.
         seed = self._seed ^ int(genome.id[:12], 16)
         arguments = (genome, self._problem, self._gpu, self._emulates(genome), seed)
         self._queue.append((proposal, self._pool.submit(prepare, *arguments, timeout_s=PREPARE_LIMIT_S)))
@@ -94,7 +94,7 @@ class PreparingEvaluator(ABC):
         self._queue.popleft()
         prepared = ending.value or Prepared(failure=Failure(ending.status, Rung.PREFLIGHT, ending.reason))
         evaluation = self._evaluation(proposal.genome, prepared)
-        self._twins.remember(evaluation)
+        self._duplicates.remember(evaluation)
         return proposal, evaluation
 
     def cancel(self) -> None:
@@ -119,13 +119,13 @@ class PreparingEvaluator(ABC):
         failure = prepared.failure
         if failure:
             return replace(evaluation, status=failure.status, rung=failure.rung, reason=failure.reason)
-        twin = self._twins.find(genome, prepared.builds)
-        if twin is not None:
-            return replace(twin, genome=genome, builds=prepared.builds, duplicate_of=twin.genome.id)
+        original = self._duplicates.original_of(genome, prepared.builds)
+        if original is not None:
+            return replace(original, genome=genome, builds=prepared.builds, duplicate_of=original.genome.id)
         return self._timed(evaluation, prepared)
 
 
-class Twins:
+class Duplicates:
     """Which genome first had a machine code and its launches: a second one costs no budget."""
 
     def __init__(self, problem: Problem, gpu: GpuSpec, history: Iterable[Evaluation]) -> None:
@@ -135,16 +135,16 @@ class Twins:
         for evaluation in history:
             self.remember(evaluation)
 
-    def find(self, genome: Genome, builds: tuple[Build, ...]) -> Evaluation | None:
+    def original_of(self, genome: Genome, builds: tuple[Build, ...]) -> Evaluation | None:
         """The evaluation of another genome that is the same kernel, if there was one."""
-        twin = (
-            self._first.get(self._key(genome, builds)) if builds and all(b.text_sha for b in builds) else None
-        )
-        return twin if twin is not None and twin.genome != genome else None
+        if not _have_machine_code(builds):
+            return None
+        original = self._first.get(self._key(genome, builds))
+        return original if original is not None and original.genome != genome else None
 
     def remember(self, evaluation: Evaluation) -> None:
         """Keep the first evaluation of each kernel."""
-        if evaluation.builds and all(b.text_sha for b in evaluation.builds) and not evaluation.duplicate_of:
+        if _have_machine_code(evaluation.builds) and not evaluation.duplicate_of:
             self._first.setdefault(self._key(evaluation.genome, evaluation.builds), evaluation)
 
     def _key(self, genome: Genome, builds: tuple[Build, ...]) -> tuple[tuple[str, ...], tuple[Launch, ...]]:
@@ -155,3 +155,7 @@ class Twins:
             for launch in family.launches(genome, workload, self._gpu)
         )
         return tuple(build.text_sha for build in builds), launches
+
+
+def _have_machine_code(builds: tuple[Build, ...]) -> bool:
+    return bool(builds) and all(build.text_sha for build in builds)

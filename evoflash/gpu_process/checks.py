@@ -15,7 +15,7 @@ from evoflash.cuda import launcher
 from evoflash.cuda.arena import Original
 from evoflash.cuda.launcher import LoadedKernel, Stopwatch
 from evoflash.evaluation import Verdict
-from evoflash.gpu_process import cache as kept
+from evoflash.gpu_process import cache
 from evoflash.operation import InputNames, Kernel, TestInput, Workload
 from evoflash.operations import operation_of
 from evoflash.timing.benchmark import Bench, KernelContender
@@ -75,7 +75,7 @@ def _without(name: str, subject: Subject) -> str:
     """
     workload, limit_s = subject.workload, subject.limit_s
     inputs, expected = case(workload, _names(workload).small[0], subject.seed)
-    arena, stream = kept.arena(workload), launcher.new_stream()
+    arena, stream = cache.arena(workload), launcher.new_stream()
     memory.launch(subject.kernel, arena, inputs, stream=stream, limit_s=limit_s, without=(name,))
     left = arena.output(without=(name,))
     verdict = validator.judge(workload, [(inputs, expected, left)])
@@ -89,23 +89,23 @@ def first_look(subject: Subject) -> tuple[Verdict, float]:
     """One checked launch at size, and its time in us. A bad verdict needs at_size() to confirm it."""
     workload, seed = subject.workload, subject.seed
     name = _names(workload).at_size[0]
-    inputs, expected = kept.large(workload, name, seed)
-    took_us = _launcher(subject)(kept.inputs(workload, name, seed))
-    part = kept.arena(workload).part(expected.sample)
+    inputs, expected = cache.large(workload, name, seed)
+    took_us = _launcher(subject)(cache.inputs(workload, name, seed))
+    part = cache.arena(workload).part(expected.sample)
     return validator.judge(workload, [(inputs, expected, part)]), took_us
 
 
 def at_size(subject: Subject) -> Verdict:
     """The inputs of the benchmark's shape against the reference at a sample; and two runs, bit for bit."""
     workload, seed, run = subject.workload, subject.seed, _launcher(subject)
-    arena, parts, names = kept.arena(workload), [], _names(workload).at_size
+    arena, parts, names = cache.arena(workload), [], _names(workload).at_size
     for name in names:
-        inputs, expected = kept.large(workload, name, seed)
-        run(kept.inputs(workload, name, seed))
+        inputs, expected = cache.large(workload, name, seed)
+        run(cache.inputs(workload, name, seed))
         parts.append((inputs, expected, arena.part(expected.sample)))
     verdict = validator.judge(workload, parts)
     if not verdict.passed:
-        kept.verify_inputs(workload, names, seed)
+        cache.verify_inputs(workload, names, seed)
         return verdict
     reason = _repeats(subject, names[0]) if subject.is_deterministic else ""
     return replace(verdict, passed=not reason, reason=reason)
@@ -114,9 +114,9 @@ def at_size(subject: Subject) -> Verdict:
 def _repeats(subject: Subject, name: str) -> str:
     """metamorphic.repeats for outputs that stay on the device, where there is room for two."""
     workload = subject.workload
-    on_host, _ = kept.large(workload, name, subject.seed)
-    inputs, run = kept.inputs(workload, name, subject.seed), _launcher(subject)
-    arena = kept.arena(workload)
+    on_host, _ = cache.large(workload, name, subject.seed)
+    inputs, run = cache.inputs(workload, name, subject.seed), _launcher(subject)
+    arena = cache.arena(workload)
     run(inputs)
     first = arena.copy_of_rows()
     if first is None:
@@ -129,13 +129,13 @@ def _repeats(subject: Subject, name: str) -> str:
 
 
 def _runner(subject: Subject) -> Kernel:
-    arena, stream = kept.arena(subject.workload), launcher.new_stream()
+    arena, stream = cache.arena(subject.workload), launcher.new_stream()
     limit_s = subject.limit_s
     return lambda inputs: memory.run_once(subject.kernel, arena, inputs, stream=stream, limit_s=limit_s)
 
 
 def _launcher(subject: Subject) -> Callable[[TestInput | Original], float]:
-    arena, stream = kept.arena(subject.workload), launcher.new_stream()
+    arena, stream = cache.arena(subject.workload), launcher.new_stream()
     limit_s = subject.limit_s
     return lambda inputs: memory.launch(subject.kernel, arena, inputs, stream=stream, limit_s=limit_s)
 
@@ -156,12 +156,12 @@ def of_timed(
     knows already must be what one launch by itself gives, to the bit where that is to be expected.
     """
     name = _names(bench.workload).after_timing
-    inputs, expected = kept.large(bench.workload, name, seed)
+    inputs, expected = cache.large(bench.workload, name, seed)
     arena, before = bench.arenas[0], bench.arenas[0].inputs
     replay = contender.graph(bench, bench.order(bench.protocols[0], launches=len(bench.arenas)))
     replay()  # the first one pays for loading
     launcher.wait(bench.stream, limit_s=LARGE_LIMIT_S)
-    arena.load(kept.inputs(bench.workload, name, seed))
+    arena.load(cache.inputs(bench.workload, name, seed))
     if isinstance(contender, LibraryContender):
         contender.refresh()
     took_us = _replayed_us(replay, bench)
@@ -177,7 +177,7 @@ def of_timed(
     if before is not None:
         arena.load(before)
     if not verdict.passed:
-        kept.verify_inputs(bench.workload, (name,), seed)
+        cache.verify_inputs(bench.workload, (name,), seed)
     return verdict
 
 

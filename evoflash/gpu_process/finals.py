@@ -121,13 +121,13 @@ def _every_pair(
 def conclusion(report: FinalReport, name: str) -> str:
     """What the final pairs say of a finalist against the others, in the protocol that ranks them."""
     answers: dict[str, list[str]] = {}
-    for each in report.comparisons:
-        rival = each.second if each.first == name else each.first
-        is_ours = name in (each.first, each.second) and rival not in report.environment
-        if is_ours and each.protocol in FINAL:
-            answer = each.answer if each.first == name else _MIRRORED[each.answer]
-            answers.setdefault(_WORDS[answer], []).append(rival)
-    return "; ".join(f"{words} {', '.join(dict.fromkeys(rivals))}" for words, rivals in answers.items())
+    for pair in report.comparisons:
+        other = pair.second if pair.first == name else pair.first
+        is_ours = name in (pair.first, pair.second) and other not in report.environment
+        if is_ours and pair.protocol in FINAL:
+            answer = pair.answer if pair.first == name else _MIRRORED[pair.answer]
+            answers.setdefault(_WORDS[answer], []).append(other)
+    return "; ".join(f"{words} {', '.join(dict.fromkeys(others))}" for words, others in answers.items())
 
 
 def row_of(report: FinalReport, name: str, *, problem: Problem, gpu: str) -> Baseline | None:

@@ -14,7 +14,7 @@ import numpy as np
 
 from evoflash.attention.workload import parse_workload
 from evoflash.evaluation import Basis, Build, Evaluation, Proposal, Rung, RunKey, Status, Timing
-from evoflash.evaluators.pipeline import Twins
+from evoflash.evaluators.pipeline import Duplicates
 from evoflash.families.family import load_family
 from evoflash.gpu import load_gpu
 from evoflash.problem import Problem
@@ -107,13 +107,13 @@ def _evaluation(genome: Genome, score_us: float, *, code: str = "", **changes: A
     return replace(honest, **changes)
 
 
-def _twin(code: str) -> Callable[[int], str]:
+def _repeated(code: str) -> Callable[[int], str]:
     """Whether a genome whose machine code is `code` is timed, when one with the code "A" has been."""
 
     def complain(seed: int) -> str:
         first, second = _genomes()
-        twins = Twins(_PROBLEM, _GPU, [_evaluation(first, 10.0, code="A")])
-        found = twins.find(second, _evaluation(second, 9.0, code=code).builds)
+        duplicates = Duplicates(_PROBLEM, _GPU, [_evaluation(first, 10.0, code="A")])
+        found = duplicates.original_of(second, _evaluation(second, 9.0, code=code).builds)
         return f"the same kernel as {found.genome.id}" if found else ""
 
     return complain
@@ -149,7 +149,7 @@ BOOKS = (
         _control(_in_turns(0.97, 1.0, 0)),
     ),
     Book("a possible time", "takes 5 us on the mission", "control", Rung.TIMING, _timed_at(5.0)),
-    Book("another machine code", "differs from all before", "control", Rung.COMPILE, _twin("B")),
+    Book("another machine code", "differs from all before", "control", Rung.COMPILE, _repeated("B")),
     Book("a faster measurement", "was measured at 1 us", "control", Rung.DONE, _pretender()),
     Book(
         "slower kernel with a lucky sample",
@@ -220,7 +220,7 @@ BOOKS = (
         "has other genes and the same machine code",
         "seed history 2, stale binary",
         Rung.COMPILE,
-        _twin("A"),
+        _repeated("A"),
         "the same kernel as",
     ),
     Book(
@@ -234,7 +234,7 @@ BOOKS = (
     Book(
         "a bound taken for a time",
         "was stopped early after 1 us",
-        "our rules: a bound is no time",
+        "stopped timings are lower bounds",
         Rung.DONE,
         _pretender(timings=(_BOUND,)),
         _KEPT,

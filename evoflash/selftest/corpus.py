@@ -51,7 +51,7 @@ class Honest:
     lengths: tuple[tuple[int, int], ...]
 
     def check_workloads(self) -> tuple[Workload, ...]:
-        """Small shapes of its compile key: two batches and two key/value heads, so that no stride is idle."""
+        """Small shapes of its compile key, with two batches and two key/value heads: every stride matters."""
         key = self.problem.compile_key("")
         return tuple(key.workload(2, 2, seq_q, seq_kv) for seq_q, seq_kv in self.lengths)
 

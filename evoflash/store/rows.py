@@ -121,7 +121,7 @@ def lineage_row(run: Run, proposal: Proposal, position: int) -> dict[str, Any]:
 
 
 def evaluation_row(run: Run, evaluation: Evaluation) -> dict[str, Any]:
-    # A duplicate's times are its twin's: kept once, so that they cannot be ranked or averaged twice.
+    # The times of a duplicate are kept once, with the kernel that it repeats: they must not be ranked twice.
     is_own = not evaluation.duplicate_of
     names = ("status", "rung", "reason", "bound", "model_version")
     return {
@@ -219,12 +219,12 @@ def evaluation_of(row: Row, built: Iterable[Row], judged: Iterable[Row], timed: 
 
 
 def with_outcome(evaluation: Evaluation, stored: Mapping[str, Evaluation]) -> Evaluation:
-    """A duplicate with the outcome of its twin among `stored`, by genome id; any other as it is."""
-    twin = stored.get(evaluation.duplicate_of)
-    if twin is None:
+    """A duplicate with the outcome of the kernel that it repeats, one of `stored`; any other as it is."""
+    original = stored.get(evaluation.duplicate_of)
+    if original is None:
         return evaluation
     own = {name: getattr(evaluation, name) for name in ("genome", "builds", "duplicate_of", "environment")}
-    return replace(twin, **own)
+    return replace(original, **own)
 
 
 def _build_of(evaluation: Row, row: Row) -> Build:

@@ -169,7 +169,7 @@ class Store:
         self._database.write(work)
 
     def history(self, run: Run) -> list[tuple[Proposal, Evaluation]]:
-        """Everything the run proposed, in order; a duplicate has its twin's outcome and its own builds."""
+        """Everything the run proposed, in order; a duplicate has its own builds, and its original's end."""
         with self._database.reading() as connection:
             ordered = sa.select(schema.lineage).where(_LINE.run_id == run.id).order_by(_LINE.position)
             proposed = list(connection.execute(ordered).mappings())
@@ -189,30 +189,17 @@ class Store:
         with self._database.reading() as connection:
             return connection.scalar(chosen) or 0
 
-    def twin(self, run: Run, text_shas: tuple[str, ...]) -> Evaluation | None:
-        """The run's first evaluation with this machine code; the caller compares the launches."""
-        return next(iter(self.twins(run, text_shas)), None)
-
-    def twins(self, run: Run, text_shas: tuple[str, ...]) -> list[Evaluation]:
-        """Every evaluation of the run with this machine code, oldest first; none for builds that failed."""
-        if not text_shas or not all(text_shas):
-            return []
-        alike = sa.select(schema.builds.c.evaluation_id).where(schema.builds.c.text_sha == text_shas[0])
-        with self._database.reading() as connection:
-            found = queries.load(connection, _EVAL.id.in_(queries.counted(run)), _EVAL.id.in_(alike))
-        return [e for _, e in found if tuple(build.text_sha for build in e.builds) == text_shas]
-
     def find(self, genome_id_prefix: str) -> list[Evaluation]:
         """Evaluations of the genomes whose id starts so, in any run: measured first, newest first."""
         wanted = _EVAL.genome_id.startswith(genome_id_prefix.lower(), autoescape=True)
         with self._database.reading() as connection:
             found = queries.load(connection, wanted)[::-1]
-            twins = {
+            originals = {
                 run_id: queries.load(connection, _EVAL.run_id == run_id)
                 for run_id, e in found
                 if e.duplicate_of
             }
-        outcomes = {run_id: {e.genome.id: e for _, e in stored} for run_id, stored in twins.items()}
+        outcomes = {run_id: {e.genome.id: e for _, e in stored} for run_id, stored in originals.items()}
         resolved = [rows.with_outcome(e, outcomes.get(run_id, {})) for run_id, e in found]
         return sorted(resolved, key=lambda e: _TRUST.index(e.basis))
 

@@ -3,9 +3,9 @@ known.
 
     correctness     all checks of one kernel on one workload
     validator       outputs against the reference
-    expected        the right outputs, as the validator needs them
-    metamorphic     checks that need no reference
-    thresholds      the limits of errors, from an operation's thresholds.toml
+    expected        the right outputs, and by what their errors are measured
+    thresholds      the limits of errors, from the operation's file
+    metamorphic     checks without a reference that every operation shares
     wrong_elements  where an output is wrong, in words
     bits            16-bit floats as bit patterns
 """

@@ -24,7 +24,7 @@ from typing import get_args
 import numpy as np
 
 from evoflash.attention.workload import parse_workload
-from evoflash.compilers import gxx as hostcompiler
+from evoflash.compilers import gxx
 from evoflash.emulator.preflight import emulate
 from evoflash.families.family import known_families, load_family
 from evoflash.families.renderer import render
@@ -94,7 +94,7 @@ def main() -> None:
         key = kernel.workloads[0].compile_key(gpu.arch)
         source = render(kernel.genome, key, gpu).source
         registers = family.registers(family.names(kernel.genome.as_dict(), key, gpu))
-        library = hostcompiler.build(source, name=kernel.family)
+        library = gxx.build(source, name=kernel.family)
         for workload, delivery, schedule in itertools.product(kernel.workloads, DELIVERIES, SCHEDULES):
             launches = family.launches(kernel.genome, workload, gpu)
             emulations, verdict = emulate(

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from evoflash.attention.workload import parse_workload
-from evoflash.compilers import gxx as hostcompiler
+from evoflash.compilers import gxx
 from evoflash.emulator.preflight import emulate, preflight
 from evoflash.evaluation import Candidate
 from evoflash.families.family import Family, known_families, load_family
@@ -56,7 +56,7 @@ def _measured(family: Family, candidate: Candidate, problem: str, gpu: str) -> d
     """One repeat: CPU seconds of g++ alone, g++ and one run, and the whole pre-flight after g++."""
     workload, spec = parse_problem(problem).workloads[0], load_gpu(gpu)
     begin = _cpu_s()
-    library = hostcompiler.build(candidate.source, name=family.name)
+    library = gxx.build(candidate.source, name=family.name)
     built = _cpu_s()
     launches = family.launches(candidate.genome, workload, spec)
     emulations, verdict = emulate(
@@ -92,7 +92,7 @@ def _hopper(problem: str) -> dict[str, float]:
     configuration, workload = CONFIGURATIONS["overlap"], parse_workload(problem)
     text = configuration.source(workload.compile_key(ARCH))
     begin = _cpu_s()
-    hostcompiler.build(text, name="hopper")
+    gxx.build(text, name="hopper")
     built = _cpu_s()
     first = run_hopper(text, configuration, workload)
     before = _cpu_s()
@@ -112,7 +112,7 @@ def _hopper(problem: str) -> dict[str, float]:
 
 def _child(family_name: str, problem: str, gpu: str, repeats: int) -> None:
     """Measures one family and prints JSON: apart from the others, so that its memory can be told."""
-    hostcompiler.runtime()
+    gxx.runtime()
     measure = _of_family(family_name, problem, gpu)
     rows = []
     for _ in range(repeats):
@@ -167,7 +167,7 @@ def main() -> None:
             "what": "CPU seconds and memory of the emulator, medians",
             "command": command(),
             "date": str(date.today()),
-            "machine": f"{os.cpu_count()} cores, {hostcompiler.compiler_version()}",
+            "machine": f"{os.cpu_count()} cores, {gxx.compiler_version()}",
             "load_1min": round(os.getloadavg()[0], 1),
             "problem": options.problem,
             "repeats": options.repeats,

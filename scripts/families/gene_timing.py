@@ -19,7 +19,7 @@ from evoflash.evaluation import Status, Timing
 from evoflash.evaluators.prepare import Prepared
 from evoflash.families.family import load_family
 from evoflash.gpu import GpuSpec
-from evoflash.gpu_process import rungs as ladder
+from evoflash.gpu_process import rungs
 from evoflash.gpu_process.checks import of_timed
 from evoflash.gpu_process.rungs import GpuTask, check
 from evoflash.space import Genome
@@ -54,7 +54,7 @@ class Duelled:
 def task_of(genome: Genome, prepared: Prepared, workload: Workload, gpu: GpuSpec, seed: int) -> GpuTask:
     """What the GPU process needs to check a genome on small shapes and to time it on the workload."""
     family, key = load_family(genome.family), workload.compile_key(gpu.arch)
-    return ladder.task_of(
+    return rungs.task_of(
         genome.id,
         gpu,
         prepared.builds,

@@ -16,7 +16,7 @@ from evoflash.baselines import BaselineAbsentError, baseline
 from evoflash.cuda import launcher
 from evoflash.cuda.arena import Original, run_once
 from evoflash.evaluation import Build, Verdict
-from evoflash.gpu_process import cache as kept
+from evoflash.gpu_process import cache
 from evoflash.isolation import IsolatedPool
 from evoflash.operation import Sample
 from evoflash.timing.benchmark import Bench, Contender, KernelContender
@@ -87,7 +87,7 @@ def verdict_of(name: str, made: Build, workload: Workload, stream: Any) -> Verdi
     results = []
     for trial_name in TRIALS:
         trial, expected = case(workload, trial_name, SEED)
-        output = run_once(kernel, kept.arena(workload), trial, stream=stream, limit_s=HANG_S)
+        output = run_once(kernel, cache.arena(workload), trial, stream=stream, limit_s=HANG_S)
         results.append((trial, expected, output))
     return judge(workload, results)
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from evoflash.attention.shapes import shapes
 from evoflash.attention.workload import Workload, parse_workload
-from evoflash.compilers import gxx as hostcompiler
+from evoflash.compilers import gxx
 from evoflash.evaluation import Candidate
 from evoflash.operation import Delivery, Loop, Schedule
 from scripts.hopper_kernel.cases import ARCH, CONFIGURATIONS, GROUP_ROWS, Configuration
@@ -159,7 +159,7 @@ def examine(task: Task) -> Outcome:
     try:
         if task.mutant and machine_code(text) == machine_code(right):
             return Outcome(task, "elsewhere")
-    except hostcompiler.KernelBuildError as error:
+    except gxx.KernelBuildError as error:
         return Outcome(task, "refused", reason=str(error))
     for seed in SEEDS:
         if complaint := core.complaint(text, seed=seed):
@@ -177,7 +177,7 @@ def _told(task: Task, complaint: str, seed: int) -> Outcome:
 @cache
 def machine_code(text: str) -> bytes:
     """What g++ makes of a text: code and constants, without symbols and lines."""
-    library = hostcompiler.build(text, name="hopper")
+    library = gxx.build(text, name="hopper")
     with tempfile.TemporaryDirectory() as folder:
         code = Path(folder) / "code"
         command = ["objcopy", "-O", "binary", "-j", ".text", "-j", ".rodata", str(library), str(code)]

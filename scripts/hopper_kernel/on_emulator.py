@@ -12,7 +12,7 @@ from evoflash.attention import abi
 from evoflash.attention.abi import Strides, arguments
 from evoflash.attention.inputs import TestInput
 from evoflash.attention.workload import Workload
-from evoflash.compilers import gxx as hostcompiler
+from evoflash.compilers import gxx
 from evoflash.emulator import launch as emulator
 from evoflash.emulator.launch import Emulation, Memory
 from evoflash.emulator.tensor_map import tensor_map
@@ -55,7 +55,7 @@ def run_hopper(
     `heads_inside`: tensors lie in memory as (batch, row, head, head_dim). `without`: outputs left out.
     `o_swizzle`: of the tensor map by which O leaves, in bytes.
     """
-    library = hostcompiler.build(text, name="hopper")
+    library = gxx.build(text, name="hopper")
     given, expected = case(workload, trial, 1)
     assert isinstance(given, TestInput)
     with Memory() as memory:

@@ -36,7 +36,7 @@ from evoflash.evaluation import Launch, Rung, Status
 from evoflash.evaluators.prepare import PREPARE_LIMIT_S, Failure, Prepared, prepare
 from evoflash.families.family import Family, load_family
 from evoflash.gpu import GpuSpec, load_gpu
-from evoflash.gpu_process import rungs as ladder
+from evoflash.gpu_process import rungs
 from evoflash.gpu_process.rungs import GpuTask, task_of
 from evoflash.isolation import Ending, IsolatedPool
 from evoflash.perf_model.estimate import model_version
@@ -111,7 +111,7 @@ def _bench(workload: Workload, spec: GpuSpec, seed: int) -> Bench:
 
 def check_and_time(task: GpuTask, fastest_us: float | None) -> Times:
     """One genome on the GPU; whatever the kernel does is data."""
-    outcome = ladder.check(replace(task, timed=()))
+    outcome = rungs.check(replace(task, timed=()))
     if outcome.status is not Status.CORRECT:
         return Times(outcome.status, reason=outcome.reason, lost=outcome.process_lost)
     try:

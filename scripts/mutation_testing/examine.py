@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, replace
 
 from evoflash.attention.workload import Workload
-from evoflash.compilers import gxx as hostcompiler
+from evoflash.compilers import gxx
 from evoflash.compilers.gxx import KernelBuildError
 from evoflash.emulator.preflight import Preflight, emulate, preflight
 from evoflash.evaluation import Candidate
@@ -57,7 +57,7 @@ def _told_at_size(task: Task, candidate: Candidate) -> Outcome:
     Nothing where the limit of CPU time passes: some kernels need more of it at size, as they are.
     """
     family, gpu = load_family(task.core.family), load_gpu(task.core.gpu)
-    names, library = task.core.names(), hostcompiler.build(candidate.source, name=family.name)
+    names, library = task.core.names(), gxx.build(candidate.source, name=family.name)
     for size, (workload, trial, sms) in _large(task.core, family.loop(names)).items():
         launches = family.launches(task.core.genome, workload, replace(gpu, sm_count=sms))
         emulations, verdict = emulate(

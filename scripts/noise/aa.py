@@ -27,7 +27,7 @@ import numpy as np
 
 from evoflash.cuda import launcher
 from evoflash.environment import environment
-from evoflash.timing import intervals as paired
+from evoflash.timing import intervals
 from evoflash.timing.abba import Block, Pair
 from evoflash.timing.clocks import over
 from evoflash.timing.comparison import Comparison
@@ -57,7 +57,7 @@ def long_run(site: Site, row: Row, *, extra: int, blocks: int) -> dict[str, Any]
     if not np.array_equal(output(slow, bench), output(plain, bench)):
         raise SystemExit("the slower copy computes something else")
     pair = Pair(slow, plain, bench, protocol, rng=site.rng)
-    found = paired.interval([pair.block().log_ratio for _ in range(blocks)])
+    found = intervals.interval([pair.block().log_ratio for _ in range(blocks)])
     return {"extra": extra, "blocks": blocks, **asdict(found)}
 
 
@@ -140,7 +140,7 @@ def anchored(site: Site) -> list[dict[str, Any]]:
         pair = Pair(first, second, site.bench(row.problem), site.protocol(row), rng=site.rng)
         blocks = [pair.block() for _ in range(_ANCHOR_BLOCKS[row.protocol])]
         mirrored = (Block(b.second, b.first, b.state) for b in blocks)
-        ratio = paired.interval([block.log_ratio for block in blocks]).ratio
+        ratio = intervals.interval([block.log_ratio for block in blocks]).ratio
         found.append(
             {
                 "problem": row.problem,
@@ -226,8 +226,8 @@ def _head() -> dict[str, Any]:
         "environment": environment(),
         "looks": LOOKS,
         "limit_s": LIMIT_S,
-        "minimal_effect": paired.MINIMAL_EFFECT,
-        "alpha": paired.ALPHA,
+        "minimal_effect": intervals.MINIMAL_EFFECT,
+        "alpha": intervals.ALPHA,
     }
 
 

@@ -9,9 +9,7 @@ import argparse
 import sys
 from collections.abc import Iterable
 
-from evoflash.selftest import bookkeeping_frauds as records
-from evoflash.selftest import clock_frauds as silicon
-from evoflash.selftest import large_size_frauds as sized
+from evoflash.selftest import bookkeeping_frauds, clock_frauds, large_size_frauds
 from evoflash.selftest.corpus import Fraud, Honest, corpus, kernels
 from evoflash.selftest.outcome import Expected
 from scripts import ROOT
@@ -45,8 +43,8 @@ def _ends(expected: Expected) -> str:
 
 
 def _at_size() -> str:
-    shapes = " and ".join(f"`{workload}`" for workload in sized.WORKLOADS)
-    names = ", ".join(each.name for each in sized.MISTAKES if each.expected.rungs)
+    shapes = " and ".join(f"`{workload}`" for workload in large_size_frauds.WORKLOADS)
+    names = ", ".join(each.name for each in large_size_frauds.MISTAKES if each.expected.rungs)
     return (
         "## At size\n\n"
         f"NumPy in the kernel's place, judged as a kernel at the benchmark's shape, on {shapes}: {names}. "
@@ -56,8 +54,10 @@ def _at_size() -> str:
 
 def _without_a_kernel() -> str:
     about = "Made-up times and rows, judged by what judges real ones; contenders that cheat the clock."
-    books = ((b.name, b.does, b.source, b.rung, "the same") for b in records.BOOKS if b.words)
-    cheats = ((c.name, c.does, c.source, "not tried: no clock", "timing") for c in silicon.CHEATS if c.words)
+    books = ((b.name, b.does, b.source, b.rung, "the same") for b in bookkeeping_frauds.BOOKS if b.words)
+    cheats = (
+        (c.name, c.does, c.source, "not tried: no clock", "timing") for c in clock_frauds.CHEATS if c.words
+    )
     return _table("Clock and books", about, [*books, *cheats])
 
 

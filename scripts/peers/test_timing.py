@@ -42,7 +42,7 @@ class Stage:
 
     def __init__(self, monkeypatch):
         self.rejected, self.wrong, self.protocols, self.lost = {}, {}, [], ()
-        monkeypatch.setattr(script.kept, "bench", self.bench)
+        monkeypatch.setattr(script.cache, "bench", self.bench)
         monkeypatch.setattr(script.launcher, "cuda_errors", lambda: (ZeroDivisionError,))
         for name in ("check", "baseline", "measure", "interleaved", "of_timed"):
             monkeypatch.setattr(script, name, getattr(self, name))

@@ -20,7 +20,7 @@ from evoflash.evaluation import Build, Status, Timing
 from evoflash.evaluators.prepare import prepare
 from evoflash.families.family import load_family
 from evoflash.gpu import GpuSpec
-from evoflash.gpu_process import cache as kept
+from evoflash.gpu_process import cache
 from evoflash.gpu_process.checks import of_timed
 from evoflash.gpu_process.rungs import GpuTask, check, task_of
 from evoflash.operation import Workload as AnyWorkload
@@ -76,12 +76,12 @@ def ready(rows: Mapping[str, Sequence[Ours]], setup: Setup) -> tuple[Job, ...]:
     note_in(setup.notes)
     jobs = tuple(compiled(row, found, setup) for row, found in rows.items())
     workloads = [workload_of(row) for row in rows]
-    kept.precompute_references(_checks(workloads[0], setup), tuple(workloads), setup.seed)
+    cache.precompute_references(_checks(workloads[0], setup), tuple(workloads), setup.seed)
     launcher.warm_up()
     for each in workloads:
-        kept.bench(each, setup.spec, setup.seed)
+        cache.bench(each, setup.spec, setup.seed)
     for name in setup.libraries:  # those of one process share all that a library compiles for
-        _rival(name, kept.bench(workloads[0], setup.spec, setup.seed))
+        _rival(name, cache.bench(workloads[0], setup.spec, setup.seed))
     return jobs
 
 
@@ -166,7 +166,7 @@ def _timed(job: Job, setup: Setup) -> Timed:
             return Timed(failure=notes[-1], process_lost=True)
     if not right:
         return Timed(failure="; ".join(notes) or "no kernel of ours")
-    bench = kept.bench(workload_of(job.row), setup.spec, setup.seed)
+    bench = cache.bench(workload_of(job.row), setup.spec, setup.seed)
     looks_us = {task.genome_id: _look_us(task, bench) for task in right}
     best = min(right, key=lambda task: looks_us[task.genome_id])
     return _in_turns(best, bench, setup, looks_us=looks_us, notes=tuple(notes))

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from evoflash.attention import inputs as trials
+from evoflash.attention import inputs
 from evoflash.attention.abi import arguments
 from evoflash.attention.workload import Workload, parse_workload
 from evoflash.evaluation import Launch
@@ -148,7 +148,7 @@ def _map_words(buffer: int, each: TensorMap, swizzle: int) -> str:
 
 def attention(text: str, launches: tuple[Launch, ...], workload: Workload, trial_name: str) -> Case:
     """A kernel of the attention ABI on one trial's inputs."""
-    trial = trials.draw(trial_name, workload, seed=SEED)
+    trial = inputs.draw(trial_name, workload, seed=SEED)
     rows = workload.batch * workload.heads * workload.seq_q
     buffers = [
         *(Buffer(name, x.nbytes, x) for name, x in (("Q", trial.q), ("K", trial.k), ("V", trial.v))),

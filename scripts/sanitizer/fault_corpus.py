@@ -34,7 +34,7 @@ from typing import Any, Literal
 import numpy as np
 
 from evoflash.attention.workload import parse_workload
-from evoflash.compilers import gxx as hostcompiler
+from evoflash.compilers import gxx
 from evoflash.emulator import launch as emulator
 from evoflash.emulator.preflight import emulate
 from evoflash.evaluation import Launch
@@ -130,7 +130,7 @@ def _run_family(spec: dict[str, Any], fault: Fault | None, **choices: Any) -> Fo
     text = render(genome, key, gpu).source
     text = fault.apply(text) if fault else text
     launches = family.launches(genome, workload, _crowded(gpu) if spec.get("crowded") else gpu)
-    library = hostcompiler.build(text, name=family.name)
+    library = gxx.build(text, name=family.name)
     trial = (fault.trial if fault else "") or "normal"
     emulations, verdict = emulate(library, launches, workload, trial, seed=1, **choices)
     reports = tuple(report for each in emulations for report in each.reports)
@@ -177,7 +177,7 @@ def _output(
         spec["smem_bytes"],
         cluster=tuple(spec.get("cluster", (1, 1, 1))),
     )
-    library = hostcompiler.build(text, name=spec["entry"])
+    library = gxx.build(text, name=spec["entry"])
     rng = np.random.default_rng(1)
     with emulator.Memory() as memory:
         given = [_argument(memory, each, rng) for each in spec["argument"]]

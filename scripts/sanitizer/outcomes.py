@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from evoflash.attention import abi
-from evoflash.attention import inputs as trials
+from evoflash.attention import abi, inputs
 from evoflash.attention.reference import expect
 from evoflash.validation.expected import every_row
 from evoflash.validation.validator import judge
@@ -31,7 +30,7 @@ def wrong(key: Key, folder: Path, right: Path) -> str:
             name for name, path in outputs.items() if path.read_bytes() != (right / path.name).read_bytes()
         ]
         return f"{', '.join(differing)} differs" if differing else ""
-    workload, trial = made.workload, trials.draw(key.trial, made.workload, seed=SEED)
+    workload, trial = made.workload, inputs.draw(key.trial, made.workload, seed=SEED)
     out = np.fromfile(outputs["O"], np.uint16).reshape(trial.q.shape)
     lse = np.fromfile(outputs["LSE"], np.float32).reshape(trial.q.shape[:3])
     expected = expect(workload, trial, where=every_row(workload))

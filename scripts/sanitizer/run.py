@@ -27,7 +27,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from evoflash.compilers import gxx as hostcompiler
+from evoflash.compilers import gxx
 from evoflash.compilers.nvrtc import nvrtc_version
 from evoflash.errors import EvoflashError
 from evoflash.isolation import IsolatedPool
@@ -125,7 +125,7 @@ def _write_job(key: Key, folder: str) -> Record:
 
 def emulate(session: Session, pool: IsolatedPool) -> None:
     """The emulator's word on every case."""
-    hostcompiler.runtime()
+    gxx.runtime()
     values = session.in_pool(pool, sanitizer_outcomes.emulated, {key: () for key in session.keys}, EMULATE_S)
     for key, value in values.items():
         session.records[key]["emulated"] = value
@@ -241,7 +241,7 @@ def measure(args: argparse.Namespace, folder: Path) -> Record:
     with IsolatedPool(len(os.sched_getaffinity(0))) as pool:
         try:
             if not args.no_emulator:
-                pool.submit(hostcompiler.runtime, timeout_s=RUNTIME_S)  # beside NVRTC's work
+                pool.submit(gxx.runtime, timeout_s=RUNTIME_S)  # beside NVRTC's work
             prepare(session, pool)
             if not args.no_emulator:
                 emulate(session, pool)

@@ -19,7 +19,7 @@ import numpy as np
 from evoflash.attention.inputs import TestInput, draw
 from evoflash.attention.reference import expect
 from evoflash.attention.workload import CompileKey, Workload
-from evoflash.compilers import gxx as hostcompiler
+from evoflash.compilers import gxx
 from evoflash.compilers.nvrtc import compile_candidate
 from evoflash.cuda import arena as memory
 from evoflash.cuda import launcher
@@ -109,7 +109,7 @@ class Emulated:
 
     def compiled(self, candidate: Candidate) -> str:
         """See Machine."""
-        return str(hostcompiler.build(candidate.source, name=candidate.genome.family))
+        return str(gxx.build(candidate.source, name=candidate.genome.family))
 
     def run(self, subject: Subject, workload: Workload, trial: TestInput, sample: Sample) -> Output | Part:
         """See Machine. RuntimeError when the emulator has something to report."""

@@ -18,7 +18,7 @@ import pytest
 from places import FIXTURES, ROOT, environment
 from waiting import LIMIT_S, has_open, is_alive, is_waiting, until
 
-from evoflash.compilers import gxx as hostcompiler
+from evoflash.compilers.gxx import runtime
 
 EVOFLASH = (sys.executable, "-m", "evoflash")
 RECORDED = str(FIXTURES / "recorded.json")
@@ -171,13 +171,13 @@ def test_a_full_disk_under_the_database_loses_nothing(tmp_path: Path) -> None:
 def test_a_full_disk_under_the_kernel_cache_blames_no_kernel(tmp_path: Path) -> None:
     """The emulator's runtime is there already; what NVRTC makes has no room."""
     folder, path = tmp_path / "disk", tmp_path / "a.db"
-    runtime = hostcompiler.runtime().parent
+    built = runtime().parent
     search = " ".join([*EVOFLASH, *EMULATED, "--budget", "2", "--db", str(path)])
 
     said = on_a_small_disk(
         folder,
         small="40k",
-        prepare=f"mkdir -p {folder}/emulator; ln -s {runtime} {folder}/emulator/{runtime.name}",
+        prepare=f"mkdir -p {folder}/emulator; ln -s {built} {folder}/emulator/{built.name}",
         command=f"EVOFLASH_CACHE_DIR={folder} {search}",
     )
 
@@ -198,7 +198,7 @@ exec {gxx} "$@"
 
 @pytest.mark.slow
 def test_a_full_disk_under_gxx_blames_no_kernel(tmp_path: Path) -> None:
-    built, cache = hostcompiler.runtime().parent, tmp_path / "cache" / "emulator"
+    built, cache = runtime().parent, tmp_path / "cache" / "emulator"
     cache.mkdir(parents=True)
     (cache / built.name).symlink_to(built)  # the runtime is there already, kernels of other tests are not
     gxx, path = tmp_path / "bin" / "g++", tmp_path / "a.db"

@@ -7,7 +7,7 @@ import sys
 import pytest
 from places import KERNELS, ROOT
 
-from evoflash.compilers import ef_layer as layer
+from evoflash.compilers import ef_layer
 
 KERNEL = """
 constexpr int kHeadDim = 64;
@@ -36,27 +36,27 @@ def compiled(source: str, arch: str, *flags: str) -> str:
 
 
 def test_an_export_holds_just_the_wgmma_in_use() -> None:
-    text = layer.primitives(KERNEL)
+    text = ef_layer.primitives(KERNEL)
 
     assert shapes(text) == {"n112k16.f32.bf16 ss"}
 
 
 def test_a_size_that_is_not_plain_arithmetic_keeps_every_shape() -> None:
-    text = layer.primitives(KERNEL.replace("BLOCK_N / 2", "pick(BLOCK_N)"))
+    text = ef_layer.primitives(KERNEL.replace("BLOCK_N / 2", "pick(BLOCK_N)"))
 
     assert {shape.split("k")[0] for shape in shapes(text)} == {f"n{n}" for n in range(8, 257, 8)}
 
 
 def test_the_element_type_that_a_kernel_does_not_name_stays_away() -> None:
     f16, both = (
-        layer.primitives(f"ef::pack2(x, y, {tags})") for tags in ("ef::f16()", "ef::f16(), ef::bf16()")
+        ef_layer.primitives(f"ef::pack2(x, y, {tags})") for tags in ("ef::f16()", "ef::f16(), ef::bf16()")
     )
 
     assert [text.count("u32 pack2(float lo, float hi, ") for text in (f16, both)] == [1, 2]
 
 
 def test_what_a_function_needs_comes_along_and_no_more() -> None:
-    text = layer.primitives("ef::cluster_sync(); ef::lds<float>(0);")
+    text = ef_layer.primitives("ef::cluster_sync(); ef::lds<float>(0);")
 
     assert re.findall(r"^EF_DEV \S+ (\w+)\(", text, re.MULTILINE) == [
         *("lds", "cluster_arrive", "cluster_wait", "cluster_sync")
@@ -71,13 +71,13 @@ def test_what_a_function_needs_comes_along_and_no_more() -> None:
 def test_the_copied_functions_compile_without_the_headers(file: str, arch: str) -> None:
     text = (KERNELS / file).read_text()
 
-    compiled(layer.primitives(text) + text.replace('#include "ef.h"\n', ""), arch)
+    compiled(ef_layer.primitives(text) + text.replace('#include "ef.h"\n', ""), arch)
 
 
 def test_a_kernel_without_wgmma_is_spared_the_shapes() -> None:
     names, sizes = {}, {}
     for source in ("ef::mma_m16n8k16(d, a, b0, b1, tag);", "ef::wgmma_commit();"):
-        texts, names[source] = layer.nvrtc_headers(source)
+        texts, names[source] = ef_layer.nvrtc_headers(source)
         sizes[source] = [len(text) for text in texts]
     plain, wgmma = sizes.values()
 

@@ -7,8 +7,8 @@ from evoflash.attention import abi
 from evoflash.attention.inputs import draw
 from evoflash.attention.reference import expect, sample
 from evoflash.attention.workload import Workload
-from evoflash.compilers import gxx as hostcompiler
-from evoflash.cuda import device_checks as inspection
+from evoflash.compilers import gxx
+from evoflash.cuda import device_checks
 from evoflash.emulator import launch as emulator
 from evoflash.evaluation import Launch
 from evoflash.validation.bits import decode, encode
@@ -19,12 +19,12 @@ GROUPS = 1000  # not a multiple of the 512 threads: the last round is a part of 
 
 def asked(entry, arrays, *arguments):
     """What a kernel answers about 16-bit arrays; None of its threads may leave them."""
-    library = hostcompiler.build(inspection.SOURCE.read_text(), name="inspection")
+    library = gxx.build(device_checks.SOURCE.read_text(), name="inspection")
     with emulator.Memory() as memory:
         given = [memory.array(f"in{i}", x.shape, x.dtype, fill=x) for i, x in enumerate(arrays)]
         answer = memory.array("answer", (1,), np.uint32, writable=True)
         pointers = [np.uint64(x.ctypes.data) for x in given]
-        values = [*pointers, np.int64(arrays[0].nbytes // inspection.GROUP_BYTES), *arguments]
+        values = [*pointers, np.int64(arrays[0].nbytes // device_checks.GROUP_BYTES), *arguments]
         launch = Launch(entry, (2, 1, 1), (256, 1, 1), 0)
         emulation = emulator.run(library, launch, [*values, np.uint64(answer.ctypes.data)])
         assert emulation.reports == ()
@@ -61,19 +61,19 @@ def test_one_bit_that_differs_is_seen_wherever_it_is(at, bit):
 def test_one_nan_or_infinity_is_seen_wherever_it_is(dtype, value, at):
     bits = finite_bits(dtype)
     bits[at] = value
-    assert asked("non_finite", [bits], inspection.exponent_mask(dtype)) == 1
+    assert asked("non_finite", [bits], device_checks.exponent_mask(dtype)) == 1
 
 
 @pytest.mark.parametrize(("dtype", "largest"), [("fp16", 0x7BFF), ("bf16", 0x7F7F)])
 def test_the_largest_finite_values_are_no_finding(dtype, largest):
     bits = finite_bits(dtype)
     bits[::3], bits[1::7] = largest, largest | 0x8000
-    assert asked("non_finite", [bits], inspection.exponent_mask(dtype)) == 0
+    assert asked("non_finite", [bits], device_checks.exponent_mask(dtype)) == 0
 
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
 def test_the_kernels_compile_for_the_gpu(arch):
-    with open(inspection.cubin_path(arch), "rb") as cubin:
+    with open(device_checks.cubin_path(arch), "rb") as cubin:
         text = cubin.read()
     assert b"differ" in text
     assert b"non_finite" in text
@@ -88,11 +88,11 @@ class Bytes:
 
 def test_bytes_that_would_be_left_out_are_refused():
     with pytest.raises(ValueError, match="40 bytes"):
-        inspection.differ(Bytes(40, 512), Bytes(40, 1024))
+        device_checks.differ(Bytes(40, 512), Bytes(40, 1024))
     with pytest.raises(ValueError, match="64 bytes"):
-        inspection.differ(Bytes(32, 512), Bytes(64, 1024))
+        device_checks.differ(Bytes(32, 512), Bytes(64, 1024))
     with pytest.raises(ValueError, match="0x208"):
-        inspection.holds_non_finite(Bytes(32, 520), dtype="fp16")
+        device_checks.holds_non_finite(Bytes(32, 520), dtype="fp16")
 
 
 def test_a_part_of_an_output_is_judged_as_the_whole():

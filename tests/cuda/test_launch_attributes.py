@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from evoflash.attention.workload import CompileKey, Workload
-from evoflash.cuda import launch_attributes as extended_launch
+from evoflash.cuda import launch_attributes
 from evoflash.cuda.capacity import does_not_fit
 from evoflash.errors import TemplateError
 from evoflash.evaluation import Launch
@@ -106,20 +106,20 @@ def test_what_a_gpu_has_no_room_for_is_said(launch: Launch, gpu: str, reason: st
 
 def test_the_structures_are_laid_out_as_cuda_h_says() -> None:
     """Offsets and sizes as gcc gives them for CUlaunchConfig and CUlaunchAttribute of CUDA 13.0 on x86-64."""
-    config, attribute = extended_launch._Config, extended_launch._Attribute
+    config, attribute = launch_attributes._Config, launch_attributes._Attribute
 
     assert [config.stream.offset, config.attributes.offset, config.attribute_count.offset] == [32, 40, 48]
-    assert [attribute.value.offset, *map(extended_launch.ctypes.sizeof, (attribute, config))] == [8, 72, 56]
+    assert [attribute.value.offset, *map(launch_attributes.ctypes.sizeof, (attribute, config))] == [8, 72, 56]
 
 
 def test_each_wish_is_an_attribute() -> None:
     plain = Launch("k", (8, 1, 1), (128, 1, 1), 0)
     special = Launch("k", (8, 1, 1), (128, 1, 1), 0, cluster=(4, 2, 1), resident=True, dependent=True)
 
-    assert extended_launch.is_plain(plain)
-    assert extended_launch.attributes(plain) == []
-    assert not extended_launch.is_plain(special)
-    assert extended_launch.attributes(special) == [(4, (4, 2, 1)), (2, (1,)), (6, (1,))]
+    assert launch_attributes.is_plain(plain)
+    assert launch_attributes.attributes(plain) == []
+    assert not launch_attributes.is_plain(special)
+    assert launch_attributes.attributes(special) == [(4, (4, 2, 1)), (2, (1,)), (6, (1,))]
 
 
 def test_an_exported_launcher_passes_them_on(tmp_path: Path) -> None:

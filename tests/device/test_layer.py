@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 from places import KERNELS
 
-from evoflash.compilers import ef_layer as layer
-from evoflash.compilers import gxx as hostcompiler
+from evoflash.compilers import ef_layer, gxx
 from evoflash.emulator import launch as emulator
 from evoflash.evaluation import Launch
 from evoflash.paths import DEVICE
@@ -24,7 +23,7 @@ def launched(
     file: str, entry: str, blocks: int, threads: int, arrays: dict[str, Array]
 ) -> Iterator[list[Array]]:
     """The arrays (those named out* are written) after a launch that reported nothing."""
-    library = hostcompiler.build((KERNELS / file).read_text(), name=entry)
+    library = gxx.build((KERNELS / file).read_text(), name=entry)
     with emulator.Memory() as memory:
         given = [
             memory.array(name, array.shape, array.dtype, writable=name.startswith("out"), fill=array)
@@ -42,12 +41,12 @@ def primitives(text: str) -> set[str]:
     return set(re.findall(r"^EF_DEV [^;{]*?\b(\w+)\(", text, flags=re.MULTILINE))
 
 
-@pytest.mark.parametrize("path", layer.headers(), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", ef_layer.headers(), ids=lambda path: path.name)
 def test_the_gpu_side_includes_nothing_of_others(path: Path) -> None:
-    assert re.findall(r'#include (?!"ef_\w+\.h")', layer.gpu_text(path)) == []
+    assert re.findall(r'#include (?!"ef_\w+\.h")', ef_layer.gpu_text(path)) == []
 
 
-@pytest.mark.parametrize("path", layer.headers()[1:], ids=lambda path: path.name)
+@pytest.mark.parametrize("path", ef_layer.headers()[1:], ids=lambda path: path.name)
 def test_each_primitive_can_be_cut_out_with_its_comment(path: Path) -> None:
     for block in re.split(r"\n{2,}", path.read_text()):
         if re.search(r"^EF_DEV ", block, re.MULTILINE):
@@ -58,21 +57,21 @@ def test_each_primitive_can_be_cut_out_with_its_comment(path: Path) -> None:
 
 def test_a_user_sees_the_gpu_side_alone() -> None:
     """What export copies: no host side, no debug build, no lines."""
-    for path in layer.headers()[1:]:
-        text = layer.gpu_text(path)
+    for path in ef_layer.headers()[1:]:
+        text = ef_layer.gpu_text(path)
         assert primitives(text) == primitives(path.read_text())
         for word in ("efemu", "EF_BOUNDED_WAITS", ", EF_LINE", "#if EF_GPU", "#if !EF_GPU"):
             assert word not in text
 
 
 def test_all_headers_are_reached_from_the_facade() -> None:
-    assert {path.name for path in layer.headers()} == {path.name for path in DEVICE.glob("*.h")}
+    assert {path.name for path in ef_layer.headers()} == {path.name for path in DEVICE.glob("*.h")}
 
 
 def nvrtc_ptx(source: str, arch: str, *flags: str) -> str:
     """A kernel's PTX, after ptxas has taken it too; fails the test with NVRTC's log."""
     nvrtc = pytest.importorskip("cupy", reason="needs CuPy's NVRTC: pip install evoflash[cuda13]").cuda.nvrtc
-    program = nvrtc.createProgram(source, "kernel.cu", *layer.nvrtc_headers(source))
+    program = nvrtc.createProgram(source, "kernel.cu", *ef_layer.nvrtc_headers(source))
     try:
         nvrtc.compileProgram(program, ["-std=c++17", f"-arch={arch}", *flags])
     except nvrtc.NVRTCError:
@@ -156,17 +155,17 @@ def test_every_shape_of_wgmma_compiles() -> None:
 
 @pytest.mark.parametrize("file", ["ampere_primitives.cu", "hopper_primitives.cu"])
 def test_the_host_side_compiles(file: str) -> None:
-    hostcompiler.build((KERNELS / file).read_text(), name=file.removesuffix(".cu"))
+    gxx.build((KERNELS / file).read_text(), name=file.removesuffix(".cu"))
 
 
 def test_every_wgmma_compiles_for_the_host() -> None:
-    hostcompiler.build(every_wgmma(), name="every_wgmma")
+    gxx.build(every_wgmma(), name="every_wgmma")
 
 
 def test_every_primitive_is_in_some_test_kernel() -> None:
     kernels = "".join(path.read_text() for path in KERNELS.glob("*.cu"))
     names = set().union(
-        *(primitives(path.read_text()) for path in layer.headers() if path.name != layer.SHAPES)
+        *(primitives(path.read_text()) for path in ef_layer.headers() if path.name != ef_layer.SHAPES)
     )
     unseen = {name for name in names if not re.search(rf"\bef::{name}\b", kernels)}
 

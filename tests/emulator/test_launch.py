@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from places import KERNELS, environment
 
-from evoflash.compilers import gxx as hostcompiler
+from evoflash.compilers import gxx
 from evoflash.compilers.gxx import KernelBuildError, build
 from evoflash.emulator.launch import Emulation, Memory, run
 from evoflash.errors import DeviceError, UsageError
@@ -279,18 +279,18 @@ def test_a_launch_that_does_not_fit_the_kernel_is_refused(
 
 def test_without_gxx_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    hostcompiler.compiler_version.cache_clear()
+    gxx.compiler_version.cache_clear()
     try:
         with pytest.raises(DeviceError, match=r"apt-get install g\+\+"):
             build("", name="nothing")
     finally:
-        hostcompiler.compiler_version.cache_clear()
+        gxx.compiler_version.cache_clear()
 
 
 def test_elsewhere_than_on_linux_the_error_says_where_it_works(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("platform.system", lambda: "Darwin")
     with pytest.raises(DeviceError, match="needs Linux, this is Darwin: use WSL or a container"):
-        hostcompiler.runtime()
+        gxx.runtime()
 
 
 def test_one_text_built_by_several_at_once_is_whole() -> None:
@@ -306,8 +306,8 @@ def test_one_text_built_by_several_at_once_is_whole() -> None:
 @pytest.mark.slow
 def test_the_portable_stack_switch_gives_the_same_run() -> None:
     program = (
-        "from evoflash.compilers import gxx as hostcompiler\n"
-        "hostcompiler._RUNTIME_FLAGS += ('-DEFEMU_UCONTEXT', '-O0')\n"  # built in half the time
+        "from evoflash.compilers import gxx\n"
+        "gxx._RUNTIME_FLAGS += ('-DEFEMU_UCONTEXT', '-O0')\n"  # built in half the time
         "from tests.emulator import test_launch\n"
         "outcome = test_launch.flash(seed=3)\n"
         "print(outcome.emulation.reports, outcome.emulation.counters)\n"

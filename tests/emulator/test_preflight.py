@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from evoflash.attention import inputs as trials
+from evoflash.attention import inputs
 from evoflash.attention.loop import kv_tiles
 from evoflash.attention.shapes import shapes
 from evoflash.attention.workload import CompileKey, Workload
-from evoflash.compilers import gxx as hostcompiler
+from evoflash.compilers import gxx
 from evoflash.emulator.preflight import emulate, preflight
 from evoflash.evaluation import Candidate, Status
 from evoflash.families.family import load_family
@@ -148,8 +148,8 @@ def test_a_maximum_that_stays_shrinks_its_row_by_nothing(name):
     workload, family = Workload(1, 1, 1, 20, 331, 128), load_family(name)
     key = workload.compile_key(GPU.arch)
     genome = family.space((key,), GPU).genome(DRIFTS[name])
-    library = hostcompiler.build(render(genome, key, GPU).source, name=name)
-    trial = trials.draw("saturated", workload, seed=3)
+    library = gxx.build(render(genome, key, GPU).source, name=name)
+    trial = inputs.draw("saturated", workload, seed=3)
 
     _, verdict = emulate(
         library,

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from places import KERNELS
 
-from evoflash.compilers import gxx as hostcompiler
+from evoflash.compilers import gxx
 from evoflash.emulator.launch import Emulation, Memory, run
 from evoflash.evaluation import Launch
 
@@ -101,7 +101,7 @@ def operand(extent: int, width: int, mn_major: bool, start: int, variant: int) -
 @cache
 def library(columns: int, element: str) -> Path:
     head = f"#define COLUMNS {columns}\n#define ELEMENT ef::{element}\n#line 1\n"
-    return hostcompiler.build(head + TEXT, name="products")
+    return gxx.build(head + TEXT, name="products")
 
 
 def bits_of(values: Array, element: str) -> Array:
@@ -199,7 +199,7 @@ def pipeline(*, bug: int = 0, steps: int = 7, **choices: Any) -> tuple[Emulation
     """What a launch did, the sums that it gives out, and the right ones."""
     rng = np.random.default_rng(5)
     a, b = (rng.integers(-8, 9, shape).astype(np.float16) for shape in ((ROWS, DEPTH), (steps, ROWS, DEPTH)))
-    library = hostcompiler.build(f"#define BUG {bug}\n#line 1\n{TEXT}", name="pipeline")
+    library = gxx.build(f"#define BUG {bug}\n#line 1\n{TEXT}", name="pipeline")
     with Memory() as memory:
         given = [memory.array(name, x.shape, x.dtype, fill=x) for name, x in (("a", a), ("b", b))]
         out = memory.array("out", (2, 2, ROWS, ROWS), np.float32, writable=True)
@@ -240,7 +240,7 @@ def memory() -> Iterator[Memory]:
 
 
 def fault(memory: Memory, number: int, *, threads: int = 128, **choices: Any) -> tuple[Emulation, Array]:
-    built = hostcompiler.build(f"#define FAULT {number}\n#line 1\n{TEXT}", name="faults")
+    built = gxx.build(f"#define FAULT {number}\n#line 1\n{TEXT}", name="faults")
     out = memory.array("out", (128,), np.float32, writable=True)
     launch = Launch("faults", (1, 1, 1), (threads, 1, 1), 6144)
     return run(built, launch, [np.uint64(out.ctypes.data)], **choices), out

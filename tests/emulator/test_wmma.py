@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from places import KERNELS
 
-from evoflash.compilers import gxx as hostcompiler
+from evoflash.compilers import gxx
 from evoflash.emulator import launch as emulator
 from evoflash.evaluation import Launch
 from evoflash.paths import DEVICE
@@ -37,7 +37,7 @@ def stored(values: Array, kind: str) -> Array:
 
 
 def wmma(kind: str = "f16", stride: int = 16, c_stride: int = 16, *, bug: int = 0, seed: int = 1) -> Run:
-    library = hostcompiler.build(f"#define BUG {bug}\n#line 1\n{SOURCE}", name=f"wmma_{kind}")
+    library = gxx.build(f"#define BUG {bug}\n#line 1\n{SOURCE}", name=f"wmma_{kind}")
     rng = np.random.default_rng(seed)
     a, b = rng.integers(-8, 9, (2, 16, 16))
     c = rng.integers(-99, 100, (16, 16)).astype(np.float32)
@@ -122,7 +122,7 @@ def test_a_fragment_load_waits_for_copies_like_any_other() -> None:
         .replace("  place(c_tile, c, c_stride);\n", "")
         .replace("ef::wmma_load_c(second", "// ef::wmma_load_c(second")
     )
-    library = hostcompiler.build(lazy, name="wmma_f16")
+    library = gxx.build(lazy, name="wmma_f16")
     with emulator.Memory() as memory:
         halves = memory.array("halves", (2, 16, 16), np.float16)
         floats = memory.array("c", (16, 16), np.float32)
@@ -136,7 +136,7 @@ def test_a_fragment_load_waits_for_copies_like_any_other() -> None:
 
 
 def test_half_a_warp_cannot_multiply() -> None:
-    library = hostcompiler.build(SOURCE, name="wmma_f16")
+    library = gxx.build(SOURCE, name="wmma_f16")
     with emulator.Memory() as memory:
         array = memory.array("all", (256,), np.float32)
         strides = memory.array("strides", (2,), np.int32, fill=16)
@@ -166,7 +166,7 @@ def test_rows_of_32_words_conflict_and_padded_ones_do_not() -> None:
 
 
 def test_narrow_copies_and_the_streaming_store_move_what_they_should() -> None:
-    library = hostcompiler.build(SOURCE, name="narrow_copies")
+    library = gxx.build(SOURCE, name="narrow_copies")
     values = np.arange(1, 257, dtype=np.uint32)
     with emulator.Memory() as memory:
         given = memory.array("in", (256,), np.uint32, fill=values)

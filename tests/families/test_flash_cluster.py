@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from evoflash.attention.workload import CompileKey, Workload
-from evoflash.compilers import gxx as hostcompiler
+from evoflash.compilers import gxx
 from evoflash.compilers.nvrtc import compile_candidate
 from evoflash.emulator.preflight import emulate, preflight
 from evoflash.evaluation import Status, TensorMap
@@ -216,7 +216,7 @@ CORES = {
 
 
 def emulated(genome, key, workload, trial, delivery="random"):
-    library = hostcompiler.build(render(genome, key, H200).source, name="flash_cluster")
+    library = gxx.build(render(genome, key, H200).source, name="flash_cluster")
     launches = FAMILY.launches(genome, workload, H200)
     return emulate(
         library, launches, workload, trial, delivery=delivery, schedule="random", seed=5, is_strided=True

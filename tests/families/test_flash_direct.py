@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from evoflash.attention.workload import CompileKey, Workload
-from evoflash.compilers import gxx as hostcompiler
+from evoflash.compilers import gxx
 from evoflash.compilers.nvrtc import compile_candidate
 from evoflash.emulator.preflight import emulate, preflight
 from evoflash.evaluation import Status
@@ -236,7 +236,7 @@ def test_odd_shapes_come_out_right(values, seq_q, seq_kv, causal, trial):
 
 
 def emulated(genome, key, workload, trial):
-    library = hostcompiler.build(render(genome, key, H200).source, name="flash_direct")
+    library = gxx.build(render(genome, key, H200).source, name="flash_direct")
     launches = FAMILY.launches(genome, workload, H200)
     return emulate(
         library, launches, workload, trial, delivery="random", schedule="random", seed=5, is_strided=True

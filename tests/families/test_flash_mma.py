@@ -12,7 +12,7 @@ from evoflash.attention import inputs as trials
 from evoflash.attention.abi import arguments
 from evoflash.attention.reference import expect
 from evoflash.attention.workload import CompileKey, Workload
-from evoflash.compilers import gxx as hostcompiler
+from evoflash.compilers import gxx
 from evoflash.emulator import launch as emulator
 from evoflash.emulator.preflight import preflight
 from evoflash.families.family import load_family
@@ -142,7 +142,7 @@ def test_no_value_is_inert(name, one, other):
 def emulate(genome, key, gpu, workload, trial_name):
     """(copies from global memory, verdict) of all launches under random scheduling; no report is allowed."""
     trial = trials.draw(trial_name, workload, seed=4)
-    library = hostcompiler.build(render(genome, key, gpu).source, name="flash_mma")
+    library = gxx.build(render(genome, key, gpu).source, name="flash_mma")
     launches = FAMILY.launches(genome, workload, gpu)
     with emulator.Memory() as memory:
         inputs = [memory.array(name, x.shape, x.dtype, fill=x) for name, x in trial.tensors.items()]

@@ -9,7 +9,7 @@ from cupy.cuda import nvrtc
 from evoflash.attention.abi import arguments
 from evoflash.attention.inputs import draw
 from evoflash.attention.workload import HEAD_DIMS, CompileKey, Workload
-from evoflash.compilers import gxx as hostcompiler
+from evoflash.compilers import gxx
 from evoflash.emulator import launch as emulator
 from evoflash.emulator.preflight import preflight
 from evoflash.evaluation import Status
@@ -123,7 +123,7 @@ def run(text, workload: Workload, *, schedule: Schedule, seed: int):
         out = memory.array("O", trial.q.shape, np.uint16, writable=True)
         lse = memory.array("LSE", trial.q.shape[:3], np.float32, writable=True)
         pointers = arguments(workload, tuple(array.ctypes.data for array in (*inputs, out, lse)))
-        library = hostcompiler.build(text.source, name=FAMILY.name)
+        library = gxx.build(text.source, name=FAMILY.name)
         found = emulator.run(library, launch, pointers, schedule=schedule, seed=seed)
         assert found.reports == ()
         return out.tobytes() + lse.tobytes()

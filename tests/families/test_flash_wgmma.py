@@ -10,7 +10,7 @@ import pytest
 from evoflash.attention.inputs import TestInput
 from evoflash.attention.reference import expect
 from evoflash.attention.workload import CompileKey, Workload
-from evoflash.compilers import gxx as hostcompiler
+from evoflash.compilers import gxx
 from evoflash.compilers.nvrtc import compile_candidate
 from evoflash.emulator.call import Run, run_call
 from evoflash.emulator.preflight import emulate, preflight
@@ -562,7 +562,7 @@ def complaint_of(genome, key, seed=1):
 
 def counters(genome, key, workload, trial):
     """What the first kernel's emulation counted, of a launch that is right and without a report."""
-    library = hostcompiler.build(render(genome, key, H200).source, name="flash_wgmma")
+    library = gxx.build(render(genome, key, H200).source, name="flash_wgmma")
     launches = FAMILY.launches(genome, workload, H200)
     (emulation, *_), verdict = emulate(
         library, launches, workload, trial, delivery="lazy", schedule="random", seed=1
@@ -693,7 +693,7 @@ def test_blocks_share_all_pieces_of_work_whatever_the_gpu_holds(schedule, sms):
     values = {"rescale": "speculative", "tile_order": "sections", "section_heads": 8}
     genome = genome_of({"schedule": schedule, **values}, gpu=gpu)
     launches = FAMILY.launches(genome, workload, gpu)
-    library = hostcompiler.build(render(genome, KEY, gpu).source, name="flash_wgmma")
+    library = gxx.build(render(genome, KEY, gpu).source, name="flash_wgmma")
 
     emulations, verdict = emulate(
         library, launches, workload, "rising", delivery="random", schedule="random", seed=sms
@@ -713,7 +713,7 @@ def test_a_block_may_have_more_pieces_of_work_than_it_can_note(epilogue):
         key,
     )
     launches = FAMILY.launches(genome, workload, replace(H200, sm_count=0))
-    library = hostcompiler.build(render(genome, key, H200).source, name="flash_wgmma")
+    library = gxx.build(render(genome, key, H200).source, name="flash_wgmma")
 
     (emulation,), verdict = emulate(
         library, launches, workload, "spikes", delivery="eager", schedule="fifo", seed=1
@@ -734,7 +734,7 @@ def test_a_warpgroup_of_two_tiles_owns_twice_the_rows_and_fetches_as_many_keys(c
         (launch,) = launches = FAMILY.launches(genome, workload, H200)
         assert launch.grid == (768 // (rows * consumers), 2, 1)
         assert launch.maps[0].box == (1, 1, 64, 64)
-        library = hostcompiler.build(render(genome, key, H200).source, name="flash_wgmma")
+        library = gxx.build(render(genome, key, H200).source, name="flash_wgmma")
         (emulation,), verdict = emulate(
             library, launches, workload, "rising", delivery="random", schedule="random", seed=rows
         )
@@ -833,7 +833,7 @@ def test_a_second_p_takes_turns_with_the_first_whatever_the_tiles(schedule, caus
     """One to five tiles, the last not whole: what the loop of two steps leaves over."""
     key = replace(KEY, gqa_ratio=1, causal=causal)
     genome = genome_of({**BUFFERED, "schedule": schedule}, key)
-    library = hostcompiler.build(render(genome, key, H200).source, name="flash_wgmma")
+    library = gxx.build(render(genome, key, H200).source, name="flash_wgmma")
     for tiles in range(1, 6):
         workload = key.workload(1, 2, 64 * tiles, 64 * tiles - 7)
         (emulation,), verdict = emulate(
@@ -938,7 +938,7 @@ def test_rings_and_turns_stay_in_step_when_warpgroups_sit_out_tiles_of_piece_aft
     workload = Workload(2, 2, 2, 600, 560, 64, causal=True)
     key, gpu = replace(KEY, gqa_ratio=1), replace(H200, sm_count=sms)
     genome = genome_of({**SKIPPING, "rescale": rescale}, key, gpu)
-    library = hostcompiler.build(render(genome, key, gpu).source, name="flash_wgmma")
+    library = gxx.build(render(genome, key, gpu).source, name="flash_wgmma")
 
     emulations, verdict = emulate(
         library,
@@ -1015,7 +1015,7 @@ def test_rings_and_turns_stay_in_step_when_warpgroups_take_half_a_tile_of_piece_
     workload, gpu = Workload(2, 4, 2, 330, 290, 64, causal=True), replace(H200, sm_count=3)
     more = {"rescale": rescale, "schedule": "dynamic", "q_stages": 2, "pack_gqa": "on"}
     genome = genome_of({**HALVING, **more, **values}, KEY, gpu)
-    library = hostcompiler.build(render(genome, KEY, gpu).source, name="flash_wgmma")
+    library = gxx.build(render(genome, KEY, gpu).source, name="flash_wgmma")
 
     emulations, verdict = emulate(
         library,
@@ -1186,7 +1186,7 @@ def test_splits_without_a_key_weigh_nothing(seq_q, values):
     key = replace(KEY, gqa_ratio=1)
     genome, workload = genome_of({**SPLIT, **values}, key), key.workload(2, 2, seq_q, 40)
     launches = FAMILY.launches(genome, workload, H200)
-    library = hostcompiler.build(render(genome, key, H200).source, name="flash_wgmma")
+    library = gxx.build(render(genome, key, H200).source, name="flash_wgmma")
 
     emulations, verdict = emulate(
         library, launches, workload, "normal", delivery="random", schedule="random", seed=seq_q
@@ -1205,7 +1205,7 @@ def test_a_query_of_packed_heads_over_many_keys_is_put_together_again(trial, res
     key = CompileKey(128, dtype, True, 4, "sm_90a")
     values = {"kv_splits": 8, "rescale": rescale, "pack_gqa": "on", "consumers": 1, "turns": "none"}
     genome, workload = genome_of(values, key), key.workload(2, 2, 1, 997)
-    library = hostcompiler.build(render(genome, key, H200).source, name="flash_wgmma")
+    library = gxx.build(render(genome, key, H200).source, name="flash_wgmma")
     launches = FAMILY.launches(genome, workload, H200)
 
     emulations, verdict = emulate(
@@ -1222,7 +1222,7 @@ def test_only_the_split_that_outgrows_its_reference_is_done_again():
     key = replace(KEY, causal=False, gqa_ratio=1)
     values = {"kv_splits": 2, "rescale": "speculative", "consumers": 1, "turns": "none", "overlap": "none"}
     genome, workload = genome_of(values, key), Workload(1, 1, 1, 16, 256, 64)
-    library = hostcompiler.build(render(genome, key, H200).source, name="flash_wgmma")
+    library = gxx.build(render(genome, key, H200).source, name="flash_wgmma")
     rng, products = np.random.default_rng(1), []
     for far in (100, 250):  # in the second tile of the first split; in the second tile of the second one
         q, k, v = (rng.standard_normal((1, 1, rows, 64)) for rows in (16, 256, 256))
@@ -1430,7 +1430,7 @@ def test_a_sum_of_rounded_weights_cancels_the_rounding_of_a_key_that_outweighs_a
         values = {"rescale": "speculative", "consumers": 1, "turns": "none", "sum_of": name}
         key = replace(KEY, causal=False, gqa_ratio=1)
         genome = genome_of(values, key)
-        library = hostcompiler.build(render(genome, key, H200).source, name="flash_wgmma")
+        library = gxx.build(render(genome, key, H200).source, name="flash_wgmma")
         launches = FAMILY.launches(genome, workload, H200)
         for _ in range(12):
             k[0, 0, 100] = rng.uniform(2.0, 4.0)  # 4 to 8 ahead: weights up to 2900
@@ -1459,7 +1459,7 @@ def test_one_row_that_outgrows_its_reference_has_its_block_done_again(schedule, 
     workload, key = Workload(1, 1, 1, row // 16 * 16 + 16, 128, 64), replace(KEY, causal=False, gqa_ratio=1)
     values = {"rescale": "speculative", "consumers": 1, "turns": "none", "schedule": schedule}
     genome = genome_of({**values, "block_n": 64, "overlap": "none", **tiles}, key)
-    library = hostcompiler.build(render(genome, key, H200).source, name="flash_wgmma")
+    library = gxx.build(render(genome, key, H200).source, name="flash_wgmma")
     rng = np.random.default_rng(row)
     q, k, v = (rng.standard_normal((1, 1, rows, 64)) for rows in (workload.seq_q, 128, 128))
     q[0, 0, row] = 8 * k[0, 0, 100]  # some 60 ahead in the second tile: beyond what 16 bits hold

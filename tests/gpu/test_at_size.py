@@ -10,11 +10,11 @@ from evoflash.attention import inputs as trials
 from evoflash.attention import reference
 from evoflash.attention.workload import Workload
 from evoflash.cuda import arena as memory
-from evoflash.cuda import device_checks as inspection
+from evoflash.cuda import device_checks
 from evoflash.cuda.arena import Arena, MemoryFaultError, Original, keep_on_device
 from evoflash.cuda.launcher import cupy, settle
 from evoflash.evaluation import Rung, Status
-from evoflash.gpu_process import cache as kept
+from evoflash.gpu_process import cache
 from evoflash.validation import validator
 from evoflash.validation.bits import encode
 
@@ -44,7 +44,7 @@ def test_a_correct_kernel_passes_and_the_second_one_uploads_nothing(worker, spec
 def test_the_planted_mistakes_lie_where_no_reference_looks(spec, cubins):
     seed = task(spec, cubins).seed
     for name in trials.AT_SIZE:
-        where = kept.large(LONG, name, seed)[1].sample
+        where = cache.large(LONG, name, seed)[1].sample
         assert planted.HIDDEN_HEAD not in where.groups
         assert len(where.rows) < LONG.seq_q
 
@@ -155,9 +155,9 @@ def test_bytes_are_compared_to_the_last_of_them(spec):
     for array in (first, second):
         array.data.memset(7, size)
     settle()
-    inspection.differ(first, second)
+    device_checks.differ(first, second)
     started = time.monotonic()
-    assert not inspection.differ(first, second)
+    assert not device_checks.differ(first, second)
     print(f"\n{size >> 20} MiB compared in {1e3 * (time.monotonic() - started):.2f} ms")
     flip(second, size - 1)
-    assert inspection.differ(first, second)
+    assert device_checks.differ(first, second)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from places import KERNELS
 
-from evoflash.compilers import gxx as hostcompiler
+from evoflash.compilers import gxx
 from evoflash.compilers.ef_layer import nvrtc_headers
 from evoflash.cuda.launcher import LaunchRefusedError, LoadedKernel, cupy, new_stream, settle, wait
 from evoflash.emulator import launch as emulator
@@ -36,7 +36,7 @@ def compiled(text, arch, folder):
 
 
 def on_the_emulator(text, launch, arrays):
-    library = hostcompiler.build(text, name=launch.entry)
+    library = gxx.build(text, name=launch.entry)
     with emulator.Memory() as memory:
         given = [memory.array(n, a.shape, a.dtype, writable=True, fill=a) for n, a in arrays.items()]
         emulation = emulator.run(library, launch, [np.uint64(array.ctypes.data) for array in given])

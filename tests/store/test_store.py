@@ -234,28 +234,6 @@ def test_a_duplicate_is_no_row_of_the_leaderboard_view(store: Store) -> None:
     assert [(genome_of(1).id,)] == store.query("SELECT genome_id FROM leaderboard", {})[1]
 
 
-def test_a_twin_is_found_by_its_machine_code_in_the_same_run_only(store: Store) -> None:
-    run = begin(store)
-    put(store, run, evaluation_of(1, 10.0))
-    other = begin(store, seed=2)
-    found = store.twin(run, ("text1",))
-    assert found is not None
-    assert genome_of(1) == found.genome
-    assert store.twin(other, ("text1",)) is None
-    assert store.twin(run, ("text1", "text1")) is None
-
-
-def test_a_duplicate_is_never_offered_as_a_twin(store: Store) -> None:
-    run, _ = with_duplicate(store)
-    assert store.twin(run, ("text2",)) is None
-
-
-def test_failed_builds_without_machine_code_have_no_twin(store: Store) -> None:
-    run = begin(store)
-    put(store, run, replace(evaluation_of(1, None), builds=(build_of(genome_of(1), ""),)))
-    assert store.twin(run, ("",)) is None
-
-
 def test_best_prefers_a_measurement_to_a_faster_estimate(store: Store) -> None:
     put(store, begin(store, basis=Basis.ESTIMATED), evaluation_of(1, 1.0, basis=Basis.ESTIMATED))
     put(store, begin(store), evaluation_of(2, 10.0))
