@@ -31,8 +31,9 @@ T = TypeVar("T")
 # Pebble asks a process to end before it kills it; ours do not listen (see _begin), so it need not wait.
 _KILL_AFTER_S = 0.0
 # Pebble 5.2 gives up its whole pool when a process dies before the message that it took a task was read: a
-# race of its threads. The calls under way are then made again in a new pool; what breaks two is no accident.
-# Likewise a call whose process was killed by someone else, such as the system when memory runs out.
+# race of its threads. The calls under way are then made again in a new pool; a call that breaks two
+# pools is no accident.
+# The same is done for a call whose process was killed from outside, as the system does when memory runs out.
 _TRIES = 2
 _KILLED = (-signal.SIGKILL, -signal.SIGTERM)  # exit codes that no crash leaves
 _LOOK_EVERY_S = 0.05
@@ -82,7 +83,7 @@ class IsolatedPool:
     ) -> None:
         pebble.CONSTS.term_timeout = _KILL_AFTER_S
         for name in _ONE_THREAD:
-            os.environ.setdefault(name, "1")  # inherited; this process has loaded its BLAS long ago
+            os.environ.setdefault(name, "1")  # for new processes: this one has loaded its BLAS
         spawn: Any = multiprocessing.get_context("spawn")
         self._make: Callable[[], pebble.ProcessPool] = lambda: pebble.ProcessPool(
             max_workers, initializer=_begin, initargs=(initializer, initargs), context=spawn
@@ -105,7 +106,7 @@ class IsolatedPool:
         self._under_way[call] = None
         call.answer.add_done_callback(lambda _: self._under_way.pop(call, None))
         self._waiting.put(call)
-        if self._is_closed:  # asked last: what is closed from now on finds the call under way
+        if self._is_closed:  # asked last: a close() from now on finds the call under way
             call.answer.cancel()
         return call.answer
 
@@ -124,7 +125,7 @@ class IsolatedPool:
         processes = tuple(self._pool._pool_manager.worker_manager.workers)
         self._pool.stop()  # type: ignore[no-untyped-call]
         self._pool.join()
-        for process in processes:  # what it had started, a compiler say, would go on
+        for process in processes:  # a compiler that the process had started would go on
             with contextlib.suppress(OSError):  # nothing is left of its group
                 os.killpg(process, signal.SIGKILL)
 
@@ -156,7 +157,7 @@ class IsolatedPool:
             _settle(call, error, None if error or done.cancelled() else done.result())
 
     def _lose(self, call: _Call, error: BaseException) -> None:
-        """Its process or its pool is gone by no fault of its own: once more, if this was the first time."""
+        """Make the call again if this was its first try: its process or pool ended for another reason."""
         call.inner, call.tries = None, call.tries - 1
         if call.tries:
             self._waiting.put(call)

@@ -1,4 +1,4 @@
-"""Which baseline a GPU process is busy with: noted before it starts, rubbed out when it came through.
+"""Which baseline a GPU process is busy with: noted before it starts, and struck out when it is done.
 
 A process that dies cannot say what killed it; the note can. A watchdog thread ends a process whose baseline
 takes too long, whatever that does. Decides nothing: gpu_process/finals_retry.py reads the notes.

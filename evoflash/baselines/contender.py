@@ -123,7 +123,7 @@ class LibraryContender:
         ]
 
     def refresh(self) -> None:
-        """Follow inputs that were overwritten: some libraries work on copies."""
+        """Copy inputs again that were overwritten: some libraries work on copies."""
         for view, used in self._pairs():
             if used.data_ptr() != view.data_ptr():
                 used.copy_(self._attention.arrange(view))

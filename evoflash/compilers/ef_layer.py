@@ -181,7 +181,7 @@ def _names(kernel: str, name: str) -> bool:
 
 
 def _is_useless(block: Block, kernel: str, sizes: set[int] | None) -> bool:
-    """Whether a function is for an element type that the kernel does not name, or another wgmma."""
+    """Whether a function is for an element type, or a shape of wgmma, that the kernel does not use."""
     if not block.is_function:
         return False
     (signature,) = re.findall(r"^EF_DEV [^{]*", block.code, re.MULTILINE)

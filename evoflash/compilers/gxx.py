@@ -62,7 +62,7 @@ def runtime() -> Path:
     if library.exists():
         return library
     library.parent.mkdir(parents=True, exist_ok=True)
-    # One of the processes that come at once builds it; the others would only be in its way.
+    # Of several processes that come at the same time one builds it; the others would only slow it down.
     with (library.parent / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         log = "" if library.exists() else _compile_runtime(library)
@@ -125,7 +125,7 @@ def compiler_version() -> str:
 
 @cache
 def _kernel_flags() -> tuple[str, ...]:
-    """With g++ 12 and later, also: registers that were never set hold garbage instead of zeros.
+    """g++ 12 and later also fill registers that were never set with garbage instead of zeros.
 
     The gold linker, where there is one, takes 12 ms for a kernel that takes GNU ld 36.
     """

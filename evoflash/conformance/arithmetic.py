@@ -30,7 +30,7 @@ _SPECIAL = (
 
 
 def modules(arch: str) -> Iterator[Module]:
-    """One text with all of it."""
+    """The module: one text with every kernel of arithmetic."""
     chosen = [
         (entry, case)
         for entry in primitives()
@@ -122,7 +122,7 @@ def random_and_special() -> tuple[Array, Array, Array]:
     count = 16 * THREADS * A_THREAD
     rng = np.random.default_rng(2)
     rest = rng.integers(0, 1 << 32, (3, count - special.shape[1]), dtype=np.uint32)
-    # Half of them of like size, so that sums do more than return the larger.
+    # Half of them are of similar size, so that a sum is more than its larger term.
     near = rng.uniform(-4, 4, rest.shape).astype(np.float32).view(np.uint32)
     rest[:, ::2] = near[:, ::2]
     a, b, c = np.concatenate([special, rest], axis=1)

@@ -8,7 +8,7 @@ from evoflash.conformance.sweep import conform
 from evoflash.cuda.launcher import PresentGpu, cupy, present_gpu
 from evoflash.environment import versions
 
-_WGMMA = 90  # the compute capability whose cubins are for itself alone
+_WGMMA = 90  # compute capability; its cubins run on no other
 _CONTEXT_BYTES = 1 << 30  # of GPU memory that a process is assumed to take
 _MOST_CONTEXTS = 16
 _COMPUTE_MODE, _DEFAULT_MODE = 20, 0  # of cudaDeviceAttr and cudaComputeMode; others admit one process

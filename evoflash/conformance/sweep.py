@@ -87,7 +87,7 @@ class _Progress:
         """The trial under way has failed for that reason; it is written to the journal as well."""
         lost = [asdict(Outcome(label, False, reason, end="crashed")) for label in self.open_labels]
         with self.journal.open("a", encoding="utf-8") as file:
-            print(file=file)  # what a dying process began to write
+            print(file=file)  # a line that a dying process left unfinished
             print(json.dumps({"outcomes": lost}), file=file)
 
     def line(self, name: str) -> str:
@@ -187,7 +187,7 @@ def _settle(mine: _Progress, ending: Ending[None]) -> bool:
     if mine.open_labels:
         mine.write_off(ending.reason or "its process ended")
         mine.read()
-    return mine.next == before  # no trial was even begun: another try would end likewise
+    return mine.next == before  # no trial was begun: another try would end in the same way
 
 
 def _run(

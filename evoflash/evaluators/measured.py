@@ -27,7 +27,7 @@ from evoflash.space import Genome
 
 log = logging.getLogger(__name__)
 AHEAD = 8  # proposals in flight
-MANY_CORES = 4  # a genome takes one of them two seconds, the GPU half a second or more
+MANY_CORES = 4  # preparing a genome takes a core two seconds; the GPU takes half a second or more
 
 
 class MeasuredEvaluator(PreparingEvaluator):
@@ -63,11 +63,11 @@ class MeasuredEvaluator(PreparingEvaluator):
 
     @property
     def ahead(self) -> int:
-        """Few: the GPU takes longer than a worker's turn, and a proposal made early knows less."""
+        """Only a few: the GPU takes longer than a worker, and a proposal that is made early knows less."""
         return min(super().ahead, AHEAD)
 
     def _emulates(self, genome: Genome) -> bool:
-        """Every genome where cores are plenty, else one of each structural core, which shares its code."""
+        """On many cores every genome, else one of each structural core: the others share its code."""
         core = _core(genome)
         is_new = core not in self._cores
         self._cores.add(core)

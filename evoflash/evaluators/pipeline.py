@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class PreparingEvaluator(ABC):
     """An evaluator whose genomes are prepared in worker processes, handed back oldest first.
 
-    What is left to a subclass is the time. A context manager.
+    A subclass adds the time. Evaluators are context managers.
     """
 
     basis: Basis
@@ -82,7 +82,7 @@ class PreparingEvaluator(ABC):
     def submit(self, proposal: Proposal) -> None:
         """Start on a proposal; returns at once."""
         genome = proposal.genome
-        # Inputs differ from genome to genome and from run to run; a genome's repeat within a run.
+        # Inputs differ between genomes and between runs; within a run a genome always gets the same.
         seed = self._seed ^ int(genome.id[:12], 16)
         arguments = (genome, self._problem, self._gpu, self._emulates(genome), seed)
         self._queue.append((proposal, self._pool.submit(prepare, *arguments, timeout_s=PREPARE_LIMIT_S)))

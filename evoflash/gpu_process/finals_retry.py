@@ -50,7 +50,7 @@ def rounds(task: FinalTask, run_once: Round) -> Ending[FinalReport]:
 
 
 def _round(task: FinalTask, run_once: Round) -> tuple[Ending[FinalReport], tuple[str, ...], str]:
-    """What came of it; after a failure also the baselines to blame, and the reason."""
+    """How the round ended; after a failure also the baselines to blame, and the reason."""
     with tempfile.TemporaryDirectory(prefix="evoflash-") as folder:
         notes = Path(folder) / "baseline"
         notes.touch()
@@ -63,5 +63,5 @@ def _round(task: FinalTask, run_once: Round) -> tuple[Ending[FinalReport], tuple
 
 
 def _on_each(task: FinalTask, lost: dict[str, str]) -> dict[str, str]:
-    """As finals.py names what is absent: by baseline and workload."""
+    """The reasons by baseline and workload, as finals.py names what is absent."""
     return {f"{name} on {workload}": why for name, why in lost.items() for workload in task.workloads}

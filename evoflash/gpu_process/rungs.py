@@ -40,7 +40,7 @@ class GpuTask:
     timed: Launches  # the problem's workloads
     seed: int  # of the run: the same for all its candidates
     incumbent_us: float | None = None  # the best score so far
-    is_deterministic: bool = True  # two runs must agree in every bit: no atomics, says the family
+    is_deterministic: bool = True  # two runs must agree in every bit, because the family uses no atomics
     limit_s: float = 180.0  # for everything together
 
     def kernel(self, workload: Workload, launches: tuple[Launch, ...]) -> LoadedKernel:
@@ -114,7 +114,7 @@ def time_correct(task: GpuTask, checked: GpuOutcome) -> GpuOutcome:
 def _guarded(
     task: GpuTask, outcome: GpuOutcome, climb: Callable[[GpuTask, GpuOutcome], Iterator[GpuOutcome]]
 ) -> GpuOutcome:
-    # Each rung yields how far it came: what it learnt is kept when the next one fails.
+    # Each rung yields its outcome so far, which is kept when the next one fails.
     spent: defaultdict[Rung, float] = defaultdict(float)
     since = time.monotonic()
     try:
@@ -172,7 +172,7 @@ def _check(task: GpuTask, outcome: GpuOutcome) -> Iterator[GpuOutcome]:
 def _check_at_size(task: GpuTask, outcome: GpuOutcome) -> Iterator[GpuOutcome]:
     for workload, parts in task.timed:
         subject = _subject(task, workload, parts)
-        if _is_worth_a_look(task, workload):  # what is far behind is spared the rest
+        if _is_worth_a_look(task, workload):  # a kernel that is far behind is not checked any further
             verdict, took_us = verdicts.first_look(subject)
             bound = _hopeless_bound(task, workload, parts, took_us) if verdict.passed else None
             if bound is not None:
@@ -211,7 +211,7 @@ def _stopped_early(outcome: GpuOutcome, bounds: tuple[Timing, ...], task: GpuTas
 
 
 def _is_worth_a_look(task: GpuTask, workload: Workload) -> bool:
-    # Only where a launch is long: a short one's single time is mostly latency, and its checks are cheap.
+    # Only when launches are long: the single time of a short one is mostly latency, and its checks are cheap.
     is_long = protocols_of(workload, task.spec)[0].pace is Pace.BOOST
     return is_long and len(task.timed) == 1 and task.incumbent_us is not None
 
@@ -224,7 +224,8 @@ def _subject(task: GpuTask, workload: Workload, launches: tuple[Launch, ...]) ->
 
 def _time(task: GpuTask, outcome: GpuOutcome) -> Iterator[GpuOutcome]:
     pairs = _contenders(task)
-    if not _is_worth_a_look(task, task.timed[0][0]):  # else it was looked at, and is not hopeless
+    # Else a first look has shown that it is not hopeless.
+    if not _is_worth_a_look(task, task.timed[0][0]):
         bounds = _lower_bounds(pairs, rule=SHORT)
         outcome = replace(outcome, timings=bounds)
         yield outcome

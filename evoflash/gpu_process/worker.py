@@ -43,7 +43,7 @@ _KEPT = "everything evaluated so far is kept; the same command continues"
 
 def prepare(checks: tuple[Workload, ...], timed: tuple[Workload, ...], seed: int) -> None:
     """What a GPU process can do before it has a context."""
-    launcher.cupy()  # a second, and it touches no GPU
+    launcher.cupy()  # takes a second, and touches no GPU
     precompute_references(checks, timed, seed)
 
 
@@ -93,7 +93,7 @@ class GpuWorker:
     ) -> None:
         """The workloads and the seed of the tasks to come: their references are computed beforehand."""
         if jobs is None:
-            launcher.present_gpu()  # a machine without a GPU is said here, not in a process
+            launcher.present_gpu()  # without a GPU the error comes from here and not from a process
         self._jobs, self._room_limit_s = jobs or Jobs(), room_limit_s
         self._reference_args, self._is_closed = (checks, timed, seed), False
         self._queue = ThreadPoolExecutor(max_workers=1, thread_name_prefix="evoflash-gpu")
@@ -110,9 +110,10 @@ class GpuWorker:
 
     def _evaluate(self, task: GpuTask) -> GpuOutcome:
         for standby in self._standbys:
-            standby.warm_up_if_ready()  # now: a context in the making would disturb the clock later
+            standby.warm_up_if_ready()  # now, because a context in the making would disturb the clock
         checked = self._call(task, Rung.SMOKE, self._jobs.check, task)
-        if checked.status is not Status.CORRECT or not task.timed or checked.timings:  # timed: stopped early
+        is_stopped = bool(checked.timings)  # early, as hopeless
+        if checked.status is not Status.CORRECT or not task.timed or is_stopped:
             return checked
         self._wait_for_contexts()
         timing = self._jobs.time_correct
@@ -135,7 +136,7 @@ class GpuWorker:
         outcome = ending.value or GpuOutcome(
             task.genome_id, ending.status, rung, ending.reason, verdicts, process_lost=True
         )
-        took = {"lost_s": f"{time.monotonic() - began_s:.3f}"}  # until another process could go on
+        took = {"lost_s": f"{time.monotonic() - began_s:.3f}"}  # the time until another process could go on
         return replace(outcome, environment={**outcome.environment, **took})
 
     def _ending_of(
@@ -216,7 +217,7 @@ class GpuWorker:
     def _replace(self) -> None:
         if self._is_closed:
             raise CancelledError
-        # Closed first, and waited for: what hangs on the GPU would slow the next candidate.
+        # The old process is closed first, and its end waited for: what hangs would slow the next candidate.
         self._active.pool.close()
         self._active = self._standbys.popleft()
         self._standbys.append(self._begun())
@@ -231,7 +232,7 @@ class GpuWorker:
         return _GpuProcess(pool, references, self._jobs.warm_up)
 
     def _wait_for_contexts(self) -> None:
-        """Of the stand-bys: those that are being made."""
+        """Wait for the contexts of stand-bys that are being made."""
         for standby in self._standbys:
             if standby.warm is not None:
                 standby.warm.exception()

@@ -58,7 +58,7 @@ class Comparison:
     seed: int
     ahead: int
     standings: tuple[Standing, ...]
-    random: Standing  # exact, not run
+    random: Standing  # computed exactly, without a run
 
 
 class _Notebook:

@@ -19,7 +19,7 @@ class ReplayedEvaluator:
     basis = Basis.REPLAYED
 
     def __init__(self, recording: Recording, *, ahead: int = 1) -> None:
-        """`ahead` proposals are kept in flight, as where evaluation takes time."""
+        """`ahead` proposals are kept in flight, as by evaluators that take time."""
         self.ahead = ahead
         self._recording = recording
         self._queue: deque[Proposal] = deque()

@@ -45,7 +45,7 @@ class RecordedSpace(SearchSpace):
         return genome in self.outcomes
 
     def sample(self, rng: np.random.Generator, *, tries: int = 20_000) -> Genome:
-        """A recorded genome, each equally likely; never gives up, however sparse the record is."""
+        """A recorded genome, each equally likely; it finds one however sparse the record is."""
         return self.genomes[int(rng.integers(len(self.genomes)))]
 
     def __iter__(self) -> Iterator[Genome]:

@@ -13,7 +13,7 @@ A fraud:
                 in order)
     problem     another workload of the compile key, to be timed on
     emulated    rung = "words": each of these rungs must reject it by itself, in the emulator, and the words
-                (a regular expression; "wrong": any gate of the validator) occur in the reason; or
+                (a regular expression; "wrong": any threshold of the validator) occur in the reason; or
                 skip = "why the emulator cannot"
     measured    the same on a GPU: the first of these rungs that it comes to must
 Reads and applies; judges nothing.
@@ -51,7 +51,7 @@ class Honest:
     lengths: tuple[tuple[int, int], ...]
 
     def check_workloads(self) -> tuple[Workload, ...]:
-        """Small shapes of its compile key: two batches and two key/value heads, so that no stride is idle."""
+        """Small shapes of its compile key, with two batches and two key/value heads: every stride matters."""
         key = self.problem.compile_key("")
         return tuple(key.workload(2, 2, seq_q, seq_kv) for seq_q, seq_kv in self.lengths)
 

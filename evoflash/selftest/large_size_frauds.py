@@ -67,14 +67,14 @@ def ask(name: str, workload: Workload, seed: int) -> Mapping[Rung, str]:
     """What the thresholds that judge a kernel at the benchmark's shape say to the mistake of that name."""
     mistake, parts = next(each for each in MISTAKES if each.name == name), []
     for kind in AT_SIZE:
-        trial, expected = large(workload, kind, seed)
-        assert isinstance(trial, TestInput), "the workloads here are attention's"
-        parts.append((trial, expected, _made(mistake, workload, trial, expected.sample)))
+        inputs, expected = large(workload, kind, seed)
+        assert isinstance(inputs, TestInput), "the workloads here are attention's"
+        parts.append((inputs, expected, _made(mistake, workload, inputs, expected.sample)))
     return {Rung.CORRECTNESS: judge(workload, parts).reason}
 
 
-def _made(mistake: Mistake, workload: Workload, trial: TestInput, where: Sample) -> Part:
-    heads = [_head(mistake, workload, trial, int(head), where.rows) for head in where.groups]
+def _made(mistake: Mistake, workload: Workload, inputs: TestInput, where: Sample) -> Part:
+    heads = [_head(mistake, workload, inputs, int(head), where.rows) for head in where.groups]
     outputs: dict[str, NDArray[Any]] = {
         "O": np.stack([out for out, _ in heads]),
         "LSE": np.stack([lse for _, lse in heads]),
@@ -83,12 +83,12 @@ def _made(mistake: Mistake, workload: Workload, trial: TestInput, where: Sample)
 
 
 def _head(
-    mistake: Mistake, workload: Workload, trial: TestInput, flat: int, rows: NDArray[np.intp]
+    mistake: Mistake, workload: Workload, inputs: TestInput, flat: int, rows: NDArray[np.intp]
 ) -> tuple[Bits, Array]:
     """Output bits and LSE of one head's rows, in the precision of a careful kernel but for the mistake."""
     batch, head = divmod(flat, workload.heads)
-    q = decode(trial.q[batch, head][rows], workload.dtype)
-    k, v = (decode(x[batch, head // workload.gqa_ratio], workload.dtype) for x in (trial.k, trial.v))
+    q = decode(inputs.q[batch, head][rows], workload.dtype)
+    k, v = (decode(x[batch, head // workload.gqa_ratio], workload.dtype) for x in (inputs.k, inputs.v))
     scores = q @ k.T * np.float32(softmax_scale(workload) * mistake.factor(workload.head_dim))
     if mistake.drops:
         scores[:, mistake.drops(np.arange(workload.seq_kv), workload.seq_kv)] = -np.inf

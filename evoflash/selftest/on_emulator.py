@@ -56,11 +56,11 @@ def _checked(
 
 
 def _kernel(library: Path, launches: tuple[Launch, ...], workload: Workload, seed: int) -> Kernel:
-    """The emulated kernel as a function of a trial."""
+    """The emulated kernel as a function of a test input."""
     run = Run("random", "random", seed, CPU_LIMIT_S)
 
-    def kernel(trial: TestInput) -> Output:
-        emulations, output = run_call(library, launches, workload, trial, run)
+    def kernel(inputs: TestInput) -> Output:
+        emulations, output = run_call(library, launches, workload, inputs, run)
         for report in (report for emulation in emulations for report in emulation.reports):
             raise _ReportedError(f"{report.kind} at line {report.line}: {' '.join(report.message.split())}")
         return output

@@ -41,7 +41,7 @@ def task_of(fraud: Fraud, spec: GpuSpec, seed: int) -> GpuTask:
 
 
 def said(outcome: GpuOutcome) -> Mapping[Rung, str]:
-    """The rung that stopped it, with its reason; nothing where it came through."""
+    """The rung that stopped the fraud, with its reason; empty when no rung did."""
     if outcome.status is Status.CORRECT:
         return {}
     return {outcome.rung: outcome.reason or outcome.status.value}

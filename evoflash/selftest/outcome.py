@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from evoflash.evaluation import Rung
 
-# "wrong" among a fraud's words stands for any gate of validator.judge.
+# "wrong" among a fraud's words stands for any threshold of validator.judge.
 _GATES = r"\b(non-finite in|honest in|max_over_rms in|lse in|rel_l2 )"
 
 

@@ -131,7 +131,7 @@ def _in_the_emulator(chosen: _Chosen, gpu: GpuSpec, end_s: float) -> Iterator[Ou
 
 
 def _no_emulator() -> str:
-    """Why there is none, on a machine with a GPU; "" where it is ready."""
+    """Why the GPU cannot be used although the machine has one; "" where it can."""
     try:
         gxx.runtime()  # built once, before the processes want it
     except DeviceError as error:

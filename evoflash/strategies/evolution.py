@@ -83,7 +83,7 @@ class Evolution:
         self._operators = operators()
         self._credit = Credit({operator.name: operator.trait for operator in self._operators})
         self._scores_us: dict[str, float] = {}  # correct genomes, by id
-        self._bounds: dict[str, str] = {}  # what holds them back
+        self._bounds: dict[str, str] = {}  # the bottleneck of each
         self._failed: set[Genome] = set()
 
     def ask(self) -> Proposal | None:
@@ -140,7 +140,9 @@ class Evolution:
             parents = parents[: operator.arity]
             child = operator.child(parents, self._space, rng) if len(parents) == operator.arity else None
             if child is None:
-                usable.remove(operator)  # its genes are absent, or at their ends
+                usable.remove(
+                    operator
+                )  # the genome lacks its genes, or they stand at the end of their values
             elif child in self._unseen:
                 return Proposal(child, operator.name, tuple(parent.id for parent in parents))
             tries += child is not None

@@ -58,7 +58,7 @@ class Bandit:
         self._proposed = 0  # the random stream's position: the same after resuming
 
     def ask(self) -> Proposal | None:
-        """The next proposal of the family chosen; when it has none left, of another; None when no one has."""
+        """The next proposal of the chosen family, or of another when it has none; None when none has."""
         rng = np.random.default_rng([self._seed, self._proposed])
         left = list(self._members)
         while left:
@@ -72,7 +72,7 @@ class Bandit:
         return None
 
     def tell(self, proposal: Proposal, evaluation: Evaluation) -> None:
-        """Pass the outcome to the genome's family; one that is no longer a member is passed over."""
+        """Pass the outcome to the genome's family; a family that is no longer a member is ignored."""
         family = proposal.genome.family
         if family not in self._members:
             return

@@ -76,7 +76,7 @@ class Credit:
     _tallies: defaultdict[tuple[str, str, str], _Tally] = field(default_factory=lambda: defaultdict(_Tally))
 
     def learn(self, family: str, bound: str, operator: str, earned: float) -> None:
-        """One child's reward; operators that are unknown by now are passed over."""
+        """One child's reward; an operator whose file is gone is ignored."""
         if operator not in self.traits:
             return
         for level in {(family, ""), (family, bound)}:

@@ -24,14 +24,12 @@ from evoflash.strategies.preference import promise, spread, targets_of
 from evoflash.strategies.unseen import Unseen
 
 OPENING = 15  # proposals before the forest is asked
-SEEDS = (
-    20  # at most so many open a search, a tenth of the default budget; the others are offered to the forest
-)
+SEEDS = 20  # at most so many come first, a tenth of the default budget; the forest may choose the others
 FEWEST = 3  # correct outcomes: fewer teach nothing
 BATCH = 5  # outcomes after which the forest is grown again
 ELITES = 8  # genomes whose neighbours are offered
-PAIRS, CHILDREN, POINTS = 60, 30, 300  # offered: jumps from each elite, operators' children, raw points
-STANDSTILL = 15  # outcomes without a gain
+PAIRS, CHILDREN, POINTS = 100, 15, 150  # offered: jumps from each elite, operators' children, raw points
+STANDSTILL = 10  # outcomes without a gain
 GAIN = 1.001  # times as fast: less is no gain
 MOVING = ("forest", "forest", "forest", "forest", "jump")  # a batch's picks
 STANDING = ("forest", "jump", "jump", "immigrant", "immigrant")  # the same at a standstill
@@ -47,6 +45,7 @@ class _Known:
     told: Sequence[Evaluation]
     in_flight: tuple[Genome, ...]
     elites: Population
+    points: tuple[Genome, ...]  # the valid ones of some points of the raw product: none where they are rare
     taken: set[Genome]  # told, in flight or picked before
     rng: np.random.Generator
 
@@ -60,6 +59,7 @@ class Surrogate:
         self._unseen = Unseen(space, seed=seed)
         self._around = Neighbourhood(space)
         self._operators = operators()
+        self._jumps: dict[Genome, tuple[Genome, ...]] = {}  # from what was an elite
         self._told: list[Evaluation] = []
         self._in_flight: dict[Genome, None] = {}  # in the order of asking
         self._learnt = 0  # outcomes that the picks know of
@@ -110,7 +110,8 @@ class Surrogate:
             elites.add(evaluation)
         in_flight = tuple(self._in_flight)
         taken = {evaluation.genome for evaluation in told}.union(in_flight)
-        return _Known(told, in_flight, elites, taken, np.random.default_rng([self._seed, len(told), 2]))
+        rng = np.random.default_rng([self._seed, len(told), 2])
+        return _Known(told, in_flight, elites, tuple(self._points(rng)), taken, rng)
 
     def _batches(self, known: _Known) -> Iterator[Proposal]:
         """Proposals in the order in which they are wanted.
@@ -118,7 +119,7 @@ class Surrogate:
         They depend on `known` alone and not on what was proposed meanwhile: a resumed search makes the same
         ones again and passes over those that it finds in its history.
         """
-        if len(known.elites.elites) == 0 or sum(map(_is_timed, known.told)) < FEWEST:
+        if not known.elites.elites or sum(map(_is_timed, known.told)) < FEWEST:
             return
         preferred = self._preferred(known)
         for kind in itertools.chain(*[STANDING if _stands_still(known.told) else MOVING] * CYCLES):
@@ -137,9 +138,8 @@ class Surrogate:
         targets = targets_of([_score_us(evaluation) for evaluation in known.told])
         forest = grow(self._around.rows([each.genome for each in known.told]), targets, known.rng)
         leaves = forest.leaves(self._around.rows(list(offers)))
-        promised = promise(forest, leaves, targets) + 1e-6 * known.rng.random(
-            len(pool)
-        )  # equals in any order
+        promised = promise(forest, leaves, targets)
+        promised += 1e-6 * known.rng.random(len(pool))  # equals come in any order
         beside = forest.leaves(self._around.rows(known.in_flight))
         return (pool[at] for at in spread(promised, leaves, beside))
 
@@ -148,11 +148,17 @@ class Surrogate:
         yield from (Proposal(seed, "seed") for seed in self._seeds)
         for elite in known.elites.elites:
             parents = (elite.genome.id,)
-            jumps = self._around.two_genes(elite.genome, known.rng, count=PAIRS)
-            yield from (Proposal(far, "two_genes", parents) for far in jumps)
+            yield from (Proposal(far, "two_genes", parents) for far in self._far(elite.genome))
             yield from (Proposal(near, "one_gene", parents) for near in self._around.one_gene(elite.genome))
         yield from self._children(known)
-        yield from map(Proposal, self._points(known.rng))
+        yield from map(Proposal, known.points)
+
+    def _far(self, genome: Genome) -> tuple[Genome, ...]:
+        """Jumps from a genome, drawn once: to check whether one is valid takes some 0.1 ms."""
+        if genome not in self._jumps:
+            rng = np.random.default_rng([self._seed, int(genome.id, 16)])
+            self._jumps[genome] = tuple(self._around.two_genes(genome, rng, count=PAIRS))
+        return self._jumps[genome]
 
     def _children(self, known: _Known) -> Iterator[Proposal]:
         usable = list(self._operators)
@@ -169,7 +175,6 @@ class Surrogate:
                 yield Proposal(child, operator.name, tuple(parent.id for parent in parents))
 
     def _points(self, rng: np.random.Generator) -> Iterator[Genome]:
-        """The valid ones of some points of the raw product: few or none where valid genomes are rare."""
         points = (self._space.draw(rng) for _ in range(POINTS))
         return (point for point in points if point is not None and self._space.is_valid(point))
 
@@ -188,7 +193,7 @@ class Surrogate:
 
         A uniform sample of flash_wgmma takes 0.2 s, ten times what a proposal may.
         """
-        point = next((point for point in self._points(known.rng) if point not in known.taken), None)
+        point = next((point for point in known.points if point not in known.taken), None)
         return self._walk(known) if point is None else Proposal(point)
 
     def _walk(self, known: _Known) -> Proposal | None:

@@ -47,7 +47,7 @@ def in_words(reasons: int) -> str:
 
 
 def over(states: Sequence[ClockState]) -> ClockState:
-    """Of several moments: the median clock, every throttle reason, and the clocks' range if it is one."""
+    """The median clock of several moments, every throttle reason, and the clocks' range where they differ."""
     clocks = sorted(clock for clock, _ in states if clock is not None)
     reasons = list(dict.fromkeys(word for _, words in states for word in words.split(", ") if word))
     if not clocks:

@@ -122,7 +122,7 @@ def _floor(
 
 
 def _load(copies: _Copies, folder: Path, name: str) -> KernelContender:
-    """From a file of its own: CuPy would take the module of a path that it knows."""
+    """A copy from a file of its own: for a path that it knows, CuPy would return the loaded module."""
     path = folder / f"{sum(1 for _ in folder.iterdir())}.cubin"
     shutil.copyfile(copies.cubin_path, path)
     return KernelContender(name, LoadedKernel(str(path), copies.launches))

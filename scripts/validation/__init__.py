@@ -1,11 +1,11 @@
-"""What the validator's gates accept and reject, shown on real kernels.
+"""What the validator's thresholds accept and reject, shown on real kernels.
 
-    calibrate       what honest kernels use of each gate: the record that justifies thresholds.toml
+    calibrate       what honest kernels use of each threshold: the record that justifies thresholds.toml
     honest          every honest kernel is accepted, over lengths and seeds
-    sensitivity     single faults in a real kernel, and which gate rejects them
+    sensitivity     single faults in a real kernel, and which threshold rejects them
 
     subjects        the kernels that these look at: drawn, built and run
 
-records/ also holds what has no script: runs of `evoflash doctor --self-test`, of the GPU's conformance and of
-exported files; and tma-probe-h200.jsonl, whose script is no longer kept.
+records/ also holds what has no script: runs of `evoflash doctor --self-test`, of the tests that need a GPU, of
+the GPU's conformance and of exported files; and tma-probe-h200.jsonl, whose script is no longer kept.
 """

@@ -129,7 +129,8 @@ def test_the_share_of_a_gate_is_one_at_the_gate():
     workload = Workload(1, 1, 1, 64, 64, 64)
     gates = thresholds_of(workload)
     at_the_gates = Errors(
-        trial="normal",
+        inputs="normal",
+        is_ordinary=True,
         squared=gates.rel_l2**2,
         reference_squared=1.0,
         honest_squared=(gates.rel_l2 / gates.honest_factor) ** 2,

@@ -145,10 +145,7 @@ def emulate(genome, key, gpu, workload, trial_name):
     library = gxx.build(render(genome, key, gpu).source, name="flash_mma")
     launches = FAMILY.launches(genome, workload, gpu)
     with emulator.Memory() as memory:
-        inputs = [
-            memory.array(name, x.shape, x.dtype, fill=x)
-            for name, x in zip("QKV", trial_of(trial), strict=True)
-        ]
+        inputs = [memory.array(name, x.shape, x.dtype, fill=x) for name, x in trial.tensors.items()]
         out = memory.array("O", trial.q.shape, np.uint16, writable=True, fill=0xFFFF)
         lse = memory.array("LSE", trial.q.shape[:3], np.float32, writable=True, fill=np.nan)
         scratch = 0
@@ -159,12 +156,8 @@ def emulate(genome, key, gpu, workload, trial_name):
         assert [report for emulation in emulations for report in emulation.reports] == []
         output = abi.output(out.copy(), lse.copy())
     copies = sum(site.requests for site in emulations[0].sites if site.op == "cp_async_global")
-    expected = expect(workload, *trial_of(trial), where=every_row(workload))
+    expected = expect(workload, trial, where=every_row(workload))
     return copies, judge(workload, [(trial, expected, output)])
-
-
-def trial_of(trial):
-    return trial.q, trial.k, trial.v
 
 
 @pytest.mark.parametrize("dtype", ["fp16", "bf16"])

@@ -8,7 +8,7 @@ import pytest
 from strategy_cases import SPACE, Notebook, evaluated, fails, score_us, spend
 
 from evoflash.evaluation import Proposal, Timing
-from evoflash.space import Genome, Param, SearchSpace
+from evoflash.space import Check, Genome, Param, SearchSpace, Values
 from evoflash.strategies import make_strategy
 from evoflash.strategies.family_bandit import Bandit
 from evoflash.strategies.surrogate import BATCH, OPENING, SEEDS, STANDSTILL, Surrogate
@@ -89,6 +89,27 @@ def test_when_nothing_gains_it_jumps_and_draws_more() -> None:
     assert len(drawn(40)) > 2 * STANDSTILL
     standing, moving = operators(best_first=True), operators(best_first=False)
     assert standing["sample"] > moving["sample"]
+
+
+def test_where_valid_genomes_are_rare_a_random_genome_is_a_walk_from_one_that_was_told() -> None:
+    def is_smooth(values: Values) -> bool:
+        steps = [values[f"p{at}"] - values[f"p{at + 1}"] for at in range(7)]
+        return all(abs(step) <= 1 for step in steps)  # 1 of 1,800 points
+
+    params = tuple(Param(f"p{at}", tuple(range(8))) for at in range(8))
+    rare = SearchSpace("rare", params, checks=(Check("smooth", is_smooth),))
+    rng = np.random.default_rng(0)
+    genomes = tuple(dict.fromkeys(rare.sample(rng) for _ in range(30)))
+    strategy = Surrogate(rare, seed=0)
+    for us, genome in enumerate(genomes, 1):  # the first is the best: nothing gains
+        strategy.tell(Proposal(genome), evaluated(genome, float(us)))
+
+    proposals = [strategy.ask() for _ in range(2 * BATCH)]
+
+    walks = [proposal for proposal in proposals if proposal.operator == "walk"]
+    assert walks
+    assert all(set(walk.parents) <= {genome.id for genome in genomes} for walk in walks)
+    assert all(rare.is_valid(proposal.genome) for proposal in proposals)
 
 
 @pytest.mark.parametrize("kind", ["duplicate", "lower bound"])
