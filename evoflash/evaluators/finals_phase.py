@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from evoflash.evaluation import FINAL, Baseline, Evaluation, Proposal, Run, Rung, Status, Timing, score
-from evoflash.evaluators.pipeline import PreparingEvaluator
 from evoflash.gpu import GpuSpec
 from evoflash.gpu_process.finals import FinalReport, failed_check, row_of
 from evoflash.gpu_process.rungs import GpuOutcome, GpuTask
@@ -59,8 +58,8 @@ class FinalsRecord(Protocol):
         """A library was timed beside the finalists."""
 
 
-def run_finals(
-    evaluator: PreparingEvaluator,
+def time_finalists(
+    retimer: Retimer | None,
     store: FinalsRecord,
     run: Run,
     *,
@@ -69,9 +68,9 @@ def run_finals(
     """Promote the run's best: check them on shapes that the search never saw, time them and the baselines
     again, in turns, in a fresh process, and store what came out; `said` hears that this begins.
 
-    None when nothing was left to time, and when the evaluator does not measure.
+    `retimer` is the evaluator's, which has none where times are estimates. Returns None then, and when
+    nothing was left to time.
     """
-    retimer = evaluator.retimer
     if retimer is None:
         return None
     said("timing the finalists and the baselines in turns, in a fresh process")

@@ -6,6 +6,6 @@
 
     subjects        the kernels that these look at: drawn, built and run
 
-records/ also holds what has no script: runs of `evoflash doctor --self-test`, of the tests that need a GPU, of
-the GPU's conformance and of exported files; and tma-probe-h200.jsonl, whose script is no longer kept.
+records/ also holds what has no script: runs of `evoflash doctor --self-test`, of the tests that need a GPU,
+of the GPU's conformance and of exported files; and tma-probe-h200.jsonl, whose script is no longer kept.
 """

@@ -7,7 +7,7 @@ import pytest
 
 from evoflash.evaluation import Basis, Evaluation, Proposal, Run, Rung, RunKey, Status, Timing, Verdict
 from evoflash.evaluators.emulated import EmulatedEvaluator
-from evoflash.evaluators.finals_phase import FINALISTS, promoted, run_finals
+from evoflash.evaluators.finals_phase import FINALISTS, promoted, time_finalists
 from evoflash.gpu import load_gpu
 from evoflash.gpu_process.finals import FinalReport
 from evoflash.gpu_process.rungs import GpuOutcome
@@ -43,10 +43,6 @@ class Gpu:
         self.wrong = {genome_of(number).id for number in hidden}
         self.late = {genome_of(number).id for number in late}
         self.answers, self.seeds, self.timed = answers, [], []
-
-    @property
-    def retimer(self):
-        return self
 
     def task_of(self, genome):
         return SimpleNamespace(genome_id=genome.id)
@@ -119,7 +115,7 @@ def test_a_kernel_that_is_wrong_on_hidden_shapes_is_rejected_with_the_seed(store
     run = run_of(store, evaluation_of(1, 9.0), evaluation_of(2, 8.0))
     gpu = Gpu(hidden=[2])
 
-    run_finals(gpu, store, run)
+    time_finalists(gpu, store, run)
 
     wrong = outcome(store, run, 2)
     assert (wrong.status, wrong.rung, wrong.score_us) == (Status.CORRECTNESS, Rung.CORRECTNESS, None)
@@ -131,7 +127,7 @@ def test_what_is_timed_again_has_its_new_score_beside_the_old_times_and_librarie
     run = run_of(store, evaluation_of(1, 9.0), evaluation_of(2, 8.0))
     said = []
 
-    report = run_finals(Gpu(late=[2]), store, run, said=said.append)
+    report = time_finalists(Gpu(late=[2]), store, run, said=said.append)
 
     right, late = outcome(store, run, 1), outcome(store, run, 2)
     assert (right.score_us, late.score_us) == (1.0, None)
@@ -146,17 +142,17 @@ def test_nothing_is_timed_when_nothing_is_promoted_and_old_times_stand_when_the_
     run = run_of(store, evaluation_of(1, 9.0))
     nobody, silent = Gpu(hidden=[1]), Gpu(answers=False)
 
-    assert run_finals(silent, store, run) is None
+    assert time_finalists(silent, store, run) is None
     assert outcome(store, run, 1).score_us == 9.0
     assert store.baselines(run) == []
-    assert run_finals(nobody, store, run) is None
+    assert time_finalists(nobody, store, run) is None
     assert nobody.timed == []
 
 
 def test_where_times_are_estimates_there_are_no_finals(store):
     run, said = run_of(store, evaluation_of(1, 9.0)), []
     with EmulatedEvaluator(MISSION, load_gpu("h200"), seed=0, workers=1) as evaluator:
-        assert run_finals(evaluator, store, run, said=said.append) is None
+        assert time_finalists(evaluator.retimer, store, run, said=said.append) is None
 
     assert said == []
     assert outcome(store, run, 1).score_us == 9.0

@@ -7,7 +7,7 @@ from evoflash.commands.search.run import SearchResult, counting
 from evoflash.environment import environment
 from evoflash.errors import NoKernelError
 from evoflash.evaluation import Basis, RunKey
-from evoflash.evaluators.finals_phase import run_finals
+from evoflash.evaluators.finals_phase import time_finalists
 from evoflash.evaluators.measured import MeasuredEvaluator
 from evoflash.gpu import GpuSpec
 from evoflash.problem import Problem, canonical, parse_problem
@@ -54,5 +54,5 @@ def measured(
         MeasuredEvaluator(problem, spec, seed=0) as evaluates,
     ):
         search(Given(genomes, strategy), evaluates, store, current, budget=budget)
-        finals = run_finals(evaluates, store, current)
+        finals = time_finalists(evaluates.retimer, store, current)
     return SearchResult(store.best_of(current), store.spent(current), finals)

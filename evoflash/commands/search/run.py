@@ -17,7 +17,7 @@ from evoflash.compilers.nvrtc import first_error
 from evoflash.environment import environment
 from evoflash.evaluation import Basis, Evaluation, Run, was_timed_again
 from evoflash.evaluators.emulated import EmulatedEvaluator
-from evoflash.evaluators.finals_phase import run_finals
+from evoflash.evaluators.finals_phase import time_finalists
 from evoflash.evaluators.measured import MeasuredEvaluator
 from evoflash.evaluators.prepare import compile_only
 from evoflash.gpu_process import rung_times
@@ -101,7 +101,7 @@ def _search(
             time_limit_s=time_limit_s,
             on_evaluation=progress.show,
         )
-        return run_finals(evaluates, store, current, said=progress.say)
+        return time_finalists(evaluates.retimer, store, current, said=progress.say)
 
 
 def strategy_of(plan: Plan) -> Strategy:
