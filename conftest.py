@@ -4,6 +4,7 @@ import ctypes
 import difflib
 import itertools
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import pytest
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 _NUMBERS = itertools.count()
+_SLOW_WEIGHT = 20  # a test that is marked slow takes as long as some twenty others
 GOLDEN = Path(__file__).parent / "tests" / "golden"
 NO_GPU = "needs a CUDA GPU: run `python -m pytest -m gpu` on a machine that has one"
 
@@ -38,6 +40,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if gpu_items and not _gpu_present():
         for item in gpu_items:
             item.add_marker(pytest.mark.skip(reason=NO_GPU))
+    _put_long_files_first(items)
+
+
+def _put_long_files_first(items: list[pytest.Item]) -> None:
+    """Files keep their tests together and in order; one that takes long must not be the last to be begun."""
+    weight: Counter[Path] = Counter()
+    for item in items:
+        weight[item.path] += _SLOW_WEIGHT if "slow" in item.keywords else 1
+    items.sort(key=lambda item: (-weight[item.path], item.path))
 
 
 def _leave_out(config: pytest.Config, items: list[pytest.Item], left_out: list[pytest.Item]) -> None:
