@@ -1,4 +1,4 @@
-// Questions about device memory, answered where it is: see inspection.py. Each kernel adds to *answer once for each
+// Questions about device memory, answered where it is: see device_checks.py. Each kernel adds to *answer once for each
 // thread that found something, so 0 is a no. Groups are of 16 bytes; any grid of 256 threads will do.
 #include "ef.h"
 

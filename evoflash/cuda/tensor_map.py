@@ -30,7 +30,7 @@ def encoded_map(
 ) -> NDArray[np.void]:
     """A kernel argument for a parameter `EF_TMAP(name)`: one element of 128 bytes, passed by value.
 
-    See tensormap.tensor_map for the description; `dtype` is "f16", "bf16" or "float", `l2_promotion` the
+    See emulator/tensor_map.py for the description; `dtype` is "f16", "bf16" or "float", `l2_promotion` the
     bytes that L2 fetches together (0, 64, 128 or 256). UsageError where the driver refuses it.
     """
     room = np.zeros(2 * _MAP.itemsize, np.uint8)

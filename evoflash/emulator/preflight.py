@@ -14,13 +14,16 @@ from evoflash.emulator.call import Run, run_call
 from evoflash.evaluation import Candidate, Launch, Status, Verdict
 from evoflash.families.family import Family
 from evoflash.gpu import GpuSpec
-from evoflash.operation import Delivery, Expected, Loop, Schedule, TestInput, Workload
+from evoflash.operation import Delivery, Loop, Schedule, Workload
 from evoflash.operations import operation_of
 from evoflash.perf_model.estimate import Profile, fit_counts, mean_counts
-from evoflash.validation.expected import every_row
+from evoflash.validation.correctness import draw_case
 from evoflash.validation.validator import judge
 
 CPU_LIMIT_S = 10.0  # of one emulated launch; the slowest of a healthy kernel takes under one
+# Kernels whose tiles have the same shape are asked the same, with a run's one seed. Shapes go by the tiles:
+# few of them are worth keeping.
+_case = lru_cache(maxsize=64)(draw_case)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,15 +142,7 @@ def emulate(
     is_strided: bool = False,
 ) -> tuple[tuple[emulator.Emulation, ...], Verdict]:
     """Run the launches on inputs of one kind, and judge what they wrote by the reference, every row of it."""
-    inputs, expected = _posed(inputs_name, workload, seed)
+    inputs, expected = _case(workload, inputs_name, seed)
     run = Run(delivery, schedule, seed, CPU_LIMIT_S, registers, without, is_strided)
     emulations, output = run_call(library, launches, workload, inputs, run)
     return emulations, judge(workload, [(inputs, expected, output)])
-
-
-@lru_cache(maxsize=64)  # kernels whose tiles have the same shape are asked the same, with a run's one seed
-def _posed(inputs_name: str, workload: Workload, seed: int) -> tuple[TestInput, Expected]:
-    """The inputs, and what is right for them in every row; nobody writes to either."""
-    operation = operation_of(workload)
-    inputs = operation.draw(inputs_name, workload, seed=seed)
-    return inputs, operation.expect(workload, inputs, where=every_row(workload))

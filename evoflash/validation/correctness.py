@@ -50,9 +50,11 @@ def check_correctness(
     return replace(verdict, passed=not reason, reason=reason)
 
 
-@lru_cache(maxsize=512)
-def case(workload: Workload, name: str, seed: int) -> tuple[TestInput, Expected]:
-    """A test input of a small workload, and what is right at every row; kept, as all candidates meet it."""
+def draw_case(workload: Workload, name: str, seed: int) -> tuple[TestInput, Expected]:
+    """A test input of a small workload, and what is right at every row. Nobody may write to either."""
     operation = operation_of(workload)
     inputs: TestInput = operation.draw(name, workload, seed=seed)
     return inputs, operation.expect(workload, inputs, where=every_row(workload))
+
+
+case = lru_cache(maxsize=512)(draw_case)  # all candidates meet the same check shapes
