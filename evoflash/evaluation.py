@@ -18,6 +18,7 @@ class Status(StrEnum):
     RUNTIME = "runtime"
     TIMEOUT = "timeout"
     CORRECTNESS = "correctness"
+    SCREENED = "screened"  # right at a first look and too slow to be worth the whole proof: never shown as correct
 
 
 class Rung(StrEnum):
@@ -173,7 +174,7 @@ class Evaluation:
     builds: tuple[Build, ...] = ()
     verdicts: tuple[Verdict, ...] = ()
     timings: tuple[Timing, ...] = ()
-    score_us: float | None = None  # geometric mean over the workloads; None unless correct
+    score_us: float | None = None  # geometric mean over the workloads; None unless correct or screened
     bound: str = ""  # the term that the performance model names as limiting
     model_version: str = ""  # set on estimates
     duplicate_of: str = ""  # genome id with the same machine code and launches; costs no budget
@@ -182,6 +183,18 @@ class Evaluation:
     @property
     def is_correct(self) -> bool:
         return self.status is Status.CORRECT
+
+    @property
+    def is_screened(self) -> bool:
+        return self.status is Status.SCREENED
+
+    @property
+    def learnt_us(self) -> float | None:
+        """What strategies may learn from: the time of a correct or a screened genome, None where it failed.
+
+        A screened genome was not proven: it must never be what a search reports, ranks or exports.
+        """
+        return self.score_us if self.is_correct or self.is_screened else None
 
     @property
     def is_censored(self) -> bool:
