@@ -202,14 +202,14 @@ def _late_row(rows: int, rng: np.random.Generator, *, upper: bool) -> int:
 
 
 def _zero_keys(workload: Workload, rng: np.random.Generator) -> Inputs:
-    """K is zero at the first key and in one half of the keys, V in the other half; by turns, head for head.
+    """K is zero at the first key and in two thirds of the keys, V in the rest; by turns, head for head.
 
     A row of zeros, or a whole tile, is a key as good as any: its score is 0, which counts.
     """
     q, k, v = _normal(workload, rng)
-    half = workload.seq_kv // 2
+    cut = 2 * workload.seq_kv // 3
     for batch, head in np.ndindex(workload.batch, workload.kv_heads):
-        first, second = slice(0, half), slice(half, None)
+        first, second = slice(0, cut), slice(cut, None)
         of_k, of_v = (second, first) if (batch + head) % 2 else (first, second)
         k[batch, head, of_k] = 0
         v[batch, head, of_v] = 0
