@@ -82,7 +82,7 @@ def test_the_shapes_are_those_that_the_loop_makes_special(key, loop):
     assert any(shape.batch > 1 and shape.seq_q % loop.rows == 0 and shape.seq_q > loop.rows for shape in square)
     assert any(run.is_strided and run.workload.batch > 1 for run in runs)
     assert any(run.is_strided and run.workload.kv_heads > 1 for run in runs)
-    assert {"lone_spikes", "zero_keys"} < {run.inputs for run in runs}
+    assert {"needles", "lone_spikes", "zero_keys"} < {run.inputs for run in runs}
     if loop.splits > 3:
         shares = [-(-many // loop.splits) for many in tiles]
         assert any(
