@@ -61,7 +61,7 @@ LOOPS = (
     Loop(rows=64, keys=32, stages=3, splits=1),
     Loop(rows=64, keys=32, stages=2, splits=4),
     Loop(rows=128, keys=128, stages=2, splits=1, most_ctas=132, noted_pieces=128),
-    Loop(rows=16, keys=64, stages=1, splits=1, emulation_cost=45),
+    Loop(rows=16, keys=32, stages=1, splits=1, emulation_cost=45),
 )
 
 
