@@ -98,9 +98,10 @@ class TensorSpec:
     long_axes: tuple[str, ...]  # their names in full: "batch", "heads", "rows", "columns"
     dtype: str  # "fp16", "bf16" or "fp32"
     is_optional: bool = False  # an output whose pointer may be null: the kernel then does not write it
-    spread: tuple[
-        int, ...
-    ] = ()  # another order of its axes in memory that kernels must take; empty: dense only
+    # Another order of its axes in memory that kernels must take, with so many elements behind each row (a
+    # multiple of 8: rows begin at multiples of 16 bytes); empty: dense only.
+    spread: tuple[int, ...] = ()
+    gap: int = 16
 
     @property
     def size_bytes(self) -> int:
