@@ -229,6 +229,9 @@ class Loop:
     overlaps: int = 0  # on wgmma, 1: a warpgroup's second product runs beside its arithmetic
     row_tiles: int = 1  # on wgmma: of 64 rows, that a warpgroup computes
     operand_bytes: int = 0  # of operand A, that wgmma reads in shared memory in a step of a CTA
+    most_ctas: int = 0  # that a GPU gets of CTAs that take piece after piece; 0: a CTA for each piece
+    noted_pieces: int = 0  # that such a CTA notes and may come back to
+    emulation_cost: int = 1  # CPU time that the emulator takes for a multiplication of a step, over wgmma's
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,7 +291,9 @@ class Operation:
     # ---- shapes to check a kernel on
     check_workloads: Callable[[Sequence[Any]], tuple[Workload, ...]]  # of compile keys; the cheapest first
     hidden_workloads: Callable[..., tuple[Workload, ...]]  # (compile keys, seed=), drawn for finalists
-    preflight_runs: Callable[[Any, Loop], tuple[EmulatedRun, ...]]  # of a compile key and a genome's loop
+    # (compile key, a genome's loop, whole_groups=False) -> the runs; whole_groups: of workloads that have the
+    # compile key itself, for kernels that are not known to take parts of them
+    preflight_runs: Callable[..., tuple[EmulatedRun, ...]]
 
     # ---- the performance model, and the archive
     work: Callable[[Any, Loop], Work]  # of a workload

@@ -4,6 +4,7 @@ from evoflash.attention import abi, inputs, shapes
 from evoflash.attention.distance import distance
 from evoflash.attention.exporter import LAUNCHER, launcher_names
 from evoflash.attention.loop import consumers, work
+from evoflash.attention.preflight_runs import preflight_runs
 from evoflash.attention.reference import expect, sample
 from evoflash.attention.relations import complaint
 from evoflash.attention.thresholds import thresholds
@@ -27,7 +28,7 @@ OPERATION = Operation(
     thresholds=thresholds,
     check_workloads=shapes.check_workloads,
     hidden_workloads=shapes.hidden_workloads,
-    preflight_runs=shapes.preflight_runs,
+    preflight_runs=preflight_runs,
     work=work,
     consumers=consumers,
     distance=distance,
