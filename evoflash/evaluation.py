@@ -18,7 +18,9 @@ class Status(StrEnum):
     RUNTIME = "runtime"
     TIMEOUT = "timeout"
     CORRECTNESS = "correctness"
-    SCREENED = "screened"  # right at a first look and too slow to be worth the whole proof: never shown as correct
+    SCREENED = (
+        "screened"  # right at a first look and too slow to be worth the whole proof: never shown as correct
+    )
 
 
 class Rung(StrEnum):

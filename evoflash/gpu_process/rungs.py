@@ -162,8 +162,8 @@ def _check(task: GpuTask, outcome: GpuOutcome) -> Iterator[GpuOutcome]:
         raise _RejectedError(Status.CORRECTNESS, f"{workload}: {missing}")
     outcome = replace(outcome, rung=Rung.CORRECTNESS)
     yield outcome
-    for workload, parts in task.checks:
-        outcome = _judged(outcome, verdicts.on_check_shape(_subject(task, workload, parts)))
+    for verdict in verdicts.on_check_shapes([_subject(task, *each) for each in task.checks]):
+        outcome = _judged(outcome, verdict)
         yield outcome
         _stop_if_wrong(outcome)
     yield from _check_at_size(task, outcome)
