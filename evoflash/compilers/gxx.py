@@ -9,6 +9,7 @@ import fcntl
 import hashlib
 import os
 import platform
+import re
 import shutil
 import subprocess
 import tempfile
@@ -104,11 +105,12 @@ def build(source: str, *, name: str) -> Path:
 
     `name` is a file name for debuggers to show; reports give lines of `source`.
     """
-    key = _digest(source, name, _sources_digest(), compiler_version(), *_kernel_flags())
+    text = _with_launch_bounds(source)
+    key = _digest(text, name, _sources_digest(), compiler_version(), *_kernel_flags())
     library = cache_dir() / "emulator" / key / f"{name}.so"
     if library.exists():
         return library
-    log = _compile(source, library, _kernel_flags())
+    log = _compile(text, library, _kernel_flags())
     if log:
         raise KernelBuildError(log)
     return library
@@ -162,6 +164,25 @@ def _compile(text: str, library: Path, flags: tuple[str, ...]) -> str:
         if not log:
             product.replace(library)
     return log
+
+
+_BOUNDED = re.compile(
+    r"__launch_bounds__\s*\(((?:[^(),]|\([^()]*\))+)(?:,(?:[^()]|\([^()]*\))*)?\)\s*(?:void\s+)?(\w+)\s*\("
+)
+
+
+def _with_launch_bounds(text: str) -> str:
+    """The text with the threads of each exported kernel's __launch_bounds__, for the runtime to look up.
+
+    They stand on the line of its EF_EXPORT_KERNEL: no line moves, and the same names are known there.
+    """
+    for threads, name in _BOUNDED.findall(text):
+        value = f"efemu_bound_{name} = ({' '.join(threads.split())});"
+        export = re.search(rf"^EF_EXPORT_KERNEL\({name}\)(?=\s*$)", text, re.MULTILINE)
+        if export:
+            bound = f' extern "C" {{ extern const efemu::u32 {value} }}'
+            text = text[: export.end()] + bound + text[export.end() :]
+    return text
 
 
 def _gxx(*arguments: str, text: str | None = None) -> str:

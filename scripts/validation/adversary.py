@@ -91,7 +91,7 @@ def _check_shapes(fraud: Fraud, gpu: GpuSpec) -> str:
     """The complaint of the first check shape that tells, with some of the inputs that a candidate meets."""
     candidate, family = made(fraud, gpu)
     library = gxx.build(candidate.source, name=family.name)
-    for shape in check_workloads([candidate.compile_key]):
+    for shape in check_workloads([fraud.kernel.problem.compile_key(gpu.arch)]):
         launches = family.launches(candidate.genome, shape, gpu)
         for inputs in INPUTS:
             emulations, verdict = emulate(
