@@ -106,11 +106,11 @@ def build(source: str, *, name: str) -> Path:
     `name` is a file name for debuggers to show; reports give lines of `source`.
     """
     text = _with_launch_bounds(source)
-    key = _digest(text, name, _sources_digest(), compiler_version(), *_kernel_flags())
+    key = _digest(source, text, name, _sources_digest(), compiler_version(), *_kernel_flags())
     library = cache_dir() / "emulator" / key / f"{name}.so"
     if library.exists():
         return library
-    log = _compile(text, library, _kernel_flags())
+    log = _compile(source, text, library)
     if log:
         raise KernelBuildError(log)
     return library
@@ -152,15 +152,20 @@ def _digest(*parts: str) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
 
 
-def _compile(text: str, library: Path, flags: tuple[str, ...]) -> str:
-    """Compile `text` to `library`; "" or the compiler's log. Others may do the same at once."""
+def _compile(source: str, text: str, library: Path) -> str:
+    """Compile `text`, whose lines are those of `source`, to `library`; "" or the compiler's log.
+
+    Others may do the same at once.
+    """
     library.parent.mkdir(parents=True, exist_ok=True)
     # Left beside the library: it is what reports' lines and debuggers refer to.
-    source = library.with_suffix(".cu")
-    _write(source, text)
+    shown = library.with_suffix(".cu")
+    _write(shown, source)
+    named = str(shown).replace("\\", "\\\\").replace('"', '\\"')
     with tempfile.TemporaryDirectory(dir=library.parent) as folder:
         product = Path(folder) / library.name
-        log = _gxx(*flags, "-x", "c++", str(source), "-o", str(product))
+        flags = (*_kernel_flags(), "-x", "c++", "-", "-o", str(product))
+        log = _gxx(*flags, text=f'# 1 "{named}"\n{text}')
         if not log:
             product.replace(library)
     return log
