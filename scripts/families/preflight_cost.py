@@ -1,8 +1,8 @@
 """What the pre-flight costs, in CPU seconds: random genomes under random compile keys, family by family.
 
 The 48 keys are all of head_dim 64 and 128, fp16 and bf16, full and causal, and 1 to 32 query heads for each
-key/value head. Rendering and g++ are not counted, references are. A complaint about a genome is a false alarm, or
-a fault of its template: it is printed, and the exit code is 1. Times no GPU, and needs none.
+key/value head. Rendering and g++ are not counted, references are. A complaint about a genome is a false
+alarm, or a fault of its template: it is printed, and the exit code is 1. Times no GPU, and needs none.
 
     python -m scripts.families.preflight_cost -o scripts/families/records/preflight-cost.json
 
@@ -56,7 +56,8 @@ def drawn(family: Family, seed: int) -> Iterator[tuple[Genome, CompileKey, GpuSp
     keys = list(itertools.product(USUAL_HEAD_DIMS, DTYPES, (False, True), RATIOS))
     gpus = [gpu for gpu in map(load_gpu, GPUS) if family.supports(gpu)]
     while True:
-        gpu, (head_dim, dtype, causal, ratio) = (these[int(rng.integers(len(these)))] for these in (gpus, keys))
+        gpu = gpus[int(rng.integers(len(gpus)))]
+        head_dim, dtype, causal, ratio = keys[int(rng.integers(len(keys)))]
         key = CompileKey(head_dim, dtype, causal, ratio, gpu.arch)
         genome = draw_quickly(family, key, gpu, rng)
         if genome is not None:
