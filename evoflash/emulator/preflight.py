@@ -78,8 +78,8 @@ def preflight(
 
 
 def _on(planned: EmulatedRun, gpu: GpuSpec) -> GpuSpec:
-    """The GPU that the run's launches are made for: one of few SMs, or with room for a single CTA, where a grid
-    that goes by the GPU's size is to be small.
+    """The GPU that the run's launches are made for: with few SMs, or room for a single CTA, where a grid that
+    goes by the GPU's size is to be small.
     """
     return replace(gpu, sm_count=planned.sms) if planned.crowded else gpu
 
