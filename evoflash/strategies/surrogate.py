@@ -35,7 +35,7 @@ FIRST_FIT, LATER = (
     1.25,
 )  # outcomes of the kernel's first fit, and of each fit over those of the one before
 ELITES = 6  # genomes whose neighbours are offered
-PAIRS, CHILDREN, POINTS = 60, 15, 150  # offered: jumps from each elite, operators' children, raw points
+PAIRS, CHILDREN, POINTS = 60, 15, 100  # offered: jumps from each elite, operators' children, raw points
 WALKS = 15  # offered where raw points are hardly ever valid
 REDRAWN = 40  # outcomes after which other jumps from the same elites are offered
 STANDSTILL = 20  # outcomes without a gain
@@ -174,8 +174,9 @@ class Surrogate:
         """Seeds that were not tried, neighbours of the elites, operators' children and raw points."""
         yield from (Proposal(seed, "seed") for seed in self._seeds)
         for elite in known.elites:
-            yield from (Proposal(far, "two_genes", (elite.id,)) for far in self._far(elite, known))
-            yield from (Proposal(near, "one_gene", (elite.id,)) for near in self._around.one_gene(elite))
+            parents = (elite.id,)
+            yield from (Proposal(far, "two_genes", parents) for far in self._far(elite, known))
+            yield from (Proposal(near, "one_gene", parents) for near in self._around.one_gene(elite))
         yield from self._children(known)
         yield from map(Proposal, known.points)
         if len(known.points) < WALKS:
