@@ -18,7 +18,9 @@ class Status(StrEnum):
     RUNTIME = "runtime"
     TIMEOUT = "timeout"
     CORRECTNESS = "correctness"
-    SCREENED = "screened"  # right at a first look and too slow to be worth the whole proof: never shown as correct
+    SCREENED = (
+        "screened"  # right at a first look and too slow to be worth the whole proof: never shown as correct
+    )
 
 
 class Rung(StrEnum):
@@ -139,7 +141,7 @@ class Timing:
     """Times of one workload under one protocol, in microseconds per launch sequence."""
 
     workload: str
-    protocol: str  # "cold", "hot", "final-cold", "final-hot", "model"
+    protocol: str  # "cold", "hot", "final-cold", "final-hot", "screen", "model"
     median_us: float
     p10_us: float
     p90_us: float
@@ -150,8 +152,8 @@ class Timing:
     terms: Mapping[str, float] = field(default_factory=dict)  # an estimate's terms in us, by name
 
 
-# A score stands for the first of these protocols that was timed ("boost": see timing/protocols.py).
-SCORED = ("final-cold", "final-cold-boost", "cold", "cold-boost", "model")
+# A score stands for the first of these protocols that was timed ("boost", "relative": timing/protocols.py).
+SCORED = ("final-cold", "final-cold-boost", "cold", "cold-boost", "cold-relative", "model")
 FINAL = frozenset(SCORED[:2])
 
 

@@ -8,8 +8,8 @@ tensor by name. operations.py finds an operation by its name. Nothing is compute
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -196,6 +196,38 @@ class Output:
     tensors: Mapping[str, NDArray[Any]]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Rows:
+    """One side of a relation: the sum of some runs' outputs, at some rows in some order."""
+
+    runs: tuple[Any, ...]  # test inputs
+    rows: NDArray[np.intp] | None = None  # counted through all groups; None: all of them in order
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Relation:
+    """Two sides that must agree but for rounding. `before` may be known: numbers by tensor name, (rows,
+    columns).
+    """
+
+    change: str  # what was changed, in words
+    before: Rows | Mapping[str, NDArray[np.float64]]
+    after: Rows
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reach:
+    """Which rows a change of the inputs reaches: in no group a row before `first_row`, not by one bit; and
+    each row from there on in at least one group.
+    """
+
+    mask: str  # what keeps the change from the rows before, in words
+    change: str  # what the rows see of it, in words
+    before: Any  # test inputs
+    after: Any
+    first_row: int
+
+
 Kernel = Callable[
     [Any], Output
 ]  # a function of a test input: a launch, a run in the emulator, NumPy in a test
@@ -229,6 +261,9 @@ class Loop:
     overlaps: int = 0  # on wgmma, 1: a warpgroup's second product runs beside its arithmetic
     row_tiles: int = 1  # on wgmma: of 64 rows, that a warpgroup computes
     operand_bytes: int = 0  # of operand A, that wgmma reads in shared memory in a step of a CTA
+    most_ctas: int = 0  # that a GPU gets of CTAs that take piece after piece; 0: a CTA for each piece
+    noted_pieces: int = 0  # that such a CTA notes and may come back to
+    emulation_cost: int = 1  # CPU time that the emulator takes for a multiplication of a step, over wgmma's
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,15 +315,19 @@ class Operation:
     timed_inputs: Callable[..., Sequence[Any]]  # (workload, sets=, rng=) -> that many different test inputs
     sample: Callable[[Any, np.random.Generator], Sample]  # of a workload: what is compared at size
     expect: Callable[..., Expected]  # (workload, test input, where=sample) -> the right outputs
-    # (kernel, test input, workload, seed=) -> the first complaint of what must hold between outputs of
-    # changed inputs, the cheapest first; empty when there is none
-    complaint_without_reference: Callable[..., str]
+    # (test input, workload, seed=) -> what must hold between outputs of changed inputs, the cheapest first
+    relations: Callable[..., Iterator[Relation | Reach]]
     thresholds: Callable[[], Mapping[str, Thresholds]]  # by Workload.precision
+    # (test input, workload, rng=) -> a relation whose sides must agree to the bit where runs repeat to the
+    # bit: the same rows in other places. None where an operation has no such places.
+    rearranged: Callable[..., Relation] | None = field(default=None, kw_only=True)
 
     # ---- shapes to check a kernel on
     check_workloads: Callable[[Sequence[Any]], tuple[Workload, ...]]  # of compile keys; the cheapest first
     hidden_workloads: Callable[..., tuple[Workload, ...]]  # (compile keys, seed=), drawn for finalists
-    preflight_runs: Callable[[Any, Loop], tuple[EmulatedRun, ...]]  # of a compile key and a genome's loop
+    # (compile key, a genome's loop, whole_groups=False) -> the runs; whole_groups: of workloads that have the
+    # compile key itself, for kernels that are not known to take parts of them
+    preflight_runs: Callable[..., tuple[EmulatedRun, ...]]
 
     # ---- the performance model, and the archive
     work: Callable[[Any, Loop], Work]  # of a workload

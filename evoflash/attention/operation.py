@@ -4,8 +4,9 @@ from evoflash.attention import abi, inputs, shapes
 from evoflash.attention.distance import distance
 from evoflash.attention.exporter import LAUNCHER, launcher_names
 from evoflash.attention.loop import consumers, work
+from evoflash.attention.preflight_runs import preflight_runs
 from evoflash.attention.reference import expect, sample
-from evoflash.attention.relations import complaint
+from evoflash.attention.relations import keeps_heads_apart, relations
 from evoflash.attention.thresholds import thresholds
 from evoflash.attention.workload import Workload, parse_workload, stored_key
 from evoflash.operation import Operation
@@ -23,11 +24,12 @@ OPERATION = Operation(
     timed_inputs=inputs.timed_inputs,
     sample=sample,
     expect=expect,
-    complaint_without_reference=complaint,
+    relations=relations,
     thresholds=thresholds,
+    rearranged=keeps_heads_apart,
     check_workloads=shapes.check_workloads,
     hidden_workloads=shapes.hidden_workloads,
-    preflight_runs=shapes.preflight_runs,
+    preflight_runs=preflight_runs,
     work=work,
     consumers=consumers,
     distance=distance,

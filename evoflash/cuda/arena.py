@@ -18,14 +18,16 @@ from numpy.typing import NDArray
 from evoflash.cuda import device_checks
 from evoflash.cuda.guarded_buffer import GUARD_BYTES, GuardedBuffer, allocate, has_room
 from evoflash.cuda.launcher import LoadedKernel, Stopwatch, settle
+from evoflash.cuda.layout import POISON, layouts_of
 from evoflash.cuda.tensor_map import encoded_map
 from evoflash.evaluation import TensorMap, geometry
 from evoflash.operation import ELEMENT_BYTES, Output, Sample, TensorSpec, TestInput, Workload
 from evoflash.operations import operation_of
 from evoflash.validation.validator import Part, in_groups, part_of
 
+_SMALL_WORKSPACE = 1 << 23  # bytes: those of check shapes, of which a candidate has several
 _NUMPY = {"fp16": np.uint16, "bf16": np.uint16, "fp32": np.float32}  # 16-bit floats travel as patterns
-_MAP_DTYPES = {"fp16": "f16", "bf16": "bf16", "fp32": "float"}
+DTYPES_OF_MAPS = {"fp16": "f16", "bf16": "bf16", "fp32": "float"}
 
 
 class MemoryFaultError(Exception):
@@ -63,11 +65,19 @@ def keep_on_device(inputs: TestInput) -> TestInput | Original:
     return Original(inputs, images)
 
 
+def workspace(size_bytes: int, zeroed_bytes: int) -> GuardedBuffer:
+    """The scratch memory that kernels of one stream share; the first bytes are zeroed before each launch."""
+    return (_small_workspace if size_bytes <= _SMALL_WORKSPACE else _workspace)(size_bytes, zeroed_bytes)
+
+
 @lru_cache(maxsize=8)
 def _workspace(size_bytes: int, zeroed_bytes: int) -> GuardedBuffer:
     # One for all arenas, as a user would have: kernels of one stream never use it at the same time. Whoever
     # expects zeros shares it with none that leaves other things there.
     return GuardedBuffer(size_bytes, rng=np.random.default_rng())
+
+
+_small_workspace = lru_cache(maxsize=64)(_workspace.__wrapped__)
 
 
 def _zero(buffer: GuardedBuffer, size_bytes: int) -> None:
@@ -77,17 +87,24 @@ def _zero(buffer: GuardedBuffer, size_bytes: int) -> None:
 
 
 class Arena:
-    """Device memory for one workload: its tensors, dense, each guarded."""
+    """Device memory for one workload: its tensors, each guarded; dense, or strided as layout.py has them."""
 
     def __init__(
-        self, workload: Workload, *, rng: np.random.Generator, guard_bytes: int = GUARD_BYTES
+        self,
+        workload: Workload,
+        *,
+        rng: np.random.Generator,
+        guard_bytes: int = GUARD_BYTES,
+        is_strided: bool = False,
     ) -> None:
         self.workload = workload
         self._operation = operation_of(workload)
-        self._specs = {spec.name: spec for spec in self._operation.tensors(workload)}
+        specs = self._operation.tensors(workload)
+        self._specs = {spec.name: spec for spec in specs}
+        self._layouts = layouts_of(specs, is_strided=is_strided)
         self.buffers = {
-            name: GuardedBuffer(spec.size_bytes, rng=rng, guard_bytes=guard_bytes)
-            for name, spec in self._specs.items()
+            name: GuardedBuffer(layout.size_bytes, rng=rng, guard_bytes=guard_bytes)
+            for name, layout in self._layouts.items()
         }
         self.inputs: TestInput | Original | None = None
 
@@ -97,22 +114,22 @@ class Arena:
         """
         scratch = 0
         if kernel.workspace_bytes:
-            buffer = _workspace(kernel.workspace_bytes, kernel.zeroed_bytes)
+            buffer = workspace(kernel.workspace_bytes, kernel.zeroed_bytes)
             scratch = buffer.pointer
             if kernel.zeroed_bytes:
                 _zero(buffer, kernel.zeroed_bytes)
         addresses = {name: 0 if name in without else x.pointer for name, x in self.buffers.items()}
-        strides = {name: spec.strides for name, spec in self._specs.items()}
+        strides = {name: layout.strides for name, layout in self._layouts.items()}
         plain = self._operation.arguments(self.workload, addresses, strides, workspace=scratch)
         return *(self._map(wanted) for wanted in kernel.maps), *plain
 
     def _map(self, wanted: TensorMap) -> NDArray[np.void]:
         spec = self._specs[wanted.of]
-        strides = [ELEMENT_BYTES[spec.dtype] * stride for stride in spec.strides]
+        strides = [ELEMENT_BYTES[spec.dtype] * stride for stride in self._layouts[wanted.of].strides]
         return encoded_map(
             self.buffers[wanted.of].pointer,
             *geometry(wanted, spec.shape, strides),
-            dtype=_MAP_DTYPES[spec.dtype],
+            dtype=DTYPES_OF_MAPS[spec.dtype],
             swizzle=wanted.swizzle,
             l2_promotion=wanted.l2_promotion,
         )
@@ -128,13 +145,13 @@ class Arena:
         return tuple(spec for spec in self.outputs if spec.role == "rows")
 
     def load(self, inputs: TestInput | Original) -> None:
-        """Put inputs in place."""
+        """Put inputs in place; on the device they lie dense, as this arena's tensors must then."""
         if isinstance(inputs, Original):
             for name, image in inputs.images.items():
                 self.buffers[name].copy(image)
         else:
-            for name, values in _inputs(inputs).items():
-                self.buffers[name].write(values)
+            for name, values in inputs.tensors.items():
+                self.buffers[name].write(self._layouts[name].image(values))
         settle()
         self.inputs = inputs
 
@@ -159,8 +176,7 @@ class Arena:
         return self.output(without=[spec.name for spec in self.outputs if spec.role != "rows"])
 
     def _shaped(self, values: NDArray[np.uint8], spec: TensorSpec) -> NDArray[Any]:
-        shaped: NDArray[Any] = values.view(_NUMPY[spec.dtype]).reshape(spec.shape)
-        return shaped
+        return self._layouts[spec.name].values(values)
 
     def part(self, sample: Sample) -> Part:
         """The outputs at a sample. All rows are searched for NaNs and infinities, on the device."""
@@ -212,15 +228,19 @@ class Arena:
                 raise MemoryFaultError(f"wrote outside {name}: {fault}")
         if changed := self._changed_input():
             raise MemoryFaultError(f"changed its input {changed}")
+        for name, layout in self._layouts.items():
+            if layout.gap and (layout.between_rows(self.buffers[name].read()) != POISON).any():
+                raise MemoryFaultError(f"wrote between the rows of {name}")
 
     def _changed_input(self) -> str:
         """Every byte is compared: with the image on the device, or, where there is none, with the inputs."""
         if isinstance(self.inputs, Original):
-            images = self.inputs.images.items()
-            changed = (n for n, x in images if device_checks.differ(self.buffers[n].device_bytes, x))
+            kept = self.inputs.images.items()
+            changed = (n for n, x in kept if device_checks.differ(self.buffers[n].device_bytes, x))
         elif self.inputs is not None:
-            inputs = _inputs(self.inputs).items()
-            changed = (n for n, x in inputs if (self.buffers[n].read() != x).any())
+            inputs = self.inputs.tensors.items()
+            images = ((n, self._layouts[n].image(x)) for n, x in inputs)
+            changed = (n for n, x in images if (self.buffers[n].read() != x).any())
         else:
             return ""
         return next(changed, "")
@@ -248,7 +268,7 @@ def launch(
     with stream:
         arena.poison(stream)
         if kernel.workspace_bytes:
-            _workspace(kernel.workspace_bytes, kernel.zeroed_bytes).poison(stream)
+            workspace(kernel.workspace_bytes, kernel.zeroed_bytes).poison(stream)
         given = arena.arguments(kernel, without=without)
         stopwatch = Stopwatch(stream)
         kernel.enqueue(given)
@@ -260,7 +280,7 @@ def launch(
 
 
 def _check_workspace(kernel: LoadedKernel) -> None:
-    buffer = _workspace(kernel.workspace_bytes, kernel.zeroed_bytes)
+    buffer = workspace(kernel.workspace_bytes, kernel.zeroed_bytes)
     if fault := buffer.fault():
         raise MemoryFaultError(f"wrote outside its workspace: {fault}")
     if kernel.zeroed_bytes and buffer.device_bytes[: kernel.zeroed_bytes].get().any():

@@ -169,6 +169,7 @@ class LoadedKernel:
         self._launches = tuple((module.get_function(launch.entry), launch) for launch in launches)
         self.workspace_bytes = max(launch.workspace_bytes for launch in launches)
         self.zeroed_bytes = launches[0].zeroed_bytes
+        self.scratch = self.workspace_bytes, self.zeroed_bytes
         self.maps = launches[0].maps
         for kernel, launch in self._launches:
             _opt_in(kernel, launch.smem_bytes)

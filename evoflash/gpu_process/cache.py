@@ -8,22 +8,42 @@ from functools import lru_cache
 import numpy as np
 
 from evoflash.cuda.arena import Arena, Original, keep_on_device
+from evoflash.cuda.guarded_buffer import has_room
 from evoflash.gpu import GpuSpec
+from evoflash.gpu_process.trial_batch import TrialBatch
+from evoflash.gpu_process.trials import Plan, plan_of
 from evoflash.operation import Expected, TestInput, Workload
 from evoflash.operations import operation_of
 from evoflash.timing.benchmark import Bench
-from evoflash.validation.correctness import case
+
+_BATCH_BYTES = 3 << 30  # of slabs, their images and references
 
 
 def precompute_references(checks: tuple[Workload, ...], timed: tuple[Workload, ...], seed: int) -> None:
     """Compute what candidates are compared with beforehand: the process is then as quick as a used one."""
     for workload in checks:
-        for name in operation_of(workload).inputs.small:
-            case(workload, name, seed)
+        plan(workload, seed)
     for workload in timed:
         names = operation_of(workload).inputs
         for name in (*names.at_size, names.after_timing):
             large(workload, name, seed)
+
+
+@lru_cache(maxsize=64)
+def plan(workload: Workload, seed: int) -> Plan:
+    """The launches that check a kernel on a small workload."""
+    return plan_of(workload, seed)
+
+
+@lru_cache(maxsize=4)
+def trial_batch(workloads: tuple[Workload, ...], seed: int) -> TrialBatch | None:
+    """The checks on these workloads as one batch; None where they take too much memory, or the device has too
+    little to spare.
+    """
+    plans = [plan(workload, seed) for workload in workloads]
+    size_bytes = sum(each.size_bytes for each in plans)
+    fits = size_bytes <= _BATCH_BYTES and has_room(size_bytes)
+    return TrialBatch(plans) if fits and all(each.is_comparable for each in plans) else None
 
 
 # A large test input is up to 400 MB of host memory: few are kept.
@@ -57,6 +77,11 @@ def verify_inputs(workload: Workload, names: tuple[str, ...], seed: int) -> None
 def arena(workload: Workload) -> Arena:
     """Guarded device memory for a workload."""
     return Arena(workload, rng=np.random.default_rng())
+
+
+def strided_arena(workload: Workload) -> Arena:
+    """Memory whose tensors are not dense; made anew each time, because few kernels are asked one by one."""
+    return Arena(workload, rng=np.random.default_rng(), is_strided=True)
 
 
 @lru_cache(maxsize=4)

@@ -4,7 +4,7 @@ At size inputs stay on the GPU, and so does the output but for the groups that t
 inputs are unchanged, all of it is finite and two runs agree in every bit is found out there, over every byte.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,6 +16,7 @@ from evoflash.cuda.arena import Original
 from evoflash.cuda.launcher import LoadedKernel, Stopwatch
 from evoflash.evaluation import Verdict
 from evoflash.gpu_process import cache
+from evoflash.gpu_process.trials import STRIDED
 from evoflash.operation import InputNames, Kernel, TestInput, Workload
 from evoflash.operations import operation_of
 from evoflash.timing.benchmark import Bench, KernelContender
@@ -56,16 +57,44 @@ def _names(workload: Workload) -> InputNames:
     return operation_of(workload).inputs
 
 
+def on_check_shapes(subjects: Sequence[Subject]) -> Iterator[Verdict]:
+    """A verdict for each kernel on its workload, in their order: all launches in one batch, where it fits
+    into the device's memory. Where a verdict is bad the kernel is asked again launch by launch.
+
+    Raises MemoryFaultError, KernelHungError or CuPy's errors before the first verdict.
+    """
+    workloads = tuple(subject.workload for subject in subjects)
+    batch = cache.trial_batch(workloads, subjects[0].seed) if subjects else None
+    if batch is None:
+        yield from map(on_check_shape, subjects)
+        return
+    limit_s = max(subject.limit_s for subject in subjects)
+    exact = all(subject.is_deterministic for subject in subjects)
+    kernels = [subject.kernel for subject in subjects]
+    for subject, verdict in zip(
+        subjects, batch.verdicts(kernels, limit_s=limit_s, is_deterministic=exact), strict=True
+    ):
+        yield verdict if verdict.passed else _confirmed(subject, verdict)
+
+
+def _confirmed(subject: Subject, verdict: Verdict) -> Verdict:
+    """The verdict of launches one by one; where they find nothing, the batch's."""
+    alone = on_check_shape(subject)
+    if not alone.passed:
+        return alone
+    return replace(verdict, reason=f"{verdict.reason} (in a batch of launches)")
+
+
 def on_check_shape(subject: Subject) -> Verdict:
-    """Every test input against the reference at every row, the checks that need none, and a launch without
-    each output that may be left out.
+    """Every test input against the reference at every row, the checks that need none, a launch without each
+    output that may be left out, and one whose tensors are not dense.
     """
     run, workload, exact = _runner(subject), subject.workload, subject.is_deterministic
     verdict = check_correctness(run, workload, seed=subject.seed, is_deterministic=exact)
     if not verdict.passed:
         return verdict
     optional = (spec.name for spec in operation_of(workload).tensors(workload) if spec.is_optional)
-    reason = next(filter(None, (_without(name, subject) for name in optional)), "")
+    reason = next(filter(None, (_without(name, subject) for name in optional)), "") or _strided(subject)
     return replace(verdict, passed=not reason, reason=reason)
 
 
@@ -83,6 +112,18 @@ def _without(name: str, subject: Subject) -> str:
     if verdict.passed and subject.is_deterministic:
         reason = metamorphic.differing(_runner(subject)(inputs), left, workload=workload)
     return f"without {name}: {reason}" if reason else ""
+
+
+def _strided(subject: Subject) -> str:
+    """Empty when the rows are right where tensors have strides of their own; else how they are wrong."""
+    workload, limit_s = subject.workload, subject.limit_s
+    if not any(spec.spread for spec in operation_of(workload).tensors(workload)):
+        return ""
+    inputs, expected = case(workload, _names(workload).small[0], subject.seed)
+    arena, stream = cache.strided_arena(workload), launcher.new_stream()
+    output = memory.run_once(subject.kernel, arena, inputs, stream=stream, limit_s=limit_s)
+    reason = validator.judge(workload, [(inputs, expected, output)]).reason
+    return f"{STRIDED}{reason}" if reason else ""
 
 
 def first_look(subject: Subject) -> tuple[Verdict, float]:

@@ -11,7 +11,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, TypeVar
@@ -24,6 +24,8 @@ from evoflash.gpu_process.cache import precompute_references
 from evoflash.gpu_process.finals import FinalReport, FinalTask
 from evoflash.gpu_process.finals_retry import rounds, run_noting
 from evoflash.gpu_process.rungs import GpuOutcome, GpuTask, check, time_correct
+from evoflash.gpu_process.screening import screen
+from evoflash.gpu_process.turns import Turns
 from evoflash.isolation import Ending, IsolatedPool
 from evoflash.operation import Workload
 
@@ -53,9 +55,17 @@ class Jobs:
 
     warm_up: Callable[[], None] = launcher.warm_up
     precompute_references: Callable[..., None] = prepare
+    screen: Callable[[GpuTask], GpuOutcome] = screen
     check: Callable[[GpuTask], GpuOutcome] = check
     time_correct: Callable[[GpuTask, GpuOutcome], GpuOutcome] = time_correct
     finals: Callable[[FinalTask], Ending[FinalReport]] = run_noting
+
+
+TaskNow = Callable[[GpuTask], GpuTask]
+
+
+def _unchanged(task: GpuTask) -> GpuTask:
+    return task
 
 
 @dataclass(slots=True)
@@ -80,7 +90,9 @@ class _GpuProcess:
 
 
 class GpuWorker:
-    """The GPU process, its stand-bys, and the queue before them. Tasks run one at a time, in order."""
+    """The GPU process, its stand-bys, and the queue before them. One task runs at a time, in order, but whole
+    ladders before short looks.
+    """
 
     def __init__(
         self,
@@ -96,24 +108,38 @@ class GpuWorker:
             launcher.present_gpu()  # without a GPU the error comes from here and not from a process
         self._jobs, self._room_limit_s = jobs or Jobs(), room_limit_s
         self._reference_args, self._is_closed = (checks, timed, seed), False
-        self._queue = ThreadPoolExecutor(max_workers=1, thread_name_prefix="evoflash-gpu")
+        self._turns = Turns("evoflash-gpu")
         self._active = self._begun()
         self._standbys = deque(self._begun() for _ in range(_STANDBYS))
 
-    def submit(self, task: GpuTask) -> "Future[GpuOutcome]":
-        """The task's outcome, whatever the kernel does. Raises in result() only for a broken machine."""
-        return self._queue.submit(self._evaluate, task)
+    def submit(self, task: GpuTask, *, now: TaskNow = _unchanged) -> "Future[GpuOutcome]":
+        """The task's outcome after all rungs, whatever the kernel does; raises in result() only for a broken
+        machine. `now` is asked for the task as it stands when its turn has come.
+        """
+        return self._turns.submit(lambda: self._evaluate(now(task)), first=True)
+
+    def screen(self, task: GpuTask, *, now: TaskNow = _unchanged) -> "Future[GpuOutcome]":
+        """What a short look says of the task (screening.py): CORRECT means worth a submit()."""
+        return self._turns.submit(lambda: self._screened(now(task)))
+
+    def cancel(self) -> None:
+        """Drop the tasks that have not begun."""
+        self._turns.cancel()
 
     def finalists(self, task: FinalTask) -> "Future[Ending[FinalReport]]":
         """Long timings in turns in a fresh process; with no tasks, the baselines alone."""
-        return self._queue.submit(rounds, task, self._finals)
+        return self._turns.submit(rounds, task, self._finals)
+
+    def _screened(self, task: GpuTask) -> GpuOutcome:
+        if task.anchor is None or task.rival_us is None:  # nothing to be slower than: no process is asked
+            return GpuOutcome(task.genome_id, Status.CORRECT, Rung.SMOKE)
+        return self._call(task, Rung.SMOKE, self._jobs.screen, task)
 
     def _evaluate(self, task: GpuTask) -> GpuOutcome:
         for standby in self._standbys:
             standby.warm_up_if_ready()  # now, because a context in the making would disturb the clock
         checked = self._call(task, Rung.SMOKE, self._jobs.check, task)
-        is_stopped = bool(checked.timings)  # early, as hopeless
-        if checked.status is not Status.CORRECT or not task.timed or is_stopped:
+        if checked.status is not Status.CORRECT or not task.timed:
             return checked
         self._wait_for_contexts()
         timing = self._jobs.time_correct
@@ -240,7 +266,7 @@ class GpuWorker:
     def close(self) -> None:
         """Kill the processes; tasks that have not run are cancelled."""
         self._is_closed = True
-        self._queue.shutdown(wait=False, cancel_futures=True)
+        self._turns.close()
         processes = (self._active, *self._standbys)
         for process in processes:
             process.pool.begin_to_close()  # a context takes its time to go: all of them at once

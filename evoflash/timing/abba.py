@@ -48,8 +48,13 @@ class Pair:
         protocol: TimingProtocol,
         *,
         rng: np.random.Generator,
+        block_us: float = WINDOW_US,
     ) -> None:
-        """Raises launcher.KernelHungError or CuPy's errors, whichever contender caused them."""
+        """Raises launcher.KernelHungError or CuPy's errors, whichever contender caused them.
+
+        `block_us` is about what a block takes; it is never shorter than a quad.
+        """
+        self._block_us = block_us
         self._bench, self._protocol, self._rng = bench, protocol, rng
         sets = [int(at) for at in rng.permutation(len(bench.arenas))] if protocol.rotate else [0]
         if protocol.pace is Pace.CALL:
@@ -66,7 +71,7 @@ class Pair:
         rounds = turn_rounds(round_us)
         if rounds > 1:
             self._replays = [self._warm(each, sets * rounds) for each in contenders]
-        self._launches, self._quads = rounds * len(sets), quads_of(rounds * round_us)
+        self._launches, self._quads = rounds * len(sets), quads_of(rounds * round_us, block_us=self._block_us)
 
     def _warm(self, contender: Contender, order: list[int]) -> Callable[[], None]:
         replay = contender.graph(self._bench, order)
@@ -123,9 +128,9 @@ def turn_rounds(round_us: float) -> int:
     return max(1, -(-int(TURN_US) // max(1, int(round_us))))
 
 
-def quads_of(turn_us: float) -> int:
-    """Quads in a block of about 10 ms."""
-    return max(1, round(WINDOW_US / (4 * turn_us)))
+def quads_of(turn_us: float, *, block_us: float = WINDOW_US) -> int:
+    """Quads in a block of about 10 ms, or of `block_us`."""
+    return max(1, round(block_us / (4 * turn_us)))
 
 
 def quads(count: int, *, rng: np.random.Generator) -> list[int]:

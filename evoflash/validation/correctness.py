@@ -46,7 +46,8 @@ def check_correctness(
     if not verdict.passed:
         return verdict
     reason = metamorphic.repeats(run, first, workload=workload) if is_deterministic else ""
-    reason = reason or operation.complaint_without_reference(remembering, first, workload, seed=seed)
+    holding = operation.relations(first, workload, seed=seed)
+    reason = reason or metamorphic.complaint(remembering, holding, workload=workload)
     return replace(verdict, passed=not reason, reason=reason)
 
 

@@ -4,21 +4,19 @@ What must hold between outputs of changed inputs is the operation's to say. Wher
 they may differ by twice the threshold: each may be off in its own direction.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from evoflash.operation import Kernel, Output, TensorSpec, TestInput, Workload
+from evoflash.operation import Kernel, Output, Reach, Relation, Rows, TensorSpec, TestInput, Workload
 from evoflash.validation.bits import decode
 from evoflash.validation.expected import outputs_of, over_rms
 from evoflash.validation.thresholds import thresholds_of
 from evoflash.validation.validator import error_ratio, place_of
 
-_BOTH = 2  # outputs that are off
-
-Rows = Mapping[str, NDArray[Any]]  # of an output, by tensor name: numbers in whatever float type
+BOTH = 2  # outputs that are off
 
 
 def repeats(kernel: Kernel, inputs: TestInput, *, workload: Workload) -> str:
@@ -37,32 +35,88 @@ def differing(first: Output, second: Output, *, workload: Workload) -> str:
     return ""
 
 
-def moved(change: str, before: Output | Rows, after: Output | Rows, *, workload: Workload) -> str:
+def complaint(kernel: Kernel, holding: Iterable[Relation | Reach], *, workload: Workload) -> str:
+    """The first complaint of an operation's relations about a kernel; empty when they have none."""
+    return next(filter(None, (_complaint(kernel, each, workload) for each in holding)), "")
+
+
+def _complaint(kernel: Kernel, holding: Relation | Reach, workload: Workload) -> str:
+    if isinstance(holding, Reach):
+        return _reached(kernel, holding, workload)
+    after = [kernel(inputs) for inputs in holding.after.runs]
+    before = holding.before
+    runs = [kernel(inputs) for inputs in before.runs] if isinstance(before, Rows) else []
+    for spec in outputs_of(workload, "rows"):
+        old = _sum(runs, before.rows, spec) if isinstance(before, Rows) else before[spec.name]
+        new = _sum(after, holding.after.rows, spec)
+        if reason := _moved(holding.change, spec, old, new, holding.after.rows, workload):
+            return reason
+    return ""
+
+
+def _sum(outputs: Sequence[Output], rows: NDArray[np.intp] | None, spec: TensorSpec) -> NDArray[np.float32]:
+    """The sum of outputs: (rows, columns)."""
+    total = sum(decode(out.tensors[spec.name], spec.dtype).reshape(-1, spec.shape[-1]) for out in outputs)
+    numbers: NDArray[np.float32] = np.asarray(total)
+    return numbers if rows is None else numbers[rows]
+
+
+def _reached(kernel: Kernel, reach: Reach, workload: Workload) -> str:
+    before, after = kernel(reach.before), kernel(reach.after)
+    for spec in outputs_of(workload, "rows"):
+        changed = before.tensors[spec.name] != after.tensors[spec.name]
+        by_row = changed.reshape(-1, *spec.shape[-2:]).any(axis=(0, 2))
+        blind, seeing = by_row[: reach.first_row], by_row[reach.first_row :]
+        if blind.any():
+            row = int(blind.argmax())
+            return f"{reach.mask}: row {row} changes with {reach.change}, which it must not see"
+        if not seeing.all():
+            return f"{reach.mask}: row {reach.first_row + int(seeing.argmin())} ignores {reach.change}"
+    return ""
+
+
+def moved(change: str, before: Output, after: Output, *, workload: Workload) -> str:
     """Empty when two outputs agree but for rounding; else how far one moved, or where one element did."""
-    reasons = (
-        _moved(change, spec, before, after, workload=workload) for spec in outputs_of(workload, "rows")
-    )
+    specs = outputs_of(workload, "rows")
+    pairs = ((spec, _sum([before], None, spec), _sum([after], None, spec)) for spec in specs)
+    reasons = (_moved(change, spec, old, new, None, workload) for spec, old, new in pairs)
     return next(filter(None, reasons), "")
 
 
-def values_of(output: Output, spec: TensorSpec) -> NDArray[np.float32]:
-    """The numbers of one tensor of rows."""
-    return decode(output.tensors[spec.name], spec.dtype)
-
-
 def _moved(
-    change: str, spec: TensorSpec, before: Output | Rows, after: Output | Rows, *, workload: Workload
+    change: str,
+    spec: TensorSpec,
+    old: NDArray[Any],
+    new: NDArray[np.float32],
+    rows: NDArray[np.intp] | None,
+    workload: Workload,
 ) -> str:
-    old, new = (values_of(x, spec) if isinstance(x, Output) else x[spec.name] for x in (before, after))
-    error, thresholds = np.abs(new.astype(np.float64) - old), thresholds_of(workload)
-    distance = error_ratio(float((error**2).sum()), float((old.astype(np.float64) ** 2).sum()))
-    if not distance <= _BOTH * thresholds.rel_l2:
-        return f"{change}: the output moves by rel_l2 {distance:.1e} > {_BOTH * thresholds.rel_l2:.0e}"
-    rms = np.sqrt((old.astype(np.float64) ** 2).mean(axis=-1, keepdims=True))
-    relative = over_rms(error, rms)
-    if not (relative <= _BOTH * thresholds.max_over_rms).all():
-        at = np.unravel_index(int(relative.argmax()), relative.shape)
-        size = f"{relative.max():.1e} > {_BOTH * thresholds.max_over_rms:.0e} of its row's RMS"
-        place = " ".join(f"{axis}={i}" for axis, i in zip(spec.axes, at, strict=True))
-        return f"{change}: an element moves by {size}: {place}"
-    return ""
+    """As moved(), of (rows, columns); `rows` says which of the tensor's they are, without: all."""
+    error = np.abs(new.astype(np.float64) - old)
+    squares = (old.astype(np.float64) ** 2).sum(axis=-1)
+    reason = said_of_sums(change, float((error**2).sum()), float(squares.sum()), workload=workload)
+    relative = over_rms(error, np.sqrt(squares / old.shape[-1])[:, None])
+    if reason or (relative <= BOTH * thresholds_of(workload).max_over_rms).all():
+        return reason
+    row, column = np.unravel_index(int(relative.argmax()), relative.shape)
+    at = int(row if rows is None else rows[row])
+    return said_of_worst(change, float(relative.max()), (at, int(column)), spec, workload=workload)
+
+
+def said_of_sums(change: str, squared: float, before_squared: float, *, workload: Workload) -> str:
+    """Empty when an output moves by no more than rounding may; squares are sums over all its elements."""
+    distance, limit = error_ratio(squared, before_squared), BOTH * thresholds_of(workload).rel_l2
+    return "" if distance <= limit else f"{change}: the output moves by rel_l2 {distance:.1e} > {limit:.0e}"
+
+
+def said_of_worst(
+    change: str, relative: float, at: tuple[int, int], spec: TensorSpec, *, workload: Workload
+) -> str:
+    """Empty when the element that moves most, over its row's RMS, may; `at` is its row, counted through, and
+    its column.
+    """
+    limit = BOTH * thresholds_of(workload).max_over_rms
+    if relative <= limit:
+        return ""
+    place = place_of(spec, (*np.unravel_index(at[0], spec.shape[:-1]), at[1]))
+    return f"{change}: an element moves by {relative:.1e} > {limit:.0e} of its row's RMS: {place}"

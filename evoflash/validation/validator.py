@@ -107,19 +107,24 @@ def judge(workload: Workload, results: Iterable[tuple[TestInput, Expected, Outpu
 
     The first input that fails is the last one looked at.
     """
+    return judge_errors(workload, (measure(workload, *result) for result in results))
+
+
+def judge_errors(workload: Workload, measured: Iterable[Errors]) -> Verdict:
+    """As judge(), of errors that were measured, wherever that was."""
     thresholds, errors, reason = thresholds_of(workload), [], ""
-    for inputs, expected, output in results:
-        errors.append(measure(workload, inputs, expected, output))
-        if reason := _complaint(errors[-1], workload):
+    for each in measured:
+        errors.append(each)
+        if reason := _complaint(each, workload):
             break
     ordinary = [e for e in errors if e.is_ordinary]
-    pooled = _pooled(ordinary or errors)
-    if not reason and ordinary and not pooled.rel_l2 <= thresholds.rel_l2:
-        reason = f"rel_l2 {pooled.rel_l2:.2e} > {thresholds.rel_l2:.0e} pooled; worst {pooled.where}"
+    together = pooled(ordinary or errors)
+    if not reason and ordinary and not together.rel_l2 <= thresholds.rel_l2:
+        reason = f"rel_l2 {together.rel_l2:.2e} > {thresholds.rel_l2:.0e} pooled; worst {together.where}"
     return Verdict(
         workload=str(workload),
         passed=not reason,
-        rel_l2=pooled.rel_l2,
+        rel_l2=together.rel_l2,
         max_over_rms=max(e.max_over_rms for e in errors),
         lse_error=max(e.lse_error for e in errors),
         honest_ratio=max(e.honest_ratio(thresholds) for e in errors),
@@ -127,7 +132,7 @@ def judge(workload: Workload, results: Iterable[tuple[TestInput, Expected, Outpu
     )
 
 
-def _pooled(errors: Sequence[Errors]) -> Errors:
+def pooled(errors: Sequence[Errors]) -> Errors:
     """Several test inputs, or several tensors, as one, by the place of the worst of them."""
     if len(errors) == 1:
         return errors[0]
@@ -174,7 +179,7 @@ def measure(workload: Workload, inputs: TestInput, expected: Expected, output: O
     named = [
         _row_errors(nothing, spec, part, expected, workload, is_named=len(tensors) > 1) for spec in tensors
     ]
-    return _with_numbers(_pooled(named), part, expected, workload)
+    return _with_numbers(pooled(named), part, expected, workload)
 
 
 def _row_errors(

@@ -6,6 +6,7 @@
     record_lattice  all genomes of a lattice timed on the GPU, as a recorded space
     brief_timing    one genome in the GPU process: a first look and a few samples
     replayed        search strategies on recorded spaces, many seeds each
+    stages          where the seconds of a search go, and how busy the GPU is
     transfer        a kernel that was found without a GPU beside the winner of a measured search
     variants        checks and times a list of genomes in turns with cuDNN
 

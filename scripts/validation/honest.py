@@ -27,7 +27,7 @@ from typing import Any
 from evoflash import __version__
 from evoflash.attention import abi
 from evoflash.attention.inputs import ALL, TestInput, draw
-from evoflash.attention.relations import complaint
+from evoflash.attention.relations import relations
 from evoflash.attention.workload import CompileKey, Workload
 from evoflash.cuda import launcher
 from evoflash.cuda.arena import MemoryFaultError
@@ -36,6 +36,7 @@ from evoflash.errors import UsageError
 from evoflash.families.family import families_for, load_family
 from evoflash.operation import Output
 from evoflash.validation.expected import every_row
+from evoflash.validation.metamorphic import complaint
 from evoflash.validation.validator import judge
 from scripts.command_line import command
 from scripts.validation.subjects import (
@@ -155,7 +156,8 @@ def _ask_oracles(machine: Machine, subject: Subject, workload: Workload) -> str:
         lse = output.tensors["LSE"].reshape(shape)
         return abi.output(output.tensors["O"].reshape(*shape, workload.head_dim), lse)
 
-    return complaint(run, draw("normal", workload, seed=0), workload, seed=0)
+    holding = relations(draw("normal", workload, seed=0), workload, seed=0)
+    return complaint(run, holding, workload=workload)
 
 
 def prepare(

@@ -1,0 +1,249 @@
+"""Outputs and memory compared on the device, many at once: sums and places come back, never the data.
+
+Judges nothing. A table of comparisons is made once, for addresses that stay, and asked for every candidate;
+the kernels are in comparisons.cu. Sums are in fp64, of the terms that validation/validator.py adds up.
+"""
+
+import math
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evoflash.cuda.device_checks import cubin_path
+from evoflash.cuda.guarded_buffer import allocate
+from evoflash.cuda.launcher import LoadedKernel, present_gpu, settle
+from evoflash.evaluation import Launch
+
+SOURCE = Path(__file__).with_name("comparisons.cu")
+THREADS = 256
+COLUMNS = 8  # of which rows of 16-bit numbers have a multiple
+FIELDS = 9  # of an answer about rows
+_WORD, _GROUP, _HALF = 4, 16, 2  # bytes
+_MOST_BLOCKS = 512  # of one comparison
+_WORDS_A_THREAD = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two parts of memory that should be alike; `second` 0: that should be zero. Addresses and bytes.
+
+    Of each `period_bytes`, if there is one, the first `ignored_bytes` may differ. All are multiples of 4.
+    """
+
+    first: int
+    second: int
+    size_bytes: int
+    period_bytes: int = 0
+    ignored_bytes: int = 0
+
+    entry = "differing_words"
+    answers = 1  # u32: words that differ
+
+    @property
+    def line(self) -> tuple[int, ...]:
+        """Its numbers in the table."""
+        sizes = (self.size_bytes, self.period_bytes, self.ignored_bytes)
+        return self.first, self.second, *(size // _WORD for size in sizes)
+
+    @property
+    def threads(self) -> int:
+        """How many are of use."""
+        return self.size_bytes // (_WORD * _WORDS_A_THREAD)
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """Rows of one run's output, or of two runs' added up: addresses; `offsets`: of int64 numbers, where each
+    row begins, in elements, 0 where rows are dense and in order.
+    """
+
+    first: int = 0
+    second: int = 0
+    offsets: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """One fp32 number for each row, and what it should be in fp64: addresses. What error is allowed:
+    absolute + relative * |right|, and `least` at least.
+    """
+
+    got: int
+    right: int
+    absolute: float
+    relative: float
+    least: float
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Rows of 16-bit numbers against those that they should be: of a run, or known (`right`, an address of
+    dense fp64 numbers, or fp32 ones). Columns are a multiple of 8.
+    """
+
+    rows: int
+    columns: int
+    dtype: str
+    new: Side
+    old: Side = Side()
+    right: int = 0
+    is_single: bool = False
+    numbers: Numbers | None = None
+
+    entry = "measured_rows"
+
+    @property
+    def line(self) -> tuple[int, ...]:
+        """Its numbers in the table."""
+        numbers = self.numbers or Numbers(0, 0, 0.0, 0.0, 0.0)
+        limits = (numbers.absolute, numbers.relative, numbers.least)
+        return (
+            *(self.right, int(self.is_single)),
+            *(self.old.first, self.old.second, self.old.offsets),
+            *(self.new.first, self.new.second, self.new.offsets),
+            *(self.rows, self.columns, int(self.dtype == "bf16"), numbers.right),
+            *(_bits(limit) for limit in limits),
+            numbers.got,
+        )
+
+    @property
+    def threads(self) -> int:
+        """How many are of use."""
+        return self.rows
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """Two dense outputs, (groups, rows, row_bytes): addresses. No row before `first_row` may differ, in any
+    group, and each from there on must, in one of them.
+    """
+
+    before: int
+    after: int
+    groups: int
+    rows: int
+    row_bytes: int
+    first_row: int
+
+    entry = "reached_rows"
+    answers = 2  # u32: rows that differ and must not, and the other way round
+
+    @property
+    def line(self) -> tuple[int, ...]:
+        """Its numbers in the table."""
+        return self.before, self.after, self.groups, self.rows, self.row_bytes // _GROUP, self.first_row
+
+    @property
+    def threads(self) -> int:
+        """How many are of use."""
+        return self.rows
+
+
+def _bits(number: float) -> int:
+    """The bits of an fp64 number as a signed integer."""
+    return int(struct.unpack("<q", struct.pack("<d", number))[0])
+
+
+def lines(comparisons: Sequence[Pair | Measured | Reached]) -> NDArray[np.int64]:
+    """The table of comparisons of one kind, a line of a fixed length for each."""
+    width = 16 if comparisons and isinstance(comparisons[0], Measured) else 8
+    table = np.zeros((max(1, len(comparisons)), width), np.int64)
+    for row, comparison in zip(table, comparisons, strict=False):
+        row[: len(comparison.line)] = comparison.line
+    return table
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What Measured found, over all rows; a place is a row, counted through, and a column."""
+
+    squared: float
+    before_squared: float
+    max_over_rms: float
+    worst: tuple[int, int]
+    number: float  # the largest error of a number over what is allowed
+    number_error: float
+    number_row: int
+    broken: int  # elements that are no finite distance away
+
+
+def found_in(answers: NDArray[np.float64]) -> list[Found]:
+    """What each comparison found, of the answers of its blocks: (comparisons, blocks, FIELDS)."""
+    return [_merged(blocks) for blocks in answers]
+
+
+def _merged(blocks: NDArray[np.float64]) -> Found:
+    worst, number = blocks[blocks[:, 2].argmax()], blocks[blocks[:, 5].argmax()]
+    squared, before, broken = blocks[:, [0, 1, 8]].sum(axis=0)
+    return Found(
+        float(squared),
+        float(before),
+        float(np.sqrt(worst[2])),
+        (int(worst[3]), int(worst[4])),
+        float(number[5]),
+        float(number[6]),
+        int(number[7]),
+        int(broken),
+    )
+
+
+class Table:
+    """Comparisons of one kind on the device, and room for their answers."""
+
+    def __init__(self, comparisons: Sequence[Pair | Measured | Reached]) -> None:
+        """NoRoomError when the device's memory is used up."""
+        self.count = len(comparisons)
+        if not comparisons:
+            return
+        first = comparisons[0]
+        blocks = -(-max(each.threads for each in comparisons) // THREADS)
+        self._blocks = min(max(1, blocks), _MOST_BLOCKS)
+        is_measured = isinstance(first, Measured)
+        answer = (self._blocks, FIELDS) if isinstance(first, Measured) else (first.answers,)
+        self._dtype = np.dtype(np.float64 if is_measured else np.uint32)
+        self._shape, self._entry = (self.count, *answer), first.entry
+        self._lines = on_device(lines(comparisons))
+        self._answers = allocate(math.prod(self._shape) * self._dtype.itemsize)
+
+    def reset(self, stream: Any) -> None:
+        """Forget what was found, in stream order."""
+        if self.count:
+            self._answers.data.memset_async(0, self._answers.nbytes, stream)
+
+    def ask(self) -> None:
+        """Enqueue the comparisons on the current stream: what they count is added to what was counted."""
+        if not self.count:
+            return
+        kernel = _kernel(self._entry, (self._blocks, self.count, 1))
+        kernel.enqueue((np.uint64(self._lines.data.ptr), np.uint64(self._answers.data.ptr)))
+
+    def read(self) -> NDArray[Any]:
+        """The answers, when the stream has been waited for: (comparisons, ...)."""
+        if not self.count:
+            return np.zeros((0, 1))
+        answers: NDArray[Any] = self._answers.get().view(self._dtype).reshape(self._shape)
+        return answers
+
+
+def on_device(values: NDArray[Any]) -> Any:
+    """A copy on the device, as a CuPy array of uint8. NoRoomError when the memory is used up."""
+    memory = allocate(values.nbytes)
+    memory.set(np.ascontiguousarray(values).view(np.uint8).reshape(-1))
+    settle()
+    return memory
+
+
+@cache
+def _path() -> str:
+    return cubin_path(f"sm_{present_gpu().compute_capability}", SOURCE)
+
+
+@cache
+def _kernel(entry: str, grid: tuple[int, int, int]) -> LoadedKernel:
+    return LoadedKernel(_path(), (Launch(entry, grid, (THREADS, 1, 1), 0),))

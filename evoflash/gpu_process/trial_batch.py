@@ -1,0 +1,230 @@
+"""Kernels checked on several workloads in one batch of launches: verdicts from what was found on the device.
+
+The thresholds and their words are the validator's. Where a verdict is bad, checks.py asks again, launch by
+launch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import zip_longest
+from typing import Any
+
+import numpy as np
+
+from evoflash.cuda.batch import Batch, Compared
+from evoflash.cuda.comparisons import Found, Measured, Numbers, Pair, Reached, Side, found_in, on_device
+from evoflash.cuda.launcher import LoadedKernel
+from evoflash.cuda.layout import layouts_of
+from evoflash.cuda.slab import Slab
+from evoflash.evaluation import Verdict
+from evoflash.gpu_process.trials import Judged, Plan
+from evoflash.operation import ELEMENT_BYTES, Reach, Relation, Rows, TensorSpec
+from evoflash.operations import operation_of
+from evoflash.validation.expected import outputs_of
+from evoflash.validation.metamorphic import said_of_sums, said_of_worst
+from evoflash.validation.thresholds import thresholds_of
+from evoflash.validation.validator import Errors, judge_errors, place_of, pooled
+
+
+class TrialBatch:
+    """The plans of some workloads on the device, ready for one kernel after another."""
+
+    def __init__(self, plans: Sequence[Plan]) -> None:
+        """NoRoomError when the device's memory is used up."""
+        rng = np.random.default_rng()
+        self._trials = [_Trials(plan, Slab(plan.workload, plan.runs, rng=rng)) for plan in plans]
+        parts = [trials.compared() for trials in self._trials]
+        self._ends = np.cumsum([[len(x.measured), len(x.alike), len(x.reached)] for x in parts], axis=0)
+        together = Compared(
+            tuple(each for part in parts for each in part.measured),
+            tuple(each for part in parts for each in part.alike),
+            tuple(each for part in parts for each in part.reached),
+        )
+        self._batch = Batch([trials.slab for trials in self._trials], together)
+
+    def verdicts(
+        self, kernels: Sequence[LoadedKernel], *, limit_s: float, is_deterministic: bool
+    ) -> list[Verdict]:
+        """One for each workload, of its kernel. Raises what Batch.run() does."""
+        answers = self._batch.run(kernels, limit_s=limit_s)
+        found = found_in(answers.measured)
+        begins, verdicts = np.zeros(3, int), []
+        for trials, ends in zip(self._trials, self._ends, strict=True):
+            measured, alike, reached = (slice(*each) for each in zip(begins, ends, strict=True))
+            differ = answers.alike[alike].any(axis=1) if is_deterministic else np.zeros(0, bool)
+            verdicts.append(trials.verdict(found[measured], differ, answers.reached[reached]))
+            begins = ends
+        return verdicts
+
+
+class _Trials:
+    """One plan on its slab."""
+
+    def __init__(self, plan: Plan, slab: Slab) -> None:
+        self.plan, self.slab, workload = plan, slab, plan.workload
+        self._rows, self._numbers = outputs_of(workload, "rows"), outputs_of(workload, "numbers")
+        self._kept: dict[int, Any] = {}  # arrays on the device by id() of the host's, both kept alive
+
+    def _device(self, values: Any) -> int:
+        """The address of an array's copy on the device."""
+        if id(values) not in self._kept:
+            self._kept[id(values)] = values, on_device(values)
+        return int(self._kept[id(values)][1].data.ptr)
+
+    def compared(self) -> Compared:
+        """What is compared: the judged launches, then the relations; launches alike; reaches."""
+        measured = [each for judged in self.plan.judged for each in self._judged(judged)]
+        relations = [each for each in self.plan.relations if isinstance(each, Relation)]
+        measured += [each for relation in relations for each in self._related(relation)]
+        alike = [
+            Pair(self.slab.address(one, spec.name), self.slab.address(other, spec.name), spec.size_bytes)
+            for one, other, _ in self.plan.alike
+            for spec in self._rows
+        ]
+        reaches = [each for each in self.plan.relations if isinstance(each, Reach)]
+        return Compared(
+            tuple(measured), tuple(alike), tuple(each for reach in reaches for each in self._reached(reach))
+        )
+
+    def _judged(self, judged: Judged) -> Iterator[Measured]:
+        run = self.plan.runs[judged.run]
+        for rows, numbers in zip_longest(self._rows, self._numbers):
+            if numbers is not None and numbers.name in run.without:
+                numbers = None
+            spec = rows or numbers
+            columns = spec.shape[-1] if rows is not None else 0
+            yield Measured(
+                rows=int(np.prod(spec.shape[:-1] if rows is not None else spec.shape)),
+                columns=columns,
+                dtype=spec.dtype,
+                new=Side() if rows is None else self._side(judged.run, rows, None),
+                right=0 if rows is None else self._device(judged.expected.rows[rows.name].right),
+                numbers=None if numbers is None else self._expected_numbers(judged, numbers),
+            )
+
+    def _expected_numbers(self, judged: Judged, spec: TensorSpec) -> Numbers:
+        right, limits = judged.expected.numbers[spec.name], thresholds_of(self.plan.workload)
+        return Numbers(
+            self.slab.address(judged.run, spec.name),
+            self._device(right.right),
+            limits.lse_absolute,
+            limits.lse_relative,
+            limits.honest_factor * right.excused,
+        )
+
+    def _side(self, run: int, spec: TensorSpec, rows: Any, other: int | None = None) -> Side:
+        first = self.slab.address(run, spec.name)
+        second = 0 if other is None else self.slab.address(other, spec.name)
+        if self.plan.runs[run].is_strided:
+            specs = operation_of(self.plan.workload).tensors(self.plan.workload)
+            layout = layouts_of(specs, is_strided=True)[spec.name]
+            return Side(first, second, self._device(layout.row_offsets()))
+        if rows is None:
+            return Side(first, second)
+        return Side(first, second, self._device((rows * spec.shape[-1]).astype(np.int64)))
+
+    def _related(self, relation: Relation) -> Iterator[Measured]:
+        for spec in self._rows:
+            known = None if isinstance(relation.before, Rows) else relation.before[spec.name]
+            new, before = relation.after, relation.before
+            yield Measured(
+                rows=int(np.prod(spec.shape[:-1])) if new.rows is None else len(new.rows),
+                columns=spec.shape[-1],
+                dtype=spec.dtype,
+                new=self._sum(new, spec),
+                old=self._sum(before, spec) if isinstance(before, Rows) else Side(),
+                right=0 if known is None else self._device(known),
+            )
+
+    def _sum(self, side: Rows, spec: TensorSpec) -> Side:
+        runs = [self.plan.run_of(inputs) for inputs in side.runs]
+        return self._side(runs[0], spec, side.rows, *runs[1:])
+
+    def _reached(self, reach: Reach) -> Iterator[Reached]:
+        for spec in self._rows:
+            before, after = (self.plan.run_of(inputs) for inputs in (reach.before, reach.after))
+            yield Reached(
+                self.slab.address(before, spec.name),
+                self.slab.address(after, spec.name),
+                int(np.prod(spec.group_shape)),
+                spec.shape[-2],
+                spec.shape[-1] * ELEMENT_BYTES[spec.dtype],
+                reach.first_row,
+            )
+
+    def verdict(self, found: Sequence[Found], differ: Any, reached: Any) -> Verdict:
+        """The verdict, of what was found; `differ` is empty where runs need not repeat."""
+        each = iter(found)
+        errors = [(judged, self._errors(judged, each)) for judged in self.plan.judged]
+        workload = self.plan.workload
+        verdict = judge_errors(workload, (error for judged, error in errors if not judged.words))
+        reasons = (
+            *(said for (_, _, said), bad in zip(self._alike(), differ, strict=False) if bad),
+            *(self._said_of(judged, error) for judged, error in errors if judged.words),
+            *self._said_of_relations(each, iter(reached)),
+        )
+        reason = verdict.reason or next(filter(None, reasons), "")
+        return replace(verdict, passed=not reason, reason=reason)
+
+    def _alike(self) -> Iterator[tuple[int, int, str]]:
+        return (each for each in self.plan.alike for _ in self._rows)
+
+    def _said_of(self, judged: Judged, error: Errors) -> str:
+        reason = judge_errors(self.plan.workload, [error]).reason
+        return f"{judged.words}{reason}" if reason else ""
+
+    def _errors(self, judged: Judged, found: Iterator[Found]) -> Errors:
+        """What was found of a judged launch, as the validator has it."""
+        name = self.plan.runs[judged.run].inputs.name
+        is_ordinary = name in operation_of(self.plan.workload).inputs.ordinary
+        nothing = Errors(name, is_ordinary, 0, 0, 0, 0, 0, 0, 0, "", "", "")
+        named, worst = [], nothing
+        for (rows, numbers), this in zip(zip_longest(self._rows, self._numbers), found, strict=False):
+            if rows is not None:
+                named.append(self._row_errors(nothing, rows, judged, this))
+            if numbers is not None and this.number > worst.lse:
+                where = place_of(numbers, np.unravel_index(this.number_row, numbers.shape))
+                worst = replace(worst, lse=this.number, lse_error=this.number_error, lse_where=where)
+        return replace(pooled(named), lse=worst.lse, lse_error=worst.lse_error, lse_where=worst.lse_where)
+
+    def _row_errors(self, nothing: Errors, spec: TensorSpec, judged: Judged, found: Found) -> Errors:
+        scale = judged.expected.rows[spec.name].scale
+        where = _place(spec, found)
+        return replace(
+            nothing,
+            squared=found.squared,
+            reference_squared=scale.squared,
+            honest_squared=scale.honest_squared,
+            max_over_rms=found.max_over_rms,
+            honest_max_over_rms=scale.honest_max_over_rms,
+            broken=f"{found.broken} elements" if found.broken else "",
+            where=f"{spec.name} {where}" if len(self._rows) > 1 else where,
+        )
+
+    def _said_of_relations(self, found: Iterator[Found], reached: Iterator[Any]) -> Iterator[str]:
+        for relation in self.plan.relations:
+            for spec in self._rows:
+                if isinstance(relation, Relation):
+                    yield self._said_of_relation(relation, spec, next(found))
+                else:
+                    blind, ignoring = next(reached)
+                    if blind or ignoring:
+                        counts = f"{blind} rows change that must not, {ignoring} do not that must"
+                        yield f"{relation.mask}: {relation.change}: {counts}"
+
+    def _said_of_relation(self, relation: Relation, spec: TensorSpec, found: Found) -> str:
+        workload, change, rows = self.plan.workload, relation.change, relation.after.rows
+        if found.broken:
+            return f"{change}: {found.broken} elements are not finite"
+        row, column = found.worst
+        at = (row if rows is None else int(rows[row])), column
+        return said_of_sums(change, found.squared, found.before_squared, workload=workload) or said_of_worst(
+            change, found.max_over_rms, at, spec, workload=workload
+        )
+
+
+def _place(spec: TensorSpec, found: Found) -> str:
+    row, column = found.worst
+    return place_of(spec, (*np.unravel_index(row, spec.shape[:-1]), column))

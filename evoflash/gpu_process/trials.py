@@ -1,0 +1,105 @@
+"""Which launches check a kernel on a small workload, and what must hold of their outputs; launches nothing.
+
+What validation/correctness.py asks of a kernel that it calls, as a list: all launches are known beforehand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from evoflash.cuda.comparisons import COLUMNS
+from evoflash.cuda.slab import Run, bytes_of
+from evoflash.operation import Expected, Reach, Relation, Rows, TestInput, Workload
+from evoflash.operations import operation_of
+from evoflash.validation.correctness import case
+from evoflash.validation.expected import outputs_of
+
+_AT_ONCE = 1  # repeats right behind the test inputs; another one is the last launch of all
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Judged:
+    """A launch whose output is held against the right one. `words` precede a complaint; those of the test
+    inputs, which are judged together, have none.
+    """
+
+    run: int
+    expected: Expected
+    words: str = ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Plan:
+    """The launches on one workload, and what is asked of them; launches go by their place in `runs`."""
+
+    workload: Workload
+    runs: tuple[Run, ...]
+    judged: tuple[Judged, ...]
+    alike: tuple[tuple[int, int, str], ...]  # launches whose rows agree in every bit; what is said if not
+    relations: tuple[Relation | Reach, ...]
+    numbers: Mapping[int, int]  # launches by id() of their inputs
+
+    def run_of(self, inputs: TestInput) -> int:
+        """The first launch with those inputs."""
+        return self.numbers[id(inputs)]
+
+    @property
+    def size_bytes(self) -> int:
+        """What it takes on the device, about: tensors, their images, references."""
+        right = sum(rows.right.nbytes for each in self.judged for rows in each.expected.rows.values())
+        return 2 * bytes_of(self.workload, self.runs) + right
+
+    @property
+    def is_comparable(self) -> bool:
+        """Whether the device can compare the rows."""
+        return all(spec.shape[-1] % COLUMNS == 0 for spec in outputs_of(self.workload, "rows"))
+
+
+def plan_of(workload: Workload, seed: int) -> Plan:
+    """The launches that check a kernel on a workload of which every row is compared."""
+    operation = operation_of(workload)
+    cases = [case(workload, name, seed) for name in operation.inputs.small]
+    first, expected = cases[0]
+    runs = [Run(inputs) for inputs, _ in cases]
+    judged = [Judged(run, right) for run, (_, right) in enumerate(cases)]
+    alike = []
+    for _ in range(_AT_ONCE):
+        alike.append((0, len(runs), "two runs on the same input differ"))
+        runs.append(Run(first))
+    for run, words in _variants(workload, first):
+        judged.append(Judged(len(runs), expected, words))
+        if run.without:
+            alike.append((0, len(runs), f"{words}two runs on the same input differ"))
+        runs.append(run)
+    relations = tuple(operation.relations(first, workload, seed=seed))
+    numbers = {id(run.inputs): at for at, run in reversed(list(enumerate(runs)))}
+    for inputs in (each for relation in relations for each in inputs_of(relation)):
+        if id(inputs) not in numbers:
+            numbers[id(inputs)] = len(runs)
+            runs.append(Run(inputs))
+    alike.append((0, len(runs), "two runs on the same input differ"))
+    runs.append(Run(first))
+    return Plan(workload, tuple(runs), tuple(judged), tuple(alike), relations, numbers)
+
+
+def _variants(workload: Workload, inputs: TestInput) -> Iterator[tuple[Run, str]]:
+    """The same call without each output that may be left out, and with tensors that lie apart."""
+    specs = operation_of(workload).tensors(workload)
+    for spec in specs:
+        if spec.is_optional:
+            yield Run(inputs, without=(spec.name,)), f"without {spec.name}: "
+    if any(spec.spread for spec in specs):
+        yield Run(inputs, is_strided=True), STRIDED
+
+
+STRIDED = "tensors not dense: "  # what precedes a complaint
+
+
+def inputs_of(relation: Relation | Reach) -> tuple[Any, ...]:
+    """The test inputs that a relation is about."""
+    if isinstance(relation, Reach):
+        return relation.before, relation.after
+    before = relation.before.runs if isinstance(relation.before, Rows) else ()
+    return *before, *relation.after.runs
