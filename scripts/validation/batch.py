@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from evoflash.attention.shapes import check_workloads
-from evoflash.attention.workload import Workload
+from evoflash.attention.workload import Workload, parse_workload
 from evoflash.champions import champions
 from evoflash.compilers.nvrtc import compile_candidate
 from evoflash.cuda import launcher
@@ -44,7 +44,7 @@ _FIELDS = ("rel_l2", "max_over_rms", "lse_error", "honest_ratio")
 def honest_tasks(spec: GpuSpec, problem: str) -> list[GpuTask]:
     """The first seed of each family that serves the problem, and its champion."""
     whole = parse_problem(problem)
-    (workload,), keys = whole.workloads, whole.compile_keys(spec.arch)
+    workload, keys = parse_workload(problem), whole.compile_keys(spec.arch)
     found = [family.seeds_for(whole, family.space(keys, spec), spec)[:1] for family in families_for(spec)]
     best = [each.genome for each in champions(spec.name) if each.problem == str(whole)]
     return [_task(genome, workload, spec) for genome in (*(one for each in found for one in each), *best)]
