@@ -10,7 +10,9 @@ from evoflash.attention.workload import CompileKey, Workload
 from evoflash.operation import EmulatedRun, Loop
 
 _BATCH = 5  # divides no GPU's number of SMs, nor small multiples of it, so that a grid has blocks too many
-_WRAPS = 33  # of the deepest ring: what counts wraps in five bits, or one arrival too few in each, is off by then
+_WRAPS = (
+    33  # of the deepest ring: what counts wraps in five bits, or one arrival too few in each, is off by then
+)
 _SMALL_GROUP = 2  # query heads of a key/value head that are always run together
 _FEW_HEADS = 4  # of a group that are run whole in two batches
 # Multiplications of tensor cores (see Loop.emulation_cost) that a run may take beyond its fixed cost.
@@ -110,9 +112,7 @@ def _short_runs(cut: _Cut) -> Iterator[EmulatedRun]:
     # One row in the last query block and one key, in more heads than a ring has slots; under a causal mask
     # every other block is without a tile.
     heads = 2 * cut.loop.stages + 1 if cut.is_persistent else 3
-    yield EmulatedRun(
-        cut.workload(rows + 1, 1, heads=heads), "large_logits", "eager", "fifo", crowded=True
-    )
+    yield EmulatedRun(cut.workload(rows + 1, 1, heads=heads), "large_logits", "eager", "fifo", crowded=True)
     # A tile but for its last key. Tiles of one pair of keys, or of none, are not cut by one key.
     yield EmulatedRun(cut.workload(9, keys - 1 if keys > 8 else 7), "saturated", "eager", "fifo")
     # A whole tile, the only one of the last split where the others have two; under a causal mask a warp whose
