@@ -73,6 +73,9 @@ class Climbs:
         prepared = settled(preparing.result())
         if prepared.failure or self._steps.duplicates.original_of(genome, prepared.builds):
             return Climbed(prepared)
+        if before is not None:  # until one is proven they come one by one: the first is the likeliest
+            either: tuple[Future[Any], ...] = (before, self._steps.standing.begun)
+            wait(either, return_when=FIRST_COMPLETED)
         mine: Future[Climbed] = Future()
         key = self._steps.duplicates.key_of(genome, prepared.builds)
         with self._lock:
@@ -81,9 +84,6 @@ class Climbs:
             twin = kernel.result()
             return replace(twin, prepared=_with(twin.prepared, prepared.builds))
         try:
-            if before is not None:  # until one is proven they come one by one: the first is the likeliest
-                either: tuple[Future[Any], ...] = (before, self._steps.standing.begun)
-                wait(either, return_when=FIRST_COMPLETED)
             mine.set_result(self._on_the_gpu(genome, prepared))
         except BaseException as error:  # its twins wait for it, too
             mine.set_exception(error)
