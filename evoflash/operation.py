@@ -283,7 +283,8 @@ class EmulatedRun:
     inputs: str
     delivery: Delivery
     schedule: Schedule
-    crowded: bool = False  # on a GPU with room for one CTA: persistent CTAs then take several blocks each
+    crowded: bool = False  # on a GPU with room for few CTAs: persistent CTAs then take several blocks each
+    sms: int = 0  # of that GPU; 0: with room for a single CTA
     without: tuple[str, ...] = ()  # optional outputs that are not asked for
     is_strided: bool = False  # tensors lie in memory as their `spread` says, with a gap behind each row
     is_counted: bool = False  # gives a point of the performance model's line; two runs of a plan do
