@@ -157,7 +157,9 @@ def _poison_of(spec: TensorSpec) -> Any:
     return np.nan if spec.dtype == "fp32" else _POISON
 
 
-def _written_between_rows(placed: Mapping[str, Placed], specs: Sequence[TensorSpec]) -> emulator.Report | None:
+def _written_between_rows(
+    placed: Mapping[str, Placed], specs: Sequence[TensorSpec]
+) -> emulator.Report | None:
     """A report where an output was written between its rows; a dense tensor has nothing there. What is in the
     rows is gone afterwards.
     """

@@ -6,6 +6,7 @@ cores it sees every genome before that is proven, and tells what bounds it.
 """
 
 import logging
+import secrets
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
@@ -62,6 +63,9 @@ class MeasuredEvaluator(PreparingEvaluator[Climbed]):
         for evaluation in past:
             self._remember(evaluation)
         self._climbs = self._new_climbs()
+        self._hidden_seed: int | None = None
+        if not proves_all:
+            self._standing.begun.add_done_callback(self._prepare_finals)
         if not self._can_emulate:
             log.warning("no g++: kernels reach the GPU without the emulator's pre-flight; install g++.")
 
@@ -161,6 +165,18 @@ class MeasuredEvaluator(PreparingEvaluator[Climbed]):
     def gpu(self) -> GpuSpec:
         """Where it is timed."""
         return self._gpu
+
+    def _prepare_finals(self, _: object) -> None:
+        """Once the search has begun, beside it: references of hidden shapes and libraries take seconds."""
+        self._hidden_seed = secrets.randbits(48)
+        self._worker.prepare_finals(self._asked.hidden_workloads(self._hidden_seed), self._hidden_seed)
+
+    def begin_finals(self) -> int:
+        """The seed of hidden shapes and of their data; no process that a candidate ran in has seen them."""
+        seed, self._hidden_seed = self._hidden_seed, None
+        if seed is not None:
+            self._worker.begin_finals()
+        return secrets.randbits(48) if seed is None else seed
 
     def in_turns(self, finalists: Sequence[GpuTask]) -> FinalReport | None:
         """Finalists and baselines timed in turns in a fresh process; None, and a warning, when one failed."""

@@ -1,12 +1,14 @@
 """The best proven kernels of a search so far: what the next candidate is compared with. Times nothing.
 
-A candidate is worth every check while it could become one of the few best. The fastest of them, whose times
-are known best, is what candidates are timed beside.
+A candidate is worth every check while it could become one of the few best. All candidates are timed beside
+one kernel, the anchor: the first one that was proven, until another is far faster.
 """
 
 import bisect
+import contextlib
 import threading
 from collections.abc import Sequence
+from concurrent.futures import Future, InvalidStateError
 from dataclasses import dataclass, field, replace
 
 from evoflash.evaluation import SCORED, Timing
@@ -14,6 +16,7 @@ from evoflash.gpu_process.rungs import Anchor, GpuTask
 from evoflash.operation import Workload
 
 ELITES = 8
+_FAR_FASTER = 0.7
 _FEW = 2.5  # while there are fewer: what takes so many times the best one's time will not be one that matters
 
 
@@ -28,19 +31,26 @@ class Standing:
 
     def __init__(self) -> None:
         self._lock, self._best = threading.Lock(), list[_Proven]()
+        self._anchor: _Proven | None = None
+        self.begun: Future[None] = Future()  # done once something can be compared with
 
     def add(self, score_us: float, anchor: Anchor | None) -> None:
         """One more proven kernel; None where its machine code is no longer at hand."""
         with self._lock:
-            bisect.insort(self._best, _Proven(score_us, anchor))
+            new = _Proven(score_us, anchor)
+            bisect.insort(self._best, new)
             del self._best[ELITES:]
+            if anchor and (not self._anchor or score_us < _FAR_FASTER * self._anchor.score_us):
+                self._anchor = new
+        if anchor:
+            with contextlib.suppress(InvalidStateError):  # it is done already
+                self.begun.set_result(None)
 
     def now(self, task: GpuTask) -> GpuTask:
         """The task with what it has to keep up with at this moment; as it is while nothing is proven."""
         with self._lock:
-            best = list(self._best)
-        anchor = next((each.anchor for each in best if each.anchor), None)
-        return replace(task, anchor=anchor, rival_us=_rival_us(best))
+            anchor = self._anchor.anchor if self._anchor else None
+            return replace(task, anchor=anchor, rival_us=_rival_us(self._best))
 
 
 def _rival_us(best: Sequence[_Proven]) -> float | None:

@@ -132,10 +132,15 @@ def strategy_of(plan: Plan) -> Strategy:
     return Bandit(members, seed=plan.seed)
 
 
-def evaluator(plan: Plan, history: Sequence[Evaluation]) -> EmulatedEvaluator | MeasuredEvaluator:
-    """The evaluator of the plan's basis."""
-    kind = MeasuredEvaluator if plan.basis is Basis.MEASURED else EmulatedEvaluator
-    return kind(plan.problem, plan.gpu, seed=plan.seed, history=history)
+def evaluator(
+    plan: Plan, history: Sequence[Evaluation], *, proves_all: bool = False
+) -> EmulatedEvaluator | MeasuredEvaluator:
+    """The evaluator of the plan's basis; `proves_all`: on a GPU, nothing is screened out for its time."""
+    if plan.basis is Basis.MEASURED:
+        return MeasuredEvaluator(
+            plan.problem, plan.gpu, seed=plan.seed, history=history, proves_all=proves_all
+        )
+    return EmulatedEvaluator(plan.problem, plan.gpu, seed=plan.seed, history=history)
 
 
 def dry_run(plan: Plan, *, budget: int) -> None:
