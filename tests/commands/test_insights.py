@@ -193,13 +193,15 @@ def test_a_value_that_pays_is_said_with_its_interval_and_the_kernels_behind_it()
     effect = GeneEffect("tiles", "block_n", 64, 18, 1 / 1.041, 1 / 1.052, 1 / 1.029, is_paired=True)
 
     assert effect_words(effect) == (
-        "tiles: block_n = 64 is 4.1 % faster than its other values (95 % interval 2.9 to 5.2; "
+        "tiles: block_n = 64 instead of other values: 4.1 % faster (95 % interval 2.9 to 5.2; "
         "18 kernels, each beside those that differ in this gene alone)."
     )
-    slower = replace(effect, ratio=1.1, low=1.05, high=1.16, is_paired=False)
-    assert "is 10.0 % slower than its other values (95 % interval 5.0 to 16.0; 18 kernels beside all" in (
-        effect_words(slower)
+    assert effect_words(effect, 128) == (
+        "tiles: block_n = 64 instead of 128: 4.1 % faster (95 % interval 2.9 to 5.2; "
+        "18 pairs that differ in this gene alone)."
     )
+    slower = replace(effect, ratio=1.1, low=1.05, high=1.16, is_paired=False)
+    assert "10.0 % slower (95 % interval 5.0 to 16.0; 18 kernels beside all others" in effect_words(slower)
 
 
 def test_a_nogood_names_its_values_and_how_often_they_failed() -> None:
@@ -228,10 +230,12 @@ def test_of_a_search_where_one_value_pays_and_one_fails_both_are_said() -> None:
 
     assert "Values that were faster:" in said
     faster = next(line for line in said if "block_n = 64" in line)
-    gain = float(re.search(r"is ([0-9.]+) % faster", faster)[1])
+    gain = float(re.search(r": ([0-9.]+) % faster", faster)[1])
     assert gain == pytest.approx(25, abs=0.5)
     assert "(95 % interval 2" in faster
-    assert "8 kernels, each beside" in faster
+    assert "block_n = 64 instead of 32: " in faster
+    assert "; 8 pairs that differ in this gene alone)" in faster
+    assert "Values that were slower:" not in said or "block_n = 32" not in text
     assert "tiles: block_n = 96 failed in 8 of 8 kernels" in text
     assert "ESTIMATES" not in text
 
