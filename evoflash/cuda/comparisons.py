@@ -71,7 +71,8 @@ class Side:
 @dataclass(frozen=True, slots=True)
 class Numbers:
     """One fp32 number for each row, and what it should be in fp64: addresses. What error is allowed:
-    absolute + relative * |right|, and `least` at least.
+    absolute + relative * |right|, and `least` at least. `places`: of int64 numbers, which one of `got` is
+    each row's; 0 where they are in order.
     """
 
     got: int
@@ -79,6 +80,7 @@ class Numbers:
     absolute: float
     relative: float
     least: float
+    places: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +111,7 @@ class Measured:
             *(self.new.first, self.new.second, self.new.offsets),
             *(self.rows, self.columns, int(self.dtype == "bf16"), numbers.right),
             *(_bits(limit) for limit in limits),
-            numbers.got,
+            *(numbers.got, numbers.places),
         )
 
     @property
@@ -152,7 +154,7 @@ def _bits(number: float) -> int:
 
 def lines(comparisons: Sequence[Pair | Measured | Reached]) -> NDArray[np.int64]:
     """The table of comparisons of one kind, a line of a fixed length for each."""
-    width = 16 if comparisons and isinstance(comparisons[0], Measured) else 8
+    width = 24 if comparisons and isinstance(comparisons[0], Measured) else 8
     table = np.zeros((max(1, len(comparisons)), width), np.int64)
     for row, comparison in zip(table, comparisons, strict=False):
         row[: len(comparison.line)] = comparison.line

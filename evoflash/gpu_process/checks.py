@@ -137,6 +137,22 @@ def first_look(subject: Subject) -> tuple[Verdict, float]:
 
 
 def at_size(subject: Subject) -> Verdict:
+    """The inputs of the benchmark's shape against right answers that the device computes, two runs bit for
+    bit, and one with groups exchanged: in one batch, where the operation and the memory allow. Else, and
+    where a verdict is bad, launch by launch, against the host's answers at a sample.
+    """
+    batch = cache.size_batch(subject.workload, subject.seed)
+    if batch is None:
+        return _at_size_alone(subject)
+    exact, limit_s = subject.is_deterministic, subject.limit_s
+    (verdict,) = batch.verdicts([subject.kernel], limit_s=limit_s, is_deterministic=exact)
+    if verdict.passed:
+        return verdict
+    alone = _at_size_alone(subject)
+    return verdict if alone.passed else alone
+
+
+def _at_size_alone(subject: Subject) -> Verdict:
     """The inputs of the benchmark's shape against the reference at a sample; and two runs, bit for bit."""
     workload, seed, run = subject.workload, subject.seed, _launcher(subject)
     arena, parts, names = cache.arena(workload), [], _names(workload).at_size
