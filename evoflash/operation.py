@@ -300,8 +300,7 @@ class Operation:
     # (test input, workload, seed=) -> what must hold between outputs of changed inputs, the cheapest first
     relations: Callable[..., Iterator[Relation | Reach]]
     thresholds: Callable[[], Mapping[str, Thresholds]]  # by Workload.precision
-    # (test input, workload, rng=) -> a relation whose sides must agree to the bit where runs repeat to the
-    # bit: the same rows in other places. None where an operation has no such places.
+    # (test input, workload, rng=) -> a relation of the same rows in other places, exact to the bit; or None
     rearranged: Callable[..., Relation] | None = field(default=None, kw_only=True)
     device_reference: DeviceReference | None = field(default=None, kw_only=True)
 
