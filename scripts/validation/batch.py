@@ -1,6 +1,6 @@
 """Verdicts of a batch of launches beside those of launches one by one, and the seconds that each take.
 
-    python -m scripts.validation.batch [--out FILE]
+    python -m scripts.validation.batch [--out FILE] [--every N]
 
 Of the first genome of each family under a few compile keys, of the archive's champions for those, and of the
 self-test's frauds that fail by their numbers. Needs a GPU. A process for each compile key; what loses one is
@@ -200,7 +200,8 @@ def run(groups: Sequence[Sequence[GpuTask]]) -> list[dict[str, Any]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path)
-    out = parser.parse_args().out
+    parser.add_argument("--every", type=int, default=1, help="of the frauds only each n-th")
+    given = parser.parse_args()
     spec = launcher.present_spec(None)
     groups: dict[Any, list[GpuTask]] = defaultdict(list)
     for problem in PROBLEMS:
@@ -208,12 +209,12 @@ def main() -> None:
             groups[task.timed[0][0].compile_key(spec.arch)].append(task)
     for task in archived(spec):
         groups[task.timed[0][0]].append(task)
-    for task in fraud_tasks(spec):
+    for task in fraud_tasks(spec)[:: given.every]:
         groups[task.timed[0][0].compile_key(spec.arch)].append(task)
     found = run(list(groups.values()))
     text = json.dumps({"gpu": spec.name, "seed": SEED, "kernels": found}, indent=1)
-    if out:
-        out.write_text(text + "\n", encoding="utf-8")
+    if given.out:
+        given.out.write_text(text + "\n", encoding="utf-8")
     for each in found:
         print(summary(each))
 
