@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from evoflash.cuda.device_checks import cubin_path
 from evoflash.cuda.guarded_buffer import allocate
-from evoflash.cuda.launcher import LoadedKernel, present_gpu, settle
+from evoflash.cuda.launcher import LoadedKernel, new_stream, present_gpu, settle, wait
 from evoflash.evaluation import Launch
 
 SOURCE = Path(__file__).with_name("comparisons.cu")
@@ -27,6 +27,7 @@ FIELDS = 9  # of an answer about rows
 _WORD, _GROUP, _HALF = 4, 16, 2  # bytes
 _MOST_BLOCKS = 512  # of one comparison
 _WORDS_A_THREAD = 32
+_LIMIT_S = 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +229,15 @@ class Table:
             return
         kernel = _kernel(self._entry, (self._blocks, self.count, 1))
         kernel.enqueue((np.uint64(self._lines.data.ptr), np.uint64(self._answers.data.ptr)))
+
+    def ask_now(self) -> NDArray[Any]:
+        """The answers, on a stream of their own: whoever asks has waited for what is inspected."""
+        stream = new_stream()
+        with stream:
+            self.reset(stream)
+            self.ask()
+        wait(stream, limit_s=_LIMIT_S)
+        return self.read()
 
     def read(self) -> NDArray[Any]:
         """The answers, when the stream has been waited for: (comparisons, ...)."""

@@ -19,7 +19,7 @@ from typing import Any
 
 from evoflash.attention.shapes import check_workloads
 from evoflash.attention.workload import Workload, parse_workload
-from evoflash.champions import champions
+from evoflash.champions import champion_today
 from evoflash.compilers.nvrtc import compile_candidate
 from evoflash.cuda import launcher
 from evoflash.cuda.launcher import LaunchRefusedError
@@ -47,8 +47,9 @@ def honest_tasks(spec: GpuSpec, problem: str) -> list[GpuTask]:
     whole = parse_problem(problem)
     workload, keys = parse_workload(problem), whole.compile_keys(spec.arch)
     found = [family.seeds_for(whole, family.space(keys, spec), spec)[:1] for family in families_for(spec)]
-    best = [each.genome for each in champions(spec.name) if each.problem == str(whole)]
-    return [_task(genome, workload, spec) for genome in (*(one for each in found for one in each), *best)]
+    best = champion_today(whole, spec)
+    genomes = (*(one for each in found for one in each), *([best.genome] if best else ()))
+    return [_task(genome, workload, spec) for genome in genomes]
 
 
 def _task(genome: Genome, workload: Workload, spec: GpuSpec) -> GpuTask:
@@ -78,9 +79,9 @@ def fraud_tasks(spec: GpuSpec) -> list[GpuTask]:
 
 def archived(spec: GpuSpec) -> list[GpuTask]:
     """The champions of a few large problems."""
-    named = {str(parse_problem(problem)): parse_workload(problem) for problem in AT_SIZE}
-    found = [each for each in champions(spec.name) if each.problem in named]
-    return [replace(_task(each.genome, named[each.problem], spec), checks=()) for each in found]
+    found = [(parse_workload(problem), champion_today(parse_problem(problem), spec)) for problem in AT_SIZE]
+    tasks = [_task(each.genome, workload, spec) for workload, each in found if each is not None]
+    return [replace(task, checks=()) for task in tasks]
 
 
 def prepare(task: GpuTask) -> None:
