@@ -290,6 +290,25 @@ class EmulatedRun:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class DeviceReference:
+    """A kernel that computes right answers where the host would take too long: one output of rows in fp32,
+    dense, one of numbers in fp64, and five fp32 numbers for each row. Those are the sum of squares, and of two
+    kinds of honest arithmetic the sum of squared errors and the largest error. Functions take a workload.
+    """
+
+    source: Path  # on the ef:: layer
+    entry: str
+    threads: int  # of a block
+    output: str  # the names of the tensors
+    numbers: str
+    applies: Callable[[Any], bool]
+    blocks: Callable[[Any], NDArray[np.int32]]  # a line for each block, which the kernel reads
+    rows: Callable[[Any], NDArray[np.intp]]  # that it stores, counted through all groups: all, or a sample
+    # (workload, addresses: of the inputs, and of blocks, right, numbers, per_row) -> arguments of a launch
+    arguments: Callable[[Any, Mapping[str, int]], tuple[np.generic, ...]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Operation:
     """An operation: functions and names, no state.
 
@@ -321,6 +340,7 @@ class Operation:
     # (test input, workload, rng=) -> a relation whose sides must agree to the bit where runs repeat to the
     # bit: the same rows in other places. None where an operation has no such places.
     rearranged: Callable[..., Relation] | None = field(default=None, kw_only=True)
+    device_reference: DeviceReference | None = field(default=None, kw_only=True)
 
     # ---- shapes to check a kernel on
     check_workloads: Callable[[Sequence[Any]], tuple[Workload, ...]]  # of compile keys; the cheapest first

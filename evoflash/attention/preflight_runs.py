@@ -10,9 +10,8 @@ from evoflash.attention.workload import CompileKey, Workload
 from evoflash.operation import EmulatedRun, Loop
 
 _BATCH = 5  # divides no GPU's number of SMs, nor small multiples of it, so that a grid has blocks too many
-_WRAPS = (
-    33  # of the deepest ring: what counts wraps in five bits, or one arrival too few in each, is off by then
-)
+_WRAPS = 33  # of the deepest ring: what counts wraps in five bits, or one arrival too few in each, is off by then
+_FEW_BLOCKS = 4  # of a head's query rows
 _SMALL_GROUP = 2  # query heads of a key/value head that are always run together
 _FEW_HEADS = 4  # of a group that are run whole in two batches
 # Multiplications of tensor cores (see Loop.emulation_cost) that a run may take beyond its fixed cost.
@@ -33,6 +32,11 @@ class _Cut:
     def rows(self) -> int:
         """Query rows of a block of threads."""
         return max(1, self.loop.rows // self.loop.pack)
+
+    @property
+    def few_rows(self) -> int:
+        """Of one block; more than 8, where it has them: a thread holds rows apart that lie 8 apart."""
+        return min(9, self.rows)
 
     @property
     def keys(self) -> int:
@@ -97,12 +101,14 @@ def _ring_runs(cut: _Cut) -> Iterator[EmulatedRun]:
 def _stub(cut: _Cut) -> Workload:
     """Less than one tile; under a causal mask rows that see nothing, and blocks that lack more than a tile.
 
-    A block of threads that takes one piece of work after another gets an odd number of them, of three heads.
+    A block of threads that takes one piece of work after another gets an odd number of them, of three heads
+    unless a head has many.
     Maxima below -500: what is not shifted by them underflows.
     """
-    blocks = -(-(cut.rows + 2 * cut.keys) // cut.rows) if cut.key.causal else 1
+    blocks = -(-(cut.rows + cut.keys + 6) // cut.rows) if cut.key.causal else 1
     if cut.is_persistent:
-        return cut.workload((blocks + 1) // 2 * 2 * cut.rows + min(9, cut.rows), 6, heads=3)
+        rows = (blocks + 1) // 2 * 2 * cut.rows + cut.few_rows
+        return cut.workload(rows, 6, heads=3 if blocks <= _FEW_BLOCKS else 1)
     return cut.workload(blocks * cut.rows + 9, 6)
 
 
@@ -112,15 +118,18 @@ def _short_runs(cut: _Cut) -> Iterator[EmulatedRun]:
     # One row in the last query block and one key, in more heads than a ring has slots; under a causal mask
     # every other block is without a tile.
     heads = 2 * cut.loop.stages + 1 if cut.is_persistent else 3
-    yield EmulatedRun(cut.workload(rows + 1, 1, heads=heads), "large_logits", "eager", "fifo", crowded=True)
-    # A tile but for its last key. Tiles of one pair of keys, or of none, are not cut by one key.
-    yield EmulatedRun(cut.workload(9, keys - 1 if keys > 8 else 7), "saturated", "eager", "fifo")
+    yield EmulatedRun(
+        cut.workload(rows + 1, 1, heads=heads), "large_logits", "eager", "fifo", crowded=True
+    )
+    # A tile but for its last key. Tiles of one pair of keys, or of none, are not cut by one key. Maxima below
+    # -500 again: a key past the end that is not hidden outweighs all others.
+    yield EmulatedRun(cut.workload(cut.few_rows, keys - 1 if keys > 8 else 7), "saturated", "eager", "fifo")
     # A whole tile, the only one of the last split where the others have two; under a causal mask a warp whose
     # first row sees all of it but the last key, which outweighs the rest: a row that must not see it is off.
     yield EmulatedRun(cut.workload(2, (2 * splits - 1) * keys), "rising", "eager", "fifo")
     yield EmulatedRun(cut.workload(1, 1), "large_logits", "eager", "fifo")
-    # Maxima below -500 again: a key past the end that is not hidden outweighs all others.
-    yield EmulatedRun(_late(cut), "saturated", "eager", "fifo")
+    # In each batch one row alone outgrows what came before: those that watch for it must watch every row.
+    yield EmulatedRun(_late(cut), "lone_spikes", "eager", "fifo", crowded=True)
     if cut.key.causal:
         # One query block; its first row sees more than a tile, and only its last row the last tile, of one
         # key. Each warp's last key outweighs those before it; what one leaves out, another waits for.
@@ -136,11 +145,11 @@ def _late(cut: _Cut) -> Workload:
     tiles = splits + 2 if splits > 3 else 2 * splits
     half = (tiles - 1) * keys + keys // 2 + 1
     if not cut.key.causal or cut.loop.pack > 1:
-        return cut.workload(9, half)
+        return cut.workload(cut.few_rows, half, batch=2)
     if rows <= _WARPGROUP_ROWS:
-        return cut.workload(rows, half)
+        return cut.workload(rows, half, batch=2)
     end = (rows - 1) // _WARPGROUP_ROWS * _WARPGROUP_ROWS  # of the last warpgroup's rows but one
-    return cut.workload(rows - 1, max(half - end, 1) + rows - 1)
+    return cut.workload(rows - 1, half - end + rows - 1, batch=2)
 
 
 def _far_runs(cut: _Cut) -> Iterator[EmulatedRun]:
@@ -149,9 +158,9 @@ def _far_runs(cut: _Cut) -> Iterator[EmulatedRun]:
     ratio = cut.key.gqa_ratio // cut.loop.pack
     groups = cut.key.workload(2 if ratio <= _FEW_HEADS else 1, 2, 3, cut.keys + cut.keys // 2)
     yield EmulatedRun(groups, "zero_keys", "random", "fifo", is_strided=True)
-    # As many queries as keys: whole query blocks, two or more, and several tiles. In each batch one row alone
-    # outgrows what came before: those that watch for it must watch every row.
-    yield EmulatedRun(_square(cut), "lone_spikes", "lazy", "random", crowded=True, is_strided=True)
+    # As many queries as keys: whole query blocks, two or more, and several tiles where that is not dear. Rows
+    # point at the newest key that they see, or at the first hidden one.
+    yield EmulatedRun(_square(cut), "needles", "lazy", "random", crowded=True, is_strided=True)
     if cut.is_persistent and (most := _many_pieces(cut)):
         yield EmulatedRun(most, "normal", "eager", "fifo")
 
@@ -180,7 +189,7 @@ def _long_runs(cut: _Cut) -> Iterator[EmulatedRun]:
     fitting = _MUCH // (cut.loop.splits * cut.tile_cost)
     tiles = min(_WRAPS * cut.loop.stages + 1, fitting) // 2 * 2 + 1  # odd
     if tiles > 2 * cut.loop.stages + 1:
-        many = cut.workload(9, (tiles - 1) * cut.step + 1 + cut.keys // 2)
+        many = cut.workload(cut.few_rows, (tiles - 1) * cut.step + 1 + cut.keys // 2)
         yield EmulatedRun(many, "rising", "lazy", "fifo")
     notes = cut.loop.noted_pieces
     if notes and 2 * notes * cut.tile_cost <= 4 * _MUCH:

@@ -10,6 +10,7 @@ export         a genome as one .cu file
 remeasure/     estimates made elsewhere, measured here
 insights/      what each mutation operator brought
 replay/        strategies compared on a recorded space
+benchmark_search/  strategies and rivals on several spaces, with a page of plots
 record/        a search's outcomes as a recorded space
 ladder/        eight named kernels from scalar code to tensor cores
 check/         what a kernel does wrong

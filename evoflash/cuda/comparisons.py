@@ -175,22 +175,26 @@ class Found:
 
 def found_in(answers: NDArray[np.float64]) -> list[Found]:
     """What each comparison found, of the answers of its blocks: (comparisons, blocks, FIELDS)."""
-    return [_merged(blocks) for blocks in answers]
-
-
-def _merged(blocks: NDArray[np.float64]) -> Found:
-    worst, number = blocks[blocks[:, 2].argmax()], blocks[blocks[:, 5].argmax()]
-    squared, before, broken = blocks[:, [0, 1, 8]].sum(axis=0)
-    return Found(
-        float(squared),
-        float(before),
-        float(np.sqrt(worst[2])),
-        (int(worst[3]), int(worst[4])),
-        float(number[5]),
-        float(number[6]),
-        int(number[7]),
-        int(broken),
-    )
+    if not len(answers):
+        return []
+    each = np.arange(len(answers))
+    worst = answers[each, answers[:, :, 2].argmax(axis=1)]
+    number = answers[each, answers[:, :, 5].argmax(axis=1)]
+    sums = answers[:, :, [0, 1, 8]].sum(axis=1)
+    whole = zip(sums.tolist(), np.sqrt(worst[:, 2]).tolist(), worst.tolist(), number.tolist(), strict=True)
+    return [
+        Found(
+            squared,
+            before,
+            over,
+            (int(place[3]), int(place[4])),
+            far[5],
+            far[6],
+            int(far[7]),
+            int(broken),
+        )
+        for (squared, before, broken), over, place, far in whole
+    ]
 
 
 class Table:

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from evoflash.compilers.gxx import runtime
+from evoflash.cuda.capacity import beyond_every_gpu
 from evoflash.errors import DeviceError, UsageError
 from evoflash.evaluation import Launch
 from evoflash.operation import Delivery, Schedule
@@ -131,13 +132,17 @@ def run(
     cpu_limit_s: float = 10.0,
 ) -> Emulation:
     """Run one launch of a built kernel over its whole grid: block after block, cluster after cluster, or all
-    blocks at once where the launch says that they wait for one another.
+    blocks at once where the launch says that they wait for one another. With the random schedule blocks run
+    in descending order or in a drawn one, and a few of them at the same time.
 
     `delivery` says when asynchronous copies land (at once, as late as allowed, any time between), `schedule`
     which runnable thread is next; runs with equal choices and seed are equal. `registers` is what the
     compiler gave a thread, for setmaxnreg's pool; 0 stands for as many as a block of this size may have.
-    UsageError if the launch does not fit the kernel (entry, arguments, block size).
+    What no GPU launches (a grid, shared memory or a block too large) is reported as `cannot-launch`, and not
+    run. UsageError if the launch does not fit the kernel (entry, arguments, block size).
     """
+    if reason := beyond_every_gpu(launch):
+        return Emulation((Report("cannot-launch", 0, 0, 1, reason),), {}, (), 0.0)
     request, _alive = _request(library, launch, arguments)
     request.delivery = _DELIVERIES.index(delivery)
     request.schedule = _SCHEDULES.index(schedule)

@@ -16,7 +16,7 @@ from evoflash.operation import Expected, TestInput, Workload
 from evoflash.operations import operation_of
 from evoflash.timing.benchmark import Bench
 
-_BATCH_BYTES = 3 << 30  # of slabs, their images and references
+_BATCH_BYTES = 4 << 30  # of slabs, their images and references
 
 
 def precompute_references(checks: tuple[Workload, ...], timed: tuple[Workload, ...], seed: int) -> None:
@@ -35,7 +35,7 @@ def plan(workload: Workload, seed: int) -> Plan:
     return plan_of(workload, seed)
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=2)  # a search's, and that of a finalist's hidden shapes
 def trial_batch(workloads: tuple[Workload, ...], seed: int) -> TrialBatch | None:
     """The checks on these workloads as one batch; None where they take too much memory, or the device has too
     little to spare.

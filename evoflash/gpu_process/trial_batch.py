@@ -65,6 +65,7 @@ class _Trials:
     def __init__(self, plan: Plan, slab: Slab) -> None:
         self.plan, self.slab, workload = plan, slab, plan.workload
         self._rows, self._numbers = outputs_of(workload, "rows"), outputs_of(workload, "numbers")
+        self._ordinary = operation_of(workload).inputs.ordinary
         self._kept: dict[int, Any] = {}  # arrays on the device by id() of the host's, both kept alive
 
     def _device(self, values: Any) -> int:
@@ -177,30 +178,34 @@ class _Trials:
 
     def _errors(self, judged: Judged, found: Iterator[Found]) -> Errors:
         """What was found of a judged launch, as the validator has it."""
-        name = self.plan.runs[judged.run].inputs.name
-        is_ordinary = name in operation_of(self.plan.workload).inputs.ordinary
-        nothing = Errors(name, is_ordinary, 0, 0, 0, 0, 0, 0, 0, "", "", "")
-        named, worst = [], nothing
-        for (rows, numbers), this in zip(zip_longest(self._rows, self._numbers), found, strict=False):
-            if rows is not None:
-                named.append(self._row_errors(nothing, rows, judged, this))
-            if numbers is not None and this.number > worst.lse:
-                where = place_of(numbers, np.unravel_index(this.number_row, numbers.shape))
-                worst = replace(worst, lse=this.number, lse_error=this.number_error, lse_where=where)
-        return replace(pooled(named), lse=worst.lse, lse_error=worst.lse_error, lse_where=worst.lse_where)
+        specs = zip_longest(self._rows, self._numbers)
+        named = [self._error(judged, *each, this) for each, this in zip(specs, found, strict=False)]
+        worst = max(named, key=lambda error: error.lse)
+        together = pooled(named[: len(self._rows)])
+        if worst is together:
+            return together
+        return replace(together, lse=worst.lse, lse_error=worst.lse_error, lse_where=worst.lse_where)
 
-    def _row_errors(self, nothing: Errors, spec: TensorSpec, judged: Judged, found: Found) -> Errors:
-        scale = judged.expected.rows[spec.name].scale
-        where = _place(spec, found)
-        return replace(
-            nothing,
+    def _error(
+        self, judged: Judged, rows: TensorSpec | None, numbers: TensorSpec | None, found: Found
+    ) -> Errors:
+        """Of one tensor of rows, or of one of numbers, or of one of each."""
+        name = self.plan.runs[judged.run].inputs.name
+        scale = judged.expected.rows[rows.name].scale if rows else None
+        where = _place(rows, found.worst) if rows else ""
+        return Errors(
+            inputs=name,
+            is_ordinary=name in self._ordinary,
             squared=found.squared,
-            reference_squared=scale.squared,
-            honest_squared=scale.honest_squared,
+            reference_squared=scale.squared if scale else 0.0,
+            honest_squared=scale.honest_squared if scale else 0.0,
             max_over_rms=found.max_over_rms,
-            honest_max_over_rms=scale.honest_max_over_rms,
+            honest_max_over_rms=scale.honest_max_over_rms if scale else 0.0,
+            lse=found.number,
+            lse_error=found.number_error,
             broken=f"{found.broken} elements" if found.broken else "",
-            where=f"{spec.name} {where}" if len(self._rows) > 1 else where,
+            where=f"{rows.name} {where}" if rows and len(self._rows) > 1 else where,
+            lse_where=_place(numbers, (found.number_row,)) if numbers else "",
         )
 
     def _said_of_relations(self, found: Iterator[Found], reached: Iterator[Any]) -> Iterator[str]:
@@ -225,6 +230,7 @@ class _Trials:
         )
 
 
-def _place(spec: TensorSpec, found: Found) -> str:
-    row, column = found.worst
-    return place_of(spec, (*np.unravel_index(row, spec.shape[:-1]), column))
+def _place(spec: TensorSpec, at: tuple[int, ...]) -> str:
+    """A row, counted through, and perhaps a column in words."""
+    places = spec.shape[:-1] if spec.role == "rows" else spec.shape
+    return place_of(spec, (*np.unravel_index(at[0], places), *at[1:]))

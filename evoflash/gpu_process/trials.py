@@ -13,7 +13,7 @@ from evoflash.cuda.comparisons import COLUMNS
 from evoflash.cuda.slab import Run, bytes_of
 from evoflash.operation import Expected, Reach, Relation, Rows, TestInput, Workload
 from evoflash.operations import operation_of
-from evoflash.validation.correctness import case
+from evoflash.validation.correctness import case, names_of
 from evoflash.validation.expected import outputs_of
 
 _AT_ONCE = 1  # repeats right behind the test inputs; another one is the last launch of all
@@ -60,7 +60,7 @@ class Plan:
 def plan_of(workload: Workload, seed: int) -> Plan:
     """The launches that check a kernel on a workload of which every row is compared."""
     operation = operation_of(workload)
-    cases = [case(workload, name, seed) for name in operation.inputs.small]
+    cases = [case(workload, name, seed) for name in names_of(workload)]
     first, expected = cases[0]
     runs = [Run(inputs) for inputs, _ in cases]
     judged = [Judged(run, right) for run, (_, right) in enumerate(cases)]

@@ -3,15 +3,13 @@ nothing. A new one is a file here and a line in STRATEGIES.
 
     uniform          valid genomes at random, without replacement; the control
     evolution        children of elites, by mutation operators that earn their share
-    surrogate        what a forest of regression trees prefers near the best
+    surrogate        what a Gaussian process prefers near the best
     tpe              Optuna's tree-structured Parzen estimator
     nsga2            Optuna's NSGA-II, for time alone
     exhaustive       every valid genome, in the order of the space
     fixed_list       a given list, in order
     family_bandit    shares a search's budget out among kernel families
-    forest           regression trees, grown together in NumPy
-    neighbourhood    genomes that differ in one gene or two
-    preference       what a forest would try next
+    model/           what `surrogate` is made of
     population       who may be a parent
     operator_credit  how well each mutation operator has done
     optuna_study     the one door to Optuna

@@ -3,7 +3,7 @@
 Every fraud of the self-test's corpus whose source is "single edits" goes through the pre-flight, under three
 seeds; what it lets through runs in the emulator on the shapes that a GPU's candidates are checked on. What
 no rung notices here is left to a GPU, to sizes that it is timed at or to luck. The kernels as they are come
-first: nothing may complain of them.
+first: no pre-flight may complain of them.
 
     python -m scripts.validation.adversary -o scripts/validation/records/adversary.json
 """
@@ -77,7 +77,7 @@ def examine(name: str) -> Row:
         if complaint := _preflight(fraud, gpu, seed):
             rung = "preflight, another seed"
             break
-    if not complaint and (complaint := _check_shapes(fraud, gpu)):
+    if not fraud.is_control and not complaint and (complaint := _check_shapes(fraud, gpu)):
         rung = "check shapes"
     return Row(fraud.kernel.name, name, fraud.source, rung, complaint, cpu_s, fraud.is_control)
 
@@ -91,7 +91,7 @@ def _check_shapes(fraud: Fraud, gpu: GpuSpec) -> str:
     """The complaint of the first check shape that tells, with some of the inputs that a candidate meets."""
     candidate, family = made(fraud, gpu)
     library = gxx.build(candidate.source, name=family.name)
-    for shape in check_workloads([candidate.compile_key]):
+    for shape in check_workloads([fraud.kernel.problem.compile_key(gpu.arch)]):
         launches = family.launches(candidate.genome, shape, gpu)
         for inputs in INPUTS:
             emulations, verdict = emulate(

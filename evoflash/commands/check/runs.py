@@ -18,6 +18,7 @@ from evoflash.commands.check.case_run import Ran, run_case
 from evoflash.commands.check.findings import Finding, slow_accesses
 from evoflash.commands.check.run_findings import OneRun, RunRecord, clean_sites, seen
 from evoflash.commands.check.subject import Case, Subject, WorkloadCase
+from evoflash.commands.check.unseen import unseen_in
 from evoflash.compilers import gxx
 from evoflash.compilers.nvrtc import compile_candidate
 from evoflash.cuda.capacity import does_not_fit
@@ -87,13 +88,13 @@ def plan(
 def check(subject: Subject, *, runs: int, seed: int) -> Checked:
     """Everything that `runs` runs of each case and the compilers find. DeviceError without g++."""
     gxx.runtime()  # once, before the processes ask for it
-    unseen = [Finding("unseen", what, line=line + subject.shift) for what, line in subject.unseen]
+    unseen = unseen_in(subject.source.splitlines(), subject.unseen, shift=subject.shift)
     try:
         library = gxx.build(subject.source, name=subject.name)
     except gxx.KernelBuildError as error:
         refused = compiler_messages.from_gcc(error.log, file=f"{subject.name}.cu", shift=subject.shift)
         path = subject.path or Path(f"{subject.name}.cu")
-        return Checked(subject, path, (), (*refused, *unseen), None, subject.notes)
+        return Checked(subject, path, (), (*unseen, *refused), None, subject.notes)
     build, compiled, notes = _compiled(subject)
     to_run = _to_run(subject, build, runs=runs, seed=seed)
     ran = _run_all(library, to_run)

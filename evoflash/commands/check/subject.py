@@ -13,7 +13,7 @@ from pathlib import Path
 from evoflash import operations
 from evoflash.commands.check.kernel_file import Argument, KernelFile
 from evoflash.commands.check.kernel_header import read_kernel_file
-from evoflash.compilers.ef_layer import device_headers_sha
+from evoflash.compilers.ef_layer import device_headers_sha, primitives
 from evoflash.errors import UsageError
 from evoflash.evaluation import Candidate, Launch
 from evoflash.families.export import export_kernel, genome_of
@@ -142,6 +142,13 @@ def _exported(path: Path, text: str, command: str) -> tuple[Subject, ...]:
             "that says how to launch it (`evoflash check --help`)."
         )
     notes = [f"{path} inlines PTX; the text it was made from is run: lines are those of {path}."]
+    if (layer := primitives(kernel)) not in text[:at]:
+        raise UsageError(
+            f"the PTX above the kernel in {path} is not what its command prints "
+            f"({_first_change(text, layer)}): it was edited, or exported by another version. It cannot run "
+            "here, so nothing could be said of the file: export it again, or write the change as a kernel of "
+            "your own with ef:: (`evoflash check --help`)."
+        )
     if text != export_kernel(genome, problem, gpu):
         notes.append(f"{path} differs from its export outside of the kernel: that part is not checked.")
     before = head.count("\n") + _INCLUDE.count("\n")
