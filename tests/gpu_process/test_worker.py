@@ -112,7 +112,7 @@ def finals(task):
 
 def made(warm_up=nothing, room_limit_s=0.0):
     jobs = Jobs(
-        warm_up=warm_up, precompute_references=nothing, load_libraries=nothing, check=behave, finals=finals
+        warm_up=warm_up, precompute_references=nothing, prepare_finals=nothing, check=behave, finals=finals
     )
     return GpuWorker(jobs=jobs, room_limit_s=room_limit_s)
 
