@@ -25,6 +25,7 @@ to the launch, read commands/search/, search.py, evaluators/, gpu_process/ and c
     store/        the database
     search        THE LOOP: ask, evaluate, store, tell
     isolation     functions in processes of their own
+    gene_effects  what outcomes say of single genes
     gene_edits    what mutation operators are made of
     mutations/    where the operators are found: the top-level mutations/ folder
     evaluation    records: launches, builds, verdicts, timings, evaluations, runs

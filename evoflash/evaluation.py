@@ -141,7 +141,7 @@ class Timing:
     """Times of one workload under one protocol, in microseconds per launch sequence."""
 
     workload: str
-    protocol: str  # "cold", "hot", "final-cold", "final-hot", "model"
+    protocol: str  # "cold", "hot", "final-cold", "final-hot", "screen", "model"
     median_us: float
     p10_us: float
     p90_us: float
@@ -152,8 +152,8 @@ class Timing:
     terms: Mapping[str, float] = field(default_factory=dict)  # an estimate's terms in us, by name
 
 
-# A score stands for the first of these protocols that was timed ("boost": see timing/protocols.py).
-SCORED = ("final-cold", "final-cold-boost", "cold", "cold-boost", "model")
+# A score stands for the first of these protocols that was timed ("boost", "relative": timing/protocols.py).
+SCORED = ("final-cold", "final-cold-boost", "cold-relative", "cold", "cold-boost", "model")
 FINAL = frozenset(SCORED[:2])
 
 

@@ -100,8 +100,10 @@ class TensorSpec:
     long_axes: tuple[str, ...]  # their names in full: "batch", "heads", "rows", "columns"
     dtype: str  # "fp16", "bf16" or "fp32"
     is_optional: bool = False  # an output whose pointer may be null: the kernel then does not write it
-    # Another order of its axes in memory that kernels must take; empty: dense only.
+    # Another order of its axes in memory that kernels must take, with so many elements behind each row (a
+    # multiple of 8: rows begin at multiples of 16 bytes); empty: dense only.
     spread: tuple[int, ...] = ()
+    gap: int = 16
 
     @property
     def size_bytes(self) -> int:
@@ -228,6 +230,9 @@ class Loop:
     overlaps: int = 0  # on wgmma, 1: a warpgroup's second product runs beside its arithmetic
     row_tiles: int = 1  # on wgmma: of 64 rows, that a warpgroup computes
     operand_bytes: int = 0  # of operand A, that wgmma reads in shared memory in a step of a CTA
+    most_ctas: int = 0  # that a GPU gets of CTAs that take piece after piece; 0: a CTA for each piece
+    noted_pieces: int = 0  # that such a CTA notes and may come back to
+    emulation_cost: int = 1  # CPU time that the emulator takes for a multiplication of a step, over wgmma's
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +252,8 @@ class EmulatedRun:
     inputs: str
     delivery: Delivery
     schedule: Schedule
-    crowded: bool = False  # on a GPU with room for one CTA: persistent CTAs then take several blocks each
+    crowded: bool = False  # on a GPU with room for few CTAs: persistent CTAs then take several blocks each
+    sms: int = 0  # of that GPU; 0: with room for a single CTA
     without: tuple[str, ...] = ()  # optional outputs that are not asked for
     is_strided: bool = False  # tensors lie in memory as their `spread` says, with a gap behind each row
     is_counted: bool = False  # gives a point of the performance model's line; two runs of a plan do
@@ -307,7 +313,9 @@ class Operation:
     # ---- shapes to check a kernel on
     check_workloads: Callable[[Sequence[Any]], tuple[Workload, ...]]  # of compile keys; the cheapest first
     hidden_workloads: Callable[..., tuple[Workload, ...]]  # (compile keys, seed=), drawn for finalists
-    preflight_runs: Callable[[Any, Loop], tuple[EmulatedRun, ...]]  # of a compile key and a genome's loop
+    # (compile key, a genome's loop, whole_groups=False) -> the runs; whole_groups: of workloads that have the
+    # compile key itself, for kernels that are not known to take parts of them
+    preflight_runs: Callable[..., tuple[EmulatedRun, ...]]
 
     # ---- the performance model, and the archive
     work: Callable[[Any, Loop], Work]  # of a workload

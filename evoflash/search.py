@@ -76,15 +76,17 @@ def search(
     store: Record[RunT],
     run: RunT,
     *,
-    budget: int,
+    budget: int | None,
     time_limit_s: float | None = None,
+    is_enough: Callable[[Evaluation], bool] | None = None,
     on_evaluation: Callable[[Proposal, Evaluation], None] | None = None,
 ) -> Evaluation | None:
-    """Take the run to `budget` evaluations and return its best correct one, if any.
+    """Take the run to `budget` evaluations (None: without end) and return its best correct one, if any.
 
-    Ends earlier when the strategy has nothing new left, or at the time limit: the outcome being waited for
-    is then kept, and what else is in flight dropped. Raises Interrupted on Ctrl-C.
+    Ends earlier when the strategy has nothing new left, when the best is_enough, or at the time limit: the
+    outcome being waited for is then kept, and what else is in flight dropped. Raises Interrupted on Ctrl-C.
     """
+    most = math.inf if budget is None else budget
     deadline = time.monotonic() + (math.inf if time_limit_s is None else time_limit_s)
     best = None
     for proposal, evaluation in store.history(run):
@@ -92,8 +94,10 @@ def search(
         best = faster(best, evaluation)
     spent = store.spent(run)
     try:
-        while spent < budget and time.monotonic() < deadline:
-            _fill(strategy, evaluator, room=budget - spent)
+        while spent < most and time.monotonic() < deadline:
+            if is_enough is not None and best is not None and is_enough(best):
+                break
+            _fill(strategy, evaluator, room=most - spent)
             if not evaluator.pending:
                 break
             proposal, evaluation = evaluator.collect()
@@ -110,7 +114,7 @@ def search(
     return best
 
 
-def _fill(strategy: Strategy, evaluator: Evaluator, *, room: int) -> None:
+def _fill(strategy: Strategy, evaluator: Evaluator, *, room: float) -> None:
     # Never more in flight than the budget has room for: if none is a duplicate, all of them count.
     while evaluator.pending < min(evaluator.ahead, room) and (proposal := strategy.ask()) is not None:
         evaluator.submit(proposal)

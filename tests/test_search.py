@@ -68,6 +68,31 @@ def test_a_higher_budget_continues_where_the_lower_one_ended() -> None:
     assert len(notebook.rows) == 30
 
 
+def test_without_a_budget_it_goes_on_until_the_best_is_enough() -> None:
+    notebook = Notebook()
+    best = search(
+        uniform(),
+        Recorded(score_us),
+        notebook,
+        "run",
+        budget=None,
+        is_enough=lambda found: found.score_us < 40,
+    )
+    times = [evaluation.score_us for _, evaluation in notebook.rows]
+
+    assert best is not None
+    assert best.score_us < 40
+    assert [time is not None and time < 40 for time in times] == [False] * (len(times) - 1) + [True]
+
+
+def test_what_was_enough_before_ends_a_resumed_search_at_once() -> None:
+    notebook = Notebook()
+    search(uniform(), Recorded(score_us), notebook, "run", budget=20)
+    search(uniform(), Recorded(score_us), notebook, "run", budget=None, is_enough=lambda _: True)
+
+    assert len(notebook.rows) == 20
+
+
 def test_the_time_limit_ends_the_search_and_drops_what_is_in_flight() -> None:
     class Slow(Recorded):
         def collect(self) -> tuple[Proposal, Evaluation]:

@@ -11,6 +11,7 @@ The rest of evoflash reaches it through operations.py alone, by the record in op
     relations     what must hold between outputs of changed inputs
     thresholds    how far off a kernel may be (thresholds.toml)
     shapes        the shapes that kernels are checked on
+    preflight_runs  the shapes of the emulator's pre-flight, from a genome's tiles and rings
     loop          how a kernel's main loop cuts the work, for the performance model
     distance      how far apart two shapes are, for the archive
     exporter      what the host part of an exported kernel is made of

@@ -7,19 +7,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evoflash.attention.workload import Workload
-from evoflash.operation import Output, TensorSpec
+from evoflash.operation import Output, Role, TensorSpec
 from evoflash.validation.bits import Bits
 
 Strides = tuple[int, int, int]  # batch, head, row; in elements; the last dimension is contiguous
 
 _AXES = ("b", "h", "row", "col"), ("batch", "heads", "rows", "columns")
 _AXES_OF_LSE = _AXES[0][:3], _AXES[1][:3]
-_HEADS_INSIDE = (
-    0,
-    2,
-    1,
-    3,
-)  # (batch, row, head, dim) in memory, as a program has them that keeps heads together
+# (Order of the axes batch, heads, rows, columns in memory, elements behind each row) of a caller's strided
+# tensors. No two are alike: a kernel that takes one tensor's stride for another's reads or writes elsewhere.
+_STRIDED: Mapping[str, tuple[tuple[int, ...], int]] = {
+    "Q": ((0, 2, 1, 3), 16),  # as a program has it that keeps the heads of a row together
+    "K": ((0, 1, 2, 3), 32),
+    "V": ((1, 0, 2, 3), 48),
+    "O": ((1, 2, 0, 3), 64),
+}
 
 
 def tensors(workload: Workload) -> tuple[TensorSpec, ...]:
@@ -27,12 +29,17 @@ def tensors(workload: Workload) -> tuple[TensorSpec, ...]:
     w = workload
     query, key = (w.batch, w.heads, w.seq_q, w.head_dim), (w.batch, w.kv_heads, w.seq_kv, w.head_dim)
     return (
-        TensorSpec("Q", "input", query, *_AXES, w.dtype, spread=_HEADS_INSIDE),
-        TensorSpec("K", "input", key, *_AXES, w.dtype, spread=_HEADS_INSIDE),
-        TensorSpec("V", "input", key, *_AXES, w.dtype, spread=_HEADS_INSIDE),
-        TensorSpec("O", "rows", query, *_AXES, w.dtype, spread=_HEADS_INSIDE),
+        _tensor("Q", "input", query, w.dtype),
+        _tensor("K", "input", key, w.dtype),
+        _tensor("V", "input", key, w.dtype),
+        _tensor("O", "rows", query, w.dtype),
         TensorSpec("LSE", "numbers", query[:3], *_AXES_OF_LSE, "fp32", is_optional=True),
     )
+
+
+def _tensor(name: str, role: Role, shape: tuple[int, ...], dtype: str) -> TensorSpec:
+    spread, gap = _STRIDED[name]
+    return TensorSpec(name, role, shape, *_AXES, dtype, spread=spread, gap=gap)
 
 
 def output(out: Bits, lse: NDArray[np.float32] | None = None) -> Output:

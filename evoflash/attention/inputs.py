@@ -175,6 +175,48 @@ def _outliers(workload: Workload, rng: np.random.Generator) -> Inputs:
     return q, k, v
 
 
+def _lone_spikes(workload: Workload, rng: np.random.Generator) -> Inputs:
+    """One row of each group of query heads alone outgrows all else, by 100, at one of the last keys it sees.
+
+    What asks only some rows whether their maximum still holds misses it; the other rows are ordinary. It is
+    one of the last rows, by turns in the upper and in the lower half of 16, which a thread holds apart.
+    """
+    w = workload
+    q, k, v = _normal(w, rng)
+    for batch, group in np.ndindex(w.batch, w.kv_heads):
+        row = _late_row(w.seq_q, rng, upper=(batch + group) % 2 == 0)
+        newest = min(w.seq_kv - 1, row + w.seq_kv - w.seq_q) if w.causal else w.seq_kv - 1
+        if newest < 0:
+            continue  # the row sees nothing
+        key = rng.integers(newest - newest // 8, newest + 1)
+        head = group * w.gqa_ratio + rng.integers(w.gqa_ratio)
+        q[batch, head, row] = np.float32(128 / w.head_dim**0.5) * k[batch, group, key]
+    return q, k, v
+
+
+def _late_row(rows: int, rng: np.random.Generator, *, upper: bool) -> int:
+    """One of the last quarter of the rows, in that half of 16 rows if there is one."""
+    late = np.arange(rows - max(1, rows // 4), rows)
+    wanted = late[(late % 16 >= 8) == upper]
+    return int(rng.choice(wanted if len(wanted) else late))
+
+
+def _zero_keys(workload: Workload, rng: np.random.Generator) -> Inputs:
+    """K is zero at the first key and in two thirds of the keys, V in the rest; by turns, head for head.
+
+    A row of zeros, or a whole tile, is a key as good as any: its score is 0, which counts.
+    """
+    q, k, v = _normal(workload, rng)
+    cut = 2 * workload.seq_kv // 3
+    for batch, head in np.ndindex(workload.batch, workload.kv_heads):
+        first, second = slice(0, cut), slice(cut, None)
+        of_k, of_v = (second, first) if (batch + head) % 2 else (first, second)
+        k[batch, head, of_k] = 0
+        v[batch, head, of_v] = 0
+    k[:, :, 0] = 0
+    return q, k, v
+
+
 def _large_values(workload: Workload, rng: np.random.Generator) -> Inputs:
     """V near the type's maximum: an output accumulated in 16 bits before the division overflows.
 
@@ -204,6 +246,8 @@ _RECIPES: dict[str, Callable[[Workload, np.random.Generator], Inputs]] = {
     "saturated": _saturated,
     "outliers": _outliers,
     "large_values": _large_values,
+    "lone_spikes": _lone_spikes,
+    "zero_keys": _zero_keys,
 }
 
 ALL = tuple(name for name in _RECIPES if name != "normal-after")  # for small shapes
@@ -217,6 +261,8 @@ NAMES = InputNames(
         "spikes",
         "saturated",
         "rising",
+        "lone_spikes",
+        "zero_keys",
         "needles",
         "large_logits",
         "falling",

@@ -5,6 +5,7 @@ from evoflash.attention.device_reference import REFERENCE
 from evoflash.attention.distance import distance
 from evoflash.attention.exporter import LAUNCHER, launcher_names
 from evoflash.attention.loop import consumers, work
+from evoflash.attention.preflight_runs import preflight_runs
 from evoflash.attention.reference import expect, sample
 from evoflash.attention.relations import keeps_heads_apart, relations
 from evoflash.attention.thresholds import thresholds
@@ -30,7 +31,7 @@ OPERATION = Operation(
     device_reference=REFERENCE,
     check_workloads=shapes.check_workloads,
     hidden_workloads=shapes.hidden_workloads,
-    preflight_runs=shapes.preflight_runs,
+    preflight_runs=preflight_runs,
     work=work,
     consumers=consumers,
     distance=distance,

@@ -9,6 +9,7 @@ import fcntl
 import hashlib
 import os
 import platform
+import re
 import shutil
 import subprocess
 import tempfile
@@ -104,11 +105,12 @@ def build(source: str, *, name: str) -> Path:
 
     `name` is a file name for debuggers to show; reports give lines of `source`.
     """
-    key = _digest(source, name, _sources_digest(), compiler_version(), *_kernel_flags())
+    text = _with_launch_bounds(source)
+    key = _digest(source, text, name, _sources_digest(), compiler_version(), *_kernel_flags())
     library = cache_dir() / "emulator" / key / f"{name}.so"
     if library.exists():
         return library
-    log = _compile(source, library, _kernel_flags())
+    log = _compile(source, text, library)
     if log:
         raise KernelBuildError(log)
     return library
@@ -150,18 +152,42 @@ def _digest(*parts: str) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
 
 
-def _compile(text: str, library: Path, flags: tuple[str, ...]) -> str:
-    """Compile `text` to `library`; "" or the compiler's log. Others may do the same at once."""
+def _compile(source: str, text: str, library: Path) -> str:
+    """Compile `text`, whose lines are those of `source`, to `library`; "" or the compiler's log.
+
+    Others may do the same at once.
+    """
     library.parent.mkdir(parents=True, exist_ok=True)
     # Left beside the library: it is what reports' lines and debuggers refer to.
-    source = library.with_suffix(".cu")
-    _write(source, text)
+    shown = library.with_suffix(".cu")
+    _write(shown, source)
+    named = str(shown).replace("\\", "\\\\").replace('"', '\\"')
     with tempfile.TemporaryDirectory(dir=library.parent) as folder:
         product = Path(folder) / library.name
-        log = _gxx(*flags, "-x", "c++", str(source), "-o", str(product))
+        flags = (*_kernel_flags(), "-x", "c++", "-", "-o", str(product))
+        log = _gxx(*flags, text=f'# 1 "{named}"\n{text}')
         if not log:
             product.replace(library)
     return log
+
+
+_BOUNDED = re.compile(
+    r"__launch_bounds__\s*\(((?:[^(),]|\([^()]*\))+)(?:,(?:[^()]|\([^()]*\))*)?\)\s*(?:void\s+)?(\w+)\s*\("
+)
+
+
+def _with_launch_bounds(text: str) -> str:
+    """The text with the threads of each exported kernel's __launch_bounds__, for the runtime to look up.
+
+    They stand on the line of its EF_EXPORT_KERNEL: no line moves, and the same names are known there.
+    """
+    for threads, name in _BOUNDED.findall(text):
+        value = f"efemu_bound_{name} = ({' '.join(threads.split())});"
+        export = re.search(rf"^EF_EXPORT_KERNEL\({name}\)(?=\s*$)", text, re.MULTILINE)
+        if export:
+            bound = f' extern "C" {{ extern const efemu::u32 {value} }}'
+            text = text[: export.end()] + bound + text[export.end() :]
+    return text
 
 
 def _gxx(*arguments: str, text: str | None = None) -> str:

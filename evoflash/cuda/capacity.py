@@ -6,8 +6,22 @@ from evoflash.evaluation import Launch
 from evoflash.gpu import GpuSpec
 from evoflash.perf_model.estimate import occupancy
 
+# What a launch may ask of any GPU: CUDA's programming guide, compute capabilities up to 12.0.
+_MOST_BLOCKS = (2**31 - 1, 65_535, 65_535)
+_MOST_SMEM_BYTES = 227 * 1024  # of a block
 _CLUSTERS_FROM = 90  # compute capability
 _LARGEST_CLUSTER = 16  # blocks; more than 8 have to be allowed, which launch_attributes.py does
+
+
+def beyond_every_gpu(launch: Launch) -> str:
+    """Why no GPU can run the launch, in one line; empty when there may be one that can."""
+    for axis, blocks, most in zip("xyz", launch.grid, _MOST_BLOCKS, strict=True):
+        if blocks > most:
+            return f"{launch.entry}: a grid of {blocks} blocks along {axis}; a GPU launches at most {most}"
+    if launch.smem_bytes > _MOST_SMEM_BYTES:
+        limit = f"no GPU gives a block more than {_MOST_SMEM_BYTES}"
+        return f"{launch.entry}: {launch.smem_bytes} bytes of shared memory; {limit}"
+    return ""
 
 
 def does_not_fit(launch: Launch, gpu: GpuSpec, *, registers: int, smem_static_bytes: int = 0) -> str:
@@ -16,6 +30,8 @@ def does_not_fit(launch: Launch, gpu: GpuSpec, *, registers: int, smem_static_by
     Of clusters, the driver may fit fewer than this says (they do not straddle groups of SMs): it has the last
     word, see launcher.py.
     """
+    if reason := beyond_every_gpu(launch):
+        return reason
     size = math.prod(launch.cluster)
     if size > 1 and gpu.compute_capability < _CLUSTERS_FROM:
         return f"{launch.entry}: clusters need sm_{_CLUSTERS_FROM}, {gpu.name} is {gpu.arch}"

@@ -3,17 +3,18 @@
 Outputs are poisoned before. It runs in this process, as launch.py does, and judges nothing.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
 from evoflash.emulator import launch as emulator
 from evoflash.emulator.tensor_map import tensor_map
-from evoflash.errors import UsageError
+from evoflash.errors import DeviceError, UsageError
 from evoflash.evaluation import Launch, TensorMap, geometry
 from evoflash.operation import Delivery, Output, Schedule, TensorSpec, TestInput, Workload
 from evoflash.operations import operation_of
@@ -21,7 +22,9 @@ from evoflash.operations import operation_of
 Array = NDArray[Any]
 
 _POISON = 0xFFFF  # NaN in fp16 and bf16
-_GAP = 16  # elements: rows stay aligned to 16 bytes, as TMA and vector loads want them
+# Elements from one to the next along a strided tensor's outermost axis: more than 32 bits count, and no multiple
+# of what they do, so that an offset that was cut to 32 bits is another place. Each tensor adds to it by its gap.
+_FAR = (1 << 32) + (1 << 16) + 8
 _NOT_ZEROED = emulator.Report(
     *("workspace-not-zeroed", 0, 0, 1),
     "the part of the workspace that must be zero before each call is not zero after this one",
@@ -38,12 +41,25 @@ class Run:
     cpu_limit_s: float  # of each launch
     registers: int = 0  # that the compiler gave a thread; 0: not known
     without: tuple[str, ...] = ()  # optional outputs whose pointer is null
-    is_strided: bool = False  # tensors lie as their TensorSpec.spread says, with a gap behind each row
+    is_strided: bool = False  # tensors lie as their TensorSpec.spread and .gap say, see Placed
 
     def __str__(self) -> str:
         without = "".join(f", {name} null" for name in self.without)
         strided = ", strided" if self.is_strided else ""
         return f"{self.delivery} delivery, {self.schedule} schedule, seed {self.seed}{without}{strided}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Placed:
+    """A tensor in the emulator's memory.
+
+    A strided one has its axes in another order, a gap of poison behind each row, and its outermost batches or
+    heads so far apart that 32 bits do not count the elements between them; where the system has no address
+    space for that, close together.
+    """
+
+    array: Array  # of the tensor's own shape
+    regions: tuple[Array, ...] = ()  # all memory of a strided one that was poisoned: rows and gaps
 
 
 def run_call(
@@ -57,7 +73,8 @@ def run_call(
     operation = operation_of(workload)
     specs = operation.tensors(workload)
     with emulator.Memory() as memory:
-        arrays = {spec.name: _tensor(memory, spec, run, inputs) for spec in specs}
+        placed = {spec.name: _placed(memory, spec, run, inputs) for spec in specs}
+        arrays = {name: each.array for name, each in placed.items()}
         addresses = {name: 0 if name in run.without else array.ctypes.data for name, array in arrays.items()}
         scratch = _workspace(memory, launches[0])
         given = (
@@ -70,46 +87,87 @@ def run_call(
             ),
         )
         emulations = [launch_once(library, launch, given, run) for launch in launches]
+        written = (spec for spec in specs if spec.role != "input" and spec.name not in run.without)
+        output = Output({spec.name: arrays[spec.name].copy() for spec in written})
         if scratch is not None and scratch[: launches[0].zeroed_bytes].any():
             emulations[-1] = _reported(emulations[-1], _NOT_ZEROED)
-        if between := _written_between_rows(arrays, specs):
+        if between := _written_between_rows(placed, specs):
             emulations[-1] = _reported(emulations[-1], between)
-        written = (spec for spec in specs if spec.role != "input" and spec.name not in run.without)
-        return tuple(emulations), Output({spec.name: arrays[spec.name].copy() for spec in written})
+        return tuple(emulations), output
 
 
-def _tensor(memory: emulator.Memory, spec: TensorSpec, run: Run, inputs: TestInput) -> Array:
-    """A tensor: dense, or a view with its axes in another order and poisoned gaps; an output is poisoned."""
+def _placed(memory: emulator.Memory, spec: TensorSpec, run: Run, inputs: TestInput) -> Placed:
+    """A tensor with its values, or poisoned if it is an output."""
     is_output = spec.role != "input"
     fill: Any = _poison_of(spec) if is_output else inputs.tensors[spec.name]
+    if run.is_strided and spec.spread:
+        return _strided(memory, spec, fill)
     kind = np.float32 if spec.dtype == "fp32" else np.uint16
-    if not (run.is_strided and spec.spread):
-        return memory.array(spec.name, spec.shape, kind, writable=is_output, unset=is_output, fill=fill)
-    *leading, columns = (spec.shape[axis] for axis in spec.spread)
-    array = memory.array(
-        spec.name,
-        (*leading, columns + _GAP),
-        kind,
-        writable=is_output,
-        unset=is_output,
-        fill=_poison_of(spec),
-    )
-    view = array.transpose(np.argsort(spec.spread))[..., :columns]
+    return Placed(memory.array(spec.name, spec.shape, kind, writable=is_output, unset=is_output, fill=fill))
+
+
+def _strided(memory: emulator.Memory, spec: TensorSpec, fill: Any) -> Placed:
+    is_output = spec.role != "input"
+    for far in (_FAR, 0):
+        strides, size = _strided_layout(spec, far and far + 1024 * spec.gap)
+        try:
+            flat = memory.array(spec.name, (size,), np.uint16, writable=is_output, unset=is_output)
+        except DeviceError:
+            if not far:
+                raise
+            continue
+        break
+    view = as_strided(flat, spec.shape, [stride * flat.itemsize for stride in strides])
+    regions = tuple(_regions(flat, spec, strides))
+    for region in regions:
+        region[...] = _poison_of(spec)
     view[...] = fill
-    return view
+    return Placed(view, regions)
+
+
+def _strided_layout(spec: TensorSpec, far: int) -> tuple[tuple[int, ...], int]:
+    """Strides of the strided tensor, by axis, and its size; all in elements."""
+    strides = dict.fromkeys(spec.spread, 1)
+    size = spec.shape[spec.spread[-1]] + spec.gap
+    for axis in reversed(spec.spread[:-1]):
+        strides[axis] = max(size, far) if axis == _far_axis(spec) else size
+        size = strides[axis] * (spec.shape[axis] - 1) + size
+    return tuple(strides[axis] for axis in range(len(spec.shape))), size
+
+
+def _far_axis(spec: TensorSpec) -> int | None:
+    """The outermost axis that has more than one place, unless that is the rows."""
+    axis = next((axis for axis in spec.spread if spec.shape[axis] > 1), None)
+    return axis if axis is not None and axis < len(spec.shape) - 2 else None
+
+
+def _regions(flat: Array, spec: TensorSpec, strides: Sequence[int]) -> Iterator[Array]:
+    """The parts of a strided tensor's memory that are close together."""
+    axis = _far_axis(spec)
+    if axis is None:
+        yield flat
+        return
+    places = spec.shape[axis]
+    size = flat.size - strides[axis] * (places - 1)
+    for at in range(places):
+        yield flat[at * strides[axis] : at * strides[axis] + size]
 
 
 def _poison_of(spec: TensorSpec) -> Any:
     return np.nan if spec.dtype == "fp32" else _POISON
 
 
-def _written_between_rows(arrays: Mapping[str, Array], specs: Sequence[TensorSpec]) -> emulator.Report | None:
-    """A report where an output was written between its rows; a dense tensor has nothing there."""
+def _written_between_rows(
+    placed: Mapping[str, Placed], specs: Sequence[TensorSpec]
+) -> emulator.Report | None:
+    """A report where an output was written between its rows; a dense tensor has nothing there. What is in the
+    rows is gone afterwards.
+    """
     for spec in specs:
-        whole = arrays[spec.name].base  # of a view the array that _tensor made
-        if spec.role != "rows" or not isinstance(whole, np.ndarray):
+        if spec.role != "rows":
             continue
-        if (whole[..., spec.shape[-1] :] != _POISON).any():
+        placed[spec.name].array[...] = _POISON
+        if any((region != _POISON).any() for region in placed[spec.name].regions):
             said = f"{spec.name} was written between its rows, which do not lie close together here"
             return emulator.Report("OOB-global", 0, 0, 1, said)
     return None

@@ -4,6 +4,7 @@ It proves synchronisation and indexing under our reading of PTX, on the pre-flig
 nothing. The benchmark's shape is not emulated.
 """
 
+import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -14,13 +15,15 @@ from evoflash.emulator.call import Run, run_call
 from evoflash.evaluation import Candidate, Launch, Status, Verdict
 from evoflash.families.family import Family
 from evoflash.gpu import GpuSpec
-from evoflash.operation import Delivery, Loop, Schedule, Workload
+from evoflash.operation import Delivery, EmulatedRun, Loop, Schedule, Workload
 from evoflash.operations import operation_of
 from evoflash.perf_model.estimate import Profile, fit_counts, mean_counts
 from evoflash.validation.correctness import draw_case
 from evoflash.validation.validator import judge
 
-CPU_LIMIT_S = 10.0  # of one emulated launch; the slowest of a healthy kernel takes under one
+CPU_LIMIT_S = 10.0  # of one emulated launch of the pre-flight; the slowest of a healthy kernel takes one
+# What takes longer than a pre-flight's launches gets that many times as much.
+_USUAL_BLOCKS, _USUAL_FLOPS, _MOST_TIMES = 64, 1 << 26, 30.0
 # Kernels whose tiles have the same shape are asked the same, with a run's one seed. Shapes go by the tiles:
 # few of them are worth keeping.
 _case = lru_cache(maxsize=64)(draw_case)
@@ -50,7 +53,7 @@ def preflight(
     verdicts, counted = [], []
     for at, planned in enumerate(operation_of(key).preflight_runs(key, loop)):
         workload = planned.workload
-        launches = family.launches(candidate.genome, workload, _crowded(gpu) if planned.crowded else gpu)
+        launches = family.launches(candidate.genome, workload, _on(planned, gpu))
         emulations, verdict = emulate(
             library,
             launches,
@@ -74,9 +77,11 @@ def preflight(
     return Preflight("", Status.CORRECT, tuple(verdicts), profile)
 
 
-def _crowded(gpu: GpuSpec) -> GpuSpec:
-    """No SM of its own for any CTA: a grid that goes by the GPU's size has a single one."""
-    return replace(gpu, sm_count=0)
+def _on(planned: EmulatedRun, gpu: GpuSpec) -> GpuSpec:
+    """The GPU that the run's launches are made for: no SM of its own for any CTA, or few SMs, where a grid that
+    goes by the GPU's size is to be small.
+    """
+    return replace(gpu, sm_count=planned.sms) if planned.crowded else gpu
 
 
 _EMPTY = Profile((), 1, 1, 1, 1, 0.0)
@@ -128,6 +133,13 @@ def _complaint(reports: tuple[emulator.Report, ...], verdict: Verdict) -> str:
     return "" if verdict.passed else verdict.reason
 
 
+def cpu_limit_s(launches: tuple[Launch, ...], workload: Workload) -> float:
+    """CPU seconds after which a launch on the workload counts as one that does not end."""
+    blocks = max(math.prod(launch.grid) for launch in launches)
+    times = max(blocks / _USUAL_BLOCKS, workload.flops / _USUAL_FLOPS)
+    return CPU_LIMIT_S * min(max(1.0, times), _MOST_TIMES)
+
+
 def emulate(
     library: Path,
     launches: tuple[Launch, ...],
@@ -143,6 +155,7 @@ def emulate(
 ) -> tuple[tuple[emulator.Emulation, ...], Verdict]:
     """Run the launches on inputs of one kind, and judge what they wrote by the reference, every row of it."""
     inputs, expected = _case(workload, inputs_name, seed)
-    run = Run(delivery, schedule, seed, CPU_LIMIT_S, registers, without, is_strided)
+    limit_s = cpu_limit_s(launches, workload)
+    run = Run(delivery, schedule, seed, limit_s, registers, without, is_strided)
     emulations, output = run_call(library, launches, workload, inputs, run)
     return emulations, judge(workload, [(inputs, expected, output)])

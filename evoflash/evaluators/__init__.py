@@ -5,6 +5,9 @@ kernel and estimates its time.
     prepare       one genome in a worker process: render, compile, emulate
     emulated      the evaluator without a GPU
     measured      the evaluator on a GPU
+    climbs        genomes on their way through it, many at a time
+    standing      the best proven kernels so far, which the next one has to keep up with
+    tasks         what the GPU process is asked of a genome
     estimates     what the performance model says of a prepared genome
     finals_phase  after the loop: the best are checked on hidden shapes, timed again and stored
 """

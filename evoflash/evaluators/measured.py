@@ -1,36 +1,46 @@
-"""Evaluates on the GPU that is present: prepared in worker processes, checked and timed in a GPU process.
+"""Evaluates on the GPU that is present: prepared in worker processes, screened and proven in a GPU process.
 
-Compilation of the next genomes overlaps the GPU's work on this one. The emulator sees every genome before the
-GPU does, and tells what bounds it; with few cores only one genome of each structural core.
+Compilation, emulation and the GPU's work on different genomes overlap (climbs.py). The emulator sees a genome
+before the GPU does, unless it has found nothing wrong with another of the same structural core; with enough
+cores it sees every genome that is proven, while the GPU does, and tells what bounds it.
 """
 
-import functools
+import contextlib
 import logging
+import secrets
+import threading
 from collections.abc import Iterable, Sequence
+from concurrent.futures import Future
 from dataclasses import replace
+from pathlib import Path
 from shutil import which
 from typing import Self
 
-from evoflash import operations
-from evoflash.evaluation import Basis, Build, Evaluation, Proposal, Rung
+from evoflash.champions import champions
+from evoflash.compilers import gxx
+from evoflash.errors import EvoflashError
+from evoflash.evaluation import Basis, Evaluation, Rung
+from evoflash.evaluators.climbs import Climbed, Climbs, Steps
 from evoflash.evaluators.estimates import bound_of, estimates
-from evoflash.evaluators.pipeline import PreparingEvaluator
-from evoflash.evaluators.prepare import Prepared, compile_only
+from evoflash.evaluators.pipeline import PreparingEvaluator, settled
+from evoflash.evaluators.prepare import PREPARE_LIMIT_S, Prepared, compile_only, preflighted
+from evoflash.evaluators.standing import Standing, anchor_of
+from evoflash.evaluators.tasks import asked
 from evoflash.families.family import load_family
 from evoflash.gpu import GpuSpec
 from evoflash.gpu_process.finals import FinalReport, FinalTask
-from evoflash.gpu_process.rungs import GpuOutcome, GpuTask, Launcher, launches_on, task_of
+from evoflash.gpu_process.rungs import GpuOutcome, GpuTask
 from evoflash.gpu_process.worker import GpuWorker
+from evoflash.isolation import Ending
 from evoflash.problem import Problem
-from evoflash.search import faster
 from evoflash.space import Genome
 
 log = logging.getLogger(__name__)
-AHEAD = 8  # proposals in flight
-MANY_CORES = 4  # preparing a genome takes a core two seconds; the GPU takes half a second or more
+AHEAD = 32  # proposals in flight: two for each of 16 cores; more would be made knowing less
+MANY_CORES = 4  # preparing a genome takes a core two seconds
 
 
-class MeasuredEvaluator(PreparingEvaluator):
+class MeasuredEvaluator(PreparingEvaluator[Climbed]):
     """Evaluates on the GPU; compilation of the next genomes overlaps its work on this one."""
 
     basis = Basis.MEASURED
@@ -43,65 +53,111 @@ class MeasuredEvaluator(PreparingEvaluator):
         seed: int,
         history: Iterable[Evaluation] = (),
         workers: int | None = None,
+        proves_all: bool = False,
     ) -> None:
-        """As its base; the best of `history` is the incumbent that stops hopeless timings early."""
+        """As its base; the best of `history` are what candidates are screened against, unless `proves_all`
+        asks for every check of each of them.
+        """
         past = list(history)
-        super().__init__(problem, gpu, seed=seed, history=past, workers=workers)
-        self._operation = operations.load(problem.operation)
-        self._checks = self._operation.check_workloads(problem.compile_keys(gpu.arch))
-        self._worker = GpuWorker(checks=self._checks, timed=problem.workloads, seed=seed)
-        self._best = functools.reduce(faster, past, None)
-        self._cores: set[object] = set()
         self._can_emulate = which("g++") is not None
+        if self._can_emulate:  # once for all searches: the first one would wait for it
+            threading.Thread(target=_build_emulator, name="evoflash-g++", daemon=True).start()
+        super().__init__(problem, gpu, seed=seed, history=past, workers=workers)
+        self._asked, self._proves_all = asked(problem, gpu, seed=seed), proves_all
+        self._worker = GpuWorker(checks=self._asked.checks, timed=problem.workloads, seed=seed)
+        # Structural cores. The archive's kernels have been through all of this on such a GPU.
+        self._clean = {_core(champion.genome) for champion in champions(gpu.name)}
+        self._standing = Standing()
+        for evaluation in past:
+            self._remember(evaluation)
+        self._climbs = self._new_climbs()
+        self._hidden_seed: int | None = None
+        if not proves_all:
+            self._standing.begun.add_done_callback(self._prepare_finals)
         if not self._can_emulate:
             log.warning("no g++: kernels reach the GPU without the emulator's pre-flight; install g++.")
 
     def __exit__(self, *_: object) -> None:
         """End all worker processes."""
+        self._climbs.end()
         super().__exit__()
         self._worker.close()
 
     @property
     def ahead(self) -> int:
-        """Only a few: the GPU takes longer than a worker, and a proposal that is made early knows less."""
+        """Two for each core, up to a limit: a proposal that is made early knows less."""
         return min(super().ahead, AHEAD)
 
-    def _emulates(self, genome: Genome) -> bool:
-        """On many cores every genome, else one of each structural core: the others share its code."""
-        core = _core(genome)
-        is_new = core not in self._cores
-        self._cores.add(core)
-        return self._can_emulate and (is_new or self._workers >= MANY_CORES)
+    def cancel(self) -> None:
+        """As its base; what the GPU has not begun is dropped, too."""
+        if self._queue:
+            self._climbs.end()
+            self._worker.cancel()
+            super().cancel()
+            self._climbs = self._new_climbs()
 
-    def collect(self) -> tuple[Proposal, Evaluation]:
-        """As its base; where the emulator complained, the next genome of that core is emulated too."""
-        proposal, evaluation = super().collect()
-        if evaluation.rung is Rung.PREFLIGHT:
-            self._cores.discard(_core(proposal.genome))
-        self._best = faster(self._best, evaluation)
-        return proposal, evaluation
-
-    def _timed(self, evaluation: Evaluation, prepared: Prepared) -> Evaluation:
-        outcome = self._worker.submit(self._task(evaluation.genome, prepared.builds)).result()
-        bound = bound_of(estimates(evaluation.genome, prepared, self._problem, self._gpu))
-        return replace(_measured(evaluation, outcome), bound=bound)
-
-    def _task(self, genome: Genome, builds: tuple[Build, ...]) -> GpuTask:
-        return task_of(
-            genome.id,
-            self._gpu,
-            builds,
-            self._launcher(genome),
-            checks=self._checks,
-            timed=self._problem.workloads,
-            seed=self._seed,
-            incumbent_us=self._best.score_us if self._best else None,
-            is_deterministic=load_family(genome.family).is_deterministic,
+    def _new_climbs(self) -> Climbs:
+        steps = Steps(
+            prepare=self._prepare,
+            preflight=self._preflight,
+            asked=self._asked,
+            worker=self._worker,
+            now=(lambda task: task) if self._proves_all else self._standing.now,
+            standing=self._standing,
+            duplicates=self._duplicates,
         )
+        return Climbs(steps, at_once=self.ahead)
 
-    def _launcher(self, genome: Genome) -> Launcher:
-        family = load_family(genome.family)
-        return lambda workload: family.launches(genome, workload, self._gpu)
+    def _remember(self, evaluation: Evaluation) -> None:
+        """A proven kernel of an earlier process is a rival; where its code is still there, an anchor too."""
+        if not evaluation.is_correct or evaluation.is_censored or evaluation.duplicate_of:
+            return
+        is_there = all(Path(build.cubin_path).is_file() for build in evaluation.builds)
+        anchor = None
+        if is_there:
+            task = self._asked.task_of(evaluation.genome, evaluation.builds)
+            anchor = anchor_of(task, evaluation.timings)
+        if evaluation.score_us:
+            self._standing.add(evaluation.score_us, anchor)
+
+    def _begin(self, genome: Genome) -> "Future[Climbed]":
+        return self._climbs.start(genome)
+
+    def _prepare(self, genome: Genome) -> "Future[Ending[Prepared]]":
+        preparing = self._preparing(genome, emulate=self._emulates(genome))
+        preparing.add_done_callback(lambda done: self._note(genome, done))
+        return preparing
+
+    def _note(self, genome: Genome, done: "Future[Ending[Prepared]]") -> None:
+        """A genome's structural core is clean while the emulator finds nothing wrong with any of it."""
+        if done.cancelled() or done.exception() or done.result().value is None:
+            return
+        prepared = settled(done.result())
+        if prepared.failure and prepared.failure.rung is Rung.PREFLIGHT:
+            self._clean.discard(_core(genome))
+        elif prepared.profiles:
+            self._clean.add(_core(genome))
+
+    def _prepared(self, found: Climbed) -> Prepared:
+        return found.prepared
+
+    def _emulates(self, genome: Genome) -> bool:
+        """Before the GPU sees it: until one of its structural core, whose code it shares, was found clean."""
+        return self._can_emulate and _core(genome) not in self._clean
+
+    def _preflight(self, genome: Genome, prepared: Prepared) -> "Future[Ending[Prepared]] | None":
+        """Beside the genome's proof, unless it has been emulated or cores are few."""
+        if prepared.profiles or not self._can_emulate or self._workers < MANY_CORES:
+            return None
+        arguments = (genome, self._problem, self._gpu, prepared, self._seed_of(genome))
+        emulating = self._pool.submit(preflighted, *arguments, timeout_s=PREPARE_LIMIT_S)
+        emulating.add_done_callback(lambda done: self._note(genome, done))
+        return emulating
+
+    def _timed(self, evaluation: Evaluation, found: Climbed) -> Evaluation:
+        assert found.outcome is not None, "only what failed before the GPU has none"
+        bound = bound_of(estimates(evaluation.genome, found.prepared, self._problem, self._gpu))
+        return replace(_measured(evaluation, found.outcome), bound=bound)
 
     @property
     def retimer(self) -> Self:
@@ -118,6 +174,18 @@ class MeasuredEvaluator(PreparingEvaluator):
         """Where it is timed."""
         return self._gpu
 
+    def _prepare_finals(self, _: object) -> None:
+        """Once the search has begun, beside it: references of hidden shapes and libraries take seconds."""
+        self._hidden_seed = secrets.randbits(48)
+        self._worker.prepare_finals(self._asked.hidden_workloads(self._hidden_seed), self._hidden_seed)
+
+    def begin_finals(self) -> int:
+        """The seed of hidden shapes and of their data; no process that a candidate ran in has seen them."""
+        seed, self._hidden_seed = self._hidden_seed, None
+        if seed is not None:
+            self._worker.begin_finals()
+        return secrets.randbits(48) if seed is None else seed
+
     def in_turns(self, finalists: Sequence[GpuTask]) -> FinalReport | None:
         """Finalists and baselines timed in turns in a fresh process; None, and a warning, when one failed."""
         task = FinalTask(tuple(finalists), self._problem.workloads, self._gpu, self._seed)
@@ -130,13 +198,17 @@ class MeasuredEvaluator(PreparingEvaluator):
 
     def task_of(self, genome: Genome) -> GpuTask:
         """What the GPU process needs of a genome; compiles it where that was not done."""
-        return self._task(genome, compile_only(genome, self._problem, self._gpu))
+        return self._asked.task_of(genome, compile_only(genome, self._problem, self._gpu))
 
     def checked_on_hidden_shapes(self, task: GpuTask, genome: Genome, *, seed: int) -> GpuOutcome:
         """What became of the genome on shapes and data that are drawn from the seed."""
-        hidden = self._operation.hidden_workloads(self._problem.compile_keys(self._gpu.arch), seed=seed)
-        checks = launches_on(hidden, self._launcher(genome))
+        checks = self._asked.hidden(genome, seed=seed)
         return self._worker.submit(replace(task, checks=checks, timed=(), seed=seed)).result()
+
+
+def _build_emulator() -> None:
+    with contextlib.suppress(EvoflashError):  # whoever needs it says so
+        gxx.runtime()
 
 
 def _core(genome: Genome) -> object:

@@ -6,9 +6,9 @@ from collections import deque
 from collections.abc import Iterable
 from concurrent.futures import Future
 from dataclasses import replace
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
-from evoflash.evaluation import Basis, Build, Evaluation, Launch, Proposal, Rung, Status
+from evoflash.evaluation import Basis, Build, Evaluation, Proposal, Rung, Status
 from evoflash.evaluators.prepare import PREPARE_LIMIT_S, Failure, Prepared, prepare
 from evoflash.families.family import load_family
 from evoflash.gpu import GpuSpec
@@ -20,10 +20,14 @@ if TYPE_CHECKING:
     from evoflash.evaluators.finals_phase import Retimer
 
 
-class PreparingEvaluator(ABC):
+T = TypeVar("T")
+
+
+class PreparingEvaluator(ABC, Generic[T]):
     """An evaluator whose genomes are prepared in worker processes, handed back oldest first.
 
-    A subclass adds the time. Evaluators are context managers.
+    A subclass says what becomes of a genome while it is pending, a T, and adds the time. Evaluators are
+    context managers.
     """
 
     basis: Basis
@@ -46,14 +50,18 @@ class PreparingEvaluator(ABC):
         self._duplicates = Duplicates(problem, gpu, history)
         self._workers = workers or len(os.sched_getaffinity(0))
         self._pool = IsolatedPool(self._workers)
-        self._queue: deque[tuple[Proposal, Future[Ending[Prepared]]]] = deque()
+        self._queue: deque[tuple[Proposal, Future[T]]] = deque()
 
     @abstractmethod
-    def _emulates(self, genome: Genome) -> bool:
-        """Whether the emulator has to see this genome."""
+    def _begin(self, genome: Genome) -> "Future[T]":
+        """Start on a genome; returns at once."""
 
     @abstractmethod
-    def _timed(self, evaluation: Evaluation, prepared: Prepared) -> Evaluation:
+    def _prepared(self, found: T) -> Prepared:
+        """Of what became of a genome, its preparation."""
+
+    @abstractmethod
+    def _timed(self, evaluation: Evaluation, found: T) -> Evaluation:
         """The evaluation of a genome that came through its preparation."""
 
     @property
@@ -81,19 +89,22 @@ class PreparingEvaluator(ABC):
 
     def submit(self, proposal: Proposal) -> None:
         """Start on a proposal; returns at once."""
-        genome = proposal.genome
+        self._queue.append((proposal, self._begin(proposal.genome)))
+
+    def _preparing(self, genome: Genome, *, emulate: bool) -> "Future[Ending[Prepared]]":
+        arguments = (genome, self._problem, self._gpu, emulate, self._seed_of(genome))
+        return self._pool.submit(prepare, *arguments, timeout_s=PREPARE_LIMIT_S)
+
+    def _seed_of(self, genome: Genome) -> int:
         # Inputs differ between genomes and between runs; within a run a genome always gets the same.
-        seed = self._seed ^ int(genome.id[:12], 16)
-        arguments = (genome, self._problem, self._gpu, self._emulates(genome), seed)
-        self._queue.append((proposal, self._pool.submit(prepare, *arguments, timeout_s=PREPARE_LIMIT_S)))
+        return self._seed ^ int(genome.id[:12], 16)
 
     def collect(self) -> tuple[Proposal, Evaluation]:
         """The oldest pending proposal's outcome, waiting for it."""
         proposal, future = self._queue[0]
-        ending = future.result()
+        found = future.result()
         self._queue.popleft()
-        prepared = ending.value or Prepared(failure=Failure(ending.status, Rung.PREFLIGHT, ending.reason))
-        evaluation = self._evaluation(proposal.genome, prepared)
+        evaluation = self._evaluation(proposal.genome, found)
         self._duplicates.remember(evaluation)
         return proposal, evaluation
 
@@ -104,7 +115,8 @@ class PreparingEvaluator(ABC):
             self._pool = IsolatedPool(self._workers)
             self._queue.clear()
 
-    def _evaluation(self, genome: Genome, prepared: Prepared) -> Evaluation:
+    def _evaluation(self, genome: Genome, found: T) -> Evaluation:
+        prepared = self._prepared(found)
         evaluation = Evaluation(
             genome=genome,
             problem=str(self._problem),
@@ -122,7 +134,12 @@ class PreparingEvaluator(ABC):
         original = self._duplicates.original_of(genome, prepared.builds)
         if original is not None:
             return replace(original, genome=genome, builds=prepared.builds, duplicate_of=original.genome.id)
-        return self._timed(evaluation, prepared)
+        return self._timed(evaluation, found)
+
+
+def settled(ending: Ending[Prepared]) -> Prepared:
+    """What a worker process prepared; where it died or hung, a failure that says so."""
+    return ending.value or Prepared(failure=Failure(ending.status, Rung.PREFLIGHT, ending.reason))
 
 
 class Duplicates:
@@ -131,7 +148,7 @@ class Duplicates:
     def __init__(self, problem: Problem, gpu: GpuSpec, history: Iterable[Evaluation]) -> None:
         """`history` is what the run has evaluated before."""
         self._problem, self._gpu = problem, gpu
-        self._first: dict[tuple[tuple[str, ...], tuple[Launch, ...]], Evaluation] = {}
+        self._first: dict[object, Evaluation] = {}
         for evaluation in history:
             self.remember(evaluation)
 
@@ -139,15 +156,18 @@ class Duplicates:
         """The evaluation of another genome that is the same kernel, if there was one."""
         if not _have_machine_code(builds):
             return None
-        original = self._first.get(self._key(genome, builds))
+        original = self._first.get(self.key_of(genome, builds))
         return original if original is not None and original.genome != genome else None
 
     def remember(self, evaluation: Evaluation) -> None:
         """Keep the first evaluation of each kernel."""
         if _have_machine_code(evaluation.builds) and not evaluation.duplicate_of:
-            self._first.setdefault(self._key(evaluation.genome, evaluation.builds), evaluation)
+            self._first.setdefault(self.key_of(evaluation.genome, evaluation.builds), evaluation)
 
-    def _key(self, genome: Genome, builds: tuple[Build, ...]) -> tuple[tuple[str, ...], tuple[Launch, ...]]:
+    def key_of(self, genome: Genome, builds: tuple[Build, ...]) -> object:
+        """What two genomes have in common that are the same kernel: machine code and launches."""
+        if not _have_machine_code(builds):
+            return genome.id
         family = load_family(genome.family)
         launches = tuple(
             launch

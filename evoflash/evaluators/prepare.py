@@ -55,6 +55,17 @@ def prepare(genome: Genome, problem: Problem, gpu: GpuSpec, emulate: bool, seed:
     return prepared
 
 
+def preflighted(genome: Genome, problem: Problem, gpu: GpuSpec, prepared: Prepared, seed: int) -> Prepared:
+    """What prepare() made without the emulator, with what the emulator says of it."""
+    family = load_family(genome.family)
+    for at, key in enumerate(problem.compile_keys(gpu.arch)):
+        registers = prepared.builds[at].registers
+        prepared = _emulate(prepared, render(genome, key, gpu), family, gpu, seed=seed, registers=registers)
+        if prepared.failure:
+            break
+    return prepared
+
+
 def compile_only(genome: Genome, problem: Problem, gpu: GpuSpec) -> tuple[Build, ...]:
     """The genome's builds, one for each compile key; nothing is emulated."""
     return tuple(compile_candidate(render(genome, key, gpu)) for key in problem.compile_keys(gpu.arch))
@@ -79,7 +90,9 @@ def _prepare_key(
         return _fail(prepared, Status.COMPILE, Rung.COMPILE, first_error(build.log))
     if reason := _does_not_fit(family, genome, workloads, build, gpu):
         return _fail(prepared, Status.CONSTRAINTS, Rung.COMPILE, reason)
-    return _emulate(prepared, candidate, family, gpu, seed=seed) if emulate else prepared
+    if not emulate:
+        return prepared
+    return _emulate(prepared, candidate, family, gpu, seed=seed, registers=build.registers)
 
 
 def _does_not_fit(
@@ -95,10 +108,9 @@ def _does_not_fit(
 
 
 def _emulate(
-    prepared: Prepared, candidate: Candidate, family: Family, gpu: GpuSpec, *, seed: int
+    prepared: Prepared, candidate: Candidate, family: Family, gpu: GpuSpec, *, seed: int, registers: int
 ) -> Prepared:
     try:
-        registers = prepared.builds[-1].registers
         found = preflight(candidate, family, gpu, seed=seed, registers=registers)
     except KernelBuildError as error:
         return _fail(prepared, Status.COMPILE, Rung.PREFLIGHT, str(error))

@@ -50,6 +50,9 @@ _MODEL: dict[str, object] = {  # what [model] may say, and what holds where it i
     "overlaps": 0,
     "row_tiles": 1,
     "operand_bytes": 0,
+    "most_ctas": 0,
+    "noted_pieces": 0,
+    "emulation_cost": 1,
     "registers": 0,
 }
 

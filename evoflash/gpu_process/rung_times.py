@@ -5,7 +5,7 @@ check of what was timed.
 """
 
 import statistics
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from evoflash.evaluation import Evaluation, Rung
 
@@ -23,6 +23,12 @@ def _spent(environment: Mapping[str, str], rung: Rung) -> float:
     return float(environment.get(f"{rung}_s", 0))
 
 
+def together(environment: Mapping[str, str], earlier: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a proof, with the seconds that the candidate's screen took before it."""
+    known = {rung: _spent(earlier, rung) for rung in _ALL if f"{rung}_s" in earlier}
+    return charged(environment, known)
+
+
 def seconds_by_rung(evaluation: Evaluation) -> dict[str, float]:
     """Of the rungs that the candidate reached on the GPU; empty where nothing was measured."""
     rungs = (rung for rung in _ALL if f"{rung}_s" in evaluation.environment)
@@ -35,14 +41,23 @@ def validator_seconds(evaluation: Evaluation) -> float:
 
 
 def describe(evaluations: Iterable[Evaluation]) -> str:
-    """The validator's share, one line: the medians over the candidates that went all the way; else empty."""
-    whole = [e for e in evaluations if f"{Rung.TIMING}_s" in e.environment]
-    if not whole:
-        return ""
+    """One line: the validator's share of the time of what was proven, and what was screened out; or empty."""
+    all_of = [e for e in evaluations if f"{Rung.TIMING}_s" in e.environment]
+    whole = [e for e in all_of if not e.is_screened]
+    words = _proven(whole) if whole else ""
+    if screened := [sum(seconds_by_rung(e).values()) for e in all_of if e.is_screened]:
+        median_s = statistics.median(screened)
+        words += (
+            f"{'; ' if words else ''}{len(screened)} too slow for that were screened in {median_s:.2f} s each"
+        )
+    return words
+
+
+def _proven(whole: Sequence[Evaluation]) -> str:
     validator = statistics.median(map(validator_seconds, whole))
     total = statistics.median(sum(seconds_by_rung(e).values()) for e in whole)
     share = statistics.median(validator_seconds(e) / sum(seconds_by_rung(e).values()) for e in whole)
     return (
         f"{validator:.2f} s of {total:.2f} s in the GPU process, {share:.0%} (medians of {len(whole)} "
-        "candidates that were timed)"
+        "candidates that were timed in full)"
     )

@@ -11,7 +11,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, TypeVar
@@ -20,10 +20,12 @@ from evoflash.cuda import launcher
 from evoflash.cuda.guarded_buffer import NoRoomError
 from evoflash.errors import DeviceError
 from evoflash.evaluation import Rung, Status, Verdict
-from evoflash.gpu_process.cache import precompute_references
 from evoflash.gpu_process.finals import FinalReport, FinalTask
 from evoflash.gpu_process.finals_retry import rounds, run_noting
+from evoflash.gpu_process.preparation import prepare, prepare_finals
 from evoflash.gpu_process.rungs import GpuOutcome, GpuTask, check, time_correct
+from evoflash.gpu_process.screening import screen
+from evoflash.gpu_process.turns import Turns
 from evoflash.isolation import Ending, IsolatedPool
 from evoflash.operation import Workload
 
@@ -41,21 +43,24 @@ _PROCESSES = (
 _KEPT = "everything evaluated so far is kept; the same command continues"
 
 
-def prepare(checks: tuple[Workload, ...], timed: tuple[Workload, ...], seed: int) -> None:
-    """What a GPU process can do before it has a context."""
-    launcher.cupy()  # takes a second, and touches no GPU
-    precompute_references(checks, timed, seed)
-
-
 @dataclass(frozen=True, slots=True)
 class Jobs:
     """What the GPU processes are asked to do. Tests give others, which break as they want."""
 
     warm_up: Callable[[], None] = launcher.warm_up
     precompute_references: Callable[..., None] = prepare
+    prepare_finals: Callable[..., None] = prepare_finals
+    screen: Callable[[GpuTask], GpuOutcome] = screen
     check: Callable[[GpuTask], GpuOutcome] = check
     time_correct: Callable[[GpuTask, GpuOutcome], GpuOutcome] = time_correct
     finals: Callable[[FinalTask], Ending[FinalReport]] = run_noting
+
+
+TaskNow = Callable[[GpuTask], GpuTask]
+
+
+def _unchanged(task: GpuTask) -> GpuTask:
+    return task
 
 
 @dataclass(slots=True)
@@ -80,7 +85,9 @@ class _GpuProcess:
 
 
 class GpuWorker:
-    """The GPU process, its stand-bys, and the queue before them. Tasks run one at a time, in order."""
+    """The GPU process, its stand-bys, and the queue before them. One task runs at a time, in order, but whole
+    ladders before short looks.
+    """
 
     def __init__(
         self,
@@ -96,24 +103,53 @@ class GpuWorker:
             launcher.present_gpu()  # without a GPU the error comes from here and not from a process
         self._jobs, self._room_limit_s = jobs or Jobs(), room_limit_s
         self._reference_args, self._is_closed = (checks, timed, seed), False
-        self._queue = ThreadPoolExecutor(max_workers=1, thread_name_prefix="evoflash-gpu")
-        self._active = self._begun()
+        self._turns = Turns("evoflash-gpu")
+        self._active = self._begun(hurries=True)
         self._standbys = deque(self._begun() for _ in range(_STANDBYS))
+        self._for_hidden: _GpuProcess | None = None
+        self._for_finals: _GpuProcess | None = None
 
-    def submit(self, task: GpuTask) -> "Future[GpuOutcome]":
-        """The task's outcome, whatever the kernel does. Raises in result() only for a broken machine."""
-        return self._queue.submit(self._evaluate, task)
+    def submit(self, task: GpuTask, *, now: TaskNow = _unchanged) -> "Future[GpuOutcome]":
+        """The task's outcome after all rungs, whatever the kernel does; raises in result() only for a broken
+        machine. `now` is asked for the task as it stands when its turn has come.
+        """
+        return self._turns.submit(lambda: self._evaluate(now(task)), first=True)
+
+    def screen(self, task: GpuTask, *, now: TaskNow = _unchanged) -> "Future[GpuOutcome]":
+        """What a short look says of the task (screening.py): CORRECT means worth a submit()."""
+        return self._turns.submit(lambda: self._screened(now(task)))
+
+    def cancel(self) -> None:
+        """Drop the tasks that have not begun."""
+        self._turns.cancel()
+
+    def prepare_finals(self, hidden: tuple[Workload, ...], seed: int) -> None:
+        """Begin two processes beside the search, for begin_finals() and finalists(): one computes references
+        of the hidden workloads, one loads the libraries. Neither touches the GPU before its turn.
+        """
+        references = self._jobs.precompute_references
+        self._for_hidden = self._starting(references, hidden, (), seed)
+        _, timed, timed_seed = self._reference_args
+        self._for_finals = self._starting(self._jobs.prepare_finals, timed, timed_seed)
+
+    def begin_finals(self) -> "Future[None]":
+        """From here on tasks meet the process that knows the hidden workloads, where there is one."""
+        return self._turns.submit(self._switch_to_hidden, first=True)
 
     def finalists(self, task: FinalTask) -> "Future[Ending[FinalReport]]":
         """Long timings in turns in a fresh process; with no tasks, the baselines alone."""
-        return self._queue.submit(rounds, task, self._finals)
+        return self._turns.submit(rounds, task, self._finals)
+
+    def _screened(self, task: GpuTask) -> GpuOutcome:
+        if task.anchor is None or task.rival_us is None:  # nothing to be slower than: no process is asked
+            return GpuOutcome(task.genome_id, Status.CORRECT, Rung.SMOKE)
+        return self._call(task, Rung.SMOKE, self._jobs.screen, task)
 
     def _evaluate(self, task: GpuTask) -> GpuOutcome:
         for standby in self._standbys:
             standby.warm_up_if_ready()  # now, because a context in the making would disturb the clock
         checked = self._call(task, Rung.SMOKE, self._jobs.check, task)
-        is_stopped = bool(checked.timings)  # early, as hopeless
-        if checked.status is not Status.CORRECT or not task.timed or is_stopped:
+        if checked.status is not Status.CORRECT or not task.timed:
             return checked
         self._wait_for_contexts()
         timing = self._jobs.time_correct
@@ -202,8 +238,22 @@ class GpuWorker:
             return str(error).strip().splitlines()[0]
         return ending.reason
 
+    def _switch_to_hidden(self) -> None:
+        process, self._for_hidden = self._for_hidden, None
+        if process is not None:
+            self._switch_to(process)
+
+    def _switch_to(self, process: "_GpuProcess") -> None:
+        """As _replace(), by a process that has prepared itself for what is to come."""
+        self._active.pool.close()
+        self._active = process
+
     def _finals(self, task: FinalTask) -> Ending[FinalReport]:
-        self._replace()
+        process, self._for_finals = self._for_finals, None
+        if process is not None:
+            self._switch_to(process)
+        else:
+            self._replace()
         self._ensure_usable(probe=False)
         self._wait_for_contexts()
         try:
@@ -224,11 +274,13 @@ class GpuWorker:
         if self._is_closed:  # meanwhile: close() has not seen the new one
             self._standbys[-1].pool.close()
 
-    def _begun(self) -> "_GpuProcess":
+    def _begun(self, *, hurries: bool = False) -> "_GpuProcess":
+        return self._starting(self._jobs.precompute_references, *self._reference_args, hurries)
+
+    def _starting(self, function: Callable[..., None], *args: Any) -> "_GpuProcess":
+        """A process that calls the function before it has a context."""
         pool = IsolatedPool(1)
-        references = pool.submit(
-            self._jobs.precompute_references, *self._reference_args, timeout_s=_REFERENCES_LIMIT_S
-        )
+        references = pool.submit(function, *args, timeout_s=_REFERENCES_LIMIT_S)
         return _GpuProcess(pool, references, self._jobs.warm_up)
 
     def _wait_for_contexts(self) -> None:
@@ -240,8 +292,9 @@ class GpuWorker:
     def close(self) -> None:
         """Kill the processes; tasks that have not run are cancelled."""
         self._is_closed = True
-        self._queue.shutdown(wait=False, cancel_futures=True)
-        processes = (self._active, *self._standbys)
+        self._turns.close()
+        begun = (self._active, *self._standbys, self._for_hidden, self._for_finals)
+        processes = [process for process in begun if process is not None]
         for process in processes:
             process.pool.begin_to_close()  # a context takes its time to go: all of them at once
         for process in processes:

@@ -100,6 +100,7 @@ def _from_cache(data: Json) -> Recording:
         device=ours.get("gpu", data["device_name"]),
         basis=Basis(ours.get("basis", Basis.MEASURED)),
         problem_size=tuple(size) if isinstance(size, list) else (size,) if isinstance(size, int) else (),
+        notes=ours.get("notes", {}),
     )
 
 
@@ -221,6 +222,7 @@ def cache_text(recording: Recording) -> str:
             "problem": recording.problem,
             "gpu": recording.device,
             "basis": recording.basis.value,
+            **({"notes": dict(recording.notes)} if recording.notes else {}),
         },
     }
     entries = [_entry(space.params, genome, outcome) for genome, outcome in space.outcomes.items()]

@@ -96,6 +96,7 @@ class Recording:
     device: str
     basis: Basis = Basis.MEASURED  # where its times come from
     problem_size: tuple[int, ...] = ()  # what Kernel Tuner knows of the problem
+    notes: Mapping[str, str] = field(default_factory=dict)  # by whom, when and how it was recorded
 
     @property
     def scores_us(self) -> list[float]:

@@ -6,6 +6,7 @@ elsewhere.
     clocks           the GPU's clock and throttle reasons meanwhile
     comparison       contenders in turns; which is faster; a time that cannot be
     abba             two contenders in blocks of A B B A
+    relative         a kernel's time by its ratio to one whose time is known
     sequential_test  blocks until one of the two is clearly faster, or neither can be
     intervals        the statistics of paired times
     noise_floor      how far apart two copies of one kernel seem to be on this machine

@@ -8,6 +8,7 @@ walk through the same input sets in the same order, which is drawn anew for each
 """
 
 import itertools
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -38,7 +39,10 @@ class Block:
 
 
 class Pair:
-    """Two contenders captured over the same input sets, and warmed up."""
+    """Two contenders captured over the same input sets, and warmed up.
+
+    `rough_ratio`: of the first's time to the second's in one replay each; nan where single calls are timed.
+    """
 
     def __init__(
         self,
@@ -48,13 +52,19 @@ class Pair:
         protocol: TimingProtocol,
         *,
         rng: np.random.Generator,
+        block_us: float = WINDOW_US,
     ) -> None:
-        """Raises launcher.KernelHungError or CuPy's errors, whichever contender caused them."""
+        """Raises launcher.KernelHungError or CuPy's errors, whichever contender caused them.
+
+        `block_us` is about what a block takes; it is never shorter than a quad.
+        """
+        self._block_us = block_us
         self._bench, self._protocol, self._rng = bench, protocol, rng
         sets = [int(at) for at in rng.permutation(len(bench.arenas))] if protocol.rotate else [0]
         if protocol.pace is Pace.CALL:
             self._replays = [one_by_one(each, bench, sets) for each in (first, second)]
             self._launches, self._quads = 1, CALL_QUADS
+            self.rough_ratio = math.nan
         else:
             self._capture((first, second), sets)
         self._events = [cupy().cuda.Event() for _ in range(4 * self._quads + 1)]
@@ -62,11 +72,12 @@ class Pair:
 
     def _capture(self, contenders: tuple[Contender, Contender], sets: list[int]) -> None:
         self._replays = [self._warm(each, sets) for each in contenders]
-        round_us = max(self._timed_us(replay) for replay in self._replays)
+        rounds_us = [self._timed_us(replay) for replay in self._replays]
+        self.rough_ratio, round_us = rounds_us[0] / rounds_us[1], max(rounds_us)
         rounds = turn_rounds(round_us)
         if rounds > 1:
             self._replays = [self._warm(each, sets * rounds) for each in contenders]
-        self._launches, self._quads = rounds * len(sets), quads_of(rounds * round_us)
+        self._launches, self._quads = rounds * len(sets), quads_of(rounds * round_us, block_us=self._block_us)
 
     def _warm(self, contender: Contender, order: list[int]) -> Callable[[], None]:
         replay = contender.graph(self._bench, order)
@@ -123,9 +134,9 @@ def turn_rounds(round_us: float) -> int:
     return max(1, -(-int(TURN_US) // max(1, int(round_us))))
 
 
-def quads_of(turn_us: float) -> int:
-    """Quads in a block of about 10 ms."""
-    return max(1, round(WINDOW_US / (4 * turn_us)))
+def quads_of(turn_us: float, *, block_us: float = WINDOW_US) -> int:
+    """Quads in a block of about 10 ms, or of `block_us`."""
+    return max(1, round(block_us / (4 * turn_us)))
 
 
 def quads(count: int, *, rng: np.random.Generator) -> list[int]:

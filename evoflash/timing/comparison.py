@@ -1,4 +1,4 @@
-"""What times say: a pair timed in turns, a candidate without hope, a time that cannot be.
+"""What times say: a pair timed in turns, a time that cannot be.
 
 The clock itself is in benchmark.py. Nothing here replaces an incumbent; see search.py.
 """
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from evoflash.errors import UsageError
-from evoflash.evaluation import Timing, score
+from evoflash.evaluation import Timing
 from evoflash.gpu import GpuSpec
 from evoflash.operation import Workload
 from evoflash.timing import intervals
@@ -98,11 +98,6 @@ def compare(
         raise UsageError(f"{first} and {second} were not sampled in turns: compare samples of interleaved().")
     found = intervals.interval(np.log(a) - np.log(b))
     return Comparison(first, second, workload, protocol, found.ratio, found.low, found.high, noise, n=len(a))
-
-
-def hopeless(times_us: Sequence[float], incumbent_us: float | None, *, margin: float = 0.15) -> bool:
-    """Whether short times, one per workload, are so far behind the incumbent's score that more is a waste."""
-    return incumbent_us is not None and score(times_us) > (1 + margin) * incumbent_us
 
 
 def left_running(timing: Timing, synced_us: float) -> str:

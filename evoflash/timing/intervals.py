@@ -44,6 +44,11 @@ def interval(log_ratios: Sequence[float], *, alpha: float = ALPHA) -> Interval:
     return Interval(math.exp(middle), math.exp(middle - reach), math.exp(middle + reach))
 
 
+def scaled(found: Interval, *, by: float) -> Interval:
+    """The interval of a ratio as one of times, given the time that it is a ratio to."""
+    return Interval(by * found.ratio, by * found.low, by * found.high)
+
+
 def answer(low: float, high: float, *, noise: float) -> str:
     """'faster', 'slower' or 'unclear' of the one whose time stands above the line."""
     if high < 1 - noise:

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from evoflash.attention.loop import steps_of
-from evoflash.attention.shapes import shapes
+from evoflash.attention.preflight_runs import preflight_runs
 from evoflash.attention.workload import CompileKey, Workload, parse_workload
 from evoflash.errors import EvoflashError, UsageError
 from evoflash.gpu import load_gpu
@@ -72,8 +72,9 @@ def loop_of(configuration: Configuration, head_dim: int) -> Profile:
 def profile_of(configuration: Configuration, key: CompileKey) -> Profile:
     """Its counts on two short lengths. UsageError if the emulator finds fault with a run."""
     loop = loop_of(configuration, key.head_dim)
-    long, _, _, whole, *_ = shapes(key, Loop(loop.rows, loop.keys, loop.stages, loop.splits))
-    first, second = (_counted(configuration, loop, key, workload) for workload in (long, whole))
+    planned = preflight_runs(key, Loop(loop.rows, loop.keys, loop.stages, loop.splits), whole_groups=True)
+    counted = (each.workload for each in planned if each.is_counted)
+    first, second = (_counted(configuration, loop, key, workload) for workload in counted)
     return replace(loop, launches=(fit_counts((first, second)),))
 
 

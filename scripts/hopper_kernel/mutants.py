@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from evoflash.attention.shapes import shapes
+from evoflash.attention.preflight_runs import preflight_runs
 from evoflash.attention.workload import Workload, parse_workload
 from evoflash.compilers import gxx
 from evoflash.evaluation import Candidate
@@ -82,26 +82,18 @@ class HopperCore(Core):
         return f"hopper.cu as {self.configuration} for {self.key.workload(1, 1, 256, 256)}"
 
     def plan(self) -> tuple[Run, ...]:
-        """The pre-flight's shapes, trials, deliveries and schedules; and two more.
+        """The pre-flight's shapes, trials, deliveries and schedules, on dense tensors; and two more.
 
         Often: rings go round often; a causal warp's first row sees all keys of whole tiles but the last one,
         which outweighs the rest. Single: a key less than one tile, and scores that the zero there outweighs.
         """
         stages, rows = max(self.genes.k_stages, self.genes.v_stages), GROUP_ROWS * self.genes.consumers
         loop = Loop(rows * self.genes.cluster, self.genes.tile_keys, stages, 1)
-        long, wrapping, stub, whole, brief, many, odd, short, one, *_ = shapes(self.key, loop)
         often = self.key.workload(1, self.key.gqa_ratio, rows + 2, ROUNDS * stages * self.genes.tile_keys)
         single = self.key.workload(1, self.key.gqa_ratio, 1, self.genes.tile_keys - 1)
+        planned = preflight_runs(self.key, loop, whole_groups=True)
         return (
-            Run(long, "normal", "lazy", "fifo"),
-            Run(wrapping, "spikes", "random", "random"),
-            Run(stub, "saturated", "eager", "fifo"),
-            Run(whole, "normal", "lazy", "random"),
-            Run(brief, "rising", "eager", "random", without=("LSE",)),
-            Run(many, "large_logits", "eager", "fifo"),
-            Run(odd, "saturated", "eager", "fifo"),
-            Run(short, "rising", "eager", "fifo"),
-            Run(one, "large_logits", "eager", "fifo"),
+            *(Run(each.workload, each.inputs, each.delivery, each.schedule, each.without) for each in planned),
             Run(often, "rising", "random", "random"),
             Run(single, "saturated", "lazy", "fifo"),
         )

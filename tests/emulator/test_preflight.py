@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 
 from evoflash.attention import inputs
-from evoflash.attention.loop import kv_tiles
-from evoflash.attention.shapes import shapes
+from evoflash.attention.preflight_runs import preflight_runs
 from evoflash.attention.workload import CompileKey, Workload
 from evoflash.compilers import gxx
-from evoflash.emulator.preflight import emulate, preflight
-from evoflash.evaluation import Candidate, Status
+from evoflash.emulator.preflight import CPU_LIMIT_S, cpu_limit_s, emulate, preflight
+from evoflash.evaluation import Candidate, Launch, Status
 from evoflash.families.family import load_family
 from evoflash.families.renderer import render
 from evoflash.gpu import load_gpu
@@ -58,15 +57,60 @@ def test_random_genomes_pass_without_a_report(key):
         assert all(verdict.passed for verdict in found.verdicts)
 
 
-@pytest.mark.parametrize("key", KEYS, ids=str)
-def test_the_shapes_wrap_every_ring_and_stay_small(key):
-    long, _, short, *_ = shapes(key, Loop(rows=64, keys=32, stages=3, splits=1))
+LOOPS = (
+    Loop(rows=64, keys=32, stages=3, splits=1),
+    Loop(rows=64, keys=32, stages=2, splits=4),
+    Loop(rows=128, keys=128, stages=2, splits=1, most_ctas=132, noted_pieces=128),
+    Loop(rows=16, keys=32, stages=1, splits=1, emulation_cost=45),
+)
 
-    assert max(kv_tiles(long, 64, 32)) >= 2 * 3 + 1
-    assert long.seq_kv % 32
-    assert long.seq_q % 64
-    assert short.seq_kv < 32
-    assert long.batch * long.kv_heads == 1
+
+@pytest.mark.parametrize("loop", LOOPS, ids=lambda loop: f"{loop.rows}x{loop.keys}")
+@pytest.mark.parametrize("key", KEYS, ids=str)
+def test_the_shapes_are_those_that_the_loop_makes_special(key, loop):
+    runs = preflight_runs(key, loop)
+    shapes = [run.workload for run in runs]
+    long, whole = (run.workload for run in runs if run.is_counted)
+    tiles = [-(-shape.seq_kv // loop.keys) for shape in shapes]
+
+    assert -(-long.seq_kv // loop.keys) > 2 * loop.stages * loop.splits
+    assert long.seq_kv % loop.keys
+    assert long.seq_q % loop.rows
+    assert (long.batch, long.kv_heads, whole.seq_q) == (1, 1, long.seq_q)
+    assert any(shape.seq_kv < loop.keys for shape in shapes)
+    square = [shape for shape in shapes if shape.seq_q == shape.seq_kv > loop.keys]
+    assert any(shape.seq_q % loop.rows == 0 and shape.seq_q > loop.rows for shape in square)
+    assert any(run.is_strided and run.workload.batch > 1 for run in runs)
+    assert any(run.is_strided and run.workload.kv_heads > 1 for run in runs)
+    assert {"needles", "lone_spikes", "zero_keys"} < {run.inputs for run in runs}
+    if loop.splits > 3:
+        shares = [-(-many // loop.splits) for many in tiles]
+        assert any(
+            share > 1 and share * (loop.splits - 1) >= many for share, many in zip(shares, tiles, strict=True)
+        )
+    if loop.emulation_cost == 1:
+        assert max(tiles) > 2 * loop.stages * loop.splits + 1
+
+
+@pytest.mark.parametrize("loop", LOOPS, ids=lambda loop: f"{loop.rows}x{loop.keys}")
+def test_a_large_group_of_query_heads_is_run_whole_once_and_else_in_part(loop):
+    key = replace(KEYS[2], gqa_ratio=32)
+    heads = [run.workload.heads for run in preflight_runs(key, loop)]
+
+    assert heads.count(2 * key.gqa_ratio) == 1
+    assert sum(heads) < 4 * key.gqa_ratio
+    assert all(
+        run.workload.gqa_ratio == key.gqa_ratio for run in preflight_runs(key, loop, whole_groups=True)
+    )
+
+
+def test_the_time_limit_goes_by_the_work():
+    launch, small = Launch("k", (2, 4, 1), (128, 1, 1), 0), KEYS[2].workload(1, 1, 9, 64)
+
+    assert cpu_limit_s((launch,), small) == CPU_LIMIT_S
+    assert cpu_limit_s((replace(launch, grid=(20, 64, 1)),), small) > 5 * CPU_LIMIT_S
+    assert cpu_limit_s((launch,), replace(small, heads=64, kv_heads=2, seq_q=960, seq_kv=960)) > 5 * CPU_LIMIT_S
+    assert cpu_limit_s((replace(launch, grid=(1 << 30, 1, 1)),), small) <= 30 * CPU_LIMIT_S
 
 
 def test_an_intact_kernel_is_the_control():

@@ -549,6 +549,24 @@ PAIRS = {  # genes that meet in one place of the code
     },
     "a second P in a cluster": {"overlap": "buffered", "cluster": 2, "rescale": "lazy"},
     "two tiles of rows in a cluster": {**TWO_TILES, "cluster": 2, "overlap": "none", "tile_skip": "on"},
+    "an odd number of barriers before the notes of pieces of work": {
+        "tile_parts": 2,
+        "overlap": "none",
+        "turns": "none",
+        "schedule": "persistent",
+        "k_stages": 1,
+        "q_stages": 2,
+        "block_n": 32,
+    },
+    "an odd number of barriers before the log of a redo": {
+        "tile_parts": 4,
+        "overlap": "none",
+        "turns": "none",
+        "rescale": "speculative",
+        "schedule": "dynamic",
+        "k_stages": 3,
+        "block_n": 64,
+    },
 }
 
 

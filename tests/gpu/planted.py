@@ -135,7 +135,7 @@ def launches_of(workload: Workload, *, smem_bytes=0, entry="planted", times=1) -
     return (Launch(entry, grid, (32 * ROWS, 1, 1), smem_bytes),) * times
 
 
-def task_of(spec, folder, *, checks, timed=(), fault="none", name="", incumbent_us=None, **launch) -> GpuTask:
+def task_of(spec, folder, *, checks, timed=(), fault="none", name="", **launch) -> GpuTask:
     """A planted kernel as a task; `launch` goes to launches_of()."""
     keys = dict.fromkeys(workload.compile_key(spec.arch) for workload in (*checks, *timed))
     return GpuTask(
@@ -145,5 +145,4 @@ def task_of(spec, folder, *, checks, timed=(), fault="none", name="", incumbent_
         checks=tuple((workload, launches_of(workload, **launch)) for workload in checks),
         timed=tuple((workload, launches_of(workload, **launch)) for workload in timed),
         seed=20261121,
-        incumbent_us=incumbent_us,
     )

@@ -7,7 +7,6 @@ from evoflash.attention.workload import NAMED, Workload
 from evoflash.cuda.launcher import present_gpu
 from evoflash.evaluation import Rung, Status
 from evoflash.gpu_process.finals import FinalTask
-from evoflash.timing.comparison import hopeless
 
 pytestmark = pytest.mark.gpu
 
@@ -52,14 +51,6 @@ def test_a_kernel_that_is_wrong_only_while_timed_is_found_out(worker, spec, cubi
     print("\n", outcome.reason)
     assert outcome.status is Status.CORRECTNESS
     assert "after timing" in outcome.reason
-
-
-def test_a_hopeless_kernel_is_stopped_early_with_a_lower_bound(worker, spec, cubins):
-    task = planted.task_of(spec, cubins, checks=[SMALL], timed=[MISSION], incumbent_us=1.0)
-    outcome = worker.submit(task).result()
-    assert (outcome.status, outcome.rung) == (Status.CORRECT, Rung.TIMING)
-    assert [timing.censored for timing in outcome.timings] == [True]
-    assert hopeless([outcome.score_us], 1.0)
 
 
 def test_a_long_workload_is_ranked_by_boost_windows_alone(worker, spec, cubins):

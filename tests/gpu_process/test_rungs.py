@@ -41,7 +41,7 @@ def climb_and_raise(error):
     ],
 )
 def test_a_failure_is_data_with_the_rung_and_the_seconds_until_there(error, status, lost):
-    outcome = rungs._guarded(TASK, START, climb_and_raise(error))
+    outcome = rungs.guarded(TASK, START, climb_and_raise(error))
 
     assert (outcome.status, outcome.rung, outcome.process_lost) == (status, Rung.CORRECTNESS, lost)
     assert outcome.reason
@@ -59,9 +59,9 @@ def test_seconds_go_to_the_rung_that_was_being_climbed(monkeypatch):
         yield outcome
         yield replace(outcome, rung=Rung.DONE)
 
-    outcome = rungs._guarded(TASK, START, climb)
+    outcome = rungs.guarded(TASK, START, climb)
     assert dict(outcome.environment) == {"smoke_s": "2.0000", "correctness_s": "2.0000"}
-    timed = rungs._guarded(TASK, replace(outcome, rung=Rung.TIMING), climb_once)
+    timed = rungs.guarded(TASK, replace(outcome, rung=Rung.TIMING), climb_once)
     assert dict(timed.environment) == {"smoke_s": "2.0000", "correctness_s": "2.0000", "timing_s": "1.0000"}
 
 
@@ -71,7 +71,7 @@ def climb_once(task, outcome):
 
 def test_other_errors_are_nobodys_data():
     with pytest.raises(ZeroDivisionError):
-        rungs._guarded(TASK, START, climb_and_raise(ZeroDivisionError()))
+        rungs.guarded(TASK, START, climb_and_raise(ZeroDivisionError()))
 
 
 def test_check_shapes_lie_off_every_tile_grid():

@@ -111,7 +111,9 @@ def finals(task):
 
 
 def made(warm_up=nothing, room_limit_s=0.0):
-    jobs = Jobs(warm_up=warm_up, precompute_references=nothing, check=behave, finals=finals)
+    jobs = Jobs(
+        warm_up=warm_up, precompute_references=nothing, prepare_finals=nothing, check=behave, finals=finals
+    )
     return GpuWorker(jobs=jobs, room_limit_s=room_limit_s)
 
 

@@ -13,6 +13,7 @@ from strategy_cases import Notebook
 from test_cli import EXIT_NO_KERNEL, EXIT_USAGE, evoflash, one_line
 
 from evoflash.commands.record.recording import record, recorded
+from evoflash.commands.search.limits import Limits
 from evoflash.commands.search.recorded import search_recording
 from evoflash.errors import NoKernelError, UsageError
 from evoflash.evaluation import Basis, Evaluation, Proposal, Rung, RunKey, Status, Timing
@@ -315,10 +316,10 @@ def test_an_estimate_is_not_recorded_as_a_measurement(tmp_path, genomes):
 
 
 def test_a_search_on_a_recording_is_stored_and_resumed(tmp_path):
-    common = {"strategy": "tpe", "seed": 0, "time_limit_s": None, "fresh": False, "argv": []}
-    whole = search_recording(FIXTURE, str(tmp_path / "whole.db"), budget=50, **common)
-    search_recording(FIXTURE, str(tmp_path / "parts.db"), budget=27, **common)
-    again = search_recording(FIXTURE, str(tmp_path / "parts.db"), budget=50, **common)
+    common = {"strategy": "tpe", "seed": 0, "fresh": False, "argv": []}
+    whole = search_recording(FIXTURE, str(tmp_path / "whole.db"), limits=Limits(50), **common)
+    search_recording(FIXTURE, str(tmp_path / "parts.db"), limits=Limits(27), **common)
+    again = search_recording(FIXTURE, str(tmp_path / "parts.db"), limits=Limits(50), **common)
 
     assert (again.spent, again.best) == (50, whole.best)
     with open_store(str(tmp_path / "parts.db")) as store:
@@ -328,7 +329,7 @@ def test_a_search_on_a_recording_is_stored_and_resumed(tmp_path):
 
 
 def test_a_changed_record_starts_another_run(tmp_path):
-    common = {"strategy": "uniform", "seed": 0, "time_limit_s": None, "fresh": False, "argv": [], "budget": 5}
+    common = {"strategy": "uniform", "seed": 0, "limits": Limits(5), "fresh": False, "argv": []}
     changed = tmp_path / "changed.json"
     changed.write_text(FIXTURE.read_text().replace('"compile_time": 250.0', '"compile_time": 260.0'))
     for path in (FIXTURE, changed, changed):
@@ -372,6 +373,10 @@ def test_replay_prints_json_that_repeats():
         (("replay", str(Path(__file__))), "no JSON object"),
         (("replay", str(FIXTURE), "--strategy", "annealing"), "no strategy is called 'annealing'"),
         (("search", "--evaluator", "replay"), "give both"),
+        (
+            ("search", "--evaluator", "replay", "--recorded", str(FIXTURE), "--until", "0.9"),
+            "no physical floor",
+        ),
         (("search", "--evaluator", "gpu", "--recorded", str(FIXTURE)), "give both"),
     ],
 )

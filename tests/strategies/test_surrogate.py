@@ -80,13 +80,13 @@ def test_when_nothing_gains_it_jumps_and_draws_more() -> None:
     def operators(best_first: bool) -> Counter[str]:
         counts: Counter[str] = Counter()
         for seed in range(4):
-            genomes = sorted(drawn(40, seed=seed), key=lambda genome: score_us(genome) or 1e9)
+            genomes = sorted(drawn(60, seed=seed), key=lambda genome: score_us(genome) or 1e9)
             strategy = Surrogate(SPACE, seed=seed)
             told(strategy, tuple(genomes if best_first else reversed(genomes)))
             counts.update(strategy.ask().operator for _ in range(BATCH))
         return counts
 
-    assert len(drawn(40)) > 2 * STANDSTILL
+    assert len(drawn(60)) > 2 * STANDSTILL
     standing, moving = operators(best_first=True), operators(best_first=False)
     assert standing["sample"] > moving["sample"]
 

@@ -11,7 +11,7 @@ from evoflash.evaluation import Timing, score
 from evoflash.gpu import GpuSpec
 from evoflash.timing.benchmark import KernelContender, can_be_timed
 from evoflash.timing.clocks import clock_state, in_words, over
-from evoflash.timing.comparison import beats_physics, compare, hopeless, left_running
+from evoflash.timing.comparison import beats_physics, compare, left_running
 from evoflash.timing.protocols import (
     CALL,
     FULL,
@@ -148,12 +148,6 @@ def test_a_drift_that_both_contenders_share_does_not_blur_the_ratio():
 def test_samples_of_different_length_cannot_be_compared():
     with pytest.raises(UsageError, match="in turns"):
         compared([1.0, 2.0], [1.0])
-
-
-def test_a_candidate_far_behind_is_hopeless_and_one_close_behind_is_not():
-    assert hopeless([10.0, 40.0], 15.0)  # geometric mean 20
-    assert not hopeless([10.0, 40.0], 18.0)
-    assert not hopeless([1e6], None)
 
 
 def test_the_score_is_the_geometric_mean():

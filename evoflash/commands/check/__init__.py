@@ -9,6 +9,7 @@ case_run           one run of one launch, in a process that may be lost
 own_kernel_run     one run of a kernel with arguments of its own
 run_findings       what the runs showed: faults, outputs that depend on the schedule
 findings           the reports of many runs merged; slow accesses
+unseen             what the text uses that the emulator cannot see, and the ef:: way
 compiler_messages  what g++, NVRTC and ptxas say, as findings
 advice             what each kind of finding means and what to do, read from advice.toml
 report             the findings in the style of a compiler, or as JSON

@@ -44,6 +44,7 @@ class Finding:
     runs: int = 0  # in how many runs it was seen; 0: not found by running
     count: int = 1  # over all runs
     first_run: str = ""  # the first of them, in words
+    instead: str = ""  # what to do in this very place; "": what the kind says
 
     @property
     def severity(self) -> Severity:
@@ -51,7 +52,7 @@ class Finding:
 
     @property
     def remedy(self) -> str:
-        return advice(self.kind).remedy
+        return self.instead or advice(self.kind).remedy
 
 
 def from_report(report: Report, *, run: str, shift: int = 0) -> Finding:
@@ -60,6 +61,7 @@ def from_report(report: Report, *, run: str, shift: int = 0) -> Finding:
     block = _BLOCK.match(message)
     headline, *groups = _GROUPS.split(message[block.end() :] if block else message)
     places = [_group(group) for group in groups]
+    places += [Place(line + shift, "called from here") for line in report.callers]
     if report.line2:
         label = advice(report.kind).second
         places.insert(0, Place(report.line2 + shift, label))

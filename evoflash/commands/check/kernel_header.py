@@ -152,7 +152,8 @@ class _Header:
         for key, value in given.items():
             if type(value) is not int or value < 1:
                 raise self.wrong(key, f"{key} = {value!r} must be a whole number from 1 up")
-        return Loop(**{"rows": 64, "keys": 64, "stages": 2, "splits": 1, **given})
+        # most_ctas: its grid may have blocks that take one piece of work after another; nobody says so.
+        return Loop(**{"rows": 64, "keys": 64, "stages": 2, "splits": 1, "most_ctas": 1, **given})
 
     def problem(self, table: Mapping[str, Any]) -> str:
         given = table.get("attention", {})

@@ -53,7 +53,7 @@ class _Page:
         self.lines = checked.subject.shown.splitlines()
         self.path, self.runs, self.width = _short(checked.path), len(checked.runs), width
         numbers = [n for f in checked.findings for n in (f.line, *(p.line for p in f.places))]
-        self.helped: set[str] = set()  # kinds whose remedy was printed: once is enough
+        self.helped: set[str] = set()  # remedies that were printed: once is enough
         self.margin = len(str(max(numbers, default=0)))
 
     def finding(self, finding: Finding) -> Iterator[Text]:
@@ -75,9 +75,9 @@ class _Page:
                 yield from self._equal("note", place.label + (", on the same line" if place.line else ""))
         if finding.runs:
             yield from self._equal("seen", _seen(finding, self.runs))
-        if finding.kind not in self.helped:
+        if finding.remedy not in self.helped:
             yield from self._equal("help", finding.remedy)
-        self.helped.add(finding.kind)
+        self.helped.add(finding.remedy)
 
     def _equal(self, word: str, text: str) -> Iterator[Text]:
         margin = " " * self.margin + " = "

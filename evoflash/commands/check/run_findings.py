@@ -43,6 +43,12 @@ class OneRun:
         """Whether it came to its end and the emulator reported nothing."""
         return self.ending.value is not None and not self.ending.value.reports
 
+    @property
+    def is_endless(self) -> bool:
+        """Whether its time ran out, the emulator's own or the process's."""
+        reports = self.ending.value.reports if self.ending.value else ()
+        return self.ending.status is Status.TIMEOUT or any(report.kind == "TIMEOUT" for report in reports)
+
     def record(self) -> RunRecord:
         """What the report says of it."""
         seconds = self.ending.value.seconds if self.ending.value else None

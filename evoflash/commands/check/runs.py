@@ -6,9 +6,10 @@ under our reading of PTX. Nothing is timed, and what a kernel does without ef:: 
 
 import itertools
 import os
+from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from evoflash import operations
@@ -17,11 +18,12 @@ from evoflash.commands.check.case_run import Ran, run_case
 from evoflash.commands.check.findings import Finding, slow_accesses
 from evoflash.commands.check.run_findings import OneRun, RunRecord, clean_sites, seen
 from evoflash.commands.check.subject import Case, Subject, WorkloadCase
+from evoflash.commands.check.unseen import unseen_in
 from evoflash.compilers import gxx
 from evoflash.compilers.nvrtc import compile_candidate
 from evoflash.cuda.capacity import does_not_fit
 from evoflash.emulator.call import Run
-from evoflash.emulator.preflight import CPU_LIMIT_S
+from evoflash.emulator.preflight import CPU_LIMIT_S, cpu_limit_s
 from evoflash.errors import DeviceError
 from evoflash.evaluation import Build
 from evoflash.isolation import Ending, IsolatedPool
@@ -62,10 +64,11 @@ class Checked:
 
 
 def plan(
-    runs: int, *, seed: int, registers: int = 0, workload: Workload | None = None
+    runs: int, *, seed: int, registers: int = 0, workload: Workload | None = None, at_kind: int = 0
 ) -> tuple[tuple[Run, str], ...]:
-    """That many runs and the kinds of inputs for them: the likeliest to find something come first, then every
-    delivery with every schedule. With a workload, one run in four wants no optional output.
+    """That many runs and the kinds of inputs for them, from the `at_kind`-th on: the likeliest to find something
+    come first, then every delivery with every schedule. With a workload, one run in four wants no optional
+    output, and one in four has tensors that are not dense.
     """
     operation = operation_of(workload) if workload else operations.default()
     kinds = operation.inputs.scheduled
@@ -76,23 +79,27 @@ def plan(
     planned = []
     for at, (delivery, schedule) in enumerate(choices):
         without = optional if at % 4 == 2 else ()
-        run = Run(delivery, schedule, seed + at, CPU_LIMIT_S, registers, without=without)
-        planned.append((run, kinds[at % len(kinds)]))
+        is_strided = workload is not None and at % 4 == 1
+        run = Run(delivery, schedule, seed + at, CPU_LIMIT_S, registers, without, is_strided)
+        planned.append((run, kinds[(at_kind + at) % len(kinds)]))
     return tuple(planned)
 
 
 def check(subject: Subject, *, runs: int, seed: int) -> Checked:
     """Everything that `runs` runs of each case and the compilers find. DeviceError without g++."""
     gxx.runtime()  # once, before the processes ask for it
-    unseen = [Finding("unseen", what, line=line + subject.shift) for what, line in subject.unseen]
+    unseen = unseen_in(subject.source.splitlines(), subject.unseen, shift=subject.shift)
     try:
         library = gxx.build(subject.source, name=subject.name)
     except gxx.KernelBuildError as error:
         refused = compiler_messages.from_gcc(error.log, file=f"{subject.name}.cu", shift=subject.shift)
         path = subject.path or Path(f"{subject.name}.cu")
-        return Checked(subject, path, (), (*refused, *unseen), None, subject.notes)
+        return Checked(subject, path, (), (*unseen, *refused), None, subject.notes)
     build, compiled, notes = _compiled(subject)
-    ran = _run_all(library, _to_run(subject, build, runs=runs, seed=seed))
+    to_run = _to_run(subject, build, runs=runs, seed=seed)
+    ran = _run_all(library, to_run)
+    if len(ran) < len(to_run):
+        notes = (*notes, f"{len(to_run) - len(ran)} runs were not made after one that does not end.")
     findings = (*_launches_that_do_not_fit(subject, build), *seen(subject, ran), *compiled, *unseen)
     slow = slow_accesses(clean_sites(ran), shift=subject.shift)
     return Checked(
@@ -106,21 +113,37 @@ def check(subject: Subject, *, runs: int, seed: int) -> Checked:
 
 
 def _to_run(subject: Subject, build: Build | None, *, runs: int, seed: int) -> list[tuple[Case, Run, str]]:
-    first = subject.cases[0]
-    workload = first.workload if isinstance(first, WorkloadCase) else None
-    planned = plan(runs, seed=seed, registers=build.registers if build else 0, workload=workload)
-    return [(case, run, inputs) for case in subject.cases for run, inputs in planned]
+    """Each case's runs. Few runs of a case do not have all kinds of inputs: the next case goes on with them."""
+    registers = build.registers if build else 0
+    to_run: list[tuple[Case, Run, str]] = []
+    for at, case in enumerate(subject.cases):
+        workload = case.workload if isinstance(case, WorkloadCase) else None
+        for run, inputs in plan(runs, seed=seed, registers=registers, workload=workload, at_kind=at * runs):
+            if isinstance(case, WorkloadCase):
+                run = replace(run, cpu_limit_s=cpu_limit_s(case.launches, case.workload))
+            to_run.append((case, run, inputs))
+    return to_run
 
 
 def _run_all(library: Path, to_run: Sequence[tuple[Case, Run, str]]) -> list[OneRun]:
+    """The runs that were made: those that have not begun when one turns out to be endless are left out."""
     processes = min(-(-len(to_run) // _RUNS_OF_A_PROCESS), os.cpu_count() or 1, _MOST_PROCESSES)
+    ran: list[OneRun] = []
     with IsolatedPool(processes) as pool:
-        futures = [_start(pool, library, *one) for one in to_run]
-        endings = [future.result() for future in futures]
-    return [OneRun(*one, ending) for one, ending in zip(to_run, endings, strict=True)]
+        under_way: deque[tuple[tuple[Case, Run, str], Future[Ending[Ran]]]] = deque()
+        waiting = deque(to_run)
+        while waiting or under_way:
+            while waiting and len(under_way) < 2 * processes:
+                one = waiting.popleft()
+                under_way.append((one, _start(pool, library, *one)))
+            one, future = under_way.popleft()
+            ran.append(OneRun(*one, future.result()))
+            if ran[-1].is_endless:
+                waiting.clear()
+    return ran
 
 
-def _start(pool: IsolatedPool, library: Path, case: Case, run: Run, inputs: str) -> "Future[Ending[Ran]]":
+def _start(pool: IsolatedPool, library: Path, case: Case, run: Run, inputs: str) -> Future[Ending[Ran]]:
     launches = len(case.launches) if isinstance(case, WorkloadCase) else 1
     return pool.submit(run_case, library, case, run, inputs, timeout_s=launches * run.cpu_limit_s + _GRACE_S)
 

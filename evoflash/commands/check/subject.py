@@ -13,7 +13,7 @@ from pathlib import Path
 from evoflash import operations
 from evoflash.commands.check.kernel_file import Argument, KernelFile
 from evoflash.commands.check.kernel_header import read_kernel_file
-from evoflash.compilers.ef_layer import device_headers_sha
+from evoflash.compilers.ef_layer import device_headers_sha, primitives
 from evoflash.errors import UsageError
 from evoflash.evaluation import Candidate, Launch
 from evoflash.families.export import export_kernel, genome_of
@@ -76,7 +76,8 @@ def of_genome(genome: Genome, problem: Problem, gpu: GpuSpec) -> tuple[Subject, 
 def _of_key(genome: Genome, problem: Problem, key: CompileKey, gpu: GpuSpec) -> Subject:
     family, candidate = load_family(genome.family), render(genome, key, gpu)
     wanted = tuple(w for w in problem.workloads if w.compile_key(gpu.arch) == key)
-    workloads, notes = _workloads(key, family.loop(family.names(genome.as_dict(), key, gpu)), wanted)
+    loop = family.loop(family.names(genome.as_dict(), key, gpu))
+    workloads, notes = _workloads(key, loop, wanted, whole_groups=False)
     cases = [WorkloadCase(w, family.launches(genome, w, gpu)) for w in workloads]
     lone_sm = replace(gpu, sm_count=1)
     crowded = [WorkloadCase(w, family.launches(genome, w, lone_sm), is_crowded=True) for w in workloads]
@@ -95,13 +96,14 @@ def _of_key(genome: Genome, problem: Problem, key: CompileKey, gpu: GpuSpec) -> 
 
 
 def _workloads(
-    key: CompileKey, loop: Loop, wanted: tuple[Workload, ...]
+    key: CompileKey, loop: Loop, wanted: tuple[Workload, ...], *, whole_groups: bool
 ) -> tuple[tuple[Workload, ...], tuple[str, ...]]:
     """The pre-flight shapes, then the problem's own where they are small; and a word about those left out."""
     small = [w for w in wanted if w.flops <= _MOST_FLOPS]
     large = [w for w in wanted if w not in small]
     notes = tuple(f"{w} is too large for the emulator: smaller shapes stand for it." for w in large)
-    shapes = (run.workload for run in operation_of(key).preflight_runs(key, loop))
+    planned = operation_of(key).preflight_runs(key, loop, whole_groups=whole_groups)
+    shapes = (run.workload for run in planned)
     return tuple(dict.fromkeys([*shapes, *small])), notes
 
 
@@ -140,6 +142,13 @@ def _exported(path: Path, text: str, command: str) -> tuple[Subject, ...]:
             "that says how to launch it (`evoflash check --help`)."
         )
     notes = [f"{path} inlines PTX; the text it was made from is run: lines are those of {path}."]
+    if (layer := primitives(kernel)) not in text[:at]:
+        raise UsageError(
+            f"the PTX above the kernel in {path} is not what its command prints "
+            f"({_first_change(text, layer)}): it was edited, or exported by another version. It cannot run "
+            "here, so nothing could be said of the file: export it again, or write the change as a kernel of "
+            "your own with ef:: (`evoflash check --help`)."
+        )
     if text != export_kernel(genome, problem, gpu):
         notes.append(f"{path} differs from its export outside of the kernel: that part is not checked.")
     before = head.count("\n") + _INCLUDE.count("\n")
@@ -216,7 +225,7 @@ def _cases(
         raise UsageError(
             f"the workloads of '{wanted}' need {len(keys)} different kernels: check them one by one."
         )
-    workloads, notes = _workloads(keys[0], kernel.loop, wanted.workloads)
+    workloads, notes = _workloads(keys[0], kernel.loop, wanted.workloads, whole_groups=True)
     cases = tuple(WorkloadCase(w, (kernel.launch(w),)) for w in workloads)
     return keys[0] if gpu else None, cases, notes
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from evoflash.commands.search.limits import Limits
 from evoflash.commands.search.plan import where
 from evoflash.commands.search.run import SearchResult, counting
 from evoflash.environment import environment
@@ -48,11 +49,11 @@ def measured(
     current = store.begin(
         key, gpu_hash=spec.hash, budget=len(genomes), argv=argv, environment=environment(), fresh=True
     )
-    budget = len(genomes)
+    limits = Limits(budget=len(genomes))
     with (
-        counting(store, current, budget=budget),
-        MeasuredEvaluator(problem, spec, seed=0) as evaluates,
+        counting(store, current, limits),
+        MeasuredEvaluator(problem, spec, seed=0, proves_all=True) as evaluates,
     ):
-        search(Given(genomes, strategy), evaluates, store, current, budget=budget)
+        search(Given(genomes, strategy), evaluates, store, current, budget=limits.budget)
         finals = time_finalists(evaluates.retimer, store, current)
     return SearchResult(store.best_of(current), store.spent(current), finals)

@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -10,13 +10,29 @@ from evoflash.commands.options import Db, Gpu, Json, ProblemText, Quiet, Seed, V
 from evoflash.commands.terminal import interrupt_in_words
 from evoflash.errors import NoKernelError, UsageError
 
+if TYPE_CHECKING:
+    from evoflash.commands.search.limits import Limits
+
 
 def search(
     *,
     gpu: Gpu = None,
     problem: ProblemText = "mission",
-    budget: Annotated[int, typer.Option(help="Distinct kernels to evaluate.")] = 200,
-    time_limit: Annotated[float | None, typer.Option(help="Stop after this many seconds.")] = None,
+    budget: Annotated[
+        int | None,
+        typer.Option(
+            help="Distinct kernels to evaluate.",
+            show_default="200; none with --minutes or --until",
+        ),
+    ] = None,
+    minutes: Annotated[float | None, typer.Option(help="Search for this long; finals come after.")] = None,
+    until: Annotated[
+        float | None,
+        typer.Option(help="Stop at a kernel that reaches this share of the physical floor, as 0.95."),
+    ] = None,
+    time_limit: Annotated[
+        float | None, typer.Option(help="Stop after this many seconds, or at the budget.")
+    ] = None,
     strategy: Annotated[
         str, typer.Option(help="evolution, tpe, nsga2, uniform or exhaustive.")
     ] = "evolution",
@@ -50,6 +66,10 @@ def search(
 
     Example: evoflash search --gpu l4 --problem mission,causal --budget 200
     """
+    from evoflash.commands.search.limits import DEFAULT_BUDGET
+    from evoflash.commands.search.limits import limits as limits_of
+
+    limits = limits_of(budget, time_limit, minutes, until)
     if recorded is not None or evaluator == "replay":
         if recorded is None or evaluator not in (None, "replay"):
             raise UsageError("--evaluator replay and --recorded FILE go together: give both.")
@@ -58,8 +78,7 @@ def search(
             db,
             strategy=strategy,
             seed=seed,
-            budget=budget,
-            time_limit_s=time_limit,
+            limits=limits,
             fresh=fresh,
             as_json=as_json,
         )
@@ -76,14 +95,14 @@ def search(
             seed=seed,
             family=family,
             evaluator=evaluator,
-            budget=budget,
+            budget=limits.budget or DEFAULT_BUDGET,
             archive=archive,
         )
     if dry_run:
-        running.dry_run(plan, budget=budget)
+        running.dry_run(plan, budget=limits.budget or DEFAULT_BUDGET)
         return
     with interrupt_in_words():
-        result = running.run(plan, db, budget=budget, time_limit_s=time_limit, fresh=fresh, argv=sys.argv[1:])
+        result = running.run(plan, db, limits=limits, fresh=fresh, argv=sys.argv[1:])
     if result.best is None:
         raise NoKernelError(
             f"no correct kernel among {result.spent} evaluations: "
@@ -98,8 +117,7 @@ def _on_recording(
     *,
     strategy: str,
     seed: int,
-    budget: int,
-    time_limit_s: float | None,
+    limits: "Limits",
     fresh: bool,
     as_json: bool,
 ) -> None:
@@ -111,8 +129,7 @@ def _on_recording(
             db,
             strategy=strategy,
             seed=seed,
-            budget=budget,
-            time_limit_s=time_limit_s,
+            limits=limits,
             fresh=fresh,
             argv=sys.argv[1:],
         )

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from evoflash.commands import kernel_report
 from evoflash.commands.progress import Progress
+from evoflash.commands.search.limits import Limits
 from evoflash.commands.search.run import SearchResult, counting
 from evoflash.commands.terminal import say
 from evoflash.environment import environment
@@ -28,14 +29,13 @@ def search_recording(
     *,
     strategy: str,
     seed: int,
-    budget: int,
-    time_limit_s: float | None,
+    limits: Limits,
     fresh: bool,
     argv: Sequence[str],
 ) -> SearchResult:
     """A search on a recorded space, stored as a run of basis `replayed`; resumes like any other."""
-    if budget < 1:
-        raise UsageError(f"budget {budget}: give a whole number from 1 up.")
+    if limits.until is not None:
+        raise UsageError("a recorded space has no physical floor: --until is for searches on kernels.")
     recording = read_recording(path)
     chosen = make_strategy(strategy, recording.space, seed=seed)
     key = RunKey(recording.problem, recording.device, Basis.REPLAYED, strategy, seed)
@@ -43,24 +43,24 @@ def search_recording(
         current = store.begin(
             key,
             gpu_hash=_digest(recording),
-            budget=budget,
+            budget=limits.stored_budget,
             argv=argv,
             environment=environment(),
             fresh=fresh,
         )
         history = store.history(current)
-        if store.spent(current) >= budget:  # the loop below then spends nothing
-            say(f"this run has spent its budget ({budget}): raise --budget or use --fresh.")
+        if limits.is_spent(store.spent(current)):  # the loop below then spends nothing
+            say(f"this run has spent its budget ({limits.budget}): raise --budget or use --fresh.")
         title = f"{recording.problem} on {recording.device}"
-        showing = Progress(title, Basis.REPLAYED, budget, history)
-        with counting(store, current, budget=budget), showing as progress:
+        showing = Progress(title, Basis.REPLAYED, limits, history)
+        with counting(store, current, limits), showing as progress:
             search(
                 chosen,
                 ReplayedEvaluator(recording),
                 store,
                 current,
-                budget=budget,
-                time_limit_s=time_limit_s,
+                budget=limits.budget,
+                time_limit_s=limits.seconds,
                 on_evaluation=progress.show,
             )
         return SearchResult(store.best_of(current), store.spent(current))

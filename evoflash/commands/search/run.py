@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from evoflash.commands.progress import Progress
+from evoflash.commands.search.limits import Limits, floor_us, is_near
 from evoflash.commands.search.plan import Plan
 from evoflash.commands.terminal import say
 from evoflash.commands.termination import Terminated
@@ -37,32 +38,45 @@ class SearchResult:
     validator: str = ""  # its share of a candidate's time, in words; empty where nothing was timed
 
 
-def run(
-    plan: Plan, db: str, *, budget: int, time_limit_s: float | None, fresh: bool, argv: Sequence[str]
-) -> SearchResult:
-    """Search to the budget, or until the time limit or Ctrl-C; on a GPU, then re-time the finalists."""
+def run(plan: Plan, db: str, *, limits: Limits, fresh: bool, argv: Sequence[str]) -> SearchResult:
+    """Search to one of the limits or Ctrl-C; on a GPU, then re-time the finalists."""
     with open_store(db) as store:
         noted = environment() | _archive_note(plan)
         current = store.begin(
-            plan.key, gpu_hash=plan.gpu.hash, budget=budget, argv=argv, environment=noted, fresh=fresh
+            plan.key,
+            gpu_hash=plan.gpu.hash,
+            budget=limits.stored_budget,
+            argv=argv,
+            environment=noted,
+            fresh=fresh,
         )
-        spent, finals = store.spent(current), None
-        if spent >= budget and _is_final(store, current):
-            say(f"this run has spent its budget ({spent} of {budget}): raise --budget or use --fresh.")
+        finals, over = None, _why_over(plan, store, current, limits)
+        if over and _is_final(store, current):
+            say(over)
         else:
-            with counting(store, current, budget=budget):
-                finals = _search(plan, store, current, budget=budget, time_limit_s=time_limit_s)
+            with counting(store, current, limits):
+                finals = _search(plan, store, current, limits)
         validator = rung_times.describe(e for _, e in store.history(current))
         return SearchResult(store.best_of(current), store.spent(current), finals, validator)
 
 
+def _why_over(plan: Plan, store: Store, current: Run, limits: Limits) -> str:
+    """Why nothing is left to search, in words; empty where something is."""
+    spent = store.spent(current)
+    if limits.is_spent(spent):
+        return f"this run has spent its budget ({limits.of_budget(spent)}): raise --budget or use --fresh."
+    if is_near(store.best_of(current), floor_us(plan.problem, plan.gpu), limits.until):
+        return f"this run has a kernel at {limits.until:.0%} of the floor: raise --until or use --fresh."
+    return ""
+
+
 @contextmanager
-def counting(store: Store, current: Run, *, budget: int) -> Iterator[None]:
+def counting(store: Store, current: Run, limits: Limits) -> Iterator[None]:
     """Ctrl-C or SIGTERM inside carries a note of what is stored, for termination.kept()."""
     try:
         yield
     except (KeyboardInterrupt, Terminated) as stop:
-        stop.add_note(f"{store.spent(current)} of {budget} evaluations are kept")
+        stop.add_note(f"{limits.of_budget(store.spent(current))} evaluations are kept")
         raise
 
 
@@ -82,23 +96,24 @@ def _is_final(store: Store, current: Run) -> bool:
     return best is None or was_timed_again(best)
 
 
-def _search(
-    plan: Plan, store: Store, current: Run, *, budget: int, time_limit_s: float | None
-) -> FinalReport | None:
+def _search(plan: Plan, store: Store, current: Run, limits: Limits) -> FinalReport | None:
     history = store.history(current)
     if history:
-        say(f"continuing run {current.number} at {store.spent(current)} of {budget}.")
-    strategy = strategy_of(plan)
+        say(f"continuing run {current.number} at {limits.of_budget(store.spent(current))}.")
+    strategy, floor = strategy_of(plan), floor_us(plan.problem, plan.gpu)
+    if limits.until is not None:
+        say(f"searching until {floor / limits.until:.2f} us: the physical floor is {floor:.2f} us.")
     title = f"{', '.join(field.family.name for field in plan.fields)} for {plan.gpu.name}"
     past = [evaluation for _, evaluation in history]
-    with evaluator(plan, past) as evaluates, Progress(title, plan.basis, budget, history) as progress:
+    with evaluator(plan, past) as evaluates, Progress(title, plan.basis, limits, history) as progress:
         search(
             strategy,
             evaluates,
             store,
             current,
-            budget=budget,
-            time_limit_s=time_limit_s,
+            budget=limits.budget,
+            time_limit_s=limits.seconds,
+            is_enough=lambda best: is_near(best, floor, limits.until),
             on_evaluation=progress.show,
         )
         return time_finalists(evaluates.retimer, store, current, said=progress.say)
@@ -117,10 +132,15 @@ def strategy_of(plan: Plan) -> Strategy:
     return Bandit(members, seed=plan.seed)
 
 
-def evaluator(plan: Plan, history: Sequence[Evaluation]) -> EmulatedEvaluator | MeasuredEvaluator:
-    """The evaluator of the plan's basis."""
-    kind = MeasuredEvaluator if plan.basis is Basis.MEASURED else EmulatedEvaluator
-    return kind(plan.problem, plan.gpu, seed=plan.seed, history=history)
+def evaluator(
+    plan: Plan, history: Sequence[Evaluation], *, proves_all: bool = False
+) -> EmulatedEvaluator | MeasuredEvaluator:
+    """The evaluator of the plan's basis; `proves_all`: on a GPU, nothing is screened out for its time."""
+    if plan.basis is Basis.MEASURED:
+        return MeasuredEvaluator(
+            plan.problem, plan.gpu, seed=plan.seed, history=history, proves_all=proves_all
+        )
+    return EmulatedEvaluator(plan.problem, plan.gpu, seed=plan.seed, history=history)
 
 
 def dry_run(plan: Plan, *, budget: int) -> None:

@@ -8,6 +8,7 @@
 #include "block.h"
 #include "counters.h"
 #include "global.h"
+#include "order.h"
 #include "path.h"
 #include "signals.h"
 
@@ -64,9 +65,10 @@ std::string json_list(const Range& range, Write write) {
 }
 
 std::string report_json(const Report& found) {
-  return text("{\"kind\": \"%s\", \"line\": %d, \"line2\": %d, \"count\": %llu, \"code_offset\": %llu, \"message\": ",
+  const auto number = [](u64 value) { return text("%llu", value); };
+  return text("{\"kind\": \"%s\", \"line\": %d, \"line2\": %d, \"count\": %llu, \"code_offset\": %llu, \"calls\": ",
               found.kind, found.line, found.line2, found.count, found.code_offset) +
-         quoted(found.message) + "}";
+         json_list(found.calls, number) + ", \"message\": " + quoted(found.message) + "}";
 }
 
 std::string site_json(const SiteTotal& site) {
@@ -154,6 +156,10 @@ std::string counters_json() {
   return out + "}";
 }
 
+u64 threads_of(const LaunchRequest& request) {
+  return u64{request.block[0]} * request.block[1] * request.block[2];
+}
+
 // The blocks that run together, in threads; each begins with a new warp.
 u64 group_threads(const LaunchRequest& request) {
   const auto product = [](const u32 (&sides)[3]) { return u64{sides[0]} * sides[1] * sides[2]; };
@@ -182,44 +188,34 @@ Dim3 dim3_of(const u32 (&sides)[3]) {
   return {sides[0], sides[1], sides[2]};
 }
 
-u64 volume(Dim3 dim) {
-  return u64{dim.x} * dim.y * dim.z;
-}
-
-// The numbers of the blocks of one cluster, in order of their ranks in it: x runs fastest.
-std::vector<u64> cluster_blocks(u64 cluster, Dim3 grid, Dim3 shape) {
-  const u64 across = grid.x / shape.x, down = grid.y / shape.y;
-  const u64 x = cluster % across * shape.x, y = cluster / across % down * shape.y, z = cluster / across / down * shape.z;
-  std::vector<u64> numbers;
-  for (u64 k = 0; k < shape.z; ++k)
-    for (u64 j = 0; j < shape.y; ++j)
-      for (u64 i = 0; i < shape.x; ++i) numbers.push_back(x + i + grid.x * (y + j + grid.y * (z + k)));
-  return numbers;
-}
-
-std::vector<std::vector<u64>> groups_of(const LaunchRequest& request, const Shape& shape) {
-  std::vector<std::vector<u64>> groups;
-  const u64 clusters = volume(shape.grid) / volume(shape.cluster);
-  for (u64 cluster = 0; cluster < clusters; ++cluster) {
-    const std::vector<u64> blocks = cluster_blocks(cluster, shape.grid, shape.cluster);
-    if (groups.empty() || !request.resident) groups.emplace_back();
-    groups.back().insert(groups.back().end(), blocks.begin(), blocks.end());
-  }
-  return groups;
-}
-
 void run_grid(const LaunchRequest& request, const Kernel& kernel) {
   const Shape shape{dim3_of(request.grid), dim3_of(request.block), dim3_of(request.cluster), request.smem_bytes,
-                    request.registers};
+                    request.registers, request.resident != 0};
   Watch watch(reinterpret_cast<const void*>(kernel.function), request.cpu_limit_s);
-  for (const std::vector<u64>& blocks : groups_of(request, shape)) {
+  BlockOrder order(shape, shape.resident, policy.schedule);
+  for (std::vector<u64> blocks; order.next(blocks);) {
     counters.blocks += blocks.size();
-    counters.threads += blocks.size() * volume(shape.block);
+    counters.threads += blocks.size() * shape.block.x * shape.block.y * shape.block.z;
     const bool finished = run_group(kernel, request.arguments, shape, blocks);
     settle_all_accesses();
     end_paths();
     if (!finished) break;
   }
+}
+
+void write_answer(double seconds) {
+  answer = "{\"reports\": " + json_list(reports, report_json) + ", \"counters\": " + counters_json() +
+           ", \"sites\": " + json_list(site_totals(), site_json) + text(", \"seconds\": %.6f}", seconds);
+}
+
+void refuse(const LaunchRequest& request, u32 bound) {
+  reports.clear();
+  reset_counts();
+  reset_paths();
+  const std::string said = text("a block of %llu threads of %s, whose __launch_bounds__ allow %u: a GPU refuses it",
+                                threads_of(request), request.entry, bound);
+  reports.push_back({"cannot-launch", 0, 0, 1, said, 0, {}});
+  write_answer(0);
 }
 
 void launch(const LaunchRequest& request, const Kernel& kernel) {
@@ -235,8 +231,7 @@ void launch(const LaunchRequest& request, const Kernel& kernel) {
   run_grid(request, kernel);
   const double seconds = cpu_seconds() - begin_s;
   end_global_checks();
-  answer = "{\"reports\": " + json_list(reports, report_json) + ", \"counters\": " + counters_json() +
-           ", \"sites\": " + json_list(site_totals(), site_json) + text(", \"seconds\": %.6f}", seconds);
+  write_answer(seconds);
 }
 
 }  // namespace
@@ -252,8 +247,11 @@ extern "C" const char* efemu_launch(const LaunchRequest* request) {
     const char* entry = request->entry;
     return fail(text("the kernel exports no entry '%s': end it with EF_EXPORT_KERNEL(%s)", entry, entry));
   }
+  const auto* bound = static_cast<const u32*>(dlsym(library, (std::string("efemu_bound_") + request->entry).c_str()));
   const std::string wrong = mismatch(*request, *kernel);
-  if (wrong.empty())
+  if (wrong.empty() && bound && threads_of(*request) > *bound)
+    refuse(*request, *bound);
+  else if (wrong.empty())
     launch(*request, *kernel);
   else
     fail(wrong);

@@ -1,7 +1,7 @@
 // The blocks being emulated: their threads, warps and barriers, and the scheduler that runs them as fibers.
 //
-// The blocks that run at the same time (one, a cluster, or the whole grid where blocks wait for one another) are
-// the Group: threads and warps are numbered through all of it. What is one block's own stands in Cta. Agents that
+// The blocks that run at the same time (one, a cluster, the whole grid where blocks wait for one another, or a few
+// that do not: see order.h) are the Group: threads and warps are numbered through all of it. What is one block's own stands in Cta. Agents that
 // copy at their own pace (TMA, wgmma) have numbers after the threads' in Clocks, and their deliveries wait in
 // deliveries.cpp.
 #pragma once
@@ -163,6 +163,7 @@ struct Group {
   Clocks clocks;
   int live_threads;
   Dim3 cluster;  // its shape in blocks; the group is one cluster, or all clusters of the grid
+  bool strangers;  // or a few clusters that may not wait for one another
 };
 
 enum class Delivery : u32 { eager, lazy, random };
@@ -183,6 +184,7 @@ struct Shape {
   Dim3 grid, block, cluster;
   u32 smem_bytes;
   u32 registers;  // of a thread at launch; 0: as many as a block of this size may have
+  bool resident;  // all blocks run at the same time
 };
 
 // Runs a group of blocks to their end; false: it was abandoned after a report that leaves no way on. Blocks are
@@ -194,6 +196,8 @@ void wait_here(int line, const Wait& wait);
 void make_ready(Thread& thread);
 // The running thread lets all others that can run go first.
 void give_way();
+// "" where the group has one block; else " of block 1", or " of block (1,0,0)" where it has strangers.
+std::string of_block(const Cta& home);
 // "thread 5", with several blocks "thread 5 of block 1"; or what the agent was named.
 std::string agent_name(u32 agent);
 inline std::string my_name() { return agent_name(static_cast<u32>(self->id)); }

@@ -1,8 +1,8 @@
 // What other agents have been asked to do and have not done yet: TMA transfers, stores to other blocks. They
 // happen when the delivery policy says, at the latest when nobody can go on without them.
+#include <deque>
 #include <list>
 #include <utility>
-#include <vector>
 
 #include "block.h"
 
@@ -16,7 +16,7 @@ struct Transfer {
 };
 // Thousands, where blocks exchange P: the places move when one from among them lands, the transfers do not.
 std::list<Transfer> transfers;
-std::vector<std::list<Transfer>::iterator> under_way;  // the oldest first
+std::deque<std::list<Transfer>::iterator> under_way;  // the oldest first, which leave it most often
 
 // As seen from the block that asked for it: reports name that block.
 void land(size_t index) {

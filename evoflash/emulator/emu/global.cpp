@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <new>
 #include <vector>
 
 #include "block.h"
@@ -180,13 +181,16 @@ void* write_global(void* target, u32 bytes, int line) {
 
 // ---- C interface: memory
 
+extern "C" void efemu_free(void* data);
+
 // A buffer of zeros for kernels and host to share; null when there is no memory. Its end is as near to the
-// inaccessible pages as its alignment permits. `writable` by kernels; `unset`: it holds nothing until one writes it.
+// inaccessible pages as its alignment permits, and pages that nobody writes take no memory. `writable` by kernels; `unset`: it holds nothing until one writes it.
 // One called "workspace" is scratch: blocks may write to a place again.
 extern "C" void* efemu_allocate(u64 bytes, const char* name, u32 writable, u32 unset) {
   const size_t pages_bytes = std::max<size_t>((bytes + kPageBytes - 1) / kPageBytes, 1) * kPageBytes;
   const size_t mapping_bytes = pages_bytes + 2 * kMarginBytes;
-  void* memory = mmap(nullptr, mapping_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* memory =
+      mmap(nullptr, mapping_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) return nullptr;
   char* mapping = static_cast<char*>(memory);
   mprotect(mapping, kMarginBytes, PROT_NONE);
@@ -195,7 +199,13 @@ extern "C" void* efemu_allocate(u64 bytes, const char* name, u32 writable, u32 u
   const uintptr_t begin = number_of(data);
   buffers.push_back({name, begin, begin + bytes, mapping, mapping_bytes, nullptr});
   const bool scratch = std::strcmp(name, "workspace") == 0;
-  if (writable) buffers.back().history = std::make_unique<History>(name, bytes, scratch, unset != 0);
+  if (!writable) return data;
+  try {
+    buffers.back().history = std::make_unique<History>(name, bytes, scratch, unset != 0);
+  } catch (const std::bad_alloc&) {
+    efemu_free(data);
+    return nullptr;
+  }
   return data;
 }
 

@@ -33,7 +33,7 @@ const char* cure(Moment moment, const Actor& actor) {
     return "the launch before may still be running: grid_wait, and a barrier behind it, must come first";
   if (by_transfer(moment)) return "its completion was not waited for";
   if (in_one_block(moment, actor)) return "no barrier stands between them";
-  if (moment.generation == generation())
+  if (moment.generation == generation() && !group.strangers)
     return "blocks are ordered by release and acquire only: atomics or flags, with fence_gpu on both sides or acq_rel";
   return "blocks are ordered by release and acquire only (atomics or flags, with fence_gpu on both sides or acq_rel), "
          "and may wait for one another only if the launch is `resident`";

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "generations.h"
+#include "sparse.h"
 
 namespace efemu {
 
@@ -56,7 +57,7 @@ class History {
 
   std::string name_;
   bool scratch_, unset_;
-  std::vector<Cell> cells_;
+  SparseArray<Cell> cells_;
   std::vector<std::vector<Event>> lists_;
 };
 

@@ -229,9 +229,8 @@ void check_visible(u32 address, const Mbarrier& barrier, const char* op, int lin
 
 void require_agent(u32 address, Cta& home, Mbarrier& barrier) {
   if (barrier.agent >= 0) return;
-  const std::string of_block = group.ctas.size() > 1 ? text(" of block %d", home.rank) : "";
   barrier.agent = group.clocks.add(text("a copy that completes at the mbarrier at shared offset %u%s, made at line %d",
-                                        offset_of(address), of_block.c_str(), barrier.line));
+                                        offset_of(address), of_block(home).c_str(), barrier.line));
 }
 
 Epoch begin_flight(Mbarrier& barrier, int line) {

@@ -6,6 +6,7 @@
 
 #include "bulk.h"
 #include "cluster.h"
+#include "counters.h"
 #include "fiber.h"
 #include "generations.h"
 #include "global.h"
@@ -84,7 +85,11 @@ void return_to_main() {
 
 void check_time(int line) {
   if (!expired) return;
-  report("TIMEOUT", line, 0, [&] { return text("the CPU limit passed; %s was at line %d", my_name().c_str(), line); });
+  report("TIMEOUT", line, 0, [&] {
+    const Dim3 grid = self->context.grid_dim;
+    return text("the CPU limit passed; %s was at line %d; %llu of the grid's %llu blocks had begun", my_name().c_str(),
+                line, counters.blocks, u64{grid.x} * grid.y * grid.z);
+  });
   abandon_block();
 }
 
@@ -103,8 +108,8 @@ std::string list_threads(Describe describe) {
   }
   std::string out;
   for (const auto& [key, threads] : groups) {
-    const std::string of_block = group.ctas.size() > 1 ? text(" of block %d", key.first) : "";
-    out += "; threads " + ranges(threads) + of_block + ": " + key.second;
+    const std::string home = of_block(group.ctas[static_cast<size_t>(key.first)]);
+    out += "; threads " + ranges(threads) + home + ": " + key.second;
   }
   return out;
 }
@@ -263,6 +268,7 @@ void reset_group(const Shape& shape, const std::vector<u64>& numbers) {
   const int warps = (static_cast<int>(shape.block.x * shape.block.y * shape.block.z) + kWarpSize - 1) / kWarpSize;
   const int threads = blocks * warps * kWarpSize;
   group.cluster = shape.cluster;
+  group.strangers = !shape.resident && numbers.size() > shape.cluster.x * shape.cluster.y * shape.cluster.z;
   group.ctas.resize(numbers.size());
   group.warps.resize(static_cast<size_t>(blocks * warps));
   group.threads.resize(static_cast<size_t>(threads));
@@ -340,11 +346,16 @@ void give_way() {
     switch_to(*next);
 }
 
+std::string of_block(const Cta& home) {
+  const Dim3& at = home.index;
+  if (group.ctas.size() == 1) return "";
+  return group.strangers ? text(" of block (%u,%u,%u)", at.x, at.y, at.z) : text(" of block %d", home.rank);
+}
+
 std::string agent_name(u32 agent) {
   if (!group.clocks.is_thread(agent)) return group.clocks.name(agent);
   const Thread& thread = group.threads[agent];
-  const std::string name = text("thread %d", number_in_block(thread));
-  return group.ctas.size() > 1 ? name + text(" of block %d", thread.cta->rank) : name;
+  return text("thread %d", number_in_block(thread)) + of_block(*thread.cta);
 }
 
 void abandon_block() {

@@ -213,10 +213,18 @@ void SharedMemory::note_reader(Cell& cell, const Actor& actor, int line) {
 void SharedMemory::list_reader(Cell& cell, const Reader& mine) {
   if (cell.list == 0) cell.list = new_list();
   if (cell.list == 0) return;
-  std::vector<Reader>& all = lists_[cell.list - 1];
-  const auto before = std::find_if(all.begin(), all.end(), [&mine](const Reader& reader) {
+  Readers& readers = lists_[cell.list - 1];
+  std::vector<Reader>& all = readers.all;
+  const auto is_same = [&mine](const Reader& reader) {
     return reader.atomic == mine.atomic && agent_of(reader.epoch) == agent_of(mine.epoch);
-  });
+  };
+  auto before = all.begin() + static_cast<long>(readers.next < all.size() ? readers.next : 0);
+  if (!all.empty() && agent_of(mine.epoch) > readers.highest)
+    before = all.end();
+  else if (before != all.end() && !is_same(*before))
+    before = std::find_if(all.begin(), all.end(), is_same);
+  readers.next = static_cast<size_t>(before - all.begin()) + 1;
+  readers.highest = std::max(readers.highest, agent_of(mine.epoch));
   if (before != all.end() && !mine.atomic) {
     *before = mine;
     return;
@@ -249,14 +257,14 @@ void SharedMemory::store(u32 address, u32 bytes, const Actor& actor, int line, F
 void SharedMemory::check_readers(Cell& cell, const Actor& actor, int line) {
   for (int i = 0; i < 2; ++i) check_read_known(cell.reader[i], cell.reader_line[i], actor, line);
   if (cell.list == 0) return;
-  for (const Reader& reader : lists_[cell.list - 1])
+  for (const Reader& reader : lists_[cell.list - 1].all)
     if (!reader.atomic) check_read_known(reader.epoch, reader.line, actor, line);
 }
 
 // Who is ordered after an atomic is ordered after those whose values it saw.
 void SharedMemory::check_atomics(const Cell& cell, const char* what, const Actor& actor, int line) {
   if (cell.list == 0) return;
-  const std::vector<Reader>& all = lists_[cell.list - 1];
+  const std::vector<Reader>& all = lists_[cell.list - 1].all;
   for (auto atomic = all.rbegin(); atomic != all.rend(); ++atomic) {
     if (!atomic->atomic) continue;
     if (actor.knows(atomic->epoch)) return;

@@ -84,7 +84,19 @@ class SharedMemory {
   std::vector<u8> bytes_;
   std::vector<Piece> pieces_;
   std::vector<Split> splits_;
-  std::vector<std::vector<Reader>> lists_;
+  // Threads come round in one order most of the time: one that reads again is behind the last one found, one that
+  // is new has a higher number than all others.
+  struct Readers {
+    std::vector<Reader> all;
+    size_t next = 0;
+    u32 highest = 0;  // agent of them, if there are any
+
+    void clear() {
+      all.clear();
+      highest = 0;
+    }
+  };
+  std::vector<Readers> lists_;
   std::vector<u32> free_splits_;
   std::vector<u16> free_lists_;
   u32 offset_ = 0;

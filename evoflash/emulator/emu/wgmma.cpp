@@ -94,7 +94,7 @@ void begin_warpgroup(WarpGroup& warps) {
   warps.home = cta;
   warps.first_warp = first_warp_of_group(*self);
   const int first = warps.first_warp - cta->first_warp;
-  const std::string block = group.ctas.size() > 1 ? text(" of block %d", cta->rank) : "";
+  const std::string block = of_block(*cta);
   warps.agent = group.clocks.add(text("wgmma of warps %d to %d", first, first + kGroupWarps - 1) + block);
   warps.crowd.reset(warps.first_warp * kWarpSize, kGroupThreads);
 }

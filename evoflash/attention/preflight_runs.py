@@ -1,0 +1,198 @@
+"""The pre-flight of a kernel: the small shapes that its own tiles, rings and splits make special, and how each is run.
+
+Runs and judges nothing. What each run is there for stands beside it; the project's mutation testing shows it.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from evoflash.attention.workload import CompileKey, Workload
+from evoflash.operation import EmulatedRun, Loop
+
+_BATCH = 5  # divides no GPU's number of SMs, nor small multiples of it, so that a grid has blocks too many
+_WRAPS = 33  # of the deepest ring: what counts wraps in five bits, or one arrival too few in each, is off by then
+_FEW_BLOCKS = 4  # of a head's query rows
+_SMALL_GROUP = 2  # query heads of a key/value head that are always run together
+# Multiplications of tensor cores (see Loop.emulation_cost) that a run may take beyond its fixed cost.
+_MUCH = 24_000_000
+_BLOCK_COST = 400_000  # of a block of threads that starts and ends, in such multiplications
+_WARPGROUP_ROWS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class _Cut:
+    """A kernel's constants, as shapes are made of them."""
+
+    key: CompileKey
+    loop: Loop
+    whole_groups: bool  # kernels see no part of a group of query heads
+
+    @property
+    def rows(self) -> int:
+        """Query rows of a block of threads."""
+        return max(1, self.loop.rows // self.loop.pack)
+
+    @property
+    def few_rows(self) -> int:
+        """Of one block; more than 8, where it has them: a thread holds rows apart that lie 8 apart."""
+        return min(9, self.rows)
+
+    @property
+    def keys(self) -> int:
+        """Of a tile."""
+        return self.loop.keys
+
+    @property
+    def step(self) -> int:
+        """Keys of a tile of each split."""
+        return self.loop.keys * self.loop.splits
+
+    @property
+    def is_persistent(self) -> bool:
+        return self.loop.most_ctas > 0
+
+    @property
+    def tile_cost(self) -> int:
+        """Multiplications of a block's tile, in those of tensor cores."""
+        return self.loop.rows * self.loop.keys * self.key.head_dim * self.loop.emulation_cost
+
+    def workload(self, seq_q: int, seq_kv: int, *, heads: int = 1, batch: int = 1) -> Workload:
+        """With that many heads of blocks: query heads, or groups of them that blocks take together.
+
+        Where a kernel takes query heads one by one it does not matter to it whether a group is whole: of a
+        large one a few are enough, whatever the ratio that it is compiled for.
+        """
+        ratio = self.key.gqa_ratio
+        if self.whole_groups or self.loop.pack > 1 or heads > ratio or ratio <= _SMALL_GROUP:
+            kv_heads = heads if self.loop.pack > 1 else -(-heads // ratio)
+            return self.key.workload(batch, kv_heads, seq_q, seq_kv)
+        return replace(self.key.workload(batch, 1, seq_q, seq_kv), heads=heads)
+
+
+def preflight_runs(key: CompileKey, loop: Loop, *, whole_groups: bool = False) -> tuple[EmulatedRun, ...]:
+    """The runs, those that the performance model counts among them. Every input and schedule is met.
+
+    `whole_groups`: the kernel may rely on whole groups of query heads, as all callers but this one give them.
+    """
+    cut = _Cut(key, loop, whole_groups)
+    return (*_ring_runs(cut), *_short_runs(cut), *_far_runs(cut), *_long_runs(cut))
+
+
+def _ring_runs(cut: _Cut) -> Iterator[EmulatedRun]:
+    """Every ring slot twice, and less than a tile; with the two runs of which the model makes a line."""
+    keys, rows, ring = cut.keys, cut.rows, 2 * cut.loop.stages * cut.step
+    # Every ring slot is used twice (2 x stages + 1 tiles), with a tail in rows and keys and two query blocks.
+    yield EmulatedRun(cut.workload(rows + 9, ring + keys - 1), "normal", "lazy", "fifo", is_counted=True)
+    # As many tiles, the last one whole. Spikes: every row's maximum jumps in another tile, so that threads
+    # differ in what they must do. A block that takes another piece of work begins it in the middle of a ring.
+    wrapping = cut.workload(rows + 2 if cut.is_persistent else rows, ring + keys)
+    yield EmulatedRun(wrapping, "spikes", "random", "random", crowded=True, is_strided=True)
+    # With a few blocks of threads, in any order, that take several pieces each.
+    yield EmulatedRun(_stub(cut), "saturated", "eager", "random", crowded=True, sms=3)
+    # A full step. The rows are those of the first run: what they cost besides their KV tiles then cancels in
+    # the model's line. Both have ordinary inputs, because some kernels do more for others.
+    yield EmulatedRun(cut.workload(rows + 9, cut.step), "normal", "lazy", "fifo", is_counted=True)
+    # One key in the last tile, the second of its split, outweighs the rest; under a causal mask only a warp's
+    # last row sees it. LSE may be null.
+    brief = cut.workload(rows, cut.step * 2 - keys + 1)
+    yield EmulatedRun(brief, "rising", "eager", "random", without=("LSE",))
+
+
+def _stub(cut: _Cut) -> Workload:
+    """Less than one tile; under a causal mask rows that see nothing, and blocks that lack more than a tile.
+
+    A block of threads that takes one piece of work after another gets an odd number of them, of three heads
+    unless a head has many.
+    Maxima below -500: what is not shifted by them underflows.
+    """
+    blocks = -(-(cut.rows + cut.keys + 6) // cut.rows) if cut.key.causal else 1
+    if cut.is_persistent:
+        rows = (blocks + 1) // 2 * 2 * cut.rows + cut.few_rows
+        return cut.workload(rows, 6, heads=3 if blocks <= _FEW_BLOCKS else 1)
+    return cut.workload(blocks * cut.rows + 9, 6)
+
+
+def _short_runs(cut: _Cut) -> Iterator[EmulatedRun]:
+    """At most two tiles of each split, and the edges of a tile."""
+    keys, rows, splits = cut.keys, cut.rows, cut.loop.splits
+    # One row in the last query block and one key; under a causal mask the others are without a tile. Blocks
+    # that take one piece of work after another do so in more heads than a ring has slots.
+    heads = 2 * cut.loop.stages + 1 if cut.is_persistent else 1
+    yield EmulatedRun(
+        cut.workload(rows + 1, 1, heads=heads), "large_logits", "eager", "fifo", crowded=True
+    )
+    # A tile but for its last key. Tiles of one pair of keys, or of none, are not cut by one key. Maxima below
+    # -500 again: a key past the end that is not hidden outweighs all others.
+    yield EmulatedRun(cut.workload(cut.few_rows, keys - 1 if keys > 8 else 7), "saturated", "eager", "fifo")
+    # A whole tile, the only one of the last split where the others have two; under a causal mask a warp whose
+    # first row sees all of it but the last key, which outweighs the rest: a row that must not see it is off.
+    yield EmulatedRun(cut.workload(2, (2 * splits - 1) * keys), "rising", "eager", "fifo")
+    yield EmulatedRun(cut.workload(1, 1), "large_logits", "eager", "fifo")
+    # In each batch one row alone outgrows what came before: those that watch for it must watch every row.
+    yield EmulatedRun(_late(cut), "lone_spikes", "eager", "fifo", crowded=True, is_strided=True)
+    if cut.key.causal:
+        # One query block; its first row sees more than a tile, and only its last row the last tile, of one
+        # key. Each warp's last key outweighs those before it; what one leaves out, another waits for.
+        stairs = cut.workload(rows, (-(-rows // keys) + 1) * keys + 1, heads=2 if cut.is_persistent else 1)
+        yield EmulatedRun(stairs, "rising", "lazy", "random", crowded=True)
+
+
+def _late(cut: _Cut) -> Workload:
+    """One key more than half a tile: the end of the keys or, under a causal mask, what a warpgroup sees last
+    of its block's last tile. Two tiles for each split; of four splits and more the last one has none.
+    """
+    splits, keys, rows = cut.loop.splits, cut.keys, cut.rows
+    tiles = splits + 2 if splits > 3 else 2 * splits
+    half = (tiles - 1) * keys + keys // 2 + 1
+    if not cut.key.causal or cut.loop.pack > 1:
+        return cut.workload(cut.few_rows, half, batch=2)
+    if rows <= _WARPGROUP_ROWS:
+        return cut.workload(rows, half, batch=2)
+    end = (rows - 1) // _WARPGROUP_ROWS * _WARPGROUP_ROWS  # of the last warpgroup's rows but one
+    return cut.workload(rows - 1, half - end + rows - 1, batch=2)
+
+
+def _far_runs(cut: _Cut) -> Iterator[EmulatedRun]:
+    """Tensors with strides of their own, several batches and heads: a mixed-up stride or index shows."""
+    # Two groups of query heads, whole. Keys are zero in a whole tile, or in the half tile behind it.
+    batch = 2 if cut.key.gqa_ratio == cut.loop.pack else 1
+    groups = cut.key.workload(batch, 2, 3, cut.keys + cut.keys // 2)
+    yield EmulatedRun(groups, "zero_keys", "random", "fifo", is_strided=True)
+    # As many queries as keys: whole query blocks, two or more, and several tiles where that is not dear. Rows
+    # point at the newest key that they see, or at the first hidden one.
+    yield EmulatedRun(_square(cut), "needles", "lazy", "random", crowded=True, is_strided=True)
+    if cut.is_persistent and (most := _many_pieces(cut)):
+        yield EmulatedRun(most, "normal", "eager", "fifo")
+
+
+def _square(cut: _Cut) -> Workload:
+    rows, keys = cut.rows, cut.keys
+    blocks = max(2, keys // rows + 1)
+    tiles = -(-blocks * rows // keys)
+    if blocks * tiles * cut.tile_cost > 2 * _MUCH:
+        blocks = 2
+    return cut.workload(blocks * rows, blocks * rows)
+
+
+def _many_pieces(cut: _Cut) -> Workload | None:
+    """A few pieces of work more than a GPU gets blocks that take one after another, in batches that do not
+    divide their number. None where that takes long: then the checks on a GPU are left to find what it finds.
+    """
+    heads = cut.loop.most_ctas // _BATCH + 1
+    if _BATCH * heads * (cut.tile_cost + _BLOCK_COST) > 6 * _MUCH:
+        return None
+    return cut.workload(1, 1, heads=heads, batch=_BATCH)
+
+
+def _long_runs(cut: _Cut) -> Iterator[EmulatedRun]:
+    """More tiles, and more pieces of work, than small numbers count; as many as the emulator has time for."""
+    fitting = _MUCH // (cut.loop.splits * cut.tile_cost)
+    tiles = min(_WRAPS * cut.loop.stages + 1, fitting) // 2 * 2 + 1  # odd
+    if tiles > 2 * cut.loop.stages + 1:
+        many = cut.workload(cut.few_rows, (tiles - 1) * cut.step + 1 + cut.keys // 2)
+        yield EmulatedRun(many, "rising", "lazy", "fifo")
+    notes = cut.loop.noted_pieces
+    if notes and 2 * notes * cut.tile_cost <= 4 * _MUCH:
+        # More pieces than a block of threads can note and come back to, two tiles each.
+        noted = cut.workload(1, 2 * cut.keys - 3, heads=notes + 3)
+        yield EmulatedRun(noted, "spikes", "eager", "fifo", crowded=True)

@@ -1,0 +1,90 @@
+"""One genome in a GPU process: launched, checked once at the timed shape, timed with a few samples.
+
+Less than a search asks for (gpu_process/rungs.py): a genome that passes here is right at a first look, which
+is enough to record how a space looks and too little to call a kernel correct. What fails is data.
+"""
+
+from dataclasses import replace
+
+from evoflash.cuda import launcher
+from evoflash.cuda.arena import MemoryFaultError
+from evoflash.cuda.launcher import KernelHungError, LaunchRefusedError
+from evoflash.evaluation import Rung, Status
+from evoflash.gpu_process import cache, checks
+from evoflash.gpu_process.checks import LARGE_LIMIT_S, SMOKE_LIMIT_S, Subject
+from evoflash.gpu_process.rungs import GpuOutcome, GpuTask
+from evoflash.operation import Workload
+from evoflash.operations import operation_of
+from evoflash.timing.benchmark import KernelContender, measure
+from evoflash.timing.comparison import beats_physics
+from evoflash.timing.protocols import StoppingRule
+from evoflash.validation.correctness import case
+
+BRIEF = StoppingRule(min_samples=5, max_samples=10, rel_error=0.0, max_s=0.15)
+PROOF = "smoke test, one random input at the timed shape against the reference, 5 to 10 samples"
+
+
+def prepare_briefly(checks: tuple[Workload, ...], timed: tuple[Workload, ...], seed: int) -> None:
+    """What the process can do before it has a context: the references that timed_briefly compares with."""
+    launcher.cupy()
+    for workload in checks:
+        case(workload, operation_of(workload).inputs.small[0], seed)
+    for workload in timed:
+        cache.large(workload, operation_of(workload).inputs.at_size[0], seed)
+
+
+def timed_briefly(task: GpuTask) -> GpuOutcome:
+    """CORRECT with one timing, or why not; samples in us stand in its environment as `samples_us`.
+
+    `task` has one check workload, for the smoke test, and one timed workload.
+    """
+    at = [GpuOutcome(task.genome_id, Status.CORRECT, Rung.SMOKE)]
+    try:
+        return _climbed(task, at)
+    except (KernelHungError, MemoryFaultError, LaunchRefusedError) as error:
+        return _failed(at[0], error)
+    except launcher.cuda_errors() as error:
+        return _failed(at[0], error)
+
+
+def _failed(outcome: GpuOutcome, error: Exception) -> GpuOutcome:
+    reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+    match error:
+        case LaunchRefusedError():
+            return replace(outcome, status=Status.CONSTRAINTS, reason=reason)
+        case KernelHungError():
+            return replace(outcome, status=Status.TIMEOUT, reason=reason, process_lost=True)
+        case MemoryFaultError():
+            return replace(outcome, status=Status.CORRECTNESS, reason=reason, process_lost=True)
+        case _:
+            return replace(outcome, status=Status.RUNTIME, reason=reason, process_lost=True)
+
+
+def _climbed(task: GpuTask, at: list[GpuOutcome]) -> GpuOutcome:
+    # `at` keeps the rung for the caller: what a kernel does may be raised anywhere here.
+    ((small, small_parts),), ((workload, parts),) = task.checks, task.timed
+    missing = checks.smoke(Subject(task.kernel(small, small_parts), small, task.seed, SMOKE_LIMIT_S))
+    if missing:
+        return replace(at[0], status=Status.CORRECTNESS, reason=f"{small}: {missing}")
+    at[0] = replace(at[0], rung=Rung.CORRECTNESS)
+    subject = Subject(task.kernel(workload, parts), workload, task.seed, LARGE_LIMIT_S)
+    verdict, _ = checks.first_look(subject)
+    if not verdict.passed:  # confirmed, or not, by the whole check of that shape
+        verdict = checks.at_size(subject)
+    at[0] = replace(at[0], verdicts=(verdict,))
+    if not verdict.passed:
+        return replace(at[0], status=Status.CORRECTNESS, reason=f"{workload}: {verdict.reason}")
+    at[0] = replace(at[0], rung=Rung.TIMING)
+    return _timed(task, at[0])
+
+
+def _timed(task: GpuTask, outcome: GpuOutcome) -> GpuOutcome:
+    ((workload, parts),) = task.timed
+    contender = KernelContender(task.genome_id, task.kernel(workload, parts))
+    bench = cache.bench(workload, task.spec, task.seed)
+    timing, samples = measure(contender, bench, bench.protocols[0], rule=BRIEF)
+    outcome = replace(outcome, timings=(timing,))
+    if reason := beats_physics(timing, workload, task.spec):
+        return replace(outcome, status=Status.CORRECTNESS, reason=reason)
+    noted = {"samples_us": " ".join(f"{us:.3f}" for us in samples)}
+    return replace(outcome, rung=Rung.DONE, score_us=timing.median_us, environment=noted)

@@ -1,0 +1,201 @@
+"""Where the seconds of `evoflash search` go, by stage and by rung, and how busy the GPU is meanwhile (dmon).
+
+Each problem is searched by the command itself, in a process of its own, with an empty cache and a database of
+its own; a few functions are wrapped so that they note when they were called. One JSON for all problems.
+
+    python -m scripts.searches.stages mission b=2,h=12,s=384,d=64,causal,dtype=bf16 -o stages.json
+"""
+
+import argparse
+import functools
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from scripts.command_line import command
+
+Row = dict[str, Any]
+_WARM_S = 5.0  # the search proper is what comes after so many seconds
+
+
+# ---- one command, in a process of its own
+
+
+def leg(log: Path, arguments: list[str]) -> None:
+    """evoflash's command line as it is; what is interesting is noted with the time."""
+    from evoflash import cli
+    from evoflash.commands.search import plan
+    from evoflash.evaluators import finals_phase
+    from evoflash.evaluators.measured import MeasuredEvaluator
+    from evoflash.gpu_process.worker import GpuWorker
+    from evoflash.store.store import Store
+
+    file = log.open("a", buffering=1)
+
+    def note(name: str, began_s: float, **more: Any) -> None:
+        row = {"name": name, "at_s": began_s, "took_s": time.monotonic() - began_s, **more}
+        file.write(json.dumps(row) + "\n")
+
+    def noted(owner: Any, name: str) -> None:
+        function: Callable[..., Any] = getattr(owner, name)
+
+        @functools.wraps(function)
+        def wrapper(*given: Any, **named: Any) -> Any:
+            began_s = time.monotonic()
+            try:
+                return function(*given, **named)
+            finally:
+                note(name, began_s)
+
+        setattr(owner, name, wrapper)
+
+    add = Store.add
+
+    def add_and_say(self: Store, run: Any, evaluation: Any, proposal: Any) -> None:
+        began_s = time.monotonic()
+        add(self, run, evaluation, proposal)
+        status = "duplicate" if evaluation.duplicate_of else str(evaluation.status)
+        row = {"status": status, "rung": str(evaluation.rung), "us": evaluation.score_us}
+        note("add", began_s, **row, operator=proposal.operator, spent=dict(evaluation.environment))
+
+    note("imported", float(os.environ["STAGES_BEGAN_S"]))
+    noted(plan, "plan")
+    noted(MeasuredEvaluator, "__init__")
+    noted(MeasuredEvaluator, "collect")
+    noted(MeasuredEvaluator, "in_turns")
+    noted(finals_phase, "promoted")
+    for name in ("_screened", "_evaluate", "_finals", "_wait_for_contexts"):
+        noted(GpuWorker, name)
+    Store.add = add_and_say  # type: ignore[method-assign]
+    sys.argv = ["evoflash", *arguments]
+    try:
+        cli.main()
+    finally:
+        note("ended", float(os.environ["STAGES_BEGAN_S"]))
+
+
+# ---- the measurement
+
+
+def measured(problem: str, options: list[str], folder: Path) -> Row:
+    """One search."""
+    log, said = folder / "notes", folder / "said"
+    environment = {**os.environ, "EVOFLASH_CACHE_DIR": str(folder / "cache"), "PYTHONUNBUFFERED": "1"}
+    busy = subprocess.Popen(
+        ["nvidia-smi", "dmon", "-s", "u", "-d", "1"], stdout=subprocess.PIPE, text=True, bufsize=1
+    )
+    began_s = time.monotonic()
+    words = [sys.executable, "-m", "scripts.searches.stages", "--leg", str(log), "search"]
+    words += ["--problem", problem, "--db", str(folder / "a.db"), *options]
+    with said.open("w") as file:
+        code = subprocess.run(
+            words, env=environment | {"STAGES_BEGAN_S": str(began_s)}, stdout=file, stderr=file
+        ).returncode
+    took_s = time.monotonic() - began_s
+    busy.terminate()
+    out, _ = busy.communicate()
+    notes = [json.loads(line) for line in log.read_text().splitlines()]
+    return {
+        "problem": problem,
+        "code": code,
+        "wall_s": round(took_s, 2),
+        **digest(notes, began_s, sm_of(out)),
+        "said": said.read_text().splitlines()[-25:],
+    }
+
+
+def sm_of(dmon: str) -> list[int]:
+    """The SM column, one number a second."""
+    rows = (line.split() for line in dmon.splitlines() if line.strip() and not line.startswith("#"))
+    return [int(row[1]) for row in rows if row[1].isdigit()]
+
+
+def digest(notes: list[Row], began_s: float, sm: list[int]) -> Row:
+    """Stages in seconds since the command, outcomes, seconds by rung, SM busy."""
+    named = {name: [n for n in notes if n["name"] == name] for name in {n["name"] for n in notes}}
+    adds = named.get("add", [])
+    if not adds:
+        return {"stages": {n["name"]: n["at_s"] - began_s for n in notes}}
+    ends = [n["at_s"] + n["took_s"] - began_s for n in adds]
+    last = ends[-1]
+    stages = {
+        "imported": _end(named, "imported", began_s),
+        "planned": _end(named, "plan", began_s),
+        "evaluator made": _end(named, "__init__", began_s),
+        "first outcome": round(ends[0], 2),
+        "last outcome": round(last, 2),
+        "promoted": _end(named, "promoted", began_s),
+        "timed in turns": _end(named, "in_turns", began_s),
+        "ended": _end(named, "ended", began_s),
+    }
+    proper = sm[int(_WARM_S) : int(last)]
+    totals = {
+        name.strip("_"): {"n": len(named[name]), "s": round(sum(n["took_s"] for n in named[name]), 2)}
+        for name in ("_screened", "_evaluate", "collect", "add", "_wait_for_contexts")
+        if name in named
+    }
+    return {
+        "stages": stages,
+        "outcomes": dict(Counter(n["status"] for n in adds)),
+        "rate": round(len(adds) / (last - stages["evaluator made"]), 2),
+        "sm_busy": round(statistics.mean(proper), 1) if proper else None,
+        "sm": sm,
+        "totals": totals,
+        "by_status": {status: spent_by(adds, status) for status in sorted({n["status"] for n in adds})},
+        "outcome_ends": [round(end, 2) for end in ends],
+        "statuses": [n["status"][:2] for n in adds],
+        "us": [n["us"] and round(n["us"], 3) for n in adds],
+    }
+
+
+def spent_by(adds: list[Row], status: str) -> Row:
+    """Medians of the seconds on each rung."""
+    spent = [n["spent"] for n in adds if n["status"] == status]
+    found: Row = {}
+    for rung in ("smoke_s", "correctness_s", "timing_s", "lost_s"):
+        values = [float(each[rung]) for each in spent if rung in each]
+        if values:
+            found[rung] = {"n": len(values), "median": round(statistics.median(values), 4)}
+            found[rung]["sum"] = round(sum(values), 2)
+    return found
+
+
+def _end(named: dict[str, list[Row]], name: str, began_s: float) -> float | None:
+    return round(named[name][-1]["at_s"] + named[name][-1]["took_s"] - began_s, 2) if name in named else None
+
+
+def main() -> int:
+    """Search, print, write; 1 where a search failed."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("problems", nargs="+")
+    parser.add_argument("--budget", type=int, default=200)
+    parser.add_argument("--option", action="append", default=[], help="a further word for the search")
+    parser.add_argument("-o", "--output", type=Path)
+    args = parser.parse_args()
+    rows = []
+    for problem in args.problems:
+        with tempfile.TemporaryDirectory(prefix="stages-") as folder:
+            options = ["--budget", str(args.budget), *args.option]
+            rows.append(measured(problem, options, Path(folder)))
+        short = {k: v for k, v in rows[-1].items() if k not in ("sm", "outcome_ends", "statuses", "us")}
+        print(json.dumps(short, indent=1), flush=True)
+        if args.output:
+            args.output.write_text(json.dumps({"made_by": command(), "searches": rows}) + "\n")
+    return int(any(row["code"] for row in rows))
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--leg"]:
+        leg(Path(sys.argv[2]), sys.argv[3:])
+    else:
+        sys.exit(main())
