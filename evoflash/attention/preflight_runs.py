@@ -10,7 +10,9 @@ from evoflash.attention.workload import CompileKey, Workload
 from evoflash.operation import EmulatedRun, Loop
 
 _BATCH = 5  # divides no GPU's number of SMs, nor small multiples of it, so that a grid has blocks too many
-_WRAPS = 33  # of the deepest ring: what counts wraps in five bits, or one arrival too few in each, is off by then
+_WRAPS = (
+    33  # of the deepest ring: what counts wraps in five bits, or one arrival too few in each, is off by then
+)
 _FEW_BLOCKS = 4  # of a head's query rows
 _SMALL_GROUP = 2  # query heads of a key/value head that are always run together
 # Multiplications of tensor cores (see Loop.emulation_cost) that a run may take beyond its fixed cost.
@@ -118,9 +120,7 @@ def _short_runs(cut: _Cut) -> Iterator[EmulatedRun]:
     # One row in the last query block and one key; under a causal mask the others are without a tile. Blocks
     # that take one piece of work after another do so in more heads than a ring has slots.
     heads = 2 * cut.loop.stages + 1 if cut.is_persistent else 1
-    yield EmulatedRun(
-        cut.workload(rows + 1, 1, heads=heads), "large_logits", "eager", "fifo", crowded=True
-    )
+    yield EmulatedRun(cut.workload(rows + 1, 1, heads=heads), "large_logits", "eager", "fifo", crowded=True)
     # A tile but for its last key. Tiles of one pair of keys, or of none, are not cut by one key. Maxima below
     # -500 again: a key past the end that is not hidden outweighs all others.
     yield EmulatedRun(cut.workload(cut.few_rows, keys - 1 if keys > 8 else 7), "saturated", "eager", "fifo")

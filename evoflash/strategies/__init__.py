@@ -68,9 +68,7 @@ def check_strategy(name: str) -> None:
     if base not in STRATEGIES:
         raise UsageError(f"no strategy is called '{base}': use {' or '.join(STRATEGIES)}.")
     if more and (base != "evolution" or len(more) > 2):
-        raise UsageError(
-            f"'{name}': only evolution has presets and populations, as evolution:full."
-        )
+        raise UsageError(f"'{name}': only evolution has presets and populations, as evolution:full.")
     if more:
         preset_of(*more)
 
