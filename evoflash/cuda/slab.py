@@ -96,6 +96,11 @@ class Slab:
         """Of a run's tensor."""
         return int(self._memory.data.ptr) + self._places[run].payloads[name][0]
 
+    def inputs(self, run: int) -> dict[str, int]:
+        """The addresses of a run's inputs in the image, where no kernel writes."""
+        image, payloads = int(self._image.data.ptr), self._places[run].payloads
+        return {name: image + at for name, (at, layout) in payloads.items() if layout.spec.role == "input"}
+
     def arguments(self, run: int, kernel: LoadedKernel, *, scratch: int) -> Packed:
         """The kernel's arguments for a run, its tensor maps first, as Arena.arguments() has them."""
         if (run, scratch) not in self._plain:

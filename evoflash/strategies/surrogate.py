@@ -16,12 +16,12 @@ import numpy as np
 from evoflash.errors import UsageError
 from evoflash.evaluation import Evaluation, Proposal
 from evoflash.space import Genome, SearchSpace
-from evoflash.strategies.evolution import operators
 from evoflash.strategies.model.features import Features
 from evoflash.strategies.model.gaussian_process import Kernel, fitted, posterior, usual_kernel
 from evoflash.strategies.model.neighbourhood import Neighbourhood
 from evoflash.strategies.model.preference import preferred, some_of, targets_of
-from evoflash.strategies.population import Population
+from evoflash.strategies.operators import operators_for
+from evoflash.strategies.populations.elites import Population
 from evoflash.strategies.unseen import Unseen
 
 OPENING = 15  # proposals before the model is asked
@@ -66,7 +66,7 @@ class Surrogate:
         self._seeds = tuple(genome for genome in seeds if self._fits(genome))
         self._unseen = Unseen(space, seed=seed)
         self._around = Neighbourhood(space)
-        self._operators = operators()
+        self._operators = operators_for(space)
         self._features = Features(space)
         self._kernels: dict[int, Kernel] = {}  # by the number of outcomes that they were fitted to
         self._jumps: dict[tuple[Genome, int], tuple[Genome, ...]] = {}  # from what was an elite

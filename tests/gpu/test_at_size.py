@@ -48,6 +48,7 @@ def test_the_planted_mistakes_lie_where_no_reference_looks(spec, cubins):
 
 
 CASES = [
+    ("has one wrong row in one head at size", f"h={planted.HIDDEN_HEAD} row={LONG.seq_q // 2}"),
     ("writes just past O at size", "wrote outside O"),
     ("writes into K at size", "changed its input K"),
     ("leaves a NaN in one head at size", f"h={planted.HIDDEN_HEAD} row={LONG.seq_q // 2} col=7"),

@@ -12,8 +12,9 @@ from evoflash.errors import UsageError
 from evoflash.evaluation import Evaluation, Proposal, Rung, Timing
 from evoflash.space import Check, Genome, Param, SearchSpace
 from evoflash.strategies import STRATEGIES, make_strategy
-from evoflash.strategies.evolution import Evolution, operators
-from evoflash.strategies.population import Population
+from evoflash.strategies.evolution import Evolution
+from evoflash.strategies.operators import operators
+from evoflash.strategies.populations.elites import Population
 
 
 class TestUniform(StrategyCases):
