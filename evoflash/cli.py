@@ -15,6 +15,7 @@ from evoflash.errors import EvoflashError
 def commands() -> tuple[Callable[..., None], ...]:
     """The commands, in the order in which --help lists them."""
     from evoflash.commands.baselines.command import baselines
+    from evoflash.commands.benchmark_search.command import benchmark_search
     from evoflash.commands.best.command import best
     from evoflash.commands.check.command import check
     from evoflash.commands.compare.command import compare
@@ -32,7 +33,7 @@ def commands() -> tuple[Callable[..., None], ...]:
     from evoflash.commands.show import show
 
     searching = (search, best, leaderboard, show, export, remeasure)
-    studying = (insights, replay, record, ladder)
+    studying = (insights, replay, benchmark_search, record, ladder)
     judging = (check, baselines, compare)
     return (*searching, *studying, *judging, families, gpus, doctor)
 

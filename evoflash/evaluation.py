@@ -153,7 +153,7 @@ class Timing:
 
 
 # A score stands for the first of these protocols that was timed ("boost", "relative": timing/protocols.py).
-SCORED = ("final-cold", "final-cold-boost", "cold", "cold-boost", "cold-relative", "model")
+SCORED = ("final-cold", "final-cold-boost", "cold-relative", "cold", "cold-boost", "model")
 FINAL = frozenset(SCORED[:2])
 
 

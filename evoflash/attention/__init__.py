@@ -6,6 +6,7 @@ The rest of evoflash reaches it through operations.py alone, by the record in op
     workload      shapes, compile keys, their names and texts
     abi           tensors and the argument list of a call
     reference     what is right, in fp64, and what honest 16-bit arithmetic makes of it
+    device_reference  the same on a GPU, at the benchmark's shape (reference.cu)
     inputs        inputs that find out wrong kernels
     relations     what must hold between outputs of changed inputs
     thresholds    how far off a kernel may be (thresholds.toml)

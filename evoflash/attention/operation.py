@@ -1,6 +1,7 @@
 """Attention as the rest of evoflash knows it: one record that names what the files of this folder do."""
 
 from evoflash.attention import abi, inputs, shapes
+from evoflash.attention.device_reference import REFERENCE
 from evoflash.attention.distance import distance
 from evoflash.attention.exporter import LAUNCHER, launcher_names
 from evoflash.attention.loop import consumers, work
@@ -27,6 +28,7 @@ OPERATION = Operation(
     relations=relations,
     thresholds=thresholds,
     rearranged=keeps_heads_apart,
+    device_reference=REFERENCE,
     check_workloads=shapes.check_workloads,
     hidden_workloads=shapes.hidden_workloads,
     preflight_runs=preflight_runs,

@@ -15,11 +15,32 @@ _HIDDEN = ((300, 300, 3, 3), (400, 700, 2, 3), (60, 3000, 1, 2), (1500, 90, 1, 3
 # (seq_q, seq_kv), cheapest first; the same for every genome, so that references are computed once a run.
 # The last one fills every ring of the families' deepest pipelines twice, with a tail.
 _CHECK_LENGTHS = ((1, 1), (3, 40), (113, 203), (250, 129), (1, 239), (131, 1157))
+# As many queries as keys, over several tiles, and whole blocks of 64 and of 128 rows.
+_SQUARE = 256
+# An odd number of tiles, more than 40, of 32, 64 or 128 keys alike, the last one with a tail.
+_LONG = (5, 5391)
+# More heads than a warp has lanes, eight key/value heads or more, and a batch that divides no GPU's number of
+# SMs: with these rows more pieces of work than there are SMs.
+_MANY_HEADS, _MANY_GROUPS, _ODD_BATCH, _MANY_LENGTHS = 33, 8, 5, (20, 70)
 
 
 def check_workloads(keys: Sequence[CompileKey]) -> tuple[Workload, ...]:
     """What every candidate is checked on, cheapest first. Two batches and heads: a mixed-up stride shows."""
-    return tuple(key.workload(2, 2, *lengths) for lengths in _CHECK_LENGTHS for key in keys)
+    ordinary = tuple(key.workload(2, 2, *lengths) for lengths in _CHECK_LENGTHS for key in keys)
+    special = tuple(
+        shape
+        for key in keys
+        for shape in (
+            key.workload(1, 1, *_LONG),
+            key.workload(_ODD_BATCH, _many_groups(key), *_MANY_LENGTHS),
+            key.workload(2, 1, _SQUARE, _SQUARE),
+        )
+    )
+    return ordinary + special
+
+
+def _many_groups(key: CompileKey) -> int:
+    return max(_MANY_GROUPS, -(-_MANY_HEADS // key.gqa_ratio))
 
 
 def hidden_workloads(keys: Sequence[CompileKey], *, seed: int) -> tuple[Workload, ...]:

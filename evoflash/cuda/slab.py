@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evoflash.cuda.arena import DTYPES_OF_MAPS, MemoryFaultError
+from evoflash.cuda.arena import DTYPES_OF_MAPS, MemoryFaultError, spoilt
 from evoflash.cuda.comparisons import Pair
 from evoflash.cuda.guarded_buffer import GUARD_BYTES, allocate
+from evoflash.cuda.launch_attributes import Packed, packed
 from evoflash.cuda.launcher import LoadedKernel, settle
 from evoflash.cuda.layout import Layout, layouts_of
 from evoflash.cuda.tensor_map import encoded_map
@@ -73,8 +74,8 @@ class Slab:
         for run, place in zip(self.runs, self._places, strict=True):
             self._image[place.begin : place.end].set(self._pristine(run, place, rng))
         settle()
-        self._plain: dict[tuple[int, int], tuple[np.generic, ...]] = {}
-        self._maps: dict[tuple[int, TensorMap], NDArray[np.void]] = {}
+        self._plain: dict[tuple[int, int], Packed] = {}
+        self._maps: dict[tuple[int, TensorMap], Packed] = {}
 
     def _pristine(self, run: Run, place: _Place, rng: np.random.Generator) -> NDArray[np.uint8]:
         memory = np.empty(place.end - place.begin, np.uint8)
@@ -95,11 +96,17 @@ class Slab:
         """Of a run's tensor."""
         return int(self._memory.data.ptr) + self._places[run].payloads[name][0]
 
-    def arguments(self, run: int, kernel: LoadedKernel, *, scratch: int) -> tuple[Any, ...]:
+    def inputs(self, run: int) -> dict[str, int]:
+        """The addresses of a run's inputs in the image, where no kernel writes."""
+        image, payloads = int(self._image.data.ptr), self._places[run].payloads
+        return {name: image + at for name, (at, layout) in payloads.items() if layout.spec.role == "input"}
+
+    def arguments(self, run: int, kernel: LoadedKernel, *, scratch: int) -> Packed:
         """The kernel's arguments for a run, its tensor maps first, as Arena.arguments() has them."""
         if (run, scratch) not in self._plain:
-            self._plain[run, scratch] = self._arguments(run, scratch)
-        return *(self._map(run, wanted) for wanted in kernel.maps), *self._plain[run, scratch]
+            self._plain[run, scratch] = packed(self._arguments(run, scratch))
+        maps = (self._map(run, wanted) for wanted in kernel.maps)
+        return sum(maps, start=Packed((), ())) + self._plain[run, scratch]
 
     def _arguments(self, run: int, scratch: int) -> tuple[np.generic, ...]:
         without, payloads = self.runs[run].without, self._places[run].payloads
@@ -107,17 +114,18 @@ class Slab:
         strides = {name: layout.strides for name, (_, layout) in payloads.items()}
         return self._operation.arguments(self.workload, addresses, strides, workspace=scratch)
 
-    def _map(self, run: int, wanted: TensorMap) -> NDArray[np.void]:
+    def _map(self, run: int, wanted: TensorMap) -> Packed:
         if (run, wanted) not in self._maps:
             layout = self._places[run].payloads[wanted.of][1]
             strides = [ELEMENT_BYTES[layout.spec.dtype] * stride for stride in layout.strides]
-            self._maps[run, wanted] = encoded_map(
+            encoded = encoded_map(
                 self.address(run, wanted.of),
                 *geometry(wanted, layout.spec.shape, strides),
                 dtype=DTYPES_OF_MAPS[layout.spec.dtype],
                 swizzle=wanted.swizzle,
                 l2_promotion=wanted.l2_promotion,
             )
+            self._maps[run, wanted] = packed([encoded])
         return self._maps[run, wanted]
 
     def unchanged(self) -> list[list[Pair]]:
@@ -139,6 +147,14 @@ class Slab:
     def _pair(self, begin: int, end: int, *, period: int = 0, ignored: int = 0) -> Pair:
         memory, image = int(self._memory.data.ptr), int(self._image.data.ptr)
         return Pair(memory + begin, image + begin, end - begin, period, ignored)
+
+    def verify(self) -> None:
+        """Raises MemoryFaultError where an input in the image is not what was uploaded; reads all of them."""
+        for run, place in zip(self.runs, self._places, strict=True):
+            for name, values in run.inputs.tensors.items():
+                at, layout = place.payloads[name]
+                if (self._image[at : at + layout.size_bytes].get() != layout.image(values)).any():
+                    raise spoilt(name)
 
     def output(self, run: int) -> Output:
         """What a run's launch wrote, on the host."""

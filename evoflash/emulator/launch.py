@@ -5,15 +5,17 @@ far astray can take the process with it, so candidates of unknown quality belong
 """
 
 import ctypes
+import itertools
 import json
 import math
 import os
+import re
 import shutil
 import subprocess
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, get_args
@@ -37,13 +39,17 @@ _DELIVERIES, _SCHEDULES = get_args(Delivery), get_args(Schedule)
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """One finding. `line` is where in the kernel's text, `line2` the other place involved; 0 when unknown."""
+    """One finding. `line` is where in the kernel's text, `line2` the other place involved; 0 when unknown.
+
+    `callers`: where the function that holds `line` was called from, innermost first, as far as it is known.
+    """
 
     kind: str  # "race-RAW", "OOB-shared", "DEADLOCK" ...
     line: int
     line2: int
     count: int
     message: str
+    callers: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,20 +229,29 @@ def _aligned(value: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def _report(raw: dict[str, Any], library: Path) -> Report:
-    offset = raw.pop("code_offset")
+    offset, calls = raw.pop("code_offset"), raw.pop("calls")
     if offset:
-        raw["line"] = _line_of(library, offset) or raw["line"]
-    return Report(**raw)
+        raw["line"] = next(iter(_lines_of(library, (offset,))), raw["line"])
+    at, *callers = _lines_of(library, tuple(calls)) or (0,)
+    # What lands later lands on some other thread's stack: that thread's callers say nothing.
+    if at != raw["line"] or not callers:
+        return Report(**raw)
+    chain = "".join(f", called from line {line}" for line in callers)
+    return Report(**{**raw, "message": raw["message"].replace(": ", f"{chain}: ", 1)}, callers=tuple(callers))
 
 
-def _line_of(library: Path, offset: int) -> int:
-    """The text's line at an offset into its library, from the debug information; 0 when it cannot be told."""
-    if not shutil.which("addr2line"):
-        return 0
-    command = ["addr2line", "--exe", str(library), hex(offset)]
-    place = subprocess.run(command, capture_output=True, text=True, check=False).stdout
-    line = place.strip().rpartition(":")[2].split(" ")[0]
-    return int(line) if line.isdigit() else 0
+@lru_cache(maxsize=64)
+def _lines_of(library: Path, offsets: tuple[int, ...]) -> tuple[int, ...]:
+    """The text's lines at offsets into its library, from the debug information, innermost first.
+
+    A call that was inlined counts as well; empty when it cannot be told.
+    """
+    if not offsets or not shutil.which("addr2line"):
+        return ()
+    command = ["addr2line", "--inlines", "--exe", str(library), *map(hex, offsets)]
+    places = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    lines = re.findall(rf"/{re.escape(library.stem)}\.cu:(\d+)", places)
+    return tuple(int(line) for line, _ in itertools.groupby(lines))
 
 
 @cache

@@ -7,8 +7,9 @@ machine code is known, or on its way, is not sent a second time.
 
 import threading
 from collections.abc import Callable
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
+from typing import Any
 
 from evoflash.evaluation import Build, Status
 from evoflash.evaluators.pipeline import Duplicates, settled
@@ -53,21 +54,28 @@ class Climbs:
         self._steps, self._lock, self._is_over = steps, threading.Lock(), False
         self._threads = ThreadPoolExecutor(max_workers=at_once, thread_name_prefix="evoflash-climb")
         self._kernels: dict[object, Future[Climbed]] = {}
+        self._last: Future[Climbed] | None = None
 
     def start(self, genome: Genome) -> "Future[Climbed]":
         """Start on a genome; returns at once."""
         preparing = self._steps.prepare(genome)
-        return self._threads.submit(self._climb, genome, preparing)
+        self._last = self._threads.submit(self._climb, genome, preparing, self._last)
+        return self._last
 
     def end(self) -> None:
         """Send nothing more to the GPU. What waits for a process ends when its pool is closed."""
         self._is_over = True
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    def _climb(self, genome: Genome, preparing: "Future[Ending[Prepared]]") -> Climbed:
+    def _climb(
+        self, genome: Genome, preparing: "Future[Ending[Prepared]]", before: "Future[Climbed] | None"
+    ) -> Climbed:
         prepared = settled(preparing.result())
         if prepared.failure or self._steps.duplicates.original_of(genome, prepared.builds):
             return Climbed(prepared)
+        if before is not None:  # until one is proven they come one by one: the first is the likeliest
+            either: tuple[Future[Any], ...] = (before, self._steps.standing.begun)
+            wait(either, return_when=FIRST_COMPLETED)
         mine: Future[Climbed] = Future()
         key = self._steps.duplicates.key_of(genome, prepared.builds)
         with self._lock:
@@ -88,15 +96,18 @@ class Climbs:
         screened = steps.worker.screen(task, now=steps.now).result()
         if screened.status is not Status.CORRECT:
             return Climbed(prepared, screened)
+        self._check_not_over()
         preflight = steps.preflight(genome, prepared)
+        proof = steps.worker.submit(task, now=steps.now).result()
+        anchor = anchor_of(task, proof.timings) if proof.status is Status.CORRECT else None
+        if anchor is not None:
+            steps.standing.offer(anchor)
         if preflight is not None:
             prepared = _with(settled(preflight.result()), prepared.builds)
             if prepared.failure:
                 return Climbed(prepared)
-        self._check_not_over()
-        proof = steps.worker.submit(task, now=steps.now).result()
-        if proof.status is Status.CORRECT and proof.score_us is not None:
-            steps.standing.add(proof.score_us, anchor_of(task, proof.timings))
+        if anchor is not None and proof.score_us is not None:
+            steps.standing.add(proof.score_us, anchor)
         spent = rung_times.together(proof.environment, screened.environment)
         return Climbed(prepared, replace(proof, environment=spent))
 

@@ -6,7 +6,6 @@ gpu_process/finals.py says what is compared with what.
 
 import logging
 import math
-import secrets
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
@@ -31,6 +30,9 @@ class Retimer(Protocol):
     @property
     def gpu(self) -> GpuSpec:
         """Where it is timed."""
+
+    def begin_finals(self) -> int:
+        """Make ready for shapes that no search has seen; returns the seed of these and of their data."""
 
     def task_of(self, genome: Genome) -> GpuTask:
         """What the GPU process needs of a genome; compiles it where that was not done."""
@@ -84,9 +86,9 @@ def time_finalists(
 def promoted(retimer: Retimer, store: FinalsRecord, run: Run, *, count: int = FINALISTS) -> list[GpuTask]:
     """The fastest candidates that are right on hidden shapes too; the store rejects the others.
 
-    Shapes and data come from a seed that is drawn now: no search can have met it. A rejection names it.
+    Shapes and data come from a seed that is drawn for this: no search can have met it. A rejection names it.
     """
-    seed = secrets.randbits(48)
+    seed = retimer.begin_finals()
     log.info("hidden shapes: seed %d", seed)
     right = []
     for genome in _fastest(store, run, count):

@@ -37,9 +37,12 @@ class Asked:
 
     def hidden(self, genome: Genome, *, seed: int) -> rungs.Launches:
         """Launches on shapes that are drawn from the seed."""
+        return launches_on(self.hidden_workloads(seed), self._launcher(genome))
+
+    def hidden_workloads(self, seed: int) -> tuple[Workload, ...]:
+        """The shapes that are drawn from the seed."""
         operation = operations.load(self.problem.operation)
-        shapes = operation.hidden_workloads(self.problem.compile_keys(self.gpu.arch), seed=seed)
-        return launches_on(shapes, self._launcher(genome))
+        return operation.hidden_workloads(self.problem.compile_keys(self.gpu.arch), seed=seed)
 
     def _launcher(self, genome: Genome) -> Launcher:
         family = load_family(genome.family)

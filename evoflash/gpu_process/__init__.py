@@ -2,12 +2,14 @@
 that crashes or hangs costs one candidate and one process; the search goes on.
 
     worker         the process, its stand-bys and the queue in front of them
+    preparation    what the process does before it has a context
     turns          the one thread that uses the process: what is urgent first
     rungs          one candidate: smoke test, correctness, timing, and what follows from each
     screening      the short way of a candidate that is too slow for all of that
     checks         the verdicts on a kernel that the rungs ask for
     trials         which launches check a kernel on a small workload, and what must hold of their outputs
     trial_batch    those launches in one batch, and the verdicts on what the device found
+    device_rights  what outputs should be at the benchmark's shape, computed on the device
     cache          what the process keeps between candidates: inputs, references, memory, benches
     finals         finalists and baselines timed in turns; what that says of each
     finals_retry   finals again without the baseline that broke them

@@ -24,7 +24,7 @@ from evoflash.operation import CompileKey, Workload
 from evoflash.timing.benchmark import Bench, KernelContender, measure
 from evoflash.timing.comparison import beats_physics
 from evoflash.timing.intervals import Interval
-from evoflash.timing.protocols import RELATIVE, RELATIVE_EFFORT, Pace, rules_of
+from evoflash.timing.protocols import RELATIVE, RELATIVE_EFFORT, rules_of
 from evoflash.timing.relative import Beside, relative_time
 
 Launcher = Callable[[Workload], tuple[Launch, ...]]
@@ -231,9 +231,8 @@ def _time(task: GpuTask, outcome: GpuOutcome) -> Iterator[GpuOutcome]:
 def _timings(
     task: GpuTask, pairs: list[tuple[KernelContender, Bench]]
 ) -> tuple[tuple[Timing, ...], tuple[Timing, ...]]:
-    """All timings, and those of them that rank the candidate."""
-    is_long = any(bench.protocols[0].pace is Pace.BOOST for _, bench in pairs)
-    if is_long and task.anchor:
+    """All timings, and those of them that rank the candidate: beside the anchor, once there is one."""
+    if task.anchor:
         sides = beside(task.anchor, pairs)
         found = relative_time(
             sides,

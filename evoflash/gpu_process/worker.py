@@ -20,9 +20,9 @@ from evoflash.cuda import launcher
 from evoflash.cuda.guarded_buffer import NoRoomError
 from evoflash.errors import DeviceError
 from evoflash.evaluation import Rung, Status, Verdict
-from evoflash.gpu_process.cache import precompute_references
 from evoflash.gpu_process.finals import FinalReport, FinalTask
 from evoflash.gpu_process.finals_retry import rounds, run_noting
+from evoflash.gpu_process.preparation import prepare, prepare_finals
 from evoflash.gpu_process.rungs import GpuOutcome, GpuTask, check, time_correct
 from evoflash.gpu_process.screening import screen
 from evoflash.gpu_process.turns import Turns
@@ -43,18 +43,13 @@ _PROCESSES = (
 _KEPT = "everything evaluated so far is kept; the same command continues"
 
 
-def prepare(checks: tuple[Workload, ...], timed: tuple[Workload, ...], seed: int) -> None:
-    """What a GPU process can do before it has a context."""
-    launcher.cupy()  # takes a second, and touches no GPU
-    precompute_references(checks, timed, seed)
-
-
 @dataclass(frozen=True, slots=True)
 class Jobs:
     """What the GPU processes are asked to do. Tests give others, which break as they want."""
 
     warm_up: Callable[[], None] = launcher.warm_up
     precompute_references: Callable[..., None] = prepare
+    prepare_finals: Callable[..., None] = prepare_finals
     screen: Callable[[GpuTask], GpuOutcome] = screen
     check: Callable[[GpuTask], GpuOutcome] = check
     time_correct: Callable[[GpuTask, GpuOutcome], GpuOutcome] = time_correct
@@ -109,8 +104,10 @@ class GpuWorker:
         self._jobs, self._room_limit_s = jobs or Jobs(), room_limit_s
         self._reference_args, self._is_closed = (checks, timed, seed), False
         self._turns = Turns("evoflash-gpu")
-        self._active = self._begun()
+        self._active = self._begun(hurries=True)
         self._standbys = deque(self._begun() for _ in range(_STANDBYS))
+        self._for_hidden: _GpuProcess | None = None
+        self._for_finals: _GpuProcess | None = None
 
     def submit(self, task: GpuTask, *, now: TaskNow = _unchanged) -> "Future[GpuOutcome]":
         """The task's outcome after all rungs, whatever the kernel does; raises in result() only for a broken
@@ -125,6 +122,21 @@ class GpuWorker:
     def cancel(self) -> None:
         """Drop the tasks that have not begun."""
         self._turns.cancel()
+
+    def prepare_finals(self, hidden: tuple[Workload, ...], seed: int) -> None:
+        """Begin two processes beside the search, for begin_finals() and finalists(): one computes references
+        of the hidden workloads, one loads the libraries. Neither touches the GPU before its turn.
+        """
+        if self._is_closed:
+            return
+        references = self._jobs.precompute_references
+        self._for_hidden = self._starting(references, hidden, (), seed)
+        _, timed, timed_seed = self._reference_args
+        self._for_finals = self._starting(self._jobs.prepare_finals, timed, timed_seed)
+
+    def begin_finals(self) -> "Future[None]":
+        """From here on tasks meet the process that knows the hidden workloads, where there is one."""
+        return self._turns.submit(self._switch_to_hidden, first=True)
 
     def finalists(self, task: FinalTask) -> "Future[Ending[FinalReport]]":
         """Long timings in turns in a fresh process; with no tasks, the baselines alone."""
@@ -228,8 +240,22 @@ class GpuWorker:
             return str(error).strip().splitlines()[0]
         return ending.reason
 
+    def _switch_to_hidden(self) -> None:
+        process, self._for_hidden = self._for_hidden, None
+        if process is not None:
+            self._switch_to(process)
+
+    def _switch_to(self, process: "_GpuProcess") -> None:
+        """As _replace(), by a process that has prepared itself for what is to come."""
+        self._active.pool.close()
+        self._active = process
+
     def _finals(self, task: FinalTask) -> Ending[FinalReport]:
-        self._replace()
+        process, self._for_finals = self._for_finals, None
+        if process is not None:
+            self._switch_to(process)
+        else:
+            self._replace()
         self._ensure_usable(probe=False)
         self._wait_for_contexts()
         try:
@@ -250,11 +276,13 @@ class GpuWorker:
         if self._is_closed:  # meanwhile: close() has not seen the new one
             self._standbys[-1].pool.close()
 
-    def _begun(self) -> "_GpuProcess":
+    def _begun(self, *, hurries: bool = False) -> "_GpuProcess":
+        return self._starting(self._jobs.precompute_references, *self._reference_args, hurries)
+
+    def _starting(self, function: Callable[..., None], *args: Any) -> "_GpuProcess":
+        """A process that calls the function before it has a context."""
         pool = IsolatedPool(1)
-        references = pool.submit(
-            self._jobs.precompute_references, *self._reference_args, timeout_s=_REFERENCES_LIMIT_S
-        )
+        references = pool.submit(function, *args, timeout_s=_REFERENCES_LIMIT_S)
         return _GpuProcess(pool, references, self._jobs.warm_up)
 
     def _wait_for_contexts(self) -> None:
@@ -267,7 +295,8 @@ class GpuWorker:
         """Kill the processes; tasks that have not run are cancelled."""
         self._is_closed = True
         self._turns.close()
-        processes = (self._active, *self._standbys)
+        begun = (self._active, *self._standbys, self._for_hidden, self._for_finals)
+        processes = [process for process in begun if process is not None]
         for process in processes:
             process.pool.begin_to_close()  # a context takes its time to go: all of them at once
         for process in processes:

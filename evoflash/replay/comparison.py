@@ -21,7 +21,7 @@ from evoflash.evaluation import Evaluation, Proposal
 from evoflash.replay.evaluator import ReplayedEvaluator
 from evoflash.replay.recorded_space import Recording
 from evoflash.search import search
-from evoflash.strategies import STRATEGIES, make_strategy
+from evoflash.strategies import STRATEGIES, check_strategy, make_strategy
 
 WINDOW_START = 20  # P is the mean over the evaluations from here to the budget
 NEAR = 1.05  # times the optimum: close enough to call it found
@@ -83,7 +83,9 @@ def chosen(names: str) -> tuple[str, ...]:
         return tuple(STRATEGIES)
     wanted = tuple(dict.fromkeys(name.strip() for name in names.split(",")))
     for name in wanted:
-        if name not in STRATEGIES:
+        if name.partition(":")[0] in STRATEGIES:
+            check_strategy(name)  # evolution:full has a preset behind its name
+        else:
             raise UsageError(f"no strategy is called '{name}': use all or some of {', '.join(STRATEGIES)}.")
     return wanted
 
@@ -100,11 +102,8 @@ def compare(
     """Run each strategy `repeats` times, with the seeds from `seed` on; UsageError for a hopeless record."""
     if budget < 1 or repeats < 1 or ahead < 1:
         raise UsageError("give whole numbers from 1 up for --budget, --repeats and --ahead.")
-    times_us = recording.scores_us
-    if not times_us:
-        raise UsageError(f"no configuration of {recording.problem} was correct: there is no optimum to find.")
-    size = len(recording.space.genomes)
-    every_us = np.array(times_us + [times_us[-1]] * (size - len(times_us)))
+    every_us, times_us = draws_us(recording), recording.scores_us
+    size = len(every_us)
     budget = min(budget, size)
     expected = random_expectation(every_us, budget)
     standings = tuple(
@@ -127,19 +126,36 @@ def compare(
     )
 
 
+def draws_us(recording: Recording) -> NDArray[np.float64]:
+    """What a draw from the record comes to, ascending, in us: what failed counts as the slowest time.
+
+    UsageError where nothing was correct.
+    """
+    times_us = recording.scores_us
+    if not times_us:
+        raise UsageError(f"no configuration of {recording.problem} was correct: there is no optimum to find.")
+    failed = len(recording.space.genomes) - len(times_us)
+    return np.array(times_us + [times_us[-1]] * failed)
+
+
 def curves(
     recording: Recording, strategy: str, budget: int, repeats: int, seed: int = 0, ahead: int = 1
 ) -> Curves:
     """The best time so far of each repeat, in us; until something is correct, the slowest recorded time."""
-    worst_us = recording.scores_us[-1]
-    repeated = (_scores_us(recording, strategy, budget, seed + i, ahead) for i in range(repeats))
-    rows = [np.fromiter(scores, dtype=np.float64) for scores in repeated]
+    repeated = (found_us(recording, strategy, budget, seed + i, ahead) for i in range(repeats))
+    return best_so_far([list(scores) for scores in repeated], budget, worst_us=recording.scores_us[-1])
+
+
+def best_so_far(found_us: Sequence[Sequence[float]], budget: int, *, worst_us: float) -> Curves:
+    """The curves of repeats whose evaluations found these times, infinite where they failed."""
+    rows = [np.array(scores[:budget], dtype=np.float64) for scores in found_us]
     # A strategy that finds nothing new ends early and keeps its best.
     padded = [np.pad(row, (0, budget - len(row)), constant_values=math.inf) for row in rows]
     return np.minimum(np.minimum.accumulate(np.stack(padded), axis=1), worst_us)
 
 
-def _scores_us(recording: Recording, strategy: str, budget: int, seed: int, ahead: int) -> Iterator[float]:
+def found_us(recording: Recording, strategy: str, budget: int, seed: int, ahead: int = 1) -> Iterator[float]:
+    """What each evaluation of one run came to, in us; infinite where it failed or was a lower bound."""
     notebook = _Notebook()
     proposes = make_strategy(strategy, recording.space, seed=seed)
     search(proposes, ReplayedEvaluator(recording, ahead=ahead), notebook, None, budget=budget)
@@ -170,7 +186,7 @@ def standing(strategy: str, best_us: Curves, expected_us: NDArray[np.float64], o
     """What the curves of a strategy's repeats come to."""
     rng = np.random.default_rng(0)
     picks = rng.integers(len(best_us), size=(RESAMPLES, len(best_us)))
-    per_repeat = np.array([_score(curve, expected_us, optimum_us) for curve in best_us])
+    per_repeat = scores_of(best_us, expected_us, optimum_us)
     low, high = np.quantile(per_repeat[picks].mean(axis=1), [0.025, 0.975])
     near = best_us <= NEAR * optimum_us
     after = np.where(near.any(axis=1), near.argmax(axis=1) + 1, math.inf)
@@ -184,6 +200,11 @@ def standing(strategy: str, best_us: Curves, expected_us: NDArray[np.float64], o
         float(near.any(axis=1).mean()),
         None if math.isinf(median) else math.ceil(median),
     )
+
+
+def scores_of(best_us: Curves, expected_us: NDArray[np.float64], optimum_us: float) -> NDArray[np.float64]:
+    """P of each repeat."""
+    return np.array([_score(curve, expected_us, optimum_us) for curve in best_us])
 
 
 def _score(best_us: NDArray[np.float64], expected_us: NDArray[np.float64], optimum_us: float) -> float:

@@ -240,6 +240,14 @@ BOOKS = (
         _KEPT,
     ),
     Book(
+        "a screen taken for a proof",
+        "took 1 us in a short look and was not checked any further",
+        "screened kernels are not proven",
+        Rung.DONE,
+        _pretender(status=Status.SCREENED, rung=Rung.TIMING),
+        _KEPT,
+    ),
+    Book(
         "fast and wrong",
         "took 1 us and failed the check after timing",
         "seed history 3.3",

@@ -1,8 +1,8 @@
-"""Surrogate: a forest learns from every outcome and chooses among genomes near the best; it evaluates none.
+"""Surrogate: a Gaussian process learns from every outcome and chooses among genomes near the best.
 
-The forest is grown again after every few outcomes, from these alone and the seed, so that a resumed search
-goes on as an unbroken one does. Beside what the forest chooses there are always two-gene jumps: where every
-change of one gene is for the worse, a forest that has seen only those has no reason to leave.
+It evaluates none. The model is made again after every few outcomes, from these alone and the seed, so that a
+resumed search goes on as an unbroken one does. At a standstill two picks of a batch are a jump and a random
+genome, whatever the model says of them: it may be sure of what it never saw.
 """
 
 from __future__ import annotations
@@ -16,24 +16,34 @@ import numpy as np
 from evoflash.errors import UsageError
 from evoflash.evaluation import Evaluation, Proposal
 from evoflash.space import Genome, SearchSpace
-from evoflash.strategies.evolution import operators
-from evoflash.strategies.forest import grow
-from evoflash.strategies.neighbourhood import Neighbourhood
-from evoflash.strategies.population import Population
-from evoflash.strategies.preference import promise, spread, targets_of
+from evoflash.strategies.model.earlier import Earlier, brought_here, doubts
+from evoflash.strategies.model.features import Features
+from evoflash.strategies.model.gaussian_process import Kernel, fitted, posterior, usual_kernel
+from evoflash.strategies.model.neighbourhood import Neighbourhood
+from evoflash.strategies.model.preference import preferred, some_of, targets_of
+from evoflash.strategies.operators import operators_for
+from evoflash.strategies.populations.elites import Population
 from evoflash.strategies.unseen import Unseen
 
-OPENING = 15  # proposals before the forest is asked
-SEEDS = 20  # at most so many come first, a tenth of the default budget; the forest may choose the others
-FEWEST = 3  # correct outcomes: fewer teach nothing
-BATCH = 5  # outcomes after which the forest is grown again
-ELITES = 8  # genomes whose neighbours are offered
-PAIRS, CHILDREN, POINTS = 100, 15, 150  # offered: jumps from each elite, operators' children, raw points
-STANDSTILL = 10  # outcomes without a gain
+OPENING = 15  # proposals before the model is asked
+OPENING_BESIDE_SEEDS = 6  # the same where there are seeds: random genomes are far worse
+SEEDS = 20  # come first at most, a tenth of the default budget; the model may choose the others
+FEWEST = 3  # outcomes with a time: fewer teach nothing
+BATCH = 5  # outcomes after which the model is made again; so many more for each
+EACH = 200  # outcomes there are, for it takes the longer, and each tells less
+LEARNT_FROM, FITTED_TO = 300, 150  # at most so many outcomes: the model, and its kernel
+FIRST_FIT, LATER = (
+    15,
+    1.25,
+)  # outcomes of the kernel's first fit, and of each fit over those of the one before
+ELITES = 6  # genomes whose neighbours are offered
+PAIRS, CHILDREN, POINTS = 60, 15, 100  # offered: jumps from each elite, operators' children, raw points
+WALKS = 15  # offered where raw points are hardly ever valid
+REDRAWN = 40  # outcomes after which other jumps from the same elites are offered
+STANDSTILL = 20  # outcomes without a gain
 GAIN = 1.001  # times as fast: less is no gain
-MOVING = ("forest", "forest", "forest", "forest", "jump")  # a batch's picks
-STANDING = ("forest", "jump", "jump", "immigrant", "immigrant")  # the same at a standstill
-CYCLES = 4  # batches of picks that one forest gives, for many may be in flight
+MOVING = ("model", "model", "model", "model", "model")  # a batch's picks
+STANDING = ("model", "model", "model", "jump", "immigrant")  # the same at a standstill
 DRAWS = 64  # of a jump until one is new
 STEPS = 3  # jumps that make a walk
 
@@ -44,25 +54,38 @@ class _Known:
 
     told: Sequence[Evaluation]
     in_flight: tuple[Genome, ...]
-    elites: Population
+    elites: tuple[Genome, ...]  # fastest first
     points: tuple[Genome, ...]  # the valid ones of some points of the raw product: none where they are rare
     taken: set[Genome]  # told, in flight or picked before
     rng: np.random.Generator
 
 
 class Surrogate:
-    """Proposes seeds and random genomes first, then what the forest prefers, with jumps between."""
+    """Proposes seeds and random genomes first, then what the model prefers."""
 
-    def __init__(self, space: SearchSpace, *, seed: int, seeds: tuple[Genome, ...] = ()) -> None:
-        self._space, self._seed = space, seed
+    def __init__(
+        self,
+        space: SearchSpace,
+        *,
+        seed: int,
+        seeds: tuple[Genome, ...] = (),
+        first: int = SEEDS,
+        earlier: tuple[Earlier, ...] = (),
+    ) -> None:
+        """`first`: so many seeds come before the model's own choice; `earlier`: searches on near problems."""
+        self._space, self._seed, self._first, self._earlier = space, seed, first, earlier
         self._seeds = tuple(genome for genome in seeds if self._fits(genome))
         self._unseen = Unseen(space, seed=seed)
         self._around = Neighbourhood(space)
-        self._operators = operators()
-        self._jumps: dict[Genome, tuple[Genome, ...]] = {}  # from what was an elite
+        self._operators = operators_for(space)
+        self._features = Features(space)
+        self._kernels: dict[int, Kernel] = {}  # by the number of outcomes that they were fitted to
+        self._jumps: dict[tuple[Genome, int], tuple[Genome, ...]] = {}  # from what was an elite
         self._told: list[Evaluation] = []
         self._in_flight: dict[Genome, None] = {}  # in the order of asking
         self._learnt = 0  # outcomes that the picks know of
+        # A space declares its tile first: elites of several tiles, as evolution has them.
+        self._elites = Population(cell=space.blocks[0] if space.blocks else (), size=ELITES)
         self._picks: Iterator[Proposal] = iter(())
 
     def ask(self) -> Proposal | None:
@@ -74,7 +97,7 @@ class Surrogate:
         return proposal
 
     def tell(self, proposal: Proposal, evaluation: Evaluation) -> None:
-        """Remember the outcome; the forest is grown when it is needed."""
+        """Remember the outcome; the model is made when it is needed."""
         self._unseen.take(proposal.genome)
         self._in_flight.pop(proposal.genome, None)
         if self._fits(proposal.genome):
@@ -88,29 +111,30 @@ class Surrogate:
             return False
 
     def _opening(self) -> Proposal | None:
-        for seed in self._seeds[:SEEDS]:
+        for seed in self._seeds[: self._first]:
             if seed in self._unseen:
                 return Proposal(seed, "seed")
-        return self._sample() if self._unseen.proposed < OPENING else None
+        opening = OPENING_BESIDE_SEEDS if self._seeds else OPENING
+        return self._sample() if self._unseen.proposed < opening else None
 
     def _sample(self) -> Proposal | None:
         genome = self._unseen.draw(self._unseen.rng())
         return None if genome is None else Proposal(genome)
 
     def _pick(self) -> Proposal | None:
-        learnt = len(self._told) // BATCH * BATCH
+        batch = BATCH * max(1, len(self._told) // EACH)
+        learnt = len(self._told) // batch * batch
         if learnt != self._learnt:
+            for evaluation in self._told[self._learnt : learnt]:
+                self._elites.add(evaluation)
             self._learnt, self._picks = learnt, self._batches(self._known(self._told[:learnt]))
         return next((proposal for proposal in self._picks if proposal.genome in self._unseen), None)
 
     def _known(self, told: Sequence[Evaluation]) -> _Known:
-        # A space declares its tile first: elites of several tiles, as evolution has them.
-        elites = Population(cell=self._space.blocks[0] if self._space.blocks else (), size=ELITES)
-        for evaluation in told:
-            elites.add(evaluation)
         in_flight = tuple(self._in_flight)
         taken = {evaluation.genome for evaluation in told}.union(in_flight)
         rng = np.random.default_rng([self._seed, len(told), 2])
+        elites = tuple(elite.genome for elite in self._elites.elites)
         return _Known(told, in_flight, elites, tuple(self._points(rng)), taken, rng)
 
     def _batches(self, known: _Known) -> Iterator[Proposal]:
@@ -119,46 +143,77 @@ class Surrogate:
         They depend on `known` alone and not on what was proposed meanwhile: a resumed search makes the same
         ones again and passes over those that it finds in its history.
         """
-        if not known.elites.elites or sum(map(_is_timed, known.told)) < FEWEST:
+        fewest = 1 if self._earlier else FEWEST
+        if not known.elites or sum(each.learnt_us is not None for each in known.told) < fewest:
             return
         preferred = self._preferred(known)
-        for kind in itertools.chain(*[STANDING if _stands_still(known.told) else MOVING] * CYCLES):
-            if kind == "forest":
+        for kind in itertools.cycle(STANDING if _stands_still(known.told) else MOVING):
+            if kind == "model":
                 proposal = next((each for each in preferred if each.genome not in known.taken), None)
             else:
                 proposal = self._jump(known) if kind == "jump" else self._immigrant(known)
-            if proposal is not None:
-                known.taken.add(proposal.genome)
-                yield proposal
+            proposal = proposal or self._immigrant(known)
+            if proposal is None:
+                return
+            known.taken.add(proposal.genome)
+            yield proposal
 
     def _preferred(self, known: _Known) -> Iterator[Proposal]:
-        """What is offered, the forest's favourite first."""
+        """What is offered, the model's favourite first."""
         offers = {each.genome: each for each in self._offers(known) if each.genome not in known.taken}
         pool = list(offers.values())
-        targets = targets_of([_score_us(evaluation) for evaluation in known.told])
-        forest = grow(self._around.rows([each.genome for each in known.told]), targets, known.rng)
-        leaves = forest.leaves(self._around.rows(list(offers)))
-        promised = promise(forest, leaves, targets)
-        promised += 1e-6 * known.rng.random(len(pool))  # equals come in any order
-        beside = forest.leaves(self._around.rows(known.in_flight))
-        return (pool[at] for at in spread(promised, leaves, beside))
+        own = {each.genome: _score_us(each) for each in known.told}
+        near = brought_here(self._earlier, own)
+        targets = targets_of([*map(_score_us, known.told), *(us for _, us in near)])
+        some = some_of(targets[: len(known.told)], LEARNT_FROM)
+        rows = self._features.of([*(known.told[at].genome for at in some), *(genome for genome, _ in near)])
+        asked = self._features.of([*offers, *known.in_flight])
+        taught = np.concatenate([targets[some], targets[len(known.told) :]])
+        expected = posterior(
+            self._kernel(known.told),
+            self._features.view,
+            rows,
+            taught,
+            asked,
+            doubts=doubts(len(some), len(near)),
+        )
+        for at in range(len(pool), len(asked)):
+            expected.assume(at)
+        best = float(targets[: len(known.told)].min())
+        return (pool[at] for at in preferred(expected, best, among=len(pool)))
+
+    def _kernel(self, told: Sequence[Evaluation]) -> Kernel:
+        """Fitted more rarely the more outcomes there are, each time from where the last fit came to."""
+        kernel, count = usual_kernel(self._features.views), FIRST_FIT
+        while count <= len(told):
+            if count not in self._kernels:
+                targets = targets_of([_score_us(evaluation) for evaluation in told[:count]])
+                some = some_of(targets, FITTED_TO)
+                rows = self._features.of([told[at].genome for at in some])
+                self._kernels[count] = fitted(kernel, rows, self._features.view, targets[some])
+            kernel, count = self._kernels[count], int(count * LATER)
+        return kernel
 
     def _offers(self, known: _Known) -> Iterator[Proposal]:
         """Seeds that were not tried, neighbours of the elites, operators' children and raw points."""
         yield from (Proposal(seed, "seed") for seed in self._seeds)
-        for elite in known.elites.elites:
-            parents = (elite.genome.id,)
-            yield from (Proposal(far, "two_genes", parents) for far in self._far(elite.genome))
-            yield from (Proposal(near, "one_gene", parents) for near in self._around.one_gene(elite.genome))
+        for elite in known.elites:
+            parents = (elite.id,)
+            yield from (Proposal(far, "two_genes", parents) for far in self._far(elite, known))
+            yield from (Proposal(near, "one_gene", parents) for near in self._around.one_gene(elite))
         yield from self._children(known)
         yield from map(Proposal, known.points)
+        if len(known.points) < WALKS:
+            walks = (self._walk(known) for _ in range(WALKS))
+            yield from (walk for walk in walks if walk is not None)
 
-    def _far(self, genome: Genome) -> tuple[Genome, ...]:
-        """Jumps from a genome, drawn once: to check whether one is valid takes some 0.1 ms."""
-        if genome not in self._jumps:
-            rng = np.random.default_rng([self._seed, int(genome.id, 16)])
-            self._jumps[genome] = tuple(self._around.two_genes(genome, rng, count=PAIRS))
-        return self._jumps[genome]
+    def _far(self, genome: Genome, known: _Known) -> tuple[Genome, ...]:
+        """Jumps from a genome, kept for some time: to check whether one is valid takes some 0.1 ms."""
+        drawing = len(known.told) // REDRAWN
+        if (genome, drawing) not in self._jumps:
+            rng = np.random.default_rng([self._seed, int(genome.id, 16), drawing])
+            self._jumps[genome, drawing] = tuple(self._around.two_genes(genome, rng, count=PAIRS))
+        return self._jumps[genome, drawing]
 
     def _children(self, known: _Known) -> Iterator[Proposal]:
         usable = list(self._operators)
@@ -166,7 +221,7 @@ class Surrogate:
             if not usable:
                 return
             operator = usable[int(known.rng.integers(len(usable)))]
-            parents = [elite.genome for elite in known.elites.parents(operator.arity, known.rng)]
+            parents = [elite.genome for elite in self._elites.parents(operator.arity, known.rng)]
             is_whole = len(parents) == operator.arity
             child = operator.child(parents, self._space, known.rng) if is_whole else None
             if child is None:
@@ -179,10 +234,9 @@ class Surrogate:
         return (point for point in points if point is not None and self._space.is_valid(point))
 
     def _jump(self, known: _Known) -> Proposal | None:
-        """Two genes of an elite changed, whatever the forest says."""
+        """Two genes of an elite changed, whatever the model says."""
         for _ in range(DRAWS):
-            elites = known.elites.elites
-            start = elites[int(known.rng.integers(len(elites)))].genome
+            start = known.elites[int(known.rng.integers(len(known.elites)))]
             for far in self._around.two_genes(start, known.rng, count=1):
                 if far not in known.taken:
                     return Proposal(far, "two_genes", (start.id,))
@@ -203,18 +257,14 @@ class Surrogate:
         return None if at in known.taken else Proposal(at, "walk", (start.id,))
 
 
-def _is_timed(evaluation: Evaluation) -> bool:
-    return evaluation.is_correct and evaluation.score_us is not None
-
-
 def _score_us(evaluation: Evaluation) -> float:
     """Infinite for what failed; a timing that was stopped early counts as what it had come to."""
-    us = evaluation.score_us
-    return us if evaluation.is_correct and us is not None else np.inf
+    us = evaluation.learnt_us
+    return np.inf if us is None else us
 
 
 def _stands_still(told: Sequence[Evaluation]) -> bool:
     """Whether the newest outcomes have brought no gain."""
-    scores = [np.inf if evaluation.is_censored else _score_us(evaluation) for evaluation in told]
+    scores = [_score_us(each) if each.is_correct and not each.is_censored else np.inf for each in told]
     before = min(scores[:-STANDSTILL], default=np.inf)
     return len(told) > STANDSTILL and before <= GAIN * min(scores)

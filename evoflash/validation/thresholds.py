@@ -1,7 +1,7 @@
 """The validator's thresholds: read from an operation's file, and looked up for a workload; judges nothing."""
 
 import tomllib
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +9,7 @@ from evoflash.operation import Thresholds, Workload
 from evoflash.operations import operation_of
 
 
+@lru_cache(maxsize=256)  # a batch of launches asks hundreds of times
 def thresholds_of(workload: Workload) -> Thresholds:
     """The thresholds of a workload's precision."""
     return operation_of(workload).thresholds()[workload.precision]

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from evoflash.attention import inputs
-from evoflash.attention.abi import arguments
+from evoflash.attention.abi import arguments, tensors
 from evoflash.attention.workload import Workload, parse_workload
-from evoflash.evaluation import Launch
+from evoflash.evaluation import Launch, geometry
+from evoflash.evaluation import TensorMap as Map
 from evoflash.families.family import load_family
 from evoflash.families.renderer import render
 from evoflash.gpu import load_gpu
@@ -27,6 +28,7 @@ ARCH = "sm_90a"
 SEED = 1
 # Enumerations of cuda.h; bf16 travels as f16: nothing is computed on the way.
 _FLOAT16, _PROMOTE_256B, _ZEROS_OUTSIDE = 6, 3, 0
+_PROMOTIONS = {0: 0, 64: 1, 128: 2, 256: _PROMOTE_256B}
 _SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}
 
 
@@ -125,8 +127,19 @@ def _family_case(spec: Record, key: Key) -> Case:
     genome = family.space((compile_key,), gpu).genome(spec["values"])
     room = replace(gpu, sm_count=0) if spec.get("crowded") else gpu
     launches = family.launches(genome, workload, room)
-    text = render(genome, compile_key, gpu).source
-    return attention(text, launches, workload, key.trial)
+    made = attention(render(genome, compile_key, gpu).source, launches, workload, key.trial)
+    shapes = {each.name: each.shape for each in tensors(workload)}
+    maps = (_map_of(each, shapes[each.of]) for each in launches[0].maps)
+    return replace(made, words=(*maps, *made.words))
+
+
+def _map_of(wanted: Map, shape: tuple[int, ...]) -> str:
+    """A tensor map of a dense tensor of the family's, as _map_words()."""
+    strides = [2 * int(np.prod(shape[axis + 1 :])) for axis in range(len(shape))]
+    sizes, others, box = geometry(wanted, shape, strides)
+    numbers = ("QKVO".index(wanted.of), _FLOAT16, len(sizes), *sizes, *others, *box)
+    modes = (_SWIZZLES[wanted.swizzle], _PROMOTIONS[wanted.l2_promotion], _ZEROS_OUTSIDE)
+    return " ".join(("map", *map(str, (*numbers, *modes))))
 
 
 def _hopper_case(spec: Record, key: Key, o_swizzle: int) -> Case:

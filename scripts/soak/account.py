@@ -77,7 +77,7 @@ def verdicts(rows: list[Row]) -> Row:
         fault = plant_of(row["genome"])
         if not fault:
             healthy[row["status"]] += 1
-            if row["status"] not in ("correct", *_EARLIER):
+            if row["status"] not in ("correct", "screened", *_EARLIER):
                 losses.append({name: row[name] for name in ("genome", "status", "rung", "reason")})
             continue
         by_fault[fault][f"{row['status']} at {row['rung']}"] += 1

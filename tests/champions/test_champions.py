@@ -408,6 +408,10 @@ class EmulatorInItsPlace(EmulatedEvaluator):
     basis = Basis.MEASURED
     model_version = ""
 
+    def __init__(self, *given, proves_all, **named):
+        assert proves_all
+        super().__init__(*given, **named)
+
 
 @pytest.fixture
 def present(monkeypatch):

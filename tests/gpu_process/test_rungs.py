@@ -13,7 +13,7 @@ from evoflash.attention.workload import parse_workload
 from evoflash.cuda.arena import MemoryFaultError
 from evoflash.cuda.launcher import KernelHungError, LaunchRefusedError, cuda_errors
 from evoflash.evaluation import Rung, Status
-from evoflash.gpu import load_gpu
+from evoflash.gpu import known_gpus, load_gpu
 from evoflash.gpu_process import rungs
 from evoflash.gpu_process.rungs import GpuOutcome, GpuTask
 
@@ -77,9 +77,18 @@ def test_other_errors_are_nobodys_data():
 def test_check_shapes_lie_off_every_tile_grid():
     shapes = check_workloads([KEY])
     assert {w.compile_key("sm_90a") for w in shapes} == {KEY}
-    assert all(w.batch > 1 and w.kv_heads > 1 for w in shapes)
+    assert sum(w.batch > 1 and w.kv_heads > 1 for w in shapes) >= 6
     assert any(w.seq_q == 1 == w.seq_kv for w in shapes)
     assert any(w.seq_kv > 1024 for w in shapes)
+
+
+def test_check_shapes_have_what_kernels_treat_in_a_way_of_its_own():
+    shapes = check_workloads([KEY])
+    assert any(w.batch > 1 and w.seq_q == w.seq_kv > 128 and w.seq_q % 128 == 0 for w in shapes)
+    assert any(w.seq_kv > 40 * 128 for w in shapes)
+    assert any(w.heads > 32 and w.kv_heads >= 8 and w.batch > 1 for w in shapes)
+    for sm_count in (load_gpu(name).sm_count for name in known_gpus()):
+        assert any(sm_count % w.batch and w.batch * w.heads > sm_count for w in shapes)
 
 
 def test_masked_rows_and_seeing_ones_share_a_tile():

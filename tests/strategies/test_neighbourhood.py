@@ -7,7 +7,7 @@ import pytest
 from strategy_cases import SPACE, TINY
 
 from evoflash.space import Genome, Param, SearchSpace
-from evoflash.strategies.neighbourhood import Neighbourhood
+from evoflash.strategies.model.neighbourhood import Neighbourhood
 
 
 def changed(one: Genome, other: Genome) -> set[str]:
@@ -69,18 +69,3 @@ def test_a_space_of_one_gene_has_no_pairs() -> None:
 
     assert list(Neighbourhood(narrow).two_genes(genome, np.random.default_rng(0), count=5)) == []
     assert len(Neighbourhood(narrow).one_gene(genome)) == 2
-
-
-def test_rows_hold_positions_and_mark_what_is_inactive() -> None:
-    around = Neighbourhood(TINY)
-    genomes = [TINY.genome({"a": 3}), TINY.genome({"a": 2, "deep": True, "depth": 2})]
-
-    assert around.rows(genomes).tolist() == [[2, 0, -1], [1, 1, 1]]
-    assert around.rows([]).shape == (0, 3)
-
-
-def test_a_switch_and_a_number_of_equal_value_are_two_values() -> None:
-    mixed = SearchSpace("mixed", (Param("a", (1, True, 0)),))
-    genomes = [Genome("mixed", 1, (("a", value),)) for value in (1, True)]
-
-    assert Neighbourhood(mixed).rows(genomes).tolist() == [[0], [1]]

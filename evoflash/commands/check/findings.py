@@ -61,6 +61,7 @@ def from_report(report: Report, *, run: str, shift: int = 0) -> Finding:
     block = _BLOCK.match(message)
     headline, *groups = _GROUPS.split(message[block.end() :] if block else message)
     places = [_group(group) for group in groups]
+    places += [Place(line + shift, "called from here") for line in report.callers]
     if report.line2:
         label = advice(report.kind).second
         places.insert(0, Place(report.line2 + shift, label))

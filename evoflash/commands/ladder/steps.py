@@ -114,8 +114,7 @@ def climb(
 
 def _evaluations(plan: Plan, steps: Sequence[Step]) -> Iterator[tuple[Step, Evaluation]]:
     genomes = [genome_of(step, plan.problem, plan.gpu) for step in steps]
-    with evaluator_of(plan, ()) as evaluates:
-        # In order: on a GPU a kernel far slower than the best one before it is stopped early.
+    with evaluator_of(plan, (), proves_all=True) as evaluates:
         for step, genome in zip(steps, genomes, strict=True):
             evaluates.submit(Proposal(genome, operator=f"ladder {step.name}"))
         for step in steps:

@@ -52,7 +52,7 @@ def measured(
     limits = Limits(budget=len(genomes))
     with (
         counting(store, current, limits),
-        MeasuredEvaluator(problem, spec, seed=0) as evaluates,
+        MeasuredEvaluator(problem, spec, seed=0, proves_all=True) as evaluates,
     ):
         search(Given(genomes, strategy), evaluates, store, current, budget=limits.budget)
         finals = time_finalists(evaluates.retimer, store, current)

@@ -65,9 +65,10 @@ std::string json_list(const Range& range, Write write) {
 }
 
 std::string report_json(const Report& found) {
-  return text("{\"kind\": \"%s\", \"line\": %d, \"line2\": %d, \"count\": %llu, \"code_offset\": %llu, \"message\": ",
+  const auto number = [](u64 value) { return text("%llu", value); };
+  return text("{\"kind\": \"%s\", \"line\": %d, \"line2\": %d, \"count\": %llu, \"code_offset\": %llu, \"calls\": ",
               found.kind, found.line, found.line2, found.count, found.code_offset) +
-         quoted(found.message) + "}";
+         json_list(found.calls, number) + ", \"message\": " + quoted(found.message) + "}";
 }
 
 std::string site_json(const SiteTotal& site) {
@@ -213,7 +214,7 @@ void refuse(const LaunchRequest& request, u32 bound) {
   reset_paths();
   const std::string said = text("a block of %llu threads of %s, whose __launch_bounds__ allow %u: a GPU refuses it",
                                 threads_of(request), request.entry, bound);
-  reports.push_back({"cannot-launch", 0, 0, 1, said, 0});
+  reports.push_back({"cannot-launch", 0, 0, 1, said, 0, {}});
   write_answer(0);
 }
 

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "block.h"
+#include "signals.h"
 
 namespace efemu {
 
@@ -28,7 +29,9 @@ bool reported_before(const char* kind, int line, int line2) {
 void add_report(const char* kind, int line, int line2, std::string message, u64 code_offset) {
   const Dim3& at = cta->index;
   const std::string place = text("block (%u,%u,%u): ", at.x, at.y, at.z);
-  reports.push_back({kind, line, line2, 1, place + message, code_offset});
+  // A signal handler runs on a stack of its own.
+  reports.push_back({kind, line, line2, 1, place + message, code_offset,
+                     code_offset ? std::vector<u64>() : calls_in_kernel()});
 }
 
 std::string text(const char* format, ...) {

@@ -14,6 +14,7 @@ struct Report {
   u64 count;
   std::string message;
   u64 code_offset;  // in the kernel's library, where the line is only known to the debug information; or 0
+  std::vector<u64> calls;  // in that library: where the running thread is, and what called it, innermost first
 };
 
 // The findings of the running launch.

@@ -6,6 +6,7 @@
 #include <time.h>
 #include <ucontext.h>
 #include <unistd.h>
+#include <unwind.h>
 
 #include <csignal>
 #include <cstdint>
@@ -108,6 +109,15 @@ void on_time(int, siginfo_t*, void* machine_state) {
     end_with("TIMEOUT", pc, text("the CPU limit passed; %s was in code without primitives", my_name().c_str()));
 }
 
+constexpr size_t kMostCalls = 8;
+
+_Unwind_Reason_Code note_call(_Unwind_Context* frame, void* out) {
+  auto& calls = *static_cast<std::vector<u64>*>(out);
+  const uintptr_t pc = _Unwind_GetIP(frame) - 1;  // of the call, not of what follows it
+  if (in_kernel(pc)) calls.push_back(pc - code.load_address);
+  return calls.size() < kMostCalls ? _URC_NO_REASON : _URC_END_OF_STACK;
+}
+
 void start_timer(double cpu_limit_s) {
   sigevent event{};
   event.sigev_notify = SIGEV_THREAD_ID;
@@ -124,6 +134,12 @@ void start_timer(double cpu_limit_s) {
 }
 
 }  // namespace
+
+std::vector<u64> calls_in_kernel() {
+  std::vector<u64> calls;
+  if (code.end) _Unwind_Backtrace(note_call, &calls);
+  return calls;
+}
 
 Watch::Watch(const void* kernel_function, double cpu_limit_s) {
   expired = 0;

@@ -1,5 +1,7 @@
 // What a kernel does outside of the primitives: faults, and loops that never end. Both become reports.
 #pragma once
+#include <vector>
+
 #include "float16.h"
 
 namespace efemu {
@@ -12,5 +14,9 @@ class Watch {
   ~Watch();
   Watch(const Watch&) = delete;
 };
+
+// Where the running thread is in the kernel's library, and where it was called from there, innermost first, as
+// offsets that the debug information knows.
+std::vector<u64> calls_in_kernel();
 
 }  // namespace efemu

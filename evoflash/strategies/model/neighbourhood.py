@@ -1,9 +1,8 @@
-"""Which genomes lie near a genome, and genomes as rows of numbers; knows no score and proposes nothing."""
+"""Which genomes lie near a genome; knows no score and proposes nothing."""
 
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from evoflash.space import Genome, SearchSpace, Value, Values
 
@@ -56,15 +55,6 @@ class Neighbourhood:
                 found += 1
             if found == count:
                 return
-
-    def rows(self, genomes: Sequence[Genome]) -> NDArray[np.int64]:
-        """(genomes, params): the position of each value in its param, and -1 where the param is inactive."""
-        rows = np.full((len(genomes), len(self._codes)), -1, dtype=np.int64)
-        for row, genome in enumerate(genomes):
-            for name, value in genome.values:
-                column, codes = self._codes[name]
-                rows[row, column] = codes[type(value), value]
-        return rows
 
     def _free(self, genome: Genome) -> list[tuple[str, tuple[Value, ...]]]:
         """The genes of a genome that have other values, and these."""

@@ -1,0 +1,78 @@
+"""The command `evoflash benchmark-search`. It parses, calls and prints; evoflash/replay/benchmark.py runs."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from evoflash.commands.options import Json, Quiet
+from evoflash.commands.terminal import interrupt_in_words, say, stdout_console
+from evoflash.errors import UsageError
+
+
+def benchmark_search(
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(help="Recorded spaces (Kernel Tuner caches); default: two that are shipped."),
+    ] = None,
+    *,
+    strategies: Annotated[
+        str,
+        typer.Option(help="Names and groups with commas between: all (ours), optuna, kernel-tuner, kt:pso."),
+    ] = "all",
+    seeds: Annotated[int, typer.Option(min=1, help="Runs of each strategy.")] = 50,
+    first_seed: Annotated[int, typer.Option(min=0, help="The first seed.")] = 0,
+    budget: Annotated[int, typer.Option(min=1, help="Evaluations of each run.")] = 200,
+    reference: Annotated[
+        str, typer.Option(help="The strategy that the others are tested against, seed by seed.")
+    ] = "evolution",
+    jobs: Annotated[int | None, typer.Option(min=1, help="Processes; default: one a core.")] = None,
+    output: Annotated[Path, typer.Option("-o", "--output", help="Writes NAME.html and NAME.json.")] = Path(
+        "benchmark-search"
+    ),
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Compare search strategies on recorded spaces over many seeds; needs no GPU and stores nothing.
+
+    Example: evoflash benchmark-search --strategies all,optuna,kernel-tuner --seeds 50 --budget 200
+    """
+    from evoflash.commands.benchmark_search import page, record, report
+    from evoflash.replay.benchmark import benchmark
+    from evoflash.replay.spaces import shipped
+
+    names = _runnable(strategies, reference)
+    with interrupt_in_words("nothing is written before the end"):
+        spaces = benchmark(
+            tuple(files or shipped()),
+            names,
+            budget=budget,
+            seeds=range(first_seed, first_seed + seeds),
+            reference=reference,
+            jobs=jobs or len(os.sched_getaffinity(0)),
+            done=say,
+        )
+    made = record.made(sys.argv[1:], seeds=seeds, first_seed=first_seed, reference=reference)
+    text = record.as_json(spaces, made)
+    output.with_suffix(".json").write_text(text + "\n", encoding="utf-8")
+    output.with_suffix(".html").write_text(page.html(spaces, made), encoding="utf-8")
+    if as_json:
+        typer.echo(text)
+    else:
+        report.print_tables(spaces, made, stdout_console(pipe_columns=80))
+    say(f"wrote {output.with_suffix('.html')} and {output.with_suffix('.json')}.")
+
+
+def _runnable(strategies: str, reference: str) -> tuple[str, ...]:
+    """The contenders whose packages are here, the reference among them; UsageError where none is."""
+    from evoflash.replay.contenders import contenders, missing_package
+
+    asked = contenders(f"{strategies},{reference}")
+    missing = {missing_package(name) for name in asked} - {""}
+    for package in sorted(missing):
+        say(f"{package} is not installed, its strategies are left out: pip install 'evoflash[benchmarks]'.")
+    if missing_package(reference):
+        raise UsageError(f"--reference {reference} cannot run without its package: choose another.")
+    return tuple(name for name in asked if not missing_package(name))

@@ -1,0 +1,76 @@
+"""A benchmark as tables for a terminal of 80 columns; computes nothing."""
+
+from collections.abc import Sequence
+
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from evoflash.commands.benchmark_search.record import Made, overall
+from evoflash.evaluation import Basis
+from evoflash.replay.benchmark import Row, Space
+from evoflash.replay.comparison import WINDOW_START
+
+HEADERS = ("mean P", "median", "below 0", "in 5 %", "CPU ms", "p")
+
+
+def print_tables(spaces: Sequence[Space], how: Made, console: Console) -> None:
+    """A table for each space, best mean first, then the means over all spaces."""
+    for space in spaces:
+        console.print(escape(title(space)), highlight=False)
+        console.print(_table(space, how))
+    if len(spaces) > 1:
+        words = ", ".join(f"{name} {mean:+.2f}" for name, mean in overall(spaces))
+        console.print(escape(f"Mean of mean P over {len(spaces)} spaces: {words}."), highlight=False)
+    console.print(escape(legend(spaces, how)), highlight=False)
+
+
+def title(space: Space) -> str:
+    """What was recorded, where, and how much of it."""
+    mark = ", times ESTIMATED by a model" if space.basis == Basis.ESTIMATED.value else ""
+    return (
+        f"{space.problem} on {space.device}: {space.configurations} configurations, "
+        f"{space.correct} correct, optimum {space.optimum_us:.4g} us{mark}"
+    )
+
+
+def _table(space: Space, how: Made) -> Table:
+    grid = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    grid.add_column("strategy", no_wrap=True, max_width=27)
+    for name in HEADERS:
+        grid.add_column(name, justify="right", no_wrap=True)
+    for row in space.rows:
+        grid.add_row(*map(escape, cells(row)), style="bold" if row.name == how.reference else None)
+    return grid
+
+
+def cells(row: Row) -> tuple[str, ...]:
+    """A row's words, in the order of HEADERS."""
+    return (
+        row.name,
+        f"{row.standing.score:+.2f}",
+        f"{row.median:+.2f}",
+        f"{100 * row.below_random:.0f} %",
+        f"{100 * row.standing.near_share:.0f} %",
+        f"{row.cpu_ms:.1f}",
+        test_words(row),
+    )
+
+
+def test_words(row: Row) -> str:
+    """The paired test's p; empty for the reference, which is compared with nothing."""
+    if row.p_value is None:
+        return ""
+    return "<.001" if row.p_value < 0.001 else f"{row.p_value:.3f}".removeprefix("0")
+
+
+def legend(spaces: Sequence[Space], how: Made) -> str:
+    """What the columns mean."""
+    budget = max(space.budget for space in spaces)
+    return (
+        f"{how.seeds} seeds of {budget} evaluations each. P: 0 random search, 1 the optimum, mean over "
+        f"evaluations {min(WINDOW_START, budget)} to {budget}; below 0: share of seeds worse than random; "
+        "in 5 %: share that came within 5 % of the optimum; CPU ms: for each evaluation; p: paired test of "
+        f"mean P against {how.reference}, seed by seed."
+    )

@@ -1,0 +1,7 @@
+"""What `surrogate` is made of: a model of outcomes, and what lies near a genome. Proposes nothing.
+
+features          genomes as rows of numbers
+gaussian_process  what outcomes say of genomes that were not tried
+preference        what the model is taught, and which of many genomes it would try next
+neighbourhood     genomes that differ in one gene or two
+"""

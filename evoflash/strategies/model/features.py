@@ -1,0 +1,61 @@
+"""Genomes as rows of numbers between which distances mean something; knows no score.
+
+Each row has several views of each gene, a view with columns of its own: the position of a number among its
+values, from 0 to 1; which value it is, a column for each, so that all are equally far apart (a power of two
+may be fast between neighbours that are slow); and whether it is active, where it may not be. Two values are
+about 1 apart at most in each view. How much a view counts is for the model to find out.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evoflash.space import Genome, Param, SearchSpace
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+_MIDDLE = 0.5  # where an inactive gene of numbers stands
+_APART = np.sqrt(0.5)  # in the column of a value: two values are then 1 apart
+
+
+class Features:
+    """The rows of one space's genomes; `view` is the number of each column's view."""
+
+    def __init__(self, space: SearchSpace) -> None:
+        free = [param for param in space.params if len(param.values) > 1 or param.name in space.when]
+        views = [_views(param, may_be_inactive=param.name in space.when) for param in free]
+        self._tables = [np.hstack(tables) for tables in views]
+        self._codes = [
+            (param.name, {(type(value), value): at for at, value in enumerate(param.values)})
+            for param in free
+        ]
+        widths = [table.shape[1] for tables in views for table in tables]
+        self.views = len(widths)
+        self.view: Ints = np.repeat(np.arange(self.views), widths)
+
+    def of(self, genomes: Sequence[Genome]) -> Floats:
+        """(genomes, columns)."""
+        codes = np.full((len(genomes), len(self._codes)), -1, dtype=np.int64)
+        for row, genome in enumerate(genomes):
+            values = genome.as_dict()
+            for column, (name, known) in enumerate(self._codes):
+                if name in values:
+                    codes[row, column] = known[type(values[name]), values[name]]
+        parts = [table[codes[:, at]] for at, table in enumerate(self._tables)]
+        return np.hstack(parts) if parts else np.zeros((len(genomes), 0))
+
+
+def _views(param: Param, *, may_be_inactive: bool) -> list[Floats]:
+    """(values + 1, columns) each: a row for each value, and the last for the inactive gene."""
+    size = len(param.values)
+    is_number = all(isinstance(value, int) and not isinstance(value, bool) for value in param.values)
+    views: list[Floats] = []
+    if is_number and size > 1:
+        views.append(np.append(np.linspace(0.0, 1.0, size), _MIDDLE)[:, None])
+    if not is_number or size > 2:
+        views.append(np.vstack([np.eye(size) * _APART, np.zeros(size)]))
+    if may_be_inactive:
+        views.append(np.append(np.zeros(size), 1.0)[:, None])
+    return views

@@ -1,0 +1,141 @@
+"""A Gaussian process on rows of features: what is expected of rows that were not tried, and how surely.
+
+Matern 3/2 covariance with a length for each view, a mean of 0, and noise (C. E. Rasmussen, C. Williams,
+Gaussian Processes for Machine Learning, 2006, sections 2.2, 4.2 and 5.4). In NumPy; knows no genome.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from evoflash.strategies.model.features import Floats, Ints
+
+USUAL_NOISE = 0.05  # share of the variance
+SPREAD = 1.5  # standard deviation of the logarithms of scales and noise, before anything is known
+LEAST, MOST = -6.0, 4.0  # of these logarithms
+STEPS = 15  # of the ascent
+FIRST_STEP, LONGEST_STEP, LONGER, SHORTER = 0.3, 1.0, 1.3, 0.5  # resilient propagation: signs of the gradient
+_JITTER = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """How fast each view of a gene makes genomes unlike; the variance is that of the targets."""
+
+    log_scales: Floats  # (views,), of the reciprocal lengths
+    log_noise: float
+
+    def scaled(self, rows: Floats, view: Ints) -> Floats:
+        """Rows in which a Euclidean distance of 1 is one length."""
+        scaled: Floats = rows * np.exp(self.log_scales)[view]
+        return scaled
+
+    @property
+    def noise(self) -> float:
+        return float(np.exp(self.log_noise)) + _JITTER
+
+
+def usual_kernel(views: int) -> Kernel:
+    """Before any outcome: lengths that grow with the root of the number of views, so that random genomes
+    of a space of many genes still tell of each other (C. Hvarfner et al., 2024, on such priors).
+    """
+    return Kernel(np.full(views, -0.5 * np.log(max(1.0, views / 4))), float(np.log(USUAL_NOISE)))
+
+
+def fitted(start: Kernel, rows: Floats, view: Ints, targets: Floats) -> Kernel:
+    """The kernel under which the targets are likely: an ascent from `start`, kept near the usual kernel."""
+    usual = usual_kernel(len(start.log_scales))
+    middle = np.append(usual.log_scales, usual.log_noise)
+    at = np.append(start.log_scales, start.log_noise)
+    best, best_at = -np.inf, at
+    step, before = np.full(len(at), FIRST_STEP), np.zeros(len(at))
+    for _ in range(STEPS):
+        value, slope = _likelihood(Kernel(at[:-1], float(at[-1])), rows, view, targets)
+        value -= 0.5 * float((((at - middle) / SPREAD) ** 2).sum())
+        if value > best:
+            best, best_at = value, at
+        sign = np.sign(slope - (at - middle) / SPREAD**2)
+        step = np.minimum(step * np.where(sign == before, LONGER, SHORTER), LONGEST_STEP)
+        at, before = np.clip(at + sign * step, LEAST, MOST), sign
+    return Kernel(best_at[:-1], float(best_at[-1]))
+
+
+def _likelihood(kernel: Kernel, rows: Floats, view: Ints, targets: Floats) -> tuple[float, Floats]:
+    """The logarithm of the targets' likelihood, and its slope along the logarithms of scales and noise."""
+    scaled = kernel.scaled(rows, view)
+    far = _distance(scaled, scaled)
+    decay = np.exp(-far)
+    covariance = (1 + far) * decay + kernel.noise * np.eye(len(rows))
+    factor = np.linalg.cholesky(covariance)
+    inverse = np.linalg.inv(covariance)
+    weights = inverse @ targets
+    variance = float(targets @ weights) / len(rows)
+    value = -0.5 * len(rows) * np.log(variance) - float(np.log(np.diag(factor)).sum())
+    inner = np.outer(weights, weights) / variance - inverse
+    pull = inner * decay
+    columns = 2 * ((pull.sum(axis=1) @ scaled**2) - (scaled * (pull @ scaled)).sum(axis=0))
+    slopes = -1.5 * np.bincount(view, columns, len(kernel.log_scales))
+    return value, np.append(slopes, 0.5 * float(np.trace(inner)) * kernel.noise)
+
+
+def _distance(one: Floats, other: Floats) -> Floats:
+    """(rows of one, rows of other): sqrt(3) times the Euclidean distance."""
+    squared = (one**2).sum(axis=1)[:, None] + (other**2).sum(axis=1) - 2 * one @ other.T
+    distance: Floats = np.sqrt(3 * np.maximum(squared, 0.0))
+    return distance
+
+
+def correlation(one: Floats, other: Floats) -> Floats:
+    """(rows of one, rows of other), from 0 to 1, of scaled rows."""
+    far = _distance(one, other)
+    correlated: Floats = (1 + far) * np.exp(-far)
+    return correlated
+
+
+@dataclass(slots=True)
+class Posterior:
+    """What is known of some rows after outcomes: changes as rows are assumed to have been tried.
+
+    `mean` and `variance` are in units of the targets; `whitened` (outcomes, rows) is what covariances between
+    the rows are made of.
+    """
+
+    scaled: Floats
+    mean: Floats
+    share: Floats  # of the variance that is left, from 0 to 1
+    whitened: Floats
+    noise: float
+    amplitude: float  # variance of the targets
+
+    @property
+    def deviation(self) -> Floats:
+        deviation: Floats = np.sqrt(self.amplitude * self.share)
+        return deviation
+
+    def assume(self, at: int) -> None:
+        """Go on as if row `at` had been tried and found as expected: means stay, variances shrink."""
+        beside = correlation(self.scaled[[at]], self.scaled)[0] - self.whitened[:, at] @ self.whitened
+        spread = beside / np.sqrt(beside[at] + self.noise)
+        self.whitened = np.vstack([self.whitened, spread])
+        self.share = np.maximum(self.share - spread**2, 1e-9)
+
+
+def posterior(
+    kernel: Kernel, view: Ints, rows: Floats, targets: Floats, asked: Floats, *, doubts: Floats | float = 0.0
+) -> Posterior:
+    """What `targets` (n,) of `rows` (n, columns) say of `asked` (m, columns); n is at least 1.
+
+    `doubts` (n,) is noise of single targets beside the kernel's own, as a share of the variance.
+    """
+    known, wanted = kernel.scaled(rows, view), kernel.scaled(asked, view)
+    covariance = correlation(known, known) + np.diag(np.full(len(rows), kernel.noise) + doubts)
+    unmixing = np.linalg.inv(np.linalg.cholesky(covariance))
+    whitened, whitened_targets = unmixing @ correlation(known, wanted), unmixing @ targets
+    return Posterior(
+        scaled=wanted,
+        mean=whitened_targets @ whitened,
+        share=np.maximum(1 - (whitened**2).sum(axis=0), 1e-9),
+        whitened=whitened,
+        noise=kernel.noise,
+        amplitude=float(whitened_targets @ whitened_targets) / len(rows),
+    )

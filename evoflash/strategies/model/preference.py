@@ -1,0 +1,67 @@
+"""What a model is taught of outcomes, and which of many rows it would try next. Knows numbers only.
+
+A row is preferred by expected improvement: how much better than the best it is expected to be, where it is
+(D. R. Jones et al., 1998). Each pick is then assumed to be as expected, so that the next one differs.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from evoflash.strategies.model.features import Floats, Ints
+from evoflash.strategies.model.gaussian_process import Posterior
+
+_erfc = np.frompyfunc(math.erfc, 1, 1)
+
+FLATNESS = 0.05  # added to a rank from 0 to 1 before its logarithm: the very best differ by no more than that
+
+
+def targets_of(scores_us: Sequence[float]) -> Floats:
+    """What a model learns of scores (infinite: failed): the logarithm of each rank; mean 0, deviation 1.
+
+    Ranks, so that neither the unit nor a few very slow kernels matter; logarithms, so that the best are told
+    apart most. What failed has the last rank. All zero where there is nothing to tell apart.
+    """
+    scores = np.array(scores_us)
+    ranks = np.searchsorted(np.sort(scores), scores, side="right") - 1
+    logs: Floats = np.log(ranks / len(scores) + FLATNESS)
+    centred: Floats = logs - logs.mean()
+    return centred / max(float(centred.std()), 1e-12) if centred.any() else centred
+
+
+def some_of(targets: Floats, most: int) -> Ints:
+    """At most `most` outcomes to learn from, in order: the best half of that, and of the others evenly many.
+
+    The others keep a model from hoping for what was found to be bad long ago.
+    """
+    if len(targets) <= most:
+        return np.arange(len(targets))
+    order = np.argsort(targets, kind="stable")
+    best, others = order[: most // 2], np.sort(order[most // 2 :])
+    evenly = others[np.linspace(0, len(others) - 1, most - most // 2).astype(np.int64)]
+    return np.sort(np.concatenate([best, evenly]))
+
+
+def preferred(known: Posterior, best: float, *, among: int) -> Iterator[int]:
+    """The first `among` rows of the posterior by expected improvement on the target `best`, one at a time."""
+    left = np.arange(len(known.mean)) < among
+    while left.any():
+        gains = expected_gain(known.mean, known.deviation, best)
+        at = int(np.argmax(np.where(left, gains, -1.0)))
+        yield at
+        left[at] = False
+        known.assume(at)
+
+
+def expected_gain(mean: Floats, deviation: Floats, best: float) -> Floats:
+    """How far below `best` a normal variable is expected to be, counted as 0 where it is above."""
+    z = (best - mean) / deviation
+    gain: Floats = deviation * (z * _normal(z) + np.exp(-0.5 * z * z) / np.sqrt(2 * np.pi))
+    return gain
+
+
+def _normal(z: Floats) -> Floats:
+    """The normal distribution function; NumPy has none."""
+    below: Floats = 0.5 * _erfc(-z / np.sqrt(2)).astype(np.float64)
+    return below

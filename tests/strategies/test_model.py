@@ -1,0 +1,216 @@
+"""The model of `surrogate`: rows, the Gaussian process on them, and what it prefers."""
+
+import numpy as np
+import pytest
+from strategy_cases import SPACE
+
+from evoflash.space import Genome, Param, SearchSpace
+from evoflash.strategies.model.earlier import Earlier, brought_here, doubts
+from evoflash.strategies.model.features import Features
+from evoflash.strategies.model.gaussian_process import (
+    Kernel,
+    correlation,
+    fitted,
+    posterior,
+    usual_kernel,
+)
+from evoflash.strategies.model.preference import expected_gain, preferred, some_of, targets_of
+
+PLAIN = SearchSpace(
+    "plain",
+    (
+        Param("n", (1, 2, 4, 8, 16)),
+        Param("word", ("a", "b", "c")),
+        Param("on", (False, True)),
+        Param("depth", (1, 2)),
+        Param("fixed", (7,)),
+    ),
+    when={"depth": lambda v: v["on"]},
+)
+
+
+def apart(one: dict, other: dict) -> dict[int, float]:
+    """The squared distance of two genomes in each view that tells them apart."""
+    features = Features(PLAIN)
+    rows = features.of([PLAIN.genome(one), PLAIN.genome(other)])
+    squared = np.bincount(features.view, (rows[0] - rows[1]) ** 2, features.views)
+    return {view: float(value) for view, value in enumerate(squared) if value > 1e-12}
+
+
+def test_numbers_have_a_position_and_a_value_and_words_a_value_alone() -> None:
+    assert apart({"n": 1}, {"n": 2}) == pytest.approx({0: 1 / 16, 1: 1.0})
+    assert apart({"n": 1}, {"n": 16}) == pytest.approx({0: 1.0, 1: 1.0})
+    assert apart({"word": "a"}, {"word": "c"}) == pytest.approx({2: 1.0})
+    assert apart({"n": 4, "word": "b"}, {"n": 4, "word": "b"}) == {}
+
+
+def test_an_inactive_gene_is_as_far_from_all_its_values() -> None:
+    off, one, two = {"on": False}, {"on": True, "depth": 1}, {"on": True, "depth": 2}
+
+    assert apart(off, one) == apart(off, two)
+    assert len(apart(off, one)) == 3  # the switch, the depth's position, and that it is active
+    assert apart(one, two) == pytest.approx({4: 1.0})
+
+
+def test_a_switch_and_a_number_of_equal_value_are_two_values() -> None:
+    mixed = SearchSpace("mixed", (Param("a", (0, False, 1, True)),))
+    rows = Features(mixed).of([Genome("mixed", 1, (("a", value),)) for value in (0, False, 1, True)])
+
+    assert len({tuple(row) for row in rows.tolist()}) == 4
+
+
+def drawn(count: int, seed: int = 0) -> list[Genome]:
+    rng = np.random.default_rng(seed)
+    return [SPACE.sample(rng) for _ in range(count)]
+
+
+def warps_and_layout(genomes: list[Genome]) -> np.ndarray:
+    values = [genome.as_dict() for genome in genomes]
+    targets = np.array([np.log2(v["warps"]) + 2.0 * (v["layout"] == "xor64") for v in values])
+    return targets - targets.mean()
+
+
+def test_what_was_told_is_expected_again_and_what_is_far_away_is_unsure() -> None:
+    features, genomes = Features(SPACE), drawn(30)
+    rows, targets = features.of(genomes), warps_and_layout(genomes)
+    kernel = Kernel(np.zeros(features.views), np.log(1e-4))
+
+    known = posterior(kernel, features.view, rows[:20], targets[:20], rows)
+
+    assert known.mean[:20] == pytest.approx(targets[:20], abs=0.01)
+    assert known.deviation[:20].max() < 0.1 * known.deviation[20:].min()
+
+
+def test_the_posterior_is_that_of_the_textbook() -> None:
+    features, genomes = Features(SPACE), drawn(40)
+    rows, targets = features.of(genomes), warps_and_layout(genomes)
+    kernel = usual_kernel(features.views)
+    scaled = kernel.scaled(rows, features.view)
+    covariance = correlation(scaled[:25], scaled[:25]) + kernel.noise * np.eye(25)
+    across = correlation(scaled[:25], scaled[25:])
+
+    known = posterior(kernel, features.view, rows[:25], targets[:25], rows[25:])
+
+    solved = np.linalg.solve(covariance, across)
+    assert known.mean == pytest.approx(solved.T @ targets[:25])
+    assert known.share == pytest.approx(1 - (across * solved).sum(axis=0))
+
+
+def test_assuming_a_row_is_learning_that_it_is_as_expected() -> None:
+    features, genomes = Features(SPACE), drawn(40)
+    rows, targets = features.of(genomes), warps_and_layout(genomes)
+    kernel = usual_kernel(features.views)
+    known = posterior(kernel, features.view, rows[:25], targets[:25], rows[25:])
+    before = known.mean.copy()
+
+    known.assume(3)
+    known.assume(7)
+
+    more = posterior(kernel, features.view, rows[[*range(25), 28, 32]], np.zeros(27), rows[25:])
+    assert known.share == pytest.approx(more.share)
+    assert known.mean == pytest.approx(before)
+
+
+def test_the_fit_finds_which_genes_matter() -> None:
+    features, genomes = Features(SPACE), drawn(80)
+    rows, targets = features.of(genomes), warps_and_layout(genomes)
+    start = usual_kernel(features.views)
+
+    kernel = fitted(start, rows, features.view, targets)
+
+    counts = np.bincount(features.view, np.ptp(kernel.scaled(rows, features.view), axis=0), features.views)
+    matter = set(np.argsort(counts)[-3:].tolist())
+    assert matter <= set(_views_of("warps")) | set(_views_of("layout"))
+    unseen = drawn(100, seed=1)
+    asked, truth = features.of(unseen), warps_and_layout(unseen)
+    known, usual = (posterior(k, features.view, rows, targets, asked) for k in (kernel, start))
+    assert np.abs(known.mean - truth).mean() < 0.5 * np.abs(usual.mean - truth).mean()
+
+
+def _views_of(name: str) -> list[int]:
+    """The views of a gene of SPACE: those in which changing it alone shows."""
+    features = Features(SPACE)
+    base = SPACE.genome({})
+    others = [SPACE.genome({**base.as_dict(), name: value}) for value in SPACE.param(name).values]
+    rows = features.of([base, *others])
+    return sorted(set(features.view[np.ptp(rows, axis=0) > 0].tolist()))
+
+
+def test_targets_tell_the_best_apart_most_and_failures_come_last() -> None:
+    targets = targets_of([3.0, 1.0, 2.0, np.inf, np.inf])
+
+    assert targets[1] < targets[2] < targets[0] < targets[3] == targets[4]
+    assert targets[2] - targets[1] > targets[0] - targets[2]
+    assert (targets.mean(), targets.std()) == pytest.approx((0.0, 1.0))
+    assert targets_of([1e3 * us for us in (3.0, 1.0, 2.0, np.inf, np.inf)]) == pytest.approx(targets)
+    assert not targets_of([2.0, 2.0]).any()
+
+
+def test_of_many_outcomes_the_best_and_some_of_all_ages_are_kept() -> None:
+    targets = np.random.default_rng(0).permutation(1000).astype(float)
+
+    some = some_of(targets, 100)
+
+    assert len(set(some.tolist())) == 100
+    assert set(range(50)) <= set(targets[some].astype(int).tolist())
+    assert np.histogram(some, bins=10, range=(0, 1000))[0].min() >= 4
+    assert some_of(targets, 5000).tolist() == list(range(1000))
+
+
+def test_expected_gain_is_that_of_the_normal_distribution() -> None:
+    rng = np.random.default_rng(0)
+    samples = rng.normal(0.3, 0.5, size=400_000)
+
+    found = expected_gain(np.array([0.3]), np.array([0.5]), 0.0)
+
+    assert found == pytest.approx([np.maximum(-samples, 0).mean()], rel=0.02)
+    assert np.diff(expected_gain(np.linspace(-9, 9, 50), np.ones(50), 0.0)).max() <= 0
+
+
+def test_of_two_alike_the_second_waits_and_none_comes_twice() -> None:
+    line = SearchSpace("line", (Param("a", tuple(range(20))),))
+    features = Features(line)
+    rows = features.of(list(line))
+    kernel = Kernel(np.full(features.views, np.log([3.0, 1e-3])), np.log(1e-3))
+    targets = np.array([2.0, -2.0])  # fast at 12, slow at 2
+    known = posterior(kernel, features.view, rows[[2, 12]], targets, rows)
+
+    order = list(preferred(known, -2.0, among=18))
+
+    assert sorted(order) == list(range(18))
+    assert abs(order[0] - 12) < 8
+    assert abs(order[1] - order[0]) > 1
+
+
+def test_earlier_times_are_brought_to_this_problem_by_what_both_have() -> None:
+    genomes = drawn(8)
+    search = Earlier(tuple(zip(genomes, [10.0, 20.0, np.inf, 40.0, 50.0, 60.0, 70.0, 80.0], strict=True)))
+
+    here = dict(brought_here([search], {genomes[0]: 5.0, genomes[1]: 10.0, genomes[2]: np.inf}))
+
+    assert here == dict(zip(genomes[3:], [20.0, 25.0, 30.0, 35.0, 40.0], strict=True))
+    unshared = dict(brought_here([search], {drawn(1, seed=5)[0]: 30.0}))
+    assert unshared[genomes[0]] == pytest.approx(30.0)
+    assert unshared[genomes[2]] == np.inf
+    assert search.best(2) == (genomes[0], genomes[1])
+
+
+def test_the_nearest_search_speaks_first_and_doubt_grows_with_what_is_known_here() -> None:
+    genome = drawn(1)[0]
+    near, far = Earlier(((genome, 1.0),)), Earlier(((genome, 9.0),))
+
+    assert brought_here([near, far], {}) == [(genome, 1.0)]
+    assert doubts(0, 2)[-1] < doubts(100, 2)[-1]
+    assert not doubts(3, 2)[:3].any()
+
+
+def test_a_doubted_target_counts_less() -> None:
+    features, genomes = Features(SPACE), drawn(2)
+    rows, targets = features.of(genomes), np.array([-1.0, 1.0])
+    kernel = Kernel(np.zeros(features.views), np.log(1e-3))
+
+    known = posterior(kernel, features.view, rows, targets, rows, doubts=np.array([0.0, 3.0]))
+
+    assert abs(known.mean[0] + 1) < 0.1
+    assert abs(known.mean[1]) < 0.4
+    assert known.share[0] < 0.1 < known.share[1]
