@@ -154,15 +154,25 @@ def _late(cut: _Cut) -> Workload:
 
 def _far_runs(cut: _Cut) -> Iterator[EmulatedRun]:
     """Tensors with strides of their own, several batches and heads: a mixed-up stride or index shows."""
-    # Two groups of query heads, whole. Keys are zero in a whole tile, or in the half tile behind it.
-    batch = 2 if cut.key.gqa_ratio == cut.loop.pack else 1
-    groups = cut.key.workload(batch, 2, 3, cut.keys + cut.keys // 2)
-    yield EmulatedRun(groups, "zero_keys", "random", "fifo", is_strided=True)
+    # Keys are zero in a whole tile, or in the half tile behind it.
+    yield EmulatedRun(_groups(cut), "zero_keys", "random", "fifo", is_strided=True)
     # As many queries as keys: whole query blocks, two or more, and several tiles where that is not dear. Rows
     # point at the newest key that they see, or at the first hidden one.
     yield EmulatedRun(_square(cut), "needles", "lazy", "random", crowded=True, is_strided=True)
     if cut.is_persistent and (most := _many_pieces(cut)):
         yield EmulatedRun(most, "normal", "eager", "fifo")
+
+
+def _groups(cut: _Cut) -> Workload:
+    """Two groups of query heads, whole; a part of one in two batches where groups are large and many blocks
+    share a head's keys: then a GPU's check shapes are left to find what takes a group for another.
+    """
+    heads, keys = 2 * cut.key.gqa_ratio // cut.loop.pack, cut.keys + cut.keys // 2
+    # Blocks of a cluster know of each other's threads, so that each takes longer.
+    together = max(1, cut.loop.rows * cut.loop.splits // 128)
+    if not cut.whole_groups and heads * cut.loop.splits * together * _BLOCK_COST > 10 * _MUCH:
+        return cut.workload(3, keys, heads=2, batch=2)
+    return cut.key.workload(2 if heads == 2 else 1, 2, 3, keys)
 
 
 def _square(cut: _Cut) -> Workload:
