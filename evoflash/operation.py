@@ -17,6 +17,8 @@ if TYPE_CHECKING:  # NumPy takes a tenth of a second to load: records alone do w
     import numpy as np
     from numpy.typing import NDArray
 
+    from evoflash.relation import Reach, Relation
+
 Delivery = Literal["eager", "lazy", "random"]  # when an asynchronous copy's bytes arrive in the emulator
 Schedule = Literal["fifo", "random"]  # which thread of the emulator runs next
 ELEMENT_BYTES: Mapping[str, int] = {"fp16": 2, "bf16": 2, "fp32": 4}
@@ -196,41 +198,8 @@ class Output:
     tensors: Mapping[str, NDArray[Any]]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Rows:
-    """One side of a relation: the sum of some runs' outputs, at some rows in some order."""
-
-    runs: tuple[Any, ...]  # test inputs
-    rows: NDArray[np.intp] | None = None  # counted through all groups; None: all of them in order
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Relation:
-    """Two sides that must agree but for rounding. `before` may be known: numbers by tensor name, (rows,
-    columns).
-    """
-
-    change: str  # what was changed, in words
-    before: Rows | Mapping[str, NDArray[np.float64]]
-    after: Rows
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Reach:
-    """Which rows a change of the inputs reaches: in no group a row before `first_row`, not by one bit; and
-    each row from there on in at least one group.
-    """
-
-    mask: str  # what keeps the change from the rows before, in words
-    change: str  # what the rows see of it, in words
-    before: Any  # test inputs
-    after: Any
-    first_row: int
-
-
-Kernel = Callable[
-    [Any], Output
-]  # a function of a test input: a launch, a run in the emulator, NumPy in a test
+# A function of a test input: a launch, a run in the emulator, NumPy in a test.
+Kernel = Callable[[Any], Output]
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,7 +252,8 @@ class EmulatedRun:
     inputs: str
     delivery: Delivery
     schedule: Schedule
-    crowded: bool = False  # on a GPU with room for one CTA: persistent CTAs then take several blocks each
+    crowded: bool = False  # on a GPU with room for few CTAs: persistent CTAs then take several blocks each
+    sms: int = 0  # of that GPU; 0: with room for a single CTA
     without: tuple[str, ...] = ()  # optional outputs that are not asked for
     is_strided: bool = False  # tensors lie in memory as their `spread` says, with a gap behind each row
     is_counted: bool = False  # gives a point of the performance model's line; two runs of a plan do
@@ -291,9 +261,8 @@ class EmulatedRun:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DeviceReference:
-    """A kernel that computes right answers where the host would take too long: one output of rows in fp32,
-    dense, one of numbers in fp64, and five fp32 numbers for each row. Those are the sum of squares, and of two
-    kinds of honest arithmetic the sum of squared errors and the largest error. Functions take a workload.
+    """A kernel that computes what is right: one output of rows in fp32, one of numbers in fp64, and of each
+    row the sum of squares, and the squared errors' sum and the largest error of two honest arithmetics.
     """
 
     source: Path  # on the ef:: layer
@@ -301,7 +270,7 @@ class DeviceReference:
     threads: int  # of a block
     output: str  # the names of the tensors
     numbers: str
-    applies: Callable[[Any], bool]
+    applies: Callable[[Any], bool]  # to a workload
     blocks: Callable[[Any], NDArray[np.int32]]  # a line for each block, which the kernel reads
     rows: Callable[[Any], NDArray[np.intp]]  # that it stores, counted through all groups: all, or a sample
     # (workload, addresses: of the inputs, and of blocks, right, numbers, per_row) -> arguments of a launch
@@ -337,8 +306,7 @@ class Operation:
     # (test input, workload, seed=) -> what must hold between outputs of changed inputs, the cheapest first
     relations: Callable[..., Iterator[Relation | Reach]]
     thresholds: Callable[[], Mapping[str, Thresholds]]  # by Workload.precision
-    # (test input, workload, rng=) -> a relation whose sides must agree to the bit where runs repeat to the
-    # bit: the same rows in other places. None where an operation has no such places.
+    # (test input, workload, rng=) -> a relation of the same rows in other places, exact to the bit; or None
     rearranged: Callable[..., Relation] | None = field(default=None, kw_only=True)
     device_reference: DeviceReference | None = field(default=None, kw_only=True)
 

@@ -14,7 +14,8 @@ from evoflash.gene_edits import MID
 from evoflash.space import Genome, SearchSpace
 
 PARENTS = 2
-BOTTLENECKS: tuple[str, ...] = ()  # any: it knows no gene by name
+BOTTLENECKS: tuple[str, ...] = ()  # any
+GENERAL = True  # it knows no gene by name
 PRIOR = MID
 
 

@@ -1,4 +1,4 @@
-"""What attention should be at the benchmark's shape: how the kernel of reference.cu is launched; runs nothing.
+"""What attention should be at the benchmark's shape: how reference.cu's kernel is launched; runs nothing.
 
 All rows where that takes a second at the most, else blocks of rows spread over all heads.
 """

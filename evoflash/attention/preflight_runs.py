@@ -1,4 +1,4 @@
-"""The pre-flight of a kernel: the small shapes that its own tiles, rings and splits make special, and how each is run.
+"""The pre-flight of a kernel: small shapes that its tiles, rings and splits make special, how each is run.
 
 Runs and judges nothing. What each run is there for stands beside it; the project's mutation testing shows it.
 """
@@ -10,13 +10,13 @@ from evoflash.attention.workload import CompileKey, Workload
 from evoflash.operation import EmulatedRun, Loop
 
 _BATCH = 5  # divides no GPU's number of SMs, nor small multiples of it, so that a grid has blocks too many
-_WRAPS = 33  # of the deepest ring: what counts wraps in five bits, or one arrival too few in each, is off by then
+# Of the deepest ring: what counts wraps in five bits, or one arrival too few in each, is off by then.
+_WRAPS = 33
 _FEW_BLOCKS = 4  # of a head's query rows
 _SMALL_GROUP = 2  # query heads of a key/value head that are always run together
-_FEW_HEADS = 4  # of a group that are run whole in two batches
 # Multiplications of tensor cores (see Loop.emulation_cost) that a run may take beyond its fixed cost.
 _MUCH = 24_000_000
-_BLOCK_COST = 400_000  # of a block of threads that starts and ends, in such multiplications
+_BLOCK_COST = 1_000_000  # of a block of threads that starts and ends, in such multiplications
 _WARPGROUP_ROWS = 64
 
 
@@ -84,11 +84,12 @@ def _ring_runs(cut: _Cut) -> Iterator[EmulatedRun]:
     keys, rows, ring = cut.keys, cut.rows, 2 * cut.loop.stages * cut.step
     # Every ring slot is used twice (2 x stages + 1 tiles), with a tail in rows and keys and two query blocks.
     yield EmulatedRun(cut.workload(rows + 9, ring + keys - 1), "normal", "lazy", "fifo", is_counted=True)
-    # As many tiles, the last one whole, and a warp whose first row sees all keys but one. Spikes: every row's
-    # maximum jumps in another tile, so that threads differ in what they must do.
-    wrapping = cut.workload(rows + 2, ring + keys)
+    # As many tiles, the last one whole. Spikes: every row's maximum jumps in another tile, so that threads
+    # differ in what they must do. A block that takes another piece of work begins it in the middle of a ring.
+    wrapping = cut.workload(rows + 2 if cut.is_persistent else rows, ring + keys)
     yield EmulatedRun(wrapping, "spikes", "random", "random", crowded=True, is_strided=True)
-    yield EmulatedRun(_stub(cut), "saturated", "eager", "fifo", crowded=True)
+    # With a few blocks of threads, in any order, that take several pieces each.
+    yield EmulatedRun(_stub(cut), "saturated", "eager", "random", crowded=True, sms=3)
     # A full step. The rows are those of the first run: what they cost besides their KV tiles then cancels in
     # the model's line. Both have ordinary inputs, because some kernels do more for others.
     yield EmulatedRun(cut.workload(rows + 9, cut.step), "normal", "lazy", "fifo", is_counted=True)
@@ -115,12 +116,10 @@ def _stub(cut: _Cut) -> Workload:
 def _short_runs(cut: _Cut) -> Iterator[EmulatedRun]:
     """At most two tiles of each split, and the edges of a tile."""
     keys, rows, splits = cut.keys, cut.rows, cut.loop.splits
-    # One row in the last query block and one key, in more heads than a ring has slots; under a causal mask
-    # every other block is without a tile.
-    heads = 2 * cut.loop.stages + 1 if cut.is_persistent else 3
-    yield EmulatedRun(
-        cut.workload(rows + 1, 1, heads=heads), "large_logits", "eager", "fifo", crowded=True
-    )
+    # One row in the last query block and one key; under a causal mask the others are without a tile. Blocks
+    # that take one piece of work after another do so in more heads than a ring has slots.
+    heads = 2 * cut.loop.stages + 1 if cut.is_persistent else 1
+    yield EmulatedRun(cut.workload(rows + 1, 1, heads=heads), "large_logits", "eager", "fifo", crowded=True)
     # A tile but for its last key. Tiles of one pair of keys, or of none, are not cut by one key. Maxima below
     # -500 again: a key past the end that is not hidden outweighs all others.
     yield EmulatedRun(cut.workload(cut.few_rows, keys - 1 if keys > 8 else 7), "saturated", "eager", "fifo")
@@ -129,7 +128,7 @@ def _short_runs(cut: _Cut) -> Iterator[EmulatedRun]:
     yield EmulatedRun(cut.workload(2, (2 * splits - 1) * keys), "rising", "eager", "fifo")
     yield EmulatedRun(cut.workload(1, 1), "large_logits", "eager", "fifo")
     # In each batch one row alone outgrows what came before: those that watch for it must watch every row.
-    yield EmulatedRun(_late(cut), "lone_spikes", "eager", "fifo", crowded=True)
+    yield EmulatedRun(_late(cut), "lone_spikes", "eager", "fifo", crowded=True, is_strided=True)
     if cut.key.causal:
         # One query block; its first row sees more than a tile, and only its last row the last tile, of one
         # key. Each warp's last key outweighs those before it; what one leaves out, another waits for.
@@ -155,8 +154,8 @@ def _late(cut: _Cut) -> Workload:
 def _far_runs(cut: _Cut) -> Iterator[EmulatedRun]:
     """Tensors with strides of their own, several batches and heads: a mixed-up stride or index shows."""
     # Two groups of query heads, whole. Keys are zero in a whole tile, or in the half tile behind it.
-    ratio = cut.key.gqa_ratio // cut.loop.pack
-    groups = cut.key.workload(2 if ratio <= _FEW_HEADS else 1, 2, 3, cut.keys + cut.keys // 2)
+    batch = 2 if cut.key.gqa_ratio == cut.loop.pack else 1
+    groups = cut.key.workload(batch, 2, 3, cut.keys + cut.keys // 2)
     yield EmulatedRun(groups, "zero_keys", "random", "fifo", is_strided=True)
     # As many queries as keys: whole query blocks, two or more, and several tiles where that is not dear. Rows
     # point at the newest key that they see, or at the first hidden one.
@@ -169,9 +168,9 @@ def _square(cut: _Cut) -> Workload:
     rows, keys = cut.rows, cut.keys
     blocks = max(2, keys // rows + 1)
     tiles = -(-blocks * rows // keys)
-    if 2 * blocks * tiles * cut.tile_cost > 4 * _MUCH:
+    if blocks * (tiles * cut.tile_cost + cut.loop.splits * _BLOCK_COST) > 2 * _MUCH:
         blocks = 2
-    return cut.workload(blocks * rows, blocks * rows, batch=2)
+    return cut.workload(blocks * rows, blocks * rows)
 
 
 def _many_pieces(cut: _Cut) -> Workload | None:
@@ -179,7 +178,7 @@ def _many_pieces(cut: _Cut) -> Workload | None:
     divide their number. None where that takes long: then the checks on a GPU are left to find what it finds.
     """
     heads = cut.loop.most_ctas // _BATCH + 1
-    if _BATCH * heads * (cut.tile_cost + _BLOCK_COST) > 6 * _MUCH:
+    if _BATCH * heads * (cut.tile_cost + _BLOCK_COST) > 9 * _MUCH:
         return None
     return cut.workload(1, 1, heads=heads, batch=_BATCH)
 

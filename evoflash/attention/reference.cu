@@ -153,6 +153,7 @@ right_rows(const u32* q, const u32* k, const u32* v, const int* places, float* r
     ef::syncthreads();
     load_tile(tile, values, first, seq_kv, words);
     ef::syncthreads();
+#pragma unroll 1
     for (int key = 0; key < kKeys; ++key) {
       Weights each[kRowsOfWarp];
 #pragma unroll

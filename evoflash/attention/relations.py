@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from evoflash.attention.inputs import TestInput
 from evoflash.attention.reference import visible
 from evoflash.attention.workload import Workload
-from evoflash.operation import Reach, Relation, Rows
+from evoflash.relation import Reach, Relation, Rows
 from evoflash.validation.bits import decode, encode
 
 _STREAM = 0x4F52  # a random stream of its own
@@ -75,7 +75,7 @@ def ignores_shifts(inputs: TestInput, *, workload: Workload, rng: np.random.Gene
 def keeps_heads_apart(inputs: TestInput, *, workload: Workload, rng: np.random.Generator) -> Relation:
     """Batches and key/value heads, with their queries, may change places: outputs go along, in every bit."""
     w = workload
-    batches, groups = rng.permutation(w.batch), rng.permutation(w.kv_heads)
+    batches, groups = _exchanged(w.batch, rng), _exchanged(w.kv_heads, rng)
     heads = (groups[:, None] * w.gqa_ratio + np.arange(w.gqa_ratio)).reshape(-1)
     places = np.ix_(batches, heads), np.ix_(batches, groups)
     q, k, v = inputs.q[places[0]], inputs.k[places[1]], inputs.v[places[1]]
@@ -83,6 +83,12 @@ def keeps_heads_apart(inputs: TestInput, *, workload: Workload, rng: np.random.G
     moved = _row_numbers(w)[places[0]].reshape(-1)
     change = "exchanged batches and heads"
     return Relation(change, Rows((inputs,), moved), Rows((exchanged,)))
+
+
+def _exchanged(count: int, rng: np.random.Generator) -> NDArray[np.intp]:
+    """An order of so many things in which, if they are several, they do not all stay where they are."""
+    order = rng.permutation(count)
+    return np.roll(order, 1) if (order == np.arange(count)).all() else order
 
 
 def _row_numbers(workload: Workload) -> NDArray[np.intp]:

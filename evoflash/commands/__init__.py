@@ -8,7 +8,7 @@ leaderboard/   correct kernels, fastest first
 show           all that is known of one kernel
 export         a genome as one .cu file
 remeasure/     estimates made elsewhere, measured here
-insights/      what each mutation operator brought
+insights/      what a search has learnt
 replay/        strategies compared on a recorded space
 benchmark_search/  strategies and rivals on several spaces, with a page of plots
 record/        a search's outcomes as a recorded space

@@ -7,7 +7,7 @@ moving them, which is 400 MB of 540 at B4 H32 S4096 D128. The bands, 32 KB each,
 """
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evoflash.cuda import device_checks
+from evoflash.cuda.comparisons import Pair, Table
 from evoflash.cuda.guarded_buffer import GUARD_BYTES, GuardedBuffer, allocate, has_room
 from evoflash.cuda.launcher import LoadedKernel, Stopwatch, settle
 from evoflash.cuda.layout import POISON, layouts_of
@@ -34,6 +35,11 @@ class MemoryFaultError(Exception):
     """A kernel wrote where it must not; the message says where."""
 
 
+def spoilt(name: str) -> MemoryFaultError:
+    """What is said where something is overwritten that no kernel was given."""
+    return MemoryFaultError(f"it, or a kernel before it, overwrote evoflash's own copy of {name}")
+
+
 def _inputs(inputs: TestInput) -> dict[str, NDArray[np.uint8]]:
     tensors = inputs.tensors.items()
     return {name: np.ascontiguousarray(x).view(np.uint8).reshape(-1) for name, x in tensors}
@@ -50,7 +56,7 @@ class Original:
         """Raises MemoryFaultError when the images are not what was uploaded; reads all of them back."""
         for name, values in _inputs(self.inputs).items():
             if (self.images[name].get() != values).any():
-                raise MemoryFaultError(f"it, or a kernel before it, overwrote evoflash's own copy of {name}")
+                raise spoilt(name)
 
 
 def keep_on_device(inputs: TestInput) -> TestInput | Original:
@@ -221,6 +227,15 @@ class Arena:
         """What copy_of_rows() made, on the host."""
         return Output({name: self._shaped(copy.get(), self._specs[name]) for name, copy in copies.items()})
 
+    def unchanged(self) -> list[Pair] | None:
+        """What no kernel may change, for a comparison on the device; None where that does not have it all."""
+        if not isinstance(self.inputs, Original) or any(x.gap for x in self._layouts.values()):
+            return None
+        bands = [Pair(*band) for buffer in self.buffers.values() for band in buffer.bands]
+        images = self.inputs.images.items()
+        inputs = [(self.buffers[name].pointer, int(x.data.ptr), x.nbytes) for name, x in images]
+        return [*bands, *(Pair(*each) for each in inputs)]
+
     def check_memory(self) -> None:
         """Raises MemoryFaultError when a guard band or an input is no longer what was put there."""
         for name, buffer in self.buffers.items():
@@ -244,6 +259,16 @@ class Arena:
         else:
             return ""
         return next(changed, "")
+
+
+def check_memory_of(arenas: Sequence[Arena]) -> None:
+    """As check_memory() of each of them, in one question where they all are on the device."""
+    parts = [arena.unchanged() for arena in arenas]
+    pairs = [pair for part in parts for pair in part or ()]
+    if all(part is not None for part in parts) and not Table(pairs).ask_now().any():
+        return
+    for arena in arenas:
+        arena.check_memory()
 
 
 def run_once(kernel: LoadedKernel, arena: Arena, inputs: TestInput, *, stream: Any, limit_s: float) -> Output:

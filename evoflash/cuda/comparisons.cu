@@ -7,7 +7,7 @@ using ef::u32x4;
 using i64 = long long;
 
 constexpr int kThreads = 256;
-constexpr int kPairLine = 8, kRowsLine = 16, kReachLine = 8;  // numbers in a line
+constexpr int kPairLine = 8, kRowsLine = 24, kReachLine = 8;  // numbers in a line
 
 // ---- How many 32-bit words of two parts of memory differ? Without a second one: are not zero. Of each `period` words
 // the first `ignored` are not looked at.
@@ -88,7 +88,9 @@ static __device__ __forceinline__ double distance(double a, double b) { return a
 static __device__ __forceinline__ void look_at_number(Found& found, const i64* line, i64 row) {
   const double infinity = -ef::neg_inf();
   const double right = ef::ldg(reinterpret_cast<const double*>(ef::ldg(line + 11)) + row);
-  const double got = ef::ldg(reinterpret_cast<const float*>(ef::ldg(line + 15)) + row);
+  const i64 numbers = ef::ldg(line + 16);  // which number is the row's; without: that of the same place
+  const i64 place = numbers == 0 ? row : ef::ldg(reinterpret_cast<const i64*>(numbers) + row);
+  const double got = ef::ldg(reinterpret_cast<const float*>(ef::ldg(line + 15)) + place);
   const double size = distance(right, 0.0);
   const double absolute = ef::ldg(reinterpret_cast<const double*>(line) + 12);
   const double relative = ef::ldg(reinterpret_cast<const double*>(line) + 13);

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from evoflash.cuda.device_checks import cubin_path
 from evoflash.cuda.guarded_buffer import allocate
-from evoflash.cuda.launcher import LoadedKernel, present_gpu, settle
+from evoflash.cuda.launcher import LoadedKernel, new_stream, present_gpu, settle, wait
 from evoflash.evaluation import Launch
 
 SOURCE = Path(__file__).with_name("comparisons.cu")
@@ -27,6 +27,7 @@ FIELDS = 9  # of an answer about rows
 _WORD, _GROUP, _HALF = 4, 16, 2  # bytes
 _MOST_BLOCKS = 512  # of one comparison
 _WORDS_A_THREAD = 32
+_LIMIT_S = 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,8 @@ class Side:
 @dataclass(frozen=True, slots=True)
 class Numbers:
     """One fp32 number for each row, and what it should be in fp64: addresses. What error is allowed:
-    absolute + relative * |right|, and `least` at least.
+    absolute + relative * |right|, and `least` at least. `places`: of int64 numbers, which one of `got` is
+    each row's; 0 where they are in order.
     """
 
     got: int
@@ -79,6 +81,7 @@ class Numbers:
     absolute: float
     relative: float
     least: float
+    places: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +112,7 @@ class Measured:
             *(self.new.first, self.new.second, self.new.offsets),
             *(self.rows, self.columns, int(self.dtype == "bf16"), numbers.right),
             *(_bits(limit) for limit in limits),
-            numbers.got,
+            *(numbers.got, numbers.places),
         )
 
     @property
@@ -152,7 +155,7 @@ def _bits(number: float) -> int:
 
 def lines(comparisons: Sequence[Pair | Measured | Reached]) -> NDArray[np.int64]:
     """The table of comparisons of one kind, a line of a fixed length for each."""
-    width = 16 if comparisons and isinstance(comparisons[0], Measured) else 8
+    width = 24 if comparisons and isinstance(comparisons[0], Measured) else 8
     table = np.zeros((max(1, len(comparisons)), width), np.int64)
     for row, comparison in zip(table, comparisons, strict=False):
         row[: len(comparison.line)] = comparison.line
@@ -226,6 +229,15 @@ class Table:
             return
         kernel = _kernel(self._entry, (self._blocks, self.count, 1))
         kernel.enqueue((np.uint64(self._lines.data.ptr), np.uint64(self._answers.data.ptr)))
+
+    def ask_now(self) -> NDArray[Any]:
+        """The answers, on a stream of their own: whoever asks has waited for what is inspected."""
+        stream = new_stream()
+        with stream:
+            self.reset(stream)
+            self.ask()
+        wait(stream, limit_s=_LIMIT_S)
+        return self.read()
 
     def read(self) -> NDArray[Any]:
         """The answers, when the stream has been waited for: (comparisons, ...)."""

@@ -44,6 +44,8 @@ class GuardedBuffer:
         self._memory = allocate(payload_bytes + 2 * guard_bytes)
         self._memory[:guard_bytes].set(self._bands[0])
         self._memory[guard_bytes + payload_bytes :].set(self._bands[1])
+        self._image = allocate(2 * guard_bytes)  # of the bands
+        self._image.set(self._bands.reshape(-1))
         settle()
 
     @property
@@ -54,6 +56,12 @@ class GuardedBuffer:
     def device_bytes(self) -> Any:
         """The payload as a CuPy array of uint8 on the same memory."""
         return self._memory[self._guard : self._guard + self._payload]
+
+    @property
+    def bands(self) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
+        """Of both bands the address, that of what should lie there, and the bytes."""
+        begin, image, size = int(self._memory.data.ptr), int(self._image.data.ptr), self._guard
+        return (begin, image, size), (begin + size + self._payload, image + size, size)
 
     def write(self, values: NDArray[np.uint8]) -> None:
         self.device_bytes.set(values)

@@ -15,7 +15,7 @@ from evoflash.emulator.call import Run, run_call
 from evoflash.evaluation import Candidate, Launch, Status, Verdict
 from evoflash.families.family import Family
 from evoflash.gpu import GpuSpec
-from evoflash.operation import Delivery, Loop, Schedule, Workload
+from evoflash.operation import Delivery, EmulatedRun, Loop, Schedule, Workload
 from evoflash.operations import operation_of
 from evoflash.perf_model.estimate import Profile, fit_counts, mean_counts
 from evoflash.validation.correctness import draw_case
@@ -53,7 +53,7 @@ def preflight(
     verdicts, counted = [], []
     for at, planned in enumerate(operation_of(key).preflight_runs(key, loop)):
         workload = planned.workload
-        launches = family.launches(candidate.genome, workload, _crowded(gpu) if planned.crowded else gpu)
+        launches = family.launches(candidate.genome, workload, _on(planned, gpu))
         emulations, verdict = emulate(
             library,
             launches,
@@ -77,9 +77,11 @@ def preflight(
     return Preflight("", Status.CORRECT, tuple(verdicts), profile)
 
 
-def _crowded(gpu: GpuSpec) -> GpuSpec:
-    """No SM of its own for any CTA: a grid that goes by the GPU's size has a single one."""
-    return replace(gpu, sm_count=0)
+def _on(planned: EmulatedRun, gpu: GpuSpec) -> GpuSpec:
+    """The GPU that the run's launches are made for: with few SMs, or room for a single CTA, where a grid that
+    goes by the GPU's size is to be small.
+    """
+    return replace(gpu, sm_count=planned.sms) if planned.crowded else gpu
 
 
 _EMPTY = Profile((), 1, 1, 1, 1, 0.0)

@@ -96,15 +96,18 @@ class Climbs:
         screened = steps.worker.screen(task, now=steps.now).result()
         if screened.status is not Status.CORRECT:
             return Climbed(prepared, screened)
+        self._check_not_over()
         preflight = steps.preflight(genome, prepared)
+        proof = steps.worker.submit(task, now=steps.now).result()
+        anchor = anchor_of(task, proof.timings) if proof.status is Status.CORRECT else None
+        if anchor is not None:
+            steps.standing.offer(anchor)
         if preflight is not None:
             prepared = _with(settled(preflight.result()), prepared.builds)
             if prepared.failure:
                 return Climbed(prepared)
-        self._check_not_over()
-        proof = steps.worker.submit(task, now=steps.now).result()
-        if proof.status is Status.CORRECT and proof.score_us is not None:
-            steps.standing.add(proof.score_us, anchor_of(task, proof.timings))
+        if anchor is not None and proof.score_us is not None:
+            steps.standing.add(proof.score_us, anchor)
         spent = rung_times.together(proof.environment, screened.environment)
         return Climbed(prepared, replace(proof, environment=spent))
 

@@ -2,11 +2,13 @@
 
 Compilation, emulation and the GPU's work on different genomes overlap (climbs.py). The emulator sees a genome
 before the GPU does, unless it has found nothing wrong with another of the same structural core; with enough
-cores it sees every genome before that is proven, and tells what bounds it.
+cores it sees every genome that is proven, while the GPU does, and tells what bounds it.
 """
 
+import contextlib
 import logging
 import secrets
+import threading
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
@@ -14,6 +16,9 @@ from pathlib import Path
 from shutil import which
 from typing import Self
 
+from evoflash.champions import champions
+from evoflash.compilers import gxx
+from evoflash.errors import EvoflashError
 from evoflash.evaluation import Basis, Evaluation, Rung
 from evoflash.evaluators.climbs import Climbed, Climbs, Steps
 from evoflash.evaluators.estimates import bound_of, estimates
@@ -54,11 +59,14 @@ class MeasuredEvaluator(PreparingEvaluator[Climbed]):
         asks for every check of each of them.
         """
         past = list(history)
+        self._can_emulate = which("g++") is not None
+        if self._can_emulate:  # once for all searches: the first one would wait for it
+            threading.Thread(target=_build_emulator, name="evoflash-g++", daemon=True).start()
         super().__init__(problem, gpu, seed=seed, history=past, workers=workers)
         self._asked, self._proves_all = asked(problem, gpu, seed=seed), proves_all
         self._worker = GpuWorker(checks=self._asked.checks, timed=problem.workloads, seed=seed)
-        self._clean: set[object] = set()  # structural cores
-        self._can_emulate = which("g++") is not None
+        # Structural cores. The archive's kernels have been through all of this on such a GPU.
+        self._clean = {_core(champion.genome) for champion in champions(gpu.name)}
         self._standing = Standing()
         for evaluation in past:
             self._remember(evaluation)
@@ -138,7 +146,7 @@ class MeasuredEvaluator(PreparingEvaluator[Climbed]):
         return self._can_emulate and _core(genome) not in self._clean
 
     def _preflight(self, genome: Genome, prepared: Prepared) -> "Future[Ending[Prepared]] | None":
-        """Before the genome is proven, unless it has been emulated or cores are few."""
+        """Beside the genome's proof, unless it has been emulated or cores are few."""
         if prepared.profiles or not self._can_emulate or self._workers < MANY_CORES:
             return None
         arguments = (genome, self._problem, self._gpu, prepared, self._seed_of(genome))
@@ -196,6 +204,11 @@ class MeasuredEvaluator(PreparingEvaluator[Climbed]):
         """What became of the genome on shapes and data that are drawn from the seed."""
         checks = self._asked.hidden(genome, seed=seed)
         return self._worker.submit(replace(task, checks=checks, timed=(), seed=seed)).result()
+
+
+def _build_emulator() -> None:
+    with contextlib.suppress(EvoflashError):  # whoever needs it says so
+        gxx.runtime()
 
 
 def _core(genome: Genome) -> object:

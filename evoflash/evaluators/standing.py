@@ -9,9 +9,9 @@ import contextlib
 import threading
 from collections.abc import Sequence
 from concurrent.futures import Future, InvalidStateError
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
-from evoflash.evaluation import SCORED, Timing
+from evoflash.evaluation import SCORED, Timing, score
 from evoflash.gpu_process.rungs import Anchor, GpuTask
 from evoflash.operation import Workload
 
@@ -20,43 +20,42 @@ _FAR_FASTER = 0.7
 _FEW = 2.5  # while there are fewer: what takes so many times the best one's time will not be one that matters
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class _Proven:
-    score_us: float
-    anchor: Anchor | None = field(compare=False)
-
-
 class Standing:
     """Threads may ask and add at any time."""
 
     def __init__(self) -> None:
-        self._lock, self._best = threading.Lock(), list[_Proven]()
-        self._anchor: _Proven | None = None
+        self._lock, self._best = threading.Lock(), list[float]()  # scores, the fastest first
+        self._anchor: Anchor | None = None
         self.begun: Future[None] = Future()  # done once something can be compared with
 
     def add(self, score_us: float, anchor: Anchor | None) -> None:
         """One more proven kernel; None where its machine code is no longer at hand."""
         with self._lock:
-            new = _Proven(score_us, anchor)
-            bisect.insort(self._best, new)
+            bisect.insort(self._best, score_us)
             del self._best[ELITES:]
-            if anchor and (not self._anchor or score_us < _FAR_FASTER * self._anchor.score_us):
-                self._anchor = new
-        if anchor:
-            with contextlib.suppress(InvalidStateError):  # it is done already
-                self.begun.set_result(None)
+        if anchor is not None:
+            self.offer(anchor)
+
+    def offer(self, anchor: Anchor) -> None:
+        """A kernel that has passed every check on the GPU, for others to be timed beside it."""
+        with self._lock:
+            known, us = self._anchor, score(anchor.times_us)
+            if known is None or us < _FAR_FASTER * score(known.times_us):
+                self._anchor = anchor
+        with contextlib.suppress(InvalidStateError):  # it is done already
+            self.begun.set_result(None)
 
     def now(self, task: GpuTask) -> GpuTask:
         """The task with what it has to keep up with at this moment; as it is while nothing is proven."""
         with self._lock:
-            anchor = self._anchor.anchor if self._anchor else None
-            return replace(task, anchor=anchor, rival_us=_rival_us(self._best))
+            return replace(task, anchor=self._anchor, rival_us=_rival_us(self._best, self._anchor))
 
 
-def _rival_us(best: Sequence[_Proven]) -> float | None:
-    if not best:
-        return None
-    return best[-1].score_us if len(best) >= ELITES else _FEW * best[0].score_us
+def _rival_us(best: Sequence[float], anchor: Anchor | None) -> float | None:
+    if len(best) >= ELITES:
+        return best[-1]
+    known = [*best[:1], *([score(anchor.times_us)] if anchor else [])]
+    return _FEW * min(known) if known else None
 
 
 def anchor_of(task: GpuTask, timings: Sequence[Timing]) -> Anchor:

@@ -9,6 +9,7 @@ that crashes or hangs costs one candidate and one process; the search goes on.
     checks         the verdicts on a kernel that the rungs ask for
     trials         which launches check a kernel on a small workload, and what must hold of their outputs
     trial_batch    those launches in one batch, and the verdicts on what the device found
+    device_rights  what outputs should be at the benchmark's shape, computed on the device
     cache          what the process keeps between candidates: inputs, references, memory, benches
     finals         finalists and baselines timed in turns; what that says of each
     finals_retry   finals again without the baseline that broke them

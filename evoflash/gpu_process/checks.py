@@ -12,12 +12,13 @@ import numpy as np
 from evoflash.baselines import LibraryContender
 from evoflash.cuda import arena as memory
 from evoflash.cuda import launcher
-from evoflash.cuda.arena import Original
+from evoflash.cuda.arena import Arena, Original
 from evoflash.cuda.launcher import LoadedKernel, Stopwatch
 from evoflash.evaluation import Verdict
 from evoflash.gpu_process import cache
+from evoflash.gpu_process.trial_batch import TrialBatch
 from evoflash.gpu_process.trials import STRIDED
-from evoflash.operation import InputNames, Kernel, TestInput, Workload
+from evoflash.operation import InputNames, Kernel, Output, TestInput, Workload
 from evoflash.operations import operation_of
 from evoflash.timing.benchmark import Bench, KernelContender
 from evoflash.validation import metamorphic, validator
@@ -74,14 +75,15 @@ def on_check_shapes(subjects: Sequence[Subject]) -> Iterator[Verdict]:
     for subject, verdict in zip(
         subjects, batch.verdicts(kernels, limit_s=limit_s, is_deterministic=exact), strict=True
     ):
-        yield verdict if verdict.passed else _confirmed(subject, verdict)
+        yield verdict if verdict.passed else _confirmed(subject, verdict, batch)
 
 
-def _confirmed(subject: Subject, verdict: Verdict) -> Verdict:
-    """The verdict of launches one by one; where they find nothing, the batch's."""
+def _confirmed(subject: Subject, verdict: Verdict, batch: TrialBatch) -> Verdict:
+    """The verdict of launches one by one; where they find nothing, the batch's, if its memory is whole."""
     alone = on_check_shape(subject)
     if not alone.passed:
         return alone
+    batch.verify()
     return replace(verdict, reason=f"{verdict.reason} (in a batch of launches)")
 
 
@@ -133,10 +135,32 @@ def first_look(subject: Subject) -> tuple[Verdict, float]:
     inputs, expected = cache.large(workload, name, seed)
     took_us = _launcher(subject)(cache.inputs(workload, name, seed))
     part = cache.arena(workload).part(expected.sample)
-    return validator.judge(workload, [(inputs, expected, part)]), took_us
+    verdict = validator.judge(workload, [(inputs, expected, part)])
+    if not verdict.passed:
+        cache.verify_inputs(workload, (name,), seed)
+    return verdict, took_us
 
 
 def at_size(subject: Subject) -> Verdict:
+    """The inputs of the benchmark's shape against right answers that the device computes, two runs bit for
+    bit, and one with groups exchanged: in one batch, where the operation and the memory allow. Else, and
+    where a verdict is bad, launch by launch, against the host's answers at a sample.
+    """
+    batch = cache.size_batch(subject.workload, subject.seed)
+    if batch is None:
+        return _at_size_alone(subject)
+    exact, limit_s = subject.is_deterministic, subject.limit_s
+    (verdict,) = batch.verdicts([subject.kernel], limit_s=limit_s, is_deterministic=exact)
+    if verdict.passed:
+        return verdict
+    alone = _at_size_alone(subject)
+    if not alone.passed:
+        return alone
+    batch.verify()
+    return verdict
+
+
+def _at_size_alone(subject: Subject) -> Verdict:
     """The inputs of the benchmark's shape against the reference at a sample; and two runs, bit for bit."""
     workload, seed, run = subject.workload, subject.seed, _launcher(subject)
     arena, parts, names = cache.arena(workload), [], _names(workload).at_size
@@ -207,8 +231,7 @@ def of_timed(
         contender.refresh()
     took_us = _replayed_us(replay, bench)
     output = contender.output() if isinstance(contender, LibraryContender) else arena.part(expected.sample)
-    for each in bench.arenas:
-        each.check_memory()
+    memory.check_memory_of(bench.arenas)
     verdict = validator.judge(bench.workload, [(inputs, expected, output)])
     if verdict.passed and isinstance(contender, KernelContender):
         reason = _known_inputs(contender, bench, is_deterministic=is_deterministic)
@@ -226,16 +249,30 @@ def _known_inputs(contender: KernelContender, bench: Bench, *, is_deterministic:
     """Empty when one of the other input sets, by chance, holds what a launch by itself gives for it."""
     if len(bench.arenas) == 1:
         return ""
-    arena = bench.arenas[int(np.random.default_rng().integers(1, len(bench.arenas)))]
-    assert arena.inputs is not None, "a bench has loaded its arenas"
-    replayed = arena.output_rows()
-    memory.launch(contender.kernel, arena, arena.inputs, stream=bench.stream, limit_s=LARGE_LIMIT_S)
-    alone = arena.output_rows()
+    both = _left_and_alone(
+        contender, bench, bench.arenas[int(np.random.default_rng().integers(1, len(bench.arenas)))]
+    )
+    if both is None:
+        return ""
+    replayed, alone = both
     reason = metamorphic.moved("inputs that it knew", alone, replayed, workload=bench.workload)
     unequal = sum(int((alone.tensors[name] != out).sum()) for name, out in replayed.tensors.items())
     if reason or not is_deterministic or not unequal:
         return reason
     return f"inputs that it knew: {unequal} elements are not those of a launch"
+
+
+def _left_and_alone(contender: KernelContender, bench: Bench, arena: Arena) -> tuple[Output, Output] | None:
+    """The rows that a replay left in an arena, and those of a launch by itself; None where they are the same
+    to the bit, which the device says.
+    """
+    assert arena.inputs is not None, "a bench has loaded its arenas"
+    kept = arena.copy_of_rows()
+    left = arena.output_rows() if kept is None else None
+    memory.launch(contender.kernel, arena, arena.inputs, stream=bench.stream, limit_s=LARGE_LIMIT_S)
+    if kept is not None and not arena.differ_from(kept):
+        return None
+    return left or arena.as_output(kept or {}), arena.output_rows()
 
 
 def _slower_when_judged(replay: Callable[[], None], bench: Bench, took_us: float, timed_us: float) -> str:

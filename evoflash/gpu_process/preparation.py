@@ -42,9 +42,14 @@ def _names(workload: Workload) -> tuple[str, ...]:
     return *names.at_size, names.after_timing
 
 
-def load_libraries() -> None:
-    """Import what finals time beside the candidates; what is missing or broken is said when it is called."""
+def prepare_finals(timed: tuple[Workload, ...], seed: int) -> None:
+    """Import what finals time beside the candidates, and compute what all of that is judged by afterwards.
+
+    A library that is missing or broken is said when it is called.
+    """
     launcher.cupy()
+    for workload in timed:
+        cache.large(workload, operation_of(workload).inputs.after_timing, seed)
     for name in _LIBRARIES:
         with contextlib.suppress(Exception, SystemExit):
             importlib.import_module(name)

@@ -30,7 +30,8 @@ from evoflash.timing.protocols import SCREEN_EFFORT, SCREENED
 from evoflash.timing.relative import relative_time
 
 _APART = 0.01  # times of one kernel taken at other moments differ by half of it
-_FAR_BEHIND, _LATENCY_US = 3.0, 50.0  # a single launch, unrepeated: its latency is in its time
+_HOPELESS, _HOST_US = 3.0, 1000.0  # a single eager launch: what the host takes for it is in its time
+_FAR_BEHIND = 2.0  # a single replay
 _ALLOWANCE, _LEAST_S = 20.0, 1.0  # a launch may take as many times what the slowest of interest takes
 
 
@@ -55,17 +56,19 @@ def _screen(task: GpuTask, outcome: GpuOutcome) -> Iterator[GpuOutcome]:
     rival_us = task.rival_us
     assert rival_us is not None, "screen() has asked"
     assert task.anchor is not None, "screen() has asked"
-    if score(took_us) > _FAR_BEHIND * rival_us + _LATENCY_US:
+    if score(took_us) > _HOPELESS * rival_us + _HOST_US:
         yield _too_slow(outcome, _single(task, took_us), score(took_us), rival_us)
         return
     found = relative_time(
         beside(task.anchor, contenders_of(task)),
         effort=SCREEN_EFFORT,
-        is_clear=lambda score_us: _is_clear(score_us, rival_us),
+        is_clear=lambda found: _is_clear(found, rival_us),
+        is_far=lambda us: us > _FAR_BEHIND * rival_us,
         rng=np.random.default_rng(),
     )
     check_physics(found.timings, task)
-    if found.score_us.low > (1 + _APART) * rival_us:
+    is_slow = found.score_us.low > (1 + _APART) * rival_us
+    if is_slow or found.score_us.ratio > _FAR_BEHIND * rival_us:
         yield _too_slow(outcome, found.timings, found.score_us.ratio, rival_us)
     else:
         yield replace(outcome, timings=found.timings, score_us=found.score_us.ratio)

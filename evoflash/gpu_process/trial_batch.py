@@ -13,15 +13,28 @@ from typing import Any
 
 import numpy as np
 
+from evoflash.cuda.arena import spoilt
 from evoflash.cuda.batch import Batch, Compared
-from evoflash.cuda.comparisons import Found, Measured, Numbers, Pair, Reached, Side, found_in, on_device
+from evoflash.cuda.comparisons import (
+    Found,
+    Measured,
+    Numbers,
+    Pair,
+    Reached,
+    Side,
+    Table,
+    found_in,
+    on_device,
+)
 from evoflash.cuda.launcher import LoadedKernel
 from evoflash.cuda.layout import layouts_of
 from evoflash.cuda.slab import Slab
 from evoflash.evaluation import Verdict
+from evoflash.gpu_process.device_rights import Right, compute
 from evoflash.gpu_process.trials import Judged, Plan
-from evoflash.operation import ELEMENT_BYTES, Reach, Relation, Rows, TensorSpec
+from evoflash.operation import ELEMENT_BYTES, Expected, Scale, TensorSpec
 from evoflash.operations import operation_of
+from evoflash.relation import Reach, Relation, Rows
 from evoflash.validation.expected import outputs_of
 from evoflash.validation.metamorphic import said_of_sums, said_of_worst
 from evoflash.validation.thresholds import thresholds_of
@@ -31,10 +44,12 @@ from evoflash.validation.validator import Errors, judge_errors, place_of, pooled
 class TrialBatch:
     """The plans of some workloads on the device, ready for one kernel after another."""
 
-    def __init__(self, plans: Sequence[Plan]) -> None:
-        """NoRoomError when the device's memory is used up."""
+    def __init__(self, plans: Sequence[Plan], expected: Sequence[Expected] = ()) -> None:
+        """With right answers that the device computes `expected` are the host's, at samples, of the first
+        launches. NoRoomError when the device's memory is used up.
+        """
         rng = np.random.default_rng()
-        self._trials = [_Trials(plan, Slab(plan.workload, plan.runs, rng=rng)) for plan in plans]
+        self._trials = [_Trials(plan, Slab(plan.workload, plan.runs, rng=rng), expected) for plan in plans]
         parts = [trials.compared() for trials in self._trials]
         self._ends = np.cumsum([[len(x.measured), len(x.alike), len(x.reached)] for x in parts], axis=0)
         together = Compared(
@@ -43,6 +58,14 @@ class TrialBatch:
             tuple(each for part in parts for each in part.reached),
         )
         self._batch = Batch([trials.slab for trials in self._trials], together)
+
+    def verify(self) -> None:
+        """Raises MemoryFaultError where what verdicts go by is not what it was: a kernel wrote into it.
+
+        For when an output was wrong in the batch alone.
+        """
+        for trials in self._trials:
+            trials.verify()
 
     def verdicts(
         self, kernels: Sequence[LoadedKernel], *, limit_s: float, is_deterministic: bool
@@ -62,11 +85,17 @@ class TrialBatch:
 class _Trials:
     """One plan on its slab."""
 
-    def __init__(self, plan: Plan, slab: Slab) -> None:
+    def __init__(self, plan: Plan, slab: Slab, expected: Sequence[Expected]) -> None:
         self.plan, self.slab, workload = plan, slab, plan.workload
         self._rows, self._numbers = outputs_of(workload, "rows"), outputs_of(workload, "numbers")
         self._ordinary = operation_of(workload).inputs.ordinary
         self._kept: dict[int, Any] = {}  # arrays on the device by id() of the host's, both kept alive
+        self._expected = expected
+        self._rights = [compute(workload, slab.inputs(run), each) for run, each in enumerate(expected)]
+        self._alike = [
+            *self._repeated(),
+            *(each for relation in plan.exact for each in self._exact(relation)),
+        ]
 
     def _device(self, values: Any) -> int:
         """The address of an array's copy on the device."""
@@ -74,22 +103,55 @@ class _Trials:
             self._kept[id(values)] = values, on_device(values)
         return int(self._kept[id(values)][1].data.ptr)
 
+    def verify(self) -> None:
+        """As TrialBatch.verify()."""
+        self.slab.verify()
+        for values, copy in self._kept.values():
+            if (copy.get() != np.ascontiguousarray(values).view(np.uint8).reshape(-1)).any():
+                raise spoilt("what is right")
+        for run, (right, expected) in enumerate(zip(self._rights, self._expected, strict=True)):
+            again = compute(self.plan.workload, self.slab.inputs(run), expected)
+            both = zip(right.memory, again.memory, strict=True)
+            pairs = [Pair(int(a.data.ptr), int(b.data.ptr), a.nbytes) for a, b in both]
+            if Table(pairs).ask_now().any():
+                raise spoilt("what is right")
+
     def compared(self) -> Compared:
         """What is compared: the judged launches, then the relations; launches alike; reaches."""
         measured = [each for judged in self.plan.judged for each in self._judged(judged)]
         relations = [each for each in self.plan.relations if isinstance(each, Relation)]
         measured += [each for relation in relations for each in self._related(relation)]
-        alike = [
-            Pair(self.slab.address(one, spec.name), self.slab.address(other, spec.name), spec.size_bytes)
-            for one, other, _ in self.plan.alike
-            for spec in self._rows
-        ]
         reaches = [each for each in self.plan.relations if isinstance(each, Reach)]
         return Compared(
-            tuple(measured), tuple(alike), tuple(each for reach in reaches for each in self._reached(reach))
+            tuple(measured),
+            tuple(pair for pair, _ in self._alike),
+            tuple(each for reach in reaches for each in self._reached(reach)),
         )
 
+    def _repeated(self) -> Iterator[tuple[Pair, str]]:
+        """Launches that agree in every bit, and what is said if they do not."""
+        for one, other, said in self.plan.alike:
+            for spec in self._rows:
+                first, second = (self.slab.address(run, spec.name) for run in (one, other))
+                yield Pair(first, second, spec.size_bytes), said
+
+    def _exact(self, relation: Relation) -> Iterator[tuple[Pair, str]]:
+        """The groups of a relation that agree in every bit."""
+        said = f"{relation.change}: the output is not the same to the bit"
+        if not isinstance(relation.before, Rows) or relation.before.rows is None:
+            return
+        one, other = (self.plan.run_of(side.runs[0]) for side in (relation.before, relation.after))
+        for spec in self._rows:
+            row_bytes, rows = spec.shape[-1] * ELEMENT_BYTES[spec.dtype], spec.shape[-2]
+            before, after = (self.slab.address(run, spec.name) for run in (one, other))
+            for group, first in enumerate(relation.before.rows[::rows]):
+                at = before + int(first) * row_bytes, after + group * rows * row_bytes
+                yield Pair(*at, rows * row_bytes), said
+
     def _judged(self, judged: Judged) -> Iterator[Measured]:
+        if judged.expected is None:
+            yield self._judged_by(self._rights[judged.run], judged.run)
+            return
         run = self.plan.runs[judged.run]
         for rows, numbers in zip_longest(self._rows, self._numbers):
             if numbers is not None and numbers.name in run.without:
@@ -102,13 +164,30 @@ class _Trials:
                 dtype=spec.dtype,
                 new=Side() if rows is None else self._side(judged.run, rows, None),
                 right=0 if rows is None else self._device(judged.expected.rows[rows.name].right),
-                numbers=None if numbers is None else self._expected_numbers(judged, numbers),
+                numbers=None
+                if numbers is None
+                else self._expected_numbers(judged.run, judged.expected, numbers),
             )
 
-    def _expected_numbers(self, judged: Judged, spec: TensorSpec) -> Numbers:
-        right, limits = judged.expected.numbers[spec.name], thresholds_of(self.plan.workload)
+    def _judged_by(self, right: Right, run: int) -> Measured:
+        """Against what the device has computed."""
+        (spec,), (numbers,), limits = self._rows, self._numbers, thresholds_of(self.plan.workload)
+        got, known = self.slab.address(run, numbers.name), right.numbers_address
+        places = 0 if right.rows is None else self._device(right.rows.astype(np.int64))
+        return Measured(
+            rows=right.count,
+            columns=spec.shape[-1],
+            dtype=spec.dtype,
+            new=self._side(run, spec, right.rows),
+            right=right.address,
+            is_single=True,
+            numbers=Numbers(got, known, limits.lse_absolute, limits.lse_relative, 0.0, places),
+        )
+
+    def _expected_numbers(self, run: int, expected: Expected, spec: TensorSpec) -> Numbers:
+        right, limits = expected.numbers[spec.name], thresholds_of(self.plan.workload)
         return Numbers(
-            self.slab.address(judged.run, spec.name),
+            self.slab.address(run, spec.name),
             self._device(right.right),
             limits.lse_absolute,
             limits.lse_relative,
@@ -162,15 +241,12 @@ class _Trials:
         workload = self.plan.workload
         verdict = judge_errors(workload, (error for judged, error in errors if not judged.words))
         reasons = (
-            *(said for (_, _, said), bad in zip(self._alike(), differ, strict=False) if bad),
+            *(said for (_, said), bad in zip(self._alike, differ, strict=False) if bad),
             *(self._said_of(judged, error) for judged, error in errors if judged.words),
             *self._said_of_relations(each, iter(reached)),
         )
         reason = verdict.reason or next(filter(None, reasons), "")
         return replace(verdict, passed=not reason, reason=reason)
-
-    def _alike(self) -> Iterator[tuple[int, int, str]]:
-        return (each for each in self.plan.alike for _ in self._rows)
 
     def _said_of(self, judged: Judged, error: Errors) -> str:
         reason = judge_errors(self.plan.workload, [error]).reason
@@ -191,8 +267,8 @@ class _Trials:
     ) -> Errors:
         """Of one tensor of rows, or of one of numbers, or of one of each."""
         name = self.plan.runs[judged.run].inputs.name
-        scale = judged.expected.rows[rows.name].scale if rows else None
-        where = _place(rows, found.worst) if rows else ""
+        scale = self._scale(judged, rows) if rows else None
+        where = self._place(judged, rows, found.worst) if rows else ""
         return Errors(
             inputs=name,
             is_ordinary=name in self._ordinary,
@@ -205,8 +281,21 @@ class _Trials:
             lse_error=found.number_error,
             broken=f"{found.broken} elements" if found.broken else "",
             where=f"{rows.name} {where}" if rows and len(self._rows) > 1 else where,
-            lse_where=_place(numbers, (found.number_row,)) if numbers else "",
+            lse_where=self._place(judged, numbers, (found.number_row,)) if numbers else "",
         )
+
+    def _scale(self, judged: Judged, spec: TensorSpec) -> Scale:
+        if judged.expected is None:
+            return self._rights[judged.run].scale
+        scale: Scale = judged.expected.rows[spec.name].scale
+        return scale
+
+    def _place(self, judged: Judged, spec: TensorSpec, at: tuple[int, ...]) -> str:
+        """A compared row, and perhaps a column, in words."""
+        known = None if judged.expected is not None else self._rights[judged.run].rows
+        row = at[0] if known is None else int(known[at[0]])
+        places = spec.shape[:-1] if spec.role == "rows" else spec.shape
+        return place_of(spec, (*np.unravel_index(row, places), *at[1:]))
 
     def _said_of_relations(self, found: Iterator[Found], reached: Iterator[Any]) -> Iterator[str]:
         for relation in self.plan.relations:
@@ -228,9 +317,3 @@ class _Trials:
         return said_of_sums(change, found.squared, found.before_squared, workload=workload) or said_of_worst(
             change, found.max_over_rms, at, spec, workload=workload
         )
-
-
-def _place(spec: TensorSpec, at: tuple[int, ...]) -> str:
-    """A row, counted through, and perhaps a column in words."""
-    places = spec.shape[:-1] if spec.role == "rows" else spec.shape
-    return place_of(spec, (*np.unravel_index(at[0], places), *at[1:]))

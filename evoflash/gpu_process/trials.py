@@ -5,14 +5,17 @@ What validation/correctness.py asks of a kernel that it calls, as a list: all la
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from evoflash.cuda.comparisons import COLUMNS
 from evoflash.cuda.slab import Run, bytes_of
-from evoflash.operation import Expected, Reach, Relation, Rows, TestInput, Workload
+from evoflash.operation import Expected, TestInput, Workload
 from evoflash.operations import operation_of
+from evoflash.relation import Reach, Relation, Rows
 from evoflash.validation.correctness import case, names_of
 from evoflash.validation.expected import outputs_of
 
@@ -21,12 +24,12 @@ _AT_ONCE = 1  # repeats right behind the test inputs; another one is the last la
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Judged:
-    """A launch whose output is held against the right one. `words` precede a complaint; those of the test
-    inputs, which are judged together, have none.
+    """A launch whose output is held against the right one, which the device computes where it is None.
+    `words` precede a complaint; those of the test inputs, which are judged together, have none.
     """
 
     run: int
-    expected: Expected
+    expected: Expected | None
     words: str = ""
 
 
@@ -40,6 +43,7 @@ class Plan:
     alike: tuple[tuple[int, int, str], ...]  # launches whose rows agree in every bit; what is said if not
     relations: tuple[Relation | Reach, ...]
     numbers: Mapping[int, int]  # launches by id() of their inputs
+    exact: tuple[Relation, ...] = ()  # of whole groups: where runs repeat to the bit, these agree to the bit
 
     def run_of(self, inputs: TestInput) -> int:
         """The first launch with those inputs."""
@@ -48,8 +52,8 @@ class Plan:
     @property
     def size_bytes(self) -> int:
         """What it takes on the device, about: tensors, their images, references."""
-        right = sum(rows.right.nbytes for each in self.judged for rows in each.expected.rows.values())
-        return 2 * bytes_of(self.workload, self.runs) + right
+        rows = sum(spec.size_bytes for spec in outputs_of(self.workload, "rows"))
+        return 2 * bytes_of(self.workload, self.runs) + len(self.judged) * 4 * rows
 
     @property
     def is_comparable(self) -> bool:
@@ -82,6 +86,24 @@ def plan_of(workload: Workload, seed: int) -> Plan:
     alike.append((0, len(runs), "two runs on the same input differ"))
     runs.append(Run(first))
     return Plan(workload, tuple(runs), tuple(judged), tuple(alike), relations, numbers)
+
+
+def size_plan_of(workload: Workload, inputs: Sequence[TestInput], rng: np.random.Generator) -> Plan:
+    """The launches at the benchmark's shape: on each of the inputs; on the first again, and with its groups
+    exchanged, where the operation knows how.
+    """
+    operation, first = operation_of(workload), inputs[0]
+    runs = [*(Run(each) for each in inputs), Run(first)]
+    judged = tuple(Judged(at, None) for at in range(len(inputs)))
+    alike = ((0, len(inputs), "two runs on the same input differ"),)
+    numbers = {id(each): at for at, each in enumerate(inputs)}
+    relations: tuple[Relation, ...] = ()
+    if operation.rearranged is not None:
+        relations = (operation.rearranged(first, workload=workload, rng=rng),)
+        (moved,) = relations[0].after.runs
+        numbers[id(moved)] = len(runs)
+        runs.append(Run(moved))
+    return Plan(workload, tuple(runs), judged, alike, relations, numbers, exact=relations)
 
 
 def _variants(workload: Workload, inputs: TestInput) -> Iterator[tuple[Run, str]]:

@@ -1,7 +1,6 @@
 """One thread that calls what it is given, one call at a time: what is urgent first, else in order.
 
-Knows nothing of GPUs. Where nothing waits, a pastime is called instead, again and again until it says that
-there is nothing more to do; it must be short, because what comes in meanwhile waits for its end.
+Knows nothing of GPUs.
 """
 
 import itertools
@@ -13,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 T = TypeVar("T")
-Pastime = Callable[[], bool]  # whether there is more to do
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -32,7 +30,6 @@ class Turns:
     def __init__(self, name: str) -> None:
         self._waiting: queue.PriorityQueue[_Turn] = queue.PriorityQueue()
         self._numbers, self._is_closed = itertools.count(), False
-        self._pastime: Pastime | None = None
         threading.Thread(target=self._serve, name=name, daemon=True).start()
 
     def submit(self, function: Callable[..., T], *args: Any, first: bool = False) -> "Future[T]":
@@ -42,10 +39,6 @@ class Turns:
         if self._is_closed:
             answer.cancel()
         return answer
-
-    def while_waiting(self, pastime: Pastime | None) -> None:
-        """What is done where nothing waits, from the next call on."""
-        self._pastime = pastime
 
     def cancel(self) -> None:
         """Drop what has not begun."""
@@ -63,19 +56,10 @@ class Turns:
 
     def _serve(self) -> None:
         while not self._is_closed:
-            turn = self._next()
-            if turn is not None and turn.answer.set_running_or_notify_cancel():
+            turn = self._waiting.get()
+            if turn.answer.set_running_or_notify_cancel():
                 _call(turn)
         self.cancel()
-
-    def _next(self) -> _Turn | None:
-        """The next turn; None after some pastime."""
-        pastime = self._pastime
-        if pastime is None or not self._waiting.empty():
-            return self._waiting.get()
-        if not pastime():
-            self._pastime = None
-        return None
 
 
 def _call(turn: _Turn) -> None:

@@ -22,7 +22,7 @@ from evoflash.errors import DeviceError
 from evoflash.evaluation import Rung, Status, Verdict
 from evoflash.gpu_process.finals import FinalReport, FinalTask
 from evoflash.gpu_process.finals_retry import rounds, run_noting
-from evoflash.gpu_process.preparation import load_libraries, prepare
+from evoflash.gpu_process.preparation import prepare, prepare_finals
 from evoflash.gpu_process.rungs import GpuOutcome, GpuTask, check, time_correct
 from evoflash.gpu_process.screening import screen
 from evoflash.gpu_process.turns import Turns
@@ -49,7 +49,7 @@ class Jobs:
 
     warm_up: Callable[[], None] = launcher.warm_up
     precompute_references: Callable[..., None] = prepare
-    load_libraries: Callable[[], None] = load_libraries
+    prepare_finals: Callable[..., None] = prepare_finals
     screen: Callable[[GpuTask], GpuOutcome] = screen
     check: Callable[[GpuTask], GpuOutcome] = check
     time_correct: Callable[[GpuTask, GpuOutcome], GpuOutcome] = time_correct
@@ -127,9 +127,12 @@ class GpuWorker:
         """Begin two processes beside the search, for begin_finals() and finalists(): one computes references
         of the hidden workloads, one loads the libraries. Neither touches the GPU before its turn.
         """
+        if self._is_closed:
+            return
         references = self._jobs.precompute_references
         self._for_hidden = self._starting(references, hidden, (), seed)
-        self._for_finals = self._starting(self._jobs.load_libraries)
+        _, timed, timed_seed = self._reference_args
+        self._for_finals = self._starting(self._jobs.prepare_finals, timed, timed_seed)
 
     def begin_finals(self) -> "Future[None]":
         """From here on tasks meet the process that knows the hidden workloads, where there is one."""

@@ -21,6 +21,7 @@ import numpy as np
 from evoflash.replay.recorded_space import Recording
 from evoflash.space import Param, Value
 
+_KERNEL = "recorded"
 _Key = tuple[Value, ...]
 
 
@@ -31,7 +32,7 @@ def run_strategy(recording: Recording, name: str, budget: int, seed: int) -> Seq
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "cache.json"
         path.write_text(json.dumps(_cache(recording, params, times_us)), encoding="utf-8")
-        results = _tuned(recording, params, set(times_us), path, name, budget, seed)
+        results = _tuned(params, set(times_us), path, strategy=name, budget=budget, seed=seed)
     found: dict[_Key, float] = {}
     for result in results:
         key = tuple(result[param.name] for param in params)
@@ -62,7 +63,7 @@ def _cache(recording: Recording, params: Sequence[Param], times_us: Mapping[_Key
         entries[",".join(map(str, key))] = dict(zip(names, key, strict=True)) | time | spent
     return {
         "device_name": recording.device,
-        "kernel_name": recording.space.family,
+        "kernel_name": _KERNEL,
         "problem_size": [1],
         "tune_params_keys": names,
         "tune_params": {param.name: list(param.values) for param in params},
@@ -72,13 +73,7 @@ def _cache(recording: Recording, params: Sequence[Param], times_us: Mapping[_Key
 
 
 def _tuned(
-    recording: Recording,
-    params: Sequence[Param],
-    valid: set[_Key],
-    path: Path,
-    name: str,
-    budget: int,
-    seed: int,
+    params: Sequence[Param], valid: set[_Key], path: Path, *, strategy: str, budget: int, seed: int
 ) -> Sequence[Mapping[str, Any]]:
     import kernel_tuner
     from constraint import FunctionConstraint
@@ -88,7 +83,7 @@ def _tuned(
     with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
         warnings.simplefilter("ignore")
         results, _ = kernel_tuner.tune_kernel(
-            recording.space.family,
+            _KERNEL,
             "",
             [1],
             [],
@@ -97,7 +92,7 @@ def _tuned(
             block_size_names=["-", "-", "-"],
             simulation_mode=True,
             cache=str(path),
-            strategy=name,
+            strategy=strategy,
             strategy_options={"max_fevals": budget},
             quiet=True,
             lang="CUDA",

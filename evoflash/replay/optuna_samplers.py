@@ -27,7 +27,7 @@ def run_sampler(recording: Recording, name: str, budget: int, seed: int) -> Sequ
     }
     study = optuna.create_study(sampler=samplers[name](seed=seed))
     keys = {key_of(recording, genome): genome for genome in recording.space.genomes}
-    genes = {
+    genes: dict[str, optuna.distributions.BaseDistribution] = {
         param.name: optuna.distributions.CategoricalDistribution(list(map(str, param.values)))
         for param in recording.space.params
     }

@@ -1,90 +1,63 @@
 """Evolution: children of elites by mutation operators that earn their share; random immigrants among them.
 
-Measures nothing and stores nothing. Operators are the files of mutations/; this module finds them.
+Measures nothing and stores nothing. At a standstill more of them are random, or change two genes at once. A
+preset (presets.py) says what else proposals may know; without one they know the credit that operators earned.
 """
 
-import importlib
-import pkgutil
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+import itertools
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-import evoflash.mutations
 from evoflash.errors import UsageError
 from evoflash.evaluation import Evaluation, Proposal
 from evoflash.space import Genome, SearchSpace
-from evoflash.strategies.operator_credit import Credit, Trait, diagnosis, is_control, reward
-from evoflash.strategies.population import Elite, Population
+from evoflash.strategies.insight import Insight
+from evoflash.strategies.operator_credit import Credit, diagnosis, is_control, reward
+from evoflash.strategies.operators import Operator, operators_for
+from evoflash.strategies.populations import Parents, make_population
+from evoflash.strategies.populations.elites import Elite, Population
+from evoflash.strategies.presets import Preset, preset_of
 from evoflash.strategies.unseen import Unseen
 
 INITIAL = 16  # proposals before the first child where there are no seeds to breed from
 IMMIGRANTS = 0.1  # share of uniform samples afterwards
 IMMIGRANTS_BESIDE_SEEDS = 0.05  # the same where seeds are the better beginning
+STANDSTILL = 15  # outcomes without a gain
+GAIN = 1.001  # times as fast: less is no gain
+STANDING_IMMIGRANTS, STANDING_JUMPS = 0.2, 0.4  # shares at a standstill
+JUMP = "two_genes"  # the operator of the jumps
+CHILDREN = 3  # of which the one that effects and nogoods favour is proposed
 TRIES = 24  # children that were proposed before, until a random immigrant is taken instead
-REPAIRS = 3  # random steps towards validity
-
-
-@dataclass(frozen=True, slots=True)
-class Operator:
-    """A file of mutations/: how many parents it takes, what it makes of them, and what it says of itself."""
-
-    name: str
-    arity: int
-    mutate: Callable[[Sequence[Genome], SearchSpace, np.random.Generator], Genome | None]
-    trait: Trait = field(default_factory=Trait)
-
-    def child(self, parents: Sequence[Genome], space: SearchSpace, rng: np.random.Generator) -> Genome | None:
-        """A valid genome that is none of its parents, repaired if need be; None when there is none."""
-        child = self.mutate(parents, space, rng)
-        for _ in range(REPAIRS):
-            if child is None or space.is_valid(child):
-                break
-            child = _towards_valid(child, parents, space, rng)
-        return None if child is None or child in parents or not space.is_valid(child) else child
-
-
-def _towards_valid(
-    genome: Genome, parents: Sequence[Genome], space: SearchSpace, rng: np.random.Generator
-) -> Genome:
-    near = [other for other in space.neighbours(genome) if other not in parents]
-    if near:
-        return near[int(rng.integers(len(near)))]
-    name, value = genome.values[int(rng.integers(len(genome.values)))]
-    others = space.param(name).neighbours(value) or (value,)
-    return space.genome({**genome.as_dict(), name: others[int(rng.integers(len(others)))]})
-
-
-def operators() -> tuple[Operator, ...]:
-    """Every operator in mutations/, by name. UsageError when a file there is not one."""
-    found = []
-    for info in sorted(pkgutil.iter_modules(evoflash.mutations.__path__), key=lambda info: info.name):
-        module = importlib.import_module(f"evoflash.mutations.{info.name}")
-        if not callable(getattr(module, "mutate", None)) or getattr(module, "PARENTS", 0) not in (1, 2):
-            raise UsageError(
-                f"mutations/{info.name}.py is no operator: give it PARENTS = 1 (or 2) and "
-                "mutate(parents, space, rng), or remove it."
-            )
-        trait = Trait(getattr(module, "PRIOR", 1.0), tuple(getattr(module, "BOTTLENECKS", ())))
-        found.append(Operator(info.name, module.PARENTS, module.mutate, trait))
-    return tuple(found)
 
 
 class Evolution:
-    """Elites of several tiles; operators drawn by what is expected of them."""
+    """Operators drawn by what is expected of them change genomes that are among the best."""
 
-    def __init__(self, space: SearchSpace, *, seed: int, seeds: tuple[Genome, ...] = ()) -> None:
+    def __init__(
+        self,
+        space: SearchSpace,
+        *,
+        seed: int,
+        seeds: tuple[Genome, ...] = (),
+        preset: str = "",
+        population: str = "",
+    ) -> None:
         self._space, self._seed = space, seed
         self._seeds = tuple(genome for genome in seeds if self._fits(genome))
         self._unseen = Unseen(space, seed=seed)
+        self._preset = preset_of(preset or "full", population)
         # A space declares its tile first. Cells of tiles ended within 1.4 % of the optimum of two made-up
         # kernel spaces after 200 evaluations; cells of words let one tile fill the population: 3 %.
-        self._population = Population(cell=space.blocks[0] if space.blocks else ())
-        self._operators = operators()
+        tile = space.blocks[0] if space.blocks else ()
+        self._population = make_population(self._preset.population, cell=tile, size=self._preset.size)
+        self._operators = tuple(each for each in operators_for(space) if _is_allowed(each, self._preset))
         self._credit = Credit({operator.name: operator.trait for operator in self._operators})
+        self._insight = Insight() if preset and self._preset.uses_insights else None
         self._scores_us: dict[str, float] = {}  # correct genomes, by id
         self._bounds: dict[str, str] = {}  # the bottleneck of each
         self._failed: set[Genome] = set()
+        self._best_us, self._since = np.inf, 0  # outcomes since the last gain
 
     def ask(self) -> Proposal | None:
         """A seed, a child or a random immigrant."""
@@ -98,12 +71,25 @@ class Evolution:
         """Let the genome breed if it earned it, and credit the operator that made it."""
         self._unseen.take(proposal.genome)
         self._learn(proposal, evaluation)
+        if self._insight is not None:
+            self._insight.tell(evaluation)
         if not evaluation.is_correct or evaluation.score_us is None:
             self._failed.add(proposal.genome)
         elif self._fits(proposal.genome):
             self._scores_us[proposal.genome.id] = evaluation.score_us
             self._bounds[proposal.genome.id] = diagnosis(evaluation)
-            self._population.add(evaluation)
+            self._population.add(evaluation, proposal.parents)
+        self._count(evaluation)
+
+    def _count(self, evaluation: Evaluation) -> None:
+        self._since += 1
+        us = evaluation.score_us
+        if evaluation.is_correct and not evaluation.is_censored and us and us * GAIN < self._best_us:
+            self._best_us, self._since = us, 0
+
+    @property
+    def _stands_still(self) -> bool:
+        return self._since > STANDSTILL and self._unseen.proposed > INITIAL + STANDSTILL
 
     def _learn(self, proposal: Proposal, evaluation: Evaluation) -> None:
         if not proposal.parents:
@@ -130,25 +116,39 @@ class Evolution:
     def _child(self, rng: np.random.Generator) -> Proposal | None:
         breeding = self._breeding()
         share = IMMIGRANTS_BESIDE_SEEDS if self._seeds else IMMIGRANTS
+        share = STANDING_IMMIGRANTS if self._stands_still else share
         if not breeding or rng.random() < share:
             return None
         control = is_control(self._seed, self._unseen.proposed)
+        if self._insight is None:
+            return next(self._children(breeding, rng, control=control), None)
+        litter = list(itertools.islice(self._children(breeding, rng, control=control), CHILDREN))
+        if not litter:
+            return None
+        parent = next(e.genome for e in breeding.elites if e.genome.id == litter[0].parents[0])
+        favourite = self._insight.favourite(parent, [child.genome for child in litter])
+        return next(child for child in litter if child.genome == favourite)
+
+    def _children(self, breeding: Parents, rng: np.random.Generator, *, control: bool) -> Iterator[Proposal]:
+        """New ones, each of an operator and of parents of its own."""
         usable, tries = list(self._operators), 0
+        jumps = [each for each in self._operators if each.name == JUMP]
         while usable and tries < TRIES:
             parents = [elite.genome for elite in breeding.parents(2, rng)]
-            operator = self._pick(usable, parents, rng, control=control)
+            if self._stands_still and jumps and not control and rng.random() < STANDING_JUMPS:
+                operator = jumps[0]
+            else:
+                operator = self._pick(usable, parents, rng, control=control)
             parents = parents[: operator.arity]
             child = operator.child(parents, self._space, rng) if len(parents) == operator.arity else None
-            if child is None:
-                usable.remove(
-                    operator
-                )  # the genome lacks its genes, or they stand at the end of their values
+            if child is None:  # the genome lacks its genes, or they stand at the end of their values
+                usable = [each for each in usable if each is not operator]
+                jumps = [each for each in jumps if each is not operator]
             elif child in self._unseen:
-                return Proposal(child, operator.name, tuple(parent.id for parent in parents))
+                yield Proposal(child, operator.name, tuple(parent.id for parent in parents))
             tries += child is not None
-        return None
 
-    def _breeding(self) -> Population | None:
+    def _breeding(self) -> Parents | None:
         """Who may have children now: elites, or the seeds that have not failed while nothing is timed yet."""
         if self._population.elites and (self._seeds or self._unseen.proposed >= INITIAL):
             return self._population
@@ -163,8 +163,14 @@ class Evolution:
         *,
         control: bool,
     ) -> Operator:
-        if control:
+        if control or not self._preset.uses_insights:
             return usable[int(rng.integers(len(usable)))]
         bound = self._bounds.get(parents[0].id, "")
         shares = self._credit.shares(self._space.family, bound, [operator.name for operator in usable])
         return usable[int(rng.choice(len(usable), p=shares))]
+
+
+def _is_allowed(operator: Operator, preset: Preset) -> bool:
+    if operator.arity > 1 and not preset.uses_solutions:
+        return False
+    return operator.is_general or preset.uses_insights

@@ -53,11 +53,12 @@ def gain(parent_us: float, child_us: float) -> float:
 
 def reward(evaluation: Evaluation, parent_us: float | None) -> float:
     """From 0 for a failure or a duplicate, over a little for a correct child, to 1 for a tenth faster."""
-    if not evaluation.is_correct or evaluation.score_us is None or evaluation.duplicate_of:
+    us = evaluation.learnt_us
+    if us is None or evaluation.duplicate_of:
         return 0.0
-    if parent_us is None or evaluation.is_censored or evaluation.score_us >= parent_us:
+    if parent_us is None or evaluation.is_screened or evaluation.is_censored or us >= parent_us:
         return SLOWER
-    return FASTER + (1 - FASTER) * min(1.0, gain(parent_us, evaluation.score_us) / FULL_GAIN)
+    return FASTER + (1 - FASTER) * min(1.0, gain(parent_us, us) / FULL_GAIN)
 
 
 def is_control(seed: int, position: int) -> bool:

@@ -8,6 +8,7 @@ walk through the same input sets in the same order, which is drawn anew for each
 """
 
 import itertools
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -38,7 +39,10 @@ class Block:
 
 
 class Pair:
-    """Two contenders captured over the same input sets, and warmed up."""
+    """Two contenders captured over the same input sets, and warmed up.
+
+    `rough_ratio`: of the first's time to the second's in one replay each; nan where single calls are timed.
+    """
 
     def __init__(
         self,
@@ -60,6 +64,7 @@ class Pair:
         if protocol.pace is Pace.CALL:
             self._replays = [one_by_one(each, bench, sets) for each in (first, second)]
             self._launches, self._quads = 1, CALL_QUADS
+            self.rough_ratio = math.nan
         else:
             self._capture((first, second), sets)
         self._events = [cupy().cuda.Event() for _ in range(4 * self._quads + 1)]
@@ -67,7 +72,8 @@ class Pair:
 
     def _capture(self, contenders: tuple[Contender, Contender], sets: list[int]) -> None:
         self._replays = [self._warm(each, sets) for each in contenders]
-        round_us = max(self._timed_us(replay) for replay in self._replays)
+        rounds_us = [self._timed_us(replay) for replay in self._replays]
+        self.rough_ratio, round_us = rounds_us[0] / rounds_us[1], max(rounds_us)
         rounds = turn_rounds(round_us)
         if rounds > 1:
             self._replays = [self._warm(each, sets * rounds) for each in contenders]

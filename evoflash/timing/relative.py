@@ -5,6 +5,7 @@ both have it. The kernel's time is the ratio times the known time of the other, 
 beside the same one compare at once, and no sample has to wait until the GPU has idled.
 """
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -43,9 +44,11 @@ def relative_time(
     protocol: TimingProtocol = SCREENED,
     effort: Effort,
     is_clear: Callable[[Interval], bool],
+    is_far: Callable[[float], bool] = lambda _: False,
     rng: np.random.Generator,
 ) -> RelativeTime:
     """Time blocks, one on each workload in turns, until the score's interval says enough at one of the looks.
+    Where `is_far` says so of a single replay's score, that is all: its interval is unknown.
 
     Raises launcher.KernelHungError or CuPy's errors, whichever contender caused them.
     """
@@ -53,11 +56,12 @@ def relative_time(
         Pair(each.contender, each.known, each.bench, protocol, rng=rng, block_us=effort.block_us)
         for each in sides
     ]
-    known_us, rounds, started = (
-        score([each.known_us for each in sides]),
-        list[list[Block]](),
-        time.monotonic(),
-    )
+    known_us = score([each.known_us for each in sides])
+    rough_us = known_us * score([pair.rough_ratio for pair in pairs])
+    if is_far(rough_us):
+        single = tuple(_single(pair, side, protocol) for pair, side in zip(pairs, sides, strict=True))
+        return RelativeTime(Interval(rough_us, 0.0, math.inf), single)
+    rounds, started = list[list[Block]](), time.monotonic()
     while True:
         rounds.append([pair.block() for pair in pairs])
         is_last = len(rounds) >= effort.looks[-1] or time.monotonic() - started > effort.max_s
@@ -73,6 +77,11 @@ def _ratio(rounds: Sequence[Sequence[Block]], effort: Effort) -> Interval:
     """Of the scores, which are geometric means over the workloads."""
     logs = [float(np.mean([block.log_ratio for block in blocks])) for blocks in rounds]
     return interval(logs, alpha=effort.alpha / len(effort.looks))
+
+
+def _single(pair: Pair, side: Beside, protocol: TimingProtocol) -> Timing:
+    us = side.known_us * pair.rough_ratio
+    return Timing(str(side.bench.workload), protocol.name, us, us, us, n=1)
 
 
 def _timing(blocks: Sequence[Block], side: Beside, protocol: TimingProtocol) -> Timing:

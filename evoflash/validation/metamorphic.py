@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evoflash.operation import Kernel, Output, Reach, Relation, Rows, TensorSpec, TestInput, Workload
+from evoflash.operation import Kernel, Output, TensorSpec, TestInput, Workload
+from evoflash.relation import Reach, Relation, Rows
 from evoflash.validation.bits import decode
 from evoflash.validation.expected import outputs_of, over_rms
 from evoflash.validation.thresholds import thresholds_of

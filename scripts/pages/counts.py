@@ -12,7 +12,7 @@ from typing import Any
 from evoflash.conformance.primitives import primitives
 from evoflash.selftest import bookkeeping_frauds, clock_frauds, large_size_frauds
 from evoflash.selftest.corpus import corpus
-from evoflash.strategies.evolution import operators
+from evoflash.strategies.operators import operators
 from scripts import ROOT
 
 _CONFORMANCE = ROOT / "scripts" / "validation" / "records" / "conformance-h200.json"

@@ -4,6 +4,7 @@
     calibrate       what honest kernels use of each threshold: the record that justifies thresholds.toml
     honest          every honest kernel is accepted, over lengths and seeds
     sensitivity     single faults in a real kernel, and which threshold rejects them
+    batch           verdicts of a batch of launches beside those of launches one by one, and the time of each
 
     subjects        the kernels that these look at: drawn, built and run
 

@@ -1,6 +1,6 @@
 """Verdicts of a batch of launches beside those of launches one by one, and the seconds that each take.
 
-    python -m scripts.validation.batch [--out FILE]
+    python -m scripts.validation.batch [--out FILE] [--every N] [--sizes]
 
 Of the first genome of each family under a few compile keys, of the archive's champions for those, and of the
 self-test's frauds that fail by their numbers. Needs a GPU. A process for each compile key; what loses one is
@@ -19,7 +19,7 @@ from typing import Any
 
 from evoflash.attention.shapes import check_workloads
 from evoflash.attention.workload import Workload, parse_workload
-from evoflash.champions import champions
+from evoflash.champions import champion_today
 from evoflash.compilers.nvrtc import compile_candidate
 from evoflash.cuda import launcher
 from evoflash.cuda.launcher import LaunchRefusedError
@@ -28,7 +28,7 @@ from evoflash.families.family import families_for, load_family
 from evoflash.families.renderer import render
 from evoflash.gpu import GpuSpec
 from evoflash.gpu_process import cache, checks, rungs
-from evoflash.gpu_process.checks import SMALL_LIMIT_S, Subject
+from evoflash.gpu_process.checks import LARGE_LIMIT_S, SMALL_LIMIT_S, Subject
 from evoflash.gpu_process.rungs import GpuTask
 from evoflash.isolation import IsolatedPool
 from evoflash.problem import parse_problem
@@ -36,6 +36,7 @@ from evoflash.selftest import on_gpu
 from evoflash.selftest.corpus import corpus
 from evoflash.space import Genome
 
+AT_SIZE = ("s4k_d128,causal", "gqa4k_d128", "decode8k", "s16k_d128", "s2k_d64")  # of the archive's rows
 PROBLEMS = ("mission", "b=2,h=8,hkv=2,s=1000,d=128,causal", "b=1,h=8,s=512,d=64,dtype=bf16,causal")
 SEED, LIMIT_S, TIMES = 20261123, 240.0, 3
 _FIELDS = ("rel_l2", "max_over_rms", "lse_error", "honest_ratio")
@@ -46,8 +47,9 @@ def honest_tasks(spec: GpuSpec, problem: str) -> list[GpuTask]:
     whole = parse_problem(problem)
     workload, keys = parse_workload(problem), whole.compile_keys(spec.arch)
     found = [family.seeds_for(whole, family.space(keys, spec), spec)[:1] for family in families_for(spec)]
-    best = [each.genome for each in champions(spec.name) if each.problem == str(whole)]
-    return [_task(genome, workload, spec) for genome in (*(one for each in found for one in each), *best)]
+    best = champion_today(whole, spec)
+    genomes = (*(one for each in found for one in each), *([best.genome] if best else ()))
+    return [_task(genome, workload, spec) for genome in genomes]
 
 
 def _task(genome: Genome, workload: Workload, spec: GpuSpec) -> GpuTask:
@@ -73,6 +75,13 @@ def fraud_tasks(spec: GpuSpec) -> list[GpuTask]:
         if not fraud.measured.skip and set(fraud.measured.rungs) == {Rung.CORRECTNESS}:
             tasks.append(replace(on_gpu.task_of(fraud, spec, SEED), genome_id=f"fraud: {fraud.name}"))
     return tasks
+
+
+def archived(spec: GpuSpec) -> list[GpuTask]:
+    """The champions of a few large problems."""
+    found = [(parse_workload(problem), champion_today(parse_problem(problem), spec)) for problem in AT_SIZE]
+    tasks = [_task(each.genome, workload, spec) for workload, each in found if each is not None]
+    return [replace(task, checks=()) for task in tasks]
 
 
 def prepare(task: GpuTask) -> None:
@@ -101,6 +110,10 @@ def _compared(task: GpuTask) -> dict[str, Any]:
     def at_once() -> list[Verdict]:
         return batch.verdicts(kernels, limit_s=SMALL_LIMIT_S, is_deterministic=task.is_deterministic)
 
+    timed = [
+        Subject(task.kernel(*each), each[0], task.seed, LARGE_LIMIT_S, task.is_deterministic)
+        for each in task.timed
+    ]
     alone, alone_s = _guarded(lambda: [checks.on_check_shape(subject) for subject in subjects])
     together, first_s = _guarded(at_once)
     seconds = [_guarded(at_once)[1] for _ in range(TIMES)] if isinstance(together, list) else [first_s]
@@ -115,7 +128,35 @@ def _compared(task: GpuTask) -> dict[str, Any]:
         "alone_s": seconds_alone,
         "together_s": statistics.median(seconds),
         "together_first_s": first_s,
+        "at_size": [_at_size(subject) for subject in timed],
     }
+
+
+def at_size(task: GpuTask) -> dict[str, Any]:
+    """Both verdicts at the benchmark's shape."""
+    (each,) = task.timed
+    subject = Subject(task.kernel(*each), each[0], task.seed, LARGE_LIMIT_S, task.is_deterministic)
+    return {"kernel": task.genome_id, "at_size": [_at_size(subject)]}
+
+
+def _at_size(subject: Subject) -> dict[str, Any]:
+    began = time.monotonic()
+    batch = cache.size_batch(subject.workload, subject.seed)
+    made_s = time.monotonic() - began
+    assert batch is not None, "no room for the batch"
+
+    def at_once() -> list[Verdict]:
+        exact = subject.is_deterministic
+        return batch.verdicts([subject.kernel], limit_s=subject.limit_s, is_deterministic=exact)
+
+    together, _ = _guarded(at_once)
+    seconds = [_guarded(at_once)[1] for _ in range(TIMES)]
+    _guarded(lambda: [checks._at_size_alone(subject)])
+    alone, alone_s = _guarded(lambda: [checks._at_size_alone(subject)])
+    if not isinstance(alone, list) or not isinstance(together, list):
+        return {"workload": str(subject.workload), "alone": str(alone), "together": str(together)}
+    times = {"made_s": made_s, "alone_s": alone_s, "together_s": statistics.median(seconds)}
+    return _beside(alone[0], together[0]) | times
 
 
 def _guarded(function: Callable[[], list[Verdict]]) -> tuple[list[Verdict] | str, float]:
@@ -149,7 +190,8 @@ def run(groups: Sequence[Sequence[GpuTask]]) -> list[dict[str, Any]]:
     for at, group in enumerate(groups):
         ready[at].result()
         for task in group:
-            ending = pools[at].submit(compare, task, timeout_s=LIMIT_S).result()
+            look = compare if task.checks else at_size
+            ending = pools[at].submit(look, task, timeout_s=LIMIT_S).result()
             found.append(ending.value or {"kernel": task.genome_id, "lost": ending.reason})
     for pool in pools:
         pool.close()
@@ -159,24 +201,34 @@ def run(groups: Sequence[Sequence[GpuTask]]) -> list[dict[str, Any]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path)
-    out = parser.parse_args().out
+    parser.add_argument("--every", type=int, default=1, help="of the frauds only each n-th")
+    parser.add_argument("--sizes", action="store_true", help="the benchmark's shapes alone, and no fraud")
+    given = parser.parse_args()
     spec = launcher.present_spec(None)
     groups: dict[Any, list[GpuTask]] = defaultdict(list)
     for problem in PROBLEMS:
         for task in honest_tasks(spec, problem):
-            groups[task.timed[0][0].compile_key(spec.arch)].append(task)
-    for task in fraud_tasks(spec):
+            at_size_only = replace(task, checks=()) if given.sizes else task
+            groups[task.timed[0][0].compile_key(spec.arch)].append(at_size_only)
+    for task in archived(spec):
+        groups[task.timed[0][0]].append(task)
+    for task in () if given.sizes else fraud_tasks(spec)[:: given.every]:
         groups[task.timed[0][0].compile_key(spec.arch)].append(task)
     found = run(list(groups.values()))
     text = json.dumps({"gpu": spec.name, "seed": SEED, "kernels": found}, indent=1)
-    if out:
-        out.write_text(text + "\n", encoding="utf-8")
+    if given.out:
+        given.out.write_text(text + "\n", encoding="utf-8")
     for each in found:
         print(summary(each))
 
 
 def summary(found: dict[str, Any]) -> str:
-    """One kernel in one line."""
+    """One kernel in one line; one more for the benchmark's shape."""
+    sizes = "".join(f"\n    at size: {each}" for each in found.get("at_size", ()))
+    return f"{_summary(found)}{sizes}" if "shapes" in found or "lost" in found else found["kernel"] + sizes
+
+
+def _summary(found: dict[str, Any]) -> str:
     if "lost" in found or isinstance(found["shapes"], dict):
         return f"{found['kernel']}: {found.get('lost') or found['shapes']}"
     shapes = found["shapes"]

@@ -9,7 +9,7 @@ from tiled_kernel import tiled
 from evoflash.attention import abi, relations
 from evoflash.attention.inputs import draw
 from evoflash.attention.workload import Workload
-from evoflash.operation import Relation
+from evoflash.relation import Relation
 from evoflash.validation import metamorphic
 from evoflash.validation.bits import decode, encode
 

@@ -1,4 +1,4 @@
-"""Strategies and rivals on recorded spaces: what a row says, when two differ; the table, the page, the record."""
+"""Strategies and rivals on recorded spaces: rows, paired tests; the table, the page, the record."""
 
 import json
 from html.parser import HTMLParser
@@ -65,7 +65,7 @@ def test_each_is_tested_against_the_reference_and_it_against_nothing(space) -> N
     for name in ("evolution", "optuna:random"):
         difference, p_value = paired(rows[name].scores, rows["uniform"].scores)
         assert (rows[name].difference, rows[name].p_value) == (difference, p_value)
-    assert [row.standing.score for row in space.rows] == sorted((r.standing.score for r in space.rows))[::-1]
+    assert [row.standing.score for row in space.rows] == sorted(r.standing.score for r in space.rows)[::-1]
 
 
 def test_equal_scores_differ_by_nothing_and_a_constant_gain_is_seen() -> None:

@@ -3,6 +3,7 @@
 import io
 import json
 import math
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -16,9 +17,11 @@ from strategy_cases import SPACE, Notebook, Recorded, evaluated, score_us
 from waiting import LIMIT_S
 
 from evoflash.commands.insights import digest as insights
-from evoflash.commands.insights.report import print_insights
+from evoflash.commands.insights.report import as_json, print_insights
+from evoflash.commands.insights.words import effect_words, nogood_words, sentences
 from evoflash.errors import NoKernelError
-from evoflash.evaluation import Basis, Evaluation, Proposal, Run, RunKey
+from evoflash.evaluation import Basis, Evaluation, Proposal, Run, RunKey, Status
+from evoflash.gene_effects import GeneEffect, Nogood
 from evoflash.search import search
 from evoflash.space import Genome
 from evoflash.store.store import Store, open_store
@@ -181,3 +184,77 @@ def command(*arguments: str) -> subprocess.CompletedProcess[str]:
         [sys.executable, "-m", "evoflash", *arguments],
         capture_output=True, text=True, env=environment(NO_COLOR="1"), cwd=ROOT, timeout=LIMIT_S, check=False,
     )  # fmt: skip
+
+
+# ---- in words
+
+
+def test_a_value_that_pays_is_said_with_its_interval_and_the_kernels_behind_it() -> None:
+    effect = GeneEffect("tiles", "block_n", 64, 18, 1 / 1.041, 1 / 1.052, 1 / 1.029, is_paired=True)
+
+    assert effect_words(effect) == (
+        "tiles: block_n = 64 instead of other values: 4.1 % faster (95 % interval 2.9 to 5.2; "
+        "18 kernels, each beside those that differ in this gene alone)."
+    )
+    assert effect_words(effect, 128) == (
+        "tiles: block_n = 64 instead of 128: 4.1 % faster (95 % interval 2.9 to 5.2; "
+        "18 pairs that differ in this gene alone)."
+    )
+    slower = replace(effect, ratio=1.1, low=1.05, high=1.16, is_paired=False)
+    assert "10.0 % slower (95 % interval 5.0 to 16.0; 18 kernels beside all others" in effect_words(slower)
+
+
+def test_a_nogood_names_its_values_and_how_often_they_failed() -> None:
+    nogood = Nogood("tiles", (("warps", 12), ("ctas_per_sm", 2)), 14, 15, Status.COMPILE)
+
+    assert nogood_words(nogood) == (
+        "tiles: warps = 12 with ctas_per_sm = 2 failed in 14 of 15 kernels, mostly compile."
+    )
+
+
+def lattice_history(times_us) -> list[tuple[Proposal, Evaluation]]:
+    return [
+        outcome(genome_of(block_n=block_n, stages=stages), times_us(block_n, stages))
+        for block_n in (32, 64, 96)
+        for stages in range(8)
+    ]
+
+
+def test_of_a_search_where_one_value_pays_and_one_fails_both_are_said() -> None:
+    def times_us(block_n: int, stages: int) -> float | None:
+        noise = 1 + 0.001 * ((7 * stages + block_n) % 5)
+        return None if block_n == 96 else (8.0 if block_n == 64 else 10.0) * noise * (1 + 0.1 * stages)
+
+    said = list(sentences(insights.digest(RUN, lattice_history(times_us), None)))
+    text = "\n".join(said)
+
+    assert "Values that were faster:" in said
+    faster = next(line for line in said if "block_n = 64" in line)
+    gain = float(re.search(r": ([0-9.]+) % faster", faster)[1])
+    assert gain == pytest.approx(25, abs=0.5)
+    assert "(95 % interval 2" in faster
+    assert "block_n = 64 instead of 32: " in faster
+    assert "; 8 pairs that differ in this gene alone)" in faster
+    assert "Values that were slower:" not in said or "block_n = 32" not in text
+    assert "tiles: block_n = 96 failed in 8 of 8 kernels" in text
+    assert "ESTIMATES" not in text
+
+
+def test_where_nothing_is_sure_nothing_is_claimed() -> None:
+    rng = np.random.default_rng(3)
+    history = lattice_history(lambda *_: float(np.exp(rng.normal(2.0, 0.1))))
+    found = insights.digest(RUN, history, None)
+    clear = [effect for effect in found.effects if effect.high < 1 or effect.low > 1]
+    said = list(sentences(found))
+
+    assert len(clear) <= 1  # of eleven values, at 95 %
+    assert f"Of {len(found.effects) - len(clear)} other values it is unclear" in "\n".join(said)
+
+
+def test_estimates_stay_marked_in_words_and_json_is_json() -> None:
+    estimated = replace(RUN, key=replace(KEY, basis=Basis.ESTIMATED))
+    found = insights.digest(estimated, lattice_history(lambda n, s: 100.0 / n + s), None)
+
+    assert any("ESTIMATES" in line for line in sentences(found))
+    told = json.loads(as_json(found), parse_constant=lambda word: pytest.fail(word))
+    assert {effect["gene"] for effect in told["effects"]} == {"block_n", "stages"}

@@ -14,7 +14,8 @@ from evoflash.cuda.comparisons import FIELDS, THREADS, Measured, Numbers, Pair, 
 from evoflash.cuda.layout import layouts_of
 from evoflash.emulator import launch as emulator
 from evoflash.evaluation import Launch
-from evoflash.operation import Output, Rows
+from evoflash.operation import Output
+from evoflash.relation import Rows
 from evoflash.validation import metamorphic, validator
 from evoflash.validation.bits import encode
 from evoflash.validation.expected import every_row

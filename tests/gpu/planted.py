@@ -76,6 +76,11 @@ extern "C" __global__ void planted(const u16* q, u16* k, const u16* v, u16* o, f
     if (here && row == 0 && lane == 0 && head % (heads / kv_heads) == 0) k[kr * (seq_kv - 1)] ^= 1;
 #elif FAULT == 8
     if (here && lane == 0) out[0] = (u16)(out[0] ^ (launches & 1));
+#elif FAULT == 12
+    if (here && head == HIDDEN_HEAD && row == seq_q / 2) out[lane] = store(1.5f * sum[0] / total);
+#elif FAULT == 13
+    for (int i = 0; i < per_lane; ++i)
+        if (row > 0 && qr != D) out[lane + 32 * i] = q[lane + 32 * i + row * (D - qr)];
 #elif FAULT == 10
     if (here && head == HIDDEN_HEAD && row == seq_q / 2 && lane == 7) out[lane] = 0x7fff;
 #elif FAULT == 11
@@ -97,10 +102,12 @@ FAULTS = {
     "writes into K": 6,
     "gives another result each time": 8,
     "is right only while it is checked": 9,
+    "takes Q for dense": 13,
     "writes just past O at size": 101,
     "writes into K at size": 106,
     "leaves a NaN in one head at size": 110,
     "gives another result each time in one head at size": 111,
+    "has one wrong row in one head at size": 112,
 }
 
 

@@ -64,19 +64,3 @@ def test_nobody_waits_for_ever_once_it_is_closed(turns, held):
     for answer in (before, after):
         with pytest.raises(CancelledError):
             answer.result(LIMIT_S)
-
-
-def test_a_pastime_fills_the_time_until_a_call_comes_or_it_has_enough(turns):
-    calls, many = [], threading.Event()
-
-    def pastime():
-        calls.append("")
-        if len(calls) == 3:
-            many.set()
-        return len(calls) < 3
-
-    turns.while_waiting(pastime)
-    assert turns.submit(pow, 2, 3).result(LIMIT_S) == 8  # wakes the thread
-    assert many.wait(LIMIT_S)
-    assert turns.submit(pow, 2, 3).result(LIMIT_S) == 8
-    assert len(calls) == 3

@@ -11,11 +11,11 @@ from evoflash.gene_edits import largest, nearest, one_of, refit, set_back
 from evoflash.gpu import load_gpu
 from evoflash.problem import parse_problem
 from evoflash.space import Check, Genome, Param, SearchSpace, Value
-from evoflash.strategies.evolution import operators
+from evoflash.strategies.operators import operators
 
 FAMILY, H200 = load_family("flash_wgmma"), load_gpu("h200")
 OPERATORS = {operator.name: operator for operator in operators()}
-GENERIC = {"nudge", "reset", "toggle_structure", "crossover"}  # they know no gene by name
+GENERIC = {"nudge", "reset", "toggle_structure", "crossover", "two_genes"}  # they know no gene by name
 GROUPED, WIDE = "b=1,h=8,hkv=2,s=2048,d=64,causal", "b=8,h=16,s=4096,d=128"
 NAMED = [
     "add_consumer",

@@ -15,7 +15,7 @@ from evoflash.gene_edits import HIGH, LOW, MID, VERY_HIGH
 from evoflash.gpu import load_gpu
 from evoflash.problem import parse_problem
 from evoflash.space import Check, Genome, Param, SearchSpace
-from evoflash.strategies.evolution import Operator, operators
+from evoflash.strategies.operators import Operator, operators
 
 OPERATORS = {operator.name: operator for operator in operators()}
 FIXED = SearchSpace("fixed", (Param("a", (1,)), Param("b", ("x",))))

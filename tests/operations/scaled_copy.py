@@ -15,13 +15,12 @@ from evoflash.operation import (
     InputNames,
     Loop,
     Operation,
-    Relation,
-    Rows,
     Sample,
     TensorSpec,
     Thresholds,
     Work,
 )
+from evoflash.relation import Relation, Rows
 from evoflash.validation.bits import Bits, decode, encode, rounded
 from evoflash.validation.expected import every_row, expected_rows
 

@@ -23,7 +23,7 @@ class MadeUp:
 
     def __init__(self, first, second, bench, protocol, *, rng, block_us):
         MadeUp.made += 1
-        self.first_us, self.rng = first, np.random.default_rng(3)
+        self.first_us, self.rng, self.rough_ratio = first, np.random.default_rng(3), first / 2.0
         assert (protocol.name, block_us) == ("screen", EFFORT.block_us)
 
     def block(self):
@@ -38,9 +38,9 @@ def pairs(monkeypatch):
     monkeypatch.setattr(relative, "Pair", MadeUp)
 
 
-def timed(*first_us, known_us=20.0, is_clear=lambda _: False):
+def timed(*first_us, known_us=20.0, is_clear=lambda _: False, **named):
     sides = [Beside(us, 2.0, known_us, Bench()) for us in first_us]
-    return relative_time(sides, effort=EFFORT, is_clear=is_clear, rng=np.random.default_rng(0))
+    return relative_time(sides, effort=EFFORT, is_clear=is_clear, rng=np.random.default_rng(0), **named)
 
 
 def test_the_time_is_the_ratio_times_the_known_time_whatever_the_clock_did():
@@ -63,3 +63,10 @@ def test_the_score_over_two_workloads_is_their_geometric_mean():
 def test_it_ends_at_the_first_look_that_is_clear():
     assert timed(3.0, is_clear=lambda found: found.low > 25).timings[0].n == 4 * EFFORT.looks[0]
     assert timed(3.0, is_clear=lambda found: found.low > 35).timings[0].n == 4 * EFFORT.looks[-1]
+
+
+def test_a_single_replay_decides_what_is_far_behind():
+    far = timed(30.0, is_far=lambda us: us > 200)
+    assert (far.score_us.ratio, far.score_us.low, far.score_us.high) == (pytest.approx(300.0), 0.0, np.inf)
+    assert [(timing.median_us, timing.n) for timing in far.timings] == [(pytest.approx(300.0), 1)]
+    assert timed(10.0, is_far=lambda us: us > 200).timings[0].n > 1

@@ -13,7 +13,7 @@ def insights(
     db: Db,
     as_json: Json = False,
 ) -> None:
-    """What each mutation operator brought in the newest search, and how its winner came about.
+    """What the newest search has learnt: operators, its winner's way, which values pay and which fail.
 
     Example: evoflash insights --gpu l4 --problem mission
     """

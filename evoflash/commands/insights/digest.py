@@ -1,4 +1,4 @@
-"""What a run's mutation operators brought, from its stored history: by operator, by bottleneck, by lineage.
+"""What a run brought, from its stored history: by operator, bottleneck, lineage, by value of a gene.
 
 It reads and counts. It judges no kernel and steers no search.
 """
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from evoflash.errors import NoKernelError
 from evoflash.evaluation import Evaluation, Proposal, Run
+from evoflash.gene_effects import GeneEffect, Nogood, effects, nogoods
 from evoflash.space import Value
 from evoflash.store.store import Store
 from evoflash.strategies.operator_credit import diagnosis, gain, is_control
@@ -63,6 +64,8 @@ class Insights:
     arms: tuple[Record, ...]
     pairs: tuple[Record, ...]  # "bound: operator"
     lineage: tuple[Step, ...]
+    effects: tuple[GeneEffect, ...] = ()  # of the values of genes, the surest gains first
+    nogoods: tuple[Nogood, ...] = ()  # values that fail nearly always
 
 
 def read(store: Store, *, problem: str | None = None, gpu: str | None = None) -> Insights:
@@ -85,6 +88,8 @@ def digest(run: Run, history: History, winner: Evaluation | None) -> Insights:
         arms=_records(children, lambda child: "control" if child.is_control else "credit"),
         pairs=_records(children, lambda child: f"{child.bound or 'unknown'}: {child.operator}"),
         lineage=_lineage(history, winner),
+        effects=effects(evaluation for _, evaluation in history),
+        nogoods=nogoods(evaluation for _, evaluation in history),
     )
 
 

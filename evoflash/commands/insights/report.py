@@ -12,18 +12,25 @@ from rich.markup import escape
 from rich.table import Table
 
 from evoflash.commands.insights.digest import Insights, Record, Step
+from evoflash.commands.insights.words import sentences
 from evoflash.evaluation import Basis
 
 OFTEN = 3  # uses from which the tables show an operator against a bottleneck; JSON has all
 
 
 def as_json(insights: Insights) -> str:
-    """One object; gains are natural logarithms of the speed-up over the parent."""
-    return json.dumps(asdict(insights), indent=2)
+    """One object; gains are natural logarithms of the speed-up over the parent. An interval's end that nobody
+    knows is null.
+    """
+    table = asdict(insights)
+    for effect in table["effects"]:
+        if math.isinf(effect["high"]):
+            effect["low"] = effect["high"] = None
+    return json.dumps(table, indent=2)
 
 
 def print_insights(insights: Insights, console: Console) -> None:
-    """A table each for operators, bottlenecks, both together and arms, and the winner's lineage."""
+    """A table each for operators, bottlenecks, both together and arms; the winner's lineage; sentences."""
     key, mark = insights.run.key, "~" if insights.run.key.basis is Basis.ESTIMATED else ""
     console.print(escape(f"{key.problem} on {key.gpu}: {key.strategy} seed {key.seed}, {key.basis}"))
     if not insights.operators:
@@ -36,6 +43,8 @@ def print_insights(insights: Insights, console: Console) -> None:
         console.print(_table("operator chosen by its credit, or at random as a control", insights.arms, mark))
     for step in insights.lineage:
         console.print(escape(_step(step, mark)), highlight=False)
+    for sentence in sentences(insights):
+        console.print(escape(sentence), highlight=False, soft_wrap=True)
 
 
 def _table(title: str, records: Iterable[Record], mark: str) -> Table:

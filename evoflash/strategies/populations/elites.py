@@ -1,9 +1,10 @@
-"""Population: who may be a parent. In memory, rebuilt by telling; the store is the truth.
+"""Elites: the best genomes of a search, of several tiles. In memory, rebuilt by telling.
 
 Knows scores and behaviour cells; knows neither operators nor budgets.
 """
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -20,6 +21,11 @@ class Elite:
     score_us: float
 
 
+def is_proven(evaluation: Evaluation) -> bool:
+    """Whether it is correct, fully timed and no duplicate."""
+    return evaluation.is_correct and not evaluation.is_censored and not evaluation.duplicate_of
+
+
 @dataclass(slots=True)
 class Population:
     """At most `size` elites, fastest first, and at most `per_cell` with the same values of the `cell` genes.
@@ -33,11 +39,9 @@ class Population:
     per_cell: int = 2
     elites: list[Elite] = field(default_factory=list)
 
-    def add(self, evaluation: Evaluation) -> bool:
-        """Whether the genome may now breed: correct, fully timed, no duplicate, and fast enough."""
-        if evaluation.score_us is None or not evaluation.is_correct:
-            return False
-        if evaluation.is_censored or evaluation.duplicate_of:
+    def add(self, evaluation: Evaluation, parents: Sequence[str] = ()) -> bool:
+        """Whether the genome may now breed: proven, and fast enough; who its parents were does not matter."""
+        if not is_proven(evaluation) or evaluation.score_us is None:
             return False
         new = Elite(evaluation.genome, evaluation.score_us)
         ranked = sorted([*self.elites, new], key=lambda elite: elite.score_us)

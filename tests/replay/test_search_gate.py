@@ -1,0 +1,83 @@
+"""The default strategy does not get worse: replayed on two recorded spaces and held against its record.
+
+Replay is deterministic, so the test is too: it fails or passes by what the strategy proposes. The record has
+the default's P over 40 seeds. 8 seeds may lie two standard errors of such a sample below its mean, which a
+change that neither helps nor harms does once in 44 times. Where a change is meant to cost something, or has
+made the default better, make the record anew:
+
+    evoflash benchmark-search evoflash/replay/spaces/convolution_milo-a4000.json.gz \\
+        scripts/searches/records/spaces/short-h200.json.gz \\
+        --strategies uniform,evolution,surrogate --seeds 40 --budget 80 \\
+        -o scripts/searches/records/search-gate
+"""
+
+import inspect
+import json
+import math
+
+import numpy as np
+import pytest
+from places import ROOT
+
+from evoflash.commands.search.command import search
+from evoflash.replay.comparison import curves, draws_us, random_expectation, scores_of
+from evoflash.replay.kernel_tuner import read_recording
+
+SEEDS = 8
+ERRORS = 2.0  # standard errors of the mean of SEEDS seeds
+RECORD = json.loads((ROOT / "scripts/searches/records/search-gate.json").read_text(encoding="utf-8"))
+FILES = {
+    "convolution_milo-a4000.json.gz": ROOT / "evoflash/replay/spaces",
+    "short-h200.json.gz": ROOT / "scripts/searches/records/spaces",
+}
+
+
+def recorded(strategy: str) -> dict[str, list[float]]:
+    """P of each seed by space, from the record."""
+    return {
+        space["file"]: row["scores"]
+        for space in RECORD["spaces"]
+        for row in space["rows"]
+        if row["standing"]["strategy"] == strategy
+    }
+
+
+def least(strategy: str) -> float:
+    """What the mean over the spaces of the mean P of SEEDS seeds has to reach."""
+    scores = recorded(strategy).values()
+    variance = sum(float(np.var(each, ddof=1)) / SEEDS for each in scores) / len(scores) ** 2
+    return float(np.mean([np.mean(each) for each in scores])) - ERRORS * math.sqrt(variance)
+
+
+def mean_p(strategy: str) -> float:
+    """The mean over the spaces of the mean P of the first SEEDS seeds, replayed now."""
+    means = []
+    for space in RECORD["spaces"]:
+        recording, budget = read_recording(FILES[space["file"]] / space["file"]), space["budget"]
+        best_us = curves(recording, strategy, budget, SEEDS)
+        expected_us = random_expectation(draws_us(recording), budget)
+        means.append(float(scores_of(best_us, expected_us, recording.scores_us[0]).mean()))
+    return sum(means) / len(means)
+
+
+@pytest.mark.slow
+def test_the_default_strategy_is_not_worse_than_its_record() -> None:
+    default = inspect.signature(search).parameters["strategy"].default
+    assert recorded(default), f"the record has no {default}, the default: make it anew, see above"
+
+    found, wanted = mean_p(default), least(default)
+
+    assert found >= wanted, (
+        f"mean P of {default} fell to {found:.2f}, below {wanted:.2f}, on {' and '.join(FILES)}: see above"
+    )
+
+
+def test_the_gate_would_notice_a_default_that_searches_at_random() -> None:
+    default = inspect.signature(search).parameters["strategy"].default
+
+    assert mean_p("uniform") < least(default)
+
+
+def test_the_record_is_of_whole_spaces_and_many_seeds() -> None:
+    assert {space["file"] for space in RECORD["spaces"]} == set(FILES)
+    assert all(len(scores) >= 5 * SEEDS for scores in recorded("evolution").values())
