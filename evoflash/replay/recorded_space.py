@@ -26,7 +26,7 @@ class Outcome:
     reason: str = ""
     score_us: float | None = None
     times_us: tuple[float, ...] = ()  # single launches, where the record has them
-    is_lower_bound: bool = False  # its timing was stopped early as hopeless
+    is_lower_bound: bool = False  # it was too slow to be timed, or proven, in full: no time to rank by
     compile_s: float = 0.0
 
 
