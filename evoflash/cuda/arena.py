@@ -35,6 +35,11 @@ class MemoryFaultError(Exception):
     """A kernel wrote where it must not; the message says where."""
 
 
+def spoilt(name: str) -> MemoryFaultError:
+    """What is said where something is overwritten that no kernel was given."""
+    return MemoryFaultError(f"it, or a kernel before it, overwrote evoflash's own copy of {name}")
+
+
 def _inputs(inputs: TestInput) -> dict[str, NDArray[np.uint8]]:
     tensors = inputs.tensors.items()
     return {name: np.ascontiguousarray(x).view(np.uint8).reshape(-1) for name, x in tensors}
@@ -51,7 +56,7 @@ class Original:
         """Raises MemoryFaultError when the images are not what was uploaded; reads all of them back."""
         for name, values in _inputs(self.inputs).items():
             if (self.images[name].get() != values).any():
-                raise MemoryFaultError(f"it, or a kernel before it, overwrote evoflash's own copy of {name}")
+                raise spoilt(name)
 
 
 def keep_on_device(inputs: TestInput) -> TestInput | Original:

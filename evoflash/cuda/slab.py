@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evoflash.cuda.arena import DTYPES_OF_MAPS, MemoryFaultError
+from evoflash.cuda.arena import DTYPES_OF_MAPS, MemoryFaultError, spoilt
 from evoflash.cuda.comparisons import Pair
 from evoflash.cuda.guarded_buffer import GUARD_BYTES, allocate
 from evoflash.cuda.launch_attributes import Packed, packed
@@ -147,6 +147,14 @@ class Slab:
     def _pair(self, begin: int, end: int, *, period: int = 0, ignored: int = 0) -> Pair:
         memory, image = int(self._memory.data.ptr), int(self._image.data.ptr)
         return Pair(memory + begin, image + begin, end - begin, period, ignored)
+
+    def verify(self) -> None:
+        """Raises MemoryFaultError where an input in the image is not what was uploaded; reads all of them."""
+        for run, place in zip(self.runs, self._places, strict=True):
+            for name, values in run.inputs.tensors.items():
+                at, layout = place.payloads[name]
+                if (self._image[at : at + layout.size_bytes].get() != layout.image(values)).any():
+                    raise spoilt(name)
 
     def output(self, run: int) -> Output:
         """What a run's launch wrote, on the host."""

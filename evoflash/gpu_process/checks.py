@@ -16,6 +16,7 @@ from evoflash.cuda.arena import Arena, Original
 from evoflash.cuda.launcher import LoadedKernel, Stopwatch
 from evoflash.evaluation import Verdict
 from evoflash.gpu_process import cache
+from evoflash.gpu_process.trial_batch import TrialBatch
 from evoflash.gpu_process.trials import STRIDED
 from evoflash.operation import InputNames, Kernel, Output, TestInput, Workload
 from evoflash.operations import operation_of
@@ -74,14 +75,15 @@ def on_check_shapes(subjects: Sequence[Subject]) -> Iterator[Verdict]:
     for subject, verdict in zip(
         subjects, batch.verdicts(kernels, limit_s=limit_s, is_deterministic=exact), strict=True
     ):
-        yield verdict if verdict.passed else _confirmed(subject, verdict)
+        yield verdict if verdict.passed else _confirmed(subject, verdict, batch)
 
 
-def _confirmed(subject: Subject, verdict: Verdict) -> Verdict:
-    """The verdict of launches one by one; where they find nothing, the batch's."""
+def _confirmed(subject: Subject, verdict: Verdict, batch: TrialBatch) -> Verdict:
+    """The verdict of launches one by one; where they find nothing, the batch's, if its memory is whole."""
     alone = on_check_shape(subject)
     if not alone.passed:
         return alone
+    batch.verify()
     return replace(verdict, reason=f"{verdict.reason} (in a batch of launches)")
 
 
@@ -133,7 +135,10 @@ def first_look(subject: Subject) -> tuple[Verdict, float]:
     inputs, expected = cache.large(workload, name, seed)
     took_us = _launcher(subject)(cache.inputs(workload, name, seed))
     part = cache.arena(workload).part(expected.sample)
-    return validator.judge(workload, [(inputs, expected, part)]), took_us
+    verdict = validator.judge(workload, [(inputs, expected, part)])
+    if not verdict.passed:
+        cache.verify_inputs(workload, (name,), seed)
+    return verdict, took_us
 
 
 def at_size(subject: Subject) -> Verdict:
@@ -149,7 +154,10 @@ def at_size(subject: Subject) -> Verdict:
     if verdict.passed:
         return verdict
     alone = _at_size_alone(subject)
-    return verdict if alone.passed else alone
+    if not alone.passed:
+        return alone
+    batch.verify()
+    return verdict
 
 
 def _at_size_alone(subject: Subject) -> Verdict:

@@ -13,8 +13,19 @@ from typing import Any
 
 import numpy as np
 
+from evoflash.cuda.arena import spoilt
 from evoflash.cuda.batch import Batch, Compared
-from evoflash.cuda.comparisons import Found, Measured, Numbers, Pair, Reached, Side, found_in, on_device
+from evoflash.cuda.comparisons import (
+    Found,
+    Measured,
+    Numbers,
+    Pair,
+    Reached,
+    Side,
+    Table,
+    found_in,
+    on_device,
+)
 from evoflash.cuda.launcher import LoadedKernel
 from evoflash.cuda.layout import layouts_of
 from evoflash.cuda.slab import Slab
@@ -48,6 +59,14 @@ class TrialBatch:
         )
         self._batch = Batch([trials.slab for trials in self._trials], together)
 
+    def verify(self) -> None:
+        """Raises MemoryFaultError where what verdicts go by is not what it was: a kernel wrote into it.
+
+        For when an output was wrong in the batch alone.
+        """
+        for trials in self._trials:
+            trials.verify()
+
     def verdicts(
         self, kernels: Sequence[LoadedKernel], *, limit_s: float, is_deterministic: bool
     ) -> list[Verdict]:
@@ -71,6 +90,7 @@ class _Trials:
         self._rows, self._numbers = outputs_of(workload, "rows"), outputs_of(workload, "numbers")
         self._ordinary = operation_of(workload).inputs.ordinary
         self._kept: dict[int, Any] = {}  # arrays on the device by id() of the host's, both kept alive
+        self._expected = expected
         self._rights = [compute(workload, slab.inputs(run), each) for run, each in enumerate(expected)]
         self._alike = [
             *self._repeated(),
@@ -82,6 +102,19 @@ class _Trials:
         if id(values) not in self._kept:
             self._kept[id(values)] = values, on_device(values)
         return int(self._kept[id(values)][1].data.ptr)
+
+    def verify(self) -> None:
+        """As TrialBatch.verify()."""
+        self.slab.verify()
+        for values, copy in self._kept.values():
+            if (copy.get() != np.ascontiguousarray(values).view(np.uint8).reshape(-1)).any():
+                raise spoilt("what is right")
+        for run, (right, expected) in enumerate(zip(self._rights, self._expected, strict=True)):
+            again = compute(self.plan.workload, self.slab.inputs(run), expected)
+            both = zip(right.memory, again.memory, strict=True)
+            pairs = [Pair(int(a.data.ptr), int(b.data.ptr), a.nbytes) for a, b in both]
+            if Table(pairs).ask_now().any():
+                raise spoilt("what is right")
 
     def compared(self) -> Compared:
         """What is compared: the judged launches, then the relations; launches alike; reaches."""

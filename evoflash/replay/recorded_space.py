@@ -19,7 +19,7 @@ _Prefix = tuple[tuple[str, Value], ...]  # the active params before one param, w
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of one genome when it was recorded; `score_us` is None where it failed."""
+    """What became of one genome when it was recorded; `score_us`: only of correct or screened ones."""
 
     status: Status
     rung: Rung

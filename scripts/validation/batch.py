@@ -1,6 +1,6 @@
 """Verdicts of a batch of launches beside those of launches one by one, and the seconds that each take.
 
-    python -m scripts.validation.batch [--out FILE] [--every N]
+    python -m scripts.validation.batch [--out FILE] [--every N] [--sizes]
 
 Of the first genome of each family under a few compile keys, of the archive's champions for those, and of the
 self-test's frauds that fail by their numbers. Needs a GPU. A process for each compile key; what loses one is
@@ -202,15 +202,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--every", type=int, default=1, help="of the frauds only each n-th")
+    parser.add_argument("--sizes", action="store_true", help="the benchmark's shapes alone, and no fraud")
     given = parser.parse_args()
     spec = launcher.present_spec(None)
     groups: dict[Any, list[GpuTask]] = defaultdict(list)
     for problem in PROBLEMS:
         for task in honest_tasks(spec, problem):
-            groups[task.timed[0][0].compile_key(spec.arch)].append(task)
+            at_size_only = replace(task, checks=()) if given.sizes else task
+            groups[task.timed[0][0].compile_key(spec.arch)].append(at_size_only)
     for task in archived(spec):
         groups[task.timed[0][0]].append(task)
-    for task in fraud_tasks(spec)[:: given.every]:
+    for task in () if given.sizes else fraud_tasks(spec)[:: given.every]:
         groups[task.timed[0][0].compile_key(spec.arch)].append(task)
     found = run(list(groups.values()))
     text = json.dumps({"gpu": spec.name, "seed": SEED, "kernels": found}, indent=1)

@@ -111,6 +111,24 @@ def test_one_changed_bit_of_a_band_is_found(arena, trial, name, side):
         arena.check_memory()
 
 
+@pytest.mark.parametrize("is_resident", [True, False])
+def test_one_changed_bit_is_found_among_many_arenas(arena, trial, spec, monkeypatch, is_resident):
+    monkeypatch.setattr(memory, "has_room", lambda _: is_resident)
+    other = Arena(MEDIUM, rng=np.random.default_rng(2), guard_bytes=4096)
+    for each in (arena, other):
+        each.load(keep_on_device(trial))
+    memory.check_memory_of([arena, other])
+    flip(other.buffers["K"].device_bytes, 77)
+    with pytest.raises(MemoryFaultError, match="changed its input K"):
+        memory.check_memory_of([arena, other])
+    other.load(keep_on_device(trial))
+    flip(other.buffers["LSE"]._memory, 4095)
+    with pytest.raises(
+        MemoryFaultError, match="wrote outside LSE: 1 bytes before its start, the last 1 ahead"
+    ):
+        memory.check_memory_of([arena, other])
+
+
 def test_copies_of_the_inputs_that_a_kernel_spoilt_are_found(trial, spec):
     original = keep_on_device(trial)
     original.verify()

@@ -115,3 +115,16 @@ def test_the_device_knows_what_is_right_at_size(spec, cubins, dtype, causal):
     assert verdict.passed, verdict.reason
     assert alone.passed
     assert numbers(verdict) == pytest.approx(numbers(alone), rel=0.05, abs=1e-5)
+
+
+def test_a_batch_that_goes_by_what_a_kernel_spoilt_says_so(spec, cubins):
+    subjects = subjects_of(spec, cubins)[:2]
+    batch = cache.trial_batch(tuple(subject.workload for subject in subjects), subjects[0].seed)
+    batch.verify()
+    slab = batch._trials[0].slab
+    byte = slab._image[slab._places[0].payloads["K"][0] :][:1]
+    byte.set(byte.get() ^ np.uint8(1))
+    with pytest.raises(MemoryFaultError, match="own copy of K"):
+        batch.verify()
+    byte.set(byte.get() ^ np.uint8(1))
+    batch.verify()

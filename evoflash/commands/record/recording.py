@@ -86,6 +86,6 @@ def _outcome(evaluation: Evaluation) -> Outcome:
         evaluation.rung,
         evaluation.reason,
         evaluation.learnt_us,
-        is_lower_bound=evaluation.is_censored or evaluation.is_screened,
+        is_lower_bound=evaluation.is_censored,
         compile_s=sum(build.compile_s for build in evaluation.builds),
     )
