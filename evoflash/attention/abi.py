@@ -15,12 +15,12 @@ Strides = tuple[int, int, int]  # batch, head, row; in elements; the last dimens
 _AXES = ("b", "h", "row", "col"), ("batch", "heads", "rows", "columns")
 _AXES_OF_LSE = _AXES[0][:3], _AXES[1][:3]
 # (Order of the axes batch, heads, rows, columns in memory, elements behind each row) of a caller's strided
-# tensors. No two are alike: a kernel that takes one tensor's stride for another's reads or writes elsewhere.
+# tensors. No two have the same strides: a kernel that takes one's for another's reads or writes elsewhere.
 _STRIDED: Mapping[str, tuple[tuple[int, ...], int]] = {
     "Q": ((0, 2, 1, 3), 16),  # as a program has it that keeps the heads of a row together
     "K": ((0, 1, 2, 3), 32),
     "V": ((1, 0, 2, 3), 48),
-    "O": ((1, 2, 0, 3), 64),
+    "O": ((0, 1, 2, 3), 64),
 }
 
 

@@ -1,4 +1,4 @@
-"""The pre-flight of a kernel: the small shapes that its own tiles, rings and splits make special, and how each is run.
+"""The pre-flight of a kernel: small shapes that its tiles, rings and splits make special, how each is run.
 
 Runs and judges nothing. What each run is there for stands beside it; the project's mutation testing shows it.
 """
@@ -10,14 +10,13 @@ from evoflash.attention.workload import CompileKey, Workload
 from evoflash.operation import EmulatedRun, Loop
 
 _BATCH = 5  # divides no GPU's number of SMs, nor small multiples of it, so that a grid has blocks too many
-_WRAPS = (
-    33  # of the deepest ring: what counts wraps in five bits, or one arrival too few in each, is off by then
-)
+# Of the deepest ring: what counts wraps in five bits, or one arrival too few in each, is off by then.
+_WRAPS = 33
 _FEW_BLOCKS = 4  # of a head's query rows
 _SMALL_GROUP = 2  # query heads of a key/value head that are always run together
 # Multiplications of tensor cores (see Loop.emulation_cost) that a run may take beyond its fixed cost.
 _MUCH = 24_000_000
-_BLOCK_COST = 400_000  # of a block of threads that starts and ends, in such multiplications
+_BLOCK_COST = 1_000_000  # of a block of threads that starts and ends, in such multiplications
 _WARPGROUP_ROWS = 64
 
 
@@ -169,7 +168,7 @@ def _square(cut: _Cut) -> Workload:
     rows, keys = cut.rows, cut.keys
     blocks = max(2, keys // rows + 1)
     tiles = -(-blocks * rows // keys)
-    if blocks * tiles * cut.tile_cost > 2 * _MUCH:
+    if blocks * (tiles * cut.tile_cost + cut.loop.splits * _BLOCK_COST) > 2 * _MUCH:
         blocks = 2
     return cut.workload(blocks * rows, blocks * rows)
 
@@ -179,7 +178,7 @@ def _many_pieces(cut: _Cut) -> Workload | None:
     divide their number. None where that takes long: then the checks on a GPU are left to find what it finds.
     """
     heads = cut.loop.most_ctas // _BATCH + 1
-    if _BATCH * heads * (cut.tile_cost + _BLOCK_COST) > 6 * _MUCH:
+    if _BATCH * heads * (cut.tile_cost + _BLOCK_COST) > 9 * _MUCH:
         return None
     return cut.workload(1, 1, heads=heads, batch=_BATCH)
 

@@ -22,8 +22,9 @@ from evoflash.operations import operation_of
 Array = NDArray[Any]
 
 _POISON = 0xFFFF  # NaN in fp16 and bf16
-# Elements from one to the next along a strided tensor's outermost axis: more than 32 bits count, and no multiple
-# of what they do, so that an offset that was cut to 32 bits is another place. Each tensor adds to it by its gap.
+# Elements from one to the next along a strided tensor's outermost axis: more than 32 bits count, and no
+# multiple of what they do, so that an offset that was cut to 32 bits is another place. Each tensor adds to it
+# by its gap.
 _FAR = (1 << 32) + (1 << 16) + 8
 _NOT_ZEROED = emulator.Report(
     *("workspace-not-zeroed", 0, 0, 1),

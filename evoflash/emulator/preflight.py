@@ -78,7 +78,7 @@ def preflight(
 
 
 def _on(planned: EmulatedRun, gpu: GpuSpec) -> GpuSpec:
-    """The GPU that the run's launches are made for: no SM of its own for any CTA, or few SMs, where a grid that
+    """The GPU that the run's launches are made for: with few SMs, or room for a single CTA, where a grid that
     goes by the GPU's size is to be small.
     """
     return replace(gpu, sm_count=planned.sms) if planned.crowded else gpu

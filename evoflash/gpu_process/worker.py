@@ -127,6 +127,8 @@ class GpuWorker:
         """Begin two processes beside the search, for begin_finals() and finalists(): one computes references
         of the hidden workloads, one loads the libraries. Neither touches the GPU before its turn.
         """
+        if self._is_closed:
+            return
         references = self._jobs.precompute_references
         self._for_hidden = self._starting(references, hidden, (), seed)
         _, timed, timed_seed = self._reference_args

@@ -21,7 +21,7 @@ from evoflash.evaluation import Evaluation, Proposal
 from evoflash.replay.evaluator import ReplayedEvaluator
 from evoflash.replay.recorded_space import Recording
 from evoflash.search import search
-from evoflash.strategies import STRATEGIES, make_strategy
+from evoflash.strategies import STRATEGIES, check_strategy, make_strategy
 
 WINDOW_START = 20  # P is the mean over the evaluations from here to the budget
 NEAR = 1.05  # times the optimum: close enough to call it found
@@ -83,7 +83,9 @@ def chosen(names: str) -> tuple[str, ...]:
         return tuple(STRATEGIES)
     wanted = tuple(dict.fromkeys(name.strip() for name in names.split(",")))
     for name in wanted:
-        if name not in STRATEGIES:
+        if name.partition(":")[0] in STRATEGIES:
+            check_strategy(name)  # evolution:full has a preset behind its name
+        else:
             raise UsageError(f"no strategy is called '{name}': use all or some of {', '.join(STRATEGIES)}.")
     return wanted
 

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from evoflash.errors import UsageError
 from evoflash.replay import comparison
 from evoflash.replay.recorded_space import Recording
-from evoflash.strategies import STRATEGIES
+from evoflash.strategies import STRATEGIES, check_strategy
 
 OPTUNA = ("optuna:random", "optuna:tpe", "optuna:nsga2")
 # Left out: brute_force, what needs a package of its own (skopt, pyatf), and optimisers of many objectives.
@@ -53,7 +53,10 @@ def contenders(names: str) -> tuple[str, ...]:
     for name in (word.strip() for word in names.split(",")):
         if name in GROUPS:
             found.extend(GROUPS[name])
-        elif name in (*STRATEGIES, *OPTUNA, *KERNEL_TUNER):
+        elif name in (*OPTUNA, *KERNEL_TUNER):
+            found.append(name)
+        elif name.partition(":")[0] in STRATEGIES:
+            check_strategy(name)  # evolution:full has a preset behind its name
             found.append(name)
         else:
             known = ", ".join((*GROUPS, *STRATEGIES, *OPTUNA, "kt:NAME"))
@@ -63,7 +66,7 @@ def contenders(names: str) -> tuple[str, ...]:
 
 def is_rival(contender: str) -> bool:
     """Whether it is of another package."""
-    return ":" in contender
+    return contender.partition(":")[0] in _PACKAGES
 
 
 def missing_package(contender: str) -> str:

@@ -19,14 +19,14 @@ _Prefix = tuple[tuple[str, Value], ...]  # the active params before one param, w
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of one genome when it was recorded; `score_us` is None unless it was correct."""
+    """What became of one genome when it was recorded; `score_us`: only of correct or screened ones."""
 
     status: Status
     rung: Rung
     reason: str = ""
     score_us: float | None = None
     times_us: tuple[float, ...] = ()  # single launches, where the record has them
-    is_lower_bound: bool = False  # its timing was stopped early as hopeless
+    is_lower_bound: bool = False  # it was too slow to be timed, or proven, in full: no time to rank by
     compile_s: float = 0.0
 
 

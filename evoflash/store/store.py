@@ -3,6 +3,7 @@
 Each evaluation is one transaction. Times are stored, speed-ups are not; sources and cubins stay in the cache.
 """
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -246,6 +247,13 @@ class Store:
         """Every run, newest first."""
         with self._database.reading() as connection:
             return [rows.run_of(row) for row in connection.execute(queries.newest_runs()).mappings()]
+
+    def environment(self, run: Run) -> Mapping[str, str]:
+        """What was noted when the run began."""
+        with self._database.reading() as connection:
+            text = connection.scalar(sa.select(_RUN.environment_json).where(_RUN.id == run.id))
+        noted: dict[str, str] = json.loads(text or "{}")
+        return noted
 
     def baselines(self, run: Run) -> list[Baseline]:
         """The library kernels timed in the run, fastest first."""

@@ -28,15 +28,17 @@ from evoflash.errors import UsageError
 from evoflash.space import Genome, SearchSpace
 from evoflash.strategies.evolution import Evolution
 from evoflash.strategies.exhaustive import Exhaustive
+from evoflash.strategies.model.earlier import Earlier
 from evoflash.strategies.nsga2 import Nsga2
 from evoflash.strategies.presets import preset_of
-from evoflash.strategies.surrogate import Surrogate
+from evoflash.strategies.surrogate import SEEDS, Surrogate
 from evoflash.strategies.tpe import Tpe
 from evoflash.strategies.uniform import Uniform
 
 if TYPE_CHECKING:
     from evoflash.search import Strategy
 
+LEARNS_EARLIER = ("surrogate",)  # from searches on near problems
 WITH_SEEDS = ("evolution", "surrogate", "tpe", "nsga2")  # the others pass seeds over
 
 STRATEGIES: dict[str, Callable[..., Strategy]] = {
@@ -49,15 +51,26 @@ STRATEGIES: dict[str, Callable[..., Strategy]] = {
 }
 
 
-def make_strategy(name: str, space: SearchSpace, *, seed: int, seeds: tuple[Genome, ...] = ()) -> Strategy:
+def make_strategy(
+    name: str,
+    space: SearchSpace,
+    *,
+    seed: int,
+    seeds: tuple[Genome, ...] = (),
+    first: int = SEEDS,
+    earlier: tuple[Earlier, ...] = (),
+) -> Strategy:
     """The strategy of that name on a space; `seeds` are genomes worth trying first. UsageError if unknown.
 
-    `evolution:PRESET` and `evolution:PRESET:POPULATION` are evolution with a preset (presets.py).
+    `evolution:PRESET` and `evolution:PRESET:POPULATION` are evolution with a preset (presets.py). `first` and
+    `earlier` are for `surrogate`: how many seeds come before its own choice, and searches on near problems.
     """
     check_strategy(name)
     if seed < 0:
         raise UsageError(f"seed {seed} is negative: give a whole number from 0 up.")
     base, *more = name.split(":")
+    if base == "surrogate":
+        return Surrogate(space, seed=seed, seeds=seeds, first=first, earlier=earlier)
     chosen = dict(zip(("preset", "population"), more, strict=False))
     return STRATEGIES[base](space, seed=seed, seeds=seeds, **chosen)
 

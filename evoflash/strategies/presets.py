@@ -46,6 +46,20 @@ def preset_of(name: str, population: str = "") -> Preset:
     return Preset(found.uses_insights, found.uses_solutions, population or found.population, size)
 
 
-def trials_of(name: str) -> int | None:
+def trials_of(name: str | None) -> int | None:
     """The budget that comes with a preset; None where it has none."""
-    return TRIALS if name.endswith(f"-{TRIALS}") else None
+    return TRIALS if name and name.endswith(f"-{TRIALS}") else None
+
+
+def named_strategy(strategy: str, preset: str | None, population: str | None) -> str:
+    """The strategy's name with its preset and population, as make_strategy takes it. UsageError where a
+    strategy has none, or a population stands without a preset.
+    """
+    if preset is None and population is None:
+        return strategy
+    if strategy != "evolution":
+        raise UsageError(f"--preset and --population are for --strategy evolution, not for {strategy}.")
+    if preset is None:
+        raise UsageError("--population goes with a preset: add --preset full, or another.")
+    preset_of(preset, population or "")
+    return ":".join(filter(None, (strategy, preset, population)))

@@ -16,6 +16,7 @@ import numpy as np
 from evoflash.errors import UsageError
 from evoflash.evaluation import Evaluation, Proposal
 from evoflash.space import Genome, SearchSpace
+from evoflash.strategies.model.earlier import Earlier, brought_here, doubts
 from evoflash.strategies.model.features import Features
 from evoflash.strategies.model.gaussian_process import Kernel, fitted, posterior, usual_kernel
 from evoflash.strategies.model.neighbourhood import Neighbourhood
@@ -25,7 +26,8 @@ from evoflash.strategies.populations.elites import Population
 from evoflash.strategies.unseen import Unseen
 
 OPENING = 15  # proposals before the model is asked
-SEEDS = 20  # at most so many come first, a tenth of the default budget; the model may choose the others
+OPENING_BESIDE_SEEDS = 6  # the same where there are seeds: random genomes are far worse
+SEEDS = 20  # come first at most, a tenth of the default budget; the model may choose the others
 FEWEST = 3  # outcomes with a time: fewer teach nothing
 BATCH = 5  # outcomes after which the model is made again; so many more for each
 EACH = 200  # outcomes there are, for it takes the longer, and each tells less
@@ -61,8 +63,17 @@ class _Known:
 class Surrogate:
     """Proposes seeds and random genomes first, then what the model prefers."""
 
-    def __init__(self, space: SearchSpace, *, seed: int, seeds: tuple[Genome, ...] = ()) -> None:
-        self._space, self._seed = space, seed
+    def __init__(
+        self,
+        space: SearchSpace,
+        *,
+        seed: int,
+        seeds: tuple[Genome, ...] = (),
+        first: int = SEEDS,
+        earlier: tuple[Earlier, ...] = (),
+    ) -> None:
+        """`first`: so many seeds come before the model's own choice; `earlier`: searches on near problems."""
+        self._space, self._seed, self._first, self._earlier = space, seed, first, earlier
         self._seeds = tuple(genome for genome in seeds if self._fits(genome))
         self._unseen = Unseen(space, seed=seed)
         self._around = Neighbourhood(space)
@@ -100,10 +111,11 @@ class Surrogate:
             return False
 
     def _opening(self) -> Proposal | None:
-        for seed in self._seeds[:SEEDS]:
+        for seed in self._seeds[: self._first]:
             if seed in self._unseen:
                 return Proposal(seed, "seed")
-        return self._sample() if self._unseen.proposed < OPENING else None
+        opening = OPENING_BESIDE_SEEDS if self._seeds else OPENING
+        return self._sample() if self._unseen.proposed < opening else None
 
     def _sample(self) -> Proposal | None:
         genome = self._unseen.draw(self._unseen.rng())
@@ -131,7 +143,8 @@ class Surrogate:
         They depend on `known` alone and not on what was proposed meanwhile: a resumed search makes the same
         ones again and passes over those that it finds in its history.
         """
-        if not known.elites or sum(each.learnt_us is not None for each in known.told) < FEWEST:
+        fewest = 1 if self._earlier else FEWEST
+        if not known.elites or sum(each.learnt_us is not None for each in known.told) < fewest:
             return
         preferred = self._preferred(known)
         for kind in itertools.cycle(STANDING if _stands_still(known.told) else MOVING):
@@ -149,14 +162,25 @@ class Surrogate:
         """What is offered, the model's favourite first."""
         offers = {each.genome: each for each in self._offers(known) if each.genome not in known.taken}
         pool = list(offers.values())
-        targets = targets_of([_score_us(evaluation) for evaluation in known.told])
-        some = some_of(targets, LEARNT_FROM)
-        rows = self._features.of([known.told[at].genome for at in some])
+        own = {each.genome: _score_us(each) for each in known.told}
+        near = brought_here(self._earlier, own)
+        targets = targets_of([*map(_score_us, known.told), *(us for _, us in near)])
+        some = some_of(targets[: len(known.told)], LEARNT_FROM)
+        rows = self._features.of([*(known.told[at].genome for at in some), *(genome for genome, _ in near)])
         asked = self._features.of([*offers, *known.in_flight])
-        expected = posterior(self._kernel(known.told), self._features.view, rows, targets[some], asked)
+        taught = np.concatenate([targets[some], targets[len(known.told) :]])
+        expected = posterior(
+            self._kernel(known.told),
+            self._features.view,
+            rows,
+            taught,
+            asked,
+            doubts=doubts(len(some), len(near)),
+        )
         for at in range(len(pool), len(asked)):
             expected.assume(at)
-        return (pool[at] for at in preferred(expected, float(targets.min()), among=len(pool)))
+        best = float(targets[: len(known.told)].min())
+        return (pool[at] for at in preferred(expected, best, among=len(pool)))
 
     def _kernel(self, told: Sequence[Evaluation]) -> Kernel:
         """Fitted more rarely the more outcomes there are, each time from where the last fit came to."""

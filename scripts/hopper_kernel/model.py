@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -73,7 +73,7 @@ def profile_of(configuration: Configuration, key: CompileKey) -> Profile:
     """Its counts on two short lengths. UsageError if the emulator finds fault with a run."""
     loop = loop_of(configuration, key.head_dim)
     planned = preflight_runs(key, Loop(loop.rows, loop.keys, loop.stages, loop.splits), whole_groups=True)
-    counted = (each.workload for each in planned if each.is_counted)
+    counted = (cast(Workload, each.workload) for each in planned if each.is_counted)
     first, second = (_counted(configuration, loop, key, workload) for workload in counted)
     return replace(loop, launches=(fit_counts((first, second)),))
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from evoflash.attention.preflight_runs import preflight_runs
 from evoflash.attention.workload import Workload, parse_workload
@@ -93,7 +93,10 @@ class HopperCore(Core):
         single = self.key.workload(1, self.key.gqa_ratio, 1, self.genes.tile_keys - 1)
         planned = preflight_runs(self.key, loop, whole_groups=True)
         return (
-            *(Run(each.workload, each.inputs, each.delivery, each.schedule, each.without) for each in planned),
+            *(
+                Run(cast(Workload, each.workload), each.inputs, each.delivery, each.schedule, each.without)
+                for each in planned
+            ),
             Run(often, "rising", "random", "random"),
             Run(single, "saturated", "lazy", "fifo"),
         )

@@ -24,6 +24,7 @@ from evoflash.errors import UsageError
 from evoflash.families.export import export_values, genome_of
 from evoflash.families.family import load_family
 from evoflash.families.renderer import render
+from evoflash.operations import operation_of
 from evoflash.paths import TEMPLATES
 
 FAULTS_HEADER = """\
@@ -283,6 +284,23 @@ def test_an_attention_kernel_is_judged_by_the_reference(own_attention):
     assert "elements are wrong: heads 0, rows" in error.places[0].label
 
 
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("o_rows + row * o_row", "o_rows + row * kHeadDim"),
+        ("K + batch * k_batch", "K + 0 * k_batch"),
+        ("diagonal = seq_kv - seq_q;", "diagonal = seq_kv - seq_q + (seq_q == seq_kv && seq_q > 1);"),
+    ],
+    ids=["dense", "batch", "square"],
+)
+def test_what_only_strides_or_batches_or_equal_lengths_show_is_found(own_attention, right, wrong):
+    text = own_attention.read_text()
+    assert right in text
+    own_attention.write_text(text.replace(right, wrong))
+
+    assert check_file(own_attention, runs=2).errors
+
+
 def test_a_small_shape_of_the_problem_is_run_itself_and_a_large_one_is_named(own_attention):
     small_shape = "b=1,h=2,s=96,d=64,causal"
     checked = check_file(own_attention, problem=f"{small_shape}+mission,causal", runs=1)
@@ -529,6 +547,25 @@ def test_the_runs_cover_every_delivery_with_every_schedule():
     assert len({(run.delivery, run.schedule) for run in runs}) == 6
     assert (runs[0].delivery, runs[0].schedule) == ("lazy", "fifo")
     assert plan(3, seed=5, workload=MISSION) == plan(10, seed=5, workload=MISSION)[:3]
+
+
+def test_one_run_in_four_has_tensors_that_are_not_dense_and_cases_go_on_with_the_inputs():
+    kinds = operation_of(MISSION).inputs.scheduled
+    first, second = (plan(4, seed=5, workload=MISSION, at_kind=at) for at in (0, 4))
+
+    assert [run.is_strided for run, _ in first] == [False, True, False, False]
+    assert [name for _, name in (*first, *second)] == list(kinds[:8])
+    assert not any(run.is_strided for run, _ in plan(4, seed=5))
+
+
+def test_a_run_that_does_not_end_is_the_last(tmp_path, monkeypatch):
+    monkeypatch.setattr("evoflash.commands.check.runs.CPU_LIMIT_S", 0.3)
+    endless = "float v = 1.0f; while (v > -1000.0f) v = v * 0.5f + 1.0f; ef::stg(x + threadIdx.x, v);"
+    checked = check_file(small(tmp_path, endless), runs=40)
+
+    assert "TIMEOUT" in kinds(checked)
+    assert len(checked.runs) < 40
+    assert f"{40 - len(checked.runs)} runs were not made after one that does not end." in checked.notes
 
 
 def test_json_holds_what_the_page_shows(tmp_path):

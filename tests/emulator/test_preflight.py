@@ -11,7 +11,7 @@ from evoflash.attention.workload import CompileKey, Workload
 from evoflash.compilers import gxx
 from evoflash.emulator.preflight import CPU_LIMIT_S, cpu_limit_s, emulate, preflight
 from evoflash.evaluation import Candidate, Launch, Status
-from evoflash.families.family import load_family
+from evoflash.families.family import known_families, load_family
 from evoflash.families.renderer import render
 from evoflash.gpu import load_gpu
 from evoflash.operation import Loop
@@ -109,7 +109,8 @@ def test_the_time_limit_goes_by_the_work():
 
     assert cpu_limit_s((launch,), small) == CPU_LIMIT_S
     assert cpu_limit_s((replace(launch, grid=(20, 64, 1)),), small) > 5 * CPU_LIMIT_S
-    assert cpu_limit_s((launch,), replace(small, heads=64, kv_heads=2, seq_q=960, seq_kv=960)) > 5 * CPU_LIMIT_S
+    large = replace(small, heads=64, kv_heads=2, seq_q=960, seq_kv=960)
+    assert cpu_limit_s((launch,), large) > 5 * CPU_LIMIT_S
     assert cpu_limit_s((replace(launch, grid=(1 << 30, 1, 1)),), small) <= 30 * CPU_LIMIT_S
 
 
@@ -207,3 +208,42 @@ def test_a_maximum_that_stays_shrinks_its_row_by_nothing(name):
 
     assert verdict.passed, verdict.reason
     assert verdict.honest_ratio < 1.3
+
+
+@pytest.mark.parametrize("name", known_families())
+def test_headers_say_which_heads_share_a_cta_and_which_ctas_take_piece_after_piece(name):
+    family = load_family(name)
+    gpu = next(gpu for gpu in map(load_gpu, ("l4", "h200")) if family.supports(gpu))
+    key = replace(KEYS[2], arch=gpu.arch)
+    space = family.space((key,), gpu)
+    names = {param.name for param in space.params}
+
+    for pack in ("off", "on") if "pack_gqa" in names else ("",):
+        genome = space.genome({"pack_gqa": pack} if pack else {})
+        known = family.names(genome.as_dict(), key, gpu)
+        assert family.loop(known).pack == (key.gqa_ratio if pack == "on" else 1)
+    if "schedule" in names:
+        known = family.names(space.genome({"schedule": "persistent"}).as_dict(), key, gpu)
+        assert family.loop(known).most_ctas == known["slots"]
+
+
+STRIDED = {"flash_mma": (KEYS[1], VALUES), "flash_simt": (KEYS[0], {}), "flash_wmma": (KEYS[3], {})}
+
+
+@pytest.mark.parametrize("name", STRIDED)
+@pytest.mark.parametrize("tensor", "QKVO")
+def test_a_stride_that_is_cut_to_32_bits_or_taken_from_another_tensor_is_found(name, tensor):
+    key, values = STRIDED[name]
+    family = load_family(name)
+    candidate = render(family.space((key,), GPU).genome(values), key, GPU)
+    entry = f"long long {tensor.lower()}_batch"
+    assert entry in candidate.source
+    before, after = candidate.source.split(entry, 1)
+    head, body = after.split("{", 1)
+    other = {"Q": "o", "K": "v", "V": "k", "O": "q"}[tensor]
+    batch = f"{tensor.lower()}_batch"
+
+    for value in (f"int({batch})", f"{other}_batch"):
+        renamed = body.replace(batch, "cut_batch")
+        text = f"{before}{entry}{head}{{\n  const long long cut_batch = {value};{renamed}"
+        assert preflight(replace(candidate, source=text), family, GPU, seed=0).complaint, value

@@ -7,6 +7,7 @@ ones. With real kernels on a real GPU: tests/gpu/test_survival.py and tests/gpu/
 import ctypes
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from evoflash.errors import DeviceError
 from evoflash.evaluation import Launch, Rung, Status
 from evoflash.gpu import load_gpu
 from evoflash.gpu_process.finals import FinalReport, FinalTask
-from evoflash.gpu_process.rungs import GpuOutcome, GpuTask
+from evoflash.gpu_process.rungs import Anchor, GpuOutcome, GpuTask
 from evoflash.gpu_process.worker import GpuWorker, Jobs
 from evoflash.isolation import Ending
 from evoflash.problem import parse_problem
@@ -62,6 +63,23 @@ def behave(task):
     return GpuOutcome(task.genome_id, Status.CORRECT, Rung.CORRECTNESS)
 
 
+def screened(task):
+    """As behave(), but what is well is too slow."""
+    outcome = behave(task)
+    reason = f"{task.genome_id} against {task.rival_us:g} us"
+    return replace(outcome, status=Status.SCREENED, reason=reason)
+
+
+def who(task):
+    """Says which process it is."""
+    return GpuOutcome(task.genome_id, Status.CORRECT, Rung.CORRECTNESS, str(os.getpid()))
+
+
+def note(folder, _, checks, timed, seed, *hurries):
+    """Leave a file that says what was asked of which process."""
+    (Path(folder) / f"{os.getpid()}-{len(checks)}-{seed}").touch()
+
+
 def nothing(*_):
     """A GPU that is well, and no references to compute."""
 
@@ -96,8 +114,8 @@ class After:
     def __init__(self, function, folder, calls):
         self.function, self.folder, self.calls = function, str(folder), calls
 
-    def __call__(self):
-        self.function(self.folder, self.calls)
+    def __call__(self, *given):
+        self.function(self.folder, self.calls, *given)
 
 
 NO_ROOM, DIES = 1, 2
@@ -112,7 +130,12 @@ def finals(task):
 
 def made(warm_up=nothing, room_limit_s=0.0):
     jobs = Jobs(
-        warm_up=warm_up, precompute_references=nothing, prepare_finals=nothing, check=behave, finals=finals
+        warm_up=warm_up,
+        precompute_references=nothing,
+        prepare_finals=nothing,
+        screen=screened,
+        check=behave,
+        finals=finals,
     )
     return GpuWorker(jobs=jobs, room_limit_s=room_limit_s)
 
@@ -147,6 +170,38 @@ def test_a_bad_kernel_costs_one_candidate_and_its_cost_is_known(worker, name, st
     assert reason in outcome.reason
     assert float(outcome.environment["lost_s"]) > 0
     assert outcome_of(worker, "good").status is Status.CORRECT
+
+
+def test_without_an_anchor_nothing_is_too_slow_and_no_process_is_asked(worker):
+    outcome = worker.screen(task_of("crash", timed=True)).result(timeout=LIMIT_S)
+    assert (outcome.status, outcome.score_us) == (Status.CORRECT, None)
+
+
+def test_a_task_is_screened_against_what_is_known_when_its_turn_comes(worker):
+    anchor = Anchor(task_of("anchor", timed=True), (1.0,))
+    task, rivals = task_of("good", timed=True), []
+
+    def now(task):
+        rivals.append(3.0)
+        return replace(task, anchor=anchor, rival_us=rivals[-1])
+
+    outcome = worker.screen(task, now=now).result(timeout=LIMIT_S)
+    assert (outcome.status, outcome.reason) == (Status.SCREENED, "good against 3 us")
+    crashed = worker.screen(task_of("crash", timed=True), now=now).result(timeout=LIMIT_S)
+    assert (crashed.status, crashed.process_lost) == (Status.RUNTIME, True)
+    assert rivals == [3.0, 3.0]
+
+
+def test_hidden_shapes_and_finals_have_processes_of_their_own_that_began_beside_the_search(tmp_path):
+    jobs = Jobs(nothing, After(note, tmp_path, 0), nothing, screened, who, nothing, finals)
+    with GpuWorker(jobs=jobs) as worker:
+        before = worker.submit(task_of("")).result(timeout=LIMIT_S).reason
+        worker.prepare_finals((WORKLOAD,), 5)
+        worker.begin_finals().result(timeout=LIMIT_S)
+        after = worker.submit(task_of("")).result(timeout=LIMIT_S).reason
+        again = worker.submit(task_of("")).result(timeout=LIMIT_S).reason
+    assert before != after == again
+    assert (tmp_path / f"{after}-1-5").exists()  # one hidden workload, and the seed
 
 
 def test_a_gpu_that_is_gone_is_no_candidates_fault(tmp_path):

@@ -265,6 +265,18 @@ def test_a_recorded_database_is_replayed_as_it_was(tmp_path, genomes):
     assert {p.genome for p in replayed(recording, "evolution", 50).proposals} == {first, second, third, twin}
 
 
+def test_a_screened_genome_keeps_its_time_and_that_it_was_not_proven(tmp_path, genomes):
+    screened = ended(genomes[1], 30.0, status=Status.SCREENED, rung=Rung.TIMING)
+    stored(tmp_path / "a.db", [ended(genomes[0], 20.0), screened])
+    record(str(tmp_path / "a.db"), tmp_path / "a.json", problem="mission", gpu="l4", family=None)
+    recording = read_recording(tmp_path / "a.json")
+
+    assert recording.scores_us == [20.0, 30.0]
+    assert recording.space.outcomes[genomes[1]].status is Status.SCREENED
+    told = replayed(recording, "uniform", 2)
+    assert {e.score_us: e.is_correct for _, e in told.rows} == {20.0: True, 30.0: False}
+
+
 def test_the_newest_outcome_of_a_genome_is_the_one_recorded(tmp_path, genomes):
     stored(tmp_path / "a.db", [ended(genomes[0], 30.0), ended(genomes[1], 5.0)])
     stored(tmp_path / "a.db", [ended(genomes[0], 20.0)])

@@ -5,6 +5,7 @@ import pytest
 from strategy_cases import SPACE
 
 from evoflash.space import Genome, Param, SearchSpace
+from evoflash.strategies.model.earlier import Earlier, brought_here, doubts
 from evoflash.strategies.model.features import Features
 from evoflash.strategies.model.gaussian_process import (
     Kernel,
@@ -179,3 +180,37 @@ def test_of_two_alike_the_second_waits_and_none_comes_twice() -> None:
     assert sorted(order) == list(range(18))
     assert abs(order[0] - 12) < 8
     assert abs(order[1] - order[0]) > 1
+
+
+def test_earlier_times_are_brought_to_this_problem_by_what_both_have() -> None:
+    genomes = drawn(8)
+    search = Earlier(tuple(zip(genomes, [10.0, 20.0, np.inf, 40.0, 50.0, 60.0, 70.0, 80.0], strict=True)))
+
+    here = dict(brought_here([search], {genomes[0]: 5.0, genomes[1]: 10.0, genomes[2]: np.inf}))
+
+    assert here == dict(zip(genomes[3:], [20.0, 25.0, 30.0, 35.0, 40.0], strict=True))
+    unshared = dict(brought_here([search], {drawn(1, seed=5)[0]: 30.0}))
+    assert unshared[genomes[0]] == pytest.approx(30.0)
+    assert unshared[genomes[2]] == np.inf
+    assert search.best(2) == (genomes[0], genomes[1])
+
+
+def test_the_nearest_search_speaks_first_and_doubt_grows_with_what_is_known_here() -> None:
+    genome = drawn(1)[0]
+    near, far = Earlier(((genome, 1.0),)), Earlier(((genome, 9.0),))
+
+    assert brought_here([near, far], {}) == [(genome, 1.0)]
+    assert doubts(0, 2)[-1] < doubts(100, 2)[-1]
+    assert not doubts(3, 2)[:3].any()
+
+
+def test_a_doubted_target_counts_less() -> None:
+    features, genomes = Features(SPACE), drawn(2)
+    rows, targets = features.of(genomes), np.array([-1.0, 1.0])
+    kernel = Kernel(np.zeros(features.views), np.log(1e-3))
+
+    known = posterior(kernel, features.view, rows, targets, rows, doubts=np.array([0.0, 3.0]))
+
+    assert abs(known.mean[0] + 1) < 0.1
+    assert abs(known.mean[1]) < 0.4
+    assert known.share[0] < 0.1 < known.share[1]

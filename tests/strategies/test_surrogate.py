@@ -11,6 +11,7 @@ from evoflash.evaluation import Proposal, Timing
 from evoflash.space import Check, Genome, Param, SearchSpace, Values
 from evoflash.strategies import make_strategy
 from evoflash.strategies.family_bandit import Bandit
+from evoflash.strategies.model.earlier import Earlier
 from evoflash.strategies.surrogate import BATCH, OPENING, SEEDS, STANDSTILL, Surrogate
 
 LEARNT = {"one_gene", "two_genes"}
@@ -153,3 +154,26 @@ def test_a_space_of_one_gene_is_finished() -> None:
     notebook = spend(make_strategy("surrogate", line, seed=0), 100, score=lambda g: 1.0 + g.as_dict()["a"])
 
     assert len(notebook.rows) == 70
+
+
+def test_it_learns_from_an_earlier_search_until_its_own_outcomes_count_more() -> None:
+    def best_after(budget: int, earlier: tuple[Earlier, ...]) -> float:
+        seeds = {seed: drawn(3, seed=seed) for seed in range(4)}
+        made = (Surrogate(SPACE, seed=seed, seeds=few, earlier=earlier) for seed, few in seeds.items())
+        found = [spend(strategy, budget).rows for strategy in made]
+        return float(np.mean([min(e.score_us for _, e in rows if e.score_us) for rows in found]))
+
+    known = spend(make_strategy("surrogate", SPACE, seed=50), 80).rows
+    taught = Earlier(tuple((e.genome, 3.0 * e.score_us if e.score_us else np.inf) for _, e in known))
+
+    assert best_after(15, (taught,)) < best_after(15, ())
+
+
+def test_an_earlier_search_that_misleads_is_overcome() -> None:
+    wrong = Earlier(tuple((genome, 1e4 / (score_us(genome) or 1e4)) for genome in drawn(60, seed=8)))
+
+    rows = spend(Surrogate(SPACE, seed=0, seeds=drawn(3), earlier=(wrong,)), 120).rows
+    alone = spend(Surrogate(SPACE, seed=0, seeds=drawn(3)), 40).rows
+
+    best = [min(e.score_us for _, e in each if e.score_us) for each in (rows, alone)]
+    assert best[0] <= 1.02 * best[1]

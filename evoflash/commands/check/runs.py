@@ -66,9 +66,9 @@ class Checked:
 def plan(
     runs: int, *, seed: int, registers: int = 0, workload: Workload | None = None, at_kind: int = 0
 ) -> tuple[tuple[Run, str], ...]:
-    """That many runs and the kinds of inputs for them, from the `at_kind`-th on: the likeliest to find something
-    come first, then every delivery with every schedule. With a workload, one run in four wants no optional
-    output, and one in four has tensors that are not dense.
+    """That many runs and the kinds of inputs for them, from the `at_kind`-th on: the likeliest to find
+    something come first, then every delivery with every schedule. With a workload, one run in four wants no
+    optional output, and one in four has tensors that are not dense.
     """
     operation = operation_of(workload) if workload else operations.default()
     kinds = operation.inputs.scheduled
@@ -113,7 +113,7 @@ def check(subject: Subject, *, runs: int, seed: int) -> Checked:
 
 
 def _to_run(subject: Subject, build: Build | None, *, runs: int, seed: int) -> list[tuple[Case, Run, str]]:
-    """Each case's runs. Few runs of a case do not have all kinds of inputs: the next case goes on with them."""
+    """Each case's runs. Few runs do not have all kinds of inputs: the next case goes on with them."""
     registers = build.registers if build else 0
     to_run: list[tuple[Case, Run, str]] = []
     for at, case in enumerate(subject.cases):

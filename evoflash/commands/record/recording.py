@@ -85,7 +85,7 @@ def _outcome(evaluation: Evaluation) -> Outcome:
         evaluation.status,
         evaluation.rung,
         evaluation.reason,
-        evaluation.score_us if evaluation.is_correct else None,
+        evaluation.learnt_us,
         is_lower_bound=evaluation.is_censored,
         compile_s=sum(build.compile_s for build in evaluation.builds),
     )

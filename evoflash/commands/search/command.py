@@ -34,8 +34,18 @@ def search(
         float | None, typer.Option(help="Stop after this many seconds, or at the budget.")
     ] = None,
     strategy: Annotated[
-        str, typer.Option(help="evolution, tpe, nsga2, uniform or exhaustive.")
+        str, typer.Option(help="surrogate, evolution, tpe, nsga2, uniform or exhaustive.")
     ] = "evolution",
+    preset: Annotated[
+        str | None,
+        typer.Option(
+            help="With --strategy evolution, what proposals may know: free, insight, solution or full; "
+            "with -45 behind it in the 45 trials of EvoEngineer."
+        ),
+    ] = None,
+    population: Annotated[
+        str | None, typer.Option(help="With --preset: single, elites, islands or map-elites.")
+    ] = None,
     seed: Seed = 0,
     family: Annotated[
         str | None, typer.Option(help="Kernel family; default: the one that fits the GPU.")
@@ -54,6 +64,9 @@ def search(
     archive: Annotated[
         bool, typer.Option(help="Start from kernels measured before on such a GPU (champions/).")
     ] = True,
+    transfer: Annotated[
+        bool, typer.Option(help="Learn from the database's searches on near problems (surrogate).")
+    ] = True,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Render and compile only; nothing is stored.")
     ] = False,
@@ -68,8 +81,10 @@ def search(
     """
     from evoflash.commands.search.limits import DEFAULT_BUDGET
     from evoflash.commands.search.limits import limits as limits_of
+    from evoflash.strategies.presets import named_strategy, trials_of
 
-    limits = limits_of(budget, time_limit, minutes, until)
+    strategy = named_strategy(strategy, preset, population)
+    limits = limits_of(budget or trials_of(preset), time_limit, minutes, until)
     if recorded is not None or evaluator == "replay":
         if recorded is None or evaluator not in (None, "replay"):
             raise UsageError("--evaluator replay and --recorded FILE go together: give both.")
@@ -97,6 +112,7 @@ def search(
             evaluator=evaluator,
             budget=limits.budget or DEFAULT_BUDGET,
             archive=archive,
+            transfer=transfer,
         )
     if dry_run:
         running.dry_run(plan, budget=limits.budget or DEFAULT_BUDGET)

@@ -14,7 +14,7 @@ from evoflash.families.family import Family, families_for, load_family
 from evoflash.gpu import GpuSpec, load_gpu
 from evoflash.problem import Problem, parse_problem
 from evoflash.space import Genome, SearchSpace
-from evoflash.strategies import STRATEGIES, WITH_SEEDS
+from evoflash.strategies import LEARNS_EARLIER, check_strategy, takes_seeds
 
 log = logging.getLogger(__name__)
 EVALUATORS = ("gpu", "emulated")
@@ -41,11 +41,16 @@ class Plan:
     seed: int
     basis: Basis
     is_restricted: bool  # to one family, because the person named it
+    transfer: bool = True  # may learn from the store's searches on near problems
 
     @property
     def key(self) -> RunKey:
-        """A search that is restricted to a family, or starts from the archive, is a run of its own."""
+        """A search that is restricted to a family, starts from the archive or may not learn from other
+        searches is a run of its own.
+        """
         strategy = f"{self.strategy}+archive" if self.archived else self.strategy
+        alone = self.strategy in LEARNS_EARLIER and not self.transfer
+        strategy = f"{strategy}-transfer" if alone else strategy
         strategy = f"{strategy}/{self.fields[0].family.name}" if self.is_restricted else strategy
         return RunKey(str(self.problem), self.gpu.name, self.basis, strategy, self.seed)
 
@@ -65,25 +70,27 @@ def plan(
     evaluator: str | None,
     budget: int,
     archive: bool = False,
+    transfer: bool = True,
 ) -> Plan:
     """Strings -> a checked Plan; UsageError or DeviceError say what does not fit.
 
     `archive`: start from what the shipped archive has near the problem. It is off where strategies are
-    compared.
+    compared. `transfer`: learn from the store's searches on near problems.
     """
     if budget < 1:
         raise UsageError(f"budget {budget}: give a whole number from 1 up.")
-    if strategy not in STRATEGIES:
-        raise UsageError(f"no strategy is called '{strategy}': use {' or '.join(STRATEGIES)}.")
+    check_strategy(strategy)
     what = parse_problem(problem)
     spec, basis = where(gpu, evaluator)
-    starts = archive and strategy in WITH_SEEDS
+    starts = archive and takes_seeds(strategy)
     tried = (_field(member, what, spec, archive=starts) for member in _families(family, spec, what))
     fields = tuple(field for field in tried if field)
     if not fields:
         asked = family or "any family"
         raise UsageError(f"{asked} has no kernel for '{what}' on {spec.name}: see `evoflash families`.")
-    return Plan(what, spec, fields, strategy, seed, basis, is_restricted=family is not None)
+    return Plan(
+        what, spec, fields, strategy, seed, basis, is_restricted=family is not None, transfer=transfer
+    )
 
 
 def _field(family: Family, problem: Problem, gpu: GpuSpec, *, archive: bool) -> Field | None:

@@ -3,13 +3,14 @@
 The loop is evoflash/search.py.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
 
 from evoflash.commands.progress import Progress
+from evoflash.commands.search import transfer
 from evoflash.commands.search.limits import Limits, floor_us, is_near
 from evoflash.commands.search.plan import Plan
 from evoflash.commands.terminal import say
@@ -25,7 +26,11 @@ from evoflash.gpu_process import rung_times
 from evoflash.gpu_process.finals import FinalReport
 from evoflash.search import Strategy, search
 from evoflash.store.store import Store, open_store
-from evoflash.strategies import make_strategy
+from evoflash.strategies import LEARNS_EARLIER, make_strategy
+from evoflash.strategies.model.earlier import Earlier
+from evoflash.strategies.surrogate import SEEDS
+
+FEWEST_SEEDS = 3  # of each family that come before the strategy's own choice, however many families there are
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +46,7 @@ class SearchResult:
 def run(plan: Plan, db: str, *, limits: Limits, fresh: bool, argv: Sequence[str]) -> SearchResult:
     """Search to one of the limits or Ctrl-C; on a GPU, then re-time the finalists."""
     with open_store(db) as store:
-        noted = environment() | _archive_note(plan)
+        noted = environment() | _archive_note(plan) | _transfer_note(store, plan)
         current = store.begin(
             plan.key,
             gpu_hash=plan.gpu.hash,
@@ -88,6 +93,11 @@ def _archive_note(plan: Plan) -> dict[str, str]:
     return {"archive": " ".join(genome.id for genome in plan.archived)}
 
 
+def _transfer_note(store: Store, plan: Plan) -> dict[str, str]:
+    """What a run that begins now would learn from earlier ones; a run that is continued keeps its own."""
+    return transfer.note(store, plan) if plan.strategy in LEARNS_EARLIER else {}
+
+
 def _is_final(store: Store, current: Run) -> bool:
     """Whether nothing is left to time again; so it is where nothing is measured, or nothing was correct."""
     if current.key.basis is not Basis.MEASURED:
@@ -119,12 +129,23 @@ def _search(plan: Plan, store: Store, current: Run, limits: Limits) -> FinalRepo
         return time_finalists(evaluates.retimer, store, current, said=progress.say)
 
 
-def strategy_of(plan: Plan) -> Strategy:
-    """A strategy for each family; above several of them stands the bandit that divides the budget."""
-    members = {
-        field.family.name: make_strategy(plan.strategy, field.space, seed=plan.seed, seeds=field.seeds)
-        for field in plan.fields
-    }
+def strategy_of(plan: Plan, earlier: Mapping[str, tuple[Earlier, ...]] | None = None) -> Strategy:
+    """A strategy for each family; above several of them stands the bandit that divides the budget.
+
+    `earlier` are searches on near problems by family, the nearest first.
+    """
+    earlier = earlier or {}
+    members = {}
+    for field in plan.fields:
+        searches = earlier.get(field.family.name, ())
+        members[field.family.name] = make_strategy(
+            plan.strategy,
+            field.space,
+            seed=plan.seed,
+            seeds=transfer.seeds(field, searches),
+            first=max(FEWEST_SEEDS, SEEDS // len(plan.fields)),
+            earlier=searches,
+        )
     if len(members) == 1:
         return next(iter(members.values()))
     from evoflash.strategies.family_bandit import Bandit

@@ -120,10 +120,15 @@ class Posterior:
         self.share = np.maximum(self.share - spread**2, 1e-9)
 
 
-def posterior(kernel: Kernel, view: Ints, rows: Floats, targets: Floats, asked: Floats) -> Posterior:
-    """What `targets` (n,) of `rows` (n, columns) say of `asked` (m, columns); n is at least 1."""
+def posterior(
+    kernel: Kernel, view: Ints, rows: Floats, targets: Floats, asked: Floats, *, doubts: Floats | float = 0.0
+) -> Posterior:
+    """What `targets` (n,) of `rows` (n, columns) say of `asked` (m, columns); n is at least 1.
+
+    `doubts` (n,) is noise of single targets beside the kernel's own, as a share of the variance.
+    """
     known, wanted = kernel.scaled(rows, view), kernel.scaled(asked, view)
-    covariance = correlation(known, known) + kernel.noise * np.eye(len(rows))
+    covariance = correlation(known, known) + np.diag(np.full(len(rows), kernel.noise) + doubts)
     unmixing = np.linalg.inv(np.linalg.cholesky(covariance))
     whitened, whitened_targets = unmixing @ correlation(known, wanted), unmixing @ targets
     return Posterior(
