@@ -15,7 +15,7 @@ if TYPE_CHECKING:  # NumPy takes a tenth of a second to load: records alone do w
 @dataclass(frozen=True, slots=True, eq=False)
 class DeviceReference:
     """A kernel that computes what is right: one output of rows in fp32, one of numbers in fp64, and of each
-    row the sum of squares, and the squared errors' sum and the largest error of two honest arithmetics.
+    row the sum of squares, and of two kinds of honest arithmetic the squared errors' sum and the largest one.
     """
 
     source: Path  # on the ef:: layer
