@@ -25,7 +25,9 @@ BRIEF = StoppingRule(min_samples=5, max_samples=10, rel_error=0.0, max_s=0.15)
 PROOF = "smoke test, one random input at the timed shape against the reference, 5 to 10 samples"
 
 
-def prepare_briefly(checks: tuple[Workload, ...], timed: tuple[Workload, ...], seed: int) -> None:
+def prepare_briefly(
+    checks: tuple[Workload, ...], timed: tuple[Workload, ...], seed: int, _hurries: bool = False
+) -> None:
     """What the process can do before it has a context: the references that timed_briefly compares with."""
     launcher.cupy()
     for workload in checks:

@@ -25,8 +25,9 @@ from evoflash.cuda.launcher import present_spec
 from evoflash.environment import environment
 from evoflash.evaluation import Basis, Rung, Status
 from evoflash.evaluators.prepare import PREPARE_LIMIT_S, Failure, Prepared, prepare
+from evoflash.gpu_process.process import Jobs
 from evoflash.gpu_process.rungs import GpuOutcome, GpuTask, task_of
-from evoflash.gpu_process.worker import GpuWorker, Jobs
+from evoflash.gpu_process.worker import GpuWorker
 from evoflash.isolation import Ending, IsolatedPool
 from evoflash.operation import Workload
 from evoflash.replay.kernel_tuner import read_recording, write_recording
