@@ -57,6 +57,18 @@ class _Cut:
         """Multiplications of a block's tile, in those of tensor cores."""
         return self.loop.rows * self.loop.keys * self.key.head_dim * self.loop.emulation_cost
 
+    def is_dear(self, tiles: int, *, blocks: int = 1) -> bool:
+        """Whether so many blocks of so many tiles take long in the emulator."""
+        return blocks * (tiles * self.tile_cost + self.loop.splits * _BLOCK_COST) > 2 * _MUCH
+
+    @property
+    def square_blocks(self) -> int:
+        """Query blocks, two or more, with as many rows as several tiles have keys; 0 where that is dear."""
+        for blocks in (max(2, self.keys // self.rows + 1), 2):
+            if not self.is_dear(-(-blocks * self.rows // self.keys), blocks=blocks):
+                return blocks
+        return 0
+
     def workload(self, seq_q: int, seq_kv: int, *, heads: int = 1, batch: int = 1) -> Workload:
         """With that many heads of blocks: query heads, or groups of them that blocks take together.
 
@@ -123,7 +135,9 @@ def _short_runs(cut: _Cut) -> Iterator[EmulatedRun]:
     yield EmulatedRun(cut.workload(rows + 1, 1, heads=heads), "large_logits", "eager", "fifo", crowded=True)
     # A tile but for its last key. Tiles of one pair of keys, or of none, are not cut by one key. Maxima below
     # -500 again: a key past the end that is not hidden outweighs all others.
-    yield EmulatedRun(cut.workload(cut.few_rows, keys - 1 if keys > 8 else 7), "saturated", "eager", "fifo")
+    # Two whole query blocks where no other run has them.
+    some = cut.few_rows if cut.square_blocks else 2 * rows
+    yield EmulatedRun(cut.workload(some, keys - 1 if keys > 8 else 7), "saturated", "eager", "fifo")
     # A whole tile, the only one of the last split where the others have two; under a causal mask a warp whose
     # first row sees all of it but the last key, which outweighs the rest: a row that must not see it is off.
     yield EmulatedRun(cut.workload(2, (2 * splits - 1) * keys), "rising", "eager", "fifo")
@@ -133,7 +147,8 @@ def _short_runs(cut: _Cut) -> Iterator[EmulatedRun]:
     if cut.key.causal:
         # One query block; its first row sees more than a tile, and only its last row the last tile, of one
         # key. Each warp's last key outweighs those before it; what one leaves out, another waits for.
-        stairs = cut.workload(rows, (-(-rows // keys) + 1) * keys + 1, heads=2 if cut.is_persistent else 1)
+        some = min(rows, keys) if cut.is_dear(rows // keys + 2) else rows
+        stairs = cut.workload(some, (-(-some // keys) + 1) * keys + 1, heads=2 if cut.is_persistent else 1)
         yield EmulatedRun(stairs, "rising", "lazy", "random", crowded=True)
 
 
@@ -144,7 +159,7 @@ def _late(cut: _Cut) -> Workload:
     splits, keys, rows = cut.loop.splits, cut.keys, cut.rows
     tiles = splits + 2 if splits > 3 else 2 * splits
     half = (tiles - 1) * keys + keys // 2 + 1
-    if not cut.key.causal or cut.loop.pack > 1:
+    if not cut.key.causal or cut.loop.pack > 1 or cut.is_dear(tiles + rows // keys, blocks=2):
         return cut.workload(cut.few_rows, half, batch=2)
     if rows <= _WARPGROUP_ROWS:
         return cut.workload(rows, half, batch=2)
@@ -154,10 +169,8 @@ def _late(cut: _Cut) -> Workload:
 
 def _far_runs(cut: _Cut) -> Iterator[EmulatedRun]:
     """Tensors with strides of their own, several batches and heads: a mixed-up stride or index shows."""
-    # Two groups of query heads, whole. Keys are zero in a whole tile, or in the half tile behind it.
-    batch = 2 if cut.key.gqa_ratio == cut.loop.pack else 1
-    groups = cut.key.workload(batch, 2, 3, cut.keys + cut.keys // 2)
-    yield EmulatedRun(groups, "zero_keys", "random", "fifo", is_strided=True)
+    # Keys are zero in a whole tile, or in the half tile behind it.
+    yield EmulatedRun(_groups(cut), "zero_keys", "random", "fifo", is_strided=True)
     # As many queries as keys: whole query blocks, two or more, and several tiles where that is not dear. Rows
     # point at the newest key that they see, or at the first hidden one.
     yield EmulatedRun(_square(cut), "needles", "lazy", "random", crowded=True, is_strided=True)
@@ -165,13 +178,21 @@ def _far_runs(cut: _Cut) -> Iterator[EmulatedRun]:
         yield EmulatedRun(most, "normal", "eager", "fifo")
 
 
+def _groups(cut: _Cut) -> Workload:
+    """Two groups of query heads, whole; a part of one in two batches where groups are large and many blocks
+    share a head's keys: then a GPU's check shapes are left to find what takes a group for another.
+    """
+    heads, keys = 2 * cut.key.gqa_ratio // cut.loop.pack, cut.keys + cut.keys // 2
+    # Blocks of a cluster know of each other's threads, so that each takes longer.
+    together = max(1, cut.loop.rows * cut.loop.splits // 128)
+    if not cut.whole_groups and heads * cut.loop.splits * together * _BLOCK_COST > 10 * _MUCH:
+        return cut.workload(3, keys, batch=2)
+    return cut.key.workload(2 if heads == 2 else 1, 2, 3, keys)
+
+
 def _square(cut: _Cut) -> Workload:
-    rows, keys = cut.rows, cut.keys
-    blocks = max(2, keys // rows + 1)
-    tiles = -(-blocks * rows // keys)
-    if blocks * (tiles * cut.tile_cost + cut.loop.splits * _BLOCK_COST) > 2 * _MUCH:
-        blocks = 2
-    return cut.workload(blocks * rows, blocks * rows)
+    rows = cut.square_blocks * cut.rows or 2 * cut.keys
+    return cut.workload(rows, rows)
 
 
 def _many_pieces(cut: _Cut) -> Workload | None:

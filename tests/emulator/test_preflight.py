@@ -97,7 +97,7 @@ def test_a_large_group_of_query_heads_is_run_whole_once_and_else_in_part(loop):
     key = replace(KEYS[2], gqa_ratio=32)
     heads = [run.workload.heads for run in preflight_runs(key, loop)]
 
-    assert heads.count(2 * key.gqa_ratio) == 1
+    assert heads.count(2 * key.gqa_ratio) == (1 if loop.splits == 1 else 0)
     assert sum(heads) < 4 * key.gqa_ratio
     assert all(
         run.workload.gqa_ratio == key.gqa_ratio for run in preflight_runs(key, loop, whole_groups=True)
