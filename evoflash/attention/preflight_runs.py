@@ -12,7 +12,7 @@ from evoflash.operation import EmulatedRun, Loop
 _BATCH = 5  # divides no GPU's number of SMs, nor small multiples of it, so that a grid has blocks too many
 # Of the deepest ring: what counts wraps in five bits, or one arrival too few in each, is off by then.
 _WRAPS = 33
-_FEW_BLOCKS = 4  # of a head's query rows
+_FEW_BLOCKS, _MANY_BLOCKS = 4, 8  # of a head's query rows
 _SMALL_GROUP = 2  # query heads of a key/value head that are always run together
 # Multiplications of tensor cores (see Loop.emulation_cost) that a run may take beyond its fixed cost.
 _MUCH = 24_000_000
@@ -100,13 +100,14 @@ def _ring_runs(cut: _Cut) -> Iterator[EmulatedRun]:
 
 
 def _stub(cut: _Cut) -> Workload:
-    """Less than one tile; under a causal mask rows that see nothing, and blocks that lack more than a tile.
+    """Less than one tile; under a causal mask rows that see nothing, and blocks that lack more than a tile,
+    unless that takes many of them.
 
     A block of threads that takes one piece of work after another gets an odd number of them, of three heads
     unless a head has many.
     Maxima below -500: what is not shifted by them underflows.
     """
-    blocks = -(-(cut.rows + cut.keys + 6) // cut.rows) if cut.key.causal else 1
+    blocks = min(_MANY_BLOCKS, -(-(cut.rows + cut.keys + 6) // cut.rows)) if cut.key.causal else 1
     if cut.is_persistent:
         rows = (blocks + 1) // 2 * 2 * cut.rows + cut.few_rows
         return cut.workload(rows, 6, heads=3 if blocks <= _FEW_BLOCKS else 1)

@@ -15,10 +15,10 @@ from evoflash.cuda.layout import layouts_of
 from evoflash.emulator import launch as emulator
 from evoflash.evaluation import Launch
 from evoflash.operation import Output
-from evoflash.relation import Rows
 from evoflash.validation import metamorphic, validator
 from evoflash.validation.bits import encode
 from evoflash.validation.expected import every_row
+from evoflash.validation.relation import Rows
 
 SHAPE = Workload(2, 4, 2, 37, 50, 64)  # 296 rows: more than the threads of one block
 BLOCKS = 2

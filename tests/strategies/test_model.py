@@ -5,7 +5,7 @@ import pytest
 from strategy_cases import SPACE
 
 from evoflash.space import Genome, Param, SearchSpace
-from evoflash.strategies.model.earlier import Earlier, brought_here, doubts
+from evoflash.strategies.model.earlier import Earlier, brought_here, doubts, targets_beside
 from evoflash.strategies.model.features import Features
 from evoflash.strategies.model.gaussian_process import (
     Kernel,
@@ -202,6 +202,18 @@ def test_the_nearest_search_speaks_first_and_doubt_grows_with_what_is_known_here
     assert brought_here([near, far], {}) == [(genome, 1.0)]
     assert doubts(0, 2)[-1] < doubts(100, 2)[-1]
     assert not doubts(3, 2)[:3].any()
+
+
+def test_earlier_outcomes_do_not_move_the_targets_of_many_own_ones() -> None:
+    own, earlier = [float(us) for us in range(10, 40)], [1.0, 20.5, np.inf]
+
+    targets, weak = targets_beside(own, earlier)
+
+    assert targets == pytest.approx(targets_of(own))
+    assert weak == pytest.approx([targets[0], targets[10], targets[-1]])
+    few, beside = targets_beside(own[:3], earlier)
+    assert np.concatenate([few, beside]) == pytest.approx(targets_of([*own[:3], *earlier]))
+    assert brought_here([Earlier(((drawn(1)[0], 1.0),))], dict(zip(drawn(200), own * 9, strict=False))) == []
 
 
 def test_a_doubted_target_counts_less() -> None:
