@@ -167,18 +167,16 @@ class Surrogate:
         targets, weak = targets_beside([_score_us(each) for each in known.told], [us for _, us in near])
         some = some_of(targets, LEARNT_FROM)
         rows = self._features.of([*(known.told[at].genome for at in some), *(genome for genome, _ in near)])
-        asked = self._features.of([*offers, *known.in_flight])
         expected = posterior(
             self._kernel(known.told),
             self._features.view,
             rows,
             np.concatenate([targets[some], weak]),
-            asked,
+            self._features.of(list(offers)),
             doubts=doubts(len(some), len(near)),
+            in_flight=self._features.of(known.in_flight),
         )
-        for at in range(len(pool), len(asked)):
-            expected.assume(at)
-        return (pool[at] for at in preferred(expected, float(targets.min()), among=len(pool)))
+        return (pool[at] for at in preferred(expected, float(targets.min())))
 
     def _kernel(self, told: Sequence[Evaluation]) -> Kernel:
         """Fitted more rarely the more outcomes there are, each time from where the last fit came to."""

@@ -109,6 +109,9 @@ def test_assuming_a_row_is_learning_that_it_is_as_expected() -> None:
     more = posterior(kernel, features.view, rows[[*range(25), 28, 32]], np.zeros(27), rows[25:])
     assert known.share == pytest.approx(more.share)
     assert known.mean == pytest.approx(before)
+    flying = posterior(kernel, features.view, rows[:25], targets[:25], rows[25:], in_flight=rows[[28, 32]])
+    assert flying.share == pytest.approx(known.share)
+    assert flying.mean == pytest.approx(before)
 
 
 def test_the_fit_finds_which_genes_matter() -> None:
@@ -175,9 +178,9 @@ def test_of_two_alike_the_second_waits_and_none_comes_twice() -> None:
     targets = np.array([2.0, -2.0])  # fast at 12, slow at 2
     known = posterior(kernel, features.view, rows[[2, 12]], targets, rows)
 
-    order = list(preferred(known, -2.0, among=18))
+    order = list(preferred(known, -2.0))
 
-    assert sorted(order) == list(range(18))
+    assert sorted(order) == list(range(20))
     assert abs(order[0] - 12) < 8
     assert abs(order[1] - order[0]) > 1
 

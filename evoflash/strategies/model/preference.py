@@ -50,9 +50,9 @@ def some_of(targets: Floats, most: int) -> Ints:
     return np.sort(np.concatenate([best, evenly]))
 
 
-def preferred(known: Posterior, best: float, *, among: int) -> Iterator[int]:
-    """The first `among` rows of the posterior by expected improvement on the target `best`, one at a time."""
-    left = np.arange(len(known.mean)) < among
+def preferred(known: Posterior, best: float) -> Iterator[int]:
+    """Rows of the posterior by expected improvement on the target `best`, one after the other."""
+    left = np.ones(len(known.mean), dtype=bool)
     while left.any():
         gains = expected_gain(known.mean, known.deviation, best)
         at = int(np.argmax(np.where(left, gains, -1.0)))
