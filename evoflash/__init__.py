@@ -32,7 +32,6 @@ to the launch, read commands/search/, search.py, evaluators/, gpu_process/ and c
     problem       records: one workload or several, and their text
     operations    finds an operation (attention) by its name
     operation     records: workloads, tensors, and what an operation does for the rest
-    relation      records: what must hold between outputs of changed inputs
     space         records: genes, search spaces, genomes
     gpu           records: what a GPU allows and how fast it is (gpus/)
     paths         where shipped and the user's folders are

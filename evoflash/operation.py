@@ -17,7 +17,8 @@ if TYPE_CHECKING:  # NumPy takes a tenth of a second to load: records alone do w
     import numpy as np
     from numpy.typing import NDArray
 
-    from evoflash.relation import Reach, Relation
+    from evoflash.validation.device_reference import DeviceReference
+    from evoflash.validation.relation import Reach, Relation
 
 Delivery = Literal["eager", "lazy", "random"]  # when an asynchronous copy's bytes arrive in the emulator
 Schedule = Literal["fifo", "random"]  # which thread of the emulator runs next
@@ -257,24 +258,6 @@ class EmulatedRun:
     without: tuple[str, ...] = ()  # optional outputs that are not asked for
     is_strided: bool = False  # tensors lie in memory as their `spread` says, with a gap behind each row
     is_counted: bool = False  # gives a point of the performance model's line; two runs of a plan do
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class DeviceReference:
-    """A kernel that computes what is right: one output of rows in fp32, one of numbers in fp64, and of each
-    row the sum of squares, and the squared errors' sum and the largest error of two honest arithmetics.
-    """
-
-    source: Path  # on the ef:: layer
-    entry: str
-    threads: int  # of a block
-    output: str  # the names of the tensors
-    numbers: str
-    applies: Callable[[Any], bool]  # to a workload
-    blocks: Callable[[Any], NDArray[np.int32]]  # a line for each block, which the kernel reads
-    rows: Callable[[Any], NDArray[np.intp]]  # that it stores, counted through all groups: all, or a sample
-    # (workload, addresses: of the inputs, and of blocks, right, numbers, per_row) -> arguments of a launch
-    arguments: Callable[[Any, Mapping[str, int]], tuple[np.generic, ...]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from evoflash.attention.abi import scale
 from evoflash.attention.workload import Workload
-from evoflash.operation import DeviceReference
+from evoflash.validation.device_reference import DeviceReference
 
 _ROWS, _THREADS = 16, 128  # of a block
 _MOST = 1 << 38  # products of a query with a key, times head_dim: 0.2 s of an H200

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from evoflash.attention.inputs import TestInput
 from evoflash.attention.reference import visible
 from evoflash.attention.workload import Workload
-from evoflash.relation import Reach, Relation, Rows
 from evoflash.validation.bits import decode, encode
+from evoflash.validation.relation import Reach, Relation, Rows
 
 _STREAM = 0x4F52  # a random stream of its own
 _GROUPS = 4  # of which each query head's own keys are asked

@@ -32,6 +32,7 @@ class Progress:
         self._best: Evaluation | None = None
         self._seed: Evaluation | None = None  # the best of what the search started from
         self._counts: Counter[str] = Counter()
+        self._said: Counter[str] | None = None  # the counts of the last line
         self._quiet = bool(os.environ.get("EVOFLASH_QUIET"))
         console = Console(stderr=True, quiet=self._quiet)
         self._bar = Bar(
@@ -112,8 +113,9 @@ class Progress:
 
     def _lines(self) -> None:
         self._last_line = time.monotonic()
-        if self._quiet:
+        if self._quiet or self._said == self._counts:
             return
+        self._said = self._counts.copy()
         text = textwrap.fill(f"evoflash: {self._words()}", _COLUMNS, subsequent_indent="    ")
         print(text, file=sys.stderr, flush=True)
 

@@ -113,6 +113,7 @@ class Arena:
             for name, layout in self._layouts.items()
         }
         self.inputs: TestInput | Original | None = None
+        self._maps: dict[TensorMap, NDArray[np.void]] = {}
 
     def arguments(self, kernel: LoadedKernel, *, without: Collection[str] = ()) -> tuple[Any, ...]:
         """The kernel's arguments for these tensors, its tensor maps first; a null pointer tells it not to
@@ -130,6 +131,12 @@ class Arena:
         return *(self._map(wanted) for wanted in kernel.maps), *plain
 
     def _map(self, wanted: TensorMap) -> NDArray[np.void]:
+        # A graph takes them of 60 arenas, and the candidates of a search ask for few boxes.
+        if wanted not in self._maps:
+            self._maps[wanted] = self._encoded(wanted)
+        return self._maps[wanted]
+
+    def _encoded(self, wanted: TensorMap) -> NDArray[np.void]:
         spec = self._specs[wanted.of]
         strides = [ELEMENT_BYTES[spec.dtype] * stride for stride in self._layouts[wanted.of].strides]
         return encoded_map(

@@ -250,7 +250,9 @@ def _lines_of(library: Path, offsets: tuple[int, ...]) -> tuple[int, ...]:
         return ()
     command = ["addr2line", "--inlines", "--exe", str(library), *map(hex, offsets)]
     places = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    # g++ read the text from its standard input under that name, which it forgets where a function begins.
     lines = re.findall(rf"/{re.escape(library.stem)}\.cu:(\d+)", places)
+    lines = lines or re.findall(r"/<stdin>:(\d+)", places)
     return tuple(int(line) for line, _ in itertools.groupby(lines))
 
 

@@ -5,10 +5,8 @@ before the GPU does, unless it has found nothing wrong with another of the same 
 cores it sees every genome that is proven, while the GPU does, and tells what bounds it.
 """
 
-import contextlib
 import logging
 import secrets
-import threading
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
@@ -18,7 +16,6 @@ from typing import Self
 
 from evoflash.champions import champions
 from evoflash.compilers import gxx
-from evoflash.errors import EvoflashError
 from evoflash.evaluation import Basis, Evaluation, Rung
 from evoflash.evaluators.climbs import Climbed, Climbs, Steps
 from evoflash.evaluators.estimates import bound_of, estimates
@@ -60,9 +57,9 @@ class MeasuredEvaluator(PreparingEvaluator[Climbed]):
         """
         past = list(history)
         self._can_emulate = which("g++") is not None
-        if self._can_emulate:  # once for all searches: the first one would wait for it
-            threading.Thread(target=_build_emulator, name="evoflash-g++", daemon=True).start()
         super().__init__(problem, gpu, seed=seed, history=past, workers=workers)
+        if self._can_emulate and self._workers >= MANY_CORES:  # else the first pre-flight waits for it longer
+            self._pool.submit(gxx.runtime, timeout_s=PREPARE_LIMIT_S)
         self._asked, self._proves_all = asked(problem, gpu, seed=seed), proves_all
         self._worker = GpuWorker(checks=self._asked.checks, timed=problem.workloads, seed=seed)
         # Structural cores. The archive's kernels have been through all of this on such a GPU.
@@ -204,11 +201,6 @@ class MeasuredEvaluator(PreparingEvaluator[Climbed]):
         """What became of the genome on shapes and data that are drawn from the seed."""
         checks = self._asked.hidden(genome, seed=seed)
         return self._worker.submit(replace(task, checks=checks, timed=(), seed=seed)).result()
-
-
-def _build_emulator() -> None:
-    with contextlib.suppress(EvoflashError):  # whoever needs it says so
-        gxx.runtime()
 
 
 def _core(genome: Genome) -> object:

@@ -2,6 +2,7 @@
 that crashes or hangs costs one candidate and one process; the search goes on.
 
     worker         the process, its stand-bys and the queue in front of them
+    process        a process on its way to the GPU, and what it may be asked
     preparation    what the process does before it has a context
     turns          the one thread that uses the process: what is urgent first
     rungs          one candidate: smoke test, correctness, timing, and what follows from each

@@ -15,9 +15,9 @@ from evoflash.cuda.comparisons import COLUMNS
 from evoflash.cuda.slab import Run, bytes_of
 from evoflash.operation import Expected, TestInput, Workload
 from evoflash.operations import operation_of
-from evoflash.relation import Reach, Relation, Rows
 from evoflash.validation.correctness import case, names_of
 from evoflash.validation.expected import outputs_of
+from evoflash.validation.relation import Reach, Relation, Rows
 
 _AT_ONCE = 1  # repeats right behind the test inputs; another one is the last launch of all
 

@@ -12,7 +12,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -21,19 +21,16 @@ from evoflash.cuda.guarded_buffer import NoRoomError
 from evoflash.errors import DeviceError
 from evoflash.evaluation import Rung, Status, Verdict
 from evoflash.gpu_process.finals import FinalReport, FinalTask
-from evoflash.gpu_process.finals_retry import rounds, run_noting
-from evoflash.gpu_process.preparation import prepare, prepare_finals
-from evoflash.gpu_process.rungs import GpuOutcome, GpuTask, check, time_correct
-from evoflash.gpu_process.screening import screen
+from evoflash.gpu_process.finals_retry import rounds
+from evoflash.gpu_process.process import GpuProcess, Jobs, started
+from evoflash.gpu_process.rungs import GpuOutcome, GpuTask
 from evoflash.gpu_process.turns import Turns
-from evoflash.isolation import Ending, IsolatedPool
+from evoflash.isolation import Ending
 from evoflash.operation import Workload
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
-_WARM_UP_LIMIT_S = 120
-_REFERENCES_LIMIT_S = 600
 _ROOM_LIMIT_S = 30.0  # how long another program may fill the GPU's memory
 _LOOK_EVERY_S = 1.0
 _STANDBYS = 2  # to be ready, one takes three seconds of a core
@@ -43,45 +40,11 @@ _PROCESSES = (
 _KEPT = "everything evaluated so far is kept; the same command continues"
 
 
-@dataclass(frozen=True, slots=True)
-class Jobs:
-    """What the GPU processes are asked to do. Tests give others, which break as they want."""
-
-    warm_up: Callable[[], None] = launcher.warm_up
-    precompute_references: Callable[..., None] = prepare
-    prepare_finals: Callable[..., None] = prepare_finals
-    screen: Callable[[GpuTask], GpuOutcome] = screen
-    check: Callable[[GpuTask], GpuOutcome] = check
-    time_correct: Callable[[GpuTask, GpuOutcome], GpuOutcome] = time_correct
-    finals: Callable[[FinalTask], Ending[FinalReport]] = run_noting
-
-
 TaskNow = Callable[[GpuTask], GpuTask]
 
 
 def _unchanged(task: GpuTask) -> GpuTask:
     return task
-
-
-@dataclass(slots=True)
-class _GpuProcess:
-    """A process on its way to the GPU: it computes references, then makes its context."""
-
-    pool: IsolatedPool
-    references: "Future[Ending[None]]"
-    function: Callable[[], None]
-    warm: "Future[Ending[None]] | None" = None
-
-    def warm_up(self, *, again: bool = False) -> "Future[Ending[None]]":
-        """The context, in the making or made; `again` asks for a sign that it still is good."""
-        if self.warm is None or again:
-            self.warm = self.pool.submit(self.function, timeout_s=_WARM_UP_LIMIT_S)
-        return self.warm
-
-    def warm_up_if_ready(self) -> None:
-        """Begin to make the context, unless it would have to wait for the references."""
-        if self.references.done():
-            self.warm_up()
 
 
 class GpuWorker:
@@ -106,8 +69,8 @@ class GpuWorker:
         self._turns = Turns("evoflash-gpu")
         self._active = self._begun(hurries=True)
         self._standbys = deque(self._begun() for _ in range(_STANDBYS))
-        self._for_hidden: _GpuProcess | None = None
-        self._for_finals: _GpuProcess | None = None
+        self._for_hidden: GpuProcess | None = None
+        self._for_finals: GpuProcess | None = None
 
     def submit(self, task: GpuTask, *, now: TaskNow = _unchanged) -> "Future[GpuOutcome]":
         """The task's outcome after all rungs, whatever the kernel does; raises in result() only for a broken
@@ -245,7 +208,7 @@ class GpuWorker:
         if process is not None:
             self._switch_to(process)
 
-    def _switch_to(self, process: "_GpuProcess") -> None:
+    def _switch_to(self, process: GpuProcess) -> None:
         """As _replace(), by a process that has prepared itself for what is to come."""
         self._active.pool.close()
         self._active = process
@@ -276,14 +239,11 @@ class GpuWorker:
         if self._is_closed:  # meanwhile: close() has not seen the new one
             self._standbys[-1].pool.close()
 
-    def _begun(self, *, hurries: bool = False) -> "_GpuProcess":
+    def _begun(self, *, hurries: bool = False) -> GpuProcess:
         return self._starting(self._jobs.precompute_references, *self._reference_args, hurries)
 
-    def _starting(self, function: Callable[..., None], *args: Any) -> "_GpuProcess":
-        """A process that calls the function before it has a context."""
-        pool = IsolatedPool(1)
-        references = pool.submit(function, *args, timeout_s=_REFERENCES_LIMIT_S)
-        return _GpuProcess(pool, references, self._jobs.warm_up)
+    def _starting(self, function: Callable[..., None], *args: Any) -> GpuProcess:
+        return started(function, *args, warm_up=self._jobs.warm_up)
 
     def _wait_for_contexts(self) -> None:
         """Wait for the contexts of stand-bys that are being made."""

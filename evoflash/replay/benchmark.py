@@ -5,7 +5,7 @@ contenders is compared over the same seeds. Each run is a pure function of its s
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -101,8 +101,8 @@ def benchmark(
     reference: str,
     jobs: int,
     done: Callable[[str], None] = lambda _: None,
-) -> tuple[Space, ...]:
-    """Every contender on every space with every seed; `done` hears of each that has ended.
+) -> Generator[Space, None, None]:
+    """Every contender on every space with every seed, a space at a time; `done` hears of each that has ended.
 
     UsageError for a file that is no record, or that has nothing correct. `reference` is one of the names.
     """
@@ -118,7 +118,6 @@ def benchmark(
             for path in paths
             for name in names
         }
-        spaces = []
         for path, recording in recordings.items():
             rows = []
             for name in names:
@@ -129,8 +128,7 @@ def benchmark(
                 else:
                     rows.append(_row(recording, name, budgets[path], runs))
                     done(f"{path.name}: {name}: mean P {rows[-1].standing.score:+.2f}")
-            spaces.append(_space(path, recording, budgets[path], _compared(rows, reference)))
-    return tuple(spaces)
+            yield _space(path, recording, budgets[path], _compared(rows, reference))
 
 
 def _row(recording: Recording, name: str, budget: int, runs: Sequence[Runs]) -> Row:

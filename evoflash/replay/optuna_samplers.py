@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import optuna
 
 from evoflash.replay.recorded_space import Recording
-from evoflash.space import Genome
+from evoflash.space import Genome, Param
 
 _ASKS = 50  # for each evaluation, before a run ends early
 
@@ -29,7 +29,7 @@ def run_sampler(recording: Recording, name: str, budget: int, seed: int) -> Sequ
     keys = {key_of(recording, genome): genome for genome in recording.space.genomes}
     genes: dict[str, optuna.distributions.BaseDistribution] = {
         param.name: optuna.distributions.CategoricalDistribution(list(map(str, param.values)))
-        for param in recording.space.params
+        for param in _varied(recording)
     }
     found: dict[Genome, float] = {}
     budget = min(budget, len(keys))
@@ -48,9 +48,13 @@ def run_sampler(recording: Recording, name: str, budget: int, seed: int) -> Sequ
 
 
 def key_of(recording: Recording, genome: Genome) -> tuple[str, ...]:
-    """The genome's values as words, in the space's order; an inactive gene's is its first."""
+    """The values of the genes that vary as words, in the space's order; an inactive gene's is its first."""
     values = genome.as_dict()
-    return tuple(str(values.get(param.name, param.values[0])) for param in recording.space.params)
+    return tuple(str(values.get(param.name, param.values[0])) for param in _varied(recording))
+
+
+def _varied(recording: Recording) -> list[Param]:
+    return [param for param in recording.space.params if len(param.values) > 1]
 
 
 def time_us(recording: Recording, genome: Genome) -> float:

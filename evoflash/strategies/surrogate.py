@@ -16,7 +16,7 @@ import numpy as np
 from evoflash.errors import UsageError
 from evoflash.evaluation import Evaluation, Proposal
 from evoflash.space import Genome, SearchSpace
-from evoflash.strategies.model.earlier import Earlier, brought_here, doubts
+from evoflash.strategies.model.earlier import Earlier, brought_here, doubts, targets_beside
 from evoflash.strategies.model.features import Features
 from evoflash.strategies.model.gaussian_process import Kernel, fitted, posterior, usual_kernel
 from evoflash.strategies.model.neighbourhood import Neighbourhood
@@ -164,23 +164,19 @@ class Surrogate:
         pool = list(offers.values())
         own = {each.genome: _score_us(each) for each in known.told}
         near = brought_here(self._earlier, own)
-        targets = targets_of([*map(_score_us, known.told), *(us for _, us in near)])
-        some = some_of(targets[: len(known.told)], LEARNT_FROM)
+        targets, weak = targets_beside([_score_us(each) for each in known.told], [us for _, us in near])
+        some = some_of(targets, LEARNT_FROM)
         rows = self._features.of([*(known.told[at].genome for at in some), *(genome for genome, _ in near)])
-        asked = self._features.of([*offers, *known.in_flight])
-        taught = np.concatenate([targets[some], targets[len(known.told) :]])
         expected = posterior(
             self._kernel(known.told),
             self._features.view,
             rows,
-            taught,
-            asked,
+            np.concatenate([targets[some], weak]),
+            self._features.of(list(offers)),
             doubts=doubts(len(some), len(near)),
+            in_flight=self._features.of(known.in_flight),
         )
-        for at in range(len(pool), len(asked)):
-            expected.assume(at)
-        best = float(targets[: len(known.told)].min())
-        return (pool[at] for at in preferred(expected, best, among=len(pool)))
+        return (pool[at] for at in preferred(expected, float(targets.min())))
 
     def _kernel(self, told: Sequence[Evaluation]) -> Kernel:
         """Fitted more rarely the more outcomes there are, each time from where the last fit came to."""

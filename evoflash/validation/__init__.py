@@ -5,6 +5,8 @@ known.
     validator       outputs against the reference
     expected        the right outputs, and by what their errors are measured
     thresholds      the limits of errors, from the operation's file
+    device_reference  a record: the kernel that computes what is right at the benchmark's shape
+    relation        records: what must hold between outputs of changed inputs
     metamorphic     checks without a reference that every operation shares
     wrong_elements  where an output is wrong, in words
     bits            16-bit floats as bit patterns

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evoflash.operation import Kernel, Output, TensorSpec, TestInput, Workload
-from evoflash.relation import Reach, Relation, Rows
 from evoflash.validation.bits import decode
 from evoflash.validation.expected import outputs_of, over_rms
+from evoflash.validation.relation import Reach, Relation, Rows
 from evoflash.validation.thresholds import thresholds_of
 from evoflash.validation.validator import error_ratio, place_of
 

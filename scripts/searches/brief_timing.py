@@ -4,6 +4,7 @@ Less than a search asks for (gpu_process/rungs.py): a genome that passes here is
 is enough to record how a space looks and too little to call a kernel correct. What fails is data.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from evoflash.cuda import launcher
@@ -24,7 +25,9 @@ BRIEF = StoppingRule(min_samples=5, max_samples=10, rel_error=0.0, max_s=0.15)
 PROOF = "smoke test, one random input at the timed shape against the reference, 5 to 10 samples"
 
 
-def prepare_briefly(checks: tuple[Workload, ...], timed: tuple[Workload, ...], seed: int) -> None:
+def prepare_briefly(
+    checks: tuple[Workload, ...], timed: tuple[Workload, ...], seed: int, _hurries: bool = False
+) -> None:
     """What the process can do before it has a context: the references that timed_briefly compares with."""
     launcher.cupy()
     for workload in checks:
@@ -33,18 +36,23 @@ def prepare_briefly(checks: tuple[Workload, ...], timed: tuple[Workload, ...], s
         cache.large(workload, operation_of(workload).inputs.at_size[0], seed)
 
 
-def timed_briefly(task: GpuTask) -> GpuOutcome:
-    """CORRECT with one timing, or why not; samples in us stand in its environment as `samples_us`.
+def looked_at(task: GpuTask) -> GpuOutcome:
+    """CORRECT after a first look, or why not. One check workload, for the smoke test, and one timed one."""
+    return _guarded(GpuOutcome(task.genome_id, Status.CORRECT, Rung.SMOKE), _look, task)
 
-    `task` has one check workload, for the smoke test, and one timed workload.
-    """
-    at = [GpuOutcome(task.genome_id, Status.CORRECT, Rung.SMOKE)]
+
+def timed_briefly(task: GpuTask, looked: GpuOutcome) -> GpuOutcome:
+    """What passed looked_at() with a timing; samples in us stand in its environment as `samples_us`."""
+    return _guarded(replace(looked, rung=Rung.TIMING), _time, task)
+
+
+def _guarded(outcome: GpuOutcome, climb: Callable[..., GpuOutcome], task: GpuTask) -> GpuOutcome:
     try:
-        return _climbed(task, at)
+        return climb(task, outcome)
     except (KernelHungError, MemoryFaultError, LaunchRefusedError) as error:
-        return _failed(at[0], error)
+        return _failed(outcome, error)
     except launcher.cuda_errors() as error:
-        return _failed(at[0], error)
+        return _failed(outcome, error)
 
 
 def _failed(outcome: GpuOutcome, error: Exception) -> GpuOutcome:
@@ -60,25 +68,23 @@ def _failed(outcome: GpuOutcome, error: Exception) -> GpuOutcome:
             return replace(outcome, status=Status.RUNTIME, reason=reason, process_lost=True)
 
 
-def _climbed(task: GpuTask, at: list[GpuOutcome]) -> GpuOutcome:
-    # `at` keeps the rung for the caller: what a kernel does may be raised anywhere here.
+def _look(task: GpuTask, outcome: GpuOutcome) -> GpuOutcome:
     ((small, small_parts),), ((workload, parts),) = task.checks, task.timed
     missing = checks.smoke(Subject(task.kernel(small, small_parts), small, task.seed, SMOKE_LIMIT_S))
     if missing:
-        return replace(at[0], status=Status.CORRECTNESS, reason=f"{small}: {missing}")
-    at[0] = replace(at[0], rung=Rung.CORRECTNESS)
+        return replace(outcome, status=Status.CORRECTNESS, reason=f"{small}: {missing}")
+    outcome = replace(outcome, rung=Rung.CORRECTNESS)
     subject = Subject(task.kernel(workload, parts), workload, task.seed, LARGE_LIMIT_S)
     verdict, _ = checks.first_look(subject)
     if not verdict.passed:  # confirmed, or not, by the whole check of that shape
         verdict = checks.at_size(subject)
-    at[0] = replace(at[0], verdicts=(verdict,))
-    if not verdict.passed:
-        return replace(at[0], status=Status.CORRECTNESS, reason=f"{workload}: {verdict.reason}")
-    at[0] = replace(at[0], rung=Rung.TIMING)
-    return _timed(task, at[0])
+    outcome = replace(outcome, verdicts=(verdict,))
+    if verdict.passed:
+        return outcome
+    return replace(outcome, status=Status.CORRECTNESS, reason=f"{workload}: {verdict.reason}")
 
 
-def _timed(task: GpuTask, outcome: GpuOutcome) -> GpuOutcome:
+def _time(task: GpuTask, outcome: GpuOutcome) -> GpuOutcome:
     ((workload, parts),) = task.timed
     contender = KernelContender(task.genome_id, task.kernel(workload, parts))
     bench = cache.bench(workload, task.spec, task.seed)

@@ -25,22 +25,23 @@ from evoflash.cuda.launcher import present_spec
 from evoflash.environment import environment
 from evoflash.evaluation import Basis, Rung, Status
 from evoflash.evaluators.prepare import PREPARE_LIMIT_S, Failure, Prepared, prepare
+from evoflash.gpu_process.process import Jobs
 from evoflash.gpu_process.rungs import GpuOutcome, GpuTask, task_of
-from evoflash.gpu_process.worker import GpuWorker, Jobs
+from evoflash.gpu_process.worker import GpuWorker
 from evoflash.isolation import Ending, IsolatedPool
 from evoflash.operation import Workload
 from evoflash.replay.kernel_tuner import read_recording, write_recording
 from evoflash.replay.recorded_space import Outcome, Recording, recorded_space
 from evoflash.space import Genome
 from scripts.command_line import command
-from scripts.searches.brief_timing import PROOF, prepare_briefly, timed_briefly
+from scripts.searches.brief_timing import PROOF, looked_at, prepare_briefly, timed_briefly
 from scripts.searches.lattice import Lattice, genomes, params_of, read_lattice
 
 SEED = 0  # of the inputs and of the order
 AHEAD = 6  # genomes in preparation for each worker
 QUEUED = 3  # tasks before the GPU process
 WRITE_EVERY_S = 30.0
-JOBS = Jobs(precompute_references=prepare_briefly, check=timed_briefly)
+JOBS = Jobs(precompute_references=prepare_briefly, check=looked_at, time_correct=timed_briefly)
 
 Found = dict[Genome, Outcome]
 

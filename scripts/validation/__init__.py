@@ -1,5 +1,6 @@
 """What the validator's thresholds accept and reject, shown on real kernels.
 
+    adversary       single edits that somebody planted in real kernels: which rung notices each, without a GPU
     calibrate       what honest kernels use of each threshold: the record that justifies thresholds.toml
     honest          every honest kernel is accepted, over lengths and seeds
     sensitivity     single faults in a real kernel, and which threshold rejects them

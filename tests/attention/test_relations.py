@@ -9,9 +9,9 @@ from tiled_kernel import tiled
 from evoflash.attention import abi, relations
 from evoflash.attention.inputs import draw
 from evoflash.attention.workload import Workload
-from evoflash.relation import Relation
 from evoflash.validation import metamorphic
 from evoflash.validation.bits import decode, encode
+from evoflash.validation.relation import Relation
 
 FULL = Workload(2, 4, 2, 60, 131, 64)
 CAUSAL = Workload(2, 4, 2, 60, 131, 64, causal=True)

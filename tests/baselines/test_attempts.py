@@ -145,7 +145,7 @@ def note_two(path):
 
 def test_the_gpu_process_notes_in_the_tasks_file_and_knows_a_failed_baseline(tmp_path, monkeypatch):
     from evoflash.gpu_process import finals_retry
-    from evoflash.gpu_process.worker import Jobs
+    from evoflash.gpu_process.process import Jobs
 
     notes = tmp_path / "notes"
     notes.touch()

@@ -27,14 +27,8 @@ HOW = record.made(["benchmark-search", "a <b>.json"], seeds=6, first_seed=3, ref
 
 @pytest.fixture(scope="module")
 def space():
-    found = benchmark(
-        [FIXTURE],
-        ["evolution", "uniform", "optuna:random"],
-        budget=40,
-        seeds=range(3, 9),
-        reference="uniform",
-        jobs=2,
-    )
+    runs = {"budget": 40, "seeds": range(3, 9), "reference": "uniform", "jobs": 2}
+    found = list(benchmark([FIXTURE], ["evolution", "uniform", "optuna:random"], **runs))
     assert len(found) == 1
     return found[0]
 

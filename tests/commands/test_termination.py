@@ -17,7 +17,8 @@ import stopping
 from places import ROOT, TESTS, environment
 from waiting import until
 
-from evoflash.gpu_process.worker import GpuWorker, Jobs
+from evoflash.gpu_process.process import Jobs
+from evoflash.gpu_process.worker import GpuWorker
 from evoflash.isolation import IsolatedPool
 
 SOON_S = 150.0  # an idle machine takes half a second; what is waited for takes stopping.SLOW_S

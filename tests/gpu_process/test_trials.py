@@ -10,8 +10,8 @@ from evoflash.attention.inputs import AT_SIZE, draw
 from evoflash.attention.shapes import check_workloads
 from evoflash.attention.workload import Workload
 from evoflash.gpu_process.trials import STRIDED, plan_of, size_plan_of
-from evoflash.relation import Reach, Rows
 from evoflash.validation.correctness import check_correctness, names_of
+from evoflash.validation.relation import Reach, Rows
 
 SHAPES = [Workload(2, 4, 2, 60, 131, 64), Workload(2, 4, 2, 70, 33, 64, causal=True)]
 

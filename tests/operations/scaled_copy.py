@@ -20,9 +20,9 @@ from evoflash.operation import (
     Thresholds,
     Work,
 )
-from evoflash.relation import Relation, Rows
 from evoflash.validation.bits import Bits, decode, encode, rounded
 from evoflash.validation.expected import every_row, expected_rows
+from evoflash.validation.relation import Relation, Rows
 
 FACTOR = 0.75
 

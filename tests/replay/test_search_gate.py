@@ -25,7 +25,7 @@ from evoflash.replay.kernel_tuner import read_recording
 
 SEEDS = 8
 ERRORS = 2.0  # standard errors of the mean of SEEDS seeds
-RECORD = json.loads((ROOT / "scripts/searches/records/search-gate.json").read_text(encoding="utf-8"))
+RECORD = json.loads((ROOT / "scripts/searches/records/regression-gate.json").read_text(encoding="utf-8"))
 FILES = {
     "convolution_milo-a4000.json.gz": ROOT / "evoflash/replay/spaces",
     "short-h200.json.gz": ROOT / "scripts/searches/records/spaces",

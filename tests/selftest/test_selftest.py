@@ -14,8 +14,9 @@ from evoflash.compilers.gxx import KernelBuildError
 from evoflash.errors import EvoflashError, UsageError
 from evoflash.evaluation import Rung, Status
 from evoflash.gpu import load_gpu
+from evoflash.gpu_process.process import Jobs
 from evoflash.gpu_process.rungs import GpuOutcome, GpuTask
-from evoflash.gpu_process.worker import GpuWorker, Jobs
+from evoflash.gpu_process.worker import GpuWorker
 from evoflash.selftest import bookkeeping_frauds, clock_frauds, large_size_frauds, on_gpu, report
 from evoflash.selftest import on_emulator as emulated
 from evoflash.selftest.corpus import Fraud, corpus, kernels, made

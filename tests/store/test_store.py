@@ -283,6 +283,24 @@ def test_a_censored_time_never_wins(store: Store) -> None:
     assert store.best(PROBLEM, "l4") is None
 
 
+def test_a_screened_kernel_counts_as_an_evaluation_and_is_the_best_of_nothing(store: Store) -> None:
+    run = begin(store)
+    screened = replace(evaluation_of(1, 5.0), status=Status.SCREENED, rung=Rung.TIMING)
+    screened = replace(screened, timings=(timing_of(5.0, "screen"),))
+    twin = replace(screened, genome=genome_of(2), duplicate_of=screened.genome.id)
+    for evaluation in (screened, twin):
+        put(store, run, evaluation)
+    assert (store.spent(run), store.best(None, None), store.best_of(run)) == (1, None, None)
+    assert store.query("SELECT * FROM leaderboard", {})[1] == []
+    put(store, run, evaluation_of(3, 9.0))
+    assert store.best_of(run) == evaluation_of(3, 9.0)
+    back = [e for _, e in store.history(run)]
+    assert [(e.status, e.learnt_us) for e in back[:2]] == [(Status.SCREENED, 5.0)] * 2
+    assert back[0] == screened
+    (summary,) = store.problems()
+    assert (summary.evaluated, summary.correct) == (2, 1)
+
+
 def test_best_without_a_problem_takes_the_newest_one(store: Store) -> None:
     put(store, begin(store), evaluation_of(1, 1.0))
     other = "b=1,h=8,hkv=8,sq=256,skv=256,d=64,dtype=fp16"

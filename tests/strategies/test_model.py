@@ -5,7 +5,7 @@ import pytest
 from strategy_cases import SPACE
 
 from evoflash.space import Genome, Param, SearchSpace
-from evoflash.strategies.model.earlier import Earlier, brought_here, doubts
+from evoflash.strategies.model.earlier import Earlier, brought_here, doubts, targets_beside
 from evoflash.strategies.model.features import Features
 from evoflash.strategies.model.gaussian_process import (
     Kernel,
@@ -109,6 +109,9 @@ def test_assuming_a_row_is_learning_that_it_is_as_expected() -> None:
     more = posterior(kernel, features.view, rows[[*range(25), 28, 32]], np.zeros(27), rows[25:])
     assert known.share == pytest.approx(more.share)
     assert known.mean == pytest.approx(before)
+    flying = posterior(kernel, features.view, rows[:25], targets[:25], rows[25:], in_flight=rows[[28, 32]])
+    assert flying.share == pytest.approx(known.share)
+    assert flying.mean == pytest.approx(before)
 
 
 def test_the_fit_finds_which_genes_matter() -> None:
@@ -175,9 +178,9 @@ def test_of_two_alike_the_second_waits_and_none_comes_twice() -> None:
     targets = np.array([2.0, -2.0])  # fast at 12, slow at 2
     known = posterior(kernel, features.view, rows[[2, 12]], targets, rows)
 
-    order = list(preferred(known, -2.0, among=18))
+    order = list(preferred(known, -2.0))
 
-    assert sorted(order) == list(range(18))
+    assert sorted(order) == list(range(20))
     assert abs(order[0] - 12) < 8
     assert abs(order[1] - order[0]) > 1
 
@@ -202,6 +205,18 @@ def test_the_nearest_search_speaks_first_and_doubt_grows_with_what_is_known_here
     assert brought_here([near, far], {}) == [(genome, 1.0)]
     assert doubts(0, 2)[-1] < doubts(100, 2)[-1]
     assert not doubts(3, 2)[:3].any()
+
+
+def test_earlier_outcomes_do_not_move_the_targets_of_many_own_ones() -> None:
+    own, earlier = [float(us) for us in range(10, 40)], [1.0, 20.5, np.inf]
+
+    targets, weak = targets_beside(own, earlier)
+
+    assert targets == pytest.approx(targets_of(own))
+    assert weak == pytest.approx([targets[0], targets[10], targets[-1]])
+    few, beside = targets_beside(own[:3], earlier)
+    assert np.concatenate([few, beside]) == pytest.approx(targets_of([*own[:3], *earlier]))
+    assert brought_here([Earlier(((drawn(1)[0], 1.0),))], dict(zip(drawn(200), own * 9, strict=False))) == []
 
 
 def test_a_doubted_target_counts_less() -> None:

@@ -3,13 +3,16 @@
 import os
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from evoflash.commands.options import Json, Quiet
 from evoflash.commands.terminal import interrupt_in_words, say, stdout_console
 from evoflash.errors import UsageError
+
+if TYPE_CHECKING:
+    from evoflash.replay.benchmark import Space
 
 
 def benchmark_search(
@@ -44,8 +47,10 @@ def benchmark_search(
     from evoflash.replay.spaces import shipped
 
     names = _runnable(strategies, reference)
-    with interrupt_in_words("nothing is written before the end"):
-        spaces = benchmark(
+    how = record.made(sys.argv[1:], seeds=seeds, first_seed=first_seed, reference=reference)
+    spaces: list[Space] = []
+    with interrupt_in_words(f"{output.with_suffix('.json')} has the spaces that were done"):
+        for space in benchmark(
             tuple(files or shipped()),
             names,
             budget=budget,
@@ -53,15 +58,14 @@ def benchmark_search(
             reference=reference,
             jobs=jobs or len(os.sched_getaffinity(0)),
             done=say,
-        )
-    made = record.made(sys.argv[1:], seeds=seeds, first_seed=first_seed, reference=reference)
-    text = record.as_json(spaces, made)
-    output.with_suffix(".json").write_text(text + "\n", encoding="utf-8")
-    output.with_suffix(".html").write_text(page.html(spaces, made), encoding="utf-8")
+        ):
+            spaces.append(space)  # and kept at once: all of it may take an hour
+            output.with_suffix(".json").write_text(record.as_json(spaces, how) + "\n", encoding="utf-8")
+            output.with_suffix(".html").write_text(page.html(spaces, how), encoding="utf-8")
     if as_json:
-        typer.echo(text)
+        typer.echo(record.as_json(spaces, how))
     else:
-        report.print_tables(spaces, made, stdout_console(pipe_columns=80))
+        report.print_tables(spaces, how, stdout_console(pipe_columns=80))
     say(f"wrote {output.with_suffix('.html')} and {output.with_suffix('.json')}.")
 
 

@@ -71,7 +71,7 @@ def _why_over(plan: Plan, store: Store, current: Run, limits: Limits) -> str:
     if limits.is_spent(spent):
         return f"this run has spent its budget ({limits.of_budget(spent)}): raise --budget or use --fresh."
     if is_near(store.best_of(current), floor_us(plan.problem, plan.gpu), limits.until):
-        return f"this run has a kernel at {limits.until:.0%} of the floor: raise --until or use --fresh."
+        return f"this run has a kernel at {limits.until:g} of the floor: raise --until or use --fresh."
     return ""
 
 

@@ -11,10 +11,12 @@ import numpy as np
 
 from evoflash.space import Genome
 from evoflash.strategies.model.features import Floats
-from evoflash.strategies.model.preference import some_of
+from evoflash.strategies.model.preference import some_of, targets_of
 
 MOST = 40  # outcomes of one search that are kept
 DOUBT = 0.2  # noise of an earlier outcome while none of this search is known, as a share of the variance
+FEW = 20  # outcomes of this search that have ranks of their own: fewer are ranked with the earlier ones
+ENOUGH = 100  # outcomes of this search beside which earlier ones are left out
 OUTWEIGHED = 15  # outcomes of this search that double that noise; it grows with their square
 
 
@@ -35,7 +37,7 @@ def brought_here(searches: Sequence[Earlier], own: Mapping[Genome, float]) -> li
     search's first; `own` are this search's outcomes.
     """
     found: dict[Genome, float] = {}
-    for each in searches:
+    for each in searches if len(own) < ENOUGH else ():
         scale = _scale(each, own)
         kept = some_of(np.array([us for _, us in each.outcomes]), MOST)
         for genome, us in (each.outcomes[at] for at in kept):
@@ -52,6 +54,14 @@ def _scale(each: Earlier, own: Mapping[Genome, float]) -> float:
         return float(np.median(ratios))
     here, there = (min(times, default=np.inf) for times in (own.values(), [us for _, us in each.outcomes]))
     return here / there if here < np.inf and there < np.inf else 1.0
+
+
+def targets_beside(own: Sequence[float], earlier: Sequence[float]) -> tuple[Floats, Floats]:
+    """What a model learns of this search's scores, and of earlier ones that were brought here."""
+    if len(own) < FEW:
+        both = targets_of([*own, *earlier])
+        return both[: len(own)], both[len(own) :]
+    return targets_of(own), targets_of(earlier, among=own)
 
 
 def doubts(own: int, earlier: int) -> Floats:

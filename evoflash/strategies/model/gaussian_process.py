@@ -4,7 +4,7 @@ Matern 3/2 covariance with a length for each view, a mean of 0, and noise (C. E.
 Gaussian Processes for Machine Learning, 2006, sections 2.2, 4.2 and 5.4). In NumPy; knows no genome.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -96,7 +96,7 @@ def correlation(one: Floats, other: Floats) -> Floats:
 class Posterior:
     """What is known of some rows after outcomes: changes as rows are assumed to have been tried.
 
-    `mean` and `variance` are in units of the targets; `whitened` (outcomes, rows) is what covariances between
+    `mean` is in units of the targets; `whitened` (outcomes, rows) and `assumed` are what covariances between
     the rows are made of.
     """
 
@@ -106,6 +106,7 @@ class Posterior:
     whitened: Floats
     noise: float
     amplitude: float  # variance of the targets
+    assumed: list[Floats] = field(default_factory=list)
 
     @property
     def deviation(self) -> Floats:
@@ -115,27 +116,40 @@ class Posterior:
     def assume(self, at: int) -> None:
         """Go on as if row `at` had been tried and found as expected: means stay, variances shrink."""
         beside = correlation(self.scaled[[at]], self.scaled)[0] - self.whitened[:, at] @ self.whitened
+        for earlier in self.assumed:
+            beside -= earlier[at] * earlier
         spread = beside / np.sqrt(beside[at] + self.noise)
-        self.whitened = np.vstack([self.whitened, spread])
+        self.assumed.append(spread)
         self.share = np.maximum(self.share - spread**2, 1e-9)
 
 
 def posterior(
-    kernel: Kernel, view: Ints, rows: Floats, targets: Floats, asked: Floats, *, doubts: Floats | float = 0.0
+    kernel: Kernel,
+    view: Ints,
+    rows: Floats,
+    targets: Floats,
+    asked: Floats,
+    *,
+    doubts: Floats | float = 0.0,
+    in_flight: Floats | None = None,
 ) -> Posterior:
     """What `targets` (n,) of `rows` (n, columns) say of `asked` (m, columns); n is at least 1.
 
-    `doubts` (n,) is noise of single targets beside the kernel's own, as a share of the variance.
+    `doubts` (n,) is noise of single targets beside the kernel's own, as a share of the variance. Rows
+    `in_flight` are assumed to come out as expected, as Posterior.assume does for one of `asked`.
     """
+    count, noise = len(rows), np.full(len(rows), kernel.noise) + doubts
+    if in_flight is not None:
+        rows, noise = np.vstack([rows, in_flight]), np.append(noise, np.full(len(in_flight), kernel.noise))
     known, wanted = kernel.scaled(rows, view), kernel.scaled(asked, view)
-    covariance = correlation(known, known) + np.diag(np.full(len(rows), kernel.noise) + doubts)
-    unmixing = np.linalg.inv(np.linalg.cholesky(covariance))
-    whitened, whitened_targets = unmixing @ correlation(known, wanted), unmixing @ targets
+    unmixing = np.linalg.inv(np.linalg.cholesky(correlation(known, known) + np.diag(noise)))
+    whitened = unmixing @ correlation(known, wanted)
+    innovations = unmixing[:count, :count] @ targets  # those of rows in flight are 0: they are as expected
     return Posterior(
         scaled=wanted,
-        mean=whitened_targets @ whitened,
+        mean=innovations @ whitened[:count],
         share=np.maximum(1 - (whitened**2).sum(axis=0), 1e-9),
         whitened=whitened,
         noise=kernel.noise,
-        amplitude=float(whitened_targets @ whitened_targets) / len(rows),
+        amplitude=float(innovations @ innovations) / count,
     )

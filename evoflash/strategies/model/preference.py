@@ -17,17 +17,24 @@ _erfc = np.frompyfunc(math.erfc, 1, 1)
 FLATNESS = 0.05  # added to a rank from 0 to 1 before its logarithm: the very best differ by no more than that
 
 
-def targets_of(scores_us: Sequence[float]) -> Floats:
-    """What a model learns of scores (infinite: failed): the logarithm of each rank; mean 0, deviation 1.
+def targets_of(scores_us: Sequence[float], *, among: Sequence[float] | None = None) -> Floats:
+    """What a model learns of scores (infinite: failed): the logarithm of each rank `among` scores, which are
+    those themselves if none are given. Over these the mean is 0 and the deviation 1.
 
     Ranks, so that neither the unit nor a few very slow kernels matter; logarithms, so that the best are told
     apart most. What failed has the last rank. All zero where there is nothing to tell apart.
     """
-    scores = np.array(scores_us)
-    ranks = np.searchsorted(np.sort(scores), scores, side="right") - 1
-    logs: Floats = np.log(ranks / len(scores) + FLATNESS)
-    centred: Floats = logs - logs.mean()
-    return centred / max(float(centred.std()), 1e-12) if centred.any() else centred
+    ranked = np.sort(np.array(scores_us if among is None else among))
+    usual = _logs(ranked, ranked)
+    centred: Floats = _logs(np.array(scores_us), ranked) - usual.mean()
+    deviation = float(usual.std())
+    return centred / deviation if deviation > 0 else np.zeros(len(centred))
+
+
+def _logs(scores_us: Floats, ranked: Floats) -> Floats:
+    ranks = np.maximum(np.searchsorted(ranked, scores_us, side="right") - 1, 0)
+    logs: Floats = np.log(ranks / len(ranked) + FLATNESS)
+    return logs
 
 
 def some_of(targets: Floats, most: int) -> Ints:
@@ -43,9 +50,9 @@ def some_of(targets: Floats, most: int) -> Ints:
     return np.sort(np.concatenate([best, evenly]))
 
 
-def preferred(known: Posterior, best: float, *, among: int) -> Iterator[int]:
-    """The first `among` rows of the posterior by expected improvement on the target `best`, one at a time."""
-    left = np.arange(len(known.mean)) < among
+def preferred(known: Posterior, best: float) -> Iterator[int]:
+    """Rows of the posterior by expected improvement on the target `best`, one after the other."""
+    left = np.ones(len(known.mean), dtype=bool)
     while left.any():
         gains = expected_gain(known.mean, known.deviation, best)
         at = int(np.argmax(np.where(left, gains, -1.0)))

@@ -1,0 +1,58 @@
+"""A process on its way to the GPU, and what such processes are asked to do. Who is asked what: worker.py."""
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any
+
+from evoflash.cuda import launcher
+from evoflash.gpu_process.finals import FinalReport, FinalTask
+from evoflash.gpu_process.finals_retry import run_noting
+from evoflash.gpu_process.preparation import prepare, prepare_finals
+from evoflash.gpu_process.rungs import GpuOutcome, GpuTask, check, time_correct
+from evoflash.gpu_process.screening import screen
+from evoflash.isolation import Ending, IsolatedPool
+
+_WARM_UP_LIMIT_S = 120
+_REFERENCES_LIMIT_S = 600
+
+
+@dataclass(frozen=True, slots=True)
+class Jobs:
+    """What the GPU processes are asked to do. Tests give others, which break as they want."""
+
+    warm_up: Callable[[], None] = launcher.warm_up
+    precompute_references: Callable[..., None] = prepare
+    prepare_finals: Callable[..., None] = prepare_finals
+    screen: Callable[[GpuTask], GpuOutcome] = screen
+    check: Callable[[GpuTask], GpuOutcome] = check
+    time_correct: Callable[[GpuTask, GpuOutcome], GpuOutcome] = time_correct
+    finals: Callable[[FinalTask], Ending[FinalReport]] = run_noting
+
+
+@dataclass(slots=True)
+class GpuProcess:
+    """A process on its way to the GPU: it computes references, then makes its context."""
+
+    pool: IsolatedPool
+    references: "Future[Ending[None]]"
+    function: Callable[[], None]
+    warm: "Future[Ending[None]] | None" = None
+
+    def warm_up(self, *, again: bool = False) -> "Future[Ending[None]]":
+        """The context, in the making or made; `again` asks for a sign that it still is good."""
+        if self.warm is None or again:
+            self.warm = self.pool.submit(self.function, timeout_s=_WARM_UP_LIMIT_S)
+        return self.warm
+
+    def warm_up_if_ready(self) -> None:
+        """Begin to make the context, unless it would have to wait for the references."""
+        if self.references.done():
+            self.warm_up()
+
+
+def started(function: Callable[..., None], *args: Any, warm_up: Callable[[], None]) -> GpuProcess:
+    """A process that calls the function before it has a context."""
+    pool = IsolatedPool(1)
+    references = pool.submit(function, *args, timeout_s=_REFERENCES_LIMIT_S)
+    return GpuProcess(pool, references, warm_up)

@@ -1,0 +1,48 @@
+"""The adversary's script finds an edit where it is noticed, lets a right kernel be, and counts truly."""
+
+from dataclasses import replace
+
+import pytest
+
+from scripts.validation import adversary
+from scripts.validation.adversary import Row, chosen, examine, record
+
+CAUGHT = Row("direct", "values past the end read", "single edits, D1c", "preflight", "OOB-global", 0.2)
+
+
+@pytest.mark.parametrize(
+    ("name", "rung", "says"),
+    [("honest direct", "", ""), ("values past the end read", "preflight", "OOB-global")],
+)
+def test_what_is_right_is_let_be_and_an_edit_is_noticed(name: str, rung: str, says: str) -> None:
+    row = examine(name)
+
+    assert (row.rung, row.is_good) == (rung, True)
+    assert says in row.reason
+
+
+def test_the_check_shapes_notice_what_the_preflight_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(adversary, "_preflight", lambda fraud, gpu, seed: "")
+
+    assert examine("second row's LSE of another warp").rung == "check shapes"
+
+
+def test_edits_and_their_kernels_are_chosen_by_kernel_name_and_number() -> None:
+    direct = chosen("direct")
+
+    assert [fraud.name for fraud in direct if fraud.is_control] == ["honest direct"]
+    assert len(direct) >= 5
+    assert [fraud.name for fraud in chosen("D1c,second row's LSE of another warp")] == [
+        "values past the end read",
+        "second row's LSE of another warp",
+    ]
+    assert len(chosen("")) >= 90
+
+
+def test_the_record_counts_edits_by_rung_and_names_false_alarms() -> None:
+    control = replace(CAUGHT, name="honest direct", source="control", is_control=True)
+    found = record([CAUGHT, replace(CAUGHT, name="b", rung=""), control], took_s=1.0)
+
+    assert found["edits"] == 2
+    assert found["by_rung"] == {"preflight": 1, "not noticed": 1}
+    assert found["false_alarms"] == ["honest direct"]
