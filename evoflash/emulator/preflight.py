@@ -18,7 +18,7 @@ from evoflash.gpu import GpuSpec
 from evoflash.operation import Delivery, EmulatedRun, Loop, Schedule, Workload
 from evoflash.operations import operation_of
 from evoflash.perf_model.estimate import Profile, fit_counts, mean_counts
-from evoflash.validation.correctness import draw_case
+from evoflash.validation.cases import draw_case
 from evoflash.validation.validator import judge
 
 CPU_LIMIT_S = 10.0  # of one emulated launch of the pre-flight; the slowest of a healthy kernel takes one

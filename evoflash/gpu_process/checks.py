@@ -23,7 +23,8 @@ from evoflash.operations import operation_of
 from evoflash.timing.benchmark import Bench, KernelContender
 from evoflash.validation import metamorphic, validator
 from evoflash.validation.bits import is_non_finite
-from evoflash.validation.correctness import case, check_correctness
+from evoflash.validation.cases import case
+from evoflash.validation.correctness import check_correctness
 from evoflash.validation.expected import outputs_of
 
 LARGE_LIMIT_S = 20.0  # one launch on a benchmark workload, by the slowest family

@@ -12,6 +12,7 @@ from evoflash.gpu_process.preparation import prepare, prepare_finals
 from evoflash.gpu_process.rungs import GpuOutcome, GpuTask, check, time_correct
 from evoflash.gpu_process.screening import screen
 from evoflash.isolation import Ending, IsolatedPool
+from evoflash.validation.cases import share_in
 
 _WARM_UP_LIMIT_S = 120
 _REFERENCES_LIMIT_S = 600
@@ -51,8 +52,10 @@ class GpuProcess:
             self.warm_up()
 
 
-def started(function: Callable[..., None], *args: Any, warm_up: Callable[[], None]) -> GpuProcess:
-    """A process that calls the function before it has a context."""
-    pool = IsolatedPool(1)
+def started(function: Callable[..., None], *args: Any, warm_up: Callable[[], None], cases: str) -> GpuProcess:
+    """A process that calls the function before it has a context. `cases` is the folder in which it shares
+    test inputs and their right answers with others.
+    """
+    pool = IsolatedPool(1, initializer=share_in, initargs=(cases,))
     references = pool.submit(function, *args, timeout_s=_REFERENCES_LIMIT_S)
     return GpuProcess(pool, references, warm_up)

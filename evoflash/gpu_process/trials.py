@@ -15,7 +15,8 @@ from evoflash.cuda.comparisons import COLUMNS
 from evoflash.cuda.slab import Run, bytes_of
 from evoflash.operation import Expected, TestInput, Workload
 from evoflash.operations import operation_of
-from evoflash.validation.correctness import case, names_of
+from evoflash.validation.cases import case
+from evoflash.validation.correctness import names_of
 from evoflash.validation.expected import outputs_of
 from evoflash.validation.relation import Reach, Relation, Rows
 

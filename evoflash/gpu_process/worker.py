@@ -8,6 +8,7 @@ writes into another process's memory. What is checked and timed is in rungs.py a
 """
 
 import logging
+import tempfile
 import time
 from collections import deque
 from collections.abc import Callable
@@ -67,6 +68,7 @@ class GpuWorker:
         self._jobs, self._room_limit_s = jobs or Jobs(), room_limit_s
         self._reference_args, self._is_closed = (checks, timed, seed), False
         self._turns = Turns("evoflash-gpu")
+        self._cases = tempfile.TemporaryDirectory(prefix="evoflash-cases-", ignore_cleanup_errors=True)
         self._active = self._begun(hurries=True)
         self._standbys = deque(self._begun() for _ in range(_STANDBYS))
         self._for_hidden: GpuProcess | None = None
@@ -243,7 +245,7 @@ class GpuWorker:
         return self._starting(self._jobs.precompute_references, *self._reference_args, hurries)
 
     def _starting(self, function: Callable[..., None], *args: Any) -> GpuProcess:
-        return started(function, *args, warm_up=self._jobs.warm_up)
+        return started(function, *args, warm_up=self._jobs.warm_up, cases=self._cases.name)
 
     def _wait_for_contexts(self) -> None:
         """Wait for the contexts of stand-bys that are being made."""
@@ -261,6 +263,7 @@ class GpuWorker:
             process.pool.begin_to_close()  # a context takes its time to go: all of them at once
         for process in processes:
             process.pool.close()
+        self._cases.cleanup()
 
     def __enter__(self) -> "GpuWorker":
         return self

@@ -3,10 +3,10 @@
 The task is made here; gpu_process/rungs.py checks and times it in the GPU process.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from evoflash.attention.shapes import check_workloads
-from evoflash.attention.workload import parse_workload
+from evoflash.attention.workload import Workload, parse_workload
 from evoflash.compilers.nvrtc import compile_candidate, first_error
 from evoflash.errors import EvoflashError
 from evoflash.evaluation import Rung, Status
@@ -27,7 +27,7 @@ def task_of(fraud: Fraud, spec: GpuSpec, seed: int) -> GpuTask:
     build = compile_candidate(candidate)
     if not build.ok:
         raise EvoflashError(f"NVRTC refuses it for {spec.arch}: {first_error(build.log)}")
-    timed = parse_workload(fraud.problem) if fraud.problem else fraud.kernel.problem
+    timed = _timed(fraud)
     return rungs.task_of(
         fraud.name,
         spec,
@@ -38,6 +38,16 @@ def task_of(fraud: Fraud, spec: GpuSpec, seed: int) -> GpuTask:
         seed=seed,
         is_deterministic=family.is_deterministic,
     )
+
+
+def check_workloads_of(frauds: Sequence[Fraud], spec: GpuSpec) -> tuple[Workload, ...]:
+    """The check workloads of all that will be tried on the GPU, each once."""
+    keys = dict.fromkeys(_timed(f).compile_key(spec.arch) for f in frauds if not f.measured.skip)
+    return tuple(workload for key in keys for workload in check_workloads([key]))
+
+
+def _timed(fraud: Fraud) -> Workload:
+    return parse_workload(fraud.problem) if fraud.problem else fraud.kernel.problem
 
 
 def said(outcome: GpuOutcome) -> Mapping[Rung, str]:

@@ -164,7 +164,7 @@ def _sized(chosen: _Chosen, pool: IsolatedPool) -> Iterator[_Question]:
 
 def _on_the_gpu(chosen: _Chosen, spec: GpuSpec, end_s: float) -> Iterator[Outcome]:
     frauds = [f for f in corpus() if chosen(f.name, f.kernel.name)]
-    with GpuWorker(seed=SEED) as worker:
+    with GpuWorker(checks=on_gpu.check_workloads_of(frauds, spec), seed=SEED) as worker:
         yield from climb(frauds, spec, worker, end_s)
     yield from _cheats(chosen, spec, end_s)
 

@@ -2,6 +2,7 @@
 known.
 
     correctness     all checks of one kernel on one workload
+    cases           test inputs of small workloads with their right answers, each computed once
     validator       outputs against the reference
     expected        the right outputs, and by what their errors are measured
     thresholds      the limits of errors, from the operation's file

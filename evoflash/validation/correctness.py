@@ -6,13 +6,13 @@ The kernel is any function of a test input: a launch on a GPU, a run in the emul
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import lru_cache
 
 from evoflash.evaluation import Verdict
-from evoflash.operation import Expected, Kernel, Output, TestInput, Workload
+from evoflash.operation import Kernel, Output, TestInput, Workload
 from evoflash.operations import operation_of
 from evoflash.validation import metamorphic
-from evoflash.validation.expected import every_row, outputs_of
+from evoflash.validation.cases import case
+from evoflash.validation.expected import outputs_of
 from evoflash.validation.validator import judge
 
 _MANY_GROUPS = 64
@@ -61,13 +61,3 @@ def names_of(workload: Workload) -> tuple[str, ...]:
     inputs = operation_of(workload).inputs
     groups = max(math.prod(spec.group_shape) for spec in outputs_of(workload, "rows"))
     return inputs.small if groups <= _MANY_GROUPS else inputs.at_size
-
-
-def draw_case(workload: Workload, name: str, seed: int) -> tuple[TestInput, Expected]:
-    """A test input of a small workload, and what is right at every row. Nobody may write to either."""
-    operation = operation_of(workload)
-    inputs: TestInput = operation.draw(name, workload, seed=seed)
-    return inputs, operation.expect(workload, inputs, where=every_row(workload))
-
-
-case = lru_cache(maxsize=512)(draw_case)  # all candidates meet the same check shapes

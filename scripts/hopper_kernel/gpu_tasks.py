@@ -22,7 +22,7 @@ from evoflash.operation import Sample
 from evoflash.timing.benchmark import Bench, Contender, KernelContender
 from evoflash.timing.comparison import interleaved
 from evoflash.timing.protocols import Pace, StoppingRule
-from evoflash.validation.correctness import case
+from evoflash.validation.cases import case
 from evoflash.validation.validator import judge
 from scripts.hopper_kernel.cases import ARCH, CONFIGURATIONS
 from scripts.hopper_kernel.driver import TmaKernel

@@ -18,7 +18,7 @@ from evoflash.emulator.launch import Emulation, Memory
 from evoflash.emulator.tensor_map import tensor_map
 from evoflash.evaluation import Verdict
 from evoflash.operation import Delivery, Schedule
-from evoflash.validation.correctness import case
+from evoflash.validation.cases import case
 from evoflash.validation.validator import judge
 from scripts.hopper_kernel.cases import Configuration
 

@@ -19,7 +19,7 @@ from evoflash.operations import operation_of
 from evoflash.timing.benchmark import KernelContender, measure
 from evoflash.timing.comparison import beats_physics
 from evoflash.timing.protocols import StoppingRule
-from evoflash.validation.correctness import case
+from evoflash.validation.cases import case
 
 BRIEF = StoppingRule(min_samples=5, max_samples=10, rel_error=0.0, max_s=0.15)
 PROOF = "smoke test, one random input at the timed shape against the reference, 5 to 10 samples"

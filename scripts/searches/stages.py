@@ -20,6 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from evoflash.cuda.launcher import present_gpu
 from scripts.command_line import command
 
 Row = dict[str, Any]
@@ -90,7 +91,10 @@ def measured(problem: str, options: list[str], folder: Path) -> Row:
     log, said = folder / "notes", folder / "said"
     environment = {**os.environ, "EVOFLASH_CACHE_DIR": str(folder / "cache"), "PYTHONUNBUFFERED": "1"}
     busy = subprocess.Popen(
-        ["nvidia-smi", "dmon", "-s", "u", "-d", "1"], stdout=subprocess.PIPE, text=True, bufsize=1
+        ["nvidia-smi", "dmon", "-s", "u", "-d", "1", "-i", present_gpu().pci_bus_id],
+        stdout=subprocess.PIPE,
+        text=True,
+        bufsize=1,
     )
     began_s = time.monotonic()
     words = [sys.executable, "-m", "scripts.searches.stages", "--leg", str(log), "search"]
