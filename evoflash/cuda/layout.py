@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from evoflash.operation import ELEMENT_BYTES, TensorSpec
 
 POISON = 0xFF  # all ones is NaN in fp16, bf16 and fp32
-_GAP = 16  # elements: 32 bytes, so that rows stay where tensor maps and vectors want them
 _KINDS: dict[str, Any] = {"fp16": np.uint16, "bf16": np.uint16, "fp32": np.float32}
 
 
@@ -87,18 +86,11 @@ def dense(spec: TensorSpec) -> Layout:
     return Layout(spec, tuple(range(len(spec.shape))))
 
 
-def apart(spec: TensorSpec, number: int) -> Layout:
-    """A tensor that may lie otherwise, the one of that number of a call: every other one with its axes in
-    the other order, and each with a gap of its own, so that no two have their strides in common.
-    """
-    if not spec.spread:
-        return dense(spec)
-    order = tuple(range(len(spec.shape))) if number % 2 else spec.spread
-    return Layout(spec, order, _GAP * (number + 1))
+def apart(spec: TensorSpec) -> Layout:
+    """A tensor as its operation says that it may lie otherwise (TensorSpec.spread and .gap); else dense."""
+    return Layout(spec, spec.spread, spec.gap) if spec.spread else dense(spec)
 
 
 def layouts_of(specs: tuple[TensorSpec, ...], *, is_strided: bool) -> dict[str, Layout]:
     """The layouts of a call's tensors by name: all dense, or apart."""
-    return {
-        spec.name: apart(spec, number) if is_strided else dense(spec) for number, spec in enumerate(specs)
-    }
+    return {spec.name: apart(spec) if is_strided else dense(spec) for spec in specs}
