@@ -32,10 +32,8 @@ FEWEST = 3  # outcomes with a time: fewer teach nothing
 BATCH = 5  # outcomes after which the model is made again; so many more for each
 EACH = 200  # outcomes there are, for it takes the longer, and each tells less
 LEARNT_FROM, FITTED_TO = 300, 150  # at most so many outcomes: the model, and its kernel
-FIRST_FIT, LATER = (
-    15,
-    1.25,
-)  # outcomes of the kernel's first fit, and of each fit over those of the one before
+FIRST_FIT = 15  # outcomes when the kernel is fitted first
+LATER = 1.25  # times as many for each further fit
 ELITES = 6  # genomes whose neighbours are offered
 PAIRS, CHILDREN, POINTS = 60, 15, 100  # offered: jumps from each elite, operators' children, raw points
 WALKS = 15  # offered where raw points are hardly ever valid
@@ -44,7 +42,7 @@ STANDSTILL = 20  # outcomes without a gain
 GAIN = 1.001  # times as fast: less is no gain
 MOVING = ("model", "model", "model", "model", "model")  # a batch's picks
 STANDING = ("model", "model", "model", "jump", "immigrant")  # the same at a standstill
-DRAWS = 64  # of a jump until one is new
+DRAWS = 64  # of a jump or a walk until one is new
 STEPS = 3  # jumps that make a walk
 
 
@@ -247,10 +245,13 @@ class Surrogate:
         return self._walk(known) if point is None else Proposal(point)
 
     def _walk(self, known: _Known) -> Proposal | None:
-        start = at = known.told[int(known.rng.integers(len(known.told)))].genome
-        for _ in range(STEPS):
-            at = next(self._around.two_genes(at, known.rng, count=1), at)
-        return None if at in known.taken else Proposal(at, "walk", (start.id,))
+        for _ in range(DRAWS):
+            start = at = known.told[int(known.rng.integers(len(known.told)))].genome
+            for _ in range(STEPS):
+                at = next(self._around.two_genes(at, known.rng, count=1), at)
+            if at not in known.taken:
+                return Proposal(at, "walk", (start.id,))
+        return None
 
 
 def _score_us(evaluation: Evaluation) -> float:

@@ -90,9 +90,40 @@ def time_gullibly(task: GpuTask, checked: GpuOutcome) -> GpuOutcome:
     return replace(checked, rung=Rung.DONE)
 
 
+EDITED = sorted({f.kernel.name for f in corpus() if f.source.startswith("single edits")})  # dear to emulate
+OTHERS = sorted({f.kernel.name for f in corpus()} - set(EDITED))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "kernel", [*OTHERS, *EDITED[:2], *(pytest.param(k, marks=pytest.mark.full) for k in EDITED[2:])]
+)
+def test_the_frauds_of_a_kernel_are_rejected_and_its_controls_accepted_without_a_gpu(kernel):
+    frauds = {f.name: f for f in corpus() if f.kernel.name == kernel}
+    found = {
+        each.name: each
+        for each in self_test(only=kernel, time_limit_s=600).outcomes
+        if each.place == "emulator"
+    }
+
+    assert set(found) >= set(frauds)
+    assert [found[name] for name in frauds if not found[name].is_good] == []
+    assert any(found[name].end is End.ACCEPTED for name, fraud in frauds.items() if fraud.is_control)
+
+
+@pytest.mark.slow
+def test_the_books_and_the_mistakes_at_size_end_as_they_must_without_a_gpu():
+    names = {each.name for each in (*bookkeeping_frauds.BOOKS, *large_size_frauds.MISTAKES)}
+    found = self_test(only=",".join(names), time_limit_s=600).outcomes
+
+    assert {each.name.partition(", ")[0] for each in found} >= {name.partition(", ")[0] for name in names}
+    assert [each for each in found if not each.is_good and each.place != "GPU"] == []
+
+
+@pytest.mark.full
 @pytest.mark.slow
 def test_every_fraud_is_rejected_and_every_control_accepted_without_a_gpu():
-    found = self_test(time_limit_s=600)
+    found = self_test(time_limit_s=900)
 
     here = [each for each in found.outcomes if each.place != "GPU"]
     assert [each for each in here if not each.is_good] == []

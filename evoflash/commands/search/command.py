@@ -84,7 +84,7 @@ def search(
     from evoflash.strategies.presets import named_strategy, trials_of
 
     strategy = named_strategy(strategy, preset, population)
-    limits = limits_of(budget or trials_of(preset), time_limit, minutes, until)
+    limits = limits_of(trials_of(preset) if budget is None else budget, time_limit, minutes, until)
     if recorded is not None or evaluator == "replay":
         if recorded is None or evaluator not in (None, "replay"):
             raise UsageError("--evaluator replay and --recorded FILE go together: give both.")
