@@ -145,9 +145,7 @@ class Surrogate:
         if not known.elites or sum(each.learnt_us is not None for each in known.told) < fewest:
             return
         preferred = self._preferred(known)
-        kinds = itertools.cycle(STANDING if _stands_still(known.told) else MOVING)
-        # From where the outcomes before them came to: else short batches would all be the model's.
-        for kind in itertools.islice(kinds, len(known.told) % len(STANDING), None):
+        for kind in itertools.cycle(STANDING if _stands_still(known.told) else MOVING):
             if kind == "model":
                 proposal = next((each for each in preferred if each.genome not in known.taken), None)
             else:
