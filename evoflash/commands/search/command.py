@@ -110,7 +110,6 @@ def search(
             seed=seed,
             family=family,
             evaluator=evaluator,
-            budget=limits.budget or DEFAULT_BUDGET,
             archive=archive,
             transfer=transfer,
         )
