@@ -597,7 +597,15 @@ def with_value(name, value, *others):
     return genome_of({**needs, name: value})
 
 
-@pytest.mark.parametrize(("name", "value"), list(gene_cases.each_value(FAMILY)))
+@pytest.mark.slow
+def test_the_values_of_all_genes_run_clean_a_few_in_each_genome():
+    alone = {(name, value): with_value(name, value) for name, value in gene_cases.values_of(FAMILY)}
+    packs = gene_cases.packs(alone, genome_of({}), FAMILY.space((KEY,), H200))
+
+    assert {cases: said for genome, cases in packs if (said := complaint_of(genome, KEY))} == {}
+
+
+@pytest.mark.parametrize(("name", "value"), list(gene_cases.each_value(FAMILY, under_full=True)))
 def test_each_value_of_each_gene_runs_clean(name, value):
     genome = with_value(name, value)
     assert genome.as_dict()[name] == value, "the gene is not active here"
@@ -607,7 +615,6 @@ def test_each_value_of_each_gene_runs_clean(name, value):
 
 @pytest.mark.parametrize(("name", "one", "other"), list(gene_cases.adjacent_values(FAMILY)))
 def test_no_value_is_inert(name, one, other):
-    """Most of these genomes are those of the test above, so that their machine code is in the cache."""
     genomes = with_value(name, one, other), with_value(name, other, one)
     first, second = (gene_cases.machine(FAMILY, genome, KEY, H200) for genome in genomes)
 
