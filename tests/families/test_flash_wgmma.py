@@ -749,6 +749,20 @@ def test_a_block_may_have_more_pieces_of_work_than_it_can_note(epilogue):
     assert verdict.passed, verdict.reason
 
 
+def test_a_note_behind_the_last_place_is_noticed_where_tiles_are_small():
+    """The first piece of work without a place overflows like all others; without a mask, whatever the seed."""
+    values = {"schedule": "dynamic", "rescale": "speculative", "block_n": 32, "consumers": 1, "turns": "none"}
+    key = replace(KEY, causal=False, gqa_ratio=1)
+    candidate = render(genome_of(values, key), key, H200)
+    consumer = "const bool exact = again || pieces >= kLog;"
+    before, found, behind = candidate.source.rpartition(consumer)
+    assert found
+    source = f"{before}{consumer.replace('>=', '>')}{behind}"
+
+    assert "OOB-shared" in preflight(replace(candidate, source=source), FAMILY, H200, seed=0).complaint
+    assert preflight(candidate, FAMILY, H200, seed=0).complaint == ""
+
+
 @pytest.mark.parametrize(("consumers", "overlap"), [(1, "intra"), (2, "intra"), (3, "none")])
 def test_a_warpgroup_of_two_tiles_owns_twice_the_rows_and_fetches_as_many_keys(consumers, overlap):
     workload, key = Workload(1, 2, 2, 768, 128, 64), replace(KEY, causal=False, gqa_ratio=1)
