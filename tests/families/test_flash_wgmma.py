@@ -750,7 +750,7 @@ def test_a_block_may_have_more_pieces_of_work_than_it_can_note(epilogue):
 
 
 def test_a_note_behind_the_last_place_is_noticed_where_tiles_are_small():
-    """The first piece of work without a place overflows like all others; without a mask, whatever the seed."""
+    """The first piece of work without a place overflows like all others; without a mask, under any seed."""
     values = {"schedule": "dynamic", "rescale": "speculative", "block_n": 32, "consumers": 1, "turns": "none"}
     key = replace(KEY, causal=False, gqa_ratio=1)
     candidate = render(genome_of(values, key), key, H200)
