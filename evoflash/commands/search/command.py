@@ -115,7 +115,6 @@ def search(
             seed=seed,
             family=family,
             evaluator=evaluator,
-            budget=limits.budget or DEFAULT_BUDGET,
             archive=archive,
             transfer=transfer,
         )
