@@ -60,6 +60,9 @@ Db = Annotated[
         help="Database file or SQLAlchemy URL.",
     ),
 ]
+Replayed = Annotated[
+    bool, typer.Option("--replayed", help="Look at searches on recordings, and at nothing else.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Runs with other seeds are other runs.")]
 

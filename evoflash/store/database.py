@@ -210,7 +210,9 @@ def _upgrade(connection: sa.Connection) -> None:
 
 
 def _view_sql() -> str:
-    return f"CREATE VIEW leaderboard AS\n{leaderboard_sql()}"
+    # Without replays: what a recording held is no kernel of this database.
+    board = f"SELECT * FROM (\n{leaderboard_sql()}\n) AS board WHERE basis <> 'replayed'"
+    return f"CREATE VIEW leaderboard AS\n{board}\nORDER BY problem, gpu, basis, rank, evaluation"
 
 
 def _has_view(connection: sa.Connection) -> bool:

@@ -32,7 +32,7 @@ from evoflash.store.rows import Row
 from evoflash.store.schema import leaderboard_sql
 
 _EVAL, _RUN, _LINE = schema.evaluations.c, schema.runs.c, schema.lineage.c
-_TRUST = (Basis.MEASURED, Basis.REPLAYED, Basis.ESTIMATED)
+_TRUST = (Basis.MEASURED, Basis.ESTIMATED, Basis.REPLAYED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,8 +179,9 @@ class Store:
         return [(rows.proposal_of(row, e.genome), e) for row, e in zip(proposed, outcomes, strict=True)]
 
     def newest_history(self) -> list[tuple[Proposal, Evaluation]]:
-        """The history of the run that was begun last, of baselines aside; empty when there is none."""
-        searches = (run for run in self.runs() if run.key.strategy != "baselines")
+        """The history of the run that was begun last, of baselines and replays aside; empty without one."""
+        runs = (run for run in self.runs() if run.key.basis is not Basis.REPLAYED)
+        searches = (run for run in runs if run.key.strategy != "baselines")
         newest = next(searches, None)
         return self.history(newest) if newest else []
 
@@ -205,11 +206,13 @@ class Store:
         return sorted(resolved, key=lambda e: _TRUST.index(e.basis))
 
     def best(self, problem: str | None, gpu: str | None, *, basis: Basis | None = None) -> Evaluation | None:
-        """The kernel to use: measured before replayed before estimated, timed again before not, then fastest.
+        """The kernel to use: measured before estimated, timed again before not, then fastest.
 
-        Without `problem` or `gpu`: those of the newest evaluation that is left. Censored rows never win.
+        Without `problem` or `gpu`: those of the newest evaluation that is left. Censored rows never win, nor
+        do replayed ones, unless `basis` asks for them.
         """
-        ranked = self._candidates(problem=problem, gpu=gpu, basis=basis and basis.value)
+        found = self._candidates(problem=problem, gpu=gpu, basis=basis and basis.value)
+        ranked = [row for row in found if basis or row["basis"] != Basis.REPLAYED.value]
         if not ranked:
             return None
         newest = max(ranked, key=lambda row: row["evaluation"])

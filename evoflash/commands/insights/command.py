@@ -2,7 +2,7 @@
 
 import typer
 
-from evoflash.commands.options import Db, Gpu, Json, MaybeProblem
+from evoflash.commands.options import Db, Gpu, Json, MaybeProblem, Replayed
 from evoflash.commands.terminal import stdout_console
 
 
@@ -10,6 +10,7 @@ def insights(
     *,
     gpu: Gpu = None,
     problem: MaybeProblem = None,
+    replayed: Replayed = False,
     db: Db,
     as_json: Json = False,
 ) -> None:
@@ -23,7 +24,7 @@ def insights(
     from evoflash.store.store import open_store
 
     with open_store(db, read_only=True) as store:
-        insights = digest.read(store, problem=canonical(problem), gpu=known_name(gpu))
+        insights = digest.read(store, problem=canonical(problem), gpu=known_name(gpu), replayed=replayed)
     if as_json:
         typer.echo(report.as_json(insights))
     else:
