@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from evoflash.commands.options import Json, Quiet
+from evoflash.commands.options import MOST, MOST_SEED, Json, Quiet
 from evoflash.commands.terminal import interrupt_in_words, say, stdout_console
 from evoflash.errors import UsageError
 
@@ -25,13 +25,13 @@ def benchmark_search(
         str,
         typer.Option(help="Names and groups with commas between: all (ours), optuna, kernel-tuner, kt:pso."),
     ] = "all",
-    seeds: Annotated[int, typer.Option(min=1, help="Runs of each strategy.")] = 50,
-    first_seed: Annotated[int, typer.Option(min=0, help="The first seed.")] = 0,
-    budget: Annotated[int, typer.Option(min=1, help="Evaluations of each run.")] = 200,
+    seeds: Annotated[int, typer.Option(min=1, max=MOST, help="Runs of each strategy.")] = 50,
+    first_seed: Annotated[int, typer.Option(min=0, max=MOST_SEED, help="The first seed.")] = 0,
+    budget: Annotated[int, typer.Option(min=1, max=MOST, help="Evaluations of each run.")] = 200,
     reference: Annotated[
         str, typer.Option(help="The strategy that the others are tested against, seed by seed.")
     ] = "evolution",
-    jobs: Annotated[int | None, typer.Option(min=1, help="Processes; default: one a core.")] = None,
+    jobs: Annotated[int | None, typer.Option(min=1, max=MOST, help="Processes; default: one a core.")] = None,
     output: Annotated[Path, typer.Option("-o", "--output", help="Writes NAME.html and NAME.json.")] = Path(
         "benchmark-search"
     ),

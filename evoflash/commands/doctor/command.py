@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from evoflash.commands.options import Json
+from evoflash.commands.options import MOST, Json
 from evoflash.commands.terminal import interrupt_in_words, say
 from evoflash.errors import UsageError
 
@@ -28,7 +28,12 @@ def doctor(
         ),
     ] = "",
     time_limit: Annotated[
-        float, typer.Option(help="Seconds after which --conformance and --self-test report what they have.")
+        float,
+        typer.Option(
+            min=0.0,
+            max=MOST,
+            help="Seconds after which --conformance and --self-test report what they have.",
+        ),
     ] = 240.0,
     noise: Annotated[
         bool, typer.Option("--noise", help="Time copies of a kernel against each other on this GPU.")

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from evoflash.commands.options import Db, Gpu, Json, MaybeProblem, Replayed
+from evoflash.commands.options import MOST, Db, Gpu, Json, MaybeProblem, Replayed
 from evoflash.commands.terminal import stdout_console
 
 
@@ -12,7 +12,7 @@ def leaderboard(
     *,
     gpu: Gpu = None,
     problem: MaybeProblem = None,
-    top: Annotated[int, typer.Option(min=1, help="Rows per table.")] = 20,
+    top: Annotated[int, typer.Option(min=1, max=MOST, help="Rows per table.")] = 20,
     replayed: Replayed = False,
     db: Db,
     as_json: Json = False,

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from evoflash.commands.options import Json, Quiet, Seed
+from evoflash.commands.options import MOST, Json, Quiet, Seed
 from evoflash.commands.terminal import stdout_console
 
 
@@ -13,9 +13,13 @@ def replay(
     file: Annotated[Path, typer.Argument(help="A Kernel Tuner cache or T4 file, plain or gzip.")],
     *,
     strategy: Annotated[str, typer.Option(help="Names with commas between, or all.")] = "all",
-    budget: Annotated[int, typer.Option(min=1, help="Evaluations of each run.")] = 200,
-    repeats: Annotated[int, typer.Option(min=1, help="Runs of each strategy, with seeds of their own.")] = 20,
-    ahead: Annotated[int, typer.Option(min=1, help="Proposals in flight, as where evaluation is slow.")] = 1,
+    budget: Annotated[int, typer.Option(min=1, max=MOST, help="Evaluations of each run.")] = 200,
+    repeats: Annotated[
+        int, typer.Option(min=1, max=MOST, help="Runs of each strategy, with seeds of their own.")
+    ] = 20,
+    ahead: Annotated[
+        int, typer.Option(min=1, max=MOST, help="Proposals in flight, as where evaluation is slow.")
+    ] = 1,
     seed: Seed = 0,
     as_json: Json = False,
     quiet: Quiet = False,
