@@ -249,11 +249,14 @@ def fitting(workload: Workload, most_bytes: int) -> str:
     where that is not enough a smaller batch as well. Empty where it still does not fit.
     """
     for batch in (workload.batch, 1):
-        part = most_bytes / replace(workload, batch=batch).bytes_moved
-        seq_q, seq_kv = int(workload.seq_q * min(part, 1)), int(workload.seq_kv * min(part, 1))
-        if seq_q and seq_kv:
+        row_bytes = 4 * batch * workload.head_dim  # of one head of Q and O, or of K and V
+        part = min(1.0, most_bytes / replace(workload, batch=batch).bytes_moved)
+        seq_q = max(1, int(workload.seq_q * part))
+        left_bytes = most_bytes - seq_q * workload.heads * row_bytes
+        seq_kv = min(int(workload.seq_kv * part) or 1, left_bytes // (workload.kv_heads * row_bytes))
+        if seq_kv > 0:
             rows = f"s={seq_q}" if seq_q == seq_kv else f"sq={seq_q},skv={seq_kv}"
-            return f"b={batch},{rows}" if batch != workload.batch else rows
+            return rows if batch == workload.batch else f"b={batch},{rows}"
     return ""
 
 
