@@ -46,8 +46,8 @@ def interrupt_in_words(outcome: str = "{kept}; the same command continues") -> I
         raise typer.Exit(130) from None
 
 
-def program(commands: Sequence[Callable[..., None]]) -> typer.Typer:
-    """The program with these commands; its help lists them in this order."""
+def program(commands: Sequence[Callable[..., None]], groups: Sequence[typer.Typer] = ()) -> typer.Typer:
+    """The program with these commands; its help lists them in this order, and then groups of commands."""
     app = typer.Typer(
         name="evoflash",
         help="Evolve fused-attention CUDA kernels: mutate, compile, check, time, keep.",
@@ -60,6 +60,8 @@ def program(commands: Sequence[Callable[..., None]]) -> typer.Typer:
     app.callback()(common)
     for command in commands:
         app.command()(command)
+    for group in groups:
+        app.add_typer(group)
     return app
 
 

@@ -175,8 +175,7 @@ class Store:
             ordered = sa.select(schema.lineage).where(_LINE.run_id == run.id).order_by(_LINE.position)
             proposed = list(connection.execute(ordered).mappings())
             stored = {e.genome.id: e for _, e in queries.load(connection, _EVAL.run_id == run.id)}
-        outcomes = [rows.with_outcome(e, stored) for e in (stored[row["genome_id"]] for row in proposed)]
-        return [(rows.proposal_of(row, e.genome), e) for row, e in zip(proposed, outcomes, strict=True)]
+            return [rows.outcome_of(row, stored) for row in proposed]
 
     def newest_history(self) -> list[tuple[Proposal, Evaluation]]:
         """The history of the run that was begun last, of baselines and replays aside; empty without one."""
@@ -255,7 +254,8 @@ class Store:
         """What was noted when the run began."""
         with self._database.reading() as connection:
             text = connection.scalar(sa.select(_RUN.environment_json).where(_RUN.id == run.id))
-        noted: dict[str, str] = json.loads(text or "{}")
+            with rows.reading("runs", run.id):
+                noted: dict[str, str] = json.loads(text or "{}")
         return noted
 
     def baselines(self, run: Run) -> list[Baseline]:
@@ -265,7 +265,7 @@ class Store:
             ordered = sa.select(schema.evaluations).where(chosen).order_by(_EVAL.score_us)
             heads = list(connection.execute(ordered).mappings())
             timed = queries.children(connection, schema.timings, [row["id"] for row in heads])
-        return [rows.baseline_of(run, row, timed.get(row["id"], [])) for row in heads]
+            return [rows.baseline_of(run, row, timed.get(row["id"], [])) for row in heads]
 
     def query(self, sql: str, parameters: Mapping[str, Any]) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
         """Column names and rows of a SELECT with :named parameters; for reports, it changes nothing."""
