@@ -137,7 +137,7 @@ def test_the_key_head_ratio_is_compiled_in_and_the_heads_are_not() -> None:
         ("mission,dtype=bf16,acc=fp16", "acc=fp16 with dtype bf16"),
         ("mission,dtype=fp8", "dtype 'fp8' is unknown: use fp16 or bf16"),
         ("mission+", "lacks batch, heads"),
-        ("mision", "Did you mean mission?"),
+        ("misson", "Did you mean mission?"),
         ("b=1,b=2,h=8,s=64,d=64", "'b=1' and 'b=2' in problem 'b=1,b=2,h=8,s=64,d=64' both set batch"),
         ("mission,s=64,skv=128", "'s=64' and 'skv=128' in problem 'mission,s=64,skv=128' both set seq_kv"),
         ("mission,causal,full", "'causal' and 'full' in problem"),

@@ -120,7 +120,8 @@ def where(gpu: str | None, evaluator: str | None) -> tuple[GpuSpec, Basis]:
     if evaluator == "gpu" and not is_here:
         here = present.name if present else "no known GPU"
         raise DeviceError(
-            f"--evaluator gpu needs a {spec.name}, but {here} is present: use --evaluator emulated."
+            f"measuring for {spec.name} needs one, but {here} is present: run this where it is; "
+            "`evoflash search --evaluator emulated` estimates times without it."
         )
     if is_here and evaluator != "emulated":
         return spec, Basis.MEASURED
