@@ -65,7 +65,7 @@ def test_many_messages_are_looked_at() -> None:
 
 
 def test_a_remedy_that_does_not_exist_is_seen() -> None:
-    assert wrong_in("evoflash serach") == "there is no command serach"
+    assert wrong_in("evoflash finder") == "there is no command finder"
     assert wrong_in("evoflash runs remove 3") == "there is no command remove"
     assert wrong_in("evoflash remeasure --evaluator gpu") == "there is no option --evaluator"
     assert wrong_in("evoflash db check --db X --json") == ""

@@ -2,6 +2,7 @@
 
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from evoflash.commands.termination import kept
 if TYPE_CHECKING:
     from rich.console import Console
 
+_PATIENCE_S = 1.0
 _PIPE_COLUMNS = 180  # of a table that goes to a file or a pipe
 
 
@@ -29,6 +31,18 @@ def stdout_console(pipe_columns: int = _PIPE_COLUMNS) -> "Console":
     from rich.console import Console
 
     return Console(width=None if sys.stdout.isatty() else pipe_columns)
+
+
+@contextmanager
+def working(on: str) -> Iterator[None]:
+    """Say what is being done where it takes longer than people like to wait without a word."""
+    clock = threading.Timer(_PATIENCE_S, say, (f"{on} ...",))
+    clock.daemon = True
+    clock.start()
+    try:
+        yield
+    finally:
+        clock.cancel()
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from evoflash.commands.options import MOST, MOST_SEED, Json, Quiet
-from evoflash.commands.terminal import interrupt_in_words, say, stdout_console
+from evoflash.commands.terminal import interrupt_in_words, say, stdout_console, working
 from evoflash.errors import UsageError
 
 if TYPE_CHECKING:
@@ -49,7 +49,8 @@ def benchmark_search(
     names = _runnable(strategies, reference)
     how = record.made(sys.argv[1:], seeds=seeds, first_seed=first_seed, reference=reference)
     spaces: list[Space] = []
-    with interrupt_in_words(f"{output.with_suffix('.json')} has the spaces that were done"):
+    words = f"{output.with_suffix('.json')} has the spaces that were done"
+    with interrupt_in_words(words), working(f"{len(names)} strategies, {seeds} runs each, space after space"):
         for space in benchmark(
             tuple(files or shipped()),
             names,

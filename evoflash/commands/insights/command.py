@@ -3,7 +3,7 @@
 import typer
 
 from evoflash.commands.options import Db, Gpu, Json, MaybeProblem, Replayed
-from evoflash.commands.terminal import stdout_console
+from evoflash.commands.terminal import stdout_console, working
 
 
 def insights(
@@ -23,7 +23,7 @@ def insights(
     from evoflash.problem import canonical
     from evoflash.store.store import open_store
 
-    with open_store(db, read_only=True) as store:
+    with working("counting what the search has learnt"), open_store(db, read_only=True) as store:
         insights = digest.read(store, problem=canonical(problem), gpu=known_name(gpu), replayed=replayed)
     if as_json:
         typer.echo(report.as_json(insights))

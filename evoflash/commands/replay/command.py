@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from evoflash.commands.options import MOST, Json, Quiet, Seed
-from evoflash.commands.terminal import stdout_console
+from evoflash.commands.terminal import stdout_console, working
 
 
 def replay(
@@ -34,7 +34,9 @@ def replay(
 
     names = chosen(strategy)
     recording = read_recording(file)
-    comparison = compare(recording, names, budget=budget, repeats=repeats, seed=seed, ahead=ahead)
+    size = f"{len(names)} strategies, {repeats} runs of {budget} evaluations each"
+    with working(f"replaying {file.name}: {size}"):
+        comparison = compare(recording, names, budget=budget, repeats=repeats, seed=seed, ahead=ahead)
     if as_json:
         typer.echo(report.as_json(comparison))
     else:
