@@ -7,9 +7,13 @@ this module, so that Ctrl-C is one line from the very start.
 import os
 import sys
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from evoflash.commands.termination import EXIT_CODE, Terminated, end_on_signals, kept
 from evoflash.errors import EvoflashError
+
+if TYPE_CHECKING:
+    import typer
 
 
 def commands() -> tuple[Callable[..., None], ...]:
@@ -31,11 +35,21 @@ def commands() -> tuple[Callable[..., None], ...]:
     from evoflash.commands.replay.command import replay
     from evoflash.commands.search.command import search
     from evoflash.commands.show import show
+    from evoflash.commands.status.command import status, watch
 
     searching = (search, best, leaderboard, show, export, remeasure)
+    following = (status, watch)
     studying = (insights, replay, benchmark_search, record, ladder)
     judging = (check, baselines, compare)
-    return (*searching, *studying, *judging, families, gpus, doctor)
+    return (*searching, *following, *studying, *judging, families, gpus, doctor)
+
+
+def groups() -> "tuple[typer.Typer, ...]":
+    """Commands that have commands of their own."""
+    from evoflash.commands.db.command import group as db
+    from evoflash.commands.runs.command import group as runs
+
+    return runs(), db()
 
 
 def main() -> None:
@@ -57,7 +71,7 @@ def _run() -> int:
 
     log_to_stderr()
     try:
-        program(commands())()
+        program(commands(), groups())()
     except EvoflashError as error:
         return _say(str(error), error.exit_code)
     except BrokenPipeError:

@@ -32,6 +32,7 @@ class GpuSpec:
     mma_flops_per_clk: int  # the same through mma.sync
     ex2_per_clk: int
     fp32_per_clk: int
+    memory_gb: int = 0  # as data sheets state it; 0: not known, and nothing is refused for its size
 
     @property
     def compute_capability(self) -> int:
@@ -39,9 +40,16 @@ class GpuSpec:
         return int(self.arch.removeprefix("sm_").rstrip("af"))
 
     @property
+    def memory_bytes(self) -> int:
+        """At least what the GPU has: data sheets count some in powers of ten, some in powers of two."""
+        return self.memory_gb << 30
+
+    @property
     def hash(self) -> str:
-        """Twelve hex digits over every field: results keep the spec that they were made with."""
-        text = repr([(f.name, getattr(self, f.name)) for f in fields(self)])
+        """Twelve hex digits over every field that times depend on: results keep the spec that they were made
+        with.
+        """
+        text = repr([(f.name, getattr(self, f.name)) for f in fields(self) if f.name != "memory_gb"])
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
     def floor_us(self, flops: int, bytes_moved: int) -> float:

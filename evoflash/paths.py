@@ -27,6 +27,21 @@ def cache_dir() -> Path:
     return Path(override) if override else Path(platformdirs.user_cache_dir("evoflash"))
 
 
+def keep_cupy_at_home() -> None:
+    """Give CuPy a folder in our cache, unless CUPY_CACHE_DIR names one: it makes its own when it is imported,
+    and fails where the home cannot be written, though nothing of ours is ever put there.
+    """
+    os.environ.setdefault("CUPY_CACHE_DIR", str(cache_dir() / "cupy"))
+
+
+def cache_advice(error: OSError) -> str:
+    """What to do where the cache cannot be written."""
+    return (
+        f"the kernel cache {cache_dir()} cannot be written ({error.strerror}): free space there or set "
+        "EVOFLASH_CACHE_DIR to a writable folder."
+    )
+
+
 def template_folders() -> tuple[Path, ...]:
     """Where kernel families are looked for: EVOFLASH_TEMPLATES (your own, if set), then the shipped ones."""
     own = os.environ.get("EVOFLASH_TEMPLATES")

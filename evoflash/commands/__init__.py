@@ -5,6 +5,9 @@ A folder's `command.py` has the command's options and loads nothing heavy; the m
 search/        search for the fastest kernel, on a GPU, in the emulator or on a recording
 best/          the kernel to use, from the database or the shipped archive
 leaderboard/   correct kernels, fastest first
+status/        what is being searched now, once or until it ends
+runs/          the searches of a database: listed, renamed, merged, deleted
+db/            whether a database is whole
 show           all that is known of one kernel
 export         a genome as one .cu file
 remeasure/     estimates made elsewhere, measured here

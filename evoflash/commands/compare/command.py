@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from evoflash.commands.options import Db, Json, Quiet, Seed, Verbose
-from evoflash.commands.terminal import interrupt_in_words, say
+from evoflash.commands.terminal import interrupt_in_words, say, working
 from evoflash.errors import EvoflashError
 
 if TYPE_CHECKING:
@@ -44,7 +44,8 @@ def compare(
     from evoflash.timing import noise_floor as noise
 
     spec = present_spec(None)
-    what, made = contenders((first, second), problem=problem, spec=spec, db=db, seed=seed)
+    with working("compiling both kernels"):
+        what, made = contenders((first, second), problem=problem, spec=spec, db=db, seed=seed)
     run = ComparisonRun(made, what, spec, seed, noise=noise.floor())
     say(f"checking both, then timing them in pairs on {what}")
     with interrupt_in_words("nothing is stored"):

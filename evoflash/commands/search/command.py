@@ -6,7 +6,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from evoflash.commands.options import DEFAULT_STRATEGY, Db, Gpu, Json, ProblemText, Quiet, Seed, Verbose
+from evoflash.commands.options import (
+    DEFAULT_STRATEGY,
+    MOST,
+    Db,
+    Gpu,
+    Json,
+    ProblemText,
+    Quiet,
+    Seed,
+    Verbose,
+)
 from evoflash.commands.terminal import interrupt_in_words
 from evoflash.errors import NoKernelError, UsageError
 
@@ -21,6 +31,7 @@ def search(
     budget: Annotated[
         int | None,
         typer.Option(
+            max=MOST,
             help="Distinct kernels to evaluate.",
             show_default="200; none with --minutes or --until",
         ),
