@@ -6,7 +6,7 @@ this module, so that Ctrl-C is one line from the very start.
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from evoflash.commands.termination import EXIT_CODE, Terminated, end_on_signals, kept
 from evoflash.errors import EvoflashError
@@ -42,7 +42,7 @@ def main() -> None:
     """The console script: one line and a documented exit code for everything that can go wrong."""
     try:
         end_on_signals()
-        exit_code = _run()
+        exit_code = run(sys.argv[1:])
     except KeyboardInterrupt:
         exit_code = _say("stopped by Ctrl-C.", 130)
     except Terminated as stop:
@@ -50,25 +50,44 @@ def main() -> None:
     sys.exit(exit_code)
 
 
-def _run() -> int:
+def run(arguments: Sequence[str]) -> int:
     """The command, and its exit code where it ends with an error; else a SystemExit ends it."""
-    from evoflash.commands.options import log_to_stderr
-    from evoflash.commands.terminal import program
-
-    log_to_stderr()
     try:
-        program(commands())()
+        _call(arguments)
     except EvoflashError as error:
         return _say(str(error), error.exit_code)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as error:
+        _show_if_debugging(error)
         place = f" ({error.filename})" if error.filename else ""
         return _say(
             f"{error.strerror or error}{place}: check the path, its permissions and the free space.", 1
         )
+    except Exception as error:
+        from evoflash.commands import unexpected
+
+        _show_if_debugging(error)
+        return _say(unexpected.report(error, arguments), unexpected.EXIT_CODE)
     return 0
+
+
+def _call(arguments: Sequence[str]) -> None:
+    from evoflash.commands.options import log_to_stderr
+    from evoflash.commands.terminal import program
+
+    log_to_stderr()
+    program(commands())(args=list(arguments))
+
+
+def _show_if_debugging(error: Exception) -> None:
+    from evoflash.commands.unexpected import is_debugging
+
+    if is_debugging():
+        import traceback
+
+        traceback.print_exception(error)
 
 
 def _say(message: str, exit_code: int) -> int:

@@ -24,5 +24,7 @@ kernel_report  one kernel, a search's end or a run's failures, as text or JSON
 options        the options that commands share
 terminal       lines on stderr, tables on stdout, Ctrl-C in words
 progress       the bar while a search runs
+defaults       what config files and the environment say of options
+unexpected     an error that nobody foresaw: one line, and a log
 termination    Ctrl-C and SIGTERM end a command in good order
 """

@@ -7,7 +7,9 @@ from typing import Annotated
 
 import typer
 
+from evoflash.errors import UsageError
 from evoflash.paths import default_database
+from evoflash.settings.values import value
 
 
 def _version(wanted: bool) -> None:
@@ -35,8 +37,18 @@ def log_to_stderr() -> None:
     handler.setFormatter(logging.Formatter("evoflash: %(message)s"))
     logger = logging.getLogger("evoflash")
     logger.handlers = [handler]
-    level = logging.getLevelNamesMapping().get(os.environ.get("EVOFLASH_LOG", "").upper())
-    logger.setLevel(logging.WARNING if level is None else level)
+    logger.setLevel(_level())
+
+
+def _level() -> int:
+    try:
+        word = value("log") or "warning"
+    except UsageError:  # of a config file: the command says it, and --help is shown all the same
+        return logging.WARNING
+    level = logging.getLevelNamesMapping().get(word.upper())
+    if level is None:
+        raise UsageError(f"the log's level '{word}' (EVOFLASH_LOG): give debug, info, warning or error.")
+    return level
 
 
 Version = Annotated[
