@@ -19,6 +19,7 @@ def commands() -> tuple[Callable[..., None], ...]:
     from evoflash.commands.best.command import best
     from evoflash.commands.check.command import check
     from evoflash.commands.compare.command import compare
+    from evoflash.commands.config import config
     from evoflash.commands.doctor.command import doctor
     from evoflash.commands.export import export
     from evoflash.commands.families import families
@@ -26,6 +27,7 @@ def commands() -> tuple[Callable[..., None], ...]:
     from evoflash.commands.insights.command import insights
     from evoflash.commands.ladder.command import ladder
     from evoflash.commands.leaderboard.command import leaderboard
+    from evoflash.commands.new.command import new
     from evoflash.commands.record.command import record
     from evoflash.commands.remeasure.command import remeasure
     from evoflash.commands.replay.command import replay
@@ -35,7 +37,7 @@ def commands() -> tuple[Callable[..., None], ...]:
     searching = (search, best, leaderboard, show, export, remeasure)
     studying = (insights, replay, benchmark_search, record, ladder)
     judging = (check, baselines, compare)
-    return (*searching, *studying, *judging, families, gpus, doctor)
+    return (*searching, *studying, *judging, families, gpus, new, config, doctor)
 
 
 def main() -> None:

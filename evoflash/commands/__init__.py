@@ -18,6 +18,8 @@ baselines/     what the libraries' kernels reach
 compare/       which of two kernels is faster
 families       the kernel families
 gpus           the known GPUs
+new/           a family, operator, GPU or strategy of one's own, to begin from
+config         which settings hold, and where each comes from
 doctor/        what this machine lacks; --conformance, --self-test, --noise
 
 kernel_report  one kernel, a search's end or a run's failures, as text or JSON

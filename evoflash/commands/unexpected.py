@@ -25,7 +25,7 @@ def report(error: BaseException, arguments: Sequence[str]) -> str:
     said = " ".join(str(error).split())
     what = f"{type(error).__name__}: {said[:200]}" if said else type(error).__name__
     command = next((word for word in arguments if not word.startswith("-")), "evoflash")
-    line = f"unexpected error in {command}: {_without_passwords(what)}; this is a mistake in evoflash."
+    line = f"unexpected error in {command}: {without_passwords(what)}; this is a mistake in evoflash."
     try:
         path = _write_log(error, arguments)
     except OSError as failure:
@@ -49,18 +49,19 @@ def _write_log(error: BaseException, arguments: Sequence[str]) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.log"
     lines = [
-        f"command    evoflash {_without_passwords(' '.join(map(repr, arguments)))}",
+        f"command    evoflash {without_passwords(' '.join(map(repr, arguments)))}",
         f"versions   {_versions()}",
         f"python     {sys.version.split()[0]} at {sys.executable}, {platform.platform()}",
         f"folder     {Path.cwd()}",
         "",
-        _without_passwords("".join(traceback.format_exception(error))),
+        without_passwords("".join(traceback.format_exception(error))),
     ]
     path.write_text("\n".join(lines), encoding="utf-8", errors="backslashreplace")
     return path
 
 
-def _without_passwords(text: str) -> str:
+def without_passwords(text: str) -> str:
+    """The text with the passwords of URLs left out."""
     return _PASSWORD.sub(r"\1***@", text)
 
 

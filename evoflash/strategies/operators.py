@@ -85,9 +85,14 @@ def _towards_valid(
 
 def operators() -> tuple[Operator, ...]:
     """Every operator in mutations/ and the extension folders, by name. UsageError when a file is not one."""
-    paths = (path for folder in evoflash.mutations.__path__ for path in Path(folder).glob("*.py"))
-    files = extended("mutations", {path.stem: path for path in paths})
+    files = operator_files()
     return tuple(_operator(name, files[name]) for name in sorted(files))
+
+
+def operator_files() -> dict[str, Path]:
+    """The files of operators by name; loads none."""
+    paths = (path for folder in evoflash.mutations.__path__ for path in Path(folder).glob("*.py"))
+    return extended("mutations", {path.stem: path for path in paths})
 
 
 def _operator(name: str, path: Path) -> Operator:
