@@ -112,9 +112,8 @@ def _engine(target: str, file: Path | None, *, read_only: bool) -> sa.Engine:
         engine = sa.create_engine(url)
     except (SQLAlchemyError, ImportError) as error:
         name = url.get_backend_name()
-        raise StoreError(
-            f"no driver for '{name}' databases: install one, or use a path ({error})."
-        ) from error
+        remedy = "pip install 'evoflash[postgres]'" if name == "postgresql" else "install one"
+        raise StoreError(f"no driver for '{name}' databases: {remedy}, or use a path ({error}).") from error
     if engine.dialect.name == "sqlite":
         event.listen(engine, "connect", lambda raw, _: _set_up_sqlite(raw, read_only=read_only))
         event.listen(engine, "begin", _begin_sqlite)
@@ -241,7 +240,7 @@ _ADVICE = (
 def _translated(label: str) -> Iterator[None]:
     try:
         yield
-    except (SQLAlchemyError, sqlite3.Error, OSError) as error:
+    except (SQLAlchemyError, sqlite3.Error, OSError, OverflowError, UnicodeDecodeError) as error:
         raise StoreError(_explain(label, error)) from error
 
 
