@@ -15,6 +15,7 @@ def config(as_json: Json = False) -> None:
 
     Example: evoflash config
     """
+    from evoflash.extensions.folders import described, extension_folders
     from evoflash.settings.config_file import config_files, places
 
     files = [str(file.path) for file in config_files()]
@@ -30,8 +31,8 @@ def config(as_json: Json = False) -> None:
         typer.echo(f"{row['name']:{width}}  {value:{wide}}  {row['source']}")
     typer.echo()
     typer.echo("config files: " + ", ".join(f"{p} ({'read' if p in files else 'not there'})" for p in looked))
-    for folder in _folders():
-        typer.echo(f"extensions:   {folder}")
+    for folder in extension_folders():
+        typer.echo(f"extensions:   {described(folder)}")
 
 
 def _settings() -> list[dict[str, Any]]:
@@ -74,18 +75,6 @@ def _options() -> list[dict[str, Any]]:
                 row = {"name": f"{command}.{key}", "value": value, "source": str(file.path)}
                 rows.setdefault(str(row["name"]), row)
     return list(rows.values())
-
-
-def _folders() -> list[str]:
-    from evoflash.extensions.folders import KINDS, extension_folders
-
-    return [
-        f"{folder}: "
-        + ", ".join(
-            f"{len([*(folder / kind).glob(f'[!_.]*{ending}')])} {kind}" for kind, ending in KINDS.items()
-        )
-        for folder in extension_folders()
-    ]
 
 
 def _shown(row: Mapping[str, Any]) -> str:

@@ -31,6 +31,16 @@ def _quieter(wanted: bool) -> None:
         logging.getLogger("evoflash").setLevel("ERROR")
 
 
+def own_names(kind: str) -> str:
+    """`, name, name` of the files of a kind in extension folders, for a help text."""
+    from evoflash.extensions.folders import extended
+
+    try:
+        return "".join(f", {name}" for name in sorted(extended(kind, {})))
+    except (UsageError, OSError):
+        return ""  # the command that needs them says it; --help is shown all the same
+
+
 def log_to_stderr() -> None:
     """Show evoflash's own log at the level in EVOFLASH_LOG; what libraries log is not for users."""
     handler = logging.StreamHandler(sys.stderr)

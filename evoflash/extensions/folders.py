@@ -33,6 +33,12 @@ def extension_folders() -> tuple[Path, ...]:
     return tuple(found)
 
 
+def described(folder: Path) -> str:
+    """The folder and how many files of each kind it holds, in words."""
+    counts = {kind: len([*(folder / kind).glob(f"[!_.]*{ending}")]) for kind, ending in KINDS.items()}
+    return f"{folder}: " + ", ".join(f"{count} {kind}" for kind, count in counts.items())
+
+
 def extended(kind: str, known: Mapping[str, Path]) -> dict[str, Path]:
     """The known files of a kind by name, and those of the extension folders.
 

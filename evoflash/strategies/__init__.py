@@ -32,7 +32,7 @@ from evoflash.strategies.evolution import Evolution
 from evoflash.strategies.exhaustive import Exhaustive
 from evoflash.strategies.model.earlier import Earlier
 from evoflash.strategies.nsga2 import Nsga2
-from evoflash.strategies.own_strategy import make_own, own_strategies
+from evoflash.strategies.own_strategy import load, make_own, own_strategies
 from evoflash.strategies.presets import preset_of
 from evoflash.strategies.surrogate import SEEDS, Surrogate
 from evoflash.strategies.tpe import Tpe
@@ -57,6 +57,12 @@ STRATEGIES: dict[str, Callable[..., Strategy]] = {
 def known_strategies() -> tuple[str, ...]:
     """The shipped strategies, then those of extension folders by name."""
     return (*STRATEGIES, *sorted(_own()))
+
+
+def check_loads() -> None:
+    """UsageError for a file of an extension folder that is no strategy."""
+    for path in _own().values():
+        load(path)
 
 
 def _own() -> dict[str, Path]:

@@ -30,15 +30,21 @@ def own_strategies(shipped: Iterable[str]) -> dict[str, Path]:
 
 def make_own(path: Path, space: SearchSpace, *, seed: int, seeds: tuple[Genome, ...]) -> Strategy:
     """The strategy of a file on a space. UsageError where the file does not import, or defines none."""
-    module = own_code.load(path, f"evoflash_own_strategies.{path.stem}")
-    make: Callable[..., Any] | None = getattr(module, "strategy", None)
-    if not callable(make):
-        raise UsageError(f"{path} is no strategy: define strategy(space, *, seed, seeds) in it.")
+    make = load(path)
     with _blamed(path):
         made = make(space, seed=seed, seeds=seeds)
     if not all(callable(getattr(made, method, None)) for method in ("ask", "tell")):
         raise UsageError(f"{path}: strategy() must return an object with the methods ask and tell.")
     return OwnStrategy(made, path, space)
+
+
+def load(path: Path) -> Callable[..., Any]:
+    """The function `strategy` of a file. UsageError where the file does not import, or defines none."""
+    module = own_code.load(path, f"evoflash_own_strategies.{path.stem}")
+    make: Callable[..., Any] | None = getattr(module, "strategy", None)
+    if not callable(make):
+        raise UsageError(f"{path} is no strategy: define strategy(space, *, seed, seeds) in it.")
+    return make
 
 
 class OwnStrategy:

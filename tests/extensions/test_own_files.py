@@ -3,12 +3,16 @@
 import importlib.metadata
 import logging
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from places import environment
 
 from evoflash import operations
+from evoflash.commands.doctor.examine import examine
 from evoflash.errors import EvoflashError, TemplateError
 from evoflash.evaluation import Proposal
 from evoflash.extensions import folders
@@ -17,6 +21,7 @@ from evoflash.families.renderer import render
 from evoflash.gpu import known_gpus, load_gpu, read_gpu
 from evoflash.paths import GPUS
 from evoflash.problem import parse_problem
+from evoflash.replay.comparison import chosen
 from evoflash.space import Check, Genome, Param, SearchSpace
 from evoflash.strategies import known_strategies, make_strategy
 from evoflash.strategies.operators import operators
@@ -388,3 +393,32 @@ def test_operations_that_make_no_sense_are_an_error(monkeypatch) -> None:
     monkeypatch.setenv("EVOFLASH_OPERATIONS", "nonsense")
 
     assert "EVOFLASH_OPERATIONS: 'nonsense': write name=module" in error_of(operations.load, "attention")
+
+
+def test_doctor_names_an_own_file_that_does_not_load(own) -> None:
+    (own / "strategies" / "mine.py").write_text("def strategy(:\n")
+
+    found = {finding.subject: finding for finding in examine()}
+
+    assert found["extensions"].state == "missing"
+    assert "mine.py:1: SyntaxError" in found["extensions"].detail
+
+
+def test_the_help_of_a_search_lists_own_strategies(own) -> None:
+    (own / "strategies" / "mine.py").write_text(GOOD_STRATEGY)
+    done = subprocess.run(
+        [sys.executable, "-m", "evoflash", "search", "--help"],
+        capture_output=True,
+        text=True,
+        env=environment(COLUMNS="200"),
+        check=False,
+    )
+
+    assert "uniform, mine or exhaustive" in " ".join(done.stdout.split())
+
+
+def test_a_strategy_of_ones_own_is_replayed(own) -> None:
+    (own / "strategies" / "mine.py").write_text(GOOD_STRATEGY)
+
+    assert "mine" in chosen("all")
+    assert chosen("mine,uniform") == ("mine", "uniform")

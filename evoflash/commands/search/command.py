@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from evoflash.commands.options import Db, Gpu, Json, ProblemText, Quiet, Seed, Verbose
+from evoflash.commands.options import Db, Gpu, Json, ProblemText, Quiet, Seed, Verbose, own_names
 from evoflash.commands.terminal import interrupt_in_words
 from evoflash.errors import NoKernelError, UsageError
 
@@ -34,7 +34,10 @@ def search(
         float | None, typer.Option(help="Stop after this many seconds, or at the budget.")
     ] = None,
     strategy: Annotated[
-        str, typer.Option(help="surrogate, evolution, tpe, nsga2, uniform or exhaustive.")
+        str,
+        typer.Option(
+            help=f"surrogate, evolution, tpe, nsga2, uniform{own_names('strategies')} or exhaustive."
+        ),
     ] = "evolution",
     preset: Annotated[
         str | None,
