@@ -10,7 +10,6 @@ import pytest
 from places import ROOT
 
 from evoflash import cli
-from evoflash.families.family import load_family
 from evoflash.gpu import load_gpu, read_gpu
 
 KINDS = ("family", "mutation", "gpu", "strategy")
@@ -119,11 +118,10 @@ def test_a_dash_or_an_unknown_kind_is_a_usage_error(tmp_path, capsys) -> None:
 
 
 def test_without_a_folder_the_first_extension_folder_is_used(tmp_path, monkeypatch, capsys) -> None:
-    monkeypatch.setenv("EVOFLASH_EXTENSIONS", str(tmp_path))
-    load_family.cache_clear()
+    monkeypatch.setenv("EVOFLASH_EXTENSIONS", str(tmp_path / "not_there_yet"))
 
     assert new("strategy", "mine") == 0
-    assert (tmp_path / "strategies" / "mine.py").is_file()
+    assert (tmp_path / "not_there_yet" / "strategies" / "mine.py").is_file()
     assert "export EVOFLASH_EXTENSIONS" not in capsys.readouterr().err
 
 

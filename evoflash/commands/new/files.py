@@ -6,6 +6,7 @@ from pathlib import Path
 from evoflash.errors import UsageError
 from evoflash.extensions.folders import KINDS, NAME, NAME_IN_WORDS, extension_folders
 from evoflash.paths import GPUS
+from evoflash.settings.values import value
 
 KIND = {"family": "templates", "mutation": "mutations", "gpu": "gpus", "strategy": "strategies"}
 DEFAULT = "evoflash-extensions"
@@ -18,7 +19,8 @@ def folder_for(into: Path | None) -> Path:
     """The extension folder to write to: the one asked for, else the first that is set, else DEFAULT here."""
     if into is not None:
         return into.expanduser().absolute()
-    return next(iter(extension_folders()), Path.cwd() / DEFAULT)
+    named = value("extensions") or ()  # it need not be there yet
+    return Path(named[0]).expanduser().absolute() if named else Path.cwd() / DEFAULT
 
 
 def is_found(folder: Path) -> bool:
@@ -34,6 +36,7 @@ def write(what: str, name: str, folder: Path) -> tuple[Path, Path]:
     path, test = folder / kind / f"{name}{KINDS[kind]}", folder / "tests" / f"test_{what}_{name}.py"
     if there := [each for each in (path, test) if each.exists()]:
         raise UsageError(f"{there[0]} is there already: choose another name, or move it away.")
+    folder.mkdir(parents=True, exist_ok=True)
     if name in _known(what):
         raise UsageError(f"a {what} called '{name}' is there already: choose another name.")
     for each, text in ((path, _text(what)), (test, _read(f"test_{what}.py.txt"))):
