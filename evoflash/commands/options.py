@@ -9,7 +9,7 @@ import typer
 
 from evoflash.errors import UsageError
 from evoflash.paths import default_database
-from evoflash.settings.values import value
+from evoflash.settings.values import is_on, value
 
 
 def _version(wanted: bool) -> None:
@@ -52,7 +52,7 @@ def log_to_stderr() -> None:
 
 def _level() -> int:
     try:
-        word = value("log") or "warning"
+        word = value("log") or ("error" if is_on("quiet") else "warning")
     except UsageError:  # of a config file: the command says it, and --help is shown all the same
         return logging.WARNING
     level = logging.getLevelNamesMapping().get(word.upper())

@@ -693,3 +693,12 @@ def test_a_run_is_final_when_its_best_was_timed_again(
     )
 
     assert _is_final(store, run) is is_final
+
+
+def test_a_postgresql_url_without_the_driver_says_which_extra_installs_it(monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+
+    with pytest.raises(
+        StoreError, match=r"no driver for 'postgresql' databases: pip install 'evoflash\[postgres\]'"
+    ):
+        database.open_database("postgresql://host/kernels")
