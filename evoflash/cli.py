@@ -7,9 +7,14 @@ this module, so that Ctrl-C is one line from the very start.
 import os
 import sys
 from collections.abc import Callable, Sequence
+from functools import cache
+from typing import TYPE_CHECKING
 
 from evoflash.commands.termination import EXIT_CODE, Terminated, end_on_signals, kept
 from evoflash.errors import EvoflashError
+
+if TYPE_CHECKING:
+    from typer.core import TyperGroup
 
 
 def commands() -> tuple[Callable[..., None], ...]:
@@ -38,6 +43,14 @@ def commands() -> tuple[Callable[..., None], ...]:
     studying = (insights, replay, benchmark_search, record, ladder)
     judging = (check, baselines, compare)
     return (*searching, *studying, *judging, families, gpus, new, config, doctor)
+
+
+@cache
+def app() -> "TyperGroup":
+    """The program with all its commands; made once in a process."""
+    from evoflash.commands.terminal import group_of, program
+
+    return group_of(program(commands()))
 
 
 def main() -> None:
@@ -77,10 +90,9 @@ def run(arguments: Sequence[str]) -> int:
 
 def _call(arguments: Sequence[str]) -> None:
     from evoflash.commands.options import log_to_stderr
-    from evoflash.commands.terminal import program
 
     log_to_stderr()
-    program(commands())(args=list(arguments))
+    app()(args=list(arguments))
 
 
 def _show_if_debugging(error: Exception) -> None:

@@ -6,7 +6,8 @@ A table of a config file is named after a command, its keys after the command's 
     top = 5
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import typer
@@ -15,9 +16,9 @@ from typer.core import TyperOption
 from evoflash.errors import UsageError
 from evoflash.settings.config_file import ConfigFile, config_files, unknown
 from evoflash.settings.values import held
-from evoflash.settings.variables import SETTINGS
+from evoflash.settings.variables import by_key
 
-Defaults = dict[str, dict[str, Any]]
+Defaults = dict[str, Any]  # by command, then by parameter, or by command of a group
 
 
 def defaults_of(commands: Mapping[str, Any], ctx: typer.Context) -> Defaults:
@@ -26,42 +27,56 @@ def defaults_of(commands: Mapping[str, Any], ctx: typer.Context) -> Defaults:
     The environment comes before the config file of the working folder, that before the one in the config
     home; in a file a command's table comes before a setting for all commands.
     """
-    found: Defaults = {name: {} for name in commands}
+    found: Defaults = {}
     for file in reversed(config_files()):
         _put_settings(found, commands, file.values)
-        for name, parameter, value in _of_tables(file, commands, ctx):
-            found[name][str(parameter.name)] = value
+        _put_tables(found, commands, _Tables(file, file.tables, ctx))
     _put_settings(found, commands, _of_environment())
     return found
 
 
 def _of_environment() -> dict[str, Any]:
-    held_of = {setting.key: (held(setting.key), setting.variable) for setting in SETTINGS if setting.key}
-    return {key: it.value for key, (it, variable) in held_of.items() if it.source == variable}
+    found = {key: (held(key), setting.variable) for key, setting in by_key().items()}
+    return {key: it.value for key, (it, variable) in found.items() if it.source == variable}
 
 
 def _put_settings(found: Defaults, commands: Mapping[str, Any], values: Mapping[str, Any]) -> None:
-    """The settings that are an option of commands, into all of these."""
-    for setting in SETTINGS:
-        if not setting.key or setting.key not in values or setting.commands == ():
-            continue
-        for name, command in commands.items():
+    """The settings that are an option of commands, into all of these and those of groups."""
+    for name, command in commands.items():
+        mine, options = found.setdefault(name, {}), _options(command)
+        for key, setting in by_key().items():
             is_meant = setting.commands is None or name in setting.commands
-            if is_meant and f"--{setting.key}" in _options(command):
-                found[name][setting.key] = values[setting.key]
+            if is_meant and key in values and f"--{key}" in options:
+                mine[key] = values[key]
+        _put_settings(mine, getattr(command, "commands", {}), values)
 
 
-def _of_tables(
-    file: ConfigFile, commands: Mapping[str, Any], ctx: typer.Context
-) -> Iterator[tuple[str, TyperOption, Any]]:
-    for name, table in file.tables.items():
+@dataclass(frozen=True, slots=True)
+class _Tables:
+    """Tables of a config file, and where in it they stand: `runs.` for those of a group's commands."""
+
+    file: ConfigFile
+    tables: Mapping[str, Any]
+    ctx: typer.Context
+    within: str = ""
+
+
+def _put_tables(found: Defaults, commands: Mapping[str, Any], given: _Tables) -> None:
+    for name, table in given.tables.items():
         if name not in commands:
-            raise unknown(file.path, "command", name, commands)
+            raise unknown(given.file.path, "command", f"{given.within}{name}", commands)
+        nested, mine = getattr(commands[name], "commands", {}), found.setdefault(name, {})
         options = {flag.lstrip("-"): param for flag, param in _options(commands[name]).items()}
         for key, value in table.items():
-            if key not in options:
-                raise unknown(file.path, f"option of `evoflash {name}`", key, options)
-            yield name, options[key], _converted(file, f"[{name}] {key}", options[key], value, ctx)
+            if key in nested and isinstance(value, dict):
+                within = replace(given, tables={key: value}, within=f"{given.within}{name}.")
+                _put_tables(mine, nested, within)
+            elif key not in options:
+                what = f"option of `evoflash {given.within.replace('.', ' ')}{name}`"
+                raise unknown(given.file.path, what, key, (*options, *nested))
+            else:
+                place = f"[{given.within}{name}] {key}"
+                mine[options[key].name] = _converted(given.file, place, options[key], value, given.ctx)
 
 
 def _options(command: Any) -> dict[str, TyperOption]:

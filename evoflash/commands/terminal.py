@@ -64,6 +64,15 @@ def program(commands: Sequence[Callable[..., None]]) -> typer.Typer:
     return app
 
 
+def group_of(app: typer.Typer) -> TyperGroup:
+    """The program as it is called, again and again; a Typer makes it anew for each call."""
+    from typer.main import get_command
+
+    group = get_command(app)
+    assert isinstance(group, TyperGroup)
+    return group
+
+
 class _Commands(TyperGroup):
     """The group of all commands: Ctrl-C in one that has no words of its own for it is a line, too."""
 

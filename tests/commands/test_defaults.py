@@ -3,8 +3,13 @@
 from pathlib import Path
 
 import pytest
+import typer
+from typer.main import get_command
 
 from evoflash import cli
+from evoflash.commands.defaults import defaults_of
+from evoflash.commands.terminal import program
+from evoflash.errors import UsageError
 
 
 @pytest.fixture
@@ -63,6 +68,7 @@ def test_a_strategy_of_a_search_is_none_of_a_replay(config, capsys) -> None:
         ("[search]\nfresh = 1\n", "[search] fresh = 1: write true or false"),
         ("[search]\nseed = true\n", "[search] seed = True: write a number"),
         ("[search]\nhelp = true\n", "no option of `evoflash search` is called 'help'"),
+        ("[search.sed]\nx = 1\n", "no option of `evoflash search` is called 'sed'. Did you mean seed?"),
         ("[search.more]\nseed = 1\n", "no option of `evoflash search` is called 'more'"),
     ],
 )
@@ -82,3 +88,47 @@ def test_the_programs_help_is_shown_whatever_the_config_file_holds(config, capsy
         cli.run(["--help"])
 
     assert caught.value.code == 0
+
+
+@pytest.fixture
+def grouped():
+    """The commands of a program that has a group of commands: `runs list --top`."""
+    group = typer.Typer(name="runs")
+
+    @group.command("list")
+    def listed(top: int = 3, gpu: str = "") -> None:
+        """List them."""
+
+    @group.command("delete")
+    def deleted(top: int = 3) -> None:
+        """Delete them."""
+
+    app = program(cli.commands())
+    app.add_typer(group)
+    return get_command(app)
+
+
+def test_a_command_of_a_group_has_a_table_within_the_groups(config, grouped) -> None:
+    config.write_text('gpu = "l4"\n[runs.list]\ntop = 5\n')
+
+    found = defaults_of(grouped.commands, typer.Context(grouped))
+
+    assert found["runs"]["list"] == {"gpu": "l4", "top": "5"}
+    assert found["runs"]["delete"] == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("[runs.lsit]\ntop = 5\n", "no option of `evoflash runs` is called 'lsit'. Did you mean list?"),
+        ("[runs.list]\ntopp = 5\n", "no option of `evoflash runs list` is called 'topp'. Did you mean top?"),
+        ("[runs.list]\ntop = 'x'\n", "[runs.list] top = 'x': "),
+    ],
+)
+def test_a_table_of_a_group_that_is_wrong_is_named(config, grouped, text, says) -> None:
+    config.write_text(text)
+
+    with pytest.raises(UsageError) as caught:
+        defaults_of(grouped.commands, typer.Context(grouped))
+
+    assert says in str(caught.value)
