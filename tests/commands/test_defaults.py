@@ -120,7 +120,7 @@ def test_a_command_of_a_group_has_a_table_within_the_groups(config, grouped) -> 
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("[runs.lsit]\ntop = 5\n", "no option of `evoflash runs` is called 'lsit'. Did you mean list?"),
+        ("[runs.listt]\ntop = 5\n", "no option of `evoflash runs` is called 'listt'. Did you mean list?"),
         ("[runs.list]\ntopp = 5\n", "no option of `evoflash runs list` is called 'topp'. Did you mean top?"),
         ("[runs.list]\ntop = 'x'\n", "[runs.list] top = 'x': "),
     ],
