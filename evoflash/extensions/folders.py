@@ -10,6 +10,7 @@ import importlib.util
 import re
 from collections.abc import Mapping
 from functools import cache
+from os.path import expanduser  # leaves an unknown ~user as it is; Path raises
 from pathlib import Path
 
 from evoflash.errors import UsageError
@@ -24,7 +25,7 @@ NAME_IN_WORDS = "a lower-case letter, then lower-case letters, digits and unders
 def extension_folders() -> tuple[Path, ...]:
     """Each once, those of the setting first. UsageError for one that is not there."""
     setting = held("extensions")
-    named = [(Path(each).expanduser(), setting.source) for each in setting.value or ()]
+    named = [(Path(expanduser(each)), setting.source) for each in setting.value or ()]
     found: dict[Path, None] = {}
     for folder, source in (*named, *_of_packages()):
         if not folder.is_dir():

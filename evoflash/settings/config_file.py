@@ -10,6 +10,7 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from os.path import expanduser  # leaves an unknown ~user as it is; Path raises
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,7 @@ class ConfigFile:
 def places() -> tuple[Path, ...]:
     """Where config files are looked for, the first one first."""
     if named := os.environ.get("EVOFLASH_CONFIG"):
-        return (Path(named).expanduser(),)
+        return (Path(expanduser(named)),)
     home = Path(platformdirs.user_config_dir("evoflash")) / "config.toml"
     return (Path.cwd() / NAME, home)
 
@@ -99,4 +100,4 @@ def _placed(path: Path, setting: Setting, value: Any) -> Any:
 
 
 def _from(path: Path, value: str) -> str:
-    return str(path.parent / Path(value).expanduser())
+    return str(path.parent / expanduser(value))

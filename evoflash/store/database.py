@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from os.path import expanduser  # leaves an unknown ~user as it is; Path raises
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -77,7 +78,7 @@ def open_database(target: str, *, read_only: bool = False) -> Database:
 
 def _sqlite_file(target: str) -> Path | None:
     if "://" not in target:
-        return Path(target).expanduser().absolute()
+        return Path(expanduser(target)).absolute()
     url = _url(target)
     on_disk = url.database not in (None, "", ":memory:") and "uri" not in url.query
     is_file = url.get_backend_name() == "sqlite" and on_disk

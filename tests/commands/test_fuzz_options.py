@@ -121,7 +121,7 @@ PATHS = st.sampled_from(
             "gone/file.x",
             "",
         ),
-        *("folder/new.json", "/dev/null/x", "a" * 300),
+        *("folder/new.json", "~no_such_user/x.db", "/dev/null/x", "a" * 300),
     ]
 )
 

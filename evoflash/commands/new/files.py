@@ -1,6 +1,7 @@
 """What `evoflash new` writes, and where. Overwrites nothing; the folder is found as the settings say."""
 
 from collections.abc import Iterable
+from os.path import expanduser  # leaves an unknown ~user as it is; Path raises
 from pathlib import Path
 
 from evoflash.errors import UsageError
@@ -18,9 +19,9 @@ _GPU = "l4"  # whose figures a new GPU begins with
 def folder_for(into: Path | None) -> Path:
     """The extension folder to write to: the one asked for, else the first that is set, else DEFAULT here."""
     if into is not None:
-        return into.expanduser().absolute()
+        return Path(expanduser(into)).absolute()
     named = value("extensions") or ()  # it need not be there yet
-    return Path(named[0]).expanduser().absolute() if named else Path.cwd() / DEFAULT
+    return Path(expanduser(named[0])).absolute() if named else Path.cwd() / DEFAULT
 
 
 def is_found(folder: Path) -> bool:
