@@ -20,6 +20,7 @@ def commands() -> tuple[Callable[..., None], ...]:
     from evoflash.commands.check.command import check
     from evoflash.commands.compare.command import compare
     from evoflash.commands.doctor.command import doctor
+    from evoflash.commands.evaluate.command import evaluate
     from evoflash.commands.export import export
     from evoflash.commands.families import families
     from evoflash.commands.gpus import gpus
@@ -32,7 +33,7 @@ def commands() -> tuple[Callable[..., None], ...]:
     from evoflash.commands.search.command import search
     from evoflash.commands.show import show
 
-    searching = (search, best, leaderboard, show, export, remeasure)
+    searching = (search, best, leaderboard, show, export, evaluate, remeasure)
     studying = (insights, replay, benchmark_search, record, ladder)
     judging = (check, baselines, compare)
     return (*searching, *studying, *judging, families, gpus, doctor)

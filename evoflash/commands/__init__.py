@@ -7,6 +7,7 @@ best/          the kernel to use, from the database or the shipped archive
 leaderboard/   correct kernels, fastest first
 show           all that is known of one kernel
 export         a genome as one .cu file
+evaluate/      one given genome, checked, timed and stored
 remeasure/     estimates made elsewhere, measured here
 insights/      what a search has learnt
 replay/        strategies compared on a recorded space

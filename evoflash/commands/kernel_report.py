@@ -98,7 +98,7 @@ def _head(evaluation: Evaluation) -> list[str]:
         f"values    {' '.join(f'{name}={value}' for name, value in evaluation.genome.values)}",
         f"problem   {evaluation.problem}   on {evaluation.gpu}",
         f"status    {evaluation.status}, reached {evaluation.rung}" + _after(evaluation.reason, ": "),
-        f"time      {_score(evaluation)}",
+        f"time      {time_in_words(evaluation)}",
     ]
     lines += [f"          {_timing(timing, evaluation.basis)}" for timing in evaluation.timings]
     return [*lines, *map(built, evaluation.builds)]
@@ -140,7 +140,8 @@ def _after(text: str, separator: str) -> str:
     return separator + text if text else ""
 
 
-def _score(evaluation: Evaluation) -> str:
+def time_in_words(evaluation: Evaluation) -> str:
+    """The time that ranks it, with its mark where it was not measured."""
     if evaluation.score_us is None:
         return "none"
     if evaluation.basis is Basis.ESTIMATED:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from evoflash.commands.options import Db, Gpu, Json, ProblemText, Quiet, Seed, Verbose
+from evoflash.commands.options import DEFAULT_STRATEGY, Db, Gpu, Json, ProblemText, Quiet, Seed, Verbose
 from evoflash.commands.terminal import interrupt_in_words
 from evoflash.errors import NoKernelError, UsageError
 
@@ -35,7 +35,7 @@ def search(
     ] = None,
     strategy: Annotated[
         str, typer.Option(help="surrogate, evolution, tpe, nsga2, uniform or exhaustive.")
-    ] = "evolution",
+    ] = DEFAULT_STRATEGY,
     preset: Annotated[
         str | None,
         typer.Option(
