@@ -20,7 +20,7 @@ from evoflash.problem import parse_problem
 from evoflash.space import Value
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Kernel:
     """One kernel, on one problem and one GPU: what it is, whether it is right, how fast it is.
 
@@ -95,6 +95,12 @@ class Kernel:
         """
         return export_kernel(self.evaluation.genome, parse_problem(self.problem), load_gpu(self.gpu))
 
+    def __repr__(self) -> str:
+        """In a line: id, family, problem, GPU, status and time."""
+        return (
+            f"<Kernel {self.id} {self.family} for {self.problem} on {self.gpu}: {self.status}, {self.time}>"
+        )
+
     def __str__(self) -> str:
         """What `evoflash best` prints of it."""
         return kernel_report.brief(self.evaluation)
@@ -114,7 +120,7 @@ class Ranking:
     cells: tuple[tuple[str, ...], ...]  # as `evoflash leaderboard` prints them
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Leaderboard:
     """Correct kernels, fastest first; measured and estimated ones in rankings of their own."""
 
@@ -137,6 +143,10 @@ class Leaderboard:
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """Row by row."""
         return iter(self.rows)
+
+    def __repr__(self) -> str:
+        """How many kernels are on it; `str` has the tables."""
+        return f"<Leaderboard of {len(self)} kernels>"
 
     def __str__(self) -> str:
         """Markdown tables."""

@@ -15,7 +15,7 @@
     counts          numbers in sentences of the pages
     markdown        tables, and text between two marks of a page
 
-readme, h200, genes, emulator, self_test and console have `--check`, which says whether their text is stale. A command
-that a page shows is the one that made the record, in the words of its day: what was `scripts/NAME.py` then
-lies in a topic of scripts/ now.
+readme, h200, genes, emulator, self_test and console have `--check`, which says whether their text is stale.
+A command that a page shows beside a record is the one that made it, in the words of its day: what was
+`scripts/NAME.py` then lies in a topic of scripts/ now.
 """

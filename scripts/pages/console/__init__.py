@@ -1,4 +1,4 @@
-"""Every console block of the README and of docs/ is made by running its commands. Writes no other text.
+"""Every console block of the README and of docs/ is made by running its commands; so is the notebook.
 
     python -m scripts.pages.console               run what is quick, and write the pages
     python -m scripts.pages.console --full        run everything, and renew the kept records
@@ -14,5 +14,6 @@ The blocks of a page are run in order, in one new folder, which is their home fo
 
     __main__    the command line: pages in, pages out
     blocks      a page's blocks, found and replaced
+    notebook    docs/notebook.ipynb, by running its cells
     session     commands run as a reader would, and which differences in their output do not count
 """

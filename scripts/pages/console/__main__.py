@@ -9,7 +9,7 @@ from pathlib import Path
 
 from scripts import ROOT
 from scripts.pages import console
-from scripts.pages.console.blocks import Block, blocks, replaced
+from scripts.pages.console.blocks import PROMPT, Block, blocks, replaced
 from scripts.pages.console.session import Session, comparable
 
 RECORDS = ROOT / "scripts" / "pages" / "records" / "console"
@@ -32,7 +32,9 @@ def _text(block: Block, session: Session, *, records: Path, is_full: bool) -> st
         return block.text
     record = records / f"{block.name}.txt"
     if block.kind == "kept" and not is_full:
-        return record.read_text(encoding="utf-8") if record.exists() else ""
+        if not record.exists():  # the page's test names it
+            return "".join(f"{PROMPT}{command}\n" for command in block.commands)
+        return record.read_text(encoding="utf-8")
     old, new = block.text, session.transcript(block.commands)
     return old if comparable(old) == comparable(new) else new
 

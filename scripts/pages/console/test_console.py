@@ -68,8 +68,8 @@ def test_a_kept_block_that_is_not_its_record_is_stale(tmp_path) -> None:
     assert made(PAGE, records=tmp_path, is_full=False, cache=tmp_path)[1] == "$ echo kept\nanother\n"
 
 
-def test_a_kept_block_without_a_record_is_stale(tmp_path) -> None:
-    assert made(PAGE, records=tmp_path, is_full=False, cache=tmp_path)[1] == ""
+def test_a_kept_block_without_a_record_shows_no_output(tmp_path) -> None:
+    assert made(PAGE, records=tmp_path, is_full=False, cache=tmp_path)[1] == "$ echo kept\n"
 
 
 def test_in_full_a_kept_block_is_run_and_its_record_not_asked(tmp_path) -> None:
