@@ -71,7 +71,6 @@ def search(
         seed=seed,
         family=family,
         evaluator=evaluator,
-        budget=limits.budget or 1,
         archive=archive,
         transfer=transfer,
     )

@@ -9,7 +9,7 @@ import typer
 
 from evoflash.paths import default_database
 
-DEFAULT_STRATEGY = "evolution"  # of a search, from the command line and from Python
+DEFAULT_STRATEGY = "surrogate"  # of a search, from the command line and from Python
 
 
 def _version(wanted: bool) -> None:
