@@ -27,6 +27,7 @@ def commands() -> tuple[Callable[..., None], ...]:
     from evoflash.commands.compare.command import compare
     from evoflash.commands.config import config
     from evoflash.commands.doctor.command import doctor
+    from evoflash.commands.evaluate.command import evaluate
     from evoflash.commands.export import export
     from evoflash.commands.families import families
     from evoflash.commands.gpus import gpus
@@ -41,7 +42,7 @@ def commands() -> tuple[Callable[..., None], ...]:
     from evoflash.commands.show import show
     from evoflash.commands.status.command import status, watch
 
-    searching = (search, best, leaderboard, show, export, remeasure)
+    searching = (search, best, leaderboard, show, export, evaluate, remeasure)
     following = (status, watch)
     studying = (insights, replay, benchmark_search, record, ladder)
     judging = (check, baselines, compare)

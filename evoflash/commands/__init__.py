@@ -10,6 +10,7 @@ runs/          the searches of a database: listed, renamed, merged, deleted
 db/            whether a database is whole
 show           all that is known of one kernel
 export         a genome as one .cu file
+evaluate/      one given genome, checked, timed and stored
 remeasure/     estimates made elsewhere, measured here
 insights/      what a search has learnt
 replay/        strategies compared on a recorded space

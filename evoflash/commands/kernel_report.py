@@ -98,7 +98,7 @@ def _head(evaluation: Evaluation) -> list[str]:
         f"values    {' '.join(f'{name}={value}' for name, value in evaluation.genome.values)}",
         f"problem   {evaluation.problem}   on {evaluation.gpu}",
         f"status    {evaluation.status}, reached {evaluation.rung}" + _after(evaluation.reason, ": "),
-        f"time      {score_words(evaluation)}",
+        f"time      {time_in_words(evaluation)}",
     ]
     lines += [
         f"          {_timing(timing, is_estimate=evaluation.is_estimate)}" for timing in evaluation.timings
@@ -142,8 +142,8 @@ def _after(text: str, separator: str) -> str:
     return separator + text if text else ""
 
 
-def score_words(evaluation: Evaluation) -> str:
-    """The time that ranks a kernel, and where it comes from."""
+def time_in_words(evaluation: Evaluation) -> str:
+    """The time that ranks a kernel, where it comes from, and its mark where it was not measured."""
     if evaluation.score_us is None:
         return "none"
     is_replay = evaluation.basis is Basis.REPLAYED

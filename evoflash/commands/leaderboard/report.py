@@ -52,6 +52,13 @@ def _markdown_ranking(rows: list[Row]) -> str:
     return f"### {_title(rows)}\n\n{body}\n"
 
 
+def rankings_in_words(table: Table) -> Iterator[tuple[str, tuple[str, ...], tuple[tuple[str, ...], ...]]]:
+    """For each ranking its title, the columns that are not empty, and the cells as they are shown."""
+    for rows in _rankings(table):
+        shown = _columns(rows)
+        yield _title(rows), tuple(shown), tuple(tuple(cell(row) for cell in shown.values()) for row in rows)
+
+
 def print_table(table: Table, console: Console) -> None:
     """One rich table for each ranking; a line that says what to do when there is none."""
     if not table.rows:

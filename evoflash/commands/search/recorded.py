@@ -86,6 +86,6 @@ def describe(result: SearchResult, *, as_json: bool) -> str:
         f"config    {best.genome.id}  {best.genome.family}",
         f"values    {' '.join(f'{name}={value}' for name, value in best.genome.values)}",
         f"problem   {best.problem}   on {best.gpu}",
-        f"time      {kernel_report.score_words(best)}; best of {result.spent} evaluations",
+        f"time      {kernel_report.time_in_words(best)}; best of {result.spent} evaluations",
     )
     return "\n".join(lines)
