@@ -9,6 +9,8 @@ import typer
 
 from evoflash.paths import default_database
 
+DEFAULT_STRATEGY = "surrogate"  # of a search, from the command line and from Python
+
 
 def _version(wanted: bool) -> None:
     if wanted:
