@@ -34,7 +34,9 @@ to the launch, read commands/search/, search.py, evaluators/, gpu_process/ and c
     operation     records: workloads, tensors, and what an operation does for the rest
     space         records: genes, search spaces, genomes
     gpu           records: what a GPU allows and how fast it is (gpus/)
+    extensions/   the user's own families, operators, GPUs and strategies: where they are
     paths         where shipped and the user's folders are
+    settings/     environment variables and config files
     errors        what is raised at people
 
 device/ has the headers of the ef:: layer, gpus/ one description for each GPU; neither holds Python.

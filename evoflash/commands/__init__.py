@@ -21,11 +21,15 @@ baselines/     what the libraries' kernels reach
 compare/       which of two kernels is faster
 families       the kernel families
 gpus           the known GPUs
+new/           a family, operator, GPU or strategy of one's own, to begin from
+config         which settings hold, and where each comes from
 doctor/        what this machine lacks; --conformance, --self-test, --noise
 
 kernel_report  one kernel, a search's end or a run's failures, as text or JSON
 options        the options that commands share
 terminal       lines on stderr, tables on stdout, Ctrl-C in words
 progress       the bar while a search runs
+defaults       what config files and the environment say of options
+unexpected     an error that nobody foresaw: one line, and a log
 termination    Ctrl-C and SIGTERM end a command in good order
 """

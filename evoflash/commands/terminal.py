@@ -1,6 +1,5 @@
 """What commands share towards the person: lines, tables, Ctrl-C in words. Runs nothing."""
 
-import os
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -10,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 import typer
 from typer.core import TyperGroup
 
+from evoflash.commands.defaults import defaults_of
 from evoflash.commands.options import common
 from evoflash.commands.termination import kept
+from evoflash.settings.values import is_on
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -22,7 +23,7 @@ _PIPE_COLUMNS = 180  # of a table that goes to a file or a pipe
 
 def say(message: str) -> None:
     """One line for the person, on stderr; --quiet silences it."""
-    if not os.environ.get("EVOFLASH_QUIET"):
+    if not is_on("quiet"):
         print(f"evoflash: {message}", file=sys.stderr, flush=True)
 
 
@@ -79,6 +80,15 @@ def program(commands: Sequence[Callable[..., None]], groups: Sequence[typer.Type
     return app
 
 
+def group_of(app: typer.Typer) -> TyperGroup:
+    """The program as it is called, again and again; a Typer makes it anew for each call."""
+    from typer.main import get_command
+
+    group = get_command(app)
+    assert isinstance(group, TyperGroup)
+    return group
+
+
 class _Commands(TyperGroup):
     """The group of all commands: Ctrl-C in one that has no words of its own for it is a line, too."""
 
@@ -88,4 +98,5 @@ class _Commands(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         with interrupt_in_words(""):
+            ctx.default_map = defaults_of(self.commands, ctx)
             return super().invoke(ctx)

@@ -138,7 +138,7 @@ def spec_of(gpu: PresentGpu) -> GpuSpec:
             return spec
     raise UsageError(
         f"no spec knows '{gpu.device_name}' (sm_{gpu.compute_capability}): name the nearest with --gpu "
-        f"({', '.join(known_gpus())}) or add evoflash/gpus/<name>.toml with device_names for it."
+        f"({', '.join(known_gpus())}), or write its figures into a file of your own: `evoflash new gpu NAME`."
     )
 
 

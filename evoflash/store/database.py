@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from os.path import expanduser  # leaves an unknown ~user as it is; Path raises
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -78,7 +79,7 @@ def open_database(target: str, *, read_only: bool = False) -> Database:
 
 def _sqlite_file(target: str) -> Path | None:
     if "://" not in target:
-        return Path(target).expanduser().absolute()
+        return Path(expanduser(target)).absolute()
     url = _url(target)
     on_disk = url.database not in (None, "", ":memory:") and "uri" not in url.query
     is_file = url.get_backend_name() == "sqlite" and on_disk
@@ -113,9 +114,8 @@ def _engine(target: str, file: Path | None, *, read_only: bool) -> sa.Engine:
         engine = sa.create_engine(url)
     except (SQLAlchemyError, ImportError) as error:
         name = url.get_backend_name()
-        raise StoreError(
-            f"no driver for '{name}' databases: install one, or use a path ({error})."
-        ) from error
+        remedy = "pip install 'evoflash[postgres]'" if name == "postgresql" else "install one"
+        raise StoreError(f"no driver for '{name}' databases: {remedy}, or use a path ({error}).") from error
     if engine.dialect.name == "sqlite":
         event.listen(engine, "connect", lambda raw, _: _set_up_sqlite(raw, read_only=read_only))
         event.listen(engine, "begin", _begin_sqlite)
@@ -252,7 +252,7 @@ _ADVICE = (
 def _translated(label: str) -> Iterator[None]:
     try:
         yield
-    except (SQLAlchemyError, sqlite3.Error, OSError) as error:
+    except (SQLAlchemyError, sqlite3.Error, OSError, OverflowError, UnicodeDecodeError) as error:
         raise StoreError(_explain(label, error)) from error
     except DamagedRowError as error:
         raise StoreError(

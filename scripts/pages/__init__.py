@@ -12,6 +12,7 @@
     search_tables   the table of docs/searching.md
     code_map        tables of families, packages and layers
     counts          numbers in sentences of the pages
+    settings        the table of settings in docs/commands.md
     markdown        tables, and text between two marks of a page
 
 readme, h200, genes, emulator and self_test have `--check`, which says whether their text is stale. A command

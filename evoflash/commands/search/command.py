@@ -16,6 +16,7 @@ from evoflash.commands.options import (
     Quiet,
     Seed,
     Verbose,
+    own_names,
 )
 from evoflash.commands.terminal import interrupt_in_words
 from evoflash.errors import NoKernelError, UsageError
@@ -47,7 +48,7 @@ def search(
     strategy: Annotated[
         str | None,
         typer.Option(
-            help="surrogate, evolution, tpe, nsga2, uniform or exhaustive.",
+            help=f"surrogate, evolution, tpe, nsga2, uniform{own_names('strategies')} or exhaustive.",
             show_default=f"{DEFAULT_STRATEGY}; evolution with --preset",
         ),
     ] = None,
