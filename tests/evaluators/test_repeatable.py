@@ -51,7 +51,6 @@ def searched(db: Path, strategy: str, seconds: float | None = None) -> list[tupl
         seed=3,
         family=None,
         evaluator="emulated",
-        budget=9,
     )
     run(plan, str(db), limits=Limits(9, seconds), fresh=False, argv=[])
     with open_store(str(db)) as store:

@@ -313,6 +313,6 @@ def test_a_version_keeps_its_estimates(family, total_us, bound):
     )
     found = [space.genomes[0].estimated(space.workload, space.gpu) for space in map(read_space, files)]
 
-    assert model_version() == "3"
+    assert model_version() == "4"
     assert [each.total_us for each in found] == pytest.approx(total_us, rel=1e-6)
     assert tuple(each.bound for each in found) == bound
