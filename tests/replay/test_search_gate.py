@@ -2,8 +2,9 @@
 
 Replay is deterministic, so the test is too: it fails or passes by what the strategy proposes. The record has
 the default's P over 40 seeds. 20 seeds may lie two standard errors of such a sample below its mean, which a
-change that neither helps nor harms does once in 44 times (surrogate's own first 8 seeds lie that far below: fewer seeds would blame them). Where
-a change is meant to cost something, or has made the default better, make the record anew:
+change that neither helps nor harms does once in 44 times. Fewer would not do: the first 8 seeds of an
+unchanged `surrogate` lie that far below. Where a change is meant to cost something, or has made the default
+better, make the record anew:
 
     evoflash benchmark-search evoflash/replay/spaces/convolution_milo-a4000.json.gz \\
         scripts/searches/records/spaces/short-h200.json.gz \\
