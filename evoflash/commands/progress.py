@@ -1,6 +1,5 @@
 """Shows a search's progress on stderr: a Rich bar on a terminal, lines now and then elsewhere. 80 columns."""
 
-import os
 import sys
 import textwrap
 import time
@@ -15,6 +14,7 @@ from rich.table import Column
 from evoflash.commands.search.limits import Limits
 from evoflash.evaluation import Basis, Evaluation, Proposal
 from evoflash.search import faster
+from evoflash.settings.values import is_on
 
 _LINE_EVERY_S = 10.0
 _COLUMNS = 80
@@ -33,7 +33,7 @@ class Progress:
         self._seed: Evaluation | None = None  # the best of what the search started from
         self._counts: Counter[str] = Counter()
         self._said: Counter[str] | None = None  # the counts of the last line
-        self._quiet = bool(os.environ.get("EVOFLASH_QUIET"))
+        self._quiet = is_on("quiet")
         console = Console(stderr=True, quiet=self._quiet)
         self._bar = Bar(
             BarColumn(bar_width=5),

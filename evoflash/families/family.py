@@ -3,7 +3,6 @@
 A family is a file templates/<name>.cu.j2, which may include parts from templates/<name>/.
 """
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cache, lru_cache, partial
@@ -13,15 +12,16 @@ from typing import Any
 from evoflash import operations
 from evoflash.errors import TemplateError, UsageError
 from evoflash.evaluation import L2_PROMOTIONS, SWIZZLES, Launch, TensorMap
-from evoflash.families.expression import Expression
-from evoflash.families.header import Kernel, MapOf, Seed, read_header
+from evoflash.extensions.folders import extended
+from evoflash.families import validity
+from evoflash.families.expression import FAILURES, Expression
+from evoflash.families.header import ARCH, Kernel, MapOf, Seed, read_header
 from evoflash.gpu import GpuSpec, load_gpu
 from evoflash.operation import CompileKey, Loop, Workload
 from evoflash.paths import template_folders
 from evoflash.problem import Problem
 from evoflash.space import Check, Genome, Param, SearchSpace, Value, Values
 
-_ARCH = re.compile(r"sm_(\d+)([af]?)(\+?)")
 _PROBE_ARCH = "sm_90a"
 
 
@@ -73,7 +73,7 @@ class Family:
 
         fixed = [_fixed(key, gpu) for key in keys]
 
-        def active(values: Values, *, conditions: list[Expression]) -> bool:
+        def active(values: Values, *, conditions: list[validity.Holds]) -> bool:
             for condition in conditions:  # noqa: SIM110  # any() doubles the time
                 if condition(values):
                     return True
@@ -81,12 +81,21 @@ class Family:
 
         def activity(expression: Expression) -> Callable[[Values], bool]:
             # Asked 100,000 times a sample: what is known is told once, and one key needs no loop.
-            conditions = [expression.given(known) for known in fixed]
+            conditions = [validity.condition(expression, known) for known in fixed]
             return conditions[0] if len(conditions) == 1 else partial(active, conditions=conditions)
 
         checks = tuple(Check(name, partial(holds, condition=e)) for name, e in self.check.items())
+        compiled = [validity.compiled(self.check, self.let, known) for known in fixed]
+
+        def is_valid(values: Values) -> bool:
+            try:
+                return all(each(values) for each in compiled if each is not None)
+            except FAILURES:  # the expression itself says in words what failed
+                return all(check.holds(values) for check in checks)
+
         when = {name: activity(e) for name, e in self.when.items()}
-        return SearchSpace(self.name, self.params, self.version, checks, when, self.blocks)
+        whole = None if None in compiled else is_valid
+        return SearchSpace(self.name, self.params, self.version, checks, when, self.blocks, whole)
 
     def seeds_for(self, problem: Problem, space: SearchSpace, gpu: GpuSpec) -> tuple[Genome, ...]:
         """The seeds that are valid in the space and meant for one of the problem's shapes.
@@ -186,7 +195,7 @@ def _three(expressions: tuple[Expression, ...], names: Mapping[str, Any]) -> tup
 
 
 def _admits(entry: str, arch: str) -> bool:
-    wanted, have = _ARCH.fullmatch(entry), _ARCH.fullmatch(arch)
+    wanted, have = ARCH.fullmatch(entry), ARCH.fullmatch(arch)
     if not wanted or not have:
         return False
     if wanted[3]:
@@ -201,7 +210,7 @@ def known_families() -> tuple[str, ...]:
 
 def _templates() -> dict[str, Path]:
     paths = (path for folder in reversed(template_folders()) for path in folder.glob("*.cu.j2"))
-    return {path.name.removesuffix(".cu.j2"): path for path in paths}
+    return extended("templates", {path.name.removesuffix(".cu.j2"): path for path in paths})
 
 
 @cache
@@ -221,7 +230,10 @@ def families_for(gpu: GpuSpec, op: str = operations.DEFAULT) -> tuple[Family, ..
 def read_family(path: Path) -> Family:
     """The family in a template file; TemplateError names file, key and expression."""
     family = Family(name=path.name.removesuffix(".cu.j2"), path=path, **read_header(path))
-    _probe(family)
+    try:
+        _probe(family)
+    except UsageError as error:  # of a seed's values
+        raise TemplateError(f"{path.name}: {error}") from None
     return family
 
 
