@@ -1,14 +1,15 @@
 """The default strategy does not get worse: replayed on two recorded spaces and held against its record.
 
 Replay is deterministic, so the test is too: it fails or passes by what the strategy proposes. The record has
-the default's P over 40 seeds. 8 seeds may lie two standard errors of such a sample below its mean, which a
-change that neither helps nor harms does once in 44 times. Where a change is meant to cost something, or has
-made the default better, make the record anew:
+the default's P over 40 seeds. 20 seeds may lie two standard errors of such a sample below its mean, which a
+change that neither helps nor harms does once in 44 times. Fewer would not do: the first 8 seeds of an
+unchanged `surrogate` lie that far below. Where a change is meant to cost something, or has made the default
+better, make the record anew:
 
     evoflash benchmark-search evoflash/replay/spaces/convolution_milo-a4000.json.gz \\
         scripts/searches/records/spaces/short-h200.json.gz \\
         --strategies uniform,evolution,surrogate --seeds 40 --budget 80 \\
-        -o scripts/searches/records/search-gate
+        -o scripts/searches/records/regression-gate
 """
 
 import json
@@ -22,7 +23,7 @@ from evoflash.commands.options import DEFAULT_STRATEGY
 from evoflash.replay.comparison import curves, draws_us, random_expectation, scores_of
 from evoflash.replay.kernel_tuner import read_recording
 
-SEEDS = 8
+SEEDS = 20
 ERRORS = 2.0  # standard errors of the mean of SEEDS seeds
 RECORD = json.loads((ROOT / "scripts/searches/records/regression-gate.json").read_text(encoding="utf-8"))
 FILES = {
@@ -79,4 +80,4 @@ def test_the_gate_would_notice_a_default_that_searches_at_random() -> None:
 
 def test_the_record_is_of_whole_spaces_and_many_seeds() -> None:
     assert {space["file"] for space in RECORD["spaces"]} == set(FILES)
-    assert all(len(scores) >= 5 * SEEDS for scores in recorded(DEFAULT_STRATEGY).values())
+    assert all(len(scores) >= 2 * SEEDS for scores in recorded(DEFAULT_STRATEGY).values())
