@@ -11,6 +11,8 @@ from evoflash.errors import UsageError
 from evoflash.paths import default_database
 from evoflash.settings.values import is_on, value
 
+DEFAULT_STRATEGY = "surrogate"  # of a search, from the command line and from Python
+
 
 def _version(wanted: bool) -> None:
     if wanted:

@@ -8,7 +8,6 @@ from rich.markup import escape
 from rich.table import Table
 
 from evoflash.commands.benchmark_search.record import Made, overall
-from evoflash.evaluation import Basis
 from evoflash.replay.benchmark import Row, Space
 from evoflash.replay.comparison import WINDOW_START
 
@@ -18,21 +17,12 @@ HEADERS = ("mean P", "median", "below 0", "in 5 %", "CPU ms", "p")
 def print_tables(spaces: Sequence[Space], how: Made, console: Console) -> None:
     """A table for each space, best mean first, then the means over all spaces."""
     for space in spaces:
-        console.print(escape(title(space)), highlight=False)
+        console.print(escape(space.title), highlight=False)
         console.print(_table(space, how))
     if len(spaces) > 1:
         words = ", ".join(f"{name} {mean:+.2f}" for name, mean in overall(spaces))
         console.print(escape(f"Mean of mean P over {len(spaces)} spaces: {words}."), highlight=False)
     console.print(escape(legend(spaces, how)), highlight=False)
-
-
-def title(space: Space) -> str:
-    """What was recorded, where, and how much of it."""
-    mark = ", times ESTIMATED by a model" if space.basis == Basis.ESTIMATED.value else ""
-    return (
-        f"{space.problem} on {space.device}: {space.configurations} configurations, "
-        f"{space.correct} correct, optimum {space.optimum_us:.4g} us{mark}"
-    )
 
 
 def _table(space: Space, how: Made) -> Table:

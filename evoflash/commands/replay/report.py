@@ -8,7 +8,6 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from evoflash.evaluation import Basis
 from evoflash.replay.comparison import WINDOW_START, Comparison, Standing
 
 
@@ -27,17 +26,9 @@ def print_table(comparison: Comparison, console: Console) -> None:
     for standing in sorted((*comparison.standings, comparison.random), key=lambda s: -s.score):
         is_run = standing is not comparison.random
         grid.add_row(*map(escape, _cells(standing, is_run)), style=None if is_run else "dim")
-    console.print(escape(_title(comparison)), highlight=False, soft_wrap=True)
+    console.print(escape(comparison.title), highlight=False, soft_wrap=True)
     console.print(grid)
     console.print(escape(_legend(comparison)), highlight=False, soft_wrap=True)
-
-
-def _title(comparison: Comparison) -> str:
-    mark = ", times ESTIMATED by a model" if comparison.basis == Basis.ESTIMATED.value else ""
-    return (
-        f"{comparison.problem} on {comparison.device}: {comparison.configurations} configurations, "
-        f"{comparison.correct} correct, optimum {comparison.optimum_us:.4g} us{mark}"
-    )
 
 
 def _cells(standing: Standing, is_run: bool) -> tuple[str, ...]:

@@ -6,7 +6,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from evoflash.commands.options import Db, Gpu, Json, ProblemText, Quiet, Seed, Verbose, own_names
+from evoflash.commands.options import (
+    DEFAULT_STRATEGY,
+    Db,
+    Gpu,
+    Json,
+    ProblemText,
+    Quiet,
+    Seed,
+    Verbose,
+    own_names,
+)
 from evoflash.commands.terminal import interrupt_in_words
 from evoflash.errors import NoKernelError, UsageError
 
@@ -34,11 +44,12 @@ def search(
         float | None, typer.Option(help="Stop after this many seconds, or at the budget.")
     ] = None,
     strategy: Annotated[
-        str,
+        str | None,
         typer.Option(
-            help=f"surrogate, evolution, tpe, nsga2, uniform{own_names('strategies')} or exhaustive."
+            help=f"surrogate, evolution, tpe, nsga2, uniform{own_names('strategies')} or exhaustive.",
+            show_default=f"{DEFAULT_STRATEGY}; evolution with --preset",
         ),
-    ] = "evolution",
+    ] = None,
     preset: Annotated[
         str | None,
         typer.Option(
@@ -86,7 +97,8 @@ def search(
     from evoflash.commands.search.limits import limits as limits_of
     from evoflash.strategies.presets import named_strategy, trials_of
 
-    strategy = named_strategy(strategy, preset, population)
+    usual = "evolution" if preset or population else DEFAULT_STRATEGY
+    strategy = named_strategy(strategy or usual, preset, population)
     limits = limits_of(trials_of(preset) if budget is None else budget, time_limit, minutes, until)
     if recorded is not None or evaluator == "replay":
         if recorded is None or evaluator not in (None, "replay"):
@@ -113,7 +125,6 @@ def search(
             seed=seed,
             family=family,
             evaluator=evaluator,
-            budget=limits.budget or DEFAULT_BUDGET,
             archive=archive,
             transfer=transfer,
         )
