@@ -23,6 +23,7 @@ doctor/        what this machine lacks; --conformance, --self-test, --noise
 kernel_report  one kernel, a search's end or a run's failures, as text or JSON
 options        the options that commands share
 terminal       lines on stderr, tables on stdout, Ctrl-C in words
+tables         tables as wide as the terminal
 progress       the bar while a search runs
 termination    Ctrl-C and SIGTERM end a command in good order
 """

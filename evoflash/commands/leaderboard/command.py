@@ -13,6 +13,7 @@ def leaderboard(
     gpu: Gpu = None,
     problem: MaybeProblem = None,
     top: Annotated[int, typer.Option(min=1, help="Rows per table.")] = 20,
+    wide: Annotated[bool, typer.Option("--wide", help="All columns, however narrow the terminal.")] = False,
     db: Db,
     as_json: Json = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
@@ -32,4 +33,4 @@ def leaderboard(
     if as_json or as_csv:
         typer.echo(report.as_json(table) if as_json else report.as_csv(table), nl=as_json)
     else:
-        report.print_table(table, stdout_console())
+        report.print_table(table, stdout_console(), wide=wide)
