@@ -1,4 +1,4 @@
-"""Screens as a person sees them: commands run on a pseudo-terminal, their output put through a terminal emulator.
+"""Screens as a person sees them: commands run on a pseudo-terminal, and what a terminal emulator makes of it.
 
 One process loads evoflash once and forks for each screen. Compares nothing.
 """
@@ -20,7 +20,7 @@ _ROWS = 200
 
 
 def screens(shots: Sequence[tuple[int, Sequence[str]]], **environment: str) -> list[str]:
-    """What stands on a terminal of each width after its command has ended, blanks at the ends of lines cut off.
+    """What stands on a terminal of each width after its command has ended, without blanks at line ends.
 
     A command's first word is one of evoflash, or the name of a function of this module.
     """

@@ -85,6 +85,7 @@ def _subjects(
     what: str | None, family: str | None, values: list[str], *, gpu: str | None, problem: str | None, db: str
 ) -> "tuple[Subject, ...]":
     from evoflash.commands.check import subject as check_subject
+    from evoflash.commands.check.exported import is_exported, of_exported
 
     if (what is None) == (family is None):
         raise UsageError("give a genome id, a .cu file, or --family with --set and --gpu.")
@@ -96,6 +97,8 @@ def _subjects(
         raise UsageError("--set goes with --family.")
     path = Path(str(what))
     if path.exists() or not re.fullmatch(r"[0-9a-f]{1,16}", str(what)):
+        if is_exported(check_subject.read_text(path)):
+            return of_exported(path, problem=problem, gpu=gpu)
         return check_subject.of_file(path, problem=problem, gpu=gpu)
     return _stored(str(what), gpu=gpu, problem=problem, db=db)
 
