@@ -26,6 +26,7 @@ def commands() -> tuple[Callable[..., None], ...]:
     from evoflash.commands.insights.command import insights
     from evoflash.commands.ladder.command import ladder
     from evoflash.commands.leaderboard.command import leaderboard
+    from evoflash.commands.problems import problems
     from evoflash.commands.record.command import record
     from evoflash.commands.remeasure.command import remeasure
     from evoflash.commands.replay.command import replay
@@ -35,7 +36,7 @@ def commands() -> tuple[Callable[..., None], ...]:
     searching = (search, best, leaderboard, show, export, remeasure)
     studying = (insights, replay, benchmark_search, record, ladder)
     judging = (check, baselines, compare)
-    return (*searching, *studying, *judging, families, gpus, doctor)
+    return (*searching, *studying, *judging, families, gpus, problems, doctor)
 
 
 def main() -> None:

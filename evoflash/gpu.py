@@ -1,12 +1,11 @@
 """GpuSpec: what a GPU allows and how fast it is, read from gpus/<name>.toml; asks no driver."""
 
-import difflib
 import hashlib
 import tomllib
 from dataclasses import dataclass, fields
 from functools import cache
 
-from evoflash.errors import UsageError
+from evoflash.errors import UsageError, did_you_mean
 from evoflash.paths import GPUS
 
 
@@ -59,10 +58,8 @@ def load_gpu(name: str) -> GpuSpec:
     """The spec of a known GPU; UsageError lists the known ones and the nearest."""
     known = known_gpus()
     if name.lower() not in known:
-        near = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.5)
-        hint = f" Did you mean {near[0]}?" if near else ""
         raise UsageError(
-            f"no GPU is called '{name}'.{hint} Known: {', '.join(known)}. "
+            f"no GPU is called '{name}'.{did_you_mean(name, known)} Known: {', '.join(known)}. "
             f"Add evoflash/gpus/{name}.toml to teach it a new one."
         )
     table = tomllib.loads((GPUS / f"{name.lower()}.toml").read_text())

@@ -96,6 +96,7 @@ def _run(words: Sequence[str]) -> None:
             globals()[words[0]]()
         else:
             sys.argv = ["evoflash", *words]
+            sys.modules["__main__"].__package__ = ""  # else usage lines name this module
             main()
     except SystemExit:
         pass

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar
 
-from evoflash.errors import UsageError
+from evoflash.errors import UsageError, did_you_mean
 
 DTYPES = ("fp16", "bf16")
 HEAD_DIMS = tuple(range(16, 257, 16))
@@ -236,6 +236,7 @@ def _read_word(word: str, text: str) -> tuple[str, int | str | bool]:
             raise UsageError(f"'{word}' in problem '{text}': give a whole number from 1 up.")
         return key, int(value)
     raise UsageError(
-        f"'{word}' in problem '{text}' is neither a name nor a field: use {', '.join(NAMED)}, "
-        "or b=,h=,hkv=,s=,sq=,skv=,d=,dtype=,acc=,causal."
+        f"'{word}' in problem '{text}' is neither a name nor a field."
+        f"{did_you_mean(word, NAMED)} `evoflash problems` lists the names, the fields are "
+        "b=,h=,hkv=,s=,sq=,skv=,d=,dtype=,acc=,causal."
     )

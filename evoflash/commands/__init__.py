@@ -18,11 +18,14 @@ baselines/     what the libraries' kernels reach
 compare/       which of two kernels is faster
 families       the kernel families
 gpus           the known GPUs
+problems       the named problems, and how to write others
 doctor/        what this machine lacks; --conformance, --self-test, --noise
 
 kernel_report  one kernel, a search's end or a run's failures, as text or JSON
 options        the options that commands share
 terminal       lines on stderr, tables on stdout, Ctrl-C in words
+genome_words   a genome in few words
+known_genome   the genome of an id, from database or archive
 tables         tables as wide as the terminal
 progress       the bar while a search runs
 termination    Ctrl-C and SIGTERM end a command in good order

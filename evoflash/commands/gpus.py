@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def gpus(as_json: Json = False) -> None:
-    """The GPUs that evoflash knows, and which of them is present.
+    """The GPUs that evoflash knows, the one present marked.
 
     Example: evoflash gpus
     """

@@ -2,12 +2,15 @@
 
 import logging
 import os
+import shlex
 import sys
 from typing import Annotated
 
 import typer
 
 from evoflash.paths import default_database
+
+_databases: list[str] = []  # that of the running command, once it is known
 
 
 def _version(wanted: bool) -> None:
@@ -27,6 +30,21 @@ def _quieter(wanted: bool) -> None:
     if wanted:
         os.environ["EVOFLASH_QUIET"] = "1"
         logging.getLogger("evoflash").setLevel("ERROR")
+
+
+def is_verbose() -> bool:
+    """Whether -v was given, or EVOFLASH_LOG asks for as much."""
+    return logging.getLogger("evoflash").isEnabledFor(logging.INFO)
+
+
+def db_words() -> str:
+    """` --db FILE` where the running command was given a database of its own, for a command that is shown."""
+    return "".join(f" --db {shlex.quote(db)}" for db in _databases if db != default_database())
+
+
+def _remember(db: str) -> str:
+    _databases[:] = [db]
+    return db
 
 
 def log_to_stderr() -> None:
@@ -56,6 +74,7 @@ Db = Annotated[
     typer.Option(
         "--db",
         default_factory=default_database,
+        callback=_remember,
         show_default="~/.local/share/evoflash/evoflash.db, or EVOFLASH_DB",
         help="Database file or SQLAlchemy URL.",
     ),

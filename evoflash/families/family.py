@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from evoflash import operations
-from evoflash.errors import TemplateError, UsageError
+from evoflash.errors import TemplateError, UsageError, did_you_mean
 from evoflash.evaluation import L2_PROMOTIONS, SWIZZLES, Launch, TensorMap
 from evoflash.families.expression import Expression
 from evoflash.families.header import Kernel, MapOf, Seed, read_header
@@ -208,7 +208,10 @@ def _templates() -> dict[str, Path]:
 def load_family(name: str) -> Family:
     """A family by name; UsageError lists the known ones."""
     if name not in _templates():
-        raise UsageError(f"no kernel family is called '{name}': known are {', '.join(known_families())}.")
+        hint = did_you_mean(name, known_families())
+        raise UsageError(
+            f"no kernel family is called '{name}'.{hint} Known are {', '.join(known_families())}."
+        )
     return read_family(_templates()[name])
 
 

@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from evoflash.errors import UsageError
+from evoflash.errors import UsageError, did_you_mean
 from evoflash.space import Genome, SearchSpace
 from evoflash.strategies.evolution import Evolution
 from evoflash.strategies.exhaustive import Exhaustive
@@ -79,7 +79,8 @@ def check_strategy(name: str) -> None:
     """UsageError where no strategy has that name."""
     base, *more = name.split(":")
     if base not in STRATEGIES:
-        raise UsageError(f"no strategy is called '{base}': use {' or '.join(STRATEGIES)}.")
+        hint = did_you_mean(base, STRATEGIES)
+        raise UsageError(f"no strategy is called '{base}'.{hint} Use {' or '.join(STRATEGIES)}.")
     if more and (base != "evolution" or len(more) > 2):
         raise UsageError(f"'{name}': only evolution has presets and populations, as evolution:full.")
     if more:

@@ -2,18 +2,31 @@
 
 import io
 import re
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 from screens import screens
 
-from evoflash.attention.workload import CompileKey
+from evoflash.attention.workload import NAMED, CompileKey
+from evoflash.champions import champion_today
+from evoflash.commands.families import _explained
+from evoflash.commands.known_genome import known_genome
+from evoflash.commands.ladder.sources import sources
+from evoflash.commands.problems import WHAT
 from evoflash.commands.progress import Piece, drawn, fitted
 from evoflash.commands.tables import Column, print_table
+from evoflash.errors import UsageError
 from evoflash.evaluation import Basis, Build, Evaluation, Proposal, Rung, RunKey, Status, Timing
+from evoflash.families.export import export_kernel, genome_of
+from evoflash.families.family import known_families, load_family
+from evoflash.families.header import body_of, gene_notes
+from evoflash.gpu import load_gpu
+from evoflash.problem import parse_problem
 from evoflash.space import Genome
 from evoflash.store.store import open_store
+from evoflash.strategies import check_strategy
 
 MISSION = "b=1,h=8,hkv=8,sq=512,skv=512,d=64,dtype=fp16"
 WIDTHS = (40, 60, 80, 100, 140)
@@ -22,6 +35,9 @@ COMMANDS = {
     "wide": ["leaderboard", "--wide"],
     "insights": ["insights"],
     "gpus": ["gpus"],
+    "show": ["show", "81d5ac66"],
+    "problems": ["problems"],
+    "help": ["--help"],
 }
 
 
@@ -128,3 +144,67 @@ def test_a_pipe_gets_every_column_however_many_there_are():
     print_table(columns, Console(file=out, width=80))
     assert len(out.getvalue().splitlines()) == 3
     assert "column 19" in out.getvalue()
+
+
+def test_every_commands_summary_stands_whole_in_the_help_at_80_columns(shown):
+    summaries = shown["help", 80].partition("Commands:")[2]
+    assert "..." not in summaries
+    assert summaries.count("\n") >= 18
+
+
+def test_every_named_problem_is_listed_and_says_what_it_is():
+    assert set(WHAT) == set(NAMED)
+    assert all(WHAT.values())
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right"),
+    [
+        (lambda: parse_problem("misson"), "mission"),
+        (lambda: load_gpu("h20"), "h200"),
+        (lambda: load_family("flash_mm"), "flash_mma"),
+        (lambda: check_strategy("evolutoin"), "evolution"),
+        (lambda: genome_of("flash_mma", ["wraps=4"], problem="mission", gpu="l4"), "warps"),
+    ],
+    ids=["problem", "gpu", "family", "strategy", "gene"],
+)
+def test_a_mistyped_name_is_answered_with_the_nearest_one(wrong, right):
+    with pytest.raises(UsageError, match=rf"Did you mean {right}\?"):
+        wrong()
+
+
+def test_an_id_of_the_archive_is_exported_and_so_is_its_prefix(tmp_path):
+    known = champion_today(parse_problem("mission"), load_gpu("h200"))
+    whole = export_kernel(known.genome, parse_problem("mission"), load_gpu("h200"))
+    for prefix in (known.genome.id, known.genome.id[:12]):
+        found = known_genome(prefix, str(tmp_path / "none.db"), problem="mission", gpu="h200")
+        assert export_kernel(*found) == whole
+
+
+def test_an_id_that_nobody_knows_or_that_is_none_is_refused(tmp_path):
+    with pytest.raises(UsageError, match="neither in"):
+        known_genome("0" * 16, str(tmp_path / "none.db"), problem=None, gpu=None)
+    with pytest.raises(UsageError, match="no genome id"):
+        known_genome("kernel", str(tmp_path / "none.db"), problem=None, gpu=None)
+
+
+@pytest.mark.parametrize("name", known_families())
+def test_every_gene_and_every_check_of_a_family_is_explained(name):
+    family = load_family(name)
+    lines = [line.strip() for line in _explained(family, 100).splitlines()]
+    for param in family.params:
+        assert any(line.startswith(f"{param.name}: ") for line in lines), param.name
+    for check in family.check:
+        assert any(line.startswith(check.replace("_", " ") + ":") for line in lines), check
+    header = family.path.read_text().removesuffix(body_of(family.path))
+    notes = gene_notes(header)
+    assert notes
+    assert all(note.split()[0] in " ".join(lines) for note in notes.values())
+
+
+def test_a_step_of_the_ladder_shows_its_change_to_the_step_before():
+    shown = sources(gpu="l4", problem="mission")
+    assert not shown[0].diff
+    followers = [one for last, one in pairwise(shown) if last.step.family == one.step.family]
+    assert followers
+    assert all(any(line.startswith("+") for line in one.diff) for one in followers)

@@ -40,7 +40,9 @@ def check(
     verbose: Verbose = False,
     quiet: Quiet = False,
 ) -> None:
-    """Find what a kernel does wrong: races, deadlocks, missing waits, bounds, wrong results, slow accesses.
+    """Find races, deadlocks, wrong results and slow accesses.
+
+    Missing waits and accesses out of bounds are found, too.
 
     Runs the kernel in the CPU emulator on small shapes, under several schedules and delivery times of its
     asynchronous copies. Exit code 0: nothing but warnings; 1: it has errors.

@@ -18,7 +18,9 @@ def leaderboard(
     as_json: Json = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
 ) -> None:
-    """Correct kernels, fastest first; measured and estimated ones in tables of their own.
+    """Correct kernels, fastest first.
+
+    Measured and estimated ones in tables of their own.
 
     Example: evoflash leaderboard --gpu l4 --problem mission
     """
