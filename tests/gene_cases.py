@@ -13,17 +13,58 @@ from evoflash.evaluation import Build, Launch
 from evoflash.families.family import Family
 from evoflash.families.renderer import lint, render
 from evoflash.gpu import GpuSpec
-from evoflash.space import Genome, Values
+from evoflash.space import Genome, SearchSpace, Value, Values
 
 Fits = Callable[[Values, CompileKey], bool]
+Case = tuple[str, Value]  # a gene and one of its values
 _STATEMENTS = ("const ", "if (", "for (")  # what begins on a line of its own
 
 
-def each_value(family: Family) -> Iterator[object]:
-    """(gene, value) of every value in the header."""
-    for param in family.params:
-        for value in param.values:
-            yield pytest.param(param.name, value, id=f"{param.name}={value}")
+def each_value(family: Family, *, under_full: bool = False) -> Iterator[object]:
+    """(gene, value) of every value in the header; `under_full`: for `pytest --full`, where `packs` are the
+    default.
+    """
+    marks = pytest.mark.full if under_full else ()
+    for name, value in values_of(family):
+        yield pytest.param(name, value, id=f"{name}={value}", marks=marks)
+
+
+def values_of(family: Family) -> Iterator[Case]:
+    """Every value in the header with its gene."""
+    return ((param.name, value) for param in family.params for value in param.values)
+
+
+def packs(
+    alone: Mapping[Case, Genome], base: Genome, space: SearchSpace, *, most: int = 8
+) -> list[tuple[Genome, tuple[Case, ...]]]:
+    """Valid genomes, and which of the values each of them has: up to `most`, all of them taken together.
+
+    `alone`: a valid genome for each value, which differs from `base` in few genes. A value joins the first
+    pack in which no other one wants another value of any of these genes; where there is none it begins one.
+    """
+    usual = {**{param.name: param.values[0] for param in space.params}, **base.as_dict()}
+    found: list[tuple[dict[str, Value], tuple[Case, ...]]] = []
+    for case, genome in alone.items():
+        assert _has(genome, case), f"{case}: the gene is not active here"
+        wanted = {name: value for name, value in genome.values if (name, value) not in usual.items()}
+        wanted[case[0]] = case[1]
+        for at, (pinned, cases) in enumerate(found):
+            joined = {**pinned, **wanted}
+            if len(cases) == most or any(joined[name] != value for name, value in pinned.items()):
+                continue
+            both = space.genome({**usual, **joined})
+            if space.is_valid(both) and all(_has(both, each) for each in (*cases, case)):
+                found[at] = (joined, (*cases, case))
+                break
+        else:
+            found.append((wanted, (case,)))
+    return [(space.genome({**usual, **pinned}), cases) for pinned, cases in found]
+
+
+def _has(genome: Genome, case: Case) -> bool:
+    name, value = case
+    own = genome.as_dict().get(name)
+    return own == value and type(own) is type(value)
 
 
 def adjacent_values(family: Family) -> Iterator[object]:

@@ -214,6 +214,7 @@ def _long_runs(cut: _Cut) -> Iterator[EmulatedRun]:
         yield EmulatedRun(many, "rising", "lazy", "fifo")
     notes = cut.loop.noted_pieces
     if notes and 2 * notes * cut.tile_cost <= 4 * _MUCH:
-        # More pieces than a block of threads can note and come back to, two tiles each.
+        # More pieces than a block of threads can note and come back to, two tiles each. Every piece outgrows
+        # its first tile, the first one that has no note included.
         noted = cut.workload(1, 2 * cut.keys - 3, heads=notes + 3)
-        yield EmulatedRun(noted, "spikes", "eager", "fifo", crowded=True)
+        yield EmulatedRun(noted, "lone_spikes", "eager", "fifo", crowded=True)

@@ -42,13 +42,16 @@ static __device__ __forceinline__ float rounded(float x, bool is_bf16) {
   return from_bits(is_bf16 ? ef::pack2(x, 0.0f, ef::bf16{}) : ef::pack2(x, 0.0f, ef::f16{}), is_bf16);
 }
 
-// A tile of keys or values into shared memory; zeros behind the last one.
+// A tile of keys or values takes the place of the one before, once all threads have read that; zeros behind
+// the last key. All threads of the block must come here.
 static __device__ __forceinline__ void load_tile(u32 tile, const u32* source, int first, int keys, int words) {
+  ef::syncthreads();
   for (int at = threadIdx.x; at < kKeys * words; at += 32 * kWarps) {
     const int key = at / words, word = at % words;
     const u32 value = first + key < keys ? ef::ldg(source + static_cast<i64>(first + key) * words + word) : 0u;
     ef::sts(tile + 4 * (key * kPitch + word), value);
   }
+  ef::syncthreads();
 }
 
 // The scores of this lane's key against the warp's rows, in powers of two.
@@ -124,9 +127,7 @@ right_rows(const u32* q, const u32* k, const u32* v, const int* places, float* r
 #pragma unroll
   for (int row = 0; row < kRowsOfWarp; ++row) top[row] = ef::neg_inf();
   for (int first = 0; first < most; first += kKeys) {
-    ef::syncthreads();
     load_tile(tile, keys, first, seq_kv, words);
-    ef::syncthreads();
     scores_of(scores, tile, queries, words, factor, is_bf16);
 #pragma unroll
     for (int row = 0; row < kRowsOfWarp; ++row) {
@@ -139,9 +140,7 @@ right_rows(const u32* q, const u32* k, const u32* v, const int* places, float* r
   double total[kRowsOfWarp] = {};
   float exact[kRowsOfWarp][kWords][2] = {}, plain[kRowsOfWarp][kWords][2] = {}, lagging[kRowsOfWarp][kWords][2] = {};
   for (int first = 0; first < most; first += kKeys) {
-    ef::syncthreads();
     load_tile(tile, keys, first, seq_kv, words);
-    ef::syncthreads();
     scores_of(scores, tile, queries, words, factor, is_bf16);
 #pragma unroll
     for (int row = 0; row < kRowsOfWarp; ++row) {
@@ -150,9 +149,7 @@ right_rows(const u32* q, const u32* k, const u32* v, const int* places, float* r
       const Weights each = {weight, rounded(weight, is_bf16), rounded(weight * between, is_bf16), 0.0f};
       ef::sts(weights + 16 * ((warp * kRowsOfWarp + row) * kKeys + lane), each);
     }
-    ef::syncthreads();
     load_tile(tile, values, first, seq_kv, words);
-    ef::syncthreads();
 #pragma unroll 1
     for (int key = 0; key < kKeys; ++key) {
       Weights each[kRowsOfWarp];

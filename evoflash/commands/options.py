@@ -10,6 +10,7 @@ import typer
 
 from evoflash.paths import default_database
 
+DEFAULT_STRATEGY = "surrogate"  # of a search, from the command line and from Python
 _databases: list[str] = []  # that of the running command, once it is known
 
 

@@ -18,6 +18,9 @@ from evoflash.space import Genome
 
 log = logging.getLogger(__name__)
 FINALISTS = 5
+_WITHIN = (
+    1.02  # of the fastest: two times of one search, taken beside the same kernel, differ by a quarter of it
+)
 
 
 class Retimer(Protocol):
@@ -84,27 +87,32 @@ def time_finalists(
 
 
 def promoted(retimer: Retimer, store: FinalsRecord, run: Run, *, count: int = FINALISTS) -> list[GpuTask]:
-    """The fastest candidates that are right on hidden shapes too; the store rejects the others.
+    """The fastest candidates that are right on hidden shapes too, as far as they are within 2 % of the
+    fastest of these; the store rejects those that are wrong.
 
     Shapes and data come from a seed that is drawn for this: no search can have met it. A rejection names it.
     """
     seed = retimer.begin_finals()
     log.info("hidden shapes: seed %d", seed)
-    right = []
-    for genome in _fastest(store, run, count):
+    right, slowest_us = [], math.inf
+    for genome, score_us in _fastest(store, run, count):
+        if score_us > slowest_us:
+            break
         task = retimer.task_of(genome)
         outcome = retimer.checked_on_hidden_shapes(task, genome, seed=seed)
         if outcome.status is Status.CORRECT:
             right.append(task)
+            slowest_us = min(slowest_us, _WITHIN * score_us)
         else:
             reason = f"hidden shape, seed {seed}: {outcome.reason}"
             store.reject(run, task.genome_id, rung=outcome.rung, reason=reason)
     return right
 
 
-def _fastest(store: FinalsRecord, run: Run, count: int) -> list[Genome]:
+def _fastest(store: FinalsRecord, run: Run, count: int) -> list[tuple[Genome, float]]:
     correct = [e for _, e in store.history(run) if e.is_correct and not e.duplicate_of and not e.is_censored]
-    return [e.genome for e in sorted(correct, key=lambda e: e.score_us or math.inf)[:count]]
+    timed = [(e.genome, e.score_us) for e in correct if e.score_us is not None]
+    return sorted(timed, key=lambda pair: pair[1])[:count]
 
 
 def _keep(report: FinalReport, finalists: set[str], retimer: Retimer, store: FinalsRecord, run: Run) -> None:

@@ -24,11 +24,11 @@ def ceil_div(a: int, b: int) -> int:
     return -(-a // b)
 
 
-_FUNCTIONS: dict[str, Callable[..., Any]] = {"ceil_div": ceil_div, "min": min, "max": max}
+FUNCTIONS: dict[str, Callable[..., Any]] = {"ceil_div": ceil_div, "min": min, "max": max}
 _Evaluate = Callable[[Mapping[str, Any]], Any]
 _ENVIRONMENT = SandboxedEnvironment(undefined=StrictUndefined)
-_ENVIRONMENT.globals = dict(_FUNCTIONS)
-_GLOBALS = {"__builtins__": {}, **_FUNCTIONS}
+_ENVIRONMENT.globals = dict(FUNCTIONS)
+_GLOBALS = {"__builtins__": {}, **FUNCTIONS}
 
 _BINARY: dict[type[nodes.Node], type[ast.operator]] = {
     nodes.Add: ast.Add,
@@ -75,13 +75,22 @@ class Expression:
         bound._evaluate = self._given(known) if self._given else None
         return bound
 
+    def python(self) -> ast.expr | None:
+        """The expression as Python's own tree, made anew; None where only Jinja can evaluate it."""
+        if isinstance(self.text, (int, bool)):
+            return ast.Constant(self.text)
+        try:
+            return _python(_parsed(str(self.text)))
+        except _NotListedError:
+            return None
+
     def __call__(self, names: Mapping[str, Any]) -> Any:
         """The value; TemplateError for an unknown name, a failing operation or a wrong type."""
         if self._evaluate is None:
             return self.text
         try:
             value = self._evaluate(names)
-        except _FAILURES as error:
+        except FAILURES as error:
             raise TemplateError(f"{self.where} = {self.text!r} fails: {error}.") from None
         if type(value) not in self.types:
             # StrictUndefined comes back as a value when it is the whole expression: a misspelt name.
@@ -91,7 +100,7 @@ class Expression:
         return value
 
 
-_FAILURES = (
+FAILURES = (
     UndefinedError,
     SecurityError,
     NameError,
@@ -157,5 +166,5 @@ def _python(node: nodes.Node) -> ast.expr:
 
 
 def _is_plain_call(node: nodes.Call) -> bool:
-    named = isinstance(node.node, nodes.Name) and node.node.name in _FUNCTIONS
+    named = isinstance(node.node, nodes.Name) and node.node.name in FUNCTIONS
     return named and not (node.kwargs or node.dyn_args or node.dyn_kwargs)

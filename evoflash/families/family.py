@@ -13,7 +13,8 @@ from typing import Any
 from evoflash import operations
 from evoflash.errors import TemplateError, UsageError, did_you_mean
 from evoflash.evaluation import L2_PROMOTIONS, SWIZZLES, Launch, TensorMap
-from evoflash.families.expression import Expression
+from evoflash.families import validity
+from evoflash.families.expression import FAILURES, Expression
 from evoflash.families.header import Kernel, MapOf, Seed, read_header
 from evoflash.gpu import GpuSpec, load_gpu
 from evoflash.operation import CompileKey, Loop, Workload
@@ -73,7 +74,7 @@ class Family:
 
         fixed = [_fixed(key, gpu) for key in keys]
 
-        def active(values: Values, *, conditions: list[Expression]) -> bool:
+        def active(values: Values, *, conditions: list[validity.Holds]) -> bool:
             for condition in conditions:  # noqa: SIM110  # any() doubles the time
                 if condition(values):
                     return True
@@ -81,12 +82,21 @@ class Family:
 
         def activity(expression: Expression) -> Callable[[Values], bool]:
             # Asked 100,000 times a sample: what is known is told once, and one key needs no loop.
-            conditions = [expression.given(known) for known in fixed]
+            conditions = [validity.condition(expression, known) for known in fixed]
             return conditions[0] if len(conditions) == 1 else partial(active, conditions=conditions)
 
         checks = tuple(Check(name, partial(holds, condition=e)) for name, e in self.check.items())
+        compiled = [validity.compiled(self.check, self.let, known) for known in fixed]
+
+        def is_valid(values: Values) -> bool:
+            try:
+                return all(each(values) for each in compiled if each is not None)
+            except FAILURES:  # the expression itself says in words what failed
+                return all(check.holds(values) for check in checks)
+
         when = {name: activity(e) for name, e in self.when.items()}
-        return SearchSpace(self.name, self.params, self.version, checks, when, self.blocks)
+        whole = None if None in compiled else is_valid
+        return SearchSpace(self.name, self.params, self.version, checks, when, self.blocks, whole)
 
     def seeds_for(self, problem: Problem, space: SearchSpace, gpu: GpuSpec) -> tuple[Genome, ...]:
         """The seeds that are valid in the space and meant for one of the problem's shapes.

@@ -6,7 +6,7 @@ contenders is compared over the same seeds. Each run is a pure function of its s
 
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -24,7 +24,7 @@ from evoflash.replay.comparison import (
     standing,
 )
 from evoflash.replay.kernel_tuner import read_recording
-from evoflash.replay.recorded_space import Recording
+from evoflash.replay.recorded_space import Recording, Summary
 
 FLIPS = 20_000  # random signs of the differences, for the test of a pair
 RUN_LIMIT_S = 1800.0  # of one seed
@@ -50,16 +50,10 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Space:
+class Space(Summary):
     """A recorded space, and how each contender did there, best mean first."""
 
     file: str
-    problem: str
-    device: str
-    basis: str
-    configurations: int
-    correct: int
-    optimum_us: float
     budget: int
     expected: tuple[float, ...]  # best over optimum that random search is expected to have
     rows: tuple[Row, ...]
@@ -171,17 +165,12 @@ def paired(one: Sequence[float], other: Sequence[float]) -> tuple[float, float]:
 
 
 def _space(path: Path, recording: Recording, budget: int, rows: Iterator[Row]) -> Space:
-    every_us: NDArray[np.float64] = draws_us(recording)
-    optimum_us = recording.scores_us[0]
+    expected_us: NDArray[np.float64] = random_expectation(draws_us(recording), budget)
+    summary = recording.summary
     return Space(
-        path.name,
-        recording.problem,
-        recording.device,
-        recording.basis.value,
-        len(every_us),
-        len(recording.scores_us),
-        optimum_us,
-        budget,
-        tuple(map(float, random_expectation(every_us, budget) / optimum_us)),
-        tuple(rows),
+        **asdict(summary),
+        file=path.name,
+        budget=budget,
+        expected=tuple(map(float, expected_us / summary.optimum_us)),
+        rows=tuple(rows),
     )

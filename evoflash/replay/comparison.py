@@ -11,7 +11,7 @@ as the slowest valid one in S as in F, since it costs an evaluation in both.
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from evoflash.errors import UsageError
 from evoflash.evaluation import Evaluation, Proposal
 from evoflash.replay.evaluator import ReplayedEvaluator
-from evoflash.replay.recorded_space import Recording
+from evoflash.replay.recorded_space import Recording, Summary
 from evoflash.search import search
 from evoflash.strategies import STRATEGIES, check_strategy, make_strategy
 
@@ -44,15 +44,9 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class Comparison(Summary):
     """Every strategy's standing on one recorded space, and what random search is expected to do."""
 
-    problem: str
-    device: str
-    basis: str
-    configurations: int
-    correct: int
-    optimum_us: float
     budget: int
     repeats: int
     seed: int
@@ -102,27 +96,21 @@ def compare(
     """Run each strategy `repeats` times, with the seeds from `seed` on; UsageError for a hopeless record."""
     if budget < 1 or repeats < 1 or ahead < 1:
         raise UsageError("give whole numbers from 1 up for --budget, --repeats and --ahead.")
-    every_us, times_us = draws_us(recording), recording.scores_us
-    size = len(every_us)
-    budget = min(budget, size)
+    every_us, optimum_us = draws_us(recording), recording.scores_us[0]
+    budget = min(budget, len(every_us))
     expected = random_expectation(every_us, budget)
     standings = tuple(
-        standing(name, curves(recording, name, budget, repeats, seed, ahead), expected, times_us[0])
+        standing(name, curves(recording, name, budget, repeats, seed, ahead), expected, optimum_us)
         for name in strategies
     )
     return Comparison(
-        recording.problem,
-        recording.device,
-        recording.basis.value,
-        size,
-        len(times_us),
-        times_us[0],
-        budget,
-        repeats,
-        seed,
-        ahead,
-        standings,
-        _random_standing(every_us, expected),
+        **asdict(recording.summary),
+        budget=budget,
+        repeats=repeats,
+        seed=seed,
+        ahead=ahead,
+        standings=standings,
+        random=_random_standing(every_us, expected),
     )
 
 

@@ -88,6 +88,27 @@ def _is_active(absent: frozenset[_Prefix], chosen: Values) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
+class Summary:
+    """What was recorded, where, and how much of it."""
+
+    problem: str
+    device: str
+    basis: str
+    configurations: int
+    correct: int
+    optimum_us: float
+
+    @property
+    def title(self) -> str:
+        """In one line."""
+        mark = ", times ESTIMATED by a model" if self.basis == Basis.ESTIMATED.value else ""
+        return (
+            f"{self.problem} on {self.device}: {self.configurations} configurations, "
+            f"{self.correct} correct, optimum {self.optimum_us:.4g} us{mark}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Recording:
     """A recorded space, what it computes and where it was recorded."""
 
@@ -103,3 +124,10 @@ class Recording:
         """The times of its correct genomes, fastest first; lower bounds are not times."""
         timed = (o for o in self.space.outcomes.values() if not o.is_lower_bound)
         return sorted(o.score_us for o in timed if o.score_us is not None)
+
+    @property
+    def summary(self) -> Summary:
+        """IndexError where nothing was correct."""
+        times_us = self.scores_us
+        size = len(self.space.genomes)
+        return Summary(self.problem, self.device, self.basis.value, size, len(times_us), times_us[0])

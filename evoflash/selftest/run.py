@@ -67,7 +67,8 @@ class _Question:
 def self_test(
     *, only: str = "", time_limit_s: float = 240.0, heard: Heard = lambda outcome: None
 ) -> SelfTest:
-    """Everything, or what begins with one of the words between commas in `only`. `heard` gets each outcome.
+    """Everything, or what the words between commas in `only` choose: the beginning of a name, a kernel, a
+    place (emulator, GPU, NumPy, records). `heard` gets each outcome.
 
     What Ctrl-C or the time limit leaves out is not good. DeviceError where there is neither a GPU nor g++,
     UsageError where nothing is called so.
@@ -103,21 +104,24 @@ class _Chosen:
 
     only: str
 
-    def __call__(self, name: str, kernel: str = "") -> bool:
+    def __call__(self, name: str, *of: str) -> bool:
+        """Whether a fraud of that name is asked for, by its name or by one of what it is `of`: its kernel,
+        the place where it is asked.
+        """
         words = tuple(word.strip() for word in self.only.split(",") if word.strip())
-        return not words or name.startswith(words) or kernel in words
+        return not words or name.startswith(words) or any(each in words for each in of)
 
 
 def _outcomes(chosen: _Chosen, spec: GpuSpec | None, end_s: float) -> Iterator[Outcome]:
     yield from _in_the_emulator(chosen, spec or load_gpu(_EMULATED_FOR), end_s)
     for book in bookkeeping_frauds.BOOKS:
-        if chosen(book.name):
+        if chosen(book.name, "records"):
             yield outcome(book.name, "records", book.expected, bookkeeping_frauds.ask(book, SEED))
     if spec is not None:
         yield from _on_the_gpu(chosen, spec, end_s)
         return
     for cheat in clock_frauds.CHEATS:
-        if chosen(cheat.name):
+        if chosen(cheat.name, "GPU"):
             yield Outcome(cheat.name, "GPU", End.SKIPPED, "needs the clock of a GPU")
 
 
@@ -143,7 +147,7 @@ def _emulated(
     chosen: _Chosen, gpu: GpuSpec, pool: IsolatedPool, no_emulator: str
 ) -> Iterator[_Question | Outcome]:
     for fraud in corpus():
-        if not chosen(fraud.name, fraud.kernel.name):
+        if not chosen(fraud.name, fraud.kernel.name, "emulator"):
             continue
         if skip := no_emulator or fraud.emulated.skip:
             yield Outcome(fraud.name, "emulator", End.SKIPPED, skip)
@@ -155,7 +159,7 @@ def _emulated(
 def _sized(chosen: _Chosen, pool: IsolatedPool) -> Iterator[_Question]:
     for workload in large_size_frauds.WORKLOADS:
         for mistake in large_size_frauds.MISTAKES:
-            if chosen(mistake.name):
+            if chosen(mistake.name, "NumPy"):
                 answer = pool.submit(
                     large_size_frauds.ask, mistake.name, workload, SEED, timeout_s=large_size_frauds.LIMIT_S
                 )
@@ -163,7 +167,7 @@ def _sized(chosen: _Chosen, pool: IsolatedPool) -> Iterator[_Question]:
 
 
 def _on_the_gpu(chosen: _Chosen, spec: GpuSpec, end_s: float) -> Iterator[Outcome]:
-    frauds = [f for f in corpus() if chosen(f.name, f.kernel.name)]
+    frauds = [f for f in corpus() if chosen(f.name, f.kernel.name, "GPU")]
     with GpuWorker(checks=on_gpu.check_workloads_of(frauds, spec), seed=SEED) as worker:
         yield from climb(frauds, spec, worker, end_s)
     yield from _cheats(chosen, spec, end_s)
@@ -200,7 +204,7 @@ def _climbed(fraud: Fraud, compiling: "Future[Ending[GpuTask]]", worker: GpuWork
 
 def _cheats(chosen: _Chosen, spec: GpuSpec, end_s: float) -> Iterator[Outcome]:
     """Contenders that cheat the clock, in a GPU process of their own."""
-    cheats = [cheat for cheat in clock_frauds.CHEATS if chosen(cheat.name)]
+    cheats = [cheat for cheat in clock_frauds.CHEATS if chosen(cheat.name, "GPU")]
     if not cheats or time.monotonic() > end_s:
         return
     honest = next(fraud for fraud in corpus() if fraud.name == _CHEATS_WITH)

@@ -200,7 +200,6 @@ def _plan(args: argparse.Namespace, strategy: str, family: str | None) -> planni
         seed=args.seed,
         family=family,
         evaluator="gpu",
-        budget=args.budget,
         archive=False,  # strategies are compared, not what they were shipped with
     )
 

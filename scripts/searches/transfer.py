@@ -51,7 +51,6 @@ def main() -> None:
         seed=0,
         family=guess.genome.family,
         evaluator="gpu",
-        budget=args.budget,
     )
     with MeasuredEvaluator(plan.problem, plan.gpu, seed=plan.seed) as evaluates:
         arm = run_arm(plan, evaluates, budget=args.budget, time_limit_s=args.time_limit, keep=2)

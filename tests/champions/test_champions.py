@@ -214,7 +214,7 @@ def test_a_gene_that_is_no_more_leaves_the_genome_out(archive) -> None:
 
 def plan(*, archive: bool, strategy: str = "evolution", family: str | None = "flash_mma") -> planning.Plan:
     where = {"gpu": "h200", "problem": "mission", "evaluator": "emulated"}
-    return planning.plan(**where, strategy=strategy, seed=0, family=family, budget=1, archive=archive)
+    return planning.plan(**where, strategy=strategy, seed=0, family=family, archive=archive)
 
 
 def test_the_archive_comes_first_among_the_seeds_and_names_the_run(archive) -> None:

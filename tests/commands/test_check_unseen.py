@@ -74,7 +74,11 @@ def test_what_no_gpu_launches_is_an_error_without_a_gpu_named(
 
 
 def test_a_kernel_that_is_right_in_ascending_order_of_its_blocks_alone_is_reported(tmp_path: Path) -> None:
-    assert "schedule-dependent" in kinds(checked(tmp_path, TICKET))
+    found = checked(tmp_path, TICKET)
+
+    assert "schedule-dependent" in kinds(found)
+    remedy = next(f.remedy for f in found.findings if f.kind == "schedule-dependent")
+    assert "right only where they come in ascending order" in remedy
 
 
 @pytest.mark.parametrize("kept", ["static int counter;", "__device__ float cache[512];"])

@@ -23,6 +23,7 @@ from evoflash.isolation import IsolatedPool
 
 SOON_S = 150.0  # an idle machine takes half a second; what is waited for takes stopping.SLOW_S
 BUDGET = 4
+STEPS = (*stopping.IN_GPU_PROCESSES, *stopping.IN_PREPARING_PROCESSES, *stopping.IN_MAIN_PROCESS)
 
 
 class Search:
@@ -73,9 +74,7 @@ class Search:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "slow", [*stopping.IN_GPU_PROCESSES, *stopping.IN_PREPARING_PROCESSES, *stopping.IN_MAIN_PROCESS]
-)
+@pytest.mark.parametrize("slow", [step for step in STEPS if step != "finals"])  # in the finals: the next test
 def test_ctrl_c_ends_a_search_whatever_it_waits_for(tmp_path, slow):
     code, said = Search(tmp_path, slow).stopped(signal.SIGINT)
     assert code == 130
@@ -89,12 +88,20 @@ def test_the_line_says_how_many_evaluations_are_kept(tmp_path, sent, called, cod
     line = f"stopped by {called}: {BUDGET} of {BUDGET} evaluations are kept; the same command continues."
     found, said = search.stopped(getattr(signal, sent))
     assert (found, said.splitlines()[-1]) == (code, f"evoflash: {line}")
+    assert said.count("the same command continues") == 1
     assert search.stored() == BUDGET
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("second", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("between_s", [0.0, 0.1])
+@pytest.mark.parametrize(
+    ("second", "between_s"),
+    [
+        (signal.SIGINT, 0.1),
+        (signal.SIGTERM, 0.0),
+        pytest.param(signal.SIGINT, 0.0, marks=pytest.mark.full),
+        pytest.param(signal.SIGTERM, 0.1, marks=pytest.mark.full),
+    ],
+)
 def test_a_second_signal_while_it_ends_changes_nothing(tmp_path, second, between_s):
     code, said = Search(tmp_path, "finals").stopped(signal.SIGINT, second, between_s=between_s)
     if between_s:  # at once, either may be the first

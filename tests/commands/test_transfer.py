@@ -16,7 +16,7 @@ NEAR, FAR, OWN = "b=1,h=8,s=640,d=64", "b=8,h=32,s=8192,d=128", "b=1,h=8,s=512,d
 
 
 def plan(*, problem: str = OWN, strategy: str = "surrogate", **options: bool) -> planning.Plan:
-    where = {"gpu": "l4", "evaluator": "emulated", "family": "flash_mma", "budget": 9}
+    where = {"gpu": "l4", "evaluator": "emulated", "family": "flash_mma"}
     return planning.plan(problem=problem, strategy=strategy, seed=0, **where, **options)
 
 

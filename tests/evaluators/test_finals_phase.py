@@ -89,7 +89,7 @@ def test_the_fastest_are_promoted_and_neither_duplicates_nor_failures_nor_lower_
     bound = replace(timing_of(1.0, "cold"), censored=True)
     run = run_of(
         store,
-        *(evaluation_of(number, 20.0 - number) for number in range(1, FINALISTS + 3)),
+        *(evaluation_of(number, 20.0 - 0.01 * number) for number in range(1, FINALISTS + 3)),
         evaluation_of(90, 2.0, status=Status.CORRECTNESS, rung=Rung.CORRECTNESS, score_us=None),
         evaluation_of(91, 2.0, duplicate_of=genome_of(1).id),
         evaluation_of(92, 1.0, timings=(bound,)),
@@ -103,8 +103,20 @@ def test_the_fastest_are_promoted_and_neither_duplicates_nor_failures_nor_lower_
     assert [task.genome_id for task in promoted(gpu, store, run, count=1)] == [genome_of(FINALISTS + 2).id]
 
 
+def test_who_is_far_behind_the_fastest_right_one_is_no_finalist(store):
+    run = run_of(
+        store, evaluation_of(1, 8.0), evaluation_of(2, 9.0), evaluation_of(3, 9.1), evaluation_of(4, 9.3)
+    )
+
+    right = [task.genome_id for task in promoted(Gpu(), store, run)]
+    after = [task.genome_id for task in promoted(Gpu(hidden=[1]), store, run)]
+
+    assert right == [genome_of(1).id]
+    assert after == [genome_of(2).id, genome_of(3).id]
+
+
 def test_one_seed_is_drawn_for_a_run_and_another_for_the_next(store):
-    run = run_of(store, evaluation_of(1, 9.0), evaluation_of(2, 8.0))
+    run = run_of(store, evaluation_of(1, 8.1), evaluation_of(2, 8.0))
     gpu = Gpu()
 
     promoted(gpu, store, run)
@@ -116,7 +128,7 @@ def test_one_seed_is_drawn_for_a_run_and_another_for_the_next(store):
 
 
 def test_a_kernel_that_is_wrong_on_hidden_shapes_is_rejected_with_the_seed(store):
-    run = run_of(store, evaluation_of(1, 9.0), evaluation_of(2, 8.0))
+    run = run_of(store, evaluation_of(1, 8.1), evaluation_of(2, 8.0))
     gpu = Gpu(hidden=[2])
 
     time_finalists(gpu, store, run)
@@ -128,7 +140,7 @@ def test_a_kernel_that_is_wrong_on_hidden_shapes_is_rejected_with_the_seed(store
 
 
 def test_what_is_timed_again_has_its_new_score_beside_the_old_times_and_libraries_have_rows(store):
-    run = run_of(store, evaluation_of(1, 9.0), evaluation_of(2, 8.0))
+    run = run_of(store, evaluation_of(1, 8.1), evaluation_of(2, 8.0))
     said = []
 
     report = time_finalists(Gpu(late=[2]), store, run, said=said.append)

@@ -84,7 +84,20 @@ def key_of(name):
     return HALF if name == "qk_accumulate" else KEY
 
 
-@pytest.mark.parametrize(("name", "value"), list(gene_cases.each_value(FAMILY)))
+@pytest.mark.slow
+@pytest.mark.parametrize("key", [KEY, HALF], ids=["KEY", "HALF"])
+def test_the_values_of_all_genes_run_clean_a_few_in_each_genome(key):
+    alone = {
+        (name, value): genome_of({**NEEDS.get(name, {}), name: value}, key)
+        for name, value in gene_cases.values_of(FAMILY)
+        if key_of(name) == key
+    }
+    packs = gene_cases.packs(alone, genome_of({}, key), FAMILY.space((key,), H200))
+
+    assert {cases: said for genome, cases in packs if (said := complaint_of(genome, key, 1))} == {}
+
+
+@pytest.mark.parametrize(("name", "value"), list(gene_cases.each_value(FAMILY, under_full=True)))
 def test_each_value_of_each_gene_runs_clean(name, value):
     key = key_of(name)
     genome = genome_of({**NEEDS.get(name, {}), name: value}, key)

@@ -597,7 +597,15 @@ def with_value(name, value, *others):
     return genome_of({**needs, name: value})
 
 
-@pytest.mark.parametrize(("name", "value"), list(gene_cases.each_value(FAMILY)))
+@pytest.mark.slow
+def test_the_values_of_all_genes_run_clean_a_few_in_each_genome():
+    alone = {(name, value): with_value(name, value) for name, value in gene_cases.values_of(FAMILY)}
+    packs = gene_cases.packs(alone, genome_of({}), FAMILY.space((KEY,), H200))
+
+    assert {cases: said for genome, cases in packs if (said := complaint_of(genome, KEY))} == {}
+
+
+@pytest.mark.parametrize(("name", "value"), list(gene_cases.each_value(FAMILY, under_full=True)))
 def test_each_value_of_each_gene_runs_clean(name, value):
     genome = with_value(name, value)
     assert genome.as_dict()[name] == value, "the gene is not active here"
@@ -607,7 +615,6 @@ def test_each_value_of_each_gene_runs_clean(name, value):
 
 @pytest.mark.parametrize(("name", "one", "other"), list(gene_cases.adjacent_values(FAMILY)))
 def test_no_value_is_inert(name, one, other):
-    """Most of these genomes are those of the test above, so that their machine code is in the cache."""
     genomes = with_value(name, one, other), with_value(name, other, one)
     first, second = (gene_cases.machine(FAMILY, genome, KEY, H200) for genome in genomes)
 
@@ -740,6 +747,20 @@ def test_a_block_may_have_more_pieces_of_work_than_it_can_note(epilogue):
     assert launches[0].grid == (1, 1, 1)
     assert emulation.reports == ()
     assert verdict.passed, verdict.reason
+
+
+def test_a_note_behind_the_last_place_is_noticed_where_tiles_are_small():
+    """The first piece of work without a place overflows like all others; without a mask, under any seed."""
+    values = {"schedule": "dynamic", "rescale": "speculative", "block_n": 32, "consumers": 1, "turns": "none"}
+    key = replace(KEY, causal=False, gqa_ratio=1)
+    candidate = render(genome_of(values, key), key, H200)
+    consumer = "const bool exact = again || pieces >= kLog;"
+    before, found, behind = candidate.source.rpartition(consumer)
+    assert found
+    source = f"{before}{consumer.replace('>=', '>')}{behind}"
+
+    assert "OOB-shared" in preflight(replace(candidate, source=source), FAMILY, H200, seed=0).complaint
+    assert preflight(candidate, FAMILY, H200, seed=0).complaint == ""
 
 
 @pytest.mark.parametrize(("consumers", "overlap"), [(1, "intra"), (2, "intra"), (3, "none")])

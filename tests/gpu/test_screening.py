@@ -97,7 +97,8 @@ def test_no_fraud_of_the_corpus_that_wins_the_race_passes(worker, tasks):
         winner = replace(task, anchor=anchors[task.timed[0][0]], rival_us=NEVER_TOO_SLOW_US)
         outcome = reached(worker, winner)
         if outcome.status in (Status.CORRECT, Status.SCREENED):
-            passed.append((fraud.name, outcome))
+            print(f"\n{fraud.name}: {outcome.status}, {outcome.timings}")
+            passed.append(fraud.name)
     print(f"\n{len(tried)} frauds, {len(anchors)} problems")
     assert not passed
     assert len(tried) > 20

@@ -13,6 +13,7 @@ from strategy_cases import Notebook
 from test_cli import EXIT_NO_KERNEL, EXIT_USAGE, evoflash, one_line
 
 from evoflash.commands.record.recording import record, recorded
+from evoflash.commands.search import command as search_command
 from evoflash.commands.search.limits import Limits
 from evoflash.commands.search.recorded import search_recording
 from evoflash.errors import NoKernelError, UsageError
@@ -412,6 +413,15 @@ def test_search_runs_on_a_recording_and_says_where_its_times_come_from(tmp_path)
     assert "spent its budget" in again.stderr
     found = json.loads(again.stdout)
     assert (found["best"]["basis"], found["spent"]) == ("replayed", 30)
+
+
+def test_a_search_is_surrogate_s_unless_a_preset_of_evolution_is_asked_for(monkeypatch):
+    asked = []
+    monkeypatch.setattr(search_command, "_on_recording", lambda *_, strategy, **__: asked.append(strategy))
+    for more in ({}, {"preset": "free"}, {"strategy": "tpe"}):
+        search_command.search(recorded=FIXTURE, evaluator="replay", db="unused.db", **more)
+
+    assert asked == ["surrogate", "evolution:free", "tpe"]
 
 
 def test_record_writes_what_replay_reads(tmp_path, genomes):

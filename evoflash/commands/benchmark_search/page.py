@@ -5,7 +5,7 @@ from html import escape
 
 from evoflash.commands.benchmark_search import plots
 from evoflash.commands.benchmark_search.record import Made, overall
-from evoflash.commands.benchmark_search.report import cells, legend, title
+from evoflash.commands.benchmark_search.report import cells, legend
 from evoflash.replay.benchmark import Row, Space
 
 _STYLE = """
@@ -60,7 +60,7 @@ def _section(space: Space, how: Made) -> str:
         f"<div><h3>{escape(row.name)}</h3>{plots.curves(space, row, reference)}</div>" for row in space.rows
     )
     return (
-        f"<h2>{escape(title(space))}</h2>{_table(space, how)}"
+        f"<h2>{escape(space.title)}</h2>{_table(space, how)}"
         "<p>Each dot is P of one seed; the large dot is the mean, the bar its 95 % interval.</p>"
         '<div class="wide">'
         f"{plots.scores(space).replace('<svg ', '<svg class=all ', 1)}</div>"

@@ -7,7 +7,6 @@ from rich.markup import escape
 
 from evoflash.commands import tables
 from evoflash.commands.benchmark_search.record import Made, overall
-from evoflash.evaluation import Basis
 from evoflash.replay.benchmark import Row, Space
 from evoflash.replay.comparison import WINDOW_START
 
@@ -19,22 +18,13 @@ _RANKS = dict(zip(("strategy", *HEADERS), (0, 0, 2, 4, 1, 5, 3), strict=True))
 def print_tables(spaces: Sequence[Space], how: Made, console: Console) -> None:
     """A table for each space, best mean first, then the means over all spaces."""
     for space in spaces:
-        console.print(escape(title(space)), highlight=False)
+        console.print(escape(space.title), highlight=False)
         _print_space(space, how, console)
         console.print()
     if len(spaces) > 1:
         words = ", ".join(f"{name} {mean:+.2f}" for name, mean in overall(spaces))
         console.print(escape(f"Mean of mean P over {len(spaces)} spaces: {words}."), highlight=False)
     console.print(escape(legend(spaces, how)), highlight=False)
-
-
-def title(space: Space) -> str:
-    """What was recorded, where, and how much of it."""
-    mark = ", times ESTIMATED by a model" if space.basis == Basis.ESTIMATED.value else ""
-    return (
-        f"{space.problem} on {space.device}: {space.configurations} configurations, "
-        f"{space.correct} correct, optimum {space.optimum_us:.4g} us{mark}"
-    )
 
 
 def _print_space(space: Space, how: Made, console: Console) -> None:

@@ -102,7 +102,6 @@ def climb(
         seed=seed,
         family=None,
         evaluator=evaluator,
-        budget=1,
     )
     chosen = read_steps() if steps is None else tuple(steps)
     results: list[Result] = []

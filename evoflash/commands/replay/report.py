@@ -7,7 +7,6 @@ from rich.console import Console
 from rich.markup import escape
 
 from evoflash.commands import tables
-from evoflash.evaluation import Basis
 from evoflash.replay.comparison import WINDOW_START, Comparison, Standing
 
 # What a narrow terminal goes without first has the highest number; 0 is always shown.
@@ -35,17 +34,9 @@ def print_table(comparison: Comparison, console: Console) -> None:
         for (name, rank), cells in zip(_RANKS.items(), zip(*rows, strict=True), strict=True)
     ]
     styles = ["dim" if standing is comparison.random else "" for standing in standings]
-    console.print(escape(_title(comparison)), highlight=False, soft_wrap=not console.is_terminal)
+    console.print(escape(comparison.title), highlight=False, soft_wrap=not console.is_terminal)
     tables.print_table(columns, console, styles=styles)
     console.print(escape(_legend(comparison)), highlight=False, soft_wrap=not console.is_terminal)
-
-
-def _title(comparison: Comparison) -> str:
-    mark = ", times ESTIMATED by a model" if comparison.basis == Basis.ESTIMATED.value else ""
-    return (
-        f"{comparison.problem} on {comparison.device}: {comparison.configurations} configurations, "
-        f"{comparison.correct} correct, optimum {comparison.optimum_us:.4g} us{mark}"
-    )
 
 
 def _cells(standing: Standing, is_run: bool) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from evoflash.commands.options import Db, Gpu, Json, ProblemText, Quiet, Seed, Verbose
+from evoflash.commands.options import DEFAULT_STRATEGY, Db, Gpu, Json, ProblemText, Quiet, Seed, Verbose
 from evoflash.commands.terminal import interrupt_in_words
 from evoflash.errors import NoKernelError, UsageError
 
@@ -34,8 +34,12 @@ def search(
         float | None, typer.Option(help="Stop after this many seconds, or at the budget.")
     ] = None,
     strategy: Annotated[
-        str, typer.Option(help="surrogate, evolution, tpe, nsga2, uniform or exhaustive.")
-    ] = "evolution",
+        str | None,
+        typer.Option(
+            help="surrogate, evolution, tpe, nsga2, uniform or exhaustive.",
+            show_default=f"{DEFAULT_STRATEGY}; evolution with --preset",
+        ),
+    ] = None,
     preset: Annotated[
         str | None,
         typer.Option(
@@ -85,7 +89,8 @@ def search(
     from evoflash.commands.search.limits import limits as limits_of
     from evoflash.strategies.presets import named_strategy, trials_of
 
-    strategy = named_strategy(strategy, preset, population)
+    usual = "evolution" if preset or population else DEFAULT_STRATEGY
+    strategy = named_strategy(strategy or usual, preset, population)
     limits = limits_of(trials_of(preset) if budget is None else budget, time_limit, minutes, until)
     if recorded is not None or evaluator == "replay":
         if recorded is None or evaluator not in (None, "replay"):
@@ -112,7 +117,6 @@ def search(
             seed=seed,
             family=family,
             evaluator=evaluator,
-            budget=limits.budget or DEFAULT_BUDGET,
             archive=archive,
             transfer=transfer,
         )

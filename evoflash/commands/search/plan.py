@@ -68,7 +68,6 @@ def plan(
     seed: int,
     family: str | None,
     evaluator: str | None,
-    budget: int,
     archive: bool = False,
     transfer: bool = True,
 ) -> Plan:
@@ -77,8 +76,6 @@ def plan(
     `archive`: start from what the shipped archive has near the problem. It is off where strategies are
     compared. `transfer`: learn from the store's searches on near problems.
     """
-    if budget < 1:
-        raise UsageError(f"budget {budget}: give a whole number from 1 up.")
     check_strategy(strategy)
     what = parse_problem(problem)
     spec, basis = where(gpu, evaluator)
