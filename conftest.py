@@ -14,6 +14,11 @@ import pytest
 # NumPy reads this when it is loaded.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
+# No test reads what a developer has set, nor does collecting them: an empty config file, no variable.
+for _name in [name for name in os.environ if name.startswith("EVOFLASH_") and name != "EVOFLASH_CACHE_DIR"]:
+    del os.environ[_name]
+os.environ["EVOFLASH_CONFIG"] = os.devnull
+
 _NUMBERS = itertools.count()
 _SLOW_WEIGHT = 20  # a test that is marked slow takes as long as some twenty others
 GOLDEN = Path(__file__).parent / "tests" / "golden"
@@ -75,6 +80,7 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         folder = folder.parent
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("EVOFLASH_CACHE_DIR", str(folder / "cache"))
+        patch.setenv("XDG_STATE_HOME", str(folder / "state"))  # logs of unexpected errors
         yield
 
 

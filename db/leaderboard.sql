@@ -1,13 +1,15 @@
 -- The leaderboard: correct kernels and library baselines, ranked by time within (problem, gpu, basis).
 -- One row per distinct genome and basis; duplicates and censored times (lower bounds) are left out.
--- The view "leaderboard" of every evoflash database is this query; it reads the same on SQLite and PostgreSQL.
+-- The view "leaderboard" of every evoflash database is this query without replays; it reads the same on SQLite and
+-- PostgreSQL.
 WITH scored AS (
     SELECT
         e.id AS evaluation, e.kind, COALESCE(g.family, e.name) AS name, e.genome_id, g.values_json,
         e.score_us, e.p10_us, e.p90_us, e.protocol, e.n, e.bound, e.model_version, e.created,
         r.id AS run, r.problem, r.gpu, r.basis, r.strategy, r.seed, r.reported_flops,
-        -- Estimates of another model, or for another description of the GPU, are no rivals of these.
-        CASE WHEN r.basis = 'estimated' AND e.kind = 'candidate'
+        -- Estimates of another model, or for another description of the GPU, are no rivals of these; nor are
+        -- replays of another recording.
+        CASE WHEN r.basis <> 'measured' AND e.kind = 'candidate'
              THEN e.model_version || ' ' || r.gpu_hash ELSE '' END AS model
     FROM evaluations AS e
     JOIN runs AS r ON r.id = e.run_id

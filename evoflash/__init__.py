@@ -4,6 +4,7 @@ A package imports those below it only (pyproject.toml has the layers). To follow
 to the launch, read commands/search/, search.py, evaluators/, gpu_process/ and cuda/, in this order.
 
     cli           main, and the list of commands
+    api/          what Python code may call: search, best, evaluate, ...
     commands/     one file or folder for each command
     selftest/     frauds that must be rejected
     evaluators/   a genome becomes an Evaluation
@@ -34,16 +35,67 @@ to the launch, read commands/search/, search.py, evaluators/, gpu_process/ and c
     operation     records: workloads, tensors, and what an operation does for the rest
     space         records: genes, search spaces, genomes
     gpu           records: what a GPU allows and how fast it is (gpus/)
+    extensions/   the user's own families, operators, GPUs and strategies: where they are
     paths         where shipped and the user's folders are
+    settings/     environment variables and config files
     errors        what is raised at people
 
 device/ has the headers of the ef:: layer, gpus/ one description for each GPU; neither holds Python.
 """
 
+import importlib
 import os
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 # Its threads spin while they wait: on the small products of the reference they cost three times the CPU of
 # the work itself, and several worker processes run side by side anyway. Read when numpy is first imported.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from evoflash.api import EvoflashError as EvoflashError
+    from evoflash.api import Kernel as Kernel
+    from evoflash.api import Leaderboard as Leaderboard
+    from evoflash.api import Problem as Problem
+    from evoflash.api import SearchResult as SearchResult
+    from evoflash.api import Step as Step
+    from evoflash.api import best as best
+    from evoflash.api import compare as compare
+    from evoflash.api import evaluate as evaluate
+    from evoflash.api import export as export
+    from evoflash.api import leaderboard as leaderboard
+    from evoflash.api import load_family as load_family
+    from evoflash.api import parse_problem as parse_problem
+    from evoflash.api import replay as replay
+    from evoflash.api import search as search
+
+_RECORDS = ("EvoflashError", "Kernel", "Leaderboard", "Problem", "SearchResult", "Step")
+_CALLS = ("best", "compare", "evaluate", "export", "leaderboard", "load_family", "parse_problem")
+__all__ = [*_RECORDS, *_CALLS, "replay", "search"]
+# The functions `search` and `replay` have the names of the modules that do their work.
+
+
+class _Package(ModuleType):
+    """A public name stays the function when Python, having imported a module of that name, would hide it."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if not (name in __all__ and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
+
+
+def __getattr__(name: str) -> Any:
+    """A public name, from evoflash/api/, which is loaded when the first of them is used."""
+    if name not in __all__:
+        raise AttributeError(f"module 'evoflash' has no attribute {name!r}")
+    return getattr(importlib.import_module("evoflash.api"), name)
+
+
+def __dir__() -> list[str]:
+    """The public names, for completion."""
+    return sorted([*__all__, "__version__"])

@@ -6,10 +6,16 @@ this module, so that Ctrl-C is one line from the very start.
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import TYPE_CHECKING
 
 from evoflash.commands.termination import EXIT_CODE, Terminated, end_on_signals, kept
 from evoflash.errors import EvoflashError
+
+if TYPE_CHECKING:
+    import typer
+    from typer.core import TyperGroup
 
 
 def commands() -> tuple[Callable[..., None], ...]:
@@ -19,31 +25,52 @@ def commands() -> tuple[Callable[..., None], ...]:
     from evoflash.commands.best.command import best
     from evoflash.commands.check.command import check
     from evoflash.commands.compare.command import compare
+    from evoflash.commands.config import config
     from evoflash.commands.doctor.command import doctor
-    from evoflash.commands.export import export
+    from evoflash.commands.evaluate.command import evaluate
+    from evoflash.commands.export.command import export
     from evoflash.commands.families import families
     from evoflash.commands.gpus import gpus
     from evoflash.commands.insights.command import insights
     from evoflash.commands.ladder.command import ladder
     from evoflash.commands.leaderboard.command import leaderboard
+    from evoflash.commands.new.command import new
     from evoflash.commands.problems import problems
     from evoflash.commands.record.command import record
     from evoflash.commands.remeasure.command import remeasure
     from evoflash.commands.replay.command import replay
     from evoflash.commands.search.command import search
     from evoflash.commands.show import show
+    from evoflash.commands.status.command import status, watch
 
-    searching = (search, best, leaderboard, show, export, remeasure)
+    searching = (search, best, leaderboard, show, export, evaluate, remeasure)
+    following = (status, watch)
     studying = (insights, replay, benchmark_search, record, ladder)
     judging = (check, baselines, compare)
-    return (*searching, *studying, *judging, families, gpus, problems, doctor)
+    return (*searching, *following, *studying, *judging, families, gpus, problems, new, config, doctor)
+
+
+def groups() -> "tuple[typer.Typer, ...]":
+    """Commands that have commands of their own."""
+    from evoflash.commands.db.command import group as db
+    from evoflash.commands.runs.command import group as runs
+
+    return runs(), db()
+
+
+@cache
+def app() -> "TyperGroup":
+    """The program with all its commands; made once in a process."""
+    from evoflash.commands.terminal import group_of, program
+
+    return group_of(program(commands(), groups()))
 
 
 def main() -> None:
     """The console script: one line and a documented exit code for everything that can go wrong."""
     try:
         end_on_signals()
-        exit_code = _run()
+        exit_code = run(sys.argv[1:])
     except KeyboardInterrupt:
         exit_code = _say("stopped by Ctrl-C.", 130)
     except Terminated as stop:
@@ -51,25 +78,43 @@ def main() -> None:
     sys.exit(exit_code)
 
 
-def _run() -> int:
+def run(arguments: Sequence[str]) -> int:
     """The command, and its exit code where it ends with an error; else a SystemExit ends it."""
-    from evoflash.commands.options import log_to_stderr
-    from evoflash.commands.terminal import program
-
-    log_to_stderr()
     try:
-        program(commands())()
+        _call(arguments)
     except EvoflashError as error:
         return _say(str(error), error.exit_code)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as error:
+        _show_if_debugging(error)
         place = f" ({error.filename})" if error.filename else ""
         return _say(
             f"{error.strerror or error}{place}: check the path, its permissions and the free space.", 1
         )
+    except Exception as error:
+        from evoflash.commands import unexpected
+
+        _show_if_debugging(error)
+        return _say(unexpected.report(error, arguments), unexpected.EXIT_CODE)
     return 0
+
+
+def _call(arguments: Sequence[str]) -> None:
+    from evoflash.commands.options import log_to_stderr
+
+    log_to_stderr()
+    app()(args=list(arguments))
+
+
+def _show_if_debugging(error: Exception) -> None:
+    from evoflash.commands.unexpected import is_debugging
+
+    if is_debugging():
+        import traceback
+
+        traceback.print_exception(error)
 
 
 def _say(message: str, exit_code: int) -> int:

@@ -6,6 +6,8 @@ EvoflashError             exit 1   a stated failure
 ├── DeviceError           exit 4   no usable GPU, driver, toolkit or host compiler
 ├── TemplateError         exit 1   a kernel template or its header is malformed
 └── StoreError            exit 1   the database cannot be opened, read or written
+
+Any other exception is a mistake in evoflash: exit 70, with a log (commands/unexpected.py).
 """
 
 import difflib

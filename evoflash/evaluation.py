@@ -187,6 +187,11 @@ class Evaluation:
         return self.status is Status.CORRECT
 
     @property
+    def is_estimate(self) -> bool:
+        """Whether its times are a model's: made here, or replayed from a recording of estimates."""
+        return self.basis is Basis.ESTIMATED or (self.basis is Basis.REPLAYED and self.model_version != "")
+
+    @property
     def is_screened(self) -> bool:
         return self.status is Status.SCREENED
 

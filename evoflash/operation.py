@@ -304,6 +304,8 @@ class Operation:
     work: Callable[[Any, Loop], Work]  # of a workload
     # (counts of a CTA in a step, workload, loop) -> warpgroups of a CTA that compute; 0 without wgmma
     consumers: Callable[[Mapping[str, float], Any, Loop], int]
+    # (workload, bytes) -> the largest workload like it whose tensors fit in these, as text; empty: none does
+    fitting: Callable[[Any, int], str] | None = field(default=None, kw_only=True)
     distance: Callable[[Any, Any], float]  # between two workloads; 0: their best kernels are the same
 
     # ---- export

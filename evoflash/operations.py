@@ -4,11 +4,11 @@ Modules are named and not imported here, so that no package depends on what one 
 """
 
 import importlib
-import os
 from functools import cache
 
 from evoflash.errors import UsageError
 from evoflash.operation import CompileKey, Operation, Workload
+from evoflash.settings.values import held
 
 DEFAULT = "attention"  # of problems and templates that name none
 _SHIPPED = {"attention": "evoflash.attention.operation"}
@@ -33,15 +33,25 @@ def default() -> Operation:
 
 
 def _modules() -> dict[str, str]:
-    """Modules by operation: the shipped ones, and those that EVOFLASH_OPERATIONS adds ("name=module,...").
+    """Modules by operation: the shipped ones, and those of the setting `operations` ("name=module,...").
 
-    An environment variable reaches worker processes too; the module must be importable in them.
+    A setting reaches worker processes too; the module must be importable in them.
     """
-    own = (entry.partition("=") for entry in os.environ.get("EVOFLASH_OPERATIONS", "").split(",") if entry)
-    return {name.strip(): module.strip() for name, _, module in own} | _SHIPPED
+    setting, found = held("operations"), {}
+    for entry in filter(None, (setting.value or "").split(",")):
+        name, _, module = (part.strip() for part in entry.partition("="))
+        if not name or not module:
+            raise UsageError(f"{setting.source}: '{entry}': write name=module, with commas between.")
+        found[name] = module
+    return found | _SHIPPED
 
 
 @cache
 def _load(module: str) -> Operation:
-    operation: Operation = importlib.import_module(module).OPERATION
+    try:
+        operation: Operation = importlib.import_module(module).OPERATION
+    except (ImportError, AttributeError) as error:
+        raise UsageError(
+            f"the operation in {module} cannot be loaded ({error}): it must be importable and have OPERATION."
+        ) from None
     return operation

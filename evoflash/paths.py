@@ -8,6 +8,9 @@ from pathlib import Path
 
 import platformdirs
 
+from evoflash.errors import UsageError
+from evoflash.settings.values import held, value
+
 _PACKAGE = Path(__file__).resolve().parent
 _INSTALLED = _PACKAGE / "_share"
 _SHARE = _INSTALLED if _INSTALLED.is_dir() else _PACKAGE.parent
@@ -16,24 +19,53 @@ TEMPLATES = _SHARE / "templates"
 MUTATIONS = _SHARE / "mutations"
 DB = _SHARE / "db"
 GPUS = _PACKAGE / "gpus"
+STRATEGIES = _PACKAGE / "strategies"
 CHAMPIONS = _PACKAGE / "champions"
 DEVICE = _PACKAGE / "device"
 EMU = _PACKAGE / "emulator" / "emu"
 
 
 def cache_dir() -> Path:
-    """Compiled kernels and the emulator's runtime; EVOFLASH_CACHE_DIR overrides."""
-    override = os.environ.get("EVOFLASH_CACHE_DIR")
-    return Path(override) if override else Path(platformdirs.user_cache_dir("evoflash"))
+    """Compiled kernels and the emulator's runtime; the setting `cache_dir` overrides."""
+    chosen = value("cache_dir")
+    return Path(chosen) if chosen else Path(platformdirs.user_cache_dir("evoflash"))
+
+
+def keep_cupy_at_home() -> None:
+    """Give CuPy a folder in our cache, unless CUPY_CACHE_DIR names one: it makes its own when it is imported,
+    and fails where the home cannot be written, though nothing of ours is ever put there.
+    """
+    os.environ.setdefault("CUPY_CACHE_DIR", str(cache_dir() / "cupy"))
+
+
+def cache_advice(error: OSError) -> str:
+    """What to do where the cache cannot be written."""
+    return (
+        f"the kernel cache {cache_dir()} cannot be written ({error.strerror}): free space there or set "
+        "EVOFLASH_CACHE_DIR to a writable folder."
+    )
 
 
 def template_folders() -> tuple[Path, ...]:
-    """Where kernel families are looked for: EVOFLASH_TEMPLATES (your own, if set), then the shipped ones."""
-    own = os.environ.get("EVOFLASH_TEMPLATES")
-    return (Path(own), TEMPLATES) if own else (TEMPLATES,)
+    """Where kernel families are looked for: that of the setting `templates`, if any, then the shipped one.
+
+    UsageError where the setting names a folder that is not there.
+    """
+    own = held("templates")
+    if not own.value:
+        return (TEMPLATES,)
+    if not Path(own.value).is_dir():
+        raise UsageError(
+            f"{own.source} names the folder {own.value}, which is not there: make or correct it."
+        )
+    return (Path(own.value), TEMPLATES)
 
 
 def default_database() -> str:
-    """The database's path or SQLAlchemy URL; EVOFLASH_DB overrides."""
-    override = os.environ.get("EVOFLASH_DB")
-    return override or str(Path(platformdirs.user_data_dir("evoflash")) / "evoflash.db")
+    """The database's path or SQLAlchemy URL; the setting `db` overrides."""
+    return value("db") or str(Path(platformdirs.user_data_dir("evoflash")) / "evoflash.db")
+
+
+def state_dir() -> Path:
+    """Where the logs of unexpected errors are written."""
+    return Path(platformdirs.user_state_dir("evoflash"))

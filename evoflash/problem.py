@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from evoflash import operations
 from evoflash.errors import UsageError
+from evoflash.gpu import GpuSpec
 from evoflash.operation import CompileKey, Operation, Workload
 
 
@@ -32,6 +33,18 @@ def parse_problem(text: str) -> Problem:
     if len({workload.operation for workload in problem.workloads}) > 1:
         raise UsageError(f"'{text}' mixes operations: a kernel computes one of them.")
     return problem
+
+
+def check_fits(problem: Problem, gpu: GpuSpec) -> None:
+    """UsageError where a workload's tensors are larger than the GPU's memory: it names what would fit."""
+    for workload in problem.workloads:
+        if gpu.memory_gb and workload.bytes_moved > gpu.memory_bytes:
+            fitting = operations.load(workload.operation).fitting
+            most = fitting(workload, gpu.memory_bytes) if fitting else ""
+            raise UsageError(
+                f"the tensors of '{workload}' take {workload.bytes_moved / 2**30:,.0f} GiB, {gpu.name} has "
+                f"{gpu.memory_gb} GB: {f'at most {most} fits' if most else 'use a smaller problem'}."
+            )
 
 
 def canonical(text: str | None) -> str | None:

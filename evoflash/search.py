@@ -1,12 +1,13 @@
 """THE LOOP: ask a strategy, evaluate, store, tell; read this file first. Renders, compiles, measures nothing.
 
-The store is the one truth. A strategy is rebuilt from it by telling it its own past, so a search that was
-killed goes on where it stopped, and one that has spent its budget spends nothing.
+The store is the one truth. A strategy is rebuilt from it by asking and telling it its own past once more, so
+a search that was killed goes on as if it had never stopped, and one that has spent its budget spends nothing.
 """
 
 import math
 import time
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol, TypeVar
 
 from evoflash.evaluation import Basis, Evaluation, Proposal
@@ -21,7 +22,9 @@ class Strategy(Protocol):
         """A valid genome that was neither asked nor told before; None when nothing new is left."""
 
     def tell(self, proposal: Proposal, evaluation: Evaluation) -> None:
-        """Learn one outcome. Outcomes of an earlier process come first, in the order of their storing."""
+        """Learn one outcome. Outcomes of an earlier process come first, in the order of their storing; they
+        need not have been asked for.
+        """
 
 
 class Evaluator(Protocol):
@@ -89,15 +92,15 @@ def search(
     most = math.inf if budget is None else budget
     deadline = time.monotonic() + (math.inf if time_limit_s is None else time_limit_s)
     best = None
-    for proposal, evaluation in store.history(run):
-        strategy.tell(proposal, evaluation)
+    waiting: deque[Proposal] = deque()  # asked for and not submitted: an earlier process had begun on them
+    for evaluation in _relived(strategy, store.history(run), waiting, ahead=evaluator.ahead, most=most):
         best = faster(best, evaluation)
     spent = store.spent(run)
     try:
         while spent < most and time.monotonic() < deadline:
             if is_enough is not None and best is not None and is_enough(best):
                 break
-            _fill(strategy, evaluator, room=most - spent)
+            _fill(strategy, evaluator, waiting, room=most - spent)
             if not evaluator.pending:
                 break
             proposal, evaluation = evaluator.collect()
@@ -114,10 +117,44 @@ def search(
     return best
 
 
-def _fill(strategy: Strategy, evaluator: Evaluator, *, room: float) -> None:
+def _relived(
+    strategy: Strategy,
+    history: Iterable[tuple[Proposal, Evaluation]],
+    waiting: deque[Proposal],
+    *,
+    ahead: int,
+    most: float,
+) -> Iterator[Evaluation]:
+    """Ask and tell the strategy as the loop did before, and leave in `waiting` what was in flight at the end.
+
+    Told without being asked, a strategy would know more at each proposal than it did: the search would go
+    on, but elsewhere than one that was not stopped. Where it asks for something else than is stored (a
+    newer version, another number of cores), the rest of the past is only told.
+    """
+    spent, repeats = 0, True
+    for proposal, evaluation in history:
+        if repeats:
+            _ask(strategy, waiting, most=min(ahead, most - spent))
+            repeats = bool(waiting) and waiting[0].genome == proposal.genome
+        known = [each for each in waiting if each.genome == proposal.genome]
+        for each in known:
+            waiting.remove(each)
+        strategy.tell(proposal, evaluation)
+        spent += not evaluation.duplicate_of
+        yield evaluation
+
+
+def _ask(strategy: Strategy, waiting: deque[Proposal], *, most: float) -> None:
+    while len(waiting) < most and (proposal := strategy.ask()) is not None:
+        waiting.append(proposal)
+
+
+def _fill(strategy: Strategy, evaluator: Evaluator, waiting: deque[Proposal], *, room: float) -> None:
     # Never more in flight than the budget has room for: if none is a duplicate, all of them count.
-    while evaluator.pending < min(evaluator.ahead, room) and (proposal := strategy.ask()) is not None:
-        evaluator.submit(proposal)
+    most = min(evaluator.ahead, room)
+    _ask(strategy, waiting, most=most - evaluator.pending)
+    while waiting and evaluator.pending < most:
+        evaluator.submit(waiting.popleft())
 
 
 def faster(best: Evaluation | None, other: Evaluation) -> Evaluation | None:

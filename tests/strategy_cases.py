@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from evoflash.evaluation import Basis, Evaluation, Proposal, Rung, Status
-from evoflash.search import Strategy, search
+from evoflash.search import Interrupted, Strategy, search
 from evoflash.space import Check, Genome, Param, SearchSpace, Values
 from evoflash.strategies import make_strategy
 
@@ -157,6 +157,19 @@ def spend(
     return notebook
 
 
+def cut(strategy: Strategy, budget: int, *, at: int, ahead: int) -> Notebook:
+    """What was noted of a search that Ctrl-C ended after `at` outcomes, with others in flight."""
+    notebook = Notebook()
+
+    def stop(proposal: Proposal, evaluation: Evaluation) -> None:
+        if len(notebook.rows) == at:
+            raise KeyboardInterrupt
+
+    with pytest.raises(Interrupted):
+        search(strategy, Recorded(score_us, ahead=ahead), notebook, "run", budget=budget, on_evaluation=stop)
+    return notebook
+
+
 def fails(genome: Genome) -> None:
     """The score of a machine on which nothing works."""
 
@@ -196,6 +209,11 @@ class StrategyCases:
         unbroken = spend(self.make(), 60)
         broken = spend(self.make(), stop)
         assert spend(self.make(), 60, notebook=broken).proposals == unbroken.proposals
+
+    def test_a_search_cut_with_work_in_flight_goes_on_as_an_unbroken_one_does(self) -> None:
+        unbroken = spend(self.make(), 60, ahead=4)
+        broken = cut(self.make(), 60, at=33, ahead=4)
+        assert spend(self.make(), 60, ahead=4, notebook=broken).proposals == unbroken.proposals
 
     def test_a_search_resumed_with_work_lost_in_flight_repeats_nothing(self) -> None:
         notebook = spend(self.make(), 30, ahead=4)

@@ -11,8 +11,12 @@ import sys
 from pathlib import Path
 
 import pytest
+import typer
 from places import ROOT
 from waiting import LIMIT_S, until
+
+from evoflash import cli
+from evoflash.commands import terminal
 
 EXIT_USAGE, EXIT_NO_KERNEL, EXIT_DEVICE = 2, 3, 4
 
@@ -344,3 +348,23 @@ def _stored(path: Path) -> int:
         return 0
     finally:
         connection.close()
+
+
+def test_every_option_that_takes_a_number_says_how_large_it_may_be() -> None:
+    program = typer.main.get_command(terminal.program(cli.commands()))
+    numbers = [
+        (f"{name} {option.opts[0]}", option.max)
+        for name, command in program.commands.items()
+        for option in command.params
+        if "int" in str(getattr(getattr(option, "type_descriptor", None), "annotation", ""))
+    ]
+    assert len(numbers) > 10
+    assert [name for name, most in numbers if most is None or most >= 2**63] == []
+
+
+@pytest.mark.parametrize("option", ["--seed", "--budget"])
+def test_a_number_beyond_what_a_database_holds_is_refused_in_words(option: str) -> None:
+    done = evoflash("search", "--gpu", "l4", option, "9" * 23)
+    assert done.returncode == 2
+    assert option in done.stderr
+    assert "Traceback" not in done.stderr

@@ -112,7 +112,7 @@ def test_an_unknown_gpu_is_told_the_nearest_the_known_and_the_file_to_write() ->
     message = str(caught.value)
     assert "Did you mean h200?" in message
     assert ", ".join(known_gpus()) in message
-    assert message.endswith("Add evoflash/gpus/h20.toml to teach it a new one.")
+    assert message.endswith("`evoflash new gpu h20` writes the file of a new one.")
 
 
 def test_a_gpus_name_is_read_in_any_case() -> None:

@@ -34,7 +34,8 @@ def named(path: Path) -> str:
 
 
 def entries(folder: Path) -> list[Path]:
-    return [path for path in folder.iterdir() if path.name != "__pycache__"]
+    # py.typed is an empty marker that type checkers want beside __init__.py.
+    return [path for path in folder.iterdir() if path.name not in ("__pycache__", "py.typed")]
 
 
 def lines(path: Path) -> int:

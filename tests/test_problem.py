@@ -1,5 +1,7 @@
 """Workloads: what --problem accepts, the canonical form, what is counted; figures against brute force."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -7,7 +9,8 @@ from hypothesis import strategies as st
 
 from evoflash.attention.workload import DTYPES, HEAD_DIMS, NAMED, Workload, parse_workload
 from evoflash.errors import UsageError
-from evoflash.problem import Problem, parse_problem
+from evoflash.gpu import load_gpu
+from evoflash.problem import Problem, check_fits, parse_problem
 
 
 @st.composite
@@ -134,10 +137,44 @@ def test_the_key_head_ratio_is_compiled_in_and_the_heads_are_not() -> None:
         ("mission,dtype=bf16,acc=fp16", "acc=fp16 with dtype bf16"),
         ("mission,dtype=fp8", "dtype 'fp8' is unknown: use fp16 or bf16"),
         ("mission+", "lacks batch, heads"),
+        ("misson", "Did you mean mission?"),
+        ("b=1,b=2,h=8,s=64,d=64", "'b=1' and 'b=2' in problem 'b=1,b=2,h=8,s=64,d=64' both set batch"),
+        ("mission,s=64,skv=128", "'s=64' and 'skv=128' in problem 'mission,s=64,skv=128' both set seq_kv"),
+        ("mission,causal,full", "'causal' and 'full' in problem"),
+        (
+            "mission,b=65536",
+            "b in problem 'mission,b=65536': at most 65,535, for batches lie along a grid's z",
+        ),
+        ("mission,h=70000", "'mission,h=70000': at most 65,535, for heads lie along a grid's y"),
+        ("mission,s=10000000000", "s in problem 'mission,s=10000000000': at most 2,147,483,647"),
+        ("mission,b=" + "9" * 5000, "at most 65,535"),
+        ("mission,s=2000000000", "take 7,629 GiB, more than any GPU has (288 GB): at most s=75497472 fits"),
+        ("b=60000,h=60000,s=64,d=128", "more than any GPU has (288 GB): at most b="),
     ],
 )
-def test_a_mistake_is_answered_with_what_to_write(text: str, message: str) -> None:
+def test_a_mistake_is_answered_with_what_to_write_and_what_would_fit(text: str, message: str) -> None:
     with pytest.raises(UsageError) as error:
         parse_problem(text)
     assert message in str(error.value)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "text", ["mission,s=30000000", "b=65535,h=100,s=64,d=64", "b=1,h=64,sq=1,skv=9000000,d=128"]
+)
+def test_what_a_gpu_cannot_hold_is_refused_and_what_the_refusal_names_fits(text: str) -> None:
+    gpu = load_gpu("l4")
+    with pytest.raises(UsageError, match=r"l4 has 24 GB: at most \S+ fits") as error:
+        check_fits(parse_problem(text), gpu)
+    fits = str(error.value).split("at most ")[1].split(" fits")[0]
+    said = [word.split("=")[0] for word in fits.split(",")]
+    kept = [word for word in text.split(",") if word.split("=")[0] not in (*said, "s")]
+    check_fits(parse_problem(",".join([*kept, fits])), gpu)
+
+
+def test_a_gpu_whose_memory_is_not_known_refuses_nothing() -> None:
+    check_fits(parse_problem("mission,s=30000000"), replace(load_gpu("l4"), memory_gb=0))
+
+
+def test_the_memory_does_not_keep_results_apart() -> None:
+    assert replace(load_gpu("l4"), memory_gb=0).hash == load_gpu("l4").hash

@@ -133,6 +133,13 @@ def test_an_interrupted_search_resumes_to_the_budget() -> None:
     assert notebook.proposals == unbroken.proposals
 
 
+def test_a_past_that_the_strategy_does_not_ask_for_again_is_told_and_never_evaluated_twice() -> None:
+    notebook = Notebook()
+    search(uniform(seed=1), Recorded(score_us, ahead=3), notebook, "run", budget=10)
+    search(uniform(seed=2), Recorded(score_us, ahead=3), notebook, "run", budget=30)
+    assert len({proposal.genome for proposal in notebook.proposals}) == len(notebook.proposals) == 30
+
+
 def test_a_broken_machine_leaves_nothing_in_flight() -> None:
     class Broken(Recorded):
         def collect(self) -> tuple[Proposal, Evaluation]:

@@ -9,7 +9,7 @@ from evoflash.attention.preflight_runs import preflight_runs
 from evoflash.attention.reference import expect, sample
 from evoflash.attention.relations import keeps_heads_apart, relations
 from evoflash.attention.thresholds import thresholds
-from evoflash.attention.workload import Workload, parse_workload, stored_key
+from evoflash.attention.workload import Workload, fitting, parse_workload, stored_key
 from evoflash.operation import Operation
 
 OPERATION = Operation(
@@ -34,6 +34,7 @@ OPERATION = Operation(
     preflight_runs=preflight_runs,
     work=work,
     consumers=consumers,
+    fitting=fitting,
     distance=distance,
     launcher=LAUNCHER,
     launcher_names=launcher_names,

@@ -1,6 +1,6 @@
 """Attention's workloads (its shapes), what kernels are compiled for, and their texts; pure data."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar
 
@@ -194,6 +194,17 @@ _FIELDS = {
     "d": ("head_dim",),
 }
 _WORDS = {"dtype": "dtype", "acc": "accumulate"}
+# The most that a launch can hold. Batches lie along a grid's z and heads along its y, each 65,535 at most
+# (CUDA C++ Programming Guide, technical specifications); kernels count rows in 32 bits.
+_ROWS = 2**31 - 1
+_MOST = {"b": 65_535, "h": 65_535, "hkv": 65_535, "s": _ROWS, "sq": _ROWS, "skv": _ROWS, "d": 256}
+_WHY = {
+    "b": "batches lie along a grid's z",
+    "h": "heads lie along a grid's y",
+    "hkv": "heads lie along a grid's y",
+    "d": "no kernel has wider rows",
+}
+_LARGEST_GPU_GB = 288  # the memory of a B300 (NVIDIA's data sheet), the largest of one GPU in 2026
 
 
 def parse_workload(text: str) -> Workload:
@@ -203,13 +214,13 @@ def parse_workload(text: str) -> Workload:
     """
     words = [word.strip() for word in text.split(",") if word.strip()]
     named = NAMED.get(words[0]) if words else None
-    fields = dict(_read_word(word, text) for word in (words[1:] if named else words))
+    fields = _read_words(words[1:] if named else words, text)
     numbers = {field: value for key, value in fields.items() if key in _FIELDS for field in _FIELDS[key]}
     marks = {key: value for key, value in fields.items() if key not in _FIELDS}
     if named:
         if "heads" in numbers and named.heads == named.kv_heads:
             numbers.setdefault("kv_heads", numbers["heads"])  # the name means one key/value head a query head
-        return replace(named, **numbers, **marks)  # type: ignore[arg-type]
+        return _checked(replace(named, **numbers, **marks), text)  # type: ignore[arg-type]
     if "heads" in numbers:
         numbers.setdefault("kv_heads", numbers["heads"])
     missing = [field for field in _needed() if field not in numbers]
@@ -218,7 +229,50 @@ def parse_workload(text: str) -> Workload:
             f"problem '{text}' lacks {', '.join(missing)}: write b=,h=,s=,d= (and hkv=, sq=, skv=, dtype=, "
             f"acc=, causal) or a name: {', '.join(NAMED)}."
         )
-    return Workload(**numbers, **marks)  # type: ignore[arg-type]
+    return _checked(Workload(**numbers, **marks), text)  # type: ignore[arg-type]
+
+
+def _checked(workload: Workload, text: str) -> Workload:
+    """The workload; UsageError where no GPU has the memory for its tensors."""
+    if workload.bytes_moved > _LARGEST_GPU_GB << 30:
+        most = fitting(workload, _LARGEST_GPU_GB << 30)
+        raise UsageError(
+            f"the tensors of problem '{text}' take {workload.bytes_moved / 2**30:,.0f} GiB, more than any "
+            f"GPU has ({_LARGEST_GPU_GB} GB): {f'at most {most} fits' if most else 'use fewer heads'}."
+        )
+    return workload
+
+
+def fitting(workload: Workload, most_bytes: int) -> str:
+    """Shorter sequences with which the tensors of the workload take no more bytes, as words of a problem;
+    where that is not enough a smaller batch as well. Empty where it still does not fit.
+    """
+    for batch in (workload.batch, 1):
+        row_bytes = 4 * batch * workload.head_dim  # of one head of Q and O, or of K and V
+        part = min(1.0, most_bytes / replace(workload, batch=batch).bytes_moved)
+        seq_q = max(1, int(workload.seq_q * part))
+        left_bytes = most_bytes - seq_q * workload.heads * row_bytes
+        seq_kv = min(int(workload.seq_kv * part) or 1, left_bytes // (workload.kv_heads * row_bytes))
+        if seq_kv > 0:
+            rows = f"s={seq_q}" if seq_q == seq_kv else f"sq={seq_q},skv={seq_kv}"
+            return rows if batch == workload.batch else f"b={batch},{rows}"
+    return ""
+
+
+def _read_words(words: Sequence[str], text: str) -> dict[str, int | str | bool]:
+    """Keys and values; UsageError where two words say the same thing."""
+    found: dict[str, int | str | bool] = {}
+    said: dict[str, str] = {}  # the word that set a field of the workload
+    for word in words:
+        key, value = _read_word(word, text)
+        for field in _FIELDS.get(key, (key,)):
+            if field in said:
+                raise UsageError(
+                    f"'{said[field]}' and '{word}' in problem '{text}' both set {field}: keep one."
+                )
+            said[field] = word
+        found[key] = value
+    return found
 
 
 def _needed() -> tuple[str, ...]:
@@ -234,6 +288,9 @@ def _read_word(word: str, text: str) -> tuple[str, int | str | bool]:
     if key in _FIELDS and equals:
         if not value.isascii() or not value.isdigit():
             raise UsageError(f"'{word}' in problem '{text}': give a whole number from 1 up.")
+        if len(value.lstrip("0")) > len(str(_MOST[key])) or int(value) > _MOST[key]:
+            why = _WHY.get(key, "kernels count rows in 32 bits")
+            raise UsageError(f"{key} in problem '{text}': at most {_MOST[key]:,}, for {why}.")
         return key, int(value)
     raise UsageError(
         f"'{word}' in problem '{text}' is neither a name nor a field."

@@ -121,9 +121,11 @@ def _head(evaluation: Evaluation) -> list[str]:
         values_line(evaluation.genome, evaluation.problem, evaluation.gpu),
         f"problem   {evaluation.problem}   on {evaluation.gpu}",
         f"status    {evaluation.status}, reached {evaluation.rung}" + _after(evaluation.reason, ": "),
-        f"time      {_score(evaluation)}",
+        f"time      {time_in_words(evaluation)}",
     ]
-    lines += [f"          {_timing(timing, evaluation.basis)}" for timing in evaluation.timings]
+    lines += [
+        f"          {_timing(timing, is_estimate=evaluation.is_estimate)}" for timing in evaluation.timings
+    ]
     return [*lines, *map(built, evaluation.builds)]
 
 
@@ -165,19 +167,24 @@ def _after(text: str, separator: str) -> str:
     return separator + text if text else ""
 
 
-def _score(evaluation: Evaluation) -> str:
+def time_in_words(evaluation: Evaluation) -> str:
+    """The time that ranks a kernel, where it comes from, and its mark where it was not measured."""
     if evaluation.score_us is None:
         return "none"
-    if evaluation.basis is Basis.ESTIMATED:
+    is_replay = evaluation.basis is Basis.REPLAYED
+    if evaluation.is_estimate:
         bound = f", bound by {evaluation.bound}" if evaluation.bound else ""
         by = f"ESTIMATED by model {evaluation.model_version}, not measured"
-        return f"~{evaluation.score_us:.2f} us {by}{bound}"
+        replayed = ", replayed from a recording" if is_replay else ""
+        return f"~{evaluation.score_us:.2f} us {by}{replayed}{bound}"
+    if is_replay:
+        return f"{evaluation.score_us:.2f} us replayed from a recording, not measured here"
     unproven = ", by a short look: not proven to be right" if evaluation.is_screened else ""
     return f"{evaluation.score_us:.2f} us {evaluation.basis}{unproven}"
 
 
-def _timing(timing: Timing, basis: Basis) -> str:
-    mark = "~" if basis is Basis.ESTIMATED else ""
+def _timing(timing: Timing, *, is_estimate: bool) -> str:
+    mark = "~" if is_estimate else ""
     tflops = parse_problem(timing.workload).workloads[0].reported_flops / timing.median_us / 1e6
     spread = f", p10 {timing.p10_us:.2f}, p90 {timing.p90_us:.2f}, n {timing.n}" if timing.n > 1 else ""
     clock = f", {timing.sm_clock_mhz} MHz" if timing.sm_clock_mhz else ""

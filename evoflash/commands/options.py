@@ -8,7 +8,9 @@ from typing import Annotated
 
 import typer
 
+from evoflash.errors import UsageError
 from evoflash.paths import default_database
+from evoflash.settings.values import is_on, value
 
 DEFAULT_STRATEGY = "surrogate"  # of a search, from the command line and from Python
 _databases: list[str] = []  # that of the running command, once it is known
@@ -48,14 +50,34 @@ def _remember(db: str) -> str:
     return db
 
 
+def own_names(kind: str) -> str:
+    """`, name, name` of the files of a kind in extension folders, for a help text."""
+    from evoflash.extensions.folders import extended
+
+    try:
+        return "".join(f", {name}" for name in sorted(extended(kind, {})))
+    except (UsageError, OSError):
+        return ""  # the command that needs them says it; --help is shown all the same
+
+
 def log_to_stderr() -> None:
     """Show evoflash's own log at the level in EVOFLASH_LOG; what libraries log is not for users."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("evoflash: %(message)s"))
     logger = logging.getLogger("evoflash")
     logger.handlers = [handler]
-    level = logging.getLevelNamesMapping().get(os.environ.get("EVOFLASH_LOG", "").upper())
-    logger.setLevel(logging.WARNING if level is None else level)
+    logger.setLevel(_level())
+
+
+def _level() -> int:
+    try:
+        word = value("log") or ("error" if is_on("quiet") else "warning")
+    except UsageError:  # of a config file: the command says it, and --help is shown all the same
+        return logging.WARNING
+    level = logging.getLevelNamesMapping().get(word.upper())
+    if level is None:
+        raise UsageError(f"the log's level '{word}' (EVOFLASH_LOG): give debug, info, warning or error.")
+    return level
 
 
 Version = Annotated[
@@ -80,8 +102,15 @@ Db = Annotated[
         help="Database file or SQLAlchemy URL.",
     ),
 ]
+Replayed = Annotated[
+    bool, typer.Option("--replayed", help="Look at searches on recordings, and at nothing else.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Seed = Annotated[int, typer.Option("--seed", min=0, help="Runs with other seeds are other runs.")]
+MOST = 2**31 - 1  # of whatever is counted: databases keep it in 32 bits
+MOST_SEED = 2**32 - 1  # some samplers take no larger one
+Seed = Annotated[
+    int, typer.Option("--seed", min=0, max=MOST_SEED, help="Runs with other seeds are other runs.")
+]
 
 
 def common(version: Version = False, verbose: Verbose = False, quiet: Quiet = False) -> None:

@@ -4,7 +4,6 @@ On a terminal the line is as wide as that is: what matters least is left out, no
 characters all of it is there but for what was not correct.
 """
 
-import os
 import sys
 import textwrap
 import time
@@ -20,6 +19,7 @@ from rich.text import Text
 from evoflash.commands.search.limits import Limits
 from evoflash.evaluation import Basis, Evaluation, Proposal
 from evoflash.search import faster
+from evoflash.settings.values import is_on
 
 _LINE_EVERY_S = 10.0
 _COLUMNS = 80  # of a stream that is no terminal
@@ -39,7 +39,7 @@ class Progress:
         self._seed: Evaluation | None = None  # the best of what the search started from
         self._counts: Counter[str] = Counter()
         self._said: Counter[str] | None = None  # the counts of the last line
-        self._quiet = bool(os.environ.get("EVOFLASH_QUIET"))
+        self._quiet = is_on("quiet")
         console = Console(stderr=True, quiet=self._quiet)
         self._bar = Bar(
             _Line(self._pieces, console),

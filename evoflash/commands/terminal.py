@@ -1,7 +1,7 @@
 """What commands share towards the person: lines, tables, Ctrl-C in words. Runs nothing."""
 
-import os
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -9,18 +9,21 @@ from typing import TYPE_CHECKING, Any
 import typer
 from typer.core import TyperGroup
 
+from evoflash.commands.defaults import defaults_of
 from evoflash.commands.options import common
 from evoflash.commands.termination import kept
+from evoflash.settings.values import is_on
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+_PATIENCE_S = 1.0
 _PIPE_COLUMNS = 180  # of a table that goes to a file or a pipe
 
 
 def say(message: str) -> None:
     """One line for the person, on stderr; --quiet silences it."""
-    if not os.environ.get("EVOFLASH_QUIET"):
+    if not is_on("quiet"):
         print(f"evoflash: {message}", file=sys.stderr, flush=True)
 
 
@@ -29,6 +32,18 @@ def stdout_console(pipe_columns: int = _PIPE_COLUMNS) -> "Console":
     from rich.console import Console
 
     return Console(width=None if sys.stdout.isatty() else pipe_columns)
+
+
+@contextmanager
+def working(on: str) -> Iterator[None]:
+    """Say what is being done where it takes longer than people like to wait without a word."""
+    clock = threading.Timer(_PATIENCE_S, say, (f"{on} ...",))
+    clock.daemon = True
+    clock.start()
+    try:
+        yield
+    finally:
+        clock.cancel()
 
 
 @contextmanager
@@ -46,8 +61,8 @@ def interrupt_in_words(outcome: str = "{kept}; the same command continues") -> I
         raise typer.Exit(130) from None
 
 
-def program(commands: Sequence[Callable[..., None]]) -> typer.Typer:
-    """The program with these commands; its help lists them in this order."""
+def program(commands: Sequence[Callable[..., None]], groups: Sequence[typer.Typer] = ()) -> typer.Typer:
+    """The program with these commands; its help lists them in this order, and then groups of commands."""
     app = typer.Typer(
         name="evoflash",
         help="Evolve fused-attention CUDA kernels: mutate, compile, check, time, keep.",
@@ -60,7 +75,18 @@ def program(commands: Sequence[Callable[..., None]]) -> typer.Typer:
     app.callback()(common)
     for command in commands:
         app.command()(command)
+    for group in groups:
+        app.add_typer(group)
     return app
+
+
+def group_of(app: typer.Typer) -> TyperGroup:
+    """The program as it is called, again and again; a Typer makes it anew for each call."""
+    from typer.main import get_command
+
+    group = get_command(app)
+    assert isinstance(group, TyperGroup)
+    return group
 
 
 class _Commands(TyperGroup):
@@ -72,4 +98,5 @@ class _Commands(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         with interrupt_in_words(""):
+            ctx.default_map = defaults_of(self.commands, ctx)
             return super().invoke(ctx)

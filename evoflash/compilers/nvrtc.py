@@ -22,7 +22,7 @@ from evoflash.compilers.ef_layer import nvrtc_headers
 from evoflash.errors import DeviceError
 from evoflash.evaluation import Build, Candidate
 from evoflash.operation import CompileKey
-from evoflash.paths import cache_dir
+from evoflash.paths import cache_advice, cache_dir, keep_cupy_at_home
 
 # One constant for compiler, cache key and the exported file's banner. No fast-math, no ftz: an
 # approximation is an explicit ef:: call, so that plain nvcc compiles the same program.
@@ -73,11 +73,14 @@ def supports_arch(arch: str) -> bool:
 
 @cache
 def _nvrtc() -> Any:
+    keep_cupy_at_home()
     try:
         from cupy.cuda import nvrtc
 
         nvrtc.getVersion()
     except Exception as error:  # CuPy raises ImportError, RuntimeError or its own class, by what is missing
+        if isinstance(error, OSError) and error.filename:
+            raise DeviceError(cache_advice(error)) from None
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise DeviceError(
             f"NVRTC cannot be used ({reason[:120]}): install the CUDA wheels, "
@@ -160,10 +163,7 @@ def _keep(build: Build, cubin: bytes, source: str) -> Build:
     except OSError as error:
         if beside is not None:
             shutil.rmtree(beside, ignore_errors=True)  # a full disk needs its bytes
-        raise DeviceError(
-            f"the kernel cache {cache_dir()} cannot be written ({error.strerror}): free space there or set "
-            "EVOFLASH_CACHE_DIR to a writable folder."
-        ) from None
+        raise DeviceError(cache_advice(error)) from None
     return replace(build, cubin_path=str(folder / "kernel.cubin") if build.ok else "")
 
 

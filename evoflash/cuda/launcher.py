@@ -21,6 +21,7 @@ from evoflash.cuda.launch_attributes import Packed, packed
 from evoflash.errors import DeviceError, UsageError
 from evoflash.evaluation import Launch
 from evoflash.gpu import GpuSpec, known_gpus, load_gpu
+from evoflash.paths import cache_advice, keep_cupy_at_home
 
 _NOT_READY = 600  # cudaErrorNotReady
 
@@ -81,9 +82,12 @@ class PresentGpu:
 @cache
 def cupy() -> Any:
     """The cupy module; DeviceError when it is not installed or cannot be loaded."""
+    keep_cupy_at_home()
     try:
         import cupy as module
     except Exception as error:  # ImportError, or CuPy's own, by what is missing
+        if isinstance(error, OSError) and error.filename:
+            raise DeviceError(cache_advice(error)) from None
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise DeviceError(
             f'CuPy cannot be loaded ({reason[:120]}): pip install "evoflash[cuda13]" (driver 580 or later) '
@@ -105,11 +109,14 @@ def present_gpu() -> PresentGpu:
         device = runtime.getDevice() if runtime.getDeviceCount() else None
     except runtime.CUDARuntimeError as error:
         raise DeviceError(
-            f"no GPU can be used ({error}): run on a machine with an NVIDIA GPU and its driver, or search "
-            "with --evaluator emulated."
+            f"no GPU can be used ({error}): run on a machine with an NVIDIA GPU and its driver; without one "
+            "`evoflash search --evaluator emulated` estimates times."
         ) from None
     if device is None:
-        raise DeviceError("the driver sees no GPU: check CUDA_VISIBLE_DEVICES, or use --evaluator emulated.")
+        raise DeviceError(
+            "the driver sees no GPU: check CUDA_VISIBLE_DEVICES; without a GPU `evoflash search --evaluator "
+            "emulated` estimates times."
+        )
     major, minor = (runtime.deviceGetAttribute(code, device) for code in _CAPABILITY)
     version = runtime.driverGetVersion()
     return PresentGpu(
@@ -131,7 +138,7 @@ def spec_of(gpu: PresentGpu) -> GpuSpec:
             return spec
     raise UsageError(
         f"no spec knows '{gpu.device_name}' (sm_{gpu.compute_capability}): name the nearest with --gpu "
-        f"({', '.join(known_gpus())}) or add evoflash/gpus/<name>.toml with device_names for it."
+        f"({', '.join(known_gpus())}), or write its figures into a file of your own: `evoflash new gpu NAME`."
     )
 
 

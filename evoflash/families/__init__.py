@@ -2,6 +2,7 @@
 compilers/, running is cuda/ or emulator/.
 
     expression  the expressions of a header, compiled; strict about names and types
+    fields      single fields of a header, of a stated type
     validity    all checks of a family as one function
     header      a template's header as records
     family      a family: its search space, and the launches of a genome

@@ -8,7 +8,7 @@ import ast
 import math
 import os
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from jinja2 import Environment, StrictUndefined
@@ -23,7 +23,7 @@ from evoflash.families.family import Family, load_family
 from evoflash.families.renderer import render
 from evoflash.gpu import GpuSpec, load_gpu
 from evoflash.problem import Problem, parse_problem
-from evoflash.space import Genome, SearchSpace, Value
+from evoflash.space import Genome, Param, Value
 from evoflash.validation.thresholds import thresholds_of
 
 _WORD = re.compile(r"[A-Za-z_][\w.]*")
@@ -54,29 +54,40 @@ def export_values(family: str, words: list[str], *, problem: str, gpu: str) -> s
 
 def genome_of(family: str, words: list[str], *, problem: str, gpu: str) -> tuple[Genome, Problem, GpuSpec]:
     """What "param=value" words on a command line name; UsageError for a genome that is not valid."""
-    what, spec, loaded = parse_problem(problem), load_gpu(gpu), load_family(family)
-    if not loaded.supports(spec):
+    what, spec = parse_problem(problem), load_gpu(gpu)
+    values = dict(setting(load_family(family).params, word) for word in words)
+    return valid_genome(family, values, what, spec), what, spec
+
+
+def valid_genome(family: str, values: Mapping[str, Value], problem: Problem, gpu: GpuSpec) -> Genome:
+    """The family's genome with these values, the first value where none is given; UsageError if not valid."""
+    loaded = load_family(family)
+    if not loaded.supports(gpu):
         raise UsageError(
-            f"{family} needs {', '.join(loaded.arch)}, {spec.name} is {spec.arch}: choose another."
+            f"{family} needs {', '.join(loaded.arch)}, {gpu.name} is {gpu.arch}: choose another."
         )
-    loaded.check_computes(what)
-    space = loaded.space(what.compile_keys(spec.arch), spec)
-    genome = space.genome(dict(_setting(space, word) for word in words))
-    broken = space.violations(genome)
-    if broken:
+    loaded.check_computes(problem)
+    space = loaded.space(problem.compile_keys(gpu.arch), gpu)
+    genome = space.genome(values)
+    if broken := space.violations(genome):
         rules = "; ".join(f"{name} ({loaded.check[name].text})" for name in broken)
-        raise UsageError(f"these values fail {rules} on {spec.name}: change them.")
-    return genome, what, spec
+        raise UsageError(f"these values fail {rules} on {gpu.name}: change them.")
+    return genome
 
 
-def _setting(space: SearchSpace, word: str) -> tuple[str, Value]:
+def setting(params: Sequence[Param], word: str) -> tuple[str, Value]:
+    """A gene and its value of "param=value"; UsageError for an unknown gene or a value that it has not."""
     name, equals, text = word.partition("=")
     if not equals:
         raise UsageError(f"--set {word}: write param=value.")
-    for value in space.param(name).values:
+    param = next((param for param in params if param.name == name), None)
+    if param is None:
+        known = ", ".join(param.name for param in params)
+        raise UsageError(f"--set {word}: no gene is called {name}: use one of {known}.")
+    for value in param.values:
         if _word(value) == text:
             return name, value
-    allowed = ", ".join(_word(value) for value in space.param(name).values)
+    allowed = ", ".join(_word(value) for value in param.values)
     raise UsageError(f"--set {word}: {name} is one of {allowed}.")
 
 

@@ -3,7 +3,6 @@
 A family is a file templates/<name>.cu.j2, which may include parts from templates/<name>/.
 """
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cache, lru_cache, partial
@@ -13,16 +12,16 @@ from typing import Any
 from evoflash import operations
 from evoflash.errors import TemplateError, UsageError, did_you_mean
 from evoflash.evaluation import L2_PROMOTIONS, SWIZZLES, Launch, TensorMap
+from evoflash.extensions.folders import extended
 from evoflash.families import validity
 from evoflash.families.expression import FAILURES, Expression
-from evoflash.families.header import Kernel, MapOf, Seed, read_header
+from evoflash.families.header import ARCH, Kernel, MapOf, Seed, read_header
 from evoflash.gpu import GpuSpec, load_gpu
 from evoflash.operation import CompileKey, Loop, Workload
 from evoflash.paths import template_folders
 from evoflash.problem import Problem
 from evoflash.space import Check, Genome, Param, SearchSpace, Value, Values
 
-_ARCH = re.compile(r"sm_(\d+)([af]?)(\+?)")
 _PROBE_ARCH = "sm_90a"
 
 
@@ -196,7 +195,7 @@ def _three(expressions: tuple[Expression, ...], names: Mapping[str, Any]) -> tup
 
 
 def _admits(entry: str, arch: str) -> bool:
-    wanted, have = _ARCH.fullmatch(entry), _ARCH.fullmatch(arch)
+    wanted, have = ARCH.fullmatch(entry), ARCH.fullmatch(arch)
     if not wanted or not have:
         return False
     if wanted[3]:
@@ -211,7 +210,7 @@ def known_families() -> tuple[str, ...]:
 
 def _templates() -> dict[str, Path]:
     paths = (path for folder in reversed(template_folders()) for path in folder.glob("*.cu.j2"))
-    return {path.name.removesuffix(".cu.j2"): path for path in paths}
+    return extended("templates", {path.name.removesuffix(".cu.j2"): path for path in paths})
 
 
 @cache
@@ -234,7 +233,10 @@ def families_for(gpu: GpuSpec, op: str = operations.DEFAULT) -> tuple[Family, ..
 def read_family(path: Path) -> Family:
     """The family in a template file; TemplateError names file, key and expression."""
     family = Family(name=path.name.removesuffix(".cu.j2"), path=path, **read_header(path))
-    _probe(family)
+    try:
+        _probe(family)
+    except UsageError as error:  # of a seed's values
+        raise TemplateError(f"{path.name}: {error}") from None
     return family
 
 

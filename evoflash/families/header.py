@@ -13,10 +13,12 @@ from typing import Any
 
 from evoflash import operations
 from evoflash.errors import TemplateError, UsageError
+from evoflash.families import fields
 from evoflash.families.expression import Expression
 from evoflash.operation import Operation, TensorSpec
 from evoflash.space import Param, Values
 
+ARCH = re.compile(r"sm_(\d+)([af]?)(\+?)")
 _HEADER = re.compile(r"\A\{#---\n(.*?)\n---#\}\n", re.DOTALL)
 _SECTIONS = {
     "version",
@@ -103,32 +105,51 @@ def read_header(path: Path) -> dict[str, Any]:
     unknown = set(table) - _SECTIONS
     if unknown:
         raise TemplateError(f"{path.name}: unknown section {', '.join(sorted(unknown))} in the header.")
-    params = tuple(_param(path, key, values) for key, values in _table(path, table, "params").items())
+    params = tuple(
+        _param(path, key, values) for key, values in fields.table_of(path, table, "params").items()
+    )
     return dict(
         summary=summary,
-        version=_get(path, table, "version", int),
+        version=fields.get(path, table, "version", int),
         op=_operation(path, table).name,
-        arch=tuple(_get(path, table, "arch", list)),
-        entry=_get(path, table, "entry", str),
+        arch=_arch(path, table),
+        entry=fields.get(path, table, "entry", str),
         params=params,
         when=_expressions(path, table, "when", (bool,)),
-        structural=tuple(_table(path, table, "structural", optional=True).get("names", ())),
-        blocks=tuple(tuple(names) for names in _table(path, table, "blocks", optional=True).values()),
+        structural=fields.names_of(
+            path,
+            "structural.names",
+            fields.table_of(path, table, "structural", optional=True).get("names", ()),
+        ),
+        blocks=tuple(
+            fields.names_of(path, f"blocks.{name}", names)
+            for name, names in fields.table_of(path, table, "blocks", optional=True).items()
+        ),
         let=_expressions(path, table, "let", (int, float, str, bool)),
         check=_expressions(path, table, "check", (bool,)),
         kernels=_kernels(path, table),
         workspace=Expression(table.get("workspace", 0), f"{path.name}: workspace", (int,)),
         zeroed=Expression(table.get("workspace_zeroed", 0), f"{path.name}: workspace_zeroed", (int,)),
-        is_deterministic=not _switch(path, table, "atomics"),
+        is_deterministic=not fields.switch(path, table, "atomics"),
         maps=_maps(path, table),
         seeds=_seeds(path, table),
         model=_model(path, table),
     )
 
 
+def _arch(path: Path, table: Mapping[str, Any]) -> tuple[str, ...]:
+    entries = fields.get(path, table, "arch", list)
+    for entry in entries:
+        if not isinstance(entry, str) or not ARCH.fullmatch(entry):
+            raise TemplateError(
+                f'{path.name}: arch: {entry!r}: write "sm_90a", or "sm_80+" for it and later.'
+            )
+    return tuple(entries)
+
+
 def _operation(path: Path, table: Mapping[str, Any]) -> Operation:
     """The operation that the header names with `op`, or the default one."""
-    name = _get(path, {"op": operations.DEFAULT, **table}, "op", str)
+    name = fields.get(path, {"op": operations.DEFAULT, **table}, "op", str)
     try:
         return operations.load(name)
     except UsageError as error:
@@ -140,39 +161,24 @@ def body_of(path: Path) -> str:
     return _HEADER.sub("", path.read_text(encoding="utf-8"), count=1)
 
 
-def _header(path: Path) -> tuple[dict[str, Any], str]:
+def lines_of_header(path: Path) -> int:
+    """How many lines stand before the CUDA part of a template."""
     match = _HEADER.match(path.read_text(encoding="utf-8"))
+    return match[0].count("\n") if match else 0
+
+
+def _header(path: Path) -> tuple[dict[str, Any], str]:
+    match = _HEADER.match(fields.text_of(path))
     if not match:
         raise TemplateError(
             f"{path.name}: no header; the file must start with a {{#--- ... ---#}} TOML block."
         )
     try:
-        table = tomllib.loads(match[1])
-    except tomllib.TOMLDecodeError as error:
+        table = tomllib.loads("\n" + match[1])  # so that the lines are numbered as in the file
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise TemplateError(f"{path.name}: the header is not TOML: {error}.") from None
     comments = [line[1:].strip() for line in match[1].splitlines() if line.startswith("#")]
     return table, comments[0] if comments else ""
-
-
-def _get(path: Path, table: Mapping[str, Any], key: str, kind: type) -> Any:
-    value = table.get(key)
-    if not isinstance(value, kind):
-        raise TemplateError(f"{path.name}: the header needs {key} ({kind.__name__}), it has {value!r}.")
-    return value
-
-
-def _switch(path: Path, table: Mapping[str, Any], key: str) -> bool:
-    value = table.get(key, False)
-    if not isinstance(value, bool):
-        raise TemplateError(f"{path.name}: {key} must be true or false, it is {value!r}.")
-    return value
-
-
-def _table(path: Path, table: Mapping[str, Any], key: str, *, optional: bool = False) -> dict[str, Any]:
-    if optional and key not in table:
-        return {}
-    section: dict[str, Any] = _get(path, table, key, dict)
-    return section
 
 
 def _param(path: Path, name: str, values: object) -> Param:
@@ -186,16 +192,16 @@ def _param(path: Path, name: str, values: object) -> Param:
 def _expressions(
     path: Path, table: Mapping[str, Any], section: str, types: tuple[type, ...]
 ) -> dict[str, Expression]:
-    entries = _table(path, table, section, optional=True)
+    entries = fields.table_of(path, table, section, optional=True)
     return {key: Expression(text, f"{path.name}: {section}.{key}", types) for key, text in entries.items()}
 
 
 def _kernels(path: Path, table: Mapping[str, Any]) -> tuple[Kernel, ...]:
     launch = table.get("launch")
-    tables = launch if isinstance(launch, list) else [_table(path, table, "launch")]
+    tables = launch if isinstance(launch, list) else [fields.table_of(path, table, "launch")]
     if not tables or not all(isinstance(each, dict) for each in tables):
         raise TemplateError(f"{path.name}: launch must be a table, or a list of tables ([[launch]]).")
-    entry = _get(path, table, "entry", str)
+    entry = fields.get(path, table, "entry", str)
     return tuple(_kernel(path, each, entry) for each in tables)
 
 
@@ -222,7 +228,7 @@ def _kernel(path: Path, launch: Mapping[str, Any], entry: str) -> Kernel:
 
 def _maps(path: Path, table: Mapping[str, Any]) -> tuple[MapOf, ...]:
     """In the order of the kernel's arguments."""
-    entries = _table(path, table, "tensor_map", optional=True)
+    entries = fields.table_of(path, table, "tensor_map", optional=True)
     operation = _operation(path, table)
     tensors = {x.name: x for x in operation.tensors(operation.probe) if x.dtype != "fp32"}
     for name in entries:
@@ -261,7 +267,7 @@ def _seeds(path: Path, table: Mapping[str, Any]) -> tuple[Seed, ...]:
     """In the order in which they are written, from the header or from the family's seeds.toml."""
     beside = path.parent / path.name.removesuffix(".cu.j2") / "seeds.toml"
     if not beside.is_file():
-        entries, where = _table(path, table, "seeds", optional=True), f"{path.name}: seeds."
+        entries, where = fields.table_of(path, table, "seeds", optional=True), f"{path.name}: seeds."
     elif "seeds" in table:
         raise TemplateError(
             f"{path.name}: the header has seeds, and so has {_beside(beside)}: keep one of them."
@@ -273,7 +279,7 @@ def _seeds(path: Path, table: Mapping[str, Any]) -> tuple[Seed, ...]:
 
 def _read_seeds(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(fields.text_of(path))
     except tomllib.TOMLDecodeError as error:
         raise TemplateError(f"{_beside(path)} is not TOML: {error}.") from None
 
@@ -291,7 +297,7 @@ def _seed(name: str, entry: object, where: str) -> Seed:
 
 
 def _model(path: Path, table: Mapping[str, Any]) -> dict[str, Expression]:
-    section = _table(path, table, "model", optional=True)
+    section = fields.table_of(path, table, "model", optional=True)
     if unknown := sorted(set(section) - set(_MODEL)):
         raise TemplateError(f"{path.name}: unknown model.{unknown[0]}: known are {', '.join(_MODEL)}.")
     return {

@@ -2,10 +2,11 @@
 
 import hashlib
 import re
+import traceback
 from functools import lru_cache
 from pathlib import Path
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template, TemplateSyntaxError
 from jinja2 import TemplateError as JinjaError
 
 from evoflash import __version__
@@ -14,7 +15,7 @@ from evoflash.errors import TemplateError, UsageError
 from evoflash.evaluation import Candidate
 from evoflash.families.expression import ceil_div
 from evoflash.families.family import Family, load_family
-from evoflash.families.header import body_of
+from evoflash.families.header import body_of, lines_of_header
 from evoflash.gpu import GpuSpec
 from evoflash.operation import CompileKey
 from evoflash.paths import TEMPLATES
@@ -103,8 +104,26 @@ def _render(family: Family, genome: Genome, key: CompileKey, gpu: GpuSpec) -> st
             **names, entry=family.entry, banner=banner(family, genome, key)
         )
     except JinjaError as error:
-        raise TemplateError(f"{family.path.name}: {error}; fix the template.") from None
+        raise TemplateError(f"{_place(error, family.path)}: {error}; fix the template.") from None
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+        # What an expression of the template's body does; a family is a file of the user's, as an operator is.
+        said = f"{type(error).__name__}: {error}"
+        raise TemplateError(f"{_place(error, family.path)}: {said}; fix the template.") from None
     return re.sub(r"\n{3,}", "\n\n", text)
+
+
+def _place(error: Exception, path: Path) -> str:
+    """`file:line` of a mistake in a template or in a part of it that it includes."""
+    part: str | None = None
+    line: int | None = None
+    if isinstance(error, TemplateSyntaxError):
+        part, line = error.filename, error.lineno
+    for frame in traceback.extract_tb(error.__traceback__):
+        if frame.filename == "<template>" or frame.filename.endswith(".j2"):
+            part, line = frame.filename, frame.lineno
+    if part is not None and part != "<template>":
+        return f"{path.name}: {Path(part).name}:{line}"
+    return f"{path}:{line + lines_of_header(path)}" if line else str(path)
 
 
 @lru_cache(maxsize=16)

@@ -21,7 +21,7 @@ from evoflash.evaluation import Evaluation, Proposal
 from evoflash.replay.evaluator import ReplayedEvaluator
 from evoflash.replay.recorded_space import Recording, Summary
 from evoflash.search import search
-from evoflash.strategies import STRATEGIES, check_strategy, make_strategy
+from evoflash.strategies import check_strategy, known_strategies, make_strategy
 
 WINDOW_START = 20  # P is the mean over the evaluations from here to the budget
 NEAR = 1.05  # times the optimum: close enough to call it found
@@ -74,13 +74,14 @@ class _Notebook:
 def chosen(names: str) -> tuple[str, ...]:
     """`all`, or names with commas between -> strategy names. UsageError for an unknown one."""
     if names == "all":
-        return tuple(STRATEGIES)
+        return known_strategies()
     wanted = tuple(dict.fromkeys(name.strip() for name in names.split(",")))
     for name in wanted:
-        if name.partition(":")[0] in STRATEGIES:
+        if name.partition(":")[0] in known_strategies():
             check_strategy(name)  # evolution:full has a preset behind its name
         else:
-            raise UsageError(f"no strategy is called '{name}': use all or some of {', '.join(STRATEGIES)}.")
+            known = ", ".join(known_strategies())
+            raise UsageError(f"no strategy is called '{name}': use all or some of {known}.")
     return wanted
 
 

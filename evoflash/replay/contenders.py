@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from evoflash.errors import UsageError
 from evoflash.replay import comparison
 from evoflash.replay.recorded_space import Recording
-from evoflash.strategies import STRATEGIES, check_strategy
+from evoflash.strategies import STRATEGIES, check_strategy, known_strategies
 
 OPTUNA = ("optuna:random", "optuna:tpe", "optuna:nsga2")
 # Left out: brute_force, what needs a package of its own (skopt, pyatf), and optimisers of many objectives.
@@ -55,11 +55,11 @@ def contenders(names: str) -> tuple[str, ...]:
             found.extend(GROUPS[name])
         elif name in (*OPTUNA, *KERNEL_TUNER):
             found.append(name)
-        elif name.partition(":")[0] in STRATEGIES:
+        elif name.partition(":")[0] in known_strategies():
             check_strategy(name)  # evolution:full has a preset behind its name
             found.append(name)
         else:
-            known = ", ".join((*GROUPS, *STRATEGIES, *OPTUNA, "kt:NAME"))
+            known = ", ".join((*GROUPS, *known_strategies(), *OPTUNA, "kt:NAME"))
             raise UsageError(f"no strategy is called '{name}': use some of {known}.")
     return tuple(dict.fromkeys(found))
 

@@ -62,6 +62,7 @@ class ReplayedEvaluator:
             outcome.reason,
             timings=() if outcome.score_us is None else (_timing(problem, outcome, outcome.score_us),),
             score_us=outcome.score_us,
+            model_version=self._recording.model_version,
         )
 
 

@@ -94,12 +94,15 @@ def _from_cache(data: Json) -> Recording:
             raise UsageError(f"cache entry '{key}' stands there twice: remove one.")
         outcomes[genome] = _outcome(entry)
     size = data.get("problem_size", ())
+    basis = Basis(ours.get("basis", Basis.MEASURED))
     return Recording(
         recorded_space(family, params, outcomes, version=version),
         problem=ours.get("problem", f"{data['kernel_name']} {_words(size)}".strip()),
         device=ours.get("gpu", data["device_name"]),
-        basis=Basis(ours.get("basis", Basis.MEASURED)),
+        basis=basis,
         problem_size=tuple(size) if isinstance(size, list) else (size,) if isinstance(size, int) else (),
+        # Files of estimates that were written before the model was noted in them stay estimates.
+        model_version=ours.get("model_version", "unknown") if basis is Basis.ESTIMATED else "",
         notes=ours.get("notes", {}),
     )
 
@@ -222,6 +225,7 @@ def cache_text(recording: Recording) -> str:
             "problem": recording.problem,
             "gpu": recording.device,
             "basis": recording.basis.value,
+            **({"model_version": recording.model_version} if recording.model_version else {}),
             **({"notes": dict(recording.notes)} if recording.notes else {}),
         },
     }

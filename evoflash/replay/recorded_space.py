@@ -118,6 +118,7 @@ class Recording:
     basis: Basis = Basis.MEASURED  # where its times come from
     problem_size: tuple[int, ...] = ()  # what Kernel Tuner knows of the problem
     notes: Mapping[str, str] = field(default_factory=dict)  # by whom, when and how it was recorded
+    model_version: str = ""  # of the performance model, where its times are estimates
 
     @property
     def scores_us(self) -> list[float]:

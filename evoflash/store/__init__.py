@@ -5,5 +5,8 @@ queries    the statements on one evaluation and what hangs on it
 rows       records into rows and back
 schema     the tables, and the leaderboard's query
 database   opening, upgrading (../../db), transactions, errors in one line
+integrity  what is wrong with a database
+standing   where runs stand, and who works on them
+run_edits  runs renamed, taken out, brought in from another database
 run_locks  which process works on a run
 """

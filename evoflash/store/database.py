@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from os.path import expanduser  # leaves an unknown ~user as it is; Path raises
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -19,6 +20,7 @@ from sqlalchemy.exc import IntegrityError, OperationalError, SQLAlchemyError
 
 from evoflash.errors import StoreError
 from evoflash.paths import DB
+from evoflash.store.rows import DamagedRowError
 from evoflash.store.run_locks import RunLocks
 from evoflash.store.schema import HEAD, VERSION_TABLE, leaderboard_sql
 
@@ -77,7 +79,7 @@ def open_database(target: str, *, read_only: bool = False) -> Database:
 
 def _sqlite_file(target: str) -> Path | None:
     if "://" not in target:
-        return Path(target).expanduser().absolute()
+        return Path(expanduser(target)).absolute()
     url = _url(target)
     on_disk = url.database not in (None, "", ":memory:") and "uri" not in url.query
     is_file = url.get_backend_name() == "sqlite" and on_disk
@@ -112,9 +114,8 @@ def _engine(target: str, file: Path | None, *, read_only: bool) -> sa.Engine:
         engine = sa.create_engine(url)
     except (SQLAlchemyError, ImportError) as error:
         name = url.get_backend_name()
-        raise StoreError(
-            f"no driver for '{name}' databases: install one, or use a path ({error})."
-        ) from error
+        remedy = "pip install 'evoflash[postgres]'" if name == "postgresql" else "install one"
+        raise StoreError(f"no driver for '{name}' databases: {remedy}, or use a path ({error}).") from error
     if engine.dialect.name == "sqlite":
         event.listen(engine, "connect", lambda raw, _: _set_up_sqlite(raw, read_only=read_only))
         event.listen(engine, "begin", _begin_sqlite)
@@ -210,7 +211,9 @@ def _upgrade(connection: sa.Connection) -> None:
 
 
 def _view_sql() -> str:
-    return f"CREATE VIEW leaderboard AS\n{leaderboard_sql()}"
+    # Without replays: what a recording held is no kernel of this database.
+    board = f"SELECT * FROM (\n{leaderboard_sql()}\n) AS board WHERE basis <> 'replayed'"
+    return f"CREATE VIEW leaderboard AS\n{board}\nORDER BY problem, gpu, basis, rank, evaluation"
 
 
 def _has_view(connection: sa.Connection) -> bool:
@@ -229,6 +232,14 @@ def _replace_view(connection: sa.Connection) -> None:
 _ADVICE = (
     ("not a database", "is not a database: name another with --db, or move the file away"),
     ("malformed", "is damaged: copy it, try `sqlite3 FILE .recover`, or name another with --db"),
+    (
+        "no such table",
+        "lacks a table: put a copy of the database in its place, or name another with --db",
+    ),
+    (
+        "no such column",
+        "lacks a column: put a copy of the database in its place, or name another with --db",
+    ),
     ("locked", "is locked by another process: wait for it to end, then run the command again"),
     ("full", "cannot grow, the disk is full: free some space and run the same command again"),
     ("disk i/o", "cannot be written, the disk refuses: free some space and run the same command again"),
@@ -241,8 +252,13 @@ _ADVICE = (
 def _translated(label: str) -> Iterator[None]:
     try:
         yield
-    except (SQLAlchemyError, sqlite3.Error, OSError) as error:
+    except (SQLAlchemyError, sqlite3.Error, OSError, OverflowError, UnicodeDecodeError) as error:
         raise StoreError(_explain(label, error)) from error
+    except DamagedRowError as error:
+        raise StoreError(
+            f"{label}: {error}: `evoflash db check` lists all such rows; put a copy of the database in its "
+            "place, or take the run out with `evoflash runs delete`."
+        ) from error
 
 
 def _explain(label: str, error: Exception) -> str:

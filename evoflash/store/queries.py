@@ -1,6 +1,6 @@
 """The store's statements on one evaluation and what hangs on it; begins and commits no transaction."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -92,10 +92,12 @@ def load(connection: sa.Connection, *conditions: sa.ColumnElement[bool]) -> list
     heads = list(connection.execute(query.where(*conditions).order_by(_EVAL.id)).mappings())
     ids = [row["id"] for row in heads]
     parts = [children(connection, table, ids) for table in (schema.builds, schema.verdicts, schema.timings)]
-    return [
-        (row["run_id"], rows.evaluation_of(row, *(part.get(row["id"], []) for part in parts)))
-        for row in heads
-    ]
+    return [(row["run_id"], _evaluation(row, parts)) for row in heads]
+
+
+def _evaluation(row: Row, parts: Sequence[Mapping[int, Sequence[Row]]]) -> Evaluation:
+    with rows.reading("evaluations", row["id"]):
+        return rows.evaluation_of(row, *(part.get(row["id"], []) for part in parts))
 
 
 def children(connection: sa.Connection, table: sa.Table, ids: Sequence[int]) -> dict[int, list[Row]]:

@@ -5,7 +5,8 @@ A `*_row` makes the columns that its record fills, a `*_of` the record that a st
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import fields, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -33,6 +34,22 @@ from evoflash.problem import operation_in, parse_problem
 from evoflash.space import Genome
 
 Row = Mapping[Any, Any]  # by column name
+
+
+class DamagedRowError(ValueError):
+    """A row holds what evoflash never stored: somebody else wrote it, or the disk did."""
+
+
+@contextmanager
+def reading(table: str, key: object) -> Iterator[None]:
+    """What goes wrong inside, with the name of the row that is to blame."""
+    try:
+        yield
+    except (ValueError, KeyError, TypeError, AttributeError, UsageError) as error:
+        if isinstance(error, DamagedRowError):
+            raise
+        said = f"{error.args[0]!r} is missing" if isinstance(error, KeyError) else str(error)
+        raise DamagedRowError(f"row {key} of its table {table} is damaged ({said})") from error
 
 
 # ---- values
@@ -185,8 +202,9 @@ def _record(kind: type, row: Row, **given: Any) -> Any:
 
 
 def run_of(row: Row) -> Run:
-    key: RunKey = _record(RunKey, row, basis=Basis(row["basis"]))
-    run: Run = _record(Run, row, key=key)
+    with reading("runs", row["id"]):
+        key: RunKey = _record(RunKey, row, basis=Basis(row["basis"]))
+        run: Run = _record(Run, row, key=key)
     return run
 
 
@@ -194,18 +212,27 @@ def proposal_of(row: Row, genome: Genome) -> Proposal:
     return Proposal(genome, row["operator"], tuple(json.loads(row["parents_json"])))
 
 
+def outcome_of(row: Row, stored: Mapping[str, Evaluation]) -> tuple[Proposal, Evaluation]:
+    """A row of the lineage as a proposal, with its outcome among those `stored` of the run."""
+    with reading("lineage", f"({row['run_id']}, '{row['genome_id']}')"):
+        if row["genome_id"] not in stored:
+            raise ValueError("its run has no evaluation of this genome")
+        evaluation = with_outcome(stored[row["genome_id"]], stored)
+        return proposal_of(row, evaluation.genome), evaluation
+
+
 def baseline_of(run: Run, row: Row, timed: Iterable[Row]) -> Baseline:
-    times, environment = tuple(map(timing_of, timed)), json.loads(row["environment_json"])
+    with reading("evaluations", row["id"]):
+        times, environment = tuple(map(timing_of, timed)), json.loads(row["environment_json"])
     return Baseline(row["name"], run.key.problem, run.key.gpu, times, row["score_us"], environment)
 
 
 def evaluation_of(row: Row, built: Iterable[Row], judged: Iterable[Row], timed: Iterable[Row]) -> Evaluation:
     """The evaluation as it was stored; a duplicate has no outcome of its own, see with_outcome."""
-    values = tuple(json.loads(row["values_json"]).items())  # in the stored order: ids depend on it
     evaluation: Evaluation = _record(
         Evaluation,
         row,
-        genome=Genome(row["family"], row["version"], values),
+        genome=genome_of(row["genome_id"], row),
         basis=Basis(row["basis"]),
         status=Status(row["status"]),
         rung=Rung(row["rung"]),
@@ -216,6 +243,16 @@ def evaluation_of(row: Row, built: Iterable[Row], judged: Iterable[Row], timed: 
         environment=json.loads(row["environment_json"]),
     )
     return evaluation
+
+
+def genome_of(genome_id: str, row: Row) -> Genome:
+    """The genome of a row with its family, version and values; they must be those that the id was made of."""
+    with reading("genomes", f"'{genome_id}'"):
+        values = tuple(json.loads(row["values_json"]).items())  # in the stored order: ids depend on it
+        genome = Genome(row["family"], row["version"], values)
+        if genome.id != genome_id:
+            raise ValueError(f"its values are those of the genome {genome.id}")
+    return genome
 
 
 def with_outcome(evaluation: Evaluation, stored: Mapping[str, Evaluation]) -> Evaluation:

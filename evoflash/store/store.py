@@ -32,7 +32,7 @@ from evoflash.store.rows import Row
 from evoflash.store.schema import leaderboard_sql
 
 _EVAL, _RUN, _LINE = schema.evaluations.c, schema.runs.c, schema.lineage.c
-_TRUST = (Basis.MEASURED, Basis.REPLAYED, Basis.ESTIMATED)
+_TRUST = (Basis.MEASURED, Basis.ESTIMATED, Basis.REPLAYED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,12 +175,12 @@ class Store:
             ordered = sa.select(schema.lineage).where(_LINE.run_id == run.id).order_by(_LINE.position)
             proposed = list(connection.execute(ordered).mappings())
             stored = {e.genome.id: e for _, e in queries.load(connection, _EVAL.run_id == run.id)}
-        outcomes = [rows.with_outcome(e, stored) for e in (stored[row["genome_id"]] for row in proposed)]
-        return [(rows.proposal_of(row, e.genome), e) for row, e in zip(proposed, outcomes, strict=True)]
+            return [rows.outcome_of(row, stored) for row in proposed]
 
     def newest_history(self) -> list[tuple[Proposal, Evaluation]]:
-        """The history of the run that was begun last, of baselines aside; empty when there is none."""
-        searches = (run for run in self.runs() if run.key.strategy != "baselines")
+        """The history of the run that was begun last, of baselines and replays aside; empty without one."""
+        runs = (run for run in self.runs() if run.key.basis is not Basis.REPLAYED)
+        searches = (run for run in runs if run.key.strategy != "baselines")
         newest = next(searches, None)
         return self.history(newest) if newest else []
 
@@ -205,11 +205,13 @@ class Store:
         return sorted(resolved, key=lambda e: _TRUST.index(e.basis))
 
     def best(self, problem: str | None, gpu: str | None, *, basis: Basis | None = None) -> Evaluation | None:
-        """The kernel to use: measured before replayed before estimated, timed again before not, then fastest.
+        """The kernel to use: measured before estimated, timed again before not, then fastest.
 
-        Without `problem` or `gpu`: those of the newest evaluation that is left. Censored rows never win.
+        Without `problem` or `gpu`: those of the newest evaluation that is left. Censored rows never win, nor
+        do replayed ones, unless `basis` asks for them.
         """
-        ranked = self._candidates(problem=problem, gpu=gpu, basis=basis and basis.value)
+        found = self._candidates(problem=problem, gpu=gpu, basis=basis and basis.value)
+        ranked = [row for row in found if basis or row["basis"] != Basis.REPLAYED.value]
         if not ranked:
             return None
         newest = max(ranked, key=lambda row: row["evaluation"])
@@ -252,7 +254,8 @@ class Store:
         """What was noted when the run began."""
         with self._database.reading() as connection:
             text = connection.scalar(sa.select(_RUN.environment_json).where(_RUN.id == run.id))
-        noted: dict[str, str] = json.loads(text or "{}")
+            with rows.reading("runs", run.id):
+                noted: dict[str, str] = json.loads(text or "{}")
         return noted
 
     def baselines(self, run: Run) -> list[Baseline]:
@@ -262,7 +265,7 @@ class Store:
             ordered = sa.select(schema.evaluations).where(chosen).order_by(_EVAL.score_us)
             heads = list(connection.execute(ordered).mappings())
             timed = queries.children(connection, schema.timings, [row["id"] for row in heads])
-        return [rows.baseline_of(run, row, timed.get(row["id"], [])) for row in heads]
+            return [rows.baseline_of(run, row, timed.get(row["id"], [])) for row in heads]
 
     def query(self, sql: str, parameters: Mapping[str, Any]) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
         """Column names and rows of a SELECT with :named parameters; for reports, it changes nothing."""

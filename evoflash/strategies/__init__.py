@@ -1,5 +1,5 @@
 """Search strategies by name. They propose genomes and learn from what became of them; they evaluate and store
-nothing. A new one is a file here and a line in STRATEGIES.
+nothing. A new one is a file here and a line in STRATEGIES, or a file in an extension folder.
 
     uniform          valid genomes at random, without replacement; the control
     evolution        children of elites, by mutation operators that earn their share
@@ -16,12 +16,14 @@ nothing. A new one is a file here and a line in STRATEGIES.
     operators        mutation operators, found and applied
     operator_credit  how well each mutation operator has done
     optuna_study     the one door to Optuna
+    own_strategy     strategies of the user's own, from extension folders
     unseen           what was not proposed yet
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evoflash.errors import UsageError, did_you_mean
@@ -30,6 +32,7 @@ from evoflash.strategies.evolution import Evolution
 from evoflash.strategies.exhaustive import Exhaustive
 from evoflash.strategies.model.earlier import Earlier
 from evoflash.strategies.nsga2 import Nsga2
+from evoflash.strategies.own_strategy import load, make_own, own_strategies
 from evoflash.strategies.presets import preset_of
 from evoflash.strategies.surrogate import SEEDS, Surrogate
 from evoflash.strategies.tpe import Tpe
@@ -39,7 +42,7 @@ if TYPE_CHECKING:
     from evoflash.search import Strategy
 
 LEARNS_EARLIER = ("surrogate",)  # from searches on near problems
-WITH_SEEDS = ("evolution", "surrogate", "tpe", "nsga2")  # the others pass seeds over
+WITH_SEEDS = ("evolution", "surrogate", "tpe", "nsga2")  # besides the user's own; the others pass seeds over
 
 STRATEGIES: dict[str, Callable[..., Strategy]] = {
     "evolution": Evolution,
@@ -49,6 +52,21 @@ STRATEGIES: dict[str, Callable[..., Strategy]] = {
     "exhaustive": Exhaustive,
     "uniform": Uniform,
 }
+
+
+def known_strategies() -> tuple[str, ...]:
+    """The shipped strategies, then those of extension folders by name."""
+    return (*STRATEGIES, *sorted(_own()))
+
+
+def check_loads() -> None:
+    """UsageError for a file of an extension folder that is no strategy."""
+    for path in _own().values():
+        load(path)
+
+
+def _own() -> dict[str, Path]:
+    return own_strategies(STRATEGIES)
 
 
 def make_strategy(
@@ -71,6 +89,8 @@ def make_strategy(
     base, *more = name.split(":")
     if base == "surrogate":
         return Surrogate(space, seed=seed, seeds=seeds, first=first, earlier=earlier)
+    if base not in STRATEGIES:
+        return make_own(_own()[base], space, seed=seed, seeds=seeds)
     chosen = dict(zip(("preset", "population"), more, strict=False))
     return STRATEGIES[base](space, seed=seed, seeds=seeds, **chosen)
 
@@ -78,9 +98,9 @@ def make_strategy(
 def check_strategy(name: str) -> None:
     """UsageError where no strategy has that name."""
     base, *more = name.split(":")
-    if base not in STRATEGIES:
-        hint = did_you_mean(base, STRATEGIES)
-        raise UsageError(f"no strategy is called '{base}'.{hint} Use {' or '.join(STRATEGIES)}.")
+    if base not in known_strategies():
+        hint = did_you_mean(base, known_strategies())
+        raise UsageError(f"no strategy is called '{base}'.{hint} Use {' or '.join(known_strategies())}.")
     if more and (base != "evolution" or len(more) > 2):
         raise UsageError(f"'{name}': only evolution has presets and populations, as evolution:full.")
     if more:
@@ -89,4 +109,5 @@ def check_strategy(name: str) -> None:
 
 def takes_seeds(name: str) -> bool:
     """Whether a strategy of that name begins with seeds."""
-    return name.partition(":")[0] in WITH_SEEDS
+    base = name.partition(":")[0]
+    return base in WITH_SEEDS or base not in STRATEGIES

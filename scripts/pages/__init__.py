@@ -5,6 +5,7 @@
     genes           docs/genes.md, of the families' headers and the record of scripts.families.gene_ab
     emulator        the tables of docs/emulator.md, of the record of scripts/sanitizer
     self_test       the tables of docs/self-test.md, of the corpus of frauds
+    console/        every console block, by running its commands
     ladder_chart    docs/ladder-h200-mission.svg, of the recorded climb
     champions       evoflash/champions/<gpu>.toml, of records and databases
 
@@ -12,9 +13,10 @@
     search_tables   the table of docs/searching.md
     code_map        tables of families, packages and layers
     counts          numbers in sentences of the pages
+    settings        the table of settings in docs/commands.md
     markdown        tables, and text between two marks of a page
 
-readme, h200, genes, emulator and self_test have `--check`, which says whether their text is stale. A command
-that a page shows is the one that made the record, in the words of its day: what was `scripts/NAME.py` then
-lies in a topic of scripts/ now.
+readme, h200, genes, emulator, self_test and console have `--check`, which says whether their text is stale.
+A command that a page shows beside a record is the one that made it, in the words of its day: what was
+`scripts/NAME.py` then lies in a topic of scripts/ now.
 """

@@ -30,7 +30,7 @@ from evoflash.strategies.evolution import Evolution
 from evoflash.strategies.family_bandit import Bandit
 
 PROBLEM = "b=1,h=8,hkv=8,sq=512,skv=512,d=64,dtype=fp16"
-KEY = RunKey(PROBLEM, "l4", Basis.REPLAYED, "evolution", 5)
+KEY = RunKey(PROBLEM, "l4", Basis.MEASURED, "evolution", 5)
 RUN = Run(1, KEY, 1, "abc", 200, "2026-11-21T12:00:00+00:00")
 
 
@@ -46,7 +46,8 @@ def outcome(
     bound: str = "",
     twin: str = "",
 ) -> tuple[Proposal, Evaluation]:
-    evaluation = replace(evaluated(genome, us, duplicate_of=twin), problem=PROBLEM, gpu="l4", bound=bound)
+    known = evaluated(genome, us, duplicate_of=twin)
+    evaluation = replace(known, problem=PROBLEM, gpu="l4", basis=Basis.MEASURED, bound=bound)
     return Proposal(genome, operator, tuple(parent.id for parent in parents)), evaluation
 
 
@@ -152,7 +153,9 @@ def test_the_tables_show_every_operator_and_the_lineage() -> None:
 
 def test_an_estimate_is_marked() -> None:
     text = io.StringIO()
-    estimated = replace(FOUND, run=replace(RUN, key=replace(KEY, basis=Basis.ESTIMATED)))
+    estimated = insights.digest(
+        replace(RUN, key=replace(KEY, basis=Basis.ESTIMATED)), HISTORY, HISTORY[-1][1]
+    )
     print_insights(estimated, Console(file=text, width=180))
     assert "~8" in text.getvalue()
     assert " 8 " not in text.getvalue()

@@ -25,4 +25,5 @@ def test_a_screened_kernel_is_said_to_be_unproven_and_is_no_failure(tmp_path):
         wrong = evaluation_of(2, Status.CORRECTNESS, Rung.CORRECTNESS)
         store.add(run, wrong, Proposal(wrong.genome))
         assert kernel_report.failures(store, as_json=False).startswith("2 evaluated, 1 failed:")
-    assert kernel_report._score(screened) == "7.50 us measured, by a short look: not proven to be right"
+    words = "7.50 us measured, by a short look: not proven to be right"
+    assert kernel_report.time_in_words(screened) == words

@@ -143,7 +143,7 @@ def test_a_child_that_breaks_a_check_is_repaired() -> None:
 def test_a_file_that_is_no_operator_is_named(tmp_path, monkeypatch) -> None:
     (tmp_path / "half_done.py").write_text("PARENTS = 1\n")
     monkeypatch.setattr(evoflash.mutations, "__path__", [str(tmp_path)])
-    with pytest.raises(UsageError, match=r"mutations/half_done\.py is no operator"):
+    with pytest.raises(UsageError, match=r"/half_done\.py is no operator: give it PARENTS"):
         operators()
 
 

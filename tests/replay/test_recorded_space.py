@@ -49,7 +49,7 @@ def stencil() -> Recording:
 def tiles() -> Recording:
     outcomes = {genome: ENDINGS[i % len(ENDINGS)] for i, genome in enumerate(TILES)}
     space = recorded_space("tiles", TILES.params, outcomes, version=3)
-    return Recording(space, "b=1,h=8,s=512,d=64", "l4", Basis.ESTIMATED, (512, 8, 1))
+    return Recording(space, "b=1,h=8,s=512,d=64", "l4", Basis.ESTIMATED, (512, 8, 1), model_version="4")
 
 
 def written(tmp_path: Path, change, name: str = "cache.json") -> Path:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from evoflash.commands.options import Json, Quiet
-from evoflash.commands.terminal import interrupt_in_words, say, stdout_console
+from evoflash.commands.options import MOST, MOST_SEED, Json, Quiet
+from evoflash.commands.terminal import interrupt_in_words, say, stdout_console, working
 from evoflash.errors import UsageError
 
 if TYPE_CHECKING:
@@ -25,13 +25,13 @@ def benchmark_search(
         str,
         typer.Option(help="Names and groups with commas between: all (ours), optuna, kernel-tuner, kt:pso."),
     ] = "all",
-    seeds: Annotated[int, typer.Option(min=1, help="Runs of each strategy.")] = 50,
-    first_seed: Annotated[int, typer.Option(min=0, help="The first seed.")] = 0,
-    budget: Annotated[int, typer.Option(min=1, help="Evaluations of each run.")] = 200,
+    seeds: Annotated[int, typer.Option(min=1, max=MOST, help="Runs of each strategy.")] = 50,
+    first_seed: Annotated[int, typer.Option(min=0, max=MOST_SEED, help="The first seed.")] = 0,
+    budget: Annotated[int, typer.Option(min=1, max=MOST, help="Evaluations of each run.")] = 200,
     reference: Annotated[
         str, typer.Option(help="The strategy that the others are tested against, seed by seed.")
     ] = "evolution",
-    jobs: Annotated[int | None, typer.Option(min=1, help="Processes; default: one a core.")] = None,
+    jobs: Annotated[int | None, typer.Option(min=1, max=MOST, help="Processes; default: one a core.")] = None,
     output: Annotated[Path, typer.Option("-o", "--output", help="Writes NAME.html and NAME.json.")] = Path(
         "benchmark-search"
     ),
@@ -51,7 +51,8 @@ def benchmark_search(
     names = _runnable(strategies, reference)
     how = record.made(sys.argv[1:], seeds=seeds, first_seed=first_seed, reference=reference)
     spaces: list[Space] = []
-    with interrupt_in_words(f"{output.with_suffix('.json')} has the spaces that were done"):
+    words = f"{output.with_suffix('.json')} has the spaces that were done"
+    with interrupt_in_words(words), working(f"{len(names)} strategies, {seeds} runs each, space after space"):
         for space in benchmark(
             tuple(files or shipped()),
             names,

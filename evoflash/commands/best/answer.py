@@ -7,6 +7,7 @@ the emulator checks it, and its time is shown as one that was measured on anothe
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from os.path import expanduser  # leaves an unknown ~user as it is; Path raises
 from pathlib import Path
 
 from evoflash.champions import Champion, champion_today
@@ -66,7 +67,7 @@ def best(
 
 
 def _stored(db: str, problem: str | None, gpu: str | None) -> Evaluation | None:
-    if "://" not in db and not Path(db).expanduser().exists():
+    if "://" not in db and not Path(expanduser(db)).exists():
         return None
     with open_store(db, read_only=True) as store:
         return store.best(canonical(problem), known_name(gpu))

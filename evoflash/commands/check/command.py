@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from evoflash.commands.options import Db, Json, Quiet, Seed, Verbose
-from evoflash.commands.terminal import stdout_console
+from evoflash.commands.terminal import stdout_console, working
 from evoflash.errors import UsageError
 
 if TYPE_CHECKING:
@@ -74,7 +74,8 @@ def check(
         typer.echo(check_report.explain(explain))
         return
     subjects = _subjects(what, family, values or [], gpu=gpu, problem=problem, db=db)
-    checked = [check_subject(subject, runs=runs, seed=seed) for subject in subjects]
+    with working(f"compiling {len(subjects)} kernels for the emulator and running each {runs} times a shape"):
+        checked = [check_subject(subject, runs=runs, seed=seed) for subject in subjects]
     if as_json:
         typer.echo(check_report.as_json(checked))
     else:

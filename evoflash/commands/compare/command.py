@@ -1,17 +1,11 @@
-"""The command `evoflash compare`. It parses, calls and prints; run.py times the two kernels in pairs."""
+"""The command `evoflash compare`. It parses, calls and prints; start.py has the two kernels compared."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from evoflash.commands.options import Db, Json, Quiet, Seed, Verbose
-from evoflash.commands.terminal import interrupt_in_words, say
-from evoflash.errors import EvoflashError
-
-if TYPE_CHECKING:
-    from evoflash.commands.compare.run import ComparisonRun, Outcome
-
-_LIMIT_S = 900.0
+from evoflash.commands.terminal import interrupt_in_words
 
 
 def compare(
@@ -40,29 +34,9 @@ def compare(
     Example: evoflash compare 3f2a sdpa_cudnn --problem mission
     """
     from evoflash.commands.compare import report
-    from evoflash.commands.compare.kernels import contenders
-    from evoflash.commands.compare.run import ComparisonRun
-    from evoflash.cuda.launcher import present_spec
-    from evoflash.timing import noise_floor as noise
+    from evoflash.commands.compare.start import compare_named
 
-    spec = present_spec(None)
-    what, made = contenders((first, second), problem=problem, spec=spec, db=db, seed=seed)
-    run = ComparisonRun(made, what, spec, seed, noise=noise.floor())
-    say(f"checking both, then timing them in pairs on {what}")
     with interrupt_in_words("nothing is stored"):
-        outcome = _in_gpu_process(run)
-    if outcome.failure:
-        raise EvoflashError(f"no comparison: {outcome.failure}; `evoflash check` looks into a kernel.")
+        run, outcome = compare_named(first, second, problem=problem, seed=seed, db=db)
     shown = report.as_json if as_json else report.text
     typer.echo(shown(run, outcome))
-
-
-def _in_gpu_process(run: "ComparisonRun") -> "Outcome":
-    """The outcome, from a process of its own: a kernel that crashes or hangs there ends in one line here."""
-    from evoflash.commands.compare.run import Outcome, compare_kernels
-    from evoflash.cuda import launcher
-    from evoflash.isolation import IsolatedPool
-
-    with IsolatedPool(1, initializer=launcher.warm_up) as pool:
-        ending = pool.submit(compare_kernels, run, timeout_s=_LIMIT_S).result()
-    return ending.value or Outcome(failure=f"{ending.status}, {ending.reason}")

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from evoflash.commands.options import Json
-from evoflash.commands.terminal import interrupt_in_words, say
+from evoflash.commands.options import MOST, Json
+from evoflash.commands.terminal import interrupt_in_words, say, working
 from evoflash.errors import UsageError
 
 
@@ -28,7 +28,12 @@ def doctor(
         ),
     ] = "",
     time_limit: Annotated[
-        float, typer.Option(help="Seconds after which --conformance and --self-test report what they have.")
+        float,
+        typer.Option(
+            min=0.0,
+            max=MOST,
+            help="Seconds after which --conformance and --self-test report what they have.",
+        ),
     ] = 240.0,
     noise: Annotated[
         bool, typer.Option("--noise", help="Time copies of a kernel against each other on this GPU.")
@@ -67,7 +72,8 @@ def doctor(
 def _examine(*, as_json: bool) -> None:
     from evoflash.commands.doctor.examine import examine, render
 
-    findings = examine()
+    with working("examining the machine; the first time the emulator is compiled"):
+        findings = examine()
     typer.echo(json.dumps([asdict(f) for f in findings], indent=2) if as_json else render(findings))
     if any(f.state == "missing" for f in findings):
         raise typer.Exit(1)
@@ -108,11 +114,12 @@ def _test_itself(only: str, time_limit_s: float, *, as_json: bool) -> None:
     from evoflash.selftest import report
     from evoflash.selftest.run import self_test
 
-    outcome = self_test(
-        only=only,
-        time_limit_s=time_limit_s,
-        heard=lambda fraud: typer.echo(report.line(fraud), err=as_json),
-    )
+    with working("trying frauds and mistakes on evoflash itself, each of which must be rejected"):
+        outcome = self_test(
+            only=only,
+            time_limit_s=time_limit_s,
+            heard=lambda fraud: typer.echo(report.line(fraud), err=as_json),
+        )
     typer.echo(report.as_json(outcome) if as_json else report.totals(outcome))
     if outcome.interrupted:
         raise typer.Exit(130)

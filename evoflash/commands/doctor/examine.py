@@ -12,6 +12,7 @@ from pathlib import Path
 from evoflash.environment import noise_floor, nvrtc_version
 from evoflash.errors import EvoflashError
 from evoflash.families.family import known_families, load_family
+from evoflash.gpu import known_gpus, load_gpu
 from evoflash.paths import cache_dir, default_database
 
 
@@ -29,6 +30,7 @@ def examine() -> list[Finding]:
     checks: list[tuple[str, str, Callable[[], str]]] = [
         ("python packages", "missing", _packages),
         ("templates", "missing", _templates),
+        ("extensions", "missing", _extensions),
         ("NVRTC", "missing", _nvrtc),
         ("host compiler", "missing", _host_compiler),
         ("kernel cache", "missing", lambda: _writable(cache_dir())),
@@ -61,6 +63,19 @@ def _packages() -> str:
 
 def _templates() -> str:
     return ", ".join(f"{name} {load_family(name).version}" for name in known_families())
+
+
+def _extensions() -> str:
+    """What the extension folders hold; an EvoflashError of the first file that does not load."""
+    from evoflash.extensions.folders import described, extension_folders
+    from evoflash.strategies import check_loads
+    from evoflash.strategies.operators import operators
+
+    for name in known_gpus():
+        load_gpu(name)
+    operators()
+    check_loads()
+    return "; ".join(map(described, extension_folders())) or "none"
 
 
 def _nvrtc() -> str:

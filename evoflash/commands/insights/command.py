@@ -2,14 +2,15 @@
 
 import typer
 
-from evoflash.commands.options import Db, Gpu, Json, MaybeProblem
-from evoflash.commands.terminal import stdout_console
+from evoflash.commands.options import Db, Gpu, Json, MaybeProblem, Replayed
+from evoflash.commands.terminal import stdout_console, working
 
 
 def insights(
     *,
     gpu: Gpu = None,
     problem: MaybeProblem = None,
+    replayed: Replayed = False,
     db: Db,
     as_json: Json = False,
 ) -> None:
@@ -24,8 +25,8 @@ def insights(
     from evoflash.problem import canonical
     from evoflash.store.store import open_store
 
-    with open_store(db, read_only=True) as store:
-        insights = digest.read(store, problem=canonical(problem), gpu=known_name(gpu))
+    with working("counting what the search has learnt"), open_store(db, read_only=True) as store:
+        insights = digest.read(store, problem=canonical(problem), gpu=known_name(gpu), replayed=replayed)
     if as_json:
         typer.echo(report.as_json(insights))
     else:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from evoflash.errors import NoKernelError
-from evoflash.evaluation import Evaluation, Proposal, Run
+from evoflash.evaluation import Basis, Evaluation, Proposal, Run
 from evoflash.gene_effects import GeneEffect, Nogood, effects, nogoods
 from evoflash.space import Value
 from evoflash.store.store import Store
@@ -59,6 +59,7 @@ class Insights:
 
     run: Run
     evaluated: int
+    is_estimated: bool  # its times are a model's, made here or recorded
     operators: tuple[Record, ...]
     bottlenecks: tuple[Record, ...]
     arms: tuple[Record, ...]
@@ -68,13 +69,20 @@ class Insights:
     nogoods: tuple[Nogood, ...] = ()  # values that fail nearly always
 
 
-def read(store: Store, *, problem: str | None = None, gpu: str | None = None) -> Insights:
-    """The newest search that fits; `problem` is canonical. NoKernelError when there is none."""
+def read(
+    store: Store, *, problem: str | None = None, gpu: str | None = None, replayed: bool = False
+) -> Insights:
+    """The newest search that fits; `problem` is canonical. NoKernelError when there is none.
+
+    Searches on recordings are looked at with `replayed`, and then no others.
+    """
     for run in store.runs():
         wanted = problem in (None, run.key.problem) and gpu in (None, run.key.gpu)
+        wanted = wanted and (run.key.basis is Basis.REPLAYED) is replayed
         if wanted and run.key.strategy not in ("remeasure", "baselines", "archive"):
             return digest(run, store.history(run), store.best_of(run))
-    raise NoKernelError("no search in the database fits: run `evoflash search` first, or ask for less.")
+    what = "replay" if replayed else "search"
+    raise NoKernelError(f"no {what} in the database fits: run `evoflash search` first, or ask for less.")
 
 
 def digest(run: Run, history: History, winner: Evaluation | None) -> Insights:
@@ -83,6 +91,7 @@ def digest(run: Run, history: History, winner: Evaluation | None) -> Insights:
     return Insights(
         run=run,
         evaluated=len(history),
+        is_estimated=run.key.basis is Basis.ESTIMATED or any(each.is_estimate for _, each in history),
         operators=_records(children, lambda child: child.operator),
         bottlenecks=_records(children, lambda child: child.bound or "unknown"),
         arms=_records(children, lambda child: "control" if child.is_control else "credit"),

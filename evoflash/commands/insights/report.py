@@ -30,8 +30,9 @@ def as_json(insights: Insights) -> str:
 
 def print_insights(insights: Insights, console: Console) -> None:
     """A table each for operators, bottlenecks, both together and arms; the winner's lineage; sentences."""
-    key, mark = insights.run.key, "~" if insights.run.key.basis is Basis.ESTIMATED else ""
-    console.print(escape(f"{key.problem} on {key.gpu}: {key.strategy} seed {key.seed}, {key.basis}"))
+    key, mark = insights.run.key, "~" if insights.is_estimated else ""
+    of = " from a recording of a model's ESTIMATES" if mark and key.basis is Basis.REPLAYED else ""
+    console.print(escape(f"{key.problem} on {key.gpu}: {key.strategy} seed {key.seed}, {key.basis}{of}"))
     if not insights.operators:
         console.print(escape(f"{insights.evaluated} evaluated, none by a mutation operator."))
     else:

@@ -8,7 +8,6 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from evoflash.commands.insights.digest import Insights, Record
-from evoflash.evaluation import Basis
 from evoflash.gene_effects import GeneEffect, Nogood
 from evoflash.space import Value
 
@@ -18,7 +17,7 @@ FEWEST_USES = 3  # of an operator that is named
 
 def sentences(insights: Insights) -> Iterator[str]:
     """A heading and its lines, for each of the three kinds of which there is something to say."""
-    mark = ", by a model's ESTIMATES" if insights.run.key.basis is Basis.ESTIMATED else ""
+    mark = ", by a model's ESTIMATES" if insights.is_estimated else ""
     only = _only_others(insights.effects)
     faster = [each for each in insights.effects if each.high < 1]
     slower = sorted((each for each in insights.effects if each.low > 1), key=lambda each: -each.low)

@@ -51,6 +51,13 @@ def _markdown_ranking(rows: list[Row]) -> str:
     return f"### {_title(rows)}\n\n{body}\n"
 
 
+def rankings_in_words(table: Table) -> Iterator[tuple[str, tuple[str, ...], tuple[tuple[str, ...], ...]]]:
+    """For each ranking its title, the columns that are not empty, and the cells as they are shown."""
+    for rows in _rankings(table):
+        shown = _columns(rows)
+        yield _title(rows), tuple(shown), tuple(tuple(cell(row) for cell in shown.values()) for row in rows)
+
+
 def print_table(table: Table, console: Console, *, wide: bool = False) -> None:
     """One table for each ranking, as wide as the terminal or, with `wide`, as its columns; a line that says
     what to do when there is none.
@@ -78,12 +85,17 @@ def _rankings(table: Table) -> Iterator[list[Row]]:
 def _title(rows: list[Row]) -> str:
     basis = Basis(rows[0]["basis"])
     models = sorted({row["model_version"] for row in rows if row["model_version"]})
+    estimates = f"estimated by model {', '.join(models) or 'unknown'}, not measured"
     words = {
         Basis.MEASURED: "measured",
-        Basis.REPLAYED: "replayed from a recording",
-        Basis.ESTIMATED: f"estimated by model {', '.join(models) or 'unknown'}, not measured",
+        Basis.REPLAYED: "replayed from a recording" + (f", {estimates}" if _is_estimated(rows) else ""),
+        Basis.ESTIMATED: estimates,
     }
     return f"{rows[0]['problem']} on {rows[0]['gpu']}: {words[basis]}"
+
+
+def _is_estimated(rows: list[Row]) -> bool:
+    return any(row["basis"] == Basis.ESTIMATED.value or row["model_version"] for row in rows)
 
 
 # What a narrow terminal goes without first has the highest number; 0 is always shown.
@@ -96,7 +108,7 @@ _NUMBERS = {"#", "us", "est. us", "p10-p90", "speed-up", "TFLOPS", "regs", "spil
 
 def _columns(rows: list[Row]) -> dict[str, Callable[[Row], str]]:
     """Headers and how each cell reads; figures of an estimate carry a '~', what no row has is left out."""
-    estimated = rows[0]["basis"] == Basis.ESTIMATED.value
+    estimated = _is_estimated(rows)
     mark = "~" if estimated else ""
     columns: dict[str, Callable[[Row], str]] = {
         "#": lambda row: str(row["rank"]),

@@ -36,12 +36,15 @@ def read(
     basis: Basis | None = None,
     top: int = 20,
 ) -> Table:
-    """The first `top` rows of each ranking, measured rankings first; `problem` is canonical, str(Problem)."""
+    """The first `top` rows of each ranking, measured rankings first; `problem` is canonical, str(Problem).
+
+    Outcomes of searches on recordings are no kernels of this database: they are ranked where `basis` says so.
+    """
     given = {"problem": problem, "gpu": gpu, "basis": None if basis is None else basis.value}
     where = {name: value for name, value in given.items() if value is not None}
-    conditions = " AND ".join(["rank <= :top", *(f"{name} = :{name}" for name in where)])
-    trust = "CASE basis WHEN 'measured' THEN 0 WHEN 'replayed' THEN 1 ELSE 2 END"
-    order = f"problem, gpu, {trust}, rank, evaluation"
+    usual = [] if basis else ["basis <> 'replayed'"]
+    conditions = " AND ".join(["rank <= :top", *usual, *(f"{name} = :{name}" for name in where)])
+    order = "problem, gpu, CASE basis WHEN 'measured' THEN 0 ELSE 1 END, rank, evaluation"
     query = f"SELECT * FROM ({leaderboard_sql()}) AS board WHERE {conditions} ORDER BY {order}"
     columns, rows = store.query(query, {"top": top, **where})
     # Equal times share a rank, as estimates often do: there may be more rows than were asked for.

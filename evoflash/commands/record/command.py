@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from evoflash.commands.options import Db, Quiet
-from evoflash.commands.terminal import say
+from evoflash.commands.terminal import say, working
 
 
 def record(
@@ -31,5 +31,6 @@ def record(
     """
     from evoflash.commands.record import recording
 
-    written = recording.record(db, file, problem=problem, gpu=gpu, family=family, estimated=estimated)
+    with working(f"reading the outcomes of {problem} on {gpu}"):
+        written = recording.record(db, file, problem=problem, gpu=gpu, family=family, estimated=estimated)
     say(f"wrote {file}: {len(written.space.genomes)} configurations of {written.space.family}.")

@@ -48,6 +48,7 @@ def recorded(store: Store, *, problem: str, gpu: str, family: str | None, basis:
         spec.name,
         basis,
         first.extents,
+        model_version=_model_of(evaluations),
     )
 
 
@@ -57,6 +58,11 @@ def _evaluations(store: Store, problem: str, gpu: str, basis: Basis) -> list[Eva
     alike = [run for run in runs if run.gpu_hash == runs[0].gpu_hash]
     outcomes = {e.genome: e for run in reversed(alike) for _, e in store.history(run)}
     return list(outcomes.values())
+
+
+def _model_of(evaluations: Sequence[Evaluation]) -> str:
+    """The performance models that the times come from, in words; empty where they were measured."""
+    return ", ".join(sorted({e.model_version for e in evaluations if e.model_version}))
 
 
 def _where(run: Run) -> tuple[str, str, Basis]:

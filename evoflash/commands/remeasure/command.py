@@ -5,14 +5,14 @@ from typing import Annotated
 
 import typer
 
-from evoflash.commands.options import Db, Gpu, Json, MaybeProblem, Quiet, Verbose
+from evoflash.commands.options import MOST, Db, Gpu, Json, MaybeProblem, Quiet, Verbose
 from evoflash.commands.terminal import interrupt_in_words
 from evoflash.errors import NoKernelError
 
 
 def remeasure(
     *,
-    top: Annotated[int, typer.Option(min=1, help="How many of the best estimates.")] = 20,
+    top: Annotated[int, typer.Option(min=1, max=MOST, help="How many of the best estimates.")] = 20,
     gpu: Gpu = None,
     problem: MaybeProblem = None,
     db: Db,

@@ -2,20 +2,15 @@
 
 from collections.abc import Sequence
 
-from evoflash.commands.search.limits import Limits
+from evoflash.commands.evaluate.run import begin, taken_up
 from evoflash.commands.search.plan import where
-from evoflash.commands.search.run import SearchResult, counting
-from evoflash.environment import environment
+from evoflash.commands.search.run import SearchResult
 from evoflash.errors import NoKernelError
-from evoflash.evaluation import Basis, RunKey
-from evoflash.evaluators.finals_phase import time_finalists
-from evoflash.evaluators.measured import MeasuredEvaluator
+from evoflash.evaluation import Basis
 from evoflash.gpu import GpuSpec
 from evoflash.problem import Problem, canonical, parse_problem
-from evoflash.search import search
 from evoflash.space import Genome
 from evoflash.store.store import Store, open_store
-from evoflash.strategies.fixed_list import Given
 
 
 def remeasure(
@@ -45,15 +40,7 @@ def measured(
 
     Stored as a run of its own, of that strategy.
     """
-    key = RunKey(str(problem), spec.name, Basis.MEASURED, strategy, 0)
-    current = store.begin(
-        key, gpu_hash=spec.hash, budget=len(genomes), argv=argv, environment=environment(), fresh=True
+    current = begin(
+        store, problem, spec, basis=Basis.MEASURED, strategy=strategy, budget=len(genomes), argv=argv
     )
-    limits = Limits(budget=len(genomes))
-    with (
-        counting(store, current, limits),
-        MeasuredEvaluator(problem, spec, seed=0, proves_all=True) as evaluates,
-    ):
-        search(Given(genomes, strategy), evaluates, store, current, budget=limits.budget)
-        finals = time_finalists(evaluates.retimer, store, current)
-    return SearchResult(store.best_of(current), store.spent(current), finals)
+    return taken_up(store, current, problem, spec, genomes)

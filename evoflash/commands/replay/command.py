@@ -5,17 +5,21 @@ from typing import Annotated
 
 import typer
 
-from evoflash.commands.options import Json, Quiet, Seed
-from evoflash.commands.terminal import stdout_console
+from evoflash.commands.options import MOST, Json, Quiet, Seed
+from evoflash.commands.terminal import stdout_console, working
 
 
 def replay(
     file: Annotated[Path, typer.Argument(help="A Kernel Tuner cache or T4 file, plain or gzip.")],
     *,
     strategy: Annotated[str, typer.Option(help="Names with commas between, or all.")] = "all",
-    budget: Annotated[int, typer.Option(min=1, help="Evaluations of each run.")] = 200,
-    repeats: Annotated[int, typer.Option(min=1, help="Runs of each strategy, with seeds of their own.")] = 20,
-    ahead: Annotated[int, typer.Option(min=1, help="Proposals in flight, as where evaluation is slow.")] = 1,
+    budget: Annotated[int, typer.Option(min=1, max=MOST, help="Evaluations of each run.")] = 200,
+    repeats: Annotated[
+        int, typer.Option(min=1, max=MOST, help="Runs of each strategy, with seeds of their own.")
+    ] = 20,
+    ahead: Annotated[
+        int, typer.Option(min=1, max=MOST, help="Proposals in flight, as where evaluation is slow.")
+    ] = 1,
     seed: Seed = 0,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -32,7 +36,9 @@ def replay(
 
     names = chosen(strategy)
     recording = read_recording(file)
-    comparison = compare(recording, names, budget=budget, repeats=repeats, seed=seed, ahead=ahead)
+    size = f"{len(names)} strategies, {repeats} runs of {budget} evaluations each"
+    with working(f"replaying {file.name}: {size}"):
+        comparison = compare(recording, names, budget=budget, repeats=repeats, seed=seed, ahead=ahead)
     if as_json:
         typer.echo(report.as_json(comparison))
     else:

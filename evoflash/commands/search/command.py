@@ -6,7 +6,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from evoflash.commands.options import DEFAULT_STRATEGY, Db, Gpu, Json, ProblemText, Quiet, Seed, Verbose
+from evoflash.commands.options import (
+    DEFAULT_STRATEGY,
+    MOST,
+    Db,
+    Gpu,
+    Json,
+    ProblemText,
+    Quiet,
+    Seed,
+    Verbose,
+    own_names,
+)
 from evoflash.commands.terminal import interrupt_in_words
 from evoflash.errors import NoKernelError, UsageError
 
@@ -21,6 +32,7 @@ def search(
     budget: Annotated[
         int | None,
         typer.Option(
+            max=MOST,
             help="Distinct kernels to evaluate.",
             show_default="200; none with --minutes or --until",
         ),
@@ -36,7 +48,7 @@ def search(
     strategy: Annotated[
         str | None,
         typer.Option(
-            help="surrogate, evolution, tpe, nsga2, uniform or exhaustive.",
+            help=f"surrogate, evolution, tpe, nsga2, uniform{own_names('strategies')} or exhaustive.",
             show_default=f"{DEFAULT_STRATEGY}; evolution with --preset",
         ),
     ] = None,

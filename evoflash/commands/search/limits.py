@@ -1,5 +1,6 @@
 """When a search ends: evaluations, time, nearness to the physical floor. Searches and times nothing."""
 
+import math
 from dataclasses import dataclass
 
 from evoflash.errors import UsageError
@@ -39,8 +40,9 @@ def limits(
         raise UsageError(f"budget {budget}: give a whole number from 1 up.")
     if minutes is not None and time_limit_s is not None:
         raise UsageError("--minutes and --time-limit say the same in minutes and in seconds: give one.")
-    if minutes is not None and not minutes > 0:
-        raise UsageError(f"--minutes {minutes:g}: give more than 0.")
+    for name, number in (("--minutes", minutes), ("--time-limit", time_limit_s)):
+        if number is not None and not 0 < number < math.inf:
+            raise UsageError(f"{name} {number:g}: give a number above 0, or leave {name} away for no limit.")
     if until is not None and not 0 < until <= 1:
         raise UsageError(f"--until {until:g}: give a share of the physical floor above 0 and up to 1.")
     if budget is None and minutes is None and until is None:

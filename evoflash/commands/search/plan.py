@@ -12,7 +12,7 @@ from evoflash.errors import DeviceError, EvoflashError, UsageError
 from evoflash.evaluation import Basis, RunKey
 from evoflash.families.family import Family, families_for, load_family
 from evoflash.gpu import GpuSpec, load_gpu
-from evoflash.problem import Problem, parse_problem
+from evoflash.problem import Problem, check_fits, parse_problem
 from evoflash.space import Genome, SearchSpace
 from evoflash.strategies import LEARNS_EARLIER, check_strategy, takes_seeds
 
@@ -79,6 +79,7 @@ def plan(
     check_strategy(strategy)
     what = parse_problem(problem)
     spec, basis = where(gpu, evaluator)
+    check_fits(what, spec)
     starts = archive and takes_seeds(strategy)
     tried = (_field(member, what, spec, archive=starts) for member in _families(family, spec, what))
     fields = tuple(field for field in tried if field)
@@ -116,7 +117,8 @@ def where(gpu: str | None, evaluator: str | None) -> tuple[GpuSpec, Basis]:
     if evaluator == "gpu" and not is_here:
         here = present.name if present else "no known GPU"
         raise DeviceError(
-            f"--evaluator gpu needs a {spec.name}, but {here} is present: use --evaluator emulated."
+            f"measuring for {spec.name} needs one, but {here} is present: run this where it is; "
+            "`evoflash search --evaluator emulated` estimates times without it."
         )
     if is_here and evaluator != "emulated":
         return spec, Basis.MEASURED

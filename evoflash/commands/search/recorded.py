@@ -52,7 +52,7 @@ def search_recording(
         if limits.is_spent(store.spent(current)):  # the loop below then spends nothing
             say(f"this run has spent its budget ({limits.budget}): raise --budget or use --fresh.")
         title = f"{recording.problem} on {recording.device}"
-        showing = Progress(title, Basis.REPLAYED, limits, history)
+        showing = Progress(title, _shown_as(recording), limits, history)
         with counting(store, current, limits), showing as progress:
             search(
                 chosen,
@@ -64,6 +64,11 @@ def search_recording(
                 on_evaluation=progress.show,
             )
         return SearchResult(store.best_of(current), store.spent(current))
+
+
+def _shown_as(recording: Recording) -> Basis:
+    """An estimate keeps its mark in a replay."""
+    return Basis.ESTIMATED if recording.basis is Basis.ESTIMATED else Basis.REPLAYED
 
 
 def _digest(recording: Recording) -> str:
@@ -81,6 +86,6 @@ def describe(result: SearchResult, *, as_json: bool) -> str:
         f"config    {best.genome.id}  {best.genome.family}",
         f"values    {' '.join(f'{name}={value}' for name, value in best.genome.values)}",
         f"problem   {best.problem}   on {best.gpu}",
-        f"time      {best.score_us:.2f} us {best.basis}, best of {result.spent} evaluations",
+        f"time      {kernel_report.time_in_words(best)}; best of {result.spent} evaluations",
     )
     return "\n".join(lines)

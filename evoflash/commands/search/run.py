@@ -3,9 +3,10 @@
 The loop is evoflash/search.py.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from evoflash.commands.terminal import say
 from evoflash.commands.termination import Terminated
 from evoflash.compilers.nvrtc import first_error
 from evoflash.environment import environment
-from evoflash.evaluation import Basis, Evaluation, Run, was_timed_again
+from evoflash.evaluation import Basis, Evaluation, Proposal, Run, was_timed_again
 from evoflash.evaluators.emulated import EmulatedEvaluator
 from evoflash.evaluators.finals_phase import time_finalists
 from evoflash.evaluators.measured import MeasuredEvaluator
@@ -43,7 +44,23 @@ class SearchResult:
     validator: str = ""  # its share of a candidate's time, in words; empty where nothing was timed
 
 
-def run(plan: Plan, db: str, *, limits: Limits, fresh: bool, argv: Sequence[str]) -> SearchResult:
+class Watcher(Protocol):
+    """Is shown what a search does while it runs."""
+
+    def show(self, proposal: Proposal, evaluation: Evaluation) -> None:
+        """One more evaluation."""
+
+    def say(self, message: str) -> None:
+        """What is being done now."""
+
+
+# From a title, where times come from, the limits and what the run had before.
+Watch = Callable[[str, Basis, Limits, Sequence[tuple[Proposal, Evaluation]]], AbstractContextManager[Watcher]]
+
+
+def run(
+    plan: Plan, db: str, *, limits: Limits, fresh: bool, argv: Sequence[str], watch: Watch = Progress
+) -> SearchResult:
     """Search to one of the limits or Ctrl-C; on a GPU, then re-time the finalists."""
     with open_store(db) as store:
         noted = environment() | _archive_note(plan) | _transfer_note(store, plan)
@@ -60,7 +77,7 @@ def run(plan: Plan, db: str, *, limits: Limits, fresh: bool, argv: Sequence[str]
             say(over)
         else:
             with counting(store, current, limits):
-                finals = _search(plan, store, current, limits)
+                finals = _search(plan, store, current, limits, watch)
         validator = rung_times.describe(e for _, e in store.history(current))
         return SearchResult(store.best_of(current), store.spent(current), finals, validator)
 
@@ -106,7 +123,7 @@ def _is_final(store: Store, current: Run) -> bool:
     return best is None or was_timed_again(best)
 
 
-def _search(plan: Plan, store: Store, current: Run, limits: Limits) -> FinalReport | None:
+def _search(plan: Plan, store: Store, current: Run, limits: Limits, watch: Watch) -> FinalReport | None:
     history = store.history(current)
     if history:
         say(f"continuing run {current.number} at {limits.of_budget(store.spent(current))}.")
@@ -115,7 +132,7 @@ def _search(plan: Plan, store: Store, current: Run, limits: Limits) -> FinalRepo
         say(f"searching until {floor / limits.until:.2f} us: the physical floor is {floor:.2f} us.")
     title = f"{', '.join(field.family.name for field in plan.fields)} for {plan.gpu.name}"
     past = [evaluation for _, evaluation in history]
-    with evaluator(plan, past) as evaluates, Progress(title, plan.basis, limits, history) as progress:
+    with evaluator(plan, past) as evaluates, watch(title, plan.basis, limits, history) as progress:
         search(
             strategy,
             evaluates,

@@ -20,6 +20,10 @@ namespace {
 constexpr size_t kPageBytes = 4096;
 constexpr size_t kMarginBytes = 1 << 20;  // inaccessible, on either side
 constexpr size_t kAlignBytes = 256;       // of a buffer's first byte, as cudaMalloc gives
+// Where the first buffer is asked for, and each further one behind the one before: what is counted by addresses,
+// and addresses in messages, are then the same in every process. Programs, heaps, libraries and the shadows of
+// sanitizers lie elsewhere; the system gives another place where this one is taken or the address space small.
+constexpr uintptr_t kFirstBuffer = uintptr_t{1} << 45;
 
 struct Buffer {
   std::string name;
@@ -50,6 +54,14 @@ Buffer* find_buffer(uintptr_t first, size_t bytes) {
 
 uintptr_t number_of(const void* address) {
   return reinterpret_cast<uintptr_t>(address);
+}
+
+// Pages behind all buffers, without memory until they are written; MAP_FAILED where there is no room.
+void* new_pages(size_t bytes) {
+  uintptr_t wanted = kFirstBuffer;
+  for (const Buffer& buffer : buffers) wanted = std::max(wanted, number_of(buffer.mapping) + buffer.mapping_bytes);
+  return mmap(reinterpret_cast<void*>(wanted), bytes, PROT_READ | PROT_WRITE,
+              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 }
 
 using Note = void (History::*)(size_t first, size_t end, const Actor& actor, int line);
@@ -189,8 +201,7 @@ extern "C" void efemu_free(void* data);
 extern "C" void* efemu_allocate(u64 bytes, const char* name, u32 writable, u32 unset) {
   const size_t pages_bytes = std::max<size_t>((bytes + kPageBytes - 1) / kPageBytes, 1) * kPageBytes;
   const size_t mapping_bytes = pages_bytes + 2 * kMarginBytes;
-  void* memory =
-      mmap(nullptr, mapping_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* memory = new_pages(mapping_bytes);
   if (memory == MAP_FAILED) return nullptr;
   char* mapping = static_cast<char*>(memory);
   mprotect(mapping, kMarginBytes, PROT_NONE);

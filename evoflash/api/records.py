@@ -1,0 +1,217 @@
+"""What the Python interface returns: frozen records that notebooks show as HTML. They start and read nothing
+but a kernel's own CUDA, which is rendered when it is asked for.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any
+
+from evoflash.commands import kernel_report
+from evoflash.commands.compare import report as comparison_report
+from evoflash.commands.compare.run import ComparisonRun, Outcome, Result
+from evoflash.commands.leaderboard import report as table_report
+from evoflash.commands.leaderboard.table import Table
+from evoflash.evaluation import Basis, Evaluation, Status
+from evoflash.families.export import export_kernel
+from evoflash.gpu import load_gpu
+from evoflash.problem import parse_problem
+from evoflash.space import Value
+
+
+@dataclass(frozen=True, repr=False)
+class Kernel:
+    """One kernel, on one problem and one GPU: what it is, whether it is right, how fast it is.
+
+    `evaluation` is the whole record: builds, verdicts, timings.
+    """
+
+    evaluation: Evaluation
+
+    @property
+    def id(self) -> str:
+        """The genome's id, 16 hexadecimal digits."""
+        return self.evaluation.genome.id
+
+    @property
+    def family(self) -> str:
+        """The name of its kernel family."""
+        return self.evaluation.genome.family
+
+    @property
+    def values(self) -> Mapping[str, Value]:
+        """The value of each gene."""
+        return MappingProxyType(self.evaluation.genome.as_dict())
+
+    @property
+    def problem(self) -> str:
+        """What it computes, as the database writes it: `b=1,h=8,...`."""
+        return self.evaluation.problem
+
+    @property
+    def gpu(self) -> str:
+        """The GPU that it is compiled for."""
+        return self.evaluation.gpu
+
+    @property
+    def status(self) -> Status:
+        """`correct`, or the way in which it failed; `reason` has the words."""
+        return self.evaluation.status
+
+    @property
+    def is_correct(self) -> bool:
+        """Whether it passed every check."""
+        return self.evaluation.is_correct
+
+    @property
+    def reason(self) -> str:
+        """Why it failed; empty where it is correct."""
+        return self.evaluation.reason
+
+    @property
+    def time_us(self) -> float | None:
+        """Microseconds a call, the geometric mean over the problem's workloads; None where it failed.
+
+        Look at `basis` before you compare: estimates are no measurements.
+        """
+        return self.evaluation.score_us
+
+    @property
+    def basis(self) -> Basis:
+        """Where the time is from: `measured`, `estimated` by a model or `replayed` from a record."""
+        return self.evaluation.basis
+
+    @property
+    def time(self) -> str:
+        """The time in words, with a mark where it is no measurement: `~12.92 us ESTIMATED by ...`."""
+        return kernel_report.time_in_words(self.evaluation)
+
+    @cached_property
+    def cuda(self) -> str:
+        """The kernel as one complete .cu file, as `evoflash export` writes it.
+
+        UsageError where the problem's workloads need differently compiled kernels.
+        """
+        return export_kernel(self.evaluation.genome, parse_problem(self.problem), load_gpu(self.gpu))
+
+    def __repr__(self) -> str:
+        """In a line: id, family, problem, GPU, status and time."""
+        return (
+            f"<Kernel {self.id} {self.family} for {self.problem} on {self.gpu}: {self.status}, {self.time}>"
+        )
+
+    def __str__(self) -> str:
+        """What `evoflash best` prints of it."""
+        return kernel_report.brief(self.evaluation)
+
+    def _repr_html_(self) -> str:
+        from evoflash.api import html
+
+        return html.kernel(self)
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """Correct kernels on one problem and one GPU, fastest first, all with times of one kind."""
+
+    title: str
+    columns: tuple[str, ...]
+    cells: tuple[tuple[str, ...], ...]  # as `evoflash leaderboard` prints them
+
+
+@dataclass(frozen=True, repr=False)
+class Leaderboard:
+    """Correct kernels, fastest first; measured and estimated ones in rankings of their own."""
+
+    table: Table
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """A dict for each row, by column, times in us: what a data frame takes."""
+        return self.table.as_dicts()
+
+    @property
+    def rankings(self) -> tuple[Ranking, ...]:
+        """One for each problem, GPU and kind of time."""
+        return tuple(Ranking(*parts) for parts in table_report.rankings_in_words(self.table))
+
+    def __len__(self) -> int:
+        """How many rows there are."""
+        return len(self.table.rows)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """Row by row."""
+        return iter(self.rows)
+
+    def __repr__(self) -> str:
+        """How many kernels are on it; `str` has the tables."""
+        return f"<Leaderboard of {len(self)} kernels>"
+
+    def __str__(self) -> str:
+        """Markdown tables."""
+        return table_report.as_markdown(self.table)
+
+    def _repr_html_(self) -> str:
+        from evoflash.api import html
+
+        return html.leaderboard(self)
+
+
+@dataclass(frozen=True)
+class SearchResult:
+    """What a search came to: its best kernel, where there is one, and what the run has spent."""
+
+    best: Kernel | None
+    spent: int  # evaluations, those of earlier calls included
+    is_interrupted: bool = False  # by Ctrl-C or the notebook's stop button; the same call continues
+    report: str = ""  # what `evoflash search` prints at its end
+
+    def __str__(self) -> str:
+        """What `evoflash search` prints at its end."""
+        return self.report or f"no correct kernel among {self.spent} evaluations"
+
+    def _repr_html_(self) -> str:
+        from evoflash.api import html
+
+        return html.search_result(self)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One more evaluation of a search: what a progress callback is given."""
+
+    spent: int  # evaluations of the run so far, this one included
+    budget: int | None  # None where the search is limited by time alone
+    kernel: Kernel
+    best: Kernel | None  # the best correct one so far
+
+    def __str__(self) -> str:
+        """`12/200: ~14.28 us ESTIMATED by model 3, not measured`; the time is the best one's."""
+        of = "" if self.budget is None else f"/{self.budget}"
+        return f"{self.spent}{of}: {self.best.time if self.best else 'no correct kernel yet'}"
+
+
+Progress = Callable[[Step], object]
+
+
+@dataclass(frozen=True)
+class KernelComparison:
+    """Which of two kernels is faster on this machine's GPU, by workload and protocol."""
+
+    run: ComparisonRun
+    outcome: Outcome
+
+    @property
+    def results(self) -> tuple[Result, ...]:
+        """For each workload and protocol the ratio of the times, its interval and the answer."""
+        return self.outcome.results
+
+    def __str__(self) -> str:
+        """What `evoflash compare` prints."""
+        return comparison_report.text(self.run, self.outcome)
+
+    def _repr_html_(self) -> str:
+        from evoflash.api import html
+
+        return html.preformatted(str(self))

@@ -1,0 +1,76 @@
+"""The runs of a database as a table or JSON; reads no database."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from evoflash.store.standing import Standing
+
+_COLUMNS = ("run", "name", "problem", "gpu", "basis", "search", "evaluated", "best us", "state", "began")
+_NUMBERS = ("run", "evaluated", "best us")
+
+
+def as_dict(standing: Standing) -> dict[str, Any]:
+    """The run's fields beside one another, and how it stands."""
+    fields = asdict(standing)
+    run = fields.pop("run")
+    key = run.pop("key")
+    return {**run, **key, **fields, "state": state(standing), "left_s": standing.left_s}
+
+
+def as_json(standings: Sequence[Standing]) -> str:
+    """One object, {"runs": [...]}, newest first."""
+    return json.dumps({"runs": [as_dict(standing) for standing in standings]}, indent=2)
+
+
+def state(standing: Standing) -> str:
+    """`running`, `finished` (its budget is spent) or `stopped` (the same command continues it)."""
+    if standing.process is not None:
+        return "running"
+    spent = standing.run.budget and standing.evaluated >= standing.run.budget
+    return "finished" if spent else "stopped"
+
+
+def best(standing: Standing) -> str:
+    """The best time, with the mark of an estimate."""
+    return "" if standing.best_us is None else f"{'~' * standing.is_estimate}{standing.best_us:.2f}"
+
+
+def print_runs(standings: Sequence[Standing], console: Console) -> None:
+    """A row for each run, or a line that says what to do."""
+    if not standings:
+        console.print("No run is stored: run `evoflash search` first.")
+        return
+    table = Table(box=box.SIMPLE_HEAD)
+    for name in (
+        "run",
+        "name",
+        "problem",
+        "gpu",
+        "basis",
+        "search",
+        "evaluated",
+        "best us",
+        "state",
+        "began",
+    ):
+        table.add_column(name, justify="right" if name in _NUMBERS else "left", overflow="fold")
+    for each in standings:
+        table.add_row(*map(escape, _cells(each)))
+    console.print(table)
+
+
+def _cells(standing: Standing) -> tuple[str, ...]:
+    run, key = standing.run, standing.run.key
+    of = f"/{run.budget}" if run.budget else ""
+    search = f"{key.strategy} seed {key.seed} no. {run.number}"
+    began = run.created[:16].replace("T", " ")
+    done = f"{standing.evaluated}{of}"
+    what = (str(run.id), standing.name, key.problem, key.gpu, key.basis.value, search, done)
+    return (*what, best(standing), state(standing), began)

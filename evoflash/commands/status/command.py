@@ -1,0 +1,62 @@
+"""The commands `evoflash status` and `evoflash watch`. They parse, call and print, and change nothing."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from evoflash.commands.options import Db, Json
+from evoflash.commands.terminal import interrupt_in_words, stdout_console
+
+if TYPE_CHECKING:
+    from evoflash.store.database import Database
+    from evoflash.store.standing import Standing
+
+
+def status(*, db: Db, as_json: Json = False) -> None:
+    """What is being searched now.
+
+    What is being searched now in this database, by any process; where nothing is, the newest run.
+
+    Example: evoflash status
+    """
+    from evoflash.commands.runs.report import as_json as as_json_text
+    from evoflash.commands.status import report
+
+    found = _chosen(_opened(db))
+    typer.echo(
+        as_json_text(found) if as_json else "\n".join(line for each in found for line in report.lines(each))
+    )
+
+
+def watch(
+    *,
+    db: Db,
+    every: Annotated[float, typer.Option(min=0.1, max=3600, help="Seconds from one look to the next.")] = 1.0,
+) -> None:
+    """Show `evoflash status` again and again.
+
+    The same as `evoflash status`, drawn again until the searches end. Ctrl-C ends the watching alone.
+
+    Example: evoflash watch
+    """
+    from evoflash.commands.status import report
+
+    database = _opened(db)
+    with interrupt_in_words("the search goes on"):
+        report.watch(database, _chosen(database), stdout_console(), every_s=every)
+
+
+def _opened(db: str) -> "Database":
+    from evoflash.store.database import open_database
+
+    return open_database(db, read_only=True)
+
+
+def _chosen(database: "Database") -> "list[Standing]":
+    from evoflash.commands.status import report
+    from evoflash.errors import NoKernelError
+
+    found = report.chosen(database)
+    if not found:
+        raise NoKernelError("nothing was searched in this database yet: run `evoflash search`.")
+    return found

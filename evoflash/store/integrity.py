@@ -1,0 +1,151 @@
+"""What is wrong with a database: SQLite's own checks, keys that lead nowhere, ids and texts that do not fit.
+
+It reads and lists; it mends nothing.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from evoflash.evaluation import Basis, Rung, Status
+from evoflash.store import rows, schema
+from evoflash.store.database import Database
+from evoflash.store.schema import HEAD, VERSION_TABLE, metadata
+
+_WORDS: dict[tuple[str, str], tuple[str, ...]] = {
+    ("runs", "basis"): tuple(Basis),
+    ("evaluations", "status"): tuple(Status),
+    ("evaluations", "rung"): tuple(Rung),
+    ("evaluations", "kind"): ("candidate", "baseline"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is wrong: where, and what."""
+
+    table: str  # empty: the file as a whole
+    row: str  # its key, in words
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """A database's rows, by table (-1: the table is missing), and what is wrong with it."""
+
+    revision: str
+    rows: dict[str, int]
+    findings: tuple[Finding, ...]
+
+
+def check(database: Database) -> Health:
+    """Look at every row."""
+    with database.reading() as connection:
+        tables = sa.inspect(connection).get_table_names()
+        known = [table for table in metadata.sorted_tables if table.name in tables]
+        found = [*_of_the_file(connection, tables), *_keys(connection, known), *_texts(connection, known)]
+        if len(known) == len(metadata.sorted_tables):
+            found += [*_genomes(connection), *_outcomes(connection)]
+        counts = {table.name: _count(connection, table, tables) for table in metadata.sorted_tables}
+        return Health(", ".join(_revisions(connection, tables)), counts, tuple(found))
+
+
+def _count(connection: sa.Connection, table: sa.Table, tables: list[str]) -> int:
+    if table.name not in tables:
+        return -1
+    return int(connection.scalar(sa.select(sa.func.count()).select_from(table)) or 0)
+
+
+def _revisions(connection: sa.Connection, tables: list[str]) -> list[str]:
+    if VERSION_TABLE not in tables:
+        return []
+    return [str(row[0]) for row in connection.exec_driver_sql(f"SELECT version_num FROM {VERSION_TABLE}")]
+
+
+def _of_the_file(connection: sa.Connection, tables: list[str]) -> Iterator[Finding]:
+    revisions = _revisions(connection, tables)
+    if revisions != [HEAD]:
+        yield Finding(VERSION_TABLE, "", f"the revision is {revisions or 'missing'}, not {HEAD}")
+    for table in metadata.sorted_tables:
+        if table.name not in tables:
+            yield Finding(table.name, "", "the table is missing")
+    if connection.dialect.name == "sqlite":
+        said = [str(row[0]) for row in connection.exec_driver_sql("PRAGMA integrity_check(20)")]
+        yield from (Finding("", "", line) for line in said if line != "ok")
+
+
+def _keys(connection: sa.Connection, known: list[sa.Table]) -> Iterator[Finding]:
+    """Rows that refer to a row that is not there."""
+    names = {table.name for table in known}
+    for table in known:
+        for key in table.foreign_keys:
+            there = key.column.table
+            if there.name not in names:
+                continue
+            other = there.alias()
+            missing = (other.c[key.column.name].is_(None)) & key.parent.is_not(None)
+            joined = table.outerjoin(other, other.c[key.column.name] == key.parent)
+            for row in connection.execute(sa.select(table).select_from(joined).where(missing)).mappings():
+                what = f"{key.parent.name} is {row[key.parent.name]!r}, which {there.name} does not have"
+                yield Finding(table.name, _key(table, row), what)
+
+
+def _texts(connection: sa.Connection, known: list[sa.Table]) -> Iterator[Finding]:
+    """Columns whose text is not what evoflash writes there."""
+    for table in known:
+        looks = {column.name: _look(table.name, column.name) for column in table.columns}
+        for row in connection.execute(sa.select(table)).mappings():
+            for name, look in looks.items():
+                if look is not None and (what := look(row[name])):
+                    yield Finding(table.name, _key(table, row), f"{name} {what}")
+
+
+def _look(table: str, column: str) -> Callable[[Any], str] | None:
+    if column.endswith("_json"):
+        return _json_fault
+    words = _WORDS.get((table, column))
+    if words is None:
+        return None
+    return lambda value: "" if value in words else f"is {value!r}, none of {', '.join(words)}"
+
+
+def _json_fault(text: Any) -> str:
+    try:
+        json.loads(text)
+    except (ValueError, TypeError) as error:
+        return f"is no JSON ({error})"
+    return ""
+
+
+def _genomes(connection: sa.Connection) -> Iterator[Finding]:
+    """Genomes whose id is not that of their values, and those that nothing refers to."""
+    users = (schema.lineage.c.genome_id, schema.evaluations.c.genome_id, schema.evaluations.c.duplicate_of)
+    used = {row[0] for column in users for row in connection.execute(sa.select(column).distinct())}
+    for row in connection.execute(sa.select(schema.genomes)).mappings():
+        try:
+            rows.genome_of(row["id"], row)
+        except rows.DamagedRowError as error:
+            yield Finding("genomes", repr(row["id"]), str(error).partition("(")[2].removesuffix(")"))
+        if row["id"] not in used:
+            yield Finding("genomes", repr(row["id"]), "no run refers to it")
+
+
+def _outcomes(connection: sa.Connection) -> Iterator[Finding]:
+    """Proposals without an outcome in their run, and outcomes that no run proposed."""
+    line, outcome = schema.lineage.c, schema.evaluations.c
+    pairs = sa.and_(outcome.run_id == line.run_id, outcome.genome_id == line.genome_id)
+    lost = sa.select(line.run_id, line.genome_id).outerjoin(schema.evaluations, pairs)
+    for run, genome in connection.execute(lost.where(outcome.id.is_(None))):
+        yield Finding("lineage", f"({run}, {genome!r})", "the run has no evaluation of this genome")
+    stray = sa.select(outcome.id).outerjoin(schema.lineage, pairs)
+    stray = stray.where(line.run_id.is_(None), outcome.kind == "candidate")
+    for (number,) in connection.execute(stray):
+        yield Finding("evaluations", str(number), "its run never proposed its genome")
+
+
+def _key(table: sa.Table, row: Any) -> str:
+    values = [row[column.name] for column in table.primary_key.columns]
+    return repr(values[0]) if len(values) == 1 else repr(tuple(values))

@@ -1,0 +1,99 @@
+"""Where runs stand: how far, how fast, who works on them. It reads; it ranks no kernel of two runs."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import sqlalchemy as sa
+
+from evoflash.evaluation import Run, Status
+from evoflash.store import queries, rows, schema
+from evoflash.store.database import Database
+from evoflash.store.rows import Row
+
+RECENT = 60  # evaluations that the rate is taken over
+NAME = "name"  # the key of a run's name in its environment
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """One run as it stands. Baselines are not counted."""
+
+    run: Run
+    name: str  # given by `evoflash runs rename`; empty: none
+    process: int | None  # another one that works on it; None where none does, or it cannot be told
+    evaluated: int  # genomes that count against the budget
+    correct: int
+    duplicates: int
+    best_us: float | None
+    best_id: str
+    is_estimate: bool  # the best time is a model's
+    since_best: int  # genomes evaluated after the best one
+    newest: str  # when the newest outcome was stored (UTC, ISO 8601); when the run began if there is none
+    per_s: float | None  # genomes a second over the newest ones; None where too few are known
+
+    @property
+    def left_s(self) -> float | None:
+        """Seconds to the budget at that rate; None where that is not known."""
+        if not self.per_s or not self.run.budget:
+            return None
+        return max(0, self.run.budget - self.evaluated) / self.per_s
+
+
+def standings(database: Database, *ids: int) -> list[Standing]:
+    """The runs with these ids, or all of them; newest first."""
+    wanted = [schema.runs.c.id.in_(ids)] if ids else []
+    with database.reading() as connection:
+        found = list(connection.execute(queries.newest_runs().where(*wanted)).mappings())
+        return [_standing(connection, row, database.run_locks.holder(row["id"])) for row in found]
+
+
+def going_on(database: Database) -> list[Standing]:
+    """The runs that another process works on now, newest first."""
+    return [standing for standing in standings(database) if standing.process is not None]
+
+
+def name_of(row: Row) -> str:
+    """The name that a run was given, from its row; empty without one."""
+    with rows.reading("runs", row["id"]):
+        return str(json.loads(row["environment_json"]).get(NAME, ""))
+
+
+def _standing(connection: sa.Connection, row: Row, process: int | None) -> Standing:
+    found = schema.evaluations.c
+    mine = (found.run_id == row["id"]) & (found.kind == "candidate")
+    candidates = list(
+        connection.execute(sa.select(schema.evaluations).where(mine).order_by(found.id)).mappings()
+    )
+    own = list({each["genome_id"]: each for each in candidates if each["duplicate_of"] is None}.values())
+    correct = [each for each in own if each["status"] == Status.CORRECT]
+    timed = [each for each in correct if each["score_us"] and not each["censored"]]
+    best = min(timed, key=lambda each: each["score_us"], default=None)
+    return Standing(
+        run=rows.run_of(row),
+        name=name_of(row),
+        process=process,
+        evaluated=len(own),
+        correct=len(correct),
+        duplicates=len(candidates) - len(own),
+        best_us=best["score_us"] if best else None,
+        best_id=best["genome_id"] if best else "",
+        is_estimate=bool(best and best["model_version"]),
+        since_best=sum(each["id"] > best["id"] for each in own) if best else len(own),
+        newest=candidates[-1]["created"] if candidates else row["created"],
+        per_s=_rate(own[-RECENT:]),
+    )
+
+
+def _rate(newest: Sequence[Row]) -> float | None:
+    """Genomes a second from the first to the last of these; stored times are whole seconds."""
+    if len(newest) < 2:
+        return None
+    first, last = (datetime.fromisoformat(newest[at]["created"]) for at in (0, -1))
+    return (len(newest) - 1) / max((last - first).total_seconds(), 1.0)
+
+
+def age_s(standing: Standing) -> float:
+    """Seconds since the newest outcome was stored."""
+    return (datetime.now(UTC) - datetime.fromisoformat(standing.newest)).total_seconds()

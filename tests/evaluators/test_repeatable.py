@@ -1,0 +1,71 @@
+"""A search without a GPU repeats itself to the bit: in another process, on another cache, after a stop."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from evoflash.commands.search import plan as planning
+from evoflash.commands.search.limits import Limits
+from evoflash.commands.search.run import run
+from evoflash.store.store import open_store
+
+# The addresses that the system gives out, and the order of sets, differ between the two processes.
+ESTIMATE = """
+import mmap, sys
+taken = [mmap.mmap(-1, int(size)) for size in sys.argv[1].split(",")]
+from evoflash.evaluators.estimates import estimates
+from evoflash.evaluators.prepare import prepare
+from evoflash.families.family import load_family
+from evoflash.gpu import load_gpu
+from evoflash.problem import parse_problem
+gpu, problem = load_gpu("l4"), parse_problem("mission")
+family = load_family("flash_direct")
+space = family.space(problem.compile_keys(gpu.arch), gpu)
+genome = family.seeds_for(problem, space, gpu)[0]
+prepared = prepare(genome, problem, gpu, True, 7)
+print(prepared.profiles, estimates(genome, prepared, problem, gpu))
+"""
+
+
+def estimated(sizes: str, hash_seed: int) -> str:
+    command = [sys.executable, "-c", ESTIMATE, sizes]
+    environment = {**os.environ, "PYTHONHASHSEED": str(hash_seed)}
+    return subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout
+
+
+def test_an_estimate_does_not_depend_on_where_the_system_puts_memory() -> None:
+    first = estimated("4096", 1)
+    assert "Estimate(total_us=" in first
+    assert estimated("1000000,8192,70000000", 2) == first
+
+
+def searched(db: Path, strategy: str, seconds: float | None = None) -> list[tuple[object, ...]]:
+    """The genomes and times of a search by all families, in the order of the store."""
+    plan = planning.plan(
+        gpu="l4",
+        problem="b=1,h=2,s=128,d=64",
+        strategy=strategy,
+        seed=3,
+        family=None,
+        evaluator="emulated",
+        budget=9,
+    )
+    run(plan, str(db), limits=Limits(9, seconds), fresh=False, argv=[])
+    with open_store(str(db)) as store:
+        history = store.history(store.runs()[0])
+        return [(p.genome.id, p.operator, p.parents, e.status, e.score_us) for p, e in history]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", ["evolution", "surrogate"])
+def test_a_search_repeats_and_goes_on_after_a_stop_as_if_there_had_been_none(tmp_path, strategy) -> None:
+    whole = searched(tmp_path / "whole.db", strategy)
+    assert len(whole) >= 9
+    assert searched(tmp_path / "again.db", strategy) == whole
+    cut = searched(tmp_path / "cut.db", strategy, seconds=0.2)
+    assert cut == whole[: len(cut)]
+    assert len(cut) < len(whole)
+    assert searched(tmp_path / "cut.db", strategy) == whole

@@ -1,0 +1,260 @@
+"""The Python interface: what `import evoflash` offers, the same as the commands, and as HTML in notebooks."""
+
+import doctest
+import html.parser
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import evoflash
+from evoflash import api
+from evoflash.api import comparing, searching
+from evoflash.api import html as shown
+from evoflash.errors import NoKernelError, UsageError
+from evoflash.evaluation import Basis, Evaluation, Rung, Status
+from evoflash.space import Genome
+
+FIRST = ("best", "compare", "evaluate", "export", "leaderboard", "replay", "search")
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory):
+    return str(tmp_path_factory.mktemp("api") / "evoflash.db")
+
+
+@pytest.fixture(scope="module")
+def heard():
+    return []
+
+
+@pytest.fixture(scope="module")
+def result(database, heard):
+    return evoflash.search(
+        "mission",
+        gpu="l4",
+        family="flash_wmma",
+        evaluator="emulated",
+        budget=2,
+        db=database,
+        progress=heard.append,
+    )
+
+
+def in_new_process(code: str) -> str:
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def failed(reason: str) -> evoflash.Kernel:
+    genome = Genome("flash_simt", 1, (("vec", 1),))
+    return api.Kernel(
+        Evaluation(genome, "mission", "l4", Basis.ESTIMATED, Status.COMPILE, Rung.COMPILE, reason=reason)
+    )
+
+
+def test_importing_evoflash_loads_nothing_but_itself() -> None:
+    loaded = in_new_process(
+        "import sys, evoflash\nprint([m for m in ('numpy', 'sqlalchemy', 'typer') if m in sys.modules])"
+    )
+
+    assert loaded == "[]"
+
+
+def test_using_the_interface_loads_no_gpu_code() -> None:
+    loaded = in_new_process(
+        "import sys, evoflash; evoflash.search\n"
+        "print([m for m in ('cupy', 'torch', 'optuna') if m in sys.modules])"
+    )
+
+    assert loaded == "[]"
+
+
+@pytest.mark.parametrize("order", ["import evoflash.search, evoflash.replay", "import evoflash.api", ""])
+def test_search_and_replay_are_functions_whatever_was_imported_before(order: str) -> None:
+    said = in_new_process(
+        f"import evoflash\n{order}\nprint(callable(evoflash.search), callable(evoflash.replay))"
+    )
+
+    assert said == "True True"
+
+
+def test_the_module_of_the_loop_can_still_be_imported_from() -> None:
+    said = in_new_process(
+        "import evoflash; evoflash.search; from evoflash.search import faster; print(faster)"
+    )
+
+    assert said.startswith("<function faster")
+
+
+@pytest.mark.parametrize("name", [name for name in evoflash.__all__ if name[0].islower()])
+def test_every_public_function_says_what_it_does(name: str) -> None:
+    assert len(getattr(evoflash, name).__doc__.splitlines()[0]) > 30
+
+
+def test_a_name_that_is_not_public_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="nonsense"):
+        _ = evoflash.nonsense
+
+
+@pytest.mark.parametrize("module", [searching, comparing], ids=["searching", "comparing"])
+def test_the_examples_in_the_docstrings_are_true(module, result, database, tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("EVOFLASH_DB", database)
+    monkeypatch.chdir(tmp_path)
+
+    outcome = doctest.testmod(module)
+
+    assert outcome.attempted >= 3
+    assert outcome.failed == 0
+
+
+@pytest.mark.parametrize("name", FIRST)
+def test_every_function_that_works_has_an_example(name: str) -> None:
+    assert ">>> " in getattr(evoflash, name).__doc__
+
+
+def test_a_search_ends_with_a_correct_kernel_and_a_marked_estimate(result) -> None:
+    assert result.spent == 2
+    assert result.best.is_correct
+    assert result.best.time.startswith("~")
+    assert "ESTIMATED" in result.best.time
+
+
+def test_a_search_says_what_the_command_says(result) -> None:
+    assert f"kernel    {result.best.id}  flash_wmma" in str(result)
+
+
+def test_progress_hears_of_each_evaluation(result, heard) -> None:
+    assert [step.spent for step in heard] == [1, 2]
+    assert heard[-1].best == result.best
+    assert str(heard[0]).startswith("1/2: ~")
+
+
+def test_the_same_search_again_continues_and_spends_nothing(result, database) -> None:
+    heard = []
+    again = evoflash.search(
+        "mission",
+        gpu="l4",
+        family="flash_wmma",
+        evaluator="emulated",
+        budget=2,
+        db=database,
+        progress=heard.append,
+    )
+
+    assert (again.spent, again.best.id, heard) == (2, result.best.id, [])
+
+
+def test_an_interrupted_search_keeps_what_it_has(tmp_path) -> None:
+    def stop(step: evoflash.Step) -> None:
+        raise KeyboardInterrupt
+
+    database = str(tmp_path / "stopped.db")
+    result = evoflash.search(
+        gpu="l4", family="flash_wmma", evaluator="emulated", budget=3, db=database, progress=stop
+    )
+
+    assert result.is_interrupted
+    assert result.spent == 1
+    assert result.best == evoflash.best(db=database)
+
+
+def test_best_answers_with_the_kernel_of_the_search(result, database) -> None:
+    assert evoflash.best("mission", db=database).id == result.best.id
+
+
+def test_best_of_a_problem_that_was_never_searched_is_an_error(result, database) -> None:
+    with pytest.raises(NoKernelError, match="search"):
+        evoflash.best("decode8k", db=database)
+
+
+def test_the_leaderboard_has_the_rows_of_the_database(result, database) -> None:
+    board = evoflash.leaderboard("mission", gpu="l4", db=database)
+
+    assert board.rows[0]["genome_id"] == result.best.id
+    assert len(board) == len(list(board))
+
+
+def test_a_kernel_can_be_evaluated_again_by_its_record_and_by_its_id(result, database) -> None:
+    of_record = evoflash.evaluate(result.best, evaluator="emulated", db=database)
+    of_id = evoflash.evaluate(result.best.id[:8], evaluator="emulated", db=database)
+
+    assert of_record.id == of_id.id == result.best.id
+
+
+def test_values_that_are_not_valid_are_refused(database) -> None:
+    with pytest.raises(UsageError, match="stages"):
+        evoflash.evaluate("flash_wmma", {"stages": 99}, gpu="l4", db=database)
+
+
+def test_export_writes_what_the_kernel_holds(result, tmp_path) -> None:
+    path = tmp_path / "kernel.cu"
+
+    assert evoflash.export(result.best, path) == path.read_text() == result.best.cuda
+
+
+class Tags(html.parser.HTMLParser):
+    """Counts tags that were opened and not closed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open, self.seen, self.text = [], [], ""
+
+    def handle_starttag(self, tag, attrs):
+        self.open.append(tag)
+        self.seen.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text += data
+
+
+def parsed(text: str) -> Tags:
+    tags = Tags()
+    tags.feed(text)
+    assert tags.open == []
+    return tags
+
+
+def test_a_kernel_as_html_has_verdict_marked_time_and_highlighted_source(result) -> None:
+    tags = parsed(result.best._repr_html_())
+
+    assert "correct" in tags.text
+    assert "~" in tags.text
+    assert "ESTIMATED" in tags.text
+    assert "__global__" in tags.text
+    assert tags.seen.count("span") > 100
+
+
+def test_a_leaderboard_as_html_marks_its_estimates(result, database) -> None:
+    tags = parsed(evoflash.leaderboard(db=database)._repr_html_())
+
+    assert "not measured" in tags.text
+    assert f"~{result.best.time_us:.4g}" in tags.text
+
+
+def test_what_others_wrote_is_escaped_in_html() -> None:
+    tags = parsed(failed("error: <script>alert(1)</script> & more")._repr_html_())
+
+    assert "script" not in tags.seen
+    assert "<script>alert(1)</script> & more" in tags.text
+
+
+def test_a_kernel_whose_family_is_gone_is_shown_without_its_source() -> None:
+    gone = api.Kernel(
+        Evaluation(Genome("flash_gone", 1, ()), "mission", "l4", Basis.ESTIMATED, Status.CORRECT, Rung.DONE)
+    )
+
+    assert "flash_gone" in shown.kernel(gone)
+    assert "<details>" not in shown.kernel(gone)
+
+
+def test_an_empty_search_result_is_shown_in_words() -> None:
+    assert "No kernel was correct" in api.SearchResult(None, 7)._repr_html_()
+
+
+def test_a_type_checker_sees_the_types() -> None:
+    assert (Path(evoflash.__file__).parent / "py.typed").exists()
