@@ -28,13 +28,14 @@ def commands() -> tuple[Callable[..., None], ...]:
     from evoflash.commands.config import config
     from evoflash.commands.doctor.command import doctor
     from evoflash.commands.evaluate.command import evaluate
-    from evoflash.commands.export import export
+    from evoflash.commands.export.command import export
     from evoflash.commands.families import families
     from evoflash.commands.gpus import gpus
     from evoflash.commands.insights.command import insights
     from evoflash.commands.ladder.command import ladder
     from evoflash.commands.leaderboard.command import leaderboard
     from evoflash.commands.new.command import new
+    from evoflash.commands.problems import problems
     from evoflash.commands.record.command import record
     from evoflash.commands.remeasure.command import remeasure
     from evoflash.commands.replay.command import replay
@@ -46,7 +47,7 @@ def commands() -> tuple[Callable[..., None], ...]:
     following = (status, watch)
     studying = (insights, replay, benchmark_search, record, ladder)
     judging = (check, baselines, compare)
-    return (*searching, *following, *studying, *judging, families, gpus, new, config, doctor)
+    return (*searching, *following, *studying, *judging, families, gpus, problems, new, config, doctor)
 
 
 def groups() -> "tuple[typer.Typer, ...]":

@@ -10,6 +10,9 @@ EvoflashError             exit 1   a stated failure
 Any other exception is a mistake in evoflash: exit 70, with a log (commands/unexpected.py).
 """
 
+import difflib
+from collections.abc import Iterable
+
 
 class EvoflashError(Exception):
     """The root: `str(error)` is one line that ends in what to do; `exit_code` is the process's."""
@@ -41,3 +44,9 @@ class TemplateError(EvoflashError):
 
 class StoreError(EvoflashError):
     """The database cannot be opened, read, written or upgraded."""
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """` Did you mean NAME?` for the known name that is most like a mistyped one; empty where none is."""
+    near = difflib.get_close_matches(word.lower(), list(known), n=1, cutoff=0.5)
+    return f" Did you mean {near[0]}?" if near else ""

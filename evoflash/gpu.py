@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from evoflash.errors import UsageError
+from evoflash.errors import UsageError, did_you_mean
 from evoflash.extensions.folders import extended
 from evoflash.paths import GPUS
 
@@ -79,8 +79,7 @@ def load_gpu(name: str) -> GpuSpec:
     """The spec of a known GPU; UsageError lists the known ones, or says what the file lacks."""
     files = _files()
     if name.lower() not in files:
-        near = difflib.get_close_matches(name.lower(), files, n=1, cutoff=0.5)
-        hint = f" Did you mean {near[0]}?" if near else ""
+        hint = did_you_mean(name, files)
         raise UsageError(
             f"no GPU is called '{name}'.{hint} Known: {', '.join(sorted(files))}. "
             f"`evoflash new gpu {name.lower()}` writes the file of a new one."

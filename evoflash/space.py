@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from evoflash.errors import UsageError
+from evoflash.errors import UsageError, did_you_mean
 
 Value = int | bool | str
 Values = Mapping[str, Value]
@@ -84,7 +84,8 @@ class SearchSpace:
         for param in self.params:
             if param.name == name:
                 return param
-        raise UsageError(f"{self.family} has no param '{name}': it has {', '.join(self.names)}.")
+        hint = did_you_mean(name, self.names)
+        raise UsageError(f"{self.family} has no param '{name}'.{hint} It has {', '.join(self.names)}.")
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -1,11 +1,10 @@
 """Attention's workloads (its shapes), what kernels are compiled for, and their texts; pure data."""
 
-import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar
 
-from evoflash.errors import UsageError
+from evoflash.errors import UsageError, did_you_mean
 
 DTYPES = ("fp16", "bf16")
 HEAD_DIMS = tuple(range(16, 257, 16))
@@ -293,9 +292,8 @@ def _read_word(word: str, text: str) -> tuple[str, int | str | bool]:
             why = _WHY.get(key, "kernels count rows in 32 bits")
             raise UsageError(f"{key} in problem '{text}': at most {_MOST[key]:,}, for {why}.")
         return key, int(value)
-    near = difflib.get_close_matches(word, NAMED, n=1, cutoff=0.6)
-    hint = f" Did you mean {near[0]}?" if near else ""
     raise UsageError(
-        f"'{word}' in problem '{text}' is neither a name nor a field: use {', '.join(NAMED)}, "
-        f"or b=,h=,hkv=,s=,sq=,skv=,d=,dtype=,acc=,causal.{hint}"
+        f"'{word}' in problem '{text}' is neither a name nor a field."
+        f"{did_you_mean(word, NAMED)} `evoflash problems` lists the names, the fields are "
+        "b=,h=,hkv=,s=,sq=,skv=,d=,dtype=,acc=,causal."
     )

@@ -9,7 +9,7 @@ status/        what is being searched now, once or until it ends
 runs/          the searches of a database: listed, renamed, merged, deleted
 db/            whether a database is whole
 show           all that is known of one kernel
-export         a genome as one .cu file
+export/        a genome as one .cu file
 evaluate/      one given genome, checked, timed and stored
 remeasure/     estimates made elsewhere, measured here
 insights/      what a search has learnt
@@ -22,6 +22,7 @@ baselines/     what the libraries' kernels reach
 compare/       which of two kernels is faster
 families       the kernel families
 gpus           the known GPUs
+problems       the named problems, and how to write others
 new/           a family, operator, GPU or strategy of one's own, to begin from
 config         which settings hold, and where each comes from
 doctor/        what this machine lacks; --conformance, --self-test, --noise
@@ -29,6 +30,8 @@ doctor/        what this machine lacks; --conformance, --self-test, --noise
 kernel_report  one kernel, a search's end or a run's failures, as text or JSON
 options        the options that commands share
 terminal       lines on stderr, tables on stdout, Ctrl-C in words
+genome_words   a genome in few words
+tables         tables as wide as the terminal
 progress       the bar while a search runs
 defaults       what config files and the environment say of options
 unexpected     an error that nobody foresaw: one line, and a log

@@ -11,7 +11,9 @@ from evoflash.commands.unexpected import without_passwords
 
 
 def config(as_json: Json = False) -> None:
-    """The settings that hold, and where each comes from: option > environment > folder > home > built in.
+    """The settings that hold, and where each comes from.
+
+    The settings that hold, and where each comes from: option > environment > folder > home > built in.
 
     Example: evoflash config
     """

@@ -1,25 +1,39 @@
 """The command `evoflash families`: the kernel families, their params and checks. Compiles nothing."""
 
 import json
-from typing import TYPE_CHECKING
+import textwrap
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from evoflash.commands.options import Json
+from evoflash.commands.terminal import stdout_console
 
 if TYPE_CHECKING:
     from evoflash.families.family import Family
 
 
-def families(as_json: Json = False) -> None:
-    """The kernel families and their params.
+def families(
+    name: Annotated[str | None, typer.Argument(help="One family; default: all of them.")] = None,
+    *,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Also what each gene is, and each check in words.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """The kernel families, their genes and their checks.
 
-    Example: evoflash families
+    Example: evoflash families flash_mma --explain
     """
     from evoflash.families.family import known_families, load_family
 
-    loaded = [load_family(name) for name in known_families()]
-    typer.echo(_as_json(loaded) if as_json else "\n\n".join(map(_block, loaded)))
+    loaded = [load_family(each) for each in ((name,) if name else known_families())]
+    if as_json:
+        typer.echo(_as_json(loaded))
+        return
+    width = max(40, min(stdout_console(100).width, 120))
+    blocks = (_explained(family, width) if explain else _block(family, width) for family in loaded)
+    typer.echo("\n\n".join(blocks))
 
 
 def _as_json(families: "list[Family]") -> str:
@@ -37,14 +51,43 @@ def _as_json(families: "list[Family]") -> str:
     return json.dumps(rows, indent=2)
 
 
-def _block(family: "Family") -> str:
-    """A family's params with their values, and how many points they span."""
+def _block(family: "Family", width: int) -> str:
+    """A family's genes with their values, and how many points they span."""
     from evoflash.gpu import load_gpu
     from evoflash.operations import load
 
-    width = max(len(p.name) for p in family.params)
-    lines = [f"{family.name} (version {family.version}, {', '.join(family.arch)}): {family.summary}"]
-    lines += [f"  {p.name:{width}}  {' '.join(map(str, p.values))}" for p in family.params]
+    column = max(len(p.name) for p in family.params) + 4
+    lines = _folded(_title(family), width)
+    for param in family.params:
+        values = " ".join(map(str, param.values))
+        lines += _folded(f"  {param.name}".ljust(column) + values, width, column)
     space = family.space((load(family.op).probe.compile_key("sm_89"),), load_gpu("l4"))
-    lines.append(f"  {space.cardinality} points before {len(family.check)} checks: {', '.join(family.check)}")
+    checks = f"  {space.cardinality} points before {len(family.check)} checks: {', '.join(family.check)}"
+    return "\n".join([*lines, *_folded(checks, width)])
+
+
+def _title(family: "Family") -> str:
+    return f"{family.name} (version {family.version}, {', '.join(family.arch)}): {family.summary}"
+
+
+def _folded(text: str, width: int, indent: int = 4) -> list[str]:
+    return textwrap.wrap(text, width, subsequent_indent=" " * indent, break_on_hyphens=False)
+
+
+def _explained(family: "Family", width: int) -> str:
+    """Every gene with its values, the default first, what it is and when it is active; every check."""
+    from evoflash.families.header import body_of, gene_notes
+
+    header = family.path.read_text(encoding="utf-8").removesuffix(body_of(family.path))
+    notes = gene_notes(header)
+    lines = [*_folded(_title(family), width), "", "genes (the first value is the default):"]
+    for param in family.params:
+        lines += _folded(f"  {param.name}: {', '.join(map(str, param.values))}", width)
+        if param.name in notes:
+            lines += _folded(f"      {notes[param.name]}", width, 6)
+        if param.name in family.when:
+            lines += _folded(f"      only where {family.when[param.name].text}", width, 6)
+    lines += ["", "checks (what a genome must fulfil before it is compiled):"]
+    for name, condition in family.check.items():
+        lines += _folded(f"  {name.replace('_', ' ')}: {condition.text}", width, 6)
     return "\n".join(lines)

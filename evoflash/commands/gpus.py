@@ -1,20 +1,21 @@
 """The command `evoflash gpus`: the GPUs that evoflash knows, the one present marked. Measures nothing."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import typer
 
 from evoflash.commands.options import Json
+from evoflash.commands.terminal import stdout_console
 
 if TYPE_CHECKING:
     from evoflash.gpu import GpuSpec
 
 
 def gpus(as_json: Json = False) -> None:
-    """The GPUs that evoflash knows, and which of them is present.
+    """The GPUs that evoflash knows, the one present marked.
 
     Example: evoflash gpus
     """
@@ -25,7 +26,7 @@ def gpus(as_json: Json = False) -> None:
         rows = [{**asdict(spec), "present": spec.name == here} for spec in specs]
         typer.echo(json.dumps(rows, indent=2))
     else:
-        typer.echo(_table(specs, here))
+        _print(specs, here)
 
 
 def _present() -> str | None:
@@ -39,16 +40,27 @@ def _present() -> str | None:
         return None
 
 
-def _table(specs: "Sequence[GpuSpec]", here: str | None) -> str:
-    lines = ["  name      arch     SMs   MHz smem/block  L2 MB   GB/s  tensor TFLOPS"]
-    for spec in specs:
-        peak = spec.sm_count * spec.tensor_flops_per_clk * spec.clock_mhz / 1e6
-        lines.append(
-            f"{'* ' if spec.name == here else '  '}{spec.name:9} {spec.arch:7} {spec.sm_count:4} "
-            f"{spec.clock_mhz:5} {spec.smem_per_block:10} {spec.l2_bytes / 2**20:6.0f} "
-            f"{spec.dram_gbps:6.0f}  {peak:.0f}"
-        )
-    lines.append(
-        "* present" if here else "none of them is present: searches run in the emulator, times are estimates."
-    )
-    return "\n".join(lines)
+def _print(specs: "Sequence[GpuSpec]", here: str | None) -> None:
+    from evoflash.commands.tables import Column, print_table
+
+    def figures(name: str, figure: "Callable[[GpuSpec], str]", rank: int) -> Column:
+        return Column(name, tuple(map(figure, specs)), rank)
+
+    columns = [
+        Column("", tuple("*" if spec.name == here else "" for spec in specs), is_number=False),
+        Column("name", tuple(spec.name for spec in specs), is_number=False),
+        Column("arch", tuple(spec.arch for spec in specs), is_number=False),
+        figures("SMs", lambda spec: str(spec.sm_count), 1),
+        figures("MHz", lambda spec: str(spec.clock_mhz), 5),
+        figures("smem/block", lambda spec: str(spec.smem_per_block), 4),
+        figures("L2 MB", lambda spec: f"{spec.l2_bytes / 2**20:.0f}", 6),
+        figures("GB/s", lambda spec: f"{spec.dram_gbps:.0f}", 3),
+        figures("tensor TFLOPS", lambda spec: f"{_tensor_tflops(spec):.0f}", 2),
+    ]
+    print_table(columns if here else columns[1:], stdout_console())
+    none = "none of them is present: searches run in the emulator, times are estimates."
+    typer.echo("* present" if here else none)
+
+
+def _tensor_tflops(spec: "GpuSpec") -> float:
+    return spec.sm_count * spec.tensor_flops_per_clk * spec.clock_mhz / 1e6

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from evoflash.commands.genome_words import export_commands, one_kernel_each, values_line
+from evoflash.commands.options import is_verbose
 from evoflash.errors import UsageError
 from evoflash.evaluation import Basis, Build, Evaluation, Timing, Verdict
 from evoflash.families.export import reproducing_command
 from evoflash.gpu import load_gpu
 from evoflash.gpu_process.finals import conclusion
 from evoflash.gpu_process.rung_times import seconds_by_rung
-from evoflash.operation import CompileKey, Workload
-from evoflash.problem import Problem, parse_problem
-from evoflash.space import Genome
+from evoflash.problem import parse_problem
 from evoflash.store.store import Store
 from evoflash.timing.comparison import Comparison
 
@@ -40,12 +40,35 @@ def as_json(evaluations: list[Evaluation]) -> str:
 
 def describe(evaluations: list[Evaluation]) -> str:
     """Everything known, one block for each evaluation."""
-    return "\n\n".join("\n".join([*_head(e), *map(_verdict, e.verdicts), *_tail(e)]) for e in evaluations)
+    is_known = len({(e.problem, e.gpu) for e in evaluations}) == 1
+    return "\n\n".join(
+        "\n".join([*_head(e), *_checks(e.verdicts), *_tail(e, is_known=is_known)]) for e in evaluations
+    )
 
 
 def brief(evaluation: Evaluation) -> str:
     """One kernel, its checks in one line."""
     return "\n".join([*_head(evaluation), checked(evaluation.verdicts), *_tail(evaluation)])
+
+
+def _checks(verdicts: Sequence[Verdict]) -> list[str]:
+    """All checks in few words, the failed ones each; with -v every check on a line of its own."""
+    if is_verbose() or not verdicts:
+        return [*map(_verdict, verdicts)] or [checked(verdicts)]
+    if failed := [verdict for verdict in verdicts if not verdict.passed]:
+        return [f"checked   {len(verdicts)} times, {len(failed)} failed", *map(_verdict, failed)]
+    shapes = len({verdict.workload for verdict in verdicts})
+    worst = {
+        "relative L2 error": f"{max(v.rel_l2 for v in verdicts):.1e}",
+        "largest error over RMS": f"{max(v.max_over_rms for v in verdicts):.1e}",
+        "log-sum-exp error": f"{max(v.lse_error for v in verdicts):.1e}",
+    }
+    ratio = max(v.honest_ratio for v in verdicts)
+    return [
+        f"checked   {len(verdicts)} times on {shapes} shapes, all passed; -v shows each",
+        f"          worst {', '.join(f'{name} {figure}' for name, figure in worst.items())}",
+        f"          at most {ratio:.2f} times the error of a plain computation in the same precision",
+    ]
 
 
 def describe_result(result: "SearchResult", *, as_json: bool) -> str:
@@ -95,7 +118,7 @@ def _as_dict(evaluation: Evaluation) -> dict[str, Any]:
 def _head(evaluation: Evaluation) -> list[str]:
     lines = [
         f"kernel    {evaluation.genome.id}  {evaluation.genome.family}",
-        f"values    {' '.join(f'{name}={value}' for name, value in evaluation.genome.values)}",
+        values_line(evaluation.genome, evaluation.problem, evaluation.gpu),
         f"problem   {evaluation.problem}   on {evaluation.gpu}",
         f"status    {evaluation.status}, reached {evaluation.rung}" + _after(evaluation.reason, ": "),
         f"time      {time_in_words(evaluation)}",
@@ -109,13 +132,14 @@ def _head(evaluation: Evaluation) -> list[str]:
 def built(build: Build) -> str:
     """What the compiler made of a kernel, in one line."""
     resources = f"{build.registers} registers, {build.spill_bytes} bytes spilled"
-    return f"build     {build.compile_key}: {resources}" + _after("; ".join(build.warnings), "; ")
+    remarks = build.warnings if is_verbose() else [line for line in build.warnings if "ptxas" in line]
+    return f"build     {build.compile_key}: {resources}" + _after("; ".join(remarks), "; ")
 
 
 def _verdict(verdict: Verdict) -> str:
     word = "passed" if verdict.passed else f"FAILED, {verdict.reason}"
     errors = f"rel L2 {verdict.rel_l2:.1e}, max/RMS {verdict.max_over_rms:.1e}, LSE {verdict.lse_error:.1e}"
-    return f"checked   {verdict.workload}: {word}; {errors}, {verdict.honest_ratio:.2f} x the honest error"
+    return f"checked   {verdict.workload}: {word}; {errors}, {verdict.honest_ratio:.2f} x a plain one's error"
 
 
 def checked(verdicts: Sequence[Verdict]) -> str:
@@ -128,8 +152,9 @@ def checked(verdicts: Sequence[Verdict]) -> str:
     return f"checked   {shapes} shapes, all passed; worst rel L2 {worst.rel_l2:.1e} ({worst.workload})"
 
 
-def _tail(evaluation: Evaluation) -> list[str]:
-    lines = [f"again     {line}" for line in command(evaluation).splitlines()]
+def _tail(evaluation: Evaluation, *, is_known: bool = True) -> list[str]:
+    genome, problem, gpu = evaluation.genome, evaluation.problem, evaluation.gpu
+    lines = [f"again     {line}" for line in export_commands(genome, problem, gpu, is_known=is_known)]
     if spent := seconds_by_rung(evaluation):
         lines.insert(0, f"spent     {', '.join(f'{rung} {s:.2f} s' for rung, s in spent.items())}")
     if evaluation.basis is Basis.ESTIMATED and evaluation.is_correct:
@@ -174,18 +199,10 @@ def _timing(timing: Timing, *, is_estimate: bool) -> str:
 
 
 def command(evaluation: Evaluation) -> str:
-    """The line that prints exactly this kernel again, or one line for each kernel that its problem needs."""
-    return "\n".join(commands(evaluation.genome, evaluation.problem, evaluation.gpu))
-
-
-def commands(genome: Genome, problem: str, gpu: str) -> list[str]:
-    """The lines for a genome that need not have an evaluation."""
-    spec = load_gpu(gpu)
-    groups: dict[CompileKey, list[Workload]] = {}
-    for workload in parse_problem(problem).workloads:
-        groups.setdefault(workload.compile_key(spec.arch), []).append(workload)
-    problems = [Problem(tuple(workloads)) for workloads in groups.values()]
-    return [reproducing_command(genome, part, spec) for part in problems]
+    """The line that prints this kernel without a database, or one for each kernel of its problem."""
+    spec = load_gpu(evaluation.gpu)
+    parts = one_kernel_each(evaluation.problem, spec.arch)
+    return "\n".join(reproducing_command(evaluation.genome, part, spec) for part in parts)
 
 
 def failures(store: Store, *, as_json: bool) -> str:

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import shlex
 import sys
 from typing import Annotated
 
@@ -12,6 +13,7 @@ from evoflash.paths import default_database
 from evoflash.settings.values import is_on, value
 
 DEFAULT_STRATEGY = "surrogate"  # of a search, from the command line and from Python
+_databases: list[str] = []  # that of the running command, once it is known
 
 
 def _version(wanted: bool) -> None:
@@ -31,6 +33,21 @@ def _quieter(wanted: bool) -> None:
     if wanted:
         os.environ["EVOFLASH_QUIET"] = "1"
         logging.getLogger("evoflash").setLevel("ERROR")
+
+
+def is_verbose() -> bool:
+    """Whether -v was given, or EVOFLASH_LOG asks for as much."""
+    return logging.getLogger("evoflash").isEnabledFor(logging.INFO)
+
+
+def db_words() -> str:
+    """` --db FILE` where the running command was given a database of its own, for a command that is shown."""
+    return "".join(f" --db {shlex.quote(db)}" for db in _databases if db != default_database())
+
+
+def _remember(db: str) -> str:
+    _databases[:] = [db]
+    return db
 
 
 def own_names(kind: str) -> str:
@@ -80,6 +97,7 @@ Db = Annotated[
     typer.Option(
         "--db",
         default_factory=default_database,
+        callback=_remember,
         show_default="~/.local/share/evoflash/evoflash.db, or EVOFLASH_DB",
         help="Database file or SQLAlchemy URL.",
     ),

@@ -1,15 +1,20 @@
-"""Shows a search's progress on stderr: a Rich bar on a terminal, lines now and then elsewhere. 80 columns."""
+"""Shows a search's progress on stderr: one line with a bar on a terminal, lines now and then elsewhere.
+
+On a terminal the line is as wide as that is: what matters least is left out, no figure is cut. At 80
+characters all of it is there but for what was not correct.
+"""
 
 import sys
 import textwrap
 import time
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from rich.console import Console
-from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as Bar
-from rich.table import Column
+from rich.progress import ProgressColumn, Task
+from rich.text import Text
 
 from evoflash.commands.search.limits import Limits
 from evoflash.evaluation import Basis, Evaluation, Proposal
@@ -17,7 +22,8 @@ from evoflash.search import faster
 from evoflash.settings.values import is_on
 
 _LINE_EVERY_S = 10.0
-_COLUMNS = 80
+_COLUMNS = 80  # of a stream that is no terminal
+_SHORTEST_BAR, _LONGEST_BAR, _BAR_RANK = 6, 30, 4
 _RECENT = 60  # evaluations whose rate is shown: the first ones wait for processes to start
 
 
@@ -36,13 +42,12 @@ class Progress:
         self._quiet = is_on("quiet")
         console = Console(stderr=True, quiet=self._quiet)
         self._bar = Bar(
-            BarColumn(bar_width=5),
-            TextColumn("{task.fields[words]}", table_column=Column(no_wrap=True, overflow="ellipsis")),
+            _Line(self._pieces, console),
             console=console,
             disable=not console.is_terminal,
         )
         self._is_terminal = console.is_terminal
-        self._task = self._bar.add_task("", total=limits.budget, words="")
+        self._task = self._bar.add_task("", total=limits.budget)
         self._begun = self._last_line = time.monotonic()
         self._times: deque[float] = deque([self._begun], maxlen=_RECENT)
         for proposal, evaluation in history:
@@ -65,7 +70,7 @@ class Progress:
         self._count(proposal, evaluation)
         if not evaluation.duplicate_of:
             self._times.append(time.monotonic())
-        self._bar.update(self._task, completed=self._spent, words=self._words())
+        self._bar.update(self._task, completed=self._spent)
         if not self._is_terminal and time.monotonic() - self._last_line > _LINE_EVERY_S:
             self._lines()
 
@@ -85,31 +90,43 @@ class Progress:
             self._seed = faster(self._seed, evaluation)
 
     def _words(self) -> str:
-        """How many; rate and time left; the times; what was not correct."""
+        """All of it, for a stream that is no terminal."""
+        count, best, seed, left, rate, ended = (piece.text for piece in self._pieces())
+        pace, times = ", ".join(filter(None, (rate, left))), ", ".join(filter(None, (best, seed)))
+        return "; ".join(filter(None, (f"{count} {pace}".strip(), times, ended)))
+
+    def _pieces(self) -> tuple["Piece", ...]:
+        """How many; the best and where it began; time left and rate; what was not correct."""
         proven, screened = self._counts["correct"], self._counts["screened"]
         failed = self._spent - proven - screened
         ended = [f"{n} {word}" for n, word in ((screened, "screened"), (failed, "failed")) if n]
         of = "" if self._limits.budget is None else f"/{self._limits.budget}"
-        words = (f"{self._spent}{of} {self._pace()}".strip(), self._best_words(), ", ".join(ended))
-        return "; ".join(filter(None, words))
+        rate, left = self._pace()
+        return (
+            Piece(f"{self._spent}{of}", 0),
+            Piece(self._time("best", self._best, " us"), 1),
+            Piece(self._time("seed", self._seed), 3),
+            Piece(left, 2),
+            Piece(rate, 4),
+            Piece(", ".join(ended), 5),
+        )
 
-    def _pace(self) -> str:
+    def _pace(self) -> tuple[str, str]:
+        """Evaluations a second, and the time left, in words; empty where they are not known."""
         now = time.monotonic()
         rate = (len(self._times) - 1) / max(now - self._times[0], 1e-9)
         if not rate:
-            return ""
+            return "", ""
         ends = [] if self._limits.budget is None else [(self._limits.budget - self._spent) / rate]
         if self._limits.seconds is not None:
             ends.append(self._limits.seconds - (now - self._begun))
-        left = f", {_clock(min(ends))} left" if ends else ""
-        return f"at {rate:.1f}/s{left}"
+        return f"at {rate:.1f}/s", f"{_clock(min(ends))} left" if ends else ""
 
-    def _best_words(self) -> str:
-        if self._best is None:
+    def _time(self, word: str, evaluation: Evaluation | None, unit: str = "") -> str:
+        if evaluation is None:
             return ""
         mark = "~" if self._basis is Basis.ESTIMATED else ""
-        seed = f", seed {mark}{self._seed.score_us:.2f}" if self._seed else ""
-        return f"best {mark}{self._best.score_us:.2f} us{seed}"
+        return f"{word} {mark}{evaluation.score_us:.2f}{unit}"
 
     def _lines(self) -> None:
         self._last_line = time.monotonic()
@@ -125,3 +142,55 @@ def _clock(seconds: float) -> str:
     minutes, rest = divmod(max(0, round(seconds)), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A part of the line; the one of the highest rank is left out first, rank 0 never."""
+
+    text: str
+    rank: int
+
+
+def fitted(pieces: Sequence[Piece], width: int) -> str:
+    """The pieces that stand in so many characters, in their order, none of them cut."""
+    shown = [piece for piece in pieces if piece.text]
+    while len(text := "  ".join(piece.text for piece in shown)) > width and len(shown) > 1:
+        shown.remove(max(shown, key=lambda piece: piece.rank))
+    return text
+
+
+def drawn(share: float | None, room: int, *, is_ascii: bool = False) -> tuple[str, str]:
+    """The bar's done and open part for the room left beside the words; two empty ones where it is too small.
+
+    They differ without colour, too. `share` is None where nobody knows how much there is.
+    """
+    length = min(room, _LONGEST_BAR)
+    if length < _SHORTEST_BAR or share is None:
+        return "", ""
+    done = int(length * min(1.0, share))
+    full, empty = "#-" if is_ascii else "\u2501\u2500"
+    return full * done, empty * (length - done)
+
+
+class _Line(ProgressColumn):
+    """The whole line. It is made anew each time it is drawn, so that it follows the terminal's width."""
+
+    def __init__(self, pieces: Callable[[], Sequence[Piece]], console: Console) -> None:
+        super().__init__()
+        self._pieces, self._console = pieces, console
+
+    def render(self, task: Task) -> Text:
+        width = self._console.width - 1  # the last column stays free: some terminals wrap there
+        share, pieces = task.completed / task.total if task.total else None, self._pieces()
+        words = fitted(pieces, width if share is None else width - _SHORTEST_BAR - 2)
+        if len(words) > width - _SHORTEST_BAR - 2 or not all(
+            p.text in words for p in pieces if p.rank < _BAR_RANK
+        ):
+            words = fitted(pieces, width)  # the times are worth more than the bar
+        ascii_only = self._console.options.ascii_only
+        done, rest = drawn(share, width - len(words) - 2, is_ascii=ascii_only)
+        between = "  " if done or rest else ""
+        return Text.assemble(
+            (done, "bar.complete"), (rest, "bar.back"), between, words, no_wrap=True, overflow="crop"
+        )

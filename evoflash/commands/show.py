@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from evoflash.commands.options import Db, Json
+from evoflash.commands.options import Db, Json, Verbose
 from evoflash.errors import UsageError
 
 
@@ -17,8 +17,11 @@ def show(
     ] = False,
     db: Db,
     as_json: Json = False,
+    verbose: Verbose = False,
 ) -> None:
-    """Everything known about one kernel: values, status, registers, verdicts, timings.
+    """Everything known about one kernel.
+
+    Values, status, registers, checks, timings.
 
     Example: evoflash show 3f2a
     """

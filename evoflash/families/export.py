@@ -16,7 +16,7 @@ from jinja2 import Environment, StrictUndefined
 from evoflash import __version__, operations
 from evoflash.compilers.ef_layer import primitives
 from evoflash.compilers.nvrtc import FLAGS
-from evoflash.errors import TemplateError, UsageError
+from evoflash.errors import TemplateError, UsageError, did_you_mean
 from evoflash.evaluation import PORTABLE_CLUSTER, Launch
 from evoflash.families.expression import Expression
 from evoflash.families.family import Family, load_family
@@ -82,8 +82,9 @@ def setting(params: Sequence[Param], word: str) -> tuple[str, Value]:
         raise UsageError(f"--set {word}: write param=value.")
     param = next((param for param in params if param.name == name), None)
     if param is None:
-        known = ", ".join(param.name for param in params)
-        raise UsageError(f"--set {word}: no gene is called {name}: use one of {known}.")
+        known = [param.name for param in params]
+        hint = did_you_mean(name, known)
+        raise UsageError(f"--set {word}: no gene is called {name}.{hint} Use one of {', '.join(known)}.")
     for value in param.values:
         if _word(value) == text:
             return name, value

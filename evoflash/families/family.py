@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from evoflash import operations
-from evoflash.errors import TemplateError, UsageError
+from evoflash.errors import TemplateError, UsageError, did_you_mean
 from evoflash.evaluation import L2_PROMOTIONS, SWIZZLES, Launch, TensorMap
 from evoflash.extensions.folders import extended
 from evoflash.families import validity
@@ -217,7 +217,10 @@ def _templates() -> dict[str, Path]:
 def load_family(name: str) -> Family:
     """A family by name; UsageError lists the known ones."""
     if name not in _templates():
-        raise UsageError(f"no kernel family is called '{name}': known are {', '.join(known_families())}.")
+        hint = did_you_mean(name, known_families())
+        raise UsageError(
+            f"no kernel family is called '{name}'.{hint} Known are {', '.join(known_families())}."
+        )
     return read_family(_templates()[name])
 
 

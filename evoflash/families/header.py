@@ -311,3 +311,8 @@ def _triple(path: Path, launch: Mapping[str, Any], key: str) -> tuple[Expression
     if not isinstance(entries, list) or len(entries) != 3:
         raise TemplateError(f"{path.name}: launch.{key} must be a list of three expressions.")
     return tuple(Expression(text, f"{path.name}: launch.{key}", (int,)) for text in entries)
+
+
+def gene_notes(header: str) -> dict[str, str]:
+    """What each gene is: the comment beside its line in the header's text."""
+    return dict(re.findall(r"^(\w+)\s*=\s*\[[^\]]*\]\s*#\s*(.+)$", header, flags=re.MULTILINE))

@@ -26,7 +26,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evoflash.errors import UsageError
+from evoflash.errors import UsageError, did_you_mean
 from evoflash.space import Genome, SearchSpace
 from evoflash.strategies.evolution import Evolution
 from evoflash.strategies.exhaustive import Exhaustive
@@ -99,7 +99,8 @@ def check_strategy(name: str) -> None:
     """UsageError where no strategy has that name."""
     base, *more = name.split(":")
     if base not in known_strategies():
-        raise UsageError(f"no strategy is called '{base}': use {' or '.join(known_strategies())}.")
+        hint = did_you_mean(base, known_strategies())
+        raise UsageError(f"no strategy is called '{base}'.{hint} Use {' or '.join(known_strategies())}.")
     if more and (base != "evolution" or len(more) > 2):
         raise UsageError(f"'{name}': only evolution has presets and populations, as evolution:full.")
     if more:

@@ -9,7 +9,6 @@ No figure enters the page by hand. Measures nothing.
 
 import argparse
 import json
-import re
 import sys
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,7 +17,7 @@ from typing import Any
 
 from evoflash.errors import EvoflashError
 from evoflash.families.family import Family, known_families, load_family
-from evoflash.families.header import body_of
+from evoflash.families.header import body_of, gene_notes
 from evoflash.gpu import GpuSpec, load_gpu
 from evoflash.space import Value
 from scripts import ROOT
@@ -123,7 +122,7 @@ def _is_of(row: Row, found: Mapping[str, Any], gpu: GpuSpec) -> bool:
 def genes_of(family: Family) -> str:
     """The table of one family's genes."""
     header = family.path.read_text(encoding="utf-8").removesuffix(body_of(family.path))
-    notes = _notes(header)
+    notes = gene_notes(header)
     blocks = _blocks(header)
     lines = [
         f"### {family.name}",
@@ -138,11 +137,6 @@ def genes_of(family: Family) -> str:
         cells = (f"`{param.name}`{star}", _values(param.values), condition, blocks.get(param.name, ""))
         lines.append(markdown.row((*cells, notes.get(param.name, ""))))
     return "\n".join(lines) + "\n"
-
-
-def _notes(header: str) -> dict[str, str]:
-    """The comment beside each param's line."""
-    return dict(re.findall(r"^(\w+)\s*=\s*\[[^\]]*\]\s*#\s*(.+)$", header, flags=re.MULTILINE))
 
 
 def _blocks(header: str) -> dict[str, str]:

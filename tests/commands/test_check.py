@@ -17,6 +17,7 @@ from waiting import LIMIT_S
 from evoflash.attention.workload import parse_workload
 from evoflash.commands.check import subject as check_subject
 from evoflash.commands.check.case_run import run_case
+from evoflash.commands.check.exported import of_exported
 from evoflash.commands.check.report import as_json, print_checked
 from evoflash.commands.check.runs import Checked, check, plan
 from evoflash.compilers.gxx import build
@@ -56,6 +57,7 @@ arguments = [
 ]
 */
 """
+FAULTY = ["block_n=32", "k_stages=2", "v_stages=2", "warps=2"]
 MISSION = parse_workload("mission")
 SMALL = """\
 /* evoflash check
@@ -378,7 +380,8 @@ def test_a_problem_of_two_kernels_is_checked_as_two(tmp_path):
 def test_an_exported_file_is_rendered_again_and_its_own_lines_are_named(tmp_path):
     path = tmp_path / "kernel.cu"
     path.write_text(export_values(GENOME["family"], GENOME["words"], problem=GENOME["problem"], gpu="l4"))
-    checked = check_file(path, runs=1)
+    (subject,) = of_exported(path, problem=None, gpu=None)
+    checked = check(subject, runs=1, seed=1)
     store = next(finding for finding in checked.findings if finding.kind == "uncoalesced")
 
     assert checked.errors == 0
@@ -387,16 +390,47 @@ def test_an_exported_file_is_rendered_again_and_its_own_lines_are_named(tmp_path
     assert "inlines PTX" in checked.notes[0]
 
 
-def test_an_edited_exported_kernel_is_refused_and_told_how(tmp_path):
+def test_an_exported_file_is_checked_with_the_gpu_and_problem_that_it_was_exported_for(tmp_path):
+    path = tmp_path / "kernel.cu"
+    path.write_text(export_values(GENOME["family"], GENOME["words"], problem=GENOME["problem"], gpu="l4"))
+
+    (subject,) = of_exported(path, problem=GENOME["problem"], gpu="l4")
+    assert "edited" not in subject.title
+    (on_another,) = of_exported(path, problem=None, gpu="a100")
+    assert on_another.gpu.name == "a100"
+    with pytest.raises(UsageError, match="leave --problem out"):
+        of_exported(path, problem="s2k_d128,dtype=bf16", gpu=None)
+
+
+def test_an_export_that_was_edited_outside_of_its_kernel_is_said_to_be(tmp_path):
     path = tmp_path / "kernel.cu"
     text = export_values(GENOME["family"], GENOME["words"], problem=GENOME["problem"], gpu="l4")
-    path.write_text(text.replace("const int lane =", "const int  lane ="))
-    with pytest.raises(UsageError, match=r"it was edited.*#include \"ef.h\""):
-        check_subject.of_file(path, problem=None, gpu=None)
-
     path.write_text(text.replace("int main(", "int  main("))
-    (subject,) = check_subject.of_file(path, problem=None, gpu=None)
+    (subject,) = of_exported(path, problem=None, gpu=None)
     assert "differs from its export outside of the kernel" in subject.notes[1]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "kind"),
+    [
+        ("ef::syncthreads();  // K tile j is", "// K tile j is", "race"),
+        ("row_sum[t][h] *= shrink;", "row_sum[t][h] *= 0.5f * shrink;", "wrong-result"),
+        ("ef::cp_async_wait<2 * (kStagesK - 1)>();", "", "async"),
+    ],
+    ids=["barrier", "arithmetic", "wait"],
+)
+def test_a_fault_edited_into_an_exported_kernel_is_found(tmp_path, old, new, kind):
+    path = tmp_path / "kernel.cu"
+    text = export_values("flash_mma", FAULTY, problem="b=1,h=2,s=96,d=32", gpu="l4")
+    before, kernel = text.split("}  // namespace ef\n", 1)
+    assert old in kernel, kernel
+    path.write_text(before + "}  // namespace ef\n" + kernel.replace(old, new))
+
+    (subject,) = of_exported(path, problem=None, gpu=None)
+    checked = check(subject, runs=2, seed=1)
+    assert "edited" in subject.title
+    found = [finding for finding in checked.findings if finding.severity == "error"]
+    assert any(finding.kind.startswith(kind) for finding in found), found
 
 
 # ---- the file's comment

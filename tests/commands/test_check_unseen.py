@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from evoflash.commands.check import subject as check_subject
+from evoflash.commands.check.exported import of_exported
 from evoflash.commands.check.runs import Checked, check
 from evoflash.commands.check.unseen import unseen_in
 from evoflash.errors import UsageError
@@ -122,4 +123,4 @@ def test_an_exported_file_whose_ptx_was_edited_is_refused(tmp_path: Path) -> Non
     path.write_text(text.replace("ex2.approx", "lg2.approx"))
 
     with pytest.raises(UsageError, match=r"PTX above the kernel .*lg2|PTX above the kernel .*ex2.*edited"):
-        check_subject.of_file(path, problem=None, gpu=None)
+        of_exported(path, problem=None, gpu=None)

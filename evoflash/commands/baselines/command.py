@@ -20,7 +20,9 @@ def baselines(
     verbose: Verbose = False,
     quiet: Quiet = False,
 ) -> None:
-    """Time the attention of PyTorch, FlashAttention-3 and -4, FlashInfer, xFormers and Triton, in turns.
+    """Time the attention kernels of other libraries, in turns.
+
+    PyTorch, FlashAttention-3 and -4, FlashInfer, xFormers and Triton.
 
     Each is optional; every output is checked as a candidate's is. They are stored as a run of their own and
     stand on the leaderboard. Names: sdpa_flash, sdpa_cudnn, sdpa_efficient, sdpa_math, triton, fa3, fa4,

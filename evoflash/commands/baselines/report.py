@@ -4,12 +4,11 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from rich import box
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table as Grid
 
 from evoflash.baselines import NAMES
+from evoflash.commands import tables
 from evoflash.commands.baselines.run import BaselineTimes
 from evoflash.errors import UsageError
 from evoflash.evaluation import Timing
@@ -36,7 +35,8 @@ def as_json(times: BaselineTimes) -> str:
 def print_tables(times: BaselineTimes, console: Console) -> None:
     """A table for each workload and protocol, then what each row is made of, then what has no row and why."""
     for workload, protocol, rows in _rankings(times):
-        console.print(_grid(f"{workload} on {times.gpu}: {protocol}", rows))
+        tables.print_table(_columns(rows), console, title=f"{workload} on {times.gpu}: {protocol}")
+        console.print()
     for row in times.rows:
         parts = ", ".join(f"{name} {value}" for name, value in row.environment.items())
         console.print(escape(f"{row.name:15}{parts}"), soft_wrap=True, highlight=False)
@@ -75,14 +75,19 @@ def _row(name: str, timing: Timing, best_us: float) -> dict[str, Any]:
     }
 
 
-def _grid(title: str, rows: list[dict[str, Any]]) -> Grid:
-    grid = Grid(title=escape(title), title_justify="left", box=box.SIMPLE_HEAD)
-    grid.add_column("baseline", no_wrap=True)
-    for column in ("us", "x fastest", "TFLOPS", "p10", "p90", "n", "SM MHz"):
-        grid.add_column(column, justify="right", no_wrap=True)
-    for row in rows:
-        medians = [f"{row[name]:.2f}" for name in ("median_us", "over_fastest")]
-        spread = [f"{row[name]:.2f}" for name in ("p10_us", "p90_us")]
-        clock = str(row["sm_clock_mhz"] or "")
-        grid.add_row(escape(row["name"]), *medians, f"{row['tflops']:.1f}", *spread, str(row["n"]), clock)
-    return grid
+def _columns(rows: list[dict[str, Any]]) -> list[tables.Column]:
+    def figures(header: str, name: str, form: str, rank: int) -> tables.Column:
+        return tables.Column(
+            header, tuple(format(row[name] or "", form if row[name] else "") for row in rows), rank
+        )
+
+    return [
+        tables.Column("baseline", tuple(row["name"] for row in rows), is_number=False),
+        figures("us", "median_us", ".2f", 0),
+        figures("x fastest", "over_fastest", ".2f", 1),
+        figures("TFLOPS", "tflops", ".1f", 2),
+        figures("p10", "p10_us", ".2f", 3),
+        figures("p90", "p90_us", ".2f", 4),
+        figures("n", "n", "d", 6),
+        figures("SM MHz", "sm_clock_mhz", "", 5),
+    ]

@@ -38,7 +38,9 @@ def benchmark_search(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Compare search strategies on recorded spaces over many seeds; needs no GPU and stores nothing.
+    """Compare search strategies on several recorded spaces.
+
+    Over many seeds; needs no GPU and stores nothing.
 
     Example: evoflash benchmark-search --strategies all,optuna,kernel-tuner --seeds 50 --budget 200
     """

@@ -1,38 +1,40 @@
-"""A benchmark as tables for a terminal of 80 columns; computes nothing."""
+"""A benchmark as tables as wide as the terminal; computes nothing."""
 
 from collections.abc import Sequence
 
-from rich import box
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
+from evoflash.commands import tables
 from evoflash.commands.benchmark_search.record import Made, overall
 from evoflash.replay.benchmark import Row, Space
 from evoflash.replay.comparison import WINDOW_START
 
 HEADERS = ("mean P", "median", "below 0", "in 5 %", "CPU ms", "p")
+# What a narrow terminal goes without first has the highest number; 0 is always shown.
+_RANKS = dict(zip(("strategy", *HEADERS), (0, 0, 2, 4, 1, 5, 3), strict=True))
 
 
 def print_tables(spaces: Sequence[Space], how: Made, console: Console) -> None:
     """A table for each space, best mean first, then the means over all spaces."""
     for space in spaces:
         console.print(escape(space.title), highlight=False)
-        console.print(_table(space, how))
+        _print_space(space, how, console)
+        console.print()
     if len(spaces) > 1:
         words = ", ".join(f"{name} {mean:+.2f}" for name, mean in overall(spaces))
         console.print(escape(f"Mean of mean P over {len(spaces)} spaces: {words}."), highlight=False)
     console.print(escape(legend(spaces, how)), highlight=False)
 
 
-def _table(space: Space, how: Made) -> Table:
-    grid = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    grid.add_column("strategy", no_wrap=True, max_width=27)
-    for name in HEADERS:
-        grid.add_column(name, justify="right", no_wrap=True)
-    for row in space.rows:
-        grid.add_row(*map(escape, cells(row)), style="bold" if row.name == how.reference else None)
-    return grid
+def _print_space(space: Space, how: Made, console: Console) -> None:
+    rows = zip(*map(cells, space.rows), strict=True)
+    columns = [
+        tables.Column(name, column, rank, is_number=name != "strategy")
+        for (name, rank), column in zip(_RANKS.items(), rows, strict=True)
+    ]
+    styles = ["bold" if row.name == how.reference else "" for row in space.rows]
+    tables.print_table(columns, console, styles=styles)
 
 
 def cells(row: Row) -> tuple[str, ...]:

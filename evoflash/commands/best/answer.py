@@ -12,6 +12,7 @@ from pathlib import Path
 
 from evoflash.champions import Champion, champion_today
 from evoflash.commands import kernel_report as report
+from evoflash.commands.genome_words import export_commands, values_line
 from evoflash.commands.remeasure.run import measured
 from evoflash.commands.terminal import say
 from evoflash.cuda.launcher import present_spec
@@ -146,7 +147,7 @@ def _checked(known: Champion) -> Answer:
         raise _rejected(known, f"{why.status} at {why.rung}, {why.reason}")
     lines = [*_head(known), *map(report.built, prepared.builds), report.checked(prepared.verdicts)]
     lines.append(f"source    {known.source}")
-    again = report.commands(known.genome, known.problem, known.gpu)
+    again = export_commands(known.genome, known.problem, known.gpu)
     lines += [f"again     {command}" for command in again]
     return Answer(known.genome, known.problem, known.gpu, "\n".join(lines), _as_json(known, prepared))
 
@@ -158,11 +159,10 @@ def _rejected(known: Champion, reason: str) -> NoKernelError:
 
 
 def _head(known: Champion) -> list[str]:
-    values = " ".join(f"{name}={value}" for name, value in known.genome.values)
     baselines = ", ".join(f"{name} {us:.2f} us" for name, us in known.rivals_us.items())
     return [
         f"kernel    {known.genome.id}  {known.genome.family}",
-        f"values    {values}",
+        values_line(known.genome, known.problem, known.gpu),
         f"problem   {known.problem}   on {known.gpu}",
         "status    correct in the emulator, not run on a GPU here",
         f"time      {known.us:.2f} us, {_was(known)}",

@@ -24,7 +24,9 @@ def best(
     verbose: Verbose = False,
     quiet: Quiet = False,
 ) -> None:
-    """The best kernel known: measured if there is one, else estimated, and marked so.
+    """The best kernel known, from the database or the archive.
+
+    A measured one if there is one, else an estimated one, and marked so.
 
     Where the database has none for --problem, the shipped archive may: its kernel is checked and timed again
     where its GPU is, and stored; elsewhere the emulator checks it, and its time is marked as archived.

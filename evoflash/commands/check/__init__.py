@@ -1,7 +1,8 @@
 """`evoflash check`: what a kernel does wrong, found by running it in the emulator under many schedules.
 
 command            the command's options
-subject            what is checked: a genome, an exported file or a user's own kernel, and its launches
+subject            what is checked: a genome or a user's own kernel, and its launches
+exported           the kernel of an exported file, edited or not
 kernel_header      the comment of a user's .cu that says how it is launched, read and checked
 kernel_file        that kernel and its launch, as records
 runs               all runs of a subject, and everything that is wrong with it

@@ -40,7 +40,9 @@ def check(
     verbose: Verbose = False,
     quiet: Quiet = False,
 ) -> None:
-    """Find what a kernel does wrong: races, deadlocks, missing waits, bounds, wrong results, slow accesses.
+    """Find races, deadlocks, wrong results and slow accesses.
+
+    Missing waits and accesses out of bounds are found, too.
 
     Runs the kernel in the CPU emulator on small shapes, under several schedules and delivery times of its
     asynchronous copies. Exit code 0: nothing but warnings; 1: it has errors.
@@ -86,6 +88,7 @@ def _subjects(
     what: str | None, family: str | None, values: list[str], *, gpu: str | None, problem: str | None, db: str
 ) -> "tuple[Subject, ...]":
     from evoflash.commands.check import subject as check_subject
+    from evoflash.commands.check.exported import is_exported, of_exported
 
     if (what is None) == (family is None):
         raise UsageError("give a genome id, a .cu file, or --family with --set and --gpu.")
@@ -97,6 +100,8 @@ def _subjects(
         raise UsageError("--set goes with --family.")
     path = Path(str(what))
     if path.exists() or not re.fullmatch(r"[0-9a-f]{1,16}", str(what)):
+        if is_exported(check_subject.read_text(path)):
+            return of_exported(path, problem=problem, gpu=gpu)
         return check_subject.of_file(path, problem=problem, gpu=gpu)
     return _stored(str(what), gpu=gpu, problem=problem, db=db)
 

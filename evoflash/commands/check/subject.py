@@ -1,22 +1,17 @@
-"""What `evoflash check` was asked to check: a genome or a file, as texts and launches to try; runs nothing.
-
-An exported file inlines PTX and cannot run here: it is rendered again from the command in its banner, and the
-findings point into the file, as long as its kernel was not edited.
-"""
+"""What `evoflash check` is to check: a genome or a user's own file, as texts and launches; runs nothing."""
 
 import hashlib
 import re
-import shlex
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from evoflash import operations
 from evoflash.commands.check.kernel_file import Argument, KernelFile
 from evoflash.commands.check.kernel_header import read_kernel_file
-from evoflash.compilers.ef_layer import device_headers_sha, primitives
+from evoflash.compilers.ef_layer import device_headers_sha
 from evoflash.errors import UsageError
 from evoflash.evaluation import Candidate, Launch
-from evoflash.families.export import export_kernel, genome_of
+from evoflash.families.export import genome_of
 from evoflash.families.family import load_family
 from evoflash.families.renderer import lint, render
 from evoflash.gpu import GpuSpec, load_gpu
@@ -26,8 +21,6 @@ from evoflash.problem import Problem, parse_problem
 from evoflash.space import Genome
 
 _MOST_FLOPS = 1 << 26  # of a workload, up to which it is emulated: some 0.2 s
-_EXPORTED = re.compile(r"^// evoflash export (.*)$", re.MULTILINE)
-_INCLUDE = '#include "ef.h"\n'
 _LINT = re.compile(r"^(.*) at line (\d+)$")
 
 
@@ -113,82 +106,23 @@ def of_words(family: str, words: list[str], *, problem: str, gpu: str) -> tuple[
 
 
 def of_file(path: Path, *, problem: str | None, gpu: str | None) -> tuple[Subject, ...]:
-    """A user's .cu, or one that `evoflash export` wrote. UsageError says what is missing in it."""
+    """A user's own .cu. UsageError says what is missing in it."""
+    return (_own(path, read_text(path), problem, load_gpu(gpu) if gpu else None),)
+
+
+def read_text(path: Path) -> str:
+    """A file's text; UsageError where it cannot be read."""
     try:
-        text = path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise UsageError(f"{path} cannot be read ({why}): give a .cu file or a genome id.") from None
-    command = _EXPORTED.search(text)
-    if command and _INCLUDE not in text:
-        if problem or gpu:
-            raise UsageError(
-                f"{path} was exported: its banner names problem and GPU; leave both options out."
-            )
-        return _exported(path, text, command[1])
-    return (_own(path, text, problem, load_gpu(gpu) if gpu else None),)
-
-
-def _exported(path: Path, text: str, command: str) -> tuple[Subject, ...]:
-    genome, problem, gpu = _parsed(path, command)
-    (subject,) = of_genome(genome, problem, gpu)
-    head, _, kernel = subject.source.partition(_INCLUDE)
-    at = text.find(kernel)
-    if at < 0:
-        raise UsageError(
-            f"the kernel in {path} is not what its command renders ({_first_change(text, kernel)}): it was "
-            "edited, or exported by another version. An exported kernel inlines PTX, which cannot run here. "
-            'To check an edited one, replace everything above the kernel by #include "ef.h" and a comment '
-            "that says how to launch it (`evoflash check --help`)."
-        )
-    notes = [f"{path} inlines PTX; the text it was made from is run: lines are those of {path}."]
-    if (layer := primitives(kernel)) not in text[:at]:
-        raise UsageError(
-            f"the PTX above the kernel in {path} is not what its command prints "
-            f"({_first_change(text, layer)}): it was edited, or exported by another version. It cannot run "
-            "here, so nothing could be said of the file: export it again, or write the change as a kernel of "
-            "your own with ef:: (`evoflash check --help`)."
-        )
-    if text != export_kernel(genome, problem, gpu):
-        notes.append(f"{path} differs from its export outside of the kernel: that part is not checked.")
-    before = head.count("\n") + _INCLUDE.count("\n")
-    return (
-        Subject(
-            title=f"{path}: {subject.title}",
-            name=subject.name,
-            source=subject.source,
-            cases=subject.cases,
-            candidate=subject.candidate,
-            gpu=gpu,
-            path=path,
-            shown=text,
-            shift=text.count("\n", 0, at) - before,
-            notes=(*notes, *subject.notes),
-        ),
-    )
-
-
-def _parsed(path: Path, command: str) -> tuple[Genome, Problem, GpuSpec]:
-    words = shlex.split(command)
-    options = list(zip(words[::2], words[1::2], strict=False))
-    single = dict(options)
-    if not {"--family", "--problem", "--gpu"} <= single.keys():
-        raise UsageError(f"{path}: the command in its banner is not whole: export it again.")
-    values = [word for option, word in options if option == "--set"]
-    return genome_of(single["--family"], values, problem=single["--problem"], gpu=single["--gpu"])
-
-
-def _first_change(text: str, kernel: str) -> str:
-    have = set(text.splitlines())
-    changed = next((line.strip() for line in kernel.splitlines() if line not in have), "")
-    return f"'{changed[:60]}' is not in the file" if changed else "its lines are in another order"
 
 
 def _own(path: Path, text: str, problem: str | None, gpu: GpuSpec | None) -> Subject:
     kernel = read_kernel_file(path, text)
     key, cases, notes = _cases(kernel, problem, gpu)
     name = re.sub(r"\W", "_", path.stem)
-    warnings = (_LINT.match(warning) for warning in lint(text))
     if gpu is None:
         notes = (*notes, "no --gpu: neither NVRTC nor ptxas was asked about registers, spills and limits.")
     return Subject(
@@ -196,13 +130,19 @@ def _own(path: Path, text: str, problem: str | None, gpu: GpuSpec | None) -> Sub
         name=name,
         source=text,
         cases=cases,
-        candidate=_candidate(name, text, key) if key else None,
+        candidate=candidate_of(Genome(name, 0, ()), text, key) if key else None,
         gpu=gpu,
         path=path,
         shown=text,
-        unseen=tuple((match[1], int(match[2])) for match in warnings if match),
+        unseen=unseen_lines(text),
         notes=notes,
     )
+
+
+def unseen_lines(text: str) -> tuple[tuple[str, int], ...]:
+    """What a kernel's text uses that the emulator cannot see, and on which line."""
+    warnings = (_LINT.match(warning) for warning in lint(text))
+    return tuple((match[1], int(match[2])) for match in warnings if match)
 
 
 def _cases(
@@ -230,6 +170,7 @@ def _cases(
     return keys[0] if gpu else None, cases, notes
 
 
-def _candidate(name: str, text: str, key: CompileKey) -> Candidate:
+def candidate_of(genome: Genome, text: str, key: CompileKey) -> Candidate:
+    """A kernel's text as NVRTC takes it."""
     sha = hashlib.sha256((text + device_headers_sha()).encode()).hexdigest()
-    return Candidate(Genome(name, 0, ()), key, text, sha)
+    return Candidate(genome, key, text, sha)

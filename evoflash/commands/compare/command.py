@@ -21,7 +21,9 @@ def compare(
     verbose: Verbose = False,
     quiet: Quiet = False,
 ) -> None:
-    """Say which of two kernels is faster on this GPU, or that it is unclear; both are checked first.
+    """Say which of two kernels is faster on this GPU.
+
+    Or that it is unclear; both are checked first.
 
     Each workload is timed in every way that fits it: short ones cold, hot and call by call, long ones at the
     boost clock and under the power cap. What is at least 0.3 % apart, and clearly so, is called faster or

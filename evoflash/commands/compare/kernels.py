@@ -4,7 +4,6 @@ It compiles and launches nothing: run.py launches, in a GPU process.
 """
 
 import re
-import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,6 +11,7 @@ from pathlib import Path
 from evoflash import baselines, operations
 from evoflash.commands import kernel_report as report
 from evoflash.commands.check import subject as check_subject
+from evoflash.commands.check.exported import genome_in, is_exported
 from evoflash.commands.check.kernel_header import read_kernel_file
 from evoflash.compilers.nvrtc import compile_candidate, first_error
 from evoflash.errors import EvoflashError, UsageError
@@ -25,7 +25,6 @@ from evoflash.space import Genome
 from evoflash.store.store import open_store
 
 _GENOME_ID = re.compile(r"[0-9a-f]{1,16}")
-_EXPORTED = re.compile(r"^// evoflash export (.*)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,14 +93,10 @@ def _in_file(path: Path, *, spec: GpuSpec, seed: int) -> _Meaning:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
         raise UsageError(f"{path} cannot be read: give a .cu file, a candidate's id or a baseline.") from None
-    command = _EXPORTED.search(text)
-    if command is None or '#include "ef.h"' in text:
+    if not is_exported(text):
         return _own(path, text, spec=spec, seed=seed)
-    (subject,) = check_subject.of_file(path, problem=None, gpu=None)
-    assert subject.candidate is not None, "an exported file names its GPU"
-    words = shlex.split(command[1])
-    problem = words[words.index("--problem") + 1]
-    return _of_genome(subject.candidate.genome, problem, str(path), spec=spec, seed=seed)
+    genome, problem = genome_in(path, text)
+    return _of_genome(genome, str(problem), str(path), spec=spec, seed=seed)
 
 
 def _of_genome(genome: Genome, problem: str, name: str, *, spec: GpuSpec, seed: int) -> _Meaning:

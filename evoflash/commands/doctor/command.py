@@ -40,7 +40,9 @@ def doctor(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Check this machine: NVRTC, host compiler, GPU, folders; each line ok or what to do.
+    """Say what this machine lacks, and what to do.
+
+    NVRTC, host compiler, GPU, folders: each line is ok or says what to do.
 
     With --conformance: the same small kernels run in the emulator and on the GPU, for every primitive in all
     its modes, and their results are compared bit for bit; exit code 1 where any differs or did not run. About

@@ -34,7 +34,9 @@ def evaluate(
     verbose: Verbose = False,
     quiet: Quiet = False,
 ) -> None:
-    """Check one given genome and time it, as a search would; the outcome is stored.
+    """Check and time one given genome, and store it.
+
+    Check one given genome and time it, as a search would; the outcome is stored.
 
     Where the GPU is present the time is measured and the kernel meets hidden shapes too; elsewhere the CPU
     emulator checks it and its time is estimated. Exit code 3 where the kernel is not correct.

@@ -14,7 +14,9 @@ def insights(
     db: Db,
     as_json: Json = False,
 ) -> None:
-    """What the newest search has learnt: operators, its winner's way, which values pay and which fail.
+    """What the newest search has learnt.
+
+    Its operators, its winner's way, which values pay and which fail.
 
     Example: evoflash insights --gpu l4 --problem mission
     """

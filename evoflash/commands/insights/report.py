@@ -2,15 +2,14 @@
 
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from typing import Any
 
-from rich import box
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
+from evoflash.commands import tables
 from evoflash.commands.insights.digest import Insights, Record, Step
 from evoflash.commands.insights.words import sentences
 from evoflash.evaluation import Basis
@@ -37,27 +36,36 @@ def print_insights(insights: Insights, console: Console) -> None:
     if not insights.operators:
         console.print(escape(f"{insights.evaluated} evaluated, none by a mutation operator."))
     else:
-        console.print(_table("operators", insights.operators, mark))
-        console.print(_table("what held the parent back", insights.bottlenecks, mark))
         often = [pair for pair in insights.pairs if pair.uses >= OFTEN]
-        console.print(_table(f"both, used {OFTEN} times or more", often, mark))
-        console.print(_table("operator chosen by its credit, or at random as a control", insights.arms, mark))
+        for title, records in (
+            ("operators", insights.operators),
+            ("what held the parent back", insights.bottlenecks),
+            (f"both, used {OFTEN} times or more", often),
+            ("operator chosen by its credit, or at random as a control", insights.arms),
+        ):
+            tables.print_table(_columns(records, mark), console, title=title)
+            console.print()
     for step in insights.lineage:
         console.print(escape(_step(step, mark)), highlight=False)
     for sentence in sentences(insights):
-        console.print(escape(sentence), highlight=False, soft_wrap=True)
+        console.print(escape(sentence), highlight=False, soft_wrap=not console.is_terminal)
 
 
-def _table(title: str, records: Iterable[Record], mark: str) -> Table:
-    table = Table(title=escape(title), title_justify="left", box=box.SIMPLE_HEAD)
-    table.add_column("", no_wrap=True)
-    for name in ("uses", "correct", "faster", "mean gain", "best us", "kernel"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for record in records:
-        counts = (str(number) for number in (record.uses, record.correct, record.faster))
-        figures = (_percent(record.mean_gain), _us(record.best_us, mark), record.best_id)
-        table.add_row(escape(record.name), *counts, *figures)
-    return table
+def _columns(records: Iterable[Record], mark: str) -> list[tables.Column]:
+    rows = tuple(records)
+
+    def column(name: str, cell: Callable[[Record], str], rank: int) -> tables.Column:
+        return tables.Column(name, tuple(map(cell, rows)), rank, is_number=bool(name))
+
+    return [
+        column("", lambda record: record.name, 0),
+        column("uses", lambda record: str(record.uses), 1),
+        column("correct", lambda record: str(record.correct), 4),
+        column("faster", lambda record: str(record.faster), 3),
+        column("mean gain", lambda record: _percent(record.mean_gain), 2),
+        column("best us", lambda record: _us(record.best_us, mark), 0),
+        column("kernel", lambda record: record.best_id, 5),
+    ]
 
 
 def _percent(log_gain: float | None) -> str:

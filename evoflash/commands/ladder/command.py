@@ -18,17 +18,31 @@ def ladder(
         typer.Option(help="gpu (measured) or emulated (estimated); default: gpu where --gpu is present."),
     ] = None,
     plot: Annotated[Path | None, typer.Option(help="Draw a bar chart to a .svg or .png file.")] = None,
+    show: Annotated[
+        bool, typer.Option("--show", help="Print each step's kernel and what changed in it; run nothing.")
+    ] = False,
     seed: Seed = 0,
     as_json: Json = False,
     verbose: Verbose = False,
     quiet: Quiet = False,
 ) -> None:
-    """Eight named kernels from scalar to mma.sync, each checked and timed: what every technique brings.
+    """Eight kernels from scalar code to mma.sync, each timed.
+
+    What every technique brings.
 
     Example: evoflash ladder --gpu l4 --problem mission --plot ladder.svg
     """
     from evoflash.commands.ladder import report, steps
 
+    if show:
+        from evoflash.commands.ladder import sources
+
+        shown = sources.sources(gpu=gpu, problem=problem)
+        if as_json:
+            typer.echo(sources.as_json(shown))
+        else:
+            sources.print_sources(shown, stdout_console())
+        return
     if plot is not None:
         report.check_plot(plot)
     climb = steps.climb(

@@ -6,13 +6,15 @@ matplotlib is asked for only when a chart is wanted: it comes with the extra `pl
 import io
 import json
 import os
+from collections.abc import Callable
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 
+from evoflash.commands import tables
 from evoflash.commands.ladder.steps import Climb, Result
 from evoflash.errors import UsageError
 from evoflash.evaluation import Basis
@@ -58,17 +60,20 @@ def line(result: Result) -> str:
 
 def print_table(climb: Climb, console: Console) -> None:
     """Every step: what it changed, its time and speed-ups, TFLOPS, and what became of it."""
-    table = Table(title=title(climb), title_justify="left", box=None, pad_edge=False)
-    table.add_column("step", no_wrap=True)
-    table.add_column("what changed", ratio=3)
-    for name in ("us", "over previous", "over first", "TFLOPS"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("status", ratio=2)
-    for result in climb.results:
-        tflops = "" if result.tflops is None else f"{result.tflops:.2f}"
-        factors = (_factor(result.over_previous), _factor(result.over_first))
-        table.add_row(result.step.name, result.step.change, _time(result), *factors, tflops, _status(result))
-    console.print(table)
+
+    def column(name: str, cell: Callable[[Result], str], rank: int = 0, *, prose: int = 0) -> tables.Column:
+        return tables.Column(name, tuple(map(cell, climb.results)), rank, not prose, prose)
+
+    columns = [
+        replace(column("step", lambda result: result.step.name), is_number=False),
+        column("what changed", lambda result: result.step.change, 1, prose=24),
+        column("us", _time),
+        column("over previous", lambda result: _factor(result.over_previous), 2),
+        column("over first", lambda result: _factor(result.over_first), 3),
+        column("TFLOPS", lambda result: "" if result.tflops is None else f"{result.tflops:.2f}", 4),
+        column("status", _status, 0, prose=12),
+    ]
+    tables.print_table(columns, console, title=title(climb))
 
 
 def as_json(climb: Climb) -> str:

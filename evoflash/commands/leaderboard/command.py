@@ -13,12 +13,15 @@ def leaderboard(
     gpu: Gpu = None,
     problem: MaybeProblem = None,
     top: Annotated[int, typer.Option(min=1, max=MOST, help="Rows per table.")] = 20,
+    wide: Annotated[bool, typer.Option("--wide", help="All columns, however narrow the terminal.")] = False,
     replayed: Replayed = False,
     db: Db,
     as_json: Json = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
 ) -> None:
-    """Correct kernels, fastest first; measured and estimated ones in tables of their own.
+    """Correct kernels, fastest first.
+
+    Measured and estimated ones in tables of their own.
 
     Example: evoflash leaderboard --gpu l4 --problem mission
     """
@@ -35,4 +38,4 @@ def leaderboard(
     if as_json or as_csv:
         typer.echo(report.as_json(table) if as_json else report.as_csv(table), nl=as_json)
     else:
-        report.print_table(table, stdout_console())
+        report.print_table(table, stdout_console(), wide=wide)

@@ -8,11 +8,10 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
-from rich import box
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table as Grid
 
+from evoflash.commands import tables
 from evoflash.commands.leaderboard.table import RANKING, Table
 from evoflash.evaluation import Basis
 
@@ -59,23 +58,23 @@ def rankings_in_words(table: Table) -> Iterator[tuple[str, tuple[str, ...], tupl
         yield _title(rows), tuple(shown), tuple(tuple(cell(row) for cell in shown.values()) for row in rows)
 
 
-def print_table(table: Table, console: Console) -> None:
-    """One rich table for each ranking; a line that says what to do when there is none."""
+def print_table(table: Table, console: Console, *, wide: bool = False) -> None:
+    """One table for each ranking, as wide as the terminal or, with `wide`, as its columns; a line that says
+    what to do when there is none.
+    """
     if not table.rows:
         console.print(escape(_NOTHING))
-    for rows in _rankings(table):
-        console.print(_grid(rows))
-
-
-def _grid(rows: list[Row]) -> Grid:
-    shown = _columns(rows)
-    grid = Grid(title=escape(_title(rows)), title_justify="left", box=box.SIMPLE_HEAD)
-    for name in shown:
-        grid.add_column(name, justify="right" if name in _NUMBERS else "left", no_wrap=True)
-    for row in rows:
-        style = "dim" if row["kind"] == "baseline" else None
-        grid.add_row(*(escape(cell(row)) for cell in shown.values()), style=style)
-    return grid
+    for at, rows in enumerate(_rankings(table)):
+        if at:
+            console.print()
+        columns = [
+            tables.Column(name, tuple(map(cell, rows)), _RANKS[name], is_number=name in _NUMBERS)
+            for name, cell in _columns(rows).items()
+        ]
+        styles = ["dim" if row["kind"] == "baseline" else "" for row in rows]
+        tables.print_table(
+            columns, console, title=_title(rows), styles=styles, wide=wide, rest="--wide or --json shows all"
+        )
 
 
 def _rankings(table: Table) -> Iterator[list[Row]]:
@@ -99,6 +98,11 @@ def _is_estimated(rows: list[Row]) -> bool:
     return any(row["basis"] == Basis.ESTIMATED.value or row["model_version"] for row in rows)
 
 
+# What a narrow terminal goes without first has the highest number; 0 is always shown.
+_RANKS = {
+    **{"#": 0, "kernel": 0, "us": 0, "est. us": 0, "genome": 1, "speed-up": 2, "TFLOPS": 3, "p10-p90": 4},
+    **{"bound": 5, "regs": 6, "spills": 7, "timed": 8, "search": 9},
+}
 _NUMBERS = {"#", "us", "est. us", "p10-p90", "speed-up", "TFLOPS", "regs", "spills"}
 
 

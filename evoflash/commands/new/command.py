@@ -29,7 +29,9 @@ def new(
         ),
     ] = None,
 ) -> None:
-    """Write a working kernel family, mutation operator, GPU or strategy of your own, and its test.
+    """Write a file of your own to begin from.
+
+    Write a working kernel family, mutation operator, GPU or strategy of your own, and its test.
 
     Example: evoflash new strategy annealing --into ~/kernels
     """

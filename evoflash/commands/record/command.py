@@ -23,7 +23,9 @@ def record(
     db: Db,
     quiet: Quiet = False,
 ) -> None:
-    """Write every outcome of a problem on a GPU as a Kernel Tuner cache, for `evoflash replay` and others.
+    """Write a search's outcomes as a recorded space.
+
+    Every outcome of a problem on a GPU, as a Kernel Tuner cache, for `evoflash replay` and others.
 
     Example: evoflash record mission-h200.json.gz --problem mission --gpu h200
     """

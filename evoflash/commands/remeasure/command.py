@@ -20,7 +20,9 @@ def remeasure(
     verbose: Verbose = False,
     quiet: Quiet = False,
 ) -> None:
-    """Measure the best estimates of a database made elsewhere on the GPU of this machine.
+    """Measure on this GPU what was estimated elsewhere.
+
+    The best estimates of a database are taken.
 
     Example: evoflash remeasure --top 20 --gpu l4
     """

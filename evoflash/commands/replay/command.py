@@ -24,7 +24,9 @@ def replay(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Compare search strategies on a recorded space; needs no GPU and stores nothing.
+    """Compare search strategies on a recorded space.
+
+    Needs no GPU and stores nothing.
 
     Example: evoflash replay convolution.json.gz --strategy evolution,tpe --budget 200 --repeats 20
     """

@@ -3,12 +3,21 @@
 import json
 from dataclasses import asdict
 
-from rich import box
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
+from evoflash.commands import tables
 from evoflash.replay.comparison import WINDOW_START, Comparison, Standing
+
+# What a narrow terminal goes without first has the highest number; 0 is always shown.
+_RANKS = {
+    "strategy": 0,
+    "best / optimum": 1,
+    "score": 0,
+    "95 %": 2,
+    "within 5 %": 3,
+    "evaluations to 5 %": 4,
+}
 
 
 def as_json(comparison: Comparison) -> str:
@@ -18,17 +27,16 @@ def as_json(comparison: Comparison) -> str:
 
 def print_table(comparison: Comparison, console: Console) -> None:
     """The strategies, best score first, and random search's expectation in its place among them."""
-    grid = Table(box=box.SIMPLE_HEAD)
-    headers = ("best / optimum", "score", "95 %", "within 5 %", "evaluations to 5 %")
-    grid.add_column("strategy", no_wrap=True)
-    for name in headers:
-        grid.add_column(name, justify="right", no_wrap=True)
-    for standing in sorted((*comparison.standings, comparison.random), key=lambda s: -s.score):
-        is_run = standing is not comparison.random
-        grid.add_row(*map(escape, _cells(standing, is_run)), style=None if is_run else "dim")
-    console.print(escape(comparison.title), highlight=False, soft_wrap=True)
-    console.print(grid)
-    console.print(escape(_legend(comparison)), highlight=False, soft_wrap=True)
+    standings = sorted((*comparison.standings, comparison.random), key=lambda s: -s.score)
+    rows = [_cells(standing, standing is not comparison.random) for standing in standings]
+    columns = [
+        tables.Column(name, cells, rank, is_number=name != "strategy")
+        for (name, rank), cells in zip(_RANKS.items(), zip(*rows, strict=True), strict=True)
+    ]
+    styles = ["dim" if standing is comparison.random else "" for standing in standings]
+    console.print(escape(comparison.title), highlight=False, soft_wrap=not console.is_terminal)
+    tables.print_table(columns, console, styles=styles)
+    console.print(escape(_legend(comparison)), highlight=False, soft_wrap=not console.is_terminal)
 
 
 def _cells(standing: Standing, is_run: bool) -> tuple[str, ...]:

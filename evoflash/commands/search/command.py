@@ -91,7 +91,9 @@ def search(
     verbose: Verbose = False,
     quiet: Quiet = False,
 ) -> None:
-    """Search for the fastest kernel; the same command again continues to the budget.
+    """Search for the fastest kernel.
+
+    The same command again continues to the budget.
 
     Example: evoflash search --gpu l4 --problem mission,causal --budget 200
     """

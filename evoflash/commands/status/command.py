@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
 
 def status(*, db: Db, as_json: Json = False) -> None:
-    """What is being searched now in this database, by any process; where nothing is, the newest run.
+    """What is being searched now.
+
+    What is being searched now in this database, by any process; where nothing is, the newest run.
 
     Example: evoflash status
     """
@@ -31,7 +33,9 @@ def watch(
     db: Db,
     every: Annotated[float, typer.Option(min=0.1, max=3600, help="Seconds from one look to the next.")] = 1.0,
 ) -> None:
-    """The same as `evoflash status`, drawn again until the searches end. Ctrl-C ends the watching alone.
+    """Show `evoflash status` again and again.
+
+    The same as `evoflash status`, drawn again until the searches end. Ctrl-C ends the watching alone.
 
     Example: evoflash watch
     """

@@ -1,0 +1,210 @@
+"""What stands on a terminal of 40 to 140 columns: whole figures, and the mark of every estimate."""
+
+import io
+import re
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from screens import screens
+
+from evoflash.attention.workload import NAMED, CompileKey
+from evoflash.champions import champion_today
+from evoflash.commands.export.known_genome import known_genome
+from evoflash.commands.families import _explained
+from evoflash.commands.ladder.sources import sources
+from evoflash.commands.problems import WHAT
+from evoflash.commands.progress import Piece, drawn, fitted
+from evoflash.commands.tables import Column, print_table
+from evoflash.errors import UsageError
+from evoflash.evaluation import Basis, Build, Evaluation, Proposal, Rung, RunKey, Status, Timing
+from evoflash.families.export import export_kernel, genome_of
+from evoflash.families.family import known_families, load_family
+from evoflash.families.header import body_of, gene_notes
+from evoflash.gpu import load_gpu
+from evoflash.problem import parse_problem
+from evoflash.space import Genome
+from evoflash.store.store import open_store
+from evoflash.strategies import check_strategy
+
+MISSION = "b=1,h=8,hkv=8,sq=512,skv=512,d=64,dtype=fp16"
+WIDTHS = (40, 60, 80, 100, 140)
+COMMANDS = {
+    "leaderboard": ["leaderboard"],
+    "wide": ["leaderboard", "--wide"],
+    "insights": ["insights"],
+    "gpus": ["gpus"],
+    "show": ["show", "81d5ac66"],
+    "problems": ["problems"],
+    "help": ["--help"],
+}
+
+
+def fill(path: Path) -> None:
+    """A run of four estimated kernels; no date of it is shown."""
+    key = CompileKey(64, "fp16", False, 1, "sm_89")
+    with open_store(str(path)) as store:
+        run = store.begin(
+            RunKey(MISSION, "l4", Basis.ESTIMATED, "evolution", 1),
+            gpu_hash="abc",
+            budget=9,
+            argv=[],
+            environment={},
+        )
+        for warps, us in ((1, 9876.54), (2, 14.201), (4, 12.684), (8, 1.5)):
+            genome = Genome("flash_mma", 1, (("warps", warps),))
+            evaluation = Evaluation(
+                genome,
+                MISSION,
+                "l4",
+                Basis.ESTIMATED,
+                Status.CORRECT,
+                Rung.DONE,
+                builds=(Build(genome.id, key, "source", "cubin", "", registers=128, spill_bytes=4),),
+                timings=(Timing(MISSION, "model", us, us, us, 1),),
+                score_us=us,
+                bound="latency",
+                model_version="3",
+            )
+            store.add(run, evaluation, Proposal(genome, operator="seed" if warps == 1 else "more_warps"))
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, int], str]:
+    """Every command at every width, taken by one process."""
+    database = tmp_path_factory.mktemp("screens") / "evoflash.db"
+    fill(database)
+    names = [(name, width) for name in ("progress", *COMMANDS) for width in WIDTHS]
+    shots = [(width, COMMANDS.get(name, [name])) for name, width in names]
+    return dict(zip(names, screens(shots, EVOFLASH_DB=str(database), CUDA_VISIBLE_DEVICES=""), strict=True))
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_looks_as_it_did(shown, golden, name, width):
+    golden(f"screens/{name}-{width}.txt", shown[name, width])
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_rank_and_time_of_every_kernel_are_whole_and_marked_at_any_width(shown, width):
+    screen = shown["leaderboard", width]
+    for rank, time in (("1", "~1.5"), ("2", "~12.68"), ("3", "~14.2"), ("4", "~9877")):
+        assert re.search(rf"^{rank} .*\s{re.escape(time)}(\s|$)", screen, re.MULTILINE), screen
+    assert "…" not in screen
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_a_search_shows_how_far_it_is_and_the_marked_best_at_any_width(shown, width):
+    line = shown["progress", width].splitlines()[-1]
+    assert "120/200" in line
+    assert "best ~53.18 us" in line
+
+
+@pytest.mark.parametrize("width", [80, 100, 140])
+def test_from_80_columns_a_search_shows_bar_counts_times_rate_and_time_left(shown, width):
+    line = shown["progress", width].splitlines()[-1]
+    assert re.search(r"━+─+  120/200  best ~53.18 us  seed ~112.68  \d:\d\d left  at [\d.]+/s", line), line
+
+
+def test_pieces_of_the_line_are_left_out_whole_and_the_least_important_first():
+    pieces = (Piece("9/99", 0), Piece("best ~1.23 us", 1), Piece("seed ~4.56", 3), Piece("0:07 left", 2))
+    assert fitted(pieces, 42) == "9/99  best ~1.23 us  seed ~4.56  0:07 left"
+    assert fitted(pieces, 41) == "9/99  best ~1.23 us  0:07 left"
+    assert fitted(pieces, 29) == "9/99  best ~1.23 us"
+    assert fitted(pieces, 3) == "9/99"
+
+
+@pytest.mark.parametrize(("share", "lengths"), [(0.0, (0, 20)), (0.5, (10, 10)), (2.0, (20, 0))])
+def test_the_bar_has_the_length_that_is_left_and_parts_that_differ_without_colour(share, lengths):
+    done, rest = drawn(share, 20)
+    assert (len(done), len(rest)) == lengths
+    assert not set(done) & set(rest)
+
+
+def test_a_bar_that_would_be_too_short_or_has_no_end_is_not_drawn():
+    assert drawn(0.5, 5) == drawn(None, 50) == ("", "")
+
+
+@pytest.mark.parametrize("width", range(20, 200, 7))
+def test_a_table_never_cuts_a_cell_and_names_what_it_leaves_out(width):
+    columns = [Column(f"column {at}", (f"cell-{at}" * 2, "x"), rank=at) for at in range(8)]
+    out = io.StringIO()
+    print_table(columns, Console(file=out, width=width, force_terminal=True, color_system=None))
+    text = out.getvalue()
+    table, _, rest = " ".join(text.split()).partition(" leave no room for ")
+    assert all(f"cell-{at}cell-{at}" in table or f"column {at}" in rest for at in range(8))
+    assert "…" not in text
+    assert all(len(line) <= width for line in text.splitlines())
+
+
+def test_a_pipe_gets_every_column_however_many_there_are():
+    columns = [Column(f"column {at}", ("a long cell of it",), rank=at) for at in range(20)]
+    out = io.StringIO()
+    print_table(columns, Console(file=out, width=80))
+    assert len(out.getvalue().splitlines()) == 3
+    assert "column 19" in out.getvalue()
+
+
+def test_every_commands_summary_stands_whole_in_the_help_at_80_columns(shown):
+    summaries = shown["help", 80].partition("Commands:")[2]
+    assert "..." not in summaries
+    assert summaries.count("\n") >= 18
+
+
+def test_every_named_problem_is_listed_and_says_what_it_is():
+    assert set(WHAT) == set(NAMED)
+    assert all(WHAT.values())
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right"),
+    [
+        (lambda: parse_problem("misson"), "mission"),
+        (lambda: load_gpu("h20"), "h200"),
+        (lambda: load_family("flash_mm"), "flash_mma"),
+        (lambda: check_strategy("evolutoin"), "evolution"),
+        (lambda: genome_of("flash_mma", ["wraps=4"], problem="mission", gpu="l4"), "warps"),
+    ],
+    ids=["problem", "gpu", "family", "strategy", "gene"],
+)
+def test_a_mistyped_name_is_answered_with_the_nearest_one(wrong, right):
+    with pytest.raises(UsageError, match=rf"Did you mean {right}\?"):
+        wrong()
+
+
+def test_an_id_of_the_archive_is_exported_and_so_is_its_prefix(tmp_path):
+    known = champion_today(parse_problem("mission"), load_gpu("h200"))
+    whole = export_kernel(known.genome, parse_problem("mission"), load_gpu("h200"))
+    for prefix in (known.genome.id, known.genome.id[:12]):
+        found = known_genome(prefix, str(tmp_path / "none.db"), problem="mission", gpu="h200")
+        assert export_kernel(*found) == whole
+
+
+def test_an_id_that_nobody_knows_or_that_is_none_is_refused(tmp_path):
+    with pytest.raises(UsageError, match="neither in"):
+        known_genome("0" * 16, str(tmp_path / "none.db"), problem=None, gpu=None)
+    with pytest.raises(UsageError, match="no genome id"):
+        known_genome("kernel", str(tmp_path / "none.db"), problem=None, gpu=None)
+
+
+@pytest.mark.parametrize("name", known_families())
+def test_every_gene_and_every_check_of_a_family_is_explained(name):
+    family = load_family(name)
+    lines = [line.strip() for line in _explained(family, 100).splitlines()]
+    for param in family.params:
+        assert any(line.startswith(f"{param.name}: ") for line in lines), param.name
+    for check in family.check:
+        assert any(line.startswith(check.replace("_", " ") + ":") for line in lines), check
+    header = family.path.read_text().removesuffix(body_of(family.path))
+    notes = gene_notes(header)
+    assert notes
+    assert all(note.split()[0] in " ".join(lines) for note in notes.values())
+
+
+def test_a_step_of_the_ladder_shows_its_change_to_the_step_before():
+    shown = sources(gpu="l4", problem="mission")
+    assert not shown[0].diff
+    followers = [one for last, one in pairwise(shown) if last.step.family == one.step.family]
+    assert followers
+    assert all(any(line.startswith("+") for line in one.diff) for one in followers)

@@ -1,0 +1,120 @@
+"""Screens as a person sees them: commands run on a pseudo-terminal, and what a terminal emulator makes of it.
+
+One process loads evoflash once and forks for each screen. Compares nothing.
+"""
+
+import fcntl
+import json
+import os
+import pty
+import struct
+import subprocess
+import sys
+import termios
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyte
+
+_ROWS = 200
+
+
+def screens(shots: Sequence[tuple[int, Sequence[str]]], **environment: str) -> list[str]:
+    """What stands on a terminal of each width after its command has ended, without blanks at line ends.
+
+    A command's first word is one of evoflash, or the name of a function of this module.
+    """
+    outside = {
+        k: v for k, v in os.environ.items() if k not in ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR")
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.screens"],
+        input=json.dumps(shots),
+        env=outside | {"TERM": "xterm-256color"} | environment,
+        cwd=Path(__file__).parents[1],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return [_shown(text, width) for text, (width, _) in zip(json.loads(done.stdout), shots, strict=True)]
+
+
+def _shown(text: str, width: int) -> str:
+    screen = pyte.Screen(width, _ROWS)
+    pyte.Stream(screen).feed(text)
+    return "\n".join(line.rstrip() for line in screen.display).rstrip() + "\n"
+
+
+def progress() -> None:
+    """A search's progress in the middle of it, drawn three times over."""
+    from evoflash.commands.progress import Progress
+    from evoflash.commands.search.limits import Limits
+    from evoflash.evaluation import Basis, Evaluation, Proposal, Rung, Status
+    from evoflash.space import Genome
+
+    with Progress("flash_mma for l4", Basis.ESTIMATED, Limits(budget=200), ()) as shown:
+        for number in range(120):
+            genome = Genome("flash_mma", 1, (("block_m", number),))
+            is_right = number % 4 > 0 or number == 0
+            evaluation = Evaluation(
+                genome,
+                "mission",
+                "l4",
+                Basis.ESTIMATED,
+                Status.CORRECT if is_right else Status.COMPILE,
+                Rung.DONE if is_right else Rung.COMPILE,
+                score_us=112.68 - number / 2 if is_right else None,
+            )
+            shown.show(Proposal(genome, operator="seed" if number == 0 else "x"), evaluation)
+            if number % 40 == 0:
+                shown._bar.refresh()
+
+
+def _on_terminal(width: int, words: Sequence[str]) -> str:
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", _ROWS, width, 0, 0))
+    child = os.fork()
+    if child == 0:
+        os.close(ours)
+        os.login_tty(theirs)
+        _run(words)
+    os.close(theirs)
+    parts = []
+    while part := _read(ours):
+        parts.append(part)
+    os.waitpid(child, 0)
+    os.close(ours)
+    return b"".join(parts).decode()
+
+
+def _run(words: Sequence[str]) -> None:
+    from evoflash.cli import main
+
+    try:
+        if words[0] in globals():
+            globals()[words[0]]()
+        else:
+            sys.argv = ["evoflash", *words]
+            sys.modules["__main__"].__package__ = ""  # else usage lines name this module
+            main()
+    except SystemExit:
+        pass
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)
+
+
+def _read(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, 1 << 16)
+    except OSError:  # Linux says so when the child has closed its end
+        return b""
+
+
+if __name__ == "__main__":
+    from evoflash.cli import commands
+
+    commands()
+    print(json.dumps([_on_terminal(*shot) for shot in json.load(sys.stdin)]))
