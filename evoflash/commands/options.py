@@ -84,7 +84,15 @@ Version = Annotated[
     bool, typer.Option("--version", callback=_version, is_eager=True, help="Print versions and leave.")
 ]
 Verbose = Annotated[bool, typer.Option("-v", "--verbose", callback=_louder, help="Say more on stderr.")]
-Quiet = Annotated[bool, typer.Option("-q", "--quiet", callback=_quieter, help="Say less on stderr.")]
+Quiet = Annotated[
+    bool,
+    typer.Option(
+        "-q",
+        "--quiet",
+        callback=_quieter,
+        help="No progress and no notes on stderr; of a search, one line. Data is printed whole.",
+    ),
+]
 Gpu = Annotated[
     str | None, typer.Option("--gpu", help="A known GPU (see `evoflash gpus`); default: the one present.")
 ]

@@ -142,7 +142,7 @@ def search(
             f"no correct kernel among {result.spent} evaluations: "
             "raise --budget or look at the reasons with `evoflash show --failures`."
         )
-    typer.echo(kernel_report.describe_result(result, as_json=as_json))
+    typer.echo(kernel_report.describe_end(result, as_json=as_json))
 
 
 def _on_recording(
