@@ -1,4 +1,4 @@
-"""With -q a search says nothing on stderr and one line on stdout; data that was asked for is printed whole."""
+"""With -q a search says nothing on stderr and one line on stdout; data that is asked for is printed whole."""
 
 import json
 from pathlib import Path
