@@ -156,7 +156,7 @@ def test_what_is_no_date_is_refused_with_one_that_is(text: str) -> None:
     [("--family=flash_nma", "flash_mma"), ("--run=99", "evoflash runs"), ("--since=soon", "is no date")],
 )
 def test_a_filter_that_names_nothing_is_an_error(
-    option: str, says: str, both: Store, tmp_path, capsys
+    option: str, says: str, both: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.run(["leaderboard", option, "--db", str(tmp_path / "evoflash.db")]) == 2
     assert says in capsys.readouterr().err
