@@ -74,7 +74,7 @@ def check(
         typer.echo(check_report.explain(explain))
         return
     subjects = _subjects(what, family, values or [], gpu=gpu, problem=problem, db=db)
-    with working(f"compiling {len(subjects)} kernels for the emulator and running each {runs} times a shape"):
+    with working(f"compiling for the emulator and running each of {len(subjects)} {runs} times a shape"):
         checked = [check_subject(subject, runs=runs, seed=seed) for subject in subjects]
     if as_json:
         typer.echo(check_report.as_json(checked))
