@@ -74,8 +74,7 @@ def check(
         typer.echo(check_report.explain(explain))
         return
     subjects = _subjects(what, family, values or [], gpu=gpu, problem=problem, db=db)
-    kernels = "the kernel" if len(subjects) == 1 else f"{len(subjects)} kernels"
-    with working(f"compiling {kernels} for the emulator and running each shape {runs} times"):
+    with working(f"compiling for the emulator and running each of {len(subjects)} {runs} times a shape"):
         checked = [check_subject(subject, runs=runs, seed=seed) for subject in subjects]
     if as_json:
         typer.echo(check_report.as_json(checked))

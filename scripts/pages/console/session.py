@@ -14,6 +14,7 @@ COLUMNS = 100
 _LIMIT_S = 1800.0
 _OURS = re.compile(r"EVOFLASH_|XDG_")  # settings of whoever runs this do not reach the pages
 _PROGRESS = re.compile(r"^evoflash: \d+(/\d+)? at ")
+_WAITING = re.compile(r"^evoflash: .* \.\.\.$")  # said where a step takes more than a second
 # What may differ between two runs of the same command, and counts as equal.
 _VOLATILE = (
     (re.compile(r"\bat \d+(\.\d+)?/s(, [\d:]+ left)?"), "at N/s"),  # how fast this machine was
@@ -70,7 +71,8 @@ class Session:
             timeout=_LIMIT_S,
             check=False,
         )
-        lines = _last_progress(done.stdout.replace(str(self._home), "~").splitlines())
+        said = done.stdout.replace(str(self._home), "~").splitlines()
+        lines = [line for line in _last_progress(said) if not _WAITING.match(line)]
         if done.returncode:
             lines.append(f"[exit code {done.returncode}]")
         return "".join(f"{line.rstrip()}\n" for line in lines)
