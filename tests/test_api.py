@@ -197,6 +197,8 @@ def test_the_leaderboard_has_the_rows_of_the_database(result, database) -> None:
 
     assert board.rows[0]["genome_id"] == result.best.id
     assert len(board) == len(list(board))
+    assert len(evoflash.leaderboard(family="flash_mma", db=database)) == 0
+    assert len(evoflash.leaderboard(since="9999-01-01", db=database)) == 0
 
 
 def test_a_kernel_can_be_evaluated_again_by_its_record_and_by_its_id(result, database) -> None:

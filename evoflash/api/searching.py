@@ -10,7 +10,7 @@ from evoflash.commands import kernel_report
 from evoflash.commands.best import answer
 from evoflash.commands.evaluate import run as evaluating
 from evoflash.commands.evaluate.subject import Subject, of_name
-from evoflash.commands.leaderboard.table import read
+from evoflash.commands.leaderboard.table import Only, read, since_of
 from evoflash.commands.options import DEFAULT_STRATEGY
 from evoflash.commands.search import plan as planning
 from evoflash.commands.search import run as running
@@ -165,18 +165,28 @@ def best(
 
 
 def leaderboard(
-    problem: str | Problem | None = None, *, gpu: str | None = None, top: int = 20, db: str | None = None
+    problem: str | Problem | None = None,
+    *,
+    gpu: str | None = None,
+    family: str | None = None,
+    run: int | None = None,
+    since: str | None = None,
+    top: int = 20,
+    db: str | None = None,
 ) -> Leaderboard:
     """The `top` fastest correct kernels of each problem, GPU and kind of time; all of them by default.
 
-    StoreError where there is no database.
+    `family`, `run` (its number) and `since` (a date, or a date and a time, in UTC) leave the others out
+    before they are ranked. UsageError for no date, StoreError where there is no database.
 
     >>> import evoflash
     >>> [row["rank"] for row in evoflash.leaderboard("mission", gpu="l4", top=1)]
     [1]
     """
+    only = Only(family, run, None if since is None else since_of(since))
+    wanted, where = canonical(_text(problem)), known_name(gpu)
     with open_store(db or default_database(), read_only=True) as store:
-        return Leaderboard(read(store, problem=canonical(_text(problem)), gpu=known_name(gpu), top=top))
+        return Leaderboard(read(store, problem=wanted, gpu=where, only=only, top=top))
 
 
 def evaluate(

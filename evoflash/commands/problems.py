@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from evoflash.commands.options import Json
-from evoflash.commands.terminal import stdout_console
+from evoflash.commands.terminal import stdout_console, tell
 
 if TYPE_CHECKING:
     from evoflash.operation import Workload
@@ -30,11 +30,11 @@ WHAT = {
 }
 _BEHIND = """\
 Behind a name, or in its place, with commas between:
-  b= h= hkv= s= sq= skv= d=   batch, query heads, key/value heads, both lengths, the query length, the
-                              key/value length, head dimension
-  causal                      a query sees no later key
-  dtype=fp16|bf16             the type of Q, K, V and O
-  acc=fp16                    scores may be summed in fp16, an accuracy class of its own
+  b= h= hkv= d=    batch, query heads, key/value heads, head dimension
+  s= sq= skv=      both lengths, the query length, the key/value length
+  causal           a query sees no later key
+  dtype=fp16|bf16  the type of Q, K, V and O
+  acc=fp16         scores may be summed in fp16, an accuracy class of its own
 Several problems joined by + are ranked by the geometric mean of their times.
 For example: mission,causal   s2k_d64,dtype=bf16   b=4,h=32,hkv=8,s=4096,d=128   mission+mission,causal"""
 
@@ -66,7 +66,6 @@ def _print(named: "dict[str, Workload]") -> None:
         Column("keys", tuple(str(size["seq_kv"]) for size in sizes)),
         Column("what it is", tuple(WHAT[name] for name in named), 2, is_number=False, wraps_at=28),
     ]
-    console = stdout_console()
-    print_table(columns, console)
+    print_table(columns, stdout_console())
     typer.echo()
-    console.print(_BEHIND, highlight=False, markup=False, soft_wrap=not console.is_terminal)
+    tell(_BEHIND)

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from evoflash.commands.options import Db, Json, Verbose
+from evoflash.commands.terminal import tell
 from evoflash.errors import UsageError
 
 
@@ -30,7 +31,7 @@ def show(
 
     with open_store(db, read_only=True) as store:
         if failures:
-            typer.echo(report.failures(store, as_json=as_json))
+            tell(report.failures(store, as_json=as_json), whole=as_json)
             return
         if genome_id is None:
             raise UsageError("give a genome id (its first digits do) or --failures.")
@@ -38,4 +39,4 @@ def show(
     if command:
         typer.echo(report.command(evaluations[0]))
     else:
-        typer.echo(report.as_json(evaluations) if as_json else report.describe(evaluations))
+        tell(report.as_json(evaluations) if as_json else report.describe(evaluations), whole=as_json)

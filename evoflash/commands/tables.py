@@ -82,6 +82,7 @@ def _grid(columns: Sequence[Column], styles: Sequence[str]) -> Table:
             justify=justify,  # type: ignore[arg-type]  # one of two words
             no_wrap=not is_prose,
             min_width=column.width,
+            overflow="fold",  # of prose: a word that is longer than its line
         )
     for at, cells in enumerate(zip(*(column.cells for column in columns), strict=True)):
         grid.add_row(*map(escape, cells), style=styles[at] if styles else None)

@@ -112,6 +112,14 @@ timings = _child(
 )
 
 
-def leaderboard_sql() -> str:
-    """The one leaderboard query, without its semicolon."""
-    return (shipped(DB) / "leaderboard.sql").read_text().strip().removesuffix(";")
+_RANKED = "NOT e.censored"  # the query's last condition on what is ranked
+
+
+def leaderboard_sql(*conditions: str) -> str:
+    """The one leaderboard query, without its semicolon.
+
+    Where there are `conditions`, SQL on e (evaluations), r (runs) and g (genomes), it is as if the database
+    had nothing but the evaluations that meet them all.
+    """
+    query = (shipped(DB) / "leaderboard.sql").read_text().strip().removesuffix(";")
+    return query.replace(_RANKED, " AND ".join((_RANKED, *conditions)))

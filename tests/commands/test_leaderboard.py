@@ -12,9 +12,11 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from evoflash import cli
 from evoflash.attention.workload import CompileKey
 from evoflash.commands.leaderboard import report
-from evoflash.commands.leaderboard.table import Table, read
+from evoflash.commands.leaderboard.table import Only, Table, read, since_of
+from evoflash.errors import UsageError
 from evoflash.evaluation import (
     Baseline,
     Basis,
@@ -102,6 +104,62 @@ def printed(table: Table) -> str:
 def test_candidates_and_baselines_share_one_ranking_by_time(both: Store) -> None:
     ranked = [(row["rank"], row["name"], row["score_us"]) for row in rows_of(both, basis=Basis.MEASURED)]
     assert ranked == [(1, "flash_mma", 10.0), (2, "sdpa_flash", 15.0), (3, "flash_mma", 20.0)]
+
+
+def times(store: Store, only: Only) -> list[tuple[int, float]]:
+    return [(row["rank"], row["score_us"]) for row in rows_of(store, only=only, basis=Basis.MEASURED)]
+
+
+def test_a_family_is_ranked_with_the_libraries_as_if_there_were_no_other_family(both: Store) -> None:
+    run = begin(both, seed=2)
+    put(both, run, replace(evaluation_of(16, 1.0), genome=Genome("flash_simt", 1, (("block_m", 16),))))
+
+    assert times(both, Only()) == [(1, 1.0), (2, 10.0), (3, 15.0), (4, 20.0)]
+    assert times(both, Only(family="flash_mma")) == [(1, 10.0), (2, 15.0), (3, 20.0)]
+    assert times(both, Only(family="flash_simt")) == [(1, 1.0), (2, 15.0)]
+    assert times(both, Only(family="flash_wmma")) == []  # the libraries alone are no leaderboard of it
+
+
+def test_a_run_is_ranked_with_what_it_found_itself(both: Store) -> None:
+    """Also where another run has timed the same genome, and faster."""
+    later = begin(both, seed=2)
+    put(both, later, evaluation_of(64, 5.0))
+    first = both.runs()[-1]
+
+    assert times(both, Only(run=later.id)) == [(1, 5.0)]
+    assert times(both, Only(run=first.id)) == [(1, 10.0), (2, 15.0), (3, 20.0)]
+
+
+def test_since_leaves_out_what_was_evaluated_before(both: Store, tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "evoflash.db") as connection:
+        connection.execute(
+            "UPDATE evaluations SET created = '2026-01-02T03:04:05+00:00' WHERE score_us = 10.0"
+        )
+
+    assert times(both, Only(since=since_of("2026-01-02"))) == [(1, 10.0), (2, 15.0), (3, 20.0)]
+    assert times(both, Only(since=since_of("2026-01-02T03:04:06"))) == [(1, 15.0), (2, 20.0)]
+
+
+def test_a_time_of_another_zone_is_meant_in_it() -> None:
+    assert since_of("2026-11-23T01:30+02:00") == "2026-11-22T23:30:00+00:00"
+    assert since_of("2026-11-23") == "2026-11-23T00:00:00+00:00"
+
+
+@pytest.mark.parametrize("text", ["", "yesterday", "2026-13-01", "0001-01-01T00:00+09:00"])
+def test_what_is_no_date_is_refused_with_one_that_is(text: str) -> None:
+    with pytest.raises(UsageError, match="2026-11-23T14:30"):
+        since_of(text)
+
+
+@pytest.mark.parametrize(
+    ("option", "says"),
+    [("--family=flash_nma", "flash_mma"), ("--run=99", "evoflash runs"), ("--since=soon", "is no date")],
+)
+def test_a_filter_that_names_nothing_is_an_error(
+    option: str, says: str, both: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run(["leaderboard", option, "--db", str(tmp_path / "evoflash.db")]) == 2
+    assert says in capsys.readouterr().err
 
 
 def test_estimates_and_measurements_are_ranked_apart(both: Store) -> None:

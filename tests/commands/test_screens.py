@@ -2,6 +2,8 @@
 
 import io
 import re
+import sqlite3
+from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 
@@ -17,6 +19,7 @@ from evoflash.commands.ladder.sources import sources
 from evoflash.commands.problems import WHAT
 from evoflash.commands.progress import Piece, drawn, fitted
 from evoflash.commands.tables import Column, print_table
+from evoflash.commands.terminal import wrapped
 from evoflash.errors import UsageError
 from evoflash.evaluation import Basis, Build, Evaluation, Proposal, Rung, RunKey, Status, Timing
 from evoflash.families.export import export_kernel, genome_of
@@ -38,11 +41,15 @@ COMMANDS = {
     "show": ["show", "81d5ac66"],
     "problems": ["problems"],
     "help": ["--help"],
+    "runs": ["runs"],
+    "status": ["status"],
+    "watch": ["watch"],
+    "best": ["best"],
 }
 
 
 def fill(path: Path) -> None:
-    """A run of four estimated kernels; no date of it is shown."""
+    """A run of four estimated kernels, begun at a known time; its newest is not older than now."""
     key = CompileKey(64, "fp16", False, 1, "sm_89")
     with open_store(str(path)) as store:
         run = store.begin(
@@ -68,6 +75,9 @@ def fill(path: Path) -> None:
                 model_version="3",
             )
             store.add(run, evaluation, Proposal(genome, operator="seed" if warps == 1 else "more_warps"))
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE runs SET created = '2026-01-02T03:04:05+00:00'")
+        connection.execute("UPDATE evaluations SET created = '2999-01-01T00:00:00+00:00'")
 
 
 @pytest.fixture(scope="module")
@@ -99,6 +109,44 @@ def test_a_search_shows_how_far_it_is_and_the_marked_best_at_any_width(shown, wi
     line = shown["progress", width].splitlines()[-1]
     assert "120/200" in line
     assert "best ~53.18 us" in line
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_a_run_keeps_its_marked_time_and_its_state_at_any_width(shown, width):
+    assert re.search(r"^ +1 .*4/9 +~1\.50 +stopped", shown["runs", width], re.MULTILINE)
+    for command in ("status", "watch"):
+        assert "best ~1.50 us ESTIMATED" in shown[command, width]
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("command", ["show", "best"])
+def test_a_line_of_a_kernel_goes_on_beside_its_label(shown, command, width):
+    lines = shown[command, width].splitlines()
+    notes = lines[lines.index(next(line for line in lines if line.startswith("kernel"))) :]
+    labels = {"kernel", "values", "problem", "status", "time", "build", "checked", "note", "again"}
+    assert {line[:10].strip() for line in notes[: -1 if width == 40 else None]} <= labels | {""}
+
+
+def test_a_line_without_a_label_goes_on_a_little_further_in():
+    assert wrapped("  one two three", 9) == "  one two\n    three"
+
+
+def test_the_last_label_in_the_left_half_is_where_a_line_goes_on():
+    line = "absent   torch baselines  kernels are timed alone   pip install torch"
+    assert wrapped(line, 60).splitlines() == [line[:55].rstrip(), " " * 26 + "install torch"]
+    assert wrapped(line, 40).splitlines()[1].startswith(" " * 9 + "timed")
+
+
+def test_a_command_stays_in_one_line_and_a_line_that_fits_stays_as_it_is():
+    text = "again     evoflash export 81d5ac662c88cd6a\nproblem   a   on l4"
+    assert wrapped(text, 20) == text
+
+
+@pytest.mark.parametrize("width", range(20, 200, 9))
+def test_wrapping_loses_no_character_and_no_line_is_too_long(width):
+    text = "build     d=64,dtype=fp16,full,gqa=1,sm_89: 128 registers, 4 bytes spilled; a remark of ptxas" * 2
+    assert "".join(wrapped(text, width).split()) == "".join(text.split())
+    assert all(len(line) <= width for line in wrapped(text, width).splitlines())
 
 
 @pytest.mark.parametrize("width", [80, 100, 140])

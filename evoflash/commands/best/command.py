@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from evoflash.commands.options import Db, Gpu, Json, MaybeProblem, Quiet, Verbose
-from evoflash.commands.terminal import say
+from evoflash.commands.terminal import say, tell
 
 
 def best(
@@ -44,4 +44,4 @@ def best(
     if export is not None:
         write_text(export, chosen.cuda())
         say(f"wrote {export}")
-    typer.echo(chosen.json if as_json else chosen.text)
+    tell(chosen.json if as_json else chosen.text, whole=as_json)

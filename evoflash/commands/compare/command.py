@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from evoflash.commands.options import Db, Json, Quiet, Seed, Verbose
-from evoflash.commands.terminal import interrupt_in_words
+from evoflash.commands.terminal import interrupt_in_words, tell
 
 
 def compare(
@@ -39,4 +39,4 @@ def compare(
     with interrupt_in_words("nothing is stored"):
         run, outcome = compare_named(first, second, problem=problem, seed=seed, db=db)
     shown = report.as_json if as_json else report.text
-    typer.echo(shown(run, outcome))
+    tell(shown(run, outcome), whole=as_json)

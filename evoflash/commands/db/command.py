@@ -3,6 +3,7 @@
 import typer
 
 from evoflash.commands.options import Db, Json
+from evoflash.commands.terminal import tell
 
 
 def group() -> typer.Typer:
@@ -35,6 +36,6 @@ def check(*, db: Db, as_json: Json = False) -> None:
         health = check_database(database)
     finally:
         database.engine.dispose()
-    typer.echo(report.as_json(health) if as_json else report.as_text(health, database.label))
+    tell(report.as_json(health) if as_json else report.as_text(health, database.label), whole=as_json)
     if health.findings:
         raise typer.Exit(1)

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from evoflash.commands.options import MOST, Json
-from evoflash.commands.terminal import interrupt_in_words, say, working
+from evoflash.commands.terminal import interrupt_in_words, say, tell, working
 from evoflash.errors import UsageError
 
 
@@ -74,7 +74,8 @@ def _examine(*, as_json: bool) -> None:
 
     with working("examining the machine; the first time the emulator is compiled"):
         findings = examine()
-    typer.echo(json.dumps([asdict(f) for f in findings], indent=2) if as_json else render(findings))
+    found = json.dumps([asdict(f) for f in findings], indent=2) if as_json else render(findings)
+    tell(found, whole=as_json)
     if any(f.state == "missing" for f in findings):
         raise typer.Exit(1)
 

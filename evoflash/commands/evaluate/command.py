@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from evoflash.commands.options import Db, Gpu, Json, Quiet, Verbose
-from evoflash.commands.terminal import interrupt_in_words
+from evoflash.commands.terminal import interrupt_in_words, tell
 
 _INCORRECT = 3  # the exit code of a search without a correct kernel
 
@@ -48,6 +48,6 @@ def evaluate(
     with interrupt_in_words():
         chosen = subject.of_words(what, family, values or (), problem=problem, gpu=gpu, db=db)
         outcome = run.evaluate(chosen, evaluator, db, argv=sys.argv[1:])
-    typer.echo(outcome.describe(as_json=as_json))
+    tell(outcome.describe(as_json=as_json), whole=as_json)
     if not outcome.evaluation.is_correct:
         raise typer.Exit(_INCORRECT)

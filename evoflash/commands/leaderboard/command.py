@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from evoflash.commands.options import MOST, Db, Gpu, Json, MaybeProblem, Replayed
+from evoflash.commands.runs.command import opened
 from evoflash.commands.terminal import stdout_console
 
 
@@ -13,6 +14,16 @@ def leaderboard(
     gpu: Gpu = None,
     problem: MaybeProblem = None,
     top: Annotated[int, typer.Option(min=1, max=MOST, help="Rows per table.")] = 20,
+    family: Annotated[
+        str | None, typer.Option(help="Only kernels of this family; the libraries stay beside them.")
+    ] = None,
+    run: Annotated[
+        str | None, typer.Option(help="Only this run: its number or its name, as `evoflash runs` shows.")
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(help="Only what was evaluated since, as 2026-11-23T14:30, in UTC."),
+    ] = None,
     wide: Annotated[bool, typer.Option("--wide", help="All columns, however narrow the terminal.")] = False,
     replayed: Replayed = False,
     db: Db,
@@ -23,19 +34,32 @@ def leaderboard(
 
     Measured and estimated ones in tables of their own.
 
+    --family, --run and --since leave out what they do not name before it is ranked.
+
     Example: evoflash leaderboard --gpu l4 --problem mission
     """
     from evoflash.commands.leaderboard import report
-    from evoflash.commands.leaderboard.table import read
+    from evoflash.commands.leaderboard.table import Only, read, since_of
     from evoflash.evaluation import Basis
+    from evoflash.families.family import load_family
     from evoflash.gpu import known_name
     from evoflash.problem import canonical
     from evoflash.store.store import open_store
 
+    if family is not None:
+        load_family(family)
+    only = Only(family, None if run is None else _run_id(db, run), None if since is None else since_of(since))
     with open_store(db, read_only=True) as store:
         wanted, where = Basis.REPLAYED if replayed else None, known_name(gpu)
-        table = read(store, problem=canonical(problem), gpu=where, basis=wanted, top=top)
+        table = read(store, problem=canonical(problem), gpu=where, basis=wanted, only=only, top=top)
     if as_json or as_csv:
         typer.echo(report.as_json(table) if as_json else report.as_csv(table), nl=as_json)
     else:
         report.print_table(table, stdout_console(), wide=wide)
+
+
+def _run_id(db: str, wanted: str) -> int:
+    from evoflash.store import run_edits
+
+    with opened(db, read_only=True) as database:
+        return run_edits.find(database, wanted).id

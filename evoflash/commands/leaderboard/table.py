@@ -4,10 +4,12 @@ There is one ranking for each problem, GPU and basis.
 """
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from itertools import groupby, islice
 from operator import itemgetter
 from typing import Any
 
+from evoflash.errors import UsageError
 from evoflash.evaluation import Basis
 from evoflash.store.schema import leaderboard_sql
 from evoflash.store.store import Store
@@ -25,6 +27,38 @@ class Table:
         return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
 
 
+@dataclass(frozen=True, slots=True)
+class Only:
+    """Which evaluations are ranked at all; None: it does not matter."""
+
+    family: str | None = None  # of kernels; the libraries stay beside them
+    run: int | None = None  # its id
+    since: str | None = None  # of `since_of`
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """What is asked for, by name."""
+        fields = {"family": self.family, "run": self.run, "since": self.since}
+        return {name: value for name, value in fields.items() if value is not None}
+
+
+_CONDITIONS = {
+    "family": "(e.kind <> 'candidate' OR g.family = :family)",
+    "run": "r.id = :run",
+    "since": "e.created >= :since",
+}
+
+
+def since_of(text: str) -> str:
+    """A date, or a date and a time, as the database writes them, in UTC. UsageError for any other text."""
+    try:
+        when = datetime.fromisoformat(text)
+        when = when.astimezone(UTC) if when.tzinfo else when.replace(tzinfo=UTC)
+    except (ValueError, OverflowError):
+        raise UsageError(f"'{text}' is no date: write 2026-11-23 or 2026-11-23T14:30, in UTC.") from None
+    return when.isoformat(timespec="seconds")
+
+
 RANKING = ("problem", "gpu", "basis")  # what shares a ranking
 
 
@@ -34,19 +68,25 @@ def read(
     problem: str | None = None,
     gpu: str | None = None,
     basis: Basis | None = None,
+    only: Only = Only(),
     top: int = 20,
 ) -> Table:
     """The first `top` rows of each ranking, measured rankings first; `problem` is canonical, str(Problem).
 
     Outcomes of searches on recordings are no kernels of this database: they are ranked where `basis` says so.
+    `only` leaves evaluations out before they are ranked; a ranking without a kernel of its family goes, too.
     """
     given = {"problem": problem, "gpu": gpu, "basis": None if basis is None else basis.value}
     where = {name: value for name, value in given.items() if value is not None}
     usual = [] if basis else ["basis <> 'replayed'"]
     conditions = " AND ".join(["rank <= :top", *usual, *(f"{name} = :{name}" for name in where)])
+    board = leaderboard_sql(*(_CONDITIONS[name] for name in only.given))
     order = "problem, gpu, CASE basis WHEN 'measured' THEN 0 ELSE 1 END, rank, evaluation"
-    query = f"SELECT * FROM ({leaderboard_sql()}) AS board WHERE {conditions} ORDER BY {order}"
-    columns, rows = store.query(query, {"top": top, **where})
+    query = f"SELECT * FROM ({board}) AS board WHERE {conditions} ORDER BY {order}"
+    columns, rows = store.query(query, {"top": top, **where, **only.given})
     # Equal times share a rank, as estimates often do: there may be more rows than were asked for.
-    rankings = groupby(rows, key=itemgetter(*map(columns.index, RANKING)))
-    return Table(columns, tuple(row for _, ranking in rankings for row in islice(ranking, top)))
+    rankings = [list(rows) for _, rows in groupby(rows, key=itemgetter(*map(columns.index, RANKING)))]
+    kind = columns.index("kind")
+    if only.family:
+        rankings = [each for each in rankings if any(row[kind] == "candidate" for row in each)]
+    return Table(columns, tuple(row for ranking in rankings for row in islice(ranking, top)))

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from evoflash.commands.options import MOST, Db, Gpu, Json, MaybeProblem, Quiet, Verbose
-from evoflash.commands.terminal import interrupt_in_words
+from evoflash.commands.terminal import interrupt_in_words, tell
 from evoflash.errors import NoKernelError
 
 
@@ -35,4 +35,4 @@ def remeasure(
         raise NoKernelError(
             f"none of the {result.spent} estimates was correct on this GPU: see `evoflash show`."
         )
-    typer.echo(kernel_report.describe_end(result, as_json=as_json))
+    tell(kernel_report.describe_end(result, as_json=as_json), whole=as_json)

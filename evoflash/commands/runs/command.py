@@ -30,7 +30,8 @@ def group() -> typer.Typer:
 
 
 @contextmanager
-def _opened(target: str, *, read_only: bool = False) -> Iterator["Database"]:
+def opened(target: str, *, read_only: bool = False) -> Iterator["Database"]:
+    """A database, closed at the end."""
     from evoflash.store.database import open_database
 
     database = open_database(target, read_only=read_only)
@@ -43,7 +44,7 @@ def _opened(target: str, *, read_only: bool = False) -> Iterator["Database"]:
 
 def _existing(target: str) -> None:
     """StoreError where there is no database yet: none of these commands makes one."""
-    with _opened(target, read_only=True):
+    with opened(target, read_only=True):
         pass
 
 
@@ -59,7 +60,7 @@ def runs(ctx: typer.Context, *, db: Db, as_json: Json = False) -> None:
     from evoflash.commands.runs import report
     from evoflash.store.standing import standings
 
-    with _opened(db, read_only=True) as database:
+    with opened(db, read_only=True) as database:
         found = standings(database)
     if as_json:
         typer.echo(report.as_json(found))
@@ -82,7 +83,7 @@ def rename(
     from evoflash.store import run_edits
 
     _existing(db)
-    with _opened(db) as database:
+    with opened(db) as database:
         found = run_edits.find(database, run)
         run_edits.rename(database, found, name)
     say(f"run {found.id} is called '{name}'." if name else f"run {found.id} has no name any more.")
@@ -103,7 +104,7 @@ def merge(
     """
     from evoflash.store import run_edits
 
-    with _opened(source, read_only=True) as there, _opened(db) as database:
+    with opened(source, read_only=True) as there, opened(db) as database:
         if there.label == database.label:
             raise UsageError("that is the same database: give the one to take runs from, and --db the other.")
         new, outcomes = run_edits.merge(database, there)
@@ -125,7 +126,7 @@ def delete(
     from evoflash.store import run_edits
 
     _existing(db)
-    with _opened(db) as database:
+    with opened(db) as database:
         found = run_edits.find(database, run)
         key = found.key
         words = f"run {found.id} ({key.problem} on {key.gpu}, {key.basis}, {key.strategy} seed {key.seed})"

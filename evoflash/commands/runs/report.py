@@ -5,14 +5,17 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from rich import box
 from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
+from evoflash.commands.tables import Column, print_table
 from evoflash.store.standing import Standing
 
-_COLUMNS = ("run", "name", "problem", "gpu", "basis", "search", "evaluated", "best us", "state", "began")
+# What a narrow terminal goes without first has the highest number; 0 is always shown.
+_RANKS = {
+    **{"run": 0, "name": 4, "problem": 3, "gpu": 5, "basis": 8, "search": 7},
+    **{"evaluated": 1, "best us": 0, "state": 0, "began": 6},
+}
+_WRAPPED = {"name": 16, "problem": 22}  # characters that a line of them has at least
 _NUMBERS = ("run", "evaluated", "best us")
 
 
@@ -47,23 +50,13 @@ def print_runs(standings: Sequence[Standing], console: Console) -> None:
     if not standings:
         console.print("No run is stored: run `evoflash search` first.")
         return
-    table = Table(box=box.SIMPLE_HEAD)
-    for name in (
-        "run",
-        "name",
-        "problem",
-        "gpu",
-        "basis",
-        "search",
-        "evaluated",
-        "best us",
-        "state",
-        "began",
-    ):
-        table.add_column(name, justify="right" if name in _NUMBERS else "left", overflow="fold")
-    for each in standings:
-        table.add_row(*map(escape, _cells(each)))
-    console.print(table)
+    cells = zip(*map(_cells, standings), strict=True)
+    columns = [
+        Column(name, column, rank, is_number=name in _NUMBERS, wraps_at=_WRAPPED.get(name, 0))
+        for (name, rank), column in zip(_RANKS.items(), cells, strict=True)
+        if any(column)
+    ]
+    print_table(columns, console)
 
 
 def _cells(standing: Standing) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from evoflash.commands.options import (
     Verbose,
     strategy_names,
 )
-from evoflash.commands.terminal import interrupt_in_words
+from evoflash.commands.terminal import interrupt_in_words, tell
 from evoflash.errors import NoKernelError, UsageError
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ def search(
             f"no correct kernel among {result.spent} evaluations: "
             "raise --budget or look at the reasons with `evoflash show --failures`."
         )
-    typer.echo(kernel_report.describe_end(result, as_json=as_json))
+    tell(kernel_report.describe_end(result, as_json=as_json), whole=as_json)
 
 
 def _on_recording(
@@ -171,4 +171,4 @@ def _on_recording(
         raise NoKernelError(
             f"none of the {result.spent} recorded configurations was correct: raise --budget."
         )
-    typer.echo(recorded.describe(result, as_json=as_json))
+    tell(recorded.describe(result, as_json=as_json), whole=as_json)

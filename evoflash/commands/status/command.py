@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from evoflash.commands.options import Db, Json
-from evoflash.commands.terminal import interrupt_in_words, stdout_console
+from evoflash.commands.terminal import interrupt_in_words, stdout_console, tell
 
 if TYPE_CHECKING:
     from evoflash.store.database import Database
@@ -23,9 +23,8 @@ def status(*, db: Db, as_json: Json = False) -> None:
     from evoflash.commands.status import report
 
     found = _chosen(_opened(db))
-    typer.echo(
-        as_json_text(found) if as_json else "\n".join(line for each in found for line in report.lines(each))
-    )
+    text = "\n".join(line for each in found for line in report.lines(each))
+    tell(as_json_text(found) if as_json else text, whole=as_json)
 
 
 def watch(

@@ -9,6 +9,7 @@ from rich.progress_bar import ProgressBar
 from rich.text import Text
 
 from evoflash.commands.runs.report import best, state
+from evoflash.commands.terminal import wrapped
 from evoflash.store.database import Database
 from evoflash.store.standing import Standing, age_s, going_on, standings
 
@@ -64,7 +65,7 @@ def watch(
         while True:
             is_over = all(standing.process is None for standing in found)
             if console.is_terminal:
-                live.update(Group(*(_drawn(each) for each in found)), refresh=True)
+                live.update(Group(*(_drawn(each, console.width) for each in found)), refresh=True)
             elif is_over or time.monotonic() - said >= _PLAIN_EVERY_S:
                 said = time.monotonic()
                 for each in found:
@@ -75,8 +76,8 @@ def watch(
             found = standings(database, *ids)
 
 
-def _drawn(standing: Standing) -> Group:
-    text = Text("\n".join(lines(standing)))
+def _drawn(standing: Standing, width: int) -> Group:
+    text = Text(wrapped("\n".join(lines(standing)), width))
     if not standing.run.budget:
         return Group(text)
     bar = ProgressBar(total=standing.run.budget, completed=standing.evaluated, width=40)
