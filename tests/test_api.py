@@ -12,7 +12,8 @@ import evoflash
 from evoflash import api
 from evoflash.api import comparing, searching
 from evoflash.api import html as shown
-from evoflash.errors import NoKernelError, UsageError
+from evoflash.commands.best import answer
+from evoflash.errors import DeviceError, NoKernelError, StoreError, UsageError
 from evoflash.evaluation import Basis, Evaluation, Rung, Status
 from evoflash.space import Genome
 
@@ -167,6 +168,28 @@ def test_best_answers_with_the_kernel_of_the_search(result, database) -> None:
 def test_best_of_a_problem_that_was_never_searched_is_an_error(result, database) -> None:
     with pytest.raises(NoKernelError, match="search"):
         evoflash.best("decode8k", db=database)
+
+
+def test_best_falls_back_to_the_archive_whose_time_is_marked(tmp_path, monkeypatch) -> None:
+    """As `evoflash best --problem short256 --gpu h200` does on a machine without that GPU."""
+
+    def absent(gpu: str | None) -> None:
+        raise DeviceError("none here.")
+
+    monkeypatch.setattr(answer, "present_spec", absent)
+    kernel = evoflash.best("short256", gpu="h200", db=str(tmp_path / "none.db"))
+
+    assert kernel.is_correct
+    assert kernel.time_us is None
+    assert kernel.time.startswith(f"{kernel.archived.us:.2f} us, archived, measured on")
+    assert kernel.time in str(kernel)
+    assert kernel.time in parsed(kernel._repr_html_()).text
+    assert not (tmp_path / "none.db").exists()
+
+
+def test_best_without_the_archive_has_the_database_alone(tmp_path) -> None:
+    with pytest.raises(StoreError):
+        evoflash.best("short256", gpu="h200", archive=False, db=str(tmp_path / "none.db"))
 
 
 def test_the_leaderboard_has_the_rows_of_the_database(result, database) -> None:

@@ -8,7 +8,9 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
+from evoflash.champions import Champion
 from evoflash.commands import kernel_report
+from evoflash.commands.best.answer import archived_time, describe_archived
 from evoflash.commands.compare import report as comparison_report
 from evoflash.commands.compare.run import ComparisonRun, Outcome, Result
 from evoflash.commands.leaderboard import report as table_report
@@ -28,6 +30,7 @@ class Kernel:
     """
 
     evaluation: Evaluation
+    archived: Champion | None = None  # of the archive, checked here and not timed: what it was elsewhere
 
     @property
     def id(self) -> str:
@@ -73,18 +76,24 @@ class Kernel:
     def time_us(self) -> float | None:
         """Microseconds a call, the geometric mean over the problem's workloads; None where it failed.
 
-        Look at `basis` before you compare: estimates are no measurements.
+        Look at `basis` before you compare: estimates are no measurements. None, too, for a kernel of the
+        archive that was not timed here: `archived.us` is what it took where it was measured.
         """
         return self.evaluation.score_us
 
     @property
     def basis(self) -> Basis:
-        """Where the time is from: `measured`, `estimated` by a model or `replayed` from a record."""
+        """Where the time is from: `measured`, `estimated` by a model or `replayed` from a record.
+
+        `estimated` without a time: checked by the emulator alone.
+        """
         return self.evaluation.basis
 
     @property
     def time(self) -> str:
         """The time in words, with a mark where it is no measurement: `~12.92 us ESTIMATED by ...`."""
+        if self.archived is not None:
+            return archived_time(self.archived)
         return kernel_report.time_in_words(self.evaluation)
 
     @cached_property
@@ -103,6 +112,8 @@ class Kernel:
 
     def __str__(self) -> str:
         """What `evoflash best` prints of it."""
+        if self.archived is not None:
+            return describe_archived(self.archived, self.evaluation)
         return kernel_report.brief(self.evaluation)
 
     def _repr_html_(self) -> str:

@@ -7,7 +7,7 @@ from typing import Self
 
 from evoflash.api.records import Kernel, Leaderboard, Progress, SearchResult, Step
 from evoflash.commands import kernel_report
-from evoflash.commands.best.answer import find_best
+from evoflash.commands.best import answer
 from evoflash.commands.evaluate import run as evaluating
 from evoflash.commands.evaluate.subject import Subject, of_name
 from evoflash.commands.leaderboard.table import read
@@ -140,18 +140,28 @@ class _Heard:
         self._spent += not evaluation.duplicate_of
 
 
-def best(problem: str | Problem | None = None, *, gpu: str | None = None, db: str | None = None) -> Kernel:
-    """The best kernel that the database knows: measured if there is one, else estimated, and marked so.
+def best(
+    problem: str | Problem | None = None,
+    *,
+    gpu: str | None = None,
+    archive: bool | None = None,
+    db: str | None = None,
+) -> Kernel:
+    """The best kernel known: the database's, measured if there is one, else estimated, and marked so.
 
-    By default of the newest problem and GPU in it. NoKernelError where it has none.
+    By default of the newest problem and GPU in the database. Where it has none for `problem`, the shipped
+    archive may; `archive` True asks the archive alone, False never. Its kernel is checked and timed where
+    its GPU is, and stored; elsewhere the emulator checks it, and it has `archived`, a time of another
+    machine, in place of `time_us`. NoKernelError where none is known, StoreError without a database.
 
     >>> import evoflash
     >>> kernel = evoflash.best("mission", gpu="l4")
     >>> kernel.time_us > 0, kernel.time.startswith("~")
     (True, True)
     """
-    with open_store(db or default_database(), read_only=True) as store:
-        return Kernel(find_best(store, problem=_text(problem), gpu=gpu))
+    where = db or default_database()
+    known = answer.best(where, problem=_text(problem), gpu=gpu, archive=archive, argv=_ARGV)
+    return Kernel(known.evaluation, known.archived)
 
 
 def leaderboard(

@@ -31,6 +31,7 @@ kernel_report  one kernel, a search's end or a run's failures, as text or JSON
 options        the options that commands share
 terminal       lines on stderr, tables on stdout, Ctrl-C in words
 genome_words   a genome in few words
+known_genome   the genome of an id, from the database or the archive
 tables         tables as wide as the terminal
 progress       the bar while a search runs
 defaults       what config files and the environment say of options

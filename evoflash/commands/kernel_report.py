@@ -15,6 +15,7 @@ from evoflash.gpu import load_gpu
 from evoflash.gpu_process.finals import conclusion
 from evoflash.gpu_process.rung_times import seconds_by_rung
 from evoflash.problem import parse_problem
+from evoflash.settings.values import is_on
 from evoflash.store.store import Store
 from evoflash.timing.comparison import Comparison
 
@@ -87,6 +88,19 @@ def describe_result(result: "SearchResult", *, as_json: bool) -> str:
     if result.validator:
         lines.append(f"validator {result.validator}")
     return "\n".join(lines)
+
+
+def describe_end(result: "SearchResult", *, as_json: bool) -> str:
+    """What a search prints at its end: its report, and with -q one line of its best kernel; JSON is whole."""
+    if as_json or not is_on("quiet"):
+        return describe_result(result, as_json=as_json)
+    assert result.best is not None, "a search without a kernel is an error, not a report"
+    return in_a_line(result.best)
+
+
+def in_a_line(evaluation: Evaluation) -> str:
+    """Id, family and time, with the time's mark where it was not measured."""
+    return f"{evaluation.genome.id}  {evaluation.genome.family}  {time_in_words(evaluation)}"
 
 
 def _against(comparison: Comparison) -> str:

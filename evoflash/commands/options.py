@@ -11,6 +11,7 @@ import typer
 from evoflash.errors import UsageError
 from evoflash.paths import default_database
 from evoflash.settings.values import is_on, value
+from evoflash.strategies import STRATEGIES, known_strategies
 
 DEFAULT_STRATEGY = "surrogate"  # of a search, from the command line and from Python
 _databases: list[str] = []  # that of the running command, once it is known
@@ -50,14 +51,13 @@ def _remember(db: str) -> str:
     return db
 
 
-def own_names(kind: str) -> str:
-    """`, name, name` of the files of a kind in extension folders, for a help text."""
-    from evoflash.extensions.folders import extended
-
+def strategy_names() -> str:
+    """The registered strategies, shipped and of extension folders, for a help text: `a, b or c`."""
     try:
-        return "".join(f", {name}" for name in sorted(extended(kind, {})))
-    except (UsageError, OSError):
-        return ""  # the command that needs them says it; --help is shown all the same
+        names = known_strategies()
+    except (UsageError, OSError):  # the command that needs them says it; --help is shown all the same
+        names = tuple(STRATEGIES)
+    return f"{', '.join(names[:-1])} or {names[-1]}"
 
 
 def log_to_stderr() -> None:
@@ -84,7 +84,15 @@ Version = Annotated[
     bool, typer.Option("--version", callback=_version, is_eager=True, help="Print versions and leave.")
 ]
 Verbose = Annotated[bool, typer.Option("-v", "--verbose", callback=_louder, help="Say more on stderr.")]
-Quiet = Annotated[bool, typer.Option("-q", "--quiet", callback=_quieter, help="Say less on stderr.")]
+Quiet = Annotated[
+    bool,
+    typer.Option(
+        "-q",
+        "--quiet",
+        callback=_quieter,
+        help="No progress and no notes on stderr; of a search, one line. Data is printed whole.",
+    ),
+]
 Gpu = Annotated[
     str | None, typer.Option("--gpu", help="A known GPU (see `evoflash gpus`); default: the one present.")
 ]

@@ -8,4 +8,5 @@ compilers/, running is cuda/ or emulator/.
     family      a family: its search space, and the launches of a genome
     renderer    the CUDA text of a genome
     export      the text as one file that needs nothing else
+    exported    the command in such a file's banner, read back
 """

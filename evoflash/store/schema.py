@@ -5,7 +5,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import Column, ForeignKey, Table, UniqueConstraint
 
-from evoflash.paths import DB
+from evoflash.paths import DB, shipped
 
 HEAD = "0002"  # the newest revision in db/versions
 VERSION_TABLE = "evoflash_version"
@@ -114,4 +114,4 @@ timings = _child(
 
 def leaderboard_sql() -> str:
     """The one leaderboard query, without its semicolon."""
-    return (DB / "leaderboard.sql").read_text().strip().removesuffix(";")
+    return (shipped(DB) / "leaderboard.sql").read_text().strip().removesuffix(";")

@@ -22,35 +22,30 @@ nothing. A new one is a file here and a line in STRATEGIES, or a file in an exte
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from evoflash.errors import UsageError, did_you_mean
-from evoflash.space import Genome, SearchSpace
-from evoflash.strategies.evolution import Evolution
-from evoflash.strategies.exhaustive import Exhaustive
-from evoflash.strategies.model.earlier import Earlier
-from evoflash.strategies.nsga2 import Nsga2
-from evoflash.strategies.own_strategy import load, make_own, own_strategies
-from evoflash.strategies.presets import preset_of
-from evoflash.strategies.surrogate import SEEDS, Surrogate
-from evoflash.strategies.tpe import Tpe
-from evoflash.strategies.uniform import Uniform
+from evoflash.extensions.folders import extended
+from evoflash.paths import STRATEGIES as SHIPPED
 
 if TYPE_CHECKING:
     from evoflash.search import Strategy
+    from evoflash.space import Genome, SearchSpace
+    from evoflash.strategies.model.earlier import Earlier
 
 LEARNS_EARLIER = ("surrogate",)  # from searches on near problems
 WITH_SEEDS = ("evolution", "surrogate", "tpe", "nsga2")  # besides the user's own; the others pass seeds over
 
-STRATEGIES: dict[str, Callable[..., Strategy]] = {
-    "evolution": Evolution,
-    "surrogate": Surrogate,
-    "tpe": Tpe,
-    "nsga2": Nsga2,
-    "exhaustive": Exhaustive,
-    "uniform": Uniform,
+# The class in the file of that name. Loaded when it is used: --help names the strategies and loads none.
+STRATEGIES = {
+    "evolution": "Evolution",
+    "surrogate": "Surrogate",
+    "tpe": "Tpe",
+    "nsga2": "Nsga2",
+    "exhaustive": "Exhaustive",
+    "uniform": "Uniform",
 }
 
 
@@ -61,12 +56,16 @@ def known_strategies() -> tuple[str, ...]:
 
 def check_loads() -> None:
     """UsageError for a file of an extension folder that is no strategy."""
+    from evoflash.strategies.own_strategy import load
+
     for path in _own().values():
         load(path)
 
 
 def _own() -> dict[str, Path]:
-    return own_strategies(STRATEGIES)
+    """The files of extension folders by name. UsageError where one has the name of a shipped strategy."""
+    found = extended("strategies", {name: SHIPPED / f"{name}.py" for name in STRATEGIES})
+    return {name: path for name, path in found.items() if path.parent != SHIPPED}
 
 
 def make_strategy(
@@ -75,7 +74,7 @@ def make_strategy(
     *,
     seed: int,
     seeds: tuple[Genome, ...] = (),
-    first: int = SEEDS,
+    first: int | None = None,
     earlier: tuple[Earlier, ...] = (),
 ) -> Strategy:
     """The strategy of that name on a space; `seeds` are genomes worth trying first. UsageError if unknown.
@@ -83,16 +82,20 @@ def make_strategy(
     `evolution:PRESET` and `evolution:PRESET:POPULATION` are evolution with a preset (presets.py). `first` and
     `earlier` are for `surrogate`: how many seeds come before its own choice, and searches on near problems.
     """
+    from evoflash.strategies.own_strategy import make_own
+
     check_strategy(name)
     if seed < 0:
         raise UsageError(f"seed {seed} is negative: give a whole number from 0 up.")
     base, *more = name.split(":")
-    if base == "surrogate":
-        return Surrogate(space, seed=seed, seeds=seeds, first=first, earlier=earlier)
     if base not in STRATEGIES:
         return make_own(_own()[base], space, seed=seed, seeds=seeds)
-    chosen = dict(zip(("preset", "population"), more, strict=False))
-    return STRATEGIES[base](space, seed=seed, seeds=seeds, **chosen)
+    chosen: dict[str, Any] = dict(zip(("preset", "population"), more, strict=False))
+    if base == "surrogate":
+        chosen = {"earlier": earlier} | ({} if first is None else {"first": first})
+    shipped = getattr(import_module(f"evoflash.strategies.{base}"), STRATEGIES[base])
+    made: Strategy = shipped(space, seed=seed, seeds=seeds, **chosen)
+    return made
 
 
 def check_strategy(name: str) -> None:
@@ -104,6 +107,8 @@ def check_strategy(name: str) -> None:
     if more and (base != "evolution" or len(more) > 2):
         raise UsageError(f"'{name}': only evolution has presets and populations, as evolution:full.")
     if more:
+        from evoflash.strategies.presets import preset_of
+
         preset_of(*more)
 
 

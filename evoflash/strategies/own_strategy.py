@@ -6,7 +6,7 @@ methods `ask` and `tell` of search.Strategy. Proposes nothing by itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,18 +14,10 @@ from typing import TYPE_CHECKING, Any
 from evoflash.errors import EvoflashError, UsageError
 from evoflash.evaluation import Evaluation, Proposal
 from evoflash.extensions import own_code
-from evoflash.extensions.folders import extended
-from evoflash.paths import STRATEGIES as SHIPPED
 from evoflash.space import Genome, SearchSpace
 
 if TYPE_CHECKING:
     from evoflash.search import Strategy
-
-
-def own_strategies(shipped: Iterable[str]) -> dict[str, Path]:
-    """The files of extension folders by name. UsageError where one has the name of a shipped strategy."""
-    found = extended("strategies", {name: SHIPPED / f"{name}.py" for name in shipped})
-    return {name: path for name, path in found.items() if path.parent != SHIPPED}
 
 
 def make_own(path: Path, space: SearchSpace, *, seed: int, seeds: tuple[Genome, ...]) -> Strategy:

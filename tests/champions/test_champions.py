@@ -18,8 +18,8 @@ from waiting import LIMIT_S
 from evoflash import champions as champion
 from evoflash.champions import Champion, adapted, champions, distance, of_today, read_champions, starts
 from evoflash.commands.best import answer as archived
+from evoflash.commands.evaluate import run as evaluating
 from evoflash.commands.insights import digest as insights
-from evoflash.commands.remeasure import run as remeasurement
 from evoflash.commands.search import plan as planning
 from evoflash.commands.search.run import strategy_of
 from evoflash.errors import NoKernelError, UsageError
@@ -417,7 +417,7 @@ class EmulatorInItsPlace(EmulatedEvaluator):
 def present(monkeypatch):
     """An H200 here, as far as the archive can tell."""
     monkeypatch.setattr(archived, "present_spec", lambda _: H200)
-    monkeypatch.setattr(remeasurement, "MeasuredEvaluator", EmulatorInItsPlace)
+    monkeypatch.setattr(evaluating, "MeasuredEvaluator", EmulatorInItsPlace)
 
 
 @needs_gxx

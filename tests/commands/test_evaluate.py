@@ -4,9 +4,15 @@ import json
 
 import pytest
 
+from evoflash.champions import champion_today
+from evoflash.commands.check import command as checking
+from evoflash.commands.compare import kernels as comparing
 from evoflash.commands.evaluate import run, subject
 from evoflash.errors import UsageError
 from evoflash.evaluation import Basis
+from evoflash.families.export import export_kernel
+from evoflash.gpu import load_gpu
+from evoflash.problem import parse_problem
 from evoflash.store.store import open_store
 
 ARGV = ("evaluate",)
@@ -55,10 +61,39 @@ def test_the_first_digits_of_an_id_name_its_genome_problem_and_gpu(outcome, data
     assert found.problem == outcome.evaluation.problem
 
 
+def test_an_id_of_the_archive_is_evaluated_checked_and_compared_as_it_is_exported(tmp_path) -> None:
+    h200, problem = load_gpu("h200"), parse_problem("mission")
+    genome = champion_today(problem, h200).genome
+    no_database = str(tmp_path / "none.db")
+
+    found = named(genome.id[:10], no_database)
+    assert (found.family, dict(found.values)) == (genome.family, genome.as_dict())
+    assert (found.problem, found.gpu) == (str(problem), "h200")
+
+    (checked,) = checking._subjects(genome.id[:10], None, [], gpu=None, problem=None, db=no_database)
+    assert checked.candidate.genome == genome
+
+    meant = comparing._look_up(genome.id[:10], problem=None, spec=h200, db=no_database, seed=0)
+    assert meant.problem == str(problem)
+
+
+@pytest.mark.parametrize("half", ["// evoflash export --family flash_mma", "// evoflash export --set 'a=1"])
+def test_half_a_banner_is_refused_by_evaluate_check_and_compare(half, database, tmp_path) -> None:
+    path = tmp_path / "kernel.cu"
+    path.write_text(f"{half}\n")
+
+    with pytest.raises(UsageError, match="banner is not whole"):
+        named(path, database)
+    with pytest.raises(UsageError, match="banner is not whole"):
+        checking._subjects(str(path), None, [], gpu=None, problem=None, db=database)
+    with pytest.raises(UsageError, match="banner is not whole"):
+        comparing._look_up(str(path), problem=None, spec=load_gpu("l4"), db=database, seed=0)
+
+
 def test_problem_and_gpu_override_what_a_genome_was_made_for(outcome, database) -> None:
     found = named(outcome.evaluation.genome.id, database, problem="decode8k", gpu="h200")
 
-    assert (found.problem, found.gpu) == ("decode8k", "h200")
+    assert (found.problem, found.gpu) == (str(parse_problem("decode8k")), "h200")
 
 
 def test_what_json_prints_is_taken_back_as_a_file(outcome, database, tmp_path) -> None:
@@ -100,10 +135,6 @@ def test_a_file_without_a_genome_is_refused_with_what_to_write(text, database, t
 
 
 def test_an_exported_file_is_its_genome(outcome, database, tmp_path) -> None:
-    from evoflash.families.export import export_kernel
-    from evoflash.gpu import load_gpu
-    from evoflash.problem import parse_problem
-
     path = tmp_path / "kernel.cu"
     path.write_text(export_kernel(outcome.evaluation.genome, parse_problem("mission"), load_gpu("l4")))
 
@@ -111,10 +142,6 @@ def test_an_exported_file_is_its_genome(outcome, database, tmp_path) -> None:
 
 
 def test_an_exported_file_that_was_edited_is_no_genome(outcome, database, tmp_path) -> None:
-    from evoflash.families.export import export_kernel
-    from evoflash.gpu import load_gpu
-    from evoflash.problem import parse_problem
-
     text = export_kernel(outcome.evaluation.genome, parse_problem("mission"), load_gpu("l4"))
     path = tmp_path / "kernel.cu"
     path.write_text(text.replace("__syncthreads()", "", 1) + "// mine\n")

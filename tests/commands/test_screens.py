@@ -11,8 +11,8 @@ from screens import screens
 
 from evoflash.attention.workload import NAMED, CompileKey
 from evoflash.champions import champion_today
-from evoflash.commands.export.known_genome import known_genome
 from evoflash.commands.families import _explained
+from evoflash.commands.known_genome import known_genome
 from evoflash.commands.ladder.sources import sources
 from evoflash.commands.problems import WHAT
 from evoflash.commands.progress import Piece, drawn, fitted

@@ -414,7 +414,7 @@ def test_the_help_of_a_search_lists_own_strategies(own) -> None:
         check=False,
     )
 
-    assert "uniform, mine or exhaustive" in " ".join(done.stdout.split())
+    assert "exhaustive, uniform or mine" in " ".join(done.stdout.split())
 
 
 def test_a_strategy_of_ones_own_is_replayed(own) -> None:

@@ -1,6 +1,9 @@
 """Every strategy keeps the contract of strategy_cases.py; what each promises beyond it is here."""
 
+import re
 import statistics
+import subprocess
+import sys
 from collections import Counter
 from itertools import islice
 
@@ -53,7 +56,7 @@ def test_every_registered_strategy_is_held_to_the_contract() -> None:
 
 
 def test_an_unknown_strategy_is_answered_with_the_known_ones() -> None:
-    with pytest.raises(UsageError, match="'annealing': use evolution or "):
+    with pytest.raises(UsageError, match="called 'annealing'. Use evolution or "):
         make_strategy("annealing", SPACE, seed=0)
 
 
@@ -207,3 +210,15 @@ def test_two_parents_are_two_genomes() -> None:
     rng = np.random.default_rng(0)
     pairs = [population.parents(2, rng) for _ in range(50)]
     assert all(first.genome != second.genome for first, second in pairs)
+
+
+def test_help_names_every_registered_strategy_and_loads_none() -> None:
+    code = (
+        "import sys; from evoflash.commands.options import strategy_names; print(strategy_names());"
+        "print(*(name for name in sys.modules if name.startswith(('evoflash.strategies.', 'numpy'))))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    named, loaded = done.stdout.splitlines()
+    assert sorted(re.split(", | or ", named)) == sorted(STRATEGIES)
+    assert loaded == ""

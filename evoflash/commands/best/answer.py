@@ -17,7 +17,7 @@ from evoflash.commands.remeasure.run import measured
 from evoflash.commands.terminal import say
 from evoflash.cuda.launcher import present_spec
 from evoflash.errors import DeviceError, NoKernelError, UsageError
-from evoflash.evaluation import Basis, Evaluation, Rung
+from evoflash.evaluation import Basis, Evaluation, Rung, Status
 from evoflash.evaluators.prepare import PREPARE_LIMIT_S, Failure, Prepared, prepare
 from evoflash.families.export import export_kernel
 from evoflash.gpu import GpuSpec, known_name, load_gpu
@@ -33,15 +33,21 @@ STRATEGY = "archive"  # the name of its runs in the store: no search
 class Answer:
     """A kernel to use, and what to say of it."""
 
-    genome: Genome
-    problem: str
-    gpu: str
+    evaluation: Evaluation  # without a time where the archive's kernel was checked and not timed
     text: str
     json: str  # a list of one object
+    archived: Champion | None = None  # where it is the archive's kernel, and was not timed here
+
+    @property
+    def genome(self) -> Genome:
+        """Its family and its values."""
+        return self.evaluation.genome
 
     def cuda(self) -> str:
         """The exported file."""
-        return export_kernel(self.genome, parse_problem(self.problem), load_gpu(self.gpu))
+        return export_kernel(
+            self.genome, parse_problem(self.evaluation.problem), load_gpu(self.evaluation.gpu)
+        )
 
 
 def best(
@@ -63,7 +69,7 @@ def best(
     if known is not None:
         say(f"the archive has one that was measured on {known.device}: `evoflash best --archive`.")
     with open_store(db, read_only=True) as store:
-        return _of_evaluation(find_best(store, problem=problem, gpu=gpu))
+        return _of_evaluation(_find_best(store, problem=problem, gpu=gpu))
 
 
 def _stored(db: str, problem: str | None, gpu: str | None) -> Evaluation | None:
@@ -73,7 +79,7 @@ def _stored(db: str, problem: str | None, gpu: str | None) -> Evaluation | None:
         return store.best(canonical(problem), known_name(gpu))
 
 
-def find_best(store: Store, *, problem: str | None, gpu: str | None) -> Evaluation:
+def _find_best(store: Store, *, problem: str | None, gpu: str | None) -> Evaluation:
     """The store's kernel for a problem and a GPU, by default its newest ones. NoKernelError without one."""
     winner = store.best(canonical(problem), known_name(gpu))
     if winner is None:
@@ -123,13 +129,12 @@ def _measured(known: Champion, spec: GpuSpec, db: str, argv: Sequence[str]) -> A
         if result.best is None:
             _, evaluation = store.newest_history()[0]
             raise _rejected(known, f"{evaluation.status} at {evaluation.rung}, {evaluation.reason}")
-    text = f"{report.describe_result(result, as_json=False)}\narchive   {known.us:.2f} us, {_was(known)}"
-    return Answer(known.genome, known.problem, known.gpu, text, report.as_json([result.best]))
+    text = f"{report.describe_result(result, as_json=False)}\narchive   {archived_time(known)}"
+    return Answer(result.best, text, report.as_json([result.best]))
 
 
 def _of_evaluation(winner: Evaluation) -> Answer:
-    text, as_json = report.brief(winner), report.as_json([winner])
-    return Answer(winner.genome, winner.problem, winner.gpu, text, as_json)
+    return Answer(winner, report.brief(winner), report.as_json([winner]))
 
 
 # ---- where the GPU is not
@@ -145,11 +150,18 @@ def _checked(known: Champion) -> Answer:
     prepared = ending.value or Prepared(failure=failed)
     if why := prepared.failure:
         raise _rejected(known, f"{why.status} at {why.rung}, {why.reason}")
-    lines = [*_head(known), *map(report.built, prepared.builds), report.checked(prepared.verdicts)]
+    where = (known.problem, known.gpu, Basis.ESTIMATED, Status.CORRECT, Rung.PREFLIGHT)
+    checked = Evaluation(known.genome, *where, builds=prepared.builds, verdicts=prepared.verdicts)
+    return Answer(checked, describe_archived(known, checked), _as_json(known, prepared), archived=known)
+
+
+def describe_archived(known: Champion, checked: Evaluation) -> str:
+    """A kernel of the archive that was checked here and not timed."""
+    lines = [*_head(known), *map(report.built, checked.builds), report.checked(checked.verdicts)]
     lines.append(f"source    {known.source}")
     again = export_commands(known.genome, known.problem, known.gpu)
     lines += [f"again     {command}" for command in again]
-    return Answer(known.genome, known.problem, known.gpu, "\n".join(lines), _as_json(known, prepared))
+    return "\n".join(lines)
 
 
 def _rejected(known: Champion, reason: str) -> NoKernelError:
@@ -165,9 +177,14 @@ def _head(known: Champion) -> list[str]:
         values_line(known.genome, known.problem, known.gpu),
         f"problem   {known.problem}   on {known.gpu}",
         "status    correct in the emulator, not run on a GPU here",
-        f"time      {known.us:.2f} us, {_was(known)}",
+        f"time      {archived_time(known)}",
         f"          {known.protocol}" + (f"; in the same run {baselines}" if baselines else ""),
     ]
+
+
+def archived_time(known: Champion) -> str:
+    """The archive's time with its mark: it was measured on another machine."""
+    return f"{known.us:.2f} us, {_was(known)}"
 
 
 def _was(known: Champion) -> str:

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from evoflash.commands.options import Db, Gpu, Json, MaybeProblem, Quiet, Verbose
+from evoflash.commands.terminal import say
 
 
 def best(
@@ -42,5 +43,5 @@ def best(
         return
     if export is not None:
         write_text(export, chosen.cuda())
-        typer.echo(f"evoflash: wrote {export}", err=True)
+        say(f"wrote {export}")
     typer.echo(chosen.json if as_json else chosen.text)

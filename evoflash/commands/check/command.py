@@ -89,6 +89,7 @@ def _subjects(
 ) -> "tuple[Subject, ...]":
     from evoflash.commands.check import subject as check_subject
     from evoflash.commands.check.exported import is_exported, of_exported
+    from evoflash.commands.known_genome import known_genome
 
     if (what is None) == (family is None):
         raise UsageError("give a genome id, a .cu file, or --family with --set and --gpu.")
@@ -100,21 +101,7 @@ def _subjects(
         raise UsageError("--set goes with --family.")
     path = Path(str(what))
     if path.exists() or not re.fullmatch(r"[0-9a-f]{1,16}", str(what)):
-        if is_exported(check_subject.read_text(path)):
+        if is_exported(path, check_subject.read_text(path)):
             return of_exported(path, problem=problem, gpu=gpu)
         return check_subject.of_file(path, problem=problem, gpu=gpu)
-    return _stored(str(what), gpu=gpu, problem=problem, db=db)
-
-
-def _stored(prefix: str, *, gpu: str | None, problem: str | None, db: str) -> "tuple[Subject, ...]":
-    from evoflash.commands import kernel_report as report
-    from evoflash.commands.check import subject as check_subject
-    from evoflash.gpu import load_gpu
-    from evoflash.problem import parse_problem
-    from evoflash.store.store import open_store
-
-    with open_store(db, read_only=True) as store:
-        stored = report.find(store, prefix)[0]
-    return check_subject.of_genome(
-        stored.genome, parse_problem(problem or stored.problem), load_gpu(gpu or stored.gpu)
-    )
+    return check_subject.of_genome(*known_genome(str(what), db, problem=problem, gpu=gpu))

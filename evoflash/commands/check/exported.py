@@ -6,27 +6,26 @@ itself and the launcher below the kernel are not checked.
 """
 
 import re
-import shlex
 from dataclasses import replace
 from pathlib import Path
 
 from evoflash.commands.check.subject import Subject, candidate_of, of_genome, read_text, unseen_lines
 from evoflash.compilers.ef_layer import primitives
 from evoflash.errors import UsageError
-from evoflash.families.export import export_kernel, genome_of
+from evoflash.families.export import export_kernel
+from evoflash.families.exported import export_words, genome_of_words
 from evoflash.gpu import GpuSpec
 from evoflash.problem import Problem
 from evoflash.space import Genome
 
-_COMMAND = re.compile(r"^// evoflash export (.*)$", re.MULTILINE)
 _INCLUDE = '#include "ef.h"\n'
 _LAYER_ENDS = "}  // namespace ef\n"
 _KERNEL_ENDS = re.compile(r"^EF_EXPORT_KERNEL\(.*\n", re.MULTILINE)  # below it stands the launcher
 
 
-def is_exported(text: str) -> bool:
-    """Whether it has an export's banner, and its layer in place of an #include."""
-    return _COMMAND.search(text) is not None and _INCLUDE not in text
+def is_exported(path: Path, text: str) -> bool:
+    """Whether it has an export's banner, and its layer in place of an #include; UsageError: half a banner."""
+    return _INCLUDE not in text and export_words(text, path) is not None
 
 
 def of_exported(path: Path, *, problem: str | None, gpu: str | None) -> tuple[Subject, ...]:
@@ -35,10 +34,9 @@ def of_exported(path: Path, *, problem: str | None, gpu: str | None) -> tuple[Su
     UsageError where the banner, the layer or their order are no more those of an export.
     """
     text = read_text(path)
-    command = _COMMAND.search(text)
-    assert command is not None, "is_exported() was asked"
-    was = _parsed(path, command[1])
-    now = _parsed(path, command[1], problem=problem, gpu=gpu)
+    words = export_words(text, path)
+    assert words is not None, "is_exported() was asked"
+    was, now = genome_of_words(words), genome_of_words(words, problem=problem, gpu=gpu)
     _check_compiled_for(path, was[1], now[1], now[2].arch)
     (exported,), (rendered,) = of_genome(*was), of_genome(*now)
     head, _, original = exported.source.partition(_INCLUDE)
@@ -59,32 +57,20 @@ def of_exported(path: Path, *, problem: str | None, gpu: str | None) -> tuple[Su
     return (subject,)
 
 
-def genome_in(path: Path, text: str) -> tuple[Genome, Problem]:
+def genome_in(path: Path, text: str) -> tuple[Genome, Problem, GpuSpec]:
     """What an exported file holds. UsageError where its kernel is not that genome's any more."""
-    command = _COMMAND.search(text)
-    assert command is not None, "is_exported() was asked"
-    genome, problem, gpu = _parsed(path, command[1])
+    words = export_words(text, path)
+    assert words is not None, "is_exported() was asked"
+    genome, problem, gpu = genome_of_words(words)
     (exported,) = of_genome(genome, problem, gpu)
     original = exported.source.partition(_INCLUDE)[2]
     if _edits(original, _kernel(path, text, primitives(original))[0]):
         raise UsageError(
             f"the kernel in {path} was edited, or exported by another version: it is no genome of "
-            f"{genome.family} any more; export it again, or write it as a kernel of your own with ef::."
+            f"{genome.family} any more. `evoflash check` looks into an edited kernel; else export it "
+            "again, or write it as a kernel of your own with ef::."
         )
-    return genome, problem
-
-
-def _parsed(
-    path: Path, command: str, *, problem: str | None = None, gpu: str | None = None
-) -> tuple[Genome, Problem, GpuSpec]:
-    words = shlex.split(command)
-    options = list(zip(words[::2], words[1::2], strict=False))
-    single = dict(options)
-    if not {"--family", "--problem", "--gpu"} <= single.keys():
-        raise UsageError(f"{path}: the command in its banner is not whole: export it again.")
-    values = [word for option, word in options if option == "--set"]
-    wanted = {"problem": problem or single["--problem"], "gpu": gpu or single["--gpu"]}
-    return genome_of(single["--family"], values, **wanted)
+    return genome, problem, gpu
 
 
 def _check_compiled_for(path: Path, was: Problem, now: Problem, arch: str) -> None:

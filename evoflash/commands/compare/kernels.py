@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from evoflash import baselines, operations
-from evoflash.commands import kernel_report as report
 from evoflash.commands.check import subject as check_subject
 from evoflash.commands.check.exported import genome_in, is_exported
 from evoflash.commands.check.kernel_header import read_kernel_file
+from evoflash.commands.known_genome import known_genome
 from evoflash.compilers.nvrtc import compile_candidate, first_error
 from evoflash.errors import EvoflashError, UsageError
 from evoflash.evaluation import Build
@@ -22,7 +22,6 @@ from evoflash.gpu import GpuSpec
 from evoflash.gpu_process.rungs import GpuTask, Launcher, task_of
 from evoflash.problem import Problem, parse_problem
 from evoflash.space import Genome
-from evoflash.store.store import open_store
 
 _GENOME_ID = re.compile(r"[0-9a-f]{1,16}")
 
@@ -51,7 +50,7 @@ def contenders(
     UsageError for a word that stands for nothing, and where the problem is not clear; EvoflashError for a
     kernel that does not compile for this GPU.
     """
-    meanings = [_look_up(word, spec=spec, db=db, seed=seed) for word in words]
+    meanings = [_look_up(word, problem=problem, spec=spec, db=db, seed=seed) for word in words]
     known = list(dict.fromkeys(str(parse_problem(m.problem)) for m in meanings if m.problem))
     if problem is None and len(known) != 1:
         said = f"they were made for {' and '.join(known)}" if known else "nothing says for which problem"
@@ -71,7 +70,7 @@ def _by_distinct_names(made: Sequence[Contender]) -> tuple[Contender, ...]:
     )
 
 
-def _look_up(word: str, *, spec: GpuSpec, db: str, seed: int) -> _Meaning:
+def _look_up(word: str, *, problem: str | None, spec: GpuSpec, db: str, seed: int) -> _Meaning:
     if word in baselines.NAMES:
         return _Meaning("", lambda _: Contender(word))
     path = Path(word)
@@ -82,9 +81,8 @@ def _look_up(word: str, *, spec: GpuSpec, db: str, seed: int) -> _Meaning:
             f"'{word}' is no .cu file, no candidate's id and no baseline: baselines are "
             f"{', '.join(baselines.NAMES)}; `evoflash leaderboard` has the ids."
         )
-    with open_store(db, read_only=True) as store:
-        evaluation = report.find(store, word)[0]
-    return _of_genome(evaluation.genome, evaluation.problem, evaluation.genome.id, spec=spec, seed=seed)
+    genome, what, _ = known_genome(word, db, problem=problem, gpu=spec.name)
+    return _of_genome(genome, str(what), genome.id, spec=spec, seed=seed)
 
 
 def _in_file(path: Path, *, spec: GpuSpec, seed: int) -> _Meaning:
@@ -93,9 +91,9 @@ def _in_file(path: Path, *, spec: GpuSpec, seed: int) -> _Meaning:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
         raise UsageError(f"{path} cannot be read: give a .cu file, a candidate's id or a baseline.") from None
-    if not is_exported(text):
+    if not is_exported(path, text):
         return _own(path, text, spec=spec, seed=seed)
-    genome, problem = genome_in(path, text)
+    genome, problem, _ = genome_in(path, text)
     return _of_genome(genome, str(problem), str(path), spec=spec, seed=seed)
 
 

@@ -100,9 +100,7 @@ def _conform(only: list[str], time_limit_s: float, *, as_json: bool) -> None:
     from evoflash.conformance import report
     from evoflash.conformance.run import check
 
-    outcome = check(
-        only=only, time_limit_s=time_limit_s, said=lambda line: typer.echo(f"conformance: {line}", err=True)
-    )
+    outcome = check(only=only, time_limit_s=time_limit_s, said=lambda line: say(f"conformance: {line}"))
     typer.echo(report.as_json(outcome) if as_json else report.render(outcome))
     if outcome.interrupted:
         raise typer.Exit(130)

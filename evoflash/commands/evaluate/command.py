@@ -14,7 +14,7 @@ _INCORRECT = 3  # the exit code of a search without a correct kernel
 def evaluate(
     what: Annotated[
         str | None,
-        typer.Argument(help="A genome's id or its first digits, a JSON file or an exported .cu file."),
+        typer.Argument(help="An id or its first digits (database or archive), a JSON file, an exported .cu."),
     ] = None,
     *,
     family: Annotated[str | None, typer.Option("--family", help="Instead: a kernel family.")] = None,

@@ -1,21 +1,20 @@
 """Which genome `evoflash evaluate` was given: values of a family, an id, or a file. Evaluates nothing."""
 
 import json
-import re
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from evoflash.commands import kernel_report as report
+from evoflash.commands.check.exported import genome_in, is_exported
+from evoflash.commands.known_genome import known_genome
 from evoflash.errors import UsageError
-from evoflash.families.export import export_kernel, genome_of, setting
+from evoflash.families.export import setting
 from evoflash.families.family import load_family
-from evoflash.space import Value
-from evoflash.store.store import open_store
+from evoflash.gpu import GpuSpec
+from evoflash.problem import Problem
+from evoflash.space import Genome, Value
 
-_EXPORTED = re.compile(r"^// evoflash export (.*)$", re.MULTILINE)
 _DEFAULT_PROBLEM = "mission"
 
 
@@ -52,14 +51,18 @@ def of_words(
 
 
 def of_name(what: str, *, problem: str | None, gpu: str | None, db: str) -> Subject:
-    """The genome of an id (or its first digits) or of a file; `problem` and `gpu` override what it is for."""
+    """The genome of an id or its first digits (of the database, else of the archive) or of a file.
+
+    `problem` and `gpu` override what it is for.
+    """
     path = Path(what)
     if path.suffix == ".cu" or path.suffix == ".json" or path.is_file():
         return _of_file(path, problem, gpu)
-    with open_store(db, read_only=True) as store:
-        known = report.find(store, what)[0]
-    genome = known.genome
-    return Subject(genome.family, genome.as_dict(), problem or known.problem, gpu or known.gpu)
+    return _of_genome(*known_genome(what, db, problem=problem, gpu=gpu))
+
+
+def _of_genome(genome: Genome, problem: Problem, gpu: GpuSpec) -> Subject:
+    return Subject(genome.family, genome.as_dict(), str(problem), gpu.name)
 
 
 def _of_file(path: Path, problem: str | None, gpu: str | None) -> Subject:
@@ -67,28 +70,8 @@ def _of_file(path: Path, problem: str | None, gpu: str | None) -> Subject:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
         raise UsageError(f"{path} cannot be read: give a JSON file, an exported .cu or an id.") from None
-    command = _EXPORTED.search(text)
-    found = _of_export(path, text, command[1]) if command else _of_json(path, text)
+    found = _of_genome(*genome_in(path, text)) if is_exported(path, text) else _of_json(path, text)
     return Subject(found.family, found.values, problem or found.problem or _DEFAULT_PROBLEM, gpu or found.gpu)
-
-
-def _of_export(path: Path, text: str, command: str) -> Subject:
-    """The genome that the file's banner names, where the file still is that genome's kernel."""
-    words = shlex.split(command)
-    options = list(zip(words[::2], words[1::2], strict=False))
-    single = dict(options)
-    if not {"--family", "--problem", "--gpu"} <= single.keys():
-        raise UsageError(f"{path}: the command in its banner is not whole: export it again.")
-    values = [word for option, word in options if option == "--set"]
-    genome, what, spec = genome_of(
-        single["--family"], values, problem=single["--problem"], gpu=single["--gpu"]
-    )
-    if text != export_kernel(genome, what, spec):
-        raise UsageError(
-            f"{path} is not what its banner exports: it was edited, or exported by another version. "
-            "An evaluation is of a genome, not of a text: `evoflash check` looks into an edited kernel."
-        )
-    return Subject(genome.family, genome.as_dict(), str(what), spec.name)
 
 
 def _of_json(path: Path, text: str) -> Subject:

@@ -35,7 +35,7 @@ def export(
 
     Example: evoflash export --family flash_mma --set warps=4 --set block_n=64 --problem mission --gpu l4
     """
-    from evoflash.commands.export.known_genome import known_genome
+    from evoflash.commands.known_genome import known_genome
     from evoflash.families.export import export_kernel, export_values, write_text
 
     if (genome_id is None) == (family is None):

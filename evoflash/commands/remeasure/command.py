@@ -35,4 +35,4 @@ def remeasure(
         raise NoKernelError(
             f"none of the {result.spent} estimates was correct on this GPU: see `evoflash show`."
         )
-    typer.echo(kernel_report.describe_result(result, as_json=as_json))
+    typer.echo(kernel_report.describe_end(result, as_json=as_json))

@@ -16,7 +16,7 @@ from evoflash.commands.options import (
     Quiet,
     Seed,
     Verbose,
-    own_names,
+    strategy_names,
 )
 from evoflash.commands.terminal import interrupt_in_words
 from evoflash.errors import NoKernelError, UsageError
@@ -48,7 +48,7 @@ def search(
     strategy: Annotated[
         str | None,
         typer.Option(
-            help=f"surrogate, evolution, tpe, nsga2, uniform{own_names('strategies')} or exhaustive.",
+            help=f"{strategy_names()}.",
             show_default=f"{DEFAULT_STRATEGY}; evolution with --preset",
         ),
     ] = None,
@@ -142,7 +142,7 @@ def search(
             f"no correct kernel among {result.spent} evaluations: "
             "raise --budget or look at the reasons with `evoflash show --failures`."
         )
-    typer.echo(kernel_report.describe_result(result, as_json=as_json))
+    typer.echo(kernel_report.describe_end(result, as_json=as_json))
 
 
 def _on_recording(

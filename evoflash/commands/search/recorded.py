@@ -19,6 +19,7 @@ from evoflash.replay.evaluator import ReplayedEvaluator
 from evoflash.replay.kernel_tuner import cache_text, read_recording
 from evoflash.replay.recorded_space import Recording
 from evoflash.search import search
+from evoflash.settings.values import is_on
 from evoflash.store.store import open_store
 from evoflash.strategies import make_strategy
 
@@ -78,8 +79,8 @@ def _digest(recording: Recording) -> str:
 
 def describe(result: SearchResult, *, as_json: bool) -> str:
     """The best configuration, as text or JSON; its problem need not be one of ours."""
-    if as_json:
-        return kernel_report.describe_result(result, as_json=True)
+    if as_json or is_on("quiet"):
+        return kernel_report.describe_end(result, as_json=as_json)
     best = result.best
     assert best is not None, "a search without a kernel is an error, not a report"
     lines = (
