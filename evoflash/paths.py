@@ -8,7 +8,7 @@ from pathlib import Path
 
 import platformdirs
 
-from evoflash.errors import UsageError
+from evoflash.errors import EvoflashError, UsageError
 from evoflash.settings.values import held, value
 
 _PACKAGE = Path(__file__).resolve().parent
@@ -23,6 +23,15 @@ STRATEGIES = _PACKAGE / "strategies"
 CHAMPIONS = _PACKAGE / "champions"
 DEVICE = _PACKAGE / "device"
 EMU = _PACKAGE / "emulator" / "emu"
+
+
+def shipped(folder: Path) -> Path:
+    """One of the shipped folders; EvoflashError where this copy of evoflash lacks it, or what is in it."""
+    if not any(folder.glob("[!_.]*")):
+        raise EvoflashError(
+            f"this copy of evoflash is not whole: it lacks {folder}: copy that folder too, or install anew."
+        )
+    return folder
 
 
 def cache_dir() -> Path:
@@ -49,16 +58,16 @@ def cache_advice(error: OSError) -> str:
 def template_folders() -> tuple[Path, ...]:
     """Where kernel families are looked for: that of the setting `templates`, if any, then the shipped one.
 
-    UsageError where the setting names a folder that is not there.
+    UsageError where the setting names a folder that is not there, EvoflashError where the shipped one is not.
     """
     own = held("templates")
     if not own.value:
-        return (TEMPLATES,)
+        return (shipped(TEMPLATES),)
     if not Path(own.value).is_dir():
         raise UsageError(
             f"{own.source} names the folder {own.value}, which is not there: make or correct it."
         )
-    return (Path(own.value), TEMPLATES)
+    return (Path(own.value), shipped(TEMPLATES))
 
 
 def default_database() -> str:

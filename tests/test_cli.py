@@ -211,6 +211,14 @@ def test_a_mistake_is_one_line_with_what_to_do(arguments, code, says, tmp_path):
     assert done.stdout == ""
 
 
+@pytest.mark.parametrize("group", ["runs", "db"])
+def test_every_summary_in_a_groups_help_stands_whole_at_80_columns(group):
+    summaries = evoflash(group, "--help", COLUMNS="80").stdout.partition("Commands:")[2]
+
+    assert summaries.strip()
+    assert "..." not in summaries
+
+
 def test_an_unknown_option_is_a_usage_error():
     assert evoflash("search", "--gpuu", "l4").returncode == EXIT_USAGE
 

@@ -46,6 +46,15 @@ def test_every_command_is_documented() -> None:
     assert {command.__name__.replace("_", "-") for command in cli.commands()} - listed == set()
 
 
+@pytest.mark.parametrize("group", cli.groups(), ids=lambda group: group.info.name)
+def test_every_command_of_a_group_is_documented(group) -> None:
+    page = text_of("docs/commands.md")
+    words = [f"{group.info.name} {command.callback.__name__}" for command in group.registered_commands]
+
+    assert words
+    assert [each for each in words if f"`{each}" not in page and f"`evoflash {each}" not in page] == []
+
+
 def test_every_strategy_is_documented() -> None:
     table = text_of("docs/searching.md").partition("## Strategies")[2].partition("\n## ")[0]
 

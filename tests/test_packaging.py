@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -103,6 +104,31 @@ def test_the_wheel_carries_the_data_inside_the_package(wheel: Path, folder: str)
 
     assert any(Path(name).match(PACKAGE_DATA[folder]) for name in expected)
     assert expected - names == set()
+
+
+@pytest.mark.parametrize("folder", SHARED)
+def test_a_copy_that_lacks_a_shared_folder_says_so_in_one_line_and_searches_nothing(
+    unpacked: Path, tmp_path: Path, folder: str
+) -> None:
+    shutil.copytree(unpacked / "evoflash", tmp_path / "evoflash")
+    lacking = tmp_path / "evoflash" / "_share" / folder
+    shutil.rmtree(lacking)
+    words = ["--gpu", "l4", "--family", "flash_simt", "--budget", "1", "--db", str(tmp_path / "a.db"), "-q"]
+
+    done = subprocess.run(
+        [sys.executable, "-P", "-s", "-m", "evoflash", "search", *words],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        f"evoflash: this copy of evoflash is not whole: it lacks {lacking}: "
+        "copy that folder too, or install anew.\n"
+    )
 
 
 def test_the_wheel_installs_one_top_level_name(wheel: Path) -> None:

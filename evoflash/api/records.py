@@ -198,7 +198,7 @@ class Step:
     best: Kernel | None  # the best correct one so far
 
     def __str__(self) -> str:
-        """`12/200: ~14.28 us ESTIMATED by model 3, not measured`; the time is the best one's."""
+        """`12/200: ~14.28 us ESTIMATED by model 4, not measured`; the time is the best one's."""
         of = "" if self.budget is None else f"/{self.budget}"
         return f"{self.spent}{of}: {self.best.time if self.best else 'no correct kernel yet'}"
 

@@ -19,7 +19,7 @@ from sqlalchemy import event
 from sqlalchemy.exc import IntegrityError, OperationalError, SQLAlchemyError
 
 from evoflash.errors import StoreError
-from evoflash.paths import DB
+from evoflash.paths import DB, shipped
 from evoflash.store.rows import DamagedRowError
 from evoflash.store.run_locks import RunLocks
 from evoflash.store.schema import HEAD, VERSION_TABLE, leaderboard_sql
@@ -189,7 +189,7 @@ def _check_revision(revision: str | None, label: str, *, read_only: bool) -> Non
         raise StoreError(
             f"{label} holds no evoflash results: run `evoflash search` first, or name another with --db."
         )
-    if revision is not None and not list((DB / "versions").glob(f"{revision}_*.py")):
+    if revision is not None and not list((shipped(DB) / "versions").glob(f"{revision}_*.py")):
         raise StoreError(
             f"{label} was written by a newer evoflash (revision {revision}, this one knows {HEAD}): "
             "upgrade evoflash, or name another database with --db."

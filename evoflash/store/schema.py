@@ -5,7 +5,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import Column, ForeignKey, Table, UniqueConstraint
 
-from evoflash.paths import DB
+from evoflash.paths import DB, shipped
 
 HEAD = "0002"  # the newest revision in db/versions
 VERSION_TABLE = "evoflash_version"
@@ -121,5 +121,5 @@ def leaderboard_sql(*conditions: str) -> str:
     Where there are `conditions`, SQL on e (evaluations), r (runs) and g (genomes), it is as if the database
     had nothing but the evaluations that meet them all.
     """
-    query = (DB / "leaderboard.sql").read_text().strip().removesuffix(";")
+    query = (shipped(DB) / "leaderboard.sql").read_text().strip().removesuffix(";")
     return query.replace(_RANKED, " AND ".join((_RANKED, *conditions)))

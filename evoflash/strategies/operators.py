@@ -16,6 +16,7 @@ import evoflash.mutations
 from evoflash.errors import UsageError
 from evoflash.extensions import own_code
 from evoflash.extensions.folders import extended
+from evoflash.paths import shipped
 from evoflash.space import Genome, SearchSpace
 from evoflash.strategies.operator_credit import Trait
 
@@ -90,8 +91,8 @@ def operators() -> tuple[Operator, ...]:
 
 
 def operator_files() -> dict[str, Path]:
-    """The files of operators by name; loads none."""
-    paths = (path for folder in evoflash.mutations.__path__ for path in Path(folder).glob("*.py"))
+    """The files of operators by name; loads none. EvoflashError where mutations/ is missing or empty."""
+    paths = (path for folder in evoflash.mutations.__path__ for path in shipped(Path(folder)).glob("*.py"))
     return extended("mutations", {path.stem: path for path in paths})
 
 

@@ -23,8 +23,7 @@ DRAWS = 60
 RECORDS = (
     "mutation-testing.json",
     "mutation-testing-flash_wgmma.json",
-    "mutation-testing-flash_direct.json",
-    "mutation-testing-flash_cluster.json",
+    "mutation-testing-2026-11-23.json",
 )
 FEWER_ARRIVALS = "one arrival fewer: ef::mbar_init(k_empty + 8 * i, kArrivals)"
 SAMPLE = 6  # mutants of synchronisation and of predicates that the default tests emulate for each family

@@ -33,9 +33,10 @@ scripts/families/gene_ab.py; edit those.
 
 ## Techniques
 
-Each row is a technique that the seeds tried or wanted (numbers of their requirement list), the genes by which
-a search reaches it, and one measured comparison of two settings. "B over A" is a ratio of times: below 1 B is
-the faster; in brackets its 95 % interval. All values of A and B are in scripts/families/genes.toml.
+Each row is a technique of attention kernels (numbered as in the list that evoflash began from), the genes
+by which a search reaches it, and one measured comparison of two settings. "B over A" is a ratio of times:
+below 1 B is the faster; in brackets its 95 % interval. All values of A and B are in
+scripts/families/genes.toml.
 """
 _GENES_TOP = """## Every gene
 

@@ -262,7 +262,7 @@ def test_the_run_records_what_it_started_from(tmp_path) -> None:
     assert json.loads(done.stdout)["best"]["genome"]["id"] == shipped[0].id
     with sqlite3.connect(db) as connection:
         ((strategy, environment),) = connection.execute("select strategy, environment_json from runs")
-    assert strategy == "evolution+archive/flash_mma"
+    assert strategy == "surrogate+archive/flash_mma"
     assert json.loads(environment)["archive"].split() == [genome.id for genome in shipped]
 
 

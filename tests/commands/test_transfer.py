@@ -1,13 +1,18 @@
 """A search learns from the store's searches on near problems; what it learnt from is kept with the run."""
 
+import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
+from evoflash.cli import commands, groups
 from evoflash.commands.search import plan as planning
 from evoflash.commands.search import transfer
 from evoflash.commands.search.run import strategy_of
+from evoflash.commands.terminal import program
 from evoflash.evaluation import Basis, Evaluation, Proposal, Run, Rung, RunKey, Status
 from evoflash.space import Genome
 from evoflash.store.store import Store, open_store
@@ -56,8 +61,9 @@ def test_near_searches_of_the_same_gpu_and_basis_are_noted_and_no_others(store) 
 
     searched(store, NEAR)
 
-    newest = store.runs()[0].id
-    assert transfer.note(store, plan()) == {"transfer": f"{newest}:6"}
+    newest = store.runs()[0]
+    noted = [[newest.key.problem, "uniform", newest.key.seed, newest.created, 6]]
+    assert json.loads(transfer.note(store, plan())["learns_from"]) == noted
     assert transfer.note(store, plan(transfer=False)) == {}
 
 
@@ -101,3 +107,57 @@ def test_a_search_that_may_not_learn_is_a_run_of_its_own() -> None:
     assert plan().key.strategy == "surrogate/flash_mma"
     assert plan(transfer=False).key.strategy == "surrogate-transfer/flash_mma"
     assert plan(strategy="uniform", transfer=False).key.strategy == "uniform/flash_mma"
+
+
+def test_a_run_that_was_merged_into_another_database_learns_from_the_same_searches(tmp_path) -> None:
+    wanted, source, target = plan(), str(tmp_path / "source.db"), str(tmp_path / "target.db")
+    with open_store(source) as store:
+        searched(store, NEAR)
+        run = begun(store, wanted, transfer.note(store, wanted))
+        before = transfer.earlier(store, run, wanted.fields)
+    with open_store(target) as store:
+        searched(store, "b=1,h=8,s=520,d=64", count=9)  # takes the number that the near one had
+
+    merging = CliRunner().invoke(program(commands(), groups()), ["runs", "merge", source, "--db", target])
+
+    assert merging.exit_code == 0, merging.output
+    with open_store(target) as store:
+        merged = next(run for run in store.runs() if run.key == wanted.key)
+        assert transfer.earlier(store, merged, wanted.fields) == before
+
+
+SAID = "learning from earlier searches on near problems; --no-transfer: not."
+
+
+def searched_by_command(db: Path, budget: int, *options: str) -> tuple[list[Proposal], str]:
+    """All proposals of the run that `evoflash search` began or continued, and what the command said."""
+    where = ["--gpu", "l4", "--family", "flash_mma", "--problem", OWN, "--no-archive", "--db", str(db)]
+    done = CliRunner().invoke(program(commands()), ["search", *where, "--budget", str(budget), *options])
+    assert done.exit_code == 0, done.output
+    with open_store(str(db), read_only=True) as store:
+        run = next(run for run in store.runs() if run.key.problem == plan().key.problem)
+        return [proposal for proposal, _ in store.history(run)], done.stderr
+
+
+def test_the_command_starts_from_near_searches_and_goes_on_with_the_same_ones(tmp_path) -> None:
+    db = tmp_path / "a.db"
+    with open_store(str(db)) as store:
+        genomes = searched(store, NEAR)
+    begun, said = searched_by_command(db, 1)
+    assert begun == [Proposal(genomes[5], "seed")]
+    assert SAID in said
+
+    with open_store(str(db)) as store:
+        searched(store, "b=1,h=8,s=520,d=64", count=9)  # nearer, and there too late
+    continued, _ = searched_by_command(db, 2)
+
+    assert continued == [*begun, Proposal(genomes[4], "seed")]
+
+
+def test_the_command_learns_nothing_with_no_transfer(tmp_path) -> None:
+    db = tmp_path / "a.db"
+    with open_store(str(db)) as store:
+        searched(store, NEAR)
+    (alone,), said = searched_by_command(db, 1, "--no-transfer")
+    assert alone.genome == plan().fields[0].seeds[0]
+    assert SAID not in said

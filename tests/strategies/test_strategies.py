@@ -56,7 +56,7 @@ def test_every_registered_strategy_is_held_to_the_contract() -> None:
 
 
 def test_an_unknown_strategy_is_answered_with_the_known_ones() -> None:
-    with pytest.raises(UsageError, match="called 'annealing'. Use evolution or "):
+    with pytest.raises(UsageError, match=r"called 'annealing'\. Use evolution or "):
         make_strategy("annealing", SPACE, seed=0)
 
 

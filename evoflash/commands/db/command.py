@@ -19,10 +19,11 @@ def _about() -> None:
 
 
 def check(*, db: Db, as_json: Json = False) -> None:
-    """Check every row: SQLite's own checks, keys, ids of genomes, texts. Exit code 1 where one is wrong.
+    """Say whether every row is whole.
 
-    It changes nothing. What is damaged is best replaced by a copy; a damaged run can be taken out with
-    `evoflash runs delete`.
+    SQLite's own checks, keys, ids of genomes, texts. Exit code 1 where something is wrong. It changes
+    nothing. What is damaged is best replaced by a copy; a damaged run can be taken out with `evoflash runs
+    delete`.
 
     Example: evoflash db check --db evoflash.db
     """

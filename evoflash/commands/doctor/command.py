@@ -24,7 +24,7 @@ def doctor(
         str,
         typer.Option(
             help="Of --conformance, texts whose names begin so (wgmma,tma_3,arithmetic,snippets); of "
-            "--self-test, frauds or their kernel."
+            "--self-test, frauds, their kernel or where they are tried (emulator,GPU,NumPy,records)."
         ),
     ] = "",
     time_limit: Annotated[

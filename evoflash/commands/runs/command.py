@@ -49,7 +49,9 @@ def _existing(target: str) -> None:
 
 
 def runs(ctx: typer.Context, *, db: Db, as_json: Json = False) -> None:
-    """The searches of a database, newest first: how far each is, its best time, whether it is going on.
+    """The searches of a database, newest first.
+
+    How far each is, its best time, whether it is going on.
 
     Example: evoflash runs
     """
@@ -72,7 +74,9 @@ def rename(
     *,
     db: Db,
 ) -> None:
-    """Give a run a name, by which the other commands of `evoflash runs` find it. Nothing else changes.
+    """Give a run a name.
+
+    The other commands of `evoflash runs` find it by that. Nothing else changes.
 
     Example: evoflash runs rename 3 "before the new seeds"
     """
@@ -90,10 +94,11 @@ def merge(
     *,
     db: Db,
 ) -> None:
-    """Bring the runs of another database into this one; the other one is left as it is.
+    """Bring in the runs of another database.
 
-    Each run stays a run of its own, with its estimates and measurements, under the next free number of its
-    search; leaderboards rank their kernels together. What is here already is not brought in again.
+    The other one is left as it is. Each run stays a run of its own, with its estimates and measurements,
+    under the next free number of its search; leaderboards rank their kernels together. What is here already
+    is not brought in again.
 
     Example: evoflash runs merge laptop.db --db evoflash.db
     """
@@ -112,7 +117,9 @@ def delete(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     db: Db,
 ) -> None:
-    """Take a run out of the database with everything that only it has; refused while it is going on.
+    """Take a run out of the database.
+
+    With everything that only it has; refused while it is going on.
 
     Example: evoflash runs delete 3 --yes
     """

@@ -127,7 +127,10 @@ def _search(plan: Plan, store: Store, current: Run, limits: Limits, watch: Watch
     history = store.history(current)
     if history:
         say(f"continuing run {current.number} at {limits.of_budget(store.spent(current))}.")
-    strategy, floor = strategy_of(plan), floor_us(plan.problem, plan.gpu)
+    earlier = transfer.earlier(store, current, plan.fields)
+    if any(earlier.values()):
+        say("learning from earlier searches on near problems; --no-transfer: not.")
+    strategy, floor = strategy_of(plan, earlier), floor_us(plan.problem, plan.gpu)
     if limits.until is not None:
         say(f"searching until {floor / limits.until:.2f} us: the physical floor is {floor:.2f} us.")
     title = f"{', '.join(field.family.name for field in plan.fields)} for {plan.gpu.name}"

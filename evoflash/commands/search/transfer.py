@@ -1,9 +1,11 @@
 """What earlier searches in a store teach the next one: their outcomes on near problems. Searches nothing.
 
 Which runs, and how many outcomes of each, is chosen when a run begins and noted in its environment: a search
-that is continued uses the same, however much the store has grown since.
+that is continued uses the same, however much the store has grown since. They are named by their search and
+when it began: a run's number is another one in a database that runs were merged into.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -17,7 +19,7 @@ from evoflash.space import Genome, SearchSpace
 from evoflash.store.store import Store
 from evoflash.strategies.model.earlier import Earlier
 
-NOTE = "transfer"  # in a run's environment: `run id:outcomes` for each
+NOTE = "learns_from"  # in a run's environment: the words of _name and a number of outcomes, for each run
 RUNS = 6  # the nearest
 SEEDS = 2  # of each search, its best
 
@@ -27,15 +29,20 @@ def note(store: Store, plan: Plan) -> dict[str, str]:
     if not plan.transfer:
         return {}
     near = sorted((_distance(plan, run), -run.id, run) for run in store.runs() if _is_near(plan, run))
-    counts = ((run.id, len(store.history(run))) for _, _, run in near[:RUNS])
-    used = " ".join(f"{number}:{count}" for number, count in counts if count)
-    return {NOTE: used} if used else {}
+    counts = ((run, len(store.history(run))) for _, _, run in near[:RUNS])
+    used = [(*_name(run), count) for run, count in counts if count]
+    return {NOTE: json.dumps(used)} if used else {}
+
+
+def _name(run: Run) -> tuple[str | int, ...]:
+    """What tells a run from the others of its GPU and basis, in every database."""
+    return run.key.problem, run.key.strategy, run.key.seed, run.created
 
 
 def _is_near(plan: Plan, run: Run) -> bool:
     key = run.key
-    alike = (key.gpu, key.basis, run.gpu_hash) == (plan.gpu.name, plan.basis, plan.gpu.hash)
-    return alike and key.problem != str(plan.problem) and _distance(plan, run) <= champion.NEAR
+    is_alike = (key.gpu, key.basis, run.gpu_hash) == (plan.gpu.name, plan.basis, plan.gpu.hash)
+    return is_alike and key.problem != str(plan.problem) and _distance(plan, run) <= champion.NEAR
 
 
 def _distance(plan: Plan, run: Run) -> float:
@@ -47,10 +54,11 @@ def _distance(plan: Plan, run: Run) -> float:
 
 def earlier(store: Store, current: Run, fields: Sequence[Field]) -> Mapping[str, tuple[Earlier, ...]]:
     """What the run `current` uses, by family, the nearest search first."""
-    noted = [pair.split(":") for pair in store.environment(current).get(NOTE, "").split()]
-    counts = {int(number): int(count) for number, count in noted}
-    runs = {run.id: run for run in store.runs() if run.id in counts}
-    histories = [store.history(runs[number])[:count] for number, count in counts.items() if number in runs]
+    noted = json.loads(store.environment(current).get(NOTE, "[]"))
+    where = (current.key.gpu, current.key.basis)
+    runs = {_name(run): run for run in store.runs() if (run.key.gpu, run.key.basis) == where}
+    used = [(runs.get(tuple(name)), count) for *name, count in noted]
+    histories = [store.history(run)[:count] for run, count in used if run is not None]
     found = {}
     for field in fields:
         mine = (_earlier([evaluation for _, evaluation in each], field.space) for each in histories)
