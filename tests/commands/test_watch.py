@@ -46,6 +46,7 @@ def running(path: Path) -> list[Standing]:
         database.engine.dispose()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("g++") is None, reason="the emulator needs g++")
 def test_a_live_search_is_followed_until_its_process_lets_it_go(searching, tmp_path) -> None:
     path, out = tmp_path / "evoflash.db", io.StringIO()
