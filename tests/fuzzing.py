@@ -5,8 +5,10 @@ Nothing is replaced: it is cli.run, the handler of unforeseen errors included. C
 
 import contextlib
 import io
+import os
 import re
 from dataclasses import dataclass
+from unittest import mock
 
 from hypothesis import HealthCheck, settings
 
@@ -48,9 +50,13 @@ class Ending:
 
 
 def run(*arguments: str) -> Ending:
-    """The command in this process; AssertionError where it ends as none may."""
+    """The command in this process; AssertionError where it ends as none may.
+
+    What it sets in the environment, as -q does, ends with it: later tests are not to be quiet.
+    """
     out, err = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+    kept = mock.patch.dict(os.environ)
+    with kept, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
             code = cli.run(arguments)
         except SystemExit as end:

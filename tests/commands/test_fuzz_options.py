@@ -4,6 +4,7 @@ Where a command would begin real work, the setting `extensions` names a folder t
 looks for a family or a GPU ends there. A new command, or a new option, is covered as soon as it is listed.
 """
 
+import os
 import shutil
 import sqlite3
 from pathlib import Path
@@ -203,3 +204,9 @@ def test_what_stands_before_a_command_ends_in_good_order(words: list[str]) -> No
 
 def test_the_fuzz_covers_at_least_two_thousand_cases() -> None:
     assert sum(map(cases_of, COMMANDS)) + len(FILES) * CASES_OF_A_FILE >= 2000
+
+
+def test_a_quiet_command_leaves_the_next_one_as_loud_as_it_was() -> None:
+    before = dict(os.environ)
+    run("-q", "--misspelt")
+    assert dict(os.environ) == before
