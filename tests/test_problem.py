@@ -122,7 +122,7 @@ def test_the_key_head_ratio_is_compiled_in_and_the_heads_are_not() -> None:
     [
         ("", "lacks batch, heads"),
         ("b=1,h=8,d=64", "lacks seq_q, seq_kv"),
-        ("misson", "'misson' in problem 'misson' is neither a name nor a field: use mission, "),
+        ("misson", "'misson' in problem 'misson' is neither a name nor a field. Did you mean mission? "),
         ("mission,mask=full", "'mask=full' in problem"),
         ("mission,causal=yes", "'causal=yes' in problem"),
         ("mission,s=", "give a whole number from 1 up"),

@@ -139,7 +139,7 @@ def test_true_is_not_one() -> None:
 
 
 def test_an_unknown_gene_is_answered_with_the_known_ones() -> None:
-    with pytest.raises(UsageError, match="no param 'block': it has tile, lazy, tau, layout"):
+    with pytest.raises(UsageError, match=r"no param 'block'\. It has tile, lazy, tau, layout"):
         TINY.genome({"block": 16})
 
 
