@@ -5,7 +5,7 @@
 WITH scored AS (
     SELECT
         e.id AS evaluation, e.kind, COALESCE(g.family, e.name) AS name, e.genome_id, g.values_json,
-        e.score_us, e.p10_us, e.p90_us, e.protocol, e.n, e.bound, e.model_version, e.created,
+        e.score_us, e.p10_us, e.p90_us, e.protocol, e.n, e.energy_mj, e.bound, e.model_version, e.created,
         r.id AS run, r.problem, r.gpu, r.basis, r.strategy, r.seed, r.reported_flops,
         -- Estimates of another model, or for another description of the GPU, are no rivals of these; nor are
         -- replays of another recording.
@@ -37,10 +37,14 @@ rivals AS (
     WHERE kind = 'baseline'
 ),
 compiled AS (
-    SELECT evaluation_id, MAX(registers) AS registers, MAX(spill_bytes) AS spill_bytes
+    SELECT evaluation_id, MAX(registers) AS registers, MAX(spill_bytes) AS spill_bytes,
+        MAX(smem_static_bytes) AS smem_static_bytes
     FROM builds
     WHERE ok
     GROUP BY evaluation_id
+),
+judged AS (
+    SELECT evaluation_id, MAX(rel_l2) AS rel_l2 FROM verdicts GROUP BY evaluation_id
 )
 SELECT
     RANK() OVER (PARTITION BY t.problem, t.gpu, t.basis ORDER BY t.score_us) AS rank,
@@ -49,10 +53,13 @@ SELECT
     v.name AS speedup_vs,                 -- the fastest baseline of the same run
     v.score_us / t.score_us AS speedup,
     t.reported_flops / t.score_us / 1e6 AS tflops,
-    c.registers, c.spill_bytes, t.bound, t.model_version,
+    c.registers, c.spill_bytes, c.smem_static_bytes, t.bound, t.model_version,
+    j.rel_l2,                             -- the worst of all its checks
+    t.energy_mj,                          -- of a call; NULL where it was not measured
     t.strategy, t.seed, t.run, t.evaluation, t.values_json, t.created
 FROM tried AS t
 LEFT JOIN rivals AS v ON v.run = t.run AND v.place = 1 AND t.kind = 'candidate'
 LEFT JOIN compiled AS c ON c.evaluation_id = t.evaluation
+LEFT JOIN judged AS j ON j.evaluation_id = t.evaluation
 WHERE t.attempt = 1
 ORDER BY t.problem, t.gpu, t.basis, rank, t.evaluation;

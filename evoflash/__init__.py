@@ -5,14 +5,15 @@ to the launch, read commands/search/, search.py, evaluators/, gpu_process/ and c
 
     cli           main, and the list of commands
     api/          what Python code may call: search, best, evaluate, ...
+    torch/        kernels in PyTorch programs: the best known one for each call
     commands/     one file or folder for each command
     selftest/     frauds that must be rejected
     evaluators/   a genome becomes an Evaluation
     gpu_process/  what runs in the process that holds the GPU
     baselines/    attention of other libraries, timed beside ours
     conformance/  the emulator and a GPU compared, primitive by primitive
-    attention/    all that knows attention; the rest asks it through operations
-    environment   the versions that are stored beside every run
+    attention/    all that knows attention; the rest asks it through operation/
+    exports/      a genome becomes files that need no evoflash
     champions/    the shipped archive of the best kernels
     emulator/     runs a kernel on the CPU, with every check on
     timing/       times, and what they say
@@ -26,21 +27,20 @@ to the launch, read commands/search/, search.py, evaluators/, gpu_process/ and c
     store/        the database
     search        THE LOOP: ask, evaluate, store, tell
     isolation     functions in processes of their own
-    gene_effects  what outcomes say of single genes
     gene_edits    what mutation operators are made of
     mutations/    where the operators are found: the top-level mutations/ folder
     evaluation    records: launches, builds, verdicts, timings, evaluations, runs
     problem       records: one workload or several, and their text
-    operations    finds an operation (attention) by its name
-    operation     records: workloads, tensors, and what an operation does for the rest
+    operation/    records: workloads, tensors, what an operation (attention) does for the rest
     space         records: genes, search spaces, genomes
-    gpu           records: what a GPU allows and how fast it is (gpus/)
+    gpu/          records: what a GPU allows and how fast it is; a file for each GPU
     extensions/   the user's own families, operators, GPUs and strategies: where they are
     paths         where shipped and the user's folders are
     settings/     environment variables and config files
+    runtime/      launches an exported kernel; a part of exports, which needs no evoflash
     errors        what is raised at people
 
-device/ has the headers of the ef:: layer, gpus/ one description for each GPU; neither holds Python.
+device/ has the headers of the ef:: layer and holds no Python.
 """
 
 import importlib

@@ -26,6 +26,7 @@ def commands() -> tuple[Callable[..., None], ...]:
     from evoflash.commands.check.command import check
     from evoflash.commands.compare.command import compare
     from evoflash.commands.config import config
+    from evoflash.commands.dashboard.command import dashboard
     from evoflash.commands.doctor.command import doctor
     from evoflash.commands.evaluate.command import evaluate
     from evoflash.commands.export.command import export
@@ -35,19 +36,35 @@ def commands() -> tuple[Callable[..., None], ...]:
     from evoflash.commands.ladder.command import ladder
     from evoflash.commands.leaderboard.command import leaderboard
     from evoflash.commands.new.command import new
+    from evoflash.commands.portfolio.command import portfolio
     from evoflash.commands.problems import problems
     from evoflash.commands.record.command import record
     from evoflash.commands.remeasure.command import remeasure
     from evoflash.commands.replay.command import replay
+    from evoflash.commands.report.command import report
     from evoflash.commands.search.command import search
     from evoflash.commands.show import show
     from evoflash.commands.status.command import status, watch
+    from evoflash.commands.verify.command import verify
+    from evoflash.commands.worker.command import worker
 
-    searching = (search, best, leaderboard, show, export, evaluate, remeasure)
+    searching = (search, best, leaderboard, report, show, export, evaluate, remeasure)
     following = (status, watch)
-    studying = (insights, replay, benchmark_search, record, ladder)
-    judging = (check, baselines, compare)
-    return (*searching, *following, *studying, *judging, families, gpus, problems, new, config, doctor)
+    studying = (insights, dashboard, replay, benchmark_search, record, ladder, portfolio)
+    judging = (check, baselines, compare, verify)
+    return (
+        *searching,
+        *following,
+        *studying,
+        *judging,
+        families,
+        gpus,
+        problems,
+        new,
+        config,
+        worker,
+        doctor,
+    )
 
 
 def groups() -> "tuple[typer.Typer, ...]":

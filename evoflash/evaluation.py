@@ -150,6 +150,9 @@ class Timing:
     sm_clock_mhz: int | None = None
     throttle: str = ""
     terms: Mapping[str, float] = field(default_factory=dict)  # an estimate's terms in us, by name
+    energy_mj: float | None = (
+        None  # of a launch sequence, by timing/energy.py; None where it was not measured
+    )
 
 
 # A score stands for the first of these protocols that was timed ("boost", "relative": timing/protocols.py).

@@ -2,10 +2,9 @@
 
 from dataclasses import dataclass
 
-from evoflash import operations
 from evoflash.errors import UsageError
 from evoflash.gpu import GpuSpec
-from evoflash.operation import CompileKey, Operation, Workload
+from evoflash.operation import CompileKey, Operation, Workload, registry
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +38,7 @@ def check_fits(problem: Problem, gpu: GpuSpec) -> None:
     """UsageError where a workload's tensors are larger than the GPU's memory: it names what would fit."""
     for workload in problem.workloads:
         if gpu.memory_gb and workload.bytes_moved > gpu.memory_bytes:
-            fitting = operations.load(workload.operation).fitting
+            fitting = registry.load(workload.operation).fitting
             most = fitting(workload, gpu.memory_bytes) if fitting else ""
             raise UsageError(
                 f"the tensors of '{workload}' take {workload.bytes_moved / 2**30:,.0f} GiB, {gpu.name} has "
@@ -63,4 +62,4 @@ def parse_workload(text: str) -> Workload:
 def operation_in(text: str) -> Operation:
     """The operation that the text of a workload or problem is about."""
     name, colon, _ = text.partition(":")
-    return operations.load(name.strip()) if colon else operations.default()
+    return registry.load(name.strip()) if colon else registry.default()

@@ -97,7 +97,7 @@ def test_best_show_prints_the_same_text(searched):
     shown = evoflash("best", "--show", "--db", str(searched))
 
     assert shown.stdout.startswith("// flash_mma: ")
-    assert shown.stdout.rstrip().endswith("#endif  // __CUDACC_RTC__")
+    assert shown.stdout.rstrip().endswith("#endif  // __CUDACC__")
 
 
 @pytest.mark.slow

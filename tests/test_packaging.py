@@ -22,7 +22,7 @@ HEAVY = ("alembic", "cupy", "jinja2", "numpy", "optuna", "sqlalchemy", "torch")
 HEAVY_AT_HELP = ("alembic", "cupy", "optuna", "sqlalchemy", "torch")
 SHARED = ("templates", "mutations", "db")
 PACKAGE_DATA = {
-    **dict.fromkeys(("champions", "gpus", "selftest"), "*.toml"),
+    **dict.fromkeys(("champions", "gpu", "selftest"), "*.toml"),
     **{"commands/check": "*.toml", "commands/ladder": "*.toml"},
     **{"device": "*.h", "emulator/emu": "*.cpp"},
 }

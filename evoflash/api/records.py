@@ -102,7 +102,12 @@ class Kernel:
 
         UsageError where the problem's workloads need differently compiled kernels.
         """
-        return export_kernel(self.evaluation.genome, parse_problem(self.problem), load_gpu(self.gpu))
+        return self.cuda_named(None)
+
+    def cuda_named(self, prefix: str | None) -> str:
+        """As `cuda`, with C names that begin with the prefix, so that several files make one program."""
+        what, gpu = parse_problem(self.problem), load_gpu(self.gpu)
+        return export_kernel(self.evaluation.genome, what, gpu, prefix=prefix)
 
     def __repr__(self) -> str:
         """In a line: id, family, problem, GPU, status and time."""

@@ -1,6 +1,7 @@
 """Searching from Python, and asking a database what it knows. The commands' modules do the work."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -10,6 +11,8 @@ from evoflash.commands import kernel_report
 from evoflash.commands.best import answer
 from evoflash.commands.evaluate import run as evaluating
 from evoflash.commands.evaluate.subject import Subject, of_name
+from evoflash.commands.leaderboard.front import read_front
+from evoflash.commands.leaderboard.pareto import objectives_of
 from evoflash.commands.leaderboard.table import Only, read, since_of
 from evoflash.commands.options import DEFAULT_STRATEGY
 from evoflash.commands.search import plan as planning
@@ -17,7 +20,7 @@ from evoflash.commands.search import run as running
 from evoflash.commands.search.limits import Limits
 from evoflash.commands.search.limits import limits as limits_of
 from evoflash.evaluation import Basis, Evaluation, Proposal
-from evoflash.families.export import write_text
+from evoflash.exports.files import write_text
 from evoflash.gpu import known_name
 from evoflash.paths import default_database
 from evoflash.problem import Problem, canonical
@@ -41,6 +44,7 @@ def search(
     evaluator: str | None = None,
     archive: bool = True,
     transfer: bool = True,
+    objective: str | None = None,
     fresh: bool = False,
     db: str | None = None,
     progress: Progress | None = None,
@@ -50,7 +54,8 @@ def search(
     `gpu` is a known GPU's name, by default the one that is present; elsewhere kernels are checked by the CPU
     emulator and times are estimated. The search ends at `budget` distinct kernels (200 where no limit is
     given), after `minutes`, or at a kernel that reaches the share `until` of the physical floor. `family`
-    keeps to one kernel family, `evaluator` is `gpu` or `emulated`, `db` a path or an SQLAlchemy URL.
+    keeps to one kernel family, `objective` ("latency,registers") adds that Pareto front of the run to the
+    result's report, `evaluator` is `gpu` or `emulated`, `db` a path or an SQLAlchemy URL.
     `progress` is called with a Step after each evaluation. Ctrl-C, or a notebook's stop button, ends the
     search and keeps what it has: the result says `is_interrupted`.
 
@@ -73,6 +78,7 @@ def search(
         evaluator=evaluator,
         archive=archive,
         transfer=transfer,
+        objective=objective,
     )
     where = db or default_database()
 
@@ -101,7 +107,7 @@ def _kept(plan: planning.Plan, db: str) -> SearchResult:
         run = next((run for run in store.runs() if run.key == plan.key), None)
         kept = running.SearchResult(None, 0)
         if run is not None:
-            kept = running.SearchResult(store.best_of(run), store.spent(run))
+            kept = running.result_of(store, run)
     return _result(kept, is_interrupted=True)
 
 
@@ -171,13 +177,15 @@ def leaderboard(
     family: str | None = None,
     run: int | None = None,
     since: str | None = None,
+    objective: str | None = None,
     top: int = 20,
     db: str | None = None,
 ) -> Leaderboard:
     """The `top` fastest correct kernels of each problem, GPU and kind of time; all of them by default.
 
     `family`, `run` (its number) and `since` (a date, or a date and a time, in UTC) leave the others out
-    before they are ranked. UsageError for no date, StoreError where there is no database.
+    before they are ranked. `objective` ("latency,registers") keeps the Pareto front of each ranking in these
+    alone. UsageError for no date and for an unknown objective, StoreError where there is no database.
 
     >>> import evoflash
     >>> [row["rank"] for row in evoflash.leaderboard("mission", gpu="l4", top=1)]
@@ -186,7 +194,8 @@ def leaderboard(
     only = Only(family, run, None if since is None else since_of(since))
     wanted, where = canonical(_text(problem)), known_name(gpu)
     with open_store(db or default_database(), read_only=True) as store:
-        return Leaderboard(read(store, problem=wanted, gpu=where, only=only, top=top))
+        ranked = read if objective is None else partial(read_front, objectives=objectives_of(objective))
+        return Leaderboard(ranked(store, problem=wanted, gpu=where, only=only, top=top))
 
 
 def evaluate(
@@ -222,19 +231,21 @@ def evaluate(
     return Kernel(evaluating.evaluate(subject, evaluator, where, argv=_ARGV).evaluation)
 
 
-def export(kernel: Kernel, path: str | Path | None = None) -> str:
+def export(kernel: Kernel, path: str | Path | None = None, *, prefix: str | None = None) -> str:
     """The kernel as one complete .cu file; written to `path` too where one is given, whole or not at all.
 
-    UsageError where the path cannot be written, or where the problem needs several kernels.
+    `prefix` begins the file's C names, so that several files make one program. UsageError where the path
+    cannot be written, or where the problem needs several kernels.
 
     >>> import evoflash
     >>> cuda = evoflash.export(evoflash.best("mission", gpu="l4"), "kernel.cu")
     >>> "__global__" in cuda
     True
     """
+    text = kernel.cuda if prefix is None else kernel.cuda_named(prefix)
     if path is not None:
-        write_text(Path(path), kernel.cuda)
-    return kernel.cuda
+        write_text(Path(path), text)
+    return text
 
 
 def _text(problem: str | Problem | None) -> str | None:

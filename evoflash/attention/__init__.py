@@ -1,6 +1,6 @@
 """All that knows attention: shapes, tensors, arithmetic, and what must hold of its outputs.
 
-The rest of evoflash reaches it through operations.py alone, by the record in operation.py.
+The rest of evoflash reaches it through operation/registry.py alone, by the record in operation/.
 
     operation     the record that names what the other files do
     workload      shapes, compile keys, their names and texts

@@ -1,7 +1,12 @@
-"""The tensors and the argument list of an attention call: one for emulator, GPU and exported launcher."""
+"""The tensors and the argument list of an attention call: one for emulator, GPU and exported launcher.
+
+PARAMETERS is what a kernel takes, FIELDS what a C program hands to an exported launcher; the launcher's text
+is made of both (attention/exporter.py). Nothing is launched here.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +27,70 @@ _STRIDED: Mapping[str, tuple[tuple[int, ...], int]] = {
     "V": ((1, 0, 2, 3), 48),
     "O": ((0, 1, 2, 3), 64),
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One parameter of a kernel, and what an exported launcher, in C++, passes for it."""
+
+    name: str  # as kernels call it
+    type: type[np.generic]
+    source: str  # of `args` (FIELDS) or of the strides that were read from it
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field of the C struct that an exported launcher takes, or an array of `count`."""
+
+    name: str
+    type: str  # of C
+    about: str
+    count: int = 1
+
+
+STRIDED = ("Q", "K", "V", "O")
+# In launch order, after the tensor maps; a kernel without global scratch has no workspace.
+PARAMETERS = (
+    *(Parameter(name, np.uint64, f"elements(args.{name.lower()})") for name in STRIDED),
+    Parameter("LSE", np.uint64, "args.lse"),
+    *(Parameter(name, np.int32, f"args.{name}") for name in ("seq_q", "seq_kv", "heads", "kv_heads")),
+    *(
+        Parameter(f"{name.lower()}_{axis}", np.int64, f"{name.lower()}.{axis}")
+        for name in STRIDED
+        for axis in ("batch", "head", "row")
+    ),
+    Parameter("scale", np.float32, "scale_of(args)"),
+    Parameter("workspace", np.uint64, "Scratch{args.workspace}"),
+)
+
+# The struct of version 1. Fields stand where their alignment wants them, so that there is no padding.
+VERSION = 1
+FIELDS = (
+    Field("size", "uint32_t", "sizeof(evoflash_attention_args) of the caller"),
+    Field("version", "uint32_t", "EVOFLASH_ATTENTION_VERSION of the caller"),
+    Field("q", "const void*", "(batch, heads, seq_q, head_dim), on the device as all tensors"),
+    Field("k", "const void*", "(batch, kv_heads, seq_kv, head_dim)"),
+    Field("v", "const void*", "(batch, kv_heads, seq_kv, head_dim)"),
+    Field("o", "void*", "the output, (batch, heads, seq_q, head_dim)"),
+    Field("lse", "float*", "dense (batch, heads, seq_q), natural logarithm; null: not wanted"),
+    *(Field(f"{name.lower()}_strides", "int64_t", "of batch, head, row; in elements", 3) for name in STRIDED),
+    Field("batch", "int32_t", ""),
+    Field("heads", "int32_t", "of q and o"),
+    Field("kv_heads", "int32_t", "of k and v"),
+    Field("seq_q", "int32_t", "rows of q and o"),
+    Field("seq_kv", "int32_t", "rows of k and v"),
+    Field("head_dim", "int32_t", ""),
+    Field("dtype", "uint32_t", "of q, k, v, o: EVOFLASH_FP16 or EVOFLASH_BF16"),
+    Field("mask", "uint32_t", "EVOFLASH_MASK_NONE or EVOFLASH_MASK_CAUSAL"),
+    Field("scale", "float", "of the scores, above 0; 0: 1/sqrt(head_dim)"),
+    Field("flags", "uint32_t", "0"),
+    Field("workspace", "void*", "on the device; zero its bytes once, before the first call"),
+    Field("workspace_bytes", "uint64_t", "how large it is"),
+    Field("reserved_pointers", "const void*", "null: room for lengths, page tables, scales", 8),
+    Field("reserved_values", "int64_t", "0: room for what belongs to those", 8),
+)
+DTYPE_CODES: Mapping[str, int] = {"fp16": 1, "bf16": 2}
+MASK_CODES: Mapping[str, int] = {"none": 0, "causal": 1}  # causal: query i sees keys j <= i + seq_kv - seq_q
 
 
 def tensors(workload: Workload) -> tuple[TensorSpec, ...]:
@@ -73,7 +142,7 @@ def call_arguments(
 ) -> tuple[np.generic, ...]:
     """As arguments(), of addresses and strides by tensor name."""
     q, k, v, o, lse = (addresses[name] for name in ("Q", "K", "V", "O", "LSE"))
-    by_tensor = [(s[0], s[1], s[2]) for s in (strides[name] for name in ("Q", "K", "V", "O"))]
+    by_tensor = [(s[0], s[1], s[2]) for s in (strides[name] for name in STRIDED)]
     given = (by_tensor[0], by_tensor[1], by_tensor[2], by_tensor[3])
     return arguments(workload, (q, k, v, o, lse), given, workspace=workspace)
 
@@ -84,18 +153,17 @@ def arguments(
     strides: tuple[Strides, Strides, Strides, Strides] | None = None,
     *,
     workspace: int = 0,
+    softmax_scale: float | None = None,
 ) -> tuple[np.generic, ...]:
     """NumPy scalars in launch order, for pointers (Q, K, V, O, LSE); LSE may be 0 (not wanted). A kernel's
     tensor maps, which emulator and driver make each in their own way, stand before these.
 
-    `workspace` points at global scratch; 0: the kernel takes no such argument.
+    `workspace` points at global scratch; 0: the kernel takes no such argument. `softmax_scale` is 1/sqrt of
+    the head dimension where it is not given.
     """
-    integers = (workload.seq_q, workload.seq_kv, workload.heads, workload.kv_heads)
     flat = [stride for tensor in strides or dense_strides(workload) for stride in tensor]
-    return (
-        *(np.uint64(pointer) for pointer in pointers),
-        *(np.int32(number) for number in integers),
-        *(np.int64(stride) for stride in flat),
-        np.float32(scale(workload)),
-        *([np.uint64(workspace)] if workspace else []),
-    )
+    integers = (workload.seq_q, workload.seq_kv, workload.heads, workload.kv_heads)
+    factor = scale(workload) if softmax_scale is None else softmax_scale
+    values = (*pointers, *integers, *flat, factor, *([workspace] if workspace else []))
+    taken = PARAMETERS if workspace else PARAMETERS[:-1]
+    return tuple(each.type(value) for each, value in zip(taken, values, strict=True))

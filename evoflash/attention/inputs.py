@@ -3,6 +3,7 @@
 Each name aims at a mistake: see the docstrings. `normal` data is what the pooled error is measured on.
 """
 
+import math
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -97,14 +98,23 @@ def _needles(workload: Workload, rng: np.random.Generator) -> Inputs:
 def _spikes(workload: Workload, rng: np.random.Generator) -> Inputs:
     """Needles 100 above the rest: a maximum that misses the key pointed at overflows fp32."""
     q, k, v = _needles(workload, rng)
-    return q * np.float32(32 / workload.head_dim**0.5), k, v
+    return q * np.float32(_spike(workload.head_dim) / 4), k, v
+
+
+def _spike(head_dim: int) -> float:
+    """How many times a key makes the query whose score of it stands 128 above the rest's largest, on average.
+
+    Scores of other keys spread by as much as that number: the largest of a row is three times it. At head
+    dimension 16 the spike does not stand as far above them: queries and LSE would become too large.
+    """
+    return 128 / max(2.0, math.sqrt(head_dim) - 3)
 
 
 def _targets(workload: Workload, rng: np.random.Generator) -> NDArray[np.intp]:
     last = workload.seq_kv - 1
     multiples = np.arange(0, last + 17, 16)
     edges = np.unique(np.concatenate([multiples - 1, multiples, multiples + 1, [last]]).clip(0, last))
-    targets = edges[rng.permutation(workload.seq_q) % len(edges)]
+    targets = _one_each(edges, workload.seq_q, rng)
     if workload.causal:
         newest = np.arange(workload.seq_q) + workload.seq_kv - workload.seq_q
         visible = rng.integers(0, newest.clip(0) + 1)  # a target beyond the mask would say nothing
@@ -112,6 +122,16 @@ def _targets(workload: Workload, rng: np.random.Generator) -> NDArray[np.intp]:
         kind = rng.integers(0, 3, workload.seq_q)
         targets = np.select([kind == 0, kind == 1], [newest, newest + 1], targets)
     return targets.clip(0, last)
+
+
+def _one_each(edges: NDArray[np.intp], rows: int, rng: np.random.Generator) -> NDArray[np.intp]:
+    """An edge for each row: all of them, or as many as there are rows, the last key among these."""
+    if rows >= len(edges):
+        return edges[rng.permutation(rows) % len(edges)]
+    chosen = rng.permutation(edges)[:rows]
+    if rows > 1 and edges[-1] not in chosen:
+        chosen[rng.integers(rows)] = edges[-1]
+    return chosen
 
 
 def _equal_keys(workload: Workload, rng: np.random.Generator) -> Inputs:
@@ -190,7 +210,7 @@ def _lone_spikes(workload: Workload, rng: np.random.Generator) -> Inputs:
             continue  # the row sees nothing
         key = rng.integers(newest - newest // 8, newest + 1)
         head = group * w.gqa_ratio + rng.integers(w.gqa_ratio)
-        q[batch, head, row] = np.float32(128 / w.head_dim**0.5) * k[batch, group, key]
+        q[batch, head, row] = np.float32(_spike(w.head_dim)) * k[batch, group, key]
     return q, k, v
 
 

@@ -14,6 +14,11 @@ def work(workload: Workload, loop: Loop) -> Work:
     return Work(steps_of(workload, loop), heads, workload.batch)
 
 
+def exponentials(workload: Workload) -> int:
+    """One for each pair of a query and a key that it sees, in every head."""
+    return workload.batch * workload.heads * workload.visible_pairs
+
+
 def kv_tiles(workload: Workload, rows: int, keys: int) -> tuple[int, ...]:
     """Steps that each query block of one head takes, in launch order (causal: last block first)."""
     blocks = -(-workload.seq_q // rows)

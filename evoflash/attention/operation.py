@@ -3,8 +3,8 @@
 from evoflash.attention import abi, inputs, shapes
 from evoflash.attention.device_reference import REFERENCE
 from evoflash.attention.distance import distance
-from evoflash.attention.exporter import LAUNCHER, launcher_names
-from evoflash.attention.loop import consumers, work
+from evoflash.attention.exporter import INTERFACE, LAUNCHER, interface_names, launcher_names
+from evoflash.attention.loop import consumers, exponentials, work
 from evoflash.attention.preflight_runs import preflight_runs
 from evoflash.attention.reference import expect, sample
 from evoflash.attention.relations import keeps_heads_apart, relations
@@ -36,6 +36,9 @@ OPERATION = Operation(
     consumers=consumers,
     fitting=fitting,
     distance=distance,
+    interface=INTERFACE,
+    interface_names=interface_names,
+    exponentials=exponentials,
     launcher=LAUNCHER,
     launcher_names=launcher_names,
 )

@@ -141,6 +141,9 @@ def _short_runs(cut: _Cut) -> Iterator[EmulatedRun]:
     # A whole tile, the only one of the last split where the others have two; under a causal mask a warp whose
     # first row sees all of it but the last key, which outweighs the rest: a row that must not see it is off.
     yield EmulatedRun(cut.workload(2, (2 * splits - 1) * keys), "rising", "eager", "fifo")
+    if cut.key.causal:
+        # The same of a split's second tile: kernels that look for no maximum there hide its keys elsewhere.
+        yield EmulatedRun(cut.workload(2, 2 * cut.step), "rising", "eager", "fifo")
     yield EmulatedRun(cut.workload(1, 1), "large_logits", "eager", "fifo")
     # In each batch one row alone outgrows what came before: those that watch for it must watch every row.
     yield EmulatedRun(_late(cut), "lone_spikes", "eager", "fifo", crowded=True, is_strided=True)
@@ -216,5 +219,5 @@ def _long_runs(cut: _Cut) -> Iterator[EmulatedRun]:
     if notes and 2 * notes * cut.tile_cost <= 4 * _MUCH:
         # More pieces than a block of threads can note and come back to, two tiles each. Every piece outgrows
         # its first tile, the first one that has no note included.
-        noted = cut.workload(1, 2 * cut.keys - 3, heads=notes + 3)
-        yield EmulatedRun(noted, "lone_spikes", "eager", "fifo", crowded=True)
+        noted = cut.workload(2, 2 * cut.keys - 3, heads=notes + 3)
+        yield EmulatedRun(noted, "spikes", "eager", "fifo", crowded=True)

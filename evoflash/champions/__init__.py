@@ -13,10 +13,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from evoflash import operations
 from evoflash.errors import UsageError
 from evoflash.families.family import load_family
 from evoflash.gpu import GpuSpec
+from evoflash.operation import registry
 from evoflash.paths import CHAMPIONS
 from evoflash.problem import Problem, parse_problem
 from evoflash.space import Genome, SearchSpace
@@ -125,6 +125,6 @@ def distance(problem: Problem, other: Problem) -> float:
     """
     if problem.operation != other.operation:
         return math.inf
-    between = operations.load(problem.operation).distance
+    between = registry.load(problem.operation).distance
     nearest = [min(between(mine, theirs) for theirs in other.workloads) for mine in problem.workloads]
     return sum(nearest) / len(nearest)

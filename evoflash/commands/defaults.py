@@ -47,7 +47,7 @@ def _put_settings(found: Defaults, commands: Mapping[str, Any], values: Mapping[
         for key, setting in by_key().items():
             is_meant = setting.commands is None or name in setting.commands
             if is_meant and key in values and f"--{key}" in options:
-                mine[key] = values[key]
+                mine[options[f"--{key}"].name] = values[key]
         _put_settings(mine, getattr(command, "commands", {}), values)
 
 

@@ -54,7 +54,7 @@ def _as_json(families: "list[Family]") -> str:
 def _block(family: "Family", width: int) -> str:
     """A family's genes with their values, and how many points they span."""
     from evoflash.gpu import load_gpu
-    from evoflash.operations import load
+    from evoflash.operation.registry import load
 
     column = max(len(p.name) for p in family.params) + 4
     lines = _folded(_title(family), width)

@@ -7,7 +7,10 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from evoflash.commands.genome_words import export_commands, one_kernel_each, values_line
+from evoflash.commands.leaderboard.report import front_in_words, with_genes
 from evoflash.commands.options import is_verbose
+from evoflash.commands.runs import cost
+from evoflash.commands.terminal import say
 from evoflash.errors import UsageError
 from evoflash.evaluation import Basis, Build, Evaluation, Timing, Verdict
 from evoflash.families.export import reproducing_command
@@ -72,14 +75,18 @@ def _checks(verdicts: Sequence[Verdict]) -> list[str]:
     ]
 
 
-def describe_result(result: "SearchResult", *, as_json: bool) -> str:
-    """What a search came to: its best kernel, and how it stands against each baseline."""
+def describe_result(result: "SearchResult", *, as_json: bool, price_per_hour: float | None = None) -> str:
+    """What a search came to: its best kernel and how it stands against baselines; JSON has its cost, too."""
     assert result.best is not None, "a search without a kernel is an error, not a report"
     comparisons = _against_baselines(result)
     if as_json:
         rows = [asdict(comparison) for comparison in comparisons]
         known = {"best": _as_dict(result.best), "spent": result.spent, "comparisons": rows}
-        return json.dumps({**known, "validator": result.validator}, indent=2)
+        known |= {"validator": result.validator, "cost": cost.as_dict(result.cost, price_per_hour)}
+        if result.front is not None:
+            names = [each.name for each in result.front.objectives]
+            known["front"] = {"objectives": names, "rows": [*map(with_genes, result.front.as_dicts())]}
+        return json.dumps(known, indent=2)
     lines = [brief(result.best), *map(_against, comparisons)]
     if result.finals is not None:
         if said := conclusion(result.finals, result.best.genome.id):
@@ -87,13 +94,21 @@ def describe_result(result: "SearchResult", *, as_json: bool) -> str:
         lines += [f"absent    {name}: {why}" for name, why in result.finals.absent.items()]
     if result.validator:
         lines.append(f"validator {result.validator}")
+    if result.front is not None:
+        front = front_in_words(result.front)
+        lines += [f"{'' if at else 'front':10}{line}" for at, line in enumerate(front)]
     return "\n".join(lines)
 
 
-def describe_end(result: "SearchResult", *, as_json: bool) -> str:
-    """What a search prints at its end: its report, and with -q one line of its best kernel; JSON is whole."""
+def describe_end(result: "SearchResult", *, as_json: bool, price_per_hour: float | None = None) -> str:
+    """What a search prints at its end: its report, and with -q one line of its best kernel; JSON is whole.
+
+    What it took goes to stderr: the report itself is the same whenever the search is repeated.
+    """
+    if not as_json and (took := cost.in_words(result.cost, price_per_hour)):
+        say(f"it took {took}.")
     if as_json or not is_on("quiet"):
-        return describe_result(result, as_json=as_json)
+        return describe_result(result, as_json=as_json, price_per_hour=price_per_hour)
     assert result.best is not None, "a search without a kernel is an error, not a report"
     return in_a_line(result.best)
 

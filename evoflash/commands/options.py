@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from evoflash.errors import UsageError
+from evoflash.exports.kinds import KINDS
 from evoflash.paths import default_database
 from evoflash.settings.values import is_on, value
 from evoflash.strategies import STRATEGIES, known_strategies
@@ -19,7 +20,7 @@ _databases: list[str] = []  # that of the running command, once it is known
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from evoflash.environment import versions
+        from evoflash.timing.environment import versions
 
         typer.echo(versions())
         raise typer.Exit
@@ -100,6 +101,14 @@ ProblemText = Annotated[
     str, typer.Option("--problem", help="mission, s2k_d64,causal or b=,h=,hkv=,s=,d=,...")
 ]
 MaybeProblem = Annotated[str | None, typer.Option("--problem", help="Default: the newest in the database.")]
+Kind = Annotated[
+    str | None,
+    typer.Option("--kind", help=f"{', '.join(kind.name for kind in KINDS)}; default: by the path's ending."),
+]
+Arch = Annotated[
+    str | None,
+    typer.Option("--arch", help="Machine code for several architectures in one export: sm_90a,sm_89."),
+]
 Db = Annotated[
     str,
     typer.Option(
@@ -110,11 +119,21 @@ Db = Annotated[
         help="Database file or SQLAlchemy URL.",
     ),
 ]
+Prefix = Annotated[
+    str | None,
+    typer.Option("--prefix", help="Begins the file's C names, so that several files make one program."),
+]
 Replayed = Annotated[
     bool, typer.Option("--replayed", help="Look at searches on recordings, and at nothing else.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+PricePerHour = Annotated[
+    float | None,
+    typer.Option("--price-per-hour", help="What an hour of the GPU costs: costs are shown in money, too."),
+]
 MOST = 2**31 - 1  # of whatever is counted: databases keep it in 32 bits
+MOST_WORKERS = 512  # processes of one machine
+MOST_AHEAD = 65_536  # proposals in flight
 MOST_SEED = 2**32 - 1  # some samplers take no larger one
 Seed = Annotated[
     int, typer.Option("--seed", min=0, max=MOST_SEED, help="Runs with other seeds are other runs.")

@@ -1,21 +1,22 @@
-"""Shows a search's progress on stderr: one line with a bar on a terminal, lines now and then elsewhere.
+"""Shows a search's progress on stderr: a chart and a line with a bar on a terminal, else a line now and then.
 
-On a terminal the line is as wide as that is: what matters least is left out, no figure is cut. At 80
-characters all of it is there but for what was not correct.
+The chart (search/best_chart.py) is of the best so far. The line is as wide as the terminal: what matters
+least is left out, no figure is cut. At 80 characters all of it is there but for what was not correct.
 """
 
 import sys
 import textwrap
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.progress import Progress as Bar
 from rich.progress import ProgressColumn, Task
 from rich.text import Text
 
+from evoflash.commands.search.best_chart import Best, chart
 from evoflash.commands.search.limits import Limits
 from evoflash.evaluation import Basis, Evaluation, Proposal
 from evoflash.search import faster
@@ -40,12 +41,9 @@ class Progress:
         self._counts: Counter[str] = Counter()
         self._said: Counter[str] | None = None  # the counts of the last line
         self._quiet = is_on("quiet")
-        console = Console(stderr=True, quiet=self._quiet)
-        self._bar = Bar(
-            _Line(self._pieces, console),
-            console=console,
-            disable=not console.is_terminal,
-        )
+        console = self._console = Console(stderr=True, quiet=self._quiet)
+        self._curve: list[Best] = []
+        self._bar = _Bar(self._chart, _Line(self._pieces, console), console)
         self._is_terminal = console.is_terminal
         self._task = self._bar.add_task("", total=limits.budget)
         self._begun = self._last_line = time.monotonic()
@@ -85,9 +83,22 @@ class Progress:
 
     def _count(self, proposal: Proposal, evaluation: Evaluation) -> None:
         self._counts["duplicate" if evaluation.duplicate_of else str(evaluation.status)] += 1
-        self._best = faster(self._best, evaluation)
+        better = faster(self._best, evaluation)
+        if better is not self._best and better is not None and better.score_us:
+            self._curve.append((self._spent, better.score_us))
+        self._best = better
         if proposal.operator == "seed":
             self._seed = faster(self._seed, evaluation)
+
+    def _chart(self) -> Text:
+        """As wide as the terminal, at most; no line where there is nothing to draw."""
+        mark, width, ascii_only = self._mark, self._console.width - 1, self._console.options.ascii_only
+        drawn = chart(self._curve, self._spent, self._limits.budget, width, mark=mark, is_ascii=ascii_only)
+        return Text("\n".join(drawn), no_wrap=True, overflow="crop")
+
+    @property
+    def _mark(self) -> str:
+        return "~" if self._basis is Basis.ESTIMATED else ""
 
     def _words(self) -> str:
         """All of it, for a stream that is no terminal."""
@@ -125,8 +136,7 @@ class Progress:
     def _time(self, word: str, evaluation: Evaluation | None, unit: str = "") -> str:
         if evaluation is None:
             return ""
-        mark = "~" if self._basis is Basis.ESTIMATED else ""
-        return f"{word} {mark}{evaluation.score_us:.2f}{unit}"
+        return f"{word} {self._mark}{evaluation.score_us:.2f}{unit}"
 
     def _lines(self) -> None:
         self._last_line = time.monotonic()
@@ -171,6 +181,21 @@ def drawn(share: float | None, room: int, *, is_ascii: bool = False) -> tuple[st
     done = int(length * min(1.0, share))
     full, empty = "#-" if is_ascii else "\u2501\u2500"
     return full * done, empty * (length - done)
+
+
+class _Bar(Bar):
+    """A chart above the line; nothing where there is no terminal."""
+
+    def __init__(self, drawing: Callable[[], Text], line: ProgressColumn, console: Console) -> None:
+        self._drawing = drawing
+        super().__init__(line, console=console, disable=not console.is_terminal)
+
+    def get_renderables(self) -> Iterable[RenderableType]:
+        """The chart, made anew each time as the line is, then the line."""
+        drawn = self._drawing()  # asked for once before the console is ours: the drawing has its own
+        if drawn.plain:
+            yield drawn
+        yield from super().get_renderables()
 
 
 class _Line(ProgressColumn):

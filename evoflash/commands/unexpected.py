@@ -68,7 +68,7 @@ def without_passwords(text: str) -> str:
 def _versions() -> str:
     """Of evoflash and what it stands on; of evoflash alone where asking for the others fails."""
     try:
-        from evoflash.environment import versions
+        from evoflash.timing.environment import versions
 
         return versions()
     except Exception as error:

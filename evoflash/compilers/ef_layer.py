@@ -80,9 +80,14 @@ def primitives(kernel: str) -> str:
     sizes = accumulator_sizes(kernel)
     blocks = [block for block in _blocks() if not _is_useless(block, kernel, sizes)]
     used = _reached(blocks, kernel)
-    macros = [block.text for block in used if block.text.startswith("#define")]
+    macros = [_quiet(block.text) for block in used if block.text.startswith("#define")]
     rest = [block.text for block in used if not block.text.startswith("#define")]
     return "\n\n".join(("\n".join(macros), "namespace ef {", *rest, "}  // namespace ef")) + "\n"
+
+
+def _quiet(macros: str) -> str:
+    """Of a primitive's overloads a kernel may use just one: nvcc is not to warn of the others."""
+    return macros.replace("#define EF_DEV static", "#define EF_DEV [[maybe_unused]] static")
 
 
 def gpu_text(path: Path) -> str:

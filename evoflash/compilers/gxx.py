@@ -32,6 +32,8 @@ _KERNEL_FLAGS = (
     *(*_COMMON_FLAGS, "-Og", "-g1", "-w", *_QUICK),
     *("-fsanitize=bounds", "-fsanitize-undefined-trap-on-error", "-fstack-clash-protection"),
 )
+# The line that each primitive is given becomes a number that knows the calls that led to it.
+_CALLERS = ("-D__builtin_LINE()=::efemu::site(__builtin_LINE())",)
 _NO_SPACE = tuple(map(os.strerror, (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)))
 # The runtime's files that run at every access and every switch of threads: one unit, so that they are
 # inlined into each other.
@@ -100,17 +102,20 @@ def _compile_runtime(library: Path) -> str:
     return log
 
 
-def build(source: str, *, name: str) -> Path:
+def build(source: str, *, name: str, tells_callers: bool = False) -> Path:
     """The shared library of a rendered kernel, from the cache if it is there. Raises KernelBuildError.
 
-    `name` is a file name for debuggers to show; reports give lines of `source`.
+    `name` is a file name for debuggers to show; reports give lines of `source`. With `tells_callers` a run
+    can tell apart the calls that lead to a line (`watched` of the emulator's run()); it is slower.
     """
     text = _with_launch_bounds(source)
-    key = _digest(source, text, name, _sources_digest(), compiler_version(), *_kernel_flags())
+    version = compiler_version()  # says it where there is no compiler
+    flags = (*_kernel_flags(), *(_CALLERS if tells_callers else ()))
+    key = _digest(source, text, name, _sources_digest(), version, *flags)
     library = cache_dir() / "emulator" / key / f"{name}.so"
     if library.exists():
         return library
-    log = _compile(source, text, library)
+    log = _compile(source, text, library, flags)
     if log:
         raise KernelBuildError(log)
     return library
@@ -152,7 +157,7 @@ def _digest(*parts: str) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
 
 
-def _compile(source: str, text: str, library: Path) -> str:
+def _compile(source: str, text: str, library: Path, flags: tuple[str, ...]) -> str:
     """Compile `text`, whose lines are those of `source`, to `library`; "" or the compiler's log.
 
     Others may do the same at once.
@@ -164,8 +169,7 @@ def _compile(source: str, text: str, library: Path) -> str:
     named = str(shown).replace("\\", "\\\\").replace('"', '\\"')
     with tempfile.TemporaryDirectory(dir=library.parent) as folder:
         product = Path(folder) / library.name
-        flags = (*_kernel_flags(), "-x", "c++", "-", "-o", str(product))
-        log = _gxx(*flags, text=f'# 1 "{named}"\n{text}')
+        log = _gxx(*flags, "-x", "c++", "-", "-o", str(product), text=f'# 1 "{named}"\n{text}')
         if not log:
             product.replace(library)
     return log

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 from evoflash.conformance.report import Conformance, summaries
 from evoflash.conformance.sweep import conform
 from evoflash.cuda.launcher import PresentGpu, cupy, present_gpu
-from evoflash.environment import versions
+from evoflash.timing.environment import versions
 
 _WGMMA = 90  # compute capability; its cubins run on no other
 _CONTEXT_BYTES = 1 << 30  # of GPU memory that a process is assumed to take

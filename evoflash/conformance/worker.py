@@ -18,7 +18,6 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from evoflash import operations
 from evoflash.compilers import gxx
 from evoflash.compilers.ef_layer import device_headers_sha
 from evoflash.compilers.nvrtc import compile_candidate, first_error
@@ -28,6 +27,7 @@ from evoflash.conformance.cases import Label, Module, Outcome, Trial
 from evoflash.conformance.judge import compare
 from evoflash.errors import EvoflashError
 from evoflash.evaluation import Candidate
+from evoflash.operation import registry
 from evoflash.space import Genome
 
 
@@ -101,7 +101,7 @@ def cubin_path(module: Module, arch: str) -> str:
     # Kernels without genes; of the compile key only the arch plays a part.
     candidate = Candidate(
         genome=Genome(f"conformance_{module.name}", 1, ()),
-        compile_key=operations.default().probe.compile_key(arch),
+        compile_key=registry.default().probe.compile_key(arch),
         source=module.source,
         source_sha=hashlib.sha256((module.source + device_headers_sha()).encode()).hexdigest(),
     )

@@ -23,7 +23,7 @@ from evoflash.cuda.layout import POISON, layouts_of
 from evoflash.cuda.tensor_map import encoded_map
 from evoflash.evaluation import TensorMap, geometry
 from evoflash.operation import ELEMENT_BYTES, Output, Sample, TensorSpec, TestInput, Workload
-from evoflash.operations import operation_of
+from evoflash.operation.registry import operation_of
 from evoflash.validation.validator import Part, in_groups, part_of
 
 _SMALL_WORKSPACE = 1 << 23  # bytes: those of check shapes, of which a candidate has several

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from evoflash import operations
 from evoflash.compilers.ef_layer import device_headers_sha
 from evoflash.compilers.nvrtc import compile_candidate, first_error
 from evoflash.cuda.launcher import LoadedKernel, cupy, new_stream, present_gpu, wait
 from evoflash.errors import DeviceError
 from evoflash.evaluation import Candidate, Launch
+from evoflash.operation import registry
 from evoflash.space import Genome
 
 SOURCE = Path(__file__).with_name("device_checks.cu")
@@ -86,7 +86,7 @@ def cubin_path(arch: str, path: Path = SOURCE) -> str:
     # A kernel without genes; of the compile key only the arch plays a part.
     candidate = Candidate(
         genome=Genome(path.stem, 1, ()),
-        compile_key=operations.default().probe.compile_key(arch),
+        compile_key=registry.default().probe.compile_key(arch),
         source=source,
         source_sha=hashlib.sha256((source + device_headers_sha()).encode()).hexdigest(),
     )

@@ -63,7 +63,7 @@ class PresentGpu:
     def differences(self, spec: GpuSpec) -> tuple[str, ...]:
         """Where the driver disagrees with the spec, one line each; the driver is right."""
         lines = [
-            f"{name}: {value} here, {getattr(spec, name)} in gpus/{spec.name}.toml"
+            f"{name}: {value} here, {getattr(spec, name)} in gpu/{spec.name}.toml"
             for name, value in self.attributes
             if value != getattr(spec, name)
         ]

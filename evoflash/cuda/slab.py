@@ -22,7 +22,7 @@ from evoflash.cuda.layout import Layout, layouts_of
 from evoflash.cuda.tensor_map import encoded_map
 from evoflash.evaluation import TensorMap, geometry
 from evoflash.operation import ELEMENT_BYTES, Output, TestInput, Workload
-from evoflash.operations import operation_of
+from evoflash.operation.registry import operation_of
 
 _ALIGNMENT = 256  # bytes
 

@@ -17,7 +17,7 @@ from evoflash.emulator.tensor_map import tensor_map
 from evoflash.errors import DeviceError, UsageError
 from evoflash.evaluation import Launch, TensorMap, geometry
 from evoflash.operation import Delivery, Output, Schedule, TensorSpec, TestInput, Workload
-from evoflash.operations import operation_of
+from evoflash.operation.registry import operation_of
 
 Array = NDArray[Any]
 
@@ -43,6 +43,7 @@ class Run:
     registers: int = 0  # that the compiler gave a thread; 0: not known
     without: tuple[str, ...] = ()  # optional outputs whose pointer is null
     is_strided: bool = False  # tensors lie as their TensorSpec.spread and .gap say, see Placed
+    watched: tuple[int, ...] = ()  # lines whose callers are told apart, of a library built for that
 
     def __str__(self) -> str:
         without = "".join(f", {name} null" for name in self.without)
@@ -202,6 +203,7 @@ def launch_once(library: Path, launch: Launch, given: Sequence[np.generic], run:
         seed=run.seed,
         registers=run.registers,
         cpu_limit_s=run.cpu_limit_s,
+        watched=run.watched,
     )
 
 

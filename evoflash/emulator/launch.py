@@ -31,9 +31,12 @@ from evoflash.operation import Delivery, Schedule
 
 _MAX_THREADS = 1024
 _ARGUMENT_ALIGNMENT = 64  # bytes
+_MOST_WATCHED = 4
+_FIRST_SITE = 1 << 15  # of the numbers that stand for a line and its callers: kFirstSite in emu/call_sites.h
 # The runtime keeps the state of one launch.
 _one_launch = threading.Lock()
 
+_ANY_LINE = re.compile(r"\bline (\d+)")
 _DELIVERIES, _SCHEDULES = get_args(Delivery), get_args(Schedule)
 
 
@@ -41,7 +44,8 @@ _DELIVERIES, _SCHEDULES = get_args(Delivery), get_args(Schedule)
 class Report:
     """One finding. `line` is where in the kernel's text, `line2` the other place involved; 0 when unknown.
 
-    `callers`: where the function that holds `line` was called from, innermost first, as far as it is known.
+    `callers`: where the function that holds `line` was called from, innermost first, as far as it is known;
+    `callers2` the same of `line2`, of a run that was asked to watch that line.
     """
 
     kind: str  # "race-RAW", "OOB-shared", "DEADLOCK" ...
@@ -50,6 +54,7 @@ class Report:
     count: int
     message: str
     callers: tuple[int, ...] = ()
+    callers2: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +141,7 @@ def run(
     seed: int = 1,
     registers: int = 0,
     cpu_limit_s: float = 10.0,
+    watched: Sequence[int] = (),
 ) -> Emulation:
     """Run one launch of a built kernel over its whole grid: block after block, cluster after cluster, or all
     blocks at once where the launch says that they wait for one another. With the random schedule blocks run
@@ -144,8 +150,10 @@ def run(
     `delivery` says when asynchronous copies land (at once, as late as allowed, any time between), `schedule`
     which runnable thread is next; runs with equal choices and seed are equal. `registers` is what the
     compiler gave a thread, for setmaxnreg's pool; 0 stands for as many as a block of this size may have.
-    What no GPU launches (a grid, shared memory or a block too large) is reported as `cannot-launch`, and not
-    run. UsageError if the launch does not fit the kernel (entry, arguments, block size).
+    `watched`: lines, four at most, whose callers the reports give for both of their places; the library must
+    have been built to tell callers. What no GPU launches (a grid, shared memory or a block too large) is
+    reported as `cannot-launch`, and not run. UsageError if the launch does not fit the kernel (entry,
+    arguments, block size).
     """
     if reason := beyond_every_gpu(launch):
         return Emulation((Report("cannot-launch", 0, 0, 1, reason),), {}, (), 0.0)
@@ -155,14 +163,15 @@ def run(
     request.seed = seed
     request.registers = registers
     request.cpu_limit_s = cpu_limit_s
+    request.watched = (*watched[:_MOST_WATCHED], *(0,) * (_MOST_WATCHED - len(watched)))
     with _one_launch:
         answer: dict[str, Any] = json.loads(_runtime().efemu_launch(ctypes.byref(request)))
     if "error" in answer:
         raise UsageError(f"the kernel cannot be launched: {answer['error']}.")
     return Emulation(
-        reports=tuple(_report(raw, library) for raw in answer["reports"]),
+        reports=tuple(_report(raw, library, answer["call_sites"]) for raw in answer["reports"]),
         counters=answer["counters"],
-        sites=tuple(Site(*raw) for raw in answer["sites"]),
+        sites=tuple(Site(_line(line, answer["call_sites"]), *raw) for line, *raw in answer["sites"]),
         seconds=answer["seconds"],
     )
 
@@ -187,6 +196,7 @@ class _LaunchRequest(ctypes.Structure):
         ("schedule", ctypes.c_uint32),
         ("seed", ctypes.c_uint32),
         ("cpu_limit_s", ctypes.c_double),
+        ("watched", ctypes.c_uint32 * _MOST_WATCHED),
     )
 
 
@@ -228,16 +238,37 @@ def _aligned(value: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return place
 
 
-def _report(raw: dict[str, Any], library: Path) -> Report:
+_CallSites = Sequence[tuple[int, list[int]]]  # a line, and offsets into the library
+
+
+def _report(raw: dict[str, Any], library: Path, sites: _CallSites) -> Report:
     offset, calls = raw.pop("code_offset"), raw.pop("calls")
+    calls, calls2 = (
+        sites[number - _FIRST_SITE][1] if number >= _FIRST_SITE else otherwise
+        for number, otherwise in ((raw["line"], calls), (raw["line2"], []))
+    )
+    for name in ("line", "line2"):
+        raw[name] = _line(raw[name], sites)
+    raw["message"] = _ANY_LINE.sub(lambda match: f"line {_line(int(match[1]), sites)}", raw["message"])
     if offset:
         raw["line"] = next(iter(_lines_of(library, (offset,))), raw["line"])
-    at, *callers = _lines_of(library, tuple(calls)) or (0,)
-    # What lands later lands on some other thread's stack: that thread's callers say nothing.
-    if at != raw["line"] or not callers:
-        return Report(**raw)
+    callers = _callers(library, calls, raw["line"])
     chain = "".join(f", called from line {line}" for line in callers)
-    return Report(**{**raw, "message": raw["message"].replace(": ", f"{chain}: ", 1)}, callers=tuple(callers))
+    message = raw["message"].replace(": ", f"{chain}: ", 1)
+    callers2 = _callers(library, calls2, raw["line2"])
+    return Report(**{**raw, "message": message}, callers=callers, callers2=callers2)
+
+
+def _line(number: int, sites: _CallSites) -> int:
+    return sites[number - _FIRST_SITE][0] if number >= _FIRST_SITE else number
+
+
+def _callers(library: Path, calls: Sequence[int], line: int) -> tuple[int, ...]:
+    """Lines of the calls that led to the line; none where they led to another one: what lands later lands on
+    some other thread's stack, whose callers say nothing.
+    """
+    at, *callers = _lines_of(library, tuple(calls)) or (0,)
+    return tuple(callers) if at == line else ()
 
 
 @lru_cache(maxsize=64)

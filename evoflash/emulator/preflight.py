@@ -16,7 +16,7 @@ from evoflash.evaluation import Candidate, Launch, Status, Verdict
 from evoflash.families.family import Family
 from evoflash.gpu import GpuSpec
 from evoflash.operation import Delivery, EmulatedRun, Loop, Schedule, Workload
-from evoflash.operations import operation_of
+from evoflash.operation.registry import operation_of
 from evoflash.perf_model.estimate import Profile, fit_counts, mean_counts
 from evoflash.validation.cases import draw_case
 from evoflash.validation.validator import judge
@@ -70,7 +70,7 @@ def preflight(
         if planned.is_counted:
             counted.append((workload, [emulation.counters for emulation in emulations]))
         reports = tuple(report for emulation in emulations for report in emulation.reports)
-        complaint = _complaint(reports, verdict)
+        complaint = complaint_of(reports, verdict)
         if complaint:
             return Preflight(f"{complaint} [{workload}]", _status(reports), tuple(verdicts), _EMPTY)
     profile = _profile(loop, family.uncounted(names), *counted)
@@ -124,7 +124,8 @@ def _profile(loop: Loop, uncounted: int, *counted: _Counted) -> Profile:
     return replace(shape, launches=(fit_counts((many, few)), *rest))
 
 
-def _complaint(reports: tuple[emulator.Report, ...], verdict: Verdict) -> str:
+def complaint_of(reports: tuple[emulator.Report, ...], verdict: Verdict) -> str:
+    """What is wrong with an emulated call in one line; empty where nothing is."""
     if reports:
         first = reports[0]
         more = f" (and {len(reports) - 1} other reports)" if len(reports) > 1 else ""

@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from evoflash.evaluation import Build, Status
+from evoflash.evaluators.machines import GpuQueue
 from evoflash.evaluators.pipeline import Duplicates, settled
 from evoflash.evaluators.prepare import Prepared
 from evoflash.evaluators.standing import Standing, anchor_of
 from evoflash.evaluators.tasks import Asked
 from evoflash.gpu_process import rung_times
 from evoflash.gpu_process.rungs import GpuOutcome, GpuTask
-from evoflash.gpu_process.worker import GpuWorker
 from evoflash.isolation import Ending
 from evoflash.space import Genome
 
@@ -41,7 +41,7 @@ class Steps:
     prepare: Preparing
     preflight: Preflighting
     asked: Asked
-    worker: GpuWorker
+    worker: GpuQueue
     now: Callable[[GpuTask], GpuTask]  # with what a task has to keep up with when its turn comes
     standing: Standing
     duplicates: Duplicates

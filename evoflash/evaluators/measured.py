@@ -19,6 +19,7 @@ from evoflash.compilers import gxx
 from evoflash.evaluation import Basis, Evaluation, Rung
 from evoflash.evaluators.climbs import Climbed, Climbs, Steps
 from evoflash.evaluators.estimates import bound_of, estimates
+from evoflash.evaluators.machines import Cores, GpuQueues
 from evoflash.evaluators.pipeline import PreparingEvaluator, settled
 from evoflash.evaluators.prepare import PREPARE_LIMIT_S, Prepared, compile_only, preflighted
 from evoflash.evaluators.standing import Standing, anchor_of
@@ -34,6 +35,7 @@ from evoflash.space import Genome
 
 log = logging.getLogger(__name__)
 AHEAD = 32  # proposals in flight: two for each of 16 cores; more would be made knowing less
+_MOST_CLIMBS = 4096  # threads, of which no more are started than genomes are in flight
 MANY_CORES = 4  # preparing a genome takes a core two seconds
 
 
@@ -50,18 +52,25 @@ class MeasuredEvaluator(PreparingEvaluator[Climbed]):
         seed: int,
         history: Iterable[Evaluation] = (),
         workers: int | None = None,
+        cores: Cores | None = None,
+        ahead: int | None = None,
+        gpus: GpuQueues | None = None,
         proves_all: bool = False,
+        energy: bool = False,
     ) -> None:
         """As its base; the best of `history` are what candidates are screened against, unless `proves_all`
-        asks for every check of each of them.
+        asks for every check of each of them. `gpus` are others than the one that is here, `energy` asks for
+        that of the finalists.
         """
         past = list(history)
         self._can_emulate = which("g++") is not None
-        super().__init__(problem, gpu, seed=seed, history=past, workers=workers)
-        if self._can_emulate and self._workers >= MANY_CORES:  # else the first pre-flight waits for it longer
+        super().__init__(problem, gpu, seed=seed, history=past, workers=workers, cores=cores, ahead=ahead)
+        # Else the first pre-flight waits for it longer.
+        if self._can_emulate and self._cores.count >= MANY_CORES:
             self._pool.submit(gxx.runtime, timeout_s=PREPARE_LIMIT_S)
         self._asked, self._proves_all = asked(problem, gpu, seed=seed), proves_all
-        self._worker = GpuWorker(checks=self._asked.checks, timed=problem.workloads, seed=seed)
+        self._energy = energy
+        self._worker = (gpus or GpuWorker)(checks=self._asked.checks, timed=problem.workloads, seed=seed)
         # Structural cores. The archive's kernels have been through all of this on such a GPU.
         self._clean = {_core(champion.genome) for champion in champions(gpu.name)}
         self._standing = Standing()
@@ -83,7 +92,7 @@ class MeasuredEvaluator(PreparingEvaluator[Climbed]):
     @property
     def ahead(self) -> int:
         """Two for each core, up to a limit: a proposal that is made early knows less."""
-        return min(super().ahead, AHEAD)
+        return self._ahead or min(super().ahead, AHEAD * self._worker.at_once)
 
     def cancel(self) -> None:
         """As its base; what the GPU has not begun is dropped, too."""
@@ -103,7 +112,7 @@ class MeasuredEvaluator(PreparingEvaluator[Climbed]):
             standing=self._standing,
             duplicates=self._duplicates,
         )
-        return Climbs(steps, at_once=self.ahead)
+        return Climbs(steps, at_once=_MOST_CLIMBS)
 
     def _remember(self, evaluation: Evaluation) -> None:
         """A proven kernel of an earlier process is a rival; where its code is still there, an anchor too."""
@@ -144,7 +153,7 @@ class MeasuredEvaluator(PreparingEvaluator[Climbed]):
 
     def _preflight(self, genome: Genome, prepared: Prepared) -> "Future[Ending[Prepared]] | None":
         """Beside the genome's proof, unless it has been emulated or cores are few."""
-        if prepared.profiles or not self._can_emulate or self._workers < MANY_CORES:
+        if prepared.profiles or not self._can_emulate or self._cores.count < MANY_CORES:
             return None
         arguments = (genome, self._problem, self._gpu, prepared, self._seed_of(genome))
         emulating = self._pool.submit(preflighted, *arguments, timeout_s=PREPARE_LIMIT_S)
@@ -185,7 +194,9 @@ class MeasuredEvaluator(PreparingEvaluator[Climbed]):
 
     def in_turns(self, finalists: Sequence[GpuTask]) -> FinalReport | None:
         """Finalists and baselines timed in turns in a fresh process; None, and a warning, when one failed."""
-        task = FinalTask(tuple(finalists), self._problem.workloads, self._gpu, self._seed)
+        task = FinalTask(
+            tuple(finalists), self._problem.workloads, self._gpu, self._seed, energy=self._energy
+        )
         ending = self._worker.finalists(task).result()
         if ending.value is None:
             log.warning(

@@ -1,6 +1,5 @@
 """What both evaluators share: genomes prepared in worker processes, in order, duplicates found."""
 
-import os
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterable
@@ -9,10 +8,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
 from evoflash.evaluation import Basis, Build, Evaluation, Proposal, Rung, Status
+from evoflash.evaluators.machines import Cores, this_machine
 from evoflash.evaluators.prepare import PREPARE_LIMIT_S, Failure, Prepared, prepare
 from evoflash.families.family import load_family
 from evoflash.gpu import GpuSpec
-from evoflash.isolation import Ending, IsolatedPool
+from evoflash.isolation import Ending
 from evoflash.problem import Problem
 from evoflash.space import Genome
 
@@ -41,15 +41,19 @@ class PreparingEvaluator(ABC, Generic[T]):
         seed: int,
         history: Iterable[Evaluation] = (),
         workers: int | None = None,
+        cores: Cores | None = None,
+        ahead: int | None = None,
     ) -> None:
-        """`workers` processes compile and emulate; the default is one a core.
+        """`workers` processes compile and emulate; the default is one a core. `cores` are others than this
+        machine's. `ahead` proposals are in flight: searches with the same seed and the same number propose
+        the same, however many workers they have.
 
         `history` is what the run has evaluated before: duplicates of its kernels cost no budget.
         """
         self._problem, self._gpu, self._seed = problem, gpu, seed
         self._duplicates = Duplicates(problem, gpu, history)
-        self._workers = workers or len(os.sched_getaffinity(0))
-        self._pool = IsolatedPool(self._workers)
+        self._cores, self._ahead = cores or this_machine(workers), ahead
+        self._pool = self._cores.processes()
         self._queue: deque[tuple[Proposal, Future[T]]] = deque()
 
     @abstractmethod
@@ -80,7 +84,7 @@ class PreparingEvaluator(ABC, Generic[T]):
     @property
     def ahead(self) -> int:
         """Enough that no worker waits for a proposal, and compilation overlaps what comes after."""
-        return 2 * self._workers
+        return self._ahead or self._cores.ahead
 
     @property
     def pending(self) -> int:
@@ -112,7 +116,7 @@ class PreparingEvaluator(ABC, Generic[T]):
         """Drop everything pending."""
         if self._queue:
             self._pool.close()
-            self._pool = IsolatedPool(self._workers)
+            self._pool = self._cores.processes()
             self._queue.clear()
 
     def _evaluation(self, genome: Genome, found: T) -> Evaluation:

@@ -2,13 +2,12 @@
 
 from dataclasses import dataclass
 
-from evoflash import operations
 from evoflash.evaluation import Build
 from evoflash.families.family import load_family
 from evoflash.gpu import GpuSpec
 from evoflash.gpu_process import rungs
 from evoflash.gpu_process.rungs import GpuTask, Launcher, launches_on
-from evoflash.operation import Workload
+from evoflash.operation import Workload, registry
 from evoflash.problem import Problem
 from evoflash.space import Genome
 
@@ -41,7 +40,7 @@ class Asked:
 
     def hidden_workloads(self, seed: int) -> tuple[Workload, ...]:
         """The shapes that are drawn from the seed."""
-        operation = operations.load(self.problem.operation)
+        operation = registry.load(self.problem.operation)
         return operation.hidden_workloads(self.problem.compile_keys(self.gpu.arch), seed=seed)
 
     def _launcher(self, genome: Genome) -> Launcher:
@@ -51,5 +50,5 @@ class Asked:
 
 def asked(problem: Problem, gpu: GpuSpec, *, seed: int) -> Asked:
     """With the check shapes of the problem's operation."""
-    operation = operations.load(problem.operation)
+    operation = registry.load(problem.operation)
     return Asked(problem, gpu, seed, operation.check_workloads(problem.compile_keys(gpu.arch)))

@@ -7,6 +7,8 @@ compilers/, running is cuda/ or emulator/.
     header      a template's header as records
     family      a family: its search space, and the launches of a genome
     renderer    the CUDA text of a genome
+    launch_expression  a launch expression with all but a shape's sizes worked out
     export      the text as one file that needs nothing else
+    host_part   what stands around the kernel in that file: declarations in C, and what launches it
     exported    the command in such a file's banner, read back
 """

@@ -21,6 +21,7 @@ class ExportWords:
     values: tuple[str, ...]  # "param=value"
     problem: str
     gpu: str
+    prefix: str | None = None
 
 
 def export_words(text: str, name: object) -> ExportWords | None:
@@ -40,7 +41,8 @@ def export_words(text: str, name: object) -> ExportWords | None:
     if not {"--family", "--problem", "--gpu"} <= single.keys():
         raise UsageError(f"{name}: the command in its banner is not whole: export it again.")
     values = tuple(word for option, word in options if option == "--set")
-    return ExportWords(single["--family"], values, single["--problem"], single["--gpu"])
+    named = (single["--family"], values, single["--problem"], single["--gpu"])
+    return ExportWords(*named, prefix=single.get("--prefix"))
 
 
 def genome_of_words(

@@ -9,7 +9,6 @@ from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import Any
 
-from evoflash import operations
 from evoflash.errors import TemplateError, UsageError, did_you_mean
 from evoflash.evaluation import L2_PROMOTIONS, SWIZZLES, Launch, TensorMap
 from evoflash.extensions.folders import extended
@@ -17,7 +16,7 @@ from evoflash.families import validity
 from evoflash.families.expression import FAILURES, Expression
 from evoflash.families.header import ARCH, Kernel, MapOf, Seed, read_header
 from evoflash.gpu import GpuSpec, load_gpu
-from evoflash.operation import CompileKey, Loop, Workload
+from evoflash.operation import CompileKey, Loop, Workload, registry
 from evoflash.paths import template_folders
 from evoflash.problem import Problem
 from evoflash.space import Check, Genome, Param, SearchSpace, Value, Values
@@ -224,7 +223,7 @@ def load_family(name: str) -> Family:
     return read_family(_templates()[name])
 
 
-def families_for(gpu: GpuSpec, op: str = operations.DEFAULT) -> tuple[Family, ...]:
+def families_for(gpu: GpuSpec, op: str = registry.DEFAULT) -> tuple[Family, ...]:
     """The families that run on a GPU and compute the operation of that name."""
     families = (load_family(name) for name in known_families())
     return tuple(family for family in families if family.op == op and family.supports(gpu))
@@ -242,7 +241,7 @@ def read_family(path: Path) -> Family:
 
 def _probe(family: Family) -> None:
     """Evaluates everything once, so that a misspelt name fails when the file is loaded."""
-    gpu, workload = load_gpu("l4"), operations.load(family.op).probe
+    gpu, workload = load_gpu("l4"), registry.load(family.op).probe
     key = workload.compile_key(_PROBE_ARCH)
     names = {param.name for param in family.params}
     mentioned = {*family.when, *family.structural, *(n for block in family.blocks for n in block)}

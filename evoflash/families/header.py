@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from evoflash import operations
 from evoflash.errors import TemplateError, UsageError
 from evoflash.families import fields
 from evoflash.families.expression import Expression
-from evoflash.operation import Operation, TensorSpec
+from evoflash.operation import Operation, TensorSpec, registry
 from evoflash.space import Param, Values
 
 ARCH = re.compile(r"sm_(\d+)([af]?)(\+?)")
@@ -149,9 +148,9 @@ def _arch(path: Path, table: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _operation(path: Path, table: Mapping[str, Any]) -> Operation:
     """The operation that the header names with `op`, or the default one."""
-    name = fields.get(path, {"op": operations.DEFAULT, **table}, "op", str)
+    name = fields.get(path, {"op": registry.DEFAULT, **table}, "op", str)
     try:
-        return operations.load(name)
+        return registry.load(name)
     except UsageError as error:
         raise TemplateError(f"{path.name}: op: {error}") from None
 

@@ -24,7 +24,7 @@ from evoflash.space import Genome
 # Kernels speak to the hardware only through ef::. What the emulator could not see is refused: a pattern,
 # what it finds, and words of which each match has one. Looking for words first takes a tenth of the time.
 _FORBIDDEN = (
-    (r"\basm\b", "inline assembly", ("asm",)),
+    (r"\b(asm|__asm__|__asm)\b", "inline assembly", ("asm",)),
     (r"\b__shared__\b", "a shared array (use ef::smem_base and shared addresses)", ("__shared__",)),
     (
         r"\b__(shfl|syncthreads|syncwarp|ballot|any|all|activemask)\w*",

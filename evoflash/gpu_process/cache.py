@@ -15,7 +15,7 @@ from evoflash.gpu_process.device_rights import applies
 from evoflash.gpu_process.trial_batch import TrialBatch
 from evoflash.gpu_process.trials import Plan, plan_of, size_plan_of
 from evoflash.operation import Expected, TestInput, Workload
-from evoflash.operations import operation_of
+from evoflash.operation.registry import operation_of
 from evoflash.timing.benchmark import Bench
 
 _BATCH_BYTES = 4 << 30  # of slabs, their images and references

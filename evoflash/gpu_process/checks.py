@@ -19,7 +19,7 @@ from evoflash.gpu_process import cache
 from evoflash.gpu_process.trial_batch import TrialBatch
 from evoflash.gpu_process.trials import STRIDED
 from evoflash.operation import InputNames, Kernel, Output, TestInput, Workload
-from evoflash.operations import operation_of
+from evoflash.operation.registry import operation_of
 from evoflash.timing.benchmark import Bench, KernelContender
 from evoflash.validation import metamorphic, validator
 from evoflash.validation.bits import is_non_finite

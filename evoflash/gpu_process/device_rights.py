@@ -21,7 +21,7 @@ from evoflash.cuda.launcher import LoadedKernel, new_stream, present_gpu, wait
 from evoflash.errors import DeviceError
 from evoflash.evaluation import Launch
 from evoflash.operation import Expected, Scale, Workload
-from evoflash.operations import operation_of
+from evoflash.operation.registry import operation_of
 from evoflash.validation.device_reference import DeviceReference
 from evoflash.validation.expected import outputs_of
 from evoflash.validation.thresholds import thresholds_of

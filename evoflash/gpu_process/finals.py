@@ -25,6 +25,7 @@ from evoflash.problem import Problem
 from evoflash.timing import noise_floor as noise
 from evoflash.timing.benchmark import Bench, KernelContender, can_be_timed, synced_us
 from evoflash.timing.comparison import Comparison, beats_physics, compare, interleaved, left_running
+from evoflash.timing.energy import energy_mj
 from evoflash.timing.protocols import TimingProtocol, finals_of
 
 log = logging.getLogger(__name__)
@@ -42,6 +43,7 @@ class FinalTask:
     spec: GpuSpec
     seed: int
     baselines: tuple[str, ...] = DEFAULT
+    energy: bool = False  # also what a call of each takes in energy: some three seconds each
     notes: str = ""  # a file that says which baseline is under way (baselines/attempts.py)
     limit_s: float = 600.0
     noise: float = field(default_factory=noise.floor)  # relative; within it nothing is faster or slower
@@ -99,6 +101,8 @@ def _finals_on(workload: Workload, task: FinalTask, *, rng: np.random.Generator)
         timings.append({name: (timing,) for name, timing in found.items()})
         comparisons += _every_pair(samples, workload, protocol, noise=task.noise)
     by_name = _joined(timings)
+    if task.energy:
+        by_name = {each.name: _with_energy(by_name[each.name], each, bench) for each in contenders}
     return FinalReport(
         timings=by_name,
         comparisons=tuple(comparisons),
@@ -106,6 +110,13 @@ def _finals_on(workload: Workload, task: FinalTask, *, rng: np.random.Generator)
         absent=absent,
         environment={library.name: library.environment for library in libraries},
     )
+
+
+def _with_energy(
+    timings: tuple[Timing, ...], contender: KernelContender | LibraryContender, bench: Bench
+) -> tuple[Timing, ...]:
+    """The ranked protocol's timing with the energy of a call; it is the first."""
+    return (replace(timings[0], energy_mj=energy_mj(contender, bench)), *timings[1:])
 
 
 def _every_pair(

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from evoflash.cuda import launcher
 from evoflash.gpu_process import cache
 from evoflash.operation import Workload
-from evoflash.operations import operation_of
+from evoflash.operation.registry import operation_of
 
 _LIBRARIES = ("torch", "flash_attn_interface", "flash_attn.cute.interface", "flashinfer")
 

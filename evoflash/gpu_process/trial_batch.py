@@ -33,7 +33,7 @@ from evoflash.evaluation import Verdict
 from evoflash.gpu_process.device_rights import Right, compute
 from evoflash.gpu_process.trials import Judged, Plan
 from evoflash.operation import ELEMENT_BYTES, Expected, Scale, TensorSpec
-from evoflash.operations import operation_of
+from evoflash.operation.registry import operation_of
 from evoflash.validation.expected import outputs_of
 from evoflash.validation.metamorphic import said_of_sums, said_of_worst
 from evoflash.validation.relation import Reach, Relation, Rows

@@ -14,7 +14,7 @@ import numpy as np
 from evoflash.cuda.comparisons import COLUMNS
 from evoflash.cuda.slab import Run, bytes_of
 from evoflash.operation import Expected, TestInput, Workload
-from evoflash.operations import operation_of
+from evoflash.operation.registry import operation_of
 from evoflash.validation.cases import case
 from evoflash.validation.correctness import names_of
 from evoflash.validation.expected import outputs_of

@@ -1,4 +1,4 @@
-"""One thread that calls what it is given, one call at a time: what is urgent first, else in order.
+"""Threads that call what they are given, one call at a time each: what is urgent first, else in order.
 
 Knows nothing of GPUs.
 """
@@ -25,12 +25,19 @@ class _Turn:
 
 
 class Turns:
-    """The thread and the queue before it."""
+    """The threads and the queue before them."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, *, at_once: int = 1) -> None:
+        self._name, self._threads = name, 0
         self._waiting: queue.PriorityQueue[_Turn] = queue.PriorityQueue()
         self._numbers, self._is_closed = itertools.count(), False
-        threading.Thread(target=self._serve, name=name, daemon=True).start()
+        self.widen(at_once)
+
+    def widen(self, at_once: int) -> None:
+        """From now on call so many at the same time, if that is more than before."""
+        for _ in range(at_once - self._threads):
+            threading.Thread(target=self._serve, name=self._name, daemon=True).start()
+            self._threads += 1
 
     def submit(self, function: Callable[..., T], *args: Any, first: bool = False) -> "Future[T]":
         """Call the function in its turn; `first`: before all that are not. Cancelled once this is closed."""
@@ -49,10 +56,10 @@ class Turns:
                 return
 
     def close(self) -> None:
-        """Drop what has not begun, and end when the call under way does; returns at once."""
+        """Drop what has not begun, and end when the calls under way do; returns at once."""
         self._is_closed = True
         self.cancel()
-        self._waiting.put(_Turn(0, next(self._numbers), lambda: None, Future()))
+        self._wake()
 
     def _serve(self) -> None:
         while not self._is_closed:
@@ -60,6 +67,10 @@ class Turns:
             if turn.answer.set_running_or_notify_cancel():
                 _call(turn)
         self.cancel()
+        self._wake()  # one thread after the other ends
+
+    def _wake(self) -> None:
+        self._waiting.put(_Turn(0, next(self._numbers), lambda: None, Future()))
 
 
 def _call(turn: _Turn) -> None:

@@ -53,6 +53,8 @@ class GpuWorker:
     ladders before short looks.
     """
 
+    at_once = 1  # tasks that run at the same time
+
     def __init__(
         self,
         *,

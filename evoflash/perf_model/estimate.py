@@ -19,7 +19,7 @@ from typing import Any
 from evoflash.evaluation import Launch
 from evoflash.gpu import GpuSpec
 from evoflash.operation import Loop, Work, Workload
-from evoflash.operations import operation_of
+from evoflash.operation.registry import operation_of
 from evoflash.perf_model.block_schedule import at_work, makespan
 from evoflash.perf_model.warp_path import MMA_FLOPS, SCHEDULERS, exposed_copies, path_cycles
 from evoflash.perf_model.warpgroup_path import WARPS, Numbers, chain_cycles, exposed_boxes

@@ -175,8 +175,13 @@ def _from_t4(data: Json, path: Path) -> Recording:
     found = {name: _distinct([result["configuration"][name] for result in results]) for name in names}
     params = [Param(name, tuple(sorted(found[name], key=_by_size))) for name in names]
     family = path.name.split(".")[0]
-    outcomes = {_genome(family, 1, params, r["configuration"], ""): _t4_outcome(r) for r in results}
+    outcomes = {_genome(family, 1, params, _t4_entry(r), ""): _t4_outcome(r) for r in results}
     return Recording(recorded_space(family, params, outcomes), problem=family, device="unknown")
+
+
+def _t4_entry(result: Json) -> Json:
+    """The configuration as a cache's entry has it, with what evoflash says of inactive params."""
+    return {**result["configuration"], "evoflash": result.get("evoflash", {})}
 
 
 def _by_size(value: Value) -> tuple[bool, float, str]:
@@ -189,7 +194,9 @@ def _t4_outcome(result: Json) -> Outcome:
     times = result.get("times", {})
     compile_s = float(times.get("compilation", times.get("compilation_time")) or 0) / 1e3
     if status is not Status.CORRECT:
-        return Outcome(status, _T4_RUNGS[status], "", compile_s=compile_s)
+        ours = result.get("evoflash", {})
+        rung = Rung(ours["rung"]) if ours else _T4_RUNGS[status]
+        return Outcome(status, rung, ours.get("reason", ""), compile_s=compile_s)
     objective = (result.get("objectives") or ["time"])[0]
     measured = next(m for m in result["measurements"] if m["name"] == objective)
     us = _US.get(measured.get("unit") or "ms")

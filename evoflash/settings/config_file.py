@@ -26,6 +26,7 @@ _WORDS = {
     "folder": (str, "a folder in quotes"),
     "folders": (list, "a list of folders in quotes"),
     "whole number": (int, "a whole number"),
+    "number": (int | float, "a number"),
     "switch": (bool, "true or false"),
 }
 
@@ -85,7 +86,7 @@ def _checked(path: Path, name: str, value: object) -> Any:
     kind, words = _WORDS[setting.kind]
     if setting.kind == "folders" and isinstance(value, str):
         value = [value]
-    good = isinstance(value, kind) and not (kind is int and isinstance(value, bool))
+    good = isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
     if not good or (isinstance(value, list) and not all(isinstance(each, str) for each in value)):
         raise UsageError(f"{path}: {name} = {value!r}: write {words}.")
     return _placed(path, setting, value)

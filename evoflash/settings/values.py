@@ -49,6 +49,11 @@ def _parsed(setting: Setting, text: str) -> Any:
             return int(text)
         except ValueError:
             raise UsageError(f"{setting.variable}={text}: give a whole number.") from None
+    if setting.kind == "number":
+        try:
+            return float(text)
+        except ValueError:
+            raise UsageError(f"{setting.variable}={text}: give a number.") from None
     if setting.kind == "switch":
         if text.lower() not in (*_ON, *_OFF):
             raise UsageError(f"{setting.variable}={text}: give 1 or 0.")

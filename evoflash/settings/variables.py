@@ -6,7 +6,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-Kind = Literal["text", "path", "folder", "folders", "whole number", "switch"]
+Kind = Literal["text", "path", "folder", "folders", "whole number", "number", "switch"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +34,8 @@ SETTINGS = (
             ("search",)),
     Setting("EVOFLASH_BUDGET", "budget", "whole number", "200", "the value of --budget of a search",
             ("search",)),
+    Setting("EVOFLASH_PRICE_PER_HOUR", "price-per-hour", "number", "none",
+            "what an hour of the GPU costs: the value of --price-per-hour", None),
     Setting("EVOFLASH_EXTENSIONS", "extensions", "folders", "none",
             "folders with families, operators, GPUs and strategies of your own, with colons between"),
     Setting("EVOFLASH_TEMPLATES", "templates", "folder", "none",

@@ -6,6 +6,7 @@ rows       records into rows and back
 schema     the tables, and the leaderboard's query
 database   opening, upgrading (../../db), transactions, errors in one line
 integrity  what is wrong with a database
+cost       what a run took of GPU and CPU
 standing   where runs stand, and who works on them
 run_edits  runs renamed, taken out, brought in from another database
 run_locks  which process works on a run

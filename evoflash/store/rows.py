@@ -177,6 +177,7 @@ def score_row(score_us: float | None, timed: Sequence[Timing]) -> dict[str, Any]
         "p10_us": _mean(timing.p10_us for timing in scored),
         "p90_us": _mean(timing.p90_us for timing in scored),
         "n": min((int(timing.n) for timing in scored), default=0),
+        "energy_mj": _mean(timing.energy_mj or 0.0 for timing in scored),
         "censored": any(timing.censored for timing in timed),
     }
 

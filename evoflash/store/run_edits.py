@@ -41,14 +41,23 @@ def rename(database: Database, run: Run, name: str) -> None:
         others = connection.execute(sa.select(schema.runs).where(_RUN.id != run.id)).mappings()
         if name and any(name_of(row) == name for row in others):
             raise UsageError(f"another run is called '{name}' already: choose another name.")
-        text = connection.scalar(sa.select(_RUN.environment_json).where(_RUN.id == run.id))
-        noted = json.loads(text or "{}")
-        noted.pop(NAME, None)
-        noted |= {NAME: name} if name else {}
-        values = {"environment_json": json.dumps(noted, separators=(",", ":"))}
-        connection.execute(sa.update(schema.runs).where(_RUN.id == run.id).values(**values))
+        _note(connection, run, NAME, name)
 
     database.write(work)
+
+
+def note(database: Database, run: Run, key: str, text: str) -> None:
+    """Keep a text with the run, in its environment; an empty one takes it away."""
+    database.write(lambda connection: _note(connection, run, key, text))
+
+
+def _note(connection: sa.Connection, run: Run, key: str, text: str) -> None:
+    mine = sa.select(_RUN.environment_json).where(_RUN.id == run.id).with_for_update()
+    noted = json.loads(connection.scalar(mine) or "{}")
+    noted.pop(key, None)
+    noted |= {key: text} if text else {}
+    values = {"environment_json": json.dumps(noted, separators=(",", ":"))}
+    connection.execute(sa.update(schema.runs).where(_RUN.id == run.id).values(**values))
 
 
 def delete(database: Database, run: Run) -> int:

@@ -7,7 +7,7 @@ from sqlalchemy import Column, ForeignKey, Table, UniqueConstraint
 
 from evoflash.paths import DB, shipped
 
-HEAD = "0002"  # the newest revision in db/versions
+HEAD = "0003"  # the newest revision in db/versions
 VERSION_TABLE = "evoflash_version"
 
 metadata = sa.MetaData()
@@ -62,6 +62,7 @@ runs = Table(
     *(_integer("number"), _integer("budget")),
     _maybe("reported_flops"),  # geometric mean over the workloads; NULL when the problem is no attention
     *(_text("argv_json"), _text("environment_json"), _text("evoflash_version"), _text("created")),
+    *(_maybe("gpu_s"), _maybe("cpu_s")),  # what its commands took together; NULL where nobody noted it
     UniqueConstraint("problem", "gpu", "basis", "strategy", "seed", "number", name="uq_runs_key"),
 )
 lineage = Table(
@@ -84,7 +85,7 @@ evaluations = Table(
     *(_text("status"), _text("rung"), _text("reason")),
     *(_maybe("score_us"), _maybe("p10_us"), _maybe("p90_us"), _text("protocol"), _integer("n")),
     *(_flag("censored"), _text("bound"), _text("model_version"), _text("evoflash_version")),
-    *(_text("environment_json"), _text("created")),
+    *(_text("environment_json"), _text("created"), _maybe("energy_mj")),
     UniqueConstraint("run_id", "genome_id", "model_version", name="uq_evaluations_genome"),
     UniqueConstraint("run_id", "name", name="uq_evaluations_baseline"),
     sa.Index("ix_evaluations_genome_id", "genome_id"),
@@ -108,7 +109,7 @@ timings = _child(
     "timings",
     *(_text("workload"), _text("protocol"), _maybe("median_us"), _maybe("p10_us"), _maybe("p90_us")),
     *(_integer("n"), _flag("censored"), Column("sm_clock_mhz", sa.Integer)),
-    *(_text("throttle"), _text("terms_json")),
+    *(_text("throttle"), _text("terms_json"), _maybe("energy_mj")),
 )
 
 

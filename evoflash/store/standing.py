@@ -9,6 +9,7 @@ import sqlalchemy as sa
 
 from evoflash.evaluation import Run, Status
 from evoflash.store import queries, rows, schema
+from evoflash.store.cost import Cost, cost_of
 from evoflash.store.database import Database
 from evoflash.store.rows import Row
 
@@ -32,6 +33,7 @@ class Standing:
     since_best: int  # genomes evaluated after the best one
     newest: str  # when the newest outcome was stored (UTC, ISO 8601); when the run began if there is none
     per_s: float | None  # genomes a second over the newest ones; None where too few are known
+    cost: Cost | None  # None where it was not noted
 
     @property
     def left_s(self) -> float | None:
@@ -83,6 +85,7 @@ def _standing(connection: sa.Connection, row: Row, process: int | None) -> Stand
         since_best=sum(each["id"] > best["id"] for each in own) if best else len(own),
         newest=candidates[-1]["created"] if candidates else row["created"],
         per_s=_rate(own[-RECENT:]),
+        cost=cost_of(row),
     )
 
 

@@ -56,8 +56,8 @@ class Store:
     """An open database. Several processes may write to it; every failure is a StoreError of one line."""
 
     def __init__(self, database: Database) -> None:
-        """Take over `database`; open_store is the way to get one."""
-        self._database = database
+        """Take over `database`, which stays readable there; open_store is the way to get one."""
+        self.database = database
 
     def __enter__(self) -> Self:
         """Close the database at the end of the block."""
@@ -69,8 +69,8 @@ class Store:
 
     def close(self) -> None:
         """Give the connections and the locks on runs back; a store can be closed twice."""
-        self._database.engine.dispose()
-        self._database.run_locks.close()
+        self.database.engine.dispose()
+        self.database.run_locks.close()
 
     def begin(
         self,
@@ -99,11 +99,11 @@ class Store:
             connection.execute(sa.update(schema.runs).where(_RUN.id == last["id"]).values(budget=raised))
             return replace(run, budget=raised)
 
-        return self._database.write(work)
+        return self.database.write(work)
 
     def _locked(self, row: Row) -> Run:
         run = rows.run_of(row)
-        if not self._database.run_locks.take(run.id):
+        if not self.database.run_locks.take(run.id):
             raise StoreError(
                 f"run {run.number} is being continued by another process: wait for it to end, or give this "
                 "search a --seed of its own."
@@ -124,7 +124,7 @@ class Store:
             queries.add_lineage(connection, run, proposal)
             queries.add_evaluation(connection, run, evaluation)
 
-        self._database.write(work)
+        self.database.write(work)
 
     def add_baseline(self, run: Run, baseline: Baseline) -> None:
         """Store a library's times; timing it again replaces its versions, its score and timings of the same
@@ -141,14 +141,14 @@ class Store:
                 connection.execute(sa.update(schema.evaluations).where(_EVAL.id == known).values(**row))
             queries.retime(connection, known, baseline.timings, baseline.score_us)
 
-        self._database.write(work)
+        self.database.write(work)
 
     def update_timings(self, run: Run, genome_id: str, timings: Sequence[Timing], score_us: float) -> None:
         """A finalist was timed again: `timings` join or replace the older ones (same workload, protocol).
 
         The score becomes `score_us`, the re-timed one. StoreError if the run has not evaluated the genome.
         """
-        self._database.write(
+        self.database.write(
             lambda connection: queries.retime(
                 connection, _evaluation_of(connection, run, genome_id), timings, score_us
             )
@@ -167,11 +167,11 @@ class Store:
             at = _EVAL.id == _evaluation_of(connection, run, genome_id)
             connection.execute(sa.update(schema.evaluations).where(at).values(**wrong))
 
-        self._database.write(work)
+        self.database.write(work)
 
     def history(self, run: Run) -> list[tuple[Proposal, Evaluation]]:
         """Everything the run proposed, in order; a duplicate has its own builds, and its original's end."""
-        with self._database.reading() as connection:
+        with self.database.reading() as connection:
             ordered = sa.select(schema.lineage).where(_LINE.run_id == run.id).order_by(_LINE.position)
             proposed = list(connection.execute(ordered).mappings())
             stored = {e.genome.id: e for _, e in queries.load(connection, _EVAL.run_id == run.id)}
@@ -187,13 +187,13 @@ class Store:
     def spent(self, run: Run) -> int:
         """Evaluations that count against the budget: distinct genomes without duplicates."""
         chosen = queries.counted(run).with_only_columns(sa.func.count(_EVAL.genome_id.distinct()))
-        with self._database.reading() as connection:
+        with self.database.reading() as connection:
             return connection.scalar(chosen) or 0
 
     def find(self, genome_id_prefix: str) -> list[Evaluation]:
         """Evaluations of the genomes whose id starts so, in any run: measured first, newest first."""
         wanted = _EVAL.genome_id.startswith(genome_id_prefix.lower(), autoescape=True)
-        with self._database.reading() as connection:
+        with self.database.reading() as connection:
             found = queries.load(connection, wanted)[::-1]
             originals = {
                 run_id: queries.load(connection, _EVAL.run_id == run_id)
@@ -239,7 +239,7 @@ class Store:
             *groups,
             *(sa.func.count(column.distinct()) for column in (_RUN.id, _EVAL.genome_id, correct)),
         )
-        with self._database.reading() as connection:
+        with self.database.reading() as connection:
             found = connection.execute(query.select_from(joined).group_by(*groups).order_by(*groups)).all()
         return [
             ProblemSummary(problem, gpu, Basis(basis), *counted) for problem, gpu, basis, *counted in found
@@ -247,12 +247,12 @@ class Store:
 
     def runs(self) -> list[Run]:
         """Every run, newest first."""
-        with self._database.reading() as connection:
+        with self.database.reading() as connection:
             return [rows.run_of(row) for row in connection.execute(queries.newest_runs()).mappings()]
 
     def environment(self, run: Run) -> Mapping[str, str]:
         """What was noted when the run began."""
-        with self._database.reading() as connection:
+        with self.database.reading() as connection:
             text = connection.scalar(sa.select(_RUN.environment_json).where(_RUN.id == run.id))
             with rows.reading("runs", run.id):
                 noted: dict[str, str] = json.loads(text or "{}")
@@ -261,7 +261,7 @@ class Store:
     def baselines(self, run: Run) -> list[Baseline]:
         """The library kernels timed in the run, fastest first."""
         chosen = (_EVAL.run_id == run.id) & (_EVAL.kind == "baseline")
-        with self._database.reading() as connection:
+        with self.database.reading() as connection:
             ordered = sa.select(schema.evaluations).where(chosen).order_by(_EVAL.score_us)
             heads = list(connection.execute(ordered).mappings())
             timed = queries.children(connection, schema.timings, [row["id"] for row in heads])
@@ -269,7 +269,7 @@ class Store:
 
     def query(self, sql: str, parameters: Mapping[str, Any]) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
         """Column names and rows of a SELECT with :named parameters; for reports, it changes nothing."""
-        with self._database.reading() as connection:
+        with self.database.reading() as connection:
             result = connection.execute(sa.text(sql), dict(parameters))
             return tuple(result.keys()), [tuple(row) for row in result]
 
@@ -281,7 +281,7 @@ class Store:
         return [dict(zip(columns, row, strict=True)) for row in ranked]
 
     def _evaluation(self, evaluation_id: int) -> Evaluation:
-        with self._database.reading() as connection:
+        with self.database.reading() as connection:
             return queries.load(connection, _EVAL.id == evaluation_id)[0][1]
 
 

@@ -8,8 +8,8 @@ import math
 from collections.abc import Sequence
 
 from evoflash.evaluation import Evaluation
-from evoflash.gene_effects import GeneEffect, effects, nogoods
 from evoflash.space import Genome, Value
+from evoflash.strategies.model.gene_effects import GeneEffect, effects, nogoods
 
 REFRESHED = 20  # outcomes after which effects are computed again
 DOUBT = 5  # kernels or pairs after which half of an effect is believed

@@ -18,7 +18,7 @@ from evoflash.cuda.launcher import LoadedKernel, Stopwatch, settle, wait
 from evoflash.evaluation import Timing
 from evoflash.gpu import GpuSpec
 from evoflash.operation import Workload
-from evoflash.operations import operation_of
+from evoflash.operation.registry import operation_of
 from evoflash.timing.clocks import ClockState, clock_state, over
 from evoflash.timing.protocols import (
     IDLE_S,

@@ -1,4 +1,4 @@
-"""The GPU's clock and throttle reasons at this moment, by NVML. Sets no clock, and is never needed."""
+"""The GPU's clock, throttle reasons and energy counter, by NVML. Sets no clock, and is never needed."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -29,6 +29,15 @@ def clock_state(pci_bus_id: str) -> ClockState:
     except Exception:  # no NVML, no permission, a virtual GPU: the time stands, its circumstances are unknown
         return None, ""
     return clock_mhz, in_words(reasons)
+
+
+def energy_counter_mj(pci_bus_id: str) -> int | None:
+    """What the whole board has taken since its driver was loaded, in mJ; None where NVML does not say."""
+    try:
+        nvml, device = _device(pci_bus_id)
+        return int(nvml.nvmlDeviceGetTotalEnergyConsumption(device))
+    except Exception:  # no NVML, a GPU before Volta, a virtual GPU
+        return None
 
 
 @lru_cache(maxsize=4)

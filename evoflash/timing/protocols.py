@@ -20,7 +20,7 @@ import numpy as np
 
 from evoflash.gpu import GpuSpec
 from evoflash.operation import Workload
-from evoflash.operations import operation_of
+from evoflash.operation.registry import operation_of
 
 # A good kernel reaches half of the floor's rate: from a floor of 50 us on it runs for 0.1 ms or more.
 LONG_FLOOR_US = 50.0

@@ -11,7 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from evoflash.operation import Expected, TestInput, Workload
-from evoflash.operations import operation_of
+from evoflash.operation.registry import operation_of
 from evoflash.validation.expected import every_row
 
 _FOLDER = "EVOFLASH_SHARED_CASES"  # the variable in which a process notes its folder; set by share_in() alone

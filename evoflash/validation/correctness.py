@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from evoflash.evaluation import Verdict
 from evoflash.operation import Kernel, Output, TestInput, Workload
-from evoflash.operations import operation_of
+from evoflash.operation.registry import operation_of
 from evoflash.validation import metamorphic
 from evoflash.validation.cases import case
 from evoflash.validation.expected import outputs_of

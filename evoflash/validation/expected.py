@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evoflash.operation import ExpectedRows, Sample, Scale, TensorSpec, Workload
-from evoflash.operations import operation_of
+from evoflash.operation.registry import operation_of
 
 
 def outputs_of(workload: Workload, role: str) -> tuple[TensorSpec, ...]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from evoflash.operation import Thresholds, Workload
-from evoflash.operations import operation_of
+from evoflash.operation.registry import operation_of
 
 
 @lru_cache(maxsize=256)  # a batch of launches asks hundreds of times

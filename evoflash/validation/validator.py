@@ -33,7 +33,7 @@ from evoflash.operation import (
     Thresholds,
     Workload,
 )
-from evoflash.operations import operation_of
+from evoflash.operation.registry import operation_of
 from evoflash.validation.bits import decode, is_non_finite
 from evoflash.validation.expected import distance, outputs_of, over_rms
 from evoflash.validation.thresholds import thresholds_of

@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evoflash.operation import Expected, Output, Workload
-from evoflash.operations import operation_of
+from evoflash.operation.registry import operation_of
 from evoflash.validation.bits import decode
 from evoflash.validation.expected import outputs_of, over_rms
 from evoflash.validation.thresholds import thresholds_of

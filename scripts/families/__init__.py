@@ -4,7 +4,7 @@ unchanged       compares all that users and stored results hang on with a record
 sweep           compiles and emulates random genomes of every family
 inert_genes     shows for every gene that it changes what runs
 clean_runs      runs correct kernels in the emulator: none may draw a report
-preflight_cost  CPU seconds of the pre-flight over random genomes and compile keys
+preflight_cost  CPU seconds of the pre-flight, and its false alarms, over random genomes and compile keys
 emulator_cost   CPU seconds and memory of the emulator, for each family
 gene_ab         compiles, and on a GPU times, two settings of each technique in genes.toml
 

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 from evoflash.cuda import launcher
-from evoflash.environment import environment
 from evoflash.errors import EvoflashError
 from evoflash.evaluators.prepare import PREPARE_LIMIT_S, Prepared
 from evoflash.evaluators.prepare import prepare as prepare_genome
@@ -27,6 +26,7 @@ from evoflash.gpu import GpuSpec, load_gpu
 from evoflash.gpu_process.rungs import GpuTask
 from evoflash.isolation import Ending, IsolatedPool
 from evoflash.problem import Problem
+from evoflash.timing.environment import environment
 from scripts.command_line import command
 from scripts.families.gene_rows import Row, Side, read_rows
 from scripts.families.gene_timing import EFFORT, Duel, Duelled, fight, task_of

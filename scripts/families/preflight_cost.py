@@ -1,10 +1,11 @@
-"""What the pre-flight costs, in CPU seconds: random genomes under random compile keys, family by family.
+"""What the pre-flight costs, in CPU seconds, and its false alarms: random genomes under random compile keys.
 
 The 48 keys are all of head_dim 64 and 128, fp16 and bf16, full and causal, and 1 to 32 query heads for each
 key/value head. Rendering and g++ are not counted, references are. A complaint about a genome is a false
-alarm, or a fault of its template: it is printed, and the exit code is 1. Times no GPU, and needs none.
+alarm, or a fault of its template: it is printed, and the exit code is 1. Times no GPU, and needs none. The
+same seed draws the same genomes, whatever the number of processes.
 
-    python -m scripts.families.preflight_cost -o scripts/families/records/preflight-cost.json
+    python -m scripts.families.preflight_cost --genomes 167 -o scripts/families/records/preflight-cost.json
 
 The pre-flight of another checkout is measured with PYTHONPATH set to that.
 """
@@ -18,7 +19,7 @@ import sys
 import time
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -28,24 +29,37 @@ import numpy as np
 from evoflash.attention.workload import DTYPES, CompileKey
 from evoflash.compilers import gxx
 from evoflash.emulator.preflight import preflight
+from evoflash.errors import EvoflashError
 from evoflash.families.family import Family, known_families, load_family
 from evoflash.families.renderer import render
 from evoflash.gpu import GpuSpec, load_gpu
+from evoflash.isolation import Ending, IsolatedPool
 from evoflash.space import Genome
 from scripts.command_line import command
 from scripts.families.draws import USUAL_HEAD_DIMS, draw_quickly
+from scripts.families.in_flight import in_flight
 
 RATIOS = (1, 2, 4, 8, 16, 32)
 GPUS = ("h200", "h200", "l4", "a100")  # each as often as it is named
+_LIMIT_S = 300.0  # of one genome
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One genome whose pre-flight is to be run."""
+
+    family: str
+    genome: Genome
+    key: CompileKey
+    gpu: str
+    seed: int
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
     """One genome's pre-flight."""
 
-    genome: Genome
-    key: CompileKey
-    gpu: str
+    task: Task
     cpu_s: float
     complaint: str
 
@@ -64,13 +78,40 @@ def drawn(family: Family, seed: int) -> Iterator[tuple[Genome, CompileKey, GpuSp
             yield genome, key, gpu
 
 
-def measure(family: Family, genome: Genome, key: CompileKey, gpu: GpuSpec, *, seed: int) -> Measured:
-    """The CPU time of one pre-flight after g++."""
-    candidate = render(genome, key, gpu)
-    gxx.build(candidate.source, name=family.name)
-    begin = time.process_time()
-    found = preflight(candidate, family, gpu, seed=seed)
-    return Measured(genome, key, gpu.name, time.process_time() - begin, found.complaint)
+def tasks(names: list[str], *, genomes: int, seed: int) -> Iterator[Task]:
+    """So many genomes of each family, the families in turns: what a time limit cuts is missing alike."""
+    streams = [(name, drawn(load_family(name), seed)) for name in names]
+    for number in range(genomes):
+        for name, stream in streams:
+            genome, key, gpu = next(stream)
+            yield Task(name, genome, key, gpu.name, seed + number)
+
+
+def measure(task: Task) -> Measured:
+    """The CPU time of one pre-flight after g++; in a worker process, whose NumPy has one thread."""
+    family, gpu = load_family(task.family), load_gpu(task.gpu)
+    try:
+        candidate = render(task.genome, task.key, gpu)
+        gxx.build(candidate.source, name=family.name)
+        begin = time.process_time()
+        found = preflight(candidate, family, gpu, seed=task.seed)
+    except EvoflashError as error:  # a template that fails on a valid genome
+        return Measured(task, 0.0, str(error))
+    return Measured(task, time.process_time() - begin, found.complaint)
+
+
+def run(work: Iterator[Task], *, workers: int, time_limit_s: float) -> Iterator[Measured]:
+    """The genomes as they come, until the work or the time is over."""
+    gxx.runtime()
+    with IsolatedPool(workers) as pool:
+        endings = in_flight(
+            pool, measure, work, many=2 * workers, limit_s=_LIMIT_S, time_limit_s=time_limit_s
+        )
+        yield from (_measured(task, ending) for task, ending in endings)
+
+
+def _measured(task: Task, ending: Ending[Measured]) -> Measured:
+    return ending.value or Measured(task, 0.0, f"process: {ending.status}: {ending.reason}")
 
 
 def summary(rows: list[Measured]) -> dict[str, Any]:
@@ -83,44 +124,69 @@ def summary(rows: list[Measured]) -> dict[str, Any]:
         "p90_s": round(float(np.quantile(times, 0.9)), 3),
         "max_s": round(max(times), 3),
         "mean_s": round(statistics.mean(times), 3),
-        "dearest": {"key": str(dearest.key), "gpu": dearest.gpu, "values": dearest.genome.as_dict()},
+        "keys": len({replace(row.task.key, arch="") for row in rows}),
+        "dearest": _described(dearest.task),
         "complaints": [
-            {"complaint": row.complaint, "key": str(row.key), "gpu": row.gpu, "values": row.genome.as_dict()}
+            {"complaint": row.complaint, "seed": row.task.seed, **_described(row.task)}
             for row in rows
             if row.complaint
         ],
     }
 
 
-def main() -> None:
-    """All families, a line each; exit 1 if there was a complaint."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--genomes", type=int, default=25, help="of each family")
-    parser.add_argument("--families", default="all", help="names with commas between them, or all")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("-o", "--out", type=Path)
-    options = parser.parse_args()
-    gxx.runtime()
-    found: dict[str, dict[str, Any]] = {}
-    for name in known_families() if options.families == "all" else options.families.split(","):
-        family = load_family(name)
-        chosen = itertools.islice(drawn(family, options.seed), options.genomes)
-        rows = [measure(family, *each, seed=options.seed + at) for at, each in enumerate(chosen)]
-        found[name] = summary(rows)
-        print(name, {k: v for k, v in found[name].items() if k != "dearest"}, flush=True)
-    document = {
-        "what": "CPU seconds of a pre-flight, references included, g++ not",
+def _described(task: Task) -> dict[str, Any]:
+    return {"key": str(task.key), "gpu": task.gpu, "values": task.genome.as_dict()}
+
+
+def record(rows: list[Measured], options: argparse.Namespace, *, took_s: float) -> dict[str, Any]:
+    """What the file holds."""
+    names = sorted({row.task.family for row in rows})
+    return {
+        "what": "CPU seconds of a pre-flight, references included, g++ not; its complaints are false alarms",
         "command": command(),
         "date": str(date.today()),
         "machine": f"{os.cpu_count()} cores, {gxx.compiler_version()}",
         "load_1min": round(os.getloadavg()[0], 1),
         "seed": options.seed,
-        "families": found,
+        "genomes": len(rows),
+        "took_s": round(took_s, 1),
+        "families": {name: summary([row for row in rows if row.task.family == name]) for name in names},
     }
+
+
+def arguments() -> argparse.Namespace:
+    """What the command line says."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--genomes", type=int, default=25, help="of each family")
+    parser.add_argument("--families", default="all", help="names with commas between them, or all")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--time-limit", type=float, default=7200.0, help="in seconds")
+    parser.add_argument("-o", "--out", type=Path)
+    return parser.parse_args()
+
+
+def main() -> int:
+    """A line for each family and each complaint; exit code 1 after a complaint, or when time was short."""
+    options = arguments()
+    names = list(known_families()) if options.families == "all" else options.families.split(",")
+    begin_s, rows = time.monotonic(), []
+    work = tasks(names, genomes=options.genomes, seed=options.seed)
+    for row in run(work, workers=options.workers, time_limit_s=options.time_limit):
+        rows.append(row)
+        if row.complaint:
+            print(f"{row.task.family}: {row.complaint}\n    {_described(row.task)}", flush=True)
+        if len(rows) % 100 == 0:
+            print(f"{len(rows)} genomes in {time.monotonic() - begin_s:.0f} s", flush=True)
+    found = record(rows, options, took_s=time.monotonic() - begin_s)
     if options.out:
-        options.out.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-    sys.exit(any(row["complaints"] for row in found.values()))
+        options.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    for name, row in found["families"].items():
+        print(name, {k: v for k, v in row.items() if k not in ("dearest", "complaints")})
+    complaints = sum(bool(row.complaint) for row in rows)
+    print(f"{len(rows)} genomes in {found['took_s']} s, {complaints} complaints")
+    return int(complaints > 0 or len(rows) < options.genomes * len(names))
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

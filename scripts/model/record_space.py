@@ -30,7 +30,6 @@ import numpy as np
 from evoflash.attention.workload import Workload, parse_workload
 from evoflash.cuda import launcher
 from evoflash.cuda.launcher import KernelHungError
-from evoflash.environment import environment
 from evoflash.errors import EvoflashError
 from evoflash.evaluation import Launch, Rung, Status
 from evoflash.evaluators.prepare import PREPARE_LIMIT_S, Failure, Prepared, prepare
@@ -43,6 +42,7 @@ from evoflash.perf_model.estimate import model_version
 from evoflash.problem import Problem
 from evoflash.space import Genome, SearchSpace
 from evoflash.timing.benchmark import Bench, KernelContender, sample
+from evoflash.timing.environment import environment
 from evoflash.timing.protocols import Pace, TimingProtocol
 from scripts.command_line import command
 from scripts.model.space_file import profile_record, written

@@ -1,6 +1,7 @@
 """Mutation testing: the emulator must notice a kernel whose synchronisation or bounds were weakened.
 
 run             mutates the families' kernels and emulates every mutant
+merge           makes one record of several
 
 grid            which genomes are looked at, and the mutants of their texts
 mutants         finds what can be weakened in a rendered text

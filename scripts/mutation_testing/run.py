@@ -14,18 +14,22 @@ When only the list has changed, --review holds what survived against it again an
 
     python -m scripts.mutation_testing.run --review -o scripts/mutation_testing/records/mutation-testing.json
 
+A run that the --time-limit ends says in its record at which task the next one is to begin (--first);
+merge.py makes one record of both.
+
 With --again those of them that it leaves unexplained are emulated once more: the pre-flight may have become
 stricter.
 """
 
 import argparse
+import itertools
 import json
 import os
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -185,6 +189,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--groups", default="sync,predicate")
     parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--time-limit", type=float, default=7200.0, help="in seconds")
+    parser.add_argument("--first", type=int, default=0, help="the task to begin at, of all families'")
     parser.add_argument(
         "--review", action="store_true", help="only read the list again, for the survivors there"
     )
@@ -226,12 +231,21 @@ def _measured(args: argparse.Namespace) -> tuple[dict[str, Any], bool]:
     cores = [core for family in families for core in _grid(family, gpu, args)]
     work = tasks(cores, cores_each=args.cores, groups=args.groups.split(","))
     print(f"{len(work)} kernels from {len(cores)} genomes", flush=True)
-    started, outcomes = time.monotonic(), []
-    for outcome in run(work, workers=args.workers, time_limit_s=args.time_limit):
-        outcomes.append(outcome)
+    started, outcomes = time.monotonic(), dict[Task, Outcome]()
+    for outcome in run(work[args.first :], workers=args.workers, time_limit_s=args.time_limit):
+        outcomes[outcome.task] = outcome
         if len(outcomes) % 200 == 0:
             print(f"{len(outcomes)} of {len(work)} in {time.monotonic() - started:.0f} s", flush=True)
-    return record(outcomes, args, took_s=time.monotonic() - started), len(outcomes) == len(work)
+    done = before_the_first_gap(work[args.first :], outcomes)
+    tasks_done = {"first": args.first, "next": args.first + len(done), "of": len(work)}
+    found = record(done, args, took_s=time.monotonic() - started) | {"tasks": tasks_done}
+    return found, args.first + len(done) == len(work)
+
+
+def before_the_first_gap(work: list[Task], outcomes: Mapping[Task, Outcome]) -> list[Outcome]:
+    """The outcomes in the order of the work. What lies behind a task without one is left to the next run."""
+    known = itertools.takewhile(lambda task: task in outcomes, work)
+    return [outcomes[task] for task in known]
 
 
 def _grid(family: Family, gpu: GpuSpec, args: argparse.Namespace) -> list[Core]:

@@ -14,16 +14,17 @@ from evoflash.gpu import load_gpu
 from scripts.mutation_testing.equivalents import equivalents
 from scripts.mutation_testing.examine import Outcome, examine
 from scripts.mutation_testing.grid import Core, Task, _drawn, _features, grid, share_of_pairs, tasks
+from scripts.mutation_testing.merge import merged
 from scripts.mutation_testing.mutants import Mutant, mutants
-from scripts.mutation_testing.run import again, review, summary
+from scripts.mutation_testing.run import again, before_the_first_gap, review, summary
 
 GPU = load_gpu("h200")
 FOLDER = Path(__file__).parent / "records"
 DRAWS = 60
 RECORDS = (
-    "mutation-testing.json",
-    "mutation-testing-flash_wgmma.json",
     "mutation-testing-2026-11-23.json",
+    "mutation-testing.json",
+    "mutation-testing-flash_wgmma.json",  # of more kernels than the newer one
 )
 FEWER_ARRIVALS = "one arrival fewer: ef::mbar_init(k_empty + 8 * i, kArrivals)"
 SAMPLE = 6  # mutants of synchronisation and of predicates that the default tests emulate for each family
@@ -311,3 +312,49 @@ def test_an_equivalent_holds_only_where_it_was_reviewed():
     needed = Mutant(0, "ef::syncthreads()", "(void)0", "sync", "deleted", 1, place, "", "")
 
     assert not any(each.covers(needed, core.family, core.names()) for each in equivalents())
+
+
+def test_what_a_time_limit_cut_off_is_left_to_the_next_run_from_the_first_gap_on():
+    work = [Task(core, None) for core in recorded_cores("flash_direct")[:4]]
+    outcomes = {task: Outcome(task, "survived") for at, task in enumerate(work) if at != 2}
+
+    assert before_the_first_gap(work, outcomes) == [outcomes[task] for task in work[:2]]
+    assert len(before_the_first_gap(work, {**outcomes, work[2]: Outcome(work[2], "wrong")})) == 4
+
+
+def parts() -> list[dict[str, Any]]:
+    """flash_direct's record as two runs that have ten kernels in common."""
+    whole = json.loads((FOLDER / "mutation-testing-2026-11-23.json").read_text())
+    row = whole["families"]["flash_direct"]
+    grids = row["grid"][:20], row["grid"][10:]
+    made = []
+    for first, grid_of_part in zip((0, 10), grids, strict=True):
+        kept = [each for each in row["survivors"] if 0 <= each["core"] - first < len(grid_of_part)]
+        survivors = [{**each, "core": each["core"] - first} for each in kept]
+        part = {**row, "grid": grid_of_part, "survivors": survivors}
+        made.append({**whole, "families": {"flash_direct": part}, **whole["merged"][-1]})
+        del made[-1]["merged"]
+    return made
+
+
+def test_parts_of_a_run_become_one_record_that_counts_a_kernel_once():
+    first, second = parts()
+    whole = recorded()["flash_direct"]
+    row = merged([first, second])["families"]["flash_direct"]
+
+    assert (row["cores"], row["grid"]) == (len(whole["grid"]), whole["grid"])
+    assert row["mutants"] == 2 * whole["mutants"]
+    assert row["endings"]["sync"]["reported"] == 2 * whole["endings"]["sync"]["reported"]
+    assert row["share_of_pairs"] == whole["share_of_pairs"]
+    assert {(each["core"], each["line"], each["change"]) for each in row["survivors"]} == {
+        (each["core"], each["line"], each["change"]) for each in whole["survivors"]
+    }
+    assert row["unexplained"] == 0
+    twice = merged([merged([first, second]), {**second, "families": {}}])
+    assert [each["date"] for each in twice["merged"]] == [first["date"]] * 3
+
+
+def test_records_of_other_draws_are_not_merged():
+    first, second = parts()
+    with pytest.raises(UsageError, match="differ in their draws"):
+        merged([first, {**second, "draws": 7}])

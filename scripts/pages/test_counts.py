@@ -39,4 +39,4 @@ def test_every_package_and_layer_of_the_code_is_on_the_map():
     listed = code_map.packages()
 
     assert all(f"| `evoflash/{name}` |" in listed for name in ("cli.py", "cuda/", "search.py", "errors.py"))
-    assert code_map.layers().startswith("```\n__main__\napi | cli\ncommands\n")
+    assert code_map.layers().startswith("```\n__main__\napi | cli | torch\ncommands\n")

@@ -28,10 +28,10 @@ from evoflash.baselines.attempts import culprit
 from evoflash.compilers.nvrtc import nvrtc_version
 from evoflash.cuda import launcher
 from evoflash.cuda.launcher import present_spec
-from evoflash.environment import environment
 from evoflash.errors import EvoflashError
 from evoflash.gpu import GpuSpec
 from evoflash.isolation import Ending, IsolatedPool
+from evoflash.timing.environment import environment
 from scripts.command_line import command
 from scripts.peers.rows import ROWS, Ours, chunks, ours, part_of
 from scripts.peers.timing import Job, Setup, Timed, ready, timed

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from evoflash import operations
 from evoflash.attention.workload import Workload
 from evoflash.baselines import BaselineAbsentError, BaselineFailedError, LibraryContender, baseline
 from evoflash.baselines.attempts import note_in
@@ -24,6 +23,7 @@ from evoflash.gpu_process import cache
 from evoflash.gpu_process.checks import of_timed
 from evoflash.gpu_process.rungs import GpuTask, check, task_of
 from evoflash.operation import Workload as AnyWorkload
+from evoflash.operation import registry
 from evoflash.problem import Problem
 from evoflash.space import Genome
 from evoflash.timing.benchmark import Bench, Contender, KernelContender, measure, synced_us
@@ -115,7 +115,7 @@ def _task(genome: Genome, builds: Sequence[Build], workload: AnyWorkload, setup:
 def _checks(workload: AnyWorkload, setup: Setup) -> tuple[AnyWorkload, ...]:
     """What every candidate is checked on, and the hidden shapes that finalists are."""
     keys = (workload.compile_key(setup.spec.arch),)
-    operation = operations.operation_of(workload)
+    operation = registry.operation_of(workload)
     return (*operation.check_workloads(keys), *operation.hidden_workloads(keys, seed=setup.seed))
 
 

@@ -27,7 +27,6 @@ from evoflash import __version__
 from evoflash.commands.search import plan as planning
 from evoflash.commands.search.run import strategy_of
 from evoflash.cuda.launcher import present_gpu
-from evoflash.environment import environment
 from evoflash.evaluation import Evaluation
 from evoflash.evaluators.finals_phase import promoted as promoted_of
 from evoflash.evaluators.measured import MeasuredEvaluator
@@ -37,6 +36,7 @@ from evoflash.search import search
 from evoflash.space import Genome
 from evoflash.store.store import open_store
 from evoflash.timing.comparison import Comparison
+from evoflash.timing.environment import environment
 from scripts.command_line import command
 
 PROTOCOL = (

@@ -15,7 +15,7 @@ from evoflash.gpu_process import cache, checks
 from evoflash.gpu_process.checks import LARGE_LIMIT_S, SMOKE_LIMIT_S, Subject
 from evoflash.gpu_process.rungs import GpuOutcome, GpuTask
 from evoflash.operation import Workload
-from evoflash.operations import operation_of
+from evoflash.operation.registry import operation_of
 from evoflash.timing.benchmark import KernelContender, measure
 from evoflash.timing.comparison import beats_physics
 from evoflash.timing.protocols import StoppingRule

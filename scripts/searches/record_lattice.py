@@ -20,19 +20,18 @@ from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 
-from evoflash import operations
 from evoflash.cuda.launcher import present_spec
-from evoflash.environment import environment
 from evoflash.evaluation import Basis, Rung, Status
 from evoflash.evaluators.prepare import PREPARE_LIMIT_S, Failure, Prepared, prepare
 from evoflash.gpu_process.process import Jobs
 from evoflash.gpu_process.rungs import GpuOutcome, GpuTask, task_of
 from evoflash.gpu_process.worker import GpuWorker
 from evoflash.isolation import Ending, IsolatedPool
-from evoflash.operation import Workload
+from evoflash.operation import Workload, registry
 from evoflash.replay.kernel_tuner import read_recording, write_recording
 from evoflash.replay.recorded_space import Outcome, Recording, recorded_space
 from evoflash.space import Genome
+from evoflash.timing.environment import environment
 from scripts.command_line import command
 from scripts.searches.brief_timing import PROOF, looked_at, prepare_briefly, timed_briefly
 from scripts.searches.lattice import Lattice, genomes, params_of, read_lattice
@@ -111,7 +110,7 @@ def recorded(
 def smoke_of(lattice: Lattice) -> tuple[Workload, ...]:
     """The workload of the smoke test: the smallest check shape."""
     keys = lattice.problem.compile_keys(lattice.gpu.arch)
-    return operations.load(lattice.problem.operation).check_workloads(keys)[:1]
+    return registry.load(lattice.problem.operation).check_workloads(keys)[:1]
 
 
 def task(lattice: Lattice, genome: Genome, ready: Prepared) -> GpuTask:

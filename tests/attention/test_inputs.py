@@ -79,6 +79,24 @@ def test_needles_point_at_tile_edges():
     assert len(set(targets)) > 30
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_a_needle_points_at_the_last_key_however_few_the_rows_are(seed):
+    trial = draw("needles", Workload(1, 1, 1, 9, 1000, 64), seed=seed)
+    q, k = (decode(x, "fp16").astype(np.float64) for x in (trial.q, trial.k))
+    targets = (q @ k.swapaxes(-1, -2)).argmax(axis=-1).ravel().tolist()
+    assert 999 in targets
+    assert max(sorted(targets)[:-1]) > 500  # not the first edges alone
+
+
+@pytest.mark.parametrize("head_dim", [64, 128, 256])
+@pytest.mark.parametrize("name", ["spikes", "lone_spikes"])
+def test_without_its_key_the_maximum_of_a_spiked_row_lets_fp32_overflow(name, head_dim):
+    found, _ = scores(name, Workload(8, 4, 4, 33, 300, head_dim))
+    ranked = np.sort(found, axis=-1)
+    above = (ranked[..., -1] - ranked[..., -2]).reshape(32, 33).max(axis=-1)
+    assert (above > 89).mean() > 0.7
+
+
 def test_pooled_errors_are_of_ordinary_data_alone():
     assert set(ALL) >= {"normal", "normal-again"}
     for name in NAMES.ordinary:

@@ -25,7 +25,7 @@ from evoflash.errors import UsageError
 from evoflash.families.export import export_values, genome_of
 from evoflash.families.family import load_family
 from evoflash.families.renderer import render
-from evoflash.operations import operation_of
+from evoflash.operation.registry import operation_of
 from evoflash.paths import TEMPLATES
 
 FAULTS_HEADER = """\
@@ -346,8 +346,9 @@ def test_an_attention_kernel_with_tensor_maps_is_judged_too(tmp_path):
     assert (right.errors, set(kinds(right)) - {"uncoalesced"}) == (0, set())  # LSE of many heads of few rows
     (error,) = (each for each in wrong.findings if each.kind != "uncoalesced")
     assert error.kind == "missing-proxy-fence"
-    assert error.line == line_of(path, "ef::tma_store(&O_map")
-    assert error.places[0].line == line_of(path, "ef::stmatrix_x4(chunk_at(q_tile")
+    # The fence is missing behind the write; that it is missing is noticed by the store.
+    assert error.line == line_of(path, "ef::stmatrix_x4(chunk_at(q_tile")
+    assert error.places[0].line == line_of(path, "ef::tma_store(&O_map")
 
 
 # ---- genomes and exported files
@@ -431,6 +432,22 @@ def test_a_fault_edited_into_an_exported_kernel_is_found(tmp_path, old, new, kin
     assert "edited" in subject.title
     found = [finding for finding in checked.findings if finding.severity == "error"]
     assert any(finding.kind.startswith(kind) for finding in found), found
+
+
+def test_a_file_with_a_prefix_is_checked_as_the_kernel_that_it_is_and_its_edits_are_found(tmp_path):
+    path = tmp_path / "kernel.cu"
+    text = export_values("flash_mma", FAULTY, problem="b=1,h=2,s=96,d=32", gpu="l4", prefix="mine")
+    path.write_text(text)
+    (whole,) = of_exported(path, problem=None, gpu=None)
+    path.write_text(text.replace("ef::syncthreads();  // K tile j is", "// K tile j is"))
+    (edited,) = of_exported(path, problem=None, gpu=None)
+
+    assert "edited" not in whole.title
+    assert len(whole.notes) == 1
+    assert "edited" in edited.title
+    errors = [finding for finding in check(edited, runs=2, seed=1).findings if finding.severity == "error"]
+    (race, *_) = [finding for finding in errors if finding.kind.startswith("race")]
+    assert "ef::" in path.read_text().splitlines()[race.line - 1]
 
 
 # ---- the file's comment

@@ -97,7 +97,8 @@ def test_what_outlives_a_launch_is_an_error(tmp_path: Path, kept: str) -> None:
         ("__syncthreads();", "ef::syncthreads()"),
         ("#include <cuda_fp16.h>", "ef::f16"),
         ('asm volatile("ex2.approx.ftz.f32 %0, %0;" : "+f"(v));', "ef::ex2"),
-        ("atomicAdd(n, 1u);", "ef::atom_add"),
+        ('__asm__("");', "the primitive that holds the instruction"),
+        ("atomicAdd(n, max(1u, 2u));", "ef::atom_add"),
         ("x = __shfl_xor_sync(~0u, x, 1);", "ef::shfl_xor"),
     ],
 )
@@ -114,6 +115,24 @@ def test_the_ef_way_stands_before_what_the_compiler_says(tmp_path: Path) -> None
 
     assert kinds(found)[:2] == ["unseen", "compile"]
     assert "ef::syncthreads()" in found.findings[0].remedy
+
+
+@pytest.mark.parametrize(
+    ("body", "instead"),
+    [
+        ("__half h;", "ef::f16"),
+        ("ef::stg(y + i, __ldg(x + i));", "ef::ldg(pointer)"),
+        ("ef::stg(y + i, expf(1.0f));", "ef::ex2"),
+        ("cg::this_thread_block().sync();", "ef::cluster_sync"),
+    ],
+)
+def test_the_ef_way_is_named_for_what_the_compiler_does_not_know(
+    tmp_path: Path, body: str, instead: str
+) -> None:
+    found = checked(tmp_path, body)
+
+    assert kinds(found) == ["compile"]
+    assert instead in found.findings[0].remedy
 
 
 def test_an_exported_file_whose_ptx_was_edited_is_refused(tmp_path: Path) -> None:

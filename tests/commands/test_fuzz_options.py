@@ -7,6 +7,7 @@ looks for a family or a GPU ends there. A new command, or a new option, is cover
 import os
 import shutil
 import sqlite3
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -169,6 +170,7 @@ def _stopped_before_work(place, monkeypatch) -> None:
     monkeypatch.chdir(place)
     monkeypatch.setenv("EVOFLASH_EXTENSIONS", str(place / "no_such_folder"))
     monkeypatch.setenv("EVOFLASH_DB", str(place / "good.db"))
+    monkeypatch.setitem(sys.modules, "optuna_dashboard", None)  # else `dashboard` serves and does not end
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -21,13 +21,13 @@ from evoflash.commands.insights.report import as_json, print_insights
 from evoflash.commands.insights.words import effect_words, nogood_words, sentences
 from evoflash.errors import NoKernelError
 from evoflash.evaluation import Basis, Evaluation, Proposal, Run, RunKey, Status
-from evoflash.gene_effects import GeneEffect, Nogood
 from evoflash.search import search
 from evoflash.space import Genome
 from evoflash.store.store import Store, open_store
 from evoflash.strategies import evolution
 from evoflash.strategies.evolution import Evolution
 from evoflash.strategies.family_bandit import Bandit
+from evoflash.strategies.model.gene_effects import GeneEffect, Nogood
 
 PROBLEM = "b=1,h=8,hkv=8,sq=512,skv=512,d=64,dtype=fp16"
 KEY = RunKey(PROBLEM, "l4", Basis.MEASURED, "evolution", 5)

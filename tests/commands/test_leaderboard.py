@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 import sqlite3
 from collections.abc import Iterator
 from dataclasses import replace
@@ -15,6 +16,7 @@ from rich.console import Console
 from evoflash import cli
 from evoflash.attention.workload import CompileKey
 from evoflash.commands.leaderboard import report
+from evoflash.commands.leaderboard.page import page
 from evoflash.commands.leaderboard.table import Only, Table, read, since_of
 from evoflash.errors import UsageError
 from evoflash.evaluation import (
@@ -301,3 +303,17 @@ def test_a_measured_table_carries_no_mark_of_an_estimate(both: Store, show: Any)
 @pytest.mark.parametrize("show", [report.as_markdown, printed])
 def test_an_empty_leaderboard_says_what_to_do(store: Store, show: Any) -> None:
     assert "run `evoflash search`" in show(read(store))
+
+
+def test_as_a_page_it_has_every_ranking_marks_estimates_and_needs_no_other_file(both: Store) -> None:
+    text = page(read(both))
+
+    assert text.count("<section>") == 2
+    assert re.findall(r'data-key="[^"]*">([^<]*)<', text).count("~1") == 1
+    assert "estimated by model 2026.1, not measured" in text
+    assert "default-src 'none'" in text
+    assert not re.search(r"(src|href)=\"(?!data:,)", text)
+
+
+def test_the_page_of_an_empty_leaderboard_says_what_to_do(store: Store) -> None:
+    assert "run <code>evoflash search</code>" in page(read(store))

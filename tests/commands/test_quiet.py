@@ -11,6 +11,7 @@ from evoflash.evaluation import Basis, Evaluation, Proposal, Rung, RunKey, Statu
 from evoflash.families.family import load_family
 from evoflash.gpu import load_gpu
 from evoflash.problem import parse_problem
+from evoflash.store.cost import Cost, charge
 from evoflash.store.store import open_store
 
 GPU, PROBLEM = load_gpu("l4"), parse_problem("mission")
@@ -57,6 +58,17 @@ def test_a_search_that_is_not_quiet_prints_its_report_and_its_notes(printed) -> 
     assert "spent its budget" in err
 
 
+def test_what_a_search_took_is_a_note_beside_its_report_which_repeats(printed, db) -> None:
+    before, _ = printed(*SEARCH)
+    with open_store(db) as store:
+        charge(store.database, store.runs()[0], Cost(0.0, 90.0))
+
+    after, err = printed(*SEARCH)
+
+    assert after == before
+    assert "evoflash: it took 1.5 CPU minutes.\n" in err
+
+
 def test_quiet_before_the_command_means_the_same(printed) -> None:
     assert printed("-q", *SEARCH) == (LINE, "")
 
@@ -65,7 +77,7 @@ def test_a_quiet_search_prints_its_json_whole(printed) -> None:
     out, err = printed(*SEARCH, "-q", "--json")
 
     assert json.loads(out)["best"]["genome"]["id"] == GENOME.id
-    assert set(json.loads(out)) == {"best", "spent", "comparisons", "validator"}
+    assert set(json.loads(out)) == {"best", "spent", "comparisons", "validator", "cost"}
     assert err == ""
 
 

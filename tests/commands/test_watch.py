@@ -61,7 +61,8 @@ def test_a_live_search_is_followed_until_its_process_lets_it_go(searching, tmp_p
 
     assert searching.returncode == 0
     assert (last.process, last.evaluated, last.run.budget) == (None, 3, 3)
-    shown = out.getvalue().splitlines()
-    assert shown[-2].startswith("  finished: 3 of 3 evaluated")
-    assert shown[-1].split(",")[0] == f"  best ~{last.best_us:.2f} us ESTIMATED"
+    finished, best, took = out.getvalue().splitlines()[-3:]
+    assert finished.startswith("  finished: 3 of 3 evaluated")
+    assert best.split(",")[0] == f"  best ~{last.best_us:.2f} us ESTIMATED"
+    assert took.endswith(" CPU minutes")
     assert told.decode().startswith(f"{last.best_id}  flash_simt  ~{last.best_us:.2f} us ESTIMATED")

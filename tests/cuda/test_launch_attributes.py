@@ -10,8 +10,8 @@ from evoflash.cuda import launch_attributes
 from evoflash.cuda.capacity import does_not_fit
 from evoflash.errors import TemplateError
 from evoflash.evaluation import Launch
-from evoflash.families import export
 from evoflash.families.family import Family, read_family
+from evoflash.families.host_part import launcher
 from evoflash.gpu import load_gpu
 from evoflash.problem import parse_problem
 
@@ -127,7 +127,8 @@ def test_an_exported_launcher_passes_them_on(tmp_path: Path) -> None:
     problem = parse_problem("mission")
     space = family.space(problem.compile_keys(gpu.arch), gpu)
 
-    text = export._launcher(family, space.genome({"size": 4}), problem, gpu)
-    assert "dim3(128, 1, 1), 0, {cluster_of(4, 1, 1), resident()})" in text
-    assert "dim3(64, 1, 1), 0, {dependent()})" in text
+    entries = {"first": "a_first_kernel", "second": "a_second_kernel"}
+    text = launcher(family, space.genome({"size": 4}), problem, gpu, prefix="a", entries=entries)
+    assert "launch(a_first_kernel, grids[0], dim3(128, 1, 1), 0, {cluster_of(4, 1, 1), resident()})" in text
+    assert "launch(a_second_kernel, grids[1], dim3(64, 1, 1), 0, {dependent()})" in text
     assert "NonPortableClusterSize" not in text

@@ -1,11 +1,16 @@
-"""A report about a line of a function that a kernel calls says where it was called from."""
+"""A report names the calls that led to its line, and to the other one where that is watched."""
+
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from evoflash.commands.check.findings import from_report
+from evoflash.commands.check.findings import from_report, merge
+from evoflash.commands.check.runs import check
+from evoflash.commands.check.subject import of_file
 from evoflash.compilers.gxx import build
-from evoflash.emulator.launch import Emulation, Memory, run
+from evoflash.emulator.launch import Emulation, Memory, Report, run
 from evoflash.evaluation import Launch
 
 # Which of three tensors is read too far; `inner` is called by `row`, which the kernel calls.
@@ -57,3 +62,89 @@ def test_a_finding_shows_the_calls_as_places_of_its_own() -> None:
         (106, "called from here"),
         (113, "called from here"),
     ]
+
+
+HEADER = """/* evoflash check
+entry = "k"
+grid = 1
+block = 32
+smem = 1024
+arguments = [
+  { name = "x", dtype = "f32", shape = [128] },
+  { name = "y", dtype = "f32", shape = [32], out = true },
+]
+*/
+"""
+# K and V by one helper; `early` reads V while its copy may be under way.
+COPIES = """#include "ef.h"
+EF_DEV void fetch(int at, const float* x) {
+  ef::cp_async16(ef::smem_base() + at + threadIdx.x * 16, x + threadIdx.x * 4);
+}
+EF_DEV float early(int at) {
+  return ef::lds<float>(ef::smem_base() + at + threadIdx.x * 16);
+}
+extern "C" __global__ void k(const float* x, float* y) {
+  fetch(0, x);
+  ef::cp_async_commit();
+  fetch(512, x);
+  ef::cp_async_commit();
+  ef::cp_async_wait<1>();
+  float sum = early(0);
+  sum += early(512);
+  ef::cp_async_wait<0>();
+  ef::stg(y + threadIdx.x, sum);
+}
+EF_EXPORT_KERNEL(k)
+"""
+
+
+@pytest.mark.parametrize("watched", [(), (3,)])
+def test_a_watched_line_is_named_with_the_call_that_led_to_it(watched: tuple[int, ...]) -> None:
+    with Memory() as memory:
+        x = memory.array("x", (128,), np.float32)
+        y = memory.array("y", (32,), np.float32, writable=True)
+        arguments = (np.uint64(x.ctypes.data), np.uint64(y.ctypes.data))
+        library = build(COPIES, name="copies", tells_callers=True)
+        launch = Launch("k", (1, 1, 1), (32, 1, 1), 1024)
+        ran = run(library, launch, arguments, delivery="lazy", watched=watched)
+    (report,) = ran.reports
+
+    assert (report.kind, report.line, report.line2) == ("async-not-waited", 6, 3)
+    assert report.callers == (15,)
+    assert report.callers2 == ((11,) if watched else ())
+    assert "at line 3 " in report.message
+    assert {site.line for site in ran.sites} == {3, 6, 17}
+
+
+def test_a_check_names_the_calls_of_both_places(tmp_path: Path) -> None:
+    path = tmp_path / "copies.cu"
+    path.write_text(HEADER + COPIES)
+    (subject,) = of_file(path, problem=None, gpu=None)
+    shift = HEADER.count("\n")
+
+    (finding,) = (f for f in check(subject, runs=2, seed=1).findings if f.kind == "async-not-waited")
+
+    assert finding.line == 6 + shift
+    assert [(place.line - shift, place.label) for place in finding.places] == [
+        (3, "where the copy was started"),
+        (11, "where the copy was started, called from here"),
+        (15, "called from here"),
+    ]
+
+
+def test_the_line_to_mend_comes_before_the_one_where_it_was_noticed() -> None:
+    said = (
+        "block (0,0,0), called from line 30: asynchronous read: thread 0 wrote it at line 10 through stores"
+    )
+    report = Report("missing-proxy-fence", 20, 10, 1, said, callers=(30,), callers2=(31,))
+    finding = from_report(report, run="the first", shift=100)
+
+    assert (finding.line, finding.where) == (110, "the ordinary write")
+    assert [(place.line, place.label) for place in finding.places] == [
+        (120, "where it was noticed"),
+        (130, "where it was noticed, called from here"),
+        (131, "called from here"),
+    ]
+    again = from_report(replace(report, line=25), run="the second", shift=100)
+    (merged,) = merge([[finding], [again]])
+    assert [place.line for place in merged.places if place.label == "where it was noticed"] == [120, 125]

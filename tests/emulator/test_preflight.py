@@ -83,6 +83,9 @@ def test_the_shapes_are_those_that_the_loop_makes_special(key, loop):
     assert any(run.is_strided and run.workload.batch > 1 for run in runs)
     assert any(run.is_strided and run.workload.kv_heads > 1 for run in runs)
     assert {"needles", "lone_spikes", "zero_keys"} < {run.inputs for run in runs}
+    if key.causal:  # a row sees all of a tile but its last key: of a split's first tile, and of its second
+        pairs = {shape.seq_kv for shape in shapes if shape.seq_q == 2}
+        assert {(2 * loop.splits - 1) * loop.keys, 2 * loop.splits * loop.keys} <= pairs
     if loop.splits > 3:
         shares = [-(-many // loop.splits) for many in tiles]
         assert any(

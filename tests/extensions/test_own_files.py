@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from places import environment
 
-from evoflash import operations
 from evoflash.commands.doctor.examine import examine
 from evoflash.errors import EvoflashError, TemplateError
 from evoflash.evaluation import Proposal
@@ -19,6 +18,7 @@ from evoflash.extensions import folders
 from evoflash.families.family import known_families, load_family, read_family
 from evoflash.families.renderer import render
 from evoflash.gpu import known_gpus, load_gpu, read_gpu
+from evoflash.operation import registry
 from evoflash.paths import GPUS
 from evoflash.problem import parse_problem
 from evoflash.replay.comparison import chosen
@@ -392,7 +392,7 @@ def test_a_template_that_is_no_text_is_named(tmp_path) -> None:
 def test_operations_that_make_no_sense_are_an_error(monkeypatch) -> None:
     monkeypatch.setenv("EVOFLASH_OPERATIONS", "nonsense")
 
-    assert "EVOFLASH_OPERATIONS: 'nonsense': write name=module" in error_of(operations.load, "attention")
+    assert "EVOFLASH_OPERATIONS: 'nonsense': write name=module" in error_of(registry.load, "attention")
 
 
 def test_doctor_names_an_own_file_that_does_not_load(own) -> None:

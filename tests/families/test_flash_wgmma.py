@@ -749,10 +749,11 @@ def test_a_block_may_have_more_pieces_of_work_than_it_can_note(epilogue):
     assert verdict.passed, verdict.reason
 
 
-def test_a_note_behind_the_last_place_is_noticed_where_tiles_are_small():
-    """The first piece of work without a place overflows like all others; without a mask, under any seed."""
+@pytest.mark.parametrize(("ratio", "causal"), [(1, False), (4, True)])
+def test_a_note_behind_the_last_place_is_noticed_where_tiles_are_small(ratio, causal):
+    """The first piece of work without a place overflows like all others."""
     values = {"schedule": "dynamic", "rescale": "speculative", "block_n": 32, "consumers": 1, "turns": "none"}
-    key = replace(KEY, causal=False, gqa_ratio=1)
+    key = replace(KEY, causal=causal, gqa_ratio=ratio)
     candidate = render(genome_of(values, key), key, H200)
     consumer = "const bool exact = again || pieces >= kLog;"
     before, found, behind = candidate.source.rpartition(consumer)

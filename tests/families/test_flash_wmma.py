@@ -259,7 +259,7 @@ def test_the_estimate_of_shared_memory_is_what_the_kernel_touches():
             SHARED,
             (
                 "ef::wmma_fill(product[m][d], 0.0f);",
-                "ef::wmma_fill(product[m][d], 0.0f), product[m][d].x[0] = lane / 4 == 0 ? 1.0f : 0.0f;",
+                "ef::wmma_fill(product[m][d], 0.0f), product[m][d].x[0] = threadIdx.x % 32 < 4 ? 1.f : 0.f;",
             ),
             Status.CORRECTNESS,
             "",

@@ -64,7 +64,7 @@ flash_wmma(const element* Q, const element* K, const element* V, element* O, flo
            long long k_batch, long long k_head, long long k_row,
            long long v_batch, long long v_head, long long v_row,
            long long o_batch, long long o_head, long long o_row, float scale) {
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  const int warp = threadIdx.x / 32;
   const int warp_m = warp / kWarpsN, warp_n = warp % kWarpsN;
   const int tile_row = warp_m * kRowsPerWarp;  // of the warp's tiles, within the block
   const int head = blockIdx.y, batch = blockIdx.z;

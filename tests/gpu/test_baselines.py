@@ -75,16 +75,22 @@ def judge(name, workload, spec):
     return ending.value
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_each_library_is_right_or_says_why_it_is_absent(name, spec):
+@pytest.fixture(scope="module")
+def libraries():
+    """One process for all libraries, as in a search's finals: each start of PyTorch takes seconds."""
     with IsolatedPool(1) as pool:
-        for workload in WORKLOADS:
-            ending = pool.submit(judged, name, workload, spec, timeout_s=300).result()
-            assert ending.value is not None, ending.reason
-            absent, verdict, environment = ending.value
-            print(f"\n  {workload}: {absent or verdict} {environment}", end="")
-            assert absent or verdict.passed, verdict.reason
-            assert bool(absent) != bool(environment.get("torch"))
+        yield pool
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_library_is_right_or_says_why_it_is_absent(name, spec, libraries):
+    for workload in WORKLOADS:
+        ending = libraries.submit(judged, name, workload, spec, timeout_s=300).result()
+        assert ending.value is not None, ending.reason
+        absent, verdict, environment = ending.value
+        print(f"\n  {workload}: {absent or verdict} {environment}", end="")
+        assert absent or verdict.passed, verdict.reason
+        assert bool(absent) != bool(environment.get("torch"))
 
 
 def test_a_planted_library_that_is_right_passes(planted, spec):

@@ -14,7 +14,7 @@ from evoflash.evaluation import Rung, Status
 from evoflash.gpu_process import cache, checks
 from evoflash.gpu_process.checks import Subject
 from evoflash.gpu_process.trials import STRIDED
-from evoflash.operations import operation_of
+from evoflash.operation.registry import operation_of
 from evoflash.validation.thresholds import thresholds_of
 
 pytestmark = pytest.mark.gpu

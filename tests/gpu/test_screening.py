@@ -1,5 +1,6 @@
 """The short look on a real GPU: what is slow ends there, what is fast does not, and no fraud wins by it."""
 
+import os
 from dataclasses import replace
 
 import pytest
@@ -80,7 +81,7 @@ def reached(worker, task):
 def tasks(spec):
     """The corpus compiled, by name."""
     tried = [fraud for fraud in corpus() if not fraud.measured.skip]
-    with IsolatedPool(8) as pool:
+    with IsolatedPool(len(os.sched_getaffinity(0))) as pool:
         built = [
             pool.submit(on_gpu.task_of, fraud, spec, 1, timeout_s=on_gpu.COMPILE_LIMIT_S) for fraud in tried
         ]

@@ -95,3 +95,17 @@ def test_every_baseline_that_runs_is_right(worker, spec, workload):
         show(ending.value.timings[name])
         assert verdicts[0].passed, f"{name}: {verdicts[0].reason}"
     assert ending.value.verdicts
+
+
+def test_finals_measure_the_energy_of_a_call_where_it_is_asked_for(worker, spec, cubins):
+    once = planted.task_of(spec, cubins, checks=[SMALL], timed=[MISSION], name="once")
+    again = planted.task_of(spec, cubins, checks=[SMALL], timed=[MISSION], name="again")
+    task = FinalTask((once, again), (MISSION,), spec, seed=5, baselines=(), energy=True)
+    ending = worker.finalists(task).result()
+    assert ending.value is not None, ending.reason
+    for name, (ranked, *others) in ending.value.timings.items():
+        assert ranked.energy_mj is not None, "NVML has no energy counter for this GPU"
+        watts = 1e3 * ranked.energy_mj / ranked.median_us
+        print(f"\n{name}: {ranked.energy_mj:.4f} mJ a call, {watts:.0f} W over its time")
+        assert 20 < watts < 2000  # between a board at rest and more than any takes
+        assert {timing.energy_mj for timing in others} == {None}

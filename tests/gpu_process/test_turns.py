@@ -64,3 +64,17 @@ def test_nobody_waits_for_ever_once_it_is_closed(turns, held):
     for answer in (before, after):
         with pytest.raises(CancelledError):
             answer.result(LIMIT_S)
+
+
+def test_several_calls_run_at_the_same_time_and_all_threads_end_with_the_queue():
+    wide = Turns("wide", at_once=1)
+    wide.widen(3)
+    wide.widen(2)  # fewer than before changes nothing
+    meet = threading.Barrier(3)
+    for answer in [wide.submit(meet.wait, LIMIT_S) for _ in range(3)]:
+        answer.result(LIMIT_S)
+    wide.close()
+    for thread in threading.enumerate():
+        if thread.name == "wide":
+            thread.join(LIMIT_S)
+            assert not thread.is_alive()

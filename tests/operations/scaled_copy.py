@@ -200,6 +200,10 @@ def distance(a: Workload, b: Workload) -> float:
     return abs(float(np.log2(a.bytes_moved / b.bytes_moved))) + (a.dtype != b.dtype)
 
 
+def interface_names() -> dict[str, Any]:
+    return {"factor": FACTOR, "version": 1}
+
+
 def launcher_names(maps: Iterable[Any]) -> dict[str, Any]:
     return {"factor": FACTOR}
 
@@ -232,6 +236,8 @@ OPERATION = Operation(
     work=work,
     consumers=consumers,
     distance=distance,
+    interface=Path(__file__).with_name("interface.h.j2"),
+    interface_names=interface_names,
     launcher=Path(__file__).with_name("launcher.j2"),
     launcher_names=launcher_names,
 )

@@ -15,7 +15,6 @@ from cupy.cuda import nvrtc
 from operations.scaled_copy import CompileKey, Workload
 from places import TESTS, environment
 
-from evoflash import operations as registry
 from evoflash.champions import distance
 from evoflash.compilers.nvrtc import compile_candidate
 from evoflash.cuda.launcher import present_gpu, spec_of
@@ -28,7 +27,7 @@ from evoflash.families.export import export_kernel, genome_of
 from evoflash.families.family import families_for, load_family, read_family
 from evoflash.families.renderer import render
 from evoflash.gpu import load_gpu
-from evoflash.operation import Output
+from evoflash.operation import Output, registry
 from evoflash.problem import parse_problem
 from evoflash.search import search
 from evoflash.store.store import open_store
@@ -228,7 +227,9 @@ def test_the_exported_file_compiles_and_launches_with_sizes_that_come_at_run_tim
     text = export_kernel(genome, problem, gpu)
 
     nvrtc.compileProgram(nvrtc.createProgram(text, "kernel.cu", [], []), ["-std=c++17", f"-arch={gpu.arch}"])
-    assert "scaled_copy<<<dim3(ceil_div(rows, 8), 1, 1), dim3(64, 1, 1), 0, stream>>>" in text
+    assert "config.gridDim = dim3(ceil_div(rows, 8), 1, 1);" in text
+    assert "cudaLaunchKernelEx(&config, scaled_copy," in text
+    assert "int scaled_copy_forward(const scaled_copy_args* args, struct CUstream_st* stream);" in text
     assert "attention" not in text.partition('extern "C"')[2]
 
 

@@ -37,6 +37,7 @@ from evoflash.evaluation import (
 from evoflash.paths import DB
 from evoflash.space import Genome
 from evoflash.store import database, schema
+from evoflash.store.cost import Cost, charge, costs
 from evoflash.store.store import Store, open_store
 
 PROBLEM = "b=1,h=8,hkv=8,sq=512,skv=512,d=64,dtype=fp16"
@@ -108,7 +109,8 @@ def full_evaluation() -> Evaluation:
         log="ptxas info",
         cubin_path="/cache/kernel.cubin",
     )
-    timing = replace(timing_of(12.5), sm_clock_mhz=2040, throttle="power", terms={"tensor": 3.0, "l2": 4.5})
+    timing = replace(timing_of(12.5), sm_clock_mhz=2040, throttle="power", energy_mj=1.5)
+    timing = replace(timing, terms={"tensor": 3.0, "l2": 4.5})
     return Evaluation(
         genome,
         PROBLEM,
@@ -511,7 +513,7 @@ def test_a_full_disk_says_so_and_keeps_what_was_stored(store: Store) -> None:
     run = begin(store)
     put(store, run, evaluation_of(1, 10.0))
 
-    @sa.event.listens_for(store._database.engine, "begin")
+    @sa.event.listens_for(store.database.engine, "begin")
     def full(connection: sa.Connection) -> None:
         connection.exec_driver_sql("PRAGMA max_page_count = 1")
 
@@ -538,9 +540,9 @@ def test_a_sqlite_url_is_the_same_database_as_its_path(path: Path) -> None:
 # ---- schema
 
 
-def restored(path: Path) -> Path:
+def restored(path: Path, fixture: Path = FIXTURE) -> Path:
     connection = sqlite3.connect(path)
-    connection.executescript(FIXTURE.read_text())
+    connection.executescript(fixture.read_text())
     connection.close()
     return path
 
@@ -549,7 +551,7 @@ def test_the_migrations_make_the_tables_that_the_code_uses(store: Store) -> None
     from alembic.autogenerate import compare_metadata
     from alembic.migration import MigrationContext
 
-    with store._database.reading() as connection:
+    with store.database.reading() as connection:
         context = MigrationContext.configure(connection, opts={"version_table": schema.VERSION_TABLE})
         assert compare_metadata(context, schema.metadata) == []
 
@@ -565,6 +567,16 @@ def test_a_database_made_by_revision_0001_still_opens_with_its_results(path: Pat
         assert [baseline.name for baseline in store.baselines(run)] == ["sdpa_flash"]
         keys = {build.compile_key.accumulate for _, e in store.history(run) for build in e.builds}
         assert keys == {"fp32"}
+
+
+def test_a_database_made_by_revision_0002_gets_room_for_costs_and_energies(path: Path) -> None:
+    with open_store(str(restored(path, FIXTURES / "store_0002.sql"))) as store:
+        (run,) = store.runs()
+        assert costs(store.database, run.id) == {}
+        times = [timing for _, e in store.history(run) for timing in e.timings]
+        assert {timing.energy_mj for timing in times} == {None}
+        charge(store.database, run, Cost(60.0, 90.0))
+        assert costs(store.database, run.id) == {run.id: Cost(60.0, 90.0)}
 
 
 @pytest.mark.parametrize("read_only", [False, True])

@@ -6,7 +6,6 @@ The timing is that of gpu_process/finals.py, without candidates.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from evoflash.environment import environment
 from evoflash.errors import EvoflashError
 from evoflash.evaluation import Baseline, Basis, RunKey
 from evoflash.gpu import GpuSpec
@@ -14,6 +13,7 @@ from evoflash.gpu_process.finals import FinalReport, FinalTask, failed_check, ro
 from evoflash.gpu_process.worker import GpuWorker
 from evoflash.problem import Problem
 from evoflash.store.store import open_store
+from evoflash.timing.environment import environment
 
 STRATEGY = "baselines"  # the name of their runs in the store: no search
 _LIMIT_S = 1500.0  # libraries may compile for minutes on their first use

@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass
 from datetime import date
 
 from evoflash import __version__
-from evoflash.environment import environment
 from evoflash.replay.benchmark import Space
+from evoflash.timing.environment import environment
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,16 +12,16 @@ from pathlib import Path
 
 from evoflash.champions import Champion, champion_today
 from evoflash.commands import kernel_report as report
+from evoflash.commands.evaluate.emulated import emulated
 from evoflash.commands.genome_words import export_commands, values_line
 from evoflash.commands.remeasure.run import measured
 from evoflash.commands.terminal import say
 from evoflash.cuda.launcher import present_spec
 from evoflash.errors import DeviceError, NoKernelError, UsageError
-from evoflash.evaluation import Basis, Evaluation, Rung, Status
-from evoflash.evaluators.prepare import PREPARE_LIMIT_S, Failure, Prepared, prepare
+from evoflash.evaluation import Basis, Evaluation, Rung
+from evoflash.exports.exported import Exported
 from evoflash.families.export import export_kernel
 from evoflash.gpu import GpuSpec, known_name, load_gpu
-from evoflash.isolation import IsolatedPool
 from evoflash.problem import canonical, parse_problem
 from evoflash.space import Genome
 from evoflash.store.store import Store, open_store
@@ -43,11 +43,15 @@ class Answer:
         """Its family and its values."""
         return self.evaluation.genome
 
-    def cuda(self) -> str:
+    def exported(self, db: str, prefix: str | None = None) -> Exported:
+        """What evoflash.exports writes."""
+        what, gpu = parse_problem(self.evaluation.problem), load_gpu(self.evaluation.gpu)
+        return Exported(self.genome, what, gpu, self.evaluation, archived=self.archived, db=db, prefix=prefix)
+
+    def cuda(self, prefix: str | None = None) -> str:
         """The exported file."""
-        return export_kernel(
-            self.genome, parse_problem(self.evaluation.problem), load_gpu(self.evaluation.gpu)
-        )
+        what, gpu = parse_problem(self.evaluation.problem), load_gpu(self.evaluation.gpu)
+        return export_kernel(self.genome, what, gpu, prefix=prefix)
 
 
 def best(
@@ -143,16 +147,10 @@ def _of_evaluation(winner: Evaluation) -> Answer:
 def _checked(known: Champion) -> Answer:
     """Compiled for the GPU and checked by the emulator; nothing is estimated and nothing stored."""
     say(f"no {known.gpu} here: the archived kernel is checked by the CPU emulator, not timed.")
-    spec, what = load_gpu(known.gpu), parse_problem(known.problem)
-    with IsolatedPool(1) as pool:
-        ending = pool.submit(prepare, known.genome, what, spec, True, 0, timeout_s=PREPARE_LIMIT_S).result()
-    failed = Failure(ending.status, Rung.PREFLIGHT, ending.reason)
-    prepared = ending.value or Prepared(failure=failed)
-    if why := prepared.failure:
-        raise _rejected(known, f"{why.status} at {why.rung}, {why.reason}")
-    where = (known.problem, known.gpu, Basis.ESTIMATED, Status.CORRECT, Rung.PREFLIGHT)
-    checked = Evaluation(known.genome, *where, builds=prepared.builds, verdicts=prepared.verdicts)
-    return Answer(checked, describe_archived(known, checked), _as_json(known, prepared), archived=known)
+    checked = emulated(known.genome, parse_problem(known.problem), load_gpu(known.gpu))
+    if not checked.is_correct:
+        raise _rejected(known, f"{checked.status} at {checked.rung}, {checked.reason}")
+    return Answer(checked, describe_archived(known, checked), _as_json(known, checked), archived=known)
 
 
 def describe_archived(known: Champion, checked: Evaluation) -> str:
@@ -191,11 +189,11 @@ def _was(known: Champion) -> str:
     return f"archived, measured on {known.device}, {known.date}"
 
 
-def _as_json(known: Champion, prepared: Prepared) -> str:
+def _as_json(known: Champion, checked: Evaluation) -> str:
     """Keys as an evaluation's where they mean the same. The archived time stands apart: it is no score."""
     genome = {"id": known.genome.id, "family": known.genome.family, "values": known.genome.as_dict()}
     said = {name: value for name, value in asdict(known).items() if name not in ("genome", "problem", "gpu")}
-    builds = [{k: v for k, v in asdict(build).items() if k != "log"} for build in prepared.builds]
+    builds = [{k: v for k, v in asdict(build).items() if k != "log"} for build in checked.builds]
     answer = {
         "genome": genome,
         "problem": known.problem,
@@ -206,6 +204,6 @@ def _as_json(known: Champion, prepared: Prepared) -> str:
         "score_us": None,
         "archived": said,
         "builds": builds,
-        "verdicts": [asdict(verdict) for verdict in prepared.verdicts],
+        "verdicts": [asdict(verdict) for verdict in checked.verdicts],
     }
     return json.dumps([answer], indent=2)

@@ -1,18 +1,23 @@
 """The command `evoflash best`. It parses, calls and prints; answer.py chooses the kernel."""
 
 import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from evoflash.commands.options import Db, Gpu, Json, MaybeProblem, Quiet, Verbose
-from evoflash.commands.terminal import say, tell
+from evoflash.commands.options import Arch, Db, Gpu, Json, Kind, MaybeProblem, Prefix, Quiet, Verbose
+from evoflash.commands.terminal import tell
+from evoflash.errors import UsageError
 
 
 def best(
     *,
-    export: Annotated[Path | None, typer.Option("--export", help="Write the kernel as one .cu file.")] = None,
+    export: Annotated[
+        str | None, typer.Option("--export", help="Write the kernel; the path's ending says the kind.")
+    ] = None,
+    kind: Kind = None,
+    arch: Arch = None,
+    prefix: Prefix = None,
     show: Annotated[bool, typer.Option("--show", help="Print the kernel's CUDA.")] = False,
     archive: Annotated[
         bool | None,
@@ -35,13 +40,16 @@ def best(
     Example: evoflash best --export kernel.cu
     """
     from evoflash.commands.best import answer
-    from evoflash.families.export import write_text
+    from evoflash.commands.export.written import write
 
+    if (kind or arch) and not export:
+        raise UsageError("--kind and --arch say how --export writes the kernel: add --export PATH.")
+    if prefix is not None and not (export or show):
+        raise UsageError("--prefix names what an exported file holds: add --export PATH or --show.")
     chosen = answer.best(db, problem=problem, gpu=gpu, archive=archive, argv=sys.argv[1:])
     if show:
-        typer.echo(chosen.cuda(), nl=False)
+        typer.echo(chosen.cuda(prefix), nl=False)
         return
     if export is not None:
-        write_text(export, chosen.cuda())
-        say(f"wrote {export}")
+        write(chosen.exported(db, prefix), export, kind=kind, archs=arch)
     tell(chosen.json if as_json else chosen.text, whole=as_json)

@@ -20,6 +20,9 @@ class Advice:
     meaning: str  # one sentence
     remedy: str  # what to do
     second: str = "the other place"  # what stands on a report's second line
+    # Whether the mend belongs at the second place: a finding begins with that line then, and the line where
+    # it was noticed comes after it.
+    mended_at_second: bool = False
     severity: Severity = "error"
     stops: bool = False  # whether the rest of the launch is not run, so that its output says nothing
 

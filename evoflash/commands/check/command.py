@@ -74,7 +74,8 @@ def check(
         typer.echo(check_report.explain(explain))
         return
     subjects = _subjects(what, family, values or [], gpu=gpu, problem=problem, db=db)
-    with working(f"compiling for the emulator and running each of {len(subjects)} {runs} times a shape"):
+    kernels = "the kernel" if len(subjects) == 1 else f"{len(subjects)} kernels"
+    with working(f"compiling {kernels} for the emulator, to run {runs} times on each shape"):
         checked = [check_subject(subject, runs=runs, seed=seed) for subject in subjects]
     if as_json:
         typer.echo(check_report.as_json(checked))

@@ -3,6 +3,7 @@
 import re
 
 from evoflash.commands.check.findings import Finding, Place
+from evoflash.commands.check.unseen import instead_of
 from evoflash.evaluation import Build
 
 _GCC = re.compile(r"^(?P<file>[^:\n]+):(?P<line>\d+):(?:(?P<column>\d+):)? (?:fatal )?error: (?P<text>.*)$")
@@ -26,7 +27,13 @@ def from_gcc(log: str, *, file: str, shift: int = 0) -> tuple[Finding, ...]:
         line = int(error["line"]) if own else came_from
         column = int(error["column"] or 0) if own else 0
         findings.append(
-            Finding("compile", error["text"], line=line + shift if line else 0, column=column if line else 0)
+            Finding(
+                "compile",
+                error["text"],
+                line=line + shift if line else 0,
+                column=column if line else 0,
+                instead=instead_of(error["text"]),
+            )
         )
         came_from = 0
     first = log.splitlines()[0] if log else "g++ said nothing"

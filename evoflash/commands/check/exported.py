@@ -2,7 +2,7 @@
 
 Such a file inlines PTX, which cannot run here. Its kernel is taken as it stands in the file, with the ef::
 layer in place of that PTX; the banner names its genome and thereby its launches and its problem. The PTX
-itself and the launcher below the kernel are not checked.
+itself, the declarations above it and the launcher below the kernel are not checked.
 """
 
 import re
@@ -12,8 +12,9 @@ from pathlib import Path
 from evoflash.commands.check.subject import Subject, candidate_of, of_genome, read_text, unseen_lines
 from evoflash.compilers.ef_layer import primitives
 from evoflash.errors import UsageError
-from evoflash.families.export import export_kernel
+from evoflash.families.export import export_kernel, without_prefix
 from evoflash.families.exported import export_words, genome_of_words
+from evoflash.families.family import load_family
 from evoflash.gpu import GpuSpec
 from evoflash.problem import Problem
 from evoflash.space import Genome
@@ -41,6 +42,7 @@ def of_exported(path: Path, *, problem: str | None, gpu: str | None) -> tuple[Su
     (exported,), (rendered,) = of_genome(*was), of_genome(*now)
     head, _, original = exported.source.partition(_INCLUDE)
     kernel, before = _kernel(path, text, primitives(original))
+    kernel = without_prefix(kernel, load_family(words.family), words.prefix)
     edits = _edits(original, kernel)
     source = head + _INCLUDE + kernel
     subject = replace(
@@ -52,7 +54,7 @@ def of_exported(path: Path, *, problem: str | None, gpu: str | None) -> tuple[Su
         shown=text,
         shift=before - head.count("\n") - _INCLUDE.count("\n"),
         unseen=unseen_lines(source),
-        notes=(*_notes(path, text, edits, export_kernel(*was)), *rendered.notes),
+        notes=(*_notes(path, text, edits, export_kernel(*was, prefix=words.prefix)), *rendered.notes),
     )
     return (subject,)
 
@@ -62,15 +64,26 @@ def genome_in(path: Path, text: str) -> tuple[Genome, Problem, GpuSpec]:
     words = export_words(text, path)
     assert words is not None, "is_exported() was asked"
     genome, problem, gpu = genome_of_words(words)
-    (exported,) = of_genome(genome, problem, gpu)
-    original = exported.source.partition(_INCLUDE)[2]
-    if _edits(original, _kernel(path, text, primitives(original))[0]):
+    if edits_in(path, text):
         raise UsageError(
             f"the kernel in {path} was edited, or exported by another version: it is no genome of "
             f"{genome.family} any more. `evoflash check` looks into an edited kernel; else export it "
             "again, or write it as a kernel of your own with ef::."
         )
     return genome, problem, gpu
+
+
+def edits_in(path: Path, text: str) -> int:
+    """How many lines of an exported file's kernel are not as its banner's genome has them.
+
+    UsageError where the layer above the kernel, or the order of the parts, is not an export's any more.
+    """
+    words = export_words(text, path)
+    assert words is not None, "is_exported() was asked"
+    (exported,) = of_genome(*genome_of_words(words))
+    original = exported.source.partition(_INCLUDE)[2]
+    kernel, _ = _kernel(path, text, primitives(original))
+    return _edits(original, without_prefix(kernel, load_family(words.family), words.prefix))
 
 
 def _check_compiled_for(path: Path, was: Problem, now: Problem, arch: str) -> None:

@@ -15,6 +15,7 @@ _BLOCK = re.compile(r"^((?:cluster|block) [^:]*): ")
 _GROUPS = re.compile(r"; (?=threads? |only )")
 _LINE = re.compile(r"\bline (\d+)")
 _MOST_PLACES = 4
+_NOTICED = "where it was noticed"  # the symptom's line, where the line to mend comes first
 # Of these, the two places are alike: line 3 against line 5 is the same finding as 5 against 3.
 _SYMMETRIC = ("divergence", "named-barrier", "race-WAW", "race-global", "double-write-global")
 # A site is slow when its excess is this share of all that the launch moves through that memory: a tail's
@@ -60,21 +61,31 @@ def from_report(report: Report, *, run: str, shift: int = 0) -> Finding:
     message = _LINE.sub(lambda match: f"line {int(match[1]) + shift}", " ".join(report.message.split()))
     block = _BLOCK.match(message)
     headline, *groups = _GROUPS.split(message[block.end() :] if block else message)
-    places = [_group(group) for group in groups]
-    places += [Place(line + shift, "called from here") for line in report.callers]
-    if report.line2:
-        label = advice(report.kind).second
-        places.insert(0, Place(report.line2 + shift, label))
-    return Finding(
+    finding = Finding(
         kind=report.kind,
         message=headline,
         line=report.line + shift if report.line else 0,
         where=block[1] if block else "",
-        places=tuple(places),
         runs=1,
         count=report.count,
         first_run=run,
     )
+    known, groups_seen = advice(report.kind), tuple(_group(group) for group in groups)
+    called = tuple(line + shift for line in report.callers)
+    if not report.line2:
+        return replace(finding, places=(*groups_seen, *_calls(called)))
+    line2, called2 = report.line2 + shift, tuple(line + shift for line in report.callers2)
+    if known.mended_at_second:
+        shown = Place(finding.line, _NOTICED)
+        places = (shown, *_calls(called, _NOTICED), *groups_seen, *_calls(called2))
+        return replace(finding, line=line2, where=known.second, places=places)
+    places = (Place(line2, known.second), *_calls(called2, known.second), *groups_seen, *_calls(called))
+    return replace(finding, places=places)
+
+
+def _calls(lines: Sequence[int], of: str = "") -> tuple[Place, ...]:
+    """The calls that led to a place, innermost first."""
+    return tuple(Place(line, f"{of}, called from here" if of else "called from here") for line in lines)
 
 
 def _group(text: str) -> Place:
@@ -123,7 +134,8 @@ def _joined(known: Finding, more: Finding, *, again: bool) -> Finding:
 
 
 def _second(finding: Finding) -> str:
-    return advice(finding.kind).second
+    known = advice(finding.kind)
+    return _NOTICED if known.mended_at_second else known.second
 
 
 def slow_accesses(sites: Iterable[Site], *, shift: int = 0) -> tuple[Finding, ...]:

@@ -12,7 +12,6 @@ from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from evoflash import operations
 from evoflash.commands.check import compiler_messages
 from evoflash.commands.check.case_run import Ran, run_case
 from evoflash.commands.check.findings import Finding, slow_accesses
@@ -27,8 +26,8 @@ from evoflash.emulator.preflight import CPU_LIMIT_S, cpu_limit_s
 from evoflash.errors import DeviceError
 from evoflash.evaluation import Build
 from evoflash.isolation import Ending, IsolatedPool
-from evoflash.operation import Delivery, Schedule, Workload
-from evoflash.operations import operation_of
+from evoflash.operation import Delivery, Schedule, Workload, registry
+from evoflash.operation.registry import operation_of
 
 _DELIVERIES: tuple[Delivery, ...] = ("lazy", "random", "eager")
 _SCHEDULES: tuple[Schedule, ...] = ("fifo", "random")
@@ -70,7 +69,7 @@ def plan(
     something come first, then every delivery with every schedule. With a workload, one run in four wants no
     optional output, and one in four has tensors that are not dense.
     """
-    operation = operation_of(workload) if workload else operations.default()
+    operation = operation_of(workload) if workload else registry.default()
     kinds = operation.inputs.scheduled
     tensors = operation.tensors(workload) if workload else ()
     optional = tuple(spec.name for spec in tensors if spec.is_optional)

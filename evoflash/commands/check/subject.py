@@ -5,7 +5,6 @@ import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from evoflash import operations
 from evoflash.commands.check.kernel_file import Argument, KernelFile
 from evoflash.commands.check.kernel_header import read_kernel_file
 from evoflash.compilers.ef_layer import device_headers_sha
@@ -15,8 +14,8 @@ from evoflash.families.export import genome_of
 from evoflash.families.family import load_family
 from evoflash.families.renderer import lint, render
 from evoflash.gpu import GpuSpec, load_gpu
-from evoflash.operation import CompileKey, Loop, Workload
-from evoflash.operations import operation_of
+from evoflash.operation import CompileKey, Loop, Workload, registry
+from evoflash.operation.registry import operation_of
 from evoflash.problem import Problem, parse_problem
 from evoflash.space import Genome
 
@@ -153,7 +152,7 @@ def _cases(
         if problem:
             raise UsageError(f"{kernel.path} has arguments of its own: --problem is for attention kernels.")
         # NVRTC wants an arch; the rest of the key plays no part.
-        key = operations.default().probe.compile_key(arch) if gpu else None
+        key = registry.default().probe.compile_key(arch) if gpu else None
         return key, (OwnCase(kernel.launch(), kernel.arguments),), ()
     if not (problem or kernel.problem):
         raise UsageError(

@@ -1,4 +1,4 @@
-"""What a kernel's text uses that the emulator cannot see, with the ef:: way to say it; compiles nothing."""
+"""The ef:: way for what the emulator cannot see, or g++ does not know, in a kernel; compiles nothing."""
 
 import re
 
@@ -26,18 +26,18 @@ _INSTEAD = (
     ),
     (r"\b__(ballot|any|all|activemask)\w*", "Write ef::any_sync, all_sync or ballot_sync, without a mask."),
     (
-        r"<cuda_(fp16|bf16)\.h>",
-        "Leave the include out: ef::f16 and ef::bf16 are stored numbers, ef::to_f32 and ef::from_f32 turn "
-        "them into floats and back, ef::pack2 makes two of them one register.",
+        r"<cuda_(fp16|bf16)\.h>|\b__(half|nv_bfloat|float2half|float2bfloat|bfloat)\w*",
+        "Leave CUDA's header and types out: ef::f16 and ef::bf16 are stored numbers, ef::to_f32 and "
+        "ef::from_f32 turn them into floats and back, ef::pack2 makes two of them one register.",
     ),
     (r"<mma\.h>", "Leave the include out: ef::wmma_load_a, wmma_mma and their kin, or ef::mma_m16n8k16."),
     (
-        r"<(cuda/)?(barrier|pipeline|cooperative_groups)",
-        "Leave the include out: ef::mbar_wait, ef::cp_async16, ef::cluster_sync and their kin.",
+        r"<(cuda/)?(barrier|pipeline|cooperative_groups)|\b(cg|cooperative_groups)\b",
+        "Leave the library out: ef::mbar_wait, ef::cp_async16, ef::cluster_sync and their kin.",
     ),
     (r"#\s*include", "Leave the include out: a kernel that is checked includes ef.h alone."),
     (
-        r"\basm\b",
+        r"\b(asm|__asm__|__asm)\b",
         "Inline PTX cannot run here. Write the primitive that holds the instruction: ef::ex2, lg2, rcp; "
         "ldmatrix_x4; mma_m16n8k16; cp_async16; tma_load; mbar_wait; wgmma_ss (all are in evoflash/device).",
     ),
@@ -47,7 +47,18 @@ _INSTEAD = (
     ),
     (r"\b__cvta_\w+", "ef:: takes addresses of shared memory as they are: begin at ef::smem_base()."),
     (r"\b(malloc|clock64|clock)\b", "There is no such call in a kernel that is checked: leave it out."),
+    (r"\b__(ldg|ldcg|ldca|stcs|stcg)\b", "Write ef::ldg(pointer) and ef::stg(pointer, value)."),
+    (
+        r"\b(__)?(exp2?|log2?|log10|rsqrt|sqrt|tanh|fdividef|fmax|fmin|max|min)f?\b",
+        "Of such functions there are ef::ex2 and ef::lg2 (to base 2), ef::rcp, ef::fmax and ef::fma.",
+    ),
 )
+
+
+def instead_of(said: str) -> str:
+    """The ef:: way for the name that a compiler quotes in what it says, "" where there is none."""
+    quoted = " ".join(re.findall(r"'([^']*)'", said))
+    return next((words for pattern, words in _INSTEAD if re.search(pattern, quoted)), "")
 
 
 def unseen_in(lines: list[str], unseen: tuple[tuple[str, int], ...], *, shift: int) -> tuple[Finding, ...]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from evoflash import baselines, operations
+from evoflash import baselines
 from evoflash.commands.check import subject as check_subject
 from evoflash.commands.check.exported import genome_in, is_exported
 from evoflash.commands.check.kernel_header import read_kernel_file
@@ -20,6 +20,7 @@ from evoflash.evaluators.prepare import prepare
 from evoflash.families.family import load_family
 from evoflash.gpu import GpuSpec
 from evoflash.gpu_process.rungs import GpuTask, Launcher, task_of
+from evoflash.operation import registry
 from evoflash.problem import Problem, parse_problem
 from evoflash.space import Genome
 
@@ -105,7 +106,7 @@ def _of_genome(genome: Genome, problem: str, name: str, *, spec: GpuSpec, seed: 
         if prepared.failure:
             reason = f"{prepared.failure.status}, {prepared.failure.reason}"
             raise EvoflashError(f"{name} is no kernel for {what} on {spec.name} ({reason}): choose another.")
-        task = _task(name, what, prepared.builds, lambda w: family.launches(genome, w, spec), spec, seed)
+        task = gpu_task(name, what, prepared.builds, lambda w: family.launches(genome, w, spec), spec, seed)
         return Contender(name, replace(task, is_deterministic=family.is_deterministic))
 
     return _Meaning(problem, contender)
@@ -125,14 +126,15 @@ def _own(path: Path, text: str, *, spec: GpuSpec, seed: int) -> _Meaning:
         build = compile_candidate(subject.candidate)
         if not build.ok:
             raise EvoflashError(f"{path} does not compile: {first_error(build.log)}")
-        task = _task(str(path), what, (build,), lambda w: (kernel.launch(w),), spec, seed)
+        task = gpu_task(str(path), what, (build,), lambda w: (kernel.launch(w),), spec, seed)
         return Contender(str(path), task)
 
     return _Meaning(kernel.problem, contender)
 
 
-def _task(
+def gpu_task(
     name: str, problem: Problem, builds: Sequence[Build], launches: Launcher, spec: GpuSpec, seed: int
 ) -> GpuTask:
-    checks = operations.load(problem.operation).check_workloads(problem.compile_keys(spec.arch))
+    """What the GPU process needs to check a kernel on every shape and to time it on the problem's."""
+    checks = registry.load(problem.operation).check_workloads(problem.compile_keys(spec.arch))
     return task_of(name, spec, builds, launches, checks=checks, timed=problem.workloads, seed=seed)

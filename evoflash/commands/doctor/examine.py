@@ -9,11 +9,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from evoflash.environment import noise_floor, nvrtc_version
 from evoflash.errors import EvoflashError
 from evoflash.families.family import known_families, load_family
 from evoflash.gpu import known_gpus, load_gpu
 from evoflash.paths import cache_dir, default_database
+from evoflash.timing.environment import noise_floor, nvrtc_version
 
 
 @dataclass(frozen=True, slots=True)

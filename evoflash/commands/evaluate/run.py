@@ -7,8 +7,7 @@ from evoflash.commands import kernel_report as report
 from evoflash.commands.evaluate.subject import Subject
 from evoflash.commands.search.limits import Limits
 from evoflash.commands.search.plan import where
-from evoflash.commands.search.run import SearchResult, counting
-from evoflash.environment import environment
+from evoflash.commands.search.run import SearchResult, counting, keep_pairs, result_of
 from evoflash.evaluation import Basis, Evaluation, Run, RunKey
 from evoflash.evaluators.emulated import EmulatedEvaluator
 from evoflash.evaluators.finals_phase import time_finalists
@@ -20,6 +19,7 @@ from evoflash.search import search
 from evoflash.space import Genome
 from evoflash.store.store import Store, open_store
 from evoflash.strategies.fixed_list import Given
+from evoflash.timing.environment import environment
 
 STRATEGY = "evaluate"  # the name of its runs in the store: no search
 
@@ -40,16 +40,19 @@ class Outcome:
         return report.describe_result(self.result, as_json=False)
 
 
-def evaluate(subject: Subject, evaluator: str | None, db: str, *, argv: Sequence[str]) -> Outcome:
+def evaluate(
+    subject: Subject, evaluator: str | None, db: str, *, argv: Sequence[str], strategy: str = STRATEGY
+) -> Outcome:
     """One genome evaluated and stored; UsageError for values that are not valid, DeviceError without a GPU.
 
-    A kernel that fails is an outcome like any other: `evaluation` says where it stopped, and why.
+    `strategy` is the name of the run. A kernel that fails is an outcome like any other: `evaluation` says
+    where it stopped, and why.
     """
     what = parse_problem(subject.problem)
     spec, basis = where(subject.gpu, evaluator)
     genome = valid_genome(subject.family, subject.values, what, spec)
     with open_store(db) as store:
-        current = begin(store, what, spec, basis=basis, strategy=STRATEGY, budget=1, argv=argv)
+        current = begin(store, what, spec, basis=basis, strategy=strategy, budget=1, argv=argv)
         result = taken_up(store, current, what, spec, [genome])
         ((_, evaluation),) = store.history(current)
     return Outcome(evaluation, result)
@@ -79,7 +82,8 @@ def taken_up(
     with counting(store, current, limits), _evaluator(problem, spec, current.key.basis) as evaluates:
         search(Given(genomes, current.key.strategy), evaluates, store, current, budget=limits.budget)
         finals = time_finalists(evaluates.retimer, store, current)
-    return SearchResult(store.best_of(current), store.spent(current), finals)
+        keep_pairs(store, current, finals)
+    return result_of(store, current, finals)
 
 
 def _evaluator(problem: Problem, spec: GpuSpec, basis: Basis) -> EmulatedEvaluator | MeasuredEvaluator:

@@ -1,4 +1,5 @@
-"""`evoflash export`: any genome as one .cu file.
+"""`evoflash export`: any genome as files that need no evoflash.
 
 command       the command's options
+written       writes the files
 """

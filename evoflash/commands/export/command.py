@@ -1,12 +1,11 @@
-"""The command `evoflash export`. It parses, calls and prints; families/export.py writes the file."""
+"""The command `evoflash export`. It parses, calls and prints; evoflash/exports has the writers."""
 
 import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from evoflash.commands.options import Db
+from evoflash.commands.options import Arch, Db, Kind, Prefix
 from evoflash.errors import UsageError
 
 
@@ -23,32 +22,45 @@ def export(
     problem: Annotated[
         str | None, typer.Option("--problem", help="Default: an id's own; else mission.")
     ] = None,
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="Default: stdout.")] = None,
+    prefix: Prefix = None,
+    output: Annotated[
+        str | None, typer.Option("-o", "--output", help="Its ending says the kind; default: .cu on stdout.")
+    ] = None,
+    kind: Kind = None,
+    arch: Arch = None,
     db: Db,
 ) -> None:
-    """Print a genome as one .cu file that is yours to keep.
+    """Write a genome as files that are yours to keep.
+
+    By default it is one .cu file, on stdout; --kind, or the ending of PATH, says another form.
 
     The same input gives the same bytes. An id that was evaluated for several problems or GPUs needs --problem
     or --gpu.
 
     Example: evoflash export 3f2a -o kernel.cu
 
+    Example: evoflash export 3f2a -o attention.py
+
     Example: evoflash export --family flash_mma --set warps=4 --set block_n=64 --problem mission --gpu l4
     """
+    from evoflash.commands.export.written import write
     from evoflash.commands.known_genome import known_genome
-    from evoflash.families.export import export_kernel, export_values, write_text
+    from evoflash.exports.exported import Exported, with_what_is_known
+    from evoflash.families.export import export_kernel, genome_of
 
     if (genome_id is None) == (family is None):
         raise UsageError("give a genome id (its first digits do), or --family with --set and --gpu.")
     if genome_id is not None:
         if values:
             raise UsageError("--set goes with --family; an id has its values.")
-        text = export_kernel(*known_genome(genome_id, db, problem=problem, gpu=gpu))
+        what = known_genome(genome_id, db, problem=problem, gpu=gpu)
     elif gpu is None:
         raise UsageError("--family needs --gpu: what a kernel may use depends on it; see `evoflash gpus`.")
     else:
-        text = export_values(str(family), values or [], problem=problem or "mission", gpu=gpu)
-    if output is None:
-        sys.stdout.write(text)
+        what = genome_of(str(family), values or [], problem=problem or "mission", gpu=gpu)
+    if output is not None:
+        write(with_what_is_known(Exported(*what, prefix=prefix), db), output, kind=kind, archs=arch)
+    elif kind not in (None, "cu") or arch:
+        raise UsageError("--kind and --arch write files: add -o PATH.")
     else:
-        write_text(output, text)
+        sys.stdout.write(export_kernel(*what, prefix=prefix))

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from evoflash.errors import NoKernelError
 from evoflash.evaluation import Basis, Evaluation, Proposal, Run
-from evoflash.gene_effects import GeneEffect, Nogood, effects, nogoods
 from evoflash.space import Value
 from evoflash.store.store import Store
+from evoflash.strategies.model.gene_effects import GeneEffect, Nogood, effects, nogoods
 from evoflash.strategies.operator_credit import diagnosis, gain, is_control
 
 History = list[tuple[Proposal, Evaluation]]

@@ -8,8 +8,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from evoflash.commands.insights.digest import Insights, Record
-from evoflash.gene_effects import GeneEffect, Nogood
 from evoflash.space import Value
+from evoflash.strategies.model.gene_effects import GeneEffect, Nogood
 
 MOST = 8  # sentences of each kind
 FEWEST_USES = 3  # of an operator that is named

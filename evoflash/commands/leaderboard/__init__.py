@@ -2,5 +2,8 @@
 
 command     the command's options
 table       the rows, as db/leaderboard.sql ranks them
+pareto      the rows that no other row beats in every objective
+front       the Pareto front of each ranking
 report      the rows as tables, Markdown, JSON or CSV
+page        the rows as one HTML page
 """

@@ -1,12 +1,14 @@
 """The command `evoflash leaderboard`. It parses, calls and prints; table.py asks the store."""
 
+from functools import partial
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from evoflash.commands.options import MOST, Db, Gpu, Json, MaybeProblem, Replayed
+from evoflash.commands.options import MOST, Db, Gpu, Json, MaybeProblem, PricePerHour, Replayed
 from evoflash.commands.runs.command import opened
-from evoflash.commands.terminal import stdout_console
+from evoflash.commands.terminal import say, stdout_console
 
 
 def leaderboard(
@@ -24,36 +26,61 @@ def leaderboard(
         str | None,
         typer.Option(help="Only what was evaluated since, as 2026-11-23T14:30, in UTC."),
     ] = None,
+    objective: Annotated[
+        str | None,
+        typer.Option(
+            help="Show the Pareto front of these instead, as latency,registers: latency, error, registers, "
+            "spills, shared-memory, energy."
+        ),
+    ] = None,
+    price_per_hour: PricePerHour = None,
     wide: Annotated[bool, typer.Option("--wide", help="All columns, however narrow the terminal.")] = False,
     replayed: Replayed = False,
     db: Db,
     as_json: Json = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
+    html: Annotated[
+        Path | None, typer.Option("--html", metavar="FILE", help="Write a page that needs no other file.")
+    ] = None,
 ) -> None:
     """Correct kernels, fastest first.
 
     Measured and estimated ones in tables of their own.
 
-    --family, --run and --since leave out what they do not name before it is ranked.
+    --family, --run and --since leave out what they do not name before it is ranked. --json also says what
+    the runs took.
 
     Example: evoflash leaderboard --gpu l4 --problem mission
     """
     from evoflash.commands.leaderboard import report
+    from evoflash.commands.leaderboard.front import read_front
+    from evoflash.commands.leaderboard.pareto import objectives_of
     from evoflash.commands.leaderboard.table import Only, read, since_of
+    from evoflash.commands.runs.cost import checked_price
     from evoflash.evaluation import Basis
     from evoflash.families.family import load_family
     from evoflash.gpu import known_name
     from evoflash.problem import canonical
+    from evoflash.store.cost import costs
     from evoflash.store.store import open_store
 
+    objectives, price = objectives_of(objective), checked_price(price_per_hour)
     if family is not None:
         load_family(family)
     only = Only(family, None if run is None else _run_id(db, run), None if since is None else since_of(since))
     with open_store(db, read_only=True) as store:
         wanted, where = Basis.REPLAYED if replayed else None, known_name(gpu)
-        table = read(store, problem=canonical(problem), gpu=where, basis=wanted, only=only, top=top)
-    if as_json or as_csv:
-        typer.echo(report.as_json(table) if as_json else report.as_csv(table), nl=as_json)
+        ranked = read if objective is None else partial(read_front, objectives=objectives)
+        table = ranked(store, problem=canonical(problem), gpu=where, basis=wanted, only=only, top=top)
+        took = costs(store.database)
+    if html is not None:
+        from evoflash.commands.leaderboard.page import page
+        from evoflash.exports.files import write_text
+
+        write_text(html, page(table))
+        say(f"wrote {html}")
+    elif as_json or as_csv:
+        typer.echo(report.as_json(table, took, price) if as_json else report.as_csv(table), nl=as_json)
     else:
         report.print_table(table, stdout_console(), wide=wide)
 

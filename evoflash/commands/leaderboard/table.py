@@ -3,16 +3,21 @@
 There is one ranking for each problem, GPU and basis.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import groupby, islice
 from operator import itemgetter
 from typing import Any
 
+from evoflash.commands.leaderboard.pareto import Objective
 from evoflash.errors import UsageError
 from evoflash.evaluation import Basis
 from evoflash.store.schema import leaderboard_sql
 from evoflash.store.store import Store
+
+RANKING = ("problem", "gpu", "basis")  # what shares a ranking
+Ranking = tuple[str, ...]  # the values of these columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +26,9 @@ class Table:
 
     columns: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]
+    objectives: tuple[Objective, ...] = ()  # where the rows are Pareto fronts
+    known: Mapping[Ranking, int] = field(default_factory=dict)  # then: kernels that had all figures, and
+    unknown: Mapping[Ranking, int] = field(default_factory=dict)  # those that lacked one
 
     def as_dicts(self) -> list[dict[str, Any]]:
         """One dict per row, keyed by column."""
@@ -57,9 +65,6 @@ def since_of(text: str) -> str:
     except (ValueError, OverflowError):
         raise UsageError(f"'{text}' is no date: write 2026-11-23 or 2026-11-23T14:30, in UTC.") from None
     return when.isoformat(timespec="seconds")
-
-
-RANKING = ("problem", "gpu", "basis")  # what shares a ranking
 
 
 def read(

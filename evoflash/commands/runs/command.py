@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from evoflash.commands.options import Db, Json
+from evoflash.commands.options import Db, Json, PricePerHour
 from evoflash.commands.terminal import say, stdout_console
 from evoflash.errors import UsageError
 
@@ -48,24 +48,26 @@ def _existing(target: str) -> None:
         pass
 
 
-def runs(ctx: typer.Context, *, db: Db, as_json: Json = False) -> None:
+def runs(ctx: typer.Context, *, price_per_hour: PricePerHour = None, db: Db, as_json: Json = False) -> None:
     """The searches of a database, newest first.
 
-    How far each is, its best time, whether it is going on.
+    How far each is, its best time, whether it is going on, and what it took of GPU and CPU.
 
     Example: evoflash runs
     """
     if ctx.invoked_subcommand:
         return
     from evoflash.commands.runs import report
+    from evoflash.commands.runs.cost import checked_price
     from evoflash.store.standing import standings
 
+    price = checked_price(price_per_hour)
     with opened(db, read_only=True) as database:
         found = standings(database)
     if as_json:
-        typer.echo(report.as_json(found))
+        typer.echo(report.as_json(found, price))
     else:
-        report.print_runs(found, stdout_console())
+        report.print_runs(found, stdout_console(), price)
 
 
 def rename(

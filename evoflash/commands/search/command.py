@@ -1,6 +1,7 @@
 """The command `evoflash search`. It parses, calls and prints; plan.py and run.py do the work."""
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,9 +10,12 @@ import typer
 from evoflash.commands.options import (
     DEFAULT_STRATEGY,
     MOST,
+    MOST_AHEAD,
+    MOST_WORKERS,
     Db,
     Gpu,
     Json,
+    PricePerHour,
     ProblemText,
     Quiet,
     Seed,
@@ -66,6 +70,13 @@ def search(
     family: Annotated[
         str | None, typer.Option(help="Kernel family; default: the one that fits the GPU.")
     ] = None,
+    objective: Annotated[
+        str | None,
+        typer.Option(
+            help="At the end show the Pareto front of these, as latency,registers (see leaderboard); with "
+            "energy it is measured in the finals."
+        ),
+    ] = None,
     evaluator: Annotated[
         str | None,
         typer.Option(
@@ -83,9 +94,37 @@ def search(
     transfer: Annotated[
         bool, typer.Option(help="Learn from the database's searches on near problems (surrogate).")
     ] = True,
+    gpus: Annotated[
+        str | None, typer.Option(help="Search on several GPUs of this machine: 0,1 or all.")
+    ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=MOST_WORKERS, help="Compile and emulate in this many workers of a private cluster."
+        ),
+    ] = None,
+    scheduler: Annotated[
+        str | None,
+        typer.Option(
+            help="Search on the workers of a Dask scheduler: tcp://127.0.0.1:8786 or tls://HOST:8786."
+        ),
+    ] = None,
+    tls: Annotated[
+        Path | None, typer.Option(help="With --scheduler: the folder of cert.pem and key.pem.")
+    ] = None,
+    ahead: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=MOST_AHEAD,
+            help="Proposals in flight; a seed and a number propose the same on any number of workers.",
+            show_default="two for each worker",
+        ),
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Render and compile only; nothing is stored.")
     ] = False,
+    price_per_hour: PricePerHour = None,
     db: Db,
     as_json: Json = False,
     verbose: Verbose = False,
@@ -97,16 +136,21 @@ def search(
 
     Example: evoflash search --gpu l4 --problem mission,causal --budget 200
     """
+    from evoflash.commands.runs.cost import checked_price
     from evoflash.commands.search.limits import DEFAULT_BUDGET
     from evoflash.commands.search.limits import limits as limits_of
     from evoflash.strategies.presets import named_strategy, trials_of
 
+    checked_price(price_per_hour)
     usual = "evolution" if preset or population else DEFAULT_STRATEGY
     strategy = named_strategy(strategy or usual, preset, population)
     limits = limits_of(trials_of(preset) if budget is None else budget, time_limit, minutes, until)
     if recorded is not None or evaluator == "replay":
+        _check_alone(gpus=gpus, workers=workers, scheduler=scheduler, tls=tls, ahead=ahead)
         if recorded is None or evaluator not in (None, "replay"):
             raise UsageError("--evaluator replay and --recorded FILE go together: give both.")
+        if objective is not None:
+            raise UsageError("a recorded space has times alone: --objective is for searches on kernels.")
         _on_recording(
             recorded,
             db,
@@ -115,34 +159,54 @@ def search(
             limits=limits,
             fresh=fresh,
             as_json=as_json,
+            price_per_hour=price_per_hour,
         )
         return
     from evoflash.commands import kernel_report
     from evoflash.commands.search import plan as planning
     from evoflash.commands.search import run as running
+    from evoflash.commands.search.machines import Asked, machines
 
-    with interrupt_in_words():
-        plan = planning.plan(
-            gpu=gpu,
-            problem=problem,
-            strategy=strategy,
-            seed=seed,
-            family=family,
-            evaluator=evaluator,
-            archive=archive,
-            transfer=transfer,
-        )
+    planned = partial(
+        planning.plan,
+        gpu=gpu,
+        problem=problem,
+        strategy=strategy,
+        seed=seed,
+        family=family,
+        evaluator=evaluator,
+        archive=archive,
+        transfer=transfer,
+        objective=objective,
+    )
     if dry_run:
+        _check_alone(gpus=gpus, workers=workers, scheduler=scheduler, tls=tls, ahead=ahead)
+        with interrupt_in_words():
+            plan = planned()
         running.dry_run(plan, budget=limits.budget or DEFAULT_BUDGET)
         return
-    with interrupt_in_words():
-        result = running.run(plan, db, limits=limits, fresh=fresh, argv=sys.argv[1:])
+    asked = Asked(gpus, workers, scheduler, tls, ahead, evaluator)
+    with (
+        interrupt_in_words(),
+        machines(asked, lambda present: planned(present=present)) as (plan, where),
+    ):
+        result = running.run(plan, db, limits=limits, fresh=fresh, argv=sys.argv[1:], machines=where)
     if result.best is None:
         raise NoKernelError(
             f"no correct kernel among {result.spent} evaluations: "
             "raise --budget or look at the reasons with `evoflash show --failures`."
         )
-    tell(kernel_report.describe_end(result, as_json=as_json), whole=as_json)
+    said = kernel_report.describe_end(result, as_json=as_json, price_per_hour=price_per_hour)
+    tell(said, whole=as_json)
+
+
+def _check_alone(**options: object) -> None:
+    """UsageError where it was said where to evaluate and nothing is to be evaluated."""
+    for name, value in options.items():
+        if value is not None:
+            raise UsageError(
+                f"--{name} is for searches that evaluate: leave it or the dry run or recording away."
+            )
 
 
 def _on_recording(
@@ -154,6 +218,7 @@ def _on_recording(
     limits: "Limits",
     fresh: bool,
     as_json: bool,
+    price_per_hour: float | None,
 ) -> None:
     from evoflash.commands.search import recorded
 
@@ -171,4 +236,5 @@ def _on_recording(
         raise NoKernelError(
             f"none of the {result.spent} recorded configurations was correct: raise --budget."
         )
-    tell(recorded.describe(result, as_json=as_json), whole=as_json)
+    said = recorded.describe(result, as_json=as_json, price_per_hour=price_per_hour)
+    tell(said, whole=as_json)

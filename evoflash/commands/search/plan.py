@@ -1,11 +1,13 @@
 """What a search is before anything has run: strings become a checked Plan. Starts nothing, stores nothing."""
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from evoflash import champions as champion
+from evoflash.commands.leaderboard.pareto import LATENCY, OBJECTIVES, Objective, objectives_of
 from evoflash.commands.terminal import say
 from evoflash.cuda.launcher import present_gpu, spec_of
 from evoflash.errors import DeviceError, EvoflashError, UsageError
@@ -15,9 +17,13 @@ from evoflash.gpu import GpuSpec, load_gpu
 from evoflash.problem import Problem, check_fits, parse_problem
 from evoflash.space import Genome, SearchSpace
 from evoflash.strategies import LEARNS_EARLIER, check_strategy, takes_seeds
+from evoflash.timing.clocks import energy_counter_mj
 
 log = logging.getLogger(__name__)
 EVALUATORS = ("gpu", "emulated")
+# Finds a GPU to measure on, given the one that is wanted, if any; None where there is none.
+Present = Callable[[GpuSpec | None], GpuSpec | None]
+ENERGY = OBJECTIVES["energy"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +48,7 @@ class Plan:
     basis: Basis
     is_restricted: bool  # to one family, because the person named it
     transfer: bool = True  # may learn from the store's searches on near problems
+    objectives: tuple[Objective, ...] = LATENCY  # of the front that is shown; what is searched for is latency
 
     @property
     def key(self) -> RunKey:
@@ -59,6 +66,11 @@ class Plan:
         """The kernels of the shipped archive that the search starts from."""
         return tuple(genome for field in self.fields for genome in field.archived)
 
+    @property
+    def measures_energy(self) -> bool:
+        """Whether the finals measure what a call takes in energy."""
+        return ENERGY in self.objectives
+
 
 def plan(
     *,
@@ -70,15 +82,21 @@ def plan(
     evaluator: str | None,
     archive: bool = False,
     transfer: bool = True,
+    present: "Present | None" = None,
+    objective: str | None = None,
 ) -> Plan:
     """Strings -> a checked Plan; UsageError or DeviceError say what does not fit.
 
     `archive`: start from what the shipped archive has near the problem. It is off where strategies are
-    compared. `transfer`: learn from the store's searches on near problems.
+    compared. `transfer`: learn from the store's searches on near problems. `objective`: what the front that
+    is shown at the end is of, as pareto.objectives_of reads it. `present` looks for a GPU elsewhere than in
+    this machine.
     """
     check_strategy(strategy)
-    what = parse_problem(problem)
-    spec, basis = where(gpu, evaluator)
+    what, objectives = parse_problem(problem), objectives_of(objective)
+    spec, basis = where(gpu, evaluator, present)
+    if ENERGY in objectives:
+        _check_energy(basis)
     check_fits(what, spec)
     starts = archive and takes_seeds(strategy)
     tried = (_field(member, what, spec, archive=starts) for member in _families(family, spec, what))
@@ -87,8 +105,24 @@ def plan(
         asked = family or "any family"
         raise UsageError(f"{asked} has no kernel for '{what}' on {spec.name}: see `evoflash families`.")
     return Plan(
-        what, spec, fields, strategy, seed, basis, is_restricted=family is not None, transfer=transfer
+        what,
+        spec,
+        fields,
+        strategy,
+        seed,
+        basis,
+        is_restricted=family is not None,
+        transfer=transfer,
+        objectives=objectives,
     )
+
+
+def _check_energy(basis: Basis) -> None:
+    """DeviceError where nothing can measure it."""
+    if basis is not Basis.MEASURED:
+        raise DeviceError("energy is measured, never estimated: run this where the GPU is, or leave it out.")
+    if energy_counter_mj(present_gpu().pci_bus_id) is None:
+        raise DeviceError("this GPU does not tell its energy (NVML): leave energy out of --objective.")
 
 
 def _field(family: Family, problem: Problem, gpu: GpuSpec, *, archive: bool) -> Field | None:
@@ -104,12 +138,12 @@ def _field(family: Family, problem: Problem, gpu: GpuSpec, *, archive: bool) -> 
     return Field(family, space, seeds, archived)
 
 
-def where(gpu: str | None, evaluator: str | None) -> tuple[GpuSpec, Basis]:
-    """The GPU to search for, and whether it is here to measure on."""
+def where(gpu: str | None, evaluator: str | None, find: Present | None = None) -> tuple[GpuSpec, Basis]:
+    """The GPU to search for, and whether it is here, or where `find` looks, to measure on."""
     if evaluator not in (None, *EVALUATORS):
         raise UsageError(f"no evaluator is called '{evaluator}': use {' or '.join(EVALUATORS)}.")
     wanted = load_gpu(gpu) if gpu else None
-    present = None if evaluator == "emulated" and wanted else _present()
+    present = None if evaluator == "emulated" and wanted else (find or _present)(wanted)
     is_here = present is not None and (wanted is None or present.name == wanted.name)
     spec = present if is_here else wanted
     if spec is None:
@@ -129,7 +163,7 @@ def where(gpu: str | None, evaluator: str | None) -> tuple[GpuSpec, Basis]:
     return spec, Basis.ESTIMATED
 
 
-def _present() -> GpuSpec | None:
+def _present(_: GpuSpec | None) -> GpuSpec | None:
     """The known GPU of this machine, with the driver's attributes in place of the file's, or None."""
     try:
         device = present_gpu()

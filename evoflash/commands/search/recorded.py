@@ -10,9 +10,8 @@ from pathlib import Path
 from evoflash.commands import kernel_report
 from evoflash.commands.progress import Progress
 from evoflash.commands.search.limits import Limits
-from evoflash.commands.search.run import SearchResult, counting
+from evoflash.commands.search.run import SearchResult, counting, result_of
 from evoflash.commands.terminal import say
-from evoflash.environment import environment
 from evoflash.errors import UsageError
 from evoflash.evaluation import Basis, RunKey
 from evoflash.replay.evaluator import ReplayedEvaluator
@@ -22,6 +21,7 @@ from evoflash.search import search
 from evoflash.settings.values import is_on
 from evoflash.store.store import open_store
 from evoflash.strategies import make_strategy
+from evoflash.timing.environment import environment
 
 
 def search_recording(
@@ -64,7 +64,7 @@ def search_recording(
                 time_limit_s=limits.seconds,
                 on_evaluation=progress.show,
             )
-        return SearchResult(store.best_of(current), store.spent(current))
+        return result_of(store, current)
 
 
 def _shown_as(recording: Recording) -> Basis:
@@ -77,10 +77,10 @@ def _digest(recording: Recording) -> str:
     return hashlib.sha256(cache_text(recording).encode()).hexdigest()[:12]
 
 
-def describe(result: SearchResult, *, as_json: bool) -> str:
+def describe(result: SearchResult, *, as_json: bool, price_per_hour: float | None = None) -> str:
     """The best configuration, as text or JSON; its problem need not be one of ours."""
     if as_json or is_on("quiet"):
-        return kernel_report.describe_end(result, as_json=as_json)
+        return kernel_report.describe_end(result, as_json=as_json, price_per_hour=price_per_hour)
     best = result.best
     assert best is not None, "a search without a kernel is an error, not a report"
     lines = (

@@ -5,19 +5,24 @@ The loop is evoflash/search.py.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
 
+from evoflash.commands.leaderboard.front import read_front
+from evoflash.commands.leaderboard.pareto import LATENCY
+from evoflash.commands.leaderboard.table import Only, Table
 from evoflash.commands.progress import Progress
 from evoflash.commands.search import transfer
+from evoflash.commands.search.final_pairs import NOTE, as_note
 from evoflash.commands.search.limits import Limits, floor_us, is_near
+from evoflash.commands.search.machines import HERE, Machines
+from evoflash.commands.search.meter import Meter, metered
 from evoflash.commands.search.plan import Plan
 from evoflash.commands.terminal import say
 from evoflash.commands.termination import Terminated
 from evoflash.compilers.nvrtc import first_error
-from evoflash.environment import environment
 from evoflash.evaluation import Basis, Evaluation, Proposal, Run, was_timed_again
 from evoflash.evaluators.emulated import EmulatedEvaluator
 from evoflash.evaluators.finals_phase import time_finalists
@@ -26,11 +31,15 @@ from evoflash.evaluators.prepare import compile_only
 from evoflash.gpu_process import rung_times
 from evoflash.gpu_process.finals import FinalReport
 from evoflash.search import Strategy, search
+from evoflash.store import run_edits
+from evoflash.store.cost import Cost, costs
 from evoflash.store.store import Store, open_store
 from evoflash.strategies import LEARNS_EARLIER, make_strategy
 from evoflash.strategies.model.earlier import Earlier
 from evoflash.strategies.surrogate import SEEDS
+from evoflash.timing.environment import environment
 
+OBJECTIVE = "objective"  # what of a run's environment says which objectives were asked for, latency aside
 FEWEST_SEEDS = 3  # of each family that come before the strategy's own choice, however many families there are
 
 
@@ -42,6 +51,8 @@ class SearchResult:
     spent: int
     finals: FinalReport | None = None  # the timing in turns with the baselines, where there was one
     validator: str = ""  # its share of a candidate's time, in words; empty where nothing was timed
+    cost: Cost | None = None  # of the run, all its commands together
+    front: Table | None = None  # the run's Pareto front, where other objectives than latency were asked for
 
 
 class Watcher(Protocol):
@@ -59,11 +70,18 @@ Watch = Callable[[str, Basis, Limits, Sequence[tuple[Proposal, Evaluation]]], Ab
 
 
 def run(
-    plan: Plan, db: str, *, limits: Limits, fresh: bool, argv: Sequence[str], watch: Watch = Progress
+    plan: Plan,
+    db: str,
+    *,
+    limits: Limits,
+    fresh: bool,
+    argv: Sequence[str],
+    watch: Watch = Progress,
+    machines: Machines = HERE,
 ) -> SearchResult:
     """Search to one of the limits or Ctrl-C; on a GPU, then re-time the finalists."""
     with open_store(db) as store:
-        noted = environment() | _archive_note(plan) | _transfer_note(store, plan)
+        noted = environment() | _archive_note(plan) | _transfer_note(store, plan) | machines.note
         current = store.begin(
             plan.key,
             gpu_hash=plan.gpu.hash,
@@ -72,14 +90,46 @@ def run(
             environment=noted,
             fresh=fresh,
         )
+        _note_objectives(store, plan, current)
         finals, over = None, _why_over(plan, store, current, limits)
-        if over and _is_final(store, current):
+        if over and _is_final(store, current, energy=plan.measures_energy):
             say(over)
         else:
-            with counting(store, current, limits):
-                finals = _search(plan, store, current, limits, watch)
+            with counting(store, current, limits) as meter:
+                finals = _search(plan, store, current, limits, watch, meter, machines=machines)
+        keep_pairs(store, current, finals)
         validator = rung_times.describe(e for _, e in store.history(current))
-        return SearchResult(store.best_of(current), store.spent(current), finals, validator)
+        front = _front(store, plan, current)
+        return replace(result_of(store, current, finals, validator), front=front)
+
+
+def _note_objectives(store: Store, plan: Plan, current: Run) -> None:
+    """What was asked for last is kept with the run."""
+    asked = ",".join(each.name for each in plan.objectives)
+    if asked != store.environment(current).get(OBJECTIVE, LATENCY[0].name):
+        run_edits.note(store.database, current, OBJECTIVE, asked)
+
+
+def _front(store: Store, plan: Plan, current: Run) -> Table | None:
+    if plan.objectives == LATENCY:
+        return None
+    only, basis = Only(run=current.id), current.key.basis
+    return read_front(store, objectives=plan.objectives, basis=basis, only=only)
+
+
+def result_of(
+    store: Store, current: Run, finals: FinalReport | None = None, validator: str = ""
+) -> SearchResult:
+    """What the run came to, as the store has it."""
+    cost = costs(store.database, current.id).get(current.id)
+    return SearchResult(store.best_of(current), store.spent(current), finals, validator, cost)
+
+
+def keep_pairs(store: Store, current: Run, finals: FinalReport | None) -> None:
+    """Note how the winner compared with what was timed in turns with it, for `evoflash report`."""
+    best = store.best_of(current)
+    if finals is not None and best is not None:
+        run_edits.note(store.database, current, NOTE, as_note(finals, best.genome.id))
 
 
 def _why_over(plan: Plan, store: Store, current: Run, limits: Limits) -> str:
@@ -93,10 +143,13 @@ def _why_over(plan: Plan, store: Store, current: Run, limits: Limits) -> str:
 
 
 @contextmanager
-def counting(store: Store, current: Run, limits: Limits) -> Iterator[None]:
-    """Ctrl-C or SIGTERM inside carries a note of what is stored, for termination.kept()."""
+def counting(store: Store, current: Run, limits: Limits) -> Iterator[Meter]:
+    """What is done inside is charged to the run; Ctrl-C or SIGTERM inside carries a note of what is stored,
+    for termination.kept().
+    """
     try:
-        yield
+        with metered(store.database, current) as meter:
+            yield meter
     except (KeyboardInterrupt, Terminated) as stop:
         stop.add_note(f"{limits.of_budget(store.spent(current))} evaluations are kept")
         raise
@@ -115,15 +168,28 @@ def _transfer_note(store: Store, plan: Plan) -> dict[str, str]:
     return transfer.note(store, plan) if plan.strategy in LEARNS_EARLIER else {}
 
 
-def _is_final(store: Store, current: Run) -> bool:
-    """Whether nothing is left to time again; so it is where nothing is measured, or nothing was correct."""
-    if current.key.basis is not Basis.MEASURED:
-        return True
+def _is_final(store: Store, current: Run, *, energy: bool = False) -> bool:
+    """Whether nothing is left to time again; so it is where nothing is measured, or nothing was correct.
+
+    `energy`: the best kernel's is wanted, too.
+    """
     best = store.best_of(current)
-    return best is None or was_timed_again(best)
+    if current.key.basis is not Basis.MEASURED or best is None:
+        return True
+    has_energy = any(timing.energy_mj is not None for timing in best.timings)
+    return was_timed_again(best) and (has_energy or not energy)
 
 
-def _search(plan: Plan, store: Store, current: Run, limits: Limits, watch: Watch) -> FinalReport | None:
+def _search(
+    plan: Plan,
+    store: Store,
+    current: Run,
+    limits: Limits,
+    watch: Watch,
+    meter: Meter,
+    *,
+    machines: Machines,
+) -> FinalReport | None:
     history = store.history(current)
     if history:
         say(f"continuing run {current.number} at {limits.of_budget(store.spent(current))}.")
@@ -135,7 +201,16 @@ def _search(plan: Plan, store: Store, current: Run, limits: Limits, watch: Watch
         say(f"searching until {floor / limits.until:.2f} us: the physical floor is {floor:.2f} us.")
     title = f"{', '.join(field.family.name for field in plan.fields)} for {plan.gpu.name}"
     past = [evaluation for _, evaluation in history]
-    with evaluator(plan, past) as evaluates, watch(title, plan.basis, limits, history) as progress:
+    machines = machines.as_noted(store.environment(current))
+    with (
+        evaluator(plan, past, machines=machines) as evaluates,
+        watch(title, plan.basis, limits, history) as progress,
+    ):
+
+        def seen(proposal: Proposal, evaluation: Evaluation) -> None:
+            progress.show(proposal, evaluation)
+            meter.note_now_and_then()
+
         search(
             strategy,
             evaluates,
@@ -144,7 +219,7 @@ def _search(plan: Plan, store: Store, current: Run, limits: Limits, watch: Watch
             budget=limits.budget,
             time_limit_s=limits.seconds,
             is_enough=lambda best: is_near(best, floor, limits.until),
-            on_evaluation=progress.show,
+            on_evaluation=seen,
         )
         return time_finalists(evaluates.retimer, store, current, said=progress.say)
 
@@ -174,14 +249,24 @@ def strategy_of(plan: Plan, earlier: Mapping[str, tuple[Earlier, ...]] | None = 
 
 
 def evaluator(
-    plan: Plan, history: Sequence[Evaluation], *, proves_all: bool = False
+    plan: Plan, history: Sequence[Evaluation], *, proves_all: bool = False, machines: Machines = HERE
 ) -> EmulatedEvaluator | MeasuredEvaluator:
     """The evaluator of the plan's basis; `proves_all`: on a GPU, nothing is screened out for its time."""
     if plan.basis is Basis.MEASURED:
         return MeasuredEvaluator(
-            plan.problem, plan.gpu, seed=plan.seed, history=history, proves_all=proves_all
+            plan.problem,
+            plan.gpu,
+            seed=plan.seed,
+            history=history,
+            cores=machines.cores,
+            ahead=machines.ahead,
+            gpus=machines.gpus,
+            proves_all=proves_all,
+            energy=plan.measures_energy,
         )
-    return EmulatedEvaluator(plan.problem, plan.gpu, seed=plan.seed, history=history)
+    return EmulatedEvaluator(
+        plan.problem, plan.gpu, seed=plan.seed, history=history, cores=machines.cores, ahead=machines.ahead
+    )
 
 
 def dry_run(plan: Plan, *, budget: int) -> None:

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from evoflash.commands.options import Db, Json
+from evoflash.commands.options import Db, Json, PricePerHour
 from evoflash.commands.terminal import interrupt_in_words, stdout_console, tell
 
 if TYPE_CHECKING:
@@ -12,19 +12,21 @@ if TYPE_CHECKING:
     from evoflash.store.standing import Standing
 
 
-def status(*, db: Db, as_json: Json = False) -> None:
+def status(*, price_per_hour: PricePerHour = None, db: Db, as_json: Json = False) -> None:
     """What is being searched now.
 
     What is being searched now in this database, by any process; where nothing is, the newest run.
 
     Example: evoflash status
     """
+    from evoflash.commands.runs.cost import checked_price
     from evoflash.commands.runs.report import as_json as as_json_text
     from evoflash.commands.status import report
 
+    price = checked_price(price_per_hour)
     found = _chosen(_opened(db))
-    text = "\n".join(line for each in found for line in report.lines(each))
-    tell(as_json_text(found) if as_json else text, whole=as_json)
+    text = "\n".join(line for each in found for line in report.lines(each, price))
+    tell(as_json_text(found, price) if as_json else text, whole=as_json)
 
 
 def watch(

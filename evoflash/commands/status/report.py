@@ -8,6 +8,7 @@ from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.text import Text
 
+from evoflash.commands.runs.cost import in_words
 from evoflash.commands.runs.report import best, state
 from evoflash.commands.terminal import wrapped
 from evoflash.store.database import Database
@@ -16,13 +17,14 @@ from evoflash.store.standing import Standing, age_s, going_on, standings
 _PLAIN_EVERY_S = 10.0  # on a stream that is no terminal
 
 
-def lines(standing: Standing) -> list[str]:
-    """Which run it is, how far, and its best kernel."""
+def lines(standing: Standing, price_per_hour: float | None = None) -> list[str]:
+    """Which run it is, how far, its best kernel, and what it took so far where that was noted."""
     run, key = standing.run, standing.run.key
     name = f" '{standing.name}'" if standing.name else ""
     by = f", process {standing.process}" if standing.process is not None else ""
     head = f"run {run.id}{name}: {key.problem} on {key.gpu}, {key.basis}, {key.strategy} seed {key.seed}"
-    return [head, f"  {state(standing)}{by}: {_done(standing)}", f"  {_best(standing)}"]
+    took = [f"  {words}" for words in [in_words(standing.cost, price_per_hour)] if words]
+    return [head, f"  {state(standing)}{by}: {_done(standing)}", f"  {_best(standing)}", *took]
 
 
 def _done(standing: Standing) -> str:

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "block.h"
+#include "call_sites.h"
 #include "counters.h"
 #include "global.h"
 #include "order.h"
@@ -28,6 +29,7 @@ struct LaunchRequest {
   u32 dependent;  // launched before the launch before it has ended: see grid_wait
   u32 delivery, schedule, seed;
   double cpu_limit_s;
+  u32 watched[4];  // lines whose callers are told apart, 0: none
 };
 
 namespace {
@@ -69,6 +71,11 @@ std::string report_json(const Report& found) {
   return text("{\"kind\": \"%s\", \"line\": %d, \"line2\": %d, \"count\": %llu, \"code_offset\": %llu, \"calls\": ",
               found.kind, found.line, found.line2, found.count, found.code_offset) +
          json_list(found.calls, number) + ", \"message\": " + quoted(found.message) + "}";
+}
+
+std::string call_site_json(const CallSite& site) {
+  const auto number = [](u64 value) { return text("%llu", value); };
+  return text("[%d, ", site.line) + json_list(site.calls, number) + "]";
 }
 
 std::string site_json(const SiteTotal& site) {
@@ -205,11 +212,13 @@ void run_grid(const LaunchRequest& request, const Kernel& kernel) {
 
 void write_answer(double seconds) {
   answer = "{\"reports\": " + json_list(reports, report_json) + ", \"counters\": " + counters_json() +
-           ", \"sites\": " + json_list(site_totals(), site_json) + text(", \"seconds\": %.6f}", seconds);
+           ", \"sites\": " + json_list(site_totals(), site_json) + ", \"call_sites\": " +
+           json_list(call_sites(), call_site_json) + text(", \"seconds\": %.6f}", seconds);
 }
 
 void refuse(const LaunchRequest& request, u32 bound) {
   reports.clear();
+  watch_lines({});
   reset_counts();
   reset_paths();
   const std::string said = text("a block of %llu threads of %s, whose __launch_bounds__ allow %u: a GPU refuses it",
@@ -224,6 +233,7 @@ void launch(const LaunchRequest& request, const Kernel& kernel) {
   scramble_fragments(request.seed);
   draw_elected_lane(request.seed);
   reports.clear();
+  watch_lines(request.watched);
   reset_counts();
   reset_paths();
   begin_global_checks(request.dependent != 0);

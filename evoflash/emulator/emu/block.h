@@ -196,6 +196,8 @@ void wait_here(int line, const Wait& wait);
 void make_ready(Thread& thread);
 // The running thread lets all others that can run go first.
 void give_way();
+// How far the launch is: "12 of the grid's 2000000000 blocks had begun".
+std::string blocks_begun();
 // "" where the group has one block; else " of block 1", or " of block (1,0,0)" where it has strangers.
 std::string of_block(const Cta& home);
 // "thread 5", with several blocks "thread 5 of block 1"; or what the agent was named.

@@ -26,6 +26,10 @@ struct Tally {
 };
 extern Tally tally;
 
+// The line, or a number that tells apart the calls that led to it: see call_sites.h. Only kernels that were built for
+// that call it, in place of giving their lines as they are.
+int site(int line);
+
 // Each returns where the bytes are; after a faulty access it is a scratch place, so that the run goes on.
 const void* read_shared(u32 address, u32 bytes, int line);
 void* write_shared(u32 address, u32 bytes, int line);

@@ -86,9 +86,7 @@ void return_to_main() {
 void check_time(int line) {
   if (!expired) return;
   report("TIMEOUT", line, 0, [&] {
-    const Dim3 grid = self->context.grid_dim;
-    return text("the CPU limit passed; %s was at line %d; %llu of the grid's %llu blocks had begun", my_name().c_str(),
-                line, counters.blocks, u64{grid.x} * grid.y * grid.z);
+    return text("the CPU limit passed; %s was at line %d; %s", my_name().c_str(), line, blocks_begun().c_str());
   });
   abandon_block();
 }
@@ -296,6 +294,11 @@ void reset_group(const Shape& shape, const std::vector<u64>& numbers) {
 }
 
 }  // namespace
+
+std::string blocks_begun() {
+  const Dim3 grid = self->context.grid_dim;
+  return text("%llu of the grid's %llu blocks had begun", counters.blocks, u64{grid.x} * grid.y * grid.z);
+}
 
 bool run_group(const Kernel& entry, void** arguments, const Shape& shape, const std::vector<u64>& numbers) {
   kernel = &entry;

@@ -106,7 +106,9 @@ void on_time(int, siginfo_t*, void* machine_state) {
   expired = 1;
   const uintptr_t pc = program_counter(machine_state);
   if (in_kernel(pc))
-    end_with("TIMEOUT", pc, text("the CPU limit passed; %s was in code without primitives", my_name().c_str()));
+    end_with("TIMEOUT", pc,
+             text("the CPU limit passed; %s was in code without primitives; %s", my_name().c_str(),
+                  blocks_begun().c_str()));
 }
 
 constexpr size_t kMostCalls = 8;

@@ -1,8 +1,9 @@
-"""What `surrogate` is made of: a model of outcomes, and what lies near a genome. Proposes nothing.
+"""What outcomes teach: the model that `surrogate` is made of, the effects of genes. Proposes nothing.
 
 features          genomes as rows of numbers
 gaussian_process  what outcomes say of genomes that were not tried
 earlier           outcomes on near problems, brought to this one
 preference        what the model is taught, and which of many genomes it would try next
 neighbourhood     genomes that differ in one gene or two
+gene_effects      what outcomes say of single genes, for operators and for `evoflash insights`
 """

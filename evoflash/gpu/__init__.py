@@ -1,4 +1,4 @@
-"""GpuSpec: what a GPU allows and how fast it is, read from gpus/<name>.toml; asks no driver."""
+"""GpuSpec: what a GPU allows and how fast it is, read from <name>.toml beside this; asks no driver."""
 
 import difflib
 import hashlib

@@ -2,7 +2,7 @@
 
 An operation is what kernels compute: attention, say. All that knows its tensors, its arithmetic and its
 shapes is behind one `Operation`; search, compilers, emulator, validator and clock ask that, and know no
-tensor by name. operations.py finds an operation by its name. Nothing is computed here.
+tensor by name. registry.py finds an operation by its name. Nothing is computed here.
 """
 
 from __future__ import annotations
@@ -307,7 +307,11 @@ class Operation:
     # (workload, bytes) -> the largest workload like it whose tensors fit in these, as text; empty: none does
     fitting: Callable[[Any, int], str] | None = field(default=None, kw_only=True)
     distance: Callable[[Any, Any], float]  # between two workloads; 0: their best kernels are the same
+    # (workload) -> exponentials that it takes, for a report's rooflines; None: it takes none
+    exponentials: Callable[[Any], int] | None = field(default=None, kw_only=True)
 
     # ---- export
-    launcher: Path  # a Jinja template of the exported file's host part
+    interface: Path  # a Jinja template of the exported file's C declarations, which stand before the kernel
+    interface_names: Callable[[], Mapping[str, Any]]  # what else it sees
+    launcher: Path  # a Jinja template of the exported file's host part, behind the kernel
     launcher_names: Callable[[Iterable[Any]], Mapping[str, Any]]  # of tensor maps: what else it sees

@@ -1,0 +1,150 @@
+"""The GPUs of a cluster, all of one model: what gpu_process/worker.py offers of one, for all of them.
+
+Every candidate is timed in turns beside a proven kernel, the anchor, on whatever GPU it meets
+(timing/relative.py), and its time is the anchor's times their ratio there: a GPU that is a little slower than
+the next is so for both. Finals have one GPU. A GPU that breaks leaves the cluster, and its task goes to
+another one; the search ends with an error where it was the last.
+"""
+
+import logging
+import uuid
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+from evoflash.errors import DeviceError
+from evoflash.evaluation import Rung, Status
+from evoflash.evaluators.cluster import asked_gpu
+from evoflash.evaluators.cluster.asked_gpu import Answer, Session
+from evoflash.evaluators.cluster.connection import Connection, EndsWorkersError, Kind, WorkerGoneError
+from evoflash.evaluators.cluster.cubins import pack_finals, pack_task
+from evoflash.gpu_process.finals import FinalReport, FinalTask
+from evoflash.gpu_process.process import Jobs
+from evoflash.gpu_process.rungs import GpuOutcome, GpuTask
+from evoflash.gpu_process.turns import Turns
+from evoflash.isolation import Ending
+from evoflash.operation import Workload
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+TaskNow = Callable[[GpuTask], GpuTask]
+_FINALS_TRIES = 2
+_ON_THE_WAY = 2  # tasks for each GPU: a look takes a few hundredths of a second, a message there and back one
+
+
+def _unchanged(task: GpuTask) -> GpuTask:
+    return task
+
+
+class ClusterGpus:
+    """Offers what GpuWorker does. Two tasks are on their way for each GPU, and the most urgent goes next."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        kind: Kind,
+        *,
+        checks: tuple[Workload, ...] = (),
+        timed: tuple[Workload, ...] = (),
+        seed: int = 0,
+        jobs: Jobs | None = None,
+    ) -> None:
+        """The workloads and the seed of the tasks to come, as of GpuWorker."""
+        self._connection, self._kind, self.at_once = connection, kind, 1
+        self._session = Session(uuid.uuid4().hex, checks, timed, seed, jobs)
+        self._turns = Turns("evoflash-cluster-gpu", at_once=1)
+        self._finals_on: str | None = None  # the one worker that has them
+        self._only: str | None = None  # the one worker that is asked, once finals have begun
+        connection.watch(kind, self._hear)
+
+    def screen(self, task: GpuTask, *, now: TaskNow = _unchanged) -> "Future[GpuOutcome]":
+        """What a short look says of the task: CORRECT means worth a submit()."""
+        return self._turns.submit(self._outcome, asked_gpu.screened, task, now)
+
+    def submit(self, task: GpuTask, *, now: TaskNow = _unchanged) -> "Future[GpuOutcome]":
+        """The task's outcome after all rungs, whatever the kernel does; raises in result() only for a broken
+        cluster. `now` is asked for the task as it stands when its turn has come.
+        """
+        return self._turns.submit(self._outcome, asked_gpu.proven, task, now, first=True)
+
+    def cancel(self) -> None:
+        """Drop the tasks that have not begun."""
+        self._turns.cancel()
+
+    def prepare_finals(self, hidden: tuple[Workload, ...], seed: int) -> None:
+        """One of the GPUs makes ready for them, beside the search."""
+        self._turns.submit(self._prepare_finals, hidden, seed, first=True)
+
+    def begin_finals(self) -> "Future[None]":
+        """From here on one GPU has all tasks."""
+        return self._turns.submit(self._begin_finals, first=True)
+
+    def finalists(self, task: FinalTask) -> "Future[Ending[FinalReport]]":
+        """Long timings in turns on one GPU; with no tasks, the baselines alone."""
+        return self._turns.submit(self._finals, task)
+
+    def close(self) -> None:
+        """Cancel the tasks that have not run, and have the workers free their GPUs."""
+        self._turns.close()
+        self._connection.tell(self._connection.workers(self._kind), asked_gpu.closed, self._session.id)
+
+    def _hear(self, count: int) -> None:
+        self.at_once = max(self.at_once, count)
+        if self.at_once > 1:  # on a single worker the one that waits would be blamed with the one that runs
+            self._turns.widen(_ON_THE_WAY * self.at_once)
+
+    def _outcome(
+        self, function: Callable[..., Answer[GpuOutcome]], task: GpuTask, now: TaskNow
+    ) -> GpuOutcome:
+        try:
+            return self._ask(function, pack_task(now(task)))
+        except EndsWorkersError as error:
+            return GpuOutcome(task.genome_id, Status.RUNTIME, Rung.SMOKE, str(error), process_lost=True)
+
+    def _prepare_finals(self, hidden: tuple[Workload, ...], seed: int) -> None:
+        self._finals_on = self._chosen()
+        self._ask_only(self._finals_on, asked_gpu.finals_prepared, hidden, seed)
+
+    def _begin_finals(self) -> None:
+        self._only = self._finals_on or self._chosen()
+        self._ask(asked_gpu.finals_begun)
+
+    def _finals(self, task: FinalTask) -> Ending[FinalReport]:
+        self._only = self._only or self._chosen()
+        parcel = pack_finals(task)
+        for _ in range(_FINALS_TRIES):
+            try:
+                return self._ask_only(self._only, asked_gpu.timed_again, parcel)
+            except WorkerGoneError:
+                self._only = self._chosen()
+            except EndsWorkersError:
+                break
+        return Ending(None, Status.RUNTIME, "the worker that timed them ended")
+
+    def _chosen(self) -> str | None:
+        return next(iter(self._connection.workers(self._kind)), None)
+
+    def _ask(self, function: Callable[..., Answer[T]], *args: Any) -> T:
+        """The answer of any GPU, or of the one that has the finals while it is there."""
+        while True:
+            try:
+                return self._ask_only(self._only, function, *args)
+            except WorkerGoneError:
+                self._only = self._chosen()
+
+    def _ask_only(self, worker: str | None, function: Callable[..., Answer[T]], *args: Any) -> T:
+        answer = self._connection.ask(self._kind, function, self._session, *args, on=worker)
+        if answer.broken:
+            self._give_up(answer)
+            raise WorkerGoneError(answer.worker)
+        return answer.value  # type: ignore[return-value]  # None where T is
+
+    def _give_up(self, answer: Answer[Any]) -> None:
+        """Go on without a GPU that is lost, while there is another one."""
+        there = set(self._connection.workers(self._kind))
+        if there <= {answer.worker}:
+            raise DeviceError(f"{answer.worker} was the last worker with its GPU: {answer.broken}")
+        if answer.worker not in there:
+            return
+        log.warning("going on without the GPU of %s: %s", answer.worker, answer.broken)
+        self._connection.retire(answer.worker)

@@ -1,0 +1,80 @@
+"""This machine as a worker of a cluster: a Dask worker of one thread, kept alive by its nanny. It decides
+nothing: what it is asked is in asked.py and asked_gpu.py.
+"""
+
+import asyncio
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from evoflash.cuda.launcher import present_gpu, spec_of
+from evoflash.errors import DeviceError
+from evoflash.evaluators.cluster.address import Address
+from evoflash.evaluators.cluster.code import resources
+from evoflash.evaluators.cluster.connection import security
+from evoflash.evaluators.cluster.engine import dask, distributed
+
+log = logging.getLogger(__name__)
+# Candidates use memory in processes of their own, of which Dask knows nothing: its limit would be none.
+NANNY: dict[str, Any] = {
+    "nthreads": 1,
+    "memory_limit": 0,
+    "dashboard_address": "127.0.0.1:0",
+    "preload": ["evoflash.evaluators.cluster.preload"],
+}
+_JOIN_S = 30  # that a scheduler has to answer, at first and when it was gone
+
+
+@contextmanager
+def configured() -> Iterator[None]:
+    """Dask as a worker that starts processes of its own needs it: daemons may not have children."""
+    settings = {
+        "distributed.worker.daemon": False,
+        "distributed.worker.profile.enabled": False,
+        "distributed.comm.timeouts.connect": f"{_JOIN_S}s",
+    }
+    with dask.config.set(settings):
+        yield
+
+
+def model_of(gpu: str) -> str:
+    """Let this process and its own see one GPU of the machine alone, by its number or UUID; its name in
+    evoflash. DeviceError where it is not there, UsageError where evoflash does not know it.
+    """
+    os.environ["CUDA_VISIBLE_DEVICES"] = gpu
+    return spec_of(present_gpu()).name
+
+
+def serve(address: Address, *, model: str | None = None) -> None:
+    """Work for the searches of a scheduler until it stays away or this process is told to end.
+
+    `model` is the name of the GPU that this process sees; without one it compiles and emulates. DeviceError
+    where no scheduler answers, or none comes back.
+    """
+    with configured():
+        asyncio.run(_serve(address, resources(gpu=model)))
+
+
+async def _serve(address: Address, offer: dict[str, float]) -> None:
+    while True:
+        nanny = await _joined(address, offer)
+        try:
+            await nanny.finished()
+        finally:
+            await nanny.close(timeout=2, reason="evoflash-worker-ends")
+        log.warning("the scheduler %s is gone: waiting %d s for it.", address.url, _JOIN_S)
+
+
+async def _joined(address: Address, offer: dict[str, float]) -> Any:
+    secure = security(address.certificate)
+    host = {} if secure else {"host": "127.0.0.1"}  # loopback only, unless TLS guards what listens
+    try:
+        return await distributed.Nanny(address.url, resources=offer, security=secure, **NANNY, **host)
+    except (OSError, RuntimeError) as error:
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise DeviceError(
+            f"the scheduler {address.url} cannot be joined ({reason[:120]}): start it with `dask scheduler`, "
+            "or correct the address, the port and --tls."
+        ) from None

@@ -1,0 +1,122 @@
+"""What every export says of itself: who may use it, what it was checked on, how fast it was and where.
+
+Only what the database holds is claimed; an export of a genome that was never evaluated says so.
+"""
+
+import textwrap
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from evoflash import __version__
+from evoflash.champions import Champion
+from evoflash.evaluation import Evaluation
+from evoflash.exports.exported import Exported
+
+LICENCE = "Apache-2.0"
+
+
+def claims(exported: Exported) -> dict[str, Any]:
+    """By the names that launch.json has."""
+    return {
+        "problem": str(exported.problem),
+        "gpu": exported.gpu.name,
+        "verified": _verified(exported.evaluation),
+        "timings": _timings(exported.evaluation) or _archived(exported.archived),
+        "licence": f"{LICENCE}; the file and the kernel are yours",
+        "evoflash": __version__,
+    }
+
+
+def _verified(evaluation: Evaluation | None) -> dict[str, Any]:
+    if evaluation is None:
+        return {"status": "never evaluated", "checks": 0}
+    worst = max((verdict.rel_l2 for verdict in evaluation.verdicts), default=None)
+    return {
+        "status": str(evaluation.status),
+        "rung": str(evaluation.rung),
+        "basis": str(evaluation.basis),
+        "checks": len(evaluation.verdicts),
+        "worst_rel_l2": worst,
+        "environment": dict(evaluation.environment),
+    }
+
+
+def _timings(evaluation: Evaluation | None) -> list[dict[str, Any]]:
+    if evaluation is None:
+        return []
+    return [
+        {
+            "workload": timing.workload,
+            "protocol": timing.protocol,
+            "basis": "estimated" if evaluation.is_estimate else str(evaluation.basis),
+            "median_us": timing.median_us,
+            "p10_us": timing.p10_us,
+            "p90_us": timing.p90_us,
+            "samples": timing.n,
+            "sm_clock_mhz": timing.sm_clock_mhz,
+        }
+        for timing in evaluation.timings
+    ]
+
+
+def _archived(known: Champion | None) -> list[dict[str, Any]]:
+    """The time of the archive's kernel, which this machine did not measure."""
+    if known is None:
+        return []
+    where = f"archived: measured on {known.device}, {known.date}"
+    return [{"workload": known.problem, "protocol": known.protocol, "basis": where, "median_us": known.us}]
+
+
+# ---- in words, for people
+
+
+def facts(described: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The kernel of a launch.json in (label, text) pairs: what it is, what it was checked and timed on."""
+    kernel, contract = described["kernel"], described["contract"]
+    values = " ".join(f"{name}={value}" for name, value in kernel["values"].items())
+    mask = "causal, aligned at the bottom right" if contract["causal"] else "no mask"
+    return [
+        ("kernel", f"{kernel['family']} {kernel['genome']}"),
+        ("values", values),
+        (
+            "computes",
+            f"attention of {contract['dtype']}, head_dim {contract['head_dim']}, {mask}, "
+            f"{contract['gqa_ratio']} query heads on each key/value head; forward only",
+        ),
+        ("runs on", f"{', '.join(described['images'])}; made for {described['gpu']}"),
+        ("verified", _in_words(described["verified"])),
+        *(("timing", _timing(timing)) for timing in described["timings"] or [{}]),
+        ("licence", str(described["licence"])),
+        ("made by", f"evoflash {described['evoflash']}: {described['command']}"),
+    ]
+
+
+def _in_words(given: Mapping[str, Any]) -> str:
+    if not given.get("checks"):
+        return "not by this database: check it before you trust it"
+    where = "" if given.get("basis") == "measured" else " in the CPU emulator, never run on a GPU"
+    worst = given.get("worst_rel_l2")
+    at_most = f", relative error at most {worst:.2g}" if worst is not None else ""
+    return f"{given['status']}{where} at {given.get('rung', '')}, {given['checks']} check shapes{at_most}"
+
+
+def _timing(given: Mapping[str, Any]) -> str:
+    if not given:
+        return "none in this database"
+    basis = str(given["basis"])
+    mark = "ESTIMATED, never measured" if basis == "estimated" else basis
+    return f"{given['median_us']:.2f} us ({mark}), {given['protocol']}, {given['workload']}"
+
+
+def as_comment(pairs: Iterable[tuple[str, str]], width: int = 100) -> str:
+    """As lines of a Python comment."""
+    lines = []
+    for label, text in pairs:
+        lines += textwrap.wrap(
+            text,
+            width,
+            initial_indent=f"# {label:9s} ",
+            subsequent_indent="#           ",
+            break_on_hyphens=False,
+        )
+    return "\n".join(lines) + "\n"

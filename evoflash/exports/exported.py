@@ -1,0 +1,99 @@
+"""What is exported: a genome for a problem and GPUs, and what is known of it. Writes nothing.
+
+Known is what the database says of the genome, or the shipped archive.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from os.path import expanduser  # leaves an unknown ~user as it is; Path raises
+from pathlib import Path
+
+from evoflash.champions import Champion, champion_today
+from evoflash.errors import UsageError
+from evoflash.evaluation import Evaluation
+from evoflash.families.export import reproducing_command, valid_genome
+from evoflash.gpu import GpuSpec, known_gpus, load_gpu
+from evoflash.operation import CompileKey
+from evoflash.problem import Problem
+from evoflash.space import Genome
+from evoflash.store.store import open_store
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """A kernel to export. `evaluation` is what the database knows of it, None where it knows nothing."""
+
+    genome: Genome
+    problem: Problem
+    gpu: GpuSpec
+    evaluation: Evaluation | None = None
+    others: tuple[GpuSpec, ...] = ()  # of other architectures that it is compiled for as well
+    archived: Champion | None = None  # where it is the shipped archive's, measured on another machine
+    db: str = ""  # the database that the evaluation is in
+    prefix: str | None = None  # of the C symbols of kernel.cu
+
+    @property
+    def gpus(self) -> tuple[GpuSpec, ...]:
+        """One GPU for each architecture, the one of the problem first."""
+        return (self.gpu, *self.others)
+
+    @property
+    def name(self) -> str:
+        """The family and the genome's id."""
+        return f"{self.genome.family}_{self.genome.id}"
+
+    def command(self, kind: str, path: str) -> str:
+        """The command line that writes the same file again."""
+        others = "".join(f",{gpu.arch}" for gpu in self.others)
+        archs = f" --arch {self.gpu.arch}{others}" if others else ""
+        return f"{reproducing_command(self.genome, self.problem, self.gpu)}{archs} --kind {kind} -o {path}"
+
+    @property
+    def compile_key(self) -> CompileKey:
+        """What it is compiled for; UsageError for a problem whose workloads need several kernels."""
+        keys = self.problem.compile_keys(self.gpu.arch)
+        if len(keys) > 1:
+            raise UsageError(
+                f"the workloads of '{self.problem}' need {len(keys)} different kernels: export them one by "
+                f"one; `evoflash show {self.genome.id[:8]} --command` prints the commands."
+            )
+        return keys[0]
+
+
+def gpus_of(archs: Sequence[str], genome: Genome, problem: Problem, gpu: GpuSpec) -> tuple[GpuSpec, ...]:
+    """A known GPU for each further architecture, the alphabetically first one of it.
+
+    UsageError for an architecture that no known GPU has, or where the genome is not valid.
+    """
+    found = {}
+    for arch in archs:
+        if arch == gpu.arch:
+            continue
+        specs = [spec for spec in map(load_gpu, known_gpus()) if spec.arch == arch]
+        if not specs:
+            known = sorted({load_gpu(name).arch for name in known_gpus()})
+            raise UsageError(f"--arch {arch}: no known GPU has it: use {', '.join(known)}.")
+        if valid_genome(genome.family, genome.as_dict(), problem, specs[0]) != genome:
+            raise UsageError(f"--arch {arch}: the genome would be another one there: export it by itself.")
+        found[arch] = specs[0]
+    return tuple(found.values())
+
+
+def with_what_is_known(exported: Exported, db: str) -> Exported:
+    """The same with its evaluation, measured before estimated, and its entry in the archive."""
+    evaluation = _stored(exported, db)
+    return replace(exported, evaluation=evaluation, archived=_archived(exported), db=db)
+
+
+def _stored(exported: Exported, db: str) -> Evaluation | None:
+    if "://" not in db and not Path(expanduser(db)).exists():
+        return None
+    where = str(exported.problem), exported.gpu.name
+    with open_store(db, read_only=True) as store:
+        found = store.find(exported.genome.id)
+    return next((each for each in found if (each.problem, each.gpu) == where and each.is_correct), None)
+
+
+def _archived(exported: Exported) -> Champion | None:
+    known = champion_today(exported.problem, exported.gpu)
+    return known if known is not None and known.genome == exported.genome else None

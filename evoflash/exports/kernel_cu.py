@@ -1,0 +1,13 @@
+"""The kind "cu": one .cu file that needs nothing else; families/export.py makes its text."""
+
+from pathlib import Path
+
+from evoflash.exports.exported import Exported
+from evoflash.exports.files import write_text
+from evoflash.families.export import export_kernel
+
+
+def write(exported: Exported, path: Path) -> tuple[Path, ...]:
+    """Writes the file."""
+    write_text(path, export_kernel(exported.genome, exported.problem, exported.gpu, prefix=exported.prefix))
+    return (path,)

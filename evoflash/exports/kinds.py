@@ -1,0 +1,59 @@
+"""The registry of export kinds: one line for each. A kind's writer is `write(exported, path)` of its module.
+
+A writer returns the paths that it wrote, the one asked for first, and raises UsageError before it writes
+anything where the kernel cannot leave in that form.
+"""
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from evoflash.errors import UsageError, did_you_mean
+
+if TYPE_CHECKING:  # it loads families and the archive, and a help text is asked for in a tenth of a second
+    from evoflash.exports.exported import Exported
+
+Writer = Callable[["Exported", Path], tuple[Path, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A form in which a kernel is exported."""
+
+    name: str  # what --kind says
+    endings: tuple[str, ...]  # of a path that means it without --kind
+    summary: str
+    module: str  # of evoflash.exports
+    has_code: bool = True  # machine code: of several architectures where the user asks for them
+
+    def write(self, exported: "Exported", path: Path) -> tuple[Path, ...]:
+        """What was written. UsageError where it cannot be."""
+        writer: Writer = importlib.import_module(f"evoflash.exports.{self.module}").write
+        return writer(exported, path)
+
+
+KINDS = (
+    Kind("cu", (".cu",), "CUDA source with a launcher in C++", "kernel_cu", has_code=False),
+    Kind("cubin", (".cubin",), "machine code, and launch.json beside it", "cubin"),
+    Kind("cupy", ("attention.py",), "one Python file for CuPy's arrays", "cupy_file"),
+    Kind("torch", ("torch_op.py",), "one Python file for PyTorch", "torch_op"),
+    Kind("hub", ("hub", "hub/"), "a folder for Hugging Face's kernels", "hub"),
+    Kind("t4", ("t4.json", "T4.json"), "Kernel Tuner's T4 results of the search", "t4", has_code=False),
+    Kind("solution", ("solution.json",), "a Solution of flashinfer-bench", "flashinfer_solution"),
+)
+
+
+def kind_of(name: str | None, path: str) -> Kind:
+    """The kind of that name, or else the one that the path's ending means. UsageError lists them."""
+    known = {kind.name: kind for kind in KINDS}
+    if name is not None:
+        if name not in known:
+            raise UsageError(f"--kind {name}:{did_you_mean(name, known)} use one of {', '.join(known)}.")
+        return known[name]
+    for kind in KINDS:
+        if path.endswith(kind.endings):
+            return kind
+    meant = ", ".join(f"{kind.name} ({' '.join(kind.endings)})" for kind in KINDS)
+    raise UsageError(f"{path} does not say what to write: add --kind, one of {meant}.")

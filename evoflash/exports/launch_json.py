@@ -1,0 +1,168 @@
+"""launch.json and its cubins: a genome compiled for each architecture, and how its kernels are launched.
+
+evoflash/runtime launches what this describes; docs/exports.md documents the format. Launches nothing.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evoflash.attention import abi
+from evoflash.compilers.nvrtc import FLAGS, compile_candidate, first_error, nvrtc_version
+from evoflash.errors import UsageError
+from evoflash.evaluation import Build, Launch, TensorMap
+from evoflash.exports.claims import claims
+from evoflash.exports.exported import Exported
+from evoflash.families.export import reproducing_command
+from evoflash.families.family import load_family
+from evoflash.families.header import Kernel
+from evoflash.families.launch_expression import of_sizes
+from evoflash.families.renderer import render
+from evoflash.gpu import GpuSpec
+from evoflash.operation import Workload
+from evoflash.runtime.description import FORMAT, SIZES, VERSION
+from evoflash.space import Genome
+
+_KINDS = {np.uint64: "pointer", np.int32: "int32", np.int64: "int64", np.float32: "float32"}
+
+
+@dataclass(frozen=True, slots=True)
+class Artefact:
+    """What evoflash.runtime.launch.Kernel takes: launch.json, and the cubins by architecture."""
+
+    description: dict[str, Any]
+    images: dict[str, bytes]
+
+
+def file_names(stem: str, exported: Exported) -> dict[str, str]:
+    """A cubin's file name for each architecture."""
+    archs = [gpu.arch for gpu in exported.gpus]
+    return {arch: f"{stem}.cubin" if len(archs) == 1 else f"{stem}.{arch}.cubin" for arch in archs}
+
+
+def artefact(exported: Exported, files: Mapping[str, str] | None = None, *, command: str = "") -> Artefact:
+    """Compiles and describes the kernel. `files` names the cubins by architecture; `command` makes the export
+    again, by default its source.
+
+    UsageError where the problem needs several kernels, is no attention, or the compiler refuses the kernel.
+    """
+    key = exported.compile_key
+    if key.operation != "attention":
+        raise UsageError(
+            f"'{exported.problem}' is {key.operation}: only attention is exported as machine code."
+        )
+    names = files or file_names("kernel", exported)
+    described, images = {}, {}
+    for gpu in exported.gpus:
+        build = _build(exported, gpu)
+        images[gpu.arch] = Path(build.cubin_path).read_bytes()
+        described[gpu.arch] = _image(exported, gpu, build, names[gpu.arch], images[gpu.arch])
+    return Artefact(_description(exported, described, command), images)
+
+
+def _build(exported: Exported, gpu: GpuSpec) -> Build:
+    key = exported.problem.compile_keys(gpu.arch)[0]
+    build = compile_candidate(render(exported.genome, key, gpu))
+    if not build.ok:
+        raise UsageError(f"{exported.name} does not compile for {gpu.arch}: {first_error(build.log)}.")
+    return build
+
+
+def _description(exported: Exported, images: dict[str, Any], command: str) -> dict[str, Any]:
+    workload: Any = exported.problem.workloads[0]
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "name": exported.name,
+        "operation": "attention",
+        "contract": _contract(workload),
+        "images": images,
+        "kernel": _kernel(exported),
+        **claims(exported),
+        "command": command or reproducing_command(exported.genome, exported.problem, exported.gpu),
+    }
+
+
+def _contract(workload: Any) -> dict[str, Any]:
+    return {
+        "dtype": workload.dtype,
+        "head_dim": workload.head_dim,
+        "gqa_ratio": workload.gqa_ratio,
+        "causal": workload.causal,
+        "accumulate": workload.accumulate,
+        "scale": abi.scale(workload),
+        "layouts": ["bhsd", "bshd", "any strides of batch, head and row that are multiples of 8 elements"],
+    }
+
+
+def _kernel(exported: Exported) -> dict[str, Any]:
+    genome = exported.genome
+    return {
+        "family": genome.family,
+        "family_version": genome.version,
+        "genome": genome.id,
+        "values": genome.as_dict(),
+    }
+
+
+def _image(exported: Exported, gpu: GpuSpec, build: Build, file: str, cubin: bytes) -> dict[str, Any]:
+    return {
+        "file": file,
+        "sha256": hashlib.sha256(cubin).hexdigest(),
+        "bytes": len(cubin),
+        "registers": build.registers,
+        "gpu": gpu.name,
+        "compiler": f"NVRTC {nvrtc_version()} {' '.join(FLAGS)} -arch={gpu.arch}",
+        **launching(exported.genome, exported.problem.workloads[0], gpu),
+    }
+
+
+def launching(genome: Genome, workload: Workload, gpu: GpuSpec) -> dict[str, Any]:
+    """What launch.json says of a genome's launches, for all shapes that compile as the workload does."""
+    family = load_family(genome.family)
+    names = family.names(genome.as_dict(), workload.compile_key(gpu.arch), gpu)
+    launches = family.launches(genome, workload, gpu)
+    kernels = [kernel for kernel in family.kernels if kernel.when(names)]
+    return {
+        "arguments": _arguments(has_workspace=launches[0].workspace_bytes > 0),
+        "launches": [_launch(*pair, names) for pair in zip(kernels, launches, strict=True)],
+        "tensor_maps": [_tensor_map(each) for each in launches[0].maps],
+        "workspace_bytes": of_sizes(family.workspace, names, SIZES),
+        "zeroed_bytes": launches[0].zeroed_bytes,
+    }
+
+
+def _arguments(*, has_workspace: bool) -> list[str]:
+    """Kind and name of each argument, in the words of evoflash.runtime: "q_batch" is a stride there."""
+    taken = [each for each in abi.PARAMETERS if each.name != "workspace" or has_workspace]
+    return [f"{_KINDS[each.type]} {_name(each)}" for each in taken]
+
+
+def _name(given: abi.Parameter) -> str:
+    return given.name.replace("_", "_stride_") if given.type is np.int64 else given.name.lower()
+
+
+def _launch(kernel: Kernel, launch: Launch, names: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "entry": launch.entry,
+        "grid": [of_sizes(side, names, SIZES) for side in kernel.grid],
+        "block": [of_sizes(side, names, SIZES) for side in kernel.block],
+        "shared_memory_bytes": of_sizes(kernel.smem, names, SIZES),
+        "cluster": list(launch.cluster),
+        "resident": launch.resident,
+        "dependent": launch.dependent,
+    }
+
+
+def _tensor_map(given: TensorMap) -> dict[str, Any]:
+    return {
+        "of": given.of.lower(),
+        "box": list(given.box),
+        "swizzle": given.swizzle,
+        "l2_promotion": given.l2_promotion,
+        "heads_inside": given.heads_inside,
+    }

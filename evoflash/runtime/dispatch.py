@@ -1,0 +1,94 @@
+"""Which kernel of a portfolio computes a shape, by a rule that was learnt from times. Standard library only.
+
+It is copied into exported packages as it stands. It knows no kernel: the rule names kernels by their number,
+and the caller does the rest.
+
+A shape falls into a bucket: batch * heads, seq_q and seq_kv each cut down to their first three binary digits,
+so that there are four buckets an octave. All shapes of a bucket get the kernel of the measured shape that is
+nearest to the bucket's middle, by the octaves between them; where there are measured shapes in the bucket
+itself, of one of those. A bucket is decided when it is first asked for, always the same way, and remembered.
+"""
+
+from collections.abc import Mapping, Sequence
+from math import log2
+from typing import Any
+
+FALLBACK = -1  # no kernel: the caller computes the shape by other means
+VERSION = 1
+_DIGITS = 3
+Point = tuple[
+    tuple[int, ...], tuple[float, ...], int
+]  # its bucket's corner, its place in octaves, its kernel
+_MOST = 1 << 16  # buckets that are remembered
+
+
+class Dispatcher:
+    """The rule of a portfolio, with the buckets that were decided so far. Threads may share it."""
+
+    def __init__(self, rule: Mapping[str, Any]) -> None:
+        """`rule`: `version`; `reach`, in octaves: what is further from every measured shape falls back; and
+        `keys`, each with head_dim, dtype, causal, gqa_ratio and its points: batch * heads, seq_q, seq_kv, and
+        the kernel's number.
+        """
+        if rule.get("version") != VERSION:
+            raise ValueError(f"a dispatch rule of version {rule.get('version')}: this code reads {VERSION}.")
+        self._reach = float(rule["reach"])
+        self._points = {
+            (key["head_dim"], key["dtype"], bool(key["causal"]), key["gqa_ratio"]): [
+                (corner(each[:3]), tuple(map(log2, each[:3])), each[3]) for each in key["points"]
+            ]
+            for key in rule["keys"]
+        }
+        self._buckets: dict[tuple[Any, ...], int] = {}
+
+    def kernel(self, head_dim: int, dtype: str, causal: bool, shape: tuple[int, int, int, int, int]) -> int:
+        """The number of the kernel for shape (batch, heads, kv_heads, seq_q, seq_kv), or FALLBACK.
+
+        dtype: "fp16" or "bf16". A single causal query sees all keys: it is looked up without the mask.
+        """
+        batch, heads, kv_heads, queries, keys = shape
+        rows = batch * heads
+        # Written out: a function for the three would take half of all the time.
+        s = rows.bit_length() - _DIGITS
+        if s > 0:
+            rows = rows >> s << s
+        s = queries.bit_length() - _DIGITS
+        if s > 0:
+            queries = queries >> s << s
+        s = keys.bit_length() - _DIGITS
+        if s > 0:
+            keys = keys >> s << s
+        bucket = (head_dim, dtype, causal and queries != 1, heads, kv_heads, rows, queries, keys)
+        found = self._buckets.get(bucket)
+        return self._decide(bucket) if found is None else found
+
+    def _decide(self, bucket: tuple[Any, ...]) -> int:
+        head_dim, dtype, causal, heads, kv_heads, *here = bucket
+        if min(heads, kv_heads, *here) < 1 or heads % kv_heads:
+            return FALLBACK  # not remembered: what makes no sense may come in any number
+        if len(self._buckets) >= _MOST:
+            self._buckets.clear()
+        points = self._points.get((head_dim, dtype, causal, heads // kv_heads), ())
+        inside = [point for point in points if point[0] == tuple(here)]
+        middle = [log2(each + ((1 << max(0, each.bit_length() - _DIGITS)) - 1) / 2) for each in here]
+        found = self._buckets[bucket] = nearest(inside or points, middle, self._reach)
+        return found
+
+
+def corner(sizes: Sequence[int]) -> tuple[int, ...]:
+    """The least sizes of the bucket that holds these: each cut down to its first three binary digits."""
+    shifts = [max(0, size.bit_length() - _DIGITS) for size in sizes]
+    return tuple(size >> shift << shift for size, shift in zip(sizes, shifts, strict=True))
+
+
+def nearest(points: Sequence[Point], at: Sequence[float], reach: float) -> int:
+    """The kernel of the point nearest to `at`, the first of equals; FALLBACK where each is out of reach,
+    which is counted along the longest side.
+    """
+    best, found = float("inf"), FALLBACK
+    for _, place, kernel in points:
+        sides = [abs(a - b) for a, b in zip(place, at, strict=True)]
+        away = sum(side * side for side in sides)
+        if away < best and max(sides) <= reach:
+            best, found = away, kernel
+    return found

@@ -1,0 +1,231 @@
+"""A kernel planned for one shape and one layout on one device: what a launch takes is laid out beforehand.
+
+A launch writes six pointers into buffers that are ready and calls the driver. It waits for nothing and
+allocates no device memory.
+"""
+
+import ctypes
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from .description import AXES, KINDS, POINTERS, TENSORS, Description, Image, Refused, Strides, TensorMap
+from .driver import ELEMENT_BYTES, Config, Current, Driver, Encoder, LaunchError, launch_attributes
+
+_MOST_BLOCKS = (2**31 - 1, 65_535, 65_535)
+_MOST_MAPS = 512  # of a tensor, kept for the addresses that it was last seen at
+_SLOT = 8  # bytes
+_pack = struct.Struct(f"{len(POINTERS)}Q").pack_into
+
+
+@dataclass(frozen=True)
+class Step:
+    """One launch with its shape's numbers."""
+
+    entry: str
+    function: int  # a CUfunction
+    grid: tuple[int, ...]
+    block: tuple[int, ...]
+    shared_bytes: int
+    cluster: tuple[int, ...]
+    resident: bool
+    dependent: bool
+
+    def config(self) -> Config:
+        """The driver's description, for no stream yet. What it points at is kept alive by it."""
+        attributes = launch_attributes(self.cluster, resident=self.resident, dependent=self.dependent)
+        config = Config(
+            grid=self.grid,
+            block=self.block,
+            shared_bytes=self.shared_bytes,
+            attributes=attributes,
+            attribute_count=len(attributes),
+        )
+        return config
+
+
+class _Frame:
+    """The buffers of one launch at a time: arguments, their places, and a configuration for each step."""
+
+    __slots__ = (
+        "_configs",
+        "alive",
+        "current",
+        "current_address",
+        "launches",
+        "params",
+        "params_address",
+        "slots",
+        "stream",
+    )
+
+    def __init__(self, plan: "Plan") -> None:
+        self.slots = ctypes.create_string_buffer(plan.constants, len(plan.constants))
+        places = [0] * plan.map_count + [ctypes.addressof(self.slots) + at for at in plan.places]
+        self.params = (ctypes.c_void_p * len(places))(*places)
+        self.params_address = ctypes.addressof(self.params)
+        self._configs = [step.config() for step in plan.steps]
+        addresses = map(ctypes.addressof, self._configs)
+        self.launches = tuple(zip(addresses, (step.function for step in plan.steps), strict=True))
+        self.stream = 0
+        self.current = ctypes.c_void_p()
+        self.current_address = ctypes.addressof(self.current)
+        self.alive: list[object] = [None] * plan.map_count
+
+    def use(self, stream: int) -> None:
+        for config in self._configs:
+            config.stream = stream
+        self.stream = stream
+
+
+class Plan:
+    """What Kernel.plan() returns; may be used by many threads at once."""
+
+    workspace_bytes: int  # of device memory that each call needs as scratch, its own while it runs
+    zeroed_bytes: int  # of them, the first: zero before the first call, and left so by every call
+
+    def __init__(
+        self,
+        driver: Driver,
+        context: int,
+        *,
+        name: str,
+        steps: Sequence[Step],
+        encoders: Sequence[tuple[str, Encoder]],
+        arguments: tuple[bytes, Sequence[int]],
+        workspace: tuple[int, int],
+    ) -> None:
+        self._driver, self._context, self._name = driver, context, name
+        self.steps, self.map_count = tuple(steps), len(encoders)
+        self.constants, self.places = arguments
+        self.workspace_bytes, self.zeroed_bytes = workspace
+        self._launch, self._current = driver.launch, driver.current
+        # For each tensor map: which pointer it is of, its encoder, and the maps by address.
+        self._maps: tuple[tuple[int, Encoder, dict[int, tuple[int, object]]], ...] = tuple(
+            (TENSORS.index(of), encoder, {}) for of, encoder in encoders
+        )
+        self._frames: list[_Frame] = [_Frame(self)]
+
+    def launch(self, q: int, k: int, v: int, o: int, lse: int, workspace: int, stream: int) -> None:
+        """Enqueues a call on a CUstream of the plan's device; returns before it has run.
+
+        Addresses are of device memory. lse may be 0: it is then not written. workspace is that of
+        `workspace_bytes`, or 0 where that is 0. Refused for an address that no kernel takes, LaunchError
+        where the driver refuses the launch.
+        """
+        if (q | k | v | o | workspace) & 15 or lse & 3 or not (q and k and v and o):
+            raise self._bad((q, k, v, o, lse, workspace))
+        if self.workspace_bytes and not workspace:
+            raise self._bad((q, k, v, o, lse, workspace))
+        try:
+            frame = self._frames.pop()  # nobody else's until it is put back: list operations are atomic
+        except IndexError:
+            frame = _Frame(self)
+        _pack(frame.slots, 0, q, k, v, o, lse, workspace)
+        if stream != frame.stream:
+            frame.use(stream)
+        self._current(frame.current_address)
+        if frame.current.value == self._context:
+            self._enqueue(frame, (q, k, v, o))
+        else:  # a thread whose current context is another device's, or that has none yet
+            with Current(self._driver, self._context):
+                self._enqueue(frame, (q, k, v, o))
+        self._frames.append(frame)
+
+    def _enqueue(self, frame: _Frame, pointers: tuple[int, int, int, int]) -> None:
+        """The launches, in the plan's context: the driver writes no tensor map where there is none."""
+        if self._maps:
+            self._place_maps(frame, pointers)
+        for config, function in frame.launches:
+            if status := self._launch(config, function, frame.params_address, None):
+                raise self._failed(status)
+
+    def _failed(self, status: int) -> LaunchError:
+        return LaunchError(f"{self._name}: cuLaunchKernelEx: {self._driver.error(status)}")
+
+    def _place_maps(self, frame: _Frame, pointers: tuple[int, int, int, int]) -> None:
+        """Points the frame at the maps of these addresses, and keeps them alive until its next launch."""
+        for index, (of, encoder, known) in enumerate(self._maps):
+            address = pointers[of]
+            found = known.get(address)
+            if found is None:
+                found = encoder(address)
+                if len(known) >= _MOST_MAPS:
+                    known.clear()
+                known[address] = found
+            frame.params[index] = found[0]
+            frame.alive[index] = found
+
+    def _bad(self, pointers: Sequence[int]) -> Refused:
+        given = dict(zip(POINTERS, pointers, strict=True))
+        if missing := [name for name in TENSORS if not given[name]]:
+            return Refused(f"{self._name}: {', '.join(missing)} has no memory: give a device address.")
+        if self.workspace_bytes and not given["workspace"]:
+            return Refused(f"{self._name} needs a workspace of {self.workspace_bytes} bytes: give one.")
+        wrong = [name for name, at in given.items() if at % (4 if name == "lse" else 16)]
+        return Refused(
+            f"{self._name}: {', '.join(wrong)} begins at an address that is no multiple of "
+            f"{4 if wrong == ['lse'] else 16} bytes: copy it to one that is."
+        )
+
+
+def steps_of(
+    image: Image, sizes: Mapping[str, int], functions: Mapping[str, int], *, name: str
+) -> list[Step]:
+    """The image's launches for a shape. Refused where a GPU has no grid of that size."""
+    steps = []
+    for launch in image.launches:
+        grid = tuple(side(sizes) for side in launch.grid)
+        for axis, blocks, most in zip("xyz", grid, _MOST_BLOCKS, strict=True):
+            if not 1 <= blocks <= most:
+                shape = ", ".join(f"{size}={number}" for size, number in sizes.items())
+                raise Refused(
+                    f"{name}: {shape} takes {blocks} blocks along {axis}, a GPU launches 1 to {most}."
+                )
+        steps.append(
+            Step(
+                launch.entry,
+                functions[launch.entry],
+                grid,
+                tuple(side(sizes) for side in launch.block),
+                launch.shared_bytes(sizes),
+                launch.cluster,
+                launch.resident,
+                launch.dependent,
+            )
+        )
+    return steps
+
+
+def arguments_of(
+    image: Image, scale: float, sizes: Mapping[str, int], strides: Sequence[Strides]
+) -> tuple[bytes, list[int]]:
+    """The argument buffer, whose first slots are for the pointers, and each argument's place in it."""
+    values: dict[str, float] = {**sizes, "scale": scale}
+    for tensor, given in zip(TENSORS, strides, strict=True):
+        values |= {f"{tensor}_stride_{axis}": n for axis, n in zip(AXES, given, strict=True)}
+    buffer, places = bytearray(_SLOT * len(POINTERS)), []
+    for kind, name in image.arguments:
+        if name in POINTERS:
+            places.append(_SLOT * POINTERS.index(name))
+        else:
+            places.append(len(buffer))
+            buffer += struct.pack("=" + KINDS[kind], values[name])
+    return bytes(buffer), places
+
+
+def encoder_of(
+    driver: Driver, wanted: TensorMap, description: Description, sizes: Mapping[str, int], strides: Strides
+) -> Encoder:
+    """The encoder of one tensor map: dimensions, the contiguous one first, and all other strides in bytes."""
+    of_keys = wanted.of in "kv"
+    heads, rows = sizes["kv_heads" if of_keys else "heads"], sizes["seq_kv" if of_keys else "seq_q"]
+    shape = (sizes["batch"], heads, rows, description.head_dim)
+    in_bytes = [ELEMENT_BYTES * stride for stride in (*strides, 1)]
+    axes = (3, 1, 2, 0) if wanted.heads_inside else (3, 2, 1, 0)
+    dims, spans, box = ([each[axis] for axis in axes] for each in (shape, in_bytes, wanted.box))
+    return Encoder(
+        *(driver, description.dtype, dims, spans[1:], box),
+        swizzle=wanted.swizzle,
+        promotion=wanted.l2_promotion,
+    )

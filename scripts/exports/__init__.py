@@ -1,0 +1,5 @@
+"""What exported kernels cost and whether they are right, in programs that know nothing of evoflash.
+
+measure     exports kernels of the archive and runs on_gpu/ on them, in a Python without evoflash
+on_gpu/     what runs there: PyTorch and the exported files alone
+"""

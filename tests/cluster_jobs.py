@@ -1,0 +1,77 @@
+"""What stand-ins for GPU processes are asked to do in tests of clusters. Tests nothing itself.
+
+A process knows its GPU by CUDA_VISIBLE_DEVICES alone, and says so in the reason of its outcome. A task's name
+is what becomes of it, with the folder in which processes leave notes for one another behind a colon.
+"""
+
+import os
+import signal
+from dataclasses import replace
+from pathlib import Path
+
+from waiting import until
+
+from evoflash.cuda.launcher import cuda_errors
+from evoflash.evaluation import Rung, Status, Timing
+from evoflash.gpu_process.finals import FinalReport
+from evoflash.gpu_process.process import Jobs
+from evoflash.gpu_process.rungs import GpuOutcome
+from evoflash.isolation import Ending
+
+NO_DEVICE = 100  # cudaError_t
+
+
+def gpu():
+    return os.environ.get("CUDA_VISIBLE_DEVICES", "the one here")
+
+
+def nothing(*_):
+    """No references, no libraries."""
+
+
+def screen(task):
+    """Nothing is too slow."""
+    return GpuOutcome(task.genome_id, Status.CORRECT, Rung.TIMING)
+
+
+def check(task):
+    """Ends as the task's name says, on the GPU that its reason names."""
+    what, _, folder = task.genome_id.partition(":")
+    if what == "meet":  # no task ends before one has begun on each of two GPUs
+        (Path(folder) / f"gpu{gpu()}").touch()
+        until(lambda: len(list(Path(folder).glob("gpu*"))) == 2, what="a task on each GPU")
+    if what == "crash" and folder in ("", gpu()):
+        os.abort()
+    if what in ("kill once", "kill"):
+        note = Path(folder) / "killed"
+        if what == "kill" or not note.exists():
+            note.touch()
+            os.kill(os.getppid(), signal.SIGKILL)  # the worker of the cluster
+            signal.pause()
+    return GpuOutcome(task.genome_id, Status.CORRECT, Rung.CORRECTNESS, gpu())
+
+
+def time_correct(task, outcome):
+    us = 10.0 + int(task.genome_id[:4], 16) / 1000
+    timings = tuple(Timing(str(workload), "cold", us, us, us, 5) for workload, _ in task.timed)
+    return replace(outcome, rung=Rung.DONE, reason="", timings=timings, score_us=us)
+
+
+def finals(task):
+    """Says on which GPU it was."""
+    return Ending(FinalReport({}, (), {}, {}, {}), reason=gpu())
+
+
+class LostWhenTold:
+    """Makes contexts until a note in the folder says that this process's GPU is lost."""
+
+    def __init__(self, folder):
+        self.folder = str(folder)
+
+    def __call__(self):
+        if (Path(self.folder) / f"lost{gpu()}").exists():
+            raise cuda_errors()[0](NO_DEVICE)
+
+
+def jobs(warm_up=nothing):
+    return Jobs(warm_up, nothing, nothing, screen, check, time_correct, finals)

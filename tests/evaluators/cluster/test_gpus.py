@@ -1,0 +1,137 @@
+"""Two GPUs behind one queue: who is asked, what is lost with a process, a worker or a GPU, where finals are.
+
+What runs in the GPU processes is a stand-in (tests/cluster_jobs.py); cluster, workers and processes are real.
+"""
+
+from functools import partial
+
+import pytest
+from cluster_jobs import LostWhenTold, jobs
+from cluster_parts import FAMILY, PROBLEM, history_of
+from waiting import LIMIT_S
+
+from evoflash.commands.search import plan as planning
+from evoflash.commands.search.limits import Limits
+from evoflash.commands.search.machines import Machines
+from evoflash.commands.search.run import run
+from evoflash.errors import DeviceError
+from evoflash.evaluation import Basis, Launch, Status
+from evoflash.gpu import load_gpu
+from evoflash.gpu_process.finals import FinalTask
+from evoflash.gpu_process.rungs import GpuTask
+from evoflash.gpu_process.worker import GpuWorker
+from evoflash.problem import parse_problem
+
+pytest.importorskip("distributed")
+
+from evoflash.evaluators.cluster.connection import connected, gpu_kind
+from evoflash.evaluators.cluster.gpus import ClusterGpus
+from evoflash.evaluators.cluster.loopback import private_cluster
+
+pytestmark = pytest.mark.slow
+SPEC, (WORKLOAD,) = load_gpu("h200"), parse_problem("b=1,h=1,s=64,d=64").workloads
+KIND = gpu_kind("h200")
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with private_cluster(gpus=("0", "1"), model="h200") as where:
+        yield where
+
+
+@pytest.fixture
+def connection(cluster):
+    with connected(cluster) as made:
+        yield made
+
+
+@pytest.fixture
+def gpus(connection):
+    made = ClusterGpus(connection, KIND, jobs=jobs())
+    yield made
+    made.close()
+
+
+def task_of(name):
+    shapes = ((WORKLOAD, (Launch("kernel", (1, 1, 1), (32, 1, 1), 0),)),)
+    return GpuTask(name, SPEC, (), shapes, (), seed=0, limit_s=LIMIT_S)
+
+
+def test_tasks_are_on_both_gpus_at_the_same_time(gpus, tmp_path):
+    tasks = [gpus.submit(task_of(f"meet:{tmp_path}")) for _ in range(2)]
+    assert {each.result(LIMIT_S).reason for each in tasks} == {"0", "1"}
+    assert gpus.at_once == 2
+
+
+def test_a_crash_costs_one_candidate_and_no_worker(gpus, connection):
+    before = connection.workers(KIND)
+    outcome = gpus.submit(task_of("crash")).result(LIMIT_S)
+    assert (outcome.status, outcome.reason) == (Status.RUNTIME, "the process died of signal 6")
+    assert gpus.submit(task_of("good")).result(LIMIT_S).status is Status.CORRECT
+    assert connection.workers(KIND) == before
+
+
+def test_a_task_whose_worker_dies_is_done_by_another(gpus, tmp_path):
+    outcome = gpus.submit(task_of(f"kill once:{tmp_path}")).result(LIMIT_S)
+    assert outcome.status is Status.CORRECT
+    assert (tmp_path / "killed").exists()
+
+
+def test_hidden_shapes_and_finals_are_all_on_one_gpu(gpus):
+    gpus.prepare_finals((WORKLOAD,), 5)
+    gpus.begin_finals().result(LIMIT_S)
+    used = {gpus.submit(task_of("good")).result(LIMIT_S).reason for _ in range(4)}
+    task = FinalTask((), (WORKLOAD,), SPEC, 0, noise=0.0)
+    assert {gpus.finalists(task).result(LIMIT_S).reason} == used
+    assert len(used) == 1
+
+
+def test_workers_with_another_model_are_never_asked_to_time(connection):
+    assert connection.workers(gpu_kind("l4")) == ()
+    assert connection.models() == ("h200",)
+
+
+@pytest.mark.full  # half a minute of the compiler
+def test_a_search_on_two_gpus_finds_what_one_on_one_gpu_does(connection, tmp_path):
+    plan = planning.plan(
+        gpu="h200",
+        problem=PROBLEM,
+        strategy="surrogate",
+        seed=3,
+        family=FAMILY,
+        evaluator=None,
+        present=lambda wanted: wanted,
+    )
+    assert plan.basis is Basis.MEASURED
+
+    def searched(gpus, name):
+        machines = Machines(gpus=partial(gpus, jobs=jobs()), ahead=4)
+        run(plan, str(tmp_path / name), limits=Limits(6), fresh=False, argv=[], machines=machines)
+        return history_of(tmp_path / name)
+
+    one = searched(GpuWorker, "one.db")
+    assert len(one) >= 6
+    assert searched(partial(ClusterGpus, connection, KIND), "two.db") == one
+
+
+# The last one: it takes both GPUs away.
+def test_a_lost_gpu_leaves_and_its_task_goes_to_the_other_one_until_there_is_none(
+    connection, tmp_path, caplog
+):
+    gpus = ClusterGpus(connection, KIND, jobs=jobs(LostWhenTold(tmp_path)))
+    first = gpus.submit(task_of("good")).result(LIMIT_S).reason
+    other = {"0": "1", "1": "0"}[first]
+    (tmp_path / f"lost{first}").touch()
+    for _ in range(100):  # the fresh process after a crash is what meets the lost GPU
+        both = [gpus.submit(task_of(f"crash:{first}")) for _ in range(2)]
+        assert {each.result(LIMIT_S).status for each in both} <= {Status.RUNTIME, Status.CORRECT}
+        if "going on without the GPU of" in caplog.text:
+            break
+    assert "going on without the GPU of" in caplog.text
+    assert gpus.submit(task_of("good")).result(LIMIT_S).reason == other
+    (tmp_path / f"lost{other}").touch()
+    with pytest.raises(
+        DeviceError, match="was the last worker with its GPU: the GPU cannot be used any more"
+    ):
+        gpus.submit(task_of("crash")).result(LIMIT_S)
+    gpus.close()

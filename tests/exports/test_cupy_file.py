@@ -1,0 +1,241 @@
+"""attention.py: one file, without evoflash, called with anything that says where it lies on a GPU.
+
+CuPy makes no array without a GPU: the arrays here are addresses with `__cuda_array_interface__`, the driver
+is the one that records. tests/gpu/test_runtime.py runs the file.
+"""
+
+import importlib.util
+import subprocess
+import sys
+
+import pytest
+from exported_cases import exported
+from recording import Recorder, build, number, sizes_of
+
+from evoflash.errors import TemplateError
+from evoflash.exports import cupy_file, one_file
+from evoflash.exports.launch_json import artefact
+from evoflash.runtime.array_attention import Attention
+from evoflash.runtime.launch import Kernel, Refused
+
+GPU0 = 7 << 44  # where the recording driver's device 0 has its memory
+
+
+class OnGpu:
+    """An array on the GPU as other libraries see it."""
+
+    def __init__(self, shape, *, at=GPU0 + 4096, typestr="<f2", strides=None):
+        self.__cuda_array_interface__ = {
+            "shape": shape,
+            "typestr": typestr,
+            "strides": strides,
+            "data": (at, False),
+            "version": 3,
+        }
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory):
+    return build(tmp_path_factory.mktemp("recording"))
+
+
+@pytest.fixture
+def recorder(library):
+    made = Recorder(library)
+    yield made
+    made.reset()
+
+
+def attention_of(recorder, name="plain"):
+    made = artefact(exported(name))
+    recorder.expects(sizes_of(next(iter(made.description["images"].values()))))
+    return Attention(Kernel(made.description, made.images, driver=recorder.path))
+
+
+def tensors(q=(2, 4, 100, 64), k=(2, 2, 200, 64)):
+    return {
+        "q": OnGpu(q, at=GPU0 + 0x1000),
+        "k": OnGpu(k, at=GPU0 + 0x2000),
+        "v": OnGpu(k, at=GPU0 + 0x3000),
+        "out": OnGpu(q, at=GPU0 + 0x4000),
+    }
+
+
+def strides_of(launched):
+    return [number(argument) for argument in launched.arguments[9:21]]
+
+
+def test_arrays_are_launched_where_they_lie(recorder):
+    given = tensors()
+    lse = OnGpu((2, 4, 100), at=GPU0 + 0x5000, typestr="<f4")
+
+    out = attention_of(recorder)(**given, lse=lse, stream=0x77)
+
+    (launched,) = recorder.launches()
+    assert out is given["out"]
+    assert [number(argument) - GPU0 for argument in launched.arguments[:5]] == [
+        *(0x1000, 0x2000, 0x3000, 0x4000, 0x5000)
+    ]
+    assert [number(argument) for argument in launched.arguments[5:9]] == [100, 200, 4, 2]
+    assert strides_of(launched)[:3] == [4 * 100 * 64, 100 * 64, 64]
+    assert launched.what.endswith("stream 0x77")
+
+
+def test_rows_before_heads_need_no_copy(recorder):
+    given = tensors(q=(2, 100, 4, 64), k=(2, 200, 2, 64))
+
+    attention_of(recorder)(**given, layout="bshd", stream=0)
+
+    (launched,) = recorder.launches()
+    assert strides_of(launched) == [
+        *(25_600, 64, 256),
+        *(25_600, 64, 128),
+        *(25_600, 64, 128),
+        *(25_600, 64, 256),
+    ]
+
+
+def test_a_view_of_a_larger_array_needs_no_copy(recorder):
+    given = tensors()
+    given["k"] = OnGpu((2, 2, 200, 64), strides=(2 * 2 * 500 * 64, 2 * 500 * 64, 2 * 64, 2))
+
+    attention_of(recorder)(**given, stream=0)
+
+    assert strides_of(recorder.launches()[0])[3:6] == [64_000, 32_000, 64]
+
+
+def test_bf16_is_taken_as_itself_or_as_bits(recorder):
+    call = attention_of(recorder, "static shared memory")
+    for typestr in ("<V2", "<u2"):
+        given = {
+            name: OnGpu(x.__cuda_array_interface__["shape"], typestr=typestr) for name, x in tensors().items()
+        }
+        call(**given, stream=0)
+
+    assert len(recorder.launches()) == 2
+
+
+class NoGpu:
+    """A NumPy array, say."""
+
+
+def changed(**changes):
+    return {**tensors(), "stream": 0, **changes}
+
+
+NARROW = (2, 2, 200, 32)
+BAD_CALLS = {
+    "a number": (changed(q=3), "q is a int"),
+    "an array of the host": (changed(k=NoGpu()), "k is a NoGpu: give an array that lies on the GPU"),
+    "memory of the host": (changed(q=OnGpu((2, 4, 100, 64), at=4096)), "q is not in the memory of a GPU"),
+    "float32": (changed(q=OnGpu((2, 4, 100, 64), typestr="<f4")), "takes float16"),
+    "bfloat16": (changed(v=OnGpu((2, 2, 200, 64), typestr="<V2")), "v is bfloat16"),
+    "big-endian": (changed(v=OnGpu((2, 2, 200, 64), typestr=">f2")), "v is >f2"),
+    "an output of float32": (changed(out=OnGpu((2, 4, 100, 64), typestr="<f4")), "out is float32"),
+    "three axes": (changed(q=OnGpu((4, 100, 64))), "takes four axes"),
+    "another head dimension": (changed(k=OnGpu(NARROW), v=OnGpu(NARROW)), "the last of 64"),
+    "v of another length": (changed(v=OnGpu((2, 2, 100, 64))), "k and v have one shape"),
+    "another batch": (changed(q=OnGpu((3, 4, 100, 64)), out=OnGpu((3, 4, 100, 64))), "and q's batch"),
+    "an output of another shape": (changed(out=OnGpu((2, 4, 99, 64))), "out has shape"),
+    "another ratio of heads": (
+        changed(q=OnGpu((2, 6, 100, 64)), out=OnGpu((2, 6, 100, 64))),
+        "serves 2 query heads",
+    ),
+    "an empty array": (changed(q=OnGpu((2, 4, 0, 64)), out=OnGpu((2, 4, 0, 64))), "from 1 up"),
+    "columns apart": (
+        changed(q=OnGpu((2, 4, 100, 64), strides=(4 * 51_200, 4 * 12_800, 256, 4))),
+        "they must be contiguous",
+    ),
+    "half an element apart": (
+        changed(q=OnGpu((2, 4, 100, 64), strides=(51_200, 12_800, 128, 1))),
+        "2 bytes apart",
+    ),
+    "an expanded batch": (changed(k=OnGpu((2, 2, 200, 64), strides=(0, 25_600, 128, 2))), "must not overlap"),
+    "reversed rows": (changed(k=OnGpu((2, 2, 200, 64), strides=(51_200, 25_600, -128, 2))), "k's strides"),
+    "a slice that begins off 16 bytes": (
+        changed(q=OnGpu((2, 4, 100, 64), at=GPU0 + 8)),
+        "begins at an address",
+    ),
+    "two GPUs": (changed(k=OnGpu((2, 2, 200, 64), at=(8 << 44) + 16)), "k on GPU 1"),
+    "an unknown layout": (changed(layout="sbhd"), "use 'bhsd' or 'bshd'"),
+    "lse of half precision": (changed(lse=OnGpu((2, 4, 100))), "a dense float32 array"),
+    "lse of another shape": (changed(lse=OnGpu((2, 100, 4), typestr="<f4")), "a dense float32 array"),
+    "lse with gaps": (
+        changed(lse=OnGpu((2, 4, 100), typestr="<f4", strides=(3200, 800, 8))),
+        "a dense float32 array",
+    ),
+    "a stream that is none": (changed(stream="s"), "give a CuPy stream"),
+    "a scale of zero": (changed(scale=0), "a number above 0"),
+    "a scale that is no number": (changed(scale="1"), "a number above 0"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_CALLS)
+def test_a_call_that_the_kernel_is_not_for_ends_in_one_line(case, recorder):
+    given, said = BAD_CALLS[case]
+    recorder.machine(devices=2)
+
+    with pytest.raises(Refused, match=said) as refused:
+        attention_of(recorder)(**given)
+
+    assert "\n" not in str(refused.value)
+    assert recorder.launches() == []
+
+
+def test_another_gpu_is_refused(recorder):
+    recorder.machine(capability=89)
+
+    with pytest.raises(Refused, match=r"was compiled for sm_90a; GPU 0 is a Recorder \(sm_89\)"):
+        attention_of(recorder)(**tensors(), stream=0)
+
+
+# ---- the file
+
+
+@pytest.fixture(scope="module")
+def text():
+    case = exported("tensor maps")
+    return cupy_file.text(case, case.command("cupy", "attention.py"))
+
+
+def test_the_file_loads_in_a_python_without_evoflash_or_cupy(text, tmp_path):
+    (tmp_path / "attention.py").write_text(text)
+    # Neither site packages nor variables: the standard library and this folder.
+    command = [sys.executable, "-E", "-S", "-c", "import attention; print(attention.attention.kernel)"]
+
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+
+    assert done.stderr == ""
+    assert done.stdout.startswith("<attention.Kernel object")
+
+
+def test_the_file_loads_by_its_path_alone(text, tmp_path):
+    path = tmp_path / "attention.py"
+    path.write_text(text)
+    found = importlib.util.spec_from_file_location("a_name_that_nobody_registered", path)
+
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+
+    assert module.attention.kernel.description == module.DESCRIPTION
+
+
+def test_the_file_says_what_it_is_and_how_it_is_made_again(text):
+    head = text[: text.index("# ---- evoflash/runtime/")]
+
+    head = " ".join(head.replace("\n#", " ").split())
+    assert "Attention for CuPy: the kernel flash_wgmma_" in head
+    assert "attention of bf16, head_dim 128, causal, aligned at the bottom right, 4 query heads" in head
+    assert "runs on sm_90a; made for h200" in head
+    assert "verified not by this database: check it before you trust it" in head
+    assert "timing none in this database" in head
+    assert "licence Apache-2.0" in head
+    assert "--gpu h200 --kind cupy -o attention.py" in head
+    assert "block_n=" in head
+
+
+def test_names_of_the_joined_modules_are_apart():
+    with pytest.raises(TemplateError, match=r"both define Kernel"):
+        one_file._check_names({"launch": "class Kernel: ...", "other": "Kernel = 1"})
+
+    assert "from ." not in one_file.joined("array_attention")

@@ -1,0 +1,324 @@
+"""Kinds by name and by path; T4 results and Solutions; what the commands write and what they refuse."""
+
+import ast
+import json
+from dataclasses import replace
+
+import pytest
+from exported_cases import champion, exported
+
+from evoflash import cli
+from evoflash.champions import champion_today
+from evoflash.errors import UsageError
+from evoflash.evaluation import Basis, Evaluation, Proposal, Rung, RunKey, Status, Timing, Verdict
+from evoflash.exports import flashinfer_solution, t4
+from evoflash.exports.claims import as_comment, claims, facts
+from evoflash.exports.exported import with_what_is_known
+from evoflash.exports.kinds import KINDS, kind_of
+from evoflash.exports.launch_json import artefact
+from evoflash.families.family import load_family
+from evoflash.replay.kernel_tuner import read_recording
+from evoflash.store.store import open_store
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("kernel.cu", "cu"),
+        ("a/b.cubin", "cubin"),
+        ("attention.py", "cupy"),
+        ("out/my_attention.py", "cupy"),
+        ("run.t4.json", "t4"),
+        ("t4.json", "t4"),
+        ("solution.json", "solution"),
+    ],
+)
+def test_a_path_says_its_kind(path, name):
+    assert kind_of(None, path).name == name
+
+
+def test_a_path_that_says_nothing_is_asked_about():
+    with pytest.raises(UsageError, match=r"x\.bin does not say what to write: add --kind"):
+        kind_of(None, "x.bin")
+
+
+def test_an_unknown_kind_is_named_with_its_neighbour():
+    with pytest.raises(UsageError, match=r"--kind cubim: .*cubin"):
+        kind_of("cubim", "x")
+
+
+def test_no_ending_means_two_kinds():
+    endings = [ending for kind in KINDS for ending in kind.endings]
+
+    assert len(set(endings)) == len(endings)
+    assert all(kind_of(None, f"x{ending}").name == kind.name for kind in KINDS for ending in kind.endings)
+
+
+# ---- of a database
+
+
+def evaluation_of(case, genome, us, **changes):
+    known = Evaluation(
+        genome,
+        str(case.problem),
+        case.gpu.name,
+        Basis.MEASURED,
+        Status.CORRECT,
+        Rung.DONE,
+        verdicts=(Verdict(str(case.problem), True, 4e-4, 2e-3, 1e-6, 1.0),),
+        timings=(Timing(str(case.problem), "cold", us, us, us, 30),) if us else (),
+        score_us=us,
+    )
+    return replace(known, **changes)
+
+
+@pytest.fixture
+def searched(tmp_path):
+    """A database with a search of six kernels; the case's own is the fastest."""
+    case, db = exported("direct"), str(tmp_path / "search.db")
+    space = load_family(case.genome.family).space(case.problem.compile_keys(case.gpu.arch), case.gpu)
+    seeds = load_family(case.genome.family).seeds_for(case.problem, space, case.gpu)
+    others = [genome for genome in seeds if genome != case.genome][:5]
+    outcomes = [evaluation_of(case, case.genome, 3.5)]
+    failed = {
+        "status": Status.CORRECTNESS,
+        "rung": Rung.CORRECTNESS,
+        "reason": "off by one",
+        "score_us": None,
+    }
+    screened = {"status": Status.SCREENED, "rung": Rung.CORRECTNESS}
+    for index, genome in enumerate(others):
+        changes = {0: failed, 1: screened}.get(index, {})
+        outcomes.append(evaluation_of(case, genome, None if changes is failed else 5.0 + index, **changes))
+    with open_store(db) as store:
+        key = RunKey(str(case.problem), case.gpu.name, Basis.MEASURED, "evolution", 1)
+        run = store.begin(key, gpu_hash="", budget=9, argv=[], environment={})
+        for outcome in outcomes:
+            store.add(run, outcome, Proposal(outcome.genome))
+    return case, db, outcomes
+
+
+def test_t4_results_read_back_as_the_search_had_them(searched, tmp_path):
+    case, db, outcomes = searched
+    path = tmp_path / "flash_direct.t4.json"
+
+    t4.write(with_what_is_known(case, db), path)
+
+    recording = read_recording(path)
+    assert {genome.values for genome in recording.space.outcomes} == {e.genome.values for e in outcomes}
+    for evaluation in outcomes:
+        (found,) = [o for g, o in recording.space.outcomes.items() if g.values == evaluation.genome.values]
+        expected = Status.TIMEOUT if evaluation.is_screened else evaluation.status
+        assert found.status is expected
+        assert found.score_us == (evaluation.score_us if evaluation.is_correct else None)
+    for result in json.loads(path.read_text())["results"]:
+        assert {"configuration", "times", "invalidity", "correctness"} <= result.keys()
+        assert result["invalidity"] != "screened"
+
+
+def test_t4_results_without_a_search_are_refused(tmp_path):
+    with pytest.raises(UsageError, match="no search in the database evaluated"):
+        t4.write(with_what_is_known(exported("direct"), str(tmp_path / "none.db")), tmp_path / "t4.json")
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_export_claims_what_the_database_knows_and_no_more(searched):
+    case, db, _ = searched
+
+    known = claims(with_what_is_known(case, db))
+
+    assert known["verified"]["status"] == "correct"
+    assert known["verified"]["checks"] == 1
+    assert [(each["median_us"], each["basis"]) for each in known["timings"]] == [(3.5, "measured")]
+    assert claims(case)["verified"] == {"status": "never evaluated", "checks": 0}
+
+
+def test_an_estimate_is_marked_in_every_form(searched):
+    case, db, _ = searched
+    estimate = evaluation_of(case, case.genome, 3.5, basis=Basis.ESTIMATED, model_version="7")
+    made = artefact(replace(case, evaluation=estimate, db=db))
+    head = as_comment(facts(made.description), width=200)
+
+    assert made.description["timings"][0]["basis"] == "estimated"
+    assert "3.50 us (ESTIMATED, never measured)" in head
+    assert "in the CPU emulator, never run on a GPU" in head
+
+
+def test_the_archives_time_is_marked_as_another_machines():
+    case = champion("b=1,h=8,hkv=8,sq=128,skv=128,d=64,dtype=fp16")
+    known = champion_today(case.problem, case.gpu)
+
+    (timing,) = claims(with_what_is_known(case, "missing.db"))["timings"]
+
+    assert timing["basis"].startswith(f"archived: measured on {known.device}")
+    assert timing["median_us"] == known.us
+
+
+# ---- Solutions
+
+
+def test_a_solution_and_its_definition_fit_together(tmp_path):
+    path = tmp_path / "solution.json"
+
+    written = flashinfer_solution.write(exported("plain"), path)
+
+    assert [each.name for each in written] == ["solution.json", "definition.json"]
+    solution, definition = (json.loads(each.read_text()) for each in written)
+    assert solution["definition"] == definition["name"]
+    file, _, function = solution["spec"]["entry_point"].partition("::")
+    (source,) = solution["sources"]
+    assert source["path"] == file
+    assert function in functions_of(source["content"])
+    assert arguments_of(source["content"], "run") == [*definition["inputs"], *definition["outputs"]]
+    assert arguments_of(definition["reference"], "run") == list(definition["inputs"])
+    used = [
+        axis
+        for spec in (*definition["inputs"].values(), *definition["outputs"].values())
+        for axis in spec["shape"]
+    ]
+    assert set(used) == set(definition["axes"])
+
+
+def functions_of(text):
+    return {node.name: node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)}
+
+
+def arguments_of(text, name):
+    return [argument.arg for argument in functions_of(text)[name].args.args]
+
+
+def test_flashinfer_bench_itself_takes_the_solution():
+    data = pytest.importorskip("flashinfer_bench.data", reason="needs flashinfer-bench")
+    case = exported("plain")
+    made = flashinfer_solution.definition(case)
+
+    data.Definition(**made)
+    data.Solution(**flashinfer_solution.solution(case, made["name"], "solution.json"))
+
+
+# ---- the commands
+
+KERNEL = (
+    *("export", "--family", "flash_direct", "--gpu", "h200"),
+    *("--problem", "b=1,h=8,hkv=8,sq=128,skv=128,d=64,dtype=fp16"),
+)
+
+
+def run(capsys, *words):
+    """Exit code, stdout and stderr."""
+    try:
+        code = cli.run([str(word) for word in words])
+    except SystemExit as left:  # how Typer leaves
+        code = left.code
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+@pytest.mark.parametrize(
+    ("name", "files"),
+    [
+        ("k.cubin", ["k.cubin", "k.json"]),
+        ("attention.py", ["attention.py"]),
+        ("k.cu", ["k.cu"]),
+        ("solution.json", ["definition.json", "solution.json"]),
+    ],
+)
+def test_export_writes_the_kind_that_the_path_means(name, files, tmp_path, capsys):
+    code, out, err = run(capsys, *KERNEL, "-o", tmp_path / name)
+
+    assert (code, out) == (0, "")
+    assert sorted(path.name for path in tmp_path.iterdir()) == files
+    assert err.startswith("evoflash: wrote ")
+    assert all(file in err for file in files)
+
+
+def test_a_kind_may_be_named(tmp_path, capsys):
+    code, _, _ = run(capsys, *KERNEL, "--kind", "cupy", "-o", tmp_path / "mine.py")
+
+    assert code == 0
+    assert "--kind cupy -o mine.py" in (tmp_path / "mine.py").read_text()
+
+
+def test_the_command_in_a_file_writes_the_same_bytes(tmp_path, capsys):
+    run(capsys, *KERNEL, "-o", tmp_path / "attention.py")
+    text = (tmp_path / "attention.py").read_text()
+    head = text[: text.index("\n#\n")].replace("\n#", " ")
+    words = head.partition(": evoflash ")[2].split()
+    again = tmp_path / "again"
+    again.mkdir()
+
+    code, _, _ = run(capsys, *words[:-1], again / words[-1])
+
+    assert code == 0
+    assert (again / "attention.py").read_text() == text
+
+
+def test_several_architectures_are_one_export(tmp_path, capsys):
+    code, _, _ = run(capsys, *KERNEL, "--arch", "sm_90a,sm_89", "-o", tmp_path / "k.cubin")
+
+    assert code == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["k.json", "k.sm_89.cubin", "k.sm_90a.cubin"]
+
+
+BAD_COMMANDS = {
+    "a kind on stdout": ((*KERNEL, "--kind", "cubin"), "add -o PATH"),
+    "architectures on stdout": ((*KERNEL, "--arch", "sm_89"), "add -o PATH"),
+    "architectures of a source": ((*KERNEL, "--arch", "sm_90a", "-o", "k.cu"), "cu does not: leave it out"),
+    "architectures without its own": (
+        (*KERNEL, "--arch", "sm_89", "-o", "k.cubin"),
+        "the kernel's own is sm_90a",
+    ),
+    "an unknown architecture": ((*KERNEL, "--arch", "sm_90a,sm_1", "-o", "k.cubin"), "no known GPU has it"),
+    "an unknown kind": ((*KERNEL, "--kind", "onnx", "-o", "k"), "use one of cu, cubin"),
+    "a path that says nothing": ((*KERNEL, "-o", "k.bin"), "add --kind"),
+    "a folder that is not there": ((*KERNEL, "-o", "no/k.cubin"), "cannot be written"),
+    "a prefix of what has no C names": ((*KERNEL, "--prefix", "x", "-o", "k.cubin"), "leave it out"),
+    "a path without a name": ((*KERNEL, "--kind", "cu", "-o", ""), "names no file"),
+    "a path that is too long": ((*KERNEL, "-o", "a" * 300 + ".cu"), "cannot be written"),
+    "a path below a file": ((*KERNEL, "-o", "/dev/null/x.cubin"), "cannot be written"),
+    "results without a search": ((*KERNEL, "-o", "t4.json"), "no search in the database"),
+    "best with a kind alone": (("best", "--kind", "cubin"), "add --export PATH"),
+    "best with architectures alone": (("best", "--arch", "sm_89"), "add --export PATH"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_COMMANDS)
+def test_a_command_that_cannot_be_ends_in_one_line_and_writes_nothing(case, tmp_path, capsys, monkeypatch):
+    words, said = BAD_COMMANDS[case]
+    monkeypatch.chdir(tmp_path)
+
+    code, out, err = run(capsys, *words, "--db", tmp_path / "none.db")
+
+    assert (code, out) == (2, "")
+    assert said in err
+    assert len(err.strip().splitlines()) == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("kind", ["cu", "cupy", "torch", "solution"])
+def test_no_export_replaces_a_database(kind, tmp_path, capsys):
+    path = tmp_path / "evoflash.db"
+    open_store(str(path)).close()
+    before = path.read_bytes()
+
+    code, _, err = run(capsys, *KERNEL, "--kind", kind, "-o", path, "--db", tmp_path / "none.db")
+
+    assert code == 2
+    assert f"{path} is a database, and would be lost" in err
+    assert path.read_bytes() == before
+
+
+def test_best_exports_what_it_found_with_its_verdict_and_time(searched, tmp_path, capsys):
+    case, db, _ = searched
+    path = tmp_path / "out" / "best.cubin"
+    path.parent.mkdir()
+
+    code, _, err = run(capsys, "best", "--db", db, "--export", path)
+
+    assert code == 0
+    assert f"wrote {path}" in err
+    description = json.loads(path.with_name("best.json").read_text())
+    assert description["kernel"]["genome"] == case.genome.id
+    assert description["timings"][0]["median_us"] == 3.5
+    assert description["verified"]["basis"] == "measured"

@@ -1,0 +1,287 @@
+"""launch.json: its expressions are the families' own, it reads back whole, nothing damaged is launched."""
+
+import copy
+import json
+import random
+
+import numpy as np
+import pytest
+from exported_cases import CASES, exported
+
+from evoflash.attention.workload import Workload
+from evoflash.errors import UsageError
+from evoflash.exports.cubin import write
+from evoflash.exports.exported import Exported, gpus_of
+from evoflash.exports.launch_json import artefact, launching
+from evoflash.families.expression import Expression
+from evoflash.families.family import known_families, load_family
+from evoflash.families.launch_expression import of_sizes
+from evoflash.gpu import load_gpu
+from evoflash.problem import parse_problem
+from evoflash.runtime.description import SIZES, Refused, described
+from evoflash.runtime.expressions import compiled
+from evoflash.runtime.launch import Kernel
+
+PROBLEMS = (
+    "b=2,h=8,hkv=2,sq=300,skv=700,d=128,dtype=fp16,causal",
+    "b=1,h=4,hkv=4,sq=64,skv=64,d=64,dtype=bf16",
+    "b=16,h=32,hkv=8,sq=1,skv=8192,d=128,dtype=fp16",
+)
+SHAPES = [
+    (1, 1, 1, 1),
+    (3, 2, 113, 203),
+    (16, 8, 1, 8192),
+    (2, 5, 1000, 17),
+    (7, 1, 4096, 4096),
+    (1, 33, 129, 64),
+]
+
+
+def like(workload: Workload, batch: int, kv_heads: int, seq_q: int, seq_kv: int) -> Workload:
+    return workload.compile_key("sm_90a").workload(batch, kv_heads, seq_q, seq_kv)
+
+
+def genomes(family, problem, gpu, count, seed):
+    """Valid ones; few families need many draws."""
+    space = load_family(family).space(problem.compile_keys(gpu.arch), gpu)
+    rng = np.random.default_rng(seed)
+    return [space.sample(rng) for _ in range(count)]
+
+
+@pytest.mark.parametrize("text", PROBLEMS)
+@pytest.mark.parametrize("family", known_families())
+def test_the_launcher_works_out_what_the_family_works_out(family, text):
+    gpu, problem = load_gpu("h200"), parse_problem(text)
+    for genome in genomes(family, problem, gpu, 12, seed=len(text)):
+        given = launching(genome, problem.workloads[0], gpu)
+        image = {"file": "", "sha256": "", **given}
+        read = described(minimal(images={"sm_90a": image})).images[0]
+        for shape in SHAPES:
+            workload = like(problem.workloads[0], *shape)
+            sizes = {name: workload.names()[name] for name in SIZES}
+            launches = load_family(family).launches(genome, workload, gpu)
+            worked_out = [
+                (
+                    launch.entry,
+                    tuple(side(sizes) for side in launch.grid),
+                    tuple(side(sizes) for side in launch.block),
+                    launch.shared_bytes(sizes),
+                    launch.cluster,
+                    read.workspace_bytes(sizes),
+                    read.zeroed_bytes(sizes),
+                )
+                for launch in read.launches
+            ]
+            assert worked_out == [
+                (x.entry, x.grid, x.block, x.smem_bytes, x.cluster, x.workspace_bytes, x.zeroed_bytes)
+                for x in launches
+            ]
+
+
+def minimal(**changes):
+    contract = {"dtype": "fp16", "head_dim": 64, "gqa_ratio": 1, "causal": False, "scale": 0.125}
+    return {
+        "format": "evoflash-launch",
+        "version": 1,
+        "name": "k",
+        "contract": contract,
+        "images": {},
+        **changes,
+    }
+
+
+def folded(text, **names):
+    return of_sizes(Expression(text, "test", (int,)), names, SIZES)
+
+
+@pytest.mark.parametrize(
+    ("text", "names", "said"),
+    [
+        ("threads", {"threads": 128}, 128),
+        (
+            "ceil_div(seq_q * pack, block_m) * splits",
+            {"pack": 1, "block_m": 64, "splits": 1},
+            "ceil_div(seq_q, 64)",
+        ),
+        ("4 * partials * batch", {"partials": 0}, 0),
+        ("heads // pack if packed else heads", {"packed": False, "pack": 4}, "heads"),
+        ("max(1, min(batch * heads, 2 * slots))", {"slots": 66}, "max(1, min(batch * heads, 132))"),
+        ("(1 if order == 'rows' else 2) * seq_q", {"order": "rows"}, "seq_q"),
+        ("1 if seq_q > 4 and is_long else 2", {"is_long": True}, "1 if seq_q > 4 and True else 2"),
+    ],
+)
+def test_what_no_shape_changes_becomes_a_number(text, names, said):
+    assert folded(text, **names) == said
+    sizes = dict(zip(SIZES, (2, 8, 4, 100, 300), strict=True))
+    direct = Expression(text, "test", (int,))({**names, **sizes})
+    assert compiled(said, SIZES)(sizes) == direct
+
+
+def test_a_division_that_is_not_whole_cannot_be_exported():
+    with pytest.raises(Exception, match="write // or ceil_div"):
+        folded("seq_q / 2")
+
+
+EVIL = (
+    "__import__('os').system('true')",
+    "().__class__",
+    "[x for x in (1,)]",
+    "lambda: 1",
+    "batch.real",
+    "open('x')",
+    "f'{batch}'",
+    "batch ** 9 ** 9",
+    "batch if",
+    "min(*(1, 2))",
+    "unknown + 1",
+    "1.5",
+    "'text'",
+    "(batch := 3)",
+    "batch << 9999999",
+    "x" * 5000,
+    "(" * 3000 + "1" + ")" * 3000,
+    "batch\n",
+)
+
+
+@pytest.mark.parametrize("text", EVIL, ids=lambda text: text[:20])
+def test_an_expression_of_anything_but_sizes_is_not_evaluated(text):
+    if text.strip() == "batch":
+        assert compiled(text, SIZES)({"batch": 3}) == 3
+        return
+    with pytest.raises(ValueError, match="is no expression"):
+        compiled(text, SIZES)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    made = tmp_path_factory.mktemp("export")
+    write(exported("tensor maps"), made / "kernel.cubin")
+    return made
+
+
+def test_a_written_kernel_reads_back_whole(folder):
+    read = Kernel.read(folder / "kernel.json")
+
+    case = exported("tensor maps")
+    assert read.description == artefact(case, command=case.command("cubin", "kernel.cubin")).description
+    assert sorted(path.name for path in folder.iterdir()) == ["kernel.cubin", "kernel.json"]
+
+
+def test_a_folder_with_launch_json_reads_back_whole(folder, tmp_path):
+    (tmp_path / "kernel.cubin").write_bytes((folder / "kernel.cubin").read_bytes())
+    (tmp_path / "launch.json").write_text((folder / "kernel.json").read_text())
+
+    assert Kernel.read(tmp_path).description["name"].startswith("flash_wgmma_")
+
+
+def edited(folder, tmp_path, change):
+    description = json.loads((folder / "kernel.json").read_text())
+    change(description, description["images"]["sm_90a"])
+    (tmp_path / "kernel.cubin").write_bytes((folder / "kernel.cubin").read_bytes())
+    (tmp_path / "launch.json").write_text(json.dumps(description))
+    return tmp_path
+
+
+DAMAGE = {
+    "a cubin of another kernel": (lambda d, i: i.update(sha256="0" * 64), "is not the cubin"),
+    "a file that is missing": (lambda d, i: i.update(file="other.cubin"), "cannot be read"),
+    "a file elsewhere": (lambda d, i: i.update(file="../../etc/passwd"), "no launch.json"),
+    "an absolute file": (lambda d, i: i.update(file="/etc/passwd"), "no launch.json"),
+    "a later version": (lambda d, i: d.update(version=2), "this launcher reads 1"),
+    "another format": (lambda d, i: d.update(format="other"), "'format' is not"),
+    "no contract": (lambda d, i: d.pop("contract"), "damaged"),
+    "no launches": (lambda d, i: i.pop("launches"), "damaged"),
+    "a grid of two": (lambda d, i: i["launches"][0].update(grid=[1, 2]), "damaged"),
+    "a grid that runs code": (lambda d, i: i["launches"][0].update(grid=["exit()", 1, 1]), "damaged"),
+    "an argument that is unknown": (lambda d, i: i["arguments"].append("pointer x"), "damaged"),
+    "an argument of another kind": (lambda d, i: i["arguments"].append("int8 heads"), "damaged"),
+    "a map of no tensor": (lambda d, i: i["tensor_maps"][0].update(of="x"), "damaged"),
+    "images that are a list": (lambda d, i: d.update(images=[1]), "damaged"),
+}
+
+
+@pytest.mark.parametrize("case", DAMAGE)
+def test_a_damaged_description_is_refused_in_one_line(case, folder, tmp_path):
+    change, said = DAMAGE[case]
+
+    with pytest.raises(Refused, match=said) as refused:
+        Kernel.read(edited(folder, tmp_path, change))
+
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", "\x00", '{"format": "evoflash-launch"}'])
+def test_what_is_no_description_is_refused_in_one_line(text, tmp_path):
+    (tmp_path / "launch.json").write_text(text)
+
+    with pytest.raises(Refused):
+        Kernel.read(tmp_path)
+
+
+def test_a_description_with_a_value_replaced_is_refused_or_read_and_raises_nothing_else(folder):
+    description = json.loads((folder / "kernel.json").read_text())
+    image, rng = (folder / "kernel.cubin").read_bytes(), random.Random(1)
+    for _ in range(400):
+        broken = copy.deepcopy(description)
+        spoil(broken, rng)
+        refusal = refusal_of(broken, {"sm_90a": image})
+        assert refusal is None or "\n" not in str(refusal)
+
+
+def refusal_of(description, images):
+    try:
+        Kernel(description, images)
+    except Refused as error:
+        return error
+    return None
+
+
+def spoil(node, rng):
+    """Replaces one value anywhere in the description."""
+    while True:
+        keys = list(node) if isinstance(node, dict) else list(range(len(node)))
+        if not keys:
+            return
+        key = rng.choice(keys)
+        if isinstance(node[key], dict | list) and rng.random() < 0.8:
+            node = node[key]
+            continue
+        node[key] = rng.choice([None, -1, 10**30, "", "batch", [], {}, 1.5, True, "\x00"])
+        return
+
+
+def test_a_cubin_is_made_for_each_architecture_that_is_asked_for(tmp_path):
+    case = exported("plain", gpu="h200")
+    others = gpus_of(["sm_90a", "sm_89", "sm_80"], case.genome, case.problem, case.gpu)
+    both = Exported(case.genome, case.problem, case.gpu, others=others)
+
+    written = write(both, tmp_path / "k.cubin")
+
+    names = ["k.sm_90a.cubin", "k.sm_89.cubin", "k.sm_80.cubin", "k.json"]
+    assert sorted(path.name for path in written) == sorted(names)
+    assert list(Kernel.read(tmp_path / "k.json").description["images"]) == ["sm_90a", "sm_89", "sm_80"]
+
+
+def test_an_architecture_without_a_known_gpu_is_named():
+    case = exported("plain")
+
+    with pytest.raises(UsageError, match=r"--arch sm_75: no known GPU has it: use sm_80"):
+        gpus_of(["sm_90a", "sm_75"], case.genome, case.problem, case.gpu)
+
+
+def test_a_problem_that_needs_several_kernels_is_refused(tmp_path):
+    case = exported("plain")
+    both = parse_problem(f"{case.problem}+mission,causal")
+
+    with pytest.raises(UsageError, match="need 2 different kernels"):
+        write(Exported(case.genome, both, case.gpu), tmp_path / "k.cubin")
+
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_same_export_is_the_same_bytes(name):
+    case = exported(name)
+
+    assert artefact(case) == artefact(case)
