@@ -3,6 +3,7 @@
 import ctypes
 import difflib
 import itertools
+import logging
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -89,6 +90,16 @@ def _own_database(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.
     """No test meets the user's database, nor another test's."""
     # Only a name: most of the 6,000 tests need no folder of their own.
     monkeypatch.setenv("EVOFLASH_DB", str(tmp_path_factory.getbasetemp() / f"{next(_NUMBERS)}.db"))
+
+
+@pytest.fixture(autouse=True)
+def _own_log() -> Iterator[None]:
+    """A command that a test runs in this process sets the log's level (-v, -q): later tests log as before."""
+    logger = logging.getLogger("evoflash")
+    level, handlers = logger.level, logger.handlers
+    yield
+    logger.setLevel(level)
+    logger.handlers = handlers
 
 
 @pytest.fixture

@@ -14,15 +14,8 @@ from hypothesis import HealthCheck, settings
 
 from evoflash import cli
 
-DOCUMENTED = {
-    0,
-    1,
-    2,
-    3,
-    4,
-    130,
-    143,
-}  # docs/commands.md; 70 is a mistake in evoflash, which is what is sought
+# docs/commands.md; 70 is a mistake in evoflash, which is what is sought
+DOCUMENTED = {0, 1, 2, 3, 4, 130, 143}
 CASES_OF_AN_OPTION, CASES_OF_A_FILE = 7, 120
 # The files that a user may write, by what tests/commands/test_fuzz_files.py makes of them.
 FILES = ("gpu", "template", "operator", "strategy", "config", "recorded space", "database")
