@@ -8,8 +8,12 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from postgres_server import Server
 
 # NumPy's threads would spin beside the processes of the other workers: the same seconds, twice the CPU time.
 # NumPy reads this when it is loaded.
@@ -100,6 +104,24 @@ def _own_log() -> Iterator[None]:
     yield
     logger.setLevel(level)
     logger.handlers = handlers
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator["Server"]:
+    """A PostgreSQL server; skipped where none is installed."""
+    from postgres_server import running
+
+    with running() as server:
+        yield server
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def target(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """What --db is given: a database that is not there yet, or a new store on a server."""
+    if request.param == "sqlite":
+        return str(tmp_path / "evoflash.db")
+    server: Server = request.getfixturevalue("postgres")
+    return server.store()
 
 
 @pytest.fixture

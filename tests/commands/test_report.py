@@ -14,10 +14,10 @@ from evoflash import cli
 from evoflash.commands.report import collect, record
 from evoflash.commands.report.html.markup import Figures
 from evoflash.commands.report.html.page import html
-from evoflash.commands.report.words import short, without_password
+from evoflash.commands.report.words import short
 from evoflash.commands.runs.command import opened
 from evoflash.commands.search.final_pairs import as_note, noted
-from evoflash.errors import NoKernelError, StoreError, UsageError
+from evoflash.errors import NoKernelError, StoreError, UsageError, without_passwords
 from evoflash.evaluation import Basis, Status
 from evoflash.gpu_process.finals import FinalReport
 from evoflash.store import run_edits
@@ -263,7 +263,7 @@ def test_fronts_have_the_correct_kernels_that_no_other_is_better_than(tmp_path):
 def test_no_password_of_a_database_gets_into_a_report(found, page):
     assert found["run"]["command"] == "evoflash search --gpu h200 --db postgresql://me:***@host/db"
     assert "secret" not in page
-    assert without_password("x --db postgresql://u:p@ss@h/d") == "x --db postgresql://u:***@h/d"
+    assert without_passwords("x --db postgresql://u:p@ss@h/d") == "x --db postgresql://u:***@h/d"
 
 
 def test_the_source_of_the_winner_is_in_the_report(found):

@@ -15,10 +15,9 @@ from evoflash.commands.report.kernel import kernel
 from evoflash.commands.report.lineage import lineage
 from evoflash.commands.report.outcomes import History
 from evoflash.commands.report.verdict import verdict
-from evoflash.commands.report.words import without_password
 from evoflash.commands.runs.report import state
 from evoflash.commands.search.final_pairs import NOTE, noted
-from evoflash.errors import NoKernelError
+from evoflash.errors import NoKernelError, without_passwords
 from evoflash.evaluation import Baseline, Basis, Evaluation, Run
 from evoflash.store import run_edits
 from evoflash.store.cost import costs
@@ -114,7 +113,7 @@ def _about(store: Store, standing: Standing, history: History, environment: dict
         duplicates=len(history) - len(own),
         begun=run.created,
         newest=standing.newest,
-        command=without_password(f"evoflash {shlex.join(argv)}" if argv else _repeating(run)),
+        command=without_passwords(f"evoflash {shlex.join(argv)}" if argv else _repeating(run)),
         evoflash_version=version,
         environment={name: text for name, text in environment.items() if name != NOTE},
     )

@@ -21,7 +21,8 @@ def lines(standing: Standing, price_per_hour: float | None = None) -> list[str]:
     """Which run it is, how far, its best kernel, and what it took so far where that was noted."""
     run, key = standing.run, standing.run.key
     name = f" '{standing.name}'" if standing.name else ""
-    by = f", process {standing.process}" if standing.process is not None else ""
+    on = f" on {standing.host}" if standing.host else ""
+    by = f", process {standing.process}{on}" if standing.process is not None else ""
     head = f"run {run.id}{name}: {key.problem} on {key.gpu}, {key.basis}, {key.strategy} seed {key.seed}"
     took = [f"  {words}" for words in [in_words(standing.cost, price_per_hour)] if words]
     return [head, f"  {state(standing)}{by}: {_done(standing)}", f"  {_best(standing)}", *took]
