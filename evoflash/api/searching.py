@@ -1,7 +1,6 @@
 """Searching from Python, and asking a database what it knows. The commands' modules do the work."""
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -11,9 +10,9 @@ from evoflash.commands import kernel_report
 from evoflash.commands.best import answer
 from evoflash.commands.evaluate import run as evaluating
 from evoflash.commands.evaluate.subject import Subject, of_name
-from evoflash.commands.leaderboard.front import read_front
+from evoflash.commands.leaderboard import several
 from evoflash.commands.leaderboard.pareto import objectives_of
-from evoflash.commands.leaderboard.table import Only, read, since_of
+from evoflash.commands.leaderboard.table import Only, since_of
 from evoflash.commands.options import DEFAULT_STRATEGY
 from evoflash.commands.search import plan as planning
 from evoflash.commands.search import run as running
@@ -179,23 +178,27 @@ def leaderboard(
     since: str | None = None,
     objective: str | None = None,
     top: int = 20,
-    db: str | None = None,
+    db: str | Sequence[str] | None = None,
 ) -> Leaderboard:
     """The `top` fastest correct kernels of each problem, GPU and kind of time; all of them by default.
 
     `family`, `run` (its number) and `since` (a date, or a date and a time, in UTC) leave the others out
     before they are ranked. `objective` ("latency,registers") keeps the Pareto front of each ranking in these
-    alone. UsageError for no date and for an unknown objective, StoreError where there is no database.
+    alone. Several databases in `db` are ranked together, and a row's `database` says where it is from.
+    UsageError for no date and for an unknown objective, StoreError where there is no database.
 
     >>> import evoflash
     >>> [row["rank"] for row in evoflash.leaderboard("mission", gpu="l4", top=1)]
     [1]
     """
     only = Only(family, run, None if since is None else since_of(since))
+    databases = [db] if isinstance(db, str) else list(db or [default_database()])
+    fronts = () if objective is None else objectives_of(objective)
     wanted, where = canonical(_text(problem)), known_name(gpu)
-    with open_store(db or default_database(), read_only=True) as store:
-        ranked = read if objective is None else partial(read_front, objectives=objectives_of(objective))
-        return Leaderboard(ranked(store, problem=wanted, gpu=where, only=only, top=top))
+    table, _ = several.leaderboard(
+        databases, objectives=fronts, problem=wanted, gpu=where, only=only, top=top
+    )
+    return Leaderboard(table)
 
 
 def evaluate(

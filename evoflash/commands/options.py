@@ -123,6 +123,15 @@ Db = Annotated[
         help="Database file or SQLAlchemy URL.",
     ),
 ]
+Dbs = Annotated[
+    list[str],
+    typer.Option(
+        "--db",
+        default_factory=lambda: [default_database()],
+        show_default="~/.local/share/evoflash/evoflash.db, or EVOFLASH_DB",
+        help="Database file or SQLAlchemy URL; several of them, each behind a --db, share one leaderboard.",
+    ),
+]
 Prefix = Annotated[
     str | None,
     typer.Option("--prefix", help="Begins the file's C names, so that several files make one program."),
