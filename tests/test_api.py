@@ -10,14 +10,14 @@ import pytest
 
 import evoflash
 from evoflash import api
-from evoflash.api import comparing, searching
+from evoflash.api import comparing, searching, several
 from evoflash.api import html as shown
 from evoflash.commands.best import answer
 from evoflash.errors import DeviceError, NoKernelError, StoreError, UsageError
 from evoflash.evaluation import Basis, Evaluation, Rung, Status
 from evoflash.space import Genome
 
-FIRST = ("best", "compare", "evaluate", "export", "leaderboard", "replay", "search")
+FIRST = ("best", "compare", "evaluate", "export", "leaderboard", "replay", "search", "search_each")
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +99,7 @@ def test_a_name_that_is_not_public_is_an_attribute_error() -> None:
         _ = evoflash.nonsense
 
 
-@pytest.mark.parametrize("module", [searching, comparing], ids=["searching", "comparing"])
+@pytest.mark.parametrize("module", [searching, several, comparing], ids=["searching", "several", "comparing"])
 def test_the_examples_in_the_docstrings_are_true(module, result, database, tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("EVOFLASH_DB", database)
     monkeypatch.chdir(tmp_path)
@@ -124,6 +124,15 @@ def test_a_search_ends_with_a_correct_kernel_and_a_marked_estimate(result) -> No
 
 def test_a_search_says_what_the_command_says(result) -> None:
     assert f"kernel    {result.best.id}  flash_wmma" in str(result)
+
+
+def test_a_problem_that_fails_costs_only_itself(database, tmp_path) -> None:
+    mix = tmp_path / "mix.txt"
+    mix.write_text("b=1,h=1,s=64,d=64,acc=fp16\nb=1,h=1,s=64,d=64 weight=3 # the heaviest\n")
+    failed, found = evoflash.search_each(mix, gpu="l4", family="flash_wmma", budget=1, db=database)
+    assert (failed.result, found.weight, found.result.spent) == (None, 3.0, 1)
+    assert "flash_wmma has no kernel for" in str(failed)
+    assert str(found).startswith(f"{found.problem}: ~")
 
 
 def test_progress_hears_of_each_evaluation(result, heard) -> None:

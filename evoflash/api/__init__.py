@@ -1,6 +1,7 @@
 """The Python interface: what `import evoflash` offers, for scripts and notebooks. Shares the commands' work.
 
     searching    search, best, leaderboard, evaluate, export
+    several      search_each: several problems
     comparing    replay, compare
     records      what they return: Kernel, Leaderboard, SearchResult, Step
     html         the same as HTML, which notebooks show
@@ -11,6 +12,7 @@ Nothing here is loaded before a name of it is used, and no GPU is touched before
 from evoflash.api.comparing import compare, replay
 from evoflash.api.records import Kernel, KernelComparison, Leaderboard, Ranking, SearchResult, Step
 from evoflash.api.searching import best, evaluate, export, leaderboard, search
+from evoflash.api.several import ProblemSearch, search_each
 from evoflash.errors import EvoflashError
 from evoflash.families.family import load_family
 from evoflash.problem import Problem, parse_problem
@@ -21,6 +23,7 @@ __all__ = [
     "KernelComparison",
     "Leaderboard",
     "Problem",
+    "ProblemSearch",
     "Ranking",
     "SearchResult",
     "Step",
@@ -33,4 +36,5 @@ __all__ = [
     "parse_problem",
     "replay",
     "search",
+    "search_each",
 ]
