@@ -12,7 +12,7 @@ from evoflash.store.session_locks import application_name
 
 _DRIVERS = ("psycopg", "psycopg2")  # these take libpq's parameters
 CONNECT_S = 10
-_IDLE_S, _EVERY_S, _TIMES = 30, 10, 3  # keep-alives
+_IDLE_S, _EVERY_S, _TIMES = 30, 10, 3  # keepalives
 # https://www.postgresql.org/docs/15/libpq-connect.html#LIBPQ-PARAMKEYWORDS
 _PATIENCE = {
     "connect_timeout": CONNECT_S,

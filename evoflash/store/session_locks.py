@@ -28,7 +28,7 @@ class SessionLocks:
     """Locks on the runs of a PostgreSQL database, held by one session of this process.
 
     The server drops them when the session ends: at once where the process is killed, and after the
-    keep-alives of postgresql.py where its machine is gone. The store writes over the same session, so that
+    keepalives of postgresql.py where its machine is gone. The store writes over the same session, so that
     nothing is written once a lock is lost.
     """
 

@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -186,7 +186,7 @@ def search(
     from evoflash.commands.search.machines import Asked
     from evoflash.commands.search.one import Wanted, searched
 
-    planned = {
+    planned: dict[str, Any] = {
         "gpu": gpu,
         "strategy": strategy,
         "seed": seed,

@@ -9,6 +9,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from multiprocessing.connection import Connection as Pipe
 from multiprocessing.connection import wait
 from multiprocessing.context import SpawnProcess
@@ -77,7 +78,7 @@ def in_turn(problems: Sequence[Weighted], search: Search, heard: Heard) -> list[
     found: dict[Weighted, Outcome] = {}
     for problem in by_weight(problems):
         heard(problem, None)
-        found[problem] = _outcome(problem, lambda text=problem.text: search(text))
+        found[problem] = _outcome(problem, partial(search, problem.text))
         heard(problem, found[problem])
     return [found[problem] for problem in problems]
 
@@ -195,7 +196,7 @@ def _search_alone(pipe: Pipe, problem: Weighted, wanted: Wanted, slot: Slot) -> 
     if slot.cores:
         os.sched_setaffinity(0, slot.cores)
     try:
-        pipe.send(_outcome(problem, lambda: searched(wanted, problem.text, slot.asked)))
+        pipe.send(_outcome(problem, partial(searched, wanted, problem.text, slot.asked)))
     except (KeyboardInterrupt, Terminated):  # the parent says it, in one line for all
         raise SystemExit(1) from None
 
