@@ -4,8 +4,10 @@ A problem that fails costs only itself. Several at a time are processes of their
 machine and end with this one. Ranks nothing.
 """
 
+import io
 import multiprocessing
 import os
+import sys
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,6 +15,7 @@ from functools import partial
 from multiprocessing.connection import Connection as Pipe
 from multiprocessing.connection import wait
 from multiprocessing.context import SpawnProcess
+from typing import Self, TextIO
 
 from evoflash.commands.kernel_report import time_in_words
 from evoflash.commands.options import log_to_stderr
@@ -23,6 +26,7 @@ from evoflash.commands.search.run import SearchResult
 from evoflash.commands.terminal import say
 from evoflash.commands.termination import LIMIT_S, Terminated, end_on_signals
 from evoflash.errors import EvoflashError, NoKernelError
+from evoflash.evaluation import Evaluation, Proposal
 from evoflash.isolation import die_with_parent
 
 _PER_SEARCH = 2  # workers of a scheduler that one of several searches is counted with
@@ -185,18 +189,51 @@ def _started(problem: Weighted, wanted: Wanted, slot: Slot) -> _Running:
     return _Running(problem, slot, process, mine)
 
 
+class _Named(io.TextIOBase):
+    """A stream on which each of this program's lines says which problem it is about."""
+
+    def __init__(self, stream: TextIO, problem: str) -> None:
+        self._stream, self._begin = stream, f"evoflash: {problem}: "
+
+    def write(self, text: str) -> int:
+        self._stream.write(text.replace("evoflash: ", self._begin, 1))
+        return len(text)
+
+    def flush(self) -> None:
+        self._stream.flush()
+
+
+class _Notes:
+    """Shows no progress, which several would write over one another: notes alone."""
+
+    def __init__(self, *_: object) -> None:
+        pass
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def show(self, proposal: Proposal, evaluation: Evaluation) -> None:
+        """Nothing: `evoflash watch` shows it."""
+
+    def say(self, message: str) -> None:
+        say(message)
+
+
 def _search_alone(pipe: Pipe, problem: Weighted, wanted: Wanted, slot: Slot) -> None:
     """In a process of its own: what it does is seen in the store, and by `evoflash watch`."""
     die_with_parent()
     end_on_signals()
-    os.environ["EVOFLASH_QUIET"] = "1"
+    sys.stderr = _Named(sys.stderr, problem.text)
     log_to_stderr()
     if slot.gpu:
         os.environ["CUDA_VISIBLE_DEVICES"] = slot.gpu
     if slot.cores:
         os.sched_setaffinity(0, slot.cores)
     try:
-        pipe.send(_outcome(problem, partial(searched, wanted, problem.text, slot.asked)))
+        pipe.send(_outcome(problem, partial(searched, wanted, problem.text, slot.asked, watch=_Notes)))
     except (KeyboardInterrupt, Terminated):  # the parent says it, in one line for all
         raise SystemExit(1) from None
 
