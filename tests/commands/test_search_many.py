@@ -16,7 +16,7 @@ from rich.console import Console
 from waiting import LIMIT_S, is_alive, until
 
 from evoflash.commands.portfolio.mix import Weighted, read_problems
-from evoflash.commands.search import many, many_report
+from evoflash.commands.search import many, many_report, side_by_side
 from evoflash.commands.search.machines import Asked
 from evoflash.commands.search.run import SearchResult
 from evoflash.errors import DeviceError, EvoflashError, NoKernelError, StoreError, UsageError
@@ -159,13 +159,13 @@ def test_json_has_a_result_or_an_error_for_each_problem() -> None:
 
 
 def test_workers_are_shared_out_and_none_is_left_over() -> None:
-    assert [slot.asked.workers for slot in many.slots(Asked(workers=5), 3)] == [2, 2, 1]
-    assert [slot.asked.workers for slot in many.slots(Asked(workers=2), 9)] == [1, 1]
+    assert [slot.asked.workers for slot in side_by_side.slots(Asked(workers=5), 3)] == [2, 2, 1]
+    assert [slot.asked.workers for slot in side_by_side.slots(Asked(workers=2), 9)] == [1, 1]
 
 
 @pytest.mark.parametrize(("asked", "problems"), [(Asked(), 9), (Asked(workers=4), 1)])
 def test_one_search_at_a_time_has_everything(asked: Asked, problems: int) -> None:
-    assert many.slots(asked, problems) == (many.Slot(asked),)
+    assert side_by_side.slots(asked, problems) == (side_by_side.Slot(asked),)
 
 
 def test_a_search_whose_process_dies_costs_only_itself_and_the_others_go_on(tmp_path: Path) -> None:
@@ -177,8 +177,8 @@ def test_a_search_whose_process_dies_costs_only_itself_and_the_others_go_on(tmp_
         def __reduce__(self) -> tuple[object, tuple[int]]:
             return os._exit, (9,)
 
-    slots = [many.Slot(Asked(tls=Dies())), many.Slot(Asked(tls=Dies()))]  # type: ignore[arg-type]
-    outcomes = many.side_by_side(problems, None, slots, lambda *_: None)  # type: ignore[arg-type]
+    slots = [side_by_side.Slot(Asked(tls=Dies())), side_by_side.Slot(Asked(tls=Dies()))]  # type: ignore[arg-type]
+    outcomes = side_by_side.at_once(problems, None, slots, lambda *_: None)  # type: ignore[arg-type]
     assert [each.error for each in outcomes] == [
         "its process ended with 9: the same command continues it."
     ] * 2

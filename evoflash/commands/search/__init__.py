@@ -6,7 +6,8 @@ best_chart  the best so far as a small chart of characters
 limits      when a search ends: evaluations, time, nearness to the physical floor
 meter       what a command takes of GPU and CPU, charged to its run
 one         one search from options to its result
-many        several problems, one after the other or several at a time
+many        several problems, one after the other
+side_by_side  several at a time
 many_report  what came of them: a table, JSON, a line for each
 run         a plan run to its budget, or until Ctrl-C; its dry run
 machines    where a search's work is done: here, in a private cluster, on a scheduler's workers

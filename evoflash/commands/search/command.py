@@ -237,10 +237,10 @@ def _for_each(
     file: Path, wanted: "Wanted", asked: "Asked", *, as_json: bool, price_per_hour: float | None
 ) -> None:
     from evoflash.commands.portfolio.mix import read_problems
-    from evoflash.commands.search import many, many_report
+    from evoflash.commands.search import many_report, side_by_side
 
     with interrupt_in_words():
-        outcomes = many.search(read_problems(file), wanted, asked)
+        outcomes = side_by_side.search(read_problems(file), wanted, asked)
     if as_json:
         tell(many_report.as_json(outcomes, price_per_hour), whole=True)
     elif is_on("quiet"):
