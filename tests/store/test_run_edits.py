@@ -21,14 +21,16 @@ from evoflash.store.store import open_store
 from tests.store.test_store import begin, evaluation_of, genome_of, put
 
 
-def filled(path: str, *, seeds: tuple[int, ...] = (1, 2), times: tuple[float, ...] = (20.0, 10.0)) -> str:
+def filled(
+    path: str | Path, *, seeds: tuple[int, ...] = (1, 2), times: tuple[float, ...] = (20.0, 10.0)
+) -> str:
     """A run for each seed; genome 16 is in all of them, the other one is each run's own."""
-    with open_store(path) as store:
+    with open_store(str(path)) as store:
         for seed in seeds:
             run = begin(store, seed=seed, basis=Basis.ESTIMATED)
             put(store, run, evaluation_of(16, times[0], basis=Basis.ESTIMATED))
             put(store, run, evaluation_of(100 + seed, times[1] + seed, basis=Basis.ESTIMATED))
-    return path
+    return str(path)
 
 
 @pytest.fixture
