@@ -22,7 +22,7 @@ from evoflash.evaluation import Basis, Status
 from evoflash.gpu_process.finals import FinalReport
 from evoflash.store import run_edits
 from evoflash.store.store import Store, open_store
-from evoflash.timing.comparison import Comparison
+from evoflash.timing.pair import Comparison
 
 
 def reported(path: Path, wanted: str | None = None, **asked: float) -> dict:
