@@ -91,6 +91,7 @@ class Attention:
         """
         if not _is_compiling() and not _modes():
             asked = causal, scale, layout, out is None
+            known: Recent | None
             for known in self._recent:
                 if known.asked == asked and (
                     known.guard(q, k, v) if out is None else known.guard(q, k, v, out)
