@@ -1,4 +1,4 @@
-"""A kernel as files, from Python, in every form that `evoflash export` writes. evoflash/exports has the writers."""
+"""A kernel as files from Python, in every form of `evoflash export`. The writers are in evoflash/exports."""
 
 from dataclasses import replace
 from pathlib import Path
