@@ -1,5 +1,7 @@
 """An exported kernel as a function of tensors, without a GPU: refusals, the fallback, the operators."""
 
+import subprocess
+import sys
 import weakref
 from contextlib import contextmanager
 from functools import cache
@@ -254,6 +256,23 @@ def test_only_the_operator_that_is_given_outputs_changes_its_arguments():
     written = [a.name for a in found.out._schema.arguments if a.alias_info and a.alias_info.is_write]
     assert written == ["out", "lse"]
     assert set(SCHEMAS) == {"attention", "attention_lse", "attention_out"}
+
+
+@pytest.mark.full  # Inductor compiles C++ for half a minute
+def test_ahead_of_time_compilation_calls_the_operator(tmp_path):
+    operator, given = with_cpu_stand_ins().plain, tuple(tensors())
+
+    class Layer(torch.nn.Module):
+        def forward(self, q, k, v):
+            return operator(q, k, v, 0.125, False) * 2
+
+    program = torch.export.export(Layer(), given)
+    package = torch._inductor.aoti_compile_and_package(program, package_path=str(tmp_path / "layer.pt2"))
+
+    assert torch.equal(torch._inductor.aoti_load_package(package)(*given), Layer()(*given))
+    script = f"import torch; torch._inductor.aoti_load_package({package!r})"
+    alone = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert f"Could not find schema for {attention().name}::attention" in alone.stderr
 
 
 @pytest.mark.slow
