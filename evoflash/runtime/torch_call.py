@@ -56,7 +56,7 @@ class Call:
         self.bytes = tuple(_span(tensor) for tensor in tensors)  # of q, k, v and the output
 
     def enqueue(
-        self, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor | None, is_given: bool
+        self, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor | None, *, is_given: bool
     ) -> None:
         """Launch on the current stream of the device, which is the current one. Refused for a tensor that
         does not begin at a multiple of 16 bytes, and for an output that is given and overlaps an input.

@@ -103,7 +103,7 @@ class Attention:
                 result = known.new_out() if out is None else out
                 lse = known.call.new_lse() if return_lse else None
                 try:
-                    known.call.enqueue(q, k, v, result, lse, out is not None)
+                    known.call.enqueue(q, k, v, result, lse, is_given=out is not None)
                 except Refused:
                     if not fallback:
                         raise
@@ -220,10 +220,10 @@ class Attention:
                     *self._recent_inside[: _MOST_RECENT - 1],
                 )
         if call.device == _current_device():
-            call.enqueue(q, k, v, out, lse, True)
+            call.enqueue(q, k, v, out, lse, is_given=True)
             return
         with torch.cuda.device(call.device):
-            call.enqueue(q, k, v, out, lse, True)
+            call.enqueue(q, k, v, out, lse, is_given=True)
 
     # ---- everything but plain tensors
 

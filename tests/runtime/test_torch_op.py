@@ -364,9 +364,9 @@ def test_an_output_in_the_memory_of_an_input_is_refused():
 
     for begin in (13, 20, 27):
         with pytest.raises(Refused, match="overlaps k"):
-            call.enqueue(q, k, v, out(begin), None, True)
+            call.enqueue(q, k, v, out(begin), None, is_given=True)
     assert not launched
 
     for begin in (12, 28):
-        call.enqueue(q, k, v, out(begin), None, True)
+        call.enqueue(q, k, v, out(begin), None, is_given=True)
     assert len(launched) == 2
