@@ -266,6 +266,10 @@ def test_no_password_of_a_database_gets_into_a_report(found, page):
     assert without_password("x --db postgresql://u:p@ss@h/d") == "x --db postgresql://u:***@h/d"
 
 
+def test_what_is_drawn_at_the_charts_edge_is_said_beside_it(page):
+    assert "Marks at the upper edge are slower than it" in page
+
+
 def test_the_source_of_the_winner_is_in_the_report(found):
     (source,) = found["kernel"]["sources"]
     assert "__global__" in source["text"] or "EF_" in source["text"]
