@@ -150,10 +150,10 @@ def test_merging_brings_every_run_in_with_all_its_outcomes(path: str, tmp_path: 
 
 
 def test_merging_twice_changes_nothing(path: str, tmp_path: Path) -> None:
-    target = tmp_path / "target.db"
-    open_store(str(target)).close()
+    target = str(tmp_path / "target.db")
+    open_store(target).close()
     for _ in range(2):
-        assert invoked("runs", "merge", path, "--db", str(target))[0] == 0
+        assert invoked("runs", "merge", path, "--db", target)[0] == 0
     assert histories(target) == histories(path)
     assert findings(target) == ()
 
@@ -164,7 +164,7 @@ def test_merging_again_brings_what_the_other_database_has_found_since(path: str,
     with open_store(path) as store:
         put(store, store.runs()[0], evaluation_of(64, 1.0, basis=Basis.ESTIMATED))
     assert invoked("runs", "merge", path, "--db", target)[0] == 0
-    assert histories(Path(target)) == histories(path)
+    assert histories(target) == histories(path)
 
 
 def test_a_database_is_not_merged_into_itself(path: str) -> None:
