@@ -7,6 +7,7 @@ twice.
     engine       the door to Dask
     connection   the scheduler, its workers, and one question at a time to one of them
     loopback     a private cluster on this machine
+    loopback_process  its scheduler and what keeps its workers alive
     serving      this machine as a worker of a cluster
     preload      what a worker process does before its first task
     cubins       machine code travels with the records that name its files
