@@ -26,6 +26,7 @@ from evoflash.store.database import Database
 from evoflash.store.rows import score_row
 from evoflash.store.standing import Standing, standings
 from evoflash.store.store import Store
+from evoflash.timing.gpu_factors import factors, in_words
 
 _NO_SEARCH = ("remeasure", "baselines", "archive", "evaluate")  # strategies of runs that are none
 
@@ -58,6 +59,7 @@ def collect(
     history, best, environment = store.history(run), store.best_of(run), store.environment(run)
     insights, baselines = digest(run, history, best), store.baselines(run)
     (standing,) = standings(database, run.id)
+    gpus = factors(each.environment for _, each in history if not each.duplicate_of)
     again = None
     if is_retimed and best is not None:
         from evoflash.commands.report.retimed import timed_again
@@ -86,6 +88,8 @@ def collect(
         cost=outcomes.took(
             run, history, standing.newest, costs(database, run.id).get(run.id), price_per_hour
         ),
+        gpus=gpus,
+        gpus_say=tuple(in_words(gpus)),
     )
 
 
