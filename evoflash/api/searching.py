@@ -62,8 +62,8 @@ def search(
     given), after `minutes`, or at a kernel that reaches the share `until` of the physical floor. `family`
     keeps to one kernel family, `objective` ("latency,registers") adds that Pareto front of the run to the
     result's report, `evaluator` is `gpu` or `emulated`, `db` a path or an SQLAlchemy URL.
-    `gpus` ("all", "0,1"), `workers` (processes without a GPU) or `scheduler` (a Dask scheduler's address, with
-    the folder `tls` of its certificate) say where to work, as the command's options of these names do;
+    `gpus` ("all", "0,1"), `workers` (processes without a GPU) or `scheduler` (a Dask scheduler's address,
+    with the folder `tls` of its certificate) say where to work, as the command's options of these names do;
     `ahead` is how many proposals are in flight. `gpus` sets CUDA_VISIBLE_DEVICES of this process.
     `progress` is called with a Step after each evaluation. Ctrl-C, or a notebook's stop button, ends the
     search and keeps what it has: the result says `is_interrupted`.

@@ -1,8 +1,8 @@
-"""What stands in for a GPU in measurements of everything else: processes that are busy as long as a GPU would
-be. Checks and times no kernel.
+"""What stands in for a GPU where everything else is measured: processes that sleep as long as it would work.
+Checks and times no kernel.
 
-A look and a proof take what they took in recorded searches (scripts.cluster.efficiency), spread as there is no
-better knowledge of: by the genome's id, from half of it to one and a half.
+A look and a proof take from half of the given seconds to one and a half, as the genome's id has it: how they
+are spread on a GPU is not in the records that the seconds come from (scripts.cluster.efficiency).
 """
 
 import time

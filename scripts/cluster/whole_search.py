@@ -1,10 +1,11 @@
-"""A search without a GPU whose GPU work takes as long as a real one's: the search process's CPU seconds and the
-wall time of a candidate, without Dask and with a loopback worker for each of some GPUs. Measures no kernel.
+"""A search without a GPU whose GPU work takes as long as a real one's: what a candidate takes of wall time
+and of the search process's CPU, without Dask and with a loopback worker for each GPU. Measures no kernel.
 
-Everything but the GPU is the real thing: strategy, compiler's cache, emulator, messages, store. Kernels are
-compiled and emulated before (the search runs once for that), so that a small machine keeps up with the GPUs.
+Everything else is the real thing: strategy, the compiler's cache, messages, store. Kernels are compiled
+before (each search is run once for that) and not emulated: a small machine keeps up with a fast GPU.
 """
 
+import os
 import resource
 import tempfile
 import time
@@ -22,7 +23,6 @@ from evoflash.evaluators.cluster.connection import connected, gpu_kind
 from evoflash.evaluators.cluster.gpus import ClusterGpus
 from evoflash.evaluators.cluster.loopback import private_cluster
 from evoflash.evaluators.machines import GpuQueues
-from evoflash.evaluators.measured import MeasuredEvaluator
 from evoflash.gpu import GpuSpec
 from evoflash.gpu_process.process import Jobs
 from evoflash.gpu_process.worker import GpuWorker
@@ -40,6 +40,7 @@ class Measured:
     wall_s: float
     cpu_s: float  # of the search process alone: not of compilers, workers and GPU processes
     main_s: float  # of it, the thread that proposes, learns and stores
+    scheduler_s: float  # CPU of the private cluster's own process
 
 
 @contextmanager
@@ -67,28 +68,43 @@ def searched(
         present=_is_there,
     )
     assert plan.basis is Basis.MEASURED
-    clocks: list[tuple[float, float, float]] = []
-    with tempfile.TemporaryDirectory() as folder, gpus_of(count, jobs) as gpus:
-        with open_store(str(Path(folder) / "search.db")) as store:
-            run = store.begin(plan.key, gpu_hash="", budget=budget, argv=(), environment={})
-            with evaluator(plan, (), machines=Machines(gpus=gpus, ahead=ahead)) as evaluates:
-                assert isinstance(evaluates, MeasuredEvaluator)
-                search(
-                    strategy_of(plan),
-                    evaluates,
-                    store,
-                    run,
-                    budget=budget,
-                    on_evaluation=lambda *_: clocks.append(_now()),
-                )
+    os.environ["PATH"] = ""  # no g++: nothing is emulated
+    clocks: list[tuple[float, float, float, float]] = []
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        gpus_of(count, jobs) as gpus,
+        open_store(str(Path(folder) / "search.db")) as store,
+        evaluator(plan, (), machines=Machines(gpus=gpus, ahead=ahead)) as evaluates,
+    ):
+        scheduler = _scheduler()
+        run = store.begin(plan.key, gpu_hash="", budget=budget, argv=(), environment={})
+        search(
+            strategy_of(plan),
+            evaluates,
+            store,
+            run,
+            budget=budget,
+            on_evaluation=lambda *_: clocks.append(_now(scheduler)),
+        )
     first, last = clocks[opening - 1], clocks[-1]
     each = [(after - before) / (len(clocks) - opening) for before, after in zip(first, last, strict=True)]
     return Measured(len(clocks) - opening, *each)
 
 
-def _now() -> tuple[float, float, float]:
+def _scheduler() -> Path | None:
+    """Of the private cluster's process, its folder in /proc."""
+    lists = Path("/proc/self/task").glob("*/children")
+    children = [Path("/proc", pid) for each in lists for pid in each.read_text().split()]
+    return next((each for each in children if b"loopback_process" in (each / "cmdline").read_bytes()), None)
+
+
+def _now(scheduler: Path | None) -> tuple[float, float, float, float]:
     used = resource.getrusage(resource.RUSAGE_SELF)
-    return time.perf_counter(), used.ru_utime + used.ru_stime, time.thread_time()
+    scheduled_s = 0.0
+    if scheduler is not None:
+        user, system = (scheduler / "stat").read_text().rpartition(")")[2].split()[11:13]
+        scheduled_s = (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+    return time.perf_counter(), used.ru_utime + used.ru_stime, time.thread_time(), scheduled_s
 
 
 def _is_there(wanted: GpuSpec | None) -> GpuSpec | None:
