@@ -100,12 +100,12 @@ class ClusterGpus:
     ) -> GpuOutcome:
         try:
             with self._lanes.beside():
-                return self._ask(function, pack_task(now(task)))
+                return self._ask(function, pack_task(now(task), is_here=self._connection.is_here))
         except EndsWorkersError:
             log.info("%s was on its way to workers that ended: it is asked again, alone.", task.genome_id)
         try:
             with self._lanes.alone():
-                return self._ask(function, pack_task(now(task)))
+                return self._ask(function, pack_task(now(task), is_here=self._connection.is_here))
         except EndsWorkersError as error:
             return GpuOutcome(task.genome_id, Status.RUNTIME, Rung.SMOKE, str(error), process_lost=True)
 
@@ -119,7 +119,7 @@ class ClusterGpus:
 
     def _finals(self, task: FinalTask) -> Ending[FinalReport]:
         self._only = self._only or self._chosen()
-        parcel = pack_finals(task)
+        parcel = pack_finals(task, is_here=self._connection.is_here)
         for _ in range(_FINALS_TRIES):
             try:
                 return self._ask_only(self._only, asked_gpu.timed_again, parcel)

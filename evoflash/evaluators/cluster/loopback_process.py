@@ -11,7 +11,7 @@ import sys
 from typing import Any
 
 from evoflash.evaluators.cluster.engine import distributed
-from evoflash.evaluators.cluster.serving import NANNY, configured
+from evoflash.evaluators.cluster.serving import configured, nanny
 
 _HOST = "127.0.0.1"
 _CLOSE_S = 2  # for each worker; less than loopback.py gives all of them
@@ -38,13 +38,13 @@ async def _serve(offers: list[Offer]) -> None:
 
 
 async def _with_workers(url: str, offers: list[Offer]) -> None:
-    made = [distributed.Nanny(url, env=env, resources=offer, host=_HOST, **NANNY) for env, offer in offers]
+    made = [nanny(url, offer, env=env, host=_HOST) for env, offer in offers]
     try:
         await asyncio.gather(*made)
         _say({"url": url})
         await _input_ended()
     finally:
-        await asyncio.gather(*(nanny.close(timeout=_CLOSE_S) for nanny in made), return_exceptions=True)
+        await asyncio.gather(*(each.close(timeout=_CLOSE_S) for each in made), return_exceptions=True)
 
 
 async def _input_ended() -> None:
