@@ -57,7 +57,7 @@ def serve(address: Address, *, model: str | None = None) -> None:
 
 
 def nanny(url: str, offer: dict[str, float], **more: Any) -> Any:
-    """Dask's nanny of a worker with a thread for each question that the offer has room for; not started yet."""
+    """Dask's nanny of a worker, with a thread for each question that the offer has room for; not started."""
     return distributed.Nanny(url, resources=offer, nthreads=int(max(offer.values())), **_NANNY, **more)
 
 
