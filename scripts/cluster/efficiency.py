@@ -110,8 +110,7 @@ def main() -> None:
         rows = table(Costs(look_s, proof_s, proven, each.cpu_s, each.scheduler_s))
         found[name] = {"search": asdict(each), "most_per_s": 1 / max(each.cpu_s, each.scheduler_s)}
         found[name] |= {"rows": rows}
-        print(name, found[name], flush=True)
-    args.o.write_text(json.dumps(found, indent=1) + "\n")
+        args.o.write_text(json.dumps(found, indent=1) + "\n")
     print(json.dumps(found, indent=1))
 
 
