@@ -36,6 +36,7 @@ _SECTIONS = {
     "check",
     "launch",
     "model",
+    "shrunk",
     "seeds",
 }
 _LAUNCH = {"entry", "when", "grid", "block", "smem", "cluster", "resident", "dependent"}
@@ -133,6 +134,7 @@ def read_header(path: Path) -> dict[str, Any]:
         maps=_maps(path, table),
         seeds=_seeds(path, table),
         model=_model(path, table),
+        shrunk=_expressions(path, table, "shrunk", (int,)),
     )
 
 

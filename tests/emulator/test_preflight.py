@@ -96,11 +96,15 @@ def test_the_shapes_are_those_that_the_loop_makes_special(key, loop):
 
 
 @pytest.mark.parametrize("loop", LOOPS, ids=lambda loop: f"{loop.rows}x{loop.keys}")
-def test_a_large_group_of_query_heads_is_run_whole_once_and_else_in_part(loop):
+def test_two_large_groups_of_query_heads_are_run_whole_once_or_as_small_ones(loop):
     key = replace(KEYS[2], gqa_ratio=32)
-    heads = [run.workload.heads for run in preflight_runs(key, loop)]
+    runs = preflight_runs(key, loop)
+    heads = [run.workload.heads for run in runs]
+    pairs = [run.workload for run in runs if run.shrunk == ("kGqaRatio",)]
 
-    assert heads.count(2 * key.gqa_ratio) == (1 if loop.splits == 1 else 0)
+    # Whole, or as two groups of two heads.
+    assert heads.count(2 * key.gqa_ratio) + len(pairs) == 1
+    assert all((shape.heads, shape.kv_heads) == (4, 2) for shape in pairs)
     assert sum(heads) < 4 * key.gqa_ratio
     assert all(
         run.workload.gqa_ratio == key.gqa_ratio for run in preflight_runs(key, loop, whole_groups=True)
