@@ -35,9 +35,9 @@ def test_a_group_of_query_heads_that_is_too_dear_to_run_whole_is_told_from_the_n
     family, key = load_family("flash_simt"), replace(KEY, head_dim=128)
     genome = family.space((key,), GPU).genome({})
     candidate = render(genome, key, GPU)
-    right = "const int kv_head = blockIdx.y / kGqaRatio;"
+    right = "V += batch * v_batch + (head / kGqaRatio) * v_head;"
     assert candidate.source.count(right) == 1
-    wrong = candidate.source.replace(right, "const int kv_head = 0 * blockIdx.y / kGqaRatio;")
+    wrong = candidate.source.replace(right, "V += batch * v_batch;")
 
     assert preflight(candidate, family, GPU, seed=1).complaint == ""
     assert "h=4,hkv=2" in preflight(replace(candidate, source=wrong), family, GPU, seed=1).complaint
