@@ -197,11 +197,12 @@ def _far_runs(cut: _Cut) -> Iterator[EmulatedRun]:
     # As many queries as keys: whole query blocks, two or more, and several tiles where that is not dear. Rows
     # point at the newest key that they see, or at the first hidden one.
     yield EmulatedRun(_square(cut), "needles", "lazy", "random", crowded=True, is_strided=True)
-    if cut.is_persistent:
+    if cut.is_persistent or cut.loop.section:
         # A few pieces of work more than a GPU gets blocks that take one after another, in batches that do not
-        # divide their number.
-        most = cut.workload(1, 1, heads=_SMS, batch=_BATCH)
-        yield EmulatedRun(most, "normal", "eager", "fifo", crowded=True, sms=_SMS, shrunk=("kSlots",))
+        # divide their number; two query blocks of ten heads, several sections of them.
+        most = cut.workload(cut.rows + 1, 1, heads=2, batch=_BATCH)
+        needed = "kSlots" if cut.is_persistent else "kGqaRatio"
+        yield EmulatedRun(most, "normal", "eager", "fifo", crowded=True, sms=_SMS, shrunk=(needed,))
 
 
 def _groups(cut: _Cut, keys: int) -> Workload:
@@ -219,8 +220,10 @@ def _long_runs(cut: _Cut) -> Iterator[EmulatedRun]:
     fitting = _MUCH // (cut.loop.splits * cut.tile_cost)
     tiles = min(_WRAPS * cut.loop.stages + 1, fitting) // 2 * 2 + 1  # odd
     if tiles > 2 * cut.loop.stages + 1:
-        many = cut.workload(cut.few_rows, (tiles - 1) * cut.step + 1 + cut.keys // 2)
-        yield EmulatedRun(many, "rising", "lazy", "fifo")
+        # A block that takes another piece of work begins it after all of these tiles.
+        heads = 2 if cut.is_persistent else 1
+        many = cut.workload(cut.few_rows, (tiles - 1) * cut.step + 1 + cut.keys // 2, heads=heads)
+        yield EmulatedRun(many, "rising", "lazy", "fifo", crowded=True)
     if cut.loop.noted_pieces:
         # More pieces than a block of threads can note and come back to, two tiles each. Every piece outgrows
         # its first tile, the first one that has no note included.

@@ -54,6 +54,7 @@ _MODEL: dict[str, object] = {  # what [model] may say, and what holds where it i
     "operand_bytes": 0,
     "most_ctas": 0,
     "noted_pieces": 0,
+    "section": 0,
     "emulation_cost": 1,
     "registers": 0,
 }

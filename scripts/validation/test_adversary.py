@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from evoflash.selftest.corpus import FOLDER
 from scripts.validation import adversary
 from scripts.validation.adversary import Row, chosen, examine, record
 
@@ -15,7 +16,7 @@ CAUGHT = Row("direct", "values past the end read", "single edits, D1c", "preflig
     [("honest direct", "", ""), ("values past the end read", "preflight", "OOB-global")],
 )
 def test_what_is_right_is_let_be_and_an_edit_is_noticed(name: str, rung: str, says: str) -> None:
-    row = examine(name)
+    row = examine((FOLDER, name))
 
     assert (row.rung, row.is_good) == (rung, True)
     assert says in row.reason
@@ -24,7 +25,7 @@ def test_what_is_right_is_let_be_and_an_edit_is_noticed(name: str, rung: str, sa
 def test_the_check_shapes_notice_what_the_preflight_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(adversary, "_preflight", lambda fraud, gpu, seed: "")
 
-    assert examine("second row's LSE of another warp").rung == "check shapes"
+    assert examine((FOLDER, "second row's LSE of another warp")).rung == "check shapes"
 
 
 def test_edits_and_their_kernels_are_chosen_by_kernel_name_and_number() -> None:
