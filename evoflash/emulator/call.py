@@ -3,9 +3,8 @@
 Outputs are poisoned before. It runs in this process, as launch.py does, and judges nothing.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +63,7 @@ class Placed:
     """
 
     array: Array  # of the tensor's own shape
-    regions: tuple[Array, ...] = ()  # all memory of a strided one that was poisoned: rows and gaps
+    poisoned: Array | None = None  # all memory of a strided one that was: rows and gaps
 
 
 def run_call(
@@ -123,11 +122,10 @@ def _strided(memory: emulator.Memory, spec: TensorSpec, fill: Any) -> Placed:
             continue
         break
     view = as_strided(flat, spec.shape, [stride * flat.itemsize for stride in strides])
-    regions = tuple(_regions(flat, spec, strides))
-    for region in regions:
-        region[...] = _poison_of(spec)
+    poisoned = _close_together(flat, spec, strides)
+    poisoned[...] = _poison_of(spec)
     view[...] = fill
-    return Placed(view, regions)
+    return Placed(view, poisoned)
 
 
 def _strided_layout(spec: TensorSpec, *, is_far: bool) -> tuple[tuple[int, ...], int]:
@@ -156,13 +154,12 @@ def _far_axes(spec: TensorSpec) -> tuple[int, ...]:
     return far or ((rows,) if alone and spec.shape[rows] > 1 else ())
 
 
-def _regions(flat: Array, spec: TensorSpec, strides: Sequence[int]) -> Iterator[Array]:
-    """The parts of a strided tensor's memory that are close together."""
+def _close_together(flat: Array, spec: TensorSpec, strides: Sequence[int]) -> Array:
+    """A strided tensor's memory but for what lies between places that are far apart."""
     far = [axis for axis in _far_axes(spec) if strides[axis] >= _FAR_ROWS]
     size = flat.size - sum(strides[axis] * (spec.shape[axis] - 1) for axis in far)
-    for places in product(*(range(spec.shape[axis]) for axis in far)):
-        begin = sum(strides[axis] * place for axis, place in zip(far, places, strict=True))
-        yield flat[begin : begin + size]
+    shape = (*(spec.shape[axis] for axis in far), size)
+    return as_strided(flat, shape, [flat.itemsize * step for step in (*(strides[axis] for axis in far), 1)])
 
 
 def _poison_of(spec: TensorSpec) -> Any:
@@ -179,7 +176,8 @@ def _written_between_rows(
         if spec.role != "rows":
             continue
         placed[spec.name].array[...] = _POISON
-        if any((region != _POISON).any() for region in placed[spec.name].regions):
+        poisoned = placed[spec.name].poisoned
+        if poisoned is not None and (poisoned != _POISON).any():
             said = f"{spec.name} was written between its rows, which do not lie close together here"
             return emulator.Report("OOB-global", 0, 0, 1, said)
     return None

@@ -9,12 +9,14 @@ from evoflash.attention import inputs
 from evoflash.attention.preflight_runs import preflight_runs
 from evoflash.attention.workload import CompileKey, Workload
 from evoflash.compilers import gxx
+from evoflash.emulator.call import _strided_layout
 from evoflash.emulator.preflight import CPU_LIMIT_S, cpu_limit_s, emulate, preflight
 from evoflash.evaluation import Candidate, Launch, Status
 from evoflash.families.family import known_families, load_family
 from evoflash.families.renderer import render
 from evoflash.gpu import load_gpu
 from evoflash.operation import Loop
+from evoflash.operation.registry import operation_of
 
 FAMILY, GPU = load_family("flash_mma"), load_gpu("l4")
 KEYS = (
@@ -254,3 +256,27 @@ def test_a_stride_that_is_cut_to_32_bits_or_taken_from_another_tensor_is_found(n
         renamed = body.replace(batch, "cut_batch")
         text = f"{before}{entry}{head}{{\n  const long long cut_batch = {value};{renamed}"
         assert preflight(replace(candidate, source=text), family, GPU, seed=0).complaint, value
+
+
+FAR, MOST_BYTES = 1 << 32, 1 << 31
+
+
+@pytest.mark.parametrize(
+    ("shape", "axes"),
+    [
+        ((2, 2, 9, 64), {"Q": [0], "K": [0, 1], "V": [0, 1], "O": [0, 1]}),
+        ((1, 2, 9, 64), {"Q": [], "K": [1], "V": [1], "O": [1]}),
+        ((1, 1, 99, 64), {"Q": [2], "K": [2], "V": [2], "O": [2]}),
+    ],
+)
+def test_32_bits_do_not_count_the_elements_of_a_strided_tensor_along_any_axis_that_may_be_long(shape, axes):
+    batch, heads, rows, head_dim = shape
+    workload = Workload(batch, heads, heads, rows, rows, head_dim)
+    specs = operation_of(workload).tensors(workload)
+
+    for spec in specs[:4]:
+        strides, size = _strided_layout(spec, is_far=True)
+        lengths = [strides[axis] * (spec.shape[axis] - 1) for axis in range(4)]
+        assert [axis for axis in range(4) if lengths[axis] > FAR] == axes[spec.name]
+        assert 2 * strides[2] < MOST_BYTES
+        assert size > sum(lengths)
