@@ -158,7 +158,8 @@ def _short_runs(cut: _Cut) -> Iterator[EmulatedRun]:
     if cut.key.causal:
         # The same of a split's second tile: kernels that look for no maximum there hide its keys elsewhere.
         yield EmulatedRun(cut.workload(2, 2 * cut.step), "rising", "eager", "fifo")
-    yield EmulatedRun(cut.workload(1, 1), "large_logits", "eager", "fifo")
+    # One row and one key of two heads, of one group where it has two, in two batches.
+    yield EmulatedRun(cut.workload(1, 1, heads=2, batch=2), "large_logits", "eager", "fifo")
     # In each batch one row alone outgrows what came before: those that watch for it must watch every row.
     yield EmulatedRun(_late(cut), "lone_spikes", "eager", "fifo", crowded=True, is_strided=True)
     if cut.key.causal:

@@ -27,7 +27,7 @@ _POISON = 0xFFFF  # NaN in fp16 and bf16
 # by its gap.
 _FAR = (1 << 32) + (1 << 16) + 8
 # The same of rows, which may be less than 2^31 bytes apart: those of 16 and more are further than that.
-_FAR_ROWS = (1 << 26) + (1 << 16) + 8
+_FAR_ROWS, _MOST_FAR_ROWS = (1 << 26) + (1 << 16) + 8, 512  # each of which takes pages of its own
 _NOT_ZEROED = emulator.Report(
     *("workspace-not-zeroed", 0, 0, 1),
     "the part of the workspace that must be zero before each call is not zero after this one",
@@ -141,7 +141,8 @@ def _strided_layout(spec: TensorSpec, *, is_far: bool) -> tuple[tuple[int, ...],
 
 
 def _far_axes(spec: TensorSpec) -> tuple[int, ...]:
-    """The axes outside of the rows that have more than one place, outermost first; the rows where none has.
+    """The axes outside of the rows that have more than one place, outermost first; where none has, the rows,
+    unless they are many.
 
     Axes inside of the rows stay close together, and so do rows that others lie in: kernels may count on rows
     that are less than 2^31 bytes apart.
@@ -151,7 +152,7 @@ def _far_axes(spec: TensorSpec) -> tuple[int, ...]:
     inside = spec.spread[len(outside) + 1 : -1]
     far = tuple(axis for axis in outside if spec.shape[axis] > 1)
     alone = all(spec.shape[axis] == 1 for axis in (*outside, *inside))
-    return far or ((rows,) if alone and spec.shape[rows] > 1 else ())
+    return far or ((rows,) if alone and 1 < spec.shape[rows] <= _MOST_FAR_ROWS else ())
 
 
 def _close_together(flat: Array, spec: TensorSpec, strides: Sequence[int]) -> Array:
