@@ -258,9 +258,7 @@ class EmulatedRun:
     sms: int = 0  # of that GPU; 0: with room for a single CTA
     without: tuple[str, ...] = ()  # optional outputs that are not asked for
     is_strided: bool = False  # tensors lie in memory as their `spread` says, with a gap behind each row
-    # Constants of the text that are those of this workload and GPU: smaller ones. Families whose header does
-    # not say how are not run.
-    shrunk: tuple[str, ...] = ()
+    shrunk: tuple[str, ...] = ()  # constants of the text that must be smaller: families/shrunk.py
     is_counted: bool = False  # gives a point of the performance model's line; two runs of a plan do
 
 
