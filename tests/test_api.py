@@ -160,6 +160,20 @@ def test_the_same_search_again_continues_and_spends_nothing(result, database) ->
     assert (again.spent, again.best.id, heard) == (2, result.best.id, [])
 
 
+@pytest.mark.slow
+def test_a_search_on_workers_of_its_own_finds_the_same(result, tmp_path) -> None:
+    pytest.importorskip("distributed")
+    spread = evoflash.search(
+        "mission", gpu="l4", family="flash_wmma", budget=2, db=str(tmp_path / "spread.db"), workers=1, ahead=2
+    )
+    assert (spread.spent, spread.best.id, spread.best.score_us) == (2, result.best.id, result.best.score_us)
+
+
+def test_two_places_to_work_at_once_are_refused(tmp_path) -> None:
+    with pytest.raises(UsageError, match="--workers and --scheduler say where to work in different ways"):
+        evoflash.search(db=str(tmp_path / "none.db"), workers=1, scheduler="tcp://127.0.0.1:8786")
+
+
 def test_an_interrupted_search_keeps_what_it_has(tmp_path) -> None:
     def stop(step: evoflash.Step) -> None:
         raise KeyboardInterrupt

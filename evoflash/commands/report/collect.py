@@ -25,6 +25,7 @@ from evoflash.store.database import Database
 from evoflash.store.rows import score_row
 from evoflash.store.standing import Standing, standings
 from evoflash.store.store import Store, best_in
+from evoflash.timing.gpu_factors import factors, in_words
 
 _NO_SEARCH = ("remeasure", "baselines", "archive", "evaluate")  # strategies of runs that are none
 
@@ -58,6 +59,7 @@ def collect(
     best, baselines = best_in(history), store.baselines(run)
     insights = digest(run, history, best)
     (standing,) = standings(database, run.id)
+    gpus = factors(each.environment for _, each in history if not each.duplicate_of)
     again = None
     if is_retimed and best is not None:
         from evoflash.commands.report.retimed import timed_again
@@ -86,6 +88,8 @@ def collect(
         cost=outcomes.took(
             run, history, standing.newest, costs(database, run.id).get(run.id), price_per_hour
         ),
+        gpus=gpus,
+        gpus_say=tuple(in_words(gpus)),
     )
 
 
