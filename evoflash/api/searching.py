@@ -1,6 +1,7 @@
 """Searching from Python, and asking a database what it knows. The commands' modules do the work."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self

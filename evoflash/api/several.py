@@ -28,6 +28,11 @@ class SearchOptions(TypedDict, total=False):
     transfer: bool
     objective: str | None
     fresh: bool
+    gpus: str | None
+    workers: int | None
+    scheduler: str | None
+    tls: str | Path | None
+    ahead: int | None
     db: str | None
     progress: Progress | None
 
