@@ -66,9 +66,21 @@ def complaint_of(genome, key, seed=1):
     return gene_cases.complaint_of(FAMILY, genome, key, H200, seed=seed)
 
 
-@pytest.mark.parametrize(("name", "value"), list(gene_cases.each_value(FAMILY)))
+def with_value(name, value):
+    return genome_of({**NEEDS.get(f"{name}={value}", {}), name: value})
+
+
+@pytest.mark.slow
+def test_the_values_of_all_genes_run_clean_a_few_in_each_genome():
+    alone = {(name, value): with_value(name, value) for name, value in gene_cases.values_of(FAMILY)}
+    packs = gene_cases.packs(alone, genome_of({}), FAMILY.space((KEY,), H200))
+
+    assert {cases: said for genome, cases in packs if (said := complaint_of(genome, KEY))} == {}
+
+
+@pytest.mark.parametrize(("name", "value"), list(gene_cases.each_value(FAMILY, under_full=True)))
 def test_each_value_of_each_gene_runs_clean(name, value):
-    genome = genome_of({**NEEDS.get(f"{name}={value}", {}), name: value})
+    genome = with_value(name, value)
     assert genome.as_dict()[name] == value, "the gene is not active here"
 
     assert complaint_of(genome, KEY) == ""
@@ -76,7 +88,9 @@ def test_each_value_of_each_gene_runs_clean(name, value):
 
 @pytest.mark.parametrize(
     ("values", "key"),
-    list(gene_cases.shared_out(PAIRS, {"d64": KEY, "d128": replace(WIDE, gqa_ratio=4, causal=True)})),
+    list(
+        gene_cases.shared_out(PAIRS, {"d64": KEY, "d128": replace(WIDE, gqa_ratio=4, causal=True)}, every=2)
+    ),
 )
 def test_genes_that_meet_run_clean(values, key):
     genome = genome_of(values, key)
@@ -481,7 +495,7 @@ def test_a_planted_mistake_is_found(values, edit):
     old, new = edit
     assert candidate.source.count(old) == 1, (candidate.source.count(old), old)
 
-    assert preflight(candidate, FAMILY, H200, seed=0).complaint == ""
+    assert gene_cases.unpatched(candidate, FAMILY, H200, seed=0).complaint == ""
     source = candidate.source.replace(old, new)
     faulty = replace(candidate, source=source, source_sha=candidate.source_sha + new)
     found = preflight(faulty, FAMILY, H200, seed=0)

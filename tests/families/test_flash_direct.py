@@ -82,7 +82,15 @@ def complaint_of(genome, key, gpu=H200, seed=1):
     return gene_cases.complaint_of(FAMILY, genome, key, gpu, seed=seed)
 
 
-@pytest.mark.parametrize(("name", "value"), list(gene_cases.each_value(FAMILY)))
+@pytest.mark.slow
+def test_the_values_of_all_genes_run_clean_a_few_in_each_genome():
+    alone = {(name, value): genome_of({name: value}) for name, value in gene_cases.values_of(FAMILY)}
+    packs = gene_cases.packs(alone, genome_of({}), FAMILY.space((KEY,), H200))
+
+    assert {cases: said for genome, cases in packs if (said := complaint_of(genome, KEY))} == {}
+
+
+@pytest.mark.parametrize(("name", "value"), list(gene_cases.each_value(FAMILY, under_full=True)))
 def test_each_value_of_each_gene_runs_clean(name, value):
     genome = genome_of({name: value})
     assert genome.as_dict()[name] == value, "the gene is not active here"

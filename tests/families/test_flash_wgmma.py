@@ -637,7 +637,7 @@ def has_room(values, key):
     ("values", "key"),
     list(
         gene_cases.shared_out(
-            PAIRS, {"d64": KEY, "d128": replace(WIDE, gqa_ratio=4, causal=True)}, fits=has_room, every=2
+            PAIRS, {"d64": KEY, "d128": replace(WIDE, gqa_ratio=4, causal=True)}, fits=has_room, every=4
         )
     ),
 )
@@ -859,7 +859,7 @@ def test_what_is_missing_between_two_tiles_of_rows_is_noticed(old, new):
     candidate = render(genome_of(values, key), key, H200)
     assert candidate.source.count(old) == 1, candidate.source.count(old)
 
-    assert preflight(candidate, FAMILY, H200, seed=1, registers=168).complaint == ""
+    assert gene_cases.unpatched(candidate, FAMILY, H200, seed=1, registers=168).complaint == ""
     faulty = replace(candidate, source=candidate.source.replace(old, new))
     assert preflight(faulty, FAMILY, H200, seed=1, registers=168).complaint != ""
 
@@ -904,7 +904,7 @@ def test_a_p_that_is_not_the_other_one_is_noticed(old, new):
     candidate = render(genome_of(BUFFERED, key), key, H200)
     assert candidate.source.count(old) == 1, candidate.source.count(old)
 
-    assert preflight(candidate, FAMILY, H200, seed=1, registers=168).complaint == ""
+    assert gene_cases.unpatched(candidate, FAMILY, H200, seed=1, registers=168).complaint == ""
     faulty = replace(candidate, source=candidate.source.replace(old, new))
     assert preflight(faulty, FAMILY, H200, seed=1, registers=168).complaint != ""
 
@@ -1015,7 +1015,7 @@ def test_what_is_missing_where_tiles_are_sat_out_is_noticed(old, new, values):
     candidate = render(genome, replace(KEY, gqa_ratio=1), H200)
     assert candidate.source.count(old) == 1, old
 
-    assert preflight(candidate, FAMILY, H200, seed=1).complaint == ""
+    assert gene_cases.unpatched(candidate, FAMILY, H200, seed=1).complaint == ""
     faulty = replace(candidate, source=candidate.source.replace(old, new))
     assert preflight(faulty, FAMILY, H200, seed=1).complaint != ""
 
@@ -1090,7 +1090,7 @@ def test_what_is_wrong_with_half_a_tile_is_noticed(old, new):
     candidate = render(genome_of({**HALVING, "tile_skip": "both", "schedule": "dynamic"}, key), key, H200)
     assert candidate.source.count(old) == 1, old
 
-    assert preflight(candidate, FAMILY, H200, seed=1).complaint == ""
+    assert gene_cases.unpatched(candidate, FAMILY, H200, seed=1).complaint == ""
     faulty = replace(candidate, source=candidate.source.replace(old, new))
     assert preflight(faulty, FAMILY, H200, seed=1).complaint != ""
 
@@ -1314,7 +1314,7 @@ def test_what_is_wrong_with_a_split_is_noticed(old, new):
     candidate = render(genome_of(values, key), key, H200)
     assert candidate.source.count(old) == 1, old
 
-    assert preflight(candidate, FAMILY, H200, seed=1).complaint == ""
+    assert gene_cases.unpatched(candidate, FAMILY, H200, seed=1).complaint == ""
     faulty = replace(candidate, source=candidate.source.replace(old, new))
     assert preflight(faulty, FAMILY, H200, seed=1).complaint != ""
 
