@@ -99,6 +99,7 @@ def test_genes_that_meet_run_clean(values, key):
     assert complaint_of(genome, key, seed=2) == ""
 
 
+@pytest.mark.cover
 @pytest.mark.parametrize("head_dim", [64, 128])
 @pytest.mark.parametrize(
     ("dtype", "causal", "gqa"), [("fp16", False, 1), ("bf16", True, 4), ("bf16", True, 3)]
@@ -201,6 +202,7 @@ def test_no_value_is_inert(name, one, other):
     assert first != second
 
 
+@pytest.mark.cover
 @pytest.mark.parametrize("head_dim", [64, 128])
 @pytest.mark.parametrize(
     ("dtype", "causal", "gqa"), [("fp16", True, 1), ("bf16", True, 4), ("fp16", False, 4)]
@@ -237,6 +239,7 @@ def emulated(genome, key, workload, trial, delivery="random"):
     )
 
 
+@pytest.mark.cover
 @pytest.mark.parametrize(("seq_q", "seq_kv", "trial"), SHAPES.values(), ids=SHAPES)
 @pytest.mark.parametrize("values", CORES.values(), ids=CORES)
 @pytest.mark.parametrize(
@@ -253,6 +256,7 @@ def test_odd_shapes_come_out_right(values, seq_q, seq_kv, causal, trial):
     assert verdict.passed, verdict.reason
 
 
+@pytest.mark.cover
 @pytest.mark.parametrize("gqa", [2, 4])
 @pytest.mark.parametrize("order", ["natural", "heads_first"])
 @pytest.mark.parametrize(("seq_q", "seq_kv"), [(1, 200), (33, 91), (70, 60)])

@@ -709,6 +709,7 @@ def test_a_redo_needs_a_block_for_itself():
     assert space.violations(genome) == ("redo_alone",)
 
 
+@pytest.mark.cover
 @pytest.mark.parametrize("schedule", ["persistent", "dynamic"])
 @pytest.mark.parametrize("sms", [1, 3, 5, 200])
 def test_blocks_share_all_pieces_of_work_whatever_the_gpu_holds(schedule, sms):
@@ -1237,6 +1238,7 @@ def test_splits_without_a_key_weigh_nothing(seq_q, values):
     assert verdict.passed, verdict.reason
 
 
+@pytest.mark.cover
 @pytest.mark.parametrize("dtype", ["fp16", "bf16"])
 @pytest.mark.parametrize("rescale", ["online", "lazy", "sampled", "speculative"])
 @pytest.mark.parametrize("trial", ["rising", "saturated", "needles"])
