@@ -2,6 +2,7 @@
 
 import ctypes
 import difflib
+import gc
 import itertools
 import logging
 import os
@@ -14,6 +15,8 @@ import pytest
 # NumPy's threads would spin beside the processes of the other workers: the same seconds, twice the CPU time.
 # NumPy reads this when it is loaded.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+gc.set_threshold(50_000)  # as evoflash.cli.main
 
 # No test reads what a developer has set, nor does collecting them: an empty config file, no variable.
 for _name in [name for name in os.environ if name.startswith("EVOFLASH_") and name != "EVOFLASH_CACHE_DIR"]:
@@ -48,6 +51,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in gpu_items:
             item.add_marker(pytest.mark.skip(reason=NO_GPU))
     _put_long_files_first(items)
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()  # ten thousand tests and what they import stay: not to be looked through again and again
 
 
 def _spare_cases(items: list[pytest.Item]) -> list[pytest.Item]:

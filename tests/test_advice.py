@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import typer
+from forked import evoflash
 from places import ROOT, environment
 
 from evoflash import cli
@@ -110,8 +111,7 @@ def ended(command: list[str], given: dict[str, str]) -> "subprocess.CompletedPro
 def test_without_a_gpu_what_is_said_can_be_done(command: list[str], tmp_path: Path) -> None:
     if Path("/dev/nvidiactl").exists():
         pytest.skip("this machine has a GPU")
-    given = environment() | {"EVOFLASH_DB": str(tmp_path / "a.db")}
-    done = ended([sys.executable, "-m", "evoflash", *command], given)
+    done = evoflash(*command, EVOFLASH_DB=str(tmp_path / "a.db"))
     said = done.stderr.splitlines()[-1]
     assert done.returncode in (1, 2, 3, 4)
     assert [wrong_in(advice) for advice in re.findall(r"`(evoflash [^`]*)`", said)] in ([], [""])

@@ -2,17 +2,14 @@
 
 import io
 import json
-import os
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from places import KERNELS, ROOT
+from forked import evoflash
+from places import KERNELS
 from rich.console import Console
-from waiting import LIMIT_S
 
 from evoflash.attention.workload import parse_workload
 from evoflash.commands.check import subject as check_subject
@@ -77,14 +74,6 @@ extern "C" __global__ void small(float* x, int n) {
 EF_EXPORT_KERNEL(small)
 """
 GENOME = {"family": "flash_mma", "words": ["warps=4", "block_n=64"], "problem": "mission,causal", "gpu": "l4"}
-
-
-def evoflash(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    variables = {**os.environ, "PYTHONPATH": str(ROOT), "NO_COLOR": "1"}
-    command = [sys.executable, "-m", "evoflash", *arguments]
-    return subprocess.run(
-        command, capture_output=True, text=True, env=variables, cwd=cwd, timeout=LIMIT_S, check=False
-    )
 
 
 def fault(folder: Path, number: int) -> Path:
