@@ -630,7 +630,7 @@ def test_json_holds_what_the_page_shows(tmp_path):
 @pytest.mark.slow
 def test_exit_codes_and_streams(tmp_path):
     good = evoflash("check", str(fault(tmp_path, 0)), "--runs", "1", cwd=tmp_path)
-    bad = evoflash("check", "fault.cu", "--runs", "1", cwd=fault(tmp_path, 9).parent)
+    bad = evoflash("-q", "check", "fault.cu", "--runs", "1", cwd=fault(tmp_path, 9).parent)
     slow = evoflash("check", str(flash(tmp_path, 0)), "--runs", "1", "--strict", cwd=tmp_path)
     missing = evoflash("check", "none.cu", cwd=tmp_path)
 
