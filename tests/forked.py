@@ -41,8 +41,7 @@ def _server() -> "subprocess.Popen[str]":
     server = subprocess.Popen(
         command, env=environment(NO_COLOR="1"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
-    assert server.stdin is not None
-    atexit.register(server.stdin.close)
+    atexit.register(server.__exit__, None, None, None)  # closes its input, at which it ends, and waits
     return server
 
 

@@ -996,6 +996,7 @@ def test_rings_and_turns_stay_in_step_when_warpgroups_sit_out_tiles_of_piece_aft
     assert verdict.passed, verdict.reason
 
 
+@pytest.mark.cover
 @pytest.mark.parametrize(
     ("old", "new"),
     [
