@@ -33,6 +33,30 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite tests/golden/*")
     parser.addoption("--full", action="store_true", help="all cases of products that are else shared out")
     parser.addoption("--quick", action="store_true", help="the first case of each test, no slow test")
+    parser.addoption(
+        "--times", metavar="FILE", help="append each test's seconds as it ends, cut runs included"
+    )
+
+
+class _Times:
+    """Seconds of each test with its fixtures, a line a test, on the disk as soon as it has ended."""
+
+    def __init__(self, path: str) -> None:
+        self._file = open(path, "a", encoding="utf-8", buffering=1)  # noqa: SIM115
+        self._seconds: Counter[str] = Counter()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self._seconds[report.nodeid] += report.duration
+        if report.when == "teardown":
+            self._file.write(f"{self._seconds.pop(report.nodeid):.2f} {report.nodeid}\n")
+
+    def pytest_unconfigure(self) -> None:
+        self._file.close()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if path := config.getoption("--times"):
+        config.pluginmanager.register(_Times(path))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

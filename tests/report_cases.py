@@ -26,7 +26,7 @@ from evoflash.space import Genome
 from evoflash.store import run_edits
 from evoflash.store.cost import Cost, charge
 from evoflash.store.store import Store
-from evoflash.timing.comparison import Comparison
+from evoflash.timing.pair import Comparison
 
 MISSION = "b=1,h=8,hkv=8,sq=512,skv=512,d=64,dtype=fp16"
 KEY = CompileKey(64, "fp16", False, 1, "sm_90a")
@@ -108,6 +108,17 @@ def fill(store: Store) -> Run:
     charge(store.database, run, Cost(gpu_s=30.0, cpu_s=90.0))
     random = begin(store, strategy="uniform")
     put(store, random, [(measured(slow, 90.0), "sample", ()), (measured(second, 16.5), "sample", ())])
+    return run
+
+
+def on_two_gpus(store: Store, *, slower: float) -> Run:
+    """Twelve candidates beside one anchor, on two GPUs in turns; the second one is slower."""
+    run = begin(store)
+    for at, genome in enumerate(genomes(12)):
+        name, factor = ("GPU-b", slower) if at % 2 else ("GPU-a", 1.0)
+        us = 20.0 * factor * (1 + 0.0002 * (at // 2))
+        noted = {"gpu_uuid": name, "anchor": "first screen", "anchor_us": f"{us:.6g}"}
+        put(store, run, [(measured(genome, 30.0 + at, environment=noted), "sample", ())])
     return run
 
 

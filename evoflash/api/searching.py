@@ -19,8 +19,8 @@ from evoflash.commands.search import plan as planning
 from evoflash.commands.search import run as running
 from evoflash.commands.search.limits import Limits
 from evoflash.commands.search.limits import limits as limits_of
+from evoflash.commands.search.machines import Asked, machines
 from evoflash.evaluation import Basis, Evaluation, Proposal
-from evoflash.exports.files import write_text
 from evoflash.gpu import known_name
 from evoflash.paths import default_database
 from evoflash.problem import Problem, canonical
@@ -48,6 +48,11 @@ def search(
     fresh: bool = False,
     db: str | None = None,
     progress: Progress | None = None,
+    gpus: str | None = None,
+    workers: int | None = None,
+    scheduler: str | None = None,
+    tls: str | Path | None = None,
+    ahead: int | None = None,
 ) -> SearchResult:
     """Search for the fastest kernel and store every outcome; the same call again continues to its budget.
 
@@ -56,6 +61,9 @@ def search(
     given), after `minutes`, or at a kernel that reaches the share `until` of the physical floor. `family`
     keeps to one kernel family, `objective` ("latency,registers") adds that Pareto front of the run to the
     result's report, `evaluator` is `gpu` or `emulated`, `db` a path or an SQLAlchemy URL.
+    `gpus` ("all", "0,1"), `workers` (processes without a GPU) or `scheduler` (a Dask scheduler's address,
+    with the folder `tls` of its certificate) say where to work, as the command's options of these names do;
+    `ahead` is how many proposals are in flight. `gpus` sets CUDA_VISIBLE_DEVICES of this process.
     `progress` is called with a Step after each evaluation. Ctrl-C, or a notebook's stop button, ends the
     search and keeps what it has: the result says `is_interrupted`.
 
@@ -69,7 +77,8 @@ def search(
     (2, True, 'estimated')
     """
     limits = limits_of(budget, None, minutes, until)
-    plan = planning.plan(
+    planned = partial(
+        planning.plan,
         gpu=gpu,
         problem=str(problem),
         strategy=strategy,
@@ -80,7 +89,8 @@ def search(
         transfer=transfer,
         objective=objective,
     )
-    where = db or default_database()
+    where, plan = db or default_database(), None
+    asked = Asked(gpus, workers, scheduler, None if tls is None else Path(tls), ahead, evaluator)
 
     def watch(
         title: str, basis: Basis, limits: Limits, history: Sequence[tuple[Proposal, Evaluation]]
@@ -88,8 +98,13 @@ def search(
         return _Heard(progress, limits, history)
 
     try:
-        result = running.run(plan, where, limits=limits, fresh=fresh, argv=_ARGV, watch=watch)
+        with machines(asked, lambda present: planned(present=present)) as (plan, found):
+            result = running.run(
+                plan, where, limits=limits, fresh=fresh, argv=_ARGV, watch=watch, machines=found
+            )
     except KeyboardInterrupt:
+        if plan is None:  # before there was a search: a GPU of a scheduler was waited for
+            raise
         return _kept(plan, where)
     return _result(result, is_interrupted=False)
 
@@ -229,23 +244,6 @@ def evaluate(
     else:
         subject = of_name(str(what), problem=text, gpu=gpu, db=where)
     return Kernel(evaluating.evaluate(subject, evaluator, where, argv=_ARGV).evaluation)
-
-
-def export(kernel: Kernel, path: str | Path | None = None, *, prefix: str | None = None) -> str:
-    """The kernel as one complete .cu file; written to `path` too where one is given, whole or not at all.
-
-    `prefix` begins the file's C names, so that several files make one program. UsageError where the path
-    cannot be written, or where the problem needs several kernels.
-
-    >>> import evoflash
-    >>> cuda = evoflash.export(evoflash.best("mission", gpu="l4"), "kernel.cu")
-    >>> "__global__" in cuda
-    True
-    """
-    text = kernel.cuda if prefix is None else kernel.cuda_named(prefix)
-    if path is not None:
-        write_text(Path(path), text)
-    return text
 
 
 def _text(problem: str | Problem | None) -> str | None:
