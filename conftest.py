@@ -2,6 +2,7 @@
 
 import ctypes
 import difflib
+import gc
 import itertools
 import logging
 import os
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 # NumPy's threads would spin beside the processes of the other workers: the same seconds, twice the CPU time.
 # NumPy reads this when it is loaded.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+gc.set_threshold(50_000)  # as evoflash.cli.main
 
 # No test reads what a developer has set, nor does collecting them: an empty config file, no variable.
 for _name in [name for name in os.environ if name.startswith("EVOFLASH_") and name != "EVOFLASH_CACHE_DIR"]:
@@ -63,6 +66,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if not config.getoption("--full"):
         _leave_out(config, items, [item for item in items if "full" in item.keywords])
+        _leave_out(config, items, _spare_cases([item for item in items if "cover" in item.keywords]))
     if config.getoption("--quick"):
         _leave_out(config, items, [item for item in items if "slow" in item.keywords])
         firsts: dict[str, pytest.Item] = {}
@@ -75,6 +79,31 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in gpu_items:
             item.add_marker(pytest.mark.skip(reason=NO_GPU))
     _put_long_files_first(items)
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()  # ten thousand tests and what they import stay: not to be looked through again and again
+
+
+def _spare_cases(items: list[pytest.Item]) -> list[pytest.Item]:
+    """All but as few cases of each test as have every value of each of its parameters at least once."""
+    tests: dict[str, list[pytest.Function]] = {}
+    for item in items:
+        assert isinstance(item, pytest.Function)
+        tests.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    spare: list[pytest.Item] = []
+    for cases in tests.values():
+        values = {case: {(n, repr(v)) for n, v in case.callspec.params.items()} for case in cases}
+        missing: set[tuple[str, str]] = set().union(*values.values())
+        shown: Counter[tuple[str, str]] = Counter()
+        while (
+            missing
+        ):  # the case with most of what is missing; of equals the one of the rarest values, the first
+            case = max(values, key=lambda it: (len(values[it] & missing), -sum(shown[v] for v in values[it])))
+            missing -= values[case]
+            shown.update(values.pop(case))
+        spare += values
+    return spare
 
 
 def _put_long_files_first(items: list[pytest.Item]) -> None:
