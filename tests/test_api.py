@@ -166,7 +166,7 @@ def test_a_search_on_workers_of_its_own_finds_the_same(result, tmp_path) -> None
     spread = evoflash.search(
         "mission", gpu="l4", family="flash_wmma", budget=2, db=str(tmp_path / "spread.db"), workers=1, ahead=2
     )
-    assert (spread.spent, spread.best.id, spread.best.score_us) == (2, result.best.id, result.best.score_us)
+    assert (spread.spent, spread.best.id, spread.best.time_us) == (2, result.best.id, result.best.time_us)
 
 
 def test_two_places_to_work_at_once_are_refused(tmp_path) -> None:

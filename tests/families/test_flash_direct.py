@@ -291,7 +291,7 @@ MISTAKES = {  # values, what is replaced by what, and how it shows
         ("slice * kShare / (2 * kHalves) % 2 * 8 +", "0 +"),
         "double-write",
     ),
-    "rows past the end": ({}, ("if (is_there)\n", ""), "double-write"),
+    "rows past the end": ({}, ("if (is_there)\n", ""), "OOB-global"),
     "a maximum of the step before": (COMMON, ("maxima = 2 * sums + 3 * kStateBytes - maxima;", ""), "race"),
     "maxima before they are there": (COMMON, ("    ef::syncthreads();\n", ""), "uninit-shared"),
     "maxima of a warp alone": (COMMON, ("best[t][h] = max_of(all)", "best[t][h] = all[slice]"), WRONG),
