@@ -15,6 +15,7 @@ from evoflash.strategies.model.gaussian_process import Posterior
 _erfc = np.frompyfunc(math.erfc, 1, 1)
 
 FLATNESS = 0.05  # added to a rank from 0 to 1 before its logarithm: the very best differ by no more than that
+ALIKE = 1.001  # times as slow at most: one rank, so that a plateau of many equals is one step and not a slope
 
 
 def targets_of(scores_us: Sequence[float], *, among: Sequence[float] | None = None) -> Floats:
@@ -22,18 +23,29 @@ def targets_of(scores_us: Sequence[float], *, among: Sequence[float] | None = No
     those themselves if none are given. Over these the mean is 0 and the deviation 1.
 
     Ranks, so that neither the unit nor a few very slow kernels matter; logarithms, so that the best are told
-    apart most. What failed has the last rank. All zero where there is nothing to tell apart.
+    apart most. Scores that differ by less than ALIKE share a rank. What failed has the last rank. All zero
+    where there is nothing to tell apart.
     """
-    ranked = np.sort(np.array(scores_us if among is None else among))
-    usual = _logs(ranked, ranked)
-    centred: Floats = _logs(np.array(scores_us), ranked) - usual.mean()
+    known = np.array(scores_us if among is None else among)
+    steps = _steps(known)
+    usual = _logs(known, steps)
+    centred: Floats = _logs(np.array(scores_us), steps) - usual.mean()
     deviation = float(usual.std())
     return centred / deviation if deviation > 0 else np.zeros(len(centred))
 
 
-def _logs(scores_us: Floats, ranked: Floats) -> Floats:
-    ranks = np.maximum(np.searchsorted(ranked, scores_us, side="right") - 1, 0)
-    logs: Floats = np.log(ranks / len(ranked) + FLATNESS)
+def _steps(scores_us: Floats) -> Floats:
+    """The least score of each rank, ascending."""
+    steps: list[float] = []
+    for us in np.unique(scores_us).tolist():
+        if not steps or us > steps[-1] * ALIKE:
+            steps.append(us)
+    return np.array(steps)
+
+
+def _logs(scores_us: Floats, steps: Floats) -> Floats:
+    ranks = np.maximum(np.searchsorted(steps, scores_us, side="right") - 1, 0)
+    logs: Floats = np.log(ranks / len(steps) + FLATNESS)
     return logs
 
 
