@@ -8,19 +8,19 @@ genome, whatever the model says of them: it may be sure of what it never saw.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from evoflash.errors import UsageError
 from evoflash.evaluation import Evaluation, Proposal
-from evoflash.space import Genome, SearchSpace
+from evoflash.space import Genome, SearchSpace, Value
 from evoflash.strategies.model.earlier import Earlier, brought_here, doubts, targets_beside
 from evoflash.strategies.model.features import Features
 from evoflash.strategies.model.gaussian_process import Kernel, fitted, posterior, usual_kernel
 from evoflash.strategies.model.neighbourhood import Neighbourhood
-from evoflash.strategies.model.preference import preferred, some_of, targets_of
+from evoflash.strategies.model.preference import favourite, some_of, targets_of
 from evoflash.strategies.operators import operators_for
 from evoflash.strategies.populations.elites import Population
 from evoflash.strategies.unseen import Unseen
@@ -36,14 +36,17 @@ FIRST_FIT = 15  # outcomes when the kernel is fitted first
 LATER = 1.25  # times as many for each further fit
 ELITES = 6  # genomes whose neighbours are offered
 PAIRS, CHILDREN, POINTS = 60, 15, 100  # offered: jumps from each elite, operators' children, raw points
+TILES = 200  # draws of other tiles for each elite; two in three and more of them are not valid
 WALKS = 15  # offered where raw points are hardly ever valid
 REDRAWN = 40  # outcomes after which other jumps from the same elites are offered
 STANDSTILL = 20  # outcomes without a gain
 GAIN = 1.001  # times as fast: less is no gain
-MOVING = ("model", "model", "model", "model", "model")  # a batch's picks
-STANDING = ("model", "model", "model", "jump", "immigrant")  # the same at a standstill
+# A batch's picks, and those at a standstill; of a space without tiles the model picks freely instead.
+MOVING = ("model", "model", "model", "model", "tile")
+STANDING = ("model", "model", "tile", "jump", "immigrant")
 DRAWS = 64  # of a jump or a walk until one is new
 STEPS = 3  # jumps that make a walk
+_Condition = Callable[[Genome], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +82,7 @@ class Surrogate:
         self._features = Features(space)
         self._kernels: dict[int, Kernel] = {}  # by the number of outcomes that they were fitted to
         self._jumps: dict[tuple[Genome, int], tuple[Genome, ...]] = {}  # from what was an elite
+        self._retiled: dict[Genome, tuple[Genome, ...]] = {}
         self._told: list[Evaluation] = []
         self._in_flight: dict[Genome, None] = {}  # in the order of asking
         self._learnt = 0  # outcomes that the picks know of
@@ -144,10 +148,12 @@ class Surrogate:
         fewest = 1 if self._earlier else FEWEST
         if not known.elites or sum(each.learnt_us is not None for each in known.told) < fewest:
             return
-        preferred = self._preferred(known)
+        prefer = self._preference(known)
         for kind in itertools.cycle(STANDING if _stands_still(known.told) else MOVING):
-            if kind == "model":
-                proposal = next((each for each in preferred if each.genome not in known.taken), None)
+            if kind == "tile":
+                proposal = prefer(self._of_new_tiles(known)) or prefer(None)
+            elif kind == "model":
+                proposal = prefer(None)
             else:
                 proposal = self._jump(known) if kind == "jump" else self._immigrant(known)
             proposal = proposal or self._immigrant(known)
@@ -156,8 +162,8 @@ class Surrogate:
             known.taken.add(proposal.genome)
             yield proposal
 
-    def _preferred(self, known: _Known) -> Iterator[Proposal]:
-        """What is offered, the model's favourite first."""
+    def _preference(self, known: _Known) -> Callable[[_Condition | None], Proposal | None]:
+        """Gives, of what is offered and not taken, the model's favourite that meets a condition."""
         offers = {each.genome: each for each in self._offers(known) if each.genome not in known.taken}
         pool = list(offers.values())
         own = {each.genome: _score_us(each) for each in known.told}
@@ -174,7 +180,21 @@ class Surrogate:
             doubts=doubts(len(some), len(near)),
             in_flight=self._features.of(known.in_flight),
         )
-        return (pool[at] for at in preferred(expected, float(targets.min())))
+        best = float(targets.min())
+
+        def prefer(meets: _Condition | None) -> Proposal | None:
+            among = [
+                each.genome not in known.taken and (meets is None or meets(each.genome)) for each in pool
+            ]
+            return pool[favourite(expected, best, np.array(among))] if any(among) else None
+
+        return prefer
+
+    def _of_new_tiles(self, known: _Known) -> _Condition:
+        """Whether a genome's tile is none that was tried; a space without blocks has none that is new."""
+        tile = self._space.blocks[0] if self._space.blocks else ()
+        tried = {_values_of(genome, tile) for genome in known.taken}
+        return lambda genome: _values_of(genome, tile) not in tried
 
     def _kernel(self, told: Sequence[Evaluation]) -> Kernel:
         """Fitted more rarely the more outcomes there are, each time from where the last fit came to."""
@@ -194,6 +214,7 @@ class Surrogate:
         for elite in known.elites:
             parents = (elite.id,)
             yield from (Proposal(far, "two_genes", parents) for far in self._far(elite, known))
+            yield from (Proposal(tile, "tile", parents) for tile in self._tiles(elite))
             yield from (Proposal(near, "one_gene", parents) for near in self._around.one_gene(elite))
         yield from self._children(known)
         yield from map(Proposal, known.points)
@@ -208,6 +229,16 @@ class Surrogate:
             rng = np.random.default_rng([self._seed, int(genome.id, 16), drawing])
             self._jumps[genome, drawing] = tuple(self._around.two_genes(genome, rng, count=PAIRS))
         return self._jumps[genome, drawing]
+
+    def _tiles(self, genome: Genome) -> tuple[Genome, ...]:
+        """The genome with other values of the block that its space declares first, its tile; kept."""
+        if not self._space.blocks:
+            return ()
+        if genome not in self._retiled:
+            rng = np.random.default_rng([self._seed, int(genome.id, 16), 3])
+            others = self._around.block(genome, self._space.blocks[0], rng, draws=TILES)
+            self._retiled[genome] = tuple(dict.fromkeys(others))
+        return self._retiled[genome]
 
     def _children(self, known: _Known) -> Iterator[Proposal]:
         usable = list(self._operators)
@@ -252,6 +283,11 @@ class Surrogate:
             if at not in known.taken:
                 return Proposal(at, "walk", (start.id,))
         return None
+
+
+def _values_of(genome: Genome, genes: Sequence[str]) -> tuple[Value | None, ...]:
+    values = genome.as_dict()
+    return tuple(values.get(gene) for gene in genes)
 
 
 def _score_us(evaluation: Evaluation) -> float:

@@ -5,47 +5,42 @@ A row is preferred by expected improvement: how much better than the best it is 
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from evoflash.strategies.model.features import Floats, Ints
 from evoflash.strategies.model.gaussian_process import Posterior
 
+Flags = NDArray[np.bool_]
 _erfc = np.frompyfunc(math.erfc, 1, 1)
 
-FLATNESS = 0.05  # added to a rank from 0 to 1 before its logarithm: the very best differ by no more than that
-ALIKE = 1.001  # times as slow at most: one rank, so that a plateau of many equals is one step and not a slope
+FLATNESS = 0.05  # added to the share by which a score is above the best, before its logarithm
+FAILED = 2.0  # times as slow as the slowest
 
 
 def targets_of(scores_us: Sequence[float], *, among: Sequence[float] | None = None) -> Floats:
-    """What a model learns of scores (infinite: failed): the logarithm of each rank `among` scores, which are
-    those themselves if none are given. Over these the mean is 0 and the deviation 1.
+    """What a model learns of scores (infinite: failed): the logarithm of how far each is above the best of
+    `among`, which are those themselves if none are given. Over these the mean is 0 and the deviation 1.
 
-    Ranks, so that neither the unit nor a few very slow kernels matter; logarithms, so that the best are told
-    apart most. Scores that differ by less than ALIKE share a rank. What failed has the last rank. All zero
-    where there is nothing to tell apart.
+    Shares of the best, so that the unit does not matter; logarithms, so that the best are told apart most and
+    a few very slow kernels matter little; but no more than FLATNESS allows, so that what is nearly equal
+    stays so. What failed counts as slower than the slowest. All zero where there is nothing to tell apart.
     """
     known = np.array(scores_us if among is None else among)
-    steps = _steps(known)
-    usual = _logs(known, steps)
-    centred: Floats = _logs(np.array(scores_us), steps) - usual.mean()
+    timed = known[np.isfinite(known)]
+    if not len(timed):
+        return np.zeros(len(scores_us))
+    usual = _logs(known, timed)
+    centred: Floats = _logs(np.array(scores_us), timed) - usual.mean()
     deviation = float(usual.std())
     return centred / deviation if deviation > 0 else np.zeros(len(centred))
 
 
-def _steps(scores_us: Floats) -> Floats:
-    """The least score of each rank, ascending."""
-    steps: list[float] = []
-    for us in np.unique(scores_us).tolist():
-        if not steps or us > steps[-1] * ALIKE:
-            steps.append(us)
-    return np.array(steps)
-
-
-def _logs(scores_us: Floats, steps: Floats) -> Floats:
-    ranks = np.maximum(np.searchsorted(steps, scores_us, side="right") - 1, 0)
-    logs: Floats = np.log(ranks / len(steps) + FLATNESS)
+def _logs(scores_us: Floats, timed: Floats) -> Floats:
+    above = np.clip(scores_us, timed.min(), FAILED * timed.max()) / timed.min() - 1
+    logs: Floats = np.log(above + FLATNESS)
     return logs
 
 
@@ -62,15 +57,14 @@ def some_of(targets: Floats, most: int) -> Ints:
     return np.sort(np.concatenate([best, evenly]))
 
 
-def preferred(known: Posterior, best: float) -> Iterator[int]:
-    """Rows of the posterior by expected improvement on the target `best`, one after the other."""
-    left = np.ones(len(known.mean), dtype=bool)
-    while left.any():
-        gains = expected_gain(known.mean, known.deviation, best)
-        at = int(np.argmax(np.where(left, gains, -1.0)))
-        yield at
-        left[at] = False
-        known.assume(at)
+def favourite(known: Posterior, best: float, among: Flags) -> int:
+    """The row of the posterior with the most expected improvement on the target `best`, of those that are
+    True in `among`, one of which there is; from now on it is assumed to be as expected.
+    """
+    gains = expected_gain(known.mean, known.deviation, best)
+    at = int(np.argmax(np.where(among, gains, -1.0)))
+    known.assume(at)
+    return at
 
 
 def expected_gain(mean: Floats, deviation: Floats, best: float) -> Floats:
