@@ -1,10 +1,12 @@
 """The model of `surrogate`: rows, the Gaussian process on them, and what it prefers."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from strategy_cases import SPACE
 
-from evoflash.space import Genome, Param, SearchSpace
+from evoflash.space import Genome, Param, Proportions, SearchSpace
 from evoflash.strategies.model.earlier import Earlier, brought_here, doubts, targets_beside
 from evoflash.strategies.model.features import Features
 from evoflash.strategies.model.gaussian_process import (
@@ -57,6 +59,18 @@ def test_a_switch_and_a_number_of_equal_value_are_two_values() -> None:
     rows = Features(mixed).of([Genome("mixed", 1, (("a", value),)) for value in (0, False, 1, True)])
 
     assert len({tuple(row) for row in rows.tolist()}) == 4
+
+
+def test_proportions_stand_beside_the_genes_as_views_of_their_own() -> None:
+    known = Proportions(("size", "launches"), lambda genome: (float(genome.as_dict()["n"]), 1.0))
+    space = replace(PLAIN, proportions=known)
+    rows = Features(space).of([space.genome({"n": n}) for n in (4, 8, 16)])
+
+    assert Features(space).views == Features(PLAIN).views + 2
+    assert rows[:, :-2] == pytest.approx(Features(PLAIN).of([PLAIN.genome({"n": n}) for n in (4, 8, 16)]))
+    assert rows[2, -2] - rows[1, -2] == pytest.approx(2 * (rows[1, -2] - rows[0, -2]))
+    assert np.ptp(rows[:, -1]) == 0
+    assert Features(space).of([]).shape == (0, rows.shape[1])
 
 
 def drawn(count: int, seed: int = 0) -> list[Genome]:
