@@ -154,21 +154,13 @@ def _views_of(name: str) -> list[int]:
 
 
 def test_targets_tell_the_best_apart_most_and_failures_come_last() -> None:
-    scores = [3.0, 1.0, 2.0, np.inf, np.inf]
-    targets = targets_of(scores)
+    targets = targets_of([3.0, 1.0, 2.0, np.inf, np.inf])
 
     assert targets[1] < targets[2] < targets[0] < targets[3] == targets[4]
     assert targets[2] - targets[1] > targets[0] - targets[2]
     assert (targets.mean(), targets.std()) == pytest.approx((0.0, 1.0))
-    assert targets_of([1e3 * us for us in scores]) == pytest.approx(targets)
+    assert targets_of([1e3 * us for us in (3.0, 1.0, 2.0, np.inf, np.inf)]) == pytest.approx(targets)
     assert not targets_of([2.0, 2.0]).any()
-    assert not targets_of([np.inf, np.inf]).any()
-
-
-def test_what_is_nearly_as_fast_is_nearly_the_same_however_many_there_are() -> None:
-    targets = targets_of([1.0, *np.linspace(1.0005, 1.002, 40), 1.5, 3.0])
-
-    assert np.ptp(targets[:-2]) < 0.05 * (targets[-2] - targets[0])
 
 
 def test_of_many_outcomes_the_best_and_some_of_all_ages_are_kept() -> None:
@@ -238,8 +230,7 @@ def test_earlier_outcomes_do_not_move_the_targets_of_many_own_ones() -> None:
     targets, weak = targets_beside(own, earlier)
 
     assert targets == pytest.approx(targets_of(own))
-    assert weak[0] == pytest.approx(targets[0])  # none is expected to be faster than what was timed here
-    assert targets[10] < weak[1] < targets[11] < targets[-1] < weak[2]
+    assert weak == pytest.approx([targets[0], targets[10], targets[-1]])
     few, beside = targets_beside(own[:3], earlier)
     assert np.concatenate([few, beside]) == pytest.approx(targets_of([*own[:3], *earlier]))
     assert brought_here([Earlier(((drawn(1)[0], 1.0),))], dict(zip(drawn(200), own * 9, strict=False))) == []

@@ -16,31 +16,26 @@ from evoflash.strategies.model.gaussian_process import Posterior
 Flags = NDArray[np.bool_]
 _erfc = np.frompyfunc(math.erfc, 1, 1)
 
-FLATNESS = 0.05  # added to the share by which a score is above the best, before its logarithm
-FAILED = 2.0  # times as slow as the slowest
+FLATNESS = 0.05  # added to a rank from 0 to 1 before its logarithm: the very best differ by no more than that
 
 
 def targets_of(scores_us: Sequence[float], *, among: Sequence[float] | None = None) -> Floats:
-    """What a model learns of scores (infinite: failed): the logarithm of how far each is above the best of
-    `among`, which are those themselves if none are given. Over these the mean is 0 and the deviation 1.
+    """What a model learns of scores (infinite: failed): the logarithm of each rank `among` scores, which are
+    those themselves if none are given. Over these the mean is 0 and the deviation 1.
 
-    Shares of the best, so that the unit does not matter; logarithms, so that the best are told apart most and
-    a few very slow kernels matter little; but no more than FLATNESS allows, so that what is nearly equal
-    stays so. What failed counts as slower than the slowest. All zero where there is nothing to tell apart.
+    Ranks, so that neither the unit nor a few very slow kernels matter; logarithms, so that the best are told
+    apart most. What failed has the last rank. All zero where there is nothing to tell apart.
     """
-    known = np.array(scores_us if among is None else among)
-    timed = known[np.isfinite(known)]
-    if not len(timed):
-        return np.zeros(len(scores_us))
-    usual = _logs(known, timed)
-    centred: Floats = _logs(np.array(scores_us), timed) - usual.mean()
+    ranked = np.sort(np.array(scores_us if among is None else among))
+    usual = _logs(ranked, ranked)
+    centred: Floats = _logs(np.array(scores_us), ranked) - usual.mean()
     deviation = float(usual.std())
     return centred / deviation if deviation > 0 else np.zeros(len(centred))
 
 
-def _logs(scores_us: Floats, timed: Floats) -> Floats:
-    above = np.clip(scores_us, timed.min(), FAILED * timed.max()) / timed.min() - 1
-    logs: Floats = np.log(above + FLATNESS)
+def _logs(scores_us: Floats, ranked: Floats) -> Floats:
+    ranks = np.maximum(np.searchsorted(ranked, scores_us, side="right") - 1, 0)
+    logs: Floats = np.log(ranks / len(ranked) + FLATNESS)
     return logs
 
 
