@@ -248,7 +248,7 @@ def test_every_gene_and_every_check_of_a_family_is_explained(name):
         assert any(line.startswith(check.replace("_", " ") + ":") for line in lines), check
     header = family.path.read_text().removesuffix(body_of(family.path))
     notes = gene_notes(header)
-    assert notes
+    assert [param.name for param in family.params if not notes.get(param.name)] == []
     assert all(note.split()[0] in " ".join(lines) for note in notes.values())
 
 
