@@ -20,7 +20,7 @@ from evoflash.strategies.model.earlier import Earlier, brought_here, doubts, tar
 from evoflash.strategies.model.features import Features
 from evoflash.strategies.model.gaussian_process import Kernel, fitted, posterior, usual_kernel
 from evoflash.strategies.model.neighbourhood import Neighbourhood
-from evoflash.strategies.model.preference import favourite, some_of, targets_of
+from evoflash.strategies.model.preference import by_rank, by_share, favourite, some_of, targets_of
 from evoflash.strategies.operators import operators_for
 from evoflash.strategies.populations.elites import Population
 from evoflash.strategies.unseen import Unseen
@@ -80,6 +80,9 @@ class Surrogate:
         self._around = Neighbourhood(space)
         self._operators = operators_for(space)
         self._features = Features(space)
+        # Kernels that fill a GPU alike take nearly equal times: plateaus, of which ranks make slopes.
+        # On recorded spaces of other kernels ranks did better (docs/lab-notes.md, 2026-11-23).
+        self._scale = by_share if space.proportions else by_rank
         self._kernels: dict[int, Kernel] = {}  # by the number of outcomes that they were fitted to
         self._jumps: dict[tuple[Genome, int], tuple[Genome, ...]] = {}  # from what was an elite
         self._retiled: dict[Genome, tuple[Genome, ...]] = {}
@@ -168,7 +171,8 @@ class Surrogate:
         pool = list(offers.values())
         own = {each.genome: _score_us(each) for each in known.told}
         near = brought_here(self._earlier, own)
-        targets, weak = targets_beside([_score_us(each) for each in known.told], [us for _, us in near])
+        scores = [_score_us(each) for each in known.told]
+        targets, weak = targets_beside(scores, [us for _, us in near], self._scale)
         some = some_of(targets, LEARNT_FROM)
         rows = self._features.of([*(known.told[at].genome for at in some), *(genome for genome, _ in near)])
         expected = posterior(
@@ -201,7 +205,8 @@ class Surrogate:
         kernel, count = usual_kernel(self._features.views), FIRST_FIT
         while count <= len(told):
             if count not in self._kernels:
-                targets = targets_of([_score_us(evaluation) for evaluation in told[:count]])
+                scores = [_score_us(evaluation) for evaluation in told[:count]]
+                targets = targets_of(scores, scale=self._scale)
                 some = some_of(targets, FITTED_TO)
                 rows = self._features.of([told[at].genome for at in some])
                 self._kernels[count] = fitted(kernel, rows, self._features.view, targets[some])

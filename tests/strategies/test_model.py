@@ -16,7 +16,7 @@ from evoflash.strategies.model.gaussian_process import (
     posterior,
     usual_kernel,
 )
-from evoflash.strategies.model.preference import expected_gain, favourite, some_of, targets_of
+from evoflash.strategies.model.preference import by_share, expected_gain, favourite, some_of, targets_of
 
 PLAIN = SearchSpace(
     "plain",
@@ -161,6 +161,17 @@ def test_targets_tell_the_best_apart_most_and_failures_come_last() -> None:
     assert (targets.mean(), targets.std()) == pytest.approx((0.0, 1.0))
     assert targets_of([1e3 * us for us in (3.0, 1.0, 2.0, np.inf, np.inf)]) == pytest.approx(targets)
     assert not targets_of([2.0, 2.0]).any()
+
+
+def test_as_shares_of_the_best_a_plateau_is_one_step_however_many_stand_on_it() -> None:
+    scores = [1.0, *np.linspace(1.0005, 1.002, 40), 1.5, 3.0, np.inf]
+    by_shares, by_ranks = targets_of(scores, scale=by_share), targets_of(scores)
+
+    assert np.ptp(by_shares[:-3]) < 0.05 * (by_shares[-3] - by_shares[0])
+    assert np.ptp(by_ranks[:-3]) > 0.5 * (by_ranks[-3] - by_ranks[0])
+    assert by_shares[-3] < by_shares[-2] < by_shares[-1]
+    assert targets_of([1e3 * us for us in scores], scale=by_share) == pytest.approx(by_shares)
+    assert not targets_of([np.inf, np.inf], scale=by_share).any()
 
 
 def test_of_many_outcomes_the_best_and_some_of_all_ages_are_kept() -> None:
