@@ -2,6 +2,7 @@
 
 import pytest
 
+from evoflash.commands.search.plan import plan
 from evoflash.families.family import load_family
 from evoflash.families.proportions import proportions_on
 from evoflash.gpu import load_gpu
@@ -52,3 +53,14 @@ def test_of_several_workloads_it_is_the_mean() -> None:
 
     for name, value in both.items():
         assert value == pytest.approx((of("mission")[name] + of("seed_long")[name]) / 2)
+
+
+def test_a_search_knows_the_proportions_of_each_of_its_families() -> None:
+    planned = plan(
+        gpu="l4", problem="mission", strategy="surrogate", seed=0, family=None, evaluator="emulated"
+    )
+
+    assert len(planned.fields) > 1
+    for field in planned.fields:
+        assert field.space.proportions is not None
+        assert len(field.space.proportions.of(field.seeds[0])) == len(field.space.proportions.names)
