@@ -26,7 +26,7 @@ from evoflash.space import Genome
 from evoflash.store import run_edits
 from evoflash.store.cost import Cost, charge
 from evoflash.store.store import Store
-from evoflash.timing.comparison import Comparison
+from evoflash.timing.pair import Comparison
 
 MISSION = "b=1,h=8,hkv=8,sq=512,skv=512,d=64,dtype=fp16"
 KEY = CompileKey(64, "fp16", False, 1, "sm_90a")

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import evoflash
-from evoflash import api
-from evoflash.api import comparing, searching
+from evoflash import api, cli
+from evoflash.api import comparing, exporting, searching
 from evoflash.api import html as shown
 from evoflash.commands.best import answer
 from evoflash.errors import DeviceError, NoKernelError, StoreError, UsageError
@@ -99,7 +99,9 @@ def test_a_name_that_is_not_public_is_an_attribute_error() -> None:
         _ = evoflash.nonsense
 
 
-@pytest.mark.parametrize("module", [searching, comparing], ids=["searching", "comparing"])
+@pytest.mark.parametrize(
+    "module", [searching, exporting, comparing], ids=["searching", "exporting", "comparing"]
+)
 def test_the_examples_in_the_docstrings_are_true(module, result, database, tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("EVOFLASH_DB", database)
     monkeypatch.chdir(tmp_path)
@@ -216,7 +218,36 @@ def test_values_that_are_not_valid_are_refused(database) -> None:
 def test_export_writes_what_the_kernel_holds(result, tmp_path) -> None:
     path = tmp_path / "kernel.cu"
 
-    assert evoflash.export(result.best, path) == path.read_text() == result.best.cuda
+    assert evoflash.export(result.best, path) == (path,)
+    assert evoflash.export(result.best) == path.read_text() == result.best.cuda
+
+
+@pytest.mark.parametrize("name", ["kernel.cu", "kernel.cubin", "attention.py", "torch_op.py", "t4.json"])
+def test_python_exports_the_bytes_that_the_command_writes(name, result, database, tmp_path) -> None:
+    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
+    ours.mkdir()
+    theirs.mkdir()
+
+    written = evoflash.export(result.best, ours / name, db=database)
+    words = ["export", result.best.id, "--db", database, "-o", str(theirs / name)]
+    with pytest.raises(SystemExit) as ended:
+        cli.run(words)
+    assert not ended.value.code
+
+    assert {path.name: path.read_bytes() for path in written} == {
+        path.name: path.read_bytes() for path in theirs.iterdir()
+    }
+
+
+def test_python_exports_by_kind_whatever_the_name(result, database, tmp_path) -> None:
+    folder = evoflash.export(result.best, tmp_path / "mine", kind="hub", db=database)[0]
+
+    assert (folder / "build" / "torch-cuda" / "launch.json").is_file()
+
+
+def test_a_form_without_a_path_is_refused(result) -> None:
+    with pytest.raises(UsageError, match="give a path"):
+        evoflash.export(result.best, kind="hub")
 
 
 class Tags(html.parser.HTMLParser):

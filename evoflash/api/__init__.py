@@ -1,6 +1,7 @@
 """The Python interface: what `import evoflash` offers, for scripts and notebooks. Shares the commands' work.
 
-    searching    search, best, leaderboard, evaluate, export
+    searching    search, best, leaderboard, evaluate
+    exporting    export
     comparing    replay, compare
     records      what they return: Kernel, Leaderboard, SearchResult, Step
     html         the same as HTML, which notebooks show
@@ -9,8 +10,9 @@ Nothing here is loaded before a name of it is used, and no GPU is touched before
 """
 
 from evoflash.api.comparing import compare, replay
+from evoflash.api.exporting import export
 from evoflash.api.records import Kernel, KernelComparison, Leaderboard, Ranking, SearchResult, Step
-from evoflash.api.searching import best, evaluate, export, leaderboard, search
+from evoflash.api.searching import best, evaluate, leaderboard, search
 from evoflash.errors import EvoflashError
 from evoflash.families.family import load_family
 from evoflash.problem import Problem, parse_problem

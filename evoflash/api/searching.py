@@ -20,7 +20,6 @@ from evoflash.commands.search import run as running
 from evoflash.commands.search.limits import Limits
 from evoflash.commands.search.limits import limits as limits_of
 from evoflash.evaluation import Basis, Evaluation, Proposal
-from evoflash.exports.files import write_text
 from evoflash.gpu import known_name
 from evoflash.paths import default_database
 from evoflash.problem import Problem, canonical
@@ -229,23 +228,6 @@ def evaluate(
     else:
         subject = of_name(str(what), problem=text, gpu=gpu, db=where)
     return Kernel(evaluating.evaluate(subject, evaluator, where, argv=_ARGV).evaluation)
-
-
-def export(kernel: Kernel, path: str | Path | None = None, *, prefix: str | None = None) -> str:
-    """The kernel as one complete .cu file; written to `path` too where one is given, whole or not at all.
-
-    `prefix` begins the file's C names, so that several files make one program. UsageError where the path
-    cannot be written, or where the problem needs several kernels.
-
-    >>> import evoflash
-    >>> cuda = evoflash.export(evoflash.best("mission", gpu="l4"), "kernel.cu")
-    >>> "__global__" in cuda
-    True
-    """
-    text = kernel.cuda if prefix is None else kernel.cuda_named(prefix)
-    if path is not None:
-        write_text(Path(path), text)
-    return text
 
 
 def _text(problem: str | Problem | None) -> str | None:

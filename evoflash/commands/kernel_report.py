@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from evoflash.commands.genome_words import export_commands, one_kernel_each, values_line
+from evoflash.commands.export.again import export_commands, one_kernel_each
+from evoflash.commands.genome_words import values_line
 from evoflash.commands.leaderboard.report import front_in_words, with_genes
 from evoflash.commands.options import is_verbose
 from evoflash.commands.runs import cost
@@ -20,7 +21,7 @@ from evoflash.gpu_process.rung_times import seconds_by_rung
 from evoflash.problem import parse_problem
 from evoflash.settings.values import is_on
 from evoflash.store.store import Store
-from evoflash.timing.comparison import Comparison
+from evoflash.timing.pair import Comparison
 
 if TYPE_CHECKING:
     from evoflash.commands.search.run import SearchResult

@@ -65,6 +65,11 @@ def device_headers_sha() -> str:
     return digest.hexdigest()
 
 
+def source_sha(source: str) -> str:
+    """A hash of a kernel's text together with the ef:: layer that it is compiled with."""
+    return hashlib.sha256((source + device_headers_sha()).encode()).hexdigest()
+
+
 def nvrtc_headers(source: str) -> tuple[list[bytes], list[bytes]]:
     """What NVRTC is given beside a source: the headers' texts and their names.
 

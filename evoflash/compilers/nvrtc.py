@@ -18,7 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from evoflash.compilers.ef_layer import nvrtc_headers
+from evoflash.compilers.ef_layer import nvrtc_headers, source_sha
 from evoflash.errors import DeviceError
 from evoflash.evaluation import Build, Candidate
 from evoflash.operation import CompileKey
@@ -46,6 +46,17 @@ def compile_candidate(candidate: Candidate) -> Build:
         return cached
     build, cubin = _compile(candidate, key)
     return _keep(build, cubin, candidate.source)
+
+
+def kept_source(build: Build) -> str | None:
+    """The text that the build was made of, from the cache; None where that is gone or another text."""
+    if not build.cubin_path:
+        return None
+    try:
+        text = Path(build.cubin_path).with_name("kernel.cu").read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return None
+    return text if source_sha(text) == build.source_sha else None
 
 
 def cubin_key(candidate: Candidate) -> str:

@@ -81,7 +81,7 @@ def facts(described: Mapping[str, Any]) -> list[tuple[str, str]]:
         (
             "computes",
             f"attention of {contract['dtype']}, head_dim {contract['head_dim']}, {mask}, "
-            f"{contract['gqa_ratio']} query heads on each key/value head; forward only",
+            f"{_heads(contract['gqa_ratio'])} on each key/value head; forward only",
         ),
         ("runs on", f"{', '.join(described['images'])}; made for {described['gpu']}"),
         ("verified", _in_words(described["verified"])),
@@ -91,21 +91,27 @@ def facts(described: Mapping[str, Any]) -> list[tuple[str, str]]:
     ]
 
 
+def _heads(ratio: int) -> str:
+    return "one query head" if ratio == 1 else f"{ratio} query heads"
+
+
 def _in_words(given: Mapping[str, Any]) -> str:
     if not given.get("checks"):
         return "not by this database: check it before you trust it"
     where = "" if given.get("basis") == "measured" else " in the CPU emulator, never run on a GPU"
     worst = given.get("worst_rel_l2")
     at_most = f", relative error at most {worst:.2g}" if worst is not None else ""
-    return f"{given['status']}{where} at {given.get('rung', '')}, {given['checks']} check shapes{at_most}"
+    return f"{given['status']}{where}; {given['checks']} checks{at_most}"
 
 
 def _timing(given: Mapping[str, Any]) -> str:
     if not given:
         return "none in this database"
     basis = str(given["basis"])
-    mark = "ESTIMATED, never measured" if basis == "estimated" else basis
-    return f"{given['median_us']:.2f} us ({mark}), {given['protocol']}, {given['workload']}"
+    is_estimate = basis == "estimated"
+    said = "ESTIMATED, never measured" if is_estimate else basis
+    time = f"{'~' * is_estimate}{given['median_us']:.2f} us"
+    return f"{time} ({said}), {given['protocol']}, {given['workload']}"
 
 
 def as_comment(pairs: Iterable[tuple[str, str]], width: int = 100) -> str:

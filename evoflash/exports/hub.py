@@ -148,7 +148,8 @@ tags:
 
 # {name}
 
-An attention kernel for PyTorch, found by evoflash. It needs PyTorch and the NVIDIA driver, nothing else.
+An attention kernel for PyTorch, found by evoflash. It needs Python 3.10, PyTorch 2.11 and an NVIDIA driver of
+CUDA 12, or later ones, and nothing else.
 
 | | |
 | --- | --- |

@@ -1,6 +1,5 @@
 """Genome -> CUDA text: fills a family's template for one compile key. Compiles and launches nothing."""
 
-import hashlib
 import re
 import traceback
 from functools import lru_cache
@@ -10,7 +9,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template, Tem
 from jinja2 import TemplateError as JinjaError
 
 from evoflash import __version__
-from evoflash.compilers.ef_layer import device_headers_sha
+from evoflash.compilers.ef_layer import source_sha
 from evoflash.errors import TemplateError, UsageError
 from evoflash.evaluation import Candidate
 from evoflash.families.expression import ceil_div
@@ -62,7 +61,7 @@ def render(genome: Genome, key: CompileKey, gpu: GpuSpec) -> Candidate:
         raise TemplateError(
             f"{family.path.name} renders {problems[0]}; templates may only use ef:: primitives."
         )
-    return Candidate(genome, key, source, _sha(source))
+    return Candidate(genome, key, source, source_sha(source))
 
 
 def lint(source: str) -> tuple[str, ...]:
@@ -154,7 +153,3 @@ def nested(text: str, columns: int) -> str:
     margin = " " * columns
     lines = text.split("\n")
     return "\n".join(margin + line if line and line[0] != "#" else line for line in lines)
-
-
-def _sha(source: str) -> str:
-    return hashlib.sha256((source + device_headers_sha()).encode()).hexdigest()

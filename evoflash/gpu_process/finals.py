@@ -24,8 +24,9 @@ from evoflash.operation import Workload
 from evoflash.problem import Problem
 from evoflash.timing import noise_floor as noise
 from evoflash.timing.benchmark import Bench, KernelContender, can_be_timed, synced_us
-from evoflash.timing.comparison import Comparison, beats_physics, compare, interleaved, left_running
+from evoflash.timing.comparison import beats_physics, compare, interleaved, left_running
 from evoflash.timing.energy import energy_mj
+from evoflash.timing.pair import Comparison
 from evoflash.timing.protocols import TimingProtocol, finals_of
 
 log = logging.getLogger(__name__)

@@ -37,10 +37,14 @@ def _result(params: Sequence[Param], evaluation: Evaluation) -> Json:
         "measurements": [_time(evaluation)] if is_timed else [],
         "evoflash": {
             "genome": evaluation.genome.id,
+            "family": evaluation.genome.family,
+            "problem": evaluation.problem,
+            "gpu": evaluation.gpu,
             "status": evaluation.status.value,
             "rung": evaluation.rung.value,
             "reason": evaluation.reason,
             "basis": evaluation.basis.value,
+            "model_version": evaluation.model_version,
             "inactive": inactive,
         },
     }

@@ -32,6 +32,12 @@ class Array:
     strides: tuple[int, ...]  # elements
     dtype: str  # "float16", "bfloat16", "float32" ...
     device: int | None  # the driver's number, None where the array does not say
+    is_read_only: bool = False
+
+    def end(self) -> int:
+        """The address behind the last element, of two bytes."""
+        spans = (stride * (extent - 1) for stride, extent in zip(self.strides, self.shape, strict=True))
+        return self.address + 2 * (1 + sum(spans))
 
 
 class Attention:
@@ -75,6 +81,7 @@ class Attention:
         shape = _shape(given, _LAYOUTS[layout])
         strides = [_strides(each, _LAYOUTS[layout]) for each in given.values()]
         plan = self.kernel.plan(shape, strides, device=device, scale=scale)
+        _check_output(given)
         address = current_stream(q, device) if stream is None else _address_of(stream)
         workspace = self._workspace(plan, q, device, address) if plan.workspace_bytes else None
         scratch = 0 if workspace is None else array_of("workspace", workspace).address
@@ -128,6 +135,16 @@ def _shape(given: dict[str, Array], axes: tuple[int, int, int]) -> tuple[int, in
     return batch, heads, kv_heads, seq_q, seq_kv
 
 
+def _check_output(given: dict[str, Array]) -> None:
+    """Refused where it cannot be written, or overlaps an input in memory, which other blocks may read yet."""
+    out = given["o"]
+    if out.is_read_only:
+        raise Refused("out is read-only: give an array that may be written.")
+    for name in "qkv":
+        if given[name].address < out.end() and out.address < given[name].end():
+            raise Refused(f"out overlaps {name} in memory: give an array of its own.")
+
+
 def _strides(array: Array, axes: tuple[int, int, int]) -> tuple[int, int, int]:
     batch, head, row = (array.strides[axis] for axis in axes)
     return batch, head, row
@@ -159,6 +176,8 @@ def array_of(name: str, given: Any) -> Array:
     if is_torch(given):
         if given.device.type != "cuda":
             raise Refused(f"{name} is on the {given.device.type}: move it to the GPU.")
+        if given.requires_grad:
+            raise Refused(f"{name} requires a gradient, the kernel is forward only: detach it.")
         kind = str(given.dtype).removeprefix("torch.")
         return Array(given.data_ptr(), tuple(given.shape), given.stride(), kind, given.device.index)
     try:
@@ -167,6 +186,8 @@ def array_of(name: str, given: Any) -> Array:
         return _array_of_dlpack(name, given)
     except Exception as error:  # what a library raises for an array that is not on a GPU, or of its own dtype
         raise Refused(f"{name} cannot be read as a GPU array ({error}): give a CuPy array.") from None
+    if described.get("mask") is not None:
+        raise Refused(f"{name} has masked elements: give an array without a mask.")
     shape = tuple(described["shape"])
     size = int(described["typestr"][2:])
     strides = described.get("strides") or _dense(shape, size)
@@ -174,7 +195,9 @@ def array_of(name: str, given: Any) -> Array:
         raise Refused(f"{name} has strides {tuple(strides)} bytes: elements must lie {size} bytes apart.")
     kind = _TYPES.get(described["typestr"], described["typestr"])
     device = getattr(getattr(given, "device", None), "id", None)
-    return Array(described["data"][0], shape, tuple(stride // size for stride in strides), kind, device)
+    address, is_read_only = described["data"]
+    in_elements = tuple(stride // size for stride in strides)
+    return Array(address, shape, in_elements, kind, device, bool(is_read_only))
 
 
 def _array_of_dlpack(name: str, given: Any) -> Array:

@@ -90,7 +90,8 @@ class Driver:
                 f"the NVIDIA driver is older than CUDA 12 ({error}): install a newer one."
             ) from None
         self.launch = self._functions["cuLaunchKernelEx"]
-        self.current = self._functions["cuCtxGetCurrent"]
+        # It reads a variable of the thread, for which it is not worth to let other threads run.
+        self.current = _bound(ctypes.PyDLL(path), "cuCtxGetCurrent", _ARGUMENTS["cuCtxGetCurrent"])
         self.encode = self._functions["cuTensorMapEncodeTiled"]
         self.call("cuInit", 0)
 

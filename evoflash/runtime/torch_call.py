@@ -1,4 +1,4 @@
-"""What calls of one shape share: the plan, how one is enqueued, and whether a call is such a one.
+"""What calls of one shape share: the plan, their memory, the launch; and whether a call is such a one.
 
 A guard compares all that launching depends on. Its yes also means that nothing but the launch has to be told
 of the call: no gradient is asked for, and no autocast, functorch transform, dispatch mode or tracing is on.
@@ -6,6 +6,7 @@ Decides nothing of dtypes and masks.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -14,16 +15,18 @@ from torch import Tensor
 from .launch import Refused
 
 Guard = Callable[..., bool]  # of the tensors, in their order
+Memory = Callable[[tuple[int, ...], tuple[int, ...], torch.dtype], Tensor]  # of a shape, strides and a dtype
 
 # What torch.compile guards its graphs with: all of it in one call in C++, a third of the time that Python
-# takes. It is none of PyTorch's public names, so it is used only in the versions that it was tried in.
+# takes; and what its code takes memory with, from the same allocator without the dispatcher. They are none of
+# PyTorch's public names, so they are used only in the versions that they were tried in.
 _TRIED = ("2.11.", "2.13.")
+_IS_TRIED = torch.__version__.startswith(_TRIED)
 _is_grad_enabled = torch.is_grad_enabled
 _is_any_autocast = torch._C._is_any_autocast_enabled
 _is_functorch = torch._C._are_functorch_transforms_active
 _is_tracing = torch._C._is_tracing
 _dispatch_modes = torch._C._len_torch_dispatch_stack
-_bytes = torch.uint8
 # A build of PyTorch without CUDA has none.
 _raw_stream: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStream", lambda device: 0)
 
@@ -31,54 +34,75 @@ _raw_stream: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStream
 class Call:
     """What all calls of one shape, memory order and scale share."""
 
-    __slots__ = ("device", "extents", "launch", "lse_shape", "owner", "workspace_bytes", "zeroed_bytes")
+    __slots__ = (
+        "bytes",
+        "device",
+        "launch",
+        "new_lse",
+        "new_workspace",
+        "owner",
+        "workspace_bytes",
+        "zeroed_bytes",
+    )
 
     def __init__(self, plan: Any, owner: Any, tensors: tuple[Tensor, ...]) -> None:
+        q = tensors[0]
+        batch, heads, rows, _ = q.shape
         self.launch, self.owner = plan.launch, owner
         self.workspace_bytes, self.zeroed_bytes = int(plan.workspace_bytes), int(plan.zeroed_bytes)
-        self.device, self.lse_shape = tensors[0].get_device(), tensors[0].shape[:3]
-        self.extents = tuple(_extent(tensor) for tensor in tensors)  # of q, k, v and the output, in bytes
+        self.device, new = q.get_device(), memory_of(q.device)
+        self.new_lse = partial(new, (batch, heads, rows), (heads * rows, rows, 1), torch.float32)
+        self.new_workspace = partial(new, (self.workspace_bytes,), (1,), torch.uint8)
+        self.bytes = tuple(_span(tensor) for tensor in tensors)  # of q, k, v and the output
 
-    def enqueue(self, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor | None) -> None:
+    def enqueue(
+        self, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor | None, *, is_given: bool
+    ) -> None:
         """Launch on the current stream of the device, which is the current one. Refused for a tensor that
-        does not begin at a multiple of 16 bytes.
+        does not begin at a multiple of 16 bytes, and for an output that is given and overlaps an input.
         """
+        at = q.data_ptr(), k.data_ptr(), v.data_ptr(), out.data_ptr()
+        if is_given:
+            self._check_apart(*at)
         stream, workspace, room = _raw_stream(self.device), 0, None
         if self.zeroed_bytes:
             workspace, room = self.owner.zeroed(self, stream)
         elif self.workspace_bytes:
-            room = torch.empty(self.workspace_bytes, dtype=_bytes, device=q.device)
+            room = self.new_workspace()
             workspace = room.data_ptr()
-        self.launch(
-            q.data_ptr(),
-            k.data_ptr(),
-            v.data_ptr(),
-            out.data_ptr(),
-            0 if lse is None else lse.data_ptr(),
-            workspace,
-            stream,
-        )
+        self.launch(*at, 0 if lse is None else lse.data_ptr(), workspace, stream)
 
-    def check_apart(self, q: Tensor, k: Tensor, v: Tensor, out: Tensor) -> None:
+    def _check_apart(self, q: int, k: int, v: int, out: int) -> None:
         """Refused where the output's memory overlaps an input's: other blocks may not have read that yet."""
-        begin = out.data_ptr()
-        end = begin + self.extents[3]
-        for name, tensor, extent in zip("qkv", (q, k, v), self.extents, strict=False):
-            at = tensor.data_ptr()
-            if at < end and begin < at + extent:
-                raise Refused(f"out overlaps {name} in memory: give a tensor of its own.")
+        of_q, of_k, of_v, of_out = self.bytes
+        end = out + of_out
+        # Written out: it is a part of every call with out=, and a loop takes three times as long.
+        overlaps = q < end and out < q + of_q, k < end and out < k + of_k, v < end and out < v + of_v
+        if True in overlaps:
+            name = "qkv"[overlaps.index(True)]
+            raise Refused(f"out overlaps {name} in memory: give a tensor of its own.")
 
 
 class Recent:
-    """A call that was made: the guard of its tensors, and what else was asked."""
+    """A call that was made: the guard of its tensors, what else was asked, and memory like its output's."""
 
-    __slots__ = ("asked", "call", "guard")
+    __slots__ = ("asked", "call", "guard", "new_out")
 
-    def __init__(self, asked: object, guard: Guard, call: Call) -> None:
+    def __init__(self, asked: object, guard: Guard, call: Call, out: Tensor) -> None:
         self.asked, self.guard, self.call = asked, guard, call
+        self.new_out = partial(memory_of(out.device), tuple(out.shape), out.stride(), out.dtype)
 
 
-def _extent(tensor: Tensor) -> int:
+def memory_of(device: torch.device) -> Memory:
+    """Takes memory on the device, which must be the current one; what is in it is not defined."""
+    name = f"_empty_strided_{device.type}"
+    if _IS_TRIED and hasattr(torch._C._dynamo.guards, name):
+        found: Memory = getattr(torch._C._dynamo.guards, name)
+        return found
+    return lambda shape, strides, dtype: torch.empty_strided(shape, strides, dtype=dtype, device=device)
+
+
+def _span(tensor: Tensor) -> int:
     """Bytes from its first element to behind its last."""
     last: int = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
     return int(tensor.element_size()) * (last + 1)
@@ -95,7 +119,7 @@ def is_plain(*tensors: Tensor) -> bool:
 
 def guard_of(*tensors: Tensor) -> Guard:
     """A guard for calls as this one, whose tensors are plain now."""
-    if not torch.__version__.startswith(_TRIED):
+    if not _IS_TRIED:
         return _in_python(tensors)
     from torch._C._dynamo.guards import TensorGuards
 

@@ -29,7 +29,7 @@ _MOST_RECENT = 6  # calls that are looked through before the plans
 _is_compiling = torch.compiler.is_compiling
 _is_grad_on = torch.is_grad_enabled
 _modes = torch._C._len_torch_dispatch_stack
-_like, _empty, _float32 = torch.empty_like, torch.empty, torch.float32
+_like, _empty = torch.empty_like, torch.empty
 # A build of PyTorch without CUDA has none of these: no tensor there is on a GPU either.
 _current_device: Callable[[], int] = getattr(torch._C, "_cuda_getDevice", lambda: -1)
 _is_capturing: Callable[[], bool] = getattr(torch._C, "_cuda_isCurrentStreamCapturing", lambda: False)
@@ -90,22 +90,20 @@ class Attention:
         scaled_dot_product_attention computes that.
         """
         if not _is_compiling() and not _modes():
-            asked, call = (causal, scale, layout, out is None), None
+            asked = causal, scale, layout, out is None
+            known: Recent | None
             for known in self._recent:
                 if known.asked == asked and (
                     known.guard(q, k, v) if out is None else known.guard(q, k, v, out)
                 ):
-                    call = known.call
                     break
             else:
-                call = self._prepared(q, k, v, out, asked)
-            if call is not None and call.device == _current_device():
-                result = _like(q) if out is None else out
-                lse = _empty(call.lse_shape, dtype=_float32, device=q.device) if return_lse else None
+                known = self._prepared(q, k, v, out, asked)
+            if known is not None and known.call.device == _current_device():
+                result = known.new_out() if out is None else out
+                lse = known.call.new_lse() if return_lse else None
                 try:
-                    if out is not None:
-                        call.check_apart(q, k, v, out)
-                    call.enqueue(q, k, v, result, lse)
+                    known.call.enqueue(q, k, v, result, lse, is_given=out is not None)
                 except Refused:
                     if not fallback:
                         raise
@@ -118,21 +116,23 @@ class Attention:
 
     def _prepared(
         self, q: Any, k: Any, v: Any, out: Any, asked: tuple[bool | None, float | None, str, bool]
-    ) -> Call | None:
-        """A call's plan, or None where the slower path has to say what is wrong."""
+    ) -> Recent | None:
+        """Such a call, remembered; None where the slower path has to say what is wrong."""
         causal, scale, layout, _ = asked
         given = (q, k, v) if out is None else (q, k, v, out)
         if why_nonsense(q, k, v, out, layout) or not is_plain(*given):
             return None
-        q, k, v, result = _as_bhsd(layout, q, k, v, _like(q) if out is None else out)
+        given_out = _like(q) if out is None else out
+        q, k, v, result = _as_bhsd(layout, q, k, v, given_out)
         if self.why_not(q, k, v, causal):
             return None
         try:
             call = self.call_of(q, k, v, result, scale)
         except Refused:
             return None
-        self._recent = (Recent(asked, guard_of(*given), call), *self._recent[: _MOST_RECENT - 1])
-        return call
+        made = Recent(asked, guard_of(*given), call, given_out)
+        self._recent = (made, *self._recent[: _MOST_RECENT - 1])
+        return made
 
     def call_of(self, q: Tensor, k: Tensor, v: Tensor, out: Tensor, scale: float | None) -> Call:
         """The plan for tensors in the order (batch, heads, seq, head_dim). Refused where there is none."""
@@ -216,15 +216,14 @@ class Attention:
             call = self.call_of(q, k, v, out, scale)
             if is_plain(*tensors):
                 self._recent_inside = (
-                    Recent(scale, guard_of(*tensors), call),
+                    Recent(scale, guard_of(*tensors), call, out),
                     *self._recent_inside[: _MOST_RECENT - 1],
                 )
-        call.check_apart(q, k, v, out)
         if call.device == _current_device():
-            call.enqueue(q, k, v, out, lse)
+            call.enqueue(q, k, v, out, lse, is_given=True)
             return
         with torch.cuda.device(call.device):
-            call.enqueue(q, k, v, out, lse)
+            call.enqueue(q, k, v, out, lse, is_given=True)
 
     # ---- everything but plain tensors
 

@@ -107,5 +107,5 @@ def children(connection: sa.Connection, table: sa.Table, ids: Sequence[int]) -> 
         mine = table.c.evaluation_id.in_(ids[start : start + 500])
         ordered = sa.select(table).where(mine).order_by(table.c.evaluation_id, table.c.position)
         for row in connection.execute(ordered).mappings():
-            found.setdefault(row["evaluation_id"], []).append(row)
+            found.setdefault(row["evaluation_id"], []).append(dict(row))
     return found

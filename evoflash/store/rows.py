@@ -5,10 +5,11 @@ A `*_row` makes the columns that its record fills, a `*_of` the record that a st
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, replace
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,7 @@ from evoflash.problem import operation_in, parse_problem
 from evoflash.space import Genome
 
 Row = Mapping[Any, Any]  # by column name
+_NUMBERS = ("_us", "_l2", "_rms", "_error", "_ratio")  # ends of the names of columns that may hold a NaN
 
 
 class DamagedRowError(ValueError):
@@ -274,11 +276,16 @@ def _build_of(evaluation: Row, row: Row) -> Build:
 
 def _key_of(problem: str, row: Row) -> CompileKey:
     """A build's compile key: from its columns, or, where these cannot hold it, from the run's problem."""
-    stored = operation_in(problem).stored_key
+    stored = _stored_key(problem)
     if stored is not None:
         return stored(row)
     key: CompileKey = parse_problem(problem).compile_keys(row["arch"])[row["position"]]
     return key
+
+
+@lru_cache(maxsize=64)  # asked for with every build, and which operations there are is read from files
+def _stored_key(problem: str) -> Callable[[Row], CompileKey] | None:
+    return operation_in(problem).stored_key
 
 
 def timing_of(row: Row) -> Timing:
@@ -287,6 +294,6 @@ def timing_of(row: Row) -> Timing:
 
 
 def _with_nan(row: Row) -> Row:
-    # SQLite keeps a NaN as NULL.
-    numbers = (name for name in row if name.endswith(("_us", "_l2", "_rms", "_error", "_ratio")))
-    return {**row, **{name: math.nan for name in numbers if row[name] is None}}
+    # SQLite keeps a NaN as NULL. A search has thousands of these rows, and few of them have one.
+    missing = [name for name, value in row.items() if value is None and name.endswith(_NUMBERS)]
+    return {**row, **dict.fromkeys(missing, math.nan)} if missing else row

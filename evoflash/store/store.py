@@ -220,8 +220,7 @@ class Store:
 
     def best_of(self, run: Run) -> Evaluation | None:
         """The run's own best, by the same rule as `best`."""
-        own = [e for _, e in self.history(run) if e.is_correct and e.score_us and not e.duplicate_of]
-        return min((e for e in own if not e.is_censored), key=_own_preference, default=None)
+        return best_in(self.history(run))
 
     def estimates(self, problem: str | None, gpu: str | None, top: int) -> list[Evaluation]:
         """The `top` fastest estimates of each problem and GPU, fastest first: what `remeasure` takes."""
@@ -288,6 +287,12 @@ class Store:
 def _preference(row: Row) -> tuple[int, bool, float]:
     # A value that was timed again counts more than a faster one that was not (winner's curse).
     return _TRUST.index(Basis(row["basis"])), row["protocol"] not in FINAL, row["score_us"]
+
+
+def best_in(history: Sequence[tuple[Proposal, Evaluation]]) -> Evaluation | None:
+    """The best of one run's history, as `Store.best_of` has it."""
+    own = [e for _, e in history if e.is_correct and e.score_us and not e.duplicate_of]
+    return min((e for e in own if not e.is_censored), key=_own_preference, default=None)
 
 
 def _own_preference(evaluation: Evaluation) -> tuple[bool, float]:

@@ -6,6 +6,7 @@ elsewhere.
     clocks           the GPU's clock and throttle reasons meanwhile, and its energy counter
     energy           what a call takes in energy
     comparison       contenders in turns; which is faster; a time that cannot be
+    pair             what came out of such a comparison, as a record
     abba             two contenders in blocks of A B B A
     relative         a kernel's time by its ratio to one whose time is known
     sequential_test  blocks until one of the two is clearly faster, or neither can be

@@ -5,7 +5,6 @@ The clock itself is in benchmark.py. Nothing here replaces an incumbent; see sea
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,30 +15,10 @@ from evoflash.operation import Workload
 from evoflash.timing import intervals
 from evoflash.timing.benchmark import Bench, Contender, capture, prepare, sample, state_while, summarise
 from evoflash.timing.clocks import ClockState, over
+from evoflash.timing.pair import Comparison
 from evoflash.timing.protocols import StoppingRule, TimingProtocol, enough
 
 OUTLASTED = 1.5  # times what was timed: the host's own latency is below
-
-
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """Two contenders timed in turns: first over second. Below 1 the first is faster."""
-
-    first: str
-    second: str
-    workload: str
-    protocol: str
-    ratio: float  # of times, from pairs
-    low: float  # the ratio's interval; see intervals.py
-    high: float
-    noise: float = intervals.MINIMAL_EFFECT  # relative; copies of one kernel, loaded apart, differ by as much
-    n: int = 0  # pairs, or blocks of pairs
-    confidence: float = 1 - intervals.ALPHA  # of the interval
-
-    @property
-    def answer(self) -> str:
-        """'faster', 'slower' or 'unclear', said of the first; unclear never replaces an incumbent."""
-        return intervals.answer(self.low, self.high, noise=self.noise)
 
 
 def interleaved(

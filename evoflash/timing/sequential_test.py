@@ -13,8 +13,8 @@ from evoflash.evaluation import Timing
 from evoflash.timing import clocks
 from evoflash.timing.abba import Block, Pair
 from evoflash.timing.benchmark import Bench, Contender, summarise
-from evoflash.timing.comparison import Comparison
 from evoflash.timing.intervals import ALPHA, MINIMAL_EFFECT, Interval, interval, is_settled
+from evoflash.timing.pair import Comparison
 from evoflash.timing.protocols import TimingProtocol
 
 LOOKS = (5, 7, 10, 20, 40, 80, 160)  # blocks after which the answer may be given

@@ -29,8 +29,8 @@ from evoflash.cuda import launcher
 from evoflash.timing import intervals
 from evoflash.timing.abba import Block, Pair
 from evoflash.timing.clocks import over
-from evoflash.timing.comparison import Comparison
 from evoflash.timing.environment import environment
+from evoflash.timing.pair import Comparison
 from evoflash.timing.sequential_test import LIMIT_S, LOOKS, SequentialTest, run_sequential_test
 from scripts.command_line import command
 from scripts.noise.site import Row, Site, anchor, output, winner

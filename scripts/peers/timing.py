@@ -27,7 +27,8 @@ from evoflash.operation import registry
 from evoflash.problem import Problem
 from evoflash.space import Genome
 from evoflash.timing.benchmark import Bench, Contender, KernelContender, measure, synced_us
-from evoflash.timing.comparison import Comparison, beats_physics, compare, interleaved, left_running
+from evoflash.timing.comparison import beats_physics, compare, interleaved, left_running
+from evoflash.timing.pair import Comparison
 from evoflash.timing.protocols import SHORT, Pace, StoppingRule, TimingProtocol
 from scripts.peers import read_only
 from scripts.peers.rows import Ours, workload_of

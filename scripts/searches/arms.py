@@ -35,8 +35,8 @@ from evoflash.gpu_process.rungs import GpuTask
 from evoflash.search import search
 from evoflash.space import Genome
 from evoflash.store.store import open_store
-from evoflash.timing.comparison import Comparison
 from evoflash.timing.environment import environment
+from evoflash.timing.pair import Comparison
 from scripts.command_line import command
 
 PROTOCOL = (

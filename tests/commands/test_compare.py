@@ -23,8 +23,8 @@ from evoflash.gpu_process.finals import FinalReport, FinalTask, conclusion
 from evoflash.problem import parse_problem
 from evoflash.store.store import open_store
 from evoflash.timing import noise_floor as noise
-from evoflash.timing.comparison import Comparison
 from evoflash.timing.intervals import MINIMAL_EFFECT
+from evoflash.timing.pair import Comparison
 
 H200 = load_gpu("h200")
 MISSION = parse_problem("mission")

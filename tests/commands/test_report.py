@@ -22,7 +22,7 @@ from evoflash.evaluation import Basis, Status
 from evoflash.gpu_process.finals import FinalReport
 from evoflash.store import run_edits
 from evoflash.store.store import Store, open_store
-from evoflash.timing.comparison import Comparison
+from evoflash.timing.pair import Comparison
 
 
 def reported(path: Path, wanted: str | None = None, **asked: float) -> dict:
@@ -264,6 +264,10 @@ def test_no_password_of_a_database_gets_into_a_report(found, page):
     assert found["run"]["command"] == "evoflash search --gpu h200 --db postgresql://me:***@host/db"
     assert "secret" not in page
     assert without_password("x --db postgresql://u:p@ss@h/d") == "x --db postgresql://u:***@h/d"
+
+
+def test_what_is_drawn_at_the_charts_edge_is_said_beside_it(page):
+    assert "Marks at the upper edge are slower than it" in page
 
 
 def test_the_source_of_the_winner_is_in_the_report(found):

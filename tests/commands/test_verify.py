@@ -3,6 +3,7 @@
 import hashlib
 import io
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,6 +31,7 @@ from evoflash.families.export import export_kernel
 from evoflash.families.family import load_family
 from evoflash.gpu import load_gpu
 from evoflash.problem import parse_problem
+from evoflash.replay.kernel_tuner_t4 import t4_results
 from evoflash.space import Genome
 from evoflash.store.store import open_store
 
@@ -392,7 +394,7 @@ def exported(evaluation, path):
     return path
 
 
-@pytest.mark.parametrize("name", ["hub", "kernel.cubin"])
+@pytest.mark.parametrize("name", ["hub", "kernel.cubin", "attention.py", "torch_op.py", "solution.json"])
 def test_an_export_with_machine_code_is_the_kernel_that_it_says(name, evaluation, tmp_path) -> None:
     claim = claimed(str(exported(measured(evaluation), tmp_path / name)), "none.db")
 
@@ -410,6 +412,76 @@ def test_a_launch_json_whose_time_was_halved_is_refuted(evaluation, tmp_path) ->
     description.write_text(json.dumps(data))
 
     assert judged(claimed(str(tmp_path), "none.db"), measured(evaluation)).answer is Answer.REFUTED
+
+
+def in_file(path, old, new):
+    """The file with one text in place of another."""
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new, 1))
+    return str(path)
+
+
+def test_a_python_file_whose_claimed_time_was_halved_is_refuted(evaluation, tmp_path) -> None:
+    path = exported(measured(evaluation), tmp_path / "torch_op.py")
+    claim = claimed(in_file(path, '"median_us": 20.0', '"median_us": 10.0'), "none.db")
+
+    assert judged(claim, measured(evaluation)).answer is Answer.REFUTED
+
+
+def test_a_python_file_with_other_machine_code_is_refuted(evaluation, tmp_path) -> None:
+    path = exported(measured(evaluation), tmp_path / "attention.py")
+    (sha,) = re.findall(r'"sha256": "(\w{8})', path.read_text().replace("'\n    '", ""))
+    claim = claimed(in_file(path, sha, "0" * 8), "none.db")
+
+    assert "its sha256 is another" in claim.faults[0]
+
+
+def test_a_python_file_with_an_edited_launcher_is_neither_confirmed_nor_refuted(evaluation, tmp_path) -> None:
+    path = exported(measured(evaluation), tmp_path / "torch_op.py")
+    claim = claimed(in_file(path, "raise Refused(", "print("), "none.db")
+    verdict = judged(claim, measured(evaluation))
+
+    assert verdict.answer is Answer.APART
+    assert "not this evoflash's" in verdict.reasons[0]
+
+
+def test_nothing_of_a_python_file_is_run(evaluation, tmp_path) -> None:
+    path = exported(measured(evaluation), tmp_path / "attention.py")
+    path.write_text(path.read_text() + "raise SystemExit(9)\n")
+
+    assert claimed(str(path), "none.db").genome_id == evaluation.genome.id
+
+
+@pytest.mark.parametrize(
+    "text", ["", "x = 1", "def f(:", "DESCRIPTION = open('x')\n_CUBINS = {}", "DESCRIPTION = 1"]
+)
+def test_a_python_file_that_is_no_export_is_refused_in_one_line(text, tmp_path) -> None:
+    path = tmp_path / "other.py"
+    path.write_text(text)
+
+    with pytest.raises(UsageError, match="no Python file that `evoflash export` wrote") as refused:
+        claimed(str(path), "none.db")
+    assert "\n" not in str(refused.value)
+
+
+def test_a_configuration_of_t4_results_is_a_claim(evaluation, tmp_path) -> None:
+    params = load_family(evaluation.genome.family).params
+    path = tmp_path / "t4.json"
+    path.write_text(json.dumps(t4_results(params, [measured(evaluation)])))
+    claim = claimed(str(path), "none.db")
+
+    assert (claim.genome_id, claim.problem, claim.gpu) == (evaluation.genome.id, evaluation.problem, "l4")
+    assert claim.time_us == pytest.approx(20.0)
+    assert judged(claim, measured(evaluation)).answer is Answer.CONFIRMED
+
+
+def test_t4_results_of_another_tuner_name_no_family(tmp_path) -> None:
+    path = tmp_path / "t4.json"
+    path.write_text(json.dumps({"results": [{"configuration": {"block": 1}}]}))
+
+    with pytest.raises(UsageError, match="does not name its family"):
+        claimed(str(path), "none.db")
 
 
 def test_a_folder_with_another_cubin_is_refuted(evaluation, tmp_path) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from evoflash.attention.workload import CompileKey
-from evoflash.compilers.nvrtc import compile_candidate, first_error, resources, text_sha
+from evoflash.compilers.nvrtc import compile_candidate, first_error, kept_source, resources, text_sha
 from evoflash.errors import DeviceError
 from evoflash.evaluation import Candidate
 from evoflash.families.family import load_family
@@ -106,3 +106,19 @@ def test_text_sha_reads_only_code_and_constants():
     build = compile_candidate(candidate(seed=7))
     with open(build.cubin_path, "rb") as file:
         assert text_sha(file.read()) == build.text_sha
+
+
+def test_the_text_that_a_build_was_made_of_is_read_from_the_cache(monkeypatch, tmp_path):
+    monkeypatch.setenv("EVOFLASH_CACHE_DIR", str(tmp_path))
+    made = candidate()
+    assert kept_source(compile_candidate(made)) == made.source
+
+
+def test_an_edited_or_missing_text_of_the_cache_is_not_taken_for_a_builds(monkeypatch, tmp_path):
+    monkeypatch.setenv("EVOFLASH_CACHE_DIR", str(tmp_path))
+    build = compile_candidate(candidate())
+    (kept,) = tmp_path.rglob("kernel.cu")
+    kept.write_text(kept.read_text() + "// mine\n")
+    assert kept_source(build) is None
+    kept.unlink()
+    assert kept_source(build) is None

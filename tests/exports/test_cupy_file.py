@@ -7,7 +7,9 @@ is the one that records. tests/gpu/test_runtime.py runs the file.
 import importlib.util
 import subprocess
 import sys
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from exported_cases import exported
 from recording import Recorder, build, number, sizes_of
@@ -54,10 +56,10 @@ def attention_of(recorder, name="plain"):
 
 def tensors(q=(2, 4, 100, 64), k=(2, 2, 200, 64)):
     return {
-        "q": OnGpu(q, at=GPU0 + 0x1000),
-        "k": OnGpu(k, at=GPU0 + 0x2000),
-        "v": OnGpu(k, at=GPU0 + 0x3000),
-        "out": OnGpu(q, at=GPU0 + 0x4000),
+        "q": OnGpu(q, at=GPU0 + 0x1000000),
+        "k": OnGpu(k, at=GPU0 + 0x2000000),
+        "v": OnGpu(k, at=GPU0 + 0x3000000),
+        "out": OnGpu(q, at=GPU0 + 0x4000000),
     }
 
 
@@ -74,7 +76,7 @@ def test_arrays_are_launched_where_they_lie(recorder):
     (launched,) = recorder.launches()
     assert out is given["out"]
     assert [number(argument) - GPU0 for argument in launched.arguments[:5]] == [
-        *(0x1000, 0x2000, 0x3000, 0x4000, 0x5000)
+        *(0x1000000, 0x2000000, 0x3000000, 0x4000000, 0x5000)
     ]
     assert [number(argument) for argument in launched.arguments[5:9]] == [100, 200, 4, 2]
     assert strides_of(launched)[:3] == [4 * 100 * 64, 100 * 64, 64]
@@ -107,16 +109,22 @@ def test_a_view_of_a_larger_array_needs_no_copy(recorder):
 def test_bf16_is_taken_as_itself_or_as_bits(recorder):
     call = attention_of(recorder, "static shared memory")
     for typestr in ("<V2", "<u2"):
-        given = {
-            name: OnGpu(x.__cuda_array_interface__["shape"], typestr=typestr) for name, x in tensors().items()
-        }
+        given = tensors()
+        for array in given.values():
+            array.__cuda_array_interface__["typestr"] = typestr
         call(**given, stream=0)
 
     assert len(recorder.launches()) == 2
 
 
 class NoGpu:
-    """A NumPy array, say."""
+    """What no library knows."""
+
+
+def interface(array, **changes):
+    """The array with other words in its description."""
+    array.__cuda_array_interface__ |= changes
+    return array
 
 
 def changed(**changes):
@@ -165,6 +173,23 @@ BAD_CALLS = {
         "a dense float32 array",
     ),
     "a stream that is none": (changed(stream="s"), "give a CuPy stream"),
+    "None": (changed(k=None), "k is a NoneType"),
+    "a list": (changed(v=[[1.0]]), "v is a list"),
+    "a NumPy array": (changed(q=np.zeros((2, 4, 100, 64), "float16")), "q cannot be read by DLPack"),
+    "masked elements": (changed(q=interface(tensors()["q"], mask=NoGpu())), "q has masked elements"),
+    "a read-only output": (
+        changed(out=interface(tensors()["out"], data=(GPU0 + 0x4000000, True))),
+        "out is read-only",
+    ),
+    "an output in the memory of k": (changed(out=OnGpu((2, 4, 100, 64), at=GPU0 + 0x2000000)), "overlaps k"),
+    "an output that ends in q": (
+        changed(out=OnGpu((2, 4, 100, 64), at=GPU0 + 0x1000000 - 2 * 2 * 4 * 100 * 64 + 16)),
+        "overlaps q",
+    ),
+    "more rows than a grid has": (
+        changed(q=OnGpu((2**16, 2**10, 2**10, 64)), out=OnGpu((2**16, 2**10, 2**10, 64))),
+        "and q's batch",
+    ),
     "a scale of zero": (changed(scale=0), "a number above 0"),
     "a scale that is no number": (changed(scale="1"), "a number above 0"),
 }
@@ -180,6 +205,41 @@ def test_a_call_that_the_kernel_is_not_for_ends_in_one_line(case, recorder):
 
     assert "\n" not in str(refused.value)
     assert recorder.launches() == []
+
+
+class OnlyDlpack:
+    """An array of another library, which says by DLPack alone where it lies."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __dlpack__(self, **how):
+        raise AssertionError("CuPy reads it")
+
+
+def test_arrays_that_know_dlpack_alone_are_launched_where_they_lie(recorder, monkeypatch):
+    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(from_dlpack=lambda given: given.array))
+    given = tensors()
+
+    attention_of(recorder)(**{name: OnlyDlpack(array) for name, array in given.items()}, stream=0)
+
+    at = [number(argument) for argument in recorder.launches()[0].arguments[:4]]
+    assert at == [array.__cuda_array_interface__["data"][0] for array in given.values()]
+
+
+def test_an_array_of_another_library_on_the_cpu_is_refused_in_one_line(recorder):
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+
+    with pytest.raises(Refused, match="q is on the cpu: move it to the GPU"):
+        attention_of(recorder)(**changed(q=torch.zeros(2, 4, 100, 64, dtype=torch.float16)))
+
+
+def test_an_output_just_behind_an_input_does_not_overlap_it(recorder):
+    behind = GPU0 + 0x1000000 + 2 * 2 * 4 * 100 * 64
+
+    attention_of(recorder)(**changed(out=OnGpu((2, 4, 100, 64), at=behind)))
+
+    assert len(recorder.launches()) == 1
 
 
 def test_another_gpu_is_refused(recorder):

@@ -141,7 +141,7 @@ def test_an_estimate_is_marked_in_every_form(searched):
     head = as_comment(facts(made.description), width=200)
 
     assert made.description["timings"][0]["basis"] == "estimated"
-    assert "3.50 us (ESTIMATED, never measured)" in head
+    assert "~3.50 us (ESTIMATED, never measured)" in head
     assert "in the CPU emulator, never run on a GPU" in head
 
 

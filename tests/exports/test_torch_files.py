@@ -95,7 +95,7 @@ def test_a_file_says_what_it_is_and_what_it_was_checked_on():
     unknown = text_of(made(), "mine")
 
     assert f"# kernel    flash_direct {case.genome.id}" in known
-    assert "# verified  correct at done, 7 check shapes, relative error at most 0.0003" in known
+    assert "# verified  correct; 7 checks, relative error at most 0.0003" in known
     assert "# timing    2.50 us (measured), final-cold, w" in known
     assert "# licence   Apache-2.0" in known
     assert "not by this database" in unknown
@@ -110,7 +110,7 @@ def test_an_estimate_is_marked_as_one():
 
     lines = dict(facts({**made().description, "timings": [timing]}))
 
-    assert lines["timing"] == "3.00 us (ESTIMATED, never measured), model, w"
+    assert lines["timing"] == "~3.00 us (ESTIMATED, never measured), model, w"
 
 
 # ---- hub

@@ -1,5 +1,7 @@
 """An exported kernel as a function of tensors, without a GPU: refusals, the fallback, the operators."""
 
+import subprocess
+import sys
 import weakref
 from contextlib import contextmanager
 from functools import cache
@@ -256,6 +258,23 @@ def test_only_the_operator_that_is_given_outputs_changes_its_arguments():
     assert set(SCHEMAS) == {"attention", "attention_lse", "attention_out"}
 
 
+@pytest.mark.full  # Inductor compiles C++ for half a minute
+def test_ahead_of_time_compilation_calls_the_operator(tmp_path):
+    operator, given = with_cpu_stand_ins().plain, tuple(tensors())
+
+    class Layer(torch.nn.Module):
+        def forward(self, q, k, v):
+            return operator(q, k, v, 0.125, False) * 2
+
+    program = torch.export.export(Layer(), given)
+    package = torch._inductor.aoti_compile_and_package(program, package_path=str(tmp_path / "layer.pt2"))
+
+    assert torch.equal(torch._inductor.aoti_load_package(package)(*given), Layer()(*given))
+    script = f"import torch; torch._inductor.aoti_load_package({package!r})"
+    alone = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert f"Could not find schema for {attention().name}::attention" in alone.stderr
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("is_bshd", [False, True], ids=["bhsd", "bshd"])
 @pytest.mark.parametrize("name", ["plain", "lse", "out"])
@@ -335,7 +354,8 @@ def test_two_copies_of_one_export_share_their_operators():
 def test_an_output_in_the_memory_of_an_input_is_refused():
     room = torch.zeros(1, 1, 8, 8, dtype=torch.uint8).expand(1, 1, 8, 8).reshape(64)
     q, k, v = (room[begin : begin + 8].view(1, 1, 1, 8) for begin in (0, 20, 40))
-    plan = SimpleNamespace(launch=None, workspace_bytes=0, zeroed_bytes=0)
+    launched = []
+    plan = SimpleNamespace(launch=lambda *call: launched.append(call), workspace_bytes=0, zeroed_bytes=0)
 
     def out(begin):
         return room[begin : begin + 8].view(1, 1, 1, 8)
@@ -344,7 +364,9 @@ def test_an_output_in_the_memory_of_an_input_is_refused():
 
     for begin in (13, 20, 27):
         with pytest.raises(Refused, match="overlaps k"):
-            call.check_apart(q, k, v, out(begin))
+            call.enqueue(q, k, v, out(begin), None, is_given=True)
+    assert not launched
 
-    call.check_apart(q, k, v, out(12))
-    call.check_apart(q, k, v, out(28))
+    for begin in (12, 28):
+        call.enqueue(q, k, v, out(begin), None, is_given=True)
+    assert len(launched) == 2

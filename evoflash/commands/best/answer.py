@@ -13,7 +13,8 @@ from pathlib import Path
 from evoflash.champions import Champion, champion_today
 from evoflash.commands import kernel_report as report
 from evoflash.commands.evaluate.emulated import emulated
-from evoflash.commands.genome_words import export_commands, values_line
+from evoflash.commands.export.again import export_commands
+from evoflash.commands.genome_words import values_line
 from evoflash.commands.remeasure.run import measured
 from evoflash.commands.terminal import say
 from evoflash.cuda.launcher import present_spec

@@ -19,8 +19,9 @@ from evoflash.gpu_process.rungs import check
 from evoflash.operation import Workload
 from evoflash.problem import Problem
 from evoflash.timing.benchmark import Bench, KernelContender, can_be_timed
-from evoflash.timing.comparison import Comparison, beats_physics
+from evoflash.timing.comparison import beats_physics
 from evoflash.timing.intervals import MINIMAL_EFFECT
+from evoflash.timing.pair import Comparison
 from evoflash.timing.protocols import CALL, Pace, TimingProtocol
 from evoflash.timing.sequential_test import SequentialTest, run_sequential_test
 

@@ -32,8 +32,9 @@ def dashboard(
 ) -> None:
     """Show a search in optuna-dashboard.
 
-    The search is written as an Optuna study as it is now: params, times, user attributes, and a constraint
-    that is violated by what is not correct. Needs the extra `dashboard`; --no-serve writes the study alone.
+    The search is written as an Optuna study: params, times, user attributes, and a constraint that is
+    violated by what is not correct. It is a snapshot: run the command again for what came since. Needs the
+    extra `dashboard`; --no-serve writes the study alone.
 
     Example: evoflash dashboard --no-serve -o study.db
     """

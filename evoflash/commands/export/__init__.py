@@ -2,4 +2,5 @@
 
 command       the command's options
 written       writes the files
+again         the commands that export a genome, for what other commands print
 """

@@ -11,6 +11,13 @@ from evoflash.exports.kinds import kind_of
 
 
 def write(exported: Exported, path: str, *, kind: str | None, archs: str | None) -> tuple[Path, ...]:
+    """As written(), and says so."""
+    files = written(exported, path, kind=kind, archs=archs)
+    say(f"wrote {', '.join(map(str, files))}")
+    return files
+
+
+def written(exported: Exported, path: str, *, kind: str | None, archs: str | None) -> tuple[Path, ...]:
     """The files written. UsageError for a kind that is none, or that cannot be written."""
     if not Path(path).name:
         raise UsageError(f"'{path}' names no file: give a path such as kernel.cu.")
@@ -20,9 +27,7 @@ def write(exported: Exported, path: str, *, kind: str | None, archs: str | None)
         raise UsageError(f"--arch is for kinds that hold machine code; {chosen.name} does not: leave it out.")
     if exported.prefix is not None and chosen.name != "cu":
         raise UsageError(f"--prefix is for the C names of a .cu file; {chosen.name} has none: leave it out.")
-    written = chosen.write(replace(exported, others=others), Path(path))
-    say(f"wrote {', '.join(map(str, written))}")
-    return written
+    return chosen.write(replace(exported, others=others), Path(path))
 
 
 def _words(archs: str | None, own: str) -> Sequence[str]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from evoflash.errors import NoKernelError
 from evoflash.evaluation import Basis, Evaluation, Proposal, Run
 from evoflash.space import Value
-from evoflash.store.store import Store
+from evoflash.store.store import Store, best_in
 from evoflash.strategies.model.gene_effects import GeneEffect, Nogood, effects, nogoods
 from evoflash.strategies.operator_credit import diagnosis, gain, is_control
 
@@ -80,7 +80,8 @@ def read(
         wanted = problem in (None, run.key.problem) and gpu in (None, run.key.gpu)
         wanted = wanted and (run.key.basis is Basis.REPLAYED) is replayed
         if wanted and run.key.strategy not in ("remeasure", "baselines", "archive"):
-            return digest(run, store.history(run), store.best_of(run))
+            history = store.history(run)
+            return digest(run, history, best_in(history))
     what = "replay" if replayed else "search"
     raise NoKernelError(f"no {what} in the database fits: run `evoflash search` first, or ask for less.")
 

@@ -25,7 +25,7 @@ from evoflash.store.cost import costs
 from evoflash.store.database import Database
 from evoflash.store.rows import score_row
 from evoflash.store.standing import Standing, standings
-from evoflash.store.store import Store
+from evoflash.store.store import Store, best_in
 
 _NO_SEARCH = ("remeasure", "baselines", "archive", "evaluate")  # strategies of runs that are none
 
@@ -55,8 +55,9 @@ def collect(
     """Everything that is known of the run. With `is_retimed` its winner's lineage is timed on the GPU, with
     `is_checked` the winner runs in the emulator; DeviceError where that is not possible.
     """
-    history, best, environment = store.history(run), store.best_of(run), store.environment(run)
-    insights, baselines = digest(run, history, best), store.baselines(run)
+    history, environment = store.history(run), store.environment(run)
+    best, baselines = best_in(history), store.baselines(run)
+    insights = digest(run, history, best)
     (standing,) = standings(database, run.id)
     again = None
     if is_retimed and best is not None:

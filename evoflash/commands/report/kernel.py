@@ -1,11 +1,11 @@
 """The winner's source, what the run checked, and what the emulator says of it. Judges nothing."""
 
-from evoflash.commands.genome_words import export_commands
+from evoflash.commands.export.again import export_commands
 from evoflash.commands.report.winner_record import Check, Found, Kernel, Source
 from evoflash.commands.report.words import without_password
+from evoflash.compilers.nvrtc import kept_source
 from evoflash.errors import EvoflashError
 from evoflash.evaluation import Build, Evaluation
-from evoflash.families.renderer import render
 from evoflash.gpu import load_gpu
 from evoflash.operation import CompileKey
 from evoflash.problem import parse_problem
@@ -18,7 +18,8 @@ RUNS = 4  # of each shape, as `evoflash check` makes them
 
 
 def kernel(best: Evaluation | None, *, is_checked: bool) -> Kernel | None:
-    """The source rendered anew and the stored checks; None without a winner.
+    """The source, from the cache of what was compiled or rendered anew, and the stored checks; None without a
+    winner.
 
     `is_checked`: the emulator runs it, too, as `evoflash check` does: some seconds.
     """
@@ -37,12 +38,26 @@ def kernel(best: Evaluation | None, *, is_checked: bool) -> Kernel | None:
         for verdict in best.verdicts
     )
     try:
-        sources = _sources(best)
+        sources, of_version = _sources(best)
         export = tuple(map(without_password, export_commands(best.genome, best.problem, best.gpu)))
     except EvoflashError as error:  # a recording's, or a family that is gone: the rest is shown without
         return Kernel((), checks, "", 0, (), (), f"There is no source: {error}")
     said, runs, found = _emulated(best) if is_checked else (STORED, 0, ())
-    return Kernel(sources, checks, said, runs, found, export, _of_version(best))
+    return Kernel(sources, checks, said, runs, found, export, of_version)
+
+
+def _sources(best: Evaluation) -> tuple[tuple[Source, ...], str]:
+    """One for each compile key, and a remark where they are not what the run compiled."""
+    gpu = load_gpu(best.gpu)
+    builds = {build.compile_key: build for build in best.builds}
+    keys = parse_problem(best.problem).compile_keys(gpu.arch)
+    kept = {key: kept_source(builds[key]) for key in keys if key in builds}
+    if all(kept.get(key) for key in keys):
+        return tuple(_source(key, kept[key] or "", builds[key]) for key in keys), ""
+    from evoflash.families.renderer import render  # it takes as long to load as all the rest of a report
+
+    rendered = tuple(_source(key, render(best.genome, key, gpu).source, builds.get(key)) for key in keys)
+    return rendered, _of_version(best)
 
 
 def _of_version(best: Evaluation) -> str:
@@ -55,13 +70,6 @@ def _of_version(best: Evaluation) -> str:
         f"The run evaluated version {best.genome.version} of {best.genome.family}; this is the same genome "
         f"in today's version {now}."
     )
-
-
-def _sources(best: Evaluation) -> tuple[Source, ...]:
-    gpu = load_gpu(best.gpu)
-    builds = {build.compile_key: build for build in best.builds}
-    keys = parse_problem(best.problem).compile_keys(gpu.arch)
-    return tuple(_source(key, render(best.genome, key, gpu).source, builds.get(key)) for key in keys)
 
 
 def _source(key: CompileKey, text: str, build: Build | None) -> Source:

@@ -12,7 +12,7 @@ from evoflash.evaluators.measured import MeasuredEvaluator
 from evoflash.gpu_process.finals import FinalReport, failed_check
 from evoflash.problem import parse_problem
 from evoflash.space import Genome
-from evoflash.timing.comparison import Comparison
+from evoflash.timing.pair import Comparison
 
 
 @dataclass(frozen=True, slots=True)

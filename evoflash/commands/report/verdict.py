@@ -12,7 +12,7 @@ from evoflash.errors import UsageError
 from evoflash.evaluation import SCORED, Baseline, Evaluation, Timing, was_timed_again
 from evoflash.problem import parse_problem
 from evoflash.store.rows import score_row
-from evoflash.timing.comparison import Comparison
+from evoflash.timing.pair import Comparison
 
 
 def verdict(

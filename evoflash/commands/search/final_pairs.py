@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from evoflash.errors import StoreError
 from evoflash.evaluation import FINAL
-from evoflash.timing.comparison import Comparison
+from evoflash.timing.pair import Comparison
 
 if TYPE_CHECKING:  # it loads what the GPU needs
     from evoflash.gpu_process.finals import FinalReport

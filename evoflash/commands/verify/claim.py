@@ -1,7 +1,7 @@
 """What somebody says of a kernel, read from the JSON that evoflash prints. It believes and runs nothing.
 
 The forms: a row of `leaderboard --json`; a kernel as `best`, `show`, `evaluate` and `search --json` have it;
-the launch.json of an exported folder; a bare {"family": ..., "values": {...}}.
+the launch.json of an export; a configuration of T4 results; a bare {"family": ..., "values": {...}}.
 """
 
 import math
@@ -49,6 +49,7 @@ class Claim:
     driver: str = ""
     faults: tuple[str, ...] = ()  # why it is not the kernel that it says, seen without running anything
     contradictions: tuple[str, ...] = ()  # what in it denies the rest of it
+    apart: tuple[str, ...] = ()  # what this evoflash cannot tell of it
     edited: Path | None = None  # an export whose kernel was edited
 
 
@@ -80,6 +81,8 @@ def of_json(data: Json, origin: str) -> Claim:
     read = _Reading(data, origin)
     if data.get("format") == FORMAT:
         return _of_launch(read)
+    if isinstance(data.get("configuration"), dict):
+        return _of_t4(read)
     if data.get("kind") == "baseline":
         raise read.wrong("is a library's: `evoflash baselines` times those")
     if isinstance(data.get("genome"), dict):
@@ -210,6 +213,26 @@ def _score(timings: list["_Reading"]) -> float | None:
     ranked = next((name for name in SCORED if any(name == protocol for protocol, _ in times)), None)
     medians = [us for protocol, us in times if protocol == ranked and us is not None and us > 0]
     return score(medians) if medians else None
+
+
+def _of_t4(read: _Reading) -> Claim:
+    """A configuration of Kernel Tuner's T4 results, as `evoflash export --kind t4` writes them."""
+    ours, inactive = read.table("evoflash"), read.table("evoflash").data.get("inactive") or ()
+    if not ours.text("family"):
+        raise read.wrong("is no T4 result that evoflash wrote: it does not name its family")
+    values = {gene: value for gene, value in read.table("configuration").data.items() if gene not in inactive}
+    times = [each.number("value") for each in read.tables("measurements") if each.text("name") == "time"]
+    named = _Reading({"values": values}, read.origin)
+    return named.claim(
+        ours.text("family"),
+        problem=ours.text("problem"),
+        gpu=ours.text("gpu"),
+        genome_id=ours.text("genome"),
+        basis=ours.basis(),
+        status=ours.text("status") or Status.CORRECT.value,
+        time_us=1e3 * times[0] if times and times[0] else None,
+        model_version=ours.text("model_version"),
+    )
 
 
 def _of_launch(read: _Reading) -> Claim:

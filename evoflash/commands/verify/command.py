@@ -15,7 +15,7 @@ def verify(
     what: Annotated[
         str,
         typer.Argument(
-            metavar="ROW", help="An id or its first digits, a JSON file or -, an exported .cu or folder."
+            metavar="ROW", help="An id or its first digits, a JSON file or -, an exported file or folder."
         ),
     ],
     *,

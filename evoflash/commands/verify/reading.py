@@ -26,8 +26,9 @@ from evoflash.problem import canonical, parse_problem
 from evoflash.runtime.description import FORMAT
 from evoflash.store.store import open_store
 
+_LISTS = ("leaderboard", "best", "results")  # where rows are in an object; results: Kernel Tuner's T4
 _ID = re.compile(r"[0-9a-f]{1,16}")
-_WANTED = "an id, a JSON file or - for stdin, an exported .cu, or an exported folder with its launch.json"
+_WANTED = "an id, a JSON file or - for stdin, an exported file, or an exported folder with its launch.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,8 @@ def claim_of(what: str, asked: Asked, db: str) -> Claim:
         return _of_folder(path, asked)
     if path.suffix == ".cu":
         return _of_cuda(path)
+    if path.suffix == ".py":
+        return _of_python(_text(path), str(path))
     if path.suffix == ".cubin":  # what it is stands beside it
         path = path.with_suffix(".json")
     if path.exists() or path.suffix == ".json":
@@ -108,6 +111,8 @@ def _of_text(text: str, name: str, asked: Asked) -> Claim:
     except (json.JSONDecodeError, RecursionError) as error:
         said = getattr(error, "msg", "it is nested too deeply")
         raise UsageError(f"{name} is no JSON ({said}): give {_WANTED}.") from None
+    if isinstance(data, dict) and isinstance(data.get("sources"), list):
+        return _of_solution(data, name)
     rows = _rows(data)
     if not rows or not all(isinstance(row, dict) for row in rows):
         raise UsageError(f"{name} holds no row: give {_WANTED}.")
@@ -122,7 +127,7 @@ def _of_text(text: str, name: str, asked: Asked) -> Claim:
 
 def _rows(data: Any) -> list[Any]:
     if isinstance(data, dict):
-        inner = next((data[key] for key in ("leaderboard", "best") if data.get(key) is not None), data)
+        inner = next((data[key] for key in _LISTS if data.get(key) is not None), data)
         return inner if isinstance(inner, list) else [inner]
     return data if isinstance(data, list) else []
 
@@ -188,29 +193,59 @@ def _of_folder(folder: Path, asked: Asked) -> Claim:
     return replace(claims[0], faults=tuple(fault for claim in claims for fault in claim.faults))
 
 
+def _of_solution(data: Json, name: str) -> Claim:
+    """A Solution of flashinfer-bench: its one Python file."""
+    texts = [each.get("content") for each in data["sources"] if isinstance(each, dict)]
+    if len(texts) != 1 or not isinstance(texts[0], str):
+        raise UsageError(f"{name} is a Solution of {len(texts)} files; ours have one: give {_WANTED}.")
+    return _of_python(texts[0], name)
+
+
+def _of_python(text: str, name: str) -> Claim:
+    """attention.py or torch_op.py: the description and the machine code inside of it."""
+    from evoflash.commands.verify.python_file import held_in
+
+    held = held_in(text, name)
+    if not isinstance(held.description, dict) or held.description.get("format") != FORMAT:
+        raise UsageError(f"{name} holds no launch.json of evoflash: export it again.")
+    claim = of_json(held.description, name)
+    images = [held.description["images"][build.arch] for build in claim.builds]
+    where = [f"the machine code for {build.arch} in {name}" for build in claim.builds]
+    cubins = [held.cubins.get(build.arch) for build in claim.builds]
+    apart = () if held.has_our_launcher else (f"the code around the kernel in {name} is not this evoflash's",)
+    return replace(_with_code(claim, where, cubins, images), apart=apart)
+
+
 def _with_cubins(claim: Claim, path: Path) -> Claim:
     """Of a launch.json the claim with its cubins' machine code, and a fault for each that is another file."""
     data = json.loads(_text(path))
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         return claim
     images = [data["images"][build.arch] for build in claim.builds]
-    found = [_machine_code(path, image) for image in images]
+    paths = [path.parent / Path(str(image.get("file", ""))).name for image in images]
+    cubins = [each.read_bytes() if each.is_file() else None for each in paths]
+    return _with_code(claim, [str(each) for each in paths], cubins, images)
+
+
+def _with_code(
+    claim: Claim, names: Sequence[str], cubins: Sequence[bytes | None], images: Sequence[Json]
+) -> Claim:
+    """The claim with the machine code of each build, and a fault for each that is another's."""
+    found = [_machine_code(*each) for each in zip(names, cubins, images, strict=True)]
     builds = (replace(build, text_sha=sha) for build, (sha, _) in zip(claim.builds, found, strict=True))
     return replace(claim, builds=tuple(builds), faults=(*claim.faults, *(why for _, why in found if why)))
 
 
-def _machine_code(path: Path, image: Json) -> tuple[str, str]:
+def _machine_code(name: str, content: bytes | None, image: Json) -> tuple[str, str]:
     """The hash of a cubin's machine code, empty where another compiler made it; and what is wrong with it."""
     from evoflash.compilers.nvrtc import nvrtc_version, text_sha
 
-    cubin = path.parent / Path(str(image.get("file", ""))).name
-    if not cubin.is_file():
-        return "", f"{cubin} is not there"
-    content = cubin.read_bytes()
+    if content is None:
+        return "", f"{name} is not there"
     if hashlib.sha256(content).hexdigest() != image.get("sha256"):
-        return "", f"{cubin} is not the file that {path.name} describes: its sha256 is another"
+        return "", f"{name} is not what its launch.json describes: its sha256 is another"
     try:
         sha = text_sha(content)
     except (struct.error, IndexError, ValueError):
-        return "", f"{cubin} holds no machine code"
+        return "", f"{name} holds no machine code"
     return (sha if f"NVRTC {nvrtc_version()} " in str(image.get("compiler", "")) else ""), ""

@@ -173,6 +173,7 @@ def _other_time(claim: Claim, found: Found, within: float) -> Iterator[str]:
 
 
 def _gaps(claim: Claim, found: Found) -> Iterator[str]:
+    yield from claim.apart
     if found.identity.apart:
         yield found.identity.apart
     elif claim.basis is Basis.ESTIMATED and found.how is How.EMULATED:

@@ -110,9 +110,11 @@ def candidates(rows: Sequence[Json], looks: Mapping[str, Look], estimate: str) -
 
     said = f"{len(timed)} candidates with a time, {len(rows) - len(timed)} without."
     said += f" The {above} slowest stand at the upper edge." if above else ""
-    return both(
+    chart = both(
         draw, f"Time of every candidate by its place in the search. {said} The table has all of them."
     )
+    edge = '<p class="soft">Marks at the upper edge are slower than it; the table has their times.</p>'
+    return chart + (edge if above else "")
 
 
 def _candidate(row: Json, frame: Frame, look: Look, estimate: str) -> str:
