@@ -2,18 +2,25 @@
 
 import ctypes
 import difflib
+import gc
 import itertools
 import logging
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from postgres_server import Server
 
 # NumPy's threads would spin beside the processes of the other workers: the same seconds, twice the CPU time.
 # NumPy reads this when it is loaded.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+gc.set_threshold(50_000)  # as evoflash.cli.main
 
 # No test reads what a developer has set, nor does collecting them: an empty config file, no variable.
 for _name in [name for name in os.environ if name.startswith("EVOFLASH_") and name != "EVOFLASH_CACHE_DIR"]:
@@ -30,11 +37,36 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite tests/golden/*")
     parser.addoption("--full", action="store_true", help="all cases of products that are else shared out")
     parser.addoption("--quick", action="store_true", help="the first case of each test, no slow test")
+    parser.addoption(
+        "--times", metavar="FILE", help="append each test's seconds as it ends, cut runs included"
+    )
+
+
+class _Times:
+    """Seconds of each test with its fixtures, a line a test, on the disk as soon as it has ended."""
+
+    def __init__(self, path: str) -> None:
+        self._file = open(path, "a", encoding="utf-8", buffering=1)  # noqa: SIM115
+        self._seconds: Counter[str] = Counter()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self._seconds[report.nodeid] += report.duration
+        if report.when == "teardown":
+            self._file.write(f"{self._seconds.pop(report.nodeid):.2f} {report.nodeid}\n")
+
+    def pytest_unconfigure(self) -> None:
+        self._file.close()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if path := config.getoption("--times"):
+        config.pluginmanager.register(_Times(path))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if not config.getoption("--full"):
         _leave_out(config, items, [item for item in items if "full" in item.keywords])
+        _leave_out(config, items, _spare_cases([item for item in items if "cover" in item.keywords]))
     if config.getoption("--quick"):
         _leave_out(config, items, [item for item in items if "slow" in item.keywords])
         firsts: dict[str, pytest.Item] = {}
@@ -47,6 +79,31 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in gpu_items:
             item.add_marker(pytest.mark.skip(reason=NO_GPU))
     _put_long_files_first(items)
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()  # ten thousand tests and what they import stay: not to be looked through again and again
+
+
+def _spare_cases(items: list[pytest.Item]) -> list[pytest.Item]:
+    """All but as few cases of each test as have every value of each of its parameters at least once."""
+    tests: dict[str, list[pytest.Function]] = {}
+    for item in items:
+        assert isinstance(item, pytest.Function)
+        tests.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    spare: list[pytest.Item] = []
+    for cases in tests.values():
+        values = {case: {(n, repr(v)) for n, v in case.callspec.params.items()} for case in cases}
+        missing: set[tuple[str, str]] = set().union(*values.values())
+        shown: Counter[tuple[str, str]] = Counter()
+        while (
+            missing
+        ):  # the case with most of what is missing; of equals the one of the rarest values, the first
+            case = max(values, key=lambda it: (len(values[it] & missing), -sum(shown[v] for v in values[it])))
+            missing -= values[case]
+            shown.update(values.pop(case))
+        spare += values
+    return spare
 
 
 def _put_long_files_first(items: list[pytest.Item]) -> None:
@@ -100,6 +157,24 @@ def _own_log() -> Iterator[None]:
     yield
     logger.setLevel(level)
     logger.handlers = handlers
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator["Server"]:
+    """A PostgreSQL server; skipped where none is installed."""
+    from postgres_server import running
+
+    with running() as server:
+        yield server
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def target(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """What --db is given: a database that is not there yet, or a new store on a server."""
+    if request.param == "sqlite":
+        return str(tmp_path / "evoflash.db")
+    server: Server = request.getfixturevalue("postgres")
+    return server.store()
 
 
 @pytest.fixture

@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from evoflash.api import Kernel as Kernel
     from evoflash.api import Leaderboard as Leaderboard
     from evoflash.api import Problem as Problem
+    from evoflash.api import ProblemSearch as ProblemSearch
     from evoflash.api import SearchResult as SearchResult
     from evoflash.api import Step as Step
     from evoflash.api import best as best
@@ -71,10 +72,11 @@ if TYPE_CHECKING:
     from evoflash.api import parse_problem as parse_problem
     from evoflash.api import replay as replay
     from evoflash.api import search as search
+    from evoflash.api import search_each as search_each
 
-_RECORDS = ("EvoflashError", "Kernel", "Leaderboard", "Problem", "SearchResult", "Step")
+_RECORDS = ("EvoflashError", "Kernel", "Leaderboard", "Problem", "ProblemSearch", "SearchResult", "Step")
 _CALLS = ("best", "compare", "evaluate", "export", "leaderboard", "load_family", "parse_problem")
-__all__ = [*_RECORDS, *_CALLS, "replay", "search"]
+__all__ = [*_RECORDS, *_CALLS, "replay", "search", "search_each"]
 # The functions `search` and `replay` have the names of the modules that do their work.
 
 

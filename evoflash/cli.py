@@ -4,6 +4,7 @@ Data goes to stdout, everything else to stderr. Typer and the commands are impor
 this module, so that Ctrl-C is one line from the very start.
 """
 
+import gc
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -16,6 +17,9 @@ from evoflash.errors import EvoflashError
 if TYPE_CHECKING:
     import typer
     from typer.core import TyperGroup
+
+# Loading makes a hundred thousand objects that stay; Python would look through them after each 700 new ones.
+_GC_THRESHOLD = 50_000
 
 
 def commands() -> tuple[Callable[..., None], ...]:
@@ -85,6 +89,7 @@ def app() -> "TyperGroup":
 
 def main() -> None:
     """The console script: one line and a documented exit code for everything that can go wrong."""
+    gc.set_threshold(_GC_THRESHOLD)
     try:
         end_on_signals()
         exit_code = run(sys.argv[1:])
@@ -92,6 +97,8 @@ def main() -> None:
         exit_code = _say("stopped by Ctrl-C.", 130)
     except Terminated as stop:
         exit_code = _say(f"stopped by SIGTERM: {kept(stop)}; the same command continues.", EXIT_CODE)
+    finally:
+        gc.freeze()  # else the interpreter looks for garbage in all that is loaded before it ends
     sys.exit(exit_code)
 
 

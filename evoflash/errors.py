@@ -11,6 +11,7 @@ Any other exception is a mistake in evoflash: exit 70, with a log (commands/unex
 """
 
 import difflib
+import re
 from collections.abc import Iterable
 
 
@@ -44,6 +45,17 @@ class TemplateError(EvoflashError):
 
 class StoreError(EvoflashError):
     """The database cannot be opened, read, written or upgraded."""
+
+
+# Of a database's URL: behind the user, and as a parameter of libpq.
+_PASSWORDS = (re.compile(r"(://[^:/@\s]*:)[^/\s]*(@)"), re.compile(r"([?&]\w*password=)[^&\s'\"]*()"))
+
+
+def without_passwords(text: str) -> str:
+    """The text with the passwords of URLs left out."""
+    for pattern in _PASSWORDS:
+        text = pattern.sub(r"\1***\2", text)
+    return text
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

@@ -203,10 +203,15 @@ def _begin(initializer: Callable[..., None] | None, initargs: tuple[Any, ...]) -
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     os.setpgid(0, 0)
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    die_with_parent()
     if initializer is not None:
         initializer(*initargs)
+
+
+def die_with_parent() -> None:
+    """From now on this process is killed when the thread that started it ends, however that ends."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _is_from_outside(error: BaseException | None) -> TypeGuard[BaseException]:

@@ -20,7 +20,8 @@ PROBLEM, FAMILY = "b=1,h=2,s=128,d=64", "flash_direct"
 
 
 def started(*command, log):
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "DASK_LOGGING__DISTRIBUTED": "critical"}
+    path = os.pathsep.join([str(ROOT), str(ROOT / "tests")])
+    environment = {**os.environ, "PYTHONPATH": path, "DASK_LOGGING__DISTRIBUTED": "critical"}
     with open(log, "ab") as file:
         return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=file, stderr=file)
 

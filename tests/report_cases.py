@@ -111,6 +111,17 @@ def fill(store: Store) -> Run:
     return run
 
 
+def on_two_gpus(store: Store, *, slower: float) -> Run:
+    """Twelve candidates beside one anchor, on two GPUs in turns; the second one is slower."""
+    run = begin(store)
+    for at, genome in enumerate(genomes(12)):
+        name, factor = ("GPU-b", slower) if at % 2 else ("GPU-a", 1.0)
+        us = 20.0 * factor * (1 + 0.0002 * (at // 2))
+        noted = {"gpu_uuid": name, "anchor": "first screen", "anchor_us": f"{us:.6g}"}
+        put(store, run, [(measured(genome, 30.0 + at, environment=noted), "sample", ())])
+    return run
+
+
 def finals(store: Store, run: Run, best: Genome, tied: Genome) -> None:
     """The final timing of two finalists and a library: 12.5, 12.6 and 14.0 us, the first two not apart."""
     times = {best.id: 12.5, tied.id: 12.6, "sdpa_flash": 14.0}

@@ -114,7 +114,13 @@ def _read(terminal: int) -> bytes:
 
 
 if __name__ == "__main__":
+    import pkgutil
+    from importlib import import_module
+
+    import evoflash.commands
     from evoflash.cli import commands
 
     commands()
+    for module in pkgutil.walk_packages(evoflash.commands.__path__, "evoflash.commands."):
+        import_module(module.name)  # here once, instead of in each of the processes that are forked
     print(json.dumps([_on_terminal(*shot) for shot in json.load(sys.stdin)]))

@@ -6,10 +6,12 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 import typer
+from forked import evoflash
 from places import ROOT, environment
 
 from evoflash import cli
@@ -36,12 +38,15 @@ def messages(file: Path) -> Iterator[tuple[int, str]]:
             yield node.lineno, texts(node)
 
 
-MESSAGES = [
-    (file.relative_to(ROOT), line, text)
-    for file in sorted((ROOT / "evoflash").rglob("*.py"))
-    for line, text in messages(file)
-    if "evoflash " in text or "--" in text
-]
+@cache
+def advice_given() -> list[tuple[Path, int, str]]:
+    """File, line and text of each message that names a command or an option."""
+    return [
+        (file.relative_to(ROOT), line, text)
+        for file in sorted((ROOT / "evoflash").rglob("*.py"))
+        for line, text in messages(file)
+        if "evoflash " in text or "--" in text
+    ]
 
 
 def options_of(command: object) -> set[str]:
@@ -61,7 +66,7 @@ def wrong_in(advice: str) -> str:
 
 
 def test_many_messages_are_looked_at() -> None:
-    assert len(MESSAGES) > 60
+    assert len(advice_given()) > 60
 
 
 def test_a_remedy_that_does_not_exist_is_seen() -> None:
@@ -74,7 +79,7 @@ def test_a_remedy_that_does_not_exist_is_seen() -> None:
 def test_every_command_that_a_message_names_exists_with_its_options() -> None:
     wrong = [
         f"{file}:{line}: `{advice}`: {fault}"
-        for file, line, text in MESSAGES
+        for file, line, text in advice_given()
         for advice in re.findall(r"`(evoflash [^`]*)`", text)
         if (fault := wrong_in(advice))
     ]
@@ -83,7 +88,7 @@ def test_every_command_that_a_message_names_exists_with_its_options() -> None:
 
 def test_every_option_that_a_message_of_a_command_names_is_one_of_that_command() -> None:
     wrong = []
-    for file, line, text in MESSAGES:
+    for file, line, text in advice_given():
         outside = re.sub(r"`[^`]*`", "", text)
         named = set(re.findall(r"(?<![\w-])--[a-z][\w-]+", outside))
         place = file.parts[2].removesuffix(".py").replace("_", "-") if file.parts[1] == "commands" else ""
@@ -106,8 +111,7 @@ def ended(command: list[str], given: dict[str, str]) -> "subprocess.CompletedPro
 def test_without_a_gpu_what_is_said_can_be_done(command: list[str], tmp_path: Path) -> None:
     if Path("/dev/nvidiactl").exists():
         pytest.skip("this machine has a GPU")
-    given = environment() | {"EVOFLASH_DB": str(tmp_path / "a.db")}
-    done = ended([sys.executable, "-m", "evoflash", *command], given)
+    done = evoflash(*command, EVOFLASH_DB=str(tmp_path / "a.db"))
     said = done.stderr.splitlines()[-1]
     assert done.returncode in (1, 2, 3, 4)
     assert [wrong_in(advice) for advice in re.findall(r"`(evoflash [^`]*)`", said)] in ([], [""])

@@ -10,14 +10,14 @@ import pytest
 
 import evoflash
 from evoflash import api, cli
-from evoflash.api import comparing, exporting, searching
+from evoflash.api import comparing, exporting, searching, several
 from evoflash.api import html as shown
 from evoflash.commands.best import answer
 from evoflash.errors import DeviceError, NoKernelError, StoreError, UsageError
 from evoflash.evaluation import Basis, Evaluation, Rung, Status
 from evoflash.space import Genome
 
-FIRST = ("best", "compare", "evaluate", "export", "leaderboard", "replay", "search")
+FIRST = ("best", "compare", "evaluate", "export", "leaderboard", "replay", "search", "search_each")
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +100,9 @@ def test_a_name_that_is_not_public_is_an_attribute_error() -> None:
 
 
 @pytest.mark.parametrize(
-    "module", [searching, exporting, comparing], ids=["searching", "exporting", "comparing"]
+    "module",
+    [searching, several, exporting, comparing],
+    ids=["searching", "several", "exporting", "comparing"],
 )
 def test_the_examples_in_the_docstrings_are_true(module, result, database, tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("EVOFLASH_DB", database)
@@ -128,6 +130,15 @@ def test_a_search_says_what_the_command_says(result) -> None:
     assert f"kernel    {result.best.id}  flash_wmma" in str(result)
 
 
+def test_a_problem_that_fails_costs_only_itself(database, tmp_path) -> None:
+    mix = tmp_path / "mix.txt"
+    mix.write_text("b=1,h=1,s=64,d=64,acc=fp16\nb=1,h=1,s=64,d=64 weight=3 # the heaviest\n")
+    failed, found = evoflash.search_each(mix, gpu="l4", family="flash_wmma", budget=1, db=database)
+    assert (failed.result, found.weight, found.result.spent) == (None, 3.0, 1)
+    assert "flash_wmma has no kernel for" in str(failed)
+    assert str(found).startswith(f"{found.problem}: ~")
+
+
 def test_progress_hears_of_each_evaluation(result, heard) -> None:
     assert [step.spent for step in heard] == [1, 2]
     assert heard[-1].best == result.best
@@ -147,6 +158,20 @@ def test_the_same_search_again_continues_and_spends_nothing(result, database) ->
     )
 
     assert (again.spent, again.best.id, heard) == (2, result.best.id, [])
+
+
+@pytest.mark.slow
+def test_a_search_on_workers_of_its_own_finds_the_same(result, tmp_path) -> None:
+    pytest.importorskip("distributed")
+    spread = evoflash.search(
+        "mission", gpu="l4", family="flash_wmma", budget=2, db=str(tmp_path / "spread.db"), workers=1, ahead=2
+    )
+    assert (spread.spent, spread.best.id, spread.best.score_us) == (2, result.best.id, result.best.score_us)
+
+
+def test_two_places_to_work_at_once_are_refused(tmp_path) -> None:
+    with pytest.raises(UsageError, match="--workers and --scheduler say where to work in different ways"):
+        evoflash.search(db=str(tmp_path / "none.db"), workers=1, scheduler="tcp://127.0.0.1:8786")
 
 
 def test_an_interrupted_search_keeps_what_it_has(tmp_path) -> None:

@@ -1,6 +1,7 @@
 """The Python interface: what `import evoflash` offers, for scripts and notebooks. Shares the commands' work.
 
     searching    search, best, leaderboard, evaluate
+    several      search_each: several problems
     exporting    export
     comparing    replay, compare
     records      what they return: Kernel, Leaderboard, SearchResult, Step
@@ -13,6 +14,7 @@ from evoflash.api.comparing import compare, replay
 from evoflash.api.exporting import export
 from evoflash.api.records import Kernel, KernelComparison, Leaderboard, Ranking, SearchResult, Step
 from evoflash.api.searching import best, evaluate, leaderboard, search
+from evoflash.api.several import ProblemSearch, search_each
 from evoflash.errors import EvoflashError
 from evoflash.families.family import load_family
 from evoflash.problem import Problem, parse_problem
@@ -23,6 +25,7 @@ __all__ = [
     "KernelComparison",
     "Leaderboard",
     "Problem",
+    "ProblemSearch",
     "Ranking",
     "SearchResult",
     "Step",
@@ -35,4 +38,5 @@ __all__ = [
     "parse_problem",
     "replay",
     "search",
+    "search_each",
 ]

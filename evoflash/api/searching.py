@@ -11,14 +11,15 @@ from evoflash.commands import kernel_report
 from evoflash.commands.best import answer
 from evoflash.commands.evaluate import run as evaluating
 from evoflash.commands.evaluate.subject import Subject, of_name
-from evoflash.commands.leaderboard.front import read_front
+from evoflash.commands.leaderboard import several
 from evoflash.commands.leaderboard.pareto import objectives_of
-from evoflash.commands.leaderboard.table import Only, read, since_of
+from evoflash.commands.leaderboard.table import Only, since_of
 from evoflash.commands.options import DEFAULT_STRATEGY
 from evoflash.commands.search import plan as planning
 from evoflash.commands.search import run as running
 from evoflash.commands.search.limits import Limits
 from evoflash.commands.search.limits import limits as limits_of
+from evoflash.commands.search.machines import Asked, machines
 from evoflash.evaluation import Basis, Evaluation, Proposal
 from evoflash.gpu import known_name
 from evoflash.paths import default_database
@@ -47,6 +48,11 @@ def search(
     fresh: bool = False,
     db: str | None = None,
     progress: Progress | None = None,
+    gpus: str | None = None,
+    workers: int | None = None,
+    scheduler: str | None = None,
+    tls: str | Path | None = None,
+    ahead: int | None = None,
 ) -> SearchResult:
     """Search for the fastest kernel and store every outcome; the same call again continues to its budget.
 
@@ -55,6 +61,9 @@ def search(
     given), after `minutes`, or at a kernel that reaches the share `until` of the physical floor. `family`
     keeps to one kernel family, `objective` ("latency,registers") adds that Pareto front of the run to the
     result's report, `evaluator` is `gpu` or `emulated`, `db` a path or an SQLAlchemy URL.
+    `gpus` ("all", "0,1"), `workers` (processes without a GPU) or `scheduler` (a Dask scheduler's address,
+    with the folder `tls` of its certificate) say where to work, as the command's options of these names do;
+    `ahead` is how many proposals are in flight. `gpus` sets CUDA_VISIBLE_DEVICES of this process.
     `progress` is called with a Step after each evaluation. Ctrl-C, or a notebook's stop button, ends the
     search and keeps what it has: the result says `is_interrupted`.
 
@@ -68,7 +77,8 @@ def search(
     (2, True, 'estimated')
     """
     limits = limits_of(budget, None, minutes, until)
-    plan = planning.plan(
+    planned = partial(
+        planning.plan,
         gpu=gpu,
         problem=str(problem),
         strategy=strategy,
@@ -79,7 +89,8 @@ def search(
         transfer=transfer,
         objective=objective,
     )
-    where = db or default_database()
+    where, plan = db or default_database(), None
+    asked = Asked(gpus, workers, scheduler, None if tls is None else Path(tls), ahead, evaluator)
 
     def watch(
         title: str, basis: Basis, limits: Limits, history: Sequence[tuple[Proposal, Evaluation]]
@@ -87,8 +98,13 @@ def search(
         return _Heard(progress, limits, history)
 
     try:
-        result = running.run(plan, where, limits=limits, fresh=fresh, argv=_ARGV, watch=watch)
+        with machines(asked, lambda present: planned(present=present)) as (plan, found):
+            result = running.run(
+                plan, where, limits=limits, fresh=fresh, argv=_ARGV, watch=watch, machines=found
+            )
     except KeyboardInterrupt:
+        if plan is None:  # before there was a search: a GPU of a scheduler was waited for
+            raise
         return _kept(plan, where)
     return _result(result, is_interrupted=False)
 
@@ -178,23 +194,27 @@ def leaderboard(
     since: str | None = None,
     objective: str | None = None,
     top: int = 20,
-    db: str | None = None,
+    db: str | Sequence[str] | None = None,
 ) -> Leaderboard:
     """The `top` fastest correct kernels of each problem, GPU and kind of time; all of them by default.
 
     `family`, `run` (its number) and `since` (a date, or a date and a time, in UTC) leave the others out
     before they are ranked. `objective` ("latency,registers") keeps the Pareto front of each ranking in these
-    alone. UsageError for no date and for an unknown objective, StoreError where there is no database.
+    alone. Several databases in `db` are ranked together, and a row's `database` says where it is from.
+    UsageError for no date and for an unknown objective, StoreError where there is no database.
 
     >>> import evoflash
     >>> [row["rank"] for row in evoflash.leaderboard("mission", gpu="l4", top=1)]
     [1]
     """
     only = Only(family, run, None if since is None else since_of(since))
+    databases = [db] if isinstance(db, str) else list(db or [default_database()])
+    fronts = () if objective is None else objectives_of(objective)
     wanted, where = canonical(_text(problem)), known_name(gpu)
-    with open_store(db or default_database(), read_only=True) as store:
-        ranked = read if objective is None else partial(read_front, objectives=objectives_of(objective))
-        return Leaderboard(ranked(store, problem=wanted, gpu=where, only=only, top=top))
+    table, _ = several.leaderboard(
+        databases, objectives=fronts, problem=wanted, gpu=where, only=only, top=top
+    )
+    return Leaderboard(table)
 
 
 def evaluate(

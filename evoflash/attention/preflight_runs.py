@@ -9,11 +9,12 @@ from dataclasses import dataclass, replace
 from evoflash.attention.workload import CompileKey, Workload
 from evoflash.operation import EmulatedRun, Loop
 
+_SMS = 3  # of a small GPU: its blocks, one to four an SM, are no multiple of _BATCH
 _BATCH = 5  # divides no GPU's number of SMs, nor small multiples of it, so that a grid has blocks too many
 # Of the deepest ring: what counts wraps in five bits, or one arrival too few in each, is off by then.
 _WRAPS = 33
 _FEW_BLOCKS, _MANY_BLOCKS = 4, 8  # of a head's query rows
-_SMALL_GROUP = 2  # query heads of a key/value head that are always run together
+_SOME_NOTES = 5  # pieces of work, more than a family with smaller constants lets a block note
 # Multiplications of tensor cores (see Loop.emulation_cost) that a run may take beyond its fixed cost.
 _MUCH = 24_000_000
 _BLOCK_COST = 1_000_000  # of a block of threads that starts and ends, in such multiplications
@@ -62,6 +63,19 @@ class _Cut:
         return blocks * (tiles * self.tile_cost + self.loop.splits * _BLOCK_COST) > 2 * _MUCH
 
     @property
+    def heads_of_groups(self) -> int:
+        """Heads of blocks in two groups of query heads."""
+        return 2 * self.key.gqa_ratio // self.loop.pack
+
+    @property
+    def has_time_for_groups(self) -> bool:
+        """Whether two whole groups of query heads, two tiles each, do not take too long."""
+        # Blocks of a cluster know of each other's threads, so that each takes longer.
+        together = max(1, self.loop.rows * self.loop.splits // 128)
+        cost = self.loop.splits * together * _BLOCK_COST + 2 * self.tile_cost
+        return self.whole_groups or self.heads_of_groups * cost <= 6 * _MUCH
+
+    @property
     def square_blocks(self) -> int:
         """Query blocks, two or more, with as many rows as several tiles have keys; 0 where that is dear."""
         for blocks in (max(2, self.keys // self.rows + 1), 2):
@@ -72,11 +86,11 @@ class _Cut:
     def workload(self, seq_q: int, seq_kv: int, *, heads: int = 1, batch: int = 1) -> Workload:
         """With that many heads of blocks: query heads, or groups of them that blocks take together.
 
-        Where a kernel takes query heads one by one it does not matter to it whether a group is whole: of a
-        large one a few are enough, whatever the ratio that it is compiled for.
+        Where a kernel takes query heads one by one it does not matter to it whether a group is whole: a few
+        of it are enough, whatever the ratio that it is compiled for.
         """
         ratio = self.key.gqa_ratio
-        if self.whole_groups or self.loop.pack > 1 or heads > ratio or ratio <= _SMALL_GROUP:
+        if self.whole_groups or self.loop.pack > 1 or heads > ratio:
             kv_heads = heads if self.loop.pack > 1 else -(-heads // ratio)
             return self.key.workload(batch, kv_heads, seq_q, seq_kv)
         return replace(self.key.workload(batch, 1, seq_q, seq_kv), heads=heads)
@@ -101,7 +115,7 @@ def _ring_runs(cut: _Cut) -> Iterator[EmulatedRun]:
     wrapping = cut.workload(rows + 2 if cut.is_persistent else rows, ring + keys)
     yield EmulatedRun(wrapping, "spikes", "random", "random", crowded=True, is_strided=True)
     # With a few blocks of threads, in any order, that take several pieces each.
-    yield EmulatedRun(_stub(cut), "saturated", "eager", "random", crowded=True, sms=3)
+    yield EmulatedRun(_stub(cut), "saturated", "eager", "random", crowded=True, sms=_SMS)
     # A full step. The rows are those of the first run: what they cost besides their KV tiles then cancels in
     # the model's line. Both have ordinary inputs, because some kernels do more for others.
     yield EmulatedRun(cut.workload(rows + 9, cut.step), "normal", "lazy", "fifo", is_counted=True)
@@ -144,7 +158,8 @@ def _short_runs(cut: _Cut) -> Iterator[EmulatedRun]:
     if cut.key.causal:
         # The same of a split's second tile: kernels that look for no maximum there hide its keys elsewhere.
         yield EmulatedRun(cut.workload(2, 2 * cut.step), "rising", "eager", "fifo")
-    yield EmulatedRun(cut.workload(1, 1), "large_logits", "eager", "fifo")
+    # One row and one key of two heads, of one group where it has two, in two batches.
+    yield EmulatedRun(cut.workload(1, 1, heads=2, batch=2), "large_logits", "eager", "fifo")
     # In each batch one row alone outgrows what came before: those that watch for it must watch every row.
     yield EmulatedRun(_late(cut), "lone_spikes", "eager", "fifo", crowded=True, is_strided=True)
     if cut.key.causal:
@@ -173,24 +188,27 @@ def _late(cut: _Cut) -> Workload:
 def _far_runs(cut: _Cut) -> Iterator[EmulatedRun]:
     """Tensors with strides of their own, several batches and heads: a mixed-up stride or index shows."""
     # Keys are zero in a whole tile, or in the half tile behind it.
-    yield EmulatedRun(_groups(cut), "zero_keys", "random", "fifo", is_strided=True)
+    whole, keys = cut.has_time_for_groups, cut.keys + cut.keys // 2
+    some = _groups(cut, keys) if whole else cut.workload(3, keys, batch=2)
+    yield EmulatedRun(some, "zero_keys", "random", "fifo", is_strided=True)
+    if not whole and cut.loop.pack == 1:
+        # Two groups of two heads, of a text that has this ratio: which group a head is of goes by that.
+        pairs = replace(cut.key, gqa_ratio=2).workload(1, 2, 3, min(6, keys))
+        yield EmulatedRun(pairs, "normal", "eager", "fifo", shrunk=("kGqaRatio",))
     # As many queries as keys: whole query blocks, two or more, and several tiles where that is not dear. Rows
     # point at the newest key that they see, or at the first hidden one.
     yield EmulatedRun(_square(cut), "needles", "lazy", "random", crowded=True, is_strided=True)
-    if cut.is_persistent and (most := _many_pieces(cut)):
-        yield EmulatedRun(most, "normal", "eager", "fifo")
+    if cut.is_persistent or cut.loop.section:
+        # A few pieces of work more than a GPU gets blocks that take one after another, in batches that do not
+        # divide their number; two query blocks of ten heads, several sections of them.
+        most = cut.workload(cut.rows + 1, 1, heads=2, batch=_BATCH)
+        needed = "kSlots" if cut.is_persistent else "kGqaRatio"
+        yield EmulatedRun(most, "normal", "eager", "fifo", crowded=True, sms=_SMS, shrunk=(needed,))
 
 
-def _groups(cut: _Cut) -> Workload:
-    """Two groups of query heads, whole; a part of one in two batches where groups are large and many blocks
-    share a head's keys: then a GPU's check shapes are left to find what takes a group for another.
-    """
-    heads, keys = 2 * cut.key.gqa_ratio // cut.loop.pack, cut.keys + cut.keys // 2
-    # Blocks of a cluster know of each other's threads, so that each takes longer.
-    together = max(1, cut.loop.rows * cut.loop.splits // 128)
-    if not cut.whole_groups and heads * cut.loop.splits * together * _BLOCK_COST > 10 * _MUCH:
-        return cut.workload(3, keys, batch=2)
-    return cut.key.workload(2 if heads == 2 else 1, 2, 3, keys)
+def _groups(cut: _Cut, keys: int) -> Workload:
+    """Two groups of query heads, whole."""
+    return cut.key.workload(2 if cut.heads_of_groups == 2 else 1, 2, 3, keys)
 
 
 def _square(cut: _Cut) -> Workload:
@@ -198,26 +216,17 @@ def _square(cut: _Cut) -> Workload:
     return cut.workload(rows, rows)
 
 
-def _many_pieces(cut: _Cut) -> Workload | None:
-    """A few pieces of work more than a GPU gets blocks that take one after another, in batches that do not
-    divide their number. None where that takes long: then the checks on a GPU are left to find what it finds.
-    """
-    heads = cut.loop.most_ctas // _BATCH + 1
-    if _BATCH * heads * (cut.tile_cost + _BLOCK_COST) > 9 * _MUCH:
-        return None
-    return cut.workload(1, 1, heads=heads, batch=_BATCH)
-
-
 def _long_runs(cut: _Cut) -> Iterator[EmulatedRun]:
     """More tiles, and more pieces of work, than small numbers count; as many as the emulator has time for."""
     fitting = _MUCH // (cut.loop.splits * cut.tile_cost)
     tiles = min(_WRAPS * cut.loop.stages + 1, fitting) // 2 * 2 + 1  # odd
     if tiles > 2 * cut.loop.stages + 1:
-        many = cut.workload(cut.few_rows, (tiles - 1) * cut.step + 1 + cut.keys // 2)
-        yield EmulatedRun(many, "rising", "lazy", "fifo")
-    notes = cut.loop.noted_pieces
-    if notes and 2 * notes * cut.tile_cost <= 4 * _MUCH:
+        # A block that takes another piece of work begins it after all of these tiles.
+        heads = 2 if cut.is_persistent else 1
+        many = cut.workload(cut.few_rows, (tiles - 1) * cut.step + 1 + cut.keys // 2, heads=heads)
+        yield EmulatedRun(many, "rising", "lazy", "fifo", crowded=True)
+    if cut.loop.noted_pieces:
         # More pieces than a block of threads can note and come back to, two tiles each. Every piece outgrows
         # its first tile, the first one that has no note included.
-        noted = cut.workload(2, 2 * cut.keys - 3, heads=notes + 3)
-        yield EmulatedRun(noted, "spikes", "eager", "fifo", crowded=True)
+        noted = cut.workload(2, 2 * cut.keys - 3, heads=_SOME_NOTES)
+        yield EmulatedRun(noted, "spikes", "eager", "fifo", crowded=True, shrunk=("kSlots", "kLog"))

@@ -7,7 +7,7 @@ from typing import Any
 import typer
 
 from evoflash.commands.options import Json
-from evoflash.commands.unexpected import without_passwords
+from evoflash.errors import without_passwords
 
 
 def config(as_json: Json = False) -> None:

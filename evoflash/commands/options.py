@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from evoflash.errors import UsageError
+from evoflash.errors import UsageError, without_passwords
 from evoflash.exports.kinds import KINDS
 from evoflash.paths import default_database
 from evoflash.settings.values import is_on, value
@@ -43,8 +43,12 @@ def is_verbose() -> bool:
 
 
 def db_words() -> str:
-    """` --db FILE` where the running command was given a database of its own, for a command that is shown."""
-    return "".join(f" --db {shlex.quote(db)}" for db in _databases if db != default_database())
+    """` --db FILE` where the running command was given a database of its own, for a command that is shown.
+
+    Without the password of a URL.
+    """
+    own = (without_passwords(db) for db in _databases if db != default_database())
+    return "".join(f" --db {shlex.quote(db)}" for db in own)
 
 
 def _remember(db: str) -> str:
@@ -117,6 +121,15 @@ Db = Annotated[
         callback=_remember,
         show_default="~/.local/share/evoflash/evoflash.db, or EVOFLASH_DB",
         help="Database file or SQLAlchemy URL.",
+    ),
+]
+Dbs = Annotated[
+    list[str],
+    typer.Option(
+        "--db",
+        default_factory=lambda: [default_database()],
+        show_default="~/.local/share/evoflash/evoflash.db, or EVOFLASH_DB",
+        help="Database file or SQLAlchemy URL; several of them, each behind a --db, share one leaderboard.",
     ),
 ]
 Prefix = Annotated[

@@ -5,7 +5,6 @@ EVOFLASH_DEBUG=1 shows the traceback as well.
 
 import os
 import platform
-import re
 import sys
 import time
 import traceback
@@ -13,11 +12,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from evoflash import __version__
+from evoflash.errors import without_passwords
 from evoflash.paths import state_dir
 from evoflash.settings.values import is_on
 
 EXIT_CODE = os.EX_SOFTWARE  # 70
-_PASSWORD = re.compile(r"(://[^:/@\s]*:)[^@\s]*@")
 
 
 def report(error: BaseException, arguments: Sequence[str]) -> str:
@@ -58,11 +57,6 @@ def _write_log(error: BaseException, arguments: Sequence[str]) -> Path:
     ]
     path.write_text("\n".join(lines), encoding="utf-8", errors="backslashreplace")
     return path
-
-
-def without_passwords(text: str) -> str:
-    """The text with the passwords of URLs left out."""
-    return _PASSWORD.sub(r"\1***@", text)
 
 
 def _versions() -> str:

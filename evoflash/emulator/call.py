@@ -3,7 +3,7 @@
 Outputs are poisoned before. It runs in this process, as launch.py does, and judges nothing.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,10 +22,12 @@ from evoflash.operation.registry import operation_of
 Array = NDArray[Any]
 
 _POISON = 0xFFFF  # NaN in fp16 and bf16
-# Elements from one to the next along a strided tensor's outermost axis: more than 32 bits count, and no
+# Elements from one to the next along a strided tensor's batches and heads: more than 32 bits count, and no
 # multiple of what they do, so that an offset that was cut to 32 bits is another place. Each tensor adds to it
 # by its gap.
 _FAR = (1 << 32) + (1 << 16) + 8
+# The same of rows, which may be less than 2^31 bytes apart: those of 16 and more are further than that.
+_FAR_ROWS, _MOST_FAR_ROWS = (1 << 26) + (1 << 16) + 8, 512  # each of which takes pages of its own
 _NOT_ZEROED = emulator.Report(
     *("workspace-not-zeroed", 0, 0, 1),
     "the part of the workspace that must be zero before each call is not zero after this one",
@@ -55,13 +57,13 @@ class Run:
 class Placed:
     """A tensor in the emulator's memory.
 
-    A strided one has its axes in another order, a gap of poison behind each row, and its outermost batches or
-    heads so far apart that 32 bits do not count the elements between them; where the system has no address
-    space for that, close together.
+    A strided one has its axes in another order, a gap of poison behind each row, and its batches and heads,
+    or of a single head its rows, so far apart that 32 bits do not count the elements between them; where the
+    system has no address space for that, close together.
     """
 
     array: Array  # of the tensor's own shape
-    regions: tuple[Array, ...] = ()  # all memory of a strided one that was poisoned: rows and gaps
+    poisoned: Array | None = None  # all memory of a strided one that was: rows and gaps
 
 
 def run_call(
@@ -110,49 +112,55 @@ def _placed(memory: emulator.Memory, spec: TensorSpec, run: Run, inputs: TestInp
 
 def _strided(memory: emulator.Memory, spec: TensorSpec, fill: Any) -> Placed:
     is_output = spec.role != "input"
-    for far in (_FAR, 0):
-        strides, size = _strided_layout(spec, far and far + 1024 * spec.gap)
+    for is_far in (True, False):
+        strides, size = _strided_layout(spec, is_far=is_far)
         try:
             flat = memory.array(spec.name, (size,), np.uint16, writable=is_output, unset=is_output)
         except DeviceError:
-            if not far:
+            if not is_far:
                 raise
             continue
         break
     view = as_strided(flat, spec.shape, [stride * flat.itemsize for stride in strides])
-    regions = tuple(_regions(flat, spec, strides))
-    for region in regions:
-        region[...] = _poison_of(spec)
+    poisoned = _close_together(flat, spec, strides)
+    poisoned[...] = _poison_of(spec)
     view[...] = fill
-    return Placed(view, regions)
+    return Placed(view, poisoned)
 
 
-def _strided_layout(spec: TensorSpec, far: int) -> tuple[tuple[int, ...], int]:
+def _strided_layout(spec: TensorSpec, *, is_far: bool) -> tuple[tuple[int, ...], int]:
     """Strides of the strided tensor, by axis, and its size; all in elements."""
     strides = dict.fromkeys(spec.spread, 1)
     size = spec.shape[spec.spread[-1]] + spec.gap
+    rows, far = len(spec.shape) - 2, _far_axes(spec) if is_far else ()
     for axis in reversed(spec.spread[:-1]):
-        strides[axis] = max(size, far) if axis == _far_axis(spec) else size
+        apart = (_FAR_ROWS if axis == rows else _FAR) + 1024 * spec.gap
+        strides[axis] = max(size, apart) if axis in far else size
         size = strides[axis] * (spec.shape[axis] - 1) + size
     return tuple(strides[axis] for axis in range(len(spec.shape))), size
 
 
-def _far_axis(spec: TensorSpec) -> int | None:
-    """The outermost axis that has more than one place, unless that is the rows."""
-    axis = next((axis for axis in spec.spread if spec.shape[axis] > 1), None)
-    return axis if axis is not None and axis < len(spec.shape) - 2 else None
+def _far_axes(spec: TensorSpec) -> tuple[int, ...]:
+    """The axes outside of the rows that have more than one place, outermost first; where none has, the rows,
+    unless they are many.
+
+    Axes inside of the rows stay close together, and so do rows that others lie in: kernels may count on rows
+    that are less than 2^31 bytes apart.
+    """
+    rows = len(spec.shape) - 2
+    outside = spec.spread[: spec.spread.index(rows)]
+    inside = spec.spread[len(outside) + 1 : -1]
+    far = tuple(axis for axis in outside if spec.shape[axis] > 1)
+    alone = all(spec.shape[axis] == 1 for axis in (*outside, *inside))
+    return far or ((rows,) if alone and 1 < spec.shape[rows] <= _MOST_FAR_ROWS else ())
 
 
-def _regions(flat: Array, spec: TensorSpec, strides: Sequence[int]) -> Iterator[Array]:
-    """The parts of a strided tensor's memory that are close together."""
-    axis = _far_axis(spec)
-    if axis is None:
-        yield flat
-        return
-    places = spec.shape[axis]
-    size = flat.size - strides[axis] * (places - 1)
-    for at in range(places):
-        yield flat[at * strides[axis] : at * strides[axis] + size]
+def _close_together(flat: Array, spec: TensorSpec, strides: Sequence[int]) -> Array:
+    """A strided tensor's memory but for what lies between places that are far apart."""
+    far = [axis for axis in _far_axes(spec) if strides[axis] >= _FAR_ROWS]
+    size = flat.size - sum(strides[axis] * (spec.shape[axis] - 1) for axis in far)
+    shape = (*(spec.shape[axis] for axis in far), size)
+    return as_strided(flat, shape, [flat.itemsize * step for step in (*(strides[axis] for axis in far), 1)])
 
 
 def _poison_of(spec: TensorSpec) -> Any:
@@ -169,7 +177,8 @@ def _written_between_rows(
         if spec.role != "rows":
             continue
         placed[spec.name].array[...] = _POISON
-        if any((region != _POISON).any() for region in placed[spec.name].regions):
+        poisoned = placed[spec.name].poisoned
+        if poisoned is not None and (poisoned != _POISON).any():
             said = f"{spec.name} was written between its rows, which do not lie close together here"
             return emulator.Report("OOB-global", 0, 0, 1, said)
     return None

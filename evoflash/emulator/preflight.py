@@ -14,6 +14,7 @@ from evoflash.emulator import launch as emulator
 from evoflash.emulator.call import Run, run_call
 from evoflash.evaluation import Candidate, Launch, Status, Verdict
 from evoflash.families.family import Family
+from evoflash.families.shrunk import shrunk
 from evoflash.gpu import GpuSpec
 from evoflash.operation import Delivery, EmulatedRun, Loop, Schedule, Workload
 from evoflash.operation.registry import operation_of
@@ -51,11 +52,12 @@ def preflight(
     library = gxx.build(candidate.source, name=family.name)
     loop = family.loop(names)
     verdicts, counted = [], []
-    for at, planned in enumerate(operation_of(key).preflight_runs(key, loop)):
+    runs = operation_of(key).preflight_runs(key, loop)
+    for at, planned in enumerate(run for run in runs if family.shrunk.keys() >= {*run.shrunk}):
         workload = planned.workload
         launches = family.launches(candidate.genome, workload, _on(planned, gpu))
         emulations, verdict = emulate(
-            library,
+            _shrunk(candidate, family, planned, gpu) if planned.shrunk else library,
             launches,
             workload,
             planned.inputs,
@@ -75,6 +77,13 @@ def preflight(
             return Preflight(f"{complaint} [{workload}]", _status(reports), tuple(verdicts), _EMPTY)
     profile = _profile(loop, family.uncounted(names), *counted)
     return Preflight("", Status.CORRECT, tuple(verdicts), profile)
+
+
+def _shrunk(candidate: Candidate, family: Family, planned: EmulatedRun, gpu: GpuSpec) -> Path:
+    """The library of the text with smaller constants, as they are for the run's workload on its GPU."""
+    key = planned.workload.compile_key(gpu.arch)
+    names = family.names(candidate.genome.as_dict(), key, _on(planned, gpu))
+    return gxx.build(shrunk(candidate.source, family, names), name=family.name)
 
 
 def _on(planned: EmulatedRun, gpu: GpuSpec) -> GpuSpec:

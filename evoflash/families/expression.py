@@ -10,6 +10,7 @@ as long. What is not on the list (a filter, a test) is evaluated by Jinja.
 import ast
 from collections.abc import Callable, Mapping
 from copy import copy
+from functools import cache
 from typing import Any, Self
 
 from jinja2 import StrictUndefined, TemplateSyntaxError, UndefinedError, nodes
@@ -127,6 +128,7 @@ def _compiled(text: str) -> Callable[[Mapping[str, Any]], _Evaluate]:
     return given
 
 
+@cache  # read twice, to be evaluated and to be part of a function; two families may share an expression
 def _parsed(text: str) -> nodes.Expr:
     """The whole text as one expression, read as Environment.compile_expression reads it."""
     parser = Parser(_ENVIRONMENT, text, state="variable")

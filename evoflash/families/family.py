@@ -48,6 +48,7 @@ class Family:
     is_deterministic: bool  # equal inputs give equal bits: no sum depends on who comes first
     seeds: tuple[Seed, ...]
     model: Mapping[str, Expression]  # what the performance model must be told
+    shrunk: Mapping[str, Expression]  # constants of the text, smaller for some runs in the emulator
 
     def supports(self, gpu: GpuSpec) -> bool:
         """Whether the family's arch list admits the GPU."""
@@ -252,7 +253,7 @@ def _probe(family: Family) -> None:
     # Once with every param present, once canonical: an expression must not need an inactive param.
     for probe in (values, space.genome(values).as_dict()):
         derived = family.names(probe, key, gpu)
-        for expression in (*family.check.values(), *family.model.values()):
+        for expression in (*family.check.values(), *family.model.values(), *family.shrunk.values()):
             expression(derived)
     family.launches(space.genome(values), workload, gpu)
     for seed in family.seeds:

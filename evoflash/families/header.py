@@ -36,6 +36,7 @@ _SECTIONS = {
     "check",
     "launch",
     "model",
+    "shrunk",
     "seeds",
 }
 _LAUNCH = {"entry", "when", "grid", "block", "smem", "cluster", "resident", "dependent"}
@@ -53,6 +54,7 @@ _MODEL: dict[str, object] = {  # what [model] may say, and what holds where it i
     "operand_bytes": 0,
     "most_ctas": 0,
     "noted_pieces": 0,
+    "section": 0,
     "emulation_cost": 1,
     "registers": 0,
 }
@@ -133,6 +135,7 @@ def read_header(path: Path) -> dict[str, Any]:
         maps=_maps(path, table),
         seeds=_seeds(path, table),
         model=_model(path, table),
+        shrunk=_expressions(path, table, "shrunk", (int,)),
     )
 
 

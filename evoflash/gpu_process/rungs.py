@@ -21,8 +21,10 @@ from evoflash.gpu_process import cache, rung_times
 from evoflash.gpu_process import checks as verdicts
 from evoflash.gpu_process.checks import LARGE_LIMIT_S, SMALL_LIMIT_S, SMOKE_LIMIT_S, Subject
 from evoflash.operation import CompileKey, Workload
+from evoflash.timing import clocks
 from evoflash.timing.benchmark import Bench, KernelContender, measure
 from evoflash.timing.comparison import beats_physics
+from evoflash.timing.gpu_factors import anchor_note, gpu_note
 from evoflash.timing.intervals import Interval
 from evoflash.timing.protocols import RELATIVE, RELATIVE_EFFORT, rules_of
 from evoflash.timing.relative import Beside, relative_time
@@ -212,8 +214,8 @@ def subject_of(task: GpuTask, workload: Workload, launches: tuple[Launch, ...]) 
 
 def _time(task: GpuTask, outcome: GpuOutcome) -> Iterator[GpuOutcome]:
     pairs = contenders_of(task)
-    timings, ranked = _timings(task, pairs)
-    outcome = replace(outcome, timings=timings)
+    timings, ranked, noted = _timings(task, pairs)
+    outcome = replace(outcome, timings=timings, environment={**outcome.environment, **noted})
     yield outcome
     check_physics(timings, task)
     for contender, bench in pairs:
@@ -232,8 +234,10 @@ def _time(task: GpuTask, outcome: GpuOutcome) -> Iterator[GpuOutcome]:
 
 def _timings(
     task: GpuTask, pairs: list[tuple[KernelContender, Bench]]
-) -> tuple[tuple[Timing, ...], tuple[Timing, ...]]:
-    """All timings, and those of them that rank the candidate: beside the anchor, once there is one."""
+) -> tuple[tuple[Timing, ...], tuple[Timing, ...], dict[str, str]]:
+    """All timings, those of them that rank the candidate, beside the anchor once there is one, and what is
+    noted of the anchor.
+    """
     if task.anchor:
         sides = beside(task.anchor, pairs)
         found = relative_time(
@@ -243,14 +247,14 @@ def _timings(
             is_clear=_is_settled,
             rng=np.random.default_rng(),
         )
-        return found.timings, found.timings
+        return found.timings, found.timings, anchor_note(task.anchor.task.genome_id, found)
     timings = tuple(
         measure(contender, bench, protocol, rule=rule)[0]
         for contender, bench in pairs
         for protocol, rule in rules_of(bench.protocols)
     )
     first = {str(bench.workload): bench.protocols[0].name for _, bench in pairs}
-    return timings, tuple(t for t in timings if t.protocol == first[t.workload])
+    return timings, tuple(t for t in timings if t.protocol == first[t.workload]), {}
 
 
 def _is_settled(found: Interval) -> bool:
@@ -288,4 +292,5 @@ def check_physics(timings: tuple[Timing, ...], task: GpuTask) -> None:
 def environment() -> dict[str, str]:
     """What the times depend on."""
     gpu = launcher.present_gpu()
-    return {"gpu": gpu.device_name, "driver_cuda": gpu.driver, "cupy": launcher.cupy().__version__}
+    versions = {"gpu": gpu.device_name, "driver_cuda": gpu.driver, "cupy": launcher.cupy().__version__}
+    return versions | gpu_note(clocks.uuid(gpu.pci_bus_id))

@@ -25,6 +25,7 @@ from evoflash.gpu_process.rungs import (
     stop_if_wrong,
     subject_of,
 )
+from evoflash.timing.gpu_factors import anchor_note
 from evoflash.timing.intervals import Interval
 from evoflash.timing.protocols import SCREEN_EFFORT, SCREENED
 from evoflash.timing.relative import relative_time
@@ -66,6 +67,8 @@ def _screen(task: GpuTask, outcome: GpuOutcome) -> Iterator[GpuOutcome]:
         is_far=lambda us: us > _FAR_BEHIND * rival_us,
         rng=np.random.default_rng(),
     )
+    noted = anchor_note(task.anchor.task.genome_id, found)
+    outcome = replace(outcome, environment={**outcome.environment, **noted})
     check_physics(found.timings, task)
     is_slow = found.score_us.low > (1 + _APART) * rival_us
     if is_slow or found.score_us.ratio > _FAR_BEHIND * rival_us:

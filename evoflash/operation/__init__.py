@@ -233,6 +233,7 @@ class Loop:
     operand_bytes: int = 0  # of operand A, that wgmma reads in shared memory in a step of a CTA
     most_ctas: int = 0  # that a GPU gets of CTAs that take piece after piece; 0: a CTA for each piece
     noted_pieces: int = 0  # that such a CTA notes and may come back to
+    section: int = 0  # groups of rows that CTAs go through before the next such section; 0: no sections
     emulation_cost: int = 1  # CPU time that the emulator takes for a multiplication of a step, over wgmma's
 
 
@@ -257,6 +258,7 @@ class EmulatedRun:
     sms: int = 0  # of that GPU; 0: with room for a single CTA
     without: tuple[str, ...] = ()  # optional outputs that are not asked for
     is_strided: bool = False  # tensors lie in memory as their `spread` says, with a gap behind each row
+    shrunk: tuple[str, ...] = ()  # constants of the text that must be smaller: families/shrunk.py
     is_counted: bool = False  # gives a point of the performance model's line; two runs of a plan do
 
 

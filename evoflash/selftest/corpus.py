@@ -76,35 +76,35 @@ class Fraud:
 
 
 @cache
-def kernels() -> tuple[Honest, ...]:
+def kernels(folder: Path = FOLDER) -> tuple[Honest, ...]:
     """The honest kernels, by name."""
-    return tuple(_honest(path.stem) for path in sorted(FOLDER.glob("*.toml")))
+    return tuple(_honest(path) for path in sorted(folder.glob("*.toml")))
 
 
 @cache
-def corpus() -> tuple[Fraud, ...]:
+def corpus(folder: Path = FOLDER) -> tuple[Fraud, ...]:
     """Each kernel's control and its frauds, in the order of the files. A misspelt key is a TypeError."""
-    return tuple(fraud for kernel in kernels() for fraud in _frauds(kernel))
+    return tuple(fraud for kernel in kernels(folder) for fraud in _frauds(kernel, folder))
 
 
-def _honest(name: str) -> Honest:
-    table = {key: value for key, value in _read(name).items() if key != "fraud"}
+def _honest(path: Path) -> Honest:
+    table = {key: value for key, value in _read(path).items() if key != "fraud"}
     problem = parse_workload(table.pop("problem"))
     lengths = tuple((int(q), int(kv)) for q, kv in table.pop("lengths"))
-    return Honest(name, problem=problem, lengths=lengths, **table)
+    return Honest(path.stem, problem=problem, lengths=lengths, **table)
 
 
-def _frauds(kernel: Honest) -> Iterator[Fraud]:
+def _frauds(kernel: Honest, folder: Path) -> Iterator[Fraud]:
     yield Fraud(kernel, f"honest {kernel.name}", "is right", "control")
-    for table in _read(kernel.name)["fraud"]:
+    for table in _read(folder / f"{kernel.name}.toml")["fraud"]:
         patch = tuple((old, new) for old, new in table.pop("patch", ()))
         emulated, measured = (_expected(table.pop(where)) for where in ("emulated", "measured"))
         measured = replace(measured, every=False)  # a candidate stops at the first rung that rejects it
         yield Fraud(kernel, patch=patch, emulated=emulated, measured=measured, **table)
 
 
-def _read(name: str) -> dict[str, Any]:
-    return tomllib.loads((FOLDER / f"{name}.toml").read_text(encoding="utf-8"))
+def _read(path: Path) -> dict[str, Any]:
+    return tomllib.loads(path.read_text(encoding="utf-8"))
 
 
 def _expected(table: dict[str, str]) -> Expected:
@@ -114,7 +114,8 @@ def _expected(table: dict[str, str]) -> Expected:
 
 def made(fraud: Fraud, gpu: GpuSpec) -> tuple[Candidate, Family]:
     """The fraud's text and a family with its launches. UsageError where a patch does not fit its kernel."""
-    candidate = _rendered(fraud.kernel.name, gpu)
+    kernel = fraud.kernel
+    candidate = _rendered(kernel.name, kernel.family, tuple(kernel.values.items()), kernel.problem, gpu)
     source = _patched(candidate.source, fraud)
     sha = hashlib.sha256((source + device_headers_sha()).encode()).hexdigest()
     family = _relaunched(load_family(fraud.kernel.family), fraud)
@@ -122,12 +123,13 @@ def made(fraud: Fraud, gpu: GpuSpec) -> tuple[Candidate, Family]:
 
 
 @lru_cache(maxsize=64)
-def _rendered(name: str, gpu: GpuSpec) -> Candidate:
+def _rendered(
+    name: str, family: str, values: tuple[tuple[str, Any], ...], problem: Workload, gpu: GpuSpec
+) -> Candidate:
     """The honest kernel of that name; UsageError where the GPU cannot have it."""
-    kernel = next(kernel for kernel in kernels() if kernel.name == name)
-    key = kernel.problem.compile_key(gpu.arch)
-    space = load_family(kernel.family).space((key,), gpu)
-    genome = space.genome(dict(kernel.values))
+    key = problem.compile_key(gpu.arch)
+    space = load_family(family).space((key,), gpu)
+    genome = space.genome(dict(values))
     if broken := space.violations(genome):
         raise UsageError(f"{name}: {', '.join(broken)} on {gpu.name}.")
     return render(genome, key, gpu)

@@ -3,6 +3,7 @@
 SQLite by default, any SQLAlchemy URL otherwise; what only SQLite understands stands behind a dialect check.
 """
 
+import hashlib
 import os
 import sqlite3
 import time
@@ -18,14 +19,20 @@ import sqlalchemy as sa
 from sqlalchemy import event
 from sqlalchemy.exc import IntegrityError, OperationalError, SQLAlchemyError
 
-from evoflash.errors import StoreError
+from evoflash.errors import StoreError, without_passwords
 from evoflash.paths import DB, shipped
+from evoflash.store import postgresql
+from evoflash.store.advice import explain
 from evoflash.store.rows import DamagedRowError
-from evoflash.store.run_locks import RunLocks
+from evoflash.store.run_locks import FileLocks, RunLocks
 from evoflash.store.schema import HEAD, VERSION_TABLE, leaderboard_sql
+from evoflash.store.session_locks import SessionLocks
 
 BUSY_TIMEOUT_MS = 30_000
 _TRY_MS = 500  # SQLite hears no Ctrl-C while it waits for a lock
+_VIEW = "leaderboard"
+_TRIES = 5  # of a transaction that met another one
+_SNAPSHOT = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
 
 T = TypeVar("T")
 
@@ -38,24 +45,44 @@ class Database:
     label: str  # the path, or the URL without its password
     run_locks: RunLocks  # which runs are this process's
 
+    def close(self) -> None:
+        """Give the connections and the locks on runs back; a database can be closed twice."""
+        self.run_locks.close()
+        self.engine.dispose()
+
     @contextmanager
     def reading(self) -> Iterator[sa.Connection]:
         """One consistent snapshot; it never waits for a writer."""
-        with _translated(self.label), self.engine.connect() as connection:
+        options = _SNAPSHOT if self.engine.dialect.name == "postgresql" else {}
+        with _translated(self.label), self.engine.connect().execution_options(**options) as connection:
             yield connection
 
     def write(self, work: Callable[[sa.Connection], T]) -> T:
-        """Run `work` in one transaction: all of it is stored, or none. `work` may be called twice."""
+        """Run `work` in one transaction: all of it is stored, or none. `work` may be called several times."""
         with _translated(self.label):
-            try:
-                return self._transact(work)
-            except IntegrityError:
-                # On PostgreSQL another process may insert the same row between our look and our insert.
-                return self._transact(work)
+            for _ in range(_TRIES - 1):
+                try:
+                    return self._transact(work)
+                except IntegrityError:
+                    # On PostgreSQL another process may insert the same row between our look and our insert,
+                    continue
+                except OperationalError as error:  # or wait for us while we wait for it.
+                    if not postgresql.is_conflict(error):
+                        raise
+            return self._transact(work)
 
     def _transact(self, work: Callable[[sa.Connection], T]) -> T:
-        with self.engine.connect().execution_options(writes=True) as connection, connection.begin():
+        with self._writing() as connection, connection.begin():
             return work(connection)
+
+    @contextmanager
+    def _writing(self) -> Iterator[sa.Connection]:
+        session = self.run_locks.session()
+        if session is not None:
+            yield session
+            return
+        with self.engine.connect().execution_options(writes=True) as connection:
+            yield connection
 
 
 def open_database(target: str, *, read_only: bool = False) -> Database:
@@ -64,15 +91,17 @@ def open_database(target: str, *, read_only: bool = False) -> Database:
     StoreError: missing (readers), a folder, no database, not writable, or written by a newer evoflash.
     """
     file = _sqlite_file(target)
-    label = str(file) if file else _hide_password(target)
+    label = str(file) if file else label_of(target)
     with _translated(label):
         if file:
             _check_file(file, read_only=read_only)
-        database = Database(_engine(target, file, read_only=read_only), label, RunLocks(file))
+        engine = _engine(target, file, read_only=read_only)
+        on_server = engine.dialect.name == "postgresql"
+        database = Database(engine, label, SessionLocks(engine) if on_server else FileLocks(file))
         try:
             _bring_up_to_date(database, target, read_only=read_only)
         except BaseException:
-            database.engine.dispose()
+            database.close()
             raise
     return database
 
@@ -87,6 +116,8 @@ def _sqlite_file(target: str) -> Path | None:
 
 
 def _url(target: str) -> sa.URL:
+    if target.startswith("postgres://"):  # libpq's other spelling
+        target = target.replace("postgres", "postgresql", 1)
     try:
         return sa.make_url(target)
     except SQLAlchemyError as error:
@@ -95,8 +126,11 @@ def _url(target: str) -> sa.URL:
         ) from error
 
 
-def _hide_password(target: str) -> str:
-    return _url(target).render_as_string(hide_password=True)
+def label_of(target: str) -> str:
+    """What a database is called towards people: its path, or its URL without a password."""
+    if "://" not in target:
+        return target
+    return without_passwords(_url(target).render_as_string(hide_password=False))
 
 
 def _check_file(file: Path, *, read_only: bool) -> None:
@@ -110,15 +144,20 @@ def _check_file(file: Path, *, read_only: bool) -> None:
 
 def _engine(target: str, file: Path | None, *, read_only: bool) -> sa.Engine:
     url = _file_url(file, read_only=read_only) if file else _url(target)
+    name = url.get_backend_name()
+    options = postgresql.engine_options(url, read_only=read_only) if name == "postgresql" else {}
     try:
-        engine = sa.create_engine(url)
+        engine = sa.create_engine(url, **options)
     except (SQLAlchemyError, ImportError) as error:
-        name = url.get_backend_name()
         remedy = "pip install 'evoflash[postgres]'" if name == "postgresql" else "install one"
         raise StoreError(f"no driver for '{name}' databases: {remedy}, or use a path ({error}).") from error
     if engine.dialect.name == "sqlite":
         event.listen(engine, "connect", lambda raw, _: _set_up_sqlite(raw, read_only=read_only))
         event.listen(engine, "begin", _begin_sqlite)
+    if engine.dialect.name == "postgresql":
+        event.listen(
+            engine, "connect", lambda raw, _: postgresql.set_up(raw, lock_timeout_ms=BUSY_TIMEOUT_MS)
+        )
     return engine
 
 
@@ -172,7 +211,7 @@ def _bring_up_to_date(database: Database, target: str, *, read_only: bool) -> No
     if revision == HEAD and (read_only or has_view):
         return
     if read_only:
-        open_database(target).engine.dispose()
+        open_database(target).close()
     else:
         database.write(_upgrade if revision != HEAD else _replace_view)
 
@@ -201,51 +240,45 @@ def _upgrade(connection: sa.Connection) -> None:
     from alembic import command
     from alembic.config import Config
 
+    _alone(connection)
     config = Config()
     config.set_main_option("script_location", str(DB).replace("%", "%%"))
     config.set_main_option("path_separator", "os")
     config.attributes["connection"] = connection
-    connection.exec_driver_sql("DROP VIEW IF EXISTS leaderboard")  # SQLite alters no table under a view
+    connection.exec_driver_sql(f"DROP VIEW IF EXISTS {_VIEW}")  # SQLite alters no table under a view
     command.upgrade(config, "head")
     _replace_view(connection)
+
+
+def _alone(connection: sa.Connection) -> None:
+    """No other process changes the schema now; SQLite's writers are alone anyway."""
+    if connection.dialect.name == "postgresql":
+        postgresql.alone(connection)
 
 
 def _view_sql() -> str:
     # Without replays: what a recording held is no kernel of this database.
     board = f"SELECT * FROM (\n{leaderboard_sql()}\n) AS board WHERE basis <> 'replayed'"
-    return f"CREATE VIEW leaderboard AS\n{board}\nORDER BY problem, gpu, basis, rank, evaluation"
+    return f"CREATE VIEW {_VIEW} AS\n{board}\nORDER BY problem, gpu, basis, rank, evaluation"
 
 
 def _has_view(connection: sa.Connection) -> bool:
-    if connection.dialect.name != "sqlite":
-        return False  # PostgreSQL rewrites a view's text: it cannot be compared, so it is created anew
-    query = "SELECT sql FROM sqlite_master WHERE type = 'view' AND name = 'leaderboard'"
-    return bool(connection.exec_driver_sql(query).scalar() == _view_sql())
+    if connection.dialect.name == "postgresql":
+        return postgresql.view_note(connection, _VIEW) == _view_note()
+    query = sa.text("SELECT sql FROM sqlite_master WHERE type = 'view' AND name = :name")
+    return bool(connection.scalar(query, {"name": _VIEW}) == _view_sql())
+
+
+def _view_note() -> str:
+    return hashlib.sha256(_view_sql().encode()).hexdigest()
 
 
 def _replace_view(connection: sa.Connection) -> None:
-    connection.exec_driver_sql("DROP VIEW IF EXISTS leaderboard")
+    _alone(connection)
+    connection.exec_driver_sql(f"DROP VIEW IF EXISTS {_VIEW}")
     connection.exec_driver_sql(_view_sql())
-
-
-# What the database says (lower case), and what to tell the user.
-_ADVICE = (
-    ("not a database", "is not a database: name another with --db, or move the file away"),
-    ("malformed", "is damaged: copy it, try `sqlite3 FILE .recover`, or name another with --db"),
-    (
-        "no such table",
-        "lacks a table: put a copy of the database in its place, or name another with --db",
-    ),
-    (
-        "no such column",
-        "lacks a column: put a copy of the database in its place, or name another with --db",
-    ),
-    ("locked", "is locked by another process: wait for it to end, then run the command again"),
-    ("full", "cannot grow, the disk is full: free some space and run the same command again"),
-    ("disk i/o", "cannot be written, the disk refuses: free some space and run the same command again"),
-    ("readonly", "cannot be written: make it and its folder writable, or name another with --db"),
-    ("unable to open", "cannot be opened: check the folder and its permissions, or name another with --db"),
-)
+    if connection.dialect.name == "postgresql":
+        postgresql.note_view(connection, _VIEW, _view_note())
 
 
 @contextmanager
@@ -253,17 +286,9 @@ def _translated(label: str) -> Iterator[None]:
     try:
         yield
     except (SQLAlchemyError, sqlite3.Error, OSError, OverflowError, UnicodeDecodeError) as error:
-        raise StoreError(_explain(label, error)) from error
+        raise StoreError(explain(label, error)) from error
     except DamagedRowError as error:
         raise StoreError(
             f"{label}: {error}: `evoflash db check` lists all such rows; put a copy of the database in its "
             "place, or take the run out with `evoflash runs delete`."
         ) from error
-
-
-def _explain(label: str, error: Exception) -> str:
-    said = str(getattr(error, "orig", None) or error).splitlines()[0] if str(error) else type(error).__name__
-    for words, advice in _ADVICE:
-        if words in said.lower():
-            return f"{label} {advice} ({said})."
-    return f"{label} cannot be used ({said}): check it, or name another with --db."

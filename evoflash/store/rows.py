@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 import evoflash
-from evoflash.errors import UsageError
+from evoflash.errors import UsageError, without_passwords
 from evoflash.evaluation import (
     SCORED,
     Baseline,
@@ -107,7 +107,7 @@ def run_row(
         "gpu_hash": gpu_hash,
         "budget": budget,
         "reported_flops": _reported_flops(key.problem),
-        "argv_json": _json(list(argv)),
+        "argv_json": _json([without_passwords(word) for word in argv]),  # a team reads this database
         **_stamp(environment),
     }
 

@@ -12,6 +12,7 @@ from evoflash.store import queries, rows, schema
 from evoflash.store.cost import Cost, cost_of
 from evoflash.store.database import Database
 from evoflash.store.rows import Row
+from evoflash.store.run_locks import Holder
 
 RECENT = 60  # evaluations that the rate is taken over
 NAME = "name"  # the key of a run's name in its environment
@@ -24,6 +25,7 @@ class Standing:
     run: Run
     name: str  # given by `evoflash runs rename`; empty: none
     process: int | None  # another one that works on it; None where none does, or it cannot be told
+    host: str  # the machine of that process; empty: this one
     evaluated: int  # genomes that count against the budget
     correct: int
     duplicates: int
@@ -62,7 +64,7 @@ def name_of(row: Row) -> str:
         return str(json.loads(row["environment_json"]).get(NAME, ""))
 
 
-def _standing(connection: sa.Connection, row: Row, process: int | None) -> Standing:
+def _standing(connection: sa.Connection, row: Row, holder: Holder | None) -> Standing:
     found = schema.evaluations.c
     mine = (found.run_id == row["id"]) & (found.kind == "candidate")
     candidates = list(
@@ -75,7 +77,8 @@ def _standing(connection: sa.Connection, row: Row, process: int | None) -> Stand
     return Standing(
         run=rows.run_of(row),
         name=name_of(row),
-        process=process,
+        process=holder.process if holder else None,
+        host=holder.host if holder else "",
         evaluated=len(own),
         correct=len(correct),
         duplicates=len(candidates) - len(own),

@@ -69,8 +69,7 @@ class Store:
 
     def close(self) -> None:
         """Give the connections and the locks on runs back; a store can be closed twice."""
-        self.database.engine.dispose()
-        self.database.run_locks.close()
+        self.database.close()
 
     def begin(
         self,

@@ -9,6 +9,7 @@ elsewhere.
     pair             what came out of such a comparison, as a record
     abba             two contenders in blocks of A B B A
     relative         a kernel's time by its ratio to one whose time is known
+    gpu_factors      how fast each of several GPUs is, by the known one's times
     sequential_test  blocks until one of the two is clearly faster, or neither can be
     intervals        the statistics of paired times
     noise_floor      how far apart two copies of one kernel seem to be on this machine

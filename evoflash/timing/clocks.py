@@ -1,5 +1,6 @@
-"""The GPU's clock, throttle reasons and energy counter, by NVML. Sets no clock, and is never needed."""
+"""The GPU's clock, throttle reasons, energy counter and UUID, by NVML. Sets no clock, and is never needed."""
 
+import platform
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
@@ -38,6 +39,15 @@ def energy_counter_mj(pci_bus_id: str) -> int | None:
         return int(nvml.nvmlDeviceGetTotalEnergyConsumption(device))
     except Exception:  # no NVML, a GPU before Volta, a virtual GPU
         return None
+
+
+def uuid(pci_bus_id: str) -> str:
+    """The GPU's UUID as nvidia-smi has it; else, without NVML, this machine's name and the GPU's place."""
+    try:
+        nvml, device = _device(pci_bus_id)
+        return str(nvml.nvmlDeviceGetUUID(device))
+    except Exception:  # as above
+        return f"{platform.node()} {pci_bus_id}"
 
 
 @lru_cache(maxsize=4)

@@ -36,6 +36,7 @@ class RelativeTime:
 
     score_us: Interval
     timings: tuple[Timing, ...]
+    known_us: float  # what the known ones took meanwhile, as a score; nan where it was a single replay
 
 
 def relative_time(
@@ -60,7 +61,7 @@ def relative_time(
     rough_us = known_us * score([pair.rough_ratio for pair in pairs])
     if is_far(rough_us):
         single = tuple(_single(pair, side, protocol) for pair, side in zip(pairs, sides, strict=True))
-        return RelativeTime(Interval(rough_us, 0.0, math.inf), single)
+        return RelativeTime(Interval(rough_us, 0.0, math.inf), single, math.nan)
     rounds, started = list[list[Block]](), time.monotonic()
     while True:
         rounds.append([pair.block() for pair in pairs])
@@ -70,7 +71,12 @@ def relative_time(
             if is_last or is_clear(found):
                 break
     timings = tuple(_timing([each[at] for each in rounds], side, protocol) for at, side in enumerate(sides))
-    return RelativeTime(found, timings)
+    here_us = score([_known_us([each[at] for each in rounds]) for at in range(len(sides))])
+    return RelativeTime(found, timings, here_us)
+
+
+def _known_us(blocks: Sequence[Block]) -> float:
+    return float(np.median([us for block in blocks for us in block.second]))
 
 
 def _ratio(rounds: Sequence[Sequence[Block]], effort: Effort) -> Interval:

@@ -2,8 +2,8 @@
 what bounds it. Runs no kernel; a simulation is no measurement of a cluster.
 
 What a GPU does per candidate comes from records of scripts.searches.stages (H200). What the search process
-does for each (propose, learn, send, receive, store) is measured here, in CPU seconds, on a strategy that is
-told invented times. Cores are taken to be as many for each GPU as in the records, finals are left out.
+and the scheduler do for each is measured here, in CPU seconds, in searches on stand-ins (whole_search.py).
+Cores are taken to be as many for each GPU as in the records, finals are left out.
 
     python -m scripts.cluster.efficiency -o scripts/cluster/records/efficiency.json
 """
@@ -11,21 +11,18 @@ told invented times. Cores are taken to be as many for each GPU as in the record
 import argparse
 import heapq
 import json
-import time
+import os
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from evoflash.commands.search import plan as planning
-from evoflash.commands.search.run import strategy_of
-from evoflash.evaluation import Basis, Evaluation, Rung, Status
-from evoflash.evaluators.cluster.connection import connected
-from evoflash.evaluators.cluster.loopback import private_cluster
-from evoflash.evaluators.cluster.processes import ClusterCores
+from scripts.cluster.stand_ins import jobs
+from scripts.cluster.whole_search import Measured, searched
 from scripts.command_line import command
 
 STAGES = Path("scripts/searches/records/stages-h200-2026-11-23.json")
@@ -42,6 +39,7 @@ class Costs:
     proof_s: float  # of a GPU, on the share that is proven
     proven: float
     serial_s: float  # of the search process
+    scheduler_s: float = 0.0  # of the cluster's scheduler
 
 
 def gpu_costs(stages: Path) -> tuple[float, float, float]:
@@ -53,48 +51,28 @@ def gpu_costs(stages: Path) -> tuple[float, float, float]:
     return look_s / n_looks, proof_s / n_proofs, n_proofs / n_looks
 
 
-def strategy_s(name: str, *, evaluations: int, ahead: int) -> list[float]:
-    """CPU seconds for asking and telling, one evaluation after the other."""
-    plan = planning.plan(
-        gpu="h200", problem="mission", strategy=name, seed=0, family=None, evaluator="emulated"
-    )
-    strategy, waiting, spent, rng = strategy_of(plan), deque[Any](), list[float](), np.random.default_rng(0)
-    for _ in range(evaluations):
-        began_s = time.process_time()
-        while len(waiting) < ahead:
-            proposal = strategy.ask()
-            assert proposal is not None, "a space of millions is never spent"
-            waiting.append(proposal)
-        proposal = waiting.popleft()
-        us = float(rng.lognormal(3.0, 0.5))
-        what = (proposal.genome, str(plan.problem), "h200", Basis.ESTIMATED, Status.CORRECT, Rung.DONE)
-        strategy.tell(proposal, Evaluation(*what, score_us=us))
-        spent.append(time.process_time() - began_s)
-    return spent[ahead:] if len(spent) > ahead else spent
-
-
-def message_s(calls: int) -> float:
-    """CPU seconds of the search process for a call on a cluster: client and scheduler, one thread's worth."""
-    with private_cluster(cores=2) as address, connected(address) as connection:
-        processes = ClusterCores(connection, expected=2).processes()
-        processes.submit(divmod, 7, 2, timeout_s=60).result()
-        began_s = time.process_time()
-        for each in [processes.submit(divmod, 7, 2, timeout_s=60) for _ in range(calls)]:
-            each.result()
-        return (time.process_time() - began_s) / calls
+def serial_costs(name: str, evaluations: int) -> Measured:
+    """What a candidate of a real search takes of the search process and of the scheduler, in CPU seconds; on
+    two stand-ins for GPUs which take no time, so that nothing but that is done.
+    """
+    gpu = jobs(look_s=0.0, proof_s=0.0, proven=gpu_costs(STAGES)[2])
+    search = partial(searched, 2, gpu, strategy=name, opening=_AHEAD, ahead=_AHEAD)
+    search(budget=_AHEAD + evaluations)  # compiles
+    return search(budget=_AHEAD + evaluations)
 
 
 def rate(gpus: int, costs: Costs, *, seed: int = 0) -> float:
     """Candidates a second on so many GPUs, after a search long enough for its beginning not to matter."""
     rng, ahead = np.random.default_rng(seed), _AHEAD * gpus
     count = max(12 * ahead, 6000)
-    cores, devices = [0.0] * (_CORES * gpus), [0.0] * gpus
+    cores, devices, scheduler = [0.0] * (_CORES * gpus), [0.0] * gpus, [0.0]
     done, now_s, half_s = deque[float](), 0.0, 0.0
     for at in range(count):
         if len(done) == ahead:  # outcomes are taken in the order of the proposals
             now_s = max(now_s, done.popleft())
         now_s += costs.serial_s
-        ready_s = _served(cores, now_s, float(rng.gamma(4.0, _PREPARE_S / 4.0)))
+        ready_s = _served(scheduler, now_s, costs.scheduler_s)
+        ready_s = _served(cores, ready_s, float(rng.gamma(4.0, _PREPARE_S / 4.0)))
         look_s = float(rng.gamma(2.0, costs.look_s / 2.0))
         proof_s = float(rng.gamma(2.0, costs.proof_s / 2.0)) if rng.random() < costs.proven else 0.0
         done.append(_served(devices, ready_s, look_s + proof_s))
@@ -121,21 +99,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--evaluations", type=int, default=300)
-    parser.add_argument("--calls", type=int, default=200)
+    parser.add_argument("--evaluations", type=int, default=168)
     parser.add_argument("-o", type=Path, required=True)
     args = parser.parse_args()
     look_s, proof_s, proven = gpu_costs(STAGES)
-    sent_s = (1 + proven) * message_s(args.calls)
-    stored_s = 0.0056  # Store.add of the same records
-    found: dict[str, Any] = {"made_by": command(), "message_s": sent_s, "stored_s": stored_s}
+    found: dict[str, Any] = {"made_by": command(), "load": os.getloadavg()}
     found |= {"look_s": look_s, "proof_s": proof_s, "proven": proven}
     for name in ("uniform", "evolution", "surrogate"):
-        asked_s = float(np.mean(strategy_s(name, evaluations=args.evaluations, ahead=_AHEAD)))
-        serial_s = asked_s + sent_s + stored_s
-        rows = table(Costs(look_s, proof_s, proven, serial_s))
-        found[name] = {"asked_s": asked_s, "serial_s": serial_s, "most_per_s": 1 / serial_s, "rows": rows}
-    args.o.write_text(json.dumps(found, indent=1) + "\n")
+        each = serial_costs(name, args.evaluations)
+        rows = table(Costs(look_s, proof_s, proven, each.cpu_s, each.scheduler_s))
+        found[name] = {"search": asdict(each), "most_per_s": 1 / max(each.cpu_s, each.scheduler_s)}
+        found[name] |= {"rows": rows}
+        args.o.write_text(json.dumps(found, indent=1) + "\n")
     print(json.dumps(found, indent=1))
 
 

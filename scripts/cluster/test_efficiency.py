@@ -18,6 +18,10 @@ def test_the_search_process_bounds_what_any_number_of_gpus_reach():
     assert rate(64, Costs(0.05, 0.2, 0.4, 0.1)) == pytest.approx(10.0, rel=0.01)
 
 
+def test_the_scheduler_bounds_it_as_well():
+    assert rate(64, Costs(0.05, 0.2, 0.4, 0.01, 0.1)) == pytest.approx(10.0, rel=0.01)
+
+
 def test_the_recorded_searches_give_costs_of_a_gpu():
     look_s, proof_s, proven = gpu_costs(STAGES)
     assert 0 < look_s < proof_s

@@ -40,6 +40,7 @@ CAUSAL_128 = "b=2,h=1,d=128,causal"
 LENGTHS = ("sq=75,skv=300", "sq=1,skv=77", "sq=200,skv=90")
 
 
+@pytest.mark.cover
 @pytest.mark.parametrize("kind", [FULL_64, CAUSAL_64, FULL_128, CAUSAL_128])
 @pytest.mark.parametrize("name", CONFIGURATIONS)
 def test_a_configuration_computes_attention_without_a_report(name: str, kind: str) -> None:
@@ -68,6 +69,7 @@ def test_strides_are_the_callers(name: str) -> None:
     assert outcome.verdict.reason == ""
 
 
+@pytest.mark.cover
 @pytest.mark.parametrize("kind", [FULL_64, CAUSAL_128])
 @pytest.mark.parametrize("name", ["plain", "ping_pong", "wide", "three_wide", "multicast_overlap"])
 def test_ptxas_neither_spills_nor_serialises(name: str, kind: str) -> None:

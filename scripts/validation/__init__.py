@@ -8,6 +8,7 @@
     batch           verdicts of a batch of launches beside those of launches one by one, and the time of each
 
     subjects        the kernels that these look at: drawn, built and run
+    single_edits    a third set of such edits, kernels and patches as in evoflash/selftest/frauds
 
 records/ also holds what has no script: runs of `evoflash doctor --self-test`, of the tests that need a GPU,
 of the GPU's conformance; and tma-probe-h200.jsonl, whose script is no longer kept.

@@ -6,6 +6,7 @@ no rung notices here is left to a GPU, to sizes that it is timed at or to luck. 
 first: no pre-flight may complain of them.
 
     python -m scripts.validation.adversary -o scripts/validation/records/adversary.json
+    python -m scripts.validation.adversary --folder scripts/validation/single_edits -o ...  # another set
 """
 
 import argparse
@@ -25,7 +26,7 @@ from evoflash.emulator.preflight import emulate, preflight
 from evoflash.errors import EvoflashError
 from evoflash.gpu import GpuSpec, load_gpu
 from evoflash.isolation import Ending, IsolatedPool
-from evoflash.selftest.corpus import Fraud, corpus, made
+from evoflash.selftest.corpus import FOLDER, Fraud, corpus, made
 from scripts.command_line import command
 from scripts.families.in_flight import in_flight
 
@@ -53,12 +54,12 @@ class Row:
         return bool(self.rung) != self.is_control
 
 
-def chosen(only: str) -> list[Fraud]:
+def chosen(only: str, folder: Path = FOLDER) -> list[Fraud]:
     """The edits and their kernels, or those of the kernels and names that `only` lists between commas."""
     words = tuple(filter(None, only.split(",")))
-    edits = [fraud for fraud in corpus() if fraud.source.startswith(SOURCE)]
+    edits = [fraud for fraud in corpus(folder) if fraud.source.startswith(SOURCE)]
     kernels = {fraud.kernel.name for fraud in edits}
-    controls = [fraud for fraud in corpus() if fraud.is_control and fraud.kernel.name in kernels]
+    controls = [fraud for fraud in corpus(folder) if fraud.is_control and fraud.kernel.name in kernels]
     return [
         fraud
         for fraud in (*controls, *edits)
@@ -66,9 +67,10 @@ def chosen(only: str) -> list[Fraud]:
     ]
 
 
-def examine(name: str) -> Row:
-    """One edit, by its name, up the rungs; in a worker process."""
-    fraud, gpu = next(fraud for fraud in corpus() if fraud.name == name), load_gpu(GPU)
+def examine(edit: tuple[Path, str]) -> Row:
+    """One edit, by its folder and name, up the rungs; in a worker process."""
+    folder, name = edit
+    fraud, gpu = next(fraud for fraud in corpus(folder) if fraud.name == name), load_gpu(GPU)
     begin_s = time.process_time()
     complaint = _preflight(fraud, gpu, SEEDS[0])
     cpu_s = round(time.process_time() - begin_s, 2)
@@ -91,12 +93,22 @@ def _check_shapes(fraud: Fraud, gpu: GpuSpec) -> str:
     """The complaint of the first check shape that tells, with some of the inputs that a candidate meets."""
     candidate, family = made(fraud, gpu)
     library = gxx.build(candidate.source, name=family.name)
+    registers = family.registers(family.names(candidate.genome.as_dict(), candidate.compile_key, gpu))
     shapes = check_workloads([fraud.kernel.problem.compile_key(gpu.arch)])
     for shape in sorted(shapes, key=lambda shape: shape.flops):
         launches = family.launches(candidate.genome, shape, gpu)
-        for inputs in INPUTS if shape.seq_kv < 500 else INPUTS[:1]:
+        runs = [(inputs, False) for inputs in (INPUTS if shape.seq_kv < 500 else INPUTS[:1])]
+        for inputs, is_strided in (*runs, (INPUTS[0], True)):
             emulations, verdict = emulate(
-                library, launches, shape, inputs, delivery="random", schedule="random", seed=SEEDS[0]
+                library,
+                launches,
+                shape,
+                inputs,
+                delivery="random",
+                schedule="random",
+                seed=SEEDS[0],
+                registers=registers,
+                is_strided=is_strided,
             )
             reports = [report for emulation in emulations for report in emulation.reports]
             if any(report.kind == "TIMEOUT" for report in reports):
@@ -108,15 +120,15 @@ def _check_shapes(fraud: Fraud, gpu: GpuSpec) -> str:
     return ""
 
 
-def rows(frauds: list[Fraud], *, workers: int) -> Iterator[Row]:
+def rows(frauds: list[Fraud], folder: Path = FOLDER, *, workers: int) -> Iterator[Row]:
     """The rows as they come."""
     gxx.runtime()
-    names = {fraud.name: fraud for fraud in frauds}
+    names = {(folder, fraud.name): fraud for fraud in frauds}
     with IsolatedPool(workers) as pool:
         endings = in_flight(
             pool, examine, names, many=2 * workers, limit_s=LIMIT_S, time_limit_s=LIMIT_S * len(names)
         )
-        yield from (_row(names[name], ending) for name, ending in endings)
+        yield from (_row(names[edit], ending) for edit, ending in endings)
 
 
 def _row(fraud: Fraud, ending: Ending[Row]) -> Row:
@@ -143,6 +155,7 @@ def arguments() -> argparse.Namespace:
     """What the command line says."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--only", default="", help="kernels or edits, by name or number, with commas between")
+    parser.add_argument("--folder", type=Path, default=FOLDER, help="of the kernels and their edits")
     parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("-o", "--output", type=Path)
     return parser.parse_args()
@@ -153,7 +166,7 @@ def main() -> int:
     args = arguments()
     begin_s, found = time.monotonic(), []
     try:
-        for row in rows(chosen(args.only), workers=args.workers):
+        for row in rows(chosen(args.only, args.folder), args.folder, workers=args.workers):
             found.append(row)
             told = row.rung or ("right" if row.is_control else "NOT NOTICED")
             print(f"{told:24} {row.kernel:14} {row.name:42} {row.reason[:120]}", flush=True)

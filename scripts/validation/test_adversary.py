@@ -1,12 +1,15 @@
 """The adversary's script finds an edit where it is noticed, lets a right kernel be, and counts truly."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from evoflash.selftest.corpus import FOLDER
 from scripts.validation import adversary
 from scripts.validation.adversary import Row, chosen, examine, record
 
+SINGLE_EDITS = Path(__file__).parent / "single_edits"
 CAUGHT = Row("direct", "values past the end read", "single edits, D1c", "preflight", "OOB-global", 0.2)
 
 
@@ -15,16 +18,30 @@ CAUGHT = Row("direct", "values past the end read", "single edits, D1c", "preflig
     [("honest direct", "", ""), ("values past the end read", "preflight", "OOB-global")],
 )
 def test_what_is_right_is_let_be_and_an_edit_is_noticed(name: str, rung: str, says: str) -> None:
-    row = examine(name)
+    row = examine((FOLDER, name))
 
     assert (row.rung, row.is_good) == (rung, True)
     assert says in row.reason
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name",
+    [
+        "rows of K and V in 32 bits",
+        "O's head in 32 bits",
+        "second section of heads",
+        "tiles counted to a hundred",
+    ],
+)
+def test_the_preflight_notices_the_classes_that_slipped_through_when_they_were_new(name: str) -> None:
+    assert examine((SINGLE_EDITS, name)).rung == "preflight"
+
+
 def test_the_check_shapes_notice_what_the_preflight_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(adversary, "_preflight", lambda fraud, gpu, seed: "")
 
-    assert examine("second row's LSE of another warp").rung == "check shapes"
+    assert examine((FOLDER, "second row's LSE of another warp")).rung == "check shapes"
 
 
 def test_edits_and_their_kernels_are_chosen_by_kernel_name_and_number() -> None:

@@ -2,17 +2,14 @@
 
 import json
 import math
-import os
-import subprocess
 import sys
 import textwrap
 import types
 
 import numpy as np
 import pytest
-from places import ROOT
+from forked import evoflash
 from rich.console import Console
-from waiting import LIMIT_S
 
 from evoflash.attention.reference import attention
 from evoflash.attention.workload import Workload
@@ -330,11 +327,7 @@ def test_the_commands_help_names_every_baseline():
     ids=["no-gpu", "no-such-baseline", "no-such-problem"],
 )
 def test_the_command_ends_in_one_line_and_its_exit_code(arguments, code, said, tmp_path):
-    line = [sys.executable, "-m", "evoflash", "baselines", *arguments, "--db", str(tmp_path / "a.db")]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": ""}
-    done = subprocess.run(
-        line, capture_output=True, text=True, env=environment, cwd=ROOT, timeout=LIMIT_S, check=False
-    )
+    done = evoflash("baselines", *arguments, "--db", str(tmp_path / "a.db"), CUDA_VISIBLE_DEVICES="")
     assert (done.returncode, done.stdout) == (code, "")
     assert said in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1

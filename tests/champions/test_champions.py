@@ -2,18 +2,16 @@
 
 import json
 import logging
-import os
 import re
 import shutil
 import sqlite3
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from forked import evoflash
 from places import ROOT, TEMPLATES
-from waiting import LIMIT_S
 
 from evoflash import champions as champion
 from evoflash.champions import Champion, adapted, champions, distance, of_today, read_champions, starts
@@ -79,13 +77,6 @@ def archive(tmp_path, monkeypatch):
     champions.cache_clear()
     yield ship
     champions.cache_clear()
-
-
-def evoflash(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "evoflash", *arguments]
-    return subprocess.run(
-        command, capture_output=True, text=True, cwd=ROOT, env=os.environ, timeout=LIMIT_S, check=False
-    )
 
 
 # What is shipped

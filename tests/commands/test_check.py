@@ -2,17 +2,14 @@
 
 import io
 import json
-import os
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from places import KERNELS, ROOT
+from forked import evoflash
+from places import KERNELS
 from rich.console import Console
-from waiting import LIMIT_S
 
 from evoflash.attention.workload import parse_workload
 from evoflash.commands.check import subject as check_subject
@@ -77,14 +74,6 @@ extern "C" __global__ void small(float* x, int n) {
 EF_EXPORT_KERNEL(small)
 """
 GENOME = {"family": "flash_mma", "words": ["warps=4", "block_n=64"], "problem": "mission,causal", "gpu": "l4"}
-
-
-def evoflash(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    variables = {**os.environ, "PYTHONPATH": str(ROOT), "NO_COLOR": "1"}
-    command = [sys.executable, "-m", "evoflash", *arguments]
-    return subprocess.run(
-        command, capture_output=True, text=True, env=variables, cwd=cwd, timeout=LIMIT_S, check=False
-    )
 
 
 def fault(folder: Path, number: int) -> Path:
@@ -641,7 +630,7 @@ def test_json_holds_what_the_page_shows(tmp_path):
 @pytest.mark.slow
 def test_exit_codes_and_streams(tmp_path):
     good = evoflash("check", str(fault(tmp_path, 0)), "--runs", "1", cwd=tmp_path)
-    bad = evoflash("check", "fault.cu", "--runs", "1", cwd=fault(tmp_path, 9).parent)
+    bad = evoflash("-q", "check", "fault.cu", "--runs", "1", cwd=fault(tmp_path, 9).parent)
     slow = evoflash("check", str(flash(tmp_path, 0)), "--runs", "1", "--strict", cwd=tmp_path)
     missing = evoflash("check", "none.cu", cwd=tmp_path)
 

@@ -2,12 +2,10 @@
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from places import ROOT
+from forked import evoflash
 
 from evoflash.commands.compare import report as compare_report
 from evoflash.commands.compare.kernels import Contender, contenders
@@ -154,9 +152,7 @@ def test_a_kernel_that_does_not_compile_is_said_in_one_line(tmp_path):
     "words", [("compare", "sdpa_flash", "sdpa_cudnn", "--problem", "mission"), ("doctor", "--noise")]
 )
 def test_without_a_gpu_it_is_one_line_and_exit_code_4(words):
-    done = subprocess.run(
-        [sys.executable, "-m", "evoflash", *words], capture_output=True, text=True, cwd=ROOT, check=False
-    )
+    done = evoflash(*words)
     assert (done.returncode, done.stdout) == (4, "")
     (said,) = done.stderr.splitlines()
     assert said.startswith("evoflash: ")

@@ -4,17 +4,14 @@ import io
 import json
 import math
 import re
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
+import forked
 import numpy as np
 import pytest
-from places import ROOT, environment
 from rich.console import Console
 from strategy_cases import SPACE, Notebook, Recorded, evaluated, score_us
-from waiting import LIMIT_S
 
 from evoflash.commands.insights import digest as insights
 from evoflash.commands.insights.report import as_json, print_insights
@@ -168,7 +165,7 @@ def test_a_run_without_children_says_so() -> None:
 
 
 def test_the_command_prints_json_that_can_be_read_back(path) -> None:
-    done = command("insights", "--db", str(path), "--gpu", "l4", "--problem", "mission", "--json")
+    done = forked.evoflash("insights", "--db", str(path), "--gpu", "l4", "--problem", "mission", "--json")
     told = json.loads(done.stdout)
     assert told["operators"][0]["name"] == "grow_block_n"
     assert told["lineage"][-1]["changes"] == {"block_n": [32, 96]}
@@ -177,16 +174,9 @@ def test_the_command_prints_json_that_can_be_read_back(path) -> None:
 def test_the_command_says_what_to_do_when_there_is_nothing(tmp_path) -> None:
     with open_store(str(tmp_path / "empty.db")):
         pass
-    done = command("insights", "--db", str(tmp_path / "empty.db"))
+    done = forked.evoflash("insights", "--db", str(tmp_path / "empty.db"))
     assert done.returncode == 3
     assert done.stderr.startswith("evoflash: no search in the database fits")
-
-
-def command(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "evoflash", *arguments],
-        capture_output=True, text=True, env=environment(NO_COLOR="1"), cwd=ROOT, timeout=LIMIT_S, check=False,
-    )  # fmt: skip
 
 
 # ---- in words

@@ -3,6 +3,7 @@
 import re
 import time
 from dataclasses import replace
+from itertools import islice
 
 import pytest
 from places import FIXTURES
@@ -18,7 +19,7 @@ from evoflash.problem import parse_problem
 from evoflash.store.store import open_store
 
 FIXTURE = FIXTURES / "recorded.json"
-GENOMES = list(SPACE)[:40]
+GENOMES = list(islice(SPACE, 40))
 
 
 @pytest.mark.parametrize(

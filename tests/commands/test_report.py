@@ -14,10 +14,10 @@ from evoflash import cli
 from evoflash.commands.report import collect, record
 from evoflash.commands.report.html.markup import Figures
 from evoflash.commands.report.html.page import html
-from evoflash.commands.report.words import short, without_password
+from evoflash.commands.report.words import short
 from evoflash.commands.runs.command import opened
 from evoflash.commands.search.final_pairs import as_note, noted
-from evoflash.errors import NoKernelError, StoreError, UsageError
+from evoflash.errors import NoKernelError, StoreError, UsageError, without_passwords
 from evoflash.evaluation import Basis, Status
 from evoflash.gpu_process.finals import FinalReport
 from evoflash.store import run_edits
@@ -261,9 +261,9 @@ def test_fronts_have_the_correct_kernels_that_no_other_is_better_than(tmp_path):
 
 
 def test_no_password_of_a_database_gets_into_a_report(found, page):
-    assert found["run"]["command"] == "evoflash search --gpu h200 --db postgresql://me:***@host/db"
+    assert found["run"]["command"] == "evoflash search --gpu h200 --db 'postgresql://me:***@host/db'"
     assert "secret" not in page
-    assert without_password("x --db postgresql://u:p@ss@h/d") == "x --db postgresql://u:***@h/d"
+    assert without_passwords("x --db postgresql://u:p@ss@h/d") == "x --db postgresql://u:***@h/d"
 
 
 def test_what_is_drawn_at_the_charts_edge_is_said_beside_it(page):
@@ -505,3 +505,21 @@ def test_words_and_marks_stand_out_from_the_paper(scheme):
             assert contrast(colours[words], colours[paper]) >= 4.5, (words, paper)
     for drawn in ("c0", "c1", "c2", "c3", "c4", "c5", "lost"):
         assert contrast(colours[drawn], colours["paper"]) >= 3, drawn
+
+
+def test_a_run_on_two_gpus_says_how_fast_each_was_in_report_and_status(tmp_path, capsys):
+    path = tmp_path / "two.db"
+    with open_store(str(path)) as store:
+        cases.on_two_gpus(store, slower=1.06)
+    found = reported(path)
+    assert [(each["gpu"], each["n"]) for each in found["gpus"]] == [("GPU-a", 6), ("GPU-b", 6)]
+    assert found["gpus"][1]["factor"] == pytest.approx(1.06, abs=0.002)
+    assert found["gpus_say"][-1].startswith("WARNING: one GPU takes 6.0 % ")
+    text = Page(html(found)).text
+    assert run(["status", "--db", str(path)]) == 0
+    said = capsys.readouterr().out
+    assert run(["status", "--json", "--db", str(path)]) == 0
+    (told,) = json.loads(capsys.readouterr().out)["runs"]
+    assert told["gpus"] == found["gpus"]
+    for shown in (text, said):
+        assert "GPU-b: 1.0600 times the usual time, 1.05" in shown

@@ -23,7 +23,7 @@ from evoflash.isolation import IsolatedPool
 
 SOON_S = 150.0  # an idle machine takes half a second; what is waited for takes stopping.SLOW_S
 BUDGET = 4
-STEPS = (*stopping.IN_GPU_PROCESSES, *stopping.IN_PREPARING_PROCESSES, *stopping.IN_MAIN_PROCESS)
+KINDS = (stopping.IN_GPU_PROCESSES, stopping.IN_PREPARING_PROCESSES, stopping.IN_MAIN_PROCESS)
 
 
 class Search:
@@ -74,8 +74,17 @@ class Search:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("slow", [step for step in STEPS if step != "finals"])  # in the finals: the next test
+@pytest.mark.parametrize(
+    "slow",
+    [
+        pytest.param(step, marks=pytest.mark.full if step in rest[:-1] else ())
+        for first, *rest in KINDS
+        for step in (first, *rest)
+        if step != "finals"  # the next test's
+    ],
+)
 def test_ctrl_c_ends_a_search_whatever_it_waits_for(tmp_path, slow):
+    """By default in the first step and the last of each kind of process; the finals are the next test's."""
     code, said = Search(tmp_path, slow).stopped(signal.SIGINT)
     assert code == 130
     assert said.count("the same command continues") == 1

@@ -9,12 +9,14 @@ from evoflash.attention import inputs
 from evoflash.attention.preflight_runs import preflight_runs
 from evoflash.attention.workload import CompileKey, Workload
 from evoflash.compilers import gxx
+from evoflash.emulator.call import _strided_layout
 from evoflash.emulator.preflight import CPU_LIMIT_S, cpu_limit_s, emulate, preflight
 from evoflash.evaluation import Candidate, Launch, Status
 from evoflash.families.family import known_families, load_family
 from evoflash.families.renderer import render
 from evoflash.gpu import load_gpu
 from evoflash.operation import Loop
+from evoflash.operation.registry import operation_of
 
 FAMILY, GPU = load_family("flash_mma"), load_gpu("l4")
 KEYS = (
@@ -48,9 +50,10 @@ def planted(key: CompileKey, *edits: tuple[str, str]) -> Candidate:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("key", KEYS, ids=str)
-def test_random_genomes_pass_without_a_report(key):
+def test_random_genomes_pass_without_a_report(key, request):
+    """Two genomes of each kind, under --full five."""
     space, rng = FAMILY.space((key,), GPU), np.random.default_rng(key.head_dim)
-    for seed in range(5):
+    for seed in range(5 if request.config.getoption("--full") else 2):
         genome = space.sample(rng)
         found = preflight(render(genome, key, GPU), FAMILY, GPU, seed=seed)
         assert found.complaint == "", genome
@@ -96,11 +99,15 @@ def test_the_shapes_are_those_that_the_loop_makes_special(key, loop):
 
 
 @pytest.mark.parametrize("loop", LOOPS, ids=lambda loop: f"{loop.rows}x{loop.keys}")
-def test_a_large_group_of_query_heads_is_run_whole_once_and_else_in_part(loop):
+def test_two_large_groups_of_query_heads_are_run_whole_once_or_as_small_ones(loop):
     key = replace(KEYS[2], gqa_ratio=32)
-    heads = [run.workload.heads for run in preflight_runs(key, loop)]
+    runs = preflight_runs(key, loop)
+    heads = [run.workload.heads for run in runs]
+    pairs = [run.workload for run in runs if run.shrunk == ("kGqaRatio",)]
 
-    assert heads.count(2 * key.gqa_ratio) == (1 if loop.splits == 1 else 0)
+    # Whole, or as two groups of two heads.
+    assert heads.count(2 * key.gqa_ratio) + len(pairs) == 1
+    assert all((shape.heads, shape.kv_heads) == (4, 2) for shape in pairs)
     assert sum(heads) < 4 * key.gqa_ratio
     assert all(
         run.workload.gqa_ratio == key.gqa_ratio for run in preflight_runs(key, loop, whole_groups=True)
@@ -250,3 +257,27 @@ def test_a_stride_that_is_cut_to_32_bits_or_taken_from_another_tensor_is_found(n
         renamed = body.replace(batch, "cut_batch")
         text = f"{before}{entry}{head}{{\n  const long long cut_batch = {value};{renamed}"
         assert preflight(replace(candidate, source=text), family, GPU, seed=0).complaint, value
+
+
+FAR, MOST_BYTES = 1 << 32, 1 << 31
+
+
+@pytest.mark.parametrize(
+    ("shape", "axes"),
+    [
+        ((2, 2, 9, 64), {"Q": [0], "K": [0, 1], "V": [0, 1], "O": [0, 1]}),
+        ((1, 2, 9, 64), {"Q": [], "K": [1], "V": [1], "O": [1]}),
+        ((1, 1, 99, 64), {"Q": [2], "K": [2], "V": [2], "O": [2]}),
+    ],
+)
+def test_32_bits_do_not_count_the_elements_of_a_strided_tensor_along_any_axis_that_may_be_long(shape, axes):
+    batch, heads, rows, head_dim = shape
+    workload = Workload(batch, heads, heads, rows, rows, head_dim)
+    specs = operation_of(workload).tensors(workload)
+
+    for spec in specs[:4]:
+        strides, size = _strided_layout(spec, is_far=True)
+        lengths = [strides[axis] * (spec.shape[axis] - 1) for axis in range(4)]
+        assert [axis for axis in range(4) if lengths[axis] > FAR] == axes[spec.name]
+        assert 2 * strides[2] < MOST_BYTES
+        assert size > sum(lengths)

@@ -59,7 +59,7 @@ def searched(db: Path, strategy: str, seconds: float | None = None) -> list[tupl
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("strategy", ["evolution", "surrogate"])
+@pytest.mark.parametrize("strategy", ["evolution", pytest.param("surrogate", marks=pytest.mark.full)])
 def test_a_search_repeats_and_goes_on_after_a_stop_as_if_there_had_been_none(tmp_path, strategy) -> None:
     whole = searched(tmp_path / "whole.db", strategy)
     assert len(whole) >= 9

@@ -48,6 +48,7 @@ def genomes(family, problem, gpu, count, seed):
     return [space.sample(rng) for _ in range(count)]
 
 
+@pytest.mark.cover
 @pytest.mark.parametrize("text", PROBLEMS)
 @pytest.mark.parametrize("family", known_families())
 def test_the_launcher_works_out_what_the_family_works_out(family, text):

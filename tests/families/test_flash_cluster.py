@@ -66,9 +66,21 @@ def complaint_of(genome, key, seed=1):
     return gene_cases.complaint_of(FAMILY, genome, key, H200, seed=seed)
 
 
-@pytest.mark.parametrize(("name", "value"), list(gene_cases.each_value(FAMILY)))
+def with_value(name, value):
+    return genome_of({**NEEDS.get(f"{name}={value}", {}), name: value})
+
+
+@pytest.mark.slow
+def test_the_values_of_all_genes_run_clean_a_few_in_each_genome():
+    alone = {(name, value): with_value(name, value) for name, value in gene_cases.values_of(FAMILY)}
+    packs = gene_cases.packs(alone, genome_of({}), FAMILY.space((KEY,), H200))
+
+    assert {cases: said for genome, cases in packs if (said := complaint_of(genome, KEY))} == {}
+
+
+@pytest.mark.parametrize(("name", "value"), list(gene_cases.each_value(FAMILY, under_full=True)))
 def test_each_value_of_each_gene_runs_clean(name, value):
-    genome = genome_of({**NEEDS.get(f"{name}={value}", {}), name: value})
+    genome = with_value(name, value)
     assert genome.as_dict()[name] == value, "the gene is not active here"
 
     assert complaint_of(genome, KEY) == ""
@@ -76,7 +88,9 @@ def test_each_value_of_each_gene_runs_clean(name, value):
 
 @pytest.mark.parametrize(
     ("values", "key"),
-    list(gene_cases.shared_out(PAIRS, {"d64": KEY, "d128": replace(WIDE, gqa_ratio=4, causal=True)})),
+    list(
+        gene_cases.shared_out(PAIRS, {"d64": KEY, "d128": replace(WIDE, gqa_ratio=4, causal=True)}, every=2)
+    ),
 )
 def test_genes_that_meet_run_clean(values, key):
     genome = genome_of(values, key)
@@ -85,6 +99,7 @@ def test_genes_that_meet_run_clean(values, key):
     assert complaint_of(genome, key, seed=2) == ""
 
 
+@pytest.mark.cover
 @pytest.mark.parametrize("head_dim", [64, 128])
 @pytest.mark.parametrize(
     ("dtype", "causal", "gqa"), [("fp16", False, 1), ("bf16", True, 4), ("bf16", True, 3)]
@@ -187,6 +202,7 @@ def test_no_value_is_inert(name, one, other):
     assert first != second
 
 
+@pytest.mark.cover
 @pytest.mark.parametrize("head_dim", [64, 128])
 @pytest.mark.parametrize(
     ("dtype", "causal", "gqa"), [("fp16", True, 1), ("bf16", True, 4), ("fp16", False, 4)]
@@ -223,6 +239,7 @@ def emulated(genome, key, workload, trial, delivery="random"):
     )
 
 
+@pytest.mark.cover
 @pytest.mark.parametrize(("seq_q", "seq_kv", "trial"), SHAPES.values(), ids=SHAPES)
 @pytest.mark.parametrize("values", CORES.values(), ids=CORES)
 @pytest.mark.parametrize(
@@ -239,6 +256,7 @@ def test_odd_shapes_come_out_right(values, seq_q, seq_kv, causal, trial):
     assert verdict.passed, verdict.reason
 
 
+@pytest.mark.cover
 @pytest.mark.parametrize("gqa", [2, 4])
 @pytest.mark.parametrize("order", ["natural", "heads_first"])
 @pytest.mark.parametrize(("seq_q", "seq_kv"), [(1, 200), (33, 91), (70, 60)])
@@ -481,7 +499,7 @@ def test_a_planted_mistake_is_found(values, edit):
     old, new = edit
     assert candidate.source.count(old) == 1, (candidate.source.count(old), old)
 
-    assert preflight(candidate, FAMILY, H200, seed=0).complaint == ""
+    assert gene_cases.unpatched(candidate, FAMILY, H200, seed=0).complaint == ""
     source = candidate.source.replace(old, new)
     faulty = replace(candidate, source=source, source_sha=candidate.source_sha + new)
     found = preflight(faulty, FAMILY, H200, seed=0)

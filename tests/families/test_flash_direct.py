@@ -82,7 +82,15 @@ def complaint_of(genome, key, gpu=H200, seed=1):
     return gene_cases.complaint_of(FAMILY, genome, key, gpu, seed=seed)
 
 
-@pytest.mark.parametrize(("name", "value"), list(gene_cases.each_value(FAMILY)))
+@pytest.mark.slow
+def test_the_values_of_all_genes_run_clean_a_few_in_each_genome():
+    alone = {(name, value): genome_of({name: value}) for name, value in gene_cases.values_of(FAMILY)}
+    packs = gene_cases.packs(alone, genome_of({}), FAMILY.space((KEY,), H200))
+
+    assert {cases: said for genome, cases in packs if (said := complaint_of(genome, KEY))} == {}
+
+
+@pytest.mark.parametrize(("name", "value"), list(gene_cases.each_value(FAMILY, under_full=True)))
 def test_each_value_of_each_gene_runs_clean(name, value):
     genome = genome_of({name: value})
     assert genome.as_dict()[name] == value, "the gene is not active here"
@@ -102,6 +110,7 @@ def test_genes_that_meet_run_clean(values, key):
     assert complaint_of(genome, key, seed=2) == ""
 
 
+@pytest.mark.cover
 @pytest.mark.parametrize("gpu", ["a100", "l4", "h200"])
 @pytest.mark.parametrize(("dtype", "causal", "gqa"), [("fp16", False, 1), ("bf16", True, 4)])
 @pytest.mark.parametrize("head_dim", [64, 128])
@@ -145,6 +154,7 @@ def test_the_parts_of_many_warps_may_be_more_than_a_small_gpu_has():
     assert set(space.violations(genome)) == {"regs_fit", "smem_fits_block", "smem_fits_sm"}
 
 
+@pytest.mark.cover
 @pytest.mark.parametrize("name", [seed.name for seed in FAMILY.seeds])
 @pytest.mark.parametrize("gpu", ["a100", "l4", "h200"])
 def test_each_seed_is_valid_and_does_not_spill(name, gpu):
@@ -187,6 +197,7 @@ def test_no_value_is_inert(name, one, other):
     assert first != second
 
 
+@pytest.mark.cover
 @pytest.mark.parametrize("head_dim", [64, 128])
 @pytest.mark.parametrize(
     ("dtype", "causal", "gqa"), [("fp16", True, 1), ("bf16", True, 4), ("fp16", False, 4)]
@@ -219,6 +230,7 @@ CORES = {
 }
 
 
+@pytest.mark.cover
 @pytest.mark.parametrize(("seq_q", "seq_kv", "trial"), SHAPES.values(), ids=SHAPES)
 @pytest.mark.parametrize("values", CORES.values(), ids=CORES)
 @pytest.mark.parametrize(

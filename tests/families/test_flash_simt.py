@@ -99,6 +99,7 @@ def test_it_is_right_at_odd_shapes(name, head_dim):
     assert found.verdicts
 
 
+@pytest.mark.cover
 @pytest.mark.parametrize("head_dim", [16, 48, 112, 192])
 @pytest.mark.parametrize("causal", [False, True])
 def test_random_genomes_pass_without_a_report(head_dim, causal):

@@ -105,6 +105,7 @@ def test_the_golden_kernels_compile_without_spills(name):
     assert build.spill_bytes == 0
 
 
+@pytest.mark.cover
 @pytest.mark.parametrize("head_dim", [16, 48, 80, 128, 256])
 @pytest.mark.parametrize(("dtype", "causal", "gqa"), [("fp16", True, 1), ("bf16", False, 2)])
 def test_random_genomes_are_clean_text_and_pass_the_emulator(head_dim, dtype, causal, gqa):

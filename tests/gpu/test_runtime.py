@@ -23,6 +23,8 @@ from evoflash.validation.thresholds import thresholds_of
 pytestmark = pytest.mark.gpu
 
 LIMIT_S = 120
+# Each case is a Python of its own that loads PyTorch. These have all that a description can say between them.
+FEW = ("plain", "workspace and two launches", "tensor maps and a cluster", "dynamic and zeroed")
 # No shipped family's blocks wait for one another or overlap another launch: a plain kernel launched so.
 ATTRIBUTES = {"resident": ("plain", {"resident": True}), "dependent": ("plain", {"dependent": True})}
 
@@ -58,7 +60,10 @@ def changed(made, changes):
     return replace(made, description={**made.description, "images": {arch: {**image, "launches": launches}}})
 
 
-@pytest.mark.parametrize("name", [*CASES, *ATTRIBUTES])
+OTHERS = [pytest.param(name, marks=pytest.mark.full) for name in CASES if name not in FEW]
+
+
+@pytest.mark.parametrize("name", [*FEW, *ATTRIBUTES, *OTHERS])
 def test_the_launcher_computes_attention_without_evoflash(name, here, tmp_path):
     case_name, changes = ATTRIBUTES.get(name, (name, {}))
     case = exported(case_name)

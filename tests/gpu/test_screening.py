@@ -88,6 +88,7 @@ def tasks(spec):
         return {fraud.name: (fraud, each.result().value) for fraud, each in zip(tried, built, strict=True)}
 
 
+@pytest.mark.full  # each fraud meets the same rungs in test_selftest.py; this is for changes of the screen
 def test_no_fraud_of_the_corpus_that_wins_the_race_passes(worker, tasks):
     """Each is let through by a rival that is slower than all, beside a proven kernel on its problem."""
     passed = []

@@ -5,15 +5,14 @@ Nothing in evoflash knows of it: an environment variable names its module.
 
 import re
 import shlex
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
+import forked
 import pytest
 from cupy.cuda import nvrtc
 from operations.scaled_copy import CompileKey, Workload
-from places import TESTS, environment
+from places import TESTS
 
 from evoflash.champions import distance
 from evoflash.compilers.nvrtc import compile_candidate
@@ -57,8 +56,7 @@ def candidate_of(family, *, dtype="fp16", **values):
 
 
 def evoflash(*words: str) -> str:
-    command = [sys.executable, "-m", "evoflash", *words]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment(**VARIABLES))
+    done = forked.evoflash(*words, **VARIABLES)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

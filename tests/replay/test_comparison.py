@@ -70,6 +70,7 @@ def replayed(
 
 
 @EVERY
+@pytest.mark.cover
 @pytest.mark.parametrize("ahead", [1, 5])
 def test_only_recorded_genomes_are_proposed_and_none_twice(name, ahead, stencil):
     genomes = [proposal.genome for proposal in replayed(stencil, name, 90, ahead=ahead).proposals]
@@ -88,6 +89,7 @@ def test_a_recorded_space_is_used_up_and_then_nothing(name):
 
 
 @EVERY
+@pytest.mark.cover
 @pytest.mark.parametrize("stop", [5, 27, 33, 48])
 def test_a_resumed_replay_is_an_unbroken_one(name, stop, stencil):
     unbroken = replayed(stencil, name, 60)

@@ -169,7 +169,9 @@ def llama(transformers, **changes):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=["fp16", "bf16"])
+@pytest.mark.parametrize(
+    "dtype", [torch.float16, pytest.param(torch.bfloat16, marks=pytest.mark.full)], ids=["fp16", "bf16"]
+)
 def test_a_small_llama_with_a_cache_gives_64_equal_tokens_through_the_fallback(transformers, forward, dtype):
     model = llama(transformers).to(dtype)
     prompt = torch.randint(0, 500, (2, 30), generator=torch.Generator().manual_seed(4))

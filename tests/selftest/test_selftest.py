@@ -7,6 +7,7 @@ import time
 from dataclasses import replace
 
 import pytest
+from forked import evoflash
 from places import ROOT
 from waiting import LIMIT_S
 
@@ -305,8 +306,7 @@ def test_the_report_repeats_what_is_wrong_and_counts():
     ],
 )
 def test_doctor_tests_itself(arguments, code, says):
-    command = [sys.executable, "-m", "evoflash", "doctor", "--self-test", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = evoflash("doctor", "--self-test", *arguments)
 
     assert done.returncode == code, done.stderr
     assert says in done.stdout + done.stderr

@@ -91,8 +91,8 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def store(path: Path) -> Iterator[Store]:
-    with open_store(str(path)) as opened:
+def store(target: str) -> Iterator[Store]:
+    with open_store(target) as opened:
         yield opened
 
 
@@ -408,7 +408,7 @@ def test_an_evaluation_of_another_basis_is_refused(store: Store) -> None:
 
 def test_a_write_that_fails_halfway_stores_nothing_of_its_evaluation(store: Store) -> None:
     run = begin(store)
-    with pytest.raises(StoreError, match="FOREIGN KEY"):
+    with pytest.raises(StoreError, match=r"(?i)foreign key"):
         put(store, run, replace(evaluation_of(1, 10.0), duplicate_of="0123456789abcdef"))
     assert store.query("SELECT id FROM genomes", {})[1] == []
     assert store.history(run) == []
@@ -509,18 +509,19 @@ def test_a_locked_database_says_so_and_loses_nothing(path: Path, monkeypatch: py
         other.close()
 
 
-def test_a_full_disk_says_so_and_keeps_what_was_stored(store: Store) -> None:
-    run = begin(store)
-    put(store, run, evaluation_of(1, 10.0))
+def test_a_full_disk_says_so_and_keeps_what_was_stored(path: Path) -> None:
+    with open_store(str(path)) as store:
+        run = begin(store)
+        put(store, run, evaluation_of(1, 10.0))
 
-    @sa.event.listens_for(store.database.engine, "begin")
-    def full(connection: sa.Connection) -> None:
-        connection.exec_driver_sql("PRAGMA max_page_count = 1")
+        @sa.event.listens_for(store.database.engine, "begin")
+        def full(connection: sa.Connection) -> None:
+            connection.exec_driver_sql("PRAGMA max_page_count = 1")
 
-    large = replace(evaluation_of(2, 9.0), reason="x" * 1_000_000)
-    with pytest.raises(StoreError, match="disk is full: free some space"):
-        put(store, run, large)
-    assert store.spent(run) == 1
+        large = replace(evaluation_of(2, 9.0), reason="x" * 1_000_000)
+        with pytest.raises(StoreError, match="disk is full: free some space"):
+            put(store, run, large)
+        assert store.spent(run) == 1
 
 
 def test_odd_characters_in_a_path_are_no_url(tmp_path: Path) -> None:

@@ -70,3 +70,9 @@ def test_a_single_replay_decides_what_is_far_behind():
     assert (far.score_us.ratio, far.score_us.low, far.score_us.high) == (pytest.approx(300.0), 0.0, np.inf)
     assert [(timing.median_us, timing.n) for timing in far.timings] == [(pytest.approx(300.0), 1)]
     assert timed(10.0, is_far=lambda us: us > 200).timings[0].n > 1
+
+
+def test_the_known_ones_own_time_is_what_it_took_then_and_there():
+    found = timed(3.0, 12.0, known_us=20.0)
+    assert 2.0 * 0.99 < found.known_us < 2.0 * DRIFT * 1.01
+    assert np.isnan(timed(30.0, is_far=lambda us: us > 200).known_us)

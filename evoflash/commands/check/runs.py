@@ -144,7 +144,10 @@ def _run_all(library: Path, to_run: Sequence[tuple[Case, Run, str]]) -> list[One
 
 def _start(pool: IsolatedPool, library: Path, case: Case, run: Run, inputs: str) -> Future[Ending[Ran]]:
     launches = len(case.launches) if isinstance(case, WorkloadCase) else 1
-    return pool.submit(run_case, library, case, run, inputs, timeout_s=launches * run.cpu_limit_s + _GRACE_S)
+    # CPU seconds take longer where more processes want to run than there are cores.
+    waits = max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+    limit_s = launches * run.cpu_limit_s * waits + _GRACE_S
+    return pool.submit(run_case, library, case, run, inputs, timeout_s=limit_s)
 
 
 def _launches_that_do_not_fit(subject: Subject, build: Build | None) -> list[Finding]:

@@ -90,12 +90,14 @@ def _of_key(genome: Genome, problem: Problem, key: CompileKey, gpu: GpuSpec) -> 
 def _workloads(
     key: CompileKey, loop: Loop, wanted: tuple[Workload, ...], *, whole_groups: bool
 ) -> tuple[tuple[Workload, ...], tuple[str, ...]]:
-    """The pre-flight shapes, then the problem's own where they are small; and a word about those left out."""
+    """The pre-flight's shapes for the text as it is, then the problem's own where they are small; and a word
+    about those left out.
+    """
     small = [w for w in wanted if w.flops <= _MOST_FLOPS]
     large = [w for w in wanted if w not in small]
     notes = tuple(f"{w} is too large for the emulator: smaller shapes stand for it." for w in large)
     planned = operation_of(key).preflight_runs(key, loop, whole_groups=whole_groups)
-    shapes = (run.workload for run in planned)
+    shapes = (run.workload for run in planned if whole_groups or not run.shrunk)
     return tuple(dict.fromkeys([*shapes, *small])), notes
 
 

@@ -35,7 +35,7 @@ def check(*, db: Db, as_json: Json = False) -> None:
     try:
         health = check_database(database)
     finally:
-        database.engine.dispose()
+        database.close()
     tell(report.as_json(health) if as_json else report.as_text(health, database.label), whole=as_json)
     if health.findings:
         raise typer.Exit(1)

@@ -1,12 +1,12 @@
 """The command `evoflash leaderboard`. It parses, calls and prints; table.py asks the store."""
 
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from evoflash.commands.options import MOST, Db, Gpu, Json, MaybeProblem, PricePerHour, Replayed
+from evoflash.commands.options import MOST, Dbs, Gpu, Json, MaybeProblem, PricePerHour, Replayed
 from evoflash.commands.runs.command import opened
 from evoflash.commands.terminal import say, stdout_console
 
@@ -36,7 +36,7 @@ def leaderboard(
     price_per_hour: PricePerHour = None,
     wide: Annotated[bool, typer.Option("--wide", help="All columns, however narrow the terminal.")] = False,
     replayed: Replayed = False,
-    db: Db,
+    db: Dbs,
     as_json: Json = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
     html: Annotated[
@@ -48,31 +48,33 @@ def leaderboard(
     Measured and estimated ones in tables of their own.
 
     --family, --run and --since leave out what they do not name before it is ranked. --json also says what
-    the runs took.
+    the runs took. Several --db are ranked together; a row says which database it is from.
 
     Example: evoflash leaderboard --gpu l4 --problem mission
     """
-    from evoflash.commands.leaderboard import report
-    from evoflash.commands.leaderboard.front import read_front
+    from evoflash.commands.leaderboard import report, several
     from evoflash.commands.leaderboard.pareto import objectives_of
-    from evoflash.commands.leaderboard.table import Only, read, since_of
+    from evoflash.commands.leaderboard.table import Only, since_of
     from evoflash.commands.runs.cost import checked_price
     from evoflash.evaluation import Basis
     from evoflash.families.family import load_family
     from evoflash.gpu import known_name
     from evoflash.problem import canonical
-    from evoflash.store.cost import costs
-    from evoflash.store.store import open_store
 
     objectives, price = objectives_of(objective), checked_price(price_per_hour)
     if family is not None:
         load_family(family)
     only = Only(family, None if run is None else _run_id(db, run), None if since is None else since_of(since))
-    with open_store(db, read_only=True) as store:
-        wanted, where = Basis.REPLAYED if replayed else None, known_name(gpu)
-        ranked = read if objective is None else partial(read_front, objectives=objectives)
-        table = ranked(store, problem=canonical(problem), gpu=where, basis=wanted, only=only, top=top)
-        took = costs(store.database)
+    wanted, where = Basis.REPLAYED if replayed else None, known_name(gpu)
+    table, took = several.leaderboard(
+        db,
+        objectives=() if objective is None else objectives,
+        problem=canonical(problem),
+        gpu=where,
+        basis=wanted,
+        only=only,
+        top=top,
+    )
     if html is not None:
         from evoflash.commands.leaderboard.page import page
         from evoflash.exports.files import write_text
@@ -85,8 +87,8 @@ def leaderboard(
         report.print_table(table, stdout_console(), wide=wide)
 
 
-def _run_id(db: str, wanted: str) -> int:
+def _run_id(databases: Sequence[str], wanted: str) -> int:
     from evoflash.store import run_edits
 
-    with opened(db, read_only=True) as database:
+    with opened(databases[0], read_only=True) as database:
         return run_edits.find(database, wanted).id

@@ -17,7 +17,7 @@ from evoflash.problem import parse_problem
 from evoflash.space import Genome
 from evoflash.store.store import Store
 
-_EVERY, _ALL = 2**31 - 1, Only()
+EVERY, _ALL = 2**31 - 1, Only()
 SHARED_MEMORY = OBJECTIVES["shared-memory"]
 
 
@@ -29,13 +29,17 @@ def read_front(
     gpu: str | None = None,
     basis: Basis | None = None,
     only: Only = _ALL,
-    top: int = _EVERY,
+    top: int = EVERY,
 ) -> Table:
-    """As table.read, but of each ranking the Pareto front, at most `top` rows, by the first objective.
+    """As table.read, but the Pareto front of each ranking."""
+    return front_of(read(store, problem=problem, gpu=gpu, basis=basis, only=only, top=EVERY), objectives, top)
+
+
+def front_of(table: Table, objectives: Sequence[Objective], top: int = EVERY) -> Table:
+    """Of each ranking of a whole table the Pareto front, at most `top` rows, by the first objective.
 
     A kernel keeps its rank by time. The table says of how many kernels that had all figures it is the front.
     """
-    table = read(store, problem=problem, gpu=gpu, basis=basis, only=only, top=_EVERY)
     rankings = list(_rankings(_with_shared_memory(table) if SHARED_MEMORY in objectives else table))
     columns = tuple(rankings[0][0]) if rankings else table.columns
     front = [row for rows in rankings for row in pareto_front(rows, objectives)[:top]]

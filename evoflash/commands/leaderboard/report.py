@@ -14,26 +14,28 @@ from rich.markup import escape
 
 from evoflash.commands import tables
 from evoflash.commands.leaderboard.pareto import Objective
+from evoflash.commands.leaderboard.several import DATABASE, Costs, short_names
 from evoflash.commands.leaderboard.table import RANKING, Table
 from evoflash.commands.runs import cost
 from evoflash.evaluation import Basis
-from evoflash.store.cost import Cost
 
 Row = Mapping[str, Any]
 NOTHING = "No correct kernel is stored for this: run `evoflash search`, or ask for less."
 
 
-def as_json(
-    table: Table, costs: Mapping[int, Cost] = MappingProxyType({}), price_per_hour: float | None = None
-) -> str:
+def as_json(table: Table, costs: Costs = MappingProxyType({}), price_per_hour: float | None = None) -> str:
     """One object, {"leaderboard": [...], "runs": [...]}; a row's keys are the columns, its genes are under
-    `values`. `runs` says what the runs of the rows took, by their numbers. Of a Pareto front `objectives`
-    names what it is a front of.
+    `values`. `runs` says what the runs of the rows took, by their numbers, and their database where there are
+    several. Of a Pareto front `objectives` names what it is a front of.
     """
     rows = table.as_dicts()
     runs = [
-        {"run": run, **cost.as_dict(costs.get(run), price_per_hour)}
-        for run in dict.fromkeys(row["run"] for row in rows)
+        {
+            "run": run,
+            **({DATABASE: database} if database else {}),
+            **cost.as_dict(costs.get((database, run)), price_per_hour),
+        }
+        for database, run in dict.fromkeys((_databases(row)[0], row["run"]) for row in rows)
     ]
     front = {"objectives": [each.name for each in table.objectives]} if table.objectives else {}
     return json.dumps({"leaderboard": [with_genes(row) for row in rows], "runs": runs, **front}, indent=2)
@@ -176,7 +178,17 @@ def _is_estimated(rows: list[Row]) -> bool:
 # What a narrow terminal goes without first has the highest number; 0 is always shown.
 _RANKS = {
     **{"#": 0, "kernel": 0, "us": 0, "est. us": 0, "genome": 1, "speed-up": 2, "TFLOPS": 3, "p10-p90": 4},
-    **{"bound": 5, "regs": 6, "spills": 7, "timed": 8, "search": 9, "rel L2": 0, "smem B": 0, "mJ": 0},
+    **{
+        "bound": 5,
+        "regs": 6,
+        "spills": 7,
+        "timed": 8,
+        "search": 9,
+        "database": 1,
+        "rel L2": 0,
+        "smem B": 0,
+        "mJ": 0,
+    },
 }
 _NUMBERS = {"#", "us", "est. us", "p10-p90", "speed-up", "TFLOPS", "regs", "spills", "rel L2", "smem B", "mJ"}
 
@@ -202,8 +214,20 @@ def _columns(rows: list[Row], objectives: Sequence[Objective] = ()) -> dict[str,
         "bound": lambda row: row["bound"],
         "timed": lambda row: row["protocol"],
         "search": lambda row: f"{row['strategy']} seed {row['seed']} run {row['run']}",
+        "database": _database_cell(rows),
     }
     return {name: cell for name, cell in columns.items() if any(cell(row) for row in rows)}
+
+
+def _database_cell(rows: list[Row]) -> Callable[[Row], str]:
+    """Where a row is from, in few letters; empty where there is one database."""
+    short = short_names(dict.fromkeys(label for row in rows for label in _databases(row)))
+    return lambda row: ", ".join(short[label] for label in _databases(row))
+
+
+def _databases(row: Row) -> list[str]:
+    """Those that have the row; one empty word where there is one database."""
+    return str(row.get(DATABASE, "")).split(", ")
 
 
 _OF_OBJECTIVES: Mapping[str, Callable[[Row], str]] = {

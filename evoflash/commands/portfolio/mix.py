@@ -14,7 +14,7 @@ from typing import Any
 
 from evoflash.errors import UsageError
 from evoflash.operation import Workload
-from evoflash.problem import parse_problem
+from evoflash.problem import Problem, parse_problem
 
 _OPERATION = "attention"  # whose sizes the exported dispatcher knows
 _KNOWN = ("problem", "weight")
@@ -26,6 +26,15 @@ class Shape:
     """One workload of the mix. `weight` is its share of the mix: all of them add up to 1."""
 
     workload: Workload
+    weight: float
+
+
+@dataclass(frozen=True, slots=True)
+class Weighted:
+    """A problem of any kind, as a search takes it. `weight` is as the file has it, or the sum of several."""
+
+    problem: Problem
+    text: str  # as the file has it
     weight: float
 
 
@@ -42,6 +51,29 @@ def read_mix(path: Path) -> tuple[Shape, ...]:
     UsageError for a file that cannot be read, an entry that is no single attention shape, and a weight that
     is no positive number; it names the line.
     """
+    weights: dict[Workload, float] = {}
+    for entry in _read(path):
+        workload = _workload(entry)
+        weights[workload] = weights.get(workload, 0.0) + _weight(entry)
+    total = sum(weights.values())
+    if not math.isfinite(total):
+        raise UsageError(f"{path}: the weights add up to more than a number can hold: make them smaller.")
+    return tuple(Shape(workload, weight / total) for workload, weight in weights.items())
+
+
+def read_problems(path: Path) -> tuple[Weighted, ...]:
+    """The problems of a file in its order, of any operation and of several workloads; one that is named twice
+    counts the sum of its weights. UsageError as read_mix.
+    """
+    found: dict[Problem, Weighted] = {}
+    for entry in _read(path):
+        problem, weight = _problem(entry), _weight(entry)
+        before = found.get(problem, Weighted(problem, entry.problem, 0.0))
+        found[problem] = replace(before, weight=before.weight + weight)
+    return tuple(found.values())
+
+
+def _read(path: Path) -> list["_Entry"]:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -54,14 +86,7 @@ def read_mix(path: Path) -> tuple[Shape, ...]:
         raise UsageError(
             f"{path} names no shape: write one problem in each line, such as b=1,h=8,s=512,d=64."
         )
-    weights: dict[Workload, float] = {}
-    for entry in entries:
-        workload = _workload(entry)
-        weights[workload] = weights.get(workload, 0.0) + _weight(entry)
-    total = sum(weights.values())
-    if not math.isfinite(total):
-        raise UsageError(f"{path}: the weights add up to more than a number can hold: make them smaller.")
-    return tuple(Shape(workload, weight / total) for workload, weight in weights.items())
+    return entries
 
 
 def _entries(path: Path, text: str) -> Iterator[_Entry]:
@@ -112,11 +137,15 @@ def _lines(path: Path, text: str) -> Iterator[_Entry]:
         yield _Entry(where, problem, *given)
 
 
-def _workload(entry: _Entry) -> Workload:
+def _problem(entry: _Entry) -> Problem:
     try:
-        problem = parse_problem(entry.problem)
+        return parse_problem(entry.problem)
     except UsageError as error:
         raise UsageError(f"{entry.where}: {error}") from None
+
+
+def _workload(entry: _Entry) -> Workload:
+    problem = _problem(entry)
     if len(problem.workloads) > 1:
         raise UsageError(f"{entry.where}: '{entry.problem}' are several shapes: give each its own entry.")
     if problem.operation != _OPERATION:

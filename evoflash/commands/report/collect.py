@@ -15,10 +15,9 @@ from evoflash.commands.report.kernel import kernel
 from evoflash.commands.report.lineage import lineage
 from evoflash.commands.report.outcomes import History
 from evoflash.commands.report.verdict import verdict
-from evoflash.commands.report.words import without_password
 from evoflash.commands.runs.report import state
 from evoflash.commands.search.final_pairs import NOTE, noted
-from evoflash.errors import NoKernelError
+from evoflash.errors import NoKernelError, without_passwords
 from evoflash.evaluation import Baseline, Basis, Evaluation, Run
 from evoflash.store import run_edits
 from evoflash.store.cost import costs
@@ -26,6 +25,7 @@ from evoflash.store.database import Database
 from evoflash.store.rows import score_row
 from evoflash.store.standing import Standing, standings
 from evoflash.store.store import Store, best_in
+from evoflash.timing.gpu_factors import factors, in_words
 
 _NO_SEARCH = ("remeasure", "baselines", "archive", "evaluate")  # strategies of runs that are none
 
@@ -59,6 +59,7 @@ def collect(
     best, baselines = best_in(history), store.baselines(run)
     insights = digest(run, history, best)
     (standing,) = standings(database, run.id)
+    gpus = factors(each.environment for _, each in history if not each.duplicate_of)
     again = None
     if is_retimed and best is not None:
         from evoflash.commands.report.retimed import timed_again
@@ -87,6 +88,8 @@ def collect(
         cost=outcomes.took(
             run, history, standing.newest, costs(database, run.id).get(run.id), price_per_hour
         ),
+        gpus=gpus,
+        gpus_say=tuple(in_words(gpus)),
     )
 
 
@@ -115,7 +118,7 @@ def _about(store: Store, standing: Standing, history: History, environment: dict
         duplicates=len(history) - len(own),
         begun=run.created,
         newest=standing.newest,
-        command=without_password(f"evoflash {shlex.join(argv)}" if argv else _repeating(run)),
+        command=without_passwords(f"evoflash {shlex.join(argv)}" if argv else _repeating(run)),
         evoflash_version=version,
         environment={name: text for name, text in environment.items() if name != NOTE},
     )

@@ -2,9 +2,8 @@
 
 from evoflash.commands.export.again import export_commands
 from evoflash.commands.report.winner_record import Check, Found, Kernel, Source
-from evoflash.commands.report.words import without_password
 from evoflash.compilers.nvrtc import kept_source
-from evoflash.errors import EvoflashError
+from evoflash.errors import EvoflashError, without_passwords
 from evoflash.evaluation import Build, Evaluation
 from evoflash.gpu import load_gpu
 from evoflash.operation import CompileKey
@@ -39,7 +38,7 @@ def kernel(best: Evaluation | None, *, is_checked: bool) -> Kernel | None:
     )
     try:
         sources, of_version = _sources(best)
-        export = tuple(map(without_password, export_commands(best.genome, best.problem, best.gpu)))
+        export = tuple(map(without_passwords, export_commands(best.genome, best.problem, best.gpu)))
     except EvoflashError as error:  # a recording's, or a family that is gone: the rest is shown without
         return Kernel((), checks, "", 0, (), (), f"There is no source: {error}")
     said, runs, found = _emulated(best) if is_checked else (STORED, 0, ())

@@ -12,6 +12,7 @@ from typing import Any
 from evoflash.commands.report.winner_record import Kernel, Lineage, Roofline
 from evoflash.space import Value
 from evoflash.strategies.model.gene_effects import GeneEffect, Nogood
+from evoflash.timing.gpu_factors import GpuFactor
 
 FORMAT = 1  # of the JSON; another one has other fields
 
@@ -230,6 +231,8 @@ class Report:
     fronts: tuple[Front, ...]
     kernel: Kernel | None
     cost: Cost
+    gpus: tuple[GpuFactor, ...] = ()  # empty where nothing was timed beside an anchor
+    gpus_say: tuple[str, ...] = ()
 
 
 def as_json(report: Report) -> str:

@@ -38,8 +38,7 @@ def opened(target: str, *, read_only: bool = False) -> Iterator["Database"]:
     try:
         yield database
     finally:
-        database.engine.dispose()
-        database.run_locks.close()
+        database.close()
 
 
 def _existing(target: str) -> None:

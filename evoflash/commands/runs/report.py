@@ -10,6 +10,7 @@ from rich.console import Console
 from evoflash.commands.runs import cost
 from evoflash.commands.tables import Column, print_table
 from evoflash.store.standing import Standing
+from evoflash.timing.gpu_factors import GpuFactor
 
 # What a narrow terminal goes without first has the highest number; 0 is always shown.
 _RANKS = {
@@ -21,18 +22,29 @@ _WRAPPED = {"name": 16, "problem": 22}  # characters that a line of them has at 
 _NUMBERS = ("run", "evaluated", "best us", "GPU min", "CPU min", "price")
 
 
-def as_dict(standing: Standing, price_per_hour: float | None = None) -> dict[str, Any]:
-    """The run's fields beside one another, how it stands, and what it took."""
+def as_dict(
+    standing: Standing, price_per_hour: float | None = None, gpus: Sequence[GpuFactor] | None = None
+) -> dict[str, Any]:
+    """The run's fields beside one another, how it stands, what it took, and how fast its GPUs are where that
+    was looked up.
+    """
     fields = asdict(standing)
     run, _ = fields.pop("run"), fields.pop("cost")
     key = run.pop("key")
     took = cost.as_dict(standing.cost, price_per_hour)
-    return {**run, **key, **fields, "state": state(standing), "left_s": standing.left_s, **took}
+    fast = {} if gpus is None else {"gpus": [each.as_dict() for each in gpus]}
+    return {**run, **key, **fields, "state": state(standing), "left_s": standing.left_s, **took, **fast}
 
 
-def as_json(standings: Sequence[Standing], price_per_hour: float | None = None) -> str:
-    """One object, {"runs": [...]}, newest first."""
-    return json.dumps({"runs": [as_dict(each, price_per_hour) for each in standings]}, indent=2)
+def as_json(
+    standings: Sequence[Standing],
+    price_per_hour: float | None = None,
+    gpus: Sequence[Sequence[GpuFactor]] | None = None,
+) -> str:
+    """One object, {"runs": [...]}, newest first; `gpus` has each run's."""
+    of_runs: Sequence[Sequence[GpuFactor] | None] = gpus or [None] * len(standings)
+    runs = [as_dict(each, price_per_hour, fast) for each, fast in zip(standings, of_runs, strict=True)]
+    return json.dumps({"runs": runs}, indent=2)
 
 
 def state(standing: Standing) -> str:

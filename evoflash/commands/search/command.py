@@ -1,9 +1,8 @@
 """The command `evoflash search`. It parses, calls and prints; plan.py and run.py do the work."""
 
 import sys
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -22,17 +21,27 @@ from evoflash.commands.options import (
     Verbose,
     strategy_names,
 )
-from evoflash.commands.terminal import interrupt_in_words, tell
+from evoflash.commands.terminal import interrupt_in_words, stdout_console, tell
 from evoflash.errors import NoKernelError, UsageError
+from evoflash.settings.values import is_on
 
 if TYPE_CHECKING:
     from evoflash.commands.search.limits import Limits
+    from evoflash.commands.search.machines import Asked
+    from evoflash.commands.search.one import Wanted
 
 
 def search(
+    ctx: typer.Context,
     *,
     gpu: Gpu = None,
     problem: ProblemText = "mission",
+    problems: Annotated[
+        Path | None,
+        typer.Option(
+            help="A file of problems, as of portfolio: a run for each, with its own budget or minutes."
+        ),
+    ] = None,
     budget: Annotated[
         int | None,
         typer.Option(
@@ -134,6 +143,10 @@ def search(
 
     The same command again continues to the budget.
 
+    With --problems there is a run for each problem of a file, the heaviest first, and a table at the end;
+    every limit is meant for each problem. With --gpus or --workers, and with the workers of a --scheduler,
+    several are searched at a time.
+
     Example: evoflash search --gpu l4 --problem mission,causal --budget 200
     """
     from evoflash.commands.runs.cost import checked_price
@@ -145,6 +158,11 @@ def search(
     usual = "evolution" if preset or population else DEFAULT_STRATEGY
     strategy = named_strategy(strategy or usual, preset, population)
     limits = limits_of(trials_of(preset) if budget is None else budget, time_limit, minutes, until)
+    problems = _file(ctx, problems)
+    if problems is not None and (recorded is not None or evaluator == "replay" or dry_run):
+        raise UsageError(
+            "--problems is for searches that evaluate: leave it or the dry run or recording away."
+        )
     if recorded is not None or evaluator == "replay":
         _check_alone(gpus=gpus, workers=workers, scheduler=scheduler, tls=tls, ahead=ahead)
         if recorded is None or evaluator not in (None, "replay"):
@@ -165,32 +183,31 @@ def search(
     from evoflash.commands import kernel_report
     from evoflash.commands.search import plan as planning
     from evoflash.commands.search import run as running
-    from evoflash.commands.search.machines import Asked, machines
+    from evoflash.commands.search.machines import Asked
+    from evoflash.commands.search.one import Wanted, searched
 
-    planned = partial(
-        planning.plan,
-        gpu=gpu,
-        problem=problem,
-        strategy=strategy,
-        seed=seed,
-        family=family,
-        evaluator=evaluator,
-        archive=archive,
-        transfer=transfer,
-        objective=objective,
-    )
+    planned: dict[str, Any] = {
+        "gpu": gpu,
+        "strategy": strategy,
+        "seed": seed,
+        "family": family,
+        "archive": archive,
+        "transfer": transfer,
+        "objective": objective,
+    }
     if dry_run:
         _check_alone(gpus=gpus, workers=workers, scheduler=scheduler, tls=tls, ahead=ahead)
         with interrupt_in_words():
-            plan = planned()
+            plan = planning.plan(problem=problem, evaluator=evaluator, **planned)
         running.dry_run(plan, budget=limits.budget or DEFAULT_BUDGET)
         return
     asked = Asked(gpus, workers, scheduler, tls, ahead, evaluator)
-    with (
-        interrupt_in_words(),
-        machines(asked, lambda present: planned(present=present)) as (plan, where),
-    ):
-        result = running.run(plan, db, limits=limits, fresh=fresh, argv=sys.argv[1:], machines=where)
+    wanted = Wanted(planned, db, limits, fresh, sys.argv[1:])
+    if problems is not None:
+        _for_each(problems, wanted, asked, as_json=as_json, price_per_hour=price_per_hour)
+        return
+    with interrupt_in_words():
+        result = searched(wanted, problem, asked)
     if result.best is None:
         raise NoKernelError(
             f"no correct kernel among {result.spent} evaluations: "
@@ -198,6 +215,39 @@ def search(
         )
     said = kernel_report.describe_end(result, as_json=as_json, price_per_hour=price_per_hour)
     tell(said, whole=as_json)
+
+
+def _file(ctx: typer.Context, problems: Path | None) -> Path | None:
+    """--problems, but for one of a config file where the command line has a --problem.
+
+    UsageError where both are on the command line.
+    """
+    given = [name for name in ("problem", "problems") if _is_on_command_line(ctx, name)]
+    if len(given) == 2:
+        raise UsageError("--problem and --problems say what to search for: give one of them.")
+    return None if given == ["problem"] else problems
+
+
+def _is_on_command_line(ctx: typer.Context, name: str) -> bool:
+    source = ctx.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
+
+
+def _for_each(
+    file: Path, wanted: "Wanted", asked: "Asked", *, as_json: bool, price_per_hour: float | None
+) -> None:
+    from evoflash.commands.portfolio.mix import read_problems
+    from evoflash.commands.search import many_report, side_by_side
+
+    with interrupt_in_words():
+        outcomes = side_by_side.search(read_problems(file), wanted, asked)
+    if as_json:
+        tell(many_report.as_json(outcomes, price_per_hour), whole=True)
+    elif is_on("quiet"):
+        tell(many_report.in_lines(outcomes))
+    else:
+        many_report.print_summary(outcomes, stdout_console())
+    many_report.check(outcomes)
 
 
 def _check_alone(**options: object) -> None:

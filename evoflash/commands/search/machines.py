@@ -119,9 +119,9 @@ def _gpu_of(connection: "Connection", evaluator: str | None, wanted: GpuSpec | N
     if len(models) != 1:
         return None
     kind = gpu_kind(models[0])
-    connection.watch(kind, lambda _: None)
     if not connection.workers(kind) and (evaluator != "gpu" or wanted is None):
         return None
+    connection.watch(kind, lambda _: None)
     return connection.ask(kind, asked_gpu.spec)
 
 

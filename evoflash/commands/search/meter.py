@@ -51,10 +51,11 @@ def metered(database: Database, run: Run) -> Iterator[Meter]:
     meter = Meter(database, run)
     try:
         yield meter
-    except BaseException:
+    except BaseException as end:
         try:
             meter.note()
         except StoreError as error:  # what ended the work is the news
-            log.warning("what this took could not be noted: %s", error)
+            if not isinstance(end, StoreError):
+                log.warning("what this took could not be noted: %s", error)
         raise
     meter.note()

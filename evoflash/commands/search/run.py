@@ -52,6 +52,7 @@ class SearchResult:
     finals: FinalReport | None = None  # the timing in turns with the baselines, where there was one
     validator: str = ""  # its share of a candidate's time, in words; empty where nothing was timed
     cost: Cost | None = None  # of the run, all its commands together
+    library: tuple[str, float] | None = None  # the fastest that was timed in this run, and its time in us
     front: Table | None = None  # the run's Pareto front, where other objectives than latency were asked for
 
 
@@ -122,7 +123,8 @@ def result_of(
 ) -> SearchResult:
     """What the run came to, as the store has it."""
     cost = costs(store.database, current.id).get(current.id)
-    return SearchResult(store.best_of(current), store.spent(current), finals, validator, cost)
+    timed = next(((each.name, each.score_us) for each in store.baselines(current) if each.score_us), None)
+    return SearchResult(store.best_of(current), store.spent(current), finals, validator, cost, timed)
 
 
 def keep_pairs(store: Store, current: Run, finals: FinalReport | None) -> None:

@@ -24,9 +24,12 @@ def status(*, price_per_hour: PricePerHour = None, db: Db, as_json: Json = False
     from evoflash.commands.status import report
 
     price = checked_price(price_per_hour)
-    found = _chosen(_opened(db))
-    text = "\n".join(line for each in found for line in report.lines(each, price))
-    tell(as_json_text(found, price) if as_json else text, whole=as_json)
+    database = _opened(db)
+    found = _chosen(database)
+    gpus = [report.gpus_of(database, each) for each in found]
+    told = (report.lines(each, price, fast) for each, fast in zip(found, gpus, strict=True))
+    text = "\n".join(line for lines in told for line in lines)
+    tell(as_json_text(found, price, gpus) if as_json else text, whole=as_json)
 
 
 def watch(

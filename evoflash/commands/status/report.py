@@ -1,5 +1,6 @@
 """A run in some lines, once or drawn again until it ends; reads the database and changes nothing."""
 
+import json
 import time
 from collections.abc import Sequence
 
@@ -13,18 +14,34 @@ from evoflash.commands.runs.report import best, state
 from evoflash.commands.terminal import wrapped
 from evoflash.store.database import Database
 from evoflash.store.standing import Standing, age_s, going_on, standings
+from evoflash.store.store import Store
+from evoflash.timing.gpu_factors import GpuFactor, factors
+from evoflash.timing.gpu_factors import in_words as gpus_in_words
 
 _PLAIN_EVERY_S = 10.0  # on a stream that is no terminal
 
 
-def lines(standing: Standing, price_per_hour: float | None = None) -> list[str]:
-    """Which run it is, how far, its best kernel, and what it took so far where that was noted."""
+def gpus_of(database: Database, standing: Standing) -> tuple[GpuFactor, ...]:
+    """How fast the GPUs are that the run was timed on; nothing where nothing was timed beside an anchor."""
+    mine = "SELECT environment_json FROM evaluations WHERE run_id = :run AND duplicate_of IS NULL"
+    _, rows = Store(database).query(mine, {"run": standing.run.id})
+    return factors(json.loads(text) for (text,) in rows)
+
+
+def lines(
+    standing: Standing, price_per_hour: float | None = None, gpus: Sequence[GpuFactor] = ()
+) -> list[str]:
+    """Which run it is, how far, its best kernel, what it took so far where that was noted, and how fast each
+    of its GPUs is where it has several.
+    """
     run, key = standing.run, standing.run.key
     name = f" '{standing.name}'" if standing.name else ""
-    by = f", process {standing.process}" if standing.process is not None else ""
+    on = f" on {standing.host}" if standing.host else ""
+    by = f", process {standing.process}{on}" if standing.process is not None else ""
     head = f"run {run.id}{name}: {key.problem} on {key.gpu}, {key.basis}, {key.strategy} seed {key.seed}"
     took = [f"  {words}" for words in [in_words(standing.cost, price_per_hour)] if words]
-    return [head, f"  {state(standing)}{by}: {_done(standing)}", f"  {_best(standing)}", *took]
+    fast = [f"  {words}" for words in gpus_in_words(gpus)]
+    return [head, f"  {state(standing)}{by}: {_done(standing)}", f"  {_best(standing)}", *took, *fast]
 
 
 def _done(standing: Standing) -> str:

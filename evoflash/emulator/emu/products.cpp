@@ -9,6 +9,14 @@
 namespace efemu {
 namespace {
 
+// Where the processor has eight floats in a register, they are used: a product then takes a quarter of the time. The
+// sums are the same bit for bit, since nothing is contracted.
+#if defined(__x86_64__) && defined(__GLIBC__)
+#define EFEMU_WIDE __attribute__((target_clones("avx2", "default")))
+#else
+#define EFEMU_WIDE
+#endif
+
 constexpr int kPieceElements = 8;
 using Elements = float[kPieceElements];
 
@@ -59,21 +67,25 @@ void unpack_a_registers(Factors& factors, int lane, const u32* registers, bool i
 namespace {
 
 // Four rows by eight columns at a time stay in registers while k runs.
-void multiply_block(const Factors& factors, float* d, int columns, int row, int column, bool adds) {
+__attribute__((always_inline)) inline void multiply_block(const Factors& factors, float* d, int columns, int row,
+                                                          int column, bool adds) {
   EightFloats sums[4] = {};
   if (adds)
+#pragma GCC unroll 4
     for (int i = 0; i < 4; ++i) std::memcpy(&sums[i], d + (row + i) * columns + column, sizeof sums[i]);
   for (int k = 0; k < kProductDepth; ++k) {
     EightFloats b;
     std::memcpy(&b, &factors.b[k][column], sizeof b);
+#pragma GCC unroll 4  // or the sums lie on the stack
     for (int i = 0; i < 4; ++i) sums[i] += factors.a[row + i][k] * b;
   }
+#pragma GCC unroll 4
   for (int i = 0; i < 4; ++i) std::memcpy(d + (row + i) * columns + column, &sums[i], sizeof sums[i]);
 }
 
 }  // namespace
 
-void multiply(const Factors& factors, float* d, int columns, bool adds) {
+EFEMU_WIDE void multiply(const Factors& factors, float* d, int columns, bool adds) {
   for (int column = 0; column < columns; column += 8)
     for (int row = 0; row < kProductRows; row += 4) multiply_block(factors, d, columns, row, column, adds);
 }

@@ -6,7 +6,9 @@ another search asks or none has asked for a while: a search that was killed leav
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
@@ -48,31 +50,44 @@ class Answer(Generic[T]):
 
 
 class _Gpu:
-    """This worker's GPU process. One thread uses it; a clock ends it."""
+    """This worker's GPU process. Its threads use it, and when none does a clock ends it."""
 
     def __init__(self) -> None:
         self.session = ""  # whose it is
         self._queue: GpuWorker | None = None
-        self._lock, self._clock = threading.Lock(), threading.Timer(0, self.end)
+        self._lock, self._users = threading.Condition(), 0
+        self._clock = threading.Timer(0, self.end)
+        self.broken = ""  # why the GPU can be used no more
 
-    def of(self, session: Session) -> GpuWorker:
-        """The queue of the session; another one's is closed."""
+    @contextmanager
+    def of(self, session: Session) -> Iterator[GpuWorker]:
+        """The queue of the session; another one's is closed, once its questions are answered. After the last
+        question the time without one is counted.
+        """
         with self._lock:
+            self._lock.wait_for(lambda: not self._users or self.session == session.id)
             self._clock.cancel()
-            if self._queue is None or self.session != session.id:
-                self._close()
-                self._queue = GpuWorker(
-                    checks=session.checks, timed=session.timed, seed=session.seed, jobs=session.jobs
-                )
-                self.session = session.id
-            return self._queue
+            queue = self._queue_of(session)
+            self._users += 1
+        try:
+            yield queue
+        finally:
+            with self._lock:
+                self._users -= 1
+                self._lock.notify_all()
+                if not self._users:
+                    self._clock = threading.Timer(_IDLE_S, self.end)
+                    self._clock.daemon = True
+                    self._clock.start()
 
-    def rest(self) -> None:
-        """From now on count the time without a question."""
-        self._clock.cancel()
-        self._clock = threading.Timer(_IDLE_S, self.end)
-        self._clock.daemon = True
-        self._clock.start()
+    def _queue_of(self, session: Session) -> GpuWorker:
+        if self._queue is None or self.session != session.id:
+            self._close()
+            self._queue = GpuWorker(
+                checks=session.checks, timed=session.timed, seed=session.seed, jobs=session.jobs
+            )
+            self.session = session.id
+        return self._queue
 
     def end(self) -> None:
         """Close what is open."""
@@ -107,34 +122,36 @@ def spec() -> GpuSpec:
 
 def screened(session: Session, parcel: Parcel[GpuTask]) -> Answer[GpuOutcome]:
     """What a short look says of the task."""
-    return _answer(lambda: _gpu.of(session).screen(unpack_task(parcel)).result())
+    return _answer(session, lambda queue: queue.screen(unpack_task(parcel)).result())
 
 
 def proven(session: Session, parcel: Parcel[GpuTask]) -> Answer[GpuOutcome]:
     """The task's outcome after all rungs."""
-    return _answer(lambda: _gpu.of(session).submit(unpack_task(parcel)).result())
+    return _answer(session, lambda queue: queue.submit(unpack_task(parcel)).result())
 
 
 def finals_prepared(session: Session, hidden: tuple[Workload, ...], seed: int) -> Answer[None]:
     """Begin what finals need, beside the search; returns at once."""
-    return _answer(lambda: _gpu.of(session).prepare_finals(hidden, seed))
+    return _answer(session, lambda queue: queue.prepare_finals(hidden, seed))
 
 
 def finals_begun(session: Session) -> Answer[None]:
     """From here on tasks are about hidden workloads."""
-    return _answer(lambda: _gpu.of(session).begin_finals().result())
+    return _answer(session, lambda queue: queue.begin_finals().result())
 
 
 def timed_again(session: Session, parcel: Parcel[FinalTask]) -> Answer[Ending[FinalReport]]:
     """Finalists and baselines in turns, in a fresh process."""
-    return _answer(lambda: _gpu.of(session).finalists(unpack_finals(parcel)).result())
+    return _answer(session, lambda queue: queue.finalists(unpack_finals(parcel)).result())
 
 
-def _answer(question: Callable[[], T]) -> Answer[T]:
+def _answer(session: Session, question: Callable[[GpuWorker], T]) -> Answer[T]:
     try:
-        return Answer(question())
+        with _gpu.of(session) as queue:
+            return Answer(question(queue))
     except DeviceError as error:  # this GPU's, which says nothing of the candidate and of other GPUs
+        _gpu.broken = str(error)
         _gpu.end()
-        return Answer(None, str(error), distributed.get_worker().address)
-    finally:
-        _gpu.rest()
+    except CancelledError:  # the other thread's question has found it broken, or the search is over
+        pass
+    return Answer(None, _gpu.broken or "its search is over", distributed.get_worker().address)

@@ -14,6 +14,7 @@ from evoflash import __version__
 from evoflash.compilers.nvrtc import nvrtc_version
 from evoflash.paths import DEVICE, template_folders
 
+ON_A_GPU = 2  # questions: one runs, and the next one waits in the queue of the GPU process
 _PACKAGE = DEVICE.parent
 _KINDS = (".py", ".h", ".cpp", ".cu", ".toml", ".j2")
 
@@ -33,6 +34,9 @@ def _sources(folder: Path) -> Iterable[Path]:
 
 
 def resources(*, gpu: str | None) -> dict[str, float]:
-    """What a worker of this machine offers: its code, and a core or one GPU of the named model."""
-    kind = {"CPU": 1.0} if gpu is None else {"GPU": 1.0, f"GPU {gpu}": 1.0}
-    return {code(): 1.0, **kind}
+    """What a worker of this machine offers: its code, and a core or one GPU of the named model, each for as
+    many questions as it takes at the same time.
+    """
+    if gpu is None:
+        return {code(): 1.0, "CPU": 1.0}
+    return dict.fromkeys((code(), "GPU", f"GPU {gpu}"), float(ON_A_GPU))

@@ -44,9 +44,11 @@ def unpack_prepared(parcel: Parcel[Ending[Prepared]]) -> Ending[Prepared]:
     return replace(parcel.record, value=replace(prepared, builds=builds))
 
 
-def pack_task(task: GpuTask) -> Parcel[GpuTask]:
-    """A task with its cubins, and those of the kernel that it is timed beside."""
-    return Parcel(task, _read(_paths(task)))
+def pack_task(task: GpuTask, *, is_here: bool = False) -> Parcel[GpuTask]:
+    """A task with its cubins, and those of the kernel that it is timed beside; `is_here`: for a process of
+    this machine, which reads the files themselves.
+    """
+    return Parcel(task, {} if is_here else _read(_paths(task)))
 
 
 def unpack_task(parcel: Parcel[GpuTask]) -> GpuTask:
@@ -54,9 +56,10 @@ def unpack_task(parcel: Parcel[GpuTask]) -> GpuTask:
     return _moved(parcel.record, _placed(parcel.files))
 
 
-def pack_finals(task: FinalTask) -> Parcel[FinalTask]:
-    """The finalists with their cubins."""
-    return Parcel(task, _read(path for each in task.tasks for path in _paths(each)))
+def pack_finals(task: FinalTask, *, is_here: bool = False) -> Parcel[FinalTask]:
+    """The finalists with their cubins, as of a task."""
+    paths = () if is_here else (path for each in task.tasks for path in _paths(each))
+    return Parcel(task, _read(paths))
 
 
 def unpack_finals(parcel: Parcel[FinalTask]) -> FinalTask:
@@ -72,7 +75,9 @@ def _paths(task: GpuTask) -> tuple[str, ...]:
 
 def _moved(task: GpuTask, here: Mapping[str, str]) -> GpuTask:
     anchor = task.anchor and replace(task.anchor, task=_moved(task.anchor.task, here))
-    return replace(task, cubins=tuple((key, here[path]) for key, path in task.cubins), anchor=anchor)
+    return replace(
+        task, cubins=tuple((key, here.get(path, path)) for key, path in task.cubins), anchor=anchor
+    )
 
 
 def _read(paths: Iterable[str]) -> dict[str, bytes]:

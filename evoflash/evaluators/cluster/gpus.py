@@ -3,7 +3,8 @@
 Every candidate is timed in turns beside a proven kernel, the anchor, on whatever GPU it meets
 (timing/relative.py), and its time is the anchor's times their ratio there: a GPU that is a little slower than
 the next is so for both. Finals have one GPU. A GPU that breaks leaves the cluster, and its task goes to
-another one; the search ends with an error where it was the last.
+another one; the search ends with an error where it was the last. A task that was on its way whenever workers
+ended is asked once more with nothing beside it, before it is blamed.
 """
 
 import logging
@@ -16,6 +17,7 @@ from evoflash.errors import DeviceError
 from evoflash.evaluation import Rung, Status
 from evoflash.evaluators.cluster import asked_gpu
 from evoflash.evaluators.cluster.asked_gpu import Answer, Session
+from evoflash.evaluators.cluster.beside import Lanes
 from evoflash.evaluators.cluster.connection import Connection, EndsWorkersError, Kind, WorkerGoneError
 from evoflash.evaluators.cluster.cubins import pack_finals, pack_task
 from evoflash.gpu_process.finals import FinalReport, FinalTask
@@ -29,7 +31,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 TaskNow = Callable[[GpuTask], GpuTask]
 _FINALS_TRIES = 2
-_ON_THE_WAY = 2  # tasks for each GPU: a look takes a few hundredths of a second, a message there and back one
+_ON_THE_WAY = 2  # tasks for each GPU: while one runs, the next one's message is there already
 
 
 def _unchanged(task: GpuTask) -> GpuTask:
@@ -52,7 +54,8 @@ class ClusterGpus:
         """The workloads and the seed of the tasks to come, as of GpuWorker."""
         self._connection, self._kind, self.at_once = connection, kind, 1
         self._session = Session(uuid.uuid4().hex, checks, timed, seed, jobs)
-        self._turns = Turns("evoflash-cluster-gpu", at_once=1)
+        self._turns = Turns("evoflash-cluster-gpu", at_once=_ON_THE_WAY)
+        self._lanes = Lanes()
         self._finals_on: str | None = None  # the one worker that has them
         self._only: str | None = None  # the one worker that is asked, once finals have begun
         connection.watch(kind, self._hear)
@@ -90,14 +93,19 @@ class ClusterGpus:
 
     def _hear(self, count: int) -> None:
         self.at_once = max(self.at_once, count)
-        if self.at_once > 1:  # on a single worker the one that waits would be blamed with the one that runs
-            self._turns.widen(_ON_THE_WAY * self.at_once)
+        self._turns.widen(_ON_THE_WAY * self.at_once)
 
     def _outcome(
         self, function: Callable[..., Answer[GpuOutcome]], task: GpuTask, now: TaskNow
     ) -> GpuOutcome:
         try:
-            return self._ask(function, pack_task(now(task)))
+            with self._lanes.beside():
+                return self._ask(function, pack_task(now(task), is_here=self._connection.is_here))
+        except EndsWorkersError:
+            log.info("%s was on its way to workers that ended: it is asked again, alone.", task.genome_id)
+        try:
+            with self._lanes.alone():
+                return self._ask(function, pack_task(now(task), is_here=self._connection.is_here))
         except EndsWorkersError as error:
             return GpuOutcome(task.genome_id, Status.RUNTIME, Rung.SMOKE, str(error), process_lost=True)
 
@@ -111,7 +119,7 @@ class ClusterGpus:
 
     def _finals(self, task: FinalTask) -> Ending[FinalReport]:
         self._only = self._only or self._chosen()
-        parcel = pack_finals(task)
+        parcel = pack_finals(task, is_here=self._connection.is_here)
         for _ in range(_FINALS_TRIES):
             try:
                 return self._ask_only(self._only, asked_gpu.timed_again, parcel)

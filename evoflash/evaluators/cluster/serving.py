@@ -1,4 +1,4 @@
-"""This machine as a worker of a cluster: a Dask worker of one thread, kept alive by its nanny. It decides
+"""This machine as a worker of a cluster: a Dask worker, kept alive by its nanny. It decides
 nothing: what it is asked is in asked.py and asked_gpu.py.
 """
 
@@ -18,8 +18,7 @@ from evoflash.evaluators.cluster.engine import dask, distributed
 
 log = logging.getLogger(__name__)
 # Candidates use memory in processes of their own, of which Dask knows nothing: its limit would be none.
-NANNY: dict[str, Any] = {
-    "nthreads": 1,
+_NANNY: dict[str, Any] = {
     "memory_limit": 0,
     "dashboard_address": "127.0.0.1:0",
     "preload": ["evoflash.evaluators.cluster.preload"],
@@ -57,13 +56,18 @@ def serve(address: Address, *, model: str | None = None) -> None:
         asyncio.run(_serve(address, resources(gpu=model)))
 
 
+def nanny(url: str, offer: dict[str, float], **more: Any) -> Any:
+    """Dask's nanny of a worker, with a thread for each question that the offer has room for; not started."""
+    return distributed.Nanny(url, resources=offer, nthreads=int(max(offer.values())), **_NANNY, **more)
+
+
 async def _serve(address: Address, offer: dict[str, float]) -> None:
     while True:
-        nanny = await _joined(address, offer)
+        joined = await _joined(address, offer)
         try:
-            await nanny.finished()
+            await joined.finished()
         finally:
-            await nanny.close(timeout=2, reason="evoflash-worker-ends")
+            await joined.close(timeout=2, reason="evoflash-worker-ends")
         log.warning("the scheduler %s is gone: waiting %d s for it.", address.url, _JOIN_S)
 
 
@@ -71,7 +75,7 @@ async def _joined(address: Address, offer: dict[str, float]) -> Any:
     secure = security(address.certificate)
     host = {} if secure else {"host": "127.0.0.1"}  # loopback only, unless TLS guards what listens
     try:
-        return await distributed.Nanny(address.url, resources=offer, security=secure, **NANNY, **host)
+        return await nanny(address.url, offer, security=secure, **host)
     except (OSError, RuntimeError) as error:
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise DeviceError(

@@ -1,11 +1,9 @@
 """`evoflash portfolio` from tables: what is chosen, reported and asked for again; one run of estimates."""
 
 import json
-import subprocess
-import sys
 
+import forked
 import pytest
-from places import ROOT
 from portfolio_cases import SHAPES, chosen_from, kernels, table_of, time_of
 from rich.console import Console
 
@@ -160,8 +158,7 @@ def test_a_table_of_another_gpu_is_refused(tmp_path):
 
 
 def evoflash(*words):
-    command = [sys.executable, "-m", "evoflash", "portfolio", *words]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+    return forked.evoflash("portfolio", *words)
 
 
 @pytest.mark.slow

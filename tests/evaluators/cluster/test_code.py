@@ -6,7 +6,7 @@ from evoflash.evaluators.cluster.code import code, resources
 
 def test_a_worker_offers_its_code_and_a_core_or_one_gpu_of_a_model():
     assert resources(gpu=None) == {code(): 1.0, "CPU": 1.0}
-    assert resources(gpu="h200") == {code(): 1.0, "GPU": 1.0, "GPU h200": 1.0}
+    assert resources(gpu="h200") == {code(): 2.0, "GPU": 2.0, "GPU h200": 2.0}  # one runs, one waits
 
 
 def test_a_template_that_differs_is_other_code(tmp_path, monkeypatch):

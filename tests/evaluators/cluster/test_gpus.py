@@ -77,6 +77,15 @@ def test_a_task_whose_worker_dies_is_done_by_another(gpus, tmp_path):
     assert (tmp_path / "killed").exists()
 
 
+@pytest.mark.full  # eight workers start one after the other
+def test_only_what_ends_workers_when_it_is_alone_is_to_blame(gpus, tmp_path):
+    bad = gpus.submit(task_of(f"kill:{tmp_path}"))
+    good = [gpus.submit(task_of("good")) for _ in range(6)]
+    assert {each.result(LIMIT_S).status for each in good} == {Status.CORRECT}
+    assert bad.result(LIMIT_S).status is Status.RUNTIME
+    assert "it ended the 4 workers that tried it" in bad.result().reason
+
+
 def test_hidden_shapes_and_finals_are_all_on_one_gpu(gpus):
     gpus.prepare_finals((WORKLOAD,), 5)
     gpus.begin_finals().result(LIMIT_S)

@@ -63,6 +63,18 @@ def kill_worker_once(note):
     return kill_worker()
 
 
+def freeze_worker_once(note):
+    """Stop the worker whose disposable process this is, and its nanny: their machine falls silent."""
+    if os.path.exists(note):
+        return "done"
+    worker = os.getppid()
+    nanny = int(Path(f"/proc/{worker}/stat").read_text().rpartition(")")[2].split()[1])
+    Path(note).write_text(f"{nanny} {worker}")
+    os.kill(nanny, signal.SIGSTOP)
+    os.kill(worker, signal.SIGSTOP)
+    time.sleep(LIMIT_S)
+
+
 def test_a_call_ends_as_it_does_on_one_machine(processes):
     assert processes.submit(divmod, 7, 2, timeout_s=LIMIT_S).result(LIMIT_S).value == (3, 1)
     died = processes.submit(os._exit, 3, timeout_s=LIMIT_S).result(LIMIT_S)
@@ -163,6 +175,23 @@ def test_a_scheduler_that_does_not_answer_any_more_ends_the_calls_and_what_it_ta
         processes.close()
         with_cluster.close()
     finally:
+        parts.close()
+
+
+@pytest.mark.full  # the scheduler tries for half a minute to have its nanny start it again
+def test_a_worker_that_falls_silent_is_counted_as_gone_and_its_call_is_made_by_another(tmp_path, monkeypatch):
+    monkeypatch.setenv("DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL", "1s")  # never under ten heartbeats
+    parts, note = Parts(tmp_path, workers=2), tmp_path / "note"
+    try:
+        with connected(reachable(parts)) as connection:
+            cores = ClusterCores(connection)
+            until(lambda: cores.count == 2, what="both are counted")
+            answer = cores.processes().submit(freeze_worker_once, str(note), timeout_s=LIMIT_S)
+            assert answer.result(LIMIT_S).value == "done"
+            until(lambda: len(connection.workers(CPU)) == 1, what="the silent one is gone")
+    finally:
+        for pid in note.read_text().split() if note.exists() else ():
+            os.kill(int(pid), signal.SIGKILL)
         parts.close()
 
 

@@ -241,6 +241,7 @@ def origin(record: Json, figures: Figures) -> str:
     ]
     rows.append(("evoflash", escape(run["evoflash_version"])))
     rows += [(name, escape(text)) for name, text in run["environment"].items()]
+    rows += [("how fast a GPU was", escape(words)) for words in record["gpus_say"]]
     rows.append(("wall clock", f"{figures.exact(cost['wall_s'])} s, pauses included"))
     rows += [(name, html) for name, html in _spent(cost) if html]
     cells = [(Cell(escape(name)), Cell(html)) for name, html in rows]
