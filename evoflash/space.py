@@ -64,6 +64,14 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True)
+class Proportions:
+    """What is known of a genome before it is tried, as numbers that a model may learn from."""
+
+    names: tuple[str, ...]
+    of: Callable[[Genome], tuple[float, ...]]  # of a valid genome, one for each name
+
+
+@dataclass(frozen=True, slots=True)
 class SearchSpace:
     """Everything a strategy needs to know: params, when each is active, checks, and blocks of coupled params.
 
@@ -79,6 +87,7 @@ class SearchSpace:
     passes: Callable[[Values], bool] | None = (
         None  # all checks at once, where there is a faster way than one by one
     )
+    proportions: Proportions | None = None
 
     def param(self, name: str) -> Param:
         for param in self.params:

@@ -6,6 +6,7 @@ compilers/, running is cuda/ or emulator/.
     validity    all checks of a family as one function
     header      a template's header as records
     family      a family: its search space, and the launches of a genome
+    proportions how a genome's launches fill a GPU, known before it is compiled
     renderer    the CUDA text of a genome
     shrunk      that text with smaller constants, for some runs in the emulator
     launch_expression  a launch expression with all but a shape's sizes worked out

@@ -3,6 +3,7 @@
 recorded_space  a recorded space in memory
 kernel_tuner    Kernel Tuner's files: caches in and out, T4 results in
 kernel_tuner_t4  T4 results out
+own_families    what our families know of their recorded spaces
 evaluator       the evaluator that looks outcomes up
 comparison      strategies compared on a recorded space
 benchmark       strategies and rivals on several spaces, many seeds each, in parallel processes

@@ -15,6 +15,7 @@ from typing import Any
 
 from evoflash.errors import UsageError
 from evoflash.evaluation import Basis, Rung, Status
+from evoflash.replay.own_families import with_family
 from evoflash.replay.recorded_space import Outcome, Recording, recorded_space
 from evoflash.space import Genome, Param, Value
 
@@ -46,9 +47,9 @@ def read_recording(path: Path) -> Recording:
     try:
         data = _parse(_text(path))
         if isinstance(data.get("cache"), dict):
-            return _from_cache(data)
+            return with_family(_from_cache(data))
         if isinstance(data.get("results"), list):
-            return _from_t4(data, path)
+            return with_family(_from_t4(data, path))
     except UsageError as error:
         raise UsageError(f"{path}: {error}") from None
     except (KeyError, TypeError, ValueError, AttributeError) as error:

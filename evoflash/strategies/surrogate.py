@@ -8,20 +8,18 @@ genome, whatever the model says of them: it may be sure of what it never saw.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
 from evoflash.errors import UsageError
 from evoflash.evaluation import Evaluation, Proposal
-from evoflash.space import Genome, SearchSpace
+from evoflash.space import Genome, SearchSpace, Value
 from evoflash.strategies.model.earlier import Earlier, brought_here, doubts, targets_beside
 from evoflash.strategies.model.features import Features
 from evoflash.strategies.model.gaussian_process import Kernel, fitted, posterior, usual_kernel
-from evoflash.strategies.model.neighbourhood import Neighbourhood
-from evoflash.strategies.model.preference import preferred, some_of, targets_of
-from evoflash.strategies.operators import operators_for
+from evoflash.strategies.model.offers import Known, Offers
+from evoflash.strategies.model.preference import by_rank, by_share, favourite, some_of, targets_of
 from evoflash.strategies.populations.elites import Population
 from evoflash.strategies.unseen import Unseen
 
@@ -35,27 +33,12 @@ LEARNT_FROM, FITTED_TO = 300, 150  # at most so many outcomes: the model, and it
 FIRST_FIT = 15  # outcomes when the kernel is fitted first
 LATER = 1.25  # times as many for each further fit
 ELITES = 6  # genomes whose neighbours are offered
-PAIRS, CHILDREN, POINTS = 60, 15, 100  # offered: jumps from each elite, operators' children, raw points
-WALKS = 15  # offered where raw points are hardly ever valid
-REDRAWN = 40  # outcomes after which other jumps from the same elites are offered
 STANDSTILL = 20  # outcomes without a gain
 GAIN = 1.001  # times as fast: less is no gain
-MOVING = ("model", "model", "model", "model", "model")  # a batch's picks
-STANDING = ("model", "model", "model", "jump", "immigrant")  # the same at a standstill
-DRAWS = 64  # of a jump or a walk until one is new
-STEPS = 3  # jumps that make a walk
-
-
-@dataclass(frozen=True, slots=True)
-class _Known:
-    """What the picks of one batch depend on."""
-
-    told: Sequence[Evaluation]
-    in_flight: tuple[Genome, ...]
-    elites: tuple[Genome, ...]  # fastest first
-    points: tuple[Genome, ...]  # the valid ones of some points of the raw product: none where they are rare
-    taken: set[Genome]  # told, in flight or picked before
-    rng: np.random.Generator
+# A batch's picks, and those at a standstill; of a space without tiles the model picks freely instead.
+MOVING = ("model", "model", "model", "model", "tile")
+STANDING = ("model", "model", "tile", "jump", "immigrant")
+_Condition = Callable[[Genome], bool]
 
 
 class Surrogate:
@@ -74,11 +57,12 @@ class Surrogate:
         self._space, self._seed, self._first, self._earlier = space, seed, first, earlier
         self._seeds = tuple(genome for genome in seeds if self._fits(genome))
         self._unseen = Unseen(space, seed=seed)
-        self._around = Neighbourhood(space)
-        self._operators = operators_for(space)
+        self._offers = Offers(space, seed=seed, seeds=self._seeds)
         self._features = Features(space)
+        # Kernels that fill a GPU alike take nearly equal times: plateaus, of which ranks make slopes.
+        # On recorded spaces of other kernels ranks did better (docs/lab-notes.md, 2026-11-23).
+        self._scale = by_share if space.proportions else by_rank
         self._kernels: dict[int, Kernel] = {}  # by the number of outcomes that they were fitted to
-        self._jumps: dict[tuple[Genome, int], tuple[Genome, ...]] = {}  # from what was an elite
         self._told: list[Evaluation] = []
         self._in_flight: dict[Genome, None] = {}  # in the order of asking
         self._learnt = 0  # outcomes that the picks know of
@@ -128,14 +112,14 @@ class Surrogate:
             self._learnt, self._picks = learnt, self._batches(self._known(self._told[:learnt]))
         return next((proposal for proposal in self._picks if proposal.genome in self._unseen), None)
 
-    def _known(self, told: Sequence[Evaluation]) -> _Known:
+    def _known(self, told: Sequence[Evaluation]) -> Known:
         in_flight = tuple(self._in_flight)
         taken = {evaluation.genome for evaluation in told}.union(in_flight)
         rng = np.random.default_rng([self._seed, len(told), 2])
         elites = tuple(elite.genome for elite in self._elites.elites)
-        return _Known(told, in_flight, elites, tuple(self._points(rng)), taken, rng)
+        return Known(told, in_flight, elites, tuple(self._offers.points(rng)), taken, rng)
 
-    def _batches(self, known: _Known) -> Iterator[Proposal]:
+    def _batches(self, known: Known) -> Iterator[Proposal]:
         """Proposals in the order in which they are wanted.
 
         They depend on `known` alone and not on what was proposed meanwhile: a resumed search makes the same
@@ -144,25 +128,32 @@ class Surrogate:
         fewest = 1 if self._earlier else FEWEST
         if not known.elites or sum(each.learnt_us is not None for each in known.told) < fewest:
             return
-        preferred = self._preferred(known)
+        prefer = self._preference(known)
         for kind in itertools.cycle(STANDING if _stands_still(known.told) else MOVING):
-            if kind == "model":
-                proposal = next((each for each in preferred if each.genome not in known.taken), None)
+            if kind == "tile":
+                proposal = prefer(self._of_new_tiles(known)) or prefer(None)
+            elif kind == "model":
+                proposal = prefer(None)
             else:
-                proposal = self._jump(known) if kind == "jump" else self._immigrant(known)
-            proposal = proposal or self._immigrant(known)
+                proposal = self._offers.jump(known) if kind == "jump" else self._offers.immigrant(known)
+            proposal = proposal or self._offers.immigrant(known)
             if proposal is None:
                 return
             known.taken.add(proposal.genome)
             yield proposal
 
-    def _preferred(self, known: _Known) -> Iterator[Proposal]:
-        """What is offered, the model's favourite first."""
-        offers = {each.genome: each for each in self._offers(known) if each.genome not in known.taken}
+    def _preference(self, known: Known) -> Callable[[_Condition | None], Proposal | None]:
+        """Gives, of what is offered and not taken, the model's favourite that meets a condition."""
+        offers = {
+            each.genome: each
+            for each in self._offers.all(known, self._elites)
+            if each.genome not in known.taken
+        }
         pool = list(offers.values())
         own = {each.genome: _score_us(each) for each in known.told}
         near = brought_here(self._earlier, own)
-        targets, weak = targets_beside([_score_us(each) for each in known.told], [us for _, us in near])
+        scores = [_score_us(each) for each in known.told]
+        targets, weak = targets_beside(scores, [us for _, us in near], self._scale)
         some = some_of(targets, LEARNT_FROM)
         rows = self._features.of([*(known.told[at].genome for at in some), *(genome for genome, _ in near)])
         expected = posterior(
@@ -174,84 +165,39 @@ class Surrogate:
             doubts=doubts(len(some), len(near)),
             in_flight=self._features.of(known.in_flight),
         )
-        return (pool[at] for at in preferred(expected, float(targets.min())))
+        best = float(targets.min())
+
+        def prefer(meets: _Condition | None) -> Proposal | None:
+            among = [
+                each.genome not in known.taken and (meets is None or meets(each.genome)) for each in pool
+            ]
+            return pool[favourite(expected, best, np.array(among))] if any(among) else None
+
+        return prefer
+
+    def _of_new_tiles(self, known: Known) -> _Condition:
+        """Whether a genome's tile is none that was tried; a space without blocks has none that is new."""
+        tile = self._space.blocks[0] if self._space.blocks else ()
+        tried = {_values_of(genome, tile) for genome in known.taken}
+        return lambda genome: _values_of(genome, tile) not in tried
 
     def _kernel(self, told: Sequence[Evaluation]) -> Kernel:
         """Fitted more rarely the more outcomes there are, each time from where the last fit came to."""
         kernel, count = usual_kernel(self._features.views), FIRST_FIT
         while count <= len(told):
             if count not in self._kernels:
-                targets = targets_of([_score_us(evaluation) for evaluation in told[:count]])
+                scores = [_score_us(evaluation) for evaluation in told[:count]]
+                targets = targets_of(scores, scale=self._scale)
                 some = some_of(targets, FITTED_TO)
                 rows = self._features.of([told[at].genome for at in some])
                 self._kernels[count] = fitted(kernel, rows, self._features.view, targets[some])
             kernel, count = self._kernels[count], int(count * LATER)
         return kernel
 
-    def _offers(self, known: _Known) -> Iterator[Proposal]:
-        """Seeds that were not tried, neighbours of the elites, operators' children and raw points."""
-        yield from (Proposal(seed, "seed") for seed in self._seeds)
-        for elite in known.elites:
-            parents = (elite.id,)
-            yield from (Proposal(far, "two_genes", parents) for far in self._far(elite, known))
-            yield from (Proposal(near, "one_gene", parents) for near in self._around.one_gene(elite))
-        yield from self._children(known)
-        yield from map(Proposal, known.points)
-        if len(known.points) < WALKS:
-            walks = (self._walk(known) for _ in range(WALKS))
-            yield from (walk for walk in walks if walk is not None)
 
-    def _far(self, genome: Genome, known: _Known) -> tuple[Genome, ...]:
-        """Jumps from a genome, kept for some time: to check whether one is valid takes some 0.1 ms."""
-        drawing = len(known.told) // REDRAWN
-        if (genome, drawing) not in self._jumps:
-            rng = np.random.default_rng([self._seed, int(genome.id, 16), drawing])
-            self._jumps[genome, drawing] = tuple(self._around.two_genes(genome, rng, count=PAIRS))
-        return self._jumps[genome, drawing]
-
-    def _children(self, known: _Known) -> Iterator[Proposal]:
-        usable = list(self._operators)
-        for _ in range(CHILDREN):
-            if not usable:
-                return
-            operator = usable[int(known.rng.integers(len(usable)))]
-            parents = [elite.genome for elite in self._elites.parents(operator.arity, known.rng)]
-            is_whole = len(parents) == operator.arity
-            child = operator.child(parents, self._space, known.rng) if is_whole else None
-            if child is None:
-                usable.remove(operator)  # its genes are absent, or at their ends
-            else:
-                yield Proposal(child, operator.name, tuple(parent.id for parent in parents))
-
-    def _points(self, rng: np.random.Generator) -> Iterator[Genome]:
-        points = (self._space.draw(rng) for _ in range(POINTS))
-        return (point for point in points if point is not None and self._space.is_valid(point))
-
-    def _jump(self, known: _Known) -> Proposal | None:
-        """Two genes of an elite changed, whatever the model says."""
-        for _ in range(DRAWS):
-            start = known.elites[int(known.rng.integers(len(known.elites)))]
-            for far in self._around.two_genes(start, known.rng, count=1):
-                if far not in known.taken:
-                    return Proposal(far, "two_genes", (start.id,))
-        return None
-
-    def _immigrant(self, known: _Known) -> Proposal | None:
-        """A random genome; where valid ones are rare, several jumps away from one that was told.
-
-        A uniform sample of flash_wgmma takes 0.2 s, ten times what a proposal may.
-        """
-        point = next((point for point in known.points if point not in known.taken), None)
-        return self._walk(known) if point is None else Proposal(point)
-
-    def _walk(self, known: _Known) -> Proposal | None:
-        for _ in range(DRAWS):
-            start = at = known.told[int(known.rng.integers(len(known.told)))].genome
-            for _ in range(STEPS):
-                at = next(self._around.two_genes(at, known.rng, count=1), at)
-            if at not in known.taken:
-                return Proposal(at, "walk", (start.id,))
-        return None
+def _values_of(genome: Genome, genes: Sequence[str]) -> tuple[Value | None, ...]:
+    values = genome.as_dict()
+    return tuple(values.get(gene) for gene in genes)
 
 
 def _score_us(evaluation: Evaluation) -> float:

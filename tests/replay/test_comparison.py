@@ -6,6 +6,7 @@ from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 
+import click
 import numpy as np
 import pytest
 from places import FIXTURES
@@ -420,8 +421,9 @@ def test_search_runs_on_a_recording_and_says_where_its_times_come_from(tmp_path)
 def test_a_search_is_surrogate_s_unless_a_preset_of_evolution_is_asked_for(monkeypatch):
     asked = []
     monkeypatch.setattr(search_command, "_on_recording", lambda *_, strategy, **__: asked.append(strategy))
+    context = click.Context(click.Command("search"))
     for more in ({}, {"preset": "free"}, {"strategy": "tpe"}):
-        search_command.search(recorded=FIXTURE, evaluator="replay", db="unused.db", **more)
+        search_command.search(context, recorded=FIXTURE, evaluator="replay", db="unused.db", **more)
 
     assert asked == ["surrogate", "evolution:free", "tpe"]
 

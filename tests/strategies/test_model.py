@@ -1,10 +1,12 @@
 """The model of `surrogate`: rows, the Gaussian process on them, and what it prefers."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from strategy_cases import SPACE
 
-from evoflash.space import Genome, Param, SearchSpace
+from evoflash.space import Genome, Param, Proportions, SearchSpace
 from evoflash.strategies.model.earlier import Earlier, brought_here, doubts, targets_beside
 from evoflash.strategies.model.features import Features
 from evoflash.strategies.model.gaussian_process import (
@@ -14,7 +16,7 @@ from evoflash.strategies.model.gaussian_process import (
     posterior,
     usual_kernel,
 )
-from evoflash.strategies.model.preference import expected_gain, preferred, some_of, targets_of
+from evoflash.strategies.model.preference import by_share, expected_gain, favourite, some_of, targets_of
 
 PLAIN = SearchSpace(
     "plain",
@@ -57,6 +59,18 @@ def test_a_switch_and_a_number_of_equal_value_are_two_values() -> None:
     rows = Features(mixed).of([Genome("mixed", 1, (("a", value),)) for value in (0, False, 1, True)])
 
     assert len({tuple(row) for row in rows.tolist()}) == 4
+
+
+def test_proportions_stand_beside_the_genes_as_views_of_their_own() -> None:
+    known = Proportions(("size", "launches"), lambda genome: (float(genome.as_dict()["n"]), 1.0))
+    space = replace(PLAIN, proportions=known)
+    rows = Features(space).of([space.genome({"n": n}) for n in (4, 8, 16)])
+
+    assert Features(space).views == Features(PLAIN).views + 2
+    assert rows[:, :-2] == pytest.approx(Features(PLAIN).of([PLAIN.genome({"n": n}) for n in (4, 8, 16)]))
+    assert rows[2, -2] - rows[1, -2] == pytest.approx(2 * (rows[1, -2] - rows[0, -2]))
+    assert np.ptp(rows[:, -1]) == 0
+    assert Features(space).of([]).shape == (0, rows.shape[1])
 
 
 def drawn(count: int, seed: int = 0) -> list[Genome]:
@@ -149,6 +163,17 @@ def test_targets_tell_the_best_apart_most_and_failures_come_last() -> None:
     assert not targets_of([2.0, 2.0]).any()
 
 
+def test_as_shares_of_the_best_a_plateau_is_one_step_however_many_stand_on_it() -> None:
+    scores = [1.0, *np.linspace(1.0005, 1.002, 40), 1.5, 3.0, np.inf]
+    by_shares, by_ranks = targets_of(scores, scale=by_share), targets_of(scores)
+
+    assert np.ptp(by_shares[:-3]) < 0.05 * (by_shares[-3] - by_shares[0])
+    assert np.ptp(by_ranks[:-3]) > 0.5 * (by_ranks[-3] - by_ranks[0])
+    assert by_shares[-3] < by_shares[-2] < by_shares[-1]
+    assert targets_of([1e3 * us for us in scores], scale=by_share) == pytest.approx(by_shares)
+    assert not targets_of([np.inf, np.inf], scale=by_share).any()
+
+
 def test_of_many_outcomes_the_best_and_some_of_all_ages_are_kept() -> None:
     targets = np.random.default_rng(0).permutation(1000).astype(float)
 
@@ -178,7 +203,10 @@ def test_of_two_alike_the_second_waits_and_none_comes_twice() -> None:
     targets = np.array([2.0, -2.0])  # fast at 12, slow at 2
     known = posterior(kernel, features.view, rows[[2, 12]], targets, rows)
 
-    order = list(preferred(known, -2.0))
+    order, left = [], np.ones(20, dtype=bool)
+    while left.any():
+        order.append(favourite(known, -2.0, left))
+        left[order[-1]] = False
 
     assert sorted(order) == list(range(20))
     assert abs(order[0] - 12) < 8

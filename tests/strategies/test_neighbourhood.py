@@ -69,3 +69,14 @@ def test_a_space_of_one_gene_has_no_pairs() -> None:
 
     assert list(Neighbourhood(narrow).two_genes(genome, np.random.default_rng(0), count=5)) == []
     assert len(Neighbourhood(narrow).one_gene(genome)) == 2
+
+
+def test_a_block_is_drawn_anew_and_all_else_stays() -> None:
+    start, tile = SPACE.genome({}), SPACE.blocks[0]
+
+    found = list(Neighbourhood(SPACE).block(start, tile, np.random.default_rng(0), draws=100))
+
+    assert len({tuple(genome.as_dict()[name] for name in tile) for genome in found}) > 20
+    for genome in found:
+        assert SPACE.is_valid(genome)
+        assert {name for name, value in start.values if genome.as_dict()[name] != value} <= set(tile)

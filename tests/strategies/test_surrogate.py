@@ -93,6 +93,23 @@ def test_when_nothing_gains_it_jumps_and_draws_more() -> None:
     assert standing["sample"] > moving["sample"]
 
 
+def test_one_pick_of_a_batch_has_a_new_tile_though_the_best_one_still_pays() -> None:
+    switches = tuple(Param(f"s{at}", (0, 1)) for at in range(6))
+    space = SearchSpace(
+        "tiled", (Param("tile", tuple(range(20))), *switches), blocks=(("tile",), ("s0", "s1"))
+    )
+    strategy = Surrogate(space, seed=0)
+    for tile, at in [(tile, at) for at in range(3) for tile in range(16)]:
+        values = {"tile": tile} | {f"s{bit}": at >> bit & 1 for bit in range(6)}
+        us = 30.0 - 5 * at if tile == 0 else 300.0
+        strategy.tell(Proposal(space.genome(values)), evaluated(space.genome(values), us))
+
+    tiles = [strategy.ask().genome.as_dict()["tile"] for _ in range(BATCH)]
+
+    assert sum(tile > 15 for tile in tiles) == 1
+    assert tiles.count(0) == BATCH - 1
+
+
 def test_where_valid_genomes_are_rare_a_random_genome_is_a_walk_from_one_that_was_told() -> None:
     def is_smooth(values: Values) -> bool:
         steps = [values[f"p{at}"] - values[f"p{at + 1}"] for at in range(7)]

@@ -13,6 +13,7 @@ from evoflash.cuda.launcher import present_gpu, spec_of
 from evoflash.errors import DeviceError, EvoflashError, UsageError
 from evoflash.evaluation import Basis, RunKey
 from evoflash.families.family import Family, families_for, load_family
+from evoflash.families.proportions import proportions_on
 from evoflash.gpu import GpuSpec, load_gpu
 from evoflash.problem import Problem, check_fits, parse_problem
 from evoflash.space import Genome, SearchSpace
@@ -128,6 +129,7 @@ def _check_energy(basis: Basis) -> None:
 def _field(family: Family, problem: Problem, gpu: GpuSpec, *, archive: bool) -> Field | None:
     """None where the family has no valid genome for the problem."""
     space = family.space(problem.compile_keys(gpu.arch), gpu)
+    space = replace(space, proportions=proportions_on(problem, family, gpu))
     archived = champion.starts(problem, space, gpu.name) if archive else ()
     seeds = tuple(dict.fromkeys((*archived, *family.seeds_for(problem, space, gpu))))
     try:

@@ -11,7 +11,7 @@ import numpy as np
 
 from evoflash.space import Genome
 from evoflash.strategies.model.features import Floats
-from evoflash.strategies.model.preference import some_of, targets_of
+from evoflash.strategies.model.preference import Scale, by_rank, some_of, targets_of
 
 MOST = 40  # outcomes of one search that are kept
 DOUBT = 0.2  # noise of an earlier outcome while none of this search is known, as a share of the variance
@@ -56,12 +56,14 @@ def _scale(each: Earlier, own: Mapping[Genome, float]) -> float:
     return here / there if here < np.inf and there < np.inf else 1.0
 
 
-def targets_beside(own: Sequence[float], earlier: Sequence[float]) -> tuple[Floats, Floats]:
+def targets_beside(
+    own: Sequence[float], earlier: Sequence[float], scale: Scale = by_rank
+) -> tuple[Floats, Floats]:
     """What a model learns of this search's scores, and of earlier ones that were brought here."""
     if len(own) < FEW:
-        both = targets_of([*own, *earlier])
+        both = targets_of([*own, *earlier], scale=scale)
         return both[: len(own)], both[len(own) :]
-    return targets_of(own), targets_of(earlier, among=own)
+    return targets_of(own, scale=scale), targets_of(earlier, among=own, scale=scale)
 
 
 def doubts(own: int, earlier: int) -> Floats:

@@ -3,7 +3,8 @@
 Each row has several views of each gene, a view with columns of its own: the position of a number among its
 values, from 0 to 1; which value it is, a column for each, so that all are equally far apart (a power of two
 may be fast between neighbours that are slow); and whether it is active, where it may not be. Two values are
-about 1 apart at most in each view. How much a view counts is for the model to find out.
+about 1 apart at most in each view. Beside them stand the proportions that the space knows of a genome, a view
+each. How much a view counts is for the model to find out.
 """
 
 from collections.abc import Sequence
@@ -11,12 +12,13 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from evoflash.space import Genome, Param, SearchSpace
+from evoflash.space import Genome, Param, Proportions, SearchSpace
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 _MIDDLE = 0.5  # where an inactive gene of numbers stands
+_PROPORTION = 0.25  # a proportion that is twice as large lies so far away, for most are powers of two
 _APART = np.sqrt(0.5)  # in the column of a value: two values are then 1 apart
 
 
@@ -31,7 +33,10 @@ class Features:
             (param.name, {(type(value), value): at for at, value in enumerate(param.values)})
             for param in free
         ]
+        self._proportions = space.proportions
+        self._kept: dict[Genome, tuple[float, ...]] = {}
         widths = [table.shape[1] for tables in views for table in tables]
+        widths += [1] * len(self._proportions.names if self._proportions else ())
         self.views = len(widths)
         self.view: Ints = np.repeat(np.arange(self.views), widths)
 
@@ -44,7 +49,17 @@ class Features:
                 if name in values:
                     codes[row, column] = known[type(values[name]), values[name]]
         parts = [table[codes[:, at]] for at, table in enumerate(self._tables)]
+        if self._proportions:
+            found = [self._proportions_of(self._proportions, genome) for genome in genomes]
+            names = len(self._proportions.names)
+            parts.append(_PROPORTION * np.array(found, dtype=np.float64).reshape(len(genomes), names))
         return np.hstack(parts) if parts else np.zeros((len(genomes), 0))
+
+    def _proportions_of(self, proportions: Proportions, genome: Genome) -> tuple[float, ...]:
+        """Kept: a genome is offered in many batches."""
+        if genome not in self._kept:
+            self._kept[genome] = proportions.of(genome)
+        return self._kept[genome]
 
 
 def _views(param: Param, *, may_be_inactive: bool) -> list[Floats]:

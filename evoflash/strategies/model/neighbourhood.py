@@ -10,7 +10,7 @@ TRIES = 4  # draws for each jump that is wanted, until the space is taken to hav
 
 
 class Neighbourhood:
-    """One- and two-gene changes in a space; no gene is known by its name."""
+    """Changes of one gene, of two, or of a block of them; no gene is known by its name."""
 
     def __init__(self, space: SearchSpace) -> None:
         self._space = space
@@ -55,6 +55,15 @@ class Neighbourhood:
                 found += 1
             if found == count:
                 return
+
+    def block(
+        self, genome: Genome, names: Sequence[str], rng: np.random.Generator, *, draws: int
+    ) -> Iterator[Genome]:
+        """The valid genomes of so many draws that give all these genes any values; some may come twice."""
+        for draw in rng.random((draws, len(names))):
+            change = {name: _at(self._values[name], part) for name, part in zip(names, draw, strict=True)}
+            if (changed := self._changed(genome, change)) is not None:
+                yield changed
 
     def _free(self, genome: Genome) -> list[tuple[str, tuple[Value, ...]]]:
         """The genes of a genome that have other values, and these."""

@@ -5,36 +5,56 @@ A row is preferred by expected improvement: how much better than the best it is 
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from evoflash.strategies.model.features import Floats, Ints
 from evoflash.strategies.model.gaussian_process import Posterior
 
+Flags = NDArray[np.bool_]
 _erfc = np.frompyfunc(math.erfc, 1, 1)
 
-FLATNESS = 0.05  # added to a rank from 0 to 1 before its logarithm: the very best differ by no more than that
+FLATNESS = 0.05  # added before a logarithm: the very best differ by no more than that
+FAILED = 2.0  # times as slow as the slowest
+
+# Values of scores in us (infinite: failed) beside others that are known, before they are centred.
+Scale = Callable[[Floats, Floats], Floats]
 
 
-def targets_of(scores_us: Sequence[float], *, among: Sequence[float] | None = None) -> Floats:
-    """What a model learns of scores (infinite: failed): the logarithm of each rank `among` scores, which are
-    those themselves if none are given. Over these the mean is 0 and the deviation 1.
-
-    Ranks, so that neither the unit nor a few very slow kernels matter; logarithms, so that the best are told
-    apart most. What failed has the last rank. All zero where there is nothing to tell apart.
+def by_rank(scores_us: Floats, known_us: Floats) -> Floats:
+    """The logarithm of each rank: neither the unit nor a few very slow kernels matter, and the best are told
+    apart most. What failed has the last rank.
     """
-    ranked = np.sort(np.array(scores_us if among is None else among))
-    usual = _logs(ranked, ranked)
-    centred: Floats = _logs(np.array(scores_us), ranked) - usual.mean()
+    ranks = np.searchsorted(np.sort(known_us), scores_us, side="right") - 1
+    logs: Floats = np.log(np.maximum(ranks, 0) / len(known_us) + FLATNESS)
+    return logs
+
+
+def by_share(scores_us: Floats, known_us: Floats) -> Floats:
+    """The logarithm of the share by which each is above the best: what is nearly equal stays so, however many
+    there are, where ranks would make a slope of a plateau. What failed counts as slower than the slowest.
+    """
+    timed = known_us[np.isfinite(known_us)]
+    if not len(timed):
+        return np.zeros(len(scores_us))
+    above = np.clip(scores_us, timed.min(), FAILED * timed.max()) / timed.min() - 1
+    logs: Floats = np.log(above + FLATNESS)
+    return logs
+
+
+def targets_of(
+    scores_us: Sequence[float], *, among: Sequence[float] | None = None, scale: Scale = by_rank
+) -> Floats:
+    """What a model learns of scores (infinite: failed) `among` others, which are those themselves if none are
+    given. Over these the mean is 0 and the deviation 1; all zero where there is nothing to tell apart.
+    """
+    known = np.array(scores_us if among is None else among)
+    usual = scale(known, known)
+    centred: Floats = scale(np.array(scores_us), known) - usual.mean()
     deviation = float(usual.std())
     return centred / deviation if deviation > 0 else np.zeros(len(centred))
-
-
-def _logs(scores_us: Floats, ranked: Floats) -> Floats:
-    ranks = np.maximum(np.searchsorted(ranked, scores_us, side="right") - 1, 0)
-    logs: Floats = np.log(ranks / len(ranked) + FLATNESS)
-    return logs
 
 
 def some_of(targets: Floats, most: int) -> Ints:
@@ -50,15 +70,14 @@ def some_of(targets: Floats, most: int) -> Ints:
     return np.sort(np.concatenate([best, evenly]))
 
 
-def preferred(known: Posterior, best: float) -> Iterator[int]:
-    """Rows of the posterior by expected improvement on the target `best`, one after the other."""
-    left = np.ones(len(known.mean), dtype=bool)
-    while left.any():
-        gains = expected_gain(known.mean, known.deviation, best)
-        at = int(np.argmax(np.where(left, gains, -1.0)))
-        yield at
-        left[at] = False
-        known.assume(at)
+def favourite(known: Posterior, best: float, among: Flags) -> int:
+    """The row of the posterior with the most expected improvement on the target `best`, of those that are
+    True in `among`, one of which there is; from now on it is assumed to be as expected.
+    """
+    gains = expected_gain(known.mean, known.deviation, best)
+    at = int(np.argmax(np.where(among, gains, -1.0)))
+    known.assume(at)
+    return at
 
 
 def expected_gain(mean: Floats, deviation: Floats, best: float) -> Floats:
