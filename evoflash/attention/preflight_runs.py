@@ -192,9 +192,7 @@ def _far_runs(cut: _Cut) -> Iterator[EmulatedRun]:
     some = _groups(cut, keys) if whole else cut.workload(3, keys, batch=2)
     yield EmulatedRun(some, "zero_keys", "random", "fifo", is_strided=True)
     if not whole and cut.loop.pack == 1:
-        # Two groups of two heads, of a text that has this ratio: which group a head is of goes by that.
-        pairs = replace(cut.key, gqa_ratio=2).workload(1, 2, 3, min(6, keys))
-        yield EmulatedRun(pairs, "normal", "eager", "fifo", shrunk=("kGqaRatio",))
+        yield _pairs(cut, keys)
     # As many queries as keys: whole query blocks, two or more, and several tiles where that is not dear. Rows
     # point at the newest key that they see, or at the first hidden one.
     yield EmulatedRun(_square(cut), "needles", "lazy", "random", crowded=True, is_strided=True)
@@ -204,6 +202,15 @@ def _far_runs(cut: _Cut) -> Iterator[EmulatedRun]:
         most = cut.workload(cut.rows + 1, 1, heads=2, batch=_BATCH)
         needed = "kSlots" if cut.is_persistent else "kGqaRatio"
         yield EmulatedRun(most, "normal", "eager", "fifo", crowded=True, sms=_SMS, shrunk=(needed,))
+
+
+def _pairs(cut: _Cut, keys: int) -> EmulatedRun:
+    """Two groups of two heads, of a text that has this ratio: which group a head is of goes by that. Two heads
+    where each is a group by itself.
+    """
+    ratio = min(2, cut.key.gqa_ratio)
+    pairs = replace(cut.key, gqa_ratio=ratio).workload(1, 2, 3, min(6, keys))
+    return EmulatedRun(pairs, "normal", "eager", "fifo", shrunk=("kGqaRatio",) if ratio > 1 else ())
 
 
 def _groups(cut: _Cut, keys: int) -> Workload:

@@ -114,6 +114,18 @@ def test_two_large_groups_of_query_heads_are_run_whole_once_or_as_small_ones(loo
     )
 
 
+DEAR = replace(LOOPS[0], rows=256, keys=128, splits=8)
+
+
+@pytest.mark.parametrize("loop", [*LOOPS, DEAR], ids=lambda loop: f"{loop.rows}x{loop.keys}x{loop.splits}")
+def test_a_kernel_for_single_heads_meets_two_of_them_and_no_other_ratio(loop):
+    key = replace(KEYS[2], gqa_ratio=1)
+    runs = preflight_runs(key, loop)
+
+    assert {run.workload.gqa_ratio for run in runs} == {1}
+    assert max(run.workload.heads for run in runs) >= 2
+
+
 def test_the_time_limit_goes_by_the_work():
     launch, small = Launch("k", (2, 4, 1), (128, 1, 1), 0), KEYS[2].workload(1, 1, 9, 64)
 
