@@ -205,8 +205,9 @@ def _far_runs(cut: _Cut) -> Iterator[EmulatedRun]:
 
 
 def _pairs(cut: _Cut, keys: int) -> EmulatedRun:
-    """Two groups of two heads, of a text that has this ratio: which group a head is of goes by that. Two heads
-    where each is a group by itself.
+    """Two groups of two heads, of a text that has this ratio: which group a head is of goes by that.
+
+    Two heads where each is a group by itself.
     """
     ratio = min(2, cut.key.gqa_ratio)
     pairs = replace(cut.key, gqa_ratio=ratio).workload(1, 2, 3, min(6, keys))
