@@ -116,9 +116,11 @@ class Family:
 
     def launches(self, genome: Genome, workload: Workload, gpu: GpuSpec) -> tuple[Launch, ...]:
         """What to launch for the genome on a workload, in order."""
-        key = workload.compile_key(gpu.arch)
-        fixed = self.names(genome.as_dict(), key, gpu)
-        names = fixed | workload.names()
+        return self.launches_of(self.names(genome.as_dict(), workload.compile_key(gpu.arch), gpu), workload)
+
+    def launches_of(self, fixed: Mapping[str, Any], workload: Workload) -> tuple[Launch, ...]:
+        """The same from names() of the workload's compile key, where they are known already."""
+        names = {**fixed, **workload.names()}
         shared = {
             "workspace_bytes": self.workspace(names),
             "zeroed_bytes": self.zeroed(fixed),

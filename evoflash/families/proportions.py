@@ -32,8 +32,9 @@ def proportions_on(problem: Problem, family: Family, gpu: GpuSpec) -> Proportion
     def of(genome: Genome) -> tuple[float, ...]:
         each = []
         for workload, key in zip(problem.workloads, keys, strict=True):
-            loop = family.loop(family.names(genome.as_dict(), key, gpu))
-            each.append(_proportions(family.launches(genome, workload, gpu), loop, workload, gpu))
+            names = family.names(genome.as_dict(), key, gpu)
+            launches = family.launches_of(names, workload)
+            each.append(_proportions(launches, family.loop(names), workload, gpu))
         return tuple(sum(column) / len(column) for column in zip(*each, strict=True))
 
     return Proportions(NAMES, of)
