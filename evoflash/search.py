@@ -135,8 +135,8 @@ def _relived(
     for proposal, evaluation in history:
         if repeats:
             _ask(strategy, waiting, most=min(ahead, most - spent))
-            repeats = bool(waiting) and waiting[0].genome == proposal.genome
         known = [each for each in waiting if each.genome == proposal.genome]
+        repeats = repeats and bool(known)
         for each in known:
             waiting.remove(each)
         strategy.tell(proposal, evaluation)

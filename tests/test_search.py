@@ -170,3 +170,37 @@ def test_a_lower_bound_never_beats_a_finished_timing() -> None:
     finished = evaluated(genome, 5.0)
     assert faster(censored, finished) == finished
     assert faster(finished, censored) == finished
+
+
+class AsTheyEnd(Recorded):
+    """Hands back whatever is done first, as a GPU's evaluator does; here that with the smallest id."""
+
+    def collect(self) -> tuple[Proposal, Evaluation]:
+        first = min(range(self.pending), key=lambda at: self.queue[at].genome.id)
+        self.queue.rotate(-first)
+        outcome = super().collect()
+        self.queue.rotate(first)
+        return outcome
+
+
+@pytest.mark.parametrize("strategy", ["surrogate", "evolution"])
+def test_a_search_whose_outcomes_come_out_of_order_resumes_to_the_same_proposals(strategy: str) -> None:
+    notebook, unbroken = Notebook(), Notebook()
+
+    def stop(proposal: Proposal, evaluation: Evaluation) -> None:
+        if len(notebook.rows) in (9, 31):
+            raise KeyboardInterrupt
+
+    def searched(into: Notebook, on_evaluation=None) -> None:
+        made = make_strategy(strategy, SPACE, seed=4)
+        search(made, AsTheyEnd(score_us, ahead=7), into, "run", budget=45, on_evaluation=on_evaluation)
+
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            searched(notebook, stop)
+    searched(notebook)
+    searched(unbroken)
+    assert notebook.proposals == unbroken.proposals
+    asked = Notebook()
+    search(make_strategy(strategy, SPACE, seed=4), Recorded(score_us, ahead=7), asked, "run", budget=45)
+    assert asked.proposals != unbroken.proposals  # the order did matter

@@ -8,7 +8,7 @@ cores it sees every genome that is proven, while the GPU does, and tells what bo
 import logging
 import secrets
 from collections.abc import Iterable, Sequence
-from concurrent.futures import Future
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import replace
 from pathlib import Path
 from shutil import which
@@ -34,7 +34,9 @@ from evoflash.problem import Problem
 from evoflash.space import Genome
 
 log = logging.getLogger(__name__)
-AHEAD = 32  # proposals in flight: two for each of 16 cores; more would be made knowing less
+# Proposals in flight for each GPU. Two for each of 16 cores kept the GPU no busier, for the compiler takes
+# 0.4 s, and each proposal knew 32 outcomes less (docs/lab-notes.md, 2026-11-23, fourteenth session).
+AHEAD = 10
 _MOST_CLIMBS = 4096  # threads, of which no more are started than genomes are in flight
 MANY_CORES = 4  # preparing a genome takes a core two seconds
 
@@ -93,6 +95,15 @@ class MeasuredEvaluator(PreparingEvaluator[Climbed]):
     def ahead(self) -> int:
         """Two for each core, up to a limit: a proposal that is made early knows less."""
         return self._ahead or min(super().ahead, AHEAD * self._worker.at_once)
+
+    def _next(self, pending: Sequence["Future[Climbed]"]) -> int:
+        """The first that is done, so that what takes long keeps no other from being learnt; the oldest where
+        the number in flight was asked for, by someone who wants the same proposals again.
+        """
+        if self._ahead:
+            return super()._next(pending)
+        wait(pending, return_when=FIRST_COMPLETED)
+        return next(at for at, future in enumerate(pending) if future.done())
 
     def cancel(self) -> None:
         """As its base; what the GPU has not begun is dropped, too."""

@@ -1,8 +1,8 @@
-"""What both evaluators share: genomes prepared in worker processes, in order, duplicates found."""
+"""What both evaluators share: genomes prepared in worker processes, handed back, duplicates found."""
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from typing import TYPE_CHECKING, Generic, Self, TypeVar
@@ -24,7 +24,8 @@ T = TypeVar("T")
 
 
 class PreparingEvaluator(ABC, Generic[T]):
-    """An evaluator whose genomes are prepared in worker processes, handed back oldest first.
+    """An evaluator whose genomes are prepared in worker processes, handed back oldest first, or as a subclass
+    chooses.
 
     A subclass says what becomes of a genome while it is pending, a T, and adds the time. Evaluators are
     context managers.
@@ -104,13 +105,20 @@ class PreparingEvaluator(ABC, Generic[T]):
         return self._seed ^ int(genome.id[:12], 16)
 
     def collect(self) -> tuple[Proposal, Evaluation]:
-        """The oldest pending proposal's outcome, waiting for it."""
-        proposal, future = self._queue[0]
+        """A pending proposal's outcome, waiting for it."""
+        at = self._next([future for _, future in self._queue])
+        proposal, future = self._queue[at]
         found = future.result()
-        self._queue.popleft()
+        del self._queue[at]
         evaluation = self._evaluation(proposal.genome, found)
         self._duplicates.remember(evaluation)
         return proposal, evaluation
+
+    def _next(self, pending: Sequence["Future[T]"]) -> int:
+        """Which of those pending, oldest first, is handed back next: the oldest, so that a search repeats
+        itself whatever takes how long.
+        """
+        return 0
 
     def cancel(self) -> None:
         """Drop everything pending."""
