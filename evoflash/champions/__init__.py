@@ -90,6 +90,17 @@ def starts(problem: Problem, space: SearchSpace, gpu: str) -> tuple[Genome, ...]
     return tuple(dict.fromkeys(genome for genome in found if genome is not None))[:MOST]
 
 
+def won_near(problem: Problem, gpu: str) -> dict[str, float]:
+    """Each family's share of the champions near the problem, the nearest counting most; empty if none is."""
+    weights: dict[str, float] = {}
+    for each in champions(gpu):
+        far = distance(problem, parse_problem(each.problem))
+        if far <= NEAR:
+            weights[each.genome.family] = weights.get(each.genome.family, 0.0) + math.exp(-far)
+    total = sum(weights.values())
+    return {family: weight / total for family, weight in weights.items()}
+
+
 def adapted(champion: Champion, space: SearchSpace) -> Genome | None:
     """The champion's genome in a space of today; None, and a line in the log, where it has none."""
     try:

@@ -20,14 +20,15 @@ OPENING = 4  # proposals of each family before any is preferred: its best seeds
 HOPELESS = 3.0  # times the leader's best: a slower family's opening ends with its second correct kernel
 UNTRIED = math.log(1.5)  # gain that a family nobody has searched yet may still make
 MOST = math.log(2.0)  # no family is expected to gain more, whatever its last seed gained over its first
-TRIED = 12  # proposals after which half of that hope is gone
-TEMPERATURE = 0.1  # a family whose prospects are worse by this log ratio gets 1/e of the other's share
+TEMPERATURE = 0.05  # a family whose prospects are worse by this log ratio gets 1/e of the other's share
+DISTRUST = 0.1  # weight of a family that never won near the problem, beside 1.1 of one that always did
 
 
 @dataclass(slots=True)
 class _Account:
     """What a family has had and what came of it."""
 
+    genes: int  # proposals after which half of the first hope is gone: a large space takes longer to search
     proposed: int = 0
     correct: int = 0
     bests: list[float] = field(default_factory=list)  # log of the best time in us after each outcome
@@ -45,15 +46,26 @@ class _Account:
             return math.inf
         middle = self.bests[len(self.bests) // 2 - 1] if len(self.bests) > 1 else self.best
         gained = middle - self.best if middle < math.inf else 0.0
-        return self.best - max(min(gained, MOST), UNTRIED * TRIED / (TRIED + self.proposed))
+        return self.best - max(min(gained, MOST), UNTRIED * self.genes / (self.genes + self.proposed))
 
 
 class Bandit:
-    """Asks one member strategy at a time; `members` maps each family's name to the strategy on its space."""
+    """Asks one member strategy at a time."""
 
-    def __init__(self, members: Mapping[str, "Strategy"], *, seed: int) -> None:
+    def __init__(
+        self,
+        members: Mapping[str, "Strategy"],
+        *,
+        seed: int,
+        genes: Mapping[str, int],
+        won: Mapping[str, float] | None = None,
+    ) -> None:
+        """`members` maps each family's name to the strategy on its space, `genes` to the number of its genes,
+        and `won` to its share, from 0 to 1, of the best kernels that are known of near problems.
+        """
         self._members, self._seed = dict(members), seed
-        self._accounts = {family: _Account() for family in members}
+        self._accounts = {family: _Account(genes[family]) for family in members}
+        self._trust = {family: DISTRUST + won.get(family, 0.0) if won else 1.0 for family in members}
         self._in_flight: set[Genome] = set()
         self._proposed = 0  # the random stream's position: the same after resuming
 
@@ -110,6 +122,7 @@ class Bandit:
         prospects = np.array([self._accounts[family].prospect() for family in families])
         if np.isinf(prospects).all():  # nothing works anywhere yet: all alike
             return np.full(len(families), 1 / len(families))
-        weights = np.exp((prospects.min() - prospects) / TEMPERATURE)
+        trust = np.array([self._trust[family] for family in families])
+        weights = trust * np.exp((prospects.min() - prospects) / TEMPERATURE)
         shares: np.ndarray = weights / weights.sum()
         return shares

@@ -106,7 +106,13 @@ def test_the_arms_are_those_that_the_strategy_drew(families, monkeypatch) -> Non
     seeds = {name: (space.sample(np.random.default_rng(1)),) for name, space in spaces.items()}
     members = {name: Evolution(space, seed=5, seeds=seeds[name]) for name, space in spaces.items()}
     notebook = Notebook()
-    search(Bandit(members, seed=5), Recorded(score_us), notebook, "run", budget=150)
+    search(
+        Bandit(members, seed=5, genes=dict.fromkeys(members, 12)),
+        Recorded(score_us),
+        notebook,
+        "run",
+        budget=150,
+    )
     found = insights.digest(RUN, notebook.rows, None)
     # A draw that found no child is followed by a random immigrant: it belongs to no arm.
     assert record(found.arms, "control").uses == pytest.approx(sum(drawn), abs=2)

@@ -155,7 +155,7 @@ def test_a_family_with_less_than_an_opening_is_searched_under_the_bandit() -> No
     spaces = tuple(replace(SPACE, family=name) for name in ("one", "two", "three"))
     members = {space.family: make_strategy("surrogate", space, seed=0) for space in spaces}
 
-    proposals = spend(Bandit(members, seed=0), 60).proposals
+    proposals = spend(Bandit(members, seed=0, genes=dict.fromkeys(members, 12)), 60).proposals
 
     assert len({proposal.genome for proposal in proposals}) == 60
     assert {proposal.genome.family for proposal in proposals} == set(members)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from evoflash import champions as champion
+from evoflash.champions import past_searches
 from evoflash.commands.leaderboard.pareto import LATENCY, OBJECTIVES, Objective, objectives_of
 from evoflash.commands.terminal import say
 from evoflash.cuda.launcher import present_gpu, spec_of
@@ -25,6 +26,7 @@ EVALUATORS = ("gpu", "emulated")
 # Finds a GPU to measure on, given the one that is wanted, if any; None where there is none.
 Present = Callable[[GpuSpec | None], GpuSpec | None]
 ENERGY = OBJECTIVES["energy"]
+SHIPPED_SEARCHES = 6  # that a run learns from, the nearest
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +52,14 @@ class Plan:
     is_restricted: bool  # to one family, because the person named it
     transfer: bool = True  # may learn from the store's searches on near problems
     objectives: tuple[Objective, ...] = LATENCY  # of the front that is shown; what is searched for is latency
+    shipped: tuple[str, ...] = ()  # the problems of shipped searches that it learns from, the nearest first
 
     @property
     def key(self) -> RunKey:
         """A search that is restricted to a family, starts from the archive or may not learn from other
         searches is a run of its own.
         """
-        strategy = f"{self.strategy}+archive" if self.archived else self.strategy
+        strategy = f"{self.strategy}+archive" if self.archived or self.shipped else self.strategy
         alone = self.strategy in LEARNS_EARLIER and not self.transfer
         strategy = f"{strategy}-transfer" if alone else strategy
         strategy = f"{strategy}/{self.fields[0].family.name}" if self.is_restricted else strategy
@@ -115,7 +118,15 @@ def plan(
         is_restricted=family is not None,
         transfer=transfer,
         objectives=objectives,
+        shipped=_shipped(what, spec, basis) if archive and strategy in LEARNS_EARLIER else (),
     )
+
+
+def _shipped(problem: Problem, gpu: GpuSpec, basis: Basis) -> tuple[str, ...]:
+    """Near problems whose outcomes ship with evoflash. They were measured, and teach no model's estimates."""
+    if basis is not Basis.MEASURED:
+        return ()
+    return tuple(each.problem for each in past_searches.near(problem, gpu.name, SHIPPED_SEARCHES))
 
 
 def _check_energy(basis: Basis) -> None:

@@ -10,6 +10,7 @@ from typing import Protocol
 
 import numpy as np
 
+from evoflash.champions import won_near
 from evoflash.commands.leaderboard.front import read_front
 from evoflash.commands.leaderboard.pareto import LATENCY
 from evoflash.commands.leaderboard.table import Only, Table
@@ -170,6 +171,14 @@ def _transfer_note(store: Store, plan: Plan) -> dict[str, str]:
     return transfer.note(store, plan) if plan.strategy in LEARNS_EARLIER else {}
 
 
+def _say_learning(noted: Mapping[str, str]) -> None:
+    """What the run learns from, and how it would not."""
+    if transfer.NOTE in noted:
+        say("learning from earlier searches on near problems; --no-transfer: not.")
+    if transfer.SHIPPED in noted:
+        say("learning from shipped searches on near problems; --no-archive: not.")
+
+
 def _is_final(store: Store, current: Run, *, energy: bool = False) -> bool:
     """Whether nothing is left to time again; so it is where nothing is measured, or nothing was correct.
 
@@ -196,8 +205,7 @@ def _search(
     if history:
         say(f"continuing run {current.number} at {limits.of_budget(store.spent(current))}.")
     earlier = transfer.earlier(store, current, plan.fields)
-    if any(earlier.values()):
-        say("learning from earlier searches on near problems; --no-transfer: not.")
+    _say_learning(store.environment(current))
     strategy, floor = strategy_of(plan, earlier), floor_us(plan.problem, plan.gpu)
     if limits.until is not None:
         say(f"searching until {floor / limits.until:.2f} us: the physical floor is {floor:.2f} us.")
@@ -247,7 +255,9 @@ def strategy_of(plan: Plan, earlier: Mapping[str, tuple[Earlier, ...]] | None = 
         return next(iter(members.values()))
     from evoflash.strategies.family_bandit import Bandit
 
-    return Bandit(members, seed=plan.seed)
+    genes = {field.family.name: len(field.space.params) for field in plan.fields}
+    won = won_near(plan.problem, plan.gpu.name) if plan.archived else {}
+    return Bandit(members, seed=plan.seed, genes=genes, won=won)
 
 
 def evaluator(

@@ -1,16 +1,18 @@
-"""What earlier searches in a store teach the next one: their outcomes on near problems. Searches nothing.
+"""What earlier searches teach the next one: their outcomes on near problems. Searches nothing.
 
-Which runs, and how many outcomes of each, is chosen when a run begins and noted in its environment: a search
-that is continued uses the same, however much the store has grown since. They are named by their search and
-when it began: a run's number is another one in a database that runs were merged into.
+They are a store's, and those that ship with evoflash for the GPU (champions/past_searches.py). Which, and how
+many outcomes of each, is chosen when a run begins and noted in its environment: a search that is continued
+uses the same, however much the store has grown since. Runs are named by their search and when it began: a
+run's number is another one in a database that runs were merged into.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
 from evoflash import champions as champion
+from evoflash.champions.past_searches import past_searches
 from evoflash.commands.search.plan import Field, Plan
 from evoflash.errors import UsageError
 from evoflash.evaluation import Evaluation, Run
@@ -21,13 +23,20 @@ from evoflash.strategies.model.earlier import Earlier
 
 NOTE = "learns_from"  # in a run's environment: the words of _name and a number of outcomes, for each run
 RUNS = 6  # the nearest
+SHIPPED = "learns_from_shipped"  # there, too: the problems of shipped searches
 SEEDS = 2  # of each search, its best
+Timed = tuple[Genome, float]  # in us, infinite for what failed
 
 
 def note(store: Store, plan: Plan) -> dict[str, str]:
-    """The nearest runs on other problems of the same GPU and basis; nothing where transfer is off."""
-    if not plan.transfer:
-        return {}
+    """The nearest runs on other problems of the same GPU and basis, unless transfer is off, and the nearest
+    shipped searches, where the plan starts from the archive.
+    """
+    shipped = {SHIPPED: json.dumps(plan.shipped)} if plan.shipped else {}
+    return shipped | (_of_store(store, plan) if plan.transfer else {})
+
+
+def _of_store(store: Store, plan: Plan) -> dict[str, str]:
     near = sorted((_distance(plan, run), -run.id, run) for run in store.runs() if _is_near(plan, run))
     counts = ((run, len(store.history(run))) for _, _, run in near[:RUNS])
     used = [(*_name(run), count) for run, count in counts if count]
@@ -54,23 +63,41 @@ def _distance(plan: Plan, run: Run) -> float:
 
 def earlier(store: Store, current: Run, fields: Sequence[Field]) -> Mapping[str, tuple[Earlier, ...]]:
     """What the run `current` uses, by family, the nearest search first."""
-    noted = json.loads(store.environment(current).get(NOTE, "[]"))
+    problem, noted = parse_problem(current.key.problem), store.environment(current)
+    found = [*_runs(store, current, noted.get(NOTE, "[]")), *_shipped(current, noted.get(SHIPPED, "[]"))]
+    searches = sorted(found, key=lambda search: champion.distance(problem, parse_problem(search[0])))
+    mine = {
+        field.family.name: [_earlier(outcomes, field.space) for _, outcomes in searches] for field in fields
+    }
+    return {name: tuple(each for each in found if each.outcomes) for name, found in mine.items()}
+
+
+def _runs(store: Store, current: Run, noted: str) -> Iterator[tuple[str, list[Timed]]]:
+    """The problem and the outcomes of each run of the note that is still there."""
     where = (current.key.gpu, current.key.basis)
     runs = {_name(run): run for run in store.runs() if (run.key.gpu, run.key.basis) == where}
-    used = [(runs.get(tuple(name)), count) for *name, count in noted]
-    histories = [store.history(run)[:count] for run, count in used if run is not None]
-    found = {}
-    for field in fields:
-        mine = (_earlier([evaluation for _, evaluation in each], field.space) for each in histories)
-        found[field.family.name] = tuple(each for each in mine if each.outcomes)
-    return found
+    for *name, count in json.loads(noted):
+        if (run := runs.get(tuple(name))) is not None:
+            history = (evaluation for _, evaluation in store.history(run)[:count])
+            yield run.key.problem, [_timed(each) for each in history if not each.is_censored]
 
 
-def _earlier(evaluations: Sequence[Evaluation], space: SearchSpace) -> Earlier:
-    """Those of a space's family whose genomes are valid in it; failures are infinitely slow."""
-    mine = [each for each in evaluations if each.genome.family == space.family and not each.is_censored]
-    here = ((_here(each.genome, space), each.learnt_us) for each in mine)
-    return Earlier(tuple((genome, np.inf if us is None else us) for genome, us in here if genome is not None))
+def _shipped(current: Run, noted: str) -> Iterator[tuple[str, list[Timed]]]:
+    """The problem and the outcomes of each shipped search of the note that this version has, too."""
+    known = {each.problem: each for each in past_searches(current.key.gpu)}
+    for problem in json.loads(noted):
+        if problem in known:
+            yield problem, [pair for each in known[problem].families.values() for pair in each]
+
+
+def _timed(evaluation: Evaluation) -> Timed:
+    return evaluation.genome, np.inf if evaluation.learnt_us is None else evaluation.learnt_us
+
+
+def _earlier(outcomes: Iterable[Timed], space: SearchSpace) -> Earlier:
+    """Those of a space's family whose genomes are valid in it."""
+    mine = ((_here(genome, space), us) for genome, us in outcomes if genome.family == space.family)
+    return Earlier(tuple((genome, us) for genome, us in mine if genome is not None))
 
 
 def _here(genome: Genome, space: SearchSpace) -> Genome | None:

@@ -1,0 +1,102 @@
+"""Writes the past searches that ship with evoflash, from databases of searches and from recorded spaces.
+
+    python -m scripts.searches.ship a.db b.db --recorded scripts/searches/records/spaces/short-h200.json.gz \\
+        --source "H200, session of 2026-11-24" -o evoflash/champions/h200_searches.json
+
+Searches for one problem become one, whatever they had to find; what was timed in part is left out, and so is
+a family with few outcomes. Measures nothing. The file that is there is read first: its problems stay.
+"""
+
+import argparse
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evoflash.champions.past_searches import Outcomes, PastSearch, read_past_searches
+from evoflash.evaluation import Basis
+from evoflash.problem import parse_problem
+from evoflash.replay.kernel_tuner import read_recording
+from evoflash.space import Genome
+from evoflash.store.store import open_store
+from evoflash.strategies.model.earlier import MOST
+from evoflash.strategies.model.preference import by_share, some_of, targets_of
+from scripts.command_line import command
+
+FEWEST = 8  # outcomes of a family: its seeds alone teach nothing
+Found = Iterator[tuple[str, Genome, float]]  # a problem, and what one of its genomes took in us
+
+
+def measured(db: str) -> Found:
+    """All outcomes of a database that were measured to their end."""
+    with open_store(db, read_only=True) as store:
+        for run in store.runs():
+            if run.key.basis is not Basis.MEASURED:
+                continue
+            for _, each in store.history(run):
+                if not each.is_censored and not each.duplicate_of:
+                    us = each.learnt_us
+                    yield run.key.problem, each.genome, np.inf if us is None else us
+
+
+def recorded(path: Path) -> Found:
+    """All outcomes of a recorded space of one of our families."""
+    recording = read_recording(path)
+    for genome, outcome in recording.space.outcomes.items():
+        if not outcome.is_lower_bound:
+            yield str(parse_problem(recording.problem)), genome, outcome.score_us or np.inf
+
+
+def searches(found: Iterable[tuple[str, Genome, float]], source: str) -> Iterator[PastSearch]:
+    """What is kept of each problem's outcomes; of a genome that was timed more than once, the last."""
+    problems: dict[str, dict[str, dict[Genome, float]]] = {}
+    for problem, genome, us in found:
+        problems.setdefault(problem, {}).setdefault(genome.family, {})[genome] = us
+    for problem, families in problems.items():
+        kept = {family: _some(tuple(each.items())) for family, each in families.items()}
+        yield PastSearch(problem, source, {name: each for name, each in kept.items() if len(each) >= FEWEST})
+
+
+def _some(outcomes: Outcomes) -> Outcomes:
+    targets = targets_of([us for _, us in outcomes], scale=by_share)
+    return tuple(outcomes[at] for at in some_of(targets, MOST))
+
+
+def as_json(search: PastSearch) -> dict[str, Any]:
+    """As evoflash/champions/past_searches.py reads it."""
+    families = {name: _table(outcomes) for name, outcomes in search.families.items()}
+    return {"problem": search.problem, "source": search.source, "families": families}
+
+
+def _table(outcomes: Outcomes) -> dict[str, Any]:
+    genes = sorted({gene for genome, _ in outcomes for gene, _ in genome.values})
+    rows = [
+        [None if us == np.inf else round(us, 3), *(genome.as_dict().get(gene) for gene in genes)]
+        for genome, us in outcomes
+    ]
+    return {"version": outcomes[0][0].version, "genes": genes, "outcomes": rows}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """The file, with a line for each search."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("databases", nargs="*")
+    parser.add_argument("--recorded", nargs="*", type=Path, default=[])
+    parser.add_argument("--source", required=True, help="where and when these were measured")
+    parser.add_argument("-o", "--output", type=Path, required=True)
+    asked = parser.parse_args(arguments)
+    found = [row for db in asked.databases for row in measured(db)]
+    found += [row for path in asked.recorded for row in recorded(path)]
+    new = {each.problem: each for each in searches(found, asked.source)}
+    old = read_past_searches(asked.output) if asked.output.exists() else ()
+    kept = [new.pop(each.problem, each) for each in old] + list(new.values())
+    lines = ",\n".join(json.dumps(as_json(each), separators=(",", ":")) for each in kept)
+    asked.output.write_text(f'{{"made_by":{json.dumps(command())},"searches":[\n{lines}\n]}}\n')
+    for each in kept:
+        print(each.problem, {name: len(outcomes) for name, outcomes in each.families.items()})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,176 @@
+"""Outcomes that ship with evoflash: written by a script, read back, chosen by distance, learnt from."""
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from evoflash.champions import past_searches
+from evoflash.champions.past_searches import Outcomes, PastSearch, read_past_searches
+from evoflash.commands.search import plan as planning
+from evoflash.commands.search import transfer
+from evoflash.errors import UsageError
+from evoflash.evaluation import Basis, Evaluation, Proposal, Rung, RunKey, Status
+from evoflash.families.family import load_family
+from evoflash.gpu import load_gpu
+from evoflash.problem import parse_problem
+from evoflash.space import Genome
+from evoflash.store.store import Store, open_store
+from evoflash.strategies.model.earlier import MOST
+from scripts.searches import ship
+
+HERE, FAR = "b=1,h=8,s=640,d=64", "b=8,h=32,s=8192,d=128"
+NEAR = "b=1,h=8,hkv=8,sq=700,skv=700,d=64,dtype=fp16"
+
+
+def outcomes(count: int, problem: str = NEAR) -> Outcomes:
+    """Random kernels of flash_mma, each slower than the one before; the third failed."""
+    what, gpu = parse_problem(problem), load_gpu("h200")
+    family = load_family("flash_mma")
+    space = family.space(what.compile_keys(gpu.arch), gpu)
+    rng = np.random.default_rng(0)
+    found = dict.fromkeys(space.sample(rng) for _ in range(3 * count))
+    return tuple(
+        (genome, math.inf if at == 2 else 10.0 + at) for at, genome in enumerate(list(found)[:count])
+    )
+
+
+@pytest.fixture
+def shipped(monkeypatch: pytest.MonkeyPatch) -> PastSearch:
+    """One search near HERE and one far away are what ships for the h200."""
+    mine = PastSearch(NEAR, "made up", {"flash_mma": outcomes(4)})
+    far = PastSearch(str(parse_problem(FAR)), "made up", {"flash_mma": outcomes(2)})
+    known = {"h200": (far, mine)}
+    monkeypatch.setattr(past_searches, "past_searches", lambda gpu: known.get(gpu, ()))
+    monkeypatch.setattr(transfer, "past_searches", lambda gpu: known.get(gpu, ()))
+    return mine
+
+
+def stored(store: Store, found: Outcomes, problem: str = NEAR, basis: Basis = Basis.MEASURED) -> None:
+    key = RunKey(problem, "h200", basis, "uniform", 0)
+    run = store.begin(key, gpu_hash="0", budget=9, argv=[], environment={})
+    for genome, us in found:
+        failed = us == math.inf
+        status = Status.COMPILE if failed else Status.CORRECT
+        score = None if failed else us
+        evaluation = Evaluation(genome, problem, "h200", basis, status, Rung.DONE, score_us=score)
+        store.add(run, evaluation, Proposal(genome))
+
+
+def written(folder: Path, *databases: str) -> Path:
+    path = folder / "h200_searches.json"
+    ship.main([*databases, "--source", "a test", "-o", str(path)])
+    return path
+
+
+def test_what_the_script_writes_is_read_back(tmp_path: Path) -> None:
+    db, found = str(tmp_path / "a.db"), outcomes(10)
+    with open_store(db) as store:
+        stored(store, found)
+        stored(store, found, problem=FAR, basis=Basis.ESTIMATED)
+
+    (search,) = read_past_searches(written(tmp_path, db))
+
+    assert (search.problem, search.source) == (NEAR, "a test")
+    assert search.families == {"flash_mma": found}
+
+
+def test_few_outcomes_are_left_out_and_problems_that_the_file_had_stay(tmp_path: Path) -> None:
+    one, two = str(tmp_path / "a.db"), str(tmp_path / "b.db")
+    with open_store(one) as store:
+        stored(store, outcomes(ship.FEWEST))
+    with open_store(two) as store:
+        stored(store, outcomes(ship.FEWEST - 1), problem=str(parse_problem(HERE)))
+    written(tmp_path, one)
+
+    near, here = read_past_searches(written(tmp_path, two))
+
+    assert len(near.families["flash_mma"]) == ship.FEWEST
+    assert here.families == {}
+
+
+def test_the_nearest_come_first_and_far_ones_not_at_all(shipped: PastSearch) -> None:
+    assert past_searches.near(parse_problem(HERE), "h200", 6) == (shipped,)
+    assert past_searches.near(parse_problem(HERE), "h200", 0) == ()
+    assert past_searches.near(parse_problem(HERE), "l4", 6) == ()
+
+
+def planned(**options: object) -> planning.Plan:
+    """For the h200 as if it were here."""
+    where = {"gpu": "h200", "evaluator": None, "family": "flash_mma", "strategy": "surrogate", "seed": 0}
+    return planning.plan(problem=HERE, present=lambda _: load_gpu("h200"), **(where | options))
+
+
+def test_a_measured_search_from_the_archive_learns_from_them_and_goes_on_with_them(tmp_path, shipped) -> None:
+    plan = planned(archive=True)
+    assert plan.shipped == (NEAR,)
+    assert plan.key.strategy == "surrogate+archive/flash_mma"
+
+    with open_store(str(tmp_path / "a.db")) as store:
+        noted = transfer.note(store, plan)
+        run = store.begin(plan.key, gpu_hash=plan.gpu.hash, budget=9, argv=[], environment=noted)
+        (earlier,) = transfer.earlier(store, run, plan.fields)["flash_mma"]
+
+    assert json.loads(noted[transfer.SHIPPED]) == [NEAR]
+    assert earlier.outcomes == shipped.families["flash_mma"]
+    assert earlier.best(1)[0] in transfer.seeds(plan.fields[0], (earlier,))
+
+
+@pytest.mark.parametrize("options", [{"archive": False}, {"archive": True, "strategy": "evolution"}])
+def test_nobody_else_does(options, shipped) -> None:
+    assert planned(**options).shipped == ()
+
+
+def test_no_estimate_is_learnt_from_what_was_measured(shipped) -> None:
+    plan = planning.plan(
+        problem=HERE,
+        gpu="h200",
+        evaluator="emulated",
+        family="flash_mma",
+        strategy="surrogate",
+        seed=0,
+        archive=True,
+    )
+    assert plan.shipped == ()
+
+
+def test_a_note_of_a_search_that_ships_no_more_is_passed_over(tmp_path, shipped) -> None:
+    plan = planned(archive=True)
+    with open_store(str(tmp_path / "a.db")) as store:
+        noted = {transfer.SHIPPED: json.dumps(["b=1,h=1,hkv=1,sq=8,skv=8,d=64,dtype=fp16"])}
+        run = store.begin(plan.key, gpu_hash=plan.gpu.hash, budget=9, argv=[], environment=noted)
+        assert transfer.earlier(store, run, plan.fields) == {"flash_mma": ()}
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"searches":[{}]}', '{"searches":[{"problem":1}]}'])
+def test_a_broken_file_ends_in_one_line(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "h200_searches.json"
+    path.write_text(text)
+    with pytest.raises(UsageError, match="install evoflash anew"):
+        read_past_searches(path)
+
+
+def test_what_ships_for_the_h200_is_of_problems_that_are_and_of_genomes_of_today() -> None:
+    searches = past_searches.past_searches("h200")
+    assert searches
+    for search in searches:
+        problem, gpu = parse_problem(search.problem), load_gpu("h200")
+        assert str(problem) == search.problem
+        for name, found in search.families.items():
+            assert ship.FEWEST <= len(found) <= MOST
+            assert min(us for _, us in found) < math.inf
+            space = load_family(name).space(problem.compile_keys(gpu.arch), gpu)
+            of_today = [space.is_valid(space.genome(genome.as_dict())) for genome, _ in found]
+            assert sum(of_today) > 0.9 * len(of_today)
+
+
+def test_a_genome_keeps_its_id_through_the_file(tmp_path: Path) -> None:
+    genome = Genome("flash_mma", 1, (("a", 1), ("b", False), ("c", "x")))
+    found = ((genome, 1.0),)
+    table = ship.as_json(PastSearch(NEAR, "made up", {"flash_mma": found}))
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps({"searches": [table]}))
+    ((back, _),) = read_past_searches(path)[0].families["flash_mma"]
+    assert back.id == genome.id
