@@ -488,6 +488,7 @@ def test_a_hub_folder_with_edited_python_cannot_be_compared(
 
     assert (verdict.answer, len(verdict.reasons)) == (Answer.APART, 1)
     assert file in verdict.reasons[0]
+    assert new in verdict.reasons[0]
 
 
 def test_a_hub_folder_with_python_of_somebody_else_cannot_be_compared(evaluation, tmp_path) -> None:

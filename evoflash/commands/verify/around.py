@@ -6,7 +6,7 @@ from the genome and from the description, and must be the same. README.md is not
 
 import re
 from collections.abc import Iterator, Mapping
-from itertools import zip_longest
+from itertools import takewhile, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ _MODULE = re.compile(r"^# {5}from (\w+) import attention$", re.MULTILINE)  # in 
 _VARIANT = f"build/{hub.VARIANT}/"
 _RUN = {".py", ".pyc", ".so", ".pth"}  # what Python would run of a folder
 _CUBINS = "_CUBINS = "
+_BEFORE, _SHOWN = 30, 50  # characters of a line: before the one that differs, and in all
 _WHY = "edited, or of another version"
 _WRITERS = (torch_op.text_of, cupy_file.text_of)
 _NOT_WHOLE = (
@@ -95,13 +96,17 @@ def _of_path(path: Path, ours: str) -> Iterator[str]:
 def _difference(have: str, ours: str, name: str) -> Iterator[str]:
     pairs = zip_longest(have.splitlines(), ours.splitlines())
     if differing := next((pair for pair in pairs if pair[0] != pair[1]), None):
-        mine, written = map(_shown, differing)
+        mine, written = _where_apart(*differing)
         where = f"{mine!r} is where {written!r} should be"
         yield f"the code around the kernel in {name} is not this evoflash's: {where} ({_WHY})"
 
 
-def _shown(line: str | None) -> str:
-    return "" if line is None else line.strip()[:40]
+def _where_apart(mine: str | None, written: str | None) -> tuple[str, str]:
+    """Of both lines, None where there is none, what stands about the first character that differs."""
+    mine, written = mine or "", written or ""
+    same = takewhile(lambda pair: pair[0] == pair[1], zip(mine, written, strict=False))
+    start = max(0, sum(1 for _ in same) - _BEFORE)
+    return mine[start : start + _SHOWN].strip(), written[start : start + _SHOWN].strip()
 
 
 # ---- launch.json
