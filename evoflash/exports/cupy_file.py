@@ -5,7 +5,7 @@ from pathlib import Path
 from evoflash.exports.claims import as_comment, facts
 from evoflash.exports.exported import Exported
 from evoflash.exports.files import write_text
-from evoflash.exports.launch_json import artefact
+from evoflash.exports.launch_json import Artefact, artefact
 from evoflash.exports.one_file import embedded, joined
 
 _USE = """# Put this file beside your program. It needs Python 3.10, CuPy and an NVIDIA driver of CUDA 12, or
@@ -34,7 +34,11 @@ def write(exported: Exported, path: Path) -> tuple[Path, ...]:
 
 def text(exported: Exported, command: str, module: str = "attention") -> str:
     """The file, imported under the name `module`; `command`, which makes it again, is named in it."""
-    made = artefact(exported, command=command)
+    return text_of(artefact(exported, command=command), module)
+
+
+def text_of(made: Artefact, module: str) -> str:
+    """The file of a compiled kernel that is imported under the name `module`."""
     name = made.description["name"]
     return (
         f'"""Attention for CuPy: the kernel {name}, found by evoflash."""\n'

@@ -14,7 +14,7 @@ from evoflash.exports.exported import Exported
 from evoflash.exports.files import write_text
 
 _FILE = "attention.py"
-_RUN = '''
+RUN = '''
 
 def run(q, k, v, o, lse):
     """Writes o and lse: flashinfer-bench's call, outputs last."""
@@ -66,7 +66,7 @@ def solution(exported: Exported, definition_name: str, file_name: str) -> dict[s
             "dependencies": [],
             "destination_passing_style": True,
         },
-        "sources": [{"path": _FILE, "content": text + _RUN}],
+        "sources": [{"path": _FILE, "content": text + RUN}],
     }
 
 

@@ -79,7 +79,7 @@ def _description(exported: Exported, images: dict[str, Any], command: str) -> di
         "version": VERSION,
         "name": exported.name,
         "operation": "attention",
-        "contract": _contract(workload),
+        "contract": contract(workload),
         "images": images,
         "kernel": _kernel(exported),
         **claims(exported),
@@ -87,7 +87,8 @@ def _description(exported: Exported, images: dict[str, Any], command: str) -> di
     }
 
 
-def _contract(workload: Any) -> dict[str, Any]:
+def contract(workload: Any) -> dict[str, Any]:
+    """What launch.json says of the workloads that its kernel computes."""
     return {
         "dtype": workload.dtype,
         "head_dim": workload.head_dim,

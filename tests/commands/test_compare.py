@@ -10,6 +10,7 @@ from forked import evoflash
 from evoflash.commands.compare import report as compare_report
 from evoflash.commands.compare.kernels import Contender, contenders
 from evoflash.commands.compare.run import ComparisonRun, Outcome, Result
+from evoflash.commands.terminal import wrapped
 from evoflash.cuda import launcher
 from evoflash.cuda.launcher import PresentGpu
 from evoflash.errors import DeviceError, EvoflashError, UsageError
@@ -168,6 +169,14 @@ def outcome_of(ratio, low, high, *, protocol="pairs-cold", notes=()):
 
 
 RUN = ComparisonRun((Contender("mine"), Contender("sdpa_flash")), MISSION, H200, 0)
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_an_answer_looks_as_it_did(golden, width):
+    faster = outcome_of(0.5, 0.498, 0.502).results
+    unclear = outcome_of(0.999, 0.996, 1.002, protocol="pairs-hot").results
+    both = Outcome((*faster, *unclear), notes=("a note that the comparison leaves",))
+    golden(f"screens/compare-{width}.txt", wrapped(compare_report.text(RUN, both), width) + "\n")
 
 
 def test_the_text_says_which_is_faster_by_how_much_and_how_it_was_timed():

@@ -13,6 +13,7 @@ from screens import screens
 
 from evoflash.attention.workload import NAMED, CompileKey
 from evoflash.champions import champion_today
+from evoflash.commands.doctor.examine import Finding, render
 from evoflash.commands.families import _explained
 from evoflash.commands.known_genome import known_genome
 from evoflash.commands.ladder.sources import sources
@@ -96,6 +97,28 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, int], str
 @pytest.mark.parametrize(("name", "width"), SHOTS)
 def test_a_command_looks_as_it_did(shown, golden, name, width):
     golden(f"screens/{name}-{width}.txt", shown[name, width])
+
+
+DOCTOR = [  # some of what a machine without a GPU said on 2026-11-24, shortened
+    Finding(
+        "python packages", "ok", "numpy 2.4.6, jinja2 3.1.6, sqlalchemy 2.1.9, alembic 1.20.1, typer 0.29.2"
+    ),
+    Finding("templates", "ok", "flash_cluster 1, flash_direct 1, flash_mma 2, flash_simt 1, flash_wgmma 1"),
+    Finding("NVRTC", "ok", "13.5.37, compiles for sm_90a: yes"),
+    Finding(
+        "GPU",
+        "absent",
+        "no GPU can be used (cudaErrorInsufficientDriver: CUDA driver version is insufficient for CUDA "
+        "runtime version): run on a machine with an NVIDIA GPU and its driver; without one `evoflash search "
+        "--evaluator emulated` estimates times.",
+    ),
+    Finding("noise floor", "absent", "not measured for this GPU and driver: `evoflash doctor --noise`"),
+]
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_doctor_without_a_gpu_looks_as_it_did(golden, width):
+    golden(f"screens/doctor-{width}.txt", wrapped(render(DOCTOR), width) + "\n")
 
 
 @pytest.mark.parametrize("width", WIDTHS)

@@ -1,9 +1,12 @@
 """`evoflash verify`: a claim is confirmed where it is true here, and refuted where anything of it is not."""
 
+import ast
+import base64
 import hashlib
 import io
 import json
 import re
+import zlib
 from dataclasses import replace
 from pathlib import Path
 
@@ -444,6 +447,79 @@ def test_a_python_file_with_an_edited_launcher_is_neither_confirmed_nor_refuted(
 
     assert verdict.answer is Answer.APART
     assert "not this evoflash's" in verdict.reasons[0]
+
+
+@pytest.mark.parametrize("name", ["attention.py", "torch_op.py", "solution.json"])
+def test_a_python_file_with_more_code_below_its_launcher_cannot_be_compared(
+    name, evaluation, tmp_path
+) -> None:
+    path = exported(measured(evaluation), tmp_path / name)
+    old, more = "attention = Attention(KERNEL)", "attention = Attention(KERNEL); KERNEL.scale = 2"
+    verdict = judged(claimed(in_file(path, old, more), "none.db"), measured(evaluation))
+
+    assert (verdict.answer, len(verdict.reasons)) == (Answer.APART, 1)
+    assert "attention = Attention(KERNEL)" in verdict.reasons[0]
+
+
+def test_cubins_that_another_zlib_packed_are_the_same_file(evaluation, tmp_path) -> None:
+    path = exported(measured(evaluation), tmp_path / "torch_op.py")
+    text = path.read_text()
+    (packed,) = re.findall(r"^_CUBINS = ({.*?^})$", re.sub("  # base64.*", "", text), re.M | re.S)
+    plain = {arch: zlib.decompress(base64.b64decode(each)) for arch, each in ast.literal_eval(packed).items()}
+    again = {arch: base64.b64encode(zlib.compress(each, 1)).decode() for arch, each in plain.items()}
+    start = text.index("_CUBINS = ")
+    end = text.index("\n}\n", start)
+    path.write_text(f"{text[:start]}_CUBINS = {again!r}{text[end + 2 :]}")
+
+    assert judged(claimed(str(path), "none.db"), measured(evaluation)).answer is Answer.CONFIRMED
+
+
+@pytest.mark.parametrize("part", ["", "build/torch-cuda"])
+@pytest.mark.parametrize(
+    ("file", "old", "new"),
+    [("torch_call.py", "scale", "2 * scale"), ("__init__.py", "Attention(", "print("), ("plan.py", "", "#")],
+)
+def test_a_hub_folder_with_edited_python_cannot_be_compared(
+    part, file, old, new, evaluation, tmp_path
+) -> None:
+    hub = exported(measured(evaluation), tmp_path / "hub")
+    in_file(hub / "build" / "torch-cuda" / file, old, new)
+    verdict = judged(claimed(str(hub / part), "none.db"), measured(evaluation))
+
+    assert (verdict.answer, len(verdict.reasons)) == (Answer.APART, 1)
+    assert file in verdict.reasons[0]
+    assert new in verdict.reasons[0]
+
+
+def test_a_hub_folder_with_python_of_somebody_else_cannot_be_compared(evaluation, tmp_path) -> None:
+    hub = exported(measured(evaluation), tmp_path / "hub")
+    (hub / "build" / "torch-cuda" / "launch").mkdir()
+    (hub / "build" / "torch-cuda" / "launch" / "__init__.py").write_text("")  # Python prefers it to launch.py
+    verdict = judged(claimed(str(hub), "none.db"), measured(evaluation))
+
+    assert verdict.answer is Answer.APART
+    assert "launch/__init__.py is no file that this evoflash writes" in verdict.reasons[0]
+
+
+def test_a_hub_folder_whose_card_was_rewritten_is_as_it_was(evaluation, tmp_path) -> None:
+    hub = exported(measured(evaluation), tmp_path / "hub")
+    (hub / "README.md").write_text("My kernel.")
+
+    assert judged(claimed(str(hub), "none.db"), measured(evaluation)).answer is Answer.CONFIRMED
+
+
+@pytest.mark.parametrize(("where", "key"), [("contract", "scale"), ("image", "launches"), ("", "licence")])
+def test_a_launch_json_that_launches_otherwise_cannot_be_compared(where, key, evaluation, tmp_path) -> None:
+    hub = exported(measured(evaluation), tmp_path / "hub")
+    for path in hub.rglob("launch.json"):
+        data = json.loads(path.read_text())
+        (image,) = data["images"].values()
+        del {"contract": data["contract"], "image": image, "": data}[where][key]
+        path.write_text(json.dumps(data, indent=2) + "\n")
+    verdict = judged(claimed(str(hub), "none.db"), measured(evaluation))
+
+    assert verdict.answer is Answer.APART
+    assert "edited" in verdict.reasons[0]
 
 
 def test_nothing_of_a_python_file_is_run(evaluation, tmp_path) -> None:

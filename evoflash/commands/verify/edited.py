@@ -27,13 +27,14 @@ def evaluated(path: Path, *, is_measured: bool) -> Evaluation:
     UsageError where the file is not laid out as an export any more.
     """
     (subject,) = of_exported(path, problem=None, gpu=None)
-    checked = check(subject, runs=_RUNS, seed=1)
-    evaluation = _emulated(path, checked)
-    return _measured(path, checked, evaluation) if is_measured and evaluation.is_correct else evaluation
+    checked, named = check(subject, runs=_RUNS, seed=1), _banner(path)
+    evaluation = _emulated(named, checked)
+    is_next = is_measured and evaluation.is_correct
+    return _measured(path, named[1], checked, evaluation) if is_next else evaluation
 
 
-def _emulated(path: Path, checked: Checked) -> Evaluation:
-    genome, problem, gpu = _banner(path)
+def _emulated(named: tuple[Genome, Problem, GpuSpec], checked: Checked) -> Evaluation:
+    genome, problem, gpu = named
     wrong = [finding for finding in checked.findings if finding.severity == "error"]
     more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
     return Evaluation(
@@ -55,10 +56,10 @@ def _banner(path: Path) -> tuple[Genome, Problem, GpuSpec]:
     return genome_of_words(words)
 
 
-def _measured(path: Path, checked: Checked, emulated: Evaluation) -> Evaluation:
+def _measured(path: Path, problem: Problem, checked: Checked, emulated: Evaluation) -> Evaluation:
     assert checked.build is not None, "what NVRTC refuses is an error"
-    genome, problem, _ = _banner(path)
-    spec, family = present_spec(emulated.gpu), load_family(genome.family)
+    genome, spec = emulated.genome, present_spec(emulated.gpu)
+    family = load_family(genome.family)
     task = gpu_task(
         str(path), problem, (checked.build,), lambda w: family.launches(genome, w, spec), spec, seed=0
     )

@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from evoflash.errors import UsageError
-from evoflash.exports.one_file import joined
-from evoflash.exports.torch_op import TORCH_MODULES
 
 _MOST = 1 << 28  # bytes of a cubin
 _DESCRIPTION, _CUBINS = "DESCRIPTION", "_CUBINS"
@@ -21,11 +19,11 @@ _DESCRIPTION, _CUBINS = "DESCRIPTION", "_CUBINS"
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What the file holds; `has_our_launcher`: around it is what this evoflash writes."""
+    """What the file holds."""
 
     description: Mapping[str, Any]
     cubins: Mapping[str, bytes]  # by architecture
-    has_our_launcher: bool
+    packed: str  # the literal of the cubins, as it stands in the text
 
 
 def held_in(text: str, name: str) -> Held:
@@ -35,12 +33,12 @@ def held_in(text: str, name: str) -> Held:
         description = json.loads(ast.literal_eval(values[_DESCRIPTION].args[0]))  # type: ignore[attr-defined]
         texts = ast.literal_eval(values[_CUBINS])
         cubins = {arch: _unpacked(packed) for arch, packed in texts.items()}
+        literal = ast.get_source_segment(text, values[_CUBINS])
     except (SyntaxError, ValueError, KeyError, IndexError, AttributeError, RecursionError, TypeError):
         raise UsageError(
             f"{name} is no Python file that `evoflash export` wrote, or was cut short: export it again."
         ) from None
-    ours = any(joined(*modules) in text for modules in (TORCH_MODULES, ("array_attention",)))
-    return Held(description, cubins, ours)
+    return Held(description, cubins, literal or "")
 
 
 def _assigned(tree: ast.Module) -> dict[str, ast.expr]:

@@ -17,9 +17,12 @@ from typing import Any
 from evoflash.champions import champion_today
 from evoflash.commands.check.exported import edits_in
 from evoflash.commands.known_genome import known_genome
+from evoflash.commands.verify.around import of_description, of_file, of_folder
 from evoflash.commands.verify.claim import Claim, Json, of_evaluation, of_json
 from evoflash.errors import UsageError
 from evoflash.evaluation import Basis, Evaluation, was_timed_again
+from evoflash.exports.flashinfer_solution import RUN
+from evoflash.exports.launch_json import Artefact
 from evoflash.families.export import export_kernel
 from evoflash.families.exported import export_words, genome_of_words
 from evoflash.problem import canonical, parse_problem
@@ -190,7 +193,14 @@ def _of_folder(folder: Path, asked: Asked) -> Claim:
         many = f"{len(texts)} that differ" if texts else "none"
         raise UsageError(f"{folder} should hold one launch.json, and holds {many}: name an exported folder.")
     claims = [_with_cubins(_of_text(text, str(found[0]), asked), path) for text in texts for path in found]
-    return replace(claims[0], faults=tuple(fault for claim in claims for fault in claim.faults))
+    faults = tuple(fault for claim in claims for fault in claim.faults)
+    return replace(claims[0], faults=faults, apart=(*claims[0].apart, *_around_in(folder, found[0])))
+
+
+def _around_in(folder: Path, description: Path) -> tuple[str, ...]:
+    """Where the Python of a hub folder is not this evoflash's."""
+    data = json.loads(_text(description))
+    return of_folder(folder, Artefact(data, dict.fromkeys(data["images"], b"")))
 
 
 def _of_solution(data: Json, name: str) -> Claim:
@@ -198,11 +208,11 @@ def _of_solution(data: Json, name: str) -> Claim:
     texts = [each.get("content") for each in data["sources"] if isinstance(each, dict)]
     if len(texts) != 1 or not isinstance(texts[0], str):
         raise UsageError(f"{name} is a Solution of {len(texts)} files; ours have one: give {_WANTED}.")
-    return _of_python(texts[0], name)
+    return _of_python(texts[0], name, ending=RUN)
 
 
-def _of_python(text: str, name: str) -> Claim:
-    """attention.py or torch_op.py: the description and the machine code inside of it."""
+def _of_python(text: str, name: str, *, ending: str = "") -> Claim:
+    """attention.py or torch_op.py, which ends in `ending`: the description and the machine code inside."""
     from evoflash.commands.verify.python_file import held_in
 
     held = held_in(text, name)
@@ -212,8 +222,10 @@ def _of_python(text: str, name: str) -> Claim:
     images = [held.description["images"][build.arch] for build in claim.builds]
     where = [f"the machine code for {build.arch} in {name}" for build in claim.builds]
     cubins = [held.cubins.get(build.arch) for build in claim.builds]
-    apart = () if held.has_our_launcher else (f"the code around the kernel in {name} is not this evoflash's",)
-    return replace(_with_code(claim, where, cubins, images), apart=apart)
+    made = Artefact(dict(held.description), dict(held.cubins))
+    told = of_file(text, held.packed, made, name, ending=ending)
+    known = _with_code(claim, where, cubins, images)
+    return replace(known, apart=(*of_description(held.description, name), *told))
 
 
 def _with_cubins(claim: Claim, path: Path) -> Claim:
@@ -224,7 +236,8 @@ def _with_cubins(claim: Claim, path: Path) -> Claim:
     images = [data["images"][build.arch] for build in claim.builds]
     paths = [path.parent / Path(str(image.get("file", ""))).name for image in images]
     cubins = [each.read_bytes() if each.is_file() else None for each in paths]
-    return _with_code(claim, [str(each) for each in paths], cubins, images)
+    known = _with_code(claim, [str(each) for each in paths], cubins, images)
+    return replace(known, apart=of_description(data, str(path)))
 
 
 def _with_code(
