@@ -233,6 +233,14 @@ def test_export_writes_the_kind_that_the_path_means(name, files, tmp_path, capsy
     assert all(file in err for file in files)
 
 
+def test_of_a_folder_of_many_files_their_number_is_said(tmp_path, capsys):
+    folder = tmp_path / "hub"
+    code, _, err = run(capsys, *KERNEL, "--kind", "hub", "-o", folder)
+
+    assert code == 0
+    assert err == f"evoflash: wrote {sum(path.is_file() for path in folder.rglob('*'))} files in {folder}\n"
+
+
 def test_a_kind_may_be_named(tmp_path, capsys):
     code, _, _ = run(capsys, *KERNEL, "--kind", "cupy", "-o", tmp_path / "mine.py")
 

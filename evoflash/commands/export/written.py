@@ -9,12 +9,21 @@ from evoflash.errors import UsageError
 from evoflash.exports.exported import Exported, gpus_of
 from evoflash.exports.kinds import kind_of
 
+NAMED = 4  # files that are named one by one
+
 
 def write(exported: Exported, path: str, *, kind: str | None, archs: str | None) -> tuple[Path, ...]:
     """As written(), and says so."""
     files = written(exported, path, kind=kind, archs=archs)
-    say(f"wrote {', '.join(map(str, files))}")
+    say(f"wrote {_in_words(files, path)}")
     return files
+
+
+def _in_words(files: Sequence[Path], path: str) -> str:
+    """Each file; of a folder with many of them how many there are."""
+    if len(files) <= NAMED:
+        return ", ".join(map(str, files))
+    return f"{sum(file.is_file() for file in files)} files in {path}"
 
 
 def written(exported: Exported, path: str, *, kind: str | None, archs: str | None) -> tuple[Path, ...]:
