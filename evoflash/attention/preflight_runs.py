@@ -14,6 +14,7 @@ _BATCH = 5  # divides no GPU's number of SMs, nor small multiples of it, so that
 # Of the deepest ring: what counts wraps in five bits, or one arrival too few in each, is off by then.
 _WRAPS = 33
 _FEW_BLOCKS, _MANY_BLOCKS = 4, 8  # of a head's query rows
+_MORE_BATCHES, _MORE_GROUPS = 9, 3  # than eight, and than two
 _SOME_NOTES = 5  # pieces of work, more than a family with smaller constants lets a block note
 # Multiplications of tensor cores (see Loop.emulation_cost) that a run may take beyond its fixed cost.
 _MUCH = 24_000_000
@@ -158,8 +159,12 @@ def _short_runs(cut: _Cut) -> Iterator[EmulatedRun]:
     if cut.key.causal:
         # The same of a split's second tile: kernels that look for no maximum there hide its keys elsewhere.
         yield EmulatedRun(cut.workload(2, 2 * cut.step), "rising", "eager", "fifo")
-    # One row and one key of two heads, of one group where it has two, in two batches.
-    yield EmulatedRun(cut.workload(1, 1, heads=2, batch=2), "large_logits", "eager", "fifo")
+    # One row and one key of two heads, of one group where it has two, in two batches; of three groups
+    # of heads where a block takes a whole one.
+    heads = _MORE_GROUPS if cut.loop.pack > 1 or cut.key.gqa_ratio == 1 else 2
+    yield EmulatedRun(cut.workload(1, 1, heads=heads, batch=2), "large_logits", "eager", "fifo")
+    # More batches than eight: an index that is cut to few bits shows. A block does next to nothing.
+    yield EmulatedRun(cut.workload(1, 1, batch=_MORE_BATCHES), "normal", "eager", "fifo")
     # In each batch one row alone outgrows what came before: those that watch for it must watch every row.
     yield EmulatedRun(_late(cut), "lone_spikes", "eager", "fifo", crowded=True, is_strided=True)
     if cut.key.causal:

@@ -3,6 +3,7 @@
 Outputs are poisoned before. It runs in this process, as launch.py does, and judges nothing.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -57,9 +58,9 @@ class Run:
 class Placed:
     """A tensor in the emulator's memory.
 
-    A strided one has its axes in another order, a gap of poison behind each row, and its batches and heads,
-    or of a single head its rows, so far apart that 32 bits do not count the elements between them; where the
-    system has no address space for that, close together.
+    A strided one has its axes in another order, a gap of poison behind each row, and its batches, its heads
+    and, where they are few, its rows so far apart that 32 bits do not count the elements between them; where
+    the system has no address space for that, close together.
     """
 
     array: Array  # of the tensor's own shape
@@ -141,8 +142,8 @@ def _strided_layout(spec: TensorSpec, *, is_far: bool) -> tuple[tuple[int, ...],
 
 
 def _far_axes(spec: TensorSpec) -> tuple[int, ...]:
-    """The axes outside of the rows that have more than one place, outermost first; where none has, the rows,
-    unless they are many.
+    """The axes outside of the rows that have more than one place, outermost first, and the rows, unless they
+    are many in all.
 
     Axes inside of the rows stay close together, and so do rows that others lie in: kernels may count on rows
     that are less than 2^31 bytes apart.
@@ -151,8 +152,9 @@ def _far_axes(spec: TensorSpec) -> tuple[int, ...]:
     outside = spec.spread[: spec.spread.index(rows)]
     inside = spec.spread[len(outside) + 1 : -1]
     far = tuple(axis for axis in outside if spec.shape[axis] > 1)
-    alone = all(spec.shape[axis] == 1 for axis in (*outside, *inside))
-    return far or ((rows,) if alone and 1 < spec.shape[rows] <= _MOST_FAR_ROWS else ())
+    alone = all(spec.shape[axis] == 1 for axis in inside) and spec.shape[rows] > 1
+    many = math.prod(spec.shape[axis] for axis in (*outside, rows))
+    return (*far, rows) if alone and many <= _MOST_FAR_ROWS else far
 
 
 def _close_together(flat: Array, spec: TensorSpec, strides: Sequence[int]) -> Array:

@@ -9,7 +9,7 @@ from evoflash.selftest.corpus import FOLDER
 from scripts.validation import adversary
 from scripts.validation.adversary import Row, chosen, examine, record
 
-SINGLE_EDITS = Path(__file__).parent / "single_edits"
+SINGLE_EDITS, FOURTH_SET = (Path(__file__).parent / name for name in ("single_edits", "fourth_set"))
 CAUGHT = Row("direct", "values past the end read", "single edits, D1c", "preflight", "OOB-global", 0.2)
 
 
@@ -26,16 +26,22 @@ def test_what_is_right_is_let_be_and_an_edit_is_noticed(name: str, rung: str, sa
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name",
+    "edit",
     [
-        "rows of K and V in 32 bits",
-        "O's head in 32 bits",
-        "second section of heads",
-        "tiles counted to a hundred",
+        (SINGLE_EDITS, "rows of K and V in 32 bits"),
+        (SINGLE_EDITS, "O's head in 32 bits"),
+        (SINGLE_EDITS, "second section of heads"),
+        (SINGLE_EDITS, "tiles counted to a hundred"),
+        (FOURTH_SET, "K of eight batches"),
+        (FOURTH_SET, "V of two heads"),
+        (FOURTH_SET, "O's rows in 32 bits"),
     ],
+    ids=lambda edit: edit[1],
 )
-def test_the_preflight_notices_the_classes_that_slipped_through_when_they_were_new(name: str) -> None:
-    assert examine((SINGLE_EDITS, name)).rung == "preflight"
+def test_the_preflight_notices_the_classes_that_slipped_through_when_they_were_new(
+    edit: tuple[Path, str],
+) -> None:
+    assert examine(edit).rung == "preflight"
 
 
 def test_the_check_shapes_notice_what_the_preflight_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
