@@ -13,6 +13,7 @@ import struct
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
@@ -28,6 +29,9 @@ from evoflash.paths import cache_advice, cache_dir, keep_cupy_at_home
 # approximation is an explicit ef:: call, so that plain nvcc compiles the same program.
 FLAGS = ("-std=c++17", "--ptxas-options=-v")
 
+# NVRTC's own cache, where a driver is, hands back machine code without what ptxas said of it: registers,
+# spills and warnings (NVIDIA/cuda-python, issue 1124). It has one from this version on, and this option.
+_HAS_CACHE, _NO_CACHE = (12, 9), "--no-cache"
 _REGISTERS = re.compile(r"Used (\d+) registers")
 _SPILLS = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
 _STATIC_SMEM = re.compile(r"(\d+) bytes smem")
@@ -106,7 +110,7 @@ def _compile(candidate: Candidate, key: str) -> tuple[Build, bytes]:
     program = nvrtc.createProgram(candidate.source, f"{candidate.genome.family}.cu", texts, names)
     started = time.perf_counter()
     try:
-        nvrtc.compileProgram(program, [*FLAGS, f"-arch={candidate.compile_key.arch}"])
+        nvrtc.compileProgram(program, options(candidate.compile_key.arch))
         ok = True
     except nvrtc.NVRTCError:
         ok = False
@@ -124,6 +128,12 @@ def _compile(candidate: Candidate, key: str) -> tuple[Build, bytes]:
         log=log,
     )
     return (replace(build, text_sha=text_sha(cubin), **resources(log)) if ok else build), cubin
+
+
+def options(arch: str) -> list[str]:
+    """What NVRTC is called with; beside FLAGS nothing that decides the machine code but the architecture."""
+    uncached = [_NO_CACHE] if tuple(_nvrtc().getVersion()) >= _HAS_CACHE else []
+    return [*FLAGS, f"-arch={arch}", *uncached]
 
 
 def resources(log: str) -> dict[str, Any]:
@@ -154,6 +164,11 @@ def _read(folder: Path, key: CompileKey) -> Build | None:
     try:
         fields = json.loads((folder / "build.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
+        return None
+    if fields["ok"] and not fields["registers"]:
+        # Kept when NVRTC's own cache had left ptxas nothing to say: every kernel has registers.
+        with suppress(OSError):
+            (folder / "build.json").unlink()
         return None
     fields["compile_key"] = key
     fields["warnings"] = tuple(fields["warnings"])

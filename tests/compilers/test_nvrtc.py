@@ -1,12 +1,16 @@
 """NVRTC builds without a GPU: resources, identity, the cache; and what a broken text gives."""
 
+import json
 import os
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from evoflash.attention.workload import CompileKey
+from evoflash.compilers import nvrtc
 from evoflash.compilers.nvrtc import compile_candidate, first_error, kept_source, resources, text_sha
 from evoflash.errors import DeviceError
 from evoflash.evaluation import Candidate
@@ -100,6 +104,37 @@ def test_a_half_written_cache_folder_is_not_taken_for_a_kernel(tmp_path, monkeyp
 
     assert again.ok
     assert os.path.exists(again.cubin_path)
+
+
+def test_a_second_empty_cache_learns_the_same_of_a_kernel(tmp_path, monkeypatch):
+    """Where a driver is, NVRTC's own cache would keep back what ptxas said the first time."""
+    found = []
+    for folder in ("a", "b"):
+        monkeypatch.setenv("EVOFLASH_CACHE_DIR", str(tmp_path / folder))
+        found.append(compile_candidate(candidate(seed=6)))
+
+    assert found[1].registers == found[0].registers > 0
+    assert resources(found[1].log) == resources(found[0].log)
+
+
+@pytest.mark.parametrize(("version", "given"), [((12, 8), False), ((12, 9), True), ((13, 0), True)])
+def test_nvrtc_s_own_cache_is_turned_off_where_it_has_one(version, given, monkeypatch):
+    monkeypatch.setattr(nvrtc, "_nvrtc", lambda: SimpleNamespace(getVersion=lambda: version))
+
+    assert ("--no-cache" in nvrtc.options("sm_90a")) is given
+
+
+def test_a_kept_kernel_of_which_ptxas_said_nothing_is_made_again(tmp_path, monkeypatch):
+    monkeypatch.setenv("EVOFLASH_CACHE_DIR", str(tmp_path))
+    build = compile_candidate(candidate(seed=6))
+    kept = Path(build.cubin_path).with_name("build.json")
+    kept.write_text(json.dumps(json.loads(kept.read_text()) | {"registers": 0, "log": ""}))
+
+    again = compile_candidate(candidate(seed=6))
+
+    assert resources(again.log) == resources(build.log)
+    assert again.registers == build.registers
+    assert json.loads(kept.read_text())["registers"] == build.registers
 
 
 def test_text_sha_reads_only_code_and_constants():
