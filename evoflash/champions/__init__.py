@@ -2,6 +2,8 @@
 
 champions/<gpu>.toml, written by scripts.pages.champions. Measures nothing: a champion is where a search
 starts, and an answer only once it was checked again (commands/best).
+
+    past_searches   outcomes of searches for other problems, which a new search learns from
 """
 
 import logging
