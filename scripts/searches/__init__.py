@@ -5,6 +5,7 @@
     lattice         some genes and values of a family on one problem: its valid genomes, counted
     record_lattice  all genomes of a lattice timed on the GPU, as a recorded space
     brief_timing    one genome in the GPU process: a first look and a few samples
+    ship            the past searches that ship with evoflash, from databases and recorded spaces
     stages          where the seconds of a search go, and how busy the GPU is
     transfer        a kernel that was found without a GPU beside the winner of a measured search
     variants        checks and times a list of genomes in turns with cuDNN
