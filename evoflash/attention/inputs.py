@@ -15,6 +15,7 @@ from evoflash.attention.workload import Workload
 from evoflash.errors import UsageError
 from evoflash.operation import InputNames
 from evoflash.validation.bits import Bits, encode
+from evoflash.validation.in_parts import standard_normal
 
 Single = NDArray[np.float32]
 Inputs = tuple[Single, Single, Single]
@@ -52,7 +53,7 @@ def _normal(workload: Workload, rng: np.random.Generator) -> Inputs:
     """N(0, 1): the ordinary case, whose errors are pooled."""
     w = workload
     query, key = (w.batch, w.heads, w.seq_q, w.head_dim), (w.batch, w.kv_heads, w.seq_kv, w.head_dim)
-    q, k, v = (rng.standard_normal(shape, dtype=np.float32) for shape in (query, key, key))
+    q, k, v = (standard_normal(shape, rng) for shape in (query, key, key))
     return q, k, v
 
 
@@ -76,7 +77,11 @@ def _ramp(workload: Workload, rng: np.random.Generator, height: Single) -> Input
     q, k, v = _normal(workload, rng)
     direction = _signs(rng, (workload.head_dim,))
     steep = np.float32(32 / workload.head_dim**0.5)  # the score moves from -32 to +32 along the keys
-    return q / 4 + steep * direction, k / 4 + height[:, None] * direction, v
+    q /= 4  # in place: K may have half a gigabyte
+    q += steep * direction
+    k /= 4
+    k += height[:, None] * direction
+    return q, k, v
 
 
 def _signs(rng: np.random.Generator, shape: tuple[int, ...]) -> Single:
@@ -302,7 +307,7 @@ def timed_inputs(workload: Workload, *, sets: int, rng: np.random.Generator) -> 
 
     def pool(shape: tuple[int, ...]) -> list[Bits]:
         size = int(np.prod(shape))
-        bits = encode(rng.standard_normal(size + sets * step, dtype=np.float32), w.dtype)
+        bits = encode(standard_normal((size + sets * step,), rng), w.dtype)
         return [bits[at * step : at * step + size].reshape(shape) for at in range(sets)]
 
     windows = zip(pool(query), pool(key), pool(key), strict=True)

@@ -13,6 +13,7 @@ from evoflash.attention.workload import Workload
 from evoflash.operation import Expected, ExpectedNumbers, Sample
 from evoflash.validation.bits import Floats, decode, rounded
 from evoflash.validation.expected import distance, every_row, expected_rows
+from evoflash.validation.in_parts import PART, each
 
 Head = Callable[[Floats, Floats, Floats, NDArray[np.intp], float], tuple[Floats, Floats]]
 
@@ -78,19 +79,36 @@ def expect(workload: Workload, inputs: TestInput, *, where: Sample) -> Expected:
     lagging = np.empty(shape, np.float32)
     seen = visible(where.rows, workload.seq_q, workload.seq_kv, causal=workload.causal)
     factor = softmax_scale(workload)
-    for at, flat in enumerate(where.groups):
-        batch, head = divmod(int(flat), workload.heads)
-        queries = decode(inputs.q[batch, head][where.rows], workload.dtype)
-        keys = decode(inputs.k[batch, head // workload.gqa_ratio], workload.dtype)
-        values = decode(inputs.v[batch, head // workload.gqa_ratio], workload.dtype)
-        out[at], lse[at] = _exact_head(queries, keys, values, seen, factor)
-        plain[at], plain_lse[at], lagging[at] = _both_honest(
-            queries, keys, values, seen, factor, dtype=workload.dtype, accumulate=workload.accumulate
-        )
+
+    def compute(group: tuple[int, int]) -> None:
+        """All heads of the sample that read one head of K and V."""
+        keys, values = (decode(x[group], workload.dtype) for x in (inputs.k, inputs.v))
+        for at, head in readers[group]:
+            queries = decode(inputs.q[group[0], head][where.rows], workload.dtype)
+            out[at], lse[at] = _exact_head(queries, keys, values, seen, factor)
+            plain[at], plain_lse[at], lagging[at] = _both_honest(
+                queries, keys, values, seen, factor, dtype=workload.dtype, accumulate=workload.accumulate
+            )
+
+    readers = _readers(workload, where)
+    if len(where.groups) * workload.seq_kv * workload.head_dim > PART:
+        each(compute, list(readers))
+    else:
+        for group in readers:
+            compute(group)
     # An LSE of fp32 scores needs no excuse; one of fp16 sums may be as far off as honest ones.
     excused = float(distance(plain_lse, lse).max()) if workload.accumulate == "fp16" else 0.0
     rows = {"O": expected_rows(out, plain, lagging)}
     return Expected(where, rows, {"LSE": ExpectedNumbers(lse, plain_lse, excused)})
+
+
+def _readers(workload: Workload, where: Sample) -> dict[tuple[int, int], list[tuple[int, int]]]:
+    """By batch and head of K and V: places in the sample and their heads of Q."""
+    found: dict[tuple[int, int], list[tuple[int, int]]] = {}
+    for at, flat in enumerate(where.groups):
+        batch, head = divmod(int(flat), workload.heads)
+        found.setdefault((batch, head // workload.gqa_ratio), []).append((at, head))
+    return found
 
 
 def _each_head(

@@ -1,8 +1,9 @@
 """Evaluates on the GPU that is present: prepared in worker processes, screened and proven in a GPU process.
 
-Compilation, emulation and the GPU's work on different genomes overlap (climbs.py). The emulator sees a genome
-before the GPU does, unless it has found nothing wrong with another of the same structural core; with enough
-cores it sees every genome that is proven, while the GPU does, and tells what bounds it.
+Compilation, emulation and the GPU's work on different genomes overlap (climbs.py). With enough cores the
+emulator sees every genome that is proven, while the GPU does, and tells what bounds it; a screen, which ends
+half of all genomes, does not wait for it. Before the GPU it sees a genome until it has found nothing wrong
+with another of the same family; where cores are few, of the same structural core.
 """
 
 import logging
@@ -34,9 +35,9 @@ from evoflash.problem import Problem
 from evoflash.space import Genome
 
 log = logging.getLogger(__name__)
-# Proposals in flight for each GPU. Two for each of 16 cores kept the GPU no busier, for the compiler takes
-# 0.4 s, and each proposal knew 32 outcomes less (docs/lab-notes.md, 2026-11-23, fourteenth session).
-AHEAD = 10
+# Proposals in flight for each GPU: eight a second leave it, half of them after 1.5 s in the emulator. Each
+# proposal knows so many outcomes less (docs/lab-notes.md, fourteenth and fifteenth session).
+AHEAD = 16
 _MOST_CLIMBS = 4096  # threads, of which no more are started than genomes are in flight
 MANY_CORES = 4  # preparing a genome takes a core two seconds
 
@@ -73,8 +74,8 @@ class MeasuredEvaluator(PreparingEvaluator[Climbed]):
         self._asked, self._proves_all = asked(problem, gpu, seed=seed), proves_all
         self._energy = energy
         self._worker = (gpus or GpuWorker)(checks=self._asked.checks, timed=problem.workloads, seed=seed)
-        # Structural cores. The archive's kernels have been through all of this on such a GPU.
-        self._clean = {_core(champion.genome) for champion in champions(gpu.name)}
+        # The archive's kernels have been through all of this on such a GPU.
+        self._clean = {self._code(champion.genome) for champion in champions(gpu.name)}
         self._standing = Standing()
         for evaluation in past:
             self._remember(evaluation)
@@ -146,21 +147,29 @@ class MeasuredEvaluator(PreparingEvaluator[Climbed]):
         return preparing
 
     def _note(self, genome: Genome, done: "Future[Ending[Prepared]]") -> None:
-        """A genome's structural core is clean while the emulator finds nothing wrong with any of it."""
+        """A genome's code is clean while the emulator finds nothing wrong with any that shares it."""
         if done.cancelled() or done.exception() or done.result().value is None:
             return
         prepared = settled(done.result())
         if prepared.failure and prepared.failure.rung is Rung.PREFLIGHT:
-            self._clean.discard(_core(genome))
+            self._clean.discard(self._code(genome))
         elif prepared.profiles:
-            self._clean.add(_core(genome))
+            self._clean.add(self._code(genome))
 
     def _prepared(self, found: Climbed) -> Prepared:
         return found.prepared
 
     def _emulates(self, genome: Genome) -> bool:
-        """Before the GPU sees it: until one of its structural core, whose code it shares, was found clean."""
-        return self._can_emulate and _core(genome) not in self._clean
+        """Before the GPU sees it: until one whose code it shares was found clean."""
+        return self._can_emulate and self._code(genome) not in self._clean
+
+    def _code(self, genome: Genome) -> object:
+        """What clean genomes vouch for: their family, or their structural core where the emulator will not
+        see each genome that is proven.
+        """
+        if self._cores.count >= MANY_CORES:
+            return genome.family
+        return genome.family, load_family(genome.family).core(genome)
 
     def _preflight(self, genome: Genome, prepared: Prepared) -> "Future[Ending[Prepared]] | None":
         """Beside the genome's proof, unless it has been emulated or cores are few."""
@@ -223,10 +232,6 @@ class MeasuredEvaluator(PreparingEvaluator[Climbed]):
         """What became of the genome on shapes and data that are drawn from the seed."""
         checks = self._asked.hidden(genome, seed=seed)
         return self._worker.submit(replace(task, checks=checks, timed=(), seed=seed)).result()
-
-
-def _core(genome: Genome) -> object:
-    return genome.family, load_family(genome.family).core(genome)
 
 
 def _measured(evaluation: Evaluation, outcome: GpuOutcome) -> Evaluation:

@@ -1,4 +1,4 @@
-"""What a GPU process does before it has a context: references, imports. Touches no GPU.
+"""What a GPU process does before it has a context: references, imports, kernels that check. Makes no context.
 
 A search begins with it, and nothing is checked before it is done: the process that comes first uses several
 cores.
@@ -8,8 +8,9 @@ import contextlib
 import importlib
 import os
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
-from evoflash.cuda import launcher
+from evoflash.cuda import comparisons, device_checks, launcher
 from evoflash.gpu_process import cache
 from evoflash.operation import Workload
 from evoflash.operation.registry import operation_of
@@ -29,12 +30,26 @@ def prepare(
 
 def _compute_at_once(checks: tuple[Workload, ...], timed: tuple[Workload, ...], seed: int) -> None:
     """What precompute_references() then finds done; NumPy lets go of the interpreter in its long loops."""
-    with ThreadPoolExecutor(max(1, len(os.sched_getaffinity(0)) // 2)) as threads:
+    with ThreadPoolExecutor(max(2, len(os.sched_getaffinity(0)) // 2)) as threads:
+        for source in _sources(timed):  # first: the compiler takes a second for each where none is cached
+            threads.submit(_compile, source)
         for workload in timed:
             for name in _names(workload):
                 threads.submit(cache.large, workload, name, seed)
         for workload in reversed(checks):
             threads.submit(cache.plan, workload, seed)
+
+
+def _sources(timed: tuple[Workload, ...]) -> tuple[Path, ...]:
+    """What the first candidate's checks launch besides the candidate."""
+    references = [operation_of(workload).device_reference for workload in timed]
+    at_size = [reference.source for reference in references if reference is not None]
+    return tuple(dict.fromkeys((*at_size, comparisons.SOURCE, device_checks.SOURCE)))
+
+
+def _compile(source: Path) -> None:
+    capability = launcher.present_gpu().compute_capability
+    device_checks.cubin_path(f"sm_{capability}", source)
 
 
 def _names(workload: Workload) -> tuple[str, ...]:

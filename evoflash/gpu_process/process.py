@@ -52,10 +52,33 @@ class GpuProcess:
             self.warm_up()
 
 
-def started(function: Callable[..., None], *args: Any, warm_up: Callable[[], None], cases: str) -> GpuProcess:
-    """A process that calls the function before it has a context. `cases` is the folder in which it shares
-    test inputs and their right answers with others.
+def started(
+    function: Callable[..., None],
+    *args: Any,
+    warm_up: Callable[[], None],
+    cases: str,
+    after: GpuProcess | None = None,
+) -> GpuProcess:
+    """A process that calls the function before it has a context, and begins when another one has its
+    references: before that, it would take cores from it. `cases` is the folder in which it shares test inputs
+    and their right answers with others.
     """
     pool = IsolatedPool(1, initializer=share_in, initargs=(cases,))
-    references = pool.submit(function, *args, timeout_s=_REFERENCES_LIMIT_S)
+    references: Future[Ending[None]] = Future()
+
+    def begin(_: object) -> None:
+        pool.submit(function, *args, timeout_s=_REFERENCES_LIMIT_S).add_done_callback(end)
+
+    def end(done: "Future[Ending[None]]") -> None:
+        if done.cancelled():
+            references.cancel()
+        elif error := done.exception():
+            references.set_exception(error)
+        else:
+            references.set_result(done.result())
+
+    if after is None:
+        begin(None)
+    else:
+        after.references.add_done_callback(begin)
     return GpuProcess(pool, references, warm_up)

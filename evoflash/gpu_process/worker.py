@@ -72,7 +72,7 @@ class GpuWorker:
         self._turns = Turns("evoflash-gpu")
         self._cases = tempfile.TemporaryDirectory(prefix="evoflash-cases-", ignore_cleanup_errors=True)
         self._active = self._begun(hurries=True)
-        self._standbys = deque(self._begun() for _ in range(_STANDBYS))
+        self._standbys = deque(self._begun(after=self._active) for _ in range(_STANDBYS))
         self._for_hidden: GpuProcess | None = None
         self._for_finals: GpuProcess | None = None
 
@@ -243,11 +243,13 @@ class GpuWorker:
         if self._is_closed:  # meanwhile: close() has not seen the new one
             self._standbys[-1].pool.close()
 
-    def _begun(self, *, hurries: bool = False) -> GpuProcess:
-        return self._starting(self._jobs.precompute_references, *self._reference_args, hurries)
+    def _begun(self, *, hurries: bool = False, after: GpuProcess | None = None) -> GpuProcess:
+        return self._starting(self._jobs.precompute_references, *self._reference_args, hurries, after=after)
 
-    def _starting(self, function: Callable[..., None], *args: Any) -> GpuProcess:
-        return started(function, *args, warm_up=self._jobs.warm_up, cases=self._cases.name)
+    def _starting(
+        self, function: Callable[..., None], *args: Any, after: GpuProcess | None = None
+    ) -> GpuProcess:
+        return started(function, *args, warm_up=self._jobs.warm_up, cases=self._cases.name, after=after)
 
     def _wait_for_contexts(self) -> None:
         """Wait for the contexts of stand-bys that are being made."""

@@ -4,13 +4,13 @@ A turn is a replay of a contender's CUDA graph: whole rounds through the input s
 four turns, A B B A or B A A B: what drifts evenly, as the clock under a power cap does, cancels in its ratio.
 A block is quads for about 10 ms without a pause between them, so that all of its turns see one state of the
 GPU; where single calls are timed, a turn is a call on an idle stream, and a block 16 quads. Both contenders
-walk through the same input sets in the same order, which is drawn anew for each pair.
+walk through the same input sets in the same order, which is drawn anew for each pair unless it is given.
 """
 
 import itertools
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -53,14 +53,17 @@ class Pair:
         *,
         rng: np.random.Generator,
         block_us: float = WINDOW_US,
+        order: Sequence[int] | None = None,
     ) -> None:
         """Raises launcher.KernelHungError or CuPy's errors, whichever contender caused them.
 
-        `block_us` is about what a block takes; it is never shorter than a quad.
+        `block_us` is about what a block takes; it is never shorter than a quad. `order` is that of the input
+        sets where they rotate.
         """
         self._block_us = block_us
         self._bench, self._protocol, self._rng = bench, protocol, rng
-        sets = [int(at) for at in rng.permutation(len(bench.arenas))] if protocol.rotate else [0]
+        order = bench.shuffled(rng) if order is None else order
+        sets = list(order) if protocol.rotate else [0]
         if protocol.pace is Pace.CALL:
             self._replays = [one_by_one(each, bench, sets) for each in (first, second)]
             self._launches, self._quads = 1, CALL_QUADS

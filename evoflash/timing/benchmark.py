@@ -105,6 +105,11 @@ class Bench:
         self.arenas = [Arena(workload, rng=rng, guard_bytes=_GUARD_BYTES) for _ in sets]
         for arena, inputs in zip(self.arenas, sets, strict=True):
             arena.load(inputs)
+        self.walk = self.shuffled(np.random.default_rng())
+
+    def shuffled(self, rng: np.random.Generator) -> list[int]:
+        """All input sets, in an order of chance; `walk` is one for as long as the bench lives."""
+        return [int(at) for at in rng.permutation(len(self.arenas))]
 
     def order(self, protocol: TimingProtocol, *, launches: int) -> list[int]:
         """Input sets in launch order, each as often as any other."""

@@ -80,7 +80,7 @@ FINAL_BOOST = StoppingRule(min_samples=8, max_samples=24, rel_error=1e-3, max_s=
 SCREENED = TimingProtocol("screen", True, Pace.STEADY)
 RELATIVE = TimingProtocol("cold-relative", True, Pace.STEADY)
 SCREEN_EFFORT = Effort(block_us=2e3, looks=(5, 10, 20), max_s=0.5, alpha=0.02)
-RELATIVE_EFFORT = Effort(block_us=WINDOW_US, looks=(7, 12, 20), max_s=1.0, alpha=0.02)
+RELATIVE_EFFORT = Effort(block_us=WINDOW_US / 2, looks=(6, 12, 24), max_s=1.0, alpha=0.02)
 CALL = TimingProtocol("call", True, Pace.CALL)
 CALLS = StoppingRule(min_samples=100, max_samples=400, rel_error=5e-3, max_s=0.5)  # a sample takes some 50 us
 

@@ -2,13 +2,14 @@
 
 Both run in blocks of A B B A (abba.py): whatever clock the GPU is at, and whatever else the machine does,
 both have it. The kernel's time is the ratio times the known time of the other, so kernels that were timed
-beside the same one compare at once, and no sample has to wait until the GPU has idled.
+beside the same one compare at once, and no sample has to wait until the GPU has idled. All of them walk
+through the bench's input sets in one order, so that the known one is captured once.
 """
 
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -18,6 +19,26 @@ from evoflash.timing.abba import Block, Pair
 from evoflash.timing.benchmark import Bench, Contender, summarise
 from evoflash.timing.intervals import Interval, interval, scaled
 from evoflash.timing.protocols import SCREENED, Effort, TimingProtocol
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A contender that many others are timed beside: each of its graphs is captured once and kept."""
+
+    contender: Contender
+    _graphs: dict[tuple[Bench, tuple[int, ...]], Callable[[], None]] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """See benchmark.Contender."""
+        return self.contender.name
+
+    def graph(self, bench: Bench, order: Sequence[int]) -> Callable[[], None]:
+        """See benchmark.Contender."""
+        key = bench, tuple(order)
+        if key not in self._graphs:
+            self._graphs[key] = self.contender.graph(bench, order)
+        return self._graphs[key]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +75,15 @@ def relative_time(
     Raises launcher.KernelHungError or CuPy's errors, whichever contender caused them.
     """
     pairs = [
-        Pair(each.contender, each.known, each.bench, protocol, rng=rng, block_us=effort.block_us)
+        Pair(
+            each.contender,
+            each.known,
+            each.bench,
+            protocol,
+            rng=rng,
+            block_us=effort.block_us,
+            order=each.bench.walk,
+        )
         for each in sides
     ]
     known_us = score([each.known_us for each in sides])

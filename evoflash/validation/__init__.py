@@ -11,4 +11,5 @@ known.
     metamorphic     checks without a reference that every operation shares
     wrong_elements  where an output is wrong, in words
     bits            16-bit floats as bit patterns
+    in_parts        large arrays made by several threads
 """

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from evoflash.validation.in_parts import PART, each_part
+
 Bits = NDArray[np.uint16]
 Floats = NDArray[np.floating[Any]]
 
@@ -19,6 +21,18 @@ _BITS_OF_HALF = np.uint32(0x3F000000)  # of 0.5 in float32
 
 def encode(x: Floats, dtype: str) -> Bits:
     """Round to nearest even into fp16 or bf16 bit patterns; NaN stays NaN, overflow becomes infinity."""
+    if np.size(x) <= PART:
+        return _encoded(x, dtype)
+    numbers, bits = np.ascontiguousarray(x).reshape(-1), np.empty(np.size(x), np.uint16)
+
+    def encode_part(part: slice) -> None:
+        bits[part] = _encoded(numbers[part], dtype)
+
+    each_part(encode_part, numbers.size)
+    return bits.reshape(np.shape(x))
+
+
+def _encoded(x: Floats, dtype: str) -> Bits:
     if dtype == "fp16":
         return _half(np.asarray(x))
     with np.errstate(over="ignore"):
