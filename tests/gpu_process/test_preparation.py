@@ -1,4 +1,4 @@
-"""What a GPU process has ready before its context: the kernels that check it compiles beside the references."""
+"""What a GPU process has ready before its context: kernels that check are compiled beside the references."""
 
 from types import SimpleNamespace
 
