@@ -17,6 +17,7 @@ from evoflash.validation.in_parts import PART, each
 
 Head = Callable[[Floats, Floats, Floats, NDArray[np.intp], float], tuple[Floats, Floats]]
 
+_THREADS = 4  # of one test input: more only wait for the interpreter, and several inputs are made at once
 _BLOCK_SCORES = 1 << 22  # scores held at once: 32 MiB in fp64
 _FULL_SCORES = 1 << 24  # up to here every row is compared; beyond, a sample
 _SAMPLE_HEADS = 8
@@ -81,21 +82,21 @@ def expect(workload: Workload, inputs: TestInput, *, where: Sample) -> Expected:
     factor = softmax_scale(workload)
 
     def compute(group: tuple[int, int]) -> None:
-        """All heads of the sample that read one head of K and V."""
+        """All heads of the sample that read one head of K and V, their rows below each other."""
         keys, values = (decode(x[group], workload.dtype) for x in (inputs.k, inputs.v))
-        for at, head in readers[group]:
-            queries = decode(inputs.q[group[0], head][where.rows], workload.dtype)
-            out[at], lse[at] = _exact_head(queries, keys, values, seen, factor)
-            plain[at], plain_lse[at], lagging[at] = _both_honest(
-                queries, keys, values, seen, factor, dtype=workload.dtype, accumulate=workload.accumulate
-            )
+        places = [at for at, _ in readers[group]]
+        heads = [inputs.q[group[0], head][where.rows] for _, head in readers[group]]
+        queries, visibles = decode(np.concatenate(heads), workload.dtype), np.tile(seen, len(heads))
+        exact = _exact_head(queries, keys, values, visibles, factor)
+        honest = _both_honest(
+            queries, keys, values, visibles, factor, dtype=workload.dtype, accumulate=workload.accumulate
+        )
+        for all_heads, found in zip((out, lse, plain, plain_lse, lagging), (*exact, *honest), strict=True):
+            all_heads[places] = found.reshape(len(places), *all_heads.shape[1:])
 
     readers = _readers(workload, where)
-    if len(where.groups) * workload.seq_kv * workload.head_dim > PART:
-        each(compute, list(readers))
-    else:
-        for group in readers:
-            compute(group)
+    is_large = len(readers) * workload.seq_kv * workload.head_dim > PART
+    each(compute, list(readers), threads=_THREADS if is_large else 1)
     # An LSE of fp32 scores needs no excuse; one of fp16 sums may be as far off as honest ones.
     excused = float(distance(plain_lse, lse).max()) if workload.accumulate == "fp16" else 0.0
     rows = {"O": expected_rows(out, plain, lagging)}

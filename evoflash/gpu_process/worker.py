@@ -213,7 +213,11 @@ class GpuWorker:
             self._switch_to(process)
 
     def _switch_to(self, process: GpuProcess) -> None:
-        """As _replace(), by a process that has prepared itself for what is to come."""
+        """As _replace(), by a process that has prepared itself for what is to come; nothing hangs here, so it
+        makes its context while the old one's is taken down.
+        """
+        self._active.pool.begin_to_close()
+        process.warm_up()
         self._active.pool.close()
         self._active = process
 

@@ -21,10 +21,17 @@ def each_part(of_part: Callable[[slice], object], size: int) -> None:
     each(of_part, [slice(begin, min(begin + PART, size)) for begin in range(0, size, PART)])
 
 
-def each(of_one: Callable[[T], object], all_of_them: Sequence[T]) -> None:
-    """Call the function with each of them, several at a time; an error of any of them is raised."""
-    with ThreadPoolExecutor(max(1, min(len(all_of_them), len(os.sched_getaffinity(0))))) as threads:
-        for done in [threads.submit(of_one, one) for one in all_of_them]:
+def each(of_one: Callable[[T], object], all_of_them: Sequence[T], *, threads: int | None = None) -> None:
+    """Call the function with each of them, several at a time: a thread a core, or as many as are asked for.
+    An error of any of them is raised.
+    """
+    at_once = min(len(all_of_them), len(os.sched_getaffinity(0)), threads or len(all_of_them))
+    if at_once < 2:
+        for one in all_of_them:
+            of_one(one)
+        return
+    with ThreadPoolExecutor(at_once) as pool:
+        for done in [pool.submit(of_one, one) for one in all_of_them]:
             done.result()
 
 

@@ -2,9 +2,14 @@
 
 from concurrent.futures import Future
 
+import numpy as np
+import pytest
+
 from evoflash.evaluation import Proposal, Rung, Status
+from evoflash.evaluators import measured
 from evoflash.evaluators.measured import MeasuredEvaluator
 from evoflash.evaluators.prepare import Failure, Prepared
+from evoflash.families.family import load_family
 from evoflash.gpu import load_gpu
 from evoflash.isolation import Ending
 from evoflash.problem import parse_problem
@@ -73,6 +78,26 @@ def test_what_is_done_first_is_handed_back_first() -> None:
             pool.calls[proposal.genome].set_result(NOT_COMPILED)
             order.append(evaluator.collect()[0])
     assert order == [three, one, two]
+
+
+@pytest.mark.parametrize(("count", "sees_both"), [(2, True), (16, False)])
+def test_the_emulator_sees_first_what_no_clean_genome_vouches_for(count, sees_both, monkeypatch) -> None:
+    """A structural core where cores are few; else a family, for what is proven is emulated meanwhile."""
+    monkeypatch.setattr(measured, "champions", lambda _: ())
+    monkeypatch.setattr(Cores, "count", count)
+    family = load_family("flash_mma")
+    problem, gpu = parse_problem("b=1,h=1,s=64,d=64"), load_gpu("h200")
+    space, rng = family.space(problem.compile_keys(gpu.arch), gpu), np.random.default_rng(0)
+    genomes = {family.core(genome): genome for genome in (space.sample(rng) for _ in range(20))}
+    first, second = list(genomes.values())[:2]
+    clean = Future()
+    clean.set_result(Ending(Prepared(profiles=(None,))))
+    with MeasuredEvaluator(problem, gpu, seed=0, cores=Cores(), gpus=Gpu) as evaluator:
+        assert evaluator._emulates(first)
+        assert evaluator._emulates(second)
+        evaluator._note(first, clean)
+        assert not evaluator._emulates(first)
+        assert evaluator._emulates(second) is sees_both
 
 
 def test_the_oldest_is_handed_back_first_where_the_number_in_flight_was_asked_for() -> None:

@@ -129,10 +129,10 @@ def finals(task):
     os._exit(3)
 
 
-def made(warm_up=nothing, room_limit_s=0.0):
+def made(warm_up=nothing, room_limit_s=0.0, references=nothing):
     jobs = Jobs(
         warm_up=warm_up,
-        precompute_references=nothing,
+        precompute_references=references,
         prepare_finals=nothing,
         screen=screened,
         check=behave,
@@ -228,6 +228,24 @@ def test_contexts_that_an_error_took_with_it_are_made_again(tmp_path):
         (tmp_path / "gone").touch()
         assert outcome_of(worker, "is lost").status is Status.RUNTIME
         assert outcome_of(worker, "good").status is Status.CORRECT
+
+
+def noted(folder, pause_s, checks, timed, seed, hurries=False):
+    """References that take a while to compute: when that began and ended is written down."""
+    began_s = time.monotonic()
+    time.sleep(pause_s)
+    (Path(folder) / str(os.getpid())).write_text(f"{began_s} {time.monotonic()}")
+
+
+def test_stand_bys_leave_the_cores_to_the_first_process_until_it_has_its_references(tmp_path):
+    with made(references=After(noted, tmp_path, 0.3)):
+        end_s = time.monotonic() + LIMIT_S
+        while len(list(tmp_path.iterdir())) < 3 and time.monotonic() < end_s:
+            time.sleep(0.05)
+        spans = [tuple(map(float, path.read_text().split())) for path in sorted(tmp_path.iterdir())]
+    first, *others = sorted(spans)
+    assert len(others) == 2
+    assert all(began_s >= first[1] for began_s, _ in others)
 
 
 @pytest.mark.slow
