@@ -22,6 +22,8 @@ _LONG = (5, 5391)
 # More heads than a warp has lanes, eight key/value heads or more, and a batch that divides no GPU's number of
 # SMs: with these rows more pieces of work than there are SMs.
 _MANY_HEADS, _MANY_GROUPS, _ODD_BATCH, _MANY_LENGTHS = 33, 8, 5, (20, 70)
+# More heads than seven bits count, and more queries than ten: what goes by such a number shows nowhere else.
+_MOST_HEADS, _FEW_LENGTHS, _TALL = 130, (3, 270), (1030, 40)
 
 
 def check_workloads(keys: Sequence[CompileKey]) -> tuple[Workload, ...]:
@@ -33,6 +35,8 @@ def check_workloads(keys: Sequence[CompileKey]) -> tuple[Workload, ...]:
         for shape in (
             key.workload(1, 1, *_LONG),
             key.workload(_ODD_BATCH, _many_groups(key), *_MANY_LENGTHS),
+            key.workload(1, -(-_MOST_HEADS // key.gqa_ratio), *_FEW_LENGTHS),
+            key.workload(1, 1, *_TALL),
             key.workload(2, 1, _SQUARE, _SQUARE),
         )
     )

@@ -28,6 +28,7 @@ _POISON = 0xFFFF  # NaN in fp16 and bf16
 # by its gap.
 _FAR = (1 << 32) + (1 << 16) + 8
 # The same of rows, which may be less than 2^31 bytes apart: those of 16 and more are further than that.
+_MOST_APART = 1 << 39  # elements: from twice as many bytes on a tensor map takes no stride
 _FAR_ROWS, _MOST_FAR_ROWS = (1 << 26) + (1 << 16) + 8, 512  # each of which takes pages of its own
 _NOT_ZEROED = emulator.Report(
     *("workspace-not-zeroed", 0, 0, 1),
@@ -136,7 +137,8 @@ def _strided_layout(spec: TensorSpec, *, is_far: bool) -> tuple[tuple[int, ...],
     rows, far = len(spec.shape) - 2, _far_axes(spec) if is_far else ()
     for axis in reversed(spec.spread[:-1]):
         apart = (_FAR_ROWS if axis == rows else _FAR) + 1024 * spec.gap
-        strides[axis] = max(size, apart) if axis in far else size
+        fits = max(size, apart) * spec.shape[axis] < _MOST_APART
+        strides[axis] = max(size, apart) if axis in far and fits else size
         size = strides[axis] * (spec.shape[axis] - 1) + size
     return tuple(strides[axis] for axis in range(len(spec.shape))), size
 

@@ -293,3 +293,11 @@ def test_32_bits_do_not_count_the_elements_of_a_strided_tensor_along_any_axis_th
         assert [axis for axis in range(4) if lengths[axis] > FAR] == axes[spec.name]
         assert 2 * strides[2] < MOST_BYTES
         assert size > sum(lengths)
+
+
+def test_tensors_of_many_heads_are_no_further_apart_than_a_tensor_map_takes():
+    workload = Workload(2, 130, 130, 3, 3, 64)
+    for spec in operation_of(workload).tensors(workload):
+        if spec.spread:
+            strides, _ = _strided_layout(spec, is_far=True)
+            assert 2**31 < 2 * max(strides) < 2**40, spec.name

@@ -127,7 +127,7 @@ def search(
             min=1,
             max=MOST_AHEAD,
             help="Proposals in flight; a seed and a number propose the same on any number of workers.",
-            show_default="two for each worker, and ten for each GPU at most",
+            show_default="two for each worker, and 16 for each GPU at most",
         ),
     ] = None,
     dry_run: Annotated[
