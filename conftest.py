@@ -59,7 +59,8 @@ class _Times:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if path := config.getoption("--times"):
+    is_one_of_several = hasattr(config, "workerinput")  # of pytest-xdist: the first hears of all tests
+    if (path := config.getoption("--times")) and not is_one_of_several:
         config.pluginmanager.register(_Times(path))
 
 

@@ -249,7 +249,7 @@ def test_a_gpu_finds_it_right_and_times_it_and_rejects_what_is_wrong(family):
         pytest.skip(f"needs a GPU ({error})")
     problem = parse_problem("scaled_copy:rows=4096,columns=1024")
     space = family.space(problem.compile_keys(spec.arch), spec)
-    with MeasuredEvaluator(problem, spec, seed=1, workers=1) as evaluator:
+    with MeasuredEvaluator(problem, spec, seed=1, workers=1, ahead=2) as evaluator:
         for values in ({"warps": 4, "block_m": 8}, {"block_m": 16, "fault": "last column"}):
             evaluator.submit(Proposal(space.genome(values)))
         (_, good), (_, bad) = evaluator.collect(), evaluator.collect()
