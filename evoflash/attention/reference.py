@@ -86,10 +86,10 @@ def expect(workload: Workload, inputs: TestInput, *, where: Sample) -> Expected:
         keys, values = (decode(x[group], workload.dtype) for x in (inputs.k, inputs.v))
         places = [at for at, _ in readers[group]]
         heads = [inputs.q[group[0], head][where.rows] for _, head in readers[group]]
-        queries, visibles = decode(np.concatenate(heads), workload.dtype), np.tile(seen, len(heads))
-        exact = _exact_head(queries, keys, values, visibles, factor)
+        queries, in_sight = decode(np.concatenate(heads), workload.dtype), np.tile(seen, len(heads))
+        exact = _exact_head(queries, keys, values, in_sight, factor)
         honest = _both_honest(
-            queries, keys, values, visibles, factor, dtype=workload.dtype, accumulate=workload.accumulate
+            queries, keys, values, in_sight, factor, dtype=workload.dtype, accumulate=workload.accumulate
         )
         for all_heads, found in zip((out, lse, plain, plain_lse, lagging), (*exact, *honest), strict=True):
             all_heads[places] = found.reshape(len(places), *all_heads.shape[1:])
