@@ -27,9 +27,10 @@ _POISON = 0xFFFF  # NaN in fp16 and bf16
 # multiple of what they do, so that an offset that was cut to 32 bits is another place. Each tensor adds to it
 # by its gap.
 _FAR = (1 << 32) + (1 << 16) + 8
-# The same of rows, which may be less than 2^31 bytes apart: those of 16 and more are further than that.
+# Rows are at least so far apart and less than 2^31 bytes, on which kernels may count.
 _MOST_APART = 1 << 39  # elements: from twice as many bytes on a tensor map takes no stride
-_FAR_ROWS, _MOST_FAR_ROWS = (1 << 26) + (1 << 16) + 8, 512  # each of which takes pages of its own
+_FAR_ROWS, _MOST_ROWS_APART = (1 << 26) + (1 << 16) + 8, (1 << 30) - (1 << 17) + 8
+_MOST_FAR_ROWS = 512  # each of which takes pages of its own
 _NOT_ZEROED = emulator.Report(
     *("workspace-not-zeroed", 0, 0, 1),
     "the part of the workspace that must be zero before each call is not zero after this one",
@@ -136,11 +137,19 @@ def _strided_layout(spec: TensorSpec, *, is_far: bool) -> tuple[tuple[int, ...],
     size = spec.shape[spec.spread[-1]] + spec.gap
     rows, far = len(spec.shape) - 2, _far_axes(spec) if is_far else ()
     for axis in reversed(spec.spread[:-1]):
-        apart = (_FAR_ROWS if axis == rows else _FAR) + 1024 * spec.gap
+        apart = (_rows_apart(spec.shape[rows]) if axis == rows else _FAR) + 1024 * spec.gap
         fits = max(size, apart) * spec.shape[axis] < _MOST_APART
         strides[axis] = max(size, apart) if axis in far and fits else size
         size = strides[axis] * (spec.shape[axis] - 1) + size
     return tuple(strides[axis] for axis in range(len(spec.shape))), size
+
+
+def _rows_apart(rows: int) -> int:
+    """Elements from one of so many rows to the next: 32 bits do not count those from the first to the last,
+    where rows are three or four 31 bits.
+    """
+    wanted = _FAR // max(1, rows - 1) // 16 * 16 + 24  # an odd number of 16 bytes
+    return max(_FAR_ROWS, min(_MOST_ROWS_APART, wanted))
 
 
 def _far_axes(spec: TensorSpec) -> tuple[int, ...]:

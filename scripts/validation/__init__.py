@@ -10,6 +10,7 @@
     subjects        the kernels that these look at: drawn, built and run
     single_edits    a third set of such edits, kernels and patches as in evoflash/selftest/frauds
     fourth_set      a fourth one, 37 edits in eight kernels with genomes that no set had
+    fifth_set       a fifth one, 36 edits in five more such kernels
 
 records/ also holds what has no script: runs of `evoflash doctor --self-test`, of the tests that need a GPU,
 of the GPU's conformance; and tma-probe-h200.jsonl, whose script is no longer kept.

@@ -9,7 +9,9 @@ from evoflash.selftest.corpus import FOLDER
 from scripts.validation import adversary
 from scripts.validation.adversary import Row, chosen, examine, record
 
-SINGLE_EDITS, FOURTH_SET = (Path(__file__).parent / name for name in ("single_edits", "fourth_set"))
+SINGLE_EDITS, FOURTH_SET, FIFTH_SET = (
+    Path(__file__).parent / name for name in ("single_edits", "fourth_set", "fifth_set")
+)
 CAUGHT = Row("direct", "values past the end read", "single edits, D1c", "preflight", "OOB-global", 0.2)
 
 
@@ -35,6 +37,7 @@ def test_what_is_right_is_let_be_and_an_edit_is_noticed(name: str, rung: str, sa
         (FOURTH_SET, "K of eight batches"),
         (FOURTH_SET, "V of two heads"),
         (FOURTH_SET, "O's rows in 32 bits"),
+        (FIFTH_SET, "Q's rows in 32 bits"),
     ],
     ids=lambda edit: edit[1],
 )

@@ -87,6 +87,8 @@ def test_check_shapes_have_what_kernels_treat_in_a_way_of_its_own():
     assert any(w.batch > 1 and w.seq_q == w.seq_kv > 128 and w.seq_q % 128 == 0 for w in shapes)
     assert any(w.seq_kv > 40 * 128 for w in shapes)
     assert any(w.heads > 32 and w.kv_heads >= 8 and w.batch > 1 for w in shapes)
+    assert any(w.heads > 128 and w.seq_kv > 256 for w in shapes)
+    assert any(w.seq_q > 1024 for w in shapes)
     for sm_count in (load_gpu(name).sm_count for name in known_gpus()):
         assert any(sm_count % w.batch and w.batch * w.heads > sm_count for w in shapes)
 
