@@ -69,15 +69,14 @@ def _has(genome: Genome, case: Case) -> bool:
 
 
 def adjacent_values(family: Family) -> Iterator[object]:
-    """(gene, value, the next one) of every two neighbours in the header; by default as few of these pairs as
-    have every value once, the others under `pytest --full`.
+    """(gene, value, the next one) of every two neighbours in the header; by default the first two of each
+    gene, the others under `pytest --full`.
     """
     for param in family.params:
         if param.name == "ctas_per_sm":  # it bounds registers: the same code wherever fewer suffice
             continue
-        last = len(param.values) - 2
         for at, (one, other) in enumerate(pairwise(param.values)):
-            marks = pytest.mark.full if at % 2 and at < last else ()
+            marks = pytest.mark.full if at else ()
             yield pytest.param(param.name, one, other, id=f"{param.name}: {one} or {other}", marks=marks)
 
 

@@ -638,7 +638,7 @@ def has_room(values, key):
     ("values", "key"),
     list(
         gene_cases.shared_out(
-            PAIRS, {"d64": KEY, "d128": replace(WIDE, gqa_ratio=4, causal=True)}, fits=has_room, every=4
+            PAIRS, {"d64": KEY, "d128": replace(WIDE, gqa_ratio=4, causal=True)}, fits=has_room, every=8
         )
     ),
 )
