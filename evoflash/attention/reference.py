@@ -78,6 +78,7 @@ def expect(workload: Workload, inputs: TestInput, *, where: Sample) -> Expected:
     out, lse = np.empty(shape), np.empty(shape[:2])
     plain, plain_lse = np.empty(shape, np.float32), np.empty(shape[:2], np.float32)
     lagging = np.empty(shape, np.float32)
+    answers: tuple[Floats, ...] = (out, lse, plain, plain_lse, lagging)
     seen = visible(where.rows, workload.seq_q, workload.seq_kv, causal=workload.causal)
     factor = softmax_scale(workload)
 
@@ -91,7 +92,7 @@ def expect(workload: Workload, inputs: TestInput, *, where: Sample) -> Expected:
         honest = _both_honest(
             queries, keys, values, in_sight, factor, dtype=workload.dtype, accumulate=workload.accumulate
         )
-        for all_heads, found in zip((out, lse, plain, plain_lse, lagging), (*exact, *honest), strict=True):
+        for all_heads, found in zip(answers, (*exact, *honest), strict=True):
             all_heads[places] = found.reshape(len(places), *all_heads.shape[1:])
 
     readers = _readers(workload, where)
