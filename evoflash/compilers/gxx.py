@@ -4,6 +4,7 @@ Libraries are kept by a hash of sources, compiler version and flags, and put in 
 may build the same one at once.
 """
 
+import contextlib
 import errno
 import fcntl
 import hashlib
@@ -13,7 +14,8 @@ import re
 import shutil
 import subprocess
 import tempfile
-from concurrent.futures import ThreadPoolExecutor
+import threading
+from concurrent.futures import Future
 from functools import cache
 from pathlib import Path
 
@@ -76,30 +78,52 @@ def runtime() -> Path:
     return library
 
 
-def _runtime_units() -> tuple[str, str]:
-    """The runtime in two texts that take about equally long: what every access goes through, and the rest."""
+def begin_runtime() -> None:
+    """Begin to build the runtime, where g++ is there and it was not built yet; whoever wants it waits for it,
+    and hears what is wrong.
+    """
+
+    def built() -> None:
+        with contextlib.suppress(EvoflashError):
+            runtime()
+
+    if platform.system() == "Linux" and shutil.which("g++"):
+        threading.Thread(target=built, name="evoflash-runtime", daemon=True).start()
+
+
+def _runtime_units() -> tuple[str, ...]:
+    """The runtime in texts that are compiled at the same time: what every access goes through, which takes as
+    long as the rest in two parts.
+    """
     files = sorted(EMU.glob("*.cpp"))
     inner = [file for file in files if file.stem in _INNER]
     outer = [file for file in files if file.stem not in _INNER]
-    first, second = ("".join(f'#include "{file}"\n' for file in half) for half in (inner, outer))
-    return first, second
+    parts = (inner, outer[::2], outer[1::2])
+    return tuple("".join(f'#include "{file}"\n' for file in part) for part in parts)
 
 
 def _compile_runtime(library: Path) -> str:
-    """Compile both halves at once and link them; "" or the compiler's log."""
-    with tempfile.TemporaryDirectory(dir=library.parent) as folder, ThreadPoolExecutor(2) as pool:
-        objects = [Path(folder) / f"{half}.o" for half in ("inner", "outer")]
-        flags = (*_RUNTIME_FLAGS, "-c", "-x", "c++", "-")
-        logs = pool.map(
-            lambda text, made: _gxx(*flags, "-o", str(made), text=text), _runtime_units(), objects
-        )
+    """Compile all parts at once and link them; "" or the compiler's log."""
+    with tempfile.TemporaryDirectory(dir=library.parent) as folder:
+        units = _runtime_units()
+        objects = [str(Path(folder) / f"{number}.o") for number in range(len(units))]
+        logs: list[Future[str]] = [Future() for _ in units]
+        for text, made, log in zip(units, objects, logs, strict=True):
+            # Not in a pool of threads: a program that ends meanwhile would wait for it.
+            threading.Thread(target=_compile_unit, args=(text, made, log), daemon=True).start()
+        said = [log.result() for log in logs]
         product = Path(folder) / library.name
-        log = next((log for log in logs if log), "") or _gxx(
-            *_RUNTIME_FLAGS, *map(str, objects), "-o", str(product)
-        )
-        if not log:
+        log_of_all = next(filter(None, said), "") or _gxx(*_RUNTIME_FLAGS, *objects, "-o", str(product))
+        if not log_of_all:
             product.replace(library)
-    return log
+    return log_of_all
+
+
+def _compile_unit(text: str, made: str, log: "Future[str]") -> None:
+    try:
+        log.set_result(_gxx(*_RUNTIME_FLAGS, "-c", "-x", "c++", "-", "-o", made, text=text))
+    except BaseException as error:  # whoever waits for it is told
+        log.set_exception(error)
 
 
 def build(source: str, *, name: str, tells_callers: bool = False) -> Path:

@@ -16,7 +16,6 @@ from shutil import which
 from typing import Self
 
 from evoflash.champions import champions
-from evoflash.compilers import gxx
 from evoflash.evaluation import Basis, Evaluation, Rung
 from evoflash.evaluators.climbs import Climbed, Climbs, Steps
 from evoflash.evaluators.estimates import bound_of, estimates
@@ -28,6 +27,8 @@ from evoflash.evaluators.tasks import asked
 from evoflash.families.family import load_family
 from evoflash.gpu import GpuSpec
 from evoflash.gpu_process.finals import FinalReport, FinalTask
+from evoflash.gpu_process.preparation import keep_cases
+from evoflash.gpu_process.process import REFERENCES_LIMIT_S
 from evoflash.gpu_process.rungs import GpuOutcome, GpuTask
 from evoflash.gpu_process.worker import GpuWorker
 from evoflash.isolation import Ending
@@ -68,12 +69,10 @@ class MeasuredEvaluator(PreparingEvaluator[Climbed]):
         past = list(history)
         self._can_emulate = which("g++") is not None
         super().__init__(problem, gpu, seed=seed, history=past, workers=workers, cores=cores, ahead=ahead)
-        # Else the first pre-flight waits for it longer.
-        if self._can_emulate and self._cores.count >= MANY_CORES:
-            self._pool.submit(gxx.runtime, timeout_s=PREPARE_LIMIT_S)
         self._asked, self._proves_all = asked(problem, gpu, seed=seed), proves_all
         self._energy = energy
-        self._worker = (gpus or GpuWorker)(checks=self._asked.checks, timed=problem.workloads, seed=seed)
+        checks, timed = self._asked.checks, problem.workloads
+        self._worker = gpus(checks=checks, timed=timed, seed=seed) if gpus else self._own_gpu()
         # The archive's kernels have been through all of this on such a GPU.
         self._clean = {self._code(champion.genome) for champion in champions(gpu.name)}
         self._standing = Standing()
@@ -85,6 +84,17 @@ class MeasuredEvaluator(PreparingEvaluator[Climbed]):
             self._standing.begun.add_done_callback(self._prepare_finals)
         if not self._can_emulate:
             log.warning("no g++: kernels reach the GPU without the emulator's pre-flight; install g++.")
+
+    def _own_gpu(self) -> GpuWorker:
+        """The GPU that is here; with enough cores the processes that will compile compute for it first."""
+        asked = self._asked
+        worker = GpuWorker(checks=asked.checks, timed=asked.problem.workloads, seed=asked.seed)
+        if self._cores.count >= MANY_CORES:
+            for workload in reversed(asked.checks):  # the dearest first
+                self._pool.submit(
+                    keep_cases, worker.cases, workload, asked.seed, timeout_s=REFERENCES_LIMIT_S
+                )
+        return worker
 
     def __exit__(self, *_: object) -> None:
         """End all worker processes."""

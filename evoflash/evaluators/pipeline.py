@@ -7,6 +7,7 @@ from concurrent.futures import Future
 from dataclasses import replace
 from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
+from evoflash.compilers import gxx
 from evoflash.evaluation import Basis, Build, Evaluation, Proposal, Rung, Status
 from evoflash.evaluators.machines import Cores, this_machine
 from evoflash.evaluators.prepare import PREPARE_LIMIT_S, Failure, Prepared, prepare
@@ -51,6 +52,8 @@ class PreparingEvaluator(ABC, Generic[T]):
 
         `history` is what the run has evaluated before: duplicates of its kernels cost no budget.
         """
+        if cores is None:
+            gxx.begin_runtime()  # before processes have started: the first emulation waits for it
         self._problem, self._gpu, self._seed = problem, gpu, seed
         self._duplicates = Duplicates(problem, gpu, history)
         self._cores, self._ahead = cores or this_machine(workers), ahead

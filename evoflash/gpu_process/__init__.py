@@ -3,7 +3,8 @@ that crashes or hangs costs one candidate and one process; the search goes on.
 
     worker         the process, its stand-bys and the queue in front of them
     process        a process on its way to the GPU, and what it may be asked
-    preparation    what the process does before it has a context
+    preparation    what the process does before its first task
+    shared_cases   where the processes of a search share what candidates are compared with
     turns          threads that call in turn, of a GPU process the one: what is urgent first
     rungs          one candidate: smoke test, correctness, timing, and what follows from each
     screening      the short way of a candidate that is too slow for all of that

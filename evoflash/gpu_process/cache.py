@@ -17,6 +17,7 @@ from evoflash.gpu_process.trials import Plan, plan_of, size_plan_of
 from evoflash.operation import Expected, TestInput, Workload
 from evoflash.operation.registry import operation_of
 from evoflash.timing.benchmark import Bench
+from evoflash.validation.cases import kept
 
 _BATCH_BYTES = 4 << 30  # of slabs, their images and references
 _REARRANGED = 0x5245  # a random stream of its own
@@ -27,8 +28,7 @@ def precompute_references(checks: tuple[Workload, ...], timed: tuple[Workload, .
     for workload in checks:
         plan(workload, seed)
     for workload in timed:
-        names = operation_of(workload).inputs
-        for name in (*names.at_size, names.after_timing):
+        for name in names_of_large(workload):
             large(workload, name, seed)
 
 
@@ -65,10 +65,25 @@ def size_batch(workload: Workload, seed: int) -> TrialBatch | None:
     return TrialBatch([plan], [expected for _, expected in cases]) if fits else None
 
 
-# A large test input is up to 400 MB of host memory: few are kept.
+# A large test input is up to a gigabyte of host memory: few are kept.
 @lru_cache(maxsize=12)
 def large(workload: Workload, name: str, seed: int) -> tuple[TestInput, Expected]:
     """A timed workload's test input, and what is right at a sample of rows."""
+    return kept(key_of_large(workload, name, seed), lambda: _large(workload, name, seed))
+
+
+def names_of_large(workload: Workload) -> tuple[str, ...]:
+    """The test inputs of a workload that is timed."""
+    names = operation_of(workload).inputs
+    return *names.at_size, names.after_timing
+
+
+def key_of_large(workload: Workload, name: str, seed: int) -> object:
+    """Under which large() shares it with other processes."""
+    return "large", workload, name, seed
+
+
+def _large(workload: Workload, name: str, seed: int) -> tuple[TestInput, Expected]:
     operation = operation_of(workload)
     drawn: TestInput = operation.draw(name, workload, seed=seed)
     where = operation.sample(workload, np.random.default_rng([seed, zlib.crc32(name.encode())]))

@@ -1,7 +1,7 @@
-"""What a GPU process does before it has a context: references, imports, kernels that check. Makes no context.
+"""What a GPU process does before its first task: references, imports, kernels that check.
 
 A search begins with it, and nothing is checked before it is done: the process that comes first uses several
-cores.
+cores, has others compute for it, and makes its context meanwhile. Those that stand by make none.
 """
 
 import contextlib
@@ -14,6 +14,8 @@ from evoflash.cuda import comparisons, device_checks, launcher
 from evoflash.gpu_process import cache
 from evoflash.operation import Workload
 from evoflash.operation.registry import operation_of
+from evoflash.validation import cases
+from evoflash.validation.correctness import names_of
 
 _LIBRARIES = ("torch", "flash_attn_interface", "flash_attn.cute.interface", "flashinfer")
 
@@ -31,12 +33,15 @@ def prepare(
 def _compute_at_once(checks: tuple[Workload, ...], timed: tuple[Workload, ...], seed: int) -> None:
     """What precompute_references() then finds done; NumPy lets go of the interpreter in its long loops."""
     with ThreadPoolExecutor(max(2, len(os.sched_getaffinity(0)) // 2)) as threads:
+        threads.submit(
+            launcher.warm_up
+        )  # half a second; whoever needs the context hears what is wrong with it
         for source in _sources(timed):  # first: the compiler takes a second for each where none is cached
             threads.submit(_compile, source)
         for workload in timed:
-            for name in _names(workload):
+            for name in cache.names_of_large(workload):
                 threads.submit(cache.large, workload, name, seed)
-        for workload in reversed(checks):
+        for workload in checks:  # from the end come others: see keep_cases()
             threads.submit(cache.plan, workload, seed)
 
 
@@ -52,9 +57,10 @@ def _compile(source: Path) -> None:
     device_checks.cubin_path(f"sm_{capability}", source)
 
 
-def _names(workload: Workload) -> tuple[str, ...]:
-    names = operation_of(workload).inputs
-    return *names.at_size, names.after_timing
+def keep_cases(folder: str, workload: Workload, seed: int) -> None:
+    """Compute what a kernel is compared with on a check shape, for the GPU process that shares the folder."""
+    for name in names_of(workload):
+        cases.keep_case(folder, workload, name, seed)
 
 
 def prepare_finals(timed: tuple[Workload, ...], seed: int) -> None:

@@ -15,7 +15,7 @@ from evoflash.isolation import Ending, IsolatedPool
 from evoflash.validation.cases import share_in
 
 _WARM_UP_LIMIT_S = 120
-_REFERENCES_LIMIT_S = 600
+REFERENCES_LIMIT_S = 600
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ def started(
     references: Future[Ending[None]] = Future()
 
     def begin(_: object) -> None:
-        pool.submit(function, *args, timeout_s=_REFERENCES_LIMIT_S).add_done_callback(end)
+        pool.submit(function, *args, timeout_s=REFERENCES_LIMIT_S).add_done_callback(end)
 
     def end(done: "Future[Ending[None]]") -> None:
         if done.cancelled():

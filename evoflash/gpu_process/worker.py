@@ -8,7 +8,6 @@ writes into another process's memory. What is checked and timed is in rungs.py a
 """
 
 import logging
-import tempfile
 import time
 from collections import deque
 from collections.abc import Callable
@@ -25,6 +24,7 @@ from evoflash.gpu_process.finals import FinalReport, FinalTask
 from evoflash.gpu_process.finals_retry import rounds
 from evoflash.gpu_process.process import GpuProcess, Jobs, started
 from evoflash.gpu_process.rungs import GpuOutcome, GpuTask
+from evoflash.gpu_process.shared_cases import SharedCases
 from evoflash.gpu_process.turns import Turns
 from evoflash.isolation import Ending
 from evoflash.operation import Workload
@@ -70,11 +70,16 @@ class GpuWorker:
         self._jobs, self._room_limit_s = jobs or Jobs(), room_limit_s
         self._reference_args, self._is_closed = (checks, timed, seed), False
         self._turns = Turns("evoflash-gpu")
-        self._cases = tempfile.TemporaryDirectory(prefix="evoflash-cases-", ignore_cleanup_errors=True)
+        self._cases = SharedCases(timed, seed)
         self._active = self._begun(hurries=True)
         self._standbys = deque(self._begun(after=self._active) for _ in range(_STANDBYS))
         self._for_hidden: GpuProcess | None = None
         self._for_finals: GpuProcess | None = None
+
+    @property
+    def cases(self) -> str:
+        """The folder in which its processes share what candidates are compared with; others may add to it."""
+        return self._cases.path
 
     def submit(self, task: GpuTask, *, now: TaskNow = _unchanged) -> "Future[GpuOutcome]":
         """The task's outcome after all rungs, whatever the kernel does; raises in result() only for a broken
@@ -253,7 +258,7 @@ class GpuWorker:
     def _starting(
         self, function: Callable[..., None], *args: Any, after: GpuProcess | None = None
     ) -> GpuProcess:
-        return started(function, *args, warm_up=self._jobs.warm_up, cases=self._cases.name, after=after)
+        return started(function, *args, warm_up=self._jobs.warm_up, cases=self._cases.path, after=after)
 
     def _wait_for_contexts(self) -> None:
         """Wait for the contexts of stand-bys that are being made."""
@@ -271,7 +276,7 @@ class GpuWorker:
             process.pool.begin_to_close()  # a context takes its time to go: all of them at once
         for process in processes:
             process.pool.close()
-        self._cases.cleanup()
+        self._cases.close()
 
     def __enter__(self) -> "GpuWorker":
         return self

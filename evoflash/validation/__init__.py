@@ -2,7 +2,8 @@
 known.
 
     correctness     all checks of one kernel on one workload
-    cases           test inputs of small workloads with their right answers, each computed once
+    cases           test inputs with their right answers, each computed once
+    shared_values   what several processes want, made once, in files that are mapped
     validator       outputs against the reference
     expected        the right outputs, and by what their errors are measured
     thresholds      the limits of errors, from the operation's file

@@ -1,18 +1,22 @@
-"""Test inputs of small workloads with their right answers, each computed once. Runs and judges nothing.
+"""Test inputs with their right answers, each computed once. Runs and judges nothing.
 
 Processes that are given one folder also share them as files: one that takes the place of another that crashed
-then computes nothing again. The files are trusted, so the folder must be private to whoever starts them.
+then computes nothing again.
 """
 
 import hashlib
 import os
-import pickle
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
+from typing import TypeVar
 
 from evoflash.operation import Expected, TestInput, Workload
 from evoflash.operation.registry import operation_of
 from evoflash.validation.expected import every_row
+from evoflash.validation.shared_values import shared
+
+T = TypeVar("T")
 
 _FOLDER = "EVOFLASH_SHARED_CASES"  # the variable in which a process notes its folder; set by share_in() alone
 
@@ -32,23 +36,20 @@ def share_in(folder: str) -> None:
 @lru_cache(maxsize=512)
 def case(workload: Workload, name: str, seed: int) -> tuple[TestInput, Expected]:
     """draw_case(), remembered: all candidates meet the same check shapes."""
+    return kept((workload, name, seed), lambda: draw_case(workload, name, seed))
+
+
+def keep_case(folder: str, workload: Workload, name: str, seed: int) -> None:
+    """Have case() find it, in whatever process shares that folder."""
+    shared(place_of(folder, (workload, name, seed)), lambda: draw_case(workload, name, seed))
+
+
+def kept(key: object, make: Callable[[], T]) -> T:
+    """What `make` makes, or what another process that shares this one's folder made under that key."""
     folder = os.environ.get(_FOLDER)
-    if folder is None:
-        return draw_case(workload, name, seed)
-    path = Path(folder) / hashlib.sha256(repr((workload, name, seed)).encode()).hexdigest()
-    if path.exists():
-        found: tuple[TestInput, Expected] = pickle.loads(path.read_bytes())
-        return found
-    drawn = draw_case(workload, name, seed)
-    _write(path, pickle.dumps(drawn, protocol=pickle.HIGHEST_PROTOCOL))
-    return drawn
+    return make() if folder is None else shared(place_of(folder, key), make)
 
 
-def _write(path: Path, text: bytes) -> None:
-    """Whole or not at all. Where the folder is gone or full the case is simply not shared."""
-    part = path.with_suffix(f".{os.getpid()}")
-    try:
-        part.write_bytes(text)
-        part.replace(path)
-    except OSError:
-        part.unlink(missing_ok=True)
+def place_of(folder: str, key: object) -> Path:
+    """The file of that folder in which a value is kept; keys are told apart by their repr()."""
+    return Path(folder) / hashlib.sha256(repr(key).encode()).hexdigest()

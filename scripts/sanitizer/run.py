@@ -7,6 +7,7 @@ docs/emulator.md (scripts.pages.emulator). It takes about 200 s on four H200s.
 
     python -m scripts.sanitizer.run -o scripts/sanitizer/records/sanitizer-h200.json --raw raw.json.gz
     python -m scripts.sanitizer.run -o scripts/sanitizer/records/sanitizer-h200.json --from raw.json.gz
+    python -m scripts.sanitizer.run --right -o scripts/sanitizer/records/families-h200.json  # a minute on one
     python -m scripts.sanitizer.run --dry-run                 # needs no GPU
 """
 
@@ -218,6 +219,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--kernels", default=",".join(cases.kernels()), help="files of tests/faults, commas between"
     )
+    parser.add_argument("--right", action="store_true", help="the kernels without their faults alone")
     parser.add_argument("--deadline", type=float, default=200.0, help="seconds after which no run is started")
     parser.add_argument("--limit", type=float, default=20.0, help="seconds of one run")
     parser.add_argument("--per-gpu", type=int, default=10, help="runs at once on each GPU")
@@ -234,7 +236,8 @@ def arguments() -> argparse.Namespace:
 def measure(args: argparse.Namespace, folder: Path) -> Record:
     """Run everything, as far as the deadline allows."""
     os.environ["EVOFLASH_CACHE_DIR"] = str(folder / "cache")  # an empty one: g++'s time counts
-    session = Session(cases.keys(tuple(args.kernels.split(","))), folder)
+    keys = cases.keys(tuple(args.kernels.split(",")))
+    session = Session([key for key in keys if not (args.right and key.fault)], folder)
     deadline = time.monotonic() + args.deadline
     gpus = [] if args.dry_run else present_gpus()
     runner = build_runner(folder)

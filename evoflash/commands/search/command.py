@@ -180,6 +180,10 @@ def search(
             price_per_hour=price_per_hour,
         )
         return
+    from evoflash.compilers import gxx
+
+    if not dry_run and scheduler is None:
+        gxx.begin_runtime()  # all that is imported next takes a second, the first emulation waits for it
     from evoflash.commands import kernel_report
     from evoflash.commands.search import plan as planning
     from evoflash.commands.search import run as running
