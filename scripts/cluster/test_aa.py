@@ -4,7 +4,10 @@ import pytest
 
 from evoflash.evaluation import Rung, Status
 from evoflash.gpu_process.rungs import GpuOutcome
-from scripts.cluster.aa import summary
+
+pytest.importorskip("distributed", reason="needs Dask: pip install 'evoflash[cluster]'")
+
+from scripts.cluster.aa import summary  # noqa: E402
 
 
 def outcomes(gpu, us, anchor_us):
