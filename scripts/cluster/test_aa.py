@@ -7,7 +7,7 @@ from evoflash.gpu_process.rungs import GpuOutcome
 
 pytest.importorskip("distributed", reason="needs Dask: pip install 'evoflash[cluster]'")
 
-from scripts.cluster.aa import summary  # noqa: E402
+from scripts.cluster.aa import summary
 
 
 def outcomes(gpu, us, anchor_us):

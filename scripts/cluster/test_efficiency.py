@@ -4,7 +4,7 @@ import pytest
 
 pytest.importorskip("distributed", reason="needs Dask: pip install 'evoflash[cluster]'")
 
-from scripts.cluster.efficiency import STAGES, Costs, gpu_costs, rate  # noqa: E402
+from scripts.cluster.efficiency import STAGES, Costs, gpu_costs, rate
 
 
 def test_one_gpu_is_as_fast_as_its_own_work_allows():
