@@ -6,6 +6,7 @@ judges a number.
     launch_attributes  launches by cuLaunchKernelEx: in clusters, all blocks resident, dependent ones
     capacity           whether a GPU has room for a launch
     arena              the buffers of one workload, and one launch on them
+    workspace          scratch memory that kernels share
     layout             how a tensor lies in memory: dense, or with strides of its own
     slab               memory for many launches on one workload, restored by one copy
     batch              many launches enqueued together and waited for once

@@ -9,7 +9,6 @@ moving them, which is 400 MB of 540 at B4 H32 S4096 D128. The bands, 32 KB each,
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -18,15 +17,16 @@ from numpy.typing import NDArray
 from evoflash.cuda import device_checks
 from evoflash.cuda.comparisons import Pair, Table
 from evoflash.cuda.guarded_buffer import GUARD_BYTES, GuardedBuffer, allocate, has_room
+from evoflash.cuda.launch_attributes import Packed, packed
 from evoflash.cuda.launcher import LoadedKernel, Stopwatch, settle
 from evoflash.cuda.layout import POISON, layouts_of
 from evoflash.cuda.tensor_map import encoded_map
+from evoflash.cuda.workspace import scratch_of, workspace
 from evoflash.evaluation import TensorMap, geometry
 from evoflash.operation import ELEMENT_BYTES, Output, Sample, TensorSpec, TestInput, Workload
 from evoflash.operation.registry import operation_of
 from evoflash.validation.validator import Part, in_groups, part_of
 
-_SMALL_WORKSPACE = 1 << 23  # bytes: those of check shapes, of which a candidate has several
 _NUMPY = {"fp16": np.uint16, "bf16": np.uint16, "fp32": np.float32}  # 16-bit floats travel as patterns
 DTYPES_OF_MAPS = {"fp16": "f16", "bf16": "bf16", "fp32": "float"}
 
@@ -71,27 +71,6 @@ def keep_on_device(inputs: TestInput) -> TestInput | Original:
     return Original(inputs, images)
 
 
-def workspace(size_bytes: int, zeroed_bytes: int) -> GuardedBuffer:
-    """The scratch memory that kernels of one stream share; the first bytes are zeroed before each launch."""
-    return (_small_workspace if size_bytes <= _SMALL_WORKSPACE else _workspace)(size_bytes, zeroed_bytes)
-
-
-@lru_cache(maxsize=8)
-def _workspace(size_bytes: int, zeroed_bytes: int) -> GuardedBuffer:
-    # One for all arenas, as a user would have: kernels of one stream never use it at the same time. Whoever
-    # expects zeros shares it with none that leaves other things there.
-    return GuardedBuffer(size_bytes, rng=np.random.default_rng())
-
-
-_small_workspace = lru_cache(maxsize=64)(_workspace.__wrapped__)
-
-
-def _zero(buffer: GuardedBuffer, size_bytes: int) -> None:
-    settle()
-    buffer.device_bytes.data.memset(0, size_bytes)
-    settle()
-
-
 class Arena:
     """Device memory for one workload: its tensors, each guarded; dense, or strided as layout.py has them."""
 
@@ -113,27 +92,34 @@ class Arena:
             for name, layout in self._layouts.items()
         }
         self.inputs: TestInput | Original | None = None
-        self._maps: dict[TensorMap, NDArray[np.void]] = {}
+        self._plain: dict[int, Packed] = {}
+        self._maps: dict[TensorMap, Packed] = {}
 
     def arguments(self, kernel: LoadedKernel, *, without: Collection[str] = ()) -> tuple[Any, ...]:
         """The kernel's arguments for these tensors, its tensor maps first; a null pointer tells it not to
         write an output that is left out. Zeroes what the kernel expects to be zero of its workspace.
         """
-        scratch = 0
-        if kernel.workspace_bytes:
-            buffer = workspace(kernel.workspace_bytes, kernel.zeroed_bytes)
-            scratch = buffer.pointer
-            if kernel.zeroed_bytes:
-                _zero(buffer, kernel.zeroed_bytes)
+        plain = self._arguments(scratch_of(kernel), without)
+        return *(value for wanted in kernel.maps for value in self._map(wanted).values), *plain
+
+    def packed_arguments(self, kernel: LoadedKernel) -> Packed:
+        """As arguments(), for LoadedKernel.enqueue_packed(). They are kept: a graph takes them of 60 arenas,
+        and of the candidates of a search most ask for the same.
+        """
+        scratch = scratch_of(kernel)
+        if scratch not in self._plain:
+            self._plain[scratch] = packed(self._arguments(scratch, ()))
+        maps = (self._map(wanted) for wanted in kernel.maps)
+        return sum(maps, start=Packed((), ())) + self._plain[scratch]
+
+    def _arguments(self, scratch: int, without: Collection[str]) -> tuple[np.generic, ...]:
         addresses = {name: 0 if name in without else x.pointer for name, x in self.buffers.items()}
         strides = {name: layout.strides for name, layout in self._layouts.items()}
-        plain = self._operation.arguments(self.workload, addresses, strides, workspace=scratch)
-        return *(self._map(wanted) for wanted in kernel.maps), *plain
+        return self._operation.arguments(self.workload, addresses, strides, workspace=scratch)
 
-    def _map(self, wanted: TensorMap) -> NDArray[np.void]:
-        # A graph takes them of 60 arenas, and the candidates of a search ask for few boxes.
+    def _map(self, wanted: TensorMap) -> Packed:
         if wanted not in self._maps:
-            self._maps[wanted] = self._encoded(wanted)
+            self._maps[wanted] = packed([self._encoded(wanted)])
         return self._maps[wanted]
 
     def _encoded(self, wanted: TensorMap) -> NDArray[np.void]:

@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evoflash.cuda.arena import MemoryFaultError, workspace
+from evoflash.cuda.arena import MemoryFaultError
 from evoflash.cuda.comparisons import Measured, Pair, Reached, Table
 from evoflash.cuda.guarded_buffer import GuardedBuffer
 from evoflash.cuda.launcher import KernelHungError, LoadedKernel, cupy, new_stream, wait
 from evoflash.cuda.slab import Slab
+from evoflash.cuda.workspace import workspace
 
 _NOT_READY = 600  # cudaErrorNotReady
 _LIMIT_S = 20.0  # of the comparisons

@@ -224,7 +224,7 @@ def of_timed(
     name = _names(bench.workload).after_timing
     inputs, expected = cache.large(bench.workload, name, seed)
     arena, before = bench.arenas[0], bench.arenas[0].inputs
-    replay = contender.graph(bench, bench.order(bench.protocols[0], launches=len(bench.arenas)))
+    replay = contender.graph(bench, bench.walk)
     replay()  # the first one pays for loading
     launcher.wait(bench.stream, limit_s=LARGE_LIMIT_S)
     arena.load(cache.inputs(bench.workload, name, seed))

@@ -28,7 +28,7 @@ from evoflash.timing.comparison import beats_physics
 from evoflash.timing.gpu_factors import anchor_note, gpu_note
 from evoflash.timing.intervals import Interval
 from evoflash.timing.protocols import RELATIVE, RELATIVE_EFFORT, rules_of
-from evoflash.timing.relative import Beside, Kept, relative_time
+from evoflash.timing.relative import Beside, relative_time
 
 Launcher = Callable[[Workload], tuple[Launch, ...]]
 Launches = tuple[tuple[Workload, tuple[Launch, ...]], ...]
@@ -278,14 +278,14 @@ def beside(anchor: Anchor, pairs: list[tuple[KernelContender, Bench]]) -> list[B
     known = zip(_kept(anchor.task), anchor.times_us, strict=True)
     return [
         Beside(contender, other, us, bench)
-        for (contender, bench), (other, us) in zip(pairs, known, strict=True)
+        for (contender, bench), ((other, _), us) in zip(pairs, known, strict=True)
     ]
 
 
 @lru_cache(maxsize=1)  # the next anchor replaces it
-def _kept(anchor: GpuTask) -> tuple[Kept, ...]:
-    """An anchor's kernel on each timed workload, loaded and captured once."""
-    return tuple(Kept(contender) for contender, _ in contenders_of(anchor))
+def _kept(anchor: GpuTask) -> list[tuple[KernelContender, Bench]]:
+    """An anchor's kernel on each timed workload, loaded once, and so captured once."""
+    return contenders_of(anchor)
 
 
 def check_physics(timings: tuple[Timing, ...], task: GpuTask) -> None:
@@ -298,6 +298,11 @@ def check_physics(timings: tuple[Timing, ...], task: GpuTask) -> None:
 
 def environment() -> dict[str, str]:
     """What the times depend on."""
-    gpu = launcher.present_gpu()
+    return dict(_environment())
+
+
+@lru_cache(maxsize=1)
+def _environment() -> Mapping[str, str]:
+    gpu = launcher.present_gpu()  # takes a millisecond
     versions = {"gpu": gpu.device_name, "driver_cuda": gpu.driver, "cupy": launcher.cupy().__version__}
     return versions | gpu_note(clocks.uuid(gpu.pci_bus_id))

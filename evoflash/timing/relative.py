@@ -9,7 +9,7 @@ through the bench's input sets in one order, so that the known one is captured o
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -19,26 +19,6 @@ from evoflash.timing.abba import Block, Pair
 from evoflash.timing.benchmark import Bench, Contender, summarise
 from evoflash.timing.intervals import Interval, interval, scaled
 from evoflash.timing.protocols import SCREENED, Effort, TimingProtocol
-
-
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """A contender that many others are timed beside: each of its graphs is captured once and kept."""
-
-    contender: Contender
-    _graphs: dict[tuple[Bench, tuple[int, ...]], Callable[[], None]] = field(default_factory=dict)
-
-    @property
-    def name(self) -> str:
-        """See benchmark.Contender."""
-        return self.contender.name
-
-    def graph(self, bench: Bench, order: Sequence[int]) -> Callable[[], None]:
-        """See benchmark.Contender."""
-        key = bench, tuple(order)
-        if key not in self._graphs:
-            self._graphs[key] = self.contender.graph(bench, order)
-        return self._graphs[key]
 
 
 @dataclass(frozen=True, slots=True)

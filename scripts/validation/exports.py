@@ -54,17 +54,27 @@ CASES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """What became of a case."""
+class Built:
+    """What nvcc made of a case, and said."""
 
     command: str  # that exports it
     compiler: str  # its command
     said: str
+    is_clean: bool  # without an error or a warning
+    program: Path  # there unless nvcc failed
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a case."""
+
+    built: Built
+    said: str  # by nvcc and by the program
     is_right: bool
 
 
-def build_and_run(case: Case, gpu: GpuSpec, folder: Path) -> Outcome:
-    """Exports, compiles and runs a case in the folder; UsageError without nvcc."""
+def build(case: Case, gpu: GpuSpec, folder: Path) -> Built:
+    """Exports and compiles a case in the folder, which takes a core for seconds; UsageError without nvcc."""
     if not shutil.which("nvcc"):
         raise UsageError("nvcc is not on the PATH: install CUDA's compiler, 12.5 or later.")
     text = export_values(case.family, list(case.values), problem=PROBLEM, gpu=gpu.name, prefix=case.name)
@@ -75,14 +85,19 @@ def build_and_run(case: Case, gpu: GpuSpec, folder: Path) -> Outcome:
     )
     genome = genome_of(case.family, list(case.values), problem=PROBLEM, gpu=gpu.name)
     command = f"{reproducing_command(*genome, prefix=case.name)} -o {case.name}.cu"
-    built = _ended(compiler.split(), folder)
-    said = built.stdout + built.stderr
-    is_right = built.returncode == 0 and "warning" not in said
-    if built.returncode == 0:
-        ran = _ended([str(folder / case.name)], folder)
-        said += ran.stdout + ran.stderr
-        is_right &= ran.returncode == 0
-    return Outcome(command, compiler, said, is_right)
+    ended = _ended(compiler.split(), folder)
+    said = ended.stdout + ended.stderr
+    is_clean = ended.returncode == 0 and "warning" not in said
+    return Built(command, compiler, said, is_clean, folder / case.name)
+
+
+def run(built: Built) -> Outcome:
+    """Runs what was built, where something was."""
+    if not built.program.exists():
+        return Outcome(built, built.said, is_right=False)
+    ran = _ended([str(built.program)], built.program.parent)
+    is_right = built.is_clean and ran.returncode == 0
+    return Outcome(built, built.said + ran.stdout + ran.stderr, is_right)
 
 
 def _ended(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
@@ -99,9 +114,9 @@ def main() -> int:
     wrong = 0
     with tempfile.TemporaryDirectory() as folder:
         for case in CASES:
-            outcome = build_and_run(case, gpu, Path(folder))
-            wrong += not outcome.is_right
-            print(f"\n$ {outcome.command}\n$ {outcome.compiler} && ./{case.name}\n{outcome.said}", end="")
+            outcome = run(build(case, gpu, Path(folder)))
+            built, wrong = outcome.built, wrong + (not outcome.is_right)
+            print(f"\n$ {built.command}\n$ {built.compiler} && ./{case.name}\n{outcome.said}", end="")
     return 1 if wrong else 0
 
 

@@ -1,10 +1,14 @@
 """Tests that need a GPU: `pytest -m gpu tests/gpu` runs them; without one they say so and are skipped."""
 
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from evoflash.cuda.launcher import present_gpu, spec_of
 from evoflash.errors import EvoflashError
 from evoflash.gpu_process.worker import GpuWorker
+from scripts.validation.exports import CASES, build
 
 
 @pytest.fixture(scope="session")
@@ -24,3 +28,18 @@ def worker(spec):
 @pytest.fixture(scope="session")
 def cubins(tmp_path_factory):
     return tmp_path_factory.mktemp("cubins")
+
+
+@pytest.fixture(scope="session")
+def programs(spec, tmp_path_factory):
+    """The exported programs by their cases' names, in the making: nvcc takes a core for seconds each."""
+    folder = tmp_path_factory.mktemp("exports")
+    with ThreadPoolExecutor(len(CASES)) as threads:
+        yield {case.name: threads.submit(build, case, spec, folder) for case in CASES}
+
+
+@pytest.fixture(scope="session", autouse=True)
+def begun_before_the_first_test(request):
+    """What needs nothing of the GPU is made beside the tests that come before the one that asks for it."""
+    if shutil.which("nvcc") and any("programs" in item.fixturenames for item in request.session.items):
+        request.getfixturevalue("programs")

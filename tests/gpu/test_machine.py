@@ -23,7 +23,7 @@ from evoflash.gpu_process.worker import GpuWorker
 pytestmark = pytest.mark.gpu
 
 SMALL = Workload(1, 2, 1, 64, 64, 64)
-LARGER = Workload(2, 8, 8, 1024, 1024, 64)  # an arena of 10 MiB
+LARGER = Workload(8, 32, 32, 64, 64, 64)  # an arena of 10 MiB whose right answers take no time
 
 # Takes the GPU's memory to the last megabytes, and gives it back when its input ends.
 HOG = """

@@ -6,6 +6,7 @@ scripts.exports.measure reports them.
 """
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -14,6 +15,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 from scripts.exports.measure import export_all, run  # noqa: E402
 
 pytestmark = pytest.mark.gpu
+PARTS = "numbers", "profile", "sdpa", "model"
 
 
 @pytest.fixture(scope="module")
@@ -26,15 +28,23 @@ def folder(spec, tmp_path_factory):
     return made
 
 
-@pytest.mark.parametrize("part", ["numbers", "profile", "sdpa", "model"])
-def test_a_program_without_evoflash_finds_nothing_wrong_with_an_export(part, folder):
-    found = folder / f"{part}.json"
+@pytest.fixture(scope="module")
+def statuses(folder):
+    """How the program ended for each of its parts: all at once, since each start of PyTorch takes seconds."""
 
-    status = run(folder, found, rehearse=False, parts=part)
+    def status_of(part):
+        return run(folder, folder / f"{part}.json", rehearse=False, parts=part)
 
-    result = json.loads(found.read_text(encoding="utf-8"))[part]
+    with ThreadPoolExecutor(len(PARTS)) as threads:
+        return dict(zip(PARTS, threads.map(status_of, PARTS), strict=True))
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_a_program_without_evoflash_finds_nothing_wrong_with_an_export(part, folder, statuses):
+    result = json.loads((folder / f"{part}.json").read_text(encoding="utf-8"))[part]
+
     assert result.get("bad") == []
-    assert status == 0
+    assert statuses[part] == 0
 
 
 def test_the_best_kernel_of_a_call_is_found_and_right(spec):

@@ -1,6 +1,7 @@
 """What benchmark.py and comparison.py decide from numbers; tests/gpu has the clock itself."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -204,3 +205,43 @@ def test_only_a_contender_that_can_be_called_is_timed_call_by_call():
     assert can_be_timed(KernelContender("kernel", kernel=None), CALL)
     assert not can_be_timed(Captured(), CALL)
     assert can_be_timed(Captured(), protocols_of(NAMED["mission"], SPEC)[0])
+
+
+def test_a_kernel_is_captured_once_for_each_bench_and_order():
+    class Stream:
+        def __init__(self):
+            self.captured, self.replayed = [], []
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            pass
+
+        def begin_capture(self):
+            self.captured.append([])
+
+        def end_capture(self):
+            number = len(self.captured) - 1
+            return SimpleNamespace(upload=lambda _: None, launch=lambda _: self.replayed.append(number))
+
+    class Bench:
+        def __init__(self):
+            self.stream = Stream()
+            self.arenas = [SimpleNamespace(packed_arguments=self.arguments(name)) for name in ("q1", "q2")]
+
+        def arguments(self, name):
+            return lambda kernel: (self.stream, name)
+
+    one, other = Bench(), Bench()
+    kernel = SimpleNamespace(enqueue_packed=lambda given: given[0].captured[-1].append(given[1]))
+    contender = KernelContender("known", kernel)
+
+    replay = contender.graph(one, [0, 1])
+    assert contender.graph(one, (0, 1)) is replay
+    contender.graph(one, [1, 0])
+    contender.graph(other, [0, 1])
+    replay()
+
+    assert (one.stream.captured, one.stream.replayed) == ([["q1", "q2"], ["q2", "q1"]], [0])
+    assert (other.stream.captured, other.stream.replayed) == ([["q1", "q2"]], [])

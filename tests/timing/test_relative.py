@@ -6,7 +6,7 @@ import pytest
 from evoflash.timing import relative
 from evoflash.timing.abba import Block
 from evoflash.timing.protocols import Effort
-from evoflash.timing.relative import Beside, Kept, relative_time
+from evoflash.timing.relative import Beside, relative_time
 
 EFFORT = Effort(block_us=2e3, looks=(5, 10, 20), max_s=60.0, alpha=0.02)
 DRIFT = 1.2  # both are slower by this at times: the clock
@@ -76,21 +76,3 @@ def test_the_known_ones_own_time_is_what_it_took_then_and_there():
     found = timed(3.0, 12.0, known_us=20.0)
     assert 2.0 * 0.99 < found.known_us < 2.0 * DRIFT * 1.01
     assert np.isnan(timed(30.0, is_far=lambda us: us > 200).known_us)
-
-
-def test_a_kept_contender_is_captured_once_for_each_bench_and_order():
-    captured = []
-
-    class Contender:
-        name = "anchor"
-
-        def graph(self, bench, order):
-            captured.append((bench, tuple(order)))
-            return lambda: captured
-
-    kept, bench = Kept(Contender()), Bench()
-    assert kept.name == "anchor"
-    assert kept.graph(bench, [0, 1]) is kept.graph(bench, (0, 1))
-    kept.graph(bench, [1, 0])
-    kept.graph(Bench(), [0, 1])
-    assert [order for _, order in captured] == [(0, 1), (1, 0), (0, 1)]
