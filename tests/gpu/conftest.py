@@ -7,7 +7,9 @@ import pytest
 
 from evoflash.cuda.launcher import present_gpu, spec_of
 from evoflash.errors import EvoflashError
+from evoflash.gpu_process.preparation import prepare_finals
 from evoflash.gpu_process.worker import GpuWorker
+from evoflash.isolation import IsolatedPool
 from scripts.validation.exports import CASES, build
 
 
@@ -38,8 +40,18 @@ def programs(spec, tmp_path_factory):
         yield {case.name: threads.submit(build, case, spec, folder) for case in CASES}
 
 
+@pytest.fixture(scope="session")
+def libraries(spec):
+    """A process for all libraries, as in a search's finals: each start of PyTorch takes seconds."""
+    with IsolatedPool(1) as pool:
+        pool.submit(prepare_finals, (), 0, timeout_s=300)
+        yield pool
+
+
 @pytest.fixture(scope="session", autouse=True)
 def begun_before_the_first_test(request):
     """What needs nothing of the GPU is made beside the tests that come before the one that asks for it."""
-    if shutil.which("nvcc") and any("programs" in item.fixturenames for item in request.session.items):
-        request.getfixturevalue("programs")
+    wanted = {name for item in request.session.items for name in item.fixturenames}
+    for name in ("libraries", *(["programs"] if shutil.which("nvcc") else [])):
+        if name in wanted:
+            request.getfixturevalue(name)

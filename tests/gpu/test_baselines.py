@@ -75,13 +75,6 @@ def judge(name, workload, spec):
     return ending.value
 
 
-@pytest.fixture(scope="module")
-def libraries():
-    """One process for all libraries, as in a search's finals: each start of PyTorch takes seconds."""
-    with IsolatedPool(1) as pool:
-        yield pool
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_each_library_is_right_or_says_why_it_is_absent(name, spec, libraries):
     for workload in WORKLOADS:
