@@ -2,10 +2,11 @@
 
 import copy
 
-import nbformat
 import pytest
 
-from scripts.pages.console.notebook import NOTEBOOK, executed, outputs
+nbformat = pytest.importorskip("nbformat", reason="notebooks need evoflash's dev extra", exc_type=ImportError)
+
+from scripts.pages.console.notebook import NOTEBOOK, executed, outputs  # noqa: E402
 
 
 @pytest.fixture(scope="module")
