@@ -168,11 +168,22 @@ def _short_runs(cut: _Cut) -> Iterator[EmulatedRun]:
     # In each batch one row alone outgrows what came before: those that watch for it must watch every row.
     yield EmulatedRun(_late(cut), "lone_spikes", "eager", "fifo", crowded=True, is_strided=True)
     if cut.key.causal:
-        # One query block; its first row sees more than a tile, and only its last row the last tile, of one
-        # key. Each warp's last key outweighs those before it; what one leaves out, another waits for.
-        some = min(rows, keys) if cut.is_dear(rows // keys + 2) else rows
-        stairs = cut.workload(some, (-(-some // keys) + 1) * keys + 1, heads=2 if cut.is_persistent else 1)
-        yield EmulatedRun(stairs, "rising", "lazy", "random", crowded=True)
+        yield EmulatedRun(_stairs(cut), "rising", "lazy", "random", crowded=True)
+
+
+def _stairs(cut: _Cut) -> Workload:
+    """One query block; its first row sees more than a tile, and only its last row the last tile, of one key.
+    Each warp's last key outweighs those before it; what one leaves out, another waits for.
+
+    Where that is not dear the last tile is the second of its split: a slot that one warp leaves out is filled
+    again while another reads it.
+    """
+    rows, keys, splits = cut.rows, cut.keys, cut.loop.splits
+    some = min(rows, keys) if cut.is_dear(rows // keys + 2) else rows
+    tiles = -(-some // keys) + 2
+    if not cut.is_dear(2 * splits):
+        tiles = max(tiles, 2 * splits)
+    return cut.workload(some, (tiles - 1) * keys + 1, heads=2 if cut.is_persistent else 1)
 
 
 def _late(cut: _Cut) -> Workload:

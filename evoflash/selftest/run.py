@@ -14,12 +14,9 @@ from evoflash.cuda import launcher
 from evoflash.errors import DeviceError, EvoflashError, UsageError
 from evoflash.evaluation import Rung
 from evoflash.gpu import GpuSpec, load_gpu
-from evoflash.gpu_process.preparation import keep_cases
-from evoflash.gpu_process.process import REFERENCES_LIMIT_S
 from evoflash.gpu_process.rungs import GpuTask
 from evoflash.gpu_process.worker import GpuWorker
 from evoflash.isolation import Ending, IsolatedPool
-from evoflash.operation import Workload
 from evoflash.selftest import bookkeeping_frauds, clock_frauds, large_size_frauds, on_emulator, on_gpu
 from evoflash.selftest.corpus import Fraud, corpus
 from evoflash.selftest.outcome import End, Expected, Outcome, outcome
@@ -171,26 +168,14 @@ def _sized(chosen: _Chosen, pool: IsolatedPool) -> Iterator[_Question]:
 
 def _on_the_gpu(chosen: _Chosen, spec: GpuSpec, end_s: float) -> Iterator[Outcome]:
     frauds = [f for f in corpus() if chosen(f.name, f.kernel.name, "GPU")]
-    checks = on_gpu.check_workloads_of(frauds, spec)
-    with GpuWorker(checks=checks, seed=SEED) as worker:
-        yield from climb(frauds, spec, worker, end_s, checks=checks)
+    with GpuWorker(checks=on_gpu.check_workloads_of(frauds, spec), seed=SEED) as worker:
+        yield from climb(frauds, spec, worker, end_s)
     yield from _cheats(chosen, spec, end_s)
 
 
-def climb(
-    frauds: Sequence[Fraud],
-    spec: GpuSpec,
-    worker: GpuWorker,
-    end_s: float,
-    *,
-    checks: Sequence[Workload] = (),
-) -> Iterator[Outcome]:
-    """Compiled in processes, a core each, which compute what is right on the `checks` first; then one after
-    the other up the rungs of the worker's GPU.
-    """
+def climb(frauds: Sequence[Fraud], spec: GpuSpec, worker: GpuWorker, end_s: float) -> Iterator[Outcome]:
+    """Compiled in processes, a core each; then one after the other up the rungs of the worker's GPU."""
     with IsolatedPool(len(os.sched_getaffinity(0))) as pool:
-        for workload in reversed(checks):  # the worker's own process begins at the other end
-            pool.submit(keep_cases, worker.cases, workload, SEED, timeout_s=REFERENCES_LIMIT_S)
         compiling = [
             pool.submit(on_gpu.task_of, fraud, spec, SEED, timeout_s=on_gpu.COMPILE_LIMIT_S)
             for fraud in frauds

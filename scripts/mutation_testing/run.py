@@ -190,6 +190,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--time-limit", type=float, default=7200.0, help="in seconds")
     parser.add_argument("--first", type=int, default=0, help="the task to begin at, of all families'")
+    parser.add_argument("--last", type=int, help="the task to end before: another run has begun there")
     parser.add_argument(
         "--review", action="store_true", help="only read the list again, for the survivors there"
     )
@@ -232,14 +233,15 @@ def _measured(args: argparse.Namespace) -> tuple[dict[str, Any], bool]:
     work = tasks(cores, cores_each=args.cores, groups=args.groups.split(","))
     print(f"{len(work)} kernels from {len(cores)} genomes", flush=True)
     started, outcomes = time.monotonic(), dict[Task, Outcome]()
-    for outcome in run(work[args.first :], workers=args.workers, time_limit_s=args.time_limit):
+    wanted = work[args.first : args.last]
+    for outcome in run(wanted, workers=args.workers, time_limit_s=args.time_limit):
         outcomes[outcome.task] = outcome
         if len(outcomes) % 200 == 0:
             print(f"{len(outcomes)} of {len(work)} in {time.monotonic() - started:.0f} s", flush=True)
-    done = before_the_first_gap(work[args.first :], outcomes)
+    done = before_the_first_gap(wanted, outcomes)
     tasks_done = {"first": args.first, "next": args.first + len(done), "of": len(work)}
     found = record(done, args, took_s=time.monotonic() - started) | {"tasks": tasks_done}
-    return found, args.first + len(done) == len(work)
+    return found, len(done) == len(wanted)
 
 
 def before_the_first_gap(work: list[Task], outcomes: Mapping[Task, Outcome]) -> list[Outcome]:

@@ -73,17 +73,17 @@ class Outcome:
     is_right: bool
 
 
-def build(case: Case, gpu: GpuSpec, folder: Path) -> Built:
+def build(case: Case, gpu: GpuSpec, folder: Path, *, problem: str = PROBLEM) -> Built:
     """Exports and compiles a case in the folder, which takes a core for seconds; UsageError without nvcc."""
     if not shutil.which("nvcc"):
         raise UsageError("nvcc is not on the PATH: install CUDA's compiler, 12.5 or later.")
-    text = export_values(case.family, list(case.values), problem=PROBLEM, gpu=gpu.name, prefix=case.name)
+    text = export_values(case.family, list(case.values), problem=problem, gpu=gpu.name, prefix=case.name)
     (folder / f"{case.name}.cu").write_text(text, encoding="utf-8")
     arch = gpu.arch.removeprefix("sm_")
     compiler = (
         f"nvcc -std=c++17 -O2 -gencode=arch=compute_{arch},code=sm_{arch} {case.name}.cu -o {case.name}"
     )
-    genome = genome_of(case.family, list(case.values), problem=PROBLEM, gpu=gpu.name)
+    genome = genome_of(case.family, list(case.values), problem=problem, gpu=gpu.name)
     command = f"{reproducing_command(*genome, prefix=case.name)} -o {case.name}.cu"
     ended = _ended(compiler.split(), folder)
     said = ended.stdout + ended.stderr

@@ -12,6 +12,7 @@
 #include "global.h"
 #include "mbarrier.h"
 #include "path.h"
+#include "ready_queue.h"
 
 namespace efemu {
 
@@ -30,29 +31,6 @@ constexpr u32 kPollQuantum = 256;      // repeated reads after which a thread co
 constexpr u32 kPollQuanta = 4;         // of every runnable thread before a livelock is declared
 constexpr u32 kIdleReads = 256 << 10;  // and this many in all: some 20 ms
 constexpr u32 kVainRounds = 32;        // of waits given up by all before nothing is expected of another one
-
-// Runnable threads in the order of their turns.
-class ReadyQueue {
- public:
-  void reset(size_t capacity) {
-    slots_.assign(capacity, nullptr);
-    head_ = count_ = 0;
-  }
-  bool empty() const { return count_ == 0; }
-  void push(Thread* thread) { slots_[(head_ + count_++) % slots_.size()] = thread; }
-  Thread* pop() {
-    if (policy.schedule == Schedule::random && count_ > 1)
-      std::swap(slots_[head_], slots_[(head_ + chance() % count_) % slots_.size()]);
-    Thread* thread = slots_[head_];
-    head_ = (head_ + 1) % slots_.size();
-    --count_;
-    return thread;
-  }
-
- private:
-  std::vector<Thread*> slots_;
-  size_t head_ = 0, count_ = 0;
-};
 
 ReadyQueue ready;
 Stacks stacks;
@@ -176,6 +154,7 @@ bool wait_in_vain() {
 
 // Null: nobody can go on, ever.
 Thread* pick() {
+  while (ready.waits_for_copies() && deliver_one()) vain_rounds = 0;
   while (ready.empty())
     if (!wait_in_vain()) return nullptr;
   Thread* next = ready.pop();
@@ -341,7 +320,8 @@ void wait_here(int line, const Wait& wait) {
 
 void give_way() {
   self->budget = kBudget;
-  make_ready(*self);
+  self->state = State::ready;
+  ready.push_behind(self);
   Thread* next = pick();
   if (next == self)
     self->state = State::running;

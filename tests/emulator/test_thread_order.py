@@ -1,0 +1,58 @@
+"""The order in which the emulator runs a block's threads: at times a warp stays behind all others."""
+
+import numpy as np
+import pytest
+
+from evoflash.compilers.gxx import build
+from evoflash.emulator.launch import Memory, run
+from evoflash.evaluation import Launch
+
+WARPS, ROUNDS = 4, 16
+OTHERS = (WARPS - 1) * ROUNDS
+# Each warp notes how many rounds all warps together had been through when it came to its first one.
+ROUNDS_OF_WARPS = """#include "ef.h"
+extern "C" __global__ void rounds(ef::u32* first, ef::u32* count) {
+  for (int i = 0; i < 16; ++i) {
+    ef::syncwarp();
+    if (threadIdx.x % 32 == 0) {
+      const ef::u32 before = ef::atom_add(count, 1u);
+      if (i == 0) ef::stg(first + threadIdx.x / 32, before);
+    }
+  }
+}
+EF_EXPORT_KERNEL(rounds)
+"""
+
+
+def first_rounds(schedule: str, seed: int) -> list[int]:
+    library = build(ROUNDS_OF_WARPS, name="rounds")
+    with Memory() as memory:
+        arrays = [memory.array(name, (WARPS,), np.uint32, writable=True) for name in ("first", "count")]
+        for array in arrays:
+            array[...] = 0
+        pointers = [np.uint64(array.ctypes.data) for array in arrays]
+        launch = Launch("rounds", (1, 1, 1), (32 * WARPS, 1, 1), 0)
+        emulation = run(library, launch, pointers, schedule=schedule, seed=seed)
+        assert emulation.reports == ()
+        assert arrays[1][0] == WARPS * ROUNDS
+        return arrays[0].tolist()
+
+
+@pytest.fixture(scope="module")
+def drawn() -> list[list[int]]:
+    return [first_rounds("random", seed) for seed in range(48)]
+
+
+@pytest.mark.parametrize("warp", range(WARPS))
+def test_the_random_schedule_holds_each_warp_back_until_no_other_can_go_on(
+    warp: int, drawn: list[list[int]]
+) -> None:
+    assert any(first[warp] == OTHERS for first in drawn)
+
+
+def test_at_times_it_holds_nobody_back(drawn: list[list[int]]) -> None:
+    assert any(max(first) < OTHERS // 2 for first in drawn)
+
+
+def test_the_other_schedule_never_does() -> None:
+    assert max(first_rounds("fifo", 1)) < OTHERS // 2
