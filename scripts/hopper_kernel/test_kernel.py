@@ -162,7 +162,7 @@ PATCHES = (
         "a slot waits for half of its readers",
         "constexpr int kArrivals = 4 * kConsumers * kCluster;",
         "constexpr int kArrivals = 2 * kConsumers * kCluster;",
-        ("race-WAR", "mbarrier-overarrive"),
+        ("race-WAR", "mbarrier-overarrive", "mbarrier-lapped"),
     ),
     Patch(
         "barriers are used before all know them",
