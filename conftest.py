@@ -6,6 +6,7 @@ import gc
 import itertools
 import logging
 import os
+import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -80,6 +81,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in gpu_items:
             item.add_marker(pytest.mark.skip(reason=NO_GPU))
     _put_long_files_first(items)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Processes of pytest-xdist share the GPU as those of a search do: what compares times runs alone."""
+    if "gpu" not in item.keywords or "PYTEST_XDIST_TESTRUNUID" not in os.environ:
+        return (yield)
+    from evoflash.cuda import sharing
+
+    name = f"evoflash-gpu-{os.environ['PYTEST_XDIST_TESTRUNUID']}"
+    sharing.share_gpu_by(str(Path(tempfile.gettempdir()) / name))
+    with sharing.alone() if "alone_on_gpu" in item.keywords else sharing.beside_others():
+        return (yield)
 
 
 def pytest_collection_finish() -> None:

@@ -1,7 +1,8 @@
 """The shipped archive, <gpu>.toml: the best genome measured for each problem, and which of them are near one.
 
-champions/<gpu>.toml, written by scripts.pages.champions. Measures nothing: a champion is where a search
-starts, and an answer only once it was checked again (commands/best).
+champions/<gpu>.toml, written by scripts.pages.champions, or by hand where it only names a GPU of the same SMs
+(`starts_from`), whose champions and past searches are a start too. Measures nothing: a champion is where a
+search starts, and an answer, on its own GPU, only once it was checked again (commands/best).
 
     past_searches   outcomes of searches for other problems, which a new search learns from
 """
@@ -52,6 +53,21 @@ def champions(gpu: str) -> tuple[Champion, ...]:
     return read_champions(path) if path.exists() else ()
 
 
+@cache
+def archives(gpu: str) -> tuple[str, ...]:
+    """The GPUs, by their specs' names, from whose archives a search on this one starts; itself first."""
+    path = CHAMPIONS / f"{gpu}.toml"
+    if not path.exists():
+        return (gpu,)
+    other = tomllib.loads(path.read_text(encoding="utf-8")).get("starts_from")
+    return (gpu, other) if other else (gpu,)
+
+
+def known_starts(gpu: str) -> tuple[Champion, ...]:
+    """The champions from which a search on the GPU may start, its own first."""
+    return tuple(each for name in archives(gpu) for each in champions(name))
+
+
 def read_champions(path: Path) -> tuple[Champion, ...]:
     """The champions of one file, champions/<gpu>.toml. UsageError for values that do not give their id."""
     table = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -85,7 +101,7 @@ def starts(problem: Problem, space: SearchSpace, gpu: str) -> tuple[Genome, ...]
     They are completed to genomes of this space. What an older version of the family or another space made
     invalid is left out, with a line in the log.
     """
-    ours = [each for each in champions(gpu) if each.genome.family == space.family]
+    ours = [each for each in known_starts(gpu) if each.genome.family == space.family]
     ranked = sorted(ours, key=lambda each: distance(problem, parse_problem(each.problem)))
     near = [each for each in ranked if distance(problem, parse_problem(each.problem)) <= NEAR]
     found = (adapted(each, space) for each in near)
@@ -95,7 +111,7 @@ def starts(problem: Problem, space: SearchSpace, gpu: str) -> tuple[Genome, ...]
 def won_near(problem: Problem, gpu: str) -> dict[str, float]:
     """Each family's share of the champions near the problem, the nearest counting most; empty if none is."""
     weights: dict[str, float] = {}
-    for each in champions(gpu):
+    for each in known_starts(gpu):
         far = distance(problem, parse_problem(each.problem))
         if far <= NEAR:
             weights[each.genome.family] = weights.get(each.genome.family, 0.0) + math.exp(-far)

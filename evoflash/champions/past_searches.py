@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from evoflash.champions import NEAR, distance
+from evoflash.champions import NEAR, archives, distance
 from evoflash.errors import UsageError
 from evoflash.paths import CHAMPIONS
 from evoflash.problem import Problem, parse_problem
@@ -31,9 +31,9 @@ class PastSearch:
 
 @cache
 def past_searches(gpu: str) -> tuple[PastSearch, ...]:
-    """Those on a GPU, by its spec's name; empty where none ship."""
-    path = CHAMPIONS / f"{gpu}_searches.json"
-    return read_past_searches(path) if path.exists() else ()
+    """Those from which a search on a GPU, by its spec's name, may learn; empty where none ship."""
+    paths = (CHAMPIONS / f"{name}_searches.json" for name in archives(gpu))
+    return tuple(each for path in paths if path.exists() for each in read_past_searches(path))
 
 
 def read_past_searches(path: Path) -> tuple[PastSearch, ...]:

@@ -20,6 +20,7 @@ from evoflash.cuda.guarded_buffer import GUARD_BYTES, GuardedBuffer, allocate, h
 from evoflash.cuda.launch_attributes import Packed, packed
 from evoflash.cuda.launcher import LoadedKernel, Stopwatch, settle
 from evoflash.cuda.layout import POISON, layouts_of
+from evoflash.cuda.sharing import beside_others
 from evoflash.cuda.tensor_map import encoded_map
 from evoflash.cuda.workspace import scratch_of, workspace
 from evoflash.evaluation import TensorMap, geometry
@@ -282,18 +283,19 @@ def launch(
     """As run_once, leaving the output in the arena; how many microseconds the launch took: unrepeated, so
     good for a first look only.
     """
-    arena.load(inputs)
-    with stream:
-        arena.poison(stream)
+    with beside_others():
+        arena.load(inputs)
+        with stream:
+            arena.poison(stream)
+            if kernel.workspace_bytes:
+                workspace(kernel.workspace_bytes, kernel.zeroed_bytes).poison(stream)
+            given = arena.arguments(kernel, without=without)
+            stopwatch = Stopwatch(stream)
+            kernel.enqueue(given)
+        took_us = stopwatch.stop(limit_s=limit_s)
+        arena.check_memory()
         if kernel.workspace_bytes:
-            workspace(kernel.workspace_bytes, kernel.zeroed_bytes).poison(stream)
-        given = arena.arguments(kernel, without=without)
-        stopwatch = Stopwatch(stream)
-        kernel.enqueue(given)
-    took_us = stopwatch.stop(limit_s=limit_s)
-    arena.check_memory()
-    if kernel.workspace_bytes:
-        _check_workspace(kernel)
+            _check_workspace(kernel)
     return took_us
 
 

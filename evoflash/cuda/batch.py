@@ -17,6 +17,7 @@ from evoflash.cuda.arena import MemoryFaultError
 from evoflash.cuda.comparisons import Measured, Pair, Reached, Table
 from evoflash.cuda.guarded_buffer import GuardedBuffer
 from evoflash.cuda.launcher import KernelHungError, LoadedKernel, cupy, new_stream, wait
+from evoflash.cuda.sharing import beside_others
 from evoflash.cuda.slab import Slab
 from evoflash.cuda.workspace import workspace
 
@@ -63,6 +64,20 @@ class Batch:
         """
         scratch = {each.scratch: workspace(*each.scratch) for each in kernels if each.workspace_bytes}
         zeros = {key: _zeros(buffer, key[1]) for key, buffer in scratch.items() if key[1]}
+        with beside_others():
+            for event in self._enqueue_all(kernels, scratch, zeros):
+                _wait_for(event, limit_s=limit_s)
+            wait(self.stream, limit_s=_LIMIT_S)
+            self._check_memory(scratch.values(), zeros.values())
+            return Answers(*(table.read() for table in self._tables))
+
+    def _enqueue_all(
+        self,
+        kernels: Sequence[LoadedKernel],
+        scratch: Mapping[Scratch, GuardedBuffer],
+        zeros: Mapping[Scratch, Table],
+    ) -> list[Any]:
+        """All launches and comparisons; an event for each launch that comes with its end."""
         with self.stream:
             for slab in self.slabs:
                 slab.restore(self.stream)
@@ -71,11 +86,7 @@ class Batch:
             ended = [self._enqueue(at, run, kernels[at], scratch, zeros) for at, run in self._runs]
             for table in (self._unchanged, *self._tables):
                 table.ask()
-        for event in ended:
-            _wait_for(event, limit_s=limit_s)
-        wait(self.stream, limit_s=_LIMIT_S)
-        self._check_memory(scratch.values(), zeros.values())
-        return Answers(*(table.read() for table in self._tables))
+        return ended
 
     def _enqueue(
         self,

@@ -18,6 +18,7 @@ import numpy as np
 from evoflash.cuda import launch_attributes
 from evoflash.cuda.capacity import too_many
 from evoflash.cuda.launch_attributes import Packed, packed
+from evoflash.cuda.sharing import beside_others
 from evoflash.errors import DeviceError, UsageError
 from evoflash.evaluation import Launch
 from evoflash.gpu import GpuSpec, known_gpus, load_gpu
@@ -260,10 +261,17 @@ def settle() -> None:
 def warm_up() -> None:
     """Create the context and touch memory, so that the next call finds both."""
     sys.unraisablehook = _forget  # what is freed in a lost context complains; its outcome has said why
-    stream = new_stream()
-    buffer = cupy().empty(1 << 20, dtype=np.uint8)
-    buffer.data.memset_async(0, 1 << 20, stream)
-    stream.synchronize()
+    with beside_others():
+        stream = new_stream()
+        buffer = cupy().empty(1 << 20, dtype=np.uint8)
+        buffer.data.memset_async(0, 1 << 20, stream)
+        stream.synchronize()
+
+
+def memory_bytes() -> tuple[int, int]:
+    """Of the GPU's memory what is free, and all of it."""
+    free, total = cupy().cuda.runtime.memGetInfo()
+    return int(free), int(total)
 
 
 def _forget(_: object) -> None:

@@ -11,7 +11,7 @@ from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ThreadPo
 from dataclasses import dataclass, replace
 from typing import Any
 
-from evoflash.evaluation import Build, Status
+from evoflash.evaluation import Build, Rung, Status
 from evoflash.evaluators.machines import GpuQueue
 from evoflash.evaluators.pipeline import Duplicates, settled
 from evoflash.evaluators.prepare import Prepared
@@ -43,6 +43,7 @@ class Steps:
     asked: Asked
     worker: GpuQueue
     now: Callable[[GpuTask], GpuTask]  # with what a task has to keep up with when its turn comes
+    is_worth_it: Callable[[float], bool]  # whether a kernel with that time in us goes through the emulator
     standing: Standing
     duplicates: Duplicates
 
@@ -97,23 +98,36 @@ class Climbs:
         if screened.status is not Status.CORRECT:
             return Climbed(prepared, screened)
         self._check_not_over()
-        preflight = steps.preflight(genome, prepared)
         proof = steps.worker.submit(task, now=steps.now).result()
-        anchor = anchor_of(task, proof.timings) if proof.status is Status.CORRECT else None
-        if anchor is not None:
-            steps.standing.offer(anchor)
-        if preflight is not None:
+        if proof.status is not Status.CORRECT:
+            return self._ended(prepared, proof, screened)
+        anchor = anchor_of(task, proof.timings)
+        steps.standing.offer(anchor)
+        if proof.score_us is None:
+            return self._ended(prepared, proof, screened)
+        if not prepared.profiles and not steps.is_worth_it(proof.score_us):
+            return self._ended(prepared, _let_be(proof), screened)
+        steps.standing.add(proof.score_us, anchor)  # others need not wait for the emulator
+        if preflight := steps.preflight(genome, prepared):
             prepared = _with(settled(preflight.result()), prepared.builds)
-            if prepared.failure:
-                return Climbed(prepared)
-        if anchor is not None and proof.score_us is not None:
-            steps.standing.add(proof.score_us, anchor)
+        if prepared.failure:
+            steps.standing.take_back(proof.score_us)
+            return Climbed(prepared)
+        return self._ended(prepared, proof, screened)
+
+    def _ended(self, prepared: Prepared, proof: GpuOutcome, screened: GpuOutcome) -> Climbed:
         spent = rung_times.together(proof.environment, screened.environment)
         return Climbed(prepared, replace(proof, environment=spent))
 
     def _check_not_over(self) -> None:
         if self._is_over:
             raise CancelledError
+
+
+def _let_be(proof: GpuOutcome) -> GpuOutcome:
+    """Of a kernel that is right on the GPU and too slow for the emulator, which it was not shown to yet."""
+    reason = f"too slow to be emulated: {proof.score_us:.2f} us"
+    return replace(proof, status=Status.SCREENED, rung=Rung.TIMING, reason=reason)
 
 
 def _with(prepared: Prepared, builds: tuple[Build, ...]) -> Prepared:

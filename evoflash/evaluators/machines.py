@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_NICENESS = 5
+
 
 class Processes(Protocol):
     """Processes that may die without harm to the search; isolation.IsolatedPool has the promise in full."""
@@ -94,10 +96,14 @@ class ThisMachine:
         return 2 * self.count
 
     def processes(self) -> IsolatedPool:
-        """A process for each core."""
-        return IsolatedPool(self.count)
+        """A process for each core; the search and its GPU processes, which wait for them, go first."""
+        return IsolatedPool(self.count, initializer=_give_way)
 
 
 def this_machine(workers: int | None = None) -> ThisMachine:
     """With so many processes; the default is one a core."""
     return ThisMachine(workers or len(os.sched_getaffinity(0)))
+
+
+def _give_way() -> None:
+    os.nice(_NICENESS)

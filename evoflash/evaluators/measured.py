@@ -15,7 +15,7 @@ from pathlib import Path
 from shutil import which
 from typing import Self
 
-from evoflash.champions import champions
+from evoflash.champions import known_starts
 from evoflash.evaluation import Basis, Evaluation, Rung
 from evoflash.evaluators.climbs import Climbed, Climbs, Steps
 from evoflash.evaluators.estimates import bound_of, estimates
@@ -73,8 +73,8 @@ class MeasuredEvaluator(PreparingEvaluator[Climbed]):
         self._energy = energy
         checks, timed = self._asked.checks, problem.workloads
         self._worker = gpus(checks=checks, timed=timed, seed=seed) if gpus else self._own_gpu()
-        # The archive's kernels have been through all of this on such a GPU.
-        self._clean = {self._code(champion.genome) for champion in champions(gpu.name)}
+        # The archive's kernels have been through all of this on such a GPU, or one of the same SMs.
+        self._clean = {self._code(champion.genome) for champion in known_starts(gpu.name)}
         self._standing = Standing()
         for evaluation in past:
             self._remember(evaluation)
@@ -88,8 +88,14 @@ class MeasuredEvaluator(PreparingEvaluator[Climbed]):
     def _own_gpu(self) -> GpuWorker:
         """The GPU that is here; with enough cores the processes that will compile compute for it first."""
         asked = self._asked
-        worker = GpuWorker(checks=asked.checks, timed=asked.problem.workloads, seed=asked.seed)
-        if self._cores.count >= MANY_CORES:
+        has_many_cores = self._cores.count >= MANY_CORES
+        worker = GpuWorker(
+            checks=asked.checks,
+            timed=asked.problem.workloads,
+            seed=asked.seed,
+            shares=has_many_cores,
+        )
+        if has_many_cores:
             for workload in reversed(asked.checks):  # the dearest first
                 self._pool.submit(
                     keep_cases, worker.cases, workload, asked.seed, timeout_s=REFERENCES_LIMIT_S
@@ -131,10 +137,22 @@ class MeasuredEvaluator(PreparingEvaluator[Climbed]):
             asked=self._asked,
             worker=self._worker,
             now=(lambda task: task) if self._proves_all else self._standing.now,
+            is_worth_it=self._is_worth_it,
             standing=self._standing,
             duplicates=self._duplicates,
         )
         return Climbs(steps, at_once=_MOST_CLIMBS)
+
+    def _is_worth_it(self, score_us: float) -> bool:
+        """Whether the emulator sees a kernel that the GPU has proven: what is not among the best need not."""
+        if self._proves_all or not self._emulates_beside:
+            return True
+        return self._standing.is_among_the_best(score_us)
+
+    @property
+    def _emulates_beside(self) -> bool:
+        """Whether the emulator sees genomes after the GPU has proven them, and not before."""
+        return self._can_emulate and self._cores.count >= MANY_CORES
 
     def _remember(self, evaluation: Evaluation) -> None:
         """A proven kernel of an earlier process is a rival; where its code is still there, an anchor too."""
@@ -183,7 +201,7 @@ class MeasuredEvaluator(PreparingEvaluator[Climbed]):
 
     def _preflight(self, genome: Genome, prepared: Prepared) -> "Future[Ending[Prepared]] | None":
         """Beside the genome's proof, unless it has been emulated or cores are few."""
-        if prepared.profiles or not self._can_emulate or self._cores.count < MANY_CORES:
+        if prepared.profiles or not self._emulates_beside:
             return None
         arguments = (genome, self._problem, self._gpu, prepared, self._seed_of(genome))
         emulating = self._pool.submit(preflighted, *arguments, timeout_s=PREPARE_LIMIT_S)

@@ -36,6 +36,11 @@ class Standing:
         if anchor is not None:
             self.offer(anchor)
 
+    def take_back(self, score_us: float) -> None:
+        """The kernel of that time is wrong after all."""
+        with self._lock, contextlib.suppress(ValueError):  # others have pushed it out
+            self._best.remove(score_us)
+
     def offer(self, anchor: Anchor) -> None:
         """A kernel that has passed every check on the GPU, for others to be timed beside it."""
         with self._lock:
@@ -44,6 +49,11 @@ class Standing:
                 self._anchor = anchor
         with contextlib.suppress(InvalidStateError):  # it is done already
             self.begun.set_result(None)
+
+    def is_among_the_best(self, score_us: float) -> bool:
+        """Whether a kernel with that time would be one of the few best at this moment."""
+        with self._lock:
+            return len(self._best) < ELITES or score_us < self._best[-1]
 
     def now(self, task: GpuTask) -> GpuTask:
         """The task with what it has to keep up with at this moment; as it is while nothing is proven."""

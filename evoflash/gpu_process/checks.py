@@ -14,6 +14,7 @@ from evoflash.cuda import arena as memory
 from evoflash.cuda import launcher
 from evoflash.cuda.arena import Arena, Original
 from evoflash.cuda.launcher import LoadedKernel, Stopwatch
+from evoflash.cuda.sharing import alone
 from evoflash.evaluation import Verdict
 from evoflash.gpu_process import cache
 from evoflash.gpu_process.trial_batch import TrialBatch
@@ -81,9 +82,9 @@ def on_check_shapes(subjects: Sequence[Subject]) -> Iterator[Verdict]:
 
 def _confirmed(subject: Subject, verdict: Verdict, batch: TrialBatch) -> Verdict:
     """The verdict of launches one by one; where they find nothing, the batch's, if its memory is whole."""
-    alone = on_check_shape(subject)
-    if not alone.passed:
-        return alone
+    by_itself = on_check_shape(subject)
+    if not by_itself.passed:
+        return by_itself
     batch.verify()
     return replace(verdict, reason=f"{verdict.reason} (in a batch of launches)")
 
@@ -134,7 +135,9 @@ def first_look(subject: Subject) -> tuple[Verdict, float]:
     workload, seed = subject.workload, subject.seed
     name = _names(workload).at_size[0]
     inputs, expected = cache.large(workload, name, seed)
-    took_us = _launcher(subject)(cache.inputs(workload, name, seed))
+    on_device = cache.inputs(workload, name, seed)
+    with alone():
+        took_us = _launcher(subject)(on_device)
     part = cache.arena(workload).part(expected.sample)
     verdict = validator.judge(workload, [(inputs, expected, part)])
     if not verdict.passed:
@@ -154,9 +157,9 @@ def at_size(subject: Subject) -> Verdict:
     (verdict,) = batch.verdicts([subject.kernel], limit_s=limit_s, is_deterministic=exact)
     if verdict.passed:
         return verdict
-    alone = _at_size_alone(subject)
-    if not alone.passed:
-        return alone
+    by_itself = _at_size_alone(subject)
+    if not by_itself.passed:
+        return by_itself
     batch.verify()
     return verdict
 
@@ -224,15 +227,18 @@ def of_timed(
     name = _names(bench.workload).after_timing
     inputs, expected = cache.large(bench.workload, name, seed)
     arena, before = bench.arenas[0], bench.arenas[0].inputs
+    unseen = cache.inputs(bench.workload, name, seed)
     replay = contender.graph(bench, bench.walk)
-    replay()  # the first one pays for loading
-    launcher.wait(bench.stream, limit_s=LARGE_LIMIT_S)
-    arena.load(cache.inputs(bench.workload, name, seed))
-    if isinstance(contender, LibraryContender):
-        contender.refresh()
-    took_us = _replayed_us(replay, bench)
-    output = contender.output() if isinstance(contender, LibraryContender) else arena.part(expected.sample)
-    memory.check_memory_of(bench.arenas)
+    with alone():
+        replay()  # the first one pays for loading
+        launcher.wait(bench.stream, limit_s=LARGE_LIMIT_S)
+        arena.load(unseen)
+        if isinstance(contender, LibraryContender):
+            contender.refresh()
+        took_us = _replayed_us(replay, bench)
+        known = contender.output() if isinstance(contender, LibraryContender) else None
+        output = known or arena.part(expected.sample)
+        memory.check_memory_of(bench.arenas)
     verdict = validator.judge(bench.workload, [(inputs, expected, output)])
     if verdict.passed and isinstance(contender, KernelContender):
         reason = _known_inputs(contender, bench, is_deterministic=is_deterministic)
@@ -255,9 +261,9 @@ def _known_inputs(contender: KernelContender, bench: Bench, *, is_deterministic:
     )
     if both is None:
         return ""
-    replayed, alone = both
-    reason = metamorphic.moved("inputs that it knew", alone, replayed, workload=bench.workload)
-    unequal = sum(int((alone.tensors[name] != out).sum()) for name, out in replayed.tensors.items())
+    replayed, launched = both
+    reason = metamorphic.moved("inputs that it knew", launched, replayed, workload=bench.workload)
+    unequal = sum(int((launched.tensors[name] != out).sum()) for name, out in replayed.tensors.items())
     if reason or not is_deterministic or not unequal:
         return reason
     return f"inputs that it knew: {unequal} elements are not those of a launch"
@@ -280,7 +286,8 @@ def _slower_when_judged(replay: Callable[[], None], bench: Bench, took_us: float
     """Empty when a launch takes about as long as it did while it was timed; asked again before it is not."""
     limit_us = _SLOWER * timed_us + _LATENCY_US
     if took_us > limit_us:
-        took_us = min(_replayed_us(replay, bench) for _ in range(_AGAIN))
+        with alone():
+            took_us = min(_replayed_us(replay, bench) for _ in range(_AGAIN))
     if took_us > limit_us:
         return f"a launch that is judged takes {took_us:.1f} us instead of the {timed_us:.1f} us timed"
     return ""

@@ -3,9 +3,11 @@
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from evoflash.cuda import launcher
+from evoflash.cuda.sharing import share_gpu_by
 from evoflash.gpu_process.finals import FinalReport, FinalTask
 from evoflash.gpu_process.finals_retry import run_noting
 from evoflash.gpu_process.preparation import prepare, prepare_finals
@@ -16,6 +18,8 @@ from evoflash.validation.cases import share_in
 
 _WARM_UP_LIMIT_S = 120
 REFERENCES_LIMIT_S = 600
+MEMORY_LIMIT_S = 10
+_TURNS = "turns"  # the file by which processes of one search share the GPU
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +33,7 @@ class Jobs:
     check: Callable[[GpuTask], GpuOutcome] = check
     time_correct: Callable[[GpuTask, GpuOutcome], GpuOutcome] = time_correct
     finals: Callable[[FinalTask], Ending[FinalReport]] = run_noting
+    memory: Callable[[], tuple[int, int]] = launcher.memory_bytes
 
 
 @dataclass(slots=True)
@@ -63,7 +68,7 @@ def started(
     references: before that, it would take cores from it. `cases` is the folder in which it shares test inputs
     and their right answers with others.
     """
-    pool = IsolatedPool(1, initializer=share_in, initargs=(cases,))
+    pool = IsolatedPool(1, initializer=_share, initargs=(cases,))
     references: Future[Ending[None]] = Future()
 
     def begin(_: object) -> None:
@@ -82,3 +87,8 @@ def started(
     else:
         after.references.add_done_callback(begin)
     return GpuProcess(pool, references, warm_up)
+
+
+def _share(cases: str) -> None:
+    share_in(cases)
+    share_gpu_by(str(Path(cases) / _TURNS))

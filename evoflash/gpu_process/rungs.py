@@ -16,6 +16,7 @@ import numpy as np
 from evoflash.cuda import launcher
 from evoflash.cuda.arena import MemoryFaultError
 from evoflash.cuda.launcher import KernelHungError, LaunchRefusedError, LoadedKernel
+from evoflash.cuda.sharing import alone, let_go
 from evoflash.evaluation import Build, Launch, Rung, Status, Timing, Verdict, score
 from evoflash.gpu import GpuSpec
 from evoflash.gpu_process import cache, rung_times
@@ -129,6 +130,15 @@ def guarded(
     task: GpuTask, outcome: GpuOutcome, climb: Callable[[GpuTask, GpuOutcome], Iterator[GpuOutcome]]
 ) -> GpuOutcome:
     """The last outcome of the rungs that `climb` takes; a failure on one of them is its outcome."""
+    ended = _climbed(task, outcome, climb)
+    if not ended.process_lost:  # else what runs, or hangs, does so until the process is killed
+        let_go()
+    return ended
+
+
+def _climbed(
+    task: GpuTask, outcome: GpuOutcome, climb: Callable[[GpuTask, GpuOutcome], Iterator[GpuOutcome]]
+) -> GpuOutcome:
     # Each rung yields its outcome so far, which is kept when the next one fails.
     spent: defaultdict[Rung, float] = defaultdict(float)
     since = time.monotonic()
@@ -245,21 +255,27 @@ def _timings(
             sides,
             protocol=RELATIVE,
             effort=RELATIVE_EFFORT,
-            is_clear=_is_settled,
+            is_clear=lambda found: _is_settled(found) or _is_slower(found, task.rival_us),
             rng=np.random.default_rng(),
         )
         return found.timings, found.timings, anchor_note(task.anchor.task.genome_id, found)
-    timings = tuple(
-        measure(contender, bench, protocol, rule=rule)[0]
-        for contender, bench in pairs
-        for protocol, rule in rules_of(bench.protocols)
-    )
+    with alone():
+        timings = tuple(
+            measure(contender, bench, protocol, rule=rule)[0]
+            for contender, bench in pairs
+            for protocol, rule in rules_of(bench.protocols)
+        )
     first = {str(bench.workload): bench.protocols[0].name for _, bench in pairs}
     return timings, tuple(t for t in timings if t.protocol == first[t.workload]), {}
 
 
 def _is_settled(found: Interval) -> bool:
     return found.high < _SETTLED * found.low
+
+
+def _is_slower(found: Interval, rival_us: float | None) -> bool:
+    """Whether it is no longer of interest: more precise it need not be."""
+    return rival_us is not None and found.low > rival_us
 
 
 def contenders_of(task: GpuTask) -> list[tuple[KernelContender, Bench]]:
@@ -274,12 +290,16 @@ def contenders_of(task: GpuTask) -> list[tuple[KernelContender, Bench]]:
 
 
 def beside(anchor: Anchor, pairs: list[tuple[KernelContender, Bench]]) -> list[Beside]:
-    """The candidate and the anchor on each workload."""
+    """The candidate and the anchor on each workload, captured: the host's part, while others launch."""
     known = zip(_kept(anchor.task), anchor.times_us, strict=True)
-    return [
+    sides = [
         Beside(contender, other, us, bench)
         for (contender, bench), ((other, _), us) in zip(pairs, known, strict=True)
     ]
+    for each in sides:
+        for kernel in (each.contender, each.known):
+            kernel.graph(each.bench, each.bench.walk)
+    return sides
 
 
 @lru_cache(maxsize=1)  # the next anchor replaces it

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from evoflash.cuda.sharing import alone
 from evoflash.evaluation import Timing, score
 from evoflash.timing import clocks
 from evoflash.timing.abba import Block, Pair
@@ -54,6 +55,18 @@ def relative_time(
 
     Raises launcher.KernelHungError or CuPy's errors, whichever contender caused them.
     """
+    with alone():
+        return _relative_time(sides, protocol, effort, is_clear, is_far, rng)
+
+
+def _relative_time(
+    sides: Sequence[Beside],
+    protocol: TimingProtocol,
+    effort: Effort,
+    is_clear: Callable[[Interval], bool],
+    is_far: Callable[[float], bool],
+    rng: np.random.Generator,
+) -> RelativeTime:
     pairs = [
         Pair(
             each.contender,

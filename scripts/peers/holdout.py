@@ -74,7 +74,8 @@ def _hears_ctrl_c() -> None:
 def command(row: str, options: argparse.Namespace, db: Path) -> list[str]:
     """The search, as a person would type it."""
     words = [sys.executable, "-m", "evoflash", "search", "--problem", row, "--db", str(db)]
-    words += ["--budget", str(options.budget), "--time-limit", f"{options.search_limit:.0f}"]
+    spend = ["--minutes", f"{options.minutes:g}"] if options.minutes else ["--budget", str(options.budget)]
+    words += [*spend, "--time-limit", f"{options.search_limit:.0f}"]
     return [*words, "--gpu", options.gpu] if options.gpu else words
 
 
@@ -197,6 +198,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--part", default="0/1", help="which of how many parts of the rows: 0/2, 1/2")
     parser.add_argument("--gpu", default="", help="as evoflash search; default: the one present")
     parser.add_argument("--budget", type=int, default=200)
+    parser.add_argument("--minutes", type=float, help="of each search, in the place of a budget")
     parser.add_argument("--limit", type=float, default=350.0, help="seconds of wall time of a search in all")
     parser.add_argument("--search-limit", type=float, default=230.0, help="of it before the final timing")
     parser.add_argument("--search-pythonpath", help="PYTHONPATH of the search; default: this process's")
@@ -226,7 +228,7 @@ def main() -> int:
         sys.exit(f"holdout: {', '.join(seen)} is a row of the anchors: choose others.")
     setup = Setup(spec, seed, tuple(options.libraries.split(",")), peers.rounds(options), notes="")
     head = {**peers.head(options, spec, seed), "made_by": "scripts.peers.holdout", "limit_s": options.limit}
-    head["budget"] = options.budget
+    head["budget"], head["minutes"] = options.budget, options.minutes
     table = peers.Table(options, head, {row: {} for row in rows}, began_s)
     measure(rows, table, setup)
     done = sum(not each.get("failure") for each in table.rows.values())

@@ -73,7 +73,7 @@ def leg(log: Path, arguments: list[str]) -> None:
     noted(MeasuredEvaluator, "collect")
     noted(MeasuredEvaluator, "in_turns")
     noted(finals_phase, "promoted")
-    for name in ("_screened", "_evaluate", "_finals", "_wait_for_contexts"):
+    for name in ("_screened", "_evaluate", "_finals"):
         noted(GpuWorker, name)
     Store.add = add_and_say  # type: ignore[method-assign]
     sys.argv = ["evoflash", *arguments]
@@ -119,7 +119,7 @@ def measured(problem: str, options: list[str], folder: Path) -> Row:
 def sm_of(dmon: str) -> list[int]:
     """The SM column, one number a second."""
     rows = (line.split() for line in dmon.splitlines() if line.strip() and not line.startswith("#"))
-    return [int(row[1]) for row in rows if row[1].isdigit()]
+    return [int(row[1]) for row in rows if row[1:] and row[1].isdigit()]  # its end may cut a line
 
 
 def digest(notes: list[Row], began_s: float, sm: list[int]) -> Row:
@@ -143,7 +143,7 @@ def digest(notes: list[Row], began_s: float, sm: list[int]) -> Row:
     proper = sm[int(_WARM_S) : int(last)]
     totals = {
         name.strip("_"): {"n": len(named[name]), "s": round(sum(n["took_s"] for n in named[name]), 2)}
-        for name in ("_screened", "_evaluate", "collect", "add", "_wait_for_contexts")
+        for name in ("_screened", "_evaluate", "collect", "add")
         if name in named
     }
     return {

@@ -14,7 +14,17 @@ from forked import evoflash
 from places import ROOT, TEMPLATES
 
 from evoflash import champions as champion
-from evoflash.champions import Champion, adapted, champions, distance, of_today, read_champions, starts
+from evoflash.champions import (
+    Champion,
+    adapted,
+    champions,
+    distance,
+    of_today,
+    read_champions,
+    starts,
+    won_near,
+)
+from evoflash.champions.past_searches import past_searches
 from evoflash.commands.best import answer as archived
 from evoflash.commands.evaluate import run as evaluating
 from evoflash.commands.insights import digest as insights
@@ -33,7 +43,7 @@ from scripts.pages import champions as script
 
 H200 = load_gpu("h200")
 MISSION = parse_problem("mission")
-SHIPPED = sorted(CHAMPIONS.glob("*.toml"))
+SHIPPED = [path for path in sorted(CHAMPIONS.glob("*.toml")) if read_champions(path)]
 RECORDED = [each for path in SHIPPED for each in read_champions(path) if each.source.endswith(".json")]
 needs_gxx = pytest.mark.skipif(shutil.which("g++") is None, reason="the emulator needs g++")
 
@@ -75,8 +85,10 @@ def archive(tmp_path, monkeypatch):
 
     monkeypatch.setattr(champion, "CHAMPIONS", tmp_path)
     champions.cache_clear()
+    champion.archives.cache_clear()
     yield ship
     champions.cache_clear()
+    champion.archives.cache_clear()
 
 
 # What is shipped
@@ -152,6 +164,27 @@ def test_a_search_starts_from_the_nearest_and_from_few(archive) -> None:
 
     assert [dict(genome.values)["k_stages"] for genome in found] == [1, 2, 3]
     assert champion.MOST == 3
+
+
+def test_a_search_starts_from_what_won_on_the_gpu_that_its_own_gpus_archive_names(archive, tmp_path) -> None:
+    archive(champion_of("mission"))
+    assert starts(MISSION, space_of(MISSION), "h100") == ()
+
+    (tmp_path / "h100.toml").write_text('starts_from = "h200"')
+    champion.archives.cache_clear()
+    champions.cache_clear()
+
+    assert starts(MISSION, space_of(MISSION), "h100") == starts(MISSION, space_of(MISSION), "h200") != ()
+    assert won_near(MISSION, "h100") == won_near(MISSION, "h200") != {}
+    assert champion.champion_of(MISSION, "h100") is None, "its times are another GPU's"
+
+
+def test_the_h100_starts_from_the_archive_and_the_searches_of_the_h200() -> None:
+    mine, theirs = load_gpu("h100"), load_gpu("h200")
+    assert champion.archives(mine.name) == (mine.name, theirs.name)
+    figures = ("arch", "sm_count", "smem_per_block", "regs_per_sm", "threads_per_sm")
+    assert all(getattr(mine, name) == getattr(theirs, name) for name in figures)
+    assert past_searches(mine.name) == past_searches(theirs.name) != ()
 
 
 def test_what_is_too_far_or_of_another_family_is_not_tried(archive) -> None:

@@ -194,5 +194,5 @@ def test_a_stand_by_that_is_made_while_the_worker_closes_is_closed_too():
         return made()
 
     worker._begun = close_then_make
-    worker._replace()
-    assert worker._standbys[-1].pool._is_closed
+    worker._lanes[0].replace()
+    assert worker._standbys._waiting[-1].pool._is_closed

@@ -1,5 +1,6 @@
 """Genomes under way: order, twins, what is screened and what is proven; GPU and processes are made up."""
 
+import time
 from concurrent.futures import CancelledError, Future
 from dataclasses import replace
 
@@ -15,6 +16,7 @@ from evoflash.gpu import load_gpu
 from evoflash.gpu_process.rungs import GpuOutcome, GpuTask
 from evoflash.gpu_process.turns import Turns
 from evoflash.isolation import Ending
+from evoflash.perf_model.estimate import Profile
 from evoflash.problem import parse_problem
 from evoflash.space import Genome
 
@@ -67,7 +69,17 @@ class Gpu:
 class Search:
     """All steps of a search whose processes are made up; `code` is a kernel's machine code."""
 
-    def __init__(self, us, *, frauds=(), code=str, preflight=lambda genome, prepared: None):
+    def __init__(
+        self,
+        us,
+        *,
+        frauds=(),
+        code=str,
+        preflight=lambda genome, prepared: None,
+        is_worth_it=lambda us: True,
+        profiles=(),
+    ):
+        self.profiles = profiles
         self.gpu = Gpu({genome_of(number).id: time for number, time in us.items()}, frauds)
         self.prepared = {number: Future() for number in us}
         self.standing, self.code = Standing(), code
@@ -80,6 +92,7 @@ class Search:
                 asked=Asked(),
                 worker=self.gpu,
                 now=self.standing.now,
+                is_worth_it=is_worth_it,
                 standing=self.standing,
                 duplicates=duplicates,
             ),
@@ -90,7 +103,7 @@ class Search:
     def compiled(self, *numbers, failure=None):
         for number in numbers:
             build = Build(genome_of(number).id, KEY, "", "", text_sha=self.code(number))
-            self.prepared[number].set_result(Ending(Prepared((build,), failure)))
+            self.prepared[number].set_result(Ending(Prepared((build,), failure, profiles=self.profiles)))
 
     def ends(self, *numbers):
         found = (self.climbing[number].result(LIMIT_S) for number in numbers)
@@ -154,6 +167,50 @@ def test_what_the_emulator_refuses_is_not_proven_whatever_the_gpu_says():
     assert (climbed.outcome, climbed.prepared.failure) == (None, complaint)
     assert len(search.gpu.proven) == 1
     assert search.standing.now(Asked().task_of(genome_of(2), ())).rival_us == pytest.approx(25.0)
+
+
+def test_what_the_gpu_has_proven_and_is_not_among_the_best_is_not_emulated_and_ends_screened():
+    search = Search({1: 10.0}, preflight=pytest.fail, is_worth_it=lambda us: us < 10.0)
+    search.compiled(1)
+    (status,) = search.ends(1)
+    outcome = search.climbing[1].result().outcome
+    assert (status, outcome.score_us, outcome.reason) == (
+        Status.SCREENED,
+        10.0,
+        "too slow to be emulated: 10.00 us",
+    )
+    assert len(search.gpu.proven) == 1
+    now = search.standing.now(Asked().task_of(genome_of(2), ()))
+    assert now.anchor is not None, "others are timed beside it"
+
+
+def test_what_was_emulated_before_the_gpu_proved_it_is_correct_however_slow():
+    profile = Profile((), 1, 1, 1, 1, 0.0)
+    search = Search({1: 10.0}, is_worth_it=lambda us: False, profiles=(profile,))
+    search.compiled(1)
+    assert search.ends(1) == [Status.CORRECT]
+
+
+def test_others_keep_up_with_a_kernel_while_the_emulator_looks_at_it():
+    looking = Future()
+    search = Search({number: 10.0 for number in range(ELITES)}, preflight=lambda genome, prepared: looking)
+    search.compiled(*range(ELITES))
+    task, end_s = Asked().task_of(genome_of(99), ()), time.monotonic() + LIMIT_S
+    while search.standing.now(task).rival_us != 10.0 and time.monotonic() < end_s:
+        time.sleep(0.01)
+    assert search.standing.now(task).rival_us == 10.0
+    looking.set_result(Ending(Prepared(failure=Failure(Status.RUNTIME, Rung.PREFLIGHT, "a race"))))
+    search.ends(*range(ELITES))
+    assert search.standing.now(task).rival_us == pytest.approx(25.0), "none of them counts any more"
+
+
+def test_while_few_are_proven_every_kernel_is_among_the_best():
+    standing = Standing()
+    for us in range(ELITES):
+        assert standing.is_among_the_best(1000.0)
+        standing.add(float(us), None)
+    assert standing.is_among_the_best(ELITES - 1.5)
+    assert not standing.is_among_the_best(ELITES - 1.0)
 
 
 def test_an_ended_search_sends_nothing_more_to_the_gpu():

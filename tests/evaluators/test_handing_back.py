@@ -83,7 +83,7 @@ def test_what_is_done_first_is_handed_back_first() -> None:
 @pytest.mark.parametrize(("count", "sees_both"), [(2, True), (16, False)])
 def test_the_emulator_sees_first_what_no_clean_genome_vouches_for(count, sees_both, monkeypatch) -> None:
     """A structural core where cores are few; else a family, for what is proven is emulated meanwhile."""
-    monkeypatch.setattr(measured, "champions", lambda _: ())
+    monkeypatch.setattr(measured, "known_starts", lambda _: ())
     monkeypatch.setattr(Cores, "count", count)
     family = load_family("flash_mma")
     problem, gpu = parse_problem("b=1,h=1,s=64,d=64"), load_gpu("h200")

@@ -23,7 +23,7 @@ from evoflash.timing.benchmark import Bench, KernelContender, synced_us
 from evoflash.timing.protocols import CALL
 from evoflash.timing.sequential_test import LIMIT_S, run_sequential_test
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.alone_on_gpu]
 
 SMALL, MISSION, LONG = Workload(1, 2, 1, 64, 64, 64), NAMED["mission"], NAMED["s2k_d64"]
 

@@ -20,7 +20,7 @@ from evoflash.errors import DeviceError
 from evoflash.evaluation import Status
 from evoflash.gpu_process.worker import GpuWorker
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.alone_on_gpu]
 
 SMALL = Workload(1, 2, 1, 64, 64, 64)
 LARGER = Workload(8, 32, 32, 64, 64, 64)  # an arena of 10 MiB whose right answers take no time
@@ -146,7 +146,7 @@ def test_kill_9_of_the_gpu_processes_costs_no_candidate(spec, cubins):
         assert good(worker, spec, cubins).status is Status.CORRECT
         before = spawned(os.getpid())
         running = worker.submit(planted.task_of(spec, cubins, checks=[SMALL, LARGER]))
-        for process in worker._active.pool._pool._pool_manager.worker_manager.workers:
+        for process in worker._lanes[0].process.pool._pool._pool_manager.worker_manager.workers:
             os.kill(process, signal.SIGKILL)
         assert running.result().status is Status.CORRECT, running.result().reason
         assert before

@@ -13,7 +13,7 @@ from evoflash.isolation import IsolatedPool
 from evoflash.selftest import on_gpu
 from evoflash.selftest.corpus import corpus
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.alone_on_gpu]
 
 SMALL = Workload(1, 2, 1, 64, 64, 64)
 MISSION, LONG = NAMED["mission"], NAMED["s2k_d64"]

@@ -6,7 +6,7 @@ from evoflash.selftest.clock_frauds import CHEATS
 from evoflash.selftest.corpus import corpus
 from evoflash.selftest.run import self_test
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.alone_on_gpu]
 
 
 @pytest.fixture(scope="session")

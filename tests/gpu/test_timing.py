@@ -8,7 +8,7 @@ from evoflash.cuda.launcher import present_gpu
 from evoflash.evaluation import Rung, Status
 from evoflash.gpu_process.finals import FinalTask
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.alone_on_gpu]
 
 SMALL = Workload(1, 2, 1, 64, 64, 64)
 MISSION = NAMED["mission"]

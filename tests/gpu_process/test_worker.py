@@ -283,6 +283,104 @@ def test_a_context_that_has_no_room_is_waited_for(tmp_path):
         assert outcome_of(it, "good").status is Status.CORRECT
 
 
+def timed_beside(folder, task, checked):
+    """Proven at once, but for tasks that wait until two processes have been asked to time one."""
+    if task.genome_id.startswith("pair"):
+        (Path(folder) / str(os.getpid())).touch()
+        end_s = time.monotonic() + PAIR_S
+        while len(list(Path(folder).iterdir())) < 2 and time.monotonic() < end_s:
+            time.sleep(0.01)
+    return replace(checked, rung=Rung.DONE, score_us=1.0, reason=str(len(list(Path(folder).iterdir()))))
+
+
+def room():
+    return 100, 120
+
+
+def no_room():
+    return 70, 120
+
+
+PAIR_S = 5.0
+
+
+def sharing(tmp_path, memory=room, **jobs):
+    given = {"check": behave, "screen": screened, "finals": finals, "prepare_finals": nothing} | jobs
+    timing = Timed(tmp_path)
+    all_jobs = Jobs(nothing, nothing, time_correct=timing, memory=memory, **given)
+    return GpuWorker(jobs=all_jobs, room_limit_s=0.0, shares=True)
+
+
+class Timed:
+    """timed_beside() with its folder: it is pickled to the processes."""
+
+    def __init__(self, folder):
+        self.folder = str(folder)
+
+    def __call__(self, task, checked):
+        return timed_beside(self.folder, task, checked)
+
+
+def pair_of(worker):
+    """Two tasks that each wait for the other."""
+    both = [worker.submit(task_of(name, timed=True)) for name in ("pair 1", "pair 2")]
+    return [each.result(timeout=LIMIT_S).reason for each in both]
+
+
+def test_once_a_kernel_is_proven_two_processes_share_the_gpu_until_the_finals(tmp_path):
+    with sharing(tmp_path) as worker:
+        assert outcome_of(worker, "good", timed=True).status is Status.CORRECT
+        assert pair_of(worker) == ["2", "2"]
+        worker.begin_finals().result(timeout=LIMIT_S)
+        for path in tmp_path.iterdir():
+            path.unlink()
+        assert pair_of(worker) == ["1", "1"]
+
+
+def test_where_the_gpu_has_no_room_for_a_second_process_there_is_none(tmp_path):
+    with sharing(tmp_path, memory=no_room) as worker:
+        assert outcome_of(worker, "good", timed=True).status is Status.CORRECT
+        assert pair_of(worker) == ["1", "1"]
+
+
+def test_two_processes_do_not_share_the_gpu_unless_that_is_asked_for(tmp_path):
+    jobs = Jobs(nothing, nothing, check=behave, time_correct=Timed(tmp_path), memory=room)
+    with GpuWorker(jobs=jobs) as worker:
+        assert outcome_of(worker, "good", timed=True).status is Status.CORRECT
+        assert pair_of(worker) == ["1", "1"]
+
+
+class Collateral:
+    """A kernel whose error takes the context of the process beside it with it, the first time."""
+
+    def __init__(self, folder):
+        self.folder = str(folder)
+
+    def __call__(self, task):
+        culprit, victim = (Path(self.folder) / name for name in ("culprit", "victim"))
+        if task.genome_id == "culprit":
+            culprit.touch()
+            while not victim.exists():
+                time.sleep(0.01)
+            return behave(replace(task, genome_id="is lost"))
+        if task.genome_id == "victim" and not victim.exists():
+            victim.touch()
+            time.sleep(3.0)  # until the other one's loss is known
+            return behave(replace(task, genome_id="is lost"))
+        return behave(task)
+
+
+def test_a_kernel_whose_context_goes_with_that_of_the_process_beside_it_is_not_blamed(tmp_path):
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    with sharing(tmp_path, check=Collateral(folder)) as worker:
+        assert outcome_of(worker, "good", timed=True).status is Status.CORRECT
+        both = [worker.submit(task_of(name)) for name in ("culprit", "victim")]
+        culprit, victim = (each.result(timeout=LIMIT_S) for each in both)
+    assert (culprit.status, culprit.process_lost) == (Status.RUNTIME, True)
+    assert (victim.status, victim.process_lost) == (Status.CORRECT, False)
+
+
 def test_without_a_gpu_the_worker_says_what_to_do():
     try:
         present_gpu()
