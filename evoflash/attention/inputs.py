@@ -19,6 +19,7 @@ from evoflash.validation.in_parts import standard_normal
 
 Single = NDArray[np.float32]
 Inputs = tuple[Single, Single, Single]
+_HEAVY = 6  # of a hidden key's score above the visible ones': below what lets P outgrow an old maximum
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -242,6 +243,31 @@ def _zero_keys(workload: Workload, rng: np.random.Generator) -> Inputs:
     return q, k, v
 
 
+def _heavy_hidden(workload: Workload, rng: np.random.Generator) -> Inputs:
+    """A key that a row must not see weighs e^6 times as much as one that it sees: a mask that leaks shows.
+
+    Not more, because kernels that keep an old maximum do rows that outgrow it again, and come out right.
+    Visible scores are near -6. Behind the last key kernels find zeros, whose score is 0; under a causal mask
+    each row points at the first key that it must not see.
+    """
+    direction, root = _signs(rng, (workload.head_dim,)), workload.head_dim**0.5
+    q, k, v = _normal(workload, rng)
+    q, k = (_across(x, direction) / np.float32(2) for x in (q, k))
+    if workload.causal:
+        hidden = np.arange(workload.seq_q) + workload.seq_kv - workload.seq_q + 1
+        rows = np.flatnonzero((hidden >= 0) & (hidden < workload.seq_kv))
+        for head in range(workload.heads):
+            key = k[:, head // workload.gqa_ratio, hidden[rows]]
+            q[:, head, rows] += np.float32(_HEAVY * root) * key / np.sum(key * key, axis=-1, keepdims=True)
+    return q - np.float32(_HEAVY / root) * direction, k + direction, v
+
+
+def _across(x: Single, direction: Single) -> Single:
+    """Without its part along a direction of signs."""
+    along: Single = x @ (direction / np.float32(len(direction)))
+    return x - along[..., None] * direction
+
+
 def _large_values(workload: Workload, rng: np.random.Generator) -> Inputs:
     """V near the type's maximum: an output accumulated in 16 bits before the division overflows.
 
@@ -273,6 +299,7 @@ _RECIPES: dict[str, Callable[[Workload, np.random.Generator], Inputs]] = {
     "large_values": _large_values,
     "lone_spikes": _lone_spikes,
     "zero_keys": _zero_keys,
+    "heavy_hidden": _heavy_hidden,
 }
 
 ALL = tuple(name for name in _RECIPES if name != "normal-after")  # for small shapes
@@ -288,6 +315,7 @@ NAMES = InputNames(
         "rising",
         "lone_spikes",
         "zero_keys",
+        "heavy_hidden",
         "needles",
         "large_logits",
         "falling",
