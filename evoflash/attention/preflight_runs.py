@@ -104,7 +104,14 @@ def preflight_runs(key: CompileKey, loop: Loop, *, whole_groups: bool = False) -
     `whole_groups`: the kernel may rely on whole groups of query heads, as all callers but this one give them.
     """
     cut = _Cut(key, loop, whole_groups)
-    return (*_ring_runs(cut), *_short_runs(cut), *_far_runs(cut), *_long_runs(cut))
+    # A run's seed goes by its place: what is new comes last, so that the others stay what they were.
+    return (
+        *_ring_runs(cut),
+        *_short_runs(cut),
+        *_far_runs(cut),
+        *_long_runs(cut),
+        *_hidden_runs(cut),
+    )
 
 
 def _ring_runs(cut: _Cut) -> Iterator[EmulatedRun]:
@@ -170,21 +177,6 @@ def _short_runs(cut: _Cut) -> Iterator[EmulatedRun]:
     yield EmulatedRun(_late(cut), "lone_spikes", "eager", "fifo", crowded=True, is_strided=True)
     if cut.key.causal:
         yield EmulatedRun(_stairs(cut), "rising", "lazy", "random", crowded=True)
-    # The last key of a tile, or of a part of one, is hidden and weighs more than those that a row sees.
-    for workload in _short_by_one(cut):
-        yield EmulatedRun(workload, "heavy_hidden", "eager", "fifo")
-
-
-def _short_by_one(cut: _Cut) -> Iterator[Workload]:
-    """Keys, or what a warpgroup's first row sees, end one short of a tile that is not the first of its split;
-    then one short of each part of it that is masked apart. The last warpgroup of a block has two rows.
-    """
-    tiles = 2 * (cut.loop.splits // 2 + 1)  # two for as many splits as that takes
-    part = cut.loop.part_keys or cut.keys
-    rows = max(2, cut.rows - _WARPGROUP_ROWS // cut.loop.pack + 2)
-    for left in range(min(_MOST_PARTS, cut.keys // part)):
-        seen = tiles * cut.keys - left * part
-        yield cut.workload(rows, seen if cut.key.causal else seen - 1)
 
 
 def _stairs(cut: _Cut) -> Workload:
@@ -278,3 +270,17 @@ def _long_runs(cut: _Cut) -> Iterator[EmulatedRun]:
         # producer back from the next pieces' notes.
         brief = cut.workload(cut.few_rows, cut.keys, heads=_SOME_NOTES)
         yield EmulatedRun(brief, "spikes", "eager", "fifo", crowded=True, shrunk=("kSlots", "kLog"))
+
+
+def _hidden_runs(cut: _Cut) -> Iterator[EmulatedRun]:
+    """Keys, or what a warpgroup's first row sees, end one short of a tile that is not the first of its split;
+    then one short of each part of it that is masked apart. The key that is hidden there outweighs the others.
+    The last warpgroup of a block has two rows.
+    """
+    tiles = 2 * (cut.loop.splits // 2 + 1)  # two for as many splits as that takes
+    part = cut.loop.part_keys or cut.keys
+    rows = max(2, cut.rows - _WARPGROUP_ROWS // cut.loop.pack + 2)
+    for left in range(min(_MOST_PARTS, cut.keys // part)):
+        seen = tiles * cut.keys - left * part
+        short = cut.workload(rows, seen if cut.key.causal else seen - 1)
+        yield EmulatedRun(short, "heavy_hidden", "eager", "fifo")
