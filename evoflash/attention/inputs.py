@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from evoflash.attention.targets import key_of_each_row, late_row
 from evoflash.attention.workload import Workload
 from evoflash.errors import UsageError
 from evoflash.operation import InputNames
@@ -19,6 +20,7 @@ from evoflash.validation.in_parts import standard_normal
 
 Single = NDArray[np.float32]
 Inputs = tuple[Single, Single, Single]
+_HEAVY = 6  # of a hidden key's score above the visible ones': below what lets P outgrow an old maximum
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -94,7 +96,7 @@ def _needles(workload: Workload, rng: np.random.Generator) -> Inputs:
     A dropped tile, tail or diagonal loses the pointed-at row of V; a leaking mask shows the hidden one.
     """
     q, k, v = _normal(workload, rng)
-    targets = _targets(workload, rng)
+    targets = key_of_each_row(workload, rng)
     for head in range(workload.heads):
         q[:, head] = 4 * k[:, head // workload.gqa_ratio, targets]
     return q, k, v
@@ -113,30 +115,6 @@ def _spike(head_dim: int) -> float:
     dimension 16 the spike does not stand as far above them: queries and LSE would become too large.
     """
     return 128 / max(2.0, math.sqrt(head_dim) - 3)
-
-
-def _targets(workload: Workload, rng: np.random.Generator) -> NDArray[np.intp]:
-    last = workload.seq_kv - 1
-    multiples = np.arange(0, last + 17, 16)
-    edges = np.unique(np.concatenate([multiples - 1, multiples, multiples + 1, [last]]).clip(0, last))
-    targets = _one_each(edges, workload.seq_q, rng)
-    if workload.causal:
-        newest = np.arange(workload.seq_q) + workload.seq_kv - workload.seq_q
-        visible = rng.integers(0, newest.clip(0) + 1)  # a target beyond the mask would say nothing
-        targets = np.where(targets <= newest, targets, visible)
-        kind = rng.integers(0, 3, workload.seq_q)
-        targets = np.select([kind == 0, kind == 1], [newest, newest + 1], targets)
-    return targets.clip(0, last)
-
-
-def _one_each(edges: NDArray[np.intp], rows: int, rng: np.random.Generator) -> NDArray[np.intp]:
-    """An edge for each row: all of them, or as many as there are rows, the last key among these."""
-    if rows >= len(edges):
-        return edges[rng.permutation(rows) % len(edges)]
-    chosen = rng.permutation(edges)[:rows]
-    if rows > 1 and edges[-1] not in chosen:
-        chosen[rng.integers(rows)] = edges[-1]
-    return chosen
 
 
 def _equal_keys(workload: Workload, rng: np.random.Generator) -> Inputs:
@@ -209,7 +187,7 @@ def _lone_spikes(workload: Workload, rng: np.random.Generator) -> Inputs:
     w = workload
     q, k, v = _normal(w, rng)
     for batch, group in np.ndindex(w.batch, w.kv_heads):
-        row = _late_row(w.seq_q, rng, upper=(batch + group) % 2 == 0)
+        row = late_row(w.seq_q, rng, upper=(batch + group) % 2 == 0)
         newest = min(w.seq_kv - 1, row + w.seq_kv - w.seq_q) if w.causal else w.seq_kv - 1
         if newest < 0:
             continue  # the row sees nothing
@@ -217,13 +195,6 @@ def _lone_spikes(workload: Workload, rng: np.random.Generator) -> Inputs:
         head = group * w.gqa_ratio + rng.integers(w.gqa_ratio)
         q[batch, head, row] = np.float32(_spike(w.head_dim)) * k[batch, group, key]
     return q, k, v
-
-
-def _late_row(rows: int, rng: np.random.Generator, *, upper: bool) -> int:
-    """One of the last quarter of the rows, in that half of 16 rows if there is one."""
-    late = np.arange(rows - max(1, rows // 4), rows)
-    wanted = late[(late % 16 >= 8) == upper]
-    return int(rng.choice(wanted if len(wanted) else late))
 
 
 def _zero_keys(workload: Workload, rng: np.random.Generator) -> Inputs:
@@ -240,6 +211,31 @@ def _zero_keys(workload: Workload, rng: np.random.Generator) -> Inputs:
         v[batch, head, of_v] = 0
     k[:, :, 0] = 0
     return q, k, v
+
+
+def _heavy_hidden(workload: Workload, rng: np.random.Generator) -> Inputs:
+    """A key that a row must not see weighs e^6 times as much as one that it sees: a mask that leaks shows.
+
+    Not more, because kernels that keep an old maximum do rows that outgrow it again, and come out right.
+    Visible scores are near -6. Behind the last key kernels find zeros, whose score is 0; under a causal mask
+    each row points at the first key that it must not see.
+    """
+    direction, root = _signs(rng, (workload.head_dim,)), workload.head_dim**0.5
+    q, k, v = _normal(workload, rng)
+    q, k = (_across(x, direction) / np.float32(2) for x in (q, k))
+    if workload.causal:
+        hidden = np.arange(workload.seq_q) + workload.seq_kv - workload.seq_q + 1
+        rows = np.flatnonzero((hidden >= 0) & (hidden < workload.seq_kv))
+        for head in range(workload.heads):
+            key = k[:, head // workload.gqa_ratio, hidden[rows]]
+            q[:, head, rows] += np.float32(_HEAVY * root) * key / np.sum(key * key, axis=-1, keepdims=True)
+    return q - np.float32(_HEAVY / root) * direction, k + direction, v
+
+
+def _across(x: Single, direction: Single) -> Single:
+    """Without its part along a direction of signs."""
+    along: Single = x @ (direction / np.float32(len(direction)))
+    return x - along[..., None] * direction
 
 
 def _large_values(workload: Workload, rng: np.random.Generator) -> Inputs:
@@ -273,6 +269,7 @@ _RECIPES: dict[str, Callable[[Workload, np.random.Generator], Inputs]] = {
     "large_values": _large_values,
     "lone_spikes": _lone_spikes,
     "zero_keys": _zero_keys,
+    "heavy_hidden": _heavy_hidden,
 }
 
 ALL = tuple(name for name in _RECIPES if name != "normal-after")  # for small shapes
@@ -288,6 +285,7 @@ NAMES = InputNames(
         "rising",
         "lone_spikes",
         "zero_keys",
+        "heavy_hidden",
         "needles",
         "large_logits",
         "falling",

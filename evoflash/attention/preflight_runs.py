@@ -20,6 +20,7 @@ _SOME_NOTES = 5  # pieces of work, more than a family with smaller constants let
 _MUCH = 24_000_000
 _BLOCK_COST = 1_000_000  # of a block of threads that starts and ends, in such multiplications
 _WARPGROUP_ROWS = 64
+_MOST_PARTS = 4  # of a step, that are masked apart from one another and each have a run
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +104,14 @@ def preflight_runs(key: CompileKey, loop: Loop, *, whole_groups: bool = False) -
     `whole_groups`: the kernel may rely on whole groups of query heads, as all callers but this one give them.
     """
     cut = _Cut(key, loop, whole_groups)
-    return (*_ring_runs(cut), *_short_runs(cut), *_far_runs(cut), *_long_runs(cut))
+    # A run's seed goes by its place: what is new comes last, so that the others stay what they were.
+    return (
+        *_ring_runs(cut),
+        *_short_runs(cut),
+        *_far_runs(cut),
+        *_long_runs(cut),
+        *_hidden_runs(cut),
+    )
 
 
 def _ring_runs(cut: _Cut) -> Iterator[EmulatedRun]:
@@ -176,13 +184,17 @@ def _stairs(cut: _Cut) -> Workload:
     Each warp's last key outweighs those before it; what one leaves out, another waits for.
 
     Where that is not dear the last tile is the second of its split: a slot that one warp leaves out is filled
-    again while another reads it.
+    again while another reads it. Where it is cheap a split has one tile more than the ring has slots: a warp
+    that sits them all out comes to the first slot again.
     """
     rows, keys, splits = cut.rows, cut.keys, cut.loop.splits
     some = min(rows, keys) if cut.is_dear(rows // keys + 2) else rows
     tiles = -(-some // keys) + 2
     if not cut.is_dear(2 * splits):
         tiles = max(tiles, 2 * splits)
+    round_trip = (cut.loop.stages + 1) * splits
+    if splits > 1 and not cut.is_dear(2 * round_trip):
+        tiles = max(tiles, round_trip)
     return cut.workload(some, (tiles - 1) * keys + 1, heads=2 if cut.is_persistent else 1)
 
 
@@ -254,3 +266,21 @@ def _long_runs(cut: _Cut) -> Iterator[EmulatedRun]:
         # its first tile, the first one that has no note included.
         noted = cut.workload(2, 2 * cut.keys - 3, heads=_SOME_NOTES)
         yield EmulatedRun(noted, "spikes", "eager", "fifo", crowded=True, shrunk=("kSlots", "kLog"))
+        # The same of one tile, which outgrows a maximum of some of its keys alone: no ring then holds the
+        # producer back from the next pieces' notes.
+        brief = cut.workload(cut.few_rows, cut.keys, heads=_SOME_NOTES)
+        yield EmulatedRun(brief, "spikes", "eager", "fifo", crowded=True, shrunk=("kSlots", "kLog"))
+
+
+def _hidden_runs(cut: _Cut) -> Iterator[EmulatedRun]:
+    """Keys, or what a warpgroup's first row sees, end one short of a tile that is not the first of its split;
+    then one short of each part of it that is masked apart. The key that is hidden there outweighs the others.
+    The last warpgroup of a block has two rows.
+    """
+    tiles = 2 * (cut.loop.splits // 2 + 1)  # two for as many splits as that takes
+    part = cut.loop.part_keys or cut.keys
+    rows = max(2, cut.rows - _WARPGROUP_ROWS // cut.loop.pack + 2)
+    for left in range(min(_MOST_PARTS, cut.keys // part)):
+        seen = tiles * cut.keys - left * part
+        short = cut.workload(rows, seen if cut.key.causal else seen - 1)
+        yield EmulatedRun(short, "heavy_hidden", "eager", "fifo")

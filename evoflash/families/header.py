@@ -55,6 +55,7 @@ _MODEL: dict[str, object] = {  # what [model] may say, and what holds where it i
     "most_ctas": 0,
     "noted_pieces": 0,
     "section": 0,
+    "part_keys": 0,
     "emulation_cost": 1,
     "registers": 0,
 }

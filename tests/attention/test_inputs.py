@@ -97,6 +97,24 @@ def test_without_its_key_the_maximum_of_a_spiked_row_lets_fp32_overflow(name, he
     assert (above > 89).mean() > 0.7
 
 
+@pytest.mark.parametrize("head_dim", [64, 128, 256])
+def test_a_hidden_key_weighs_e_to_the_4_or_more_and_less_than_lets_p_overflow(head_dim):
+    causal = Workload(1, 4, 2, 66, 300, head_dim, causal=True)
+    for workload in (causal, Workload(1, 4, 2, 66, 300, head_dim)):
+        found, _ = scores("heavy_hidden", workload)
+        first = np.arange(66) + 300 - 66 + 1 if workload.causal else np.full(66, 300)
+        visible = np.where(np.arange(300) < first[:, None], found, np.nan)
+        typical, best = np.nanmedian(visible, axis=-1), np.nanmax(visible, axis=-1)
+        # Past the last key stand zeros, whose score is 0.
+        hidden = np.stack(
+            [found[:, :, row, first[row]] if first[row] < 300 else 0 * best[:, :, row] for row in range(66)],
+            axis=-1,
+        )
+        assert (hidden - typical > 4).all()
+        assert (hidden - best < 8).all()
+        assert (best < 0).all()
+
+
 def test_pooled_errors_are_of_ordinary_data_alone():
     assert set(ALL) >= {"normal", "normal-again"}
     for name in NAMES.ordinary:

@@ -85,7 +85,7 @@ def test_the_shapes_are_those_that_the_loop_makes_special(key, loop):
     assert any(shape.seq_q % loop.rows == 0 and shape.seq_q > loop.rows for shape in square)
     assert any(run.is_strided and run.workload.batch > 1 for run in runs)
     assert any(run.is_strided and run.workload.kv_heads > 1 for run in runs)
-    assert {"needles", "lone_spikes", "zero_keys"} < {run.inputs for run in runs}
+    assert {"needles", "lone_spikes", "zero_keys", "heavy_hidden"} < {run.inputs for run in runs}
     if key.causal:  # a row sees all of a tile but its last key: of a split's first tile, and of its second
         pairs = {shape.seq_kv for shape in shapes if shape.seq_q == 2}
         assert {(2 * loop.splits - 1) * loop.keys, 2 * loop.splits * loop.keys} <= pairs
@@ -96,6 +96,23 @@ def test_the_shapes_are_those_that_the_loop_makes_special(key, loop):
         )
     if loop.emulation_cost == 1:
         assert max(tiles) > 2 * loop.stages * loop.splits + 1
+
+
+@pytest.mark.parametrize("splits", [1, 2, 4, 16])
+@pytest.mark.parametrize("key", KEYS[:3], ids=str)
+def test_a_heavy_key_is_hidden_at_the_end_of_each_part_of_a_tile_that_is_not_the_first_of_its_split(
+    key, splits
+):
+    loop = Loop(rows=128, keys=64, stages=2, splits=splits, pack=key.gqa_ratio, part_keys=16)
+    shapes = [run.workload for run in preflight_runs(key, loop) if run.inputs == "heavy_hidden"]
+
+    diagonal = loop.rows // loop.pack - 64 // loop.pack if key.causal else 0
+    hidden = [shape.seq_kv - shape.seq_q + diagonal + 1 if key.causal else shape.seq_kv for shape in shapes]
+    assert {at % loop.keys for at in hidden} == {15, 31, 47, 63}
+    for shape, at in zip(shapes, hidden, strict=True):
+        tiles = -(-shape.seq_kv // loop.keys)
+        share = -(-tiles // splits)
+        assert at // loop.keys % share > 0
 
 
 @pytest.mark.parametrize("loop", LOOPS, ids=lambda loop: f"{loop.rows}x{loop.keys}")
@@ -201,6 +218,58 @@ def test_a_planted_mistake_is_found(edits, status, says):
     assert says in found.complaint
 
 
+HOPPER, H200 = load_family("flash_wgmma"), load_gpu("h200")
+SPECULATIVE = {  # no maximum is looked for in later tiles, which are masked in parts
+    "block_n": 64,
+    "consumers": 1,
+    "overlap": "none",
+    "tile_parts": 2,
+    "rescale": "speculative",
+    "rows_per_warpgroup": 64,
+    "kv_groups": 1,
+}
+NOTED = {  # with two slots of Q and one of V, so that little else orders the notes of pieces of work
+    "block_n": 64,
+    "consumers": 1,
+    "k_stages": 2,
+    "v_stages": 1,
+    "rescale": "sampled",
+    "schedule": "persistent",
+    "producer": "warpgroup",
+    "q_stages": 2,
+    "q_home": "registers",
+    "epilogue": "direct",
+}
+
+
+def hopper(values: dict[str, object], key: CompileKey, old: str, new: str) -> Candidate:
+    """A kernel of flash_wgmma with one piece of its text replaced wherever it stands; it must be there."""
+    candidate = render(HOPPER.space((key,), H200).genome(values), key, H200)
+    assert old in candidate.source, old
+    return replace(candidate, source=candidate.source.replace(old, new))
+
+
+@pytest.mark.parametrize("part", [1, 2])
+@pytest.mark.parametrize("causal", [False, True])
+def test_a_mask_of_a_later_tile_that_lets_one_key_through_is_found(part, causal):
+    key = CompileKey(64, "fp16", causal, 1, "sm_90a")
+    ahead = "kPartKeys" if part == 1 else "2 * kPartKeys"
+    bound = f"else if (first_key + {ahead} > unmasked"
+
+    assert preflight(hopper(SPECULATIVE, key, bound, bound), HOPPER, H200, seed=0).complaint == ""
+    found = preflight(hopper(SPECULATIVE, key, bound, f"{bound} + 1"), HOPPER, H200, seed=0)
+    assert found.status is Status.CORRECTNESS, found.complaint
+
+
+def test_a_note_that_is_written_over_while_a_lane_may_still_read_it_is_found():
+    key = CompileKey(64, "fp16", False, 1, "sm_90a")
+    there = "if (work.tiles < 0) {\n        ef::syncwarp();\n"
+
+    assert preflight(hopper(NOTED, key, there, there), HOPPER, H200, seed=0).complaint == ""
+    found = preflight(hopper(NOTED, key, there, "if (work.tiles < 0) {\n"), HOPPER, H200, seed=0)
+    assert "race-WAR" in found.complaint
+
+
 DRIFTS = {  # genomes that rescale at every key or tile: a shrink that is not exactly 1 adds up there
     "flash_simt": {"lanes_per_row": 8, "softmax": "online_per_key", "vec": 8},
     "flash_wmma": {"block_n": 16},
@@ -247,6 +316,16 @@ def test_headers_say_which_heads_share_a_cta_and_which_ctas_take_piece_after_pie
     if "schedule" in names:
         known = family.names(space.genome({"schedule": "persistent"}).as_dict(), key, gpu)
         assert family.loop(known).most_ctas == known["slots"]
+
+
+@pytest.mark.parametrize(("parts", "groups"), [(1, 1), (2, 1), (4, 1), (1, 2)])
+def test_the_header_says_how_many_keys_are_masked_at_a_time(parts, groups):
+    key = CompileKey(64, "fp16", False, 1, "sm_90a")
+    values = {**SPECULATIVE, "tile_parts": parts, "kv_groups": groups, "consumers": groups}
+    known = HOPPER.names(HOPPER.space((key,), H200).genome(values).as_dict(), key, H200)
+    loop = HOPPER.loop(known)
+
+    assert (loop.keys, loop.part_keys) == (64 * groups, 64 // parts)
 
 
 STRIDED = {"flash_mma": (KEYS[1], VALUES), "flash_simt": (KEYS[0], {}), "flash_wmma": (KEYS[3], {})}
