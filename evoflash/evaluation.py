@@ -207,6 +207,13 @@ class Evaluation:
         return self.score_us if self.is_correct or self.is_screened else None
 
     @property
+    def is_rankable(self) -> bool:
+        """Whether strategies may rank its time beside those of proven kernels: it is one, or it was screened
+        and its time is a model's, which a proof would not have changed. A screen's measurement is too short.
+        """
+        return self.is_correct or (self.is_screened and self.is_estimate)
+
+    @property
     def is_censored(self) -> bool:
         return any(timing.censored for timing in self.timings)
 

@@ -206,7 +206,8 @@ def time_in_words(evaluation: Evaluation) -> str:
         bound = f", bound by {evaluation.bound}" if evaluation.bound else ""
         by = f"ESTIMATED by model {evaluation.model_version}, not measured"
         replayed = ", replayed from a recording" if is_replay else ""
-        return f"~{evaluation.score_us:.2f} us {by}{replayed}{bound}"
+        unproven = ", not proven to be right" if evaluation.is_screened else ""
+        return f"~{evaluation.score_us:.2f} us {by}{replayed}{bound}{unproven}"
     if is_replay:
         return f"{evaluation.score_us:.2f} us replayed from a recording, not measured here"
     unproven = ", by a short look: not proven to be right" if evaluation.is_screened else ""

@@ -27,7 +27,10 @@ _COMMON_FLAGS = ("-std=c++17", "-ffp-contract=off", "-fPIC", "-shared", "-U_FORT
 _RUNTIME_FLAGS = (*_COMMON_FLAGS, "-O2", "-ftree-vectorize", "-fno-semantic-interposition", "-g1")
 # What a kernel's library does without, so that g++ takes three quarters of the time: passes that do not pay
 # for themselves in a run of 50 ms, and the standard libraries, which the process has loaded anyway.
-_QUICK = ("-nostdlib", "-fno-exceptions", "-fno-tree-pta", "-fno-tree-sra", "-fno-use-linker-plugin")
+_QUICK = (
+    *("-nostdlib", "-fno-exceptions", "-fno-tree-pta", "-fno-tree-sra", "-fno-use-linker-plugin"),
+    *("-fira-algorithm=priority", "-fira-region=one"),  # a tenth of g++'s time; runs take as long as before
+)
 # The two sanitizer flags turn a register array's index out of bounds into a trap, which becomes a report;
 # stack probes keep a large frame from stepping over the guard page below its stack.
 _KERNEL_FLAGS = (

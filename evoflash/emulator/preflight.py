@@ -41,11 +41,18 @@ class Preflight:
 
 
 def preflight(
-    candidate: Candidate, family: Family, gpu: GpuSpec, *, seed: int, registers: int = 0
+    candidate: Candidate,
+    family: Family,
+    gpu: GpuSpec,
+    *,
+    seed: int,
+    registers: int = 0,
+    only_counted: bool = False,
 ) -> Preflight:
     """Emulates the candidate on its pre-flight set, async copies delivered at once, late, or by chance.
 
     `registers` is what the compiler gave a thread, for setmaxnreg's pool; 0: what the family says of it.
+    `only_counted`: no more than the runs that the performance model counts, which prove nothing.
     """
     key = candidate.compile_key
     names = family.names(candidate.genome.as_dict(), key, gpu)
@@ -54,6 +61,8 @@ def preflight(
     verdicts, counted = [], []
     runs = operation_of(key).preflight_runs(key, loop)
     for at, planned in enumerate(run for run in runs if family.shrunk.keys() >= {*run.shrunk}):
+        if only_counted and not planned.is_counted:
+            continue
         workload = planned.workload
         launches = family.launches(candidate.genome, workload, _on(planned, gpu))
         emulations, verdict = emulate(

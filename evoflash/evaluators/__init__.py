@@ -4,6 +4,8 @@ kernel and estimates its time.
     pipeline      what both share: genomes prepared in worker processes, in order; duplicates found
     prepare       one genome in a worker process: render, compile, emulate
     emulated      the evaluator without a GPU
+    screening     a genome's short way there: screened out by its estimate
+    rivals        the best estimates so far, which the next one has to keep up with
     measured      the evaluator on a GPU
     climbs        genomes on their way through it, many at a time
     standing      the best proven kernels so far, which the next one has to keep up with

@@ -1,14 +1,25 @@
-"""Evaluates without a GPU: correctness by the emulator, time by the performance model, always an estimate."""
+"""Evaluates without a GPU: correctness by the emulator, time by the performance model, always an estimate.
 
+What is too slow to be among the best by its estimate is screened out (screening.py) before the emulator has
+checked all of it. What a proposal has to keep up with goes by its place in the search alone, so that a search
+repeats itself whatever takes how long, and over a stop.
+"""
+
+from collections.abc import Iterable
 from concurrent.futures import Future
 from dataclasses import replace
 
-from evoflash.evaluation import Basis, Evaluation, Timing, score
+from evoflash.evaluation import Basis, Evaluation, Proposal, Rung, Status, Timing, score
 from evoflash.evaluators.estimates import bound_of, estimates
+from evoflash.evaluators.machines import Cores
 from evoflash.evaluators.pipeline import PreparingEvaluator, settled
-from evoflash.evaluators.prepare import Prepared
+from evoflash.evaluators.prepare import PREPARE_LIMIT_S, Prepared, Screened
+from evoflash.evaluators.rivals import rivals
+from evoflash.evaluators.screening import screen_or_prepare
+from evoflash.gpu import GpuSpec
 from evoflash.isolation import Ending
 from evoflash.perf_model.estimate import model_version
+from evoflash.problem import Problem
 from evoflash.space import Genome
 
 
@@ -18,14 +29,57 @@ class EmulatedEvaluator(PreparingEvaluator[Ending[Prepared]]):
     basis = Basis.ESTIMATED
     model_version = model_version()
 
+    def __init__(
+        self,
+        problem: Problem,
+        gpu: GpuSpec,
+        *,
+        seed: int,
+        history: Iterable[Evaluation] = (),
+        workers: int | None = None,
+        cores: Cores | None = None,
+        ahead: int | None = None,
+        proves_all: bool = False,
+    ) -> None:
+        """As its base; the best of `history` are what candidates are screened against, unless `proves_all`
+        asks for every check of each of them.
+        """
+        past = list(history)
+        super().__init__(problem, gpu, seed=seed, history=past, workers=workers, cores=cores, ahead=ahead)
+        self._proves_all = proves_all
+        self._scores_us = [_proven_us(each) for each in past]  # in the order of their proposals
+
     def _begin(self, genome: Genome) -> "Future[Ending[Prepared]]":
-        return self._preparing(genome, emulate=True)
+        known_us = () if self._proves_all else rivals(filter(None, self._scores_us[: self._known]))
+        if not known_us:
+            return self._preparing(genome, emulate=True)
+        arguments = (genome, self._problem, self._gpu, self._seed_of(genome), known_us)
+        return self._pool.submit(screen_or_prepare, *arguments, timeout_s=PREPARE_LIMIT_S)
+
+    @property
+    def _known(self) -> int:
+        """How many outcomes a proposal that is submitted now may know of: as many as are there when it comes
+        in a search that was never stopped. After a stop there are more.
+        """
+        return max(0, len(self._scores_us) + self.pending - self.ahead + 1)
+
+    def collect(self) -> tuple[Proposal, Evaluation]:
+        """As its base, and what is submitted from now on has to keep up with it."""
+        proposal, evaluation = super().collect()
+        self._scores_us.append(_proven_us(evaluation))
+        return proposal, evaluation
 
     def _prepared(self, found: Ending[Prepared]) -> Prepared:
         return settled(found)
 
     def _timed(self, evaluation: Evaluation, found: Ending[Prepared]) -> Evaluation:
-        estimated = estimates(evaluation.genome, settled(found), self._problem, self._gpu)
+        prepared = settled(found)
+        screened = prepared.screened
+        estimated = (
+            screened.estimates
+            if screened
+            else estimates(evaluation.genome, prepared, self._problem, self._gpu)
+        )
         timings = tuple(
             Timing(
                 workload=str(workload),
@@ -39,4 +93,17 @@ class EmulatedEvaluator(PreparingEvaluator[Ending[Prepared]]):
             for workload, each in zip(self._problem.workloads, estimated, strict=True)
         )
         score_us = score([timing.median_us for timing in timings])
-        return replace(evaluation, timings=timings, score_us=score_us, bound=bound_of(estimated))
+        timed = replace(evaluation, timings=timings, score_us=score_us, bound=bound_of(estimated))
+        return _as_screened(timed, screened) if screened else timed
+
+
+def _as_screened(evaluation: Evaluation, screened: Screened) -> Evaluation:
+    against = f"{evaluation.score_us:.2f} us against {screened.rival_us:.2f} us"
+    how = "" if evaluation.builds else ", at best: it was not compiled for the GPU"
+    reason = f"too slow to be proven: {against}{how}"
+    return replace(evaluation, status=Status.SCREENED, rung=Rung.TIMING, reason=reason)
+
+
+def _proven_us(evaluation: Evaluation) -> float | None:
+    """The time of a kernel that counts among the best; duplicates count once."""
+    return evaluation.score_us if evaluation.is_correct and not evaluation.duplicate_of else None

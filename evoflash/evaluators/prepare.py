@@ -14,7 +14,7 @@ from evoflash.families.family import Family, load_family
 from evoflash.families.renderer import render
 from evoflash.gpu import GpuSpec
 from evoflash.operation import Workload
-from evoflash.perf_model.estimate import Profile
+from evoflash.perf_model.estimate import Estimate, Profile
 from evoflash.problem import Problem
 from evoflash.space import Genome
 
@@ -31,6 +31,14 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
+class Screened:
+    """The estimates by which a genome is too slow to be proven, and what it had to keep up with."""
+
+    estimates: tuple[Estimate, ...]
+    rival_us: float
+
+
+@dataclass(frozen=True, slots=True)
 class Prepared:
     """A genome's builds, one for each compile key, and what the emulator said where it was asked."""
 
@@ -38,6 +46,7 @@ class Prepared:
     failure: Failure | None = None
     verdicts: tuple[Verdict, ...] = ()
     profiles: tuple[Profile, ...] = ()  # in the order of builds; empty when not emulated
+    screened: Screened | None = None
 
 
 def prepare(genome: Genome, problem: Problem, gpu: GpuSpec, emulate: bool, seed: int) -> Prepared:

@@ -12,12 +12,11 @@ from concurrent.futures import Future, InvalidStateError
 from dataclasses import replace
 
 from evoflash.evaluation import SCORED, Timing, score
+from evoflash.evaluators.rivals import ELITES, FEW
 from evoflash.gpu_process.rungs import Anchor, GpuTask
 from evoflash.operation import Workload
 
-ELITES = 8
 _FAR_FASTER = 0.7
-_FEW = 2.5  # while there are fewer: what takes so many times the best one's time will not be one that matters
 
 
 class Standing:
@@ -65,7 +64,7 @@ def _rival_us(best: Sequence[float], anchor: Anchor | None) -> float | None:
     if len(best) >= ELITES:
         return best[-1]
     known = [*best[:1], *([score(anchor.times_us)] if anchor else [])]
-    return _FEW * min(known) if known else None
+    return FEW * min(known) if known else None
 
 
 def anchor_of(task: GpuTask, timings: Sequence[Timing]) -> Anchor:

@@ -73,7 +73,7 @@ class Evolution:
         self._learn(proposal, evaluation)
         if self._insight is not None:
             self._insight.tell(evaluation)
-        if not evaluation.is_correct or evaluation.score_us is None:
+        if not evaluation.is_rankable or evaluation.score_us is None:
             self._failed.add(proposal.genome)
         elif self._fits(proposal.genome):
             self._scores_us[proposal.genome.id] = evaluation.score_us
@@ -84,7 +84,7 @@ class Evolution:
     def _count(self, evaluation: Evaluation) -> None:
         self._since += 1
         us = evaluation.score_us
-        if evaluation.is_correct and not evaluation.is_censored and us and us * GAIN < self._best_us:
+        if evaluation.is_rankable and not evaluation.is_censored and us and us * GAIN < self._best_us:
             self._best_us, self._since = us, 0
 
     @property

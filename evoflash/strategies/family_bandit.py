@@ -101,7 +101,7 @@ class Bandit:
 
     def _note(self, account: _Account, evaluation: Evaluation) -> None:
         best = account.best
-        if evaluation.is_correct and evaluation.score_us and not evaluation.is_censored:
+        if evaluation.is_rankable and evaluation.score_us and not evaluation.is_censored:
             account.correct += 1
             best = min(best, math.log(evaluation.score_us))
         account.bests.append(best)

@@ -56,7 +56,7 @@ def reward(evaluation: Evaluation, parent_us: float | None) -> float:
     us = evaluation.learnt_us
     if us is None or evaluation.duplicate_of:
         return 0.0
-    if parent_us is None or evaluation.is_screened or evaluation.is_censored or us >= parent_us:
+    if parent_us is None or not evaluation.is_rankable or evaluation.is_censored or us >= parent_us:
         return SLOWER
     return FASTER + (1 - FASTER) * min(1.0, gain(parent_us, us) / FULL_GAIN)
 

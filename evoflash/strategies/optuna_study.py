@@ -75,7 +75,7 @@ class OptunaStrategy(ABC):
             trial = self._enter(genome)
         if trial is None:
             return
-        if evaluation.is_correct and evaluation.score_us is not None:
+        if evaluation.is_rankable and evaluation.score_us is not None:
             self._study.tell(trial, evaluation.score_us)
             return
         # The further up the ladder a genome came, the less it violates.

@@ -208,6 +208,6 @@ def _score_us(evaluation: Evaluation) -> float:
 
 def _stands_still(told: Sequence[Evaluation]) -> bool:
     """Whether the newest outcomes have brought no gain."""
-    scores = [_score_us(each) if each.is_correct and not each.is_censored else np.inf for each in told]
+    scores = [_score_us(each) if each.is_rankable and not each.is_censored else np.inf for each in told]
     before = min(scores[:-STANDSTILL], default=np.inf)
     return len(told) > STANDSTILL and before <= GAIN * min(scores)

@@ -87,7 +87,7 @@ def taken_up(
 
 
 def _evaluator(problem: Problem, spec: GpuSpec, basis: Basis) -> EmulatedEvaluator | MeasuredEvaluator:
-    """The one of this basis; on a GPU nothing is screened out for its time."""
+    """The one of this basis; nothing is screened out for its time."""
     if basis is Basis.MEASURED:
         return MeasuredEvaluator(problem, spec, seed=0, proves_all=True)
-    return EmulatedEvaluator(problem, spec, seed=0)
+    return EmulatedEvaluator(problem, spec, seed=0, proves_all=True)

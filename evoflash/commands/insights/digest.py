@@ -118,7 +118,7 @@ def _children(seed: int, history: History) -> list[Child]:
 
 
 def _child(proposal: Proposal, evaluation: Evaluation, parents: list[Evaluation], *, control: bool) -> Child:
-    timed = [parent.score_us for parent in parents if parent.is_correct and parent.score_us]
+    timed = [parent.score_us for parent in parents if parent.is_rankable and parent.score_us]
     own = evaluation.is_correct and not evaluation.duplicate_of
     score_us = evaluation.score_us if own and not evaluation.is_censored else None
     return Child(

@@ -263,7 +263,7 @@ def strategy_of(plan: Plan, earlier: Mapping[str, tuple[Earlier, ...]] | None = 
 def evaluator(
     plan: Plan, history: Sequence[Evaluation], *, proves_all: bool = False, machines: Machines = HERE
 ) -> EmulatedEvaluator | MeasuredEvaluator:
-    """The evaluator of the plan's basis; `proves_all`: on a GPU, nothing is screened out for its time."""
+    """The evaluator of the plan's basis; `proves_all`: nothing is screened out for its time."""
     if plan.basis is Basis.MEASURED:
         return MeasuredEvaluator(
             plan.problem,
@@ -277,7 +277,13 @@ def evaluator(
             energy=plan.measures_energy,
         )
     return EmulatedEvaluator(
-        plan.problem, plan.gpu, seed=plan.seed, history=history, cores=machines.cores, ahead=machines.ahead
+        plan.problem,
+        plan.gpu,
+        seed=plan.seed,
+        history=history,
+        cores=machines.cores,
+        ahead=machines.ahead,
+        proves_all=proves_all,
     )
 
 

@@ -21,9 +21,9 @@ class Elite:
     score_us: float
 
 
-def is_proven(evaluation: Evaluation) -> bool:
-    """Whether it is correct, fully timed and no duplicate."""
-    return evaluation.is_correct and not evaluation.is_censored and not evaluation.duplicate_of
+def may_breed(evaluation: Evaluation) -> bool:
+    """Whether its time ranks beside those of proven kernels, fully timed, and it is no duplicate."""
+    return evaluation.is_rankable and not evaluation.is_censored and not evaluation.duplicate_of
 
 
 @dataclass(slots=True)
@@ -40,8 +40,8 @@ class Population:
     elites: list[Elite] = field(default_factory=list)
 
     def add(self, evaluation: Evaluation, parents: Sequence[str] = ()) -> bool:
-        """Whether the genome may now breed: proven, and fast enough; who its parents were does not matter."""
-        if not is_proven(evaluation) or evaluation.score_us is None:
+        """Whether the genome may now breed: timed, and fast enough; who its parents were does not matter."""
+        if not may_breed(evaluation) or evaluation.score_us is None:
             return False
         new = Elite(evaluation.genome, evaluation.score_us)
         ranked = sorted([*self.elites, new], key=lambda elite: elite.score_us)

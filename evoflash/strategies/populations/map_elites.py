@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from evoflash.evaluation import Evaluation
-from evoflash.strategies.populations.elites import Elite, is_proven
+from evoflash.strategies.populations.elites import Elite, may_breed
 
 REGISTERS, SMEM_BYTES = 32, 8192  # width of a cell
 
@@ -30,7 +30,7 @@ class MapElites:
 
     def add(self, evaluation: Evaluation, parents: Sequence[str] = ()) -> bool:
         """Whether it is the fastest of its cell."""
-        if not is_proven(evaluation) or evaluation.score_us is None:
+        if not may_breed(evaluation) or evaluation.score_us is None:
             return False
         where, new = _kind(evaluation, self.cell), Elite(evaluation.genome, evaluation.score_us)
         if where in self._cells and self._cells[where].score_us <= new.score_us:
