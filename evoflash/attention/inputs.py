@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from evoflash.attention.targets import key_of_each_row, late_row
+from evoflash.attention.shapes import key_of_each_row, late_row
 from evoflash.attention.workload import Workload
 from evoflash.errors import UsageError
 from evoflash.operation import InputNames

@@ -1,7 +1,6 @@
 """Reads a template's TOML header into records and compiled expressions; knows no GPU and renders nothing.
 
-The seeds of a family may stand in a file of their own instead, templates/<name>/seeds.toml. Everything
-malformed is a TemplateError that names file and key.
+Seeds may stand in templates/<name>/seeds.toml. What is malformed is a TemplateError with file and key.
 """
 
 import re

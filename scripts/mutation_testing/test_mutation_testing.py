@@ -26,7 +26,7 @@ RECORDS = (
     "mutation-testing.json",
     "mutation-testing-flash_wgmma.json",  # of more kernels than the newer one
 )
-UNFINISHED = "mutation-testing-flash_wgmma-2026-11-24.json"  # tasks are left, and survivors to be explained
+UNFINISHED = "mutation-testing-flash_wgmma-2026-11-24.json"  # tasks 7,199 to 8,000 are left
 FEWER_ARRIVALS = "one arrival fewer: ef::mbar_init(k_empty + 8 * i, kArrivals)"
 SAMPLE = 6  # mutants of synchronisation and of predicates that the tests emulate for each family
 
@@ -301,6 +301,7 @@ def test_the_record_explains_every_survivor_and_every_reviewed_reason_stands_for
     assert all(row["broken_cores"] == [] for row in now.values())
     ours = {each.reason for each in reviewed if set(each.families) & set(rows)}
     unfinished = json.loads((FOLDER / UNFINISHED).read_text())["families"]
+    assert all(row["unexplained"] == 0 for row in unfinished.values())
     given = {reason for row in (*now.values(), *unfinished.values()) for reason in row["equivalents"]}
     assert ours == given
     assert {name: row["version"] for name, row in rows.items()} == {n: load_family(n).version for n in rows}
