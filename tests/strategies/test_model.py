@@ -31,10 +31,10 @@ PLAIN = SearchSpace(
 )
 
 
-def apart(one: dict, other: dict) -> dict[int, float]:
+def apart(one: dict, other: dict, space: SearchSpace = PLAIN) -> dict[int, float]:
     """The squared distance of two genomes in each view that tells them apart."""
-    features = Features(PLAIN)
-    rows = features.of([PLAIN.genome(one), PLAIN.genome(other)])
+    features = Features(space)
+    rows = features.of([space.genome(one), space.genome(other)])
     squared = np.bincount(features.view, (rows[0] - rows[1]) ** 2, features.views)
     return {view: float(value) for view, value in enumerate(squared) if value > 1e-12}
 
@@ -44,6 +44,31 @@ def test_numbers_have_a_position_and_a_value_and_words_a_value_alone() -> None:
     assert apart({"n": 1}, {"n": 16}) == pytest.approx({0: 1.0, 1: 1.0})
     assert apart({"word": "a"}, {"word": "c"}) == pytest.approx({2: 1.0})
     assert apart({"n": 4, "word": "b"}, {"n": 4, "word": "b"}) == {}
+
+
+def test_sizes_are_told_apart_by_how_often_two_divides_them() -> None:
+    space = SearchSpace("sizes", (Param("n", (16, 32, 48, 64, 80)),))
+
+    assert apart({"n": 16}, {"n": 48}, space) == pytest.approx({0: 1 / 4, 1: 1.0})
+    assert apart({"n": 16}, {"n": 64}, space) == pytest.approx({0: 9 / 16, 1: 1.0, 2: 1.0})
+    assert apart({"n": 64}, {"n": 32}, space) == pytest.approx({0: 1 / 4, 1: 1.0, 2: 1 / 4})
+
+
+@pytest.mark.parametrize(
+    "values", [(1, 2, 4, 8), (8, 4, 2, 1), (0, 1, 2, 3), (1, 2)], ids=["grows", "falls", "counts", "pair"]
+)
+def test_where_positions_say_it_or_values_are_no_sizes_two_is_not_asked(values: tuple[int, ...]) -> None:
+    several = int(len(values) > 2)
+
+    assert Features(SearchSpace("one", (Param("n", values),))).views == 1 + several
+
+
+def test_an_inactive_size_is_as_even_as_the_middle_one() -> None:
+    genes = (Param("on", (False, True)), Param("n", (16, 32, 48, 64)))
+    space = SearchSpace("sizes", genes, when={"n": lambda v: v["on"]})
+
+    assert 3 not in apart({"on": False}, {"on": True, "n": 32}, space)
+    assert apart({"on": False}, {"on": True, "n": 64}, space)[3] == pytest.approx(1 / 4)
 
 
 def test_an_inactive_gene_is_as_far_from_all_its_values() -> None:
@@ -59,6 +84,14 @@ def test_a_switch_and_a_number_of_equal_value_are_two_values() -> None:
     rows = Features(mixed).of([Genome("mixed", 1, (("a", value),)) for value in (0, False, 1, True)])
 
     assert len({tuple(row) for row in rows.tolist()}) == 4
+
+
+def test_where_proportions_are_known_two_is_not_asked() -> None:
+    plain = SearchSpace("sizes", (Param("n", (16, 32, 48, 64)),))
+    known = replace(plain, proportions=Proportions(("size",), lambda genome: (1.0,)))
+
+    assert Features(plain).views == 3
+    assert Features(known).views == 3  # position, value and the proportion
 
 
 def test_proportions_stand_beside_the_genes_as_views_of_their_own() -> None:

@@ -1,10 +1,11 @@
 """Genomes as rows of numbers between which distances mean something; knows no score.
 
 Each row has several views of each gene, a view with columns of its own: the position of a number among its
-values, from 0 to 1; which value it is, a column for each, so that all are equally far apart (a power of two
-may be fast between neighbours that are slow); and whether it is active, where it may not be. Two values are
-about 1 apart at most in each view. Beside them stand the proportions that the space knows of a genome, a view
-each. How much a view counts is for the model to find out.
+values, from 0 to 1; which value it is, a column for each, so that all are equally far apart (one may be fast
+between neighbours that are slow); how often 2 divides it, for what warps, banks and sectors divide evenly is
+often fast alike; and whether it is active, where it may not be. Two values are about 1 apart at most in each
+view. Where the space knows proportions of a genome, these stand in the place of what 2 divides, a view each.
+How much a view counts is for the model to find out.
 """
 
 from collections.abc import Sequence
@@ -27,7 +28,10 @@ class Features:
 
     def __init__(self, space: SearchSpace) -> None:
         free = [param for param in space.params if len(param.values) > 1 or param.name in space.when]
-        views = [_views(param, may_be_inactive=param.name in space.when) for param in free]
+        views = [
+            _views(param, may_be_inactive=param.name in space.when, by_twos=not space.proportions)
+            for param in free
+        ]
         self._tables = [np.hstack(tables) for tables in views]
         self._codes = [
             (param.name, {(type(value), value): at for at, value in enumerate(param.values)})
@@ -62,7 +66,7 @@ class Features:
         return self._kept[genome]
 
 
-def _views(param: Param, *, may_be_inactive: bool) -> list[Floats]:
+def _views(param: Param, *, may_be_inactive: bool, by_twos: bool) -> list[Floats]:
     """(values + 1, columns) each: a row for each value, and the last for the inactive gene."""
     size = len(param.values)
     is_number = all(isinstance(value, int) and not isinstance(value, bool) for value in param.values)
@@ -71,6 +75,20 @@ def _views(param: Param, *, may_be_inactive: bool) -> list[Floats]:
         views.append(np.append(np.linspace(0.0, 1.0, size), _MIDDLE)[:, None])
     if not is_number or size > 2:
         views.append(np.vstack([np.eye(size) * _APART, np.zeros(size)]))
+    if by_twos and is_number and all(param.values):  # what counts from 0 is no size
+        views += _evenness(np.array([_twos(int(value)) for value in param.values]))
     if may_be_inactive:
         views.append(np.append(np.zeros(size), 1.0)[:, None])
     return views
+
+
+def _evenness(twos: Ints) -> list[Floats]:
+    """A view of how often 2 divides each value; none where it rises or falls along them, as positions do."""
+    steps = np.diff(twos)
+    if not ((steps > 0).any() and (steps < 0).any()):
+        return []
+    return [np.append((twos - twos.min()) / np.ptp(twos), _MIDDLE)[:, None]]
+
+
+def _twos(number: int) -> int:
+    return (number & -number).bit_length() - 1
