@@ -2,6 +2,7 @@
 judges a number.
 
     launcher           the GPU that is present; loading and launching a cubin; waiting for it
+    sharing            processes that share a GPU: what is timed runs alone, other launches do not
     visible_devices    which GPUs this process may use
     launch_attributes  launches by cuLaunchKernelEx: in clusters, all blocks resident, dependent ones
     capacity           whether a GPU has room for a launch

@@ -1,7 +1,8 @@
 """What runs in the process that holds the GPU, and the worker that starts it and starts it again. A kernel
 that crashes or hangs costs one candidate and one process; the search goes on.
 
-    worker         the process, its stand-bys and the queue in front of them
+    worker         the processes, one or two at work, and the queue in front of them
+    lane           one process at work, its stand-bys, and who is to blame when it is lost
     process        a process on its way to the GPU, and what it may be asked
     preparation    what the process does before its first task
     shared_cases   where the processes of a search share what candidates are compared with

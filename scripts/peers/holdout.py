@@ -74,8 +74,10 @@ def _hears_ctrl_c() -> None:
 def command(row: str, options: argparse.Namespace, db: Path) -> list[str]:
     """The search, as a person would type it."""
     words = [sys.executable, "-m", "evoflash", "search", "--problem", row, "--db", str(db)]
-    spend = ["--minutes", f"{options.minutes:g}"] if options.minutes else ["--budget", str(options.budget)]
-    words += [*spend, "--time-limit", f"{options.search_limit:.0f}"]
+    if options.minutes:
+        words += ["--minutes", f"{options.minutes:g}"]
+    else:
+        words += ["--budget", str(options.budget), "--time-limit", f"{options.search_limit:.0f}"]
     return [*words, "--gpu", options.gpu] if options.gpu else words
 
 
