@@ -14,8 +14,8 @@ from waiting import until
 from evoflash.cuda.launcher import cuda_errors
 from evoflash.evaluation import Rung, Status, Timing
 from evoflash.gpu_process.finals import FinalReport
+from evoflash.gpu_process.outcome import GpuOutcome
 from evoflash.gpu_process.process import Jobs
-from evoflash.gpu_process.rungs import GpuOutcome
 from evoflash.isolation import Ending
 
 NO_DEVICE = 100  # cudaError_t

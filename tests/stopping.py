@@ -17,7 +17,7 @@ from pathlib import Path
 from evoflash.evaluation import Rung, Status, Timing
 from evoflash.evaluators import prepare as preparing
 from evoflash.gpu_process.finals import FinalReport
-from evoflash.gpu_process.rungs import GpuOutcome
+from evoflash.gpu_process.outcome import GpuOutcome
 from evoflash.isolation import Ending
 
 SLOW_S = 600.0

@@ -18,7 +18,8 @@ from evoflash.evaluators.prepare import Prepared
 from evoflash.evaluators.standing import Standing, anchor_of
 from evoflash.evaluators.tasks import Asked
 from evoflash.gpu_process import rung_times
-from evoflash.gpu_process.rungs import GpuOutcome, GpuTask
+from evoflash.gpu_process.outcome import GpuOutcome
+from evoflash.gpu_process.rungs import GpuTask
 from evoflash.isolation import Ending
 from evoflash.space import Genome
 

@@ -12,7 +12,8 @@ from typing import Protocol
 from evoflash.evaluation import FINAL, Baseline, Evaluation, Proposal, Run, Rung, Status, Timing, score
 from evoflash.gpu import GpuSpec
 from evoflash.gpu_process.finals import FinalReport, failed_check, row_of
-from evoflash.gpu_process.rungs import GpuOutcome, GpuTask
+from evoflash.gpu_process.outcome import GpuOutcome
+from evoflash.gpu_process.rungs import GpuTask
 from evoflash.problem import Problem
 from evoflash.space import Genome
 

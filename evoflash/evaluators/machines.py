@@ -15,7 +15,8 @@ from evoflash.operation import Workload
 
 if TYPE_CHECKING:
     from evoflash.gpu_process.finals import FinalReport, FinalTask
-    from evoflash.gpu_process.rungs import GpuOutcome, GpuTask
+    from evoflash.gpu_process.outcome import GpuOutcome
+    from evoflash.gpu_process.rungs import GpuTask
 
 T = TypeVar("T")
 

@@ -27,9 +27,10 @@ from evoflash.evaluators.tasks import asked
 from evoflash.families.family import load_family
 from evoflash.gpu import GpuSpec
 from evoflash.gpu_process.finals import FinalReport, FinalTask
+from evoflash.gpu_process.outcome import GpuOutcome
 from evoflash.gpu_process.preparation import keep_cases
 from evoflash.gpu_process.process import REFERENCES_LIMIT_S
-from evoflash.gpu_process.rungs import GpuOutcome, GpuTask
+from evoflash.gpu_process.rungs import GpuTask
 from evoflash.gpu_process.worker import GpuWorker
 from evoflash.isolation import Ending
 from evoflash.problem import Problem

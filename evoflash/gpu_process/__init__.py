@@ -7,9 +7,11 @@ that crashes or hangs costs one candidate and one process; the search goes on.
     preparation    what the process does before its first task
     shared_cases   where the processes of a search share what candidates are compared with
     turns          threads that call in turn, of a GPU process the one: what is urgent first
+    outcome        how a task ended, failures on its way as endings
     rungs          one candidate: smoke test, correctness, timing, and what follows from each
     screening      the short way of a candidate that is too slow for all of that
     checks         the verdicts on a kernel that the rungs ask for
+    after_timing   the verdict on the graph that was timed, with inputs that it never saw
     trials         which launches check a kernel on a small workload, and what must hold of their outputs
     trial_batch    those launches in one batch, and the verdicts on what the device found
     device_rights  what outputs should be at the benchmark's shape, computed on the device

@@ -10,6 +10,7 @@ import numpy as np
 
 from evoflash.cuda.arena import Arena, Original, keep_on_device
 from evoflash.cuda.guarded_buffer import has_room
+from evoflash.cuda.sharing import beside_others
 from evoflash.gpu import GpuSpec
 from evoflash.gpu_process.device_rights import applies
 from evoflash.gpu_process.trial_batch import TrialBatch
@@ -45,8 +46,10 @@ def trial_batch(workloads: tuple[Workload, ...], seed: int) -> TrialBatch | None
     """
     plans = [plan(workload, seed) for workload in workloads]
     size_bytes = sum(each.size_bytes for each in plans)
-    fits = size_bytes <= _BATCH_BYTES and has_room(size_bytes)
-    return TrialBatch(plans) if fits and all(each.is_comparable for each in plans) else None
+    if size_bytes > _BATCH_BYTES or not has_room(size_bytes) or not all(x.is_comparable for x in plans):
+        return None
+    with beside_others():
+        return TrialBatch(plans)
 
 
 @lru_cache(maxsize=4)
@@ -61,8 +64,10 @@ def size_batch(workload: Workload, seed: int) -> TrialBatch | None:
     if (len(drawn) + 2) * sum(s.size_bytes for s in operation_of(workload).tensors(workload)) > _BATCH_BYTES:
         return None
     plan = size_plan_of(workload, drawn, np.random.default_rng([seed, _REARRANGED]))
-    fits = plan.is_comparable and has_room(plan.size_bytes)
-    return TrialBatch([plan], [expected for _, expected in cases]) if fits else None
+    if not plan.is_comparable or not has_room(plan.size_bytes):
+        return None
+    with beside_others():
+        return TrialBatch([plan], [expected for _, expected in cases])
 
 
 # A large test input is up to a gigabyte of host memory: few are kept.
@@ -93,7 +98,9 @@ def _large(workload: Workload, name: str, seed: int) -> tuple[TestInput, Expecte
 @lru_cache(maxsize=12)
 def inputs(workload: Workload, name: str, seed: int) -> TestInput | Original:
     """A large test input, on the device where there is room. Make the workload's arena first."""
-    return keep_on_device(large(workload, name, seed)[0])
+    drawn, _ = large(workload, name, seed)
+    with beside_others():
+        return keep_on_device(drawn)
 
 
 def verify_inputs(workload: Workload, names: tuple[str, ...], seed: int) -> None:
@@ -110,19 +117,22 @@ def verify_inputs(workload: Workload, names: tuple[str, ...], seed: int) -> None
 @lru_cache(maxsize=64)
 def arena(workload: Workload) -> Arena:
     """Guarded device memory for a workload."""
-    return Arena(workload, rng=np.random.default_rng())
+    with beside_others():
+        return Arena(workload, rng=np.random.default_rng())
 
 
 def strided_arena(workload: Workload) -> Arena:
     """Memory whose tensors are not dense; made anew each time, because few kernels are asked one by one."""
-    return Arena(workload, rng=np.random.default_rng(), is_strided=True)
+    with beside_others():
+        return Arena(workload, rng=np.random.default_rng(), is_strided=True)
 
 
 @lru_cache(maxsize=4)
 def bench(workload: Workload, spec: GpuSpec, seed: int) -> Bench:
     """The input sets that a workload is timed on."""
-    made = Bench(workload, spec=spec, seed=seed)
-    for each in made.arenas:
-        if each.inputs is not None and not isinstance(each.inputs, Original):
-            each.load(keep_on_device(each.inputs))
+    with beside_others():  # gigabytes of copies: a kernel timed meanwhile would look twice as slow
+        made = Bench(workload, spec=spec, seed=seed)
+        for each in made.arenas:
+            if each.inputs is not None and not isinstance(each.inputs, Original):
+                each.load(keep_on_device(each.inputs))
     return made

@@ -17,7 +17,7 @@ from evoflash.cuda.arena import MemoryFaultError
 from evoflash.cuda.launcher import KernelHungError
 from evoflash.evaluation import FINAL, Baseline, Status, Timing, Verdict, score
 from evoflash.gpu import GpuSpec
-from evoflash.gpu_process.checks import of_timed
+from evoflash.gpu_process.after_timing import of_timed
 from evoflash.gpu_process.rungs import GpuTask
 from evoflash.isolation import Ending
 from evoflash.operation import Workload

@@ -18,8 +18,9 @@ from evoflash.cuda import launcher
 from evoflash.cuda.guarded_buffer import NoRoomError
 from evoflash.errors import DeviceError
 from evoflash.evaluation import Rung, Status, Verdict
+from evoflash.gpu_process.outcome import GpuOutcome
 from evoflash.gpu_process.process import GpuProcess
-from evoflash.gpu_process.rungs import GpuOutcome, GpuTask
+from evoflash.gpu_process.rungs import GpuTask
 from evoflash.isolation import Ending
 
 log = logging.getLogger(__name__)

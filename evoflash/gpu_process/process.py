@@ -10,8 +10,9 @@ from evoflash.cuda import launcher
 from evoflash.cuda.sharing import share_gpu_by
 from evoflash.gpu_process.finals import FinalReport, FinalTask
 from evoflash.gpu_process.finals_retry import run_noting
+from evoflash.gpu_process.outcome import GpuOutcome
 from evoflash.gpu_process.preparation import prepare, prepare_finals
-from evoflash.gpu_process.rungs import GpuOutcome, GpuTask, check, time_correct
+from evoflash.gpu_process.rungs import GpuTask, check, time_correct
 from evoflash.gpu_process.screening import screen
 from evoflash.isolation import Ending, IsolatedPool
 from evoflash.validation.cases import share_in

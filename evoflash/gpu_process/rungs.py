@@ -5,23 +5,22 @@ way, for candidates that are too slow for all of it. A candidate that fails is d
 that a kernel does is raised here. What kills the process or never returns is for the worker that holds it.
 """
 
-import time
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
 
 from evoflash.cuda import launcher
-from evoflash.cuda.arena import MemoryFaultError
-from evoflash.cuda.launcher import KernelHungError, LaunchRefusedError, LoadedKernel
-from evoflash.cuda.sharing import alone, let_go
-from evoflash.evaluation import Build, Launch, Rung, Status, Timing, Verdict, score
+from evoflash.cuda.launcher import LoadedKernel
+from evoflash.cuda.sharing import alone
+from evoflash.evaluation import Build, Launch, Rung, Status, Timing, score
 from evoflash.gpu import GpuSpec
-from evoflash.gpu_process import cache, rung_times
+from evoflash.gpu_process import cache
 from evoflash.gpu_process import checks as verdicts
+from evoflash.gpu_process.after_timing import of_timed
 from evoflash.gpu_process.checks import LARGE_LIMIT_S, SMALL_LIMIT_S, SMOKE_LIMIT_S, Subject
+from evoflash.gpu_process.outcome import GpuOutcome, RejectedError, guarded, judged, stop_if_wrong
 from evoflash.operation import CompileKey, Workload
 from evoflash.timing import clocks
 from evoflash.timing.benchmark import Bench, KernelContender, measure
@@ -93,29 +92,6 @@ def launches_on(workloads: Iterable[Workload], launcher: Launcher) -> Launches:
     return tuple((workload, launcher(workload)) for workload in workloads)
 
 
-@dataclass(frozen=True, slots=True)
-class GpuOutcome:
-    """How far a task came. `process_lost`: its context cannot be trusted any more."""
-
-    genome_id: str
-    status: Status
-    rung: Rung
-    reason: str = ""
-    verdicts: tuple[Verdict, ...] = ()
-    timings: tuple[Timing, ...] = ()
-    score_us: float | None = None
-    process_lost: bool = False
-    environment: Mapping[str, str] = field(default_factory=dict)
-
-
-class RejectedError(Exception):
-    """The candidate stops here, and the message says why."""
-
-    def __init__(self, status: Status, reason: str) -> None:
-        super().__init__(reason)
-        self.status = status
-
-
 def check(task: GpuTask) -> GpuOutcome:
     """Smoke test and correctness, in a GPU process. `status` is CORRECT when all of it passed."""
     return guarded(task, GpuOutcome(task.genome_id, Status.CORRECT, Rung.SMOKE), _check)
@@ -124,56 +100,6 @@ def check(task: GpuTask) -> GpuOutcome:
 def time_correct(task: GpuTask, checked: GpuOutcome) -> GpuOutcome:
     """Timing of a task that check() passed, and a last check of what was timed, in a GPU process."""
     return guarded(task, replace(checked, rung=Rung.TIMING), _time)
-
-
-def guarded(
-    task: GpuTask, outcome: GpuOutcome, climb: Callable[[GpuTask, GpuOutcome], Iterator[GpuOutcome]]
-) -> GpuOutcome:
-    """The last outcome of the rungs that `climb` takes; a failure on one of them is its outcome."""
-    ended = _climbed(task, outcome, climb)
-    if not ended.process_lost:  # else what runs, or hangs, does so until the process is killed
-        let_go()
-    return ended
-
-
-def _climbed(
-    task: GpuTask, outcome: GpuOutcome, climb: Callable[[GpuTask, GpuOutcome], Iterator[GpuOutcome]]
-) -> GpuOutcome:
-    # Each rung yields its outcome so far, which is kept when the next one fails.
-    spent: defaultdict[Rung, float] = defaultdict(float)
-    since = time.monotonic()
-    try:
-        for step in climb(task, outcome):
-            now = time.monotonic()
-            spent[outcome.rung] += now - since
-            outcome, since = step, now
-    except (RejectedError, LaunchRefusedError, MemoryFaultError, KernelHungError) as error:
-        spent[outcome.rung] += time.monotonic() - since
-        return _ended(_charged(outcome, spent), error)
-    except launcher.cuda_errors() as error:
-        spent[outcome.rung] += time.monotonic() - since
-        return _ended(_charged(outcome, spent), error)
-    return _charged(outcome, spent)
-
-
-def _charged(outcome: GpuOutcome, spent: Mapping[Rung, float]) -> GpuOutcome:
-    return replace(outcome, environment=rung_times.charged(outcome.environment, spent))
-
-
-def _ended(outcome: GpuOutcome, error: Exception) -> GpuOutcome:
-    reason = str(error).strip().splitlines()[0]
-    match error:
-        case RejectedError():
-            return replace(outcome, status=error.status, reason=str(error))
-        case LaunchRefusedError():
-            return replace(outcome, status=Status.CONSTRAINTS, reason=str(error))
-        case MemoryFaultError():
-            # What else it overwrote is unknown: guards, inputs and code of this process are not trusted.
-            return replace(outcome, status=Status.CORRECTNESS, reason=reason, process_lost=True)
-        case KernelHungError():
-            return replace(outcome, status=Status.TIMEOUT, reason=reason, process_lost=True)
-        case _:
-            return replace(outcome, status=Status.RUNTIME, reason=reason, process_lost=True)
 
 
 def smoke(task: GpuTask) -> None:
@@ -204,18 +130,6 @@ def _check(task: GpuTask, outcome: GpuOutcome) -> Iterator[GpuOutcome]:
         stop_if_wrong(outcome)
 
 
-def judged(outcome: GpuOutcome, verdict: Verdict) -> GpuOutcome:
-    """The outcome with one more verdict."""
-    return replace(outcome, verdicts=(*outcome.verdicts, verdict))
-
-
-def stop_if_wrong(outcome: GpuOutcome) -> None:
-    """Raises RejectedError for the last verdict's reason."""
-    last = outcome.verdicts[-1]
-    if not last.passed:
-        raise RejectedError(Status.CORRECTNESS, f"{last.workload}: {last.reason}")
-
-
 def subject_of(task: GpuTask, workload: Workload, launches: tuple[Launch, ...]) -> Subject:
     """The task's kernel on one of its workloads, loaded."""
     is_timed = any(workload == timed for timed, _ in task.timed)
@@ -233,7 +147,7 @@ def _time(task: GpuTask, outcome: GpuOutcome) -> Iterator[GpuOutcome]:
         # The fastest tenth: beside another kernel, which writes the same output, one that rests where it
         # finds its own result rests in some of the samples alone.
         timed_us = next(t.p10_us for t in ranked if t.workload == str(bench.workload))
-        verdict = verdicts.of_timed(
+        verdict = of_timed(
             contender, bench, seed=task.seed, timed_us=timed_us, is_deterministic=task.is_deterministic
         )
         outcome = judged(outcome, verdict)

@@ -12,17 +12,14 @@ import numpy as np
 
 from evoflash.evaluation import Rung, Status, Timing, score
 from evoflash.gpu_process import checks as verdicts
+from evoflash.gpu_process.outcome import GpuOutcome, guarded, judged, stop_if_wrong
 from evoflash.gpu_process.rungs import (
-    GpuOutcome,
     GpuTask,
     beside,
     check_physics,
     contenders_of,
     environment,
-    guarded,
-    judged,
     smoke,
-    stop_if_wrong,
     subject_of,
 )
 from evoflash.timing.gpu_factors import anchor_note

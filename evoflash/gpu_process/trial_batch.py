@@ -28,7 +28,6 @@ from evoflash.cuda.comparisons import (
 )
 from evoflash.cuda.launcher import LoadedKernel
 from evoflash.cuda.layout import layouts_of
-from evoflash.cuda.sharing import beside_others
 from evoflash.cuda.slab import Slab
 from evoflash.evaluation import Verdict
 from evoflash.gpu_process.device_rights import Right, compute
@@ -92,8 +91,7 @@ class _Trials:
         self._ordinary = operation_of(workload).inputs.ordinary
         self._kept: dict[int, Any] = {}  # arrays on the device by id() of the host's, both kept alive
         self._expected = expected
-        with beside_others():
-            self._rights = [compute(workload, slab.inputs(run), each) for run, each in enumerate(expected)]
+        self._rights = [compute(workload, slab.inputs(run), each) for run, each in enumerate(expected)]
         self._alike = [
             *self._repeated(),
             *(each for relation in plan.exact for each in self._exact(relation)),

@@ -21,8 +21,9 @@ from evoflash.evaluation import Rung, Status
 from evoflash.gpu_process.finals import FinalReport, FinalTask
 from evoflash.gpu_process.finals_retry import rounds
 from evoflash.gpu_process.lane import STANDBYS, Lane, Standbys
+from evoflash.gpu_process.outcome import GpuOutcome
 from evoflash.gpu_process.process import MEMORY_LIMIT_S, GpuProcess, Jobs, started
-from evoflash.gpu_process.rungs import GpuOutcome, GpuTask
+from evoflash.gpu_process.rungs import GpuTask
 from evoflash.gpu_process.shared_cases import SharedCases
 from evoflash.gpu_process.turns import Turns
 from evoflash.isolation import Ending

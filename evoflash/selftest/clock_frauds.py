@@ -12,7 +12,7 @@ import numpy as np
 from evoflash.cuda import launcher
 from evoflash.evaluation import Rung
 from evoflash.gpu_process import cache
-from evoflash.gpu_process.checks import of_timed
+from evoflash.gpu_process.after_timing import of_timed
 from evoflash.gpu_process.rungs import GpuTask
 from evoflash.selftest.outcome import Expected
 from evoflash.timing.benchmark import Bench, KernelContender, measure

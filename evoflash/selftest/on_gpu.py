@@ -12,7 +12,8 @@ from evoflash.errors import EvoflashError
 from evoflash.evaluation import Rung, Status
 from evoflash.gpu import GpuSpec
 from evoflash.gpu_process import rungs
-from evoflash.gpu_process.rungs import GpuOutcome, GpuTask
+from evoflash.gpu_process.outcome import GpuOutcome
+from evoflash.gpu_process.rungs import GpuTask
 from evoflash.selftest.corpus import Fraud, made
 
 COMPILE_LIMIT_S = 60.0

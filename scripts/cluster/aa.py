@@ -30,7 +30,8 @@ from evoflash.evaluators.cluster.gpus import ClusterGpus
 from evoflash.evaluators.cluster.loopback import private_cluster
 from evoflash.evaluators.prepare import compile_only
 from evoflash.evaluators.tasks import asked
-from evoflash.gpu_process.rungs import Anchor, GpuOutcome, GpuTask
+from evoflash.gpu_process.outcome import GpuOutcome
+from evoflash.gpu_process.rungs import Anchor, GpuTask
 from evoflash.problem import Problem
 from evoflash.space import Genome
 from evoflash.timing.gpu_factors import factors

@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 
 from evoflash.evaluation import Rung, Status, Timing, score
 from evoflash.gpu_process.finals import FinalReport, FinalTask
+from evoflash.gpu_process.outcome import GpuOutcome
 from evoflash.gpu_process.process import Jobs
-from evoflash.gpu_process.rungs import GpuOutcome, GpuTask
+from evoflash.gpu_process.rungs import GpuTask
 from evoflash.isolation import Ending
 
 

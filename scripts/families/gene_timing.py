@@ -20,7 +20,7 @@ from evoflash.evaluators.prepare import Prepared
 from evoflash.families.family import load_family
 from evoflash.gpu import GpuSpec
 from evoflash.gpu_process import rungs
-from evoflash.gpu_process.checks import of_timed
+from evoflash.gpu_process.after_timing import of_timed
 from evoflash.gpu_process.rungs import GpuTask, check
 from evoflash.space import Genome
 from evoflash.timing.benchmark import Bench, KernelContender, capture, prepare, sample, state_while

@@ -13,7 +13,8 @@ from evoflash.cuda.launcher import KernelHungError
 from evoflash.evaluation import Rung, Status, Timing, Verdict
 from evoflash.families.family import load_family
 from evoflash.gpu import load_gpu
-from evoflash.gpu_process.rungs import GpuOutcome, GpuTask
+from evoflash.gpu_process.outcome import GpuOutcome
+from evoflash.gpu_process.rungs import GpuTask
 from evoflash.problem import parse_problem
 from evoflash.timing.benchmark import KernelContender
 from evoflash.timing.protocols import Pace, protocols_of

@@ -20,7 +20,7 @@ from evoflash.evaluators.prepare import prepare
 from evoflash.families.family import load_family
 from evoflash.gpu import GpuSpec
 from evoflash.gpu_process import cache
-from evoflash.gpu_process.checks import of_timed
+from evoflash.gpu_process.after_timing import of_timed
 from evoflash.gpu_process.rungs import GpuTask, check, task_of
 from evoflash.operation import Workload as AnyWorkload
 from evoflash.operation import registry

@@ -13,7 +13,8 @@ from evoflash.cuda.launcher import KernelHungError, LaunchRefusedError
 from evoflash.evaluation import Rung, Status
 from evoflash.gpu_process import cache, checks
 from evoflash.gpu_process.checks import LARGE_LIMIT_S, SMOKE_LIMIT_S, Subject
-from evoflash.gpu_process.rungs import GpuOutcome, GpuTask
+from evoflash.gpu_process.outcome import GpuOutcome
+from evoflash.gpu_process.rungs import GpuTask
 from evoflash.operation import Workload
 from evoflash.operation.registry import operation_of
 from evoflash.timing.benchmark import KernelContender, measure

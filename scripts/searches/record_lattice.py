@@ -23,8 +23,9 @@ from pathlib import Path
 from evoflash.cuda.launcher import present_spec
 from evoflash.evaluation import Basis, Rung, Status
 from evoflash.evaluators.prepare import PREPARE_LIMIT_S, Failure, Prepared, prepare
+from evoflash.gpu_process.outcome import GpuOutcome
 from evoflash.gpu_process.process import Jobs
-from evoflash.gpu_process.rungs import GpuOutcome, GpuTask, task_of
+from evoflash.gpu_process.rungs import GpuTask, task_of
 from evoflash.gpu_process.worker import GpuWorker
 from evoflash.isolation import Ending, IsolatedPool
 from evoflash.operation import Workload, registry

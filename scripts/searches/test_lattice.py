@@ -12,8 +12,8 @@ import pytest
 from evoflash.champions import champion_of
 from evoflash.errors import UsageError
 from evoflash.evaluation import Basis, Rung, Status, Timing
+from evoflash.gpu_process.outcome import GpuOutcome
 from evoflash.gpu_process.process import Jobs
-from evoflash.gpu_process.rungs import GpuOutcome
 from evoflash.replay.comparison import compare
 from evoflash.replay.kernel_tuner import read_recording
 from scripts.searches import record_lattice

@@ -13,7 +13,8 @@ from evoflash.evaluators.pipeline import Duplicates
 from evoflash.evaluators.prepare import Failure, Prepared
 from evoflash.evaluators.standing import ELITES, Standing, anchor_of
 from evoflash.gpu import load_gpu
-from evoflash.gpu_process.rungs import GpuOutcome, GpuTask
+from evoflash.gpu_process.outcome import GpuOutcome
+from evoflash.gpu_process.rungs import GpuTask
 from evoflash.gpu_process.turns import Turns
 from evoflash.isolation import Ending
 from evoflash.perf_model.estimate import Profile

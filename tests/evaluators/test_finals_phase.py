@@ -11,7 +11,7 @@ from evoflash.evaluators.emulated import EmulatedEvaluator
 from evoflash.evaluators.finals_phase import FINALISTS, promoted, time_finalists
 from evoflash.gpu import load_gpu
 from evoflash.gpu_process.finals import FinalReport
-from evoflash.gpu_process.rungs import GpuOutcome
+from evoflash.gpu_process.outcome import GpuOutcome
 from evoflash.problem import parse_problem
 from evoflash.space import Genome
 from evoflash.store.store import open_store

@@ -6,7 +6,7 @@ import pytest
 
 from evoflash.attention.workload import Workload
 from evoflash.baselines import NAMES, BaselineAbsentError, baseline
-from evoflash.gpu_process.checks import of_timed
+from evoflash.gpu_process.after_timing import of_timed
 from evoflash.gpu_process.finals import FinalTask
 from evoflash.gpu_process.worker import GpuWorker
 from evoflash.isolation import IsolatedPool

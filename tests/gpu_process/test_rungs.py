@@ -15,7 +15,8 @@ from evoflash.cuda.launcher import KernelHungError, LaunchRefusedError, cuda_err
 from evoflash.evaluation import Rung, Status
 from evoflash.gpu import known_gpus, load_gpu
 from evoflash.gpu_process import rungs
-from evoflash.gpu_process.rungs import GpuOutcome, GpuTask
+from evoflash.gpu_process.outcome import GpuOutcome
+from evoflash.gpu_process.rungs import GpuTask
 
 TASK = GpuTask("genome", load_gpu("h200"), (), (), (), seed=0)
 START = GpuOutcome("genome", Status.CORRECT, Rung.SMOKE)

@@ -19,8 +19,9 @@ from evoflash.errors import DeviceError
 from evoflash.evaluation import Launch, Rung, Status
 from evoflash.gpu import load_gpu
 from evoflash.gpu_process.finals import FinalReport, FinalTask
+from evoflash.gpu_process.outcome import GpuOutcome
 from evoflash.gpu_process.process import Jobs
-from evoflash.gpu_process.rungs import Anchor, GpuOutcome, GpuTask
+from evoflash.gpu_process.rungs import Anchor, GpuTask
 from evoflash.gpu_process.worker import GpuWorker
 from evoflash.isolation import Ending
 from evoflash.problem import parse_problem

@@ -15,8 +15,9 @@ from evoflash.compilers.gxx import KernelBuildError
 from evoflash.errors import EvoflashError, UsageError
 from evoflash.evaluation import Rung, Status
 from evoflash.gpu import load_gpu
+from evoflash.gpu_process.outcome import GpuOutcome
 from evoflash.gpu_process.process import Jobs
-from evoflash.gpu_process.rungs import GpuOutcome, GpuTask
+from evoflash.gpu_process.rungs import GpuTask
 from evoflash.gpu_process.worker import GpuWorker
 from evoflash.selftest import bookkeeping_frauds, clock_frauds, large_size_frauds, on_gpu, report
 from evoflash.selftest import on_emulator as emulated

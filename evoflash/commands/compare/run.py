@@ -14,7 +14,7 @@ from evoflash.cuda.arena import MemoryFaultError
 from evoflash.cuda.launcher import KernelHungError, LaunchRefusedError
 from evoflash.evaluation import Status, Timing
 from evoflash.gpu import GpuSpec
-from evoflash.gpu_process.checks import of_timed
+from evoflash.gpu_process.after_timing import of_timed
 from evoflash.gpu_process.rungs import check
 from evoflash.operation import Workload
 from evoflash.problem import Problem

@@ -20,7 +20,8 @@ from evoflash.cuda.launcher import KernelHungError, LaunchRefusedError, Stopwatc
 from evoflash.evaluation import Status, Timing
 from evoflash.gpu import GpuSpec
 from evoflash.gpu_process import cache
-from evoflash.gpu_process.checks import LARGE_LIMIT_S, of_timed
+from evoflash.gpu_process.after_timing import of_timed
+from evoflash.gpu_process.checks import LARGE_LIMIT_S
 from evoflash.gpu_process.rungs import GpuTask
 from evoflash.isolation import Ending
 from evoflash.operation import Workload

@@ -18,8 +18,9 @@ from evoflash.evaluators.cluster.cubins import Parcel, unpack_finals, unpack_tas
 from evoflash.evaluators.cluster.engine import distributed
 from evoflash.gpu import GpuSpec
 from evoflash.gpu_process.finals import FinalReport, FinalTask
+from evoflash.gpu_process.outcome import GpuOutcome
 from evoflash.gpu_process.process import Jobs
-from evoflash.gpu_process.rungs import GpuOutcome, GpuTask
+from evoflash.gpu_process.rungs import GpuTask
 from evoflash.gpu_process.worker import GpuWorker
 from evoflash.isolation import Ending
 from evoflash.operation import Workload

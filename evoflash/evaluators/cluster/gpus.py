@@ -21,8 +21,9 @@ from evoflash.evaluators.cluster.beside import Lanes
 from evoflash.evaluators.cluster.connection import Connection, EndsWorkersError, Kind, WorkerGoneError
 from evoflash.evaluators.cluster.cubins import pack_finals, pack_task
 from evoflash.gpu_process.finals import FinalReport, FinalTask
+from evoflash.gpu_process.outcome import GpuOutcome
 from evoflash.gpu_process.process import Jobs
-from evoflash.gpu_process.rungs import GpuOutcome, GpuTask
+from evoflash.gpu_process.rungs import GpuTask
 from evoflash.gpu_process.turns import Turns
 from evoflash.isolation import Ending
 from evoflash.operation import Workload
