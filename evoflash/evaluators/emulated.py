@@ -99,8 +99,7 @@ class EmulatedEvaluator(PreparingEvaluator[Ending[Prepared]]):
 
 def _as_screened(evaluation: Evaluation, screened: Screened) -> Evaluation:
     against = f"{evaluation.score_us:.2f} us against {screened.rival_us:.2f} us"
-    how = "" if evaluation.builds else ", at best: it was not compiled for the GPU"
-    reason = f"too slow to be proven: {against}{how}"
+    reason = f"too slow to be proven: {against}"
     return replace(evaluation, status=Status.SCREENED, rung=Rung.TIMING, reason=reason)
 
 

@@ -1,9 +1,9 @@
 """The short way of a genome whose estimate is too slow for it to be worth every check; proves nothing.
 
-Runs in a worker process. The emulator takes the two runs that the performance model counts. What is too slow
-by its estimate however few registers the compiler gives it ends there, not compiled for the GPU; what is too
-slow with the registers and spills that it got ends after that. All else goes the whole way of prepare.py, as
-if nobody had looked: also what one of the two runs complains of. Nothing is let off because of a screen.
+Runs in a worker process. Once a genome is compiled for the GPU the emulator takes the two runs that the
+performance model counts. What is too slow by its estimate ends there. All else goes the whole way of
+prepare.py, as if nobody had looked: also what one of the two runs complains of. Nothing is let off because of
+a screen.
 """
 
 from dataclasses import dataclass, replace
@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from evoflash.compilers.gxx import KernelBuildError
 from evoflash.emulator.preflight import preflight
 from evoflash.evaluation import Verdict, score
-from evoflash.evaluators.estimates import at_best, estimates
+from evoflash.evaluators.estimates import estimates
 from evoflash.evaluators.prepare import Prepared, Screened, preflighted, prepare
 from evoflash.evaluators.rivals import beaten_by
 from evoflash.families.family import load_family
@@ -36,14 +36,10 @@ def screen_or_prepare(
     """What prepare() makes of a genome, with the emulator, if its estimate keeps up with those times; else
     how slow it is.
     """
-    look = _look(genome, problem, gpu, seed=seed)
-    if look is not None:
-        found = at_best(genome, look.profiles, problem, gpu)
-        if slow := _too_slow(Prepared(), look, found, rivals_us):
-            return slow
     compiled = prepare(genome, problem, gpu, False, seed)
     if compiled.failure:
         return compiled
+    look = _look(genome, problem, gpu, seed=seed)
     if look is not None:
         found = estimates(genome, replace(compiled, profiles=look.profiles), problem, gpu)
         if slow := _too_slow(compiled, look, found, rivals_us):

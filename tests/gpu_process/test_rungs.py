@@ -14,8 +14,7 @@ from evoflash.cuda.arena import MemoryFaultError
 from evoflash.cuda.launcher import KernelHungError, LaunchRefusedError, cuda_errors
 from evoflash.evaluation import Rung, Status
 from evoflash.gpu import known_gpus, load_gpu
-from evoflash.gpu_process import rungs
-from evoflash.gpu_process.outcome import GpuOutcome
+from evoflash.gpu_process.outcome import GpuOutcome, guarded
 from evoflash.gpu_process.rungs import GpuTask
 
 TASK = GpuTask("genome", load_gpu("h200"), (), (), (), seed=0)
@@ -42,7 +41,7 @@ def climb_and_raise(error):
     ],
 )
 def test_a_failure_is_data_with_the_rung_and_the_seconds_until_there(error, status, lost):
-    outcome = rungs.guarded(TASK, START, climb_and_raise(error))
+    outcome = guarded(TASK, START, climb_and_raise(error))
 
     assert (outcome.status, outcome.rung, outcome.process_lost) == (status, Rung.CORRECTNESS, lost)
     assert outcome.reason
@@ -51,7 +50,9 @@ def test_a_failure_is_data_with_the_rung_and_the_seconds_until_there(error, stat
 
 def test_seconds_go_to_the_rung_that_was_being_climbed(monkeypatch):
     ticks = itertools.count()
-    monkeypatch.setattr(rungs.time, "monotonic", lambda: next(ticks))  # a second between any two looks
+    monkeypatch.setattr(
+        "evoflash.gpu_process.outcome.time.monotonic", lambda: next(ticks)
+    )  # a second between any two looks
 
     def climb(task, outcome):  # as the rungs do: each step builds on the one before
         yield outcome
@@ -60,9 +61,9 @@ def test_seconds_go_to_the_rung_that_was_being_climbed(monkeypatch):
         yield outcome
         yield replace(outcome, rung=Rung.DONE)
 
-    outcome = rungs.guarded(TASK, START, climb)
+    outcome = guarded(TASK, START, climb)
     assert dict(outcome.environment) == {"smoke_s": "2.0000", "correctness_s": "2.0000"}
-    timed = rungs.guarded(TASK, replace(outcome, rung=Rung.TIMING), climb_once)
+    timed = guarded(TASK, replace(outcome, rung=Rung.TIMING), climb_once)
     assert dict(timed.environment) == {"smoke_s": "2.0000", "correctness_s": "2.0000", "timing_s": "1.0000"}
 
 
@@ -72,7 +73,7 @@ def climb_once(task, outcome):
 
 def test_other_errors_are_nobodys_data():
     with pytest.raises(ZeroDivisionError):
-        rungs.guarded(TASK, START, climb_and_raise(ZeroDivisionError()))
+        guarded(TASK, START, climb_and_raise(ZeroDivisionError()))
 
 
 def test_check_shapes_lie_off_every_tile_grid():
