@@ -12,9 +12,7 @@ that crashes or hangs costs one candidate and one process; the search goes on.
     screening      the short way of a candidate that is too slow for all of that
     checks         the verdicts on a kernel that the rungs ask for
     after_timing   the verdict on the graph that was timed, with inputs that it never saw
-    trials         which launches check a kernel on a small workload, and what must hold of their outputs
-    trial_batch    those launches in one batch, and the verdicts on what the device found
-    device_rights  what outputs should be at the benchmark's shape, computed on the device
+    batched/       the checks as one batch of launches
     cache          what the process keeps between candidates: inputs, references, memory, benches
     finals         finalists and baselines timed in turns; what that says of each
     finals_retry   finals again without the baseline that broke them

@@ -12,9 +12,9 @@ from evoflash.cuda.arena import Arena, Original, keep_on_device
 from evoflash.cuda.guarded_buffer import has_room
 from evoflash.cuda.sharing import beside_others
 from evoflash.gpu import GpuSpec
-from evoflash.gpu_process.device_rights import applies
-from evoflash.gpu_process.trial_batch import TrialBatch
-from evoflash.gpu_process.trials import Plan, plan_of, size_plan_of
+from evoflash.gpu_process.batched.device_rights import applies
+from evoflash.gpu_process.batched.trial_batch import TrialBatch
+from evoflash.gpu_process.batched.trials import Plan, plan_of, size_plan_of
 from evoflash.operation import Expected, TestInput, Workload
 from evoflash.operation.registry import operation_of
 from evoflash.timing.benchmark import Bench

@@ -14,8 +14,8 @@ from evoflash.cuda.launcher import LoadedKernel
 from evoflash.cuda.sharing import alone
 from evoflash.evaluation import Verdict
 from evoflash.gpu_process import cache
-from evoflash.gpu_process.trial_batch import TrialBatch
-from evoflash.gpu_process.trials import STRIDED
+from evoflash.gpu_process.batched.trial_batch import TrialBatch
+from evoflash.gpu_process.batched.trials import STRIDED
 from evoflash.operation import InputNames, Kernel, TestInput, Workload
 from evoflash.operation.registry import operation_of
 from evoflash.validation import metamorphic, validator

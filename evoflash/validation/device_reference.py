@@ -1,4 +1,4 @@
-"""An operation's kernel that computes right answers, as a record; gpu_process/device_rights.py runs it."""
+"""An operation's kernel that computes right answers, as a record; gpu_process/batched/ runs it."""
 
 from __future__ import annotations
 

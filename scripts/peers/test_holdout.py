@@ -89,6 +89,7 @@ def options_of(tmp_path, **changed):
     plain = {
         "gpu": "",
         "budget": 200,
+        "minutes": None,
         "limit": 30.0,
         "search_limit": 20.0,
         "search_pythonpath": None,

@@ -12,8 +12,8 @@ from evoflash.cuda.arena import MemoryFaultError
 from evoflash.cuda.slab import Run, Slab
 from evoflash.evaluation import Rung, Status
 from evoflash.gpu_process import cache, checks
+from evoflash.gpu_process.batched.trials import STRIDED
 from evoflash.gpu_process.checks import Subject
-from evoflash.gpu_process.trials import STRIDED
 from evoflash.operation.registry import operation_of
 from evoflash.validation.thresholds import thresholds_of
 

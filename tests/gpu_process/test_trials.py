@@ -9,7 +9,7 @@ from tiled_kernel import tiled
 from evoflash.attention.inputs import AT_SIZE, draw
 from evoflash.attention.shapes import check_workloads
 from evoflash.attention.workload import Workload
-from evoflash.gpu_process.trials import STRIDED, plan_of, size_plan_of
+from evoflash.gpu_process.batched.trials import STRIDED, plan_of, size_plan_of
 from evoflash.validation.correctness import check_correctness, names_of
 from evoflash.validation.relation import Reach, Rows
 

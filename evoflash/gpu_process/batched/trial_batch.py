@@ -30,8 +30,8 @@ from evoflash.cuda.launcher import LoadedKernel
 from evoflash.cuda.layout import layouts_of
 from evoflash.cuda.slab import Slab
 from evoflash.evaluation import Verdict
-from evoflash.gpu_process.device_rights import Right, compute
-from evoflash.gpu_process.trials import Judged, Plan
+from evoflash.gpu_process.batched.device_rights import Right, compute
+from evoflash.gpu_process.batched.trials import Judged, Plan
 from evoflash.operation import ELEMENT_BYTES, Expected, Scale, TensorSpec
 from evoflash.operation.registry import operation_of
 from evoflash.validation.expected import outputs_of
