@@ -12,7 +12,7 @@ def estimates(genome: Genome, prepared: Prepared, problem: Problem, gpu: GpuSpec
     """In the order of the problem's workloads; empty when the genome was not emulated."""
     if not prepared.profiles:
         return ()
-    keys = problem.compile_keys(gpu.arch)
+    keys, family = problem.compile_keys(gpu.arch), load_family(genome.family)
     found = []
     for workload in problem.workloads:
         at = keys.index(workload.compile_key(gpu.arch))
@@ -20,7 +20,7 @@ def estimates(genome: Genome, prepared: Prepared, problem: Problem, gpu: GpuSpec
         found.append(
             estimate(
                 prepared.profiles[at],
-                load_family(genome.family).launches(genome, workload, gpu),
+                family.launches(genome, workload, gpu),
                 workload,
                 gpu,
                 registers=build.registers,

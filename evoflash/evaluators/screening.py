@@ -6,28 +6,19 @@ prepare.py, as if nobody had looked: also what one of the two runs complains of.
 a screen.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from evoflash.compilers.gxx import KernelBuildError
 from evoflash.emulator.preflight import preflight
-from evoflash.evaluation import Verdict, score
+from evoflash.evaluation import score
 from evoflash.evaluators.estimates import estimates
 from evoflash.evaluators.prepare import Prepared, Screened, preflighted, prepare
 from evoflash.evaluators.rivals import beaten_by
 from evoflash.families.family import load_family
 from evoflash.families.renderer import render
 from evoflash.gpu import GpuSpec
-from evoflash.perf_model.estimate import Estimate, Profile
 from evoflash.problem import Problem
 from evoflash.space import Genome
-
-
-@dataclass(frozen=True, slots=True)
-class _Look:
-    """What the emulator said in its counted runs, in the order of the compile keys."""
-
-    verdicts: tuple[Verdict, ...] = ()
-    profiles: tuple[Profile, ...] = ()
 
 
 def screen_or_prepare(
@@ -39,35 +30,29 @@ def screen_or_prepare(
     compiled = prepare(genome, problem, gpu, False, seed)
     if compiled.failure:
         return compiled
-    look = _look(genome, problem, gpu, seed=seed)
-    if look is not None:
-        found = estimates(genome, replace(compiled, profiles=look.profiles), problem, gpu)
-        if slow := _too_slow(compiled, look, found, rivals_us):
-            return slow
+    counted = _counted(genome, problem, gpu, compiled, seed=seed)
+    if counted is not None:
+        found = estimates(genome, counted, problem, gpu)
+        rival_us = beaten_by(score([each.total_us for each in found]), rivals_us)
+        if rival_us is not None:
+            return replace(counted, screened=Screened(found, rival_us))
     return preflighted(genome, problem, gpu, compiled, seed)
 
 
-def _look(genome: Genome, problem: Problem, gpu: GpuSpec, *, seed: int) -> _Look | None:
-    """The counted runs of every compile key; None where one cannot be, or finds something wrong."""
-    family, look = load_family(genome.family), _Look()
+def _counted(
+    genome: Genome, problem: Problem, gpu: GpuSpec, compiled: Prepared, *, seed: int
+) -> Prepared | None:
+    """What was compiled, with the counted runs of every key; None where one cannot be, or finds something
+    wrong.
+    """
+    family, counted = load_family(genome.family), compiled
     for key in problem.compile_keys(gpu.arch):
-        if family.space((key,), gpu).violations(genome):
-            return None
         try:
             found = preflight(render(genome, key, gpu), family, gpu, seed=seed, only_counted=True)
         except KernelBuildError:
             return None
         if found.complaint:
             return None
-        look = _Look((*look.verdicts, *found.verdicts), (*look.profiles, found.profile))
-    return look
-
-
-def _too_slow(
-    compiled: Prepared, look: _Look, found: tuple[Estimate, ...], rivals_us: tuple[float, ...]
-) -> Prepared | None:
-    rival_us = beaten_by(score([each.total_us for each in found]), rivals_us)
-    if rival_us is None:
-        return None
-    screened = Screened(found, rival_us)
-    return replace(compiled, verdicts=look.verdicts, profiles=look.profiles, screened=screened)
+        verdicts, profiles = (*counted.verdicts, *found.verdicts), (*counted.profiles, found.profile)
+        counted = replace(counted, verdicts=verdicts, profiles=profiles)
+    return counted
