@@ -2,6 +2,7 @@
 
     readme          what is generated within README.md and hand-written pages of docs/
     h200            docs/h200.md, of the records of scripts/peers
+    unseen          docs/unseen.md, likewise: searches of problems that nobody tuned
     genes           docs/genes.md, of the families' headers and the record of scripts.families.gene_ab
     emulator        the tables of docs/emulator.md, of the record of scripts/sanitizer
     self_test       the tables of docs/self-test.md, of the corpus of frauds
@@ -16,7 +17,7 @@
     settings        the table of settings in docs/commands.md
     markdown        tables, and text between two marks of a page
 
-readme, h200, genes, emulator, self_test and console have `--check`, which says whether their text is stale.
-A command that a page shows beside a record is the one that made it, in the words of its day: what was
+readme, h200, unseen, genes, emulator, self_test and console have `--check`, which says whether their text is
+stale. A command that a page shows beside a record is the one that made it, in the words of its day: what was
 `scripts/NAME.py` then lies in a topic of scripts/ now.
 """

@@ -3,7 +3,6 @@
     python -m scripts.pages.h200                         write the page
     python -m scripts.pages.h200 --check                 say whether it is stale
     python -m scripts.pages.h200 --merge 0.json 1.json   first join parts of scripts.peers.run in the record
-    python -m scripts.pages.h200 --unseen 0.json         likewise parts of scripts.peers.holdout
 
 No figure enters the page by hand. Measures nothing; what bridges FlashAttention-3 is in anchors-h200.json.
 """
@@ -24,20 +23,14 @@ from scripts.peers.rows import ANCHORS, ROWS, anchors, workload_of
 
 PAGE = ROOT / "docs" / "h200.md"
 RECORD = ANCHORS.with_name("peers-h200.json")
-UNSEEN = ANCHORS.with_name("holdout-h200.json")
 MEAN_TARGET = 1.12
-WITHIN = 1.05  # of the fastest peer's time: the target for a problem never seen
 
 
 # ---- the page
 
 
-def page(
-    record: Mapping[str, Any],
-    known: Mapping[str, Mapping[str, Any]],
-    seen_not: Mapping[str, Any] | None = None,
-) -> str:
-    """The whole page; `seen_not` is the record of scripts/peers/holdout.py."""
+def page(record: Mapping[str, Any], known: Mapping[str, Mapping[str, Any]]) -> str:
+    """The whole page."""
     rows = {each["row"]: each for each in record["rows"]}
     lines = [line for row in rows if (line := line_of(rows[row], known.get(row, {})))]
     order = list(known)
@@ -45,7 +38,6 @@ def page(
     parts = [_TOP, *_summary(lines), "", *ranked(lines), ""]
     parts += ["## Under the power cap", "", *sustained(lines), ""]
     parts += ["## Every peer", "", "Times in us in the state that is ranked.", "", *every_peer(lines), ""]
-    parts += unseen(seen_not) if seen_not else []
     parts += ["## Our kernels", "", *kernels(lines), "", "## What is missing", "", *missing(rows, lines), ""]
     return "\n".join([*parts, "## How", "", *how(record)]) + "\n"
 
@@ -138,48 +130,6 @@ def every_peer(lines: Sequence[Line]) -> list[str]:
     return table(heads, rows)
 
 
-def unseen(record: Mapping[str, Any]) -> list[str]:
-    """The section on problems that no row and no archived kernel is of."""
-    heads = ("problem", "ours us", "fastest peer", "its us", "ratio", "within 5 %", "search")
-    rows = [_unseen(row) for row in record["rows"]]
-    return [
-        "## Problems never seen",
-        "",
-        f"For each one `evoflash search --budget {record['budget']}` with the shipped archive and an empty "
-        "cache of compiled kernels; after the seconds of `--limit` below it gets Ctrl-C. Its winner "
-        "was then timed in turns with the libraries, as above; FA3 is left out: its times for these are not "
-        "known. By "
-        f"`{record['command']}`, {record['date']}, seed {record['seed']}.",
-        "",
-        *table(heads, rows),
-        "",
-    ]
-
-
-def _unseen(record: Mapping[str, Any]) -> list[str]:
-    spent, line = _spent(record.get("search", {})), line_of(record, {})
-    if line is None:
-        return [
-            f"`{record['row']}`",
-            *["-"] * 4,
-            f"no: {record.get('failure') or 'no peer was right'}",
-            spent,
-        ]
-    best, us = line.states[0].peers[0], line.states[0].us
-    met = "yes" if best.low >= 1 / WITHIN else "no" if best.high < 1 / WITHIN else "unclear"
-    return [f"`{line.row}`", f"{us:.2f}", best.peer, f"{best.us:.2f}", str(best), met, spent]
-
-
-def _spent(search: Mapping[str, Any]) -> str:
-    if not search:
-        return "not begun"
-    rungs = ", ".join(f"{rung} {s:.0f}" for rung, s in search.get("seconds_by_rung", {}).items())
-    failed = f", ended by an error (exit code {code})" if (code := search.get("exit_code", 0)) else ""
-    ending = ", stopped" if search["stopped"] else failed
-    spent = f"{search.get('spent', 0)} evaluations, {search['wall_s']:.0f} s{ending}"
-    return f"{spent} (s by rung: {rungs or 'none'})"
-
-
 def kernels(lines: Sequence[Line]) -> list[str]:
     """The genome of each row."""
     heads = ("row", "genome", "from", "values")
@@ -243,9 +193,6 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--check", action="store_true", help="is the page stale?")
     parser.add_argument("--merge", nargs="+", type=Path, default=[], help="files of scripts/peers/run.py")
-    parser.add_argument(
-        "--unseen", nargs="+", type=Path, default=[], help="files of scripts/peers/holdout.py"
-    )
     parser.add_argument("--folder", type=Path, default=RECORD.parent, help="of the records")
     parser.add_argument("--page", type=Path, default=PAGE)
     return parser.parse_args()
@@ -254,11 +201,10 @@ def arguments() -> argparse.Namespace:
 def main() -> int:
     """Write, or with --check compare."""
     args = arguments()
-    record, other = args.folder / RECORD.name, args.folder / UNSEEN.name
-    for target_file, paths in ((record, args.merge), (other, args.unseen)):
-        if paths:
-            parts = [json.loads(path.read_text(encoding="utf-8")) for path in paths]
-            target_file.write_text(json.dumps(merged(parts), indent=1) + "\n", encoding="utf-8")
+    record = args.folder / RECORD.name
+    if args.merge:
+        parts = [json.loads(path.read_text(encoding="utf-8")) for path in args.merge]
+        record.write_text(json.dumps(merged(parts), indent=1) + "\n", encoding="utf-8")
     if not record.exists():
         print(f"{record} is not there yet: run scripts.peers.run on an H200.")
         return int(not args.check)
@@ -274,13 +220,7 @@ def main() -> int:
 
 def fresh_page(folder: Path) -> str:
     """The page as the records in the folder make it."""
-    record, other = (_read(folder / path.name) for path in (RECORD, UNSEEN))
-    assert record is not None, "without a table there is no page"
-    return page(record, anchors(), other)
-
-
-def _read(path: Path) -> dict[str, Any] | None:
-    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+    return page(json.loads((folder / RECORD.name).read_text(encoding="utf-8")), anchors())
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from evoflash.families.family import load_family
 from evoflash.gpu import load_gpu
 from evoflash.problem import parse_problem
 from evoflash.store.store import open_store
-from scripts.pages import h200, h200_digest, readme
+from scripts.pages import h200, h200_digest, readme, unseen
 from scripts.peers import ratios as peers_ratios
 from scripts.peers import read_only
 from scripts.peers import rows as peers_rows
@@ -311,9 +311,6 @@ def test_the_page_tells_when_it_is_stale(tmp_path, monkeypatch, capsys):
     assert run("--check") == 1
     assert "p.md is older" in capsys.readouterr().out
     assert run() == 0
-    parts[0].write_text(json.dumps(unseen_of(record_of(UNSEEN, ours_us=5, triton=6))))
-    assert run("--unseen", parts[0]) == 0
-    assert "## Problems never seen" in shown.read_text()
 
 
 UNSEEN = "b=3,h=12,s=1536,d=64,causal"
@@ -321,26 +318,56 @@ UNSEEN = "b=3,h=12,s=1536,d=64,causal"
 
 def unseen_of(*rows):
     search = {"spent": 200, "wall_s": 123.4, "stopped": False, "seconds_by_rung": {"timing": 40.2}}
-    return {**whole(*({**row, "search": search} for row in rows)), "budget": 200, "limit_s": 350.0}
+    made = whole(*({**row, "search": search} for row in rows))
+    return {**made, "budget": 200, "limit_s": 350.0, "libraries": ["triton", "fa4"]}
 
 
-@pytest.mark.parametrize(("rival_us", "said"), [(100, "yes"), (95, "unclear"), (94, "no")])
-def test_a_problem_never_seen_shows_its_search_and_whether_it_came_within_five_percent(rival_us, said):
-    (row,) = [x for x in h200.unseen(unseen_of(record_of(UNSEEN, ours_us=100, fa4=rival_us))) if UNSEEN in x]
-    assert f"| FA4 | {rival_us}.00 |" in row
-    assert f"| {said} | 200 evaluations, 123 s (s by rung: timing 40) |" in row
+def line_about(problem, record):
+    (row,) = [line for line in unseen.section(record) if line.startswith("|") and problem in line]
+    return row
+
+
+def test_a_problem_never_seen_shows_its_ratio_and_its_search():
+    row = line_about(UNSEEN, unseen_of(record_of(UNSEEN, ours_us=100, fa4=90, triton=99)))
+    assert "| FA4 | 90.00 | 0.900 [0.891, 0.909] | 200 evaluations, 123 s (s by rung: timing 40) |" in row
+
+
+def test_a_problem_that_was_tuned_on_is_shown_but_no_part_of_the_mean():
+    tuned = "b=3,h=7,s=777,d=64"
+    record = unseen_of(record_of(UNSEEN, ours_us=100, fa4=120), record_of(tuned, ours_us=100, fa4=90))
+    assert "**Geometric mean over 1 problem: 1.200**" in "".join(unseen.section(record))
+    assert f"*`{tuned}`* | 100.00 | FA4 | 90.00 | 0.9" in line_about(tuned, record)
+    assert "No row here" in "".join(unseen.section(unseen_of(record_of(tuned, ours_us=100, fa4=90))))
+
+
+def test_the_page_of_unseen_problems_joins_parts_and_tells_when_it_is_stale(tmp_path, monkeypatch, capsys):
+    parts, shown = [tmp_path / "0.json", tmp_path / "1.json"], tmp_path / "p.md"
+    parts[0].write_text(json.dumps(unseen_of(record_of(UNSEEN, ours_us=100, fa4=120))))
+    parts[1].write_text(json.dumps(unseen_of(record_of("b=1,h=2,s=300,d=64", ours_us=100, fa4=150))))
+
+    def run(*arguments):
+        files = ["--folder", str(tmp_path), "--page", str(shown)]
+        monkeypatch.setattr(sys, "argv", ["unseen.py", *map(str, arguments), *files])
+        return unseen.main()
+
+    assert run("--merge", *parts, "-o", tmp_path / "holdout-made-up.json") == 0
+    assert "Geometric mean over 2 problems: 1.342" in shown.read_text()
+    assert run("--check") == 0
+    shown.write_text("another page")
+    assert run("--check") == 1
+    assert "p.md is older" in capsys.readouterr().out
 
 
 def test_a_search_that_an_error_ended_says_so():
     record = unseen_of(record_of(UNSEEN, ours_us=100, fa4=110))
     record["rows"][0]["search"] |= {"exit_code": 2, "spent": 79}
-    (row,) = [line for line in h200.unseen(record) if UNSEEN in line]
+    row = line_about(UNSEEN, record)
     assert "79 evaluations, 123 s, ended by an error (exit code 2)" in row
 
 
 def test_a_problem_without_a_kernel_says_why():
-    (row,) = [x for x in h200.unseen(unseen_of({"row": UNSEEN, "failure": "nothing"})) if UNSEEN in x]
-    assert "| no: nothing | 200 evaluations" in row
+    row = line_about(UNSEEN, unseen_of({"row": UNSEEN, "failure": "nothing"}))
+    assert "| none: nothing | 200 evaluations" in row
 
 
 def test_the_readme_gets_a_line_for_each_kind_of_row():

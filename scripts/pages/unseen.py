@@ -1,0 +1,156 @@
+"""Makes docs/unseen.md of the records of scripts.peers.holdout: searches of problems that nobody tuned.
+
+    python -m scripts.pages.unseen                                  write the page
+    python -m scripts.pages.unseen --check                          say whether it is stale
+    python -m scripts.pages.unseen --merge 0.json 1.json -o r.json  join parts of one measurement in a record
+
+No figure enters the page by hand. Measures nothing.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from scripts import ROOT
+from scripts.pages.markdown import table
+from scripts.peers.ratios import Line, line_of, mean, merged
+
+PAGE = ROOT / "docs" / "unseen.md"
+FOLDER = ROOT / "scripts" / "peers" / "records"
+# Seeds or constants were chosen on these: their figures say nothing about a problem that nobody tuned.
+TUNED_ON = frozenset(
+    {
+        "b=3,h=7,s=777,d=64",
+        "b=1,h=8,s=640,d=64",
+        "b=2,h=12,s=384,d=64,causal,dtype=bf16",
+        "b=1,h=32,hkv=8,sq=1,skv=32768,d=128",
+    }
+)
+_HEADS = ("problem", "ours us", "fastest library", "its us", "ratio", "search")
+_TOP = """# What a search finds on a problem that nobody tuned
+
+Made by `python -m scripts.pages.unseen` of the records `holdout-*.json` in scripts/peers/records; edit
+neither. The commands below are those that made the records, in the words of their day.
+
+Each row is one `evoflash search` as a user would run it: the shipped archive, all families, an empty cache
+of compiled kernels. No row of [h200.md](h200.md) and no archived kernel is of these problems. Its winner was
+then timed in turns with the libraries, in one process. Ratio is the time of the fastest library over ours:
+above 1 ours is faster. The libraries are cuDNN and FlashAttention-2 in torch, Triton (a kernel that we wrote
+in it, tuned), and where they are named FlashAttention-4 as shipped (FA4) and with the fastest of its tile
+settings (FA4, tuned), which its users would have to find for themselves. FlashAttention-3 is not among them:
+its times for these are not known. Long rows have two figures: at boost clock, and under the power cap.
+
+Rows in italics are no such problems any more: seeds or constants of evoflash were chosen on them. They are
+shown, but do not count in the means. Seconds by rung are those of all processes.
+"""
+
+
+def page(records: Sequence[Mapping[str, Any]]) -> str:
+    """The whole page, newest record first; of a day's, the one with the most problems that nobody tuned."""
+    newest = sorted(records, key=lambda record: (str(record["date"]), _untuned(record)), reverse=True)
+    parts = [line for record in newest for line in section(record)]
+    return "\n".join([_TOP, *parts]).rstrip() + "\n"
+
+
+def _untuned(record: Mapping[str, Any]) -> int:
+    return sum(row["row"] not in TUNED_ON for row in record["rows"])
+
+
+def section(record: Mapping[str, Any]) -> list[str]:
+    """One measurement."""
+    lines = [line for row in record["rows"] if (line := line_of(row, {}))]
+    spent = f"{record['minutes']:g} minutes" if record.get("minutes") else f"{record['budget']} evaluations"
+    note = f" {record['merged'][0].upper()}{record['merged'][1:]}." if record.get("merged") else ""
+    return [
+        f"## {record['gpu']}, {spent} a search, {record['date']}",
+        "",
+        f"{_mean([line for line in lines if line.row not in TUNED_ON])} Libraries: "
+        f"{', '.join(record['libraries'])}; evoflash {record['evoflash']}, driver {record['driver']}.{note}",
+        "",
+        *table(_HEADS, map(_row, record["rows"])),
+        "",
+        *_made_by(record),
+        "",
+    ]
+
+
+def _mean(lines: Sequence[Line]) -> str:
+    if not lines:
+        return "No row here is of a problem that nobody tuned."
+    lowest = min(lines, key=lambda line: line.states[0].peers[0].ratio)
+    problems = "problem" if len(lines) == 1 else "problems"
+    return (
+        f"**Geometric mean over {len(lines)} {problems}: {mean(lines):.3f}**, the lowest "
+        f"{lowest.states[0].peers[0].ratio:.3f} (`{lowest.row}`)."
+    )
+
+
+def _row(record: Mapping[str, Any]) -> list[str]:
+    name = f"*`{record['row']}`*" if record["row"] in TUNED_ON else f"`{record['row']}`"
+    spent, line = _spent(record.get("search", {})), line_of(record, {})
+    if line is None:
+        return [name, *["-"] * 3, f"none: {record.get('failure') or 'no library was right'}", spent]
+    best = line.states[0].peers[0]
+    under_cap = f"; {line.states[1].peers[0]} under the power cap" if len(line.states) > 1 else ""
+    us = f"{line.states[0].us:.2f}"
+    return [name, us, best.peer, f"{best.us:.2f}", f"{best}{under_cap}", spent]
+
+
+def _spent(search: Mapping[str, Any]) -> str:
+    if not search:
+        return "not begun"
+    rungs = ", ".join(f"{rung} {s:.0f}" for rung, s in search.get("seconds_by_rung", {}).items())
+    failed = f", ended by an error (exit code {code})" if (code := search.get("exit_code", 0)) else ""
+    ending = ", stopped" if search["stopped"] else failed
+    spent = f"{search.get('spent', 0)} evaluations, {search['wall_s']:.0f} s{ending}"
+    return f"{spent} (s by rung: {rungs or 'none'})"
+
+
+def _made_by(record: Mapping[str, Any]) -> list[str]:
+    commands = record["command"]
+    if isinstance(commands, str):
+        commands = commands.split("; ")
+    return ["By, with the seeds " + str(record["seed"]).strip("[]") + ":", "", "```sh", *commands, "```"]
+
+
+def fresh_page(folder: Path) -> str:
+    """The page as the records in the folder make it."""
+    paths = sorted(folder.glob("holdout-*.json"))
+    return page([json.loads(path.read_text(encoding="utf-8")) for path in paths])
+
+
+def arguments() -> argparse.Namespace:
+    """What the command line says."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--check", action="store_true", help="is the page stale?")
+    parser.add_argument("--merge", nargs="+", type=Path, default=[], help="files of scripts.peers.holdout")
+    parser.add_argument("-o", "--output", type=Path, help="of --merge: the record")
+    parser.add_argument("--folder", type=Path, default=FOLDER, help="of the records")
+    parser.add_argument("--page", type=Path, default=PAGE)
+    options = parser.parse_args()
+    if options.merge and not options.output:
+        parser.error("--merge needs -o: the record to write")
+    return options
+
+
+def main() -> int:
+    """Write, or with --check compare."""
+    options = arguments()
+    if options.merge:
+        parts = [json.loads(path.read_text(encoding="utf-8")) for path in options.merge]
+        options.output.write_text(json.dumps(merged(parts), indent=1) + "\n", encoding="utf-8")
+    fresh = fresh_page(options.folder)
+    if options.check:
+        is_stale = not options.page.exists() or options.page.read_text(encoding="utf-8") != fresh
+        if is_stale:
+            print(f"{options.page.name} is older than its records: run scripts.pages.unseen.")
+        return int(is_stale)
+    options.page.write_text(fresh, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
