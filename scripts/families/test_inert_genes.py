@@ -107,11 +107,11 @@ OWN = [each for each in EVERY if each[0] not in COMPARED]
 BOUNDS = [each for each in EVERY if each[0] in COMPARED and each[1] == "ctas_per_sm"]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("genes", [OWN, pytest.param(BOUNDS, marks=pytest.mark.full)], ids=["own", "bounds"])
+@pytest.mark.full  # compiles two kernels for each gene
+@pytest.mark.parametrize("genes", [OWN, BOUNDS], ids=["own", "bounds"])
 def test_no_gene_of_a_shipped_family_is_inert(genes):
-    """The last pair, where values are added, at head_dim 64; the script takes all of them. Under --full also
-    ctas_per_sm, for which many genomes are compiled until the registers that it bounds are too many.
+    """The last pair, where values are added, at head_dim 64; the script takes all of them. For
+    ctas_per_sm many genomes are compiled until the registers that it bounds are too many.
     """
     findings = examine_genes(genes, gpu="h200", seed=0, workers=2, briefly=True)
 

@@ -171,6 +171,7 @@ def test_a_mutant_knows_its_place():
     )
 
 
+@pytest.mark.full  # draws some hundred genomes of each family, twice
 @pytest.mark.parametrize("name", known_families())
 def test_the_grid_has_every_pair_of_structural_values_that_was_drawn(name):
     family = load_family(name)

@@ -182,7 +182,7 @@ def test_each_seed_is_for_some_short_sequence_and_none_for_a_long_one():
     assert FAMILY.seeds_for(long, FAMILY.space(long.compile_keys("sm_90a"), H200), H200) == ()
 
 
-@pytest.mark.slow
+@pytest.mark.full  # twelve kernels for the compiler
 def test_random_genomes_compile_without_spills():
     """The named checks are the wall of registers: at least nine of ten must hold."""
     rng, whole = np.random.default_rng(7), 0

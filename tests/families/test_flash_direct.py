@@ -175,7 +175,7 @@ def test_wide_heads_have_seeds_too():
     assert sum(space.is_valid(space.genome(seed.values)) for seed in FAMILY.seeds) >= 2
 
 
-@pytest.mark.slow
+@pytest.mark.full  # twelve kernels for the compiler
 @pytest.mark.parametrize("gpu", ["l4", "h200"])
 def test_random_genomes_compile_without_spills(gpu):
     """The named checks are the wall of registers: at least nine of ten must hold."""

@@ -669,8 +669,8 @@ def test_every_seed_is_valid_for_a_shape_it_is_meant_for():
     assert used == {seed.name for seed in FAMILY.seeds}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("key", [KEY, pytest.param(WIDE, marks=pytest.mark.full)], ids=str)
+@pytest.mark.full  # half a minute of the compiler
+@pytest.mark.parametrize("key", [KEY, WIDE], ids=str)
 def test_the_seeds_neither_spill_nor_serialise(key):
     """C7510 to C7519 are how ptxas says that it took a pipeline of wgmma apart."""
     space = FAMILY.space((key,), H200)
@@ -681,7 +681,7 @@ def test_the_seeds_neither_spill_nor_serialise(key):
     assert [build.log for build in builds if not build.ok or build.spill_bytes or build.warnings] == []
 
 
-@pytest.mark.slow
+@pytest.mark.full  # twelve kernels for the compiler
 def test_random_genomes_compile_without_spills():
     """The named checks are the walls of registers and shared memory: at least nine of ten must hold."""
     rng, whole = np.random.default_rng(7), 0
@@ -812,7 +812,7 @@ def test_p_of_two_tiles_of_rows_stays_in_registers():
 LOOSE = ("consumers", "block_n", "overlap", "turns", "q_home", "rescale", "schedule", "epilogue", "producer")
 
 
-@pytest.mark.slow
+@pytest.mark.full  # twelve large kernels for the compiler
 def test_two_tiles_of_rows_compile_without_spills():
     """And without C7512 to C7514: ptxas lets products overlap only where it sees what is done with."""
     rng, whole = np.random.default_rng(8), 0
@@ -932,7 +932,7 @@ def test_the_model_hears_whether_products_overlap(overlap, overlaps):
     assert FAMILY.loop(names).overlaps == overlaps
 
 
-@pytest.mark.slow
+@pytest.mark.full  # five large kernels for the compiler
 def test_a_second_p_compiles_without_spills():
     """And without C7513: no P is rounded into registers that a product in flight reads."""
     key, wide = replace(KEY, causal=False), replace(KEY, head_dim=128)

@@ -37,7 +37,7 @@ print("fine")
 
 
 def has_torch():
-    """Asked of the installed packages: the folder tests/torch can be imported under that name, too."""
+    """Whether PyTorch is among the installed packages; importing it here would take seconds."""
     return any(True for _ in importlib.metadata.distributions(name="torch"))
 
 

@@ -9,7 +9,6 @@ from functools import cache
 
 import pytest
 
-pytest.importorskip("torch.nn", reason="PyTorch is not installed")  # tests/torch alone is no PyTorch
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 from exported_cases import exported  # noqa: E402
