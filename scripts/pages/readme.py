@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable
 
 from scripts import ROOT
-from scripts.pages import code_map, counts, h200, h200_digest, markdown, search_tables, settings
+from scripts.pages import code_map, counts, h200, h200_digest, markdown, replay_table, search_tables, settings
 from scripts.peers import rows as peers_rows
 
 
@@ -27,7 +27,10 @@ def peers() -> str:
 
 PARTS: dict[str, dict[str, Callable[[], str]]] = {  # what makes the text between two markers, by page
     "README.md": {"peers": peers},
-    "docs/searching.md": {"leaderboard": lambda: search_tables.table(search_tables.searches())},
+    "docs/searching.md": {
+        "replays": replay_table.table,
+        "leaderboard": lambda: search_tables.table(search_tables.searches()),
+    },
     "docs/commands.md": {"settings": settings.table},
     "docs/families.md": {"families": code_map.families},
     "docs/architecture.md": {"packages": code_map.packages, "layers": code_map.layers},
