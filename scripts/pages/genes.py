@@ -153,13 +153,7 @@ def main() -> int:
     parser.add_argument("--gpu", default="h200")
     args = parser.parse_args()
     fresh = page(read_rows(), newest(ROOT / RECORDS), load_gpu(args.gpu))
-    if args.check:
-        stale = not PAGE.exists() or PAGE.read_text(encoding="utf-8") != fresh
-        if stale:
-            print("docs/genes.md is older than headers, genes.toml or the record: run scripts.pages.genes.")
-        return int(stale)
-    PAGE.write_text(fresh, encoding="utf-8")
-    return 0
+    return markdown.keep(PAGE, fresh, made_by="scripts.pages.genes", is_check=args.check)
 
 
 if __name__ == "__main__":

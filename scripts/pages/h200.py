@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts import ROOT
-from scripts.pages.markdown import table
+from scripts.pages.markdown import keep, table
 from scripts.peers.ratios import BRIDGED, NAMES, Line, line_of, mean, merged, target
 from scripts.peers.read_only import NAME as READ_ONLY
 from scripts.peers.read_only import bytes_read
@@ -209,13 +209,7 @@ def main() -> int:
         print(f"{record} is not there yet: run scripts.peers.run on an H200.")
         return int(not args.check)
     fresh = fresh_page(args.folder)
-    if args.check:
-        is_stale = not args.page.exists() or args.page.read_text(encoding="utf-8") != fresh
-        if is_stale:
-            print(f"{args.page.name} is older than its records: run scripts.pages.h200.")
-        return int(is_stale)
-    args.page.write_text(fresh, encoding="utf-8")
-    return 0
+    return keep(args.page, fresh, made_by="scripts.pages.h200", is_check=args.check)
 
 
 def fresh_page(folder: Path) -> str:

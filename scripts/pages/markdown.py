@@ -1,6 +1,7 @@
-"""Tables in Markdown, and text between two marks of a page. Reads and writes no file."""
+"""Tables in Markdown, text between two marks of a page, and whole pages written or held against old ones."""
 
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 
 def table(heads: Sequence[str], rows: Iterable[Iterable[str]]) -> list[str]:
@@ -17,3 +18,14 @@ def between(page: str, begin: str, end: str, content: str) -> str:
     before, _, rest = page.partition(begin)
     _, _, after = rest.partition(end)
     return f"{before}{begin}\n{content}{end}{after}"
+
+
+def keep(page: Path, fresh: str, *, made_by: str, is_check: bool) -> int:
+    """Write a page that a script makes whole; or say, and answer 1, where what is there is another."""
+    if not is_check:
+        page.write_text(fresh, encoding="utf-8")
+        return 0
+    is_stale = not page.exists() or page.read_text(encoding="utf-8") != fresh
+    if is_stale:
+        print(f"{page.name} is older than what it is made of: run {made_by}.")
+    return int(is_stale)

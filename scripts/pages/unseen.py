@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts import ROOT
-from scripts.pages.markdown import table
+from scripts.pages import markdown
 from scripts.peers.ratios import Line, line_of, mean, merged
 
 PAGE = ROOT / "docs" / "unseen.md"
@@ -70,7 +70,7 @@ def section(record: Mapping[str, Any]) -> list[str]:
         f"{_mean([line for line in lines if line.row not in TUNED_ON])} Libraries: "
         f"{', '.join(record['libraries'])}; evoflash {record['evoflash']}, driver {record['driver']}.{note}",
         "",
-        *table(_HEADS, map(_row, record["rows"])),
+        *markdown.table(_HEADS, map(_row, record["rows"])),
         "",
         *_made_by(record),
         "",
@@ -143,13 +143,7 @@ def main() -> int:
         parts = [json.loads(path.read_text(encoding="utf-8")) for path in options.merge]
         options.output.write_text(json.dumps(merged(parts), indent=1) + "\n", encoding="utf-8")
     fresh = fresh_page(options.folder)
-    if options.check:
-        is_stale = not options.page.exists() or options.page.read_text(encoding="utf-8") != fresh
-        if is_stale:
-            print(f"{options.page.name} is older than its records: run scripts.pages.unseen.")
-        return int(is_stale)
-    options.page.write_text(fresh, encoding="utf-8")
-    return 0
+    return markdown.keep(options.page, fresh, made_by="scripts.pages.unseen", is_check=options.check)
 
 
 if __name__ == "__main__":
