@@ -76,11 +76,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             firsts.setdefault(item.nodeid.partition("[")[0], item)
         chosen = set(firsts.values())
         _leave_out(config, items, [item for item in items if item not in chosen])
+    _put_long_files_first(items)
     gpu_items = [item for item in items if "gpu" in item.keywords]
     if gpu_items and not _gpu_present():
         for item in gpu_items:
             item.add_marker(pytest.mark.skip(reason=NO_GPU))
-    _put_long_files_first(items)
+    elif gpu_items:
+        _put_what_runs_alone_last(items)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -127,6 +129,12 @@ def _put_long_files_first(items: list[pytest.Item]) -> None:
     for item in items:
         weight[item.path] += _SLOW_WEIGHT if "slow" in item.keywords else 1
     items.sort(key=lambda item: (-weight[item.path], item.path))
+
+
+def _put_what_runs_alone_last(items: list[pytest.Item]) -> None:
+    """Processes that share the GPU are all at work first: while a file's tests run alone, the others wait."""
+    alone = {item.path for item in items if "alone_on_gpu" in item.keywords}
+    items.sort(key=lambda item: item.path in alone)
 
 
 def _leave_out(config: pytest.Config, items: list[pytest.Item], left_out: list[pytest.Item]) -> None:

@@ -1,4 +1,4 @@
-"""What the default test run leaves out of a product of cases: nothing that no other case shows."""
+"""What a test run has, in which order: of a product no case that others show, of GPU tests lone ones last."""
 
 import shutil
 import subprocess
@@ -16,6 +16,16 @@ import pytest
 @pytest.mark.parametrize("b", [1, 2, 3, 4])
 @pytest.mark.parametrize("c", [True, pytest.param(False, marks=pytest.mark.full)])
 def test_product(a, b, c):
+    pass
+"""
+
+GPU_TEST = """
+import pytest
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", ["{name}"])
+{mark}
+def test_on_a_gpu(name):
     pass
 """
 
@@ -46,3 +56,14 @@ def test_of_a_product_the_default_run_has_every_value_in_as_few_cases_as_can_be(
 
 def test_with_full_a_run_has_the_whole_product(project: Path) -> None:
     assert len(set(collected(project, "--full"))) == 24
+
+
+def test_where_there_is_a_gpu_the_files_of_tests_that_run_alone_are_last(tmp_path: Path) -> None:
+    present = "\n\ndef _gpu_present() -> bool:\n    return True\n"
+    (tmp_path / "conftest.py").write_text((ROOT / "conftest.py").read_text() + present)
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n  gpu: needs one\n  alone_on_gpu: alone\n")
+    for name in ("a", "b", "c"):
+        mark = "@pytest.mark.alone_on_gpu" if name == "a" else ""
+        (tmp_path / f"test_{name}.py").write_text(GPU_TEST.format(name=name, mark=mark))
+
+    assert collected(tmp_path) == ["b", "c", "a"]
