@@ -10,13 +10,8 @@
     ladder_chart    docs/ladder-h200-mission.svg, of the recorded climb
     champions       evoflash/champions/<gpu>.toml, of records and databases
 
-    h200_digest     the README's table of docs/h200.md
-    search_tables   the table of docs/searching.md on searches of a GPU
-    replay_table    its table on replays
-    code_map        tables of families, packages and layers
-    counts          numbers in sentences of the pages
-    settings        the table of settings in docs/commands.md
-    markdown        tables, and text between two marks of a page
+    parts/          what readme writes within pages
+    markdown        tables, text between two marks of a page, and whole pages
 
 readme, h200, unseen, genes, emulator, self_test and console have `--check`, which says whether their text is
 stale. A command that a page shows beside a record is the one that made it, in the words of its day: what was

@@ -13,7 +13,8 @@ import sys
 from collections.abc import Callable
 
 from scripts import ROOT
-from scripts.pages import code_map, counts, h200, h200_digest, markdown, replay_table, search_tables, settings
+from scripts.pages import h200, markdown
+from scripts.pages.parts import code_map, counts, h200_digest, replay_table, search_tables, settings
 from scripts.peers import rows as peers_rows
 
 

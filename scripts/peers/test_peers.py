@@ -17,7 +17,8 @@ from evoflash.families.family import load_family
 from evoflash.gpu import load_gpu
 from evoflash.problem import parse_problem
 from evoflash.store.store import open_store
-from scripts.pages import h200, h200_digest, readme, unseen
+from scripts.pages import h200, readme, unseen
+from scripts.pages.parts import h200_digest
 from scripts.peers import ratios as peers_ratios
 from scripts.peers import read_only
 from scripts.peers import rows as peers_rows

@@ -2,8 +2,9 @@
 
 import pytest
 
-from scripts.pages import code_map, counts, readme
-from scripts.pages.counts import Count, counted
+from scripts.pages import readme
+from scripts.pages.parts import code_map, counts
+from scripts.pages.parts.counts import Count, counted
 
 
 @pytest.fixture

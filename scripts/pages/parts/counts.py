@@ -1,4 +1,4 @@
-"""Numbers of operators, primitives and frauds in sentences of the pages, from the code. Writes no file.
+"""What is generated within README.md and hand-written pages of docs/: readme.py puts it in. Each makes text.
 
 A sentence is found by its words: one that was reworded is an error here, so that no number is forgotten.
 """
@@ -69,5 +69,5 @@ def _replaced(text: str, count: Count) -> str:
     pattern = rf"({re.escape(before)})[\d,]+({re.escape(after)})"
     fresh, found = re.subn(pattern, rf"\g<1>{count.number():,}\g<2>", text)
     if not found:
-        raise ValueError(f"{count.page} says '{count.words}' no longer: adapt scripts/pages/counts.py.")
+        raise ValueError(f"{count.page} says '{count.words}' no longer: adapt scripts/pages/parts/counts.py.")
     return fresh
