@@ -13,8 +13,16 @@ import sys
 from collections.abc import Callable
 
 from scripts import ROOT
-from scripts.pages import h200, markdown
-from scripts.pages.parts import code_map, counts, h200_digest, replay_table, search_tables, settings
+from scripts.pages import h200, markdown, unseen
+from scripts.pages.parts import (
+    code_map,
+    counts,
+    h200_digest,
+    replay_table,
+    search_tables,
+    settings,
+    unseen_digest,
+)
 from scripts.peers import rows as peers_rows
 
 
@@ -27,7 +35,7 @@ def peers() -> str:
 
 
 PARTS: dict[str, dict[str, Callable[[], str]]] = {  # what makes the text between two markers, by page
-    "README.md": {"peers": peers},
+    "README.md": {"peers": peers, "unseen": lambda: unseen_digest.digest(unseen.records(unseen.FOLDER))},
     "docs/searching.md": {
         "replays": replay_table.table,
         "leaderboard": lambda: search_tables.table(search_tables.searches()),

@@ -16,7 +16,7 @@ from typing import Any
 
 from scripts import ROOT
 from scripts.pages import markdown
-from scripts.peers.ratios import Line, line_of, mean, merged
+from scripts.peers.ratios import NAMES, Line, line_of, mean, merged
 
 PAGE = ROOT / "docs" / "unseen.md"
 FOLDER = ROOT / "scripts" / "peers" / "records"
@@ -48,33 +48,45 @@ shown, but do not count in the means. Seconds by rung are those of all processes
 """
 
 
-def page(records: Sequence[Mapping[str, Any]]) -> str:
+def page(measured: Sequence[Mapping[str, Any]]) -> str:
     """The whole page, newest record first; of a day's, the one with the most problems that nobody tuned."""
-    newest = sorted(records, key=lambda record: (str(record["date"]), _untuned(record)), reverse=True)
+    newest = sorted(measured, key=lambda record: (str(record["date"]), len(untuned(record))), reverse=True)
     parts = [line for record in newest for line in section(record)]
     return "\n".join([_TOP, *parts]).rstrip() + "\n"
 
 
-def _untuned(record: Mapping[str, Any]) -> int:
-    return sum(row["row"] not in TUNED_ON for row in record["rows"])
-
-
 def section(record: Mapping[str, Any]) -> list[str]:
     """One measurement."""
-    lines = [line for row in record["rows"] if (line := line_of(row, {}))]
-    spent = f"{record['minutes']:g} minutes" if record.get("minutes") else f"{record['budget']} evaluations"
     note = f" {record['merged'][0].upper()}{record['merged'][1:]}." if record.get("merged") else ""
     return [
-        f"## {record['gpu']}, {spent} a search, {record['date']}",
+        f"## {record['gpu']}, {spent(record)} a search, {record['date']}",
         "",
-        f"{_mean([line for line in lines if line.row not in TUNED_ON])} Libraries: "
-        f"{', '.join(record['libraries'])}; evoflash {record['evoflash']}, driver {record['driver']}.{note}",
+        f"{_mean(untuned(record))} Libraries that ran: {'; '.join(libraries(record))}. With evoflash "
+        f"{record['evoflash']}, driver {record['driver']}.{note}",
         "",
         *markdown.table(_HEADS, map(_row, record["rows"])),
         "",
         *_made_by(record),
         "",
     ]
+
+
+def untuned(record: Mapping[str, Any]) -> list[Line]:
+    """The rows with figures of problems that nobody tuned."""
+    lines = (line_of(row, {}) for row in record["rows"])
+    return [line for line in lines if line and line.row not in TUNED_ON]
+
+
+def spent(record: Mapping[str, Any]) -> str:
+    """What each search was given."""
+    return f"{record['minutes']:g} minutes" if record.get("minutes") else f"{record['budget']} evaluations"
+
+
+def libraries(record: Mapping[str, Any]) -> list[str]:
+    """Those that were timed on any row, and right."""
+    lines = (line for row in record["rows"] if (line := line_of(row, {})))
+    ran = {peer.peer for line in lines for state in line.states for peer in state.peers}
+    return [name for name in NAMES.values() if name in ran]
 
 
 def _mean(lines: Sequence[Line]) -> str:
@@ -90,23 +102,23 @@ def _mean(lines: Sequence[Line]) -> str:
 
 def _row(record: Mapping[str, Any]) -> list[str]:
     name = f"*`{record['row']}`*" if record["row"] in TUNED_ON else f"`{record['row']}`"
-    spent, line = _spent(record.get("search", {})), line_of(record, {})
+    searched, line = _searched(record.get("search", {})), line_of(record, {})
     if line is None:
-        return [name, *["-"] * 3, f"none: {record.get('failure') or 'no library was right'}", spent]
+        return [name, *["-"] * 3, f"none: {record.get('failure') or 'no library was right'}", searched]
     best = line.states[0].peers[0]
     under_cap = f"; {line.states[1].peers[0]} under the power cap" if len(line.states) > 1 else ""
     us = f"{line.states[0].us:.2f}"
-    return [name, us, best.peer, f"{best.us:.2f}", f"{best}{under_cap}", spent]
+    return [name, us, best.peer, f"{best.us:.2f}", f"{best}{under_cap}", searched]
 
 
-def _spent(search: Mapping[str, Any]) -> str:
+def _searched(search: Mapping[str, Any]) -> str:
     if not search:
         return "not begun"
     rungs = ", ".join(f"{rung} {s:.0f}" for rung, s in search.get("seconds_by_rung", {}).items())
     failed = f", ended by an error (exit code {code})" if (code := search.get("exit_code", 0)) else ""
     ending = ", stopped" if search["stopped"] else failed
-    spent = f"{search.get('spent', 0)} evaluations, {search['wall_s']:.0f} s{ending}"
-    return f"{spent} (s by rung: {rungs or 'none'})"
+    evaluated = f"{search.get('spent', 0)} evaluations, {search['wall_s']:.0f} s{ending}"
+    return f"{evaluated} (s by rung: {rungs or 'none'})"
 
 
 def _made_by(record: Mapping[str, Any]) -> list[str]:
@@ -118,8 +130,13 @@ def _made_by(record: Mapping[str, Any]) -> list[str]:
 
 def fresh_page(folder: Path) -> str:
     """The page as the records in the folder make it."""
+    return page(records(folder))
+
+
+def records(folder: Path) -> list[dict[str, Any]]:
+    """All measurements."""
     paths = sorted(folder.glob("holdout-*.json"))
-    return page([json.loads(path.read_text(encoding="utf-8")) for path in paths])
+    return [json.loads(path.read_text(encoding="utf-8")) for path in paths]
 
 
 def arguments() -> argparse.Namespace:

@@ -1,6 +1,7 @@
-"""What is generated within README.md and hand-written pages of docs/: readme.py puts it in. Each makes text.
+"""What is generated within README.md and hand-written pages of docs/, as text; readme.py puts it in.
 
 h200_digest     the README's table of docs/h200.md
+unseen_digest   its table of docs/unseen.md
 search_tables   the table of docs/searching.md on searches of a GPU
 replay_table    its table on replays
 code_map        tables of families, packages and layers
