@@ -1,4 +1,4 @@
-"""The README's table of docs/unseen.md: searches of problems that nobody tuned, a line a measurement.
+"""The README's words on docs/unseen.md: the newest measurement of several problems that nobody tuned.
 
 Written into the README by scripts/pages/readme.py. Measures nothing.
 """
@@ -6,34 +6,21 @@ Written into the README by scripts/pages/readme.py. Measures nothing.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from scripts.pages import markdown, unseen
+from scripts.pages import unseen
 from scripts.peers.ratios import mean
 
-_HEADS = (
-    "GPU, each search",
-    "problems",
-    "fastest library's time over ours, geometric mean",
-    "the least",
-    "libraries",
-)
 _FEWEST = 5  # problems, for a mean that says something
 
 
 def digest(records: Sequence[Mapping[str, Any]]) -> str:
-    """A row for each measurement of several such problems, the newest first."""
+    """One sentence: the GPU, what a search was given, the mean and the least ratio."""
     several = [record for record in records if len(unseen.untuned(record)) >= _FEWEST]
-    several.sort(key=lambda record: str(record["date"]), reverse=True)
-    return "\n".join(markdown.table(_HEADS, map(_row, several))) + "\n"
-
-
-def _row(record: Mapping[str, Any]) -> list[str]:
-    lines = unseen.untuned(record)
-    least = min(lines, key=lambda line: line.states[0].peers[0].ratio)
-    best = least.states[0].peers[0]
-    return [
-        f"{record['gpu']}, {unseen.spent(record)}",
-        str(len(lines)),
-        f"{mean(lines):.3f}",
-        f"{best.ratio:.3f} (`{least.row}`, {best.peer})",
-        "; ".join(unseen.libraries(record)),
-    ]
+    newest = max(several, key=lambda record: str(record["date"]))
+    lines = unseen.untuned(newest)
+    least = min(line.states[0].peers[0].ratio for line in lines)
+    without = "" if "FA3" in unseen.libraries(newest) else "; no FlashAttention-3"
+    return (
+        f"Searches of {len(lines)} problems that nobody tuned, {unseen.spent(newest)} each on an "
+        f"{newest['gpu']}, ended {mean(lines):.2f} times as fast as the fastest library (geometric mean; "
+        f"the least {least:.2f}{without}).\n"
+    )
