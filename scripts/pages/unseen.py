@@ -16,7 +16,7 @@ from typing import Any
 
 from scripts import ROOT
 from scripts.pages import markdown
-from scripts.peers.ratios import NAMES, Line, line_of, mean, merged
+from scripts.peers.ratios import NAMES, Line, least, line_of, mean, merged
 
 PAGE = ROOT / "docs" / "unseen.md"
 FOLDER = ROOT / "scripts" / "peers" / "records"
@@ -92,7 +92,7 @@ def libraries(record: Mapping[str, Any]) -> list[str]:
 def _mean(lines: Sequence[Line]) -> str:
     if not lines:
         return "No row here is of a problem that nobody tuned."
-    lowest = min(lines, key=lambda line: line.states[0].peers[0].ratio)
+    lowest = least(lines)
     problems = "problem" if len(lines) == 1 else "problems"
     return (
         f"**Geometric mean over {len(lines)} {problems}: {mean(lines):.3f}**, the lowest "
@@ -128,11 +128,6 @@ def _made_by(record: Mapping[str, Any]) -> list[str]:
     return ["By, with the seeds " + str(record["seed"]).strip("[]") + ":", "", "```sh", *commands, "```"]
 
 
-def fresh_page(folder: Path) -> str:
-    """The page as the records in the folder make it."""
-    return page(records(folder))
-
-
 def records(folder: Path) -> list[dict[str, Any]]:
     """All measurements."""
     paths = sorted(folder.glob("holdout-*.json"))
@@ -159,7 +154,7 @@ def main() -> int:
     if options.merge:
         parts = [json.loads(path.read_text(encoding="utf-8")) for path in options.merge]
         options.output.write_text(json.dumps(merged(parts), indent=1) + "\n", encoding="utf-8")
-    fresh = fresh_page(options.folder)
+    fresh = page(records(options.folder))
     return markdown.keep(options.page, fresh, made_by="scripts.pages.unseen", is_check=options.check)
 
 

@@ -131,6 +131,11 @@ def mean(lines: Sequence[Line], *, state: int = 0) -> float:
     return math.exp(sum(map(math.log, ratios)) / len(ratios)) if ratios else math.nan
 
 
+def least(lines: Sequence[Line]) -> Line:
+    """The line whose fastest peer comes nearest to ours, or is the furthest ahead; there must be one."""
+    return min(lines, key=lambda line: line.states[0].peers[0].ratio)
+
+
 # ---- several files
 
 

@@ -319,8 +319,7 @@ UNSEEN = "b=3,h=12,s=1536,d=64,causal"
 
 def unseen_of(*rows):
     search = {"spent": 200, "wall_s": 123.4, "stopped": False, "seconds_by_rung": {"timing": 40.2}}
-    made = whole(*({**row, "search": search} for row in rows))
-    return {**made, "budget": 200, "limit_s": 350.0, "libraries": ["triton", "fa4"]}
+    return {**whole(*({**row, "search": search} for row in rows)), "budget": 200, "limit_s": 350.0}
 
 
 def line_about(problem, record):

@@ -8,7 +8,7 @@ from typing import Any
 
 from scripts.pages.h200 import MEAN_TARGET
 from scripts.pages.markdown import table
-from scripts.peers.ratios import Line, line_of, mean, target
+from scripts.peers.ratios import Line, least, line_of, mean, target
 
 _HEADS = ("rows", "fastest peer's time over ours, geometric mean", "the least", "target", "met")
 _KINDS = {  # by their target, and what it is about
@@ -31,8 +31,8 @@ def digest(record: Mapping[str, Any], known: Mapping[str, Mapping[str, Any]]) ->
 
 
 def _digested(name: str, aim: str, lines: Sequence[Line]) -> list[str]:
-    least = min(lines, key=lambda line: line.states[0].peers[0].ratio)
-    best = least.states[0].peers[0]
+    lowest = least(lines)
+    best = lowest.states[0].peers[0]
     met = sum(line.is_met == "yes" for line in lines)
-    worst = f"{best.ratio:.3f} (`{least.row}`, {best.peer})"
+    worst = f"{best.ratio:.3f} (`{lowest.row}`, {best.peer})"
     return [f"{name} ({len(lines)})", f"{mean(lines):.3f}", worst, aim, f"{met} of {len(lines)}"]

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from scripts.pages import unseen
-from scripts.peers.ratios import mean
+from scripts.peers.ratios import least, mean
 
 _FEWEST = 5  # problems, for a mean that says something
 
@@ -17,10 +17,10 @@ def digest(records: Sequence[Mapping[str, Any]]) -> str:
     several = [record for record in records if len(unseen.untuned(record)) >= _FEWEST]
     newest = max(several, key=lambda record: str(record["date"]))
     lines = unseen.untuned(newest)
-    least = min(line.states[0].peers[0].ratio for line in lines)
+    lowest = least(lines).states[0].peers[0].ratio
     without = "" if "FA3" in unseen.libraries(newest) else "; no FlashAttention-3"
     return (
         f"Searches of {len(lines)} problems that nobody tuned, {unseen.spent(newest)} each on an "
         f"{newest['gpu']}, ended {mean(lines):.2f} times as fast as the fastest library (geometric mean; "
-        f"the least {least:.2f}{without}).\n"
+        f"the least {lowest:.2f}{without}).\n"
     )
