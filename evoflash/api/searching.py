@@ -44,6 +44,7 @@ def search(
     evaluator: str | None = None,
     archive: bool = True,
     transfer: bool = True,
+    seeds: int | None = None,
     objective: str | None = None,
     fresh: bool = False,
     db: str | None = None,
@@ -59,8 +60,9 @@ def search(
     `gpu` is a known GPU's name, by default the one that is present; elsewhere kernels are checked by the CPU
     emulator and times are estimated. The search ends at `budget` distinct kernels (200 where no limit is
     given), after `minutes`, or at a kernel that reaches the share `until` of the physical floor. `family`
-    keeps to one kernel family, `objective` ("latency,registers") adds that Pareto front of the run to the
-    result's report, `evaluator` is `gpu` or `emulated`, `db` a path or an SQLAlchemy URL.
+    keeps to one kernel family, `seeds` starts from so many hand-written kernels of each, `objective`
+    ("latency,registers") adds that Pareto front of the run to the result's report, `evaluator` is `gpu` or
+    `emulated`, `db` a path or an SQLAlchemy URL.
     `gpus` ("all", "0,1"), `workers` (processes without a GPU) or `scheduler` (a Dask scheduler's address,
     with the folder `tls` of its certificate) say where to work, as the command's options of these names do;
     `ahead` is how many proposals are in flight. `gpus` sets CUDA_VISIBLE_DEVICES of this process.
@@ -87,6 +89,7 @@ def search(
         evaluator=evaluator,
         archive=archive,
         transfer=transfer,
+        seeds=seeds,
         objective=objective,
     )
     where, plan = db or default_database(), None

@@ -6,7 +6,7 @@
 Each problem is one `evoflash search`, as a user would run it: shipped archive, all families, an empty cache
 of compiled kernels, a limit of wall time after which it gets Ctrl-C. Then its winner is checked and timed in
 turns with the libraries, as run.py does it; they were made ready before the first search. The file is written
-anew after each problem. FlashAttention-3 is no peer here: its times for these are not known.
+anew after each problem.
 """
 
 import argparse
@@ -74,6 +74,7 @@ def _hears_ctrl_c() -> None:
 def command(row: str, options: argparse.Namespace, db: Path) -> list[str]:
     """The search, as a person would type it."""
     words = [sys.executable, "-m", "evoflash", "search", "--problem", row, "--db", str(db)]
+    words += options.search_option
     if options.minutes:
         words += ["--minutes", f"{options.minutes:g}"]
     else:
@@ -203,6 +204,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, help="of each search, in the place of a budget")
     parser.add_argument("--limit", type=float, default=350.0, help="seconds of wall time of a search in all")
     parser.add_argument("--search-limit", type=float, default=230.0, help="of it before the final timing")
+    parser.add_argument("--search-option", action="append", default=[], help="a further word for the search")
     parser.add_argument("--search-pythonpath", help="PYTHONPATH of the search; default: this process's")
     parser.add_argument("--libraries", default=",".join(peers.LIBRARIES), help="baselines, commas between")
     parser.add_argument("--rounds", type=int, default=20, help="samples a contender: cold, sustained")

@@ -37,7 +37,7 @@ from scripts.peers.rows import ROWS, Ours, chunks, ours, part_of
 from scripts.peers.timing import Job, Setup, Timed, ready, timed
 from scripts.searches.variants import read
 
-LIBRARIES = ("sdpa_cudnn", "sdpa_flash", "triton", "fa4", "fa4_tuned")
+LIBRARIES = ("sdpa_cudnn", "sdpa_flash", "triton", "fa3", "fa4", "fa4_tuned")
 PROTOCOL = (
     "CUDA-graph replay, all contenders in turns in one process in an order drawn for each round, inputs "
     "rotated over at least twice the L2; final-cold: below 0.1 ms; final-cold-boost: windows of about 10 ms, "

@@ -93,6 +93,7 @@ def options_of(tmp_path, **changed):
         "limit": 30.0,
         "search_limit": 20.0,
         "search_pythonpath": None,
+        "search_option": [],
         "row_limit": 20.0,
         "time_limit": 90.0,
         "least": 0.0,
@@ -113,6 +114,11 @@ def test_the_search_is_what_a_person_would_type(tmp_path):
     assert words[1:4] == ["-m", "evoflash", "search"]
     said = " ".join(words[4:])
     assert said == f"--problem {ROW} --db {tmp_path / 's.db'} --budget 200 --time-limit 20"
+
+
+def test_further_words_for_the_search_are_passed_on(tmp_path):
+    options = options_of(tmp_path, search_option=["--no-archive", "--seeds=1"])
+    assert "--no-archive --seeds=1" in " ".join(holdout.command(ROW, options, tmp_path / "s.db"))
 
 
 def test_the_search_finds_an_empty_cache(tmp_path, monkeypatch):

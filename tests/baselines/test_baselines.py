@@ -135,6 +135,53 @@ def test_flash_attention_3_gets_its_layout_and_mask(torch, workload, monkeypatch
         assert "flash-attn-3" in called.environment
 
 
+@pytest.fixture
+def xformers_wheel(monkeypatch, tmp_path):
+    """An xFormers that brings FlashAttention-3, as a folder on the path; importing it would fail."""
+    for name in fa3._MODULES:
+        monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.delitem(sys.modules, "xformers", raising=False)
+    library = tmp_path / "xformers" / "flash_attn_3" / "_C.so"
+    library.parent.mkdir(parents=True)
+    library.write_bytes(b"no library")
+    (tmp_path / "xformers" / "__init__.py").write_text("raise RuntimeError('xFormers was imported')")
+    monkeypatch.syspath_prepend(tmp_path)
+    return library
+
+
+@SHAPES
+def test_flash_attention_3_is_found_in_xformers(torch, workload, monkeypatch, xformers_wheel):
+    loaded = []
+
+    def forward(q, k, v, softmax_scale=None, is_causal=False):
+        turned = (x.transpose(1, 2) for x in (q, k, v))
+        out = torch_attention(torch, *turned, scale=softmax_scale, causal=is_causal).transpose(1, 2)
+        return out, None, None, None
+
+    operator = types.SimpleNamespace(fwd=forward)
+    stand_in_ops = types.SimpleNamespace(load_library=loaded.append, flash_attn_3=operator)
+    monkeypatch.setattr(fa3, "torch", lambda: types.SimpleNamespace(ops=stand_in_ops))
+    strided, copied = fa3.attentions("fa3", bench_of(workload))
+    assert loaded == [str(xformers_wheel)]
+    check(torch, strided, workload)
+    check(torch, copied, workload)
+    assert strided.environment["flash-attn-3"].startswith("in xFormers ")
+
+
+def test_a_library_in_xformers_that_does_not_load_makes_flash_attention_3_absent(torch, xformers_wheel):
+    del torch
+    with pytest.raises(BaselineAbsentError, match=r"^FlashAttention-3 in xFormers: .*_C\.so"):
+        next(fa3.attentions("fa3", bench_of(SQUARE)))
+
+
+def test_without_either_flash_attention_3_says_what_to_install(monkeypatch):
+    for name in (*fa3._MODULES, "flash_attn_3"):
+        monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.setattr(fa3, "_in_xformers", lambda: None)
+    with pytest.raises(BaselineAbsentError, match=r"is not installed: pip install .* xformers==0\.0\.34"):
+        next(fa3.attentions("fa3", bench_of(SQUARE)))
+
+
 @SHAPES
 def test_flash_attention_4_gets_its_layout_and_mask(torch, workload, monkeypatch):
     library = stand_in("flash_attn.cute.interface", torch)

@@ -236,9 +236,15 @@ def test_a_gene_that_is_no_more_leaves_the_genome_out(archive) -> None:
 # Searches
 
 
-def plan(*, archive: bool, strategy: str = "evolution", family: str | None = "flash_mma") -> planning.Plan:
+def plan(
+    *,
+    archive: bool,
+    strategy: str = "evolution",
+    family: str | None = "flash_mma",
+    seeds: int | None = None,
+) -> planning.Plan:
     where = {"gpu": "h200", "problem": "mission", "evaluator": "emulated"}
-    return planning.plan(**where, strategy=strategy, seed=0, family=family, archive=archive)
+    return planning.plan(**where, strategy=strategy, seed=0, family=family, archive=archive, seeds=seeds)
 
 
 def test_the_archive_comes_first_among_the_seeds_and_names_the_run(archive) -> None:
@@ -259,6 +265,26 @@ def test_strategies_without_seeds_do_not_claim_to_use_it(archive, strategy) -> N
     archive(champion_of())
 
     assert plan(archive=True, strategy=strategy).key.strategy == f"{strategy}/flash_mma"
+
+
+def test_of_the_families_own_seeds_so_many_stay_and_the_archive_besides(archive) -> None:
+    entry = champion_of(k_stages=2, waits="separate", v_stages=2)
+    archive(entry)
+    own = plan(archive=False, family=None)
+
+    one, none = plan(archive=False, family=None, seeds=1), plan(archive=True, seeds=0)
+
+    assert [field.seeds for field in one.fields] == [field.seeds[:1] for field in own.fields]
+    assert max(len(field.seeds) for field in own.fields) > 1
+    assert (one.key.strategy, own.key.strategy) == ("evolution-seeds=1", "evolution")
+    assert none.fields[0].seeds == (entry.genome,)
+    assert none.key.strategy == "evolution+archive-seeds=0/flash_mma"
+
+
+@pytest.mark.parametrize("strategy", ["uniform", "exhaustive"])
+def test_so_many_seeds_of_a_strategy_without_seeds_are_refused(strategy) -> None:
+    with pytest.raises(UsageError, match=f"{strategy} starts from no seeds: leave --seeds out"):
+        plan(archive=False, strategy=strategy, seeds=1)
 
 
 @pytest.mark.parametrize("strategy", ["evolution", "surrogate", "tpe", "nsga2"])

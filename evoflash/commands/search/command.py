@@ -103,6 +103,15 @@ def search(
     transfer: Annotated[
         bool, typer.Option(help="Learn from the database's searches on near problems (surrogate).")
     ] = True,
+    seeds: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            max=MOST,
+            help="Start from so many hand-written kernels of each family.",
+            show_default="all that are meant for such a shape",
+        ),
+    ] = None,
     gpus: Annotated[
         str | None, typer.Option(help="Search on several GPUs of this machine: 0,1 or all.")
     ] = None,
@@ -164,7 +173,7 @@ def search(
             "--problems is for searches that evaluate: leave it or the dry run or recording away."
         )
     if recorded is not None or evaluator == "replay":
-        _check_alone(gpus=gpus, workers=workers, scheduler=scheduler, tls=tls, ahead=ahead)
+        _check_alone(gpus=gpus, workers=workers, scheduler=scheduler, tls=tls, ahead=ahead, seeds=seeds)
         if recorded is None or evaluator not in (None, "replay"):
             raise UsageError("--evaluator replay and --recorded FILE go together: give both.")
         if objective is not None:
@@ -197,6 +206,7 @@ def search(
         "family": family,
         "archive": archive,
         "transfer": transfer,
+        "seeds": seeds,
         "objective": objective,
     }
     if dry_run:

@@ -53,15 +53,17 @@ class Plan:
     transfer: bool = True  # may learn from the store's searches on near problems
     objectives: tuple[Objective, ...] = LATENCY  # of the front that is shown; what is searched for is latency
     shipped: tuple[str, ...] = ()  # the problems of shipped searches that it learns from, the nearest first
+    most_seeds: int | None = None  # of a family's hand-written ones; None: all
 
     @property
     def key(self) -> RunKey:
-        """A search that is restricted to a family, starts from the archive or may not learn from other
-        searches is a run of its own.
+        """A search that is restricted to a family, starts from the archive or from fewer seeds, or may not
+        learn from other searches is a run of its own.
         """
         strategy = f"{self.strategy}+archive" if self.archived or self.shipped else self.strategy
         alone = self.strategy in LEARNS_EARLIER and not self.transfer
         strategy = f"{strategy}-transfer" if alone else strategy
+        strategy = strategy if self.most_seeds is None else f"{strategy}-seeds={self.most_seeds}"
         strategy = f"{strategy}/{self.fields[0].family.name}" if self.is_restricted else strategy
         return RunKey(str(self.problem), self.gpu.name, self.basis, strategy, self.seed)
 
@@ -86,15 +88,17 @@ def plan(
     evaluator: str | None,
     archive: bool = False,
     transfer: bool = True,
+    seeds: int | None = None,
     present: "Present | None" = None,
     objective: str | None = None,
 ) -> Plan:
     """Strings -> a checked Plan; UsageError or DeviceError say what does not fit.
 
     `archive`: start from what the shipped archive has near the problem. It is off where strategies are
-    compared. `transfer`: learn from the store's searches on near problems. `objective`: what the front that
-    is shown at the end is of, as pareto.objectives_of reads it. `present` looks for a GPU elsewhere than in
-    this machine.
+    compared. `transfer`: learn from the store's searches on near problems. `seeds`: so many of each
+    family's hand-written kernels at most, the one meant for such a shape first; None: all. `objective`: what
+    the front that is shown at the end is of, as pareto.objectives_of reads it. `present` looks for a GPU
+    elsewhere than in this machine.
     """
     check_strategy(strategy)
     what, objectives = parse_problem(problem), objectives_of(objective)
@@ -102,8 +106,13 @@ def plan(
     if ENERGY in objectives:
         _check_energy(basis)
     check_fits(what, spec)
+    if seeds is not None and not takes_seeds(strategy):
+        raise UsageError(f"{strategy} starts from no seeds: leave --seeds out.")
     starts = archive and takes_seeds(strategy)
-    tried = (_field(member, what, spec, archive=starts) for member in _families(family, spec, what))
+    tried = (
+        _field(member, what, spec, archive=starts, most_seeds=seeds)
+        for member in _families(family, spec, what)
+    )
     fields = tuple(field for field in tried if field)
     if not fields:
         asked = family or "any family"
@@ -119,6 +128,7 @@ def plan(
         transfer=transfer,
         objectives=objectives,
         shipped=_shipped(what, spec, basis) if archive and strategy in LEARNS_EARLIER else (),
+        most_seeds=seeds,
     )
 
 
@@ -137,12 +147,14 @@ def _check_energy(basis: Basis) -> None:
         raise DeviceError("this GPU does not tell its energy (NVML): leave energy out of --objective.")
 
 
-def _field(family: Family, problem: Problem, gpu: GpuSpec, *, archive: bool) -> Field | None:
+def _field(
+    family: Family, problem: Problem, gpu: GpuSpec, *, archive: bool, most_seeds: int | None
+) -> Field | None:
     """None where the family has no valid genome for the problem."""
     space = family.space(problem.compile_keys(gpu.arch), gpu)
     space = replace(space, proportions=proportions_on(problem, family, gpu))
     archived = champion.starts(problem, space, gpu.name) if archive else ()
-    seeds = tuple(dict.fromkeys((*archived, *family.seeds_for(problem, space, gpu))))
+    seeds = tuple(dict.fromkeys((*archived, *family.seeds_for(problem, space, gpu)[:most_seeds])))
     try:
         space.sample(np.random.default_rng(0))
     except UsageError:
