@@ -22,6 +22,7 @@ from scripts.pages.parts import (
     search_tables,
     settings,
     unseen_digest,
+    without_archive,
 )
 from scripts.peers import rows as peers_rows
 
@@ -34,8 +35,13 @@ def peers() -> str:
     return h200_digest.digest(record, peers_rows.anchors())
 
 
+def unseen_problems() -> str:
+    """What docs/unseen.md says, in two sentences."""
+    return unseen_digest.digest(unseen.records(unseen.FOLDER), without_archive.records(unseen.FOLDER))
+
+
 PARTS: dict[str, dict[str, Callable[[], str]]] = {  # what makes the text between two markers, by page
-    "README.md": {"peers": peers, "unseen": lambda: unseen_digest.digest(unseen.records(unseen.FOLDER))},
+    "README.md": {"peers": peers, "unseen": unseen_problems},
     "docs/searching.md": {
         "replays": replay_table.table,
         "leaderboard": lambda: search_tables.table(search_tables.searches()),

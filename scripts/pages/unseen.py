@@ -4,6 +4,9 @@
     python -m scripts.pages.unseen --check                          say whether it is stale
     python -m scripts.pages.unseen --merge 0.json 1.json -o r.json  join parts of one measurement in a record
 
+`--later FILE` beside --merge keeps a record of scripts.peers.run in it: the same winners, timed in another
+session in turns with libraries that the first had not.
+
 No figure enters the page by hand. Measures nothing.
 """
 
@@ -16,7 +19,8 @@ from typing import Any
 
 from scripts import ROOT
 from scripts.pages import markdown
-from scripts.peers.ratios import NAMES, Line, least, line_of, mean, merged
+from scripts.pages.parts import without_archive
+from scripts.peers.ratios import LATER, NAMES, Line, least, line_of, mean, merged, with_later
 
 PAGE = ROOT / "docs" / "unseen.md"
 FOLDER = ROOT / "scripts" / "peers" / "records"
@@ -32,26 +36,33 @@ TUNED_ON = frozenset(
 _HEADS = ("problem", "ours us", "fastest library", "its us", "ratio", "search")
 _TOP = """# What a search finds on a problem that nobody tuned
 
-Made by `python -m scripts.pages.unseen` of the records `holdout-*.json` in scripts/peers/records; edit
-neither. The commands below are those that made the records, in the words of their day.
+Made by `python -m scripts.pages.unseen` of the records `holdout-*.json` and `without-archive-*.json` in
+scripts/peers/records; edit neither. The commands below are those that made the records, in the words of
+their day.
 
 Each row is one `evoflash search` as a user would run it: the shipped archive, all families, an empty cache
 of compiled kernels. No row of [h200.md](h200.md) and no archived kernel is of these problems. Its winner was
 then timed in turns with the libraries, in one process. Ratio is the time of the fastest library over ours:
 above 1 ours is faster. The libraries are cuDNN and FlashAttention-2 in torch, Triton (a kernel that we wrote
 in it, tuned), and where they are named FlashAttention-4 as shipped (FA4) and with the fastest of its tile
-settings (FA4, tuned), which its users would have to find for themselves. FlashAttention-3 is not among them:
-its times for these are not known. Long rows have two figures: at boost clock, and under the power cap.
+settings (FA4, tuned), which its users would have to find for themselves, and FlashAttention-3 (FA3: the build
+in xFormers 0.0.34, which chooses its number of splits itself). A library "timed later" met the same winner
+in turns in a later session; its ratio is that session's, and counts like the others. FlashAttention-3 or -4
+was not timed where it is not named. Long rows have two figures: at boost clock, and under the power cap.
 
 Rows in italics are no such problems any more: seeds or constants of evoflash were chosen on them. They are
 shown, but do not count in the means. Seconds by rung are those of all processes.
 """
 
 
-def page(measured: Sequence[Mapping[str, Any]]) -> str:
-    """The whole page, newest record first; of a day's, the one with the most problems that nobody tuned."""
+def page(measured: Sequence[Mapping[str, Any]], alone: Sequence[Mapping[str, Any]] = ()) -> str:
+    """The whole page, newest record first; of a day's, the one with the most problems that nobody tuned.
+
+    `alone`: records of searches without the archive, which come last.
+    """
     newest = sorted(measured, key=lambda record: (str(record["date"]), len(untuned(record))), reverse=True)
     parts = [line for record in newest for line in section(record)]
+    parts += [line for record in alone for line in without_archive.section(record)]
     return "\n".join([_TOP, *parts]).rstrip() + "\n"
 
 
@@ -64,7 +75,7 @@ def section(record: Mapping[str, Any]) -> list[str]:
         f"{_mean(untuned(record))} Libraries that ran: {'; '.join(libraries(record))}. With evoflash "
         f"{record['evoflash']}, driver {record['driver']}.{note}",
         "",
-        *markdown.table(_HEADS, map(_row, record["rows"])),
+        *markdown.table(_HEADS, (_row(row, record) for row in record["rows"])),
         "",
         *_made_by(record),
         "",
@@ -73,8 +84,17 @@ def section(record: Mapping[str, Any]) -> list[str]:
 
 def untuned(record: Mapping[str, Any]) -> list[Line]:
     """The rows with figures of problems that nobody tuned."""
-    lines = (line_of(row, {}) for row in record["rows"])
-    return [line for line in lines if line and line.row not in TUNED_ON]
+    return [line for line in _lines(record) if line.row not in TUNED_ON]
+
+
+def _lines(record: Mapping[str, Any]) -> list[Line]:
+    return [line for row in record["rows"] if (line := _line(row, record))]
+
+
+def _line(row: Mapping[str, Any], record: Mapping[str, Any]) -> Line | None:
+    """A row's figures, those of a later session among them; None where it has none."""
+    line, later = line_of(row, {}), record.get("later", {}).get(row["row"])
+    return line if line is None or later is None else with_later(line, line_of(later, {}))
 
 
 def spent(record: Mapping[str, Any]) -> str:
@@ -84,8 +104,8 @@ def spent(record: Mapping[str, Any]) -> str:
 
 def libraries(record: Mapping[str, Any]) -> list[str]:
     """Those that were timed on any row, and right."""
-    lines = (line for row in record["rows"] if (line := line_of(row, {})))
-    ran = {peer.peer for line in lines for state in line.states for peer in state.peers}
+    peers = (peer.peer for line in _lines(record) for state in line.states for peer in state.peers)
+    ran = {peer.removesuffix(LATER) for peer in peers}
     return [name for name in NAMES.values() if name in ran]
 
 
@@ -100,11 +120,11 @@ def _mean(lines: Sequence[Line]) -> str:
     )
 
 
-def _row(record: Mapping[str, Any]) -> list[str]:
-    name = f"*`{record['row']}`*" if record["row"] in TUNED_ON else f"`{record['row']}`"
-    searched, line = _searched(record.get("search", {})), line_of(record, {})
+def _row(row: Mapping[str, Any], record: Mapping[str, Any]) -> list[str]:
+    name = f"*`{row['row']}`*" if row["row"] in TUNED_ON else f"`{row['row']}`"
+    searched, line = _searched(row.get("search", {})), _line(row, record)
     if line is None:
-        return [name, *["-"] * 3, f"none: {record.get('failure') or 'no library was right'}", searched]
+        return [name, *["-"] * 3, f"none: {row.get('failure') or 'no library was right'}", searched]
     best = line.states[0].peers[0]
     under_cap = f"; {line.states[1].peers[0]} under the power cap" if len(line.states) > 1 else ""
     us = f"{line.states[0].us:.2f}"
@@ -134,11 +154,22 @@ def records(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(path.read_text(encoding="utf-8")) for path in paths]
 
 
+def with_later_session(record: dict[str, Any], path: Path | None) -> dict[str, Any]:
+    """The record with the rows of another session in it, and the command that made them."""
+    if path is None:
+        return record
+    later = json.loads(path.read_text(encoding="utf-8"))
+    rows = {row["row"]: row for row in later["rows"]}
+    command, seed = f"{record['command']}; {later['command']}", f"{record['seed']}, {later['seed']}"
+    return {**record, "later": rows, "command": command, "seed": seed}
+
+
 def arguments() -> argparse.Namespace:
     """What the command line says."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--check", action="store_true", help="is the page stale?")
     parser.add_argument("--merge", nargs="+", type=Path, default=[], help="files of scripts.peers.holdout")
+    parser.add_argument("--later", type=Path, help="with --merge: the winners again, with other libraries")
     parser.add_argument("-o", "--output", type=Path, help="of --merge: the record")
     parser.add_argument("--folder", type=Path, default=FOLDER, help="of the records")
     parser.add_argument("--page", type=Path, default=PAGE)
@@ -153,8 +184,9 @@ def main() -> int:
     options = arguments()
     if options.merge:
         parts = [json.loads(path.read_text(encoding="utf-8")) for path in options.merge]
-        options.output.write_text(json.dumps(merged(parts), indent=1) + "\n", encoding="utf-8")
-    fresh = page(records(options.folder))
+        whole = with_later_session(merged(parts), options.later)
+        options.output.write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
+    fresh = page(records(options.folder), without_archive.records(options.folder))
     return markdown.keep(options.page, fresh, made_by="scripts.pages.unseen", is_check=options.check)
 
 

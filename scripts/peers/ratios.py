@@ -5,7 +5,7 @@ Times nothing and writes nothing; scripts/pages/h200.py shows it.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from scripts.peers.read_only import NAME as READ_ONLY
@@ -13,6 +13,7 @@ from scripts.peers.read_only import bytes_read
 from scripts.peers.rows import workload_of
 
 BRIDGED = "FA3, bridged"
+LATER = ", timed later"  # of a library that our kernel met in another run than the others
 NAMES = {
     "sdpa_cudnn": "cuDNN",
     "sdpa_flash": "FA2",
@@ -145,7 +146,32 @@ def merged(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     for row in (row for part in parts for row in part["rows"]):
         if row["row"] not in rows or rows[row["row"]].get("failure"):
             rows[row["row"]] = row
-    whole = {**parts[0], "took_s": max(part["took_s"] for part in parts), "rows": list(rows.values())}
-    whole["command"] = "; ".join(part["command"] for part in parts)
-    whole["seed"] = ", ".join(str(part["seed"]) for part in parts)
-    return whole
+    return {
+        **parts[0],
+        "took_s": max(_each(parts, "took_s")),
+        "rows": list(rows.values()),
+        "command": "; ".join(_each(parts, "command")),
+        "seed": ", ".join(map(str, _each(parts, "seed"))),
+    }
+
+
+def _each(parts: Sequence[Mapping[str, Any]], name: str) -> list[Any]:
+    """The parts' values of that name; a part that was joined before may have a list of them."""
+    values = (part[name] for part in parts)
+    return [each for value in values for each in (value if isinstance(value, list) else [value])]
+
+
+def with_later(line: Line, later: Line | None) -> Line:
+    """The line with the libraries that the same kernel met in a later run alone, by their ratios there."""
+    if later is None:
+        return line
+    if later.record["ours"]["id"] != line.record["ours"]["id"]:
+        raise ValueError(f"{line.row}: the later run timed another kernel")
+    others = {state.protocol: state.peers for state in later.states}
+    return replace(line, states=tuple(_joined(each, others.get(each.protocol, ())) for each in line.states))
+
+
+def _joined(state: State, others: Sequence[Ratio]) -> State:
+    known = {peer.peer for peer in state.peers}
+    new = [replace(each, peer=f"{each.peer}{LATER}") for each in others if each.peer not in known]
+    return replace(state, peers=tuple(sorted((*state.peers, *new), key=lambda p: p.ratio)))

@@ -18,7 +18,7 @@ from evoflash.gpu import load_gpu
 from evoflash.problem import parse_problem
 from evoflash.store.store import open_store
 from scripts.pages import h200, readme, unseen
-from scripts.pages.parts import h200_digest, unseen_digest
+from scripts.pages.parts import h200_digest
 from scripts.peers import ratios as peers_ratios
 from scripts.peers import read_only
 from scripts.peers import rows as peers_rows
@@ -356,16 +356,6 @@ def test_the_page_of_unseen_problems_joins_parts_and_tells_when_it_is_stale(tmp_
     shown.write_text("another page")
     assert run("--check") == 1
     assert "p.md is older" in capsys.readouterr().out
-
-
-def test_the_readme_tells_of_the_newest_measurement_of_several_problems():
-    rows = [record_of(f"b=1,h=2,s={s},d=64", ours_us=100, fa4=s) for s in (110, 120, 130, 140, 150)]
-    old, new = unseen_of(*rows), {**unseen_of(*rows), "date": "2026-12-01", "minutes": 3.0}
-    few = {**unseen_of(rows[0]), "date": "2026-12-02"}
-    said = unseen_digest.digest([old, new, few])
-    assert said.startswith("Searches of 5 problems that nobody tuned, 3 minutes each on an NVIDIA H200")
-    assert "1.29 times as fast" in said
-    assert "the least 1.10; no FlashAttention-3" in said
 
 
 def test_a_search_that_an_error_ended_says_so():

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from datetime import date
 from pathlib import Path
@@ -71,7 +71,7 @@ def kernel(ours: Ours) -> dict[str, Any]:
     return {"id": ours.genome.id, **asdict(ours.genome), "values": ours.genome.as_dict()}
 
 
-def ratio(record: dict[str, Any]) -> float | None:
+def ratio(record: Mapping[str, Any]) -> float | None:
     """The found kernel's time over the archive's in the first, ranking, way of timing; None without one."""
     results = record.get("results")
     return float(results[0]["ratio"]) if results else None

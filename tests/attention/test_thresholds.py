@@ -41,9 +41,5 @@ def test_shares_are_of_the_gates():
         assert row["share"] == pytest.approx(row["value"] / gate, rel=1e-3)
 
 
-# They came when there was no device time left: scripts.validation.calibrate takes them off this list.
-NOT_YET = {"flash_cluster", "flash_direct"}
-
-
 def test_every_family_was_calibrated():
-    assert {row["family"] for row in RECORD["runs"]} == set(known_families()) - NOT_YET
+    assert {row["family"] for row in RECORD["runs"]} == set(known_families())

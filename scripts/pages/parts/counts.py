@@ -15,7 +15,7 @@ from evoflash.selftest.corpus import corpus
 from evoflash.strategies.operators import operators
 from scripts import ROOT
 
-_CONFORMANCE = ROOT / "scripts" / "validation" / "records" / "conformance-h200.json"
+_CONFORMANCE = ROOT / "scripts" / "validation" / "records" / "conformance-h100.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ COUNTS = (
     Count("docs/searching.md", "by {} named operators", lambda: len(operators())),
     Count("docs/self-test.md", "{} frauds and mistakes", frauds),
     Count("docs/conformance.md", "every combination is one case, {} of them on sm_90a", cases),
-    Count("docs/conformance.md", "On an H200 {} of", lambda: _recorded("equal")),
+    Count("docs/conformance.md", "On an H100 {} of", lambda: _recorded("equal")),
     Count("docs/conformance.md", "of {} cases were equal", lambda: _recorded("cases")),
 )
 

@@ -1,4 +1,4 @@
-"""The README's words on docs/unseen.md: the newest measurement of several problems that nobody tuned.
+"""The README's words on docs/unseen.md: the newest measurements of several problems.
 
 Written into the README by scripts/pages/readme.py. Measures nothing.
 """
@@ -8,19 +8,32 @@ from typing import Any
 
 from scripts.pages import unseen
 from scripts.peers.ratios import least, mean
+from scripts.peers.without_archive import NEAR, ratio
 
 _FEWEST = 5  # problems, for a mean that says something
 
 
-def digest(records: Sequence[Mapping[str, Any]]) -> str:
-    """One sentence: the GPU, what a search was given, the mean and the least ratio."""
+def digest(records: Sequence[Mapping[str, Any]], alone: Sequence[Mapping[str, Any]]) -> str:
+    """Two sentences: the GPU, what a search was given, the mean and the least ratio; what is found without
+    the archive, by the newest record.
+    """
     several = [record for record in records if len(unseen.untuned(record)) >= _FEWEST]
     newest = max(several, key=lambda record: str(record["date"]))
     lines = unseen.untuned(newest)
     lowest = least(lines).states[0].peers[0].ratio
-    without = "" if "FA3" in unseen.libraries(newest) else "; no FlashAttention-3"
+    met = {"FA3", "FA4"} <= set(unseen.libraries(newest))
+    rivals = ", FlashAttention-3 and -4 among them" if met else ""
     return (
         f"Searches of {len(lines)} problems that nobody tuned, {unseen.spent(newest)} each on an "
-        f"{newest['gpu']}, ended {mean(lines):.2f} times as fast as the fastest library (geometric mean; "
-        f"the least {lowest:.2f}{without}).\n"
+        f"{newest['gpu']}, ended {mean(lines):.2f} times as fast as the fastest library{rivals} (geometric "
+        f"mean; the least {lowest:.2f}). {_alone(max(alone, key=lambda record: str(record['date'])))}\n"
+    )
+
+
+def _alone(record: Mapping[str, Any]) -> str:
+    ratios = [found for row in record["rows"] if (found := ratio(row)) is not None]
+    near = sum(each <= NEAR for each in ratios)
+    return (
+        f"Without the archive and with one seed a family, {near} of {len(ratios)} searches came within "
+        f"{NEAR - 1:.0%} of what long work by hand had found."
     )
