@@ -69,6 +69,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if not config.getoption("--full"):
         _leave_out(config, items, [item for item in items if "full" in item.keywords])
         _leave_out(config, items, _spare_cases([item for item in items if "cover" in item.keywords]))
+        _leave_out(config, items, _outside_the_sample([item for item in items if "sample" in item.keywords]))
     if config.getoption("--quick"):
         _leave_out(config, items, [item for item in items if "slow" in item.keywords])
         firsts: dict[str, pytest.Item] = {}
@@ -120,6 +121,21 @@ def _spare_cases(items: list[pytest.Item]) -> list[pytest.Item]:
             missing -= values[case]
             shown.update(values.pop(case))
         spare += values
+    return spare
+
+
+def _outside_the_sample(items: list[pytest.Item]) -> list[pytest.Item]:
+    """All but so many cases of each test as its mark `sample` says: those lie evenly among all of them."""
+    tests: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        tests.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    spare: list[pytest.Item] = []
+    for cases in tests.values():
+        mark = cases[0].get_closest_marker("sample")
+        assert mark is not None
+        (count,) = mark.args
+        kept = {at * len(cases) // count for at in range(count)}
+        spare += [case for at, case in enumerate(cases) if at not in kept]
     return spare
 
 

@@ -60,6 +60,7 @@ def test_the_search_says_that_its_times_are_estimates(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.full
 def test_the_same_command_again_spends_nothing(searched):
     done = fresh("search", "--gpu", "l4", "--budget", "8", "--db", str(searched))
 

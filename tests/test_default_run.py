@@ -19,6 +19,15 @@ def test_product(a, b, c):
     pass
 """
 
+SAMPLED = """
+import pytest
+
+@pytest.mark.sample(3)
+@pytest.mark.parametrize("a", [{names}])
+def test_of_many_cases(a):
+    pass
+"""
+
 GPU_TEST = """
 import pytest
 
@@ -33,7 +42,9 @@ def test_on_a_gpu(name):
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     shutil.copy(ROOT / "conftest.py", tmp_path)
-    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n  cover: of a product\n  full: a case\n")
+    (tmp_path / "pytest.ini").write_text(
+        "[pytest]\nmarkers =\n  cover: of a product\n  full: a case\n  sample: so many\n"
+    )
     (tmp_path / "test_product.py").write_text(PRODUCT)
     return tmp_path
 
@@ -56,6 +67,18 @@ def test_of_a_product_the_default_run_has_every_value_in_as_few_cases_as_can_be(
 
 def test_with_full_a_run_has_the_whole_product(project: Path) -> None:
     assert len(set(collected(project, "--full"))) == 24
+
+
+@pytest.mark.parametrize(
+    ("names", "kept"), [("abcdefgh", ["a", "c", "f"]), ("abc", ["a", "b", "c"]), ("ab", ["a", "b"])]
+)
+def test_of_a_sampled_test_the_default_run_has_so_many_cases_evenly(
+    project: Path, names: str, kept: list[str]
+) -> None:
+    (project / "test_product.py").write_text(SAMPLED.format(names=", ".join(f'"{name}"' for name in names)))
+
+    assert collected(project) == kept
+    assert collected(project, "--full") == [*names]
 
 
 def test_where_there_is_a_gpu_the_files_of_tests_that_run_alone_are_last(tmp_path: Path) -> None:

@@ -115,6 +115,7 @@ def test_without_spills_there_is_nothing_to_list():
 
 
 @pytest.mark.parametrize("name", known_families())
+@pytest.mark.sample(2)
 def test_keys_are_drawn_over_what_a_family_takes(name):
     family, gpu, rng = load_family(name), load_gpu("h200"), np.random.default_rng(0)
     keys = [draw_key(family, gpu, rng) for _ in range(120)]

@@ -295,6 +295,7 @@ PATCHES = (
 
 @pytest.mark.parametrize("delivery", get_args(Delivery))
 @pytest.mark.parametrize("patch", PATCHES, ids=lambda patch: patch.name)
+@pytest.mark.sample(29)
 def test_a_mistake_is_reported_or_shows_in_the_result(patch: Patch, delivery: Delivery) -> None:
     outcome = hopper(
         CONFIGURATIONS[patch.configuration],

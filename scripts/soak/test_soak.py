@@ -65,6 +65,7 @@ def test_every_shipped_family_has_its_places(families: tuple[str, ...]) -> None:
     [(ADDRESS, "((volatile int*)O)["), (HANG, "while (((volatile"), (NAN, "spoilt("), (HOST, "_exit(3)")],
 )
 @pytest.mark.parametrize("family", ["flash_simt", "flash_wmma", "flash_mma", "flash_direct", "flash_cluster"])
+@pytest.mark.sample(5)
 def test_a_planted_text_is_compiled_with_its_fault_and_no_other(family: str, fault: str, text: str) -> None:
     genome = genome_with(fault, family)
     candidate = render(genome, KEY, H200)

@@ -42,6 +42,7 @@ def heard_ctrl_c():
     ],
 )
 @pytest.mark.parametrize(("sent", "called"), [(signal.SIGINT, "Ctrl-C"), (signal.SIGTERM, "SIGTERM")])
+@pytest.mark.sample(4)
 def test_a_signal_while_a_module_is_imported_is_one_line_and_its_exit_code(
     tmp_path, module, words, sent, called
 ):

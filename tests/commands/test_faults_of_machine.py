@@ -168,6 +168,7 @@ def test_a_full_disk_under_the_database_loses_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.full
 def test_a_full_disk_under_the_kernel_cache_blames_no_kernel(tmp_path: Path) -> None:
     """The emulator's runtime is there already; what NVRTC makes has no room."""
     folder, path = tmp_path / "disk", tmp_path / "a.db"

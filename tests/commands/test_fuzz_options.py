@@ -174,6 +174,7 @@ def _stopped_before_work(place, monkeypatch) -> None:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.sample(12)
 def test_a_command_ends_in_good_order_whatever_its_options(name, place) -> None:
     @cases(cases_of(name))
     @given(lines(name))

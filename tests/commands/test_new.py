@@ -33,6 +33,7 @@ def written(tmp_path_factory) -> Path:
 
 
 @pytest.mark.slow
+@pytest.mark.full
 def test_each_new_file_passes_the_test_that_is_written_beside_it(written) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-rA", "tests"],

@@ -83,6 +83,7 @@ class Search:
         if step != "finals"  # the next test's
     ],
 )
+@pytest.mark.sample(2)
 def test_ctrl_c_ends_a_search_whatever_it_waits_for(tmp_path, slow):
     """By default in the first step and the last of each kind of process; the finals are the next test's."""
     code, said = Search(tmp_path, slow).stopped(signal.SIGINT)
@@ -111,6 +112,7 @@ def test_the_line_says_how_many_evaluations_are_kept(tmp_path, sent, called, cod
         pytest.param(signal.SIGTERM, 0.1, marks=pytest.mark.full),
     ],
 )
+@pytest.mark.sample(1)
 def test_a_second_signal_while_it_ends_changes_nothing(tmp_path, second, between_s):
     code, said = Search(tmp_path, "finals").stopped(signal.SIGINT, second, between_s=between_s)
     if between_s:  # at once, either may be the first

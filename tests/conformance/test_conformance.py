@@ -68,6 +68,7 @@ def test_the_emulator_reports_nothing_and_numpy_agrees(name):
 @pytest.mark.parametrize(
     ("arch", "name"), [(arch, name) for arch, patterns in COMPILED for name in named(arch, patterns)]
 )
+@pytest.mark.sample(4)
 def test_the_kernels_compile_for_the_gpu(arch, name):
     pytest.importorskip("cupy", reason="needs CuPy's NVRTC: pip install evoflash[cuda13]")
 

@@ -47,6 +47,7 @@ def test_the_kernels_are_right_before_they_are_patched(kernel: str, delivery) ->
 
 
 @pytest.mark.parametrize("fault", list(cases()))
+@pytest.mark.sample(65)
 def test_a_planted_fault_gives_its_report(fault: Fault) -> None:
     for delivery in DELIVERIES:
         found = run(fault.kernel, fault, delivery=delivery)

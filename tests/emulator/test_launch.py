@@ -151,6 +151,7 @@ def test_equal_seeds_give_equal_runs() -> None:
         pytest.param(16, "divergence", id="a lane exits early"),
     ],
 )
+@pytest.mark.sample(14)
 def test_a_planted_bug_is_named_under_every_delivery(bug: int, kind: str, delivery: str) -> None:
     assert kind in flash(bug=bug, delivery=delivery).kinds
 
@@ -304,6 +305,7 @@ def test_one_text_built_by_several_at_once_is_whole() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.full
 def test_the_portable_stack_switch_gives_the_same_run() -> None:
     program = (
         "from evoflash.compilers import gxx\n"

@@ -410,6 +410,7 @@ def test_plain_rows_go_there_and_back_and_add_up(delivery: str, schedule: str) -
         pytest.param(30, "misaligned-global", "// two bytes off", id="source off by 2"),
     ],
 )
+@pytest.mark.sample(72)
 def test_misuse_is_reported_with_its_line(
     number: int, kind: str, at: str, delivery: str, schedule: str
 ) -> None:

@@ -158,6 +158,7 @@ B_START = 16384
 
 @pytest.mark.parametrize("columns", COLUMNS)
 @pytest.mark.parametrize(("width_a", "width_b"), list(product(WIDTHS, WIDTHS)))
+@pytest.mark.sample(40)
 def test_every_descriptor_reads_what_the_oracle_placed(columns: int, width_a: int, width_b: int) -> None:
     for number, (a_major, b_major) in enumerate(product((False, True), repeat=2)):
         variant = (number + columns // 8 + width_a) % 2

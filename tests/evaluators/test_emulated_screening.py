@@ -90,6 +90,7 @@ def test_what_is_as_slow_as_the_last_of_the_best_is_screened_and_what_is_faster_
         ("broken", Status.COMPILE, Rung.COMPILE, "error"),
     ],
 )
+@pytest.mark.sample(2)
 def test_a_wrong_kernel_is_rejected_however_fast_and_whoever_its_rivals_are(
     planted, fault, status, rung, says, best_us
 ) -> None:
@@ -142,6 +143,7 @@ def searched(db: Path, *, workers: int, stop_after: int | None = None) -> list[t
 
 
 @pytest.mark.slow
+@pytest.mark.full
 def test_a_search_screens_the_same_with_any_number_of_workers_and_over_a_stop(tmp_path) -> None:
     whole = searched(tmp_path / "whole.db", workers=1)
     statuses = {status for _, status, *_ in whole}

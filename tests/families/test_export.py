@@ -54,6 +54,7 @@ def test_the_banner_names_the_command_that_prints_the_same_bytes():
 
 
 @pytest.mark.parametrize("champion", read_champions(CHAMPIONS / "h200.toml"), ids=lambda c: c.problem)
+@pytest.mark.sample(11)
 def test_every_archived_kernel_can_be_exported(champion):
     what, spec = parse_problem(champion.problem), load_gpu("h200")
     space = load_family(champion.genome.family).space(what.compile_keys(spec.arch), spec)
@@ -128,6 +129,7 @@ def test_a_prefix_that_begins_no_name_of_c_is_refused(prefix):
 @pytest.mark.parametrize(
     "family", ["flash_cluster", "flash_direct", "flash_mma", "flash_simt", "flash_wgmma", "flash_wmma"]
 )
+@pytest.mark.sample(2)
 def test_statements_are_indented_as_their_blocks_say(family):
     what, spec = parse_problem("gqa4k_d128,causal"), load_gpu("h200")
     space = load_family(family).space(what.compile_keys(spec.arch), spec)

@@ -134,6 +134,7 @@ def test_the_kernels_of_a_file_without_a_prefix_keep_their_names_and_others_begi
 
 
 @needs_nvcc
+@pytest.mark.full
 def test_three_kernels_link_into_one_library_without_a_warning(library):
     for prefix in ("decode", "flash_mma", "long_one"):
         assert getattr(library, f"{prefix}_forward")(None, None) == CODES["BAD_VERSION"]
@@ -141,6 +142,7 @@ def test_three_kernels_link_into_one_library_without_a_warning(library):
 
 @needs_nvcc
 @pytest.mark.slow
+@pytest.mark.full
 def test_three_files_can_be_included_into_one_translation_unit(folder):
     (folder / "all.cu").write_text("".join(f'#include "{name}.cu"\n' for name in ("decode", "plain", "long")))
 

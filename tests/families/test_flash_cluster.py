@@ -71,6 +71,7 @@ def with_value(name, value):
 
 
 @pytest.mark.slow
+@pytest.mark.full
 def test_the_values_of_all_genes_run_clean_a_few_in_each_genome():
     alone = {(name, value): with_value(name, value) for name, value in gene_cases.values_of(FAMILY)}
     packs = gene_cases.packs(alone, genome_of({}), FAMILY.space((KEY,), H200))
@@ -92,6 +93,7 @@ def test_each_value_of_each_gene_runs_clean(name, value):
         gene_cases.shared_out(PAIRS, {"d64": KEY, "d128": replace(WIDE, gqa_ratio=4, causal=True)}, every=2)
     ),
 )
+@pytest.mark.sample(2)
 def test_genes_that_meet_run_clean(values, key):
     genome = genome_of(values, key)
     assert values.items() <= genome.as_dict().items(), "a gene is not active here"
@@ -207,6 +209,7 @@ def test_no_value_is_inert(name, one, other):
 @pytest.mark.parametrize(
     ("dtype", "causal", "gqa"), [("fp16", True, 1), ("bf16", True, 4), ("fp16", False, 4)]
 )
+@pytest.mark.sample(1)
 def test_random_genomes_pass_the_emulator(head_dim, dtype, causal, gqa):
     key = CompileKey(head_dim, dtype, causal, gqa, "sm_90a")
     space, rng = FAMILY.space((key,), H200), np.random.default_rng([head_dim, causal, gqa, 2])
@@ -245,6 +248,7 @@ def emulated(genome, key, workload, trial, delivery="random"):
 @pytest.mark.parametrize(
     "causal", [True, pytest.param(False, marks=pytest.mark.full)], ids=["causal", "full"]
 )
+@pytest.mark.sample(2)
 def test_odd_shapes_come_out_right(values, seq_q, seq_kv, causal, trial):
     """Output and LSE of every row, O = 0 and LSE = -inf for rows that see no key; two batches, six heads."""
     key = replace(KEY, causal=causal, gqa_ratio=3, dtype="bf16")
@@ -494,6 +498,7 @@ MISTAKES = {  # values, what is replaced by what
         for at, (name, mistake) in enumerate(MISTAKES.items())
     ],
 )
+@pytest.mark.sample(11)
 def test_a_planted_mistake_is_found(values, edit):
     candidate = render(genome_of(values), KEY, H200)
     old, new = edit

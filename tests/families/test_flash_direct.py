@@ -102,6 +102,7 @@ def test_each_value_of_each_gene_runs_clean(name, value):
     ("values", "key"),
     list(gene_cases.shared_out(PAIRS, {"pairs": KEY, "threes": replace(KEY, dtype="bf16", gqa_ratio=3)})),
 )
+@pytest.mark.sample(4)
 def test_genes_that_meet_run_clean(values, key):
     """Three heads in a tile: a row tile begins and ends within a query."""
     genome = genome_of(values, key)
@@ -157,6 +158,7 @@ def test_the_parts_of_many_warps_may_be_more_than_a_small_gpu_has():
 @pytest.mark.cover
 @pytest.mark.parametrize("name", [seed.name for seed in FAMILY.seeds])
 @pytest.mark.parametrize("gpu", ["a100", "l4", "h200"])
+@pytest.mark.sample(3)
 def test_each_seed_is_valid_and_does_not_spill(name, gpu):
     (seed,) = (seed for seed in FAMILY.seeds if seed.name == name)
     spec = load_gpu(gpu)
@@ -202,6 +204,7 @@ def test_no_value_is_inert(name, one, other):
 @pytest.mark.parametrize(
     ("dtype", "causal", "gqa"), [("fp16", True, 1), ("bf16", True, 4), ("fp16", False, 4)]
 )
+@pytest.mark.sample(1)
 def test_random_genomes_pass_the_emulator(head_dim, dtype, causal, gqa):
     key = CompileKey(head_dim, dtype, causal, gqa, "sm_90a")
     space, rng = FAMILY.space((key,), H200), np.random.default_rng([head_dim, causal, gqa])
@@ -333,6 +336,7 @@ MISTAKES = {  # values, what is replaced by what, and how it shows
 
 
 @pytest.mark.parametrize(("values", "edit", "shows"), MISTAKES.values(), ids=MISTAKES)
+@pytest.mark.sample(9)
 def test_a_planted_mistake_is_found(values, edit, shows):
     candidate = render(genome_of(values), KEY, H200)
     old, new = edit

@@ -86,6 +86,7 @@ def key_of(name):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("key", [KEY, HALF], ids=["KEY", "HALF"])
+@pytest.mark.full
 def test_the_values_of_all_genes_run_clean_a_few_in_each_genome(key):
     alone = {
         (name, value): genome_of({**NEEDS.get(name, {}), name: value}, key)
@@ -107,6 +108,7 @@ def test_each_value_of_each_gene_runs_clean(name, value):
 
 
 @pytest.mark.parametrize("values", PAIRS.values(), ids=PAIRS)
+@pytest.mark.sample(4)
 def test_genes_that_meet_run_clean(values):
     genome = genome_of(values)
     assert values.items() <= genome.as_dict().items(), "a gene is not active here"
@@ -142,6 +144,7 @@ def test_a_swizzle_needs_whole_groups_of_chunks(layout, head_dim, fits):
 
 
 @pytest.mark.parametrize(("name", "one", "other"), list(gene_cases.adjacent_values(FAMILY)))
+@pytest.mark.sample(8)
 def test_no_value_is_inert(name, one, other):
     key = key_of(name)
     first, second = (
@@ -184,6 +187,7 @@ def emulate(genome, key, gpu, workload, trial_name):
         ({"rescale": "sampled", "sample": 4, "q_alias": "on"}, "large_logits"),
     ],
 )
+@pytest.mark.sample(4)
 def test_an_outgrown_reference_is_noticed_and_the_block_done_again(values, adverse, dtype):
     """The second time shows in the copies: each K and V tile is fetched twice."""
     key = CompileKey(64, dtype, True, 1, "sm_90a")

@@ -90,6 +90,7 @@ ODD = {
 
 
 @pytest.mark.parametrize(("name", "head_dim"), [(name, d) for name, (_, dims) in ODD.items() for d in dims])
+@pytest.mark.sample(7)
 def test_it_is_right_at_odd_shapes(name, head_dim):
     key = CompileKey(head_dim, "bf16" if head_dim == 80 else "fp16", head_dim != 96, 1, GPU.arch)
 
@@ -102,6 +103,7 @@ def test_it_is_right_at_odd_shapes(name, head_dim):
 @pytest.mark.cover
 @pytest.mark.parametrize("head_dim", [16, 48, 112, 192])
 @pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.sample(1)
 def test_random_genomes_pass_without_a_report(head_dim, causal):
     key = CompileKey(head_dim, "bf16" if causal else "fp16", causal, 1, GPU.arch)
     space, rng = FAMILY.space((key,), GPU), np.random.default_rng([head_dim, causal])

@@ -598,6 +598,7 @@ def with_value(name, value, *others):
 
 
 @pytest.mark.slow
+@pytest.mark.full
 def test_the_values_of_all_genes_run_clean_a_few_in_each_genome():
     alone = {(name, value): with_value(name, value) for name, value in gene_cases.values_of(FAMILY)}
     packs = gene_cases.packs(alone, genome_of({}), FAMILY.space((KEY,), H200))
@@ -615,6 +616,7 @@ def test_each_value_of_each_gene_runs_clean(name, value):
 
 
 @pytest.mark.parametrize(("name", "one", "other"), list(gene_cases.adjacent_values(FAMILY)))
+@pytest.mark.sample(9)
 def test_no_value_is_inert(name, one, other):
     genomes = with_value(name, one, other), with_value(name, other, one)
     first, second = (gene_cases.machine(FAMILY, genome, KEY, H200) for genome in genomes)
@@ -642,6 +644,7 @@ def has_room(values, key):
         )
     ),
 )
+@pytest.mark.sample(3)
 def test_genes_that_meet_run_clean(values, key):
     genome = genome_of(values, key)
 
@@ -1115,6 +1118,7 @@ def test_what_is_missing_in_the_step_of_half_a_tile_is_noticed(missing):
 @pytest.mark.slow
 @pytest.mark.parametrize("head_dim", [64, pytest.param(128, marks=pytest.mark.full)])
 @pytest.mark.parametrize("tile_skip", ["half", pytest.param("both", marks=pytest.mark.full)])
+@pytest.mark.full
 def test_a_branch_around_half_a_tile_leaves_the_products_overlapped(tile_skip, head_dim):
     """ptxas would say C7510 to C7519 if it did not see across the branches what is in flight."""
     key = replace(KEY, head_dim=head_dim)
@@ -1312,6 +1316,7 @@ def test_only_the_split_that_outgrows_its_reference_is_done_again():
         ("const int keys = seq_kv - work.key;", "const int keys = seq_kv;"),  # the diagonal hides as much
     ],
 )
+@pytest.mark.sample(4)
 def test_what_is_wrong_with_a_split_is_noticed(old, new):
     values = {"kv_splits": 4, "tile_skip": "on", "consumers": 3, "block_n": 32, "turns": "none"}
     key = replace(KEY, gqa_ratio=1, causal="int keys" not in old)

@@ -501,6 +501,7 @@ def same(one: list[dict[str, Value | None]], other: list[dict[str, Value | None]
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "has", "all_of_it"), MOVES, ids=[f"{m[0]}-{m[1]}" for m in MOVES])
+@pytest.mark.sample(41)
 def test_a_move_makes_all_that_it_promises_and_nothing_else(name, has, all_of_it) -> None:
     got = moves(name, GROUPED, {**BASE, **has})
     assert same(got, all_of_it), got
@@ -508,12 +509,14 @@ def test_a_move_makes_all_that_it_promises_and_nothing_else(name, has, all_of_it
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "has", "all_of_it"), AT_THE_WALL, ids=[m[0] for m in AT_THE_WALL])
+@pytest.mark.sample(4)
 def test_a_move_at_the_wall_makes_the_tile_pay_or_is_refused(name, has, all_of_it) -> None:
     got = moves(name, WIDE, {**BROAD, **has})
     assert same(got, all_of_it), got
 
 
 @pytest.mark.parametrize("name", NAMED)
+@pytest.mark.sample(10)
 def test_a_named_operator_finds_something_to_do_in_both_spaces_or_says_why_not(name: str) -> None:
     for text in (GROUPED, WIDE):
         space, walk = hopper(text)

@@ -50,6 +50,7 @@ PARENT = SPACE.genome(
 
 @every_operator
 @pytest.mark.parametrize("space", [SPACE, TINY, NUMBERS, FIXED], ids=lambda space: space.family)
+@pytest.mark.sample(100)
 def test_a_child_is_valid_and_none_of_its_parents(operator: Operator, space: SearchSpace) -> None:
     rng = np.random.default_rng(0)
     for _ in range(60):
@@ -75,6 +76,7 @@ def kernels(family: str) -> tuple[SearchSpace, tuple[Genome, ...]]:
 
 @pytest.mark.parametrize("family", known_families())
 @every_operator
+@pytest.mark.sample(150)
 def test_a_child_is_a_valid_kernel_of_the_family(operator: Operator, family: str) -> None:
     space, walk = kernels(family)
     rng = np.random.default_rng(3)
@@ -84,6 +86,7 @@ def test_a_child_is_a_valid_kernel_of_the_family(operator: Operator, family: str
 
 
 @every_operator
+@pytest.mark.sample(25)
 def test_an_operator_finds_something_to_do_in_a_shipped_family(operator: Operator) -> None:
     made = 0
     for space, walk in map(kernels, known_families()):

@@ -92,6 +92,7 @@ def test_a_recorded_space_is_used_up_and_then_nothing(name):
 @EVERY
 @pytest.mark.cover
 @pytest.mark.parametrize("stop", [5, 27, 33, 48])
+@pytest.mark.sample(3)
 def test_a_resumed_replay_is_an_unbroken_one(name, stop, stencil):
     unbroken = replayed(stencil, name, 60)
     broken = replayed(stencil, name, stop)
@@ -101,6 +102,7 @@ def test_a_resumed_replay_is_an_unbroken_one(name, stop, stencil):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["evolution", "surrogate", "tpe", "nsga2"])
+@pytest.mark.sample(2)
 def test_what_learns_scores_above_random_search(name, stencil):
     comparison = compare(stencil, [name], budget=100, repeats=6)
 

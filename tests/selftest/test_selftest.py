@@ -100,6 +100,7 @@ OTHERS = sorted({f.kernel.name for f in corpus()} - set(EDITED))
 @pytest.mark.parametrize(
     "kernel", [*OTHERS, *EDITED[:2], *(pytest.param(k, marks=pytest.mark.full) for k in EDITED[2:])]
 )
+@pytest.mark.sample(3)
 def test_the_frauds_of_a_kernel_are_rejected_and_its_controls_accepted_without_a_gpu(kernel):
     frauds = {f.name: f for f in corpus() if f.kernel.name == kernel}
     found = {

@@ -64,6 +64,7 @@ def test_seeds_that_do_not_fit_are_left_out() -> None:
 
 
 @pytest.mark.parametrize("stop", [3, 22, 41, 58])
+@pytest.mark.sample(2)
 def test_resumed_with_seeds_it_goes_on_as_an_unbroken_one(stop: int) -> None:
     def strategy() -> Surrogate:
         return Surrogate(SPACE, seed=2, seeds=drawn(8))

@@ -46,6 +46,7 @@ def test_an_honest_tiled_kernel_passes_every_trial(length, causal, dtype):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["fp16", "bf16"])
+@pytest.mark.sample(1)
 def test_an_honest_lazily_rescaling_kernel_passes_every_trial(dtype):
     kernel = partial(tiled, dtype=dtype, tau=8 * np.log(2), tile=32)
     verdict = answer(kernel, workload_of(1024, dtype=dtype))

@@ -69,6 +69,7 @@ MOMENTS = [(seed, (who,)) for seed in range(7) for who in ("worker", "scheduler"
         *(pytest.param(*each, marks=pytest.mark.full) for each in MOMENTS),
     ],
 )
+@pytest.mark.full
 def test_kills_at_any_moment_lose_nothing_and_double_nothing(parts, tmp_path, alone, seed, victims):
     rng, db = random.Random(f"{seed} {victims}"), tmp_path / f"{seed}.db"
     parts.mend()
