@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from evoflash.attention.workload import Workload, parse_workload
-from evoflash.champions import champion_today, starts
+from evoflash.champions import Champion, known_starts, of_today, starts
 from evoflash.errors import UsageError
 from evoflash.evaluation import Basis, Run
 from evoflash.families.family import families_for, load_family
 from evoflash.gpu import GpuSpec
 from evoflash.problem import Problem, parse_problem
-from evoflash.space import Genome
+from evoflash.space import Genome, SearchSpace
 from evoflash.store.store import Store, open_store
 from scripts.searches.variants import Variant
 
@@ -121,10 +121,23 @@ def ours(
     return chosen or _near(problem, spec, count=count)
 
 
+def archived(problem: Problem, spec: GpuSpec) -> Champion | None:
+    """The champion of exactly this problem, as it is today: of this GPU, or of the one of the same SMs from
+    whose archive a search on this one starts.
+    """
+    exact = (each for each in known_starts(spec.name) if each.problem == str(problem))
+    today = (of_today(each, _space(each.genome.family, problem, spec)) for each in exact)
+    return next((each for each in today if each is not None), None)
+
+
+def _space(family: str, problem: Problem, spec: GpuSpec) -> SearchSpace:
+    return load_family(family).space(problem.compile_keys(spec.arch), spec)
+
+
 def _archived(problem: Problem, spec: GpuSpec) -> Iterator[Ours]:
-    known = champion_today(problem, spec)
-    if known is not None:
-        yield Ours(known.genome, known.us, f"archive ({known.source})")
+    known = archived(problem, spec)
+    if known is not None:  # a time of another GPU ranks beside no time of this one
+        yield Ours(known.genome, known.us if known.gpu == spec.name else None, f"archive ({known.source})")
 
 
 def _stored(db: str, problem: Problem, spec: GpuSpec) -> Iterator[Ours]:
@@ -142,8 +155,7 @@ def _of_run(store: Store, run: Run, source: str) -> Iterator[Ours]:
 
 def _is_valid(genome: Genome, problem: Problem, spec: GpuSpec) -> bool:
     """Whether it is a genome of its family as it is today, for this problem."""
-    family = load_family(genome.family)
-    space = family.space(problem.compile_keys(spec.arch), spec)
+    space = _space(genome.family, problem, spec)
     try:
         same = space.genome(genome.as_dict()) == genome
     except UsageError:

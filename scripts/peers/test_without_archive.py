@@ -6,18 +6,30 @@ import sys
 
 import pytest
 
+from evoflash.gpu import load_gpu
+from evoflash.problem import parse_problem
 from evoflash.space import Genome
 from scripts.peers import holdout, without_archive
-from scripts.peers.rows import Ours
+from scripts.peers.rows import Ours, archived, ours
 
 ROW = "s1k_d64"
 FOUND = Genome("flash_mma", 1, (("warps", 2),))
 
 
+def champion(row, gpu="h200"):
+    return archived(parse_problem(row), load_gpu(gpu))
+
+
 @pytest.mark.parametrize("gpu", ["h200", "h100"])
 def test_the_kernel_to_be_reached_is_the_archives_for_exactly_this_row(gpu):
-    assert without_archive.champion(ROW, gpu).genome.id == "71eca4d5dc419580"
-    assert without_archive.champion("b=3,h=5,s=333,d=64", gpu) is None
+    assert champion(ROW, gpu).gpu == "h200"
+    assert champion(ROW, gpu).genome.family == "flash_wgmma"
+    assert champion("b=3,h=5,s=333,d=64", gpu) is None
+
+
+def test_a_time_of_another_gpu_is_no_time_of_this_one():
+    assert [each.known_us is None for each in ours(ROW, load_gpu("h100"), (), count=2)] == [True]
+    assert [each.known_us is None for each in ours(ROW, load_gpu("h200"), (), count=2)] == [False]
 
 
 def in_place_of_compare(monkeypatch, code):
@@ -33,7 +45,7 @@ def outcome(monkeypatch, tmp_path, code, *, found=True):
     monkeypatch.setattr(holdout, "searched", lambda *_: (ours, {"reason": "no correct kernel"}))
     in_place_of_compare(monkeypatch, code)
     options = argparse.Namespace(row_limit=5.0)
-    archive = without_archive.champion(ROW, "h200")
+    archive = champion(ROW)
     return without_archive.measured(ROW, archive, options, tmp_path)
 
 
@@ -71,6 +83,6 @@ def test_a_search_that_finds_nothing_is_a_row_with_its_reason(monkeypatch, tmp_p
 
 def test_rows_are_not_begun_when_they_would_end_too_late():
     options = argparse.Namespace(limit=100.0, least=20.0)
-    archive = {ROW: without_archive.champion(ROW, "h200")}
+    archive = {ROW: champion(ROW)}
     (record,) = without_archive.records(archive, options, ends_s=0.0)
     assert record == {"row": ROW, "failure": "not begun: the time was over"}

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from evoflash import __version__
-from evoflash.champions import Champion, known_starts
+from evoflash.champions import Champion
 from evoflash.compilers.nvrtc import nvrtc_version
 from evoflash.cuda.launcher import present_gpu, present_spec
 from evoflash.errors import EvoflashError
@@ -28,21 +28,15 @@ from evoflash.problem import parse_problem
 from scripts import ROOT
 from scripts.command_line import command
 from scripts.peers import holdout, run
-from scripts.peers.rows import ROWS, Ours
+from scripts.peers.rows import ROWS, Ours, archived
 
 ALONE = ["--no-archive", "--no-transfer", "--seeds=1"]
 NEAR = 1.03  # times the archive's kernel: as good as it, for what is counted
 
 
-def champion(row: str, gpu: str) -> Champion | None:
-    """What the archive of this GPU, or of one of the same SMs, has for exactly this row."""
-    problem = str(parse_problem(row))
-    return next((each for each in known_starts(gpu) if each.problem == problem), None)
-
-
-def compared(found: str, archived: str, row: str, db: Path, *, limit_s: float) -> dict[str, Any]:
+def compared(found: str, champion: str, row: str, db: Path, *, limit_s: float) -> dict[str, Any]:
     """What `evoflash compare` says of the two: the ratios are the found kernel's time over the archive's."""
-    words = [sys.executable, "-m", "evoflash", "compare", found, archived, "--problem", row]
+    words = [sys.executable, "-m", "evoflash", "compare", found, champion, "--problem", row]
     words += ["--db", str(db), "--json", "--quiet"]
     try:
         done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=limit_s)
@@ -54,14 +48,14 @@ def compared(found: str, archived: str, row: str, db: Path, *, limit_s: float) -
     return {"results": answer["results"], "notes": answer["notes"]}
 
 
-def measured(row: str, archive: Champion, options: argparse.Namespace, folder: Path) -> dict[str, Any]:
+def measured(row: str, champion: Champion, options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """One row: the search, then its winner beside the archive's kernel."""
     ours, search = holdout.searched(row, options, folder)
-    record: dict[str, Any] = {"row": row, "archived": archive.genome.id, "search": search}
+    record: dict[str, Any] = {"row": row, "archived": champion.genome.id, "search": search}
     if not ours:
         return {**record, "failure": f"the search found nothing: {search.get('reason')}"}
     found = compared(
-        ours[0].genome.id, archive.genome.id, row, folder / "search.db", limit_s=options.row_limit
+        ours[0].genome.id, champion.genome.id, row, folder / "search.db", limit_s=options.row_limit
     )
     return {**record, "found": kernel(ours[0]), **found}
 
@@ -118,12 +112,12 @@ def records(
     known: dict[str, Champion], options: argparse.Namespace, *, ends_s: float
 ) -> Iterator[dict[str, Any]]:
     """Each row's, as it is done; one that would end too late is not begun."""
-    for row, archived in known.items():
+    for row, champion in known.items():
         if ends_s - time.monotonic() < options.limit + options.least:
             yield {"row": row, "failure": "not begun: the time was over"}
             continue
         with tempfile.TemporaryDirectory(prefix="evoflash-without-archive-") as folder:
-            yield measured(row, archived, options, Path(folder))
+            yield measured(row, champion, options, Path(folder))
 
 
 def main() -> int:
@@ -131,7 +125,7 @@ def main() -> int:
     options, began_s = arguments(), time.monotonic()
     options.search_option, options.search_pythonpath = ALONE, None
     spec, rows = present_spec(None), options.rows.split()
-    known = {row: found for row in rows if row in ROWS and (found := champion(row, spec.name))}
+    known = {row: found for row in rows if row in ROWS and (found := archived(parse_problem(row), spec))}
     if strange := [row for row in rows if row not in known]:
         sys.exit(f"without_archive: {', '.join(strange)} is no row with an archived kernel: see ROWS.")
     whole = {**head(), "rows": []}
