@@ -1,6 +1,9 @@
 """Tables of made-up times, for the tests of `evoflash portfolio`: nothing in them was measured."""
 
+import importlib.util
 from pathlib import Path
+
+import pytest
 
 from evoflash.commands.portfolio.mix import Shape
 from evoflash.commands.portfolio.run import Portfolio, Wanted, portfolio
@@ -10,6 +13,9 @@ from evoflash.families.family import load_family
 from evoflash.gpu import load_gpu
 from evoflash.problem import parse_problem, parse_workload
 
+needs_torch = pytest.mark.skipif(  # asks for its place alone: importing it would take seconds
+    importlib.util.find_spec("torch") is None, reason="the package is for PyTorch, which is not installed"
+)
 SHAPES = ("b=1,h=8,s=128,d=64", "b=1,h=8,s=1024,d=64", "b=4,h=8,sq=1,skv=4096,d=64")
 
 

@@ -1,13 +1,12 @@
 """The exported package: its files, its members, and a Python without evoflash that imports it."""
 
 import ast
-import importlib.metadata
 import json
 import subprocess
 import sys
 
 import pytest
-from portfolio_cases import chosen_from, table_of
+from portfolio_cases import chosen_from, needs_torch, table_of
 
 from evoflash.commands.portfolio.package import package_of
 from evoflash.errors import UsageError
@@ -48,11 +47,6 @@ print("fine")
 """
 
 
-def has_torch():
-    """Whether PyTorch is among the installed packages; importing it here would take seconds."""
-    return any(True for _ in importlib.metadata.distributions(name="torch"))
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     path = tmp_path_factory.mktemp("package")
@@ -91,10 +85,8 @@ def test_a_kernel_for_two_compile_keys_is_two_members():
     assert [point[3] for key in rule["keys"] for point in key["points"]] == [1, 0, 3, 2]
 
 
+@needs_torch
 def test_the_package_computes_in_a_python_without_evoflash(folder):
-    if not has_torch():
-        pytest.skip("the package is for PyTorch, which is not installed")
-
     done = subprocess.run(
         [sys.executable, "-I", "-c", USE, str(folder.parent)],
         capture_output=True,

@@ -1,12 +1,12 @@
 """`evoflash portfolio` on a real GPU: a small table is measured, kernels are judged, the package computes."""
 
-import importlib.metadata
 import json
 import subprocess
 import sys
 
 import pytest
 from places import ROOT
+from portfolio_cases import needs_torch
 
 from evoflash.commands.portfolio.table import read_table
 
@@ -34,11 +34,6 @@ for b, sq, skv, causal in ((1, 256, 256, True), (1, 1024, 1024, True), (4, 1, 20
     assert (got - right).norm() <= 2e-3 * right.norm(), (b, sq, skv)
 print("fine")
 """
-
-
-def has_torch():
-    """Whether PyTorch is among the installed packages; importing it here would take seconds."""
-    return any(True for _ in importlib.metadata.distributions(name="torch"))
 
 
 @pytest.fixture(scope="module")
@@ -75,11 +70,9 @@ def test_the_table_holds_what_was_reported(found):
         assert row.times[shape["kernel"]].us == shape["time"]["us"]
 
 
+@needs_torch
 def test_the_package_computes_in_a_python_without_evoflash(found):
-    if not has_torch():
-        pytest.skip("the package is for PyTorch, which is not installed")
     folder, _ = found
-
     command = [sys.executable, "-I", "-c", USE, str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
 
