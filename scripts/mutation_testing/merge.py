@@ -4,7 +4,7 @@ Mutates nothing. Parts of a family are runs over different tasks of one grid (--
 run.py): their counts and survivors are added up, and the kernels that several of them had count once.
 
     python -m scripts.mutation_testing.merge part1.json part2.json \\
-        -o scripts/mutation_testing/records/mutation-testing.json
+        -o scripts/mutation_testing/records/mutation-testing-2026-11-25.json
 """
 
 import argparse
