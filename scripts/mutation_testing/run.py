@@ -12,7 +12,8 @@ GPU.
 
 When only the list has changed, --review holds what survived against it again and emulates nothing:
 
-    python -m scripts.mutation_testing.run --review -o scripts/mutation_testing/records/mutation-testing-2026-11-25.json
+    python -m scripts.mutation_testing.run --review \\
+        -o scripts/mutation_testing/records/mutation-testing-2026-11-25.json
 
 A run that the --time-limit ends says in its record at which task the next one is to begin (--first);
 merge.py makes one record of both.
