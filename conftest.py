@@ -8,7 +8,7 @@ import logging
 import os
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -103,14 +103,19 @@ def pytest_collection_finish() -> None:
     gc.freeze()  # ten thousand tests and what they import stay: not to be looked through again and again
 
 
-def _spare_cases(items: list[pytest.Item]) -> list[pytest.Item]:
-    """All but as few cases of each test as have every value of each of its parameters at least once."""
+def _by_test(items: list[pytest.Item]) -> Collection[list[pytest.Function]]:
+    """The cases of each test, in their order."""
     tests: dict[str, list[pytest.Function]] = {}
     for item in items:
         assert isinstance(item, pytest.Function)
         tests.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    return tests.values()
+
+
+def _spare_cases(items: list[pytest.Item]) -> list[pytest.Item]:
+    """All but as few cases of each test as have every value of each of its parameters at least once."""
     spare: list[pytest.Item] = []
-    for cases in tests.values():
+    for cases in _by_test(items):
         values = {case: {(n, repr(v)) for n, v in case.callspec.params.items()} for case in cases}
         missing: set[tuple[str, str]] = set().union(*values.values())
         shown: Counter[tuple[str, str]] = Counter()
@@ -126,11 +131,8 @@ def _spare_cases(items: list[pytest.Item]) -> list[pytest.Item]:
 
 def _outside_the_sample(items: list[pytest.Item]) -> list[pytest.Item]:
     """All but so many cases of each test as its mark `sample` says: those lie evenly among all of them."""
-    tests: dict[str, list[pytest.Item]] = {}
-    for item in items:
-        tests.setdefault(item.nodeid.partition("[")[0], []).append(item)
     spare: list[pytest.Item] = []
-    for cases in tests.values():
+    for cases in _by_test(items):
         mark = cases[0].get_closest_marker("sample")
         assert mark is not None
         (count,) = mark.args

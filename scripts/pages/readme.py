@@ -22,7 +22,6 @@ from scripts.pages.parts import (
     search_tables,
     settings,
     unseen_digest,
-    without_archive,
 )
 from scripts.peers import rows as peers_rows
 
@@ -37,7 +36,8 @@ def peers() -> str:
 
 def unseen_problems() -> str:
     """What docs/unseen.md says, in two sentences."""
-    return unseen_digest.digest(unseen.records(unseen.FOLDER), without_archive.records(unseen.FOLDER))
+    alone = unseen.records(unseen.FOLDER, unseen.ALONE)
+    return unseen_digest.digest(unseen.records(unseen.FOLDER), alone)
 
 
 PARTS: dict[str, dict[str, Callable[[], str]]] = {  # what makes the text between two markers, by page

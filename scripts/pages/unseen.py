@@ -24,6 +24,7 @@ from scripts.peers.ratios import LATER, NAMES, Line, least, line_of, mean, merge
 
 PAGE = ROOT / "docs" / "unseen.md"
 FOLDER = ROOT / "scripts" / "peers" / "records"
+ALONE = "without-archive-*.json"  # records of scripts.peers.without_archive
 # Seeds or constants were chosen on these: their figures say nothing about a problem that nobody tuned.
 TUNED_ON = frozenset(
     {
@@ -148,9 +149,9 @@ def _made_by(record: Mapping[str, Any]) -> list[str]:
     return ["By, with the seeds " + str(record["seed"]).strip("[]") + ":", "", "```sh", *commands, "```"]
 
 
-def records(folder: Path) -> list[dict[str, Any]]:
-    """All measurements."""
-    paths = sorted(folder.glob("holdout-*.json"))
+def records(folder: Path, names: str = "holdout-*.json") -> list[dict[str, Any]]:
+    """All measurements of one kind."""
+    paths = sorted(folder.glob(names))
     return [json.loads(path.read_text(encoding="utf-8")) for path in paths]
 
 
@@ -186,7 +187,7 @@ def main() -> int:
         parts = [json.loads(path.read_text(encoding="utf-8")) for path in options.merge]
         whole = with_later_session(merged(parts), options.later)
         options.output.write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
-    fresh = page(records(options.folder), without_archive.records(options.folder))
+    fresh = page(records(options.folder), records(options.folder, ALONE))
     return markdown.keep(options.page, fresh, made_by="scripts.pages.unseen", is_check=options.check)
 
 

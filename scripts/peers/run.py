@@ -207,21 +207,27 @@ def line(row: str, found: dict[str, Any]) -> str:
 
 def head(options: argparse.Namespace, spec: GpuSpec, seed: int) -> dict[str, Any]:
     """What the figures stand for."""
-    present = launcher.present_gpu()
     return {
-        "command": command(),
+        **made_on(),
         "made_by": "scripts.peers.run",
-        "date": date.today().isoformat(),
-        "evoflash": __version__,
-        "gpu": present.device_name,
-        "driver": driver_version(),
-        "nvrtc": nvrtc_version(),
         "environment": environment(),
         "protocol": PROTOCOL,
         "rounds": rounds(options),
         "libraries": options.libraries.split(","),
         "seed": seed,
         "sm_count": spec.sm_count,
+    }
+
+
+def made_on() -> dict[str, str]:
+    """When, by which command, and on what a record was made."""
+    return {
+        "command": command(),
+        "date": date.today().isoformat(),
+        "evoflash": __version__,
+        "gpu": launcher.present_gpu().device_name,
+        "driver": driver_version(),
+        "nvrtc": nvrtc_version(),
     }
 
 

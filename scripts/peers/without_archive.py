@@ -13,24 +13,21 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
-from datetime import date
 from pathlib import Path
 from typing import Any
 
-from evoflash import __version__
 from evoflash.champions import Champion
-from evoflash.compilers.nvrtc import nvrtc_version
-from evoflash.cuda.launcher import present_gpu, present_spec
+from evoflash.cuda.launcher import present_spec
 from evoflash.errors import EvoflashError
 from evoflash.problem import parse_problem
 from scripts import ROOT
-from scripts.command_line import command
 from scripts.peers import holdout, run
 from scripts.peers.rows import ROWS, Ours, archived
 
 ALONE = ["--no-archive", "--no-transfer", "--seeds=1"]
+PROTOCOL = "evoflash compare: pairs in one process; ratios: found kernel over the archive's"
 NEAR = 1.03  # times the archive's kernel: as good as it, for what is counted
 
 
@@ -71,6 +68,16 @@ def ratio(record: Mapping[str, Any]) -> float | None:
     return float(results[0]["ratio"]) if results else None
 
 
+def ratios(record: Mapping[str, Any]) -> list[float]:
+    """Of the rows of a whole record that have one."""
+    return [found for row in record["rows"] if (found := ratio(row)) is not None]
+
+
+def near(found: Sequence[float]) -> int:
+    """How many of these ratios are as good as the archive's kernel, or better."""
+    return sum(each <= NEAR for each in found)
+
+
 def line(record: dict[str, Any]) -> str:
     """A row in the summary."""
     said = ratio(record)
@@ -95,19 +102,6 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def head() -> dict[str, Any]:
-    """What the figures stand for."""
-    return {
-        "command": command(),
-        "date": date.today().isoformat(),
-        "evoflash": __version__,
-        "gpu": present_gpu().device_name,
-        "driver": run.driver_version(),
-        "nvrtc": nvrtc_version(),
-        "protocol": "evoflash compare: pairs in one process; ratios: found kernel over the archive's",
-    }
-
-
 def records(
     known: dict[str, Champion], options: argparse.Namespace, *, ends_s: float
 ) -> Iterator[dict[str, Any]]:
@@ -128,16 +122,15 @@ def main() -> int:
     known = {row: found for row in rows if row in ROWS and (found := archived(parse_problem(row), spec))}
     if strange := [row for row in rows if row not in known]:
         sys.exit(f"without_archive: {', '.join(strange)} is no row with an archived kernel: see ROWS.")
-    whole = {**head(), "rows": []}
+    whole: dict[str, Any] = {**run.made_on(), "protocol": PROTOCOL, "rows": []}
     for record in records(known, options, ends_s=began_s + options.time_limit):
         print(line(record), flush=True)
         whole["rows"].append(record)
         whole["took_s"] = round(time.monotonic() - began_s, 1)
         options.output.write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
-    ratios = [each for each in map(ratio, whole["rows"]) if each is not None]
-    near = sum(each <= NEAR for each in ratios)
-    print(f"{near} of {len(ratios)} within {NEAR - 1:.0%} of the archive's kernel: {options.output}")
-    return int(len(ratios) < len(rows))
+    timed = ratios(whole)
+    print(f"{near(timed)} of {len(timed)} within {NEAR - 1:.0%} of the archive's kernel: {options.output}")
+    return int(len(timed) < len(rows))
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from typing import Any
 
 from scripts.pages import unseen
 from scripts.peers.ratios import least, mean
-from scripts.peers.without_archive import NEAR, ratio
+from scripts.peers.without_archive import NEAR, near, ratios
 
 _FEWEST = 5  # problems, for a mean that says something
 
@@ -31,9 +31,8 @@ def digest(records: Sequence[Mapping[str, Any]], alone: Sequence[Mapping[str, An
 
 
 def _alone(record: Mapping[str, Any]) -> str:
-    ratios = [found for row in record["rows"] if (found := ratio(row)) is not None]
-    near = sum(each <= NEAR for each in ratios)
+    found = ratios(record)
     return (
-        f"Without the archive and with one seed a family, {near} of {len(ratios)} searches came within "
+        f"Without the archive and with one seed a family, {near(found)} of {len(found)} searches came within "
         f"{NEAR - 1:.0%} of what long work by hand had found."
     )

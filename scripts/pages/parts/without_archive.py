@@ -3,13 +3,11 @@
 Written into the page by scripts/pages/unseen.py. Measures nothing.
 """
 
-import json
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 from scripts.pages import markdown
-from scripts.peers.without_archive import NEAR, ratio
+from scripts.peers.without_archive import NEAR, near, ratio, ratios
 
 _HEADS = ("row", "found us", "the archive's us", "found over archived", "family", "search")
 _ABOUT = """What is the search worth without what was tuned by hand? Each row is one `evoflash search` of a
@@ -21,14 +19,15 @@ found kernel is the faster."""
 
 def section(record: Mapping[str, Any]) -> list[str]:
     """One measurement: how many rows came near, and each row."""
-    ratios = [found for row in record["rows"] if (found := ratio(row)) is not None]
-    near, ahead = sum(each <= NEAR for each in ratios), sum(each < 1 for each in ratios)
+    found = ratios(record)
+    ahead = sum(each < 1 for each in found)
     note = f" By {record['merged']}." if record.get("merged") else ""
     return [
         f"## {record['gpu']}: rows of the table without the archive, {record['date']}",
         "",
-        f"{_ABOUT} **{near} of {len(ratios)} rows within {NEAR - 1:.0%} of the archive's kernel, {ahead} of "
-        f"them faster than it.** With evoflash {record['evoflash']}, driver {record['driver']}.{note}",
+        f"{_ABOUT} **{near(found)} of {len(found)} rows within {NEAR - 1:.0%} of the archive's kernel, "
+        f"{ahead} of them faster than it.** With evoflash {record['evoflash']}, "
+        f"driver {record['driver']}.{note}",
         "",
         *markdown.table(_HEADS, map(_row, record["rows"])),
         "",
@@ -54,10 +53,3 @@ def _row(record: Mapping[str, Any]) -> list[str]:
 
 def _is_sustained(result: Mapping[str, Any]) -> bool:
     return str(result["protocol"]).endswith("sustained")
-
-
-def records(folder: Path) -> Sequence[Mapping[str, Any]]:
-    """All measurements."""
-    return [
-        json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("without-archive-*.json"))
-    ]
