@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 
 if TYPE_CHECKING:
     from postgres_server import Server
@@ -27,6 +28,10 @@ gc.set_threshold(50_000)  # as evoflash.cli.main
 for _name in [name for name in os.environ if name.startswith("EVOFLASH_") and name != "EVOFLASH_CACHE_DIR"]:
     del os.environ[_name]
 os.environ["EVOFLASH_CONFIG"] = os.devnull
+
+# A busy machine takes longer than Hypothesis waits by default, and no test asserts times.
+settings.register_profile("evoflash", deadline=None)
+settings.load_profile("evoflash")
 
 _NUMBERS = itertools.count()
 _SLOW_WEIGHT = 20  # a test that is marked slow takes as long as some twenty others
@@ -91,7 +96,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     """Processes of pytest-xdist share the GPU as those of a search do: what compares times runs alone."""
     if "gpu" not in item.keywords or "PYTEST_XDIST_TESTRUNUID" not in os.environ:
         return (yield)
-    from evoflash.cuda import sharing
+    from evoflash.gpu import sharing
 
     name = f"evoflash-gpu-{os.environ['PYTEST_XDIST_TESTRUNUID']}"
     sharing.share_gpu_by(str(Path(tempfile.gettempdir()) / name))

@@ -1,46 +1,61 @@
 """evoflash evolves fused-attention CUDA kernels: mutate, compile, check, time, keep.
 
-A package imports those below it only (pyproject.toml has the layers). To follow one search from the command
-to the launch, read commands/search/, search.py, evaluators/, gpu_process/ and cuda/, in this order.
+A package imports those below it only (pyproject.toml has the layers). To follow a search from the command to
+the launch, read cli/commands/search.py, app/search/, search.py, evaluators/ and gpu/process/, in this order.
 
-    cli           main, and the list of commands
-    api/          what Python code may call: search, best, evaluate, ...
-    torch/        kernels in PyTorch programs: the best known one for each call
-    commands/     one file or folder for each command
-    selftest/     frauds that must be rejected
-    evaluators/   a genome becomes an Evaluation
-    gpu_process/  what runs in the process that holds the GPU
-    baselines/    attention of other libraries, timed beside ours
-    conformance/  the emulator and a GPU compared, primitive by primitive
-    attention/    all that knows attention; the rest asks it through operation/
-    exports/      a genome becomes files that need no evoflash
-    champions/    the shipped archive of the best kernels
-    emulator/     runs a kernel on the CPU, with every check on
-    timing/       times, and what they say
-    cuda/         the GPU: memory, launches
-    families/     a template becomes a search space, CUDA text and launches
-    replay/       searches on recorded spaces
-    strategies/   what to try next
-    validation/   whether an output is right
-    compilers/    CUDA text becomes a cubin, or a library for the emulator
-    perf_model/   estimates a kernel's time
-    store/        the database
-    search        THE LOOP: ask, evaluate, store, tell
-    isolation     functions in processes of their own
-    gene_edits    what mutation operators are made of
-    mutations/    where the operators are found: the top-level mutations/ folder
-    evaluation    records: launches, builds, verdicts, timings, evaluations, runs
-    problem       records: one workload or several, and their text
-    operation/    records: workloads, tensors, what an operation (attention) does for the rest
-    space         records: genes, search spaces, genomes
-    gpu/          records: what a GPU allows and how fast it is; a file for each GPU
-    extensions/   the user's own families, operators, GPUs and strategies: where they are
-    paths         where shipped and the user's folders are
-    settings/     environment variables and config files
-    runtime/      launches an exported kernel; a part of exports, which needs no evoflash
-    errors        what is raised at people
+interfaces:
 
-device/ has the headers of the ef:: layer and holds no Python.
+    families/  Where users' own files of earlier releases look for families
+    cli/       One file or folder for each command, and what they share
+    api/       The Python interface
+    torch/     evoflash's kernels in a PyTorch program
+    views/     Records of the application as words
+
+application:
+
+    app/    Use cases
+    trust/  Does the tool tell the truth on this machine? Frauds that must be rejected, and the emulator
+            against a GPU.
+
+engines:
+
+    evaluators/  Evaluators turn a genome into an Evaluation
+    exports/     What a genome leaves evoflash as
+    replay/      Search spaces that were measured once, and searches on them without a GPU. Nothing is
+                 compiled or timed
+    gpu/         The only way to the GPU: what is present, memory with guards, launches
+    emulator/    The CPU emulator
+    champions/   The shipped archive, <gpu>.toml
+    kernels/     Kernel families
+    strategies/  Search strategies by name
+    validation/  Whether outputs are right
+    perf_model/  The performance model
+    isolation    Run functions in processes of their own, so that a crash or a hang costs one call and not the
+                 search
+    search       THE LOOP: ask a strategy, evaluate, store, tell
+
+knowledge:
+
+    store/       The database
+    operations/  What kernels compute
+
+ground:
+
+    gene_edits  What mutation operators are made of
+    mutations   Mutation operators
+    evaluation  What became of a genome
+    problem     What must be computed
+    launch      Cut out of evoflash.evaluation
+    operation   What an operation is to the rest of evoflash
+    space       Params, search spaces and genomes
+    specs/      GpuSpec
+    numerics    16-bit floats as bit patterns
+    notices     Cut out of evoflash.cli.options
+    extensions  Families, operators, GPUs and strategies of one's own, in folders outside of the package
+    paths       Where the shipped folders (templates/, mutations/, db/) and the user's folders are
+    settings    What a person has set
+    errors      What evoflash raises at people
+    runtime/    What exported kernels need on the machine of their user
 """
 
 import importlib

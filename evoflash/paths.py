@@ -9,7 +9,7 @@ from pathlib import Path
 import platformdirs
 
 from evoflash.errors import EvoflashError, UsageError
-from evoflash.settings.values import held, value
+from evoflash.settings import held, value
 
 _PACKAGE = Path(__file__).resolve().parent
 _INSTALLED = _PACKAGE / "_share"
@@ -18,7 +18,7 @@ _SHARE = _INSTALLED if _INSTALLED.is_dir() else _PACKAGE.parent
 TEMPLATES = _SHARE / "templates"
 MUTATIONS = _SHARE / "mutations"
 DB = _SHARE / "db"
-GPUS = _PACKAGE / "gpu"
+GPUS = _PACKAGE / "specs"
 STRATEGIES = _PACKAGE / "strategies"
 CHAMPIONS = _PACKAGE / "champions"
 DEVICE = _PACKAGE / "device"

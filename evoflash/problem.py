@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass
 
+from evoflash import operation as registry
 from evoflash.errors import UsageError
-from evoflash.gpu import GpuSpec
-from evoflash.operation import CompileKey, Operation, Workload, registry
+from evoflash.operation import CompileKey, Operation, Workload
+from evoflash.specs import GpuSpec
 
 
 @dataclass(frozen=True, slots=True)

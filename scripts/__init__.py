@@ -3,24 +3,27 @@
 A script is run from the root of the checkout: `python -m scripts.<topic>.<name> --help`. What it measured
 lies beside it in `scripts/<topic>/records/`, its test in `scripts/<topic>/test_<name>.py`.
 
-    cluster             what a cluster costs, and how far one search carries
-    exports             exported kernels, where evoflash is not: right numbers and what a call costs
-    families            what whole kernel families render, compile and cost; whether anything has changed
-    hopper_kernel       the hand-written Hopper kernel, in the emulator and on a GPU
-    model               how well the performance model ranks kernels
-    mutation_testing    whether the emulator notices a kernel whose synchronisation was weakened
-    noise               whether the benchmark can be trusted
-    pages               all that write committed text
-    peers               our kernels against the libraries
-    portfolio           whether a portfolio keeps its promises on a GPU
-    sanitizer           the planted faults under compute-sanitizer
-    searches            searches beside their control arms; first looks at ideas
-    soak                a long search among candidates that crash and hang
-    validation          what the validator's gates accept and reject
-
-    acceptance          the acceptance checks (the shell script beside it calls it)
-    command_line        the command that started a script, for its record
-    wgmma_shapes        writes a header of evoflash/device, which names this place
+    acceptance         The acceptance checks, one JSON line a letter
+    cluster/           What a cluster costs, and how far it carries
+    command_line       The command that started a script, as its record keeps it
+    exports/           What exported kernels cost and whether they are right, in programs that know nothing of
+                       evoflash
+    families/          Scripts that look at whole kernel families
+    hopper_kernel/     The hand-written Hopper kernel, tests/kernels/hopper.cu
+    model/             How well the performance model ranks kernels whose times are known
+    mutation_testing/  Mutation testing
+    noise/             Whether the benchmark can be trusted, and how much its figures differ from run to run
+    pages/             All scripts that write committed text
+    peers/             Our kernels against the libraries, cuDNN, FlashAttention and Triton
+    portfolio/         Whether a portfolio keeps its promises on a GPU: its regret, its numbers, what its
+                       dispatcher costs
+    sanitizer/         The planted faults of tests/faults under compute-sanitizer, beside what the emulator
+                       says of them
+    searches/          Searches beside their control arms, and first looks at ideas
+    soak/              A long search on a GPU among candidates that crash, hang or give NaN: nothing may be
+                       lost
+    validation/        What the validator's thresholds accept and reject, shown on real kernels
+    wgmma_shapes       Writes evoflash/device/ef_wgmma_shapes.h
 """
 
 from pathlib import Path

@@ -70,8 +70,8 @@ def fresh_home() -> Iterator[Path]:
 
 def has_gpu() -> bool:
     """Whether the driver sees a GPU."""
-    from evoflash.cuda.launcher import present_gpu
     from evoflash.errors import EvoflashError
+    from evoflash.gpu.launcher import present_gpu
 
     try:
         present_gpu()
@@ -133,10 +133,10 @@ def _leaderboard_verdicts(database: Path) -> tuple[int, int]:
 
 def _uniform(count: int) -> Result:
     from evoflash.evaluators.prepare import compile_only
-    from evoflash.families.family import load_family
-    from evoflash.gpu import load_gpu
     from evoflash.isolation import IsolatedPool
+    from evoflash.kernels.family import load_family
     from evoflash.problem import parse_problem
+    from evoflash.specs import load_gpu
 
     gpu, problem, family = load_gpu("l4"), parse_problem("mission"), load_family("flash_mma")
     space = family.space(problem.compile_keys(gpu.arch), gpu)
@@ -325,10 +325,10 @@ def letter_e() -> Result:
     """Planted bad candidates."""
     result = {
         "emulator": _pytest(
-            "tests/test_planted.py", "tests/gpu_process/test_worker.py", "tests/test_isolation.py"
+            "tests/test_planted.py", "tests/gpu/process/test_worker.py", "tests/test_isolation.py"
         )
     }
-    result["gpu"] = _pytest("-m", "gpu", "tests/gpu") if has_gpu() else "needs a GPU"
+    result["gpu"] = _pytest("-m", "gpu", "tests/on_gpu") if has_gpu() else "needs a GPU"
     return {
         "passed": all(" failed" not in line and "error" not in line for line in result.values()),
         **result,
@@ -337,7 +337,7 @@ def letter_e() -> Result:
 
 def letter_f() -> Result:
     """Mistakes on the command line."""
-    line = _pytest("tests/test_cli.py", "tests/families/test_family.py")
+    line = _pytest("tests/cli/test_cli.py", "tests/kernels/test_family.py")
     return {"passed": " passed" in line and " failed" not in line, "pytest": line}
 
 

@@ -11,11 +11,11 @@ from pathlib import Path
 
 from waiting import until
 
-from evoflash.cuda.launcher import cuda_errors
 from evoflash.evaluation import Rung, Status, Timing
-from evoflash.gpu_process.finals import FinalReport
-from evoflash.gpu_process.outcome import GpuOutcome
-from evoflash.gpu_process.process import Jobs
+from evoflash.gpu.launcher import cuda_errors
+from evoflash.gpu.process.finals import FinalReport
+from evoflash.gpu.process.outcome import GpuOutcome
+from evoflash.gpu.process.process import Jobs
 from evoflash.isolation import Ending
 
 NO_DEVICE = 100  # cudaError_t

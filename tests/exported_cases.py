@@ -2,10 +2,10 @@
 
 from evoflash.champions import read_champions
 from evoflash.exports.exported import Exported
-from evoflash.families.family import load_family
-from evoflash.gpu import load_gpu
+from evoflash.kernels.family import load_family
 from evoflash.paths import CHAMPIONS
 from evoflash.problem import parse_problem
+from evoflash.specs import load_gpu
 
 # Family, problem and the genes that matter; the family's first values for all others.
 CASES = {

@@ -50,9 +50,9 @@ def _load() -> None:
     import pkgutil
     from importlib import import_module
 
-    import evoflash.commands
+    import evoflash.cli
 
-    for module in pkgutil.walk_packages(evoflash.commands.__path__, "evoflash.commands."):
+    for module in pkgutil.walk_packages(evoflash.cli.__path__, "evoflash.cli."):
         import_module(module.name)
 
 
@@ -89,7 +89,7 @@ def _run() -> None:
     """The command to its end, as the interpreter would end it, but that nothing is freed: that takes as long
     as to load it.
     """
-    from evoflash.cli import main
+    from evoflash.cli.program import main
 
     code: object = 1
     try:

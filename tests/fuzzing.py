@@ -12,12 +12,12 @@ from unittest import mock
 
 from hypothesis import HealthCheck, settings
 
-from evoflash import cli
+from evoflash.cli import program as cli
 
 # docs/commands.md; 70 is a mistake in evoflash, which is what is sought
 DOCUMENTED = {0, 1, 2, 3, 4, 130, 143}
 CASES_OF_AN_OPTION, CASES_OF_A_FILE = 7, 120
-# The files that a user may write, by what tests/commands/test_fuzz_files.py makes of them.
+# The files that a user may write, by what tests/cli/test_fuzz_files.py makes of them.
 FILES = ("gpu", "template", "operator", "strategy", "config", "recorded space", "database")
 _OURS = re.compile(r"evoflash: \S.*")
 _SEEDED = settings(

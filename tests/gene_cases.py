@@ -7,14 +7,15 @@ from itertools import pairwise
 
 import pytest
 
-from evoflash.attention.workload import CompileKey, Workload
-from evoflash.compilers.nvrtc import compile_candidate
 from evoflash.emulator.preflight import preflight
-from evoflash.evaluation import Build, Launch
-from evoflash.families.family import Family
-from evoflash.families.renderer import lint, render
-from evoflash.gpu import GpuSpec
+from evoflash.evaluation import Build
+from evoflash.kernels.family import Family
+from evoflash.kernels.nvrtc import compile_candidate
+from evoflash.kernels.renderer import lint, render
+from evoflash.launch import Launch
+from evoflash.operations.attention.workload import CompileKey, Workload
 from evoflash.space import Genome, SearchSpace, Value, Values
+from evoflash.specs import GpuSpec
 
 Fits = Callable[[Values, CompileKey], bool]
 Case = tuple[str, Value]  # a gene and one of its values

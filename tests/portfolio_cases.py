@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from evoflash.commands.portfolio.mix import Shape
-from evoflash.commands.portfolio.run import Portfolio, Wanted, portfolio
-from evoflash.commands.portfolio.table import KernelTime, Row, Table, write_table
+from evoflash.app.mix import Shape
+from evoflash.app.portfolio.run import Portfolio, Wanted, portfolio
+from evoflash.app.portfolio.table import KernelTime, Row, Table, write_table
 from evoflash.evaluation import Basis
-from evoflash.families.family import load_family
-from evoflash.gpu import load_gpu
+from evoflash.kernels.family import load_family
 from evoflash.problem import parse_problem, parse_workload
+from evoflash.specs import load_gpu
 
 needs_torch = pytest.mark.skipif(  # asks for its place alone: importing it would take seconds
     importlib.util.find_spec("torch") is None, reason="the package is for PyTorch, which is not installed"

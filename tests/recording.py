@@ -12,10 +12,11 @@ from pathlib import Path
 import numpy as np
 from places import TESTS
 
-from evoflash.attention import abi
-from evoflash.cuda import launch_attributes, tensor_map
-from evoflash.cuda.arena import DTYPES_OF_MAPS
-from evoflash.evaluation import geometry
+from evoflash.gpu import driver as launch_attributes
+from evoflash.gpu import driver as tensor_map
+from evoflash.gpu.arena import DTYPES_OF_MAPS
+from evoflash.launch import geometry
+from evoflash.operations.attention import abi
 
 _SOURCE = TESTS / "runtime" / "recording_driver.cpp"
 
@@ -78,7 +79,7 @@ def sizes_of(image) -> list[int]:
 
 
 def sent_by_evoflash(recorder, monkeypatch, launches, workload, pointers, *, strides, workspace, stream):
-    """What evoflash.cuda asks of the driver for the same call."""
+    """What evoflash.gpu asks of the driver for the same call."""
     for module in (launch_attributes, tensor_map):
         monkeypatch.setattr(module, "driver", lambda: recorder.library)
     functions = {launch.entry: function_of(recorder, launch.entry) for launch in launches}

@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from evoflash.attention.workload import CompileKey
-from evoflash.commands.search.final_pairs import NOTE, as_note
+from evoflash.app.search.session import NOTE, as_note
 from evoflash.evaluation import (
     Baseline,
     Basis,
@@ -18,15 +17,16 @@ from evoflash.evaluation import (
     Timing,
     Verdict,
 )
-from evoflash.families.family import load_family
-from evoflash.gpu import load_gpu
-from evoflash.gpu_process.finals import FinalReport
+from evoflash.gpu.process.finals import FinalReport
+from evoflash.gpu.timing.paired import Comparison
+from evoflash.kernels.family import load_family
+from evoflash.operations.attention.workload import CompileKey
 from evoflash.problem import parse_problem
 from evoflash.space import Genome
+from evoflash.specs import load_gpu
 from evoflash.store import run_edits
-from evoflash.store.cost import Cost, charge
+from evoflash.store.standing import Cost, charge
 from evoflash.store.store import Store
-from evoflash.timing.pair import Comparison
 
 MISSION = "b=1,h=8,hkv=8,sq=512,skv=512,d=64,dtype=fp16"
 KEY = CompileKey(64, "fp16", False, 1, "sm_90a")

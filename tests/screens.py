@@ -48,10 +48,10 @@ def _shown(text: str, width: int) -> str:
 
 def progress() -> None:
     """A search's progress in the middle of it, drawn three times over."""
-    from evoflash.commands.progress import Progress
-    from evoflash.commands.search.limits import Limits
+    from evoflash.app.search.limits import Limits
     from evoflash.evaluation import Basis, Evaluation, Proposal, Rung, Status
     from evoflash.space import Genome
+    from evoflash.views.progress import Progress
 
     with Progress("flash_mma for l4", Basis.ESTIMATED, Limits(budget=200), ()) as shown:
         for number in range(120):
@@ -89,7 +89,7 @@ def _on_terminal(width: int, words: Sequence[str]) -> str:
 
 
 def _run(words: Sequence[str]) -> None:
-    from evoflash.cli import main
+    from evoflash.cli.program import main
 
     try:
         if words[0] in globals():
@@ -117,10 +117,10 @@ if __name__ == "__main__":
     import pkgutil
     from importlib import import_module
 
-    import evoflash.commands
-    from evoflash.cli import commands
+    import evoflash.cli
+    from evoflash.cli.program import commands
 
     commands()
-    for module in pkgutil.walk_packages(evoflash.commands.__path__, "evoflash.commands."):
+    for module in pkgutil.walk_packages(evoflash.cli.__path__, "evoflash.cli."):
         import_module(module.name)  # here once, instead of in each of the processes that are forked
     print(json.dumps([_on_terminal(*shot) for shot in json.load(sys.stdin)]))

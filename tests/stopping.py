@@ -1,6 +1,6 @@
 """`evoflash search` on a stand-in for an H200, one step of which takes ten minutes. Tests nothing itself.
 
-tests/commands/test_termination.py starts it. EVOFLASH_TEST_SLOW names the step, EVOFLASH_TEST_NOTES the
+tests/app/search/test_termination.py starts it. EVOFLASH_TEST_SLOW names the step, EVOFLASH_TEST_NOTES the
 folder in which the step leaves a note when it begins. The command line, store, loop, worker and processes are
 the real ones; what runs in the GPU processes is not.
 """
@@ -16,8 +16,8 @@ from pathlib import Path
 
 from evoflash.evaluation import Rung, Status, Timing
 from evoflash.evaluators import prepare as preparing
-from evoflash.gpu_process.finals import FinalReport
-from evoflash.gpu_process.outcome import GpuOutcome
+from evoflash.gpu.process.finals import FinalReport
+from evoflash.gpu.process.outcome import GpuOutcome
 from evoflash.isolation import Ending
 
 SLOW_S = 600.0
@@ -86,12 +86,12 @@ def seeds_from_the_archive(*_):
 
 
 def main():
-    from evoflash import cli
-    from evoflash.commands.search import plan as planning
+    from evoflash.app.search import plan as planning
+    from evoflash.cli import program as cli
     from evoflash.evaluators import measured, pipeline
-    from evoflash.gpu import load_gpu
-    from evoflash.gpu_process.process import Jobs
-    from evoflash.gpu_process.worker import GpuWorker
+    from evoflash.gpu.process.process import Jobs
+    from evoflash.gpu.process.worker import GpuWorker
+    from evoflash.specs import load_gpu
 
     jobs = Jobs(warm_up, learn, nothing, screen, check, time_correct, finals)
     measured.GpuWorker = functools.partial(GpuWorker, jobs=jobs)

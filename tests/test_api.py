@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 
 import evoflash
-from evoflash import api, cli
-from evoflash.api import comparing, exporting, searching, several
+from evoflash import api
+from evoflash.api import comparing, exporting, searching
 from evoflash.api import html as shown
-from evoflash.commands.best import answer
+from evoflash.api import searching as several
+from evoflash.app import best as answer
+from evoflash.cli import program as cli
 from evoflash.errors import DeviceError, NoKernelError, StoreError, UsageError
 from evoflash.evaluation import Basis, Evaluation, Rung, Status
 from evoflash.space import Genome

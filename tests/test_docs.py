@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from places import ROOT
 
-from evoflash import cli
+from evoflash.cli import program as cli
 from evoflash.strategies import STRATEGIES
 
 PAGES = ("README.md", "CONTRIBUTING.md", *(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")))

@@ -22,8 +22,8 @@ HEAVY = ("alembic", "cupy", "jinja2", "numpy", "optuna", "sqlalchemy", "torch")
 HEAVY_AT_HELP = ("alembic", "cupy", "optuna", "sqlalchemy", "torch")
 SHARED = ("templates", "mutations", "db")
 PACKAGE_DATA = {
-    **dict.fromkeys(("champions", "gpu", "selftest"), "*.toml"),
-    **{"commands/check": "*.toml", "commands/ladder": "*.toml"},
+    **dict.fromkeys(("champions", "specs", "trust/selftest/frauds"), "*.toml"),
+    **{"app/check": "*.toml", "app": "*.toml"},
     **{"device": "*.h", "emulator/emu": "*.cpp"},
 }
 
@@ -141,7 +141,7 @@ def test_the_wheel_has_its_licence_and_its_command(unpacked: Path) -> None:
     info = unpacked / f"evoflash-{evoflash.__version__}.dist-info"
 
     assert "Apache License" in (info / "licenses" / "LICENSE").read_text()
-    assert "evoflash = evoflash.cli:main" in (info / "entry_points.txt").read_text()
+    assert "evoflash = evoflash.cli.program:main" in (info / "entry_points.txt").read_text()
 
 
 def test_the_wheel_finds_its_own_folders(unpacked: Path) -> None:
@@ -193,7 +193,7 @@ def test_importing_evoflash_imports_nothing_heavy(tmp_path: Path) -> None:
 def test_asking_for_help_does_not_load_the_gpu_stack_nor_the_database(tmp_path: Path) -> None:
     code = f"""if True:
         import sys
-        from evoflash.cli import main
+        from evoflash.cli.program import main
         sys.argv = ["evoflash", "--help"]
         try:
             main()

@@ -5,10 +5,10 @@ from places import TEMPLATES
 
 from evoflash.evaluation import Proposal, Rung, Status
 from evoflash.evaluators.emulated import EmulatedEvaluator
-from evoflash.families import family as families
-from evoflash.families.family import load_family
-from evoflash.gpu import load_gpu
+from evoflash.kernels import family as families
+from evoflash.kernels.family import load_family
 from evoflash.problem import parse_problem
+from evoflash.specs import load_gpu
 
 PROBLEM = parse_problem("b=1,h=2,s=64,d=64")
 

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evoflash.attention.workload import DTYPES, HEAD_DIMS, NAMED, Workload, parse_workload
 from evoflash.errors import UsageError
-from evoflash.gpu import load_gpu
+from evoflash.operations.attention.workload import DTYPES, HEAD_DIMS, NAMED, Workload, parse_workload
 from evoflash.problem import Problem, check_fits, parse_problem
+from evoflash.specs import load_gpu
 
 
 @st.composite

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from evoflash.attention import abi
-from evoflash.validation.bits import decode, encode
+from evoflash.numerics import decode, encode
+from evoflash.operations.attention import abi
 
 
 def tiled(trial, *, dtype="fp16", causal=False, tile=64, tau=0.0, sampled=False, fault=""):

@@ -1,22 +1,18 @@
 """The Python interface: what `import evoflash` offers, for scripts and notebooks. Shares the commands' work.
 
-    searching    search, best, leaderboard, evaluate
-    several      search_each: several problems
-    exporting    export
-    comparing    replay, compare
-    records      what they return: Kernel, Leaderboard, SearchResult, Step
-    html         the same as HTML, which notebooks show
-
-Nothing here is loaded before a name of it is used, and no GPU is touched before a kernel is measured.
+comparing  Comparing from Python
+exporting  A kernel as files from Python, in every form of `evoflash export`
+html       The records of the Python interface as HTML for notebooks
+records    What the Python interface returns
+searching  Searching from Python, and asking a database what it knows
 """
 
 from evoflash.api.comparing import compare, replay
 from evoflash.api.exporting import export
 from evoflash.api.records import Kernel, KernelComparison, Leaderboard, Ranking, SearchResult, Step
-from evoflash.api.searching import best, evaluate, leaderboard, search
-from evoflash.api.several import ProblemSearch, search_each
+from evoflash.api.searching import ProblemSearch, best, evaluate, leaderboard, search, search_each
 from evoflash.errors import EvoflashError
-from evoflash.families.family import load_family
+from evoflash.kernels.family import load_family
 from evoflash.problem import Problem, parse_problem
 
 __all__ = [

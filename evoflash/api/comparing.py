@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from evoflash.api.records import Kernel, KernelComparison
-from evoflash.commands.compare.start import compare_named
+from evoflash.app.compare import compare_named
 from evoflash.paths import default_database
 from evoflash.problem import Problem
 from evoflash.replay.comparison import Comparison, chosen

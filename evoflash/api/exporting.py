@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import overload
 
 from evoflash.api.records import Kernel
-from evoflash.commands.export.written import written
+from evoflash.app.export import written
 from evoflash.errors import UsageError
 from evoflash.exports.exported import Exported, with_what_is_known
-from evoflash.gpu import load_gpu
 from evoflash.paths import default_database
 from evoflash.problem import parse_problem
+from evoflash.specs import load_gpu
 
 
 @overload

@@ -8,8 +8,8 @@ from pygments.formatters import HtmlFormatter
 from pygments.lexers import CudaLexer
 
 from evoflash.api.records import Kernel, Leaderboard, Ranking, SearchResult
-from evoflash.commands import kernel_report
 from evoflash.errors import EvoflashError
+from evoflash.views import kernel as kernel_report
 
 _SOURCE = "evoflash-source"  # the CSS class that our colours are confined to
 _PRE = '<pre style="line-height:1.25;overflow-x:auto">{code}</pre>'

@@ -8,18 +8,19 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
+from evoflash.app.compare import ComparisonRun, Outcome, Result
+from evoflash.app.leaderboard import Table
+from evoflash.app.words import time_in_words
 from evoflash.champions import Champion
-from evoflash.commands import kernel_report
-from evoflash.commands.best.answer import archived_time, describe_archived
-from evoflash.commands.compare import report as comparison_report
-from evoflash.commands.compare.run import ComparisonRun, Outcome, Result
-from evoflash.commands.leaderboard import report as table_report
-from evoflash.commands.leaderboard.table import Table
 from evoflash.evaluation import Basis, Evaluation, Status
-from evoflash.families.export import export_kernel
-from evoflash.gpu import load_gpu
+from evoflash.kernels.standalone import export_kernel
 from evoflash.problem import parse_problem
 from evoflash.space import Value
+from evoflash.specs import load_gpu
+from evoflash.views import compare as comparison_report
+from evoflash.views import kernel as kernel_report
+from evoflash.views import leaderboard as table_report
+from evoflash.views.best import archived_time, describe_archived
 
 
 @dataclass(frozen=True, repr=False)
@@ -94,7 +95,7 @@ class Kernel:
         """The time in words, with a mark where it is no measurement: `~12.92 us ESTIMATED by ...`."""
         if self.archived is not None:
             return archived_time(self.archived)
-        return kernel_report.time_in_words(self.evaluation)
+        return time_in_words(self.evaluation)
 
     @cached_property
     def cuda(self) -> str:

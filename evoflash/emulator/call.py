@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 from evoflash.emulator import launch as emulator
 from evoflash.emulator.tensor_map import tensor_map
 from evoflash.errors import DeviceError, UsageError
-from evoflash.evaluation import Launch, TensorMap, geometry
-from evoflash.operation import Delivery, Output, Schedule, TensorSpec, TestInput, Workload
-from evoflash.operation.registry import operation_of
+from evoflash.launch import Launch, TensorMap, geometry
+from evoflash.operation import Delivery, Output, Schedule, TensorSpec, TestInput, Workload, operation_of
 
 Array = NDArray[Any]
 

@@ -23,10 +23,10 @@ from typing import Any, Self, get_args
 import numpy as np
 from numpy.typing import DTypeLike
 
-from evoflash.compilers.gxx import runtime
-from evoflash.cuda.capacity import beyond_every_gpu
 from evoflash.errors import DeviceError, UsageError
-from evoflash.evaluation import Launch
+from evoflash.kernels.gxx import runtime
+from evoflash.kernels.occupancy import beyond_every_gpu
+from evoflash.launch import Launch
 from evoflash.operation import Delivery, Schedule
 
 _MAX_THREADS = 1024

@@ -9,16 +9,16 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
-from evoflash.compilers import gxx
 from evoflash.emulator import launch as emulator
 from evoflash.emulator.call import Run, run_call
-from evoflash.evaluation import Candidate, Launch, Status, Verdict
-from evoflash.families.family import Family
-from evoflash.families.shrunk import shrunk
-from evoflash.gpu import GpuSpec
-from evoflash.operation import Delivery, EmulatedRun, Loop, Schedule, Workload
-from evoflash.operation.registry import operation_of
+from evoflash.evaluation import Candidate, Status, Verdict
+from evoflash.kernels import gxx
+from evoflash.kernels.family import Family
+from evoflash.kernels.renderer import shrunk
+from evoflash.launch import Launch
+from evoflash.operation import Delivery, EmulatedRun, Loop, Schedule, Workload, operation_of
 from evoflash.perf_model.estimate import Profile, fit_counts, mean_counts
+from evoflash.specs import GpuSpec
 from evoflash.validation.cases import draw_case
 from evoflash.validation.validator import judge
 

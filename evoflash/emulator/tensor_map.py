@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from evoflash.errors import UsageError
-from evoflash.evaluation import SWIZZLES
+from evoflash.launch import SWIZZLES
 
 Swizzle = Literal[0, 32, 64, 128]  # bytes of the span in which 16-byte chunks change places
 

@@ -3,25 +3,145 @@
 Each has a thread of its own, which only waits: the work is done in worker processes and in the GPU process.
 A genome goes on as soon as its own last step is done, whatever was submitted before it. A kernel whose
 machine code is known, or on its way, is not sent a second time.
+
+The best proven kernels of a search so far: what the next candidate is compared with. Times nothing.
+What the GPU process is asked of a genome: cubins, launches, what to check and to time. Runs nothing.
 """
 
+import bisect
+import contextlib
 import threading
-from collections.abc import Callable
-from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ThreadPoolExecutor, wait
+from collections.abc import Callable, Sequence
+from concurrent.futures import (
+    FIRST_COMPLETED,
+    CancelledError,
+    Future,
+    InvalidStateError,
+    ThreadPoolExecutor,
+    wait,
+)
 from dataclasses import dataclass, replace
 from typing import Any
 
-from evoflash.evaluation import Build, Rung, Status
+from evoflash import operation as registry
+from evoflash.evaluation import SCORED, Build, Rung, Status, Timing, score
+from evoflash.evaluators.estimates import ELITES, FEW
 from evoflash.evaluators.machines import GpuQueue
 from evoflash.evaluators.pipeline import Duplicates, settled
 from evoflash.evaluators.prepare import Prepared
-from evoflash.evaluators.standing import Standing, anchor_of
-from evoflash.evaluators.tasks import Asked
-from evoflash.gpu_process import rung_times
-from evoflash.gpu_process.outcome import GpuOutcome
-from evoflash.gpu_process.rungs import GpuTask
+from evoflash.gpu.process import outcome as rung_times
+from evoflash.gpu.process import rungs
+from evoflash.gpu.process.outcome import GpuOutcome
+from evoflash.gpu.process.rungs import Anchor, GpuTask, Launcher, launches_on
 from evoflash.isolation import Ending
+from evoflash.kernels.family import load_family
+from evoflash.operation import Workload
+from evoflash.problem import Problem
 from evoflash.space import Genome
+from evoflash.specs import GpuSpec
+
+_FAR_FASTER = 0.7
+
+
+class Standing:
+    """Threads may ask and add at any time."""
+
+    def __init__(self) -> None:
+        self._lock, self._best = threading.Lock(), list[float]()  # scores, the fastest first
+        self._anchor: Anchor | None = None
+        self.begun: Future[None] = Future()  # done once something can be compared with
+
+    def add(self, score_us: float, anchor: Anchor | None) -> None:
+        """One more proven kernel; None where its machine code is no longer at hand."""
+        with self._lock:
+            bisect.insort(self._best, score_us)
+            del self._best[ELITES:]
+        if anchor is not None:
+            self.offer(anchor)
+
+    def take_back(self, score_us: float) -> None:
+        """The kernel of that time is wrong after all."""
+        with self._lock, contextlib.suppress(ValueError):  # others have pushed it out
+            self._best.remove(score_us)
+
+    def offer(self, anchor: Anchor) -> None:
+        """A kernel that has passed every check on the GPU, for others to be timed beside it."""
+        with self._lock:
+            known, us = self._anchor, score(anchor.times_us)
+            if known is None or us < _FAR_FASTER * score(known.times_us):
+                self._anchor = anchor
+        with contextlib.suppress(InvalidStateError):  # it is done already
+            self.begun.set_result(None)
+
+    def is_among_the_best(self, score_us: float) -> bool:
+        """Whether a kernel with that time would be one of the few best at this moment."""
+        with self._lock:
+            return len(self._best) < ELITES or score_us < self._best[-1]
+
+    def now(self, task: GpuTask) -> GpuTask:
+        """The task with what it has to keep up with at this moment; as it is while nothing is proven."""
+        with self._lock:
+            return replace(task, anchor=self._anchor, rival_us=_rival_us(self._best, self._anchor))
+
+
+def _rival_us(best: Sequence[float], anchor: Anchor | None) -> float | None:
+    if len(best) >= ELITES:
+        return best[-1]
+    known = [*best[:1], *([score(anchor.times_us)] if anchor else [])]
+    return FEW * min(known) if known else None
+
+
+def anchor_of(task: GpuTask, timings: Sequence[Timing]) -> Anchor:
+    """A proven kernel with its times under the protocol that ranks it."""
+    return Anchor(task, tuple(_ranked_us(workload, timings) for workload, _ in task.timed))
+
+
+def _ranked_us(workload: Workload, timings: Sequence[Timing]) -> float:
+    timed = {timing.protocol: timing.median_us for timing in timings if timing.workload == str(workload)}
+    return next(timed[protocol] for protocol in SCORED if protocol in timed)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What all genomes of a search are asked."""
+
+    problem: Problem
+    gpu: GpuSpec
+    seed: int
+    checks: tuple[Workload, ...]
+
+    def task_of(self, genome: Genome, builds: tuple[Build, ...]) -> GpuTask:
+        """All that a search asks of a genome."""
+        return rungs.task_of(
+            genome.id,
+            self.gpu,
+            builds,
+            self._launcher(genome),
+            checks=self.checks,
+            timed=self.problem.workloads,
+            seed=self.seed,
+            is_deterministic=load_family(genome.family).is_deterministic,
+        )
+
+    def hidden(self, genome: Genome, *, seed: int) -> rungs.Launches:
+        """Launches on shapes that are drawn from the seed."""
+        return launches_on(self.hidden_workloads(seed), self._launcher(genome))
+
+    def hidden_workloads(self, seed: int) -> tuple[Workload, ...]:
+        """The shapes that are drawn from the seed."""
+        operation = registry.load(self.problem.operation)
+        return operation.hidden_workloads(self.problem.compile_keys(self.gpu.arch), seed=seed)
+
+    def _launcher(self, genome: Genome) -> Launcher:
+        family = load_family(genome.family)
+        return lambda workload: family.launches(genome, workload, self.gpu)
+
+
+def asked(problem: Problem, gpu: GpuSpec, *, seed: int) -> Asked:
+    """With the check shapes of the problem's operation."""
+    operation = registry.load(problem.operation)
+    return Asked(problem, gpu, seed, operation.check_workloads(problem.compile_keys(gpu.arch)))
+
 
 Preparing = Callable[[Genome], "Future[Ending[Prepared]]"]
 Preflighting = Callable[[Genome, Prepared], "Future[Ending[Prepared]] | None"]

@@ -3,24 +3,65 @@
 What is too slow to be among the best by its estimate is screened out (screening.py) before the emulator has
 checked all of it. What a proposal has to keep up with goes by its place in the search alone, so that a search
 repeats itself whatever takes how long, and over a stop.
+
+The short way of a genome whose estimate is too slow for it to be worth every check; proves nothing.
 """
 
 from collections.abc import Iterable
 from concurrent.futures import Future
 from dataclasses import replace
 
+from evoflash.emulator.preflight import preflight
 from evoflash.evaluation import Basis, Evaluation, Proposal, Rung, Status, Timing, score
-from evoflash.evaluators.estimates import bound_of, estimates
+from evoflash.evaluators.estimates import beaten_by, bound_of, estimates, rivals
 from evoflash.evaluators.machines import Cores
 from evoflash.evaluators.pipeline import PreparingEvaluator, settled
-from evoflash.evaluators.prepare import PREPARE_LIMIT_S, Prepared, Screened
-from evoflash.evaluators.rivals import rivals
-from evoflash.evaluators.screening import screen_or_prepare
-from evoflash.gpu import GpuSpec
+from evoflash.evaluators.prepare import PREPARE_LIMIT_S, Prepared, Screened, preflighted, prepare
 from evoflash.isolation import Ending
+from evoflash.kernels.family import load_family
+from evoflash.kernels.gxx import KernelBuildError
+from evoflash.kernels.renderer import render
 from evoflash.perf_model.estimate import model_version
 from evoflash.problem import Problem
 from evoflash.space import Genome
+from evoflash.specs import GpuSpec
+
+
+def screen_or_prepare(
+    genome: Genome, problem: Problem, gpu: GpuSpec, seed: int, rivals_us: tuple[float, ...]
+) -> Prepared:
+    """What prepare() makes of a genome, with the emulator, if its estimate keeps up with those times; else
+    how slow it is.
+    """
+    compiled = prepare(genome, problem, gpu, False, seed)
+    if compiled.failure:
+        return compiled
+    counted = _counted(genome, problem, gpu, compiled, seed=seed)
+    if counted is not None:
+        found = estimates(genome, counted, problem, gpu)
+        rival_us = beaten_by(score([each.total_us for each in found]), rivals_us)
+        if rival_us is not None:
+            return replace(counted, screened=Screened(found, rival_us))
+    return preflighted(genome, problem, gpu, compiled, seed)
+
+
+def _counted(
+    genome: Genome, problem: Problem, gpu: GpuSpec, compiled: Prepared, *, seed: int
+) -> Prepared | None:
+    """What was compiled, with the counted runs of every key; None where one cannot be, or finds something
+    wrong.
+    """
+    family, counted = load_family(genome.family), compiled
+    for key in problem.compile_keys(gpu.arch):
+        try:
+            found = preflight(render(genome, key, gpu), family, gpu, seed=seed, only_counted=True)
+        except KernelBuildError:
+            return None
+        if found.complaint:
+            return None
+        verdicts, profiles = (*counted.verdicts, *found.verdicts), (*counted.profiles, found.profile)
+        counted = replace(counted, verdicts=verdicts, profiles=profiles)
+    return counted
 
 
 class EmulatedEvaluator(PreparingEvaluator[Ending[Prepared]]):

@@ -1,11 +1,16 @@
-"""What the performance model says of a prepared genome, one estimate for each workload; measures nothing."""
+"""What the performance model says of a prepared genome, one estimate for each workload; measures nothing.
+
+What an estimate has to keep up with to be worth a proof: the best times of kernels that are proven.
+"""
+
+from collections.abc import Iterable, Sequence
 
 from evoflash.evaluators.prepare import Prepared
-from evoflash.families.family import load_family
-from evoflash.gpu import GpuSpec
+from evoflash.kernels.family import load_family
 from evoflash.perf_model.estimate import Estimate, estimate
 from evoflash.problem import Problem
 from evoflash.space import Genome
+from evoflash.specs import GpuSpec
 
 
 def estimates(genome: Genome, prepared: Prepared, problem: Problem, gpu: GpuSpec) -> tuple[Estimate, ...]:
@@ -34,3 +39,29 @@ def estimates(genome: Genome, prepared: Prepared, problem: Problem, gpu: GpuSpec
 def bound_of(found: tuple[Estimate, ...]) -> str:
     """The bound of the slowest workload; empty when nothing was estimated."""
     return max(found, key=lambda each: each.total_us).bound if found else ""
+
+
+ELITES = 8
+FEW = 2.5  # while there are fewer: what takes so many times the best one's time will not be one that matters
+_ALIKE = 1.001  # times no further apart than this are one
+
+
+def rivals(proven_us: Iterable[float]) -> tuple[float, ...]:
+    """The best times of proven kernels, fastest first, each once; eight at most."""
+    found: list[float] = []
+    for us in sorted(proven_us):
+        if not found or us > _ALIKE * found[-1]:
+            found.append(us)
+    return tuple(found[:ELITES])
+
+
+def beaten_by(us: float, times_us: Sequence[float]) -> float | None:
+    """The rival or limit that makes a proof of an estimate needless; None where it is worth one.
+
+    Whatever is faster than all of them is worth one, however little.
+    """
+    if not times_us or us < times_us[0]:
+        return None
+    alike = next((rival for rival in times_us if rival / _ALIKE <= us <= rival * _ALIKE), None)
+    limit = times_us[-1] if len(times_us) >= ELITES else FEW * times_us[0]
+    return alike or (limit if us >= limit else None)

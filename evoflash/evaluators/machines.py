@@ -14,9 +14,9 @@ from evoflash.isolation import Ending, IsolatedPool
 from evoflash.operation import Workload
 
 if TYPE_CHECKING:
-    from evoflash.gpu_process.finals import FinalReport, FinalTask
-    from evoflash.gpu_process.outcome import GpuOutcome
-    from evoflash.gpu_process.rungs import GpuTask
+    from evoflash.gpu.process.finals import FinalReport, FinalTask
+    from evoflash.gpu.process.outcome import GpuOutcome
+    from evoflash.gpu.process.rungs import GpuTask
 
 T = TypeVar("T")
 

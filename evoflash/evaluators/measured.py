@@ -17,24 +17,21 @@ from typing import Self
 
 from evoflash.champions import known_starts
 from evoflash.evaluation import Basis, Evaluation, Rung
-from evoflash.evaluators.climbs import Climbed, Climbs, Steps
+from evoflash.evaluators.climbs import Climbed, Climbs, Standing, Steps, anchor_of, asked
 from evoflash.evaluators.estimates import bound_of, estimates
 from evoflash.evaluators.machines import Cores, GpuQueues
 from evoflash.evaluators.pipeline import PreparingEvaluator, settled
 from evoflash.evaluators.prepare import PREPARE_LIMIT_S, Prepared, compile_only, preflighted
-from evoflash.evaluators.standing import Standing, anchor_of
-from evoflash.evaluators.tasks import asked
-from evoflash.families.family import load_family
-from evoflash.gpu import GpuSpec
-from evoflash.gpu_process.finals import FinalReport, FinalTask
-from evoflash.gpu_process.outcome import GpuOutcome
-from evoflash.gpu_process.preparation import keep_cases
-from evoflash.gpu_process.process import REFERENCES_LIMIT_S
-from evoflash.gpu_process.rungs import GpuTask
-from evoflash.gpu_process.worker import GpuWorker
+from evoflash.gpu.process.finals import FinalReport, FinalTask
+from evoflash.gpu.process.outcome import GpuOutcome
+from evoflash.gpu.process.process import REFERENCES_LIMIT_S, keep_cases
+from evoflash.gpu.process.rungs import GpuTask
+from evoflash.gpu.process.worker import GpuWorker
 from evoflash.isolation import Ending
+from evoflash.kernels.family import load_family
 from evoflash.problem import Problem
 from evoflash.space import Genome
+from evoflash.specs import GpuSpec
 
 log = logging.getLogger(__name__)
 # Proposals in flight for each GPU: eight a second leave it, half of them after 1.5 s in the emulator. Each

@@ -7,18 +7,18 @@ from concurrent.futures import Future
 from dataclasses import replace
 from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
-from evoflash.compilers import gxx
 from evoflash.evaluation import Basis, Build, Evaluation, Proposal, Rung, Status
 from evoflash.evaluators.machines import Cores, this_machine
 from evoflash.evaluators.prepare import PREPARE_LIMIT_S, Failure, Prepared, prepare
-from evoflash.families.family import load_family
-from evoflash.gpu import GpuSpec
 from evoflash.isolation import Ending
+from evoflash.kernels import gxx
+from evoflash.kernels.family import load_family
 from evoflash.problem import Problem
 from evoflash.space import Genome
+from evoflash.specs import GpuSpec
 
 if TYPE_CHECKING:
-    from evoflash.evaluators.finals_phase import Retimer
+    from evoflash.evaluators.finals import Retimer
 
 
 T = TypeVar("T")

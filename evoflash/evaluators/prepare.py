@@ -5,18 +5,18 @@ Runs in a worker process: a compiler or an emulated kernel that crashes or hangs
 
 from dataclasses import dataclass, replace
 
-from evoflash.compilers.gxx import KernelBuildError
-from evoflash.compilers.nvrtc import compile_candidate, first_error
-from evoflash.cuda.capacity import does_not_fit
 from evoflash.emulator.preflight import preflight
 from evoflash.evaluation import Build, Candidate, Rung, Status, Verdict
-from evoflash.families.family import Family, load_family
-from evoflash.families.renderer import render
-from evoflash.gpu import GpuSpec
+from evoflash.kernels.family import Family, load_family
+from evoflash.kernels.gxx import KernelBuildError
+from evoflash.kernels.nvrtc import compile_candidate, first_error
+from evoflash.kernels.occupancy import does_not_fit
+from evoflash.kernels.renderer import render
 from evoflash.operation import Workload
 from evoflash.perf_model.estimate import Estimate, Profile
 from evoflash.problem import Problem
 from evoflash.space import Genome
+from evoflash.specs import GpuSpec
 
 PREPARE_LIMIT_S = 180.0  # of one genome; NVRTC takes under a second, the emulator a few
 

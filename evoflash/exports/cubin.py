@@ -3,8 +3,7 @@
 import json
 from pathlib import Path
 
-from evoflash.exports.exported import Exported
-from evoflash.exports.files import write_bytes, write_text
+from evoflash.exports.exported import Exported, write_bytes, write_text
 from evoflash.exports.launch_json import Artefact, artefact, file_names
 
 

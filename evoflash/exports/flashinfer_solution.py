@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from evoflash.exports import cupy_file
-from evoflash.exports.exported import Exported
-from evoflash.exports.files import write_text
+from evoflash.exports.exported import Exported, write_text
 
 _FILE = "attention.py"
 RUN = '''

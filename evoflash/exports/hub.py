@@ -11,8 +11,7 @@ from pathlib import Path
 from evoflash import runtime
 from evoflash.errors import UsageError
 from evoflash.exports.claims import facts
-from evoflash.exports.exported import Exported
-from evoflash.exports.files import write_bytes
+from evoflash.exports.exported import Exported, write_bytes
 from evoflash.exports.launch_json import Artefact, artefact, file_names
 from evoflash.exports.one_file import MODULES
 from evoflash.exports.torch_op import TORCH_MODULES

@@ -2,9 +2,8 @@
 
 from pathlib import Path
 
-from evoflash.exports.exported import Exported
-from evoflash.exports.files import write_text
-from evoflash.families.export import export_kernel
+from evoflash.exports.exported import Exported, write_text
+from evoflash.kernels.standalone import export_kernel
 
 
 def write(exported: Exported, path: Path) -> tuple[Path, ...]:

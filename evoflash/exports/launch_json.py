@@ -11,21 +11,22 @@ from typing import Any
 
 import numpy as np
 
-from evoflash.attention import abi
-from evoflash.compilers.nvrtc import FLAGS, compile_candidate, first_error, nvrtc_version
 from evoflash.errors import UsageError
-from evoflash.evaluation import Build, Launch, TensorMap
+from evoflash.evaluation import Build
 from evoflash.exports.claims import claims
 from evoflash.exports.exported import Exported
-from evoflash.families.export import reproducing_command
-from evoflash.families.family import load_family
-from evoflash.families.header import Kernel
-from evoflash.families.launch_expression import of_sizes
-from evoflash.families.renderer import render
-from evoflash.gpu import GpuSpec
+from evoflash.kernels.expression import of_sizes
+from evoflash.kernels.family import load_family
+from evoflash.kernels.header import Kernel
+from evoflash.kernels.nvrtc import FLAGS, compile_candidate, first_error, nvrtc_version
+from evoflash.kernels.renderer import render
+from evoflash.kernels.standalone import reproducing_command
+from evoflash.launch import Launch, TensorMap
 from evoflash.operation import Workload
+from evoflash.operations.attention import abi
 from evoflash.runtime.description import FORMAT, SIZES, VERSION
 from evoflash.space import Genome
+from evoflash.specs import GpuSpec
 
 _KINDS = {np.uint64: "pointer", np.int32: "int32", np.int64: "int64", np.float32: "float32"}
 

@@ -5,10 +5,9 @@ from pathlib import Path
 
 from evoflash.errors import UsageError
 from evoflash.evaluation import Basis, Evaluation
-from evoflash.exports.exported import Exported
-from evoflash.exports.files import write_text
-from evoflash.families.family import load_family
-from evoflash.replay.kernel_tuner_t4 import t4_results
+from evoflash.exports.exported import Exported, write_text
+from evoflash.kernels.family import load_family
+from evoflash.replay.kernel_tuner import t4_results
 from evoflash.store.store import open_store
 
 

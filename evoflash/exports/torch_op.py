@@ -3,8 +3,7 @@
 from pathlib import Path
 
 from evoflash.exports.claims import as_comment, facts
-from evoflash.exports.exported import Exported
-from evoflash.exports.files import write_text
+from evoflash.exports.exported import Exported, write_text
 from evoflash.exports.launch_json import Artefact, artefact
 from evoflash.exports.one_file import embedded, joined
 

@@ -16,13 +16,21 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from evoflash.evaluation import Launch
-from evoflash.gpu import GpuSpec
-from evoflash.operation import Loop, Work, Workload
-from evoflash.operation.registry import operation_of
-from evoflash.perf_model.block_schedule import at_work, makespan
-from evoflash.perf_model.warp_path import MMA_FLOPS, SCHEDULERS, exposed_copies, path_cycles
-from evoflash.perf_model.warpgroup_path import WARPS, Numbers, chain_cycles, exposed_boxes
+from evoflash.launch import Launch
+from evoflash.operation import Loop, Work, Workload, operation_of
+from evoflash.perf_model.schedule import (
+    MMA_FLOPS,
+    SCHEDULERS,
+    WARPS,
+    Numbers,
+    at_work,
+    chain_cycles,
+    exposed_boxes,
+    exposed_copies,
+    makespan,
+    path_cycles,
+)
+from evoflash.specs import GpuSpec
 
 _MACS_PER_B_BYTE = 32  # wgmma: 64 rows for each 16-bit element of operand B that it reads in shared memory
 _PER_SCHEDULER = ("tensor", "exp", "issue")

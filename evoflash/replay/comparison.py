@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 
 from evoflash.errors import UsageError
 from evoflash.evaluation import Evaluation, Proposal
-from evoflash.replay.evaluator import ReplayedEvaluator
-from evoflash.replay.recorded_space import Recording, Summary
+from evoflash.replay.recorded_space import Recording, ReplayedEvaluator, Summary
 from evoflash.search import search
 from evoflash.strategies import check_strategy, known_strategies, make_strategy
 

@@ -4,22 +4,91 @@ A cache is `{device_name, kernel_name, problem_size, tune_params_keys, tune_para
 entry of `cache` holds a configuration, its `time` and `times` in ms, or the name of an error in their place.
 A cache that was still being written lacks its last two braces. Ours carry what Kernel Tuner has no word for
 (the six statuses, params that are inactive, lower bounds) under the key `evoflash`, which it ignores.
+
+Kernel Tuner's T4 results out: a search's evaluations of one family. kernel_tuner.py reads them back.
+What a search of our families knows of its space, for spaces that were recorded of them. Reads no file.
 """
 
 import gzip
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from evoflash.errors import UsageError
-from evoflash.evaluation import Basis, Rung, Status
-from evoflash.replay.own_families import with_family
+from evoflash.evaluation import Basis, Evaluation, Rung, Status
+from evoflash.kernels.family import load_family
+from evoflash.kernels.occupancy import proportions_on
+from evoflash.problem import parse_problem
 from evoflash.replay.recorded_space import Outcome, Recording, recorded_space
 from evoflash.space import Genome, Param, Value
+from evoflash.specs import load_gpu
 
 Json = dict[str, Any]
+
+_VERSION = "1.0.0"
+# T4 has no word for a kernel that looked right and was too slow to be proven: it must not be read as correct.
+_WORDS = {Status.SCREENED: Status.TIMEOUT}
+
+
+def t4_results(params: Sequence[Param], evaluations: Sequence[Evaluation]) -> Json:
+    """The content of a results file; times are in milliseconds, as T4's."""
+    return {"schema_version": _VERSION, "results": [_result(params, each) for each in evaluations]}
+
+
+def _result(params: Sequence[Param], evaluation: Evaluation) -> Json:
+    values, is_timed = evaluation.genome.as_dict(), evaluation.learnt_us is not None
+    inactive = [param.name for param in params if param.name not in values]
+    return {
+        "configuration": {param.name: values.get(param.name, param.values[0]) for param in params},
+        "objectives": ["time"],
+        "times": {
+            "compilation_time": 1e3 * sum(build.compile_s for build in evaluation.builds),
+            "runtimes": [timing.median_us / 1e3 for timing in evaluation.timings],
+        },
+        "invalidity": _WORDS.get(evaluation.status, evaluation.status).value,
+        "correctness": float(evaluation.is_correct),
+        "measurements": [_time(evaluation)] if is_timed else [],
+        "evoflash": {
+            "genome": evaluation.genome.id,
+            "family": evaluation.genome.family,
+            "problem": evaluation.problem,
+            "gpu": evaluation.gpu,
+            "status": evaluation.status.value,
+            "rung": evaluation.rung.value,
+            "reason": evaluation.reason,
+            "basis": evaluation.basis.value,
+            "model_version": evaluation.model_version,
+            "inactive": inactive,
+        },
+    }
+
+
+def _time(evaluation: Evaluation) -> Json:
+    return {"name": "time", "value": (evaluation.learnt_us or 0.0) / 1e3, "unit": "ms"}
+
+
+def with_family(recording: Recording) -> Recording:
+    """The recording with its family's blocks and proportions; as it was where the family is unknown here, or
+    of another version, or the problem or the GPU is unknown.
+    """
+    space = recording.space
+    try:
+        family, gpu = load_family(space.family), load_gpu(recording.device)
+        problem = parse_problem(recording.problem)
+    except UsageError:
+        return recording
+    if family.version != space.version:
+        return recording
+    recorded = {param.name for param in space.params}
+    blocks = (tuple(name for name in block if name in recorded) for block in family.blocks)
+    known = replace(
+        space, blocks=tuple(filter(None, blocks)), proportions=proportions_on(problem, family, gpu)
+    )
+    return replace(recording, space=known)
+
 
 _GZIP = b"\x1f\x8b"
 _ERRORS = {

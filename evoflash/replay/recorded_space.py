@@ -1,17 +1,20 @@
 """Recorded search spaces: genomes whose outcomes were measured once. Reads no file and evaluates nothing.
 
 What was recorded is what is valid: the restrictions of whoever recorded it are not in the record.
+
+The `replay` evaluator: outcomes looked up in a recorded space. Compiles, runs and measures nothing.
 """
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Self
 
 import numpy as np
 
 from evoflash.errors import UsageError
-from evoflash.evaluation import Basis, Rung, Status
+from evoflash.evaluation import Basis, Evaluation, Proposal, Rung, Status, Timing
 from evoflash.space import Genome, Param, SearchSpace, Value, Values
 
 _Prefix = tuple[tuple[str, Value], ...]  # the active params before one param, with their values
@@ -132,3 +135,66 @@ class Recording:
         times_us = self.scores_us
         size = len(self.space.genomes)
         return Summary(self.problem, self.device, self.basis.value, size, len(times_us), times_us[0])
+
+
+PROTOCOL = "recorded"
+_UNKNOWN = Outcome(Status.CONSTRAINTS, Rung.CHECKS, "not in the recorded space")
+
+
+class ReplayedEvaluator:
+    """Looks outcomes up; each costs one evaluation, failures included. A context manager, like the others."""
+
+    basis = Basis.REPLAYED
+
+    def __init__(self, recording: Recording, *, ahead: int = 1) -> None:
+        """`ahead` proposals are kept in flight, as by evaluators that take time."""
+        self.ahead = ahead
+        self._recording = recording
+        self._queue: deque[Proposal] = deque()
+
+    def __enter__(self) -> Self:
+        """Nothing to start."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing to end."""
+
+    @property
+    def pending(self) -> int:
+        """Proposals submitted and not yet collected."""
+        return len(self._queue)
+
+    def submit(self, proposal: Proposal) -> None:
+        """Queue a proposal."""
+        self._queue.append(proposal)
+
+    def collect(self) -> tuple[Proposal, Evaluation]:
+        """The oldest pending proposal's recorded outcome."""
+        proposal = self._queue.popleft()
+        return proposal, self._evaluation(proposal.genome)
+
+    def cancel(self) -> None:
+        """Drop everything pending."""
+        self._queue.clear()
+
+    def _evaluation(self, genome: Genome) -> Evaluation:
+        outcome = self._recording.space.outcomes.get(genome, _UNKNOWN)
+        problem = self._recording.problem
+        return Evaluation(
+            genome,
+            problem,
+            self._recording.device,
+            self.basis,
+            outcome.status,
+            outcome.rung,
+            outcome.reason,
+            timings=() if outcome.score_us is None else (_timing(problem, outcome, outcome.score_us),),
+            score_us=outcome.score_us,
+            model_version=self._recording.model_version,
+        )
+
+
+def _timing(problem: str, outcome: Outcome, score_us: float) -> Timing:
+    times_us = outcome.times_us or (score_us,)
+    p10, median, p90 = (float(np.quantile(times_us, q)) for q in (0.1, 0.5, 0.9))
+    return Timing(problem, PROTOCOL, median, p10, p90, len(times_us), censored=outcome.is_lower_bound)

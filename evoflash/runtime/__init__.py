@@ -3,21 +3,20 @@
 Its modules are copied into exports as they stand, hence their relative imports. Nothing here imports another
 part of evoflash or NumPy, and nothing here compiles; CuPy and PyTorch are used where a caller has them.
 
-dispatch        which kernel of several computes a shape: a rule that was learnt from times
-launch          an exported kernel: its cubins on each device, planned for a shape
-plan            a kernel planned for one shape: argument buffers, tensor maps, launches
-description     launch.json as records, and what a kernel is refused for
-driver          the calls of the CUDA driver that this takes, by ctypes
-zeros           memory for counters, which no allocator and no graph owns
-array_attention  a kernel called with arrays of CuPy, or of what hands over GPU memory as CuPy does
-expressions     the sizes in a description: whole-number expressions of a shape, from a list of harmless parts
-
-And for PyTorch, which these alone import:
-
-torch_op         a kernel as a function of tensors
-torch_call       what calls of one shape share, how one is enqueued, whether a call is as one before
-torch_operators  the operators, for torch.compile and CUDA graphs
-torch_fallback   PyTorch's own attention, where a kernel does not compute a call
-torch_portfolio several kernels as one function of tensors, behind the dispatcher
-torch_doors      PyTorch's registry of flash attentions, and Transformers'
+    array_attention  An exported kernel called with arrays
+    description      launch.json as records, and which shapes and strides its kernel takes
+    dispatch         Which kernel of a portfolio computes a shape, by a rule that was learnt from times
+    driver           The calls of the CUDA driver that launching takes, by ctypes
+    expressions      Whole-number expressions of a shape, as launch.json has them
+    launch           An exported kernel in a program of one's own
+    plan             A kernel planned for one shape and one layout on one device
+    torch_call       What calls of one shape share
+    torch_doors      The ways by which other programs reach a kernel
+    torch_fallback   What PyTorch's own attention computes where a kernel does not, and which calls make no
+                     sense at all
+    torch_op         An exported kernel as a function of PyTorch tensors
+    torch_operators  The operators of a kernel, by which torch.compile, CUDA graphs of it and torch.export
+                     know it
+    torch_portfolio  Several exported kernels as one function of PyTorch tensors
+    zeros            Device memory that is zero when it is handed out and kept for the process's life
 """

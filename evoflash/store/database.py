@@ -1,6 +1,9 @@
 """The database: opening, upgrading, transactions and its errors; knows no record, no genome and no search.
 
 SQLite by default, any SQLAlchemy URL otherwise; what only SQLite understands stands behind a dialect check.
+
+What a database says when it refuses, in one line that says what to do. Opens and reads nothing.
+How sessions of a PostgreSQL server are opened, and what only it understands. Reads and writes no row.
 """
 
 import hashlib
@@ -10,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from os.path import expanduser  # leaves an unknown ~user as it is; Path raises
+from os.path import expanduser
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -21,12 +24,154 @@ from sqlalchemy.exc import IntegrityError, OperationalError, SQLAlchemyError
 
 from evoflash.errors import StoreError, without_passwords
 from evoflash.paths import DB, shipped
-from evoflash.store import postgresql
-from evoflash.store.advice import explain
+from evoflash.store.locks import FileLocks, RunLocks, SessionLocks, application_name
 from evoflash.store.rows import DamagedRowError
-from evoflash.store.run_locks import FileLocks, RunLocks
 from evoflash.store.schema import HEAD, VERSION_TABLE, leaderboard_sql
-from evoflash.store.session_locks import SessionLocks
+
+# What the database says (lower case), and what to tell the user; the first that fits.
+_AGAIN = (
+    "check that the server runs and can be reached, then run the same command again: what was stored stays"
+)
+_ADVICE = (
+    ("not a database", "is not a database: name another with --db, or move the file away"),
+    ("malformed", "is damaged: copy it, try `sqlite3 FILE .recover`, or name another with --db"),
+    *(
+        (words, "lacks a table: put a copy of the database in its place, or name another with --db")
+        for words in ("no such table", 'relation "')
+    ),
+    *(
+        (words, "lacks a column: put a copy of the database in its place, or name another with --db")
+        for words in ("no such column", 'column "')
+    ),
+    *(
+        (words, "is locked by another process: wait for it to end, then run the command again")
+        for words in ("locked", "lock timeout")
+    ),
+    *(
+        (words, "cannot grow, the disk is full: free some space and run the same command again")
+        for words in ("no space left", "is full")
+    ),
+    ("disk i/o", "cannot be written, the disk refuses: free some space and run the same command again"),
+    *(
+        (words, "cannot be written: make it and its folder writable, or name another with --db")
+        for words in ("readonly", "read-only")
+    ),
+    ("unable to open", "cannot be opened: check the folder and its permissions, or name another with --db"),
+    *(
+        (words, "does not let you in: check user and password (a password can stand in ~/.pgpass)")
+        for words in ("password authentication failed", "no password supplied", "no pg_hba.conf entry")
+    ),
+    ('role "', "does not know this user: create it with `createuser`, or name another in the URL"),
+    *(
+        (words, "has no room for another connection: end a search, or raise max_connections of the server")
+        for words in ("too many clients", "too many connections", "connection slots are reserved")
+    ),
+    *(
+        (words, "does not let this user do that: ask its owner to GRANT it")
+        for words in ("permission denied", "must be owner")
+    ),
+    *(
+        (words, f"cannot be reached: {_AGAIN}")
+        for words in (
+            *("connection refused", "failed to resolve", "connection timeout", "no such file or directory"),
+            *("is the server running", "starting up", "shutting down", "recovery mode"),
+        )
+    ),
+    ('database "', "does not exist: create it with `createdb`, or name another in the URL"),
+    *(
+        (words, f"has ended the connection: {_AGAIN}")
+        for words in (
+            *("terminating connection", "server closed the connection", "connection is lost"),
+            *("connection is closed", "could not receive data", "consuming input failed", "ssl syscall"),
+            *("connection reset", "connection timed out", "the connection is bad"),
+        )
+    ),
+)
+
+
+def explain(label: str, error: Exception) -> str:
+    """What is wrong with the database `label`, and what to do about it."""
+    said = _said(error)
+    for words, advice in _ADVICE:
+        if words in said.lower():
+            return f"{label} {advice} ({said})."
+    return f"{label} cannot be used ({said}): check it, or name another with --db."
+
+
+def _said(error: Exception) -> str:
+    """The first line of what the driver said; of attempts at several addresses, that of the first one."""
+    lines = [line.strip(" -") for line in str(getattr(error, "orig", None) or error).splitlines()]
+    if not lines:
+        return type(error).__name__
+    several = len(lines) > 1 and lines[0].startswith("Multiple connection attempts failed")
+    return lines[1] if several else lines[0].removesuffix(".")
+
+
+_DRIVERS = ("psycopg", "psycopg2")  # these take libpq's parameters
+CONNECT_S = 10
+_IDLE_S, _EVERY_S, _TIMES = 30, 10, 3  # keepalives
+# https://www.postgresql.org/docs/15/libpq-connect.html#LIBPQ-PARAMKEYWORDS
+_PATIENCE = {
+    "connect_timeout": CONNECT_S,
+    "keepalives_idle": _IDLE_S,
+    "keepalives_interval": _EVERY_S,
+    "keepalives_count": _TIMES,
+    "tcp_user_timeout": 60_000,
+}
+_ONE_AT_A_TIME = 0x65766F666C617368  # "evoflash": the key of a lock, among those of other programs
+_CONFLICTS = ("40001", "40P01")  # SQLSTATE of transactions that the server ended for another one's sake
+
+
+def engine_options(url: sa.URL, *, read_only: bool) -> dict[str, Any]:
+    """What an engine is made with; what the URL asks for itself comes first."""
+    usual = {name: value for name, value in _PATIENCE.items() if name not in url.query}
+    arguments = {**usual, "application_name": application_name()}
+    return {
+        "connect_args": arguments if url.get_driver_name() in _DRIVERS else {},
+        "execution_options": {"postgresql_readonly": read_only},
+        "pool_pre_ping": True,  # an idle connection may have been cut
+    }
+
+
+def set_up(raw: Any, *, lock_timeout_ms: int) -> None:
+    """What holds for every transaction of a new connection."""
+    settings = {
+        "lock_timeout": lock_timeout_ms,
+        "tcp_keepalives_idle": _IDLE_S,
+        "tcp_keepalives_interval": _EVERY_S,
+        "tcp_keepalives_count": _TIMES,
+    }
+    cursor = raw.cursor()
+    for name, value in settings.items():
+        cursor.execute(f"SET {name} = {value}")
+    cursor.close()
+    raw.commit()  # a rollback would take them back
+
+
+def alone(connection: sa.Connection) -> None:
+    """Until the transaction ends, no other process changes tables or views; waits for one that does."""
+    connection.execute(sa.text("SELECT pg_advisory_xact_lock(:key)"), {"key": _ONE_AT_A_TIME})
+
+
+def view_note(connection: sa.Connection, view: str) -> str | None:
+    """What `note_view` left at the view; None where there is no view."""
+    asked = sa.text("SELECT obj_description(to_regclass(:view), 'pg_class')")
+    found: str | None = connection.scalar(asked, {"view": view})
+    return found
+
+
+def note_view(connection: sa.Connection, view: str, note: str) -> None:
+    """Keep a word with the view: the server rewrites its text, which therefore cannot be compared."""
+    connection.exec_driver_sql(f"COMMENT ON VIEW {view} IS '{note}'")
+
+
+def is_conflict(error: Exception) -> bool:
+    """Whether the same transaction may go through if it is begun again."""
+    return getattr(getattr(error, "orig", None), "sqlstate", None) in _CONFLICTS
+
+
+# leaves an unknown ~user as it is; Path raises
+
 
 BUSY_TIMEOUT_MS = 30_000
 _TRY_MS = 500  # SQLite hears no Ctrl-C while it waits for a lock
@@ -67,7 +212,7 @@ class Database:
                     # On PostgreSQL another process may insert the same row between our look and our insert,
                     continue
                 except OperationalError as error:  # or wait for us while we wait for it.
-                    if not postgresql.is_conflict(error):
+                    if not is_conflict(error):
                         raise
             return self._transact(work)
 
@@ -145,7 +290,7 @@ def _check_file(file: Path, *, read_only: bool) -> None:
 def _engine(target: str, file: Path | None, *, read_only: bool) -> sa.Engine:
     url = _file_url(file, read_only=read_only) if file else _url(target)
     name = url.get_backend_name()
-    options = postgresql.engine_options(url, read_only=read_only) if name == "postgresql" else {}
+    options = engine_options(url, read_only=read_only) if name == "postgresql" else {}
     try:
         engine = sa.create_engine(url, **options)
     except (SQLAlchemyError, ImportError) as error:
@@ -155,9 +300,7 @@ def _engine(target: str, file: Path | None, *, read_only: bool) -> sa.Engine:
         event.listen(engine, "connect", lambda raw, _: _set_up_sqlite(raw, read_only=read_only))
         event.listen(engine, "begin", _begin_sqlite)
     if engine.dialect.name == "postgresql":
-        event.listen(
-            engine, "connect", lambda raw, _: postgresql.set_up(raw, lock_timeout_ms=BUSY_TIMEOUT_MS)
-        )
+        event.listen(engine, "connect", lambda raw, _: set_up(raw, lock_timeout_ms=BUSY_TIMEOUT_MS))
     return engine
 
 
@@ -253,7 +396,7 @@ def _upgrade(connection: sa.Connection) -> None:
 def _alone(connection: sa.Connection) -> None:
     """No other process changes the schema now; SQLite's writers are alone anyway."""
     if connection.dialect.name == "postgresql":
-        postgresql.alone(connection)
+        alone(connection)
 
 
 def _view_sql() -> str:
@@ -264,7 +407,7 @@ def _view_sql() -> str:
 
 def _has_view(connection: sa.Connection) -> bool:
     if connection.dialect.name == "postgresql":
-        return postgresql.view_note(connection, _VIEW) == _view_note()
+        return view_note(connection, _VIEW) == _view_note()
     query = sa.text("SELECT sql FROM sqlite_master WHERE type = 'view' AND name = :name")
     return bool(connection.scalar(query, {"name": _VIEW}) == _view_sql())
 
@@ -278,7 +421,7 @@ def _replace_view(connection: sa.Connection) -> None:
     connection.exec_driver_sql(f"DROP VIEW IF EXISTS {_VIEW}")
     connection.exec_driver_sql(_view_sql())
     if connection.dialect.name == "postgresql":
-        postgresql.note_view(connection, _VIEW, _view_note())
+        note_view(connection, _VIEW, _view_note())
 
 
 @contextmanager

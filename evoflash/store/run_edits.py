@@ -8,7 +8,8 @@ import sqlalchemy as sa
 
 from evoflash.errors import StoreError, UsageError
 from evoflash.evaluation import Run
-from evoflash.store import queries, rows, schema
+from evoflash.store import rows, schema
+from evoflash.store import store as queries
 from evoflash.store.database import Database
 from evoflash.store.rows import Row
 from evoflash.store.standing import NAME, name_of

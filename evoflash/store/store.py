@@ -1,11 +1,13 @@
 """The store: runs, evaluations, baselines and lineage in a database, the one truth a search resumes from.
 
 Each evaluation is one transaction. Times are stored, speed-ups are not; sources and cubins stay in the cache.
+
+The store's statements on one evaluation and what hangs on it; begins and commits no transaction.
 """
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, islice
 from typing import Any, Self
@@ -26,12 +28,113 @@ from evoflash.evaluation import (
     Timing,
     was_timed_again,
 )
-from evoflash.store import queries, rows, schema
+from evoflash.space import Genome
+from evoflash.store import rows, schema
 from evoflash.store.database import Database, open_database
 from evoflash.store.rows import Row
 from evoflash.store.schema import leaderboard_sql
 
 _EVAL, _RUN, _LINE = schema.evaluations.c, schema.runs.c, schema.lineage.c
+
+
+def newest_runs(key: RunKey | None = None) -> sa.Select[Any]:
+    """Runs, of `key` or of any, newest first."""
+    wanted = [] if key is None else [_RUN[name] == value for name, value in rows.columns(key).items()]
+    return sa.select(schema.runs).where(*wanted).order_by(_RUN.id.desc())
+
+
+def counted(run: Run) -> sa.Select[Any]:
+    """Ids of the evaluations that count against the run's budget; a genome may have several."""
+    is_counted = (_EVAL.kind == "candidate") & _EVAL.duplicate_of.is_(None)
+    return sa.select(_EVAL.id).where(_EVAL.run_id == run.id, is_counted)
+
+
+# ---- writing
+
+
+def insert(connection: sa.Connection, table: sa.Table, row: Row) -> int:
+    """The id that the database gave the row."""
+    added = connection.execute(sa.insert(table).values(**row))
+    return int(added.inserted_primary_key[0])  # type: ignore[index]  # every insert of one row has one
+
+
+def add_genome(connection: sa.Connection, genome: Genome) -> None:
+    if connection.scalar(sa.select(schema.genomes.c.id).where(schema.genomes.c.id == genome.id)) is None:
+        connection.execute(sa.insert(schema.genomes).values(**rows.genome_row(genome)))
+
+
+def add_lineage(connection: sa.Connection, run: Run, proposal: Proposal) -> None:
+    mine = sa.select(_LINE.position).where(_LINE.run_id == run.id)
+    if connection.scalar(mine.where(_LINE.genome_id == proposal.genome.id)) is not None:
+        return
+    last = connection.scalar(sa.select(sa.func.max(_LINE.position)).where(_LINE.run_id == run.id))
+    row = rows.lineage_row(run, proposal, 0 if last is None else last + 1)
+    connection.execute(sa.insert(schema.lineage).values(**row))
+
+
+def add_evaluation(connection: sa.Connection, run: Run, evaluation: Evaluation) -> None:
+    mine = (_EVAL.run_id == run.id) & (_EVAL.genome_id == evaluation.genome.id)
+    same = sa.select(_EVAL.id).where(mine, _EVAL.model_version == evaluation.model_version)
+    if connection.scalar(same) is not None:
+        return
+    added = insert(connection, schema.evaluations, rows.evaluation_row(run, evaluation))
+    _insert_children(connection, schema.builds, added, map(rows.build_row, evaluation.builds))
+    if not evaluation.duplicate_of:
+        _insert_children(connection, schema.verdicts, added, map(rows.columns, evaluation.verdicts))
+        _insert_children(connection, schema.timings, added, map(rows.timing_row, evaluation.timings))
+
+
+def retime(connection: sa.Connection, evaluation_id: int, timed: Sequence[Timing], score_us: float) -> None:
+    """`timed` join the stored timings or replace them (same workload, protocol); the score is `score_us`."""
+    stored = children(connection, schema.timings, [evaluation_id]).get(evaluation_id, [])
+    replaced = {(timing.workload, timing.protocol) for timing in timed}
+    older = map(rows.timing_of, stored)
+    kept = [timing for timing in older if (timing.workload, timing.protocol) not in replaced]
+    merged = [*kept, *timed]
+    connection.execute(sa.delete(schema.timings).where(schema.timings.c.evaluation_id == evaluation_id))
+    _insert_children(connection, schema.timings, evaluation_id, map(rows.timing_row, merged))
+    values = rows.score_row(score_us, merged)
+    connection.execute(sa.update(schema.evaluations).where(_EVAL.id == evaluation_id).values(**values))
+
+
+def _insert_children(
+    connection: sa.Connection, table: sa.Table, evaluation_id: int, parts: Iterable[Row]
+) -> None:
+    numbered = [{"evaluation_id": evaluation_id, "position": i, **row} for i, row in enumerate(parts)]
+    if numbered:
+        connection.execute(sa.insert(table), numbered)
+
+
+# ---- reading
+
+
+def load(connection: sa.Connection, *conditions: sa.ColumnElement[bool]) -> list[tuple[int, Evaluation]]:
+    """Candidates' evaluations with the ids of their runs, oldest first."""
+    joined = schema.evaluations.join(schema.runs).join(schema.genomes, schema.genomes.c.id == _EVAL.genome_id)
+    beside = (_RUN.problem, _RUN.gpu, _RUN.basis, *(schema.genomes.c[name] for name in ("family", "version")))
+    query = sa.select(schema.evaluations, *beside, schema.genomes.c.values_json).select_from(joined)
+    heads = list(connection.execute(query.where(*conditions).order_by(_EVAL.id)).mappings())
+    ids = [row["id"] for row in heads]
+    parts = [children(connection, table, ids) for table in (schema.builds, schema.verdicts, schema.timings)]
+    return [(row["run_id"], _evaluation(row, parts)) for row in heads]
+
+
+def _evaluation(row: Row, parts: Sequence[Mapping[int, Sequence[Row]]]) -> Evaluation:
+    with rows.reading("evaluations", row["id"]):
+        return rows.evaluation_of(row, *(part.get(row["id"], []) for part in parts))
+
+
+def children(connection: sa.Connection, table: sa.Table, ids: Sequence[int]) -> dict[int, list[Row]]:
+    """The rows of `table` that hang on the evaluations `ids`, by evaluation, in order."""
+    found: dict[int, list[Row]] = {}
+    for start in range(0, len(ids), 500):  # databases limit the parameters of one statement
+        mine = table.c.evaluation_id.in_(ids[start : start + 500])
+        ordered = sa.select(table).where(mine).order_by(table.c.evaluation_id, table.c.position)
+        for row in connection.execute(ordered).mappings():
+            found.setdefault(row["evaluation_id"], []).append(dict(row))
+    return found
+
+
 _TRUST = (Basis.MEASURED, Basis.ESTIMATED, Basis.REPLAYED)
 
 
@@ -89,10 +192,10 @@ class Store:
         row = rows.run_row(key, gpu_hash=gpu_hash, budget=budget, argv=argv, environment=environment)
 
         def work(connection: sa.Connection) -> Run:
-            last = connection.execute(queries.newest_runs(key).limit(1)).mappings().first()
+            last = connection.execute(newest_runs(key).limit(1)).mappings().first()
             if last is None or fresh or last["gpu_hash"] != gpu_hash:
                 new = {**row, "number": 1 if last is None else last["number"] + 1}
-                return self._locked({**new, "id": queries.insert(connection, schema.runs, new)})
+                return self._locked({**new, "id": insert(connection, schema.runs, new)})
             run = self._locked(last)
             raised = max(budget, last["budget"])
             connection.execute(sa.update(schema.runs).where(_RUN.id == last["id"]).values(budget=raised))
@@ -119,9 +222,9 @@ class Store:
 
         def work(connection: sa.Connection) -> None:
             connection.execute(sa.select(_RUN.id).where(_RUN.id == run.id).with_for_update())
-            queries.add_genome(connection, evaluation.genome)
-            queries.add_lineage(connection, run, proposal)
-            queries.add_evaluation(connection, run, evaluation)
+            add_genome(connection, evaluation.genome)
+            add_lineage(connection, run, proposal)
+            add_evaluation(connection, run, evaluation)
 
         self.database.write(work)
 
@@ -135,10 +238,10 @@ class Store:
             known = connection.scalar(sa.select(_EVAL.id).where(is_known))
             row = rows.baseline_row(run, baseline)
             if known is None:
-                known = queries.insert(connection, schema.evaluations, row)
+                known = insert(connection, schema.evaluations, row)
             else:  # a library may have been upgraded since
                 connection.execute(sa.update(schema.evaluations).where(_EVAL.id == known).values(**row))
-            queries.retime(connection, known, baseline.timings, baseline.score_us)
+            retime(connection, known, baseline.timings, baseline.score_us)
 
         self.database.write(work)
 
@@ -148,7 +251,7 @@ class Store:
         The score becomes `score_us`, the re-timed one. StoreError if the run has not evaluated the genome.
         """
         self.database.write(
-            lambda connection: queries.retime(
+            lambda connection: retime(
                 connection, _evaluation_of(connection, run, genome_id), timings, score_us
             )
         )
@@ -173,7 +276,7 @@ class Store:
         with self.database.reading() as connection:
             ordered = sa.select(schema.lineage).where(_LINE.run_id == run.id).order_by(_LINE.position)
             proposed = list(connection.execute(ordered).mappings())
-            stored = {e.genome.id: e for _, e in queries.load(connection, _EVAL.run_id == run.id)}
+            stored = {e.genome.id: e for _, e in load(connection, _EVAL.run_id == run.id)}
             return [rows.outcome_of(row, stored) for row in proposed]
 
     def newest_history(self) -> list[tuple[Proposal, Evaluation]]:
@@ -185,7 +288,7 @@ class Store:
 
     def spent(self, run: Run) -> int:
         """Evaluations that count against the budget: distinct genomes without duplicates."""
-        chosen = queries.counted(run).with_only_columns(sa.func.count(_EVAL.genome_id.distinct()))
+        chosen = counted(run).with_only_columns(sa.func.count(_EVAL.genome_id.distinct()))
         with self.database.reading() as connection:
             return connection.scalar(chosen) or 0
 
@@ -193,11 +296,9 @@ class Store:
         """Evaluations of the genomes whose id starts so, in any run: measured first, newest first."""
         wanted = _EVAL.genome_id.startswith(genome_id_prefix.lower(), autoescape=True)
         with self.database.reading() as connection:
-            found = queries.load(connection, wanted)[::-1]
+            found = load(connection, wanted)[::-1]
             originals = {
-                run_id: queries.load(connection, _EVAL.run_id == run_id)
-                for run_id, e in found
-                if e.duplicate_of
+                run_id: load(connection, _EVAL.run_id == run_id) for run_id, e in found if e.duplicate_of
             }
         outcomes = {run_id: {e.genome.id: e for _, e in stored} for run_id, stored in originals.items()}
         resolved = [rows.with_outcome(e, outcomes.get(run_id, {})) for run_id, e in found]
@@ -246,7 +347,7 @@ class Store:
     def runs(self) -> list[Run]:
         """Every run, newest first."""
         with self.database.reading() as connection:
-            return [rows.run_of(row) for row in connection.execute(queries.newest_runs()).mappings()]
+            return [rows.run_of(row) for row in connection.execute(newest_runs()).mappings()]
 
     def environment(self, run: Run) -> Mapping[str, str]:
         """What was noted when the run began."""
@@ -262,7 +363,7 @@ class Store:
         with self.database.reading() as connection:
             ordered = sa.select(schema.evaluations).where(chosen).order_by(_EVAL.score_us)
             heads = list(connection.execute(ordered).mappings())
-            timed = queries.children(connection, schema.timings, [row["id"] for row in heads])
+            timed = children(connection, schema.timings, [row["id"] for row in heads])
             return [rows.baseline_of(run, row, timed.get(row["id"], [])) for row in heads]
 
     def query(self, sql: str, parameters: Mapping[str, Any]) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
@@ -280,7 +381,7 @@ class Store:
 
     def _evaluation(self, evaluation_id: int) -> Evaluation:
         with self.database.reading() as connection:
-            return queries.load(connection, _EVAL.id == evaluation_id)[0][1]
+            return load(connection, _EVAL.id == evaluation_id)[0][1]
 
 
 def _preference(row: Row) -> tuple[int, bool, float]:
@@ -311,7 +412,7 @@ def _check_belongs(run: Run, evaluation: Evaluation, proposal: Proposal) -> None
 
 
 def _evaluation_of(connection: sa.Connection, run: Run, genome_id: str) -> int:
-    of_genome = queries.counted(run).where(_EVAL.genome_id == genome_id)
+    of_genome = counted(run).where(_EVAL.genome_id == genome_id)
     known = connection.scalar(of_genome.order_by(_EVAL.id.desc()).limit(1))
     if known is None:
         raise StoreError(f"run {run.id} has no evaluation of {genome_id}: evaluate it before timing it.")

@@ -1,23 +1,20 @@
 """Search strategies by name. They propose genomes and learn from what became of them; they evaluate and store
 nothing. A new one is a file here and a line in STRATEGIES, or a file in an extension folder.
 
-    uniform          valid genomes at random, without replacement; the control
-    evolution        children of elites, by mutation operators that earn their share
-    surrogate        what a Gaussian process prefers near the best
-    tpe              Optuna's tree-structured Parzen estimator
-    nsga2            Optuna's NSGA-II, for time alone
-    exhaustive       every valid genome, in the order of the space
-    fixed_list       a given list, in order
-    family_bandit    shares a search's budget out among kernel families
-    model/           what `surrogate` is made of
-    populations/     who may be a parent
-    presets          what evolution's proposals may know
-    insight          which child effects and nogoods favour
-    operators        mutation operators, found and applied
-    operator_credit  how well each mutation operator has done
-    optuna_study     the one door to Optuna
-    own_strategy     strategies of the user's own, from extension folders
-    unseen           what was not proposed yet
+    evolution      Evolution
+    exhaustive     Every valid genome once, in the order of the space
+    family_bandit  Bandit
+    fixed_list     Proposes a fixed list, in order
+    model/         What outcomes teach
+    nsga2          Optuna's NSGA-II over one family's genomes, for time alone
+    operators      Mutation operators as strategies use them
+    optuna_study   What the Optuna strategies share, and the one door to Optuna
+    own_strategy   Search strategies of the user's own, from extension folders
+    populations    Who may be a parent
+    surrogate      Surrogate
+    tpe            Optuna's tree-structured Parzen estimator over one family's genomes
+    uniform        Uniform search without replacement
+    unseen         What a strategy has not proposed yet, and the random stream of each proposal
 """
 
 from __future__ import annotations
@@ -27,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evoflash.errors import UsageError, did_you_mean
-from evoflash.extensions.folders import extended
+from evoflash.extensions import extended
 from evoflash.paths import STRATEGIES as SHIPPED
 
 if TYPE_CHECKING:
@@ -107,7 +104,7 @@ def check_strategy(name: str) -> None:
     if more and (base != "evolution" or len(more) > 2):
         raise UsageError(f"'{name}': only evolution has presets and populations, as evolution:full.")
     if more:
-        from evoflash.strategies.presets import preset_of
+        from evoflash.strategies.evolution import preset_of
 
         preset_of(*more)
 

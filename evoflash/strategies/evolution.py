@@ -2,23 +2,123 @@
 
 Measures nothing and stores nothing. At a standstill more of them are random, or change two genes at once. A
 preset (presets.py) says what else proposals may know; without one they know the credit that operators earned.
+
+What evolution uses of gene effects and nogoods: which child is worth trying. Learns them from outcomes.
+Presets of evolution: what its proposals may know. Names and records only.
 """
 
 import itertools
+import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from evoflash.errors import UsageError
 from evoflash.evaluation import Evaluation, Proposal
-from evoflash.space import Genome, SearchSpace
-from evoflash.strategies.insight import Insight
-from evoflash.strategies.operator_credit import Credit, diagnosis, is_control, reward
-from evoflash.strategies.operators import Operator, operators_for
-from evoflash.strategies.populations import Parents, make_population
-from evoflash.strategies.populations.elites import Elite, Population
-from evoflash.strategies.presets import Preset, preset_of
+from evoflash.space import Genome, SearchSpace, Value
+from evoflash.strategies.model.gene_effects import GeneEffect, effects, nogoods
+from evoflash.strategies.operators import Credit, Operator, diagnosis, is_control, operators_for, reward
+from evoflash.strategies.populations import POPULATIONS, Elite, Parents, Population, make_population
 from evoflash.strategies.unseen import Unseen
+
+REFRESHED = 20  # outcomes after which effects are computed again
+DOUBT = 5  # kernels or pairs after which half of an effect is believed
+
+
+class Insight:
+    """Effects and nogoods of what was told."""
+
+    def __init__(self) -> None:
+        self._told: list[Evaluation] = []
+        self._learnt = 0
+        self._gains: dict[tuple[str, Value], float] = {}
+        self._nogoods: list[frozenset[tuple[str, Value]]] = []
+
+    def tell(self, evaluation: Evaluation) -> None:
+        """Remember an outcome."""
+        self._told.append(evaluation)
+
+    def favourite(self, parent: Genome, children: Sequence[Genome]) -> Genome:
+        """The child whose new genes promise most; one that must fail only where all must. At least one."""
+        self._refresh()
+        own = set(parent.values)
+        return min(children, key=lambda child: (self._fails(child), self._change(own, child)))
+
+    def _refresh(self) -> None:
+        learnt = len(self._told) // REFRESHED * REFRESHED
+        if learnt != self._learnt:
+            self._learnt, told = learnt, self._told[:learnt]
+            self._gains = {(effect.gene, effect.value): _believed(effect) for effect in effects(told)}
+            self._nogoods = [frozenset(nogood.values) for nogood in nogoods(told)]
+
+    def _fails(self, genome: Genome) -> bool:
+        values = set(genome.values)
+        return any(nogood <= values for nogood in self._nogoods)
+
+    def _change(self, own: set[tuple[str, Value]], child: Genome) -> float:
+        new = set(child.values)
+        after, before = (sum(self._gains.get(each, 0.0) for each in part) for part in (new - own, own - new))
+        return after - before
+
+
+def _believed(effect: GeneEffect) -> float:
+    return math.log(effect.ratio) * effect.n / (effect.n + DOUBT)
+
+
+TRIALS, OF_THE_PAPER = 45, 5  # evaluations; genomes in its population of elites
+DEFAULT_SIZE = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Preset:
+    """Which information evolution uses, and how it keeps its parents."""
+
+    uses_insights: bool
+    uses_solutions: bool
+    population: str
+    size: int = DEFAULT_SIZE
+
+
+_PRESETS = {
+    "free": Preset(uses_insights=False, uses_solutions=False, population="single"),
+    "insight": Preset(uses_insights=True, uses_solutions=False, population="single"),
+    "solution": Preset(uses_insights=False, uses_solutions=True, population="elites"),
+    "full": Preset(uses_insights=True, uses_solutions=True, population="elites"),
+}
+PRESETS = (*_PRESETS, *(f"{name}-{TRIALS}" for name in _PRESETS))
+
+
+def preset_of(name: str, population: str = "") -> Preset:
+    """The preset of that name, with another population if one is named. UsageError for unknown names."""
+    base = name.removesuffix(f"-{TRIALS}")
+    if name not in PRESETS:
+        raise UsageError(f"no preset is called '{name}': use {' or '.join(PRESETS)}.")
+    if population and population not in POPULATIONS:
+        raise UsageError(f"no population is called '{population}': use {' or '.join(POPULATIONS)}.")
+    found = _PRESETS[base]
+    size = OF_THE_PAPER if name != base else found.size
+    return Preset(found.uses_insights, found.uses_solutions, population or found.population, size)
+
+
+def trials_of(name: str | None) -> int | None:
+    """The budget that comes with a preset; None where it has none."""
+    return TRIALS if name and name.endswith(f"-{TRIALS}") else None
+
+
+def named_strategy(strategy: str, preset: str | None, population: str | None) -> str:
+    """The strategy's name with its preset and population, as make_strategy takes it. UsageError where a
+    strategy has none, or a population stands without a preset.
+    """
+    if preset is None and population is None:
+        return strategy
+    if strategy != "evolution":
+        raise UsageError(f"--preset and --population are for --strategy evolution, not for {strategy}.")
+    if preset is None:
+        raise UsageError("--population goes with a preset: add --preset full, or another.")
+    preset_of(preset, population or "")
+    return ":".join(filter(None, (strategy, preset, population)))
+
 
 INITIAL = 16  # proposals before the first child where there are no seeds to breed from
 IMMIGRANTS = 0.1  # share of uniform samples afterwards

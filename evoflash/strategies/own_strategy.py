@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from evoflash import extensions as own_code
 from evoflash.errors import EvoflashError, UsageError
 from evoflash.evaluation import Evaluation, Proposal
-from evoflash.extensions import own_code
 from evoflash.space import Genome, SearchSpace
 
 if TYPE_CHECKING:

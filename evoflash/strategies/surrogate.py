@@ -17,10 +17,19 @@ from evoflash.evaluation import Evaluation, Proposal
 from evoflash.space import Genome, SearchSpace, Value
 from evoflash.strategies.model.earlier import Earlier, brought_here, doubts, targets_beside
 from evoflash.strategies.model.features import Features
-from evoflash.strategies.model.gaussian_process import Kernel, fitted, posterior, usual_kernel
+from evoflash.strategies.model.gaussian_process import (
+    Kernel,
+    by_rank,
+    by_share,
+    favourite,
+    fitted,
+    posterior,
+    some_of,
+    targets_of,
+    usual_kernel,
+)
 from evoflash.strategies.model.offers import Known, Offers
-from evoflash.strategies.model.preference import by_rank, by_share, favourite, some_of, targets_of
-from evoflash.strategies.populations.elites import Population
+from evoflash.strategies.populations import Population
 from evoflash.strategies.unseen import Unseen
 
 OPENING = 15  # proposals before the model is asked

@@ -4,7 +4,7 @@
 `register` and `register_transformers` make kernels known to PyTorch's own scaled_dot_product_attention and to
 Hugging Face Transformers.
 
-    best   which kernel a call gets, of the database's and the archive's
+    best  Which kernel a call gets
 """
 
 from pathlib import Path

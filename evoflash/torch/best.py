@@ -17,20 +17,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from evoflash.attention.distance import distance
-from evoflash.attention.workload import Workload
 from evoflash.champions import champion_today, champions
 from evoflash.errors import EvoflashError, UsageError
 from evoflash.evaluation import Basis, Evaluation
 from evoflash.exports.exported import Exported
 from evoflash.exports.launch_json import artefact
-from evoflash.gpu import GpuSpec, known_gpus, load_gpu
+from evoflash.operations.attention.workload import Workload, distance
 from evoflash.paths import default_database
 from evoflash.problem import Problem, parse_problem
 from evoflash.runtime.launch import Kernel, Refused
 from evoflash.runtime.torch_call import Call
 from evoflash.runtime.torch_op import Attention
 from evoflash.space import Genome
+from evoflash.specs import GpuSpec, known_gpus, load_gpu
 from evoflash.store.store import open_store
 
 _COMPILED: dict[Hashable, Attention] = {}  # by genome and compile key

@@ -2,21 +2,105 @@
 
 Processes that are given one folder also share them as files: one that takes the place of another that crashed
 then computes nothing again.
+
+Values that several processes want, each made by whoever wants it first, in files that the others map.
 """
 
+import contextlib
+import fcntl
 import hashlib
+import mmap
 import os
+import pickle
+import struct
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from evoflash.operation import Expected, TestInput, Workload
-from evoflash.operation.registry import operation_of
-from evoflash.validation.expected import every_row
-from evoflash.validation.shared_values import shared
+from evoflash.operation import Expected, TestInput, Workload, operation_of
+from evoflash.operations.expectations import every_row
 
 T = TypeVar("T")
+
+_HEAD = struct.Struct("<QQ")  # bytes of the index, bytes of the whole file; both 0 until all is written
+_ALIGNMENT = 64  # bytes, of each array
+
+
+def shared(place: Path, make: Callable[[], T]) -> T:
+    """The value that is kept at `place`, or what `make` makes, which is then kept there. Of several that come
+    at the same time one makes it, and the others wait. Arrays of a kept value cannot be written to.
+
+    Where the folder is gone or full the value is made and not kept.
+    """
+    try:
+        file = os.open(place, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError:
+        return make()
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX)  # whoever dies lets go of it
+        if not _is_whole(file):
+            made = make()
+            if not _keep(file, made):
+                return made
+        found: T = _mapped(file)
+        return found
+    finally:
+        fcntl.flock(file, fcntl.LOCK_UN)  # a mapping keeps the file open
+        os.close(file)
+
+
+def _is_whole(file: int) -> bool:
+    head = os.pread(file, _HEAD.size, 0)
+    return len(head) == _HEAD.size and _HEAD.unpack(head)[1] > 0
+
+
+def _keep(file: int, value: object) -> bool:
+    """Write the value, its head last; False where there is no room."""
+    buffers: list[pickle.PickleBuffer] = []
+    body = pickle.dumps(value, protocol=5, buffer_callback=buffers.append)
+    raws = [buffer.raw() for buffer in buffers]
+    sizes = [raw.nbytes for raw in raws]
+    index = pickle.dumps((body, sizes))
+    try:
+        os.ftruncate(file, 0)
+        _write(file, index, _HEAD.size)
+        places, end = _places(len(index), sizes)
+        for raw, at in zip(raws, places, strict=True):
+            _write(file, raw, at)
+        os.ftruncate(file, end)
+        _write(file, _HEAD.pack(len(index), end), 0)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.ftruncate(file, 0)
+        return False
+    return True
+
+
+def _places(index_bytes: int, sizes: list[int]) -> tuple[list[int], int]:
+    """Where each array begins, and where the file ends."""
+    places, at = [], _HEAD.size + index_bytes
+    for size in sizes:
+        at = -(-at // _ALIGNMENT) * _ALIGNMENT
+        places.append(at)
+        at += size
+    return places, at
+
+
+def _write(file: int, what: "bytes | memoryview[Any]", at: int) -> None:
+    left = memoryview(what)
+    while left:
+        written = os.pwrite(file, left, at)
+        left, at = left[written:], at + written
+
+
+def _mapped(file: int) -> Any:
+    index_bytes, end = _HEAD.unpack(os.pread(file, _HEAD.size, 0))
+    body, sizes = pickle.loads(os.pread(file, index_bytes, _HEAD.size))
+    view = memoryview(mmap.mmap(file, end, access=mmap.ACCESS_READ))
+    places, _ = _places(index_bytes, sizes)
+    return pickle.loads(body, buffers=[view[at : at + size] for at, size in zip(places, sizes, strict=True)])
+
 
 _FOLDER = "EVOFLASH_SHARED_CASES"  # the variable in which a process notes its folder; set by share_in() alone
 

@@ -20,22 +20,22 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
+from evoflash.app.search import plan as planning
 from evoflash.champions import champion_today
-from evoflash.commands.search import plan as planning
-from evoflash.cuda import visible_devices
 from evoflash.errors import DeviceError, NoKernelError
 from evoflash.evaluation import Status
+from evoflash.evaluators.climbs import asked
 from evoflash.evaluators.cluster.connection import connected, gpu_kind
-from evoflash.evaluators.cluster.gpus import ClusterGpus
 from evoflash.evaluators.cluster.loopback import private_cluster
+from evoflash.evaluators.cluster.pools import ClusterGpus
 from evoflash.evaluators.prepare import compile_only
-from evoflash.evaluators.tasks import asked
-from evoflash.gpu_process.outcome import GpuOutcome
-from evoflash.gpu_process.rungs import Anchor, GpuTask
+from evoflash.gpu import launcher as visible_devices
+from evoflash.gpu.process.outcome import GpuOutcome
+from evoflash.gpu.process.rungs import Anchor, GpuTask
+from evoflash.gpu.timing.intervals import Interval, interval
+from evoflash.gpu.timing.relative import factors
 from evoflash.problem import Problem
 from evoflash.space import Genome
-from evoflash.timing.gpu_factors import factors
-from evoflash.timing.intervals import Interval, interval
 from scripts.command_line import command
 
 ALLOWED = 0.005  # how far apart two GPUs' normalised times of one kernel may be

@@ -25,14 +25,14 @@ import numpy as np
 
 from evoflash.evaluators.cluster.connection import connected
 from evoflash.evaluators.cluster.loopback import private_cluster
-from evoflash.evaluators.cluster.processes import ClusterCores
+from evoflash.evaluators.cluster.pools import ClusterCores
 from evoflash.evaluators.machines import Processes
 from evoflash.evaluators.prepare import prepare
-from evoflash.families.family import load_family
-from evoflash.gpu import load_gpu
+from evoflash.gpu.timing.intervals import interval
 from evoflash.isolation import IsolatedPool
+from evoflash.kernels.family import load_family
 from evoflash.problem import parse_problem
-from evoflash.timing.intervals import interval
+from evoflash.specs import load_gpu
 from scripts.cluster.efficiency import STAGES, gpu_costs
 from scripts.cluster.stand_ins import jobs
 from scripts.cluster.whole_search import Measured, searched

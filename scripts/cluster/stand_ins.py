@@ -9,10 +9,10 @@ import time
 from dataclasses import dataclass, replace
 
 from evoflash.evaluation import Rung, Status, Timing, score
-from evoflash.gpu_process.finals import FinalReport, FinalTask
-from evoflash.gpu_process.outcome import GpuOutcome
-from evoflash.gpu_process.process import Jobs
-from evoflash.gpu_process.rungs import GpuTask
+from evoflash.gpu.process.finals import FinalReport, FinalTask
+from evoflash.gpu.process.outcome import GpuOutcome
+from evoflash.gpu.process.process import Jobs
+from evoflash.gpu.process.rungs import GpuTask
 from evoflash.isolation import Ending
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from evoflash.evaluation import Rung, Status
-from evoflash.gpu_process.outcome import GpuOutcome
+from evoflash.gpu.process.outcome import GpuOutcome
 
 pytest.importorskip("distributed", reason="needs Dask: pip install 'evoflash[cluster]'")
 

@@ -15,18 +15,18 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from evoflash.commands.search import plan as planning
-from evoflash.commands.search.machines import Machines
-from evoflash.commands.search.run import evaluator, strategy_of
+from evoflash.app.search import plan as planning
+from evoflash.app.search.machines import Machines
+from evoflash.app.search.session import evaluator, strategy_of
 from evoflash.evaluation import Basis
 from evoflash.evaluators.cluster.connection import connected, gpu_kind
-from evoflash.evaluators.cluster.gpus import ClusterGpus
 from evoflash.evaluators.cluster.loopback import private_cluster
+from evoflash.evaluators.cluster.pools import ClusterGpus
 from evoflash.evaluators.machines import GpuQueues
-from evoflash.gpu import GpuSpec
-from evoflash.gpu_process.process import Jobs
-from evoflash.gpu_process.worker import GpuWorker
+from evoflash.gpu.process.process import Jobs
+from evoflash.gpu.process.worker import GpuWorker
 from evoflash.search import search
+from evoflash.specs import GpuSpec
 from evoflash.store.store import open_store
 
 GPU, PROBLEM = "h200", "mission"

@@ -1,6 +1,6 @@
 """What exported kernels cost and whether they are right, in programs that know nothing of evoflash.
 
-measure     exports kernels of the archive and runs on_gpu/ on them, in a Python without evoflash
-host_cost   the Python side of a call without a GPU, against another checkout in turns
-on_gpu/     what runs there: PyTorch and the exported files alone
+host_cost  What the Python side of an exported kernel's call costs the host, without a GPU. Times no
+           kernel
+measure    Exports for PyTorch, measured where evoflash is not
 """

@@ -28,9 +28,9 @@ import torch
 
 from evoflash.exports.exported import Exported
 from evoflash.exports.launch_json import Artefact, artefact
-from evoflash.families.family import load_family
-from evoflash.gpu import load_gpu
+from evoflash.kernels.family import load_family
 from evoflash.problem import parse_problem
+from evoflash.specs import load_gpu
 
 ROOT = Path(__file__).resolve().parents[2]
 DRIVER = ROOT / "tests" / "runtime" / "recording_driver.cpp"

@@ -21,10 +21,10 @@ from evoflash.champions import champion_of
 from evoflash.errors import UsageError
 from evoflash.exports.exported import Exported
 from evoflash.exports.kinds import kind_of
-from evoflash.families.export import valid_genome
-from evoflash.gpu import load_gpu
+from evoflash.gpu.timing.noise_floor import environment
+from evoflash.kernels.standalone import valid_genome
 from evoflash.problem import parse_problem
-from evoflash.timing.environment import environment
+from evoflash.specs import load_gpu
 
 # The workload that an export is for, and the one whose champion it is.
 EXPORTS = {

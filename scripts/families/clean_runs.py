@@ -23,15 +23,15 @@ from typing import get_args
 
 import numpy as np
 
-from evoflash.attention.workload import parse_workload
-from evoflash.compilers import gxx
 from evoflash.emulator.preflight import emulate
-from evoflash.families.family import known_families, load_family
-from evoflash.families.renderer import render
-from evoflash.gpu import GpuSpec, load_gpu
+from evoflash.kernels import gxx
+from evoflash.kernels.family import known_families, load_family
+from evoflash.kernels.renderer import render
 from evoflash.operation import Delivery, Schedule, Workload
+from evoflash.operations.attention.workload import parse_workload
 from evoflash.problem import parse_problem
 from evoflash.space import Genome
+from evoflash.specs import GpuSpec, load_gpu
 from scripts.command_line import command
 from scripts.families.draws import draw_quickly
 

@@ -4,10 +4,10 @@ from functools import cache
 
 import numpy as np
 
-from evoflash.attention.workload import DTYPES, HEAD_DIMS, CompileKey, Workload
-from evoflash.families.family import Family, load_family
-from evoflash.gpu import GpuSpec, load_gpu
+from evoflash.kernels.family import Family, load_family
+from evoflash.operations.attention.workload import DTYPES, HEAD_DIMS, CompileKey, Workload
 from evoflash.space import Genome, SearchSpace
+from evoflash.specs import GpuSpec, load_gpu
 
 USUAL_HEAD_DIMS = (64, 128)
 GQA_RATIOS = (1, 4)

@@ -23,15 +23,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from evoflash.attention.workload import parse_workload
-from evoflash.compilers import gxx
 from evoflash.emulator.preflight import emulate, preflight
 from evoflash.evaluation import Candidate
-from evoflash.families.family import Family, known_families, load_family
-from evoflash.families.renderer import render
-from evoflash.gpu import load_gpu
+from evoflash.kernels import gxx
+from evoflash.kernels.family import Family, known_families, load_family
+from evoflash.kernels.renderer import render
 from evoflash.operation import Delivery
+from evoflash.operations.attention.workload import parse_workload
 from evoflash.problem import parse_problem
+from evoflash.specs import load_gpu
 from scripts.command_line import command
 from scripts.hopper_kernel.cases import ARCH, CONFIGURATIONS
 from scripts.hopper_kernel.on_emulator import run_hopper

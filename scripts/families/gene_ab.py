@@ -18,15 +18,15 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from evoflash.cuda import launcher
 from evoflash.errors import EvoflashError
 from evoflash.evaluators.prepare import PREPARE_LIMIT_S, Prepared
 from evoflash.evaluators.prepare import prepare as prepare_genome
-from evoflash.gpu import GpuSpec, load_gpu
-from evoflash.gpu_process.rungs import GpuTask
+from evoflash.gpu import launcher
+from evoflash.gpu.process.rungs import GpuTask
+from evoflash.gpu.timing.noise_floor import environment
 from evoflash.isolation import Ending, IsolatedPool
 from evoflash.problem import Problem
-from evoflash.timing.environment import environment
+from evoflash.specs import GpuSpec, load_gpu
 from scripts.command_line import command
 from scripts.families.gene_rows import Row, Side, read_rows
 from scripts.families.gene_timing import EFFORT, Duel, Duelled, fight, task_of

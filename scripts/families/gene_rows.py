@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from evoflash.attention.workload import Workload, parse_workload
 from evoflash.errors import UsageError
-from evoflash.families.family import load_family
-from evoflash.gpu import GpuSpec
+from evoflash.kernels.family import load_family
+from evoflash.operations.attention.workload import Workload, parse_workload
 from evoflash.space import Genome, Param, Value
+from evoflash.specs import GpuSpec
 
 TABLE = Path(__file__).with_name("genes.toml")
 # The numbers of the techniques that must have a row.

@@ -11,22 +11,22 @@ from functools import lru_cache
 import numpy as np
 
 from evoflash import operation
-from evoflash.attention.workload import Workload
-from evoflash.cuda import launcher
-from evoflash.cuda.arena import MemoryFaultError
-from evoflash.cuda.launcher import KernelHungError
 from evoflash.evaluation import Status, Timing
 from evoflash.evaluators.prepare import Prepared
-from evoflash.families.family import load_family
-from evoflash.gpu import GpuSpec
-from evoflash.gpu_process import rungs
-from evoflash.gpu_process.after_timing import of_timed
-from evoflash.gpu_process.rungs import GpuTask, check
+from evoflash.gpu import launcher
+from evoflash.gpu.arena import MemoryFaultError
+from evoflash.gpu.launcher import KernelHungError
+from evoflash.gpu.process import rungs
+from evoflash.gpu.process.checks import of_timed
+from evoflash.gpu.process.rungs import GpuTask, check
+from evoflash.gpu.timing.benchmark import Bench, KernelContender, capture, prepare, sample, state_while
+from evoflash.gpu.timing.benchmark import summarise as summary_of
+from evoflash.gpu.timing.paired import beats_physics, compare
+from evoflash.gpu.timing.protocols import StoppingRule, enough
+from evoflash.kernels.family import load_family
+from evoflash.operations.attention.workload import Workload
 from evoflash.space import Genome
-from evoflash.timing.benchmark import Bench, KernelContender, capture, prepare, sample, state_while
-from evoflash.timing.benchmark import summarise as summary_of
-from evoflash.timing.comparison import beats_physics, compare
-from evoflash.timing.protocols import StoppingRule, enough
+from evoflash.specs import GpuSpec
 
 EFFORT = StoppingRule(min_samples=10, max_samples=60, rel_error=1e-3, max_s=0.8)
 _CHECK_LENGTHS = ((3, 40), (113, 203), (67, 509))  # (seq_q, seq_kv); the first one is the smoke test

@@ -22,14 +22,14 @@ from pathlib import Path
 
 import numpy as np
 
-from evoflash.attention.workload import CompileKey
-from evoflash.compilers.nvrtc import compile_candidate, nvrtc_version
 from evoflash.evaluation import Candidate
-from evoflash.families.family import Family, known_families, load_family
-from evoflash.families.renderer import render
-from evoflash.gpu import GpuSpec, load_gpu
 from evoflash.isolation import IsolatedPool
+from evoflash.kernels.family import Family, known_families, load_family
+from evoflash.kernels.nvrtc import compile_candidate, nvrtc_version
+from evoflash.kernels.renderer import render
+from evoflash.operations.attention.workload import CompileKey
 from evoflash.space import Genome, Param, Value
+from evoflash.specs import GpuSpec, load_gpu
 from scripts.command_line import command
 from scripts.families.draws import USUAL_HEAD_DIMS, draw_key, draw_quickly, space_of, workload_of
 

@@ -26,15 +26,15 @@ from typing import Any
 
 import numpy as np
 
-from evoflash.attention.workload import DTYPES, CompileKey
-from evoflash.compilers import gxx
 from evoflash.emulator.preflight import preflight
 from evoflash.errors import EvoflashError
-from evoflash.families.family import Family, known_families, load_family
-from evoflash.families.renderer import render
-from evoflash.gpu import GpuSpec, load_gpu
 from evoflash.isolation import Ending, IsolatedPool
+from evoflash.kernels import gxx
+from evoflash.kernels.family import Family, known_families, load_family
+from evoflash.kernels.renderer import render
+from evoflash.operations.attention.workload import DTYPES, CompileKey
 from evoflash.space import Genome
+from evoflash.specs import GpuSpec, load_gpu
 from scripts.command_line import command
 from scripts.families.draws import USUAL_HEAD_DIMS, draw_quickly
 from scripts.families.in_flight import in_flight

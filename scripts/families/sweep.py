@@ -23,15 +23,15 @@ from typing import Any
 
 import numpy as np
 
-from evoflash.compilers.nvrtc import nvrtc_version
 from evoflash.errors import EvoflashError
 from evoflash.evaluation import Rung
 from evoflash.evaluators.prepare import PREPARE_LIMIT_S, Prepared, prepare
-from evoflash.families.family import known_families, load_family
-from evoflash.gpu import load_gpu
 from evoflash.isolation import Ending, IsolatedPool
+from evoflash.kernels.family import known_families, load_family
+from evoflash.kernels.nvrtc import nvrtc_version
 from evoflash.problem import Problem
 from evoflash.space import Value
+from evoflash.specs import load_gpu
 from scripts.command_line import command
 from scripts.families.draws import draw_key, space_of, workload_of
 from scripts.families.in_flight import in_flight

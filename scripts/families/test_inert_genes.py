@@ -2,9 +2,9 @@
 
 import pytest
 
-from evoflash.families.family import known_families, read_family
-from evoflash.gpu import load_gpu
+from evoflash.kernels.family import known_families, read_family
 from evoflash.space import Param
+from evoflash.specs import load_gpu
 from scripts.families.inert_genes import Pool, adjacent, complaint, examine, examine_genes, genes_of
 
 GPU = load_gpu("h200")

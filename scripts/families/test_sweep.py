@@ -6,10 +6,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from evoflash.families.export import export_values
-from evoflash.families.family import known_families, load_family
-from evoflash.gpu import load_gpu
+from evoflash.kernels.family import known_families, load_family
+from evoflash.kernels.standalone import export_values
 from evoflash.space import Genome
+from evoflash.specs import load_gpu
 from scripts.families.draws import draw_key, draw_quickly, sums_in_half, workload_of
 from scripts.families.sweep import Outcome, Task, examine, spills_by_value, summary, tasks
 

@@ -24,12 +24,12 @@ from pathlib import Path
 import numpy as np
 
 from evoflash.champions import champion_today, champions
-from evoflash.families.export import export_kernel
-from evoflash.families.family import Family, known_families, load_family
-from evoflash.families.renderer import render
-from evoflash.gpu import GpuSpec, load_gpu
+from evoflash.kernels.family import Family, known_families, load_family
+from evoflash.kernels.renderer import render
+from evoflash.kernels.standalone import export_kernel
 from evoflash.problem import Problem, parse_problem
 from evoflash.space import Genome, SearchSpace
+from evoflash.specs import GpuSpec, load_gpu
 
 ROOT = Path(__file__).resolve().parents[2]
 RECORD = Path(__file__).parent / "records" / "unchanged.json"
@@ -111,7 +111,7 @@ def golden() -> Iterator[tuple[str, str]]:
 
 def helped() -> Iterator[tuple[str, str]]:
     """(command; digest) of the help of the program and of each of its commands, at 80 columns."""
-    from evoflash.cli import commands
+    from evoflash.cli.program import commands
 
     names = sorted(command.__name__ for command in commands())
     for words in ([], *([name] for name in names)):

@@ -1,12 +1,14 @@
 """The hand-written Hopper kernel, tests/kernels/hopper.cu: TMA, mbarriers and wgmma, and no family.
 
-on_gpu              checks its configurations on a GPU and times them beside torch's kernels
-model               holds the performance model against those times
-mutation_testing    weakens its synchronisation and emulates every mutant
-
-cases               configurations, texts, launches, tensor maps
-gpu_tasks           its checks and timings in a GPU process
-driver              tensor maps by the CUDA driver, and a kernel that takes them
-on_emulator         runs a text of it in the emulator and judges the output
-mutants             its mutants, and what becomes of one of them
+cases             The hand-written Hopper kernel, tests/kernels/hopper.cu
+driver            Tensor maps by the CUDA driver, and a kernel that takes them
+gpu_tasks         The hand-written Hopper kernel in a GPU process
+model             The performance model held against the times of the hand-written Hopper kernel
+mutants           Mutants of the hand-written Hopper kernel
+mutation_testing  Mutation testing of the hand-written Hopper kernel, as scripts.mutation_testing.run does
+                  it with families
+on_emulator       Runs the hand-written Hopper kernel, or a changed text of it, in the emulator, and
+                  judges what it wrote
+on_gpu            The hand-written Hopper kernel on a GPU: whether it is right, and how long it takes
+                  beside torch's kernels
 """

@@ -7,12 +7,13 @@ import hashlib
 import math
 from dataclasses import dataclass, fields
 
-from evoflash.attention.abi import Strides, dense_strides
-from evoflash.attention.workload import CompileKey, Workload
-from evoflash.compilers.ef_layer import device_headers_sha
-from evoflash.evaluation import Candidate, Launch
-from evoflash.gpu import load_gpu
+from evoflash.evaluation import Candidate
+from evoflash.kernels.ef_layer import device_headers_sha
+from evoflash.launch import Launch
+from evoflash.operations.attention.abi import Strides, dense_strides
+from evoflash.operations.attention.workload import CompileKey, Workload
 from evoflash.space import Genome
+from evoflash.specs import load_gpu
 from scripts import ROOT
 
 ENTRY = "hopper"

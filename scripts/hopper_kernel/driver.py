@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evoflash.attention.workload import Workload
-from evoflash.cuda.launcher import LoadedKernel
-from evoflash.cuda.tensor_map import encoded_map
 from evoflash.evaluation import Build
+from evoflash.gpu.driver import encoded_map
+from evoflash.gpu.launcher import LoadedKernel
+from evoflash.operations.attention.workload import Workload
 from scripts.hopper_kernel.cases import Configuration, TensorMap
 
 

@@ -9,19 +9,19 @@ from typing import Any
 
 import numpy as np
 
-from evoflash.attention.inputs import TestInput
-from evoflash.attention.reference import expect
-from evoflash.attention.workload import CompileKey, Workload, parse_workload
-from evoflash.baselines import BaselineAbsentError, baseline
-from evoflash.cuda import launcher
-from evoflash.cuda.arena import Original, run_once
 from evoflash.evaluation import Build, Verdict
-from evoflash.gpu_process import cache
+from evoflash.gpu import launcher
+from evoflash.gpu.arena import Original, run_once
+from evoflash.gpu.baselines import BaselineAbsentError, baseline
+from evoflash.gpu.process import cache
+from evoflash.gpu.timing.benchmark import Bench, Contender, KernelContender
+from evoflash.gpu.timing.paired import interleaved
+from evoflash.gpu.timing.protocols import Pace, StoppingRule
 from evoflash.isolation import IsolatedPool
 from evoflash.operation import Sample
-from evoflash.timing.benchmark import Bench, Contender, KernelContender
-from evoflash.timing.comparison import interleaved
-from evoflash.timing.protocols import Pace, StoppingRule
+from evoflash.operations.attention.inputs import TestInput
+from evoflash.operations.attention.reference import expect
+from evoflash.operations.attention.workload import CompileKey, Workload, parse_workload
 from evoflash.validation.cases import case
 from evoflash.validation.validator import judge
 from scripts.hopper_kernel.cases import ARCH, CONFIGURATIONS

@@ -26,13 +26,13 @@ from typing import Any, cast
 
 import numpy as np
 
-from evoflash.attention.loop import steps_of
-from evoflash.attention.preflight_runs import preflight_runs
-from evoflash.attention.workload import CompileKey, Workload, parse_workload
 from evoflash.errors import EvoflashError, UsageError
-from evoflash.gpu import load_gpu
 from evoflash.operation import Loop
+from evoflash.operations.attention.loop import steps_of
+from evoflash.operations.attention.preflight_runs import preflight_runs
+from evoflash.operations.attention.workload import CompileKey, Workload, parse_workload
 from evoflash.perf_model.estimate import Profile, constants, fit_counts, model_version
+from evoflash.specs import load_gpu
 from scripts import ROOT
 from scripts.command_line import command
 from scripts.hopper_kernel.cases import ARCH, CONFIGURATIONS, ENTRY, GROUP_ROWS, Configuration

@@ -13,11 +13,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
-from evoflash.attention.preflight_runs import preflight_runs
-from evoflash.attention.workload import Workload, parse_workload
-from evoflash.compilers import gxx
 from evoflash.evaluation import Candidate
+from evoflash.kernels import gxx
 from evoflash.operation import Delivery, Loop, Schedule
+from evoflash.operations.attention.preflight_runs import preflight_runs
+from evoflash.operations.attention.workload import Workload, parse_workload
 from scripts.hopper_kernel.cases import ARCH, CONFIGURATIONS, GROUP_ROWS, Configuration
 from scripts.hopper_kernel.on_emulator import run_hopper
 from scripts.mutation_testing.examine import SEEDS, Outcome

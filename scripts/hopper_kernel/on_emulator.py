@@ -8,16 +8,16 @@ from typing import Any, Literal
 
 import numpy as np
 
-from evoflash.attention import abi
-from evoflash.attention.abi import Strides, arguments
-from evoflash.attention.inputs import TestInput
-from evoflash.attention.workload import Workload
-from evoflash.compilers import gxx
 from evoflash.emulator import launch as emulator
 from evoflash.emulator.launch import Emulation, Memory
 from evoflash.emulator.tensor_map import tensor_map
 from evoflash.evaluation import Verdict
+from evoflash.kernels import gxx
 from evoflash.operation import Delivery, Schedule
+from evoflash.operations.attention import abi
+from evoflash.operations.attention.abi import Strides, arguments
+from evoflash.operations.attention.inputs import TestInput
+from evoflash.operations.attention.workload import Workload
 from evoflash.validation.cases import case
 from evoflash.validation.validator import judge
 from scripts.hopper_kernel.cases import Configuration

@@ -17,12 +17,12 @@ from collections.abc import Callable, Iterable
 from datetime import date
 from pathlib import Path
 
-from evoflash.attention.workload import CompileKey, parse_workload
-from evoflash.compilers.nvrtc import compile_candidate, first_error, nvrtc_version
-from evoflash.cuda import launcher
 from evoflash.errors import DeviceError
 from evoflash.evaluation import Build
+from evoflash.gpu import launcher
 from evoflash.isolation import IsolatedPool
+from evoflash.kernels.nvrtc import compile_candidate, first_error, nvrtc_version
+from evoflash.operations.attention.workload import CompileKey, parse_workload
 from scripts.command_line import command
 from scripts.hopper_kernel.cases import ARCH, CONFIGURATIONS
 from scripts.hopper_kernel.gpu_tasks import KINDS, Check, GpuProcess, Race, Record, check, race

@@ -6,10 +6,10 @@ from typing import Any, get_args
 
 import pytest
 
-from evoflash.attention.workload import Workload, parse_workload
-from evoflash.compilers.nvrtc import compile_candidate
-from evoflash.families.renderer import lint
+from evoflash.kernels.nvrtc import compile_candidate
+from evoflash.kernels.renderer import lint
 from evoflash.operation import Delivery, Schedule
+from evoflash.operations.attention.workload import Workload, parse_workload
 from scripts.hopper_kernel.cases import ARCH, CONFIGURATIONS, KERNEL, Configuration
 from scripts.hopper_kernel.on_emulator import Outcome, run_hopper
 

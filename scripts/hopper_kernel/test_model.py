@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from evoflash.attention.workload import parse_workload
 from evoflash.errors import UsageError
+from evoflash.operations.attention.workload import parse_workload
 from evoflash.perf_model.estimate import constants
 from scripts.hopper_kernel import model as hopper_model
 from scripts.hopper_kernel.cases import ARCH, CONFIGURATIONS

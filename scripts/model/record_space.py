@@ -27,23 +27,24 @@ from typing import Any
 
 import numpy as np
 
-from evoflash.attention.workload import Workload, parse_workload
-from evoflash.cuda import launcher
-from evoflash.cuda.launcher import KernelHungError
 from evoflash.errors import EvoflashError
-from evoflash.evaluation import Launch, Rung, Status
+from evoflash.evaluation import Rung, Status
 from evoflash.evaluators.prepare import PREPARE_LIMIT_S, Failure, Prepared, prepare
-from evoflash.families.family import Family, load_family
-from evoflash.gpu import GpuSpec, load_gpu
-from evoflash.gpu_process import rungs
-from evoflash.gpu_process.rungs import GpuTask, task_of
+from evoflash.gpu import launcher
+from evoflash.gpu.launcher import KernelHungError
+from evoflash.gpu.process import rungs
+from evoflash.gpu.process.rungs import GpuTask, task_of
+from evoflash.gpu.timing.benchmark import Bench, KernelContender, sample
+from evoflash.gpu.timing.noise_floor import environment
+from evoflash.gpu.timing.protocols import Pace, TimingProtocol
 from evoflash.isolation import Ending, IsolatedPool
+from evoflash.kernels.family import Family, load_family
+from evoflash.launch import Launch
+from evoflash.operations.attention.workload import Workload, parse_workload
 from evoflash.perf_model.estimate import model_version
 from evoflash.problem import Problem
 from evoflash.space import Genome, SearchSpace
-from evoflash.timing.benchmark import Bench, KernelContender, sample
-from evoflash.timing.environment import environment
-from evoflash.timing.protocols import Pace, TimingProtocol
+from evoflash.specs import GpuSpec, load_gpu
 from scripts.command_line import command
 from scripts.model.space_file import profile_record, written
 

@@ -23,11 +23,11 @@ from typing import Any
 
 import numpy as np
 
-from evoflash.attention.workload import Workload, parse_workload
 from evoflash.errors import EvoflashError, UsageError
-from evoflash.evaluation import Launch
-from evoflash.gpu import GpuSpec, load_gpu
+from evoflash.launch import Launch
+from evoflash.operations.attention.workload import Workload, parse_workload
 from evoflash.perf_model.estimate import Estimate, Profile, constants, estimate, model_version
+from evoflash.specs import GpuSpec, load_gpu
 from scripts import ROOT
 from scripts.command_line import command
 from scripts.model.space_file import read_profile

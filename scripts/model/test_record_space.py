@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evoflash.attention.workload import parse_workload
-from evoflash.evaluation import Launch
-from evoflash.families.family import load_family
-from evoflash.gpu import load_gpu
+from evoflash.kernels.family import load_family
+from evoflash.launch import Launch
+from evoflash.operations.attention.workload import parse_workload
 from evoflash.perf_model.estimate import Counts, Profile, estimate
 from evoflash.space import Check, Param, SearchSpace
+from evoflash.specs import load_gpu
 from scripts import ROOT
 from scripts.model import record_space, space_file
 from scripts.model import report as model_report

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from evoflash.errors import UsageError
-from evoflash.families.expression import Expression
+from evoflash.kernels.expression import Expression
 from scripts.mutation_testing.mutants import Mutant
 
 EQUIVALENTS = Path(__file__).with_name("equivalent_mutants.toml")

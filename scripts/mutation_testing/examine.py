@@ -6,14 +6,14 @@ Finds no mutants and counts none.
 import re
 from dataclasses import dataclass, replace
 
-from evoflash.attention.workload import Workload
-from evoflash.compilers import gxx
-from evoflash.compilers.gxx import KernelBuildError
 from evoflash.emulator.preflight import Preflight, emulate, preflight
 from evoflash.evaluation import Candidate
-from evoflash.families.family import load_family
-from evoflash.gpu import load_gpu
+from evoflash.kernels import gxx
+from evoflash.kernels.family import load_family
+from evoflash.kernels.gxx import KernelBuildError
 from evoflash.operation import Loop
+from evoflash.operations.attention.workload import Workload
+from evoflash.specs import load_gpu
 from scripts.mutation_testing.grid import Core, Task
 
 SEEDS = (1, 2, 3)  # of a pre-flight; all but the first are for what the first lets through

@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from evoflash.attention.workload import CompileKey, parse_workload
 from evoflash.evaluation import Candidate
-from evoflash.families.family import Family, load_family
-from evoflash.families.renderer import render
-from evoflash.gpu import GpuSpec, load_gpu
+from evoflash.kernels.family import Family, load_family
+from evoflash.kernels.renderer import render
+from evoflash.operations.attention.workload import CompileKey, parse_workload
 from evoflash.space import Genome
+from evoflash.specs import GpuSpec, load_gpu
 from scripts.families.draws import draw_key, draw_quickly
 from scripts.mutation_testing.mutants import Mutant, mutants
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from evoflash.errors import UsageError
-from evoflash.families.family import load_family
+from evoflash.kernels.family import load_family
 from scripts.mutation_testing.grid import Core, share_of_pairs
 
 _TOLD = ("command", "date", "took_s", "cut", "again", "tasks")  # of each record that went in

@@ -36,9 +36,9 @@ from pathlib import Path
 from typing import Any
 
 from evoflash.errors import UsageError
-from evoflash.families.family import Family, known_families, load_family
-from evoflash.gpu import GpuSpec, load_gpu
 from evoflash.isolation import Ending, IsolatedPool
+from evoflash.kernels.family import Family, known_families, load_family
+from evoflash.specs import GpuSpec, load_gpu
 from scripts.command_line import command
 from scripts.families.in_flight import in_flight
 from scripts.mutation_testing.equivalents import Equivalent, equivalents

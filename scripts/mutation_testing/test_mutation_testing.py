@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from evoflash.errors import UsageError
-from evoflash.families.family import known_families, load_family
-from evoflash.gpu import load_gpu
+from evoflash.kernels.family import known_families, load_family
+from evoflash.specs import load_gpu
 from scripts.mutation_testing.equivalents import equivalents
 from scripts.mutation_testing.examine import Outcome, examine
 from scripts.mutation_testing.grid import Core, Task, _drawn, _features, grid, share_of_pairs, tasks

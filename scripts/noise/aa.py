@@ -25,13 +25,19 @@ from typing import Any
 
 import numpy as np
 
-from evoflash.cuda import launcher
-from evoflash.timing import intervals
-from evoflash.timing.abba import Block, Pair
-from evoflash.timing.clocks import over
-from evoflash.timing.environment import environment
-from evoflash.timing.pair import Comparison
-from evoflash.timing.sequential_test import LIMIT_S, LOOKS, SequentialTest, run_sequential_test
+from evoflash.gpu import launcher
+from evoflash.gpu.timing import intervals
+from evoflash.gpu.timing.clocks import over
+from evoflash.gpu.timing.noise_floor import environment
+from evoflash.gpu.timing.paired import (
+    LIMIT_S,
+    LOOKS,
+    Block,
+    Comparison,
+    Pair,
+    SequentialTest,
+    run_sequential_test,
+)
 from scripts.command_line import command
 from scripts.noise.site import Row, Site, anchor, output, winner
 

@@ -15,17 +15,17 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from evoflash.compilers.nvrtc import compile_candidate, first_error
-from evoflash.cuda import launcher
-from evoflash.cuda.launcher import LoadedKernel
-from evoflash.evaluation import Launch
-from evoflash.families.family import load_family
-from evoflash.families.renderer import render
-from evoflash.gpu import GpuSpec, load_gpu
+from evoflash.gpu import launcher
+from evoflash.gpu.launcher import LoadedKernel
+from evoflash.gpu.timing.benchmark import REPLAY_LIMIT_S, Bench, KernelContender
+from evoflash.gpu.timing.protocols import TimingProtocol
+from evoflash.kernels.family import load_family
+from evoflash.kernels.nvrtc import compile_candidate, first_error
+from evoflash.kernels.renderer import render
+from evoflash.launch import Launch
 from evoflash.problem import Problem, parse_problem
 from evoflash.space import Genome, SearchSpace
-from evoflash.timing.benchmark import REPLAY_LIMIT_S, Bench, KernelContender
-from evoflash.timing.protocols import TimingProtocol
+from evoflash.specs import GpuSpec, load_gpu
 from scripts import ROOT
 
 _RECORDS = ROOT / "scripts" / "searches" / "records"

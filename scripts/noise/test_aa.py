@@ -7,13 +7,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from evoflash.cuda.launcher import PresentGpu
-from evoflash.gpu import load_gpu
+from evoflash.gpu.launcher import PresentGpu
+from evoflash.gpu.timing import paired as sequential_test
+from evoflash.gpu.timing.benchmark import KernelContender
+from evoflash.gpu.timing.paired import Block
+from evoflash.gpu.timing.protocols import protocols_of
 from evoflash.problem import parse_problem
-from evoflash.timing import sequential_test
-from evoflash.timing.abba import Block
-from evoflash.timing.benchmark import KernelContender
-from evoflash.timing.protocols import protocols_of
+from evoflash.specs import load_gpu
 from scripts.noise import aa
 from scripts.noise import site as aa_site
 

@@ -1,19 +1,17 @@
 """All scripts that write committed text. They make it of records and of the code, and measure nothing.
 
-    readme          what is generated within README.md and hand-written pages of docs/
-    h200            docs/h200.md, of the records of scripts/peers
-    unseen          docs/unseen.md, likewise: searches of problems that nobody tuned
-    genes           docs/genes.md, of the families' headers and the record of scripts.families.gene_ab
-    emulator        the tables of docs/emulator.md, of the record of scripts/sanitizer
-    self_test       the tables of docs/self-test.md, of the corpus of frauds
-    console/        every console block, by running its commands
-    ladder_chart    docs/ladder-h200-mission.svg, of the recorded climb
-    champions       evoflash/champions/<gpu>.toml, of records and databases
-
-    parts/          what readme writes within pages
-    markdown        tables, text between two marks of a page, and whole pages
-
-readme, h200, unseen, genes, emulator, self_test and console have `--check`, which says whether their text is
-stale. A command that a page shows beside a record is the one that made it, in the words of its day: what was
-`scripts/NAME.py` then lies in a topic of scripts/ now.
+champions      Makes the shipped archive of a GPU from what was measured on it
+console/       Every console block of the README and of docs/ is made by running its commands
+emulator       Writes the tables of docs/emulator.md
+genes          Writes docs/genes.md
+h200           Makes docs/h200.md of the records of scripts/peers
+ladder_chart   Draws docs/ladder-h200-mission.svg and .png from the recorded climb
+markdown       Tables in Markdown, text between two marks of a page, and whole pages written or held
+               against old ones
+package_lists  Writes into each package's docstring the list of its modules, by their first lines
+parts/         What is generated within README.md and hand-written pages of docs/, as text
+readme         Writes what is generated within README.md and pages of docs/ that are otherwise written by
+               hand
+self_test      Writes the tables of docs/self-test.md from the corpus of frauds
+unseen         Makes docs/unseen.md of the records of scripts.peers.holdout
 """

@@ -18,10 +18,10 @@ from typing import Any
 from evoflash.champions import Champion, read_champions
 from evoflash.errors import EvoflashError, UsageError
 from evoflash.evaluation import FINAL, Basis, Run, score, was_timed_again
-from evoflash.families.family import load_family
-from evoflash.gpu import GpuSpec, load_gpu
+from evoflash.kernels.family import load_family
 from evoflash.problem import parse_problem
 from evoflash.space import Genome
+from evoflash.specs import GpuSpec, load_gpu
 from evoflash.store.store import Store, open_store
 
 _VERSIONS = 50  # a record says a genome's id, not its family's version: the one that gives the id

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from evoflash.commands.check.advice import KINDS
+from evoflash.app.check.findings import KINDS
 from scripts import ROOT
 from scripts.pages import markdown
 from scripts.sanitizer.processes import TOOLS

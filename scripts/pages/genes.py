@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from evoflash.errors import EvoflashError
-from evoflash.families.family import Family, known_families, load_family
-from evoflash.families.header import body_of, gene_notes
-from evoflash.gpu import GpuSpec, load_gpu
+from evoflash.kernels.family import Family, known_families, load_family
+from evoflash.kernels.header import body_of, gene_notes
 from evoflash.space import Value
+from evoflash.specs import GpuSpec, load_gpu
 from scripts import ROOT
 from scripts.families.gene_rows import Row, Side, param_of, read_rows
 from scripts.pages import markdown

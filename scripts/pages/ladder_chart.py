@@ -8,10 +8,10 @@ import argparse
 import json
 from pathlib import Path
 
-from evoflash.commands.ladder.report import check_plot, plot
-from evoflash.commands.ladder.steps import Climb, Result, Step
+from evoflash.app.ladder import Climb, Result, Step
 from evoflash.evaluation import Basis, Evaluation, Rung, Status
 from evoflash.space import Genome
+from evoflash.views.ladder import check_plot, plot
 
 
 def read_climb(path: Path) -> Climb:

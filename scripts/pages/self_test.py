@@ -9,9 +9,8 @@ import argparse
 import sys
 from collections.abc import Iterable
 
-from evoflash.selftest import bookkeeping_frauds, clock_frauds, large_size_frauds
-from evoflash.selftest.corpus import Fraud, Honest, corpus, kernels
-from evoflash.selftest.outcome import Expected
+from evoflash.trust.selftest import bookkeeping_frauds, clock_frauds, large_size_frauds
+from evoflash.trust.selftest.corpus import Expected, Fraud, Honest, corpus, kernels
 from scripts import ROOT
 from scripts.pages import markdown
 

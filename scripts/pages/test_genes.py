@@ -7,8 +7,8 @@ import pytest
 from evoflash.errors import UsageError
 from evoflash.evaluation import Rung, Status, Timing
 from evoflash.evaluators.prepare import Failure, Prepared
-from evoflash.families.family import known_families, load_family, read_family
-from evoflash.gpu import load_gpu
+from evoflash.kernels.family import known_families, load_family, read_family
+from evoflash.specs import load_gpu
 from scripts.families import gene_ab, gene_timing
 from scripts.families.gene_rows import ASKED, param_of, read_rows
 from scripts.pages.genes import genes_of, newest, page, techniques

@@ -1,11 +1,14 @@
 """Our kernels against the libraries, cuDNN, FlashAttention and Triton: what docs/h200.md shows.
 
-run              checks and times our fastest kernel of each row in turns with the libraries
-holdout          searches problems that no row is of, and compares the winners likewise
-without_archive  searches rows without the archive, and compares the winners with the archive's kernels
-
-rows             the rows, and which kernels of ours may stand for each
-timing           what is done in a GPU process
-ratios           what a record says: ratios, targets, the mean
-read_only        a contender that only reads K and V (read_only.cu)
+holdout          Searches problems that no row and no archived kernel is of, then compares the winners
+                 with the libraries
+ratios           What a record of run.py says
+read_only        A contender that only reads K and V: the time that the memory's bandwidth allows a
+                 decoding step
+rows             The rows of records/anchors-h200.json, which kernels of ours may stand for each, and who
+                 shares a process
+run              Our fastest kernel for each row of the H200 anchors against the libraries
+timing           What run.py does in a GPU process
+without_archive  Searches rows of the table without the archive and with one seed a family, against the
+                 archive's kernels
 """

@@ -23,10 +23,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from evoflash.cuda.launcher import present_spec
 from evoflash.errors import EvoflashError
 from evoflash.evaluation import Evaluation
-from evoflash.gpu_process import rung_times
+from evoflash.gpu.launcher import present_spec
+from evoflash.gpu.process import outcome as rung_times
 from evoflash.store.store import open_store
 from scripts import ROOT
 from scripts.peers import run as peers

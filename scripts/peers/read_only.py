@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from evoflash.attention.workload import Workload
-from evoflash.cuda.arena import Arena
-from evoflash.cuda.device_checks import cubin_path
-from evoflash.cuda.launcher import LoadedKernel, cupy
-from evoflash.evaluation import Launch
-from evoflash.timing.benchmark import Bench, measure
-from evoflash.timing.protocols import SHORT, TimingProtocol
+from evoflash.gpu.arena import Arena
+from evoflash.gpu.comparisons import cubin_path
+from evoflash.gpu.launcher import LoadedKernel, cupy
+from evoflash.gpu.timing.benchmark import Bench, measure
+from evoflash.gpu.timing.protocols import SHORT, TimingProtocol
+from evoflash.launch import Launch
+from evoflash.operations.attention.workload import Workload
 
 NAME = "read_only"
 _SOURCE = Path(__file__).with_name("read_only.cu")

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from evoflash.attention.workload import Workload, parse_workload
 from evoflash.champions import Champion, known_starts, of_today, starts
 from evoflash.errors import UsageError
 from evoflash.evaluation import Basis, Run
-from evoflash.families.family import families_for, load_family
-from evoflash.gpu import GpuSpec
+from evoflash.kernels.family import families_for, load_family
+from evoflash.operations.attention.workload import Workload, parse_workload
 from evoflash.problem import Problem, parse_problem
 from evoflash.space import Genome, SearchSpace
+from evoflash.specs import GpuSpec
 from evoflash.store.store import Store, open_store
 from scripts.searches.variants import Variant
 
@@ -56,7 +56,7 @@ ROWS = (
     "s16k_d128,causal",
 )
 # Rows of one process share what libraries compile for them. More of them would not fit in its caches of
-# inputs and references (evoflash/gpu_process/cache.py: 12 large trials, four for each workload).
+# inputs and references (evoflash/gpu/process/cache.py: 12 large trials, four for each workload).
 TOGETHER = 3
 
 

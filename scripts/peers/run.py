@@ -24,14 +24,14 @@ from pathlib import Path
 from typing import Any
 
 from evoflash import __version__
-from evoflash.baselines.attempts import culprit
-from evoflash.compilers.nvrtc import nvrtc_version
-from evoflash.cuda import launcher
-from evoflash.cuda.launcher import present_spec
 from evoflash.errors import EvoflashError
-from evoflash.gpu import GpuSpec
+from evoflash.gpu import launcher
+from evoflash.gpu.baselines.contender import culprit
+from evoflash.gpu.launcher import present_spec
+from evoflash.gpu.timing.noise_floor import environment
 from evoflash.isolation import Ending, IsolatedPool
-from evoflash.timing.environment import environment
+from evoflash.kernels.nvrtc import nvrtc_version
+from evoflash.specs import GpuSpec
 from scripts.command_line import command
 from scripts.peers.rows import ROWS, Ours, chunks, ours, part_of
 from scripts.peers.timing import Job, Setup, Timed, ready, timed

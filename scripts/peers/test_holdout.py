@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from evoflash.baselines.attempts import attempt, note_in
 from evoflash.champions import champions
 from evoflash.evaluation import Basis, Build, Evaluation, Proposal, Rung, RunKey, Status, Timing
-from evoflash.families.family import load_family
-from evoflash.gpu import load_gpu
+from evoflash.gpu.baselines.contender import attempt, note_in
+from evoflash.kernels.family import load_family
 from evoflash.problem import parse_problem
+from evoflash.specs import load_gpu
 from evoflash.store.store import open_store
 from scripts.peers import holdout
 from scripts.peers import run as peers

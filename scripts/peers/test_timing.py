@@ -8,16 +8,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from evoflash.baselines import BaselineAbsentError, LibraryContender
-from evoflash.cuda.launcher import KernelHungError
 from evoflash.evaluation import Rung, Status, Timing, Verdict
-from evoflash.families.family import load_family
-from evoflash.gpu import load_gpu
-from evoflash.gpu_process.outcome import GpuOutcome
-from evoflash.gpu_process.rungs import GpuTask
+from evoflash.gpu.baselines import BaselineAbsentError, LibraryContender
+from evoflash.gpu.launcher import KernelHungError
+from evoflash.gpu.process.outcome import GpuOutcome
+from evoflash.gpu.process.rungs import GpuTask
+from evoflash.gpu.timing.benchmark import KernelContender
+from evoflash.gpu.timing.protocols import Pace, protocols_of
+from evoflash.kernels.family import load_family
 from evoflash.problem import parse_problem
-from evoflash.timing.benchmark import KernelContender
-from evoflash.timing.protocols import Pace, protocols_of
+from evoflash.specs import load_gpu
 from scripts.peers import ratios as peers_ratios
 from scripts.peers import timing as script
 from scripts.peers.rows import Ours, workload_of

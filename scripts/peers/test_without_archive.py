@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
-from evoflash.gpu import load_gpu
 from evoflash.problem import parse_problem
 from evoflash.space import Genome
+from evoflash.specs import load_gpu
 from scripts.peers import holdout, without_archive
 from scripts.peers.rows import Ours, archived, ours
 

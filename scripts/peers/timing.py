@@ -9,27 +9,26 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from evoflash.attention.workload import Workload
-from evoflash.baselines import BaselineAbsentError, BaselineFailedError, LibraryContender, baseline
-from evoflash.baselines.attempts import note_in
-from evoflash.cuda import launcher
-from evoflash.cuda.arena import MemoryFaultError
-from evoflash.cuda.launcher import KernelHungError
+from evoflash import operation as registry
 from evoflash.evaluation import Build, Status, Timing
 from evoflash.evaluators.prepare import prepare
-from evoflash.families.family import load_family
-from evoflash.gpu import GpuSpec
-from evoflash.gpu_process import cache
-from evoflash.gpu_process.after_timing import of_timed
-from evoflash.gpu_process.rungs import GpuTask, check, task_of
+from evoflash.gpu import launcher
+from evoflash.gpu.arena import MemoryFaultError
+from evoflash.gpu.baselines import BaselineAbsentError, BaselineFailedError, LibraryContender, baseline
+from evoflash.gpu.baselines.contender import note_in
+from evoflash.gpu.launcher import KernelHungError
+from evoflash.gpu.process import cache
+from evoflash.gpu.process.checks import of_timed
+from evoflash.gpu.process.rungs import GpuTask, check, task_of
+from evoflash.gpu.timing.benchmark import Bench, Contender, KernelContender, measure, synced_us
+from evoflash.gpu.timing.paired import Comparison, beats_physics, compare, interleaved, left_running
+from evoflash.gpu.timing.protocols import SHORT, Pace, StoppingRule, TimingProtocol
+from evoflash.kernels.family import load_family
 from evoflash.operation import Workload as AnyWorkload
-from evoflash.operation import registry
+from evoflash.operations.attention.workload import Workload
 from evoflash.problem import Problem
 from evoflash.space import Genome
-from evoflash.timing.benchmark import Bench, Contender, KernelContender, measure, synced_us
-from evoflash.timing.comparison import beats_physics, compare, interleaved, left_running
-from evoflash.timing.pair import Comparison
-from evoflash.timing.protocols import SHORT, Pace, StoppingRule, TimingProtocol
+from evoflash.specs import GpuSpec
 from scripts.peers import read_only
 from scripts.peers.rows import Ours, workload_of
 

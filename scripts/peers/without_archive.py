@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from evoflash.champions import Champion
-from evoflash.cuda.launcher import present_spec
 from evoflash.errors import EvoflashError
+from evoflash.gpu.launcher import present_spec
 from evoflash.problem import parse_problem
 from scripts import ROOT
 from scripts.peers import holdout, run

@@ -1,5 +1,6 @@
 """Whether a portfolio keeps its promises on a GPU: its regret, its numbers, what its dispatcher costs.
 
-measure     `evoflash portfolio` on a mix of shapes, and in_package.py on the package that it writes
-in_package  what runs there, in a Python without evoflash: PyTorch and the exported package alone
+in_package  An exported portfolio tried in a Python that has PyTorch and not evoflash
+measure     A portfolio measured on this machine's GPU, and its exported package tried where evoflash is
+            not
 """

@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from evoflash.timing.environment import environment
+from evoflash.gpu.timing.noise_floor import environment
 from scripts.command_line import command
 
 ROOT = Path(__file__).parents[2]

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from evoflash.commands.portfolio.choice import choose, regrets
-from evoflash.commands.portfolio.mix import read_mix
-from evoflash.commands.portfolio.table import read_table
+from evoflash.app.mix import read_mix
+from evoflash.app.portfolio.choice import choose, regrets
+from evoflash.app.portfolio.table import read_table
 from evoflash.evaluation import Basis
 from scripts.portfolio.measure import MIX
 

@@ -1,12 +1,14 @@
 """The planted faults of tests/faults under compute-sanitizer, beside what the emulator says of them.
 
-run             compiles, runs and emulates every fault; scripts.pages.emulator shows the figures
-
-fault_corpus    reads tests/faults and runs a kernel of it in the emulator; its tests use it, too
-cases           a fault as a case for a GPU: text, buffers, arguments, launches
-jobs            a case as the files that runner.cpp reads
-processes       many short processes on the GPUs, under the tools
-outcomes        whether outputs were wrong, and the emulator's word on a case
-said            what compute-sanitizer said, read from its output
-digest          from the runs to rows and counts
+cases         The corpus of planted faults as cases for a GPU: texts, buffers, arguments, launches
+digest        From the runs that run.py kept to rows and counts
+fault_corpus  The corpus of planted faults, tests/faults/*.toml
+jobs          A case as a job for runner.cpp
+outcomes      What a case comes to
+processes     Many short processes on the GPUs, each a job alone or under one of compute-sanitizer's
+              tools, with a limit
+run           The planted faults of tests/faults under compute-sanitizer on a GPU, beside what the
+              emulator says of them
+said          What compute-sanitizer said, read from its output, and whether that is a diagnosis of a
+              planted fault
 """

@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from evoflash.attention import inputs
-from evoflash.attention.abi import arguments, tensors
-from evoflash.attention.workload import Workload, parse_workload
-from evoflash.evaluation import Launch, geometry
-from evoflash.evaluation import TensorMap as Map
-from evoflash.families.family import load_family
-from evoflash.families.renderer import render
-from evoflash.gpu import load_gpu
+from evoflash.kernels.family import load_family
+from evoflash.kernels.renderer import render
+from evoflash.launch import Launch, geometry
+from evoflash.launch import TensorMap as Map
+from evoflash.operations.attention import inputs
+from evoflash.operations.attention.abi import arguments, tensors
+from evoflash.operations.attention.workload import Workload, parse_workload
+from evoflash.specs import load_gpu
 from scripts.hopper_kernel.cases import CONFIGURATIONS, TensorMap
 from scripts.sanitizer import fault_corpus
 from scripts.sanitizer.fault_corpus import Fault, Found

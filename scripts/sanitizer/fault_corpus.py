@@ -33,15 +33,15 @@ from typing import Any, Literal
 
 import numpy as np
 
-from evoflash.attention.workload import parse_workload
-from evoflash.compilers import gxx
 from evoflash.emulator import launch as emulator
 from evoflash.emulator.preflight import emulate
-from evoflash.evaluation import Launch
-from evoflash.families.family import load_family
-from evoflash.families.renderer import render
-from evoflash.gpu import GpuSpec, load_gpu
+from evoflash.kernels import gxx
+from evoflash.kernels.family import load_family
+from evoflash.kernels.renderer import render
+from evoflash.launch import Launch
 from evoflash.operation import Delivery, Schedule
+from evoflash.operations.attention.workload import parse_workload
+from evoflash.specs import GpuSpec, load_gpu
 from scripts import ROOT
 from scripts.hopper_kernel.cases import ARCH, CONFIGURATIONS
 from scripts.hopper_kernel.on_emulator import run_hopper

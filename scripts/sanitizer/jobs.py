@@ -4,8 +4,8 @@ import difflib
 import time
 from pathlib import Path
 
-from evoflash.compilers.ef_layer import nvrtc_headers
-from evoflash.compilers.nvrtc import FLAGS
+from evoflash.kernels.ef_layer import nvrtc_headers
+from evoflash.kernels.nvrtc import FLAGS
 from scripts.sanitizer.cases import ARCH, Case, Key, Record, case, fault_of
 
 SOURCE = "kernel.cu"  # what line tables call a case's text

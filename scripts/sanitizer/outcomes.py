@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from evoflash.attention import abi, inputs
-from evoflash.attention.reference import expect
-from evoflash.validation.expected import every_row
+from evoflash.operations.attention import abi, inputs
+from evoflash.operations.attention.reference import expect
+from evoflash.operations.expectations import every_row
 from evoflash.validation.validator import judge
 from scripts.sanitizer.cases import SEED, Key, Record, case, fault_of, in_emulator
 

@@ -28,10 +28,10 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from evoflash.compilers import gxx
-from evoflash.compilers.nvrtc import nvrtc_version
 from evoflash.errors import EvoflashError
 from evoflash.isolation import IsolatedPool
+from evoflash.kernels import gxx
+from evoflash.kernels.nvrtc import nvrtc_version
 from scripts.command_line import command
 from scripts.sanitizer import cases
 from scripts.sanitizer import digest as sanitizer_digest

@@ -1,14 +1,17 @@
 """Searches beside their control arms, and first looks at ideas. `lattice` needs no GPU.
 
-    arms            a search and a random search at equal budget, then both winners in turns with libraries
-    checkouts       two checkouts search the same problem in turns: what each finds, how long each rung takes
-    lattice         some genes and values of a family on one problem: its valid genomes, counted
-    record_lattice  all genomes of a lattice timed on the GPU, as a recorded space
-    brief_timing    one genome in the GPU process: a first look and a few samples
-    ship            the past searches that ship with evoflash, from databases and recorded spaces
-    stages          where the seconds of a search go, and how busy the GPU is
-    transfer        a kernel that was found without a GPU beside the winner of a measured search
-    variants        checks and times a list of genomes in turns with cuDNN
-
-records/again holds second runs of searches whose first ones are shown in the README.
+arms            Search and its control arm at equal budget on one problem, then both winners and the
+                baselines in turns
+brief_timing    One genome in a GPU process
+checkouts       Two checkouts search the same problem in turns on one GPU: what each finds, and how long
+                each rung takes
+lattice         A lattice
+record_lattice  Records a lattice on the GPU that is here
+ship            Writes the past searches that ship with evoflash, from databases of searches and from
+                recorded spaces
+stages          Where the seconds of `evoflash search` go, by stage and by rung, and how busy the GPU is
+                meanwhile (dmon)
+transfer        How good is a kernel that was found without a GPU? Its time beside what a search on the
+                GPU finds
+variants        Checks and times the genomes of a list, in turns with cuDNN, and ranks them
 """

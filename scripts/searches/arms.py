@@ -24,19 +24,19 @@ from pathlib import Path
 from typing import Any
 
 from evoflash import __version__
-from evoflash.commands.search import plan as planning
-from evoflash.commands.search.run import strategy_of
-from evoflash.cuda.launcher import present_gpu
+from evoflash.app.search import plan as planning
+from evoflash.app.search.session import strategy_of
 from evoflash.evaluation import Evaluation
-from evoflash.evaluators.finals_phase import promoted as promoted_of
+from evoflash.evaluators.finals import promoted as promoted_of
 from evoflash.evaluators.measured import MeasuredEvaluator
-from evoflash.gpu_process.finals import FinalReport
-from evoflash.gpu_process.rungs import GpuTask
+from evoflash.gpu.launcher import present_gpu
+from evoflash.gpu.process.finals import FinalReport
+from evoflash.gpu.process.rungs import GpuTask
+from evoflash.gpu.timing.noise_floor import environment
+from evoflash.gpu.timing.paired import Comparison
 from evoflash.search import search
 from evoflash.space import Genome
 from evoflash.store.store import open_store
-from evoflash.timing.environment import environment
-from evoflash.timing.pair import Comparison
 from scripts.command_line import command
 
 PROTOCOL = (

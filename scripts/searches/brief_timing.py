@@ -7,19 +7,18 @@ is enough to record how a space looks and too little to call a kernel correct. W
 from collections.abc import Callable
 from dataclasses import replace
 
-from evoflash.cuda import launcher
-from evoflash.cuda.arena import MemoryFaultError
-from evoflash.cuda.launcher import KernelHungError, LaunchRefusedError
 from evoflash.evaluation import Rung, Status
-from evoflash.gpu_process import cache, checks
-from evoflash.gpu_process.checks import LARGE_LIMIT_S, SMOKE_LIMIT_S, Subject
-from evoflash.gpu_process.outcome import GpuOutcome
-from evoflash.gpu_process.rungs import GpuTask
-from evoflash.operation import Workload
-from evoflash.operation.registry import operation_of
-from evoflash.timing.benchmark import KernelContender, measure
-from evoflash.timing.comparison import beats_physics
-from evoflash.timing.protocols import StoppingRule
+from evoflash.gpu import launcher
+from evoflash.gpu.arena import MemoryFaultError
+from evoflash.gpu.launcher import KernelHungError, LaunchRefusedError
+from evoflash.gpu.process import cache, checks
+from evoflash.gpu.process.checks import LARGE_LIMIT_S, SMOKE_LIMIT_S, Subject
+from evoflash.gpu.process.outcome import GpuOutcome
+from evoflash.gpu.process.rungs import GpuTask
+from evoflash.gpu.timing.benchmark import KernelContender, measure
+from evoflash.gpu.timing.paired import beats_physics
+from evoflash.gpu.timing.protocols import StoppingRule
+from evoflash.operation import Workload, operation_of
 from evoflash.validation.cases import case
 
 BRIEF = StoppingRule(min_samples=5, max_samples=10, rel_error=0.0, max_s=0.15)

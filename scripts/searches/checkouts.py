@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import Any
 
 from evoflash.champions import champion_today
-from evoflash.gpu import load_gpu
+from evoflash.gpu.timing.noise_floor import environment
 from evoflash.problem import parse_problem
-from evoflash.timing.environment import environment
+from evoflash.specs import load_gpu
 from scripts.command_line import command
 
 RUNGS = ("smoke", "correctness", "timing")

@@ -18,10 +18,10 @@ from pathlib import Path
 
 import numpy as np
 
-from evoflash.families.family import Family, load_family
-from evoflash.gpu import GpuSpec, load_gpu
+from evoflash.kernels.family import Family, load_family
 from evoflash.problem import Problem, parse_problem
 from evoflash.space import Genome, Param, SearchSpace, Value
+from evoflash.specs import GpuSpec, load_gpu
 
 
 @dataclass(frozen=True, slots=True)

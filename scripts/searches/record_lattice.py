@@ -20,19 +20,20 @@ from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 
-from evoflash.cuda.launcher import present_spec
+from evoflash import operation as registry
 from evoflash.evaluation import Basis, Rung, Status
 from evoflash.evaluators.prepare import PREPARE_LIMIT_S, Failure, Prepared, prepare
-from evoflash.gpu_process.outcome import GpuOutcome
-from evoflash.gpu_process.process import Jobs
-from evoflash.gpu_process.rungs import GpuTask, task_of
-from evoflash.gpu_process.worker import GpuWorker
+from evoflash.gpu.launcher import present_spec
+from evoflash.gpu.process.outcome import GpuOutcome
+from evoflash.gpu.process.process import Jobs
+from evoflash.gpu.process.rungs import GpuTask, task_of
+from evoflash.gpu.process.worker import GpuWorker
+from evoflash.gpu.timing.noise_floor import environment
 from evoflash.isolation import Ending, IsolatedPool
-from evoflash.operation import Workload, registry
+from evoflash.operation import Workload
 from evoflash.replay.kernel_tuner import read_recording, write_recording
 from evoflash.replay.recorded_space import Outcome, Recording, recorded_space
 from evoflash.space import Genome
-from evoflash.timing.environment import environment
 from scripts.command_line import command
 from scripts.searches.brief_timing import PROOF, looked_at, prepare_briefly, timed_briefly
 from scripts.searches.lattice import Lattice, genomes, params_of, read_lattice

@@ -15,14 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from evoflash.champions.past_searches import Outcomes, PastSearch, read_past_searches
+from evoflash.champions import Outcomes, PastSearch, read_past_searches
 from evoflash.evaluation import Basis
 from evoflash.problem import parse_problem
 from evoflash.replay.kernel_tuner import read_recording
 from evoflash.space import Genome
 from evoflash.store.store import open_store
 from evoflash.strategies.model.earlier import MOST
-from evoflash.strategies.model.preference import by_share, some_of, targets_of
+from evoflash.strategies.model.gaussian_process import by_share, some_of, targets_of
 from scripts.command_line import command
 
 FEWEST = 8  # outcomes of a family: its seeds alone teach nothing
@@ -65,7 +65,7 @@ def _some(outcomes: Outcomes) -> Outcomes:
 
 
 def as_json(search: PastSearch) -> dict[str, Any]:
-    """As evoflash/champions/past_searches.py reads it."""
+    """As evoflash/champions/__init__.py reads it."""
     families = {name: _table(outcomes) for name, outcomes in search.families.items()}
     return {"problem": search.problem, "source": search.source, "families": families}
 

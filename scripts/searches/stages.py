@@ -20,7 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from evoflash.cuda.launcher import present_gpu
+from evoflash.gpu.launcher import present_gpu
 from scripts.command_line import command
 
 Row = dict[str, Any]
@@ -32,11 +32,11 @@ _WARM_S = 5.0  # the search proper is what comes after so many seconds
 
 def leg(log: Path, arguments: list[str]) -> None:
     """evoflash's command line as it is; what is interesting is noted with the time."""
-    from evoflash import cli
-    from evoflash.commands.search import plan
-    from evoflash.evaluators import finals_phase
+    from evoflash.app.search import plan
+    from evoflash.cli import program as cli
+    from evoflash.evaluators import finals as finals_phase
     from evoflash.evaluators.measured import MeasuredEvaluator
-    from evoflash.gpu_process.worker import GpuWorker
+    from evoflash.gpu.process.worker import GpuWorker
     from evoflash.store.store import Store
 
     file = log.open("a", buffering=1)

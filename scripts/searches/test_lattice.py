@@ -12,8 +12,8 @@ import pytest
 from evoflash.champions import champion_of
 from evoflash.errors import UsageError
 from evoflash.evaluation import Basis, Rung, Status, Timing
-from evoflash.gpu_process.outcome import GpuOutcome
-from evoflash.gpu_process.process import Jobs
+from evoflash.gpu.process.outcome import GpuOutcome
+from evoflash.gpu.process.process import Jobs
 from evoflash.replay.comparison import compare
 from evoflash.replay.kernel_tuner import read_recording
 from scripts.searches import record_lattice
@@ -158,7 +158,7 @@ def test_when_the_time_is_over_what_was_found_is_kept(lattice, tmp_path) -> None
 
 @pytest.mark.gpu
 def test_on_the_gpu_a_kernel_gets_a_time_and_a_wrong_one_does_not(tmp_path) -> None:
-    from evoflash.cuda.launcher import present_spec
+    from evoflash.gpu.launcher import present_spec
 
     spec = present_spec(None)
     path = tmp_path / "small.toml"

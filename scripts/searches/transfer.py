@@ -12,11 +12,11 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from evoflash.commands.search import plan as planning
-from evoflash.cuda.launcher import present_gpu
+from evoflash.app.search import plan as planning
 from evoflash.errors import NoKernelError
 from evoflash.evaluation import Evaluation
 from evoflash.evaluators.measured import MeasuredEvaluator
+from evoflash.gpu.launcher import present_gpu
 from evoflash.problem import canonical
 from evoflash.store.store import open_store
 from scripts.command_line import command

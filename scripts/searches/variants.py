@@ -20,20 +20,20 @@ from typing import Any
 
 import numpy as np
 
-from evoflash.attention.workload import parse_workload
-from evoflash.baselines import baseline
-from evoflash.cuda import launcher
 from evoflash.evaluation import Status
 from evoflash.evaluators.prepare import PREPARE_LIMIT_S
 from evoflash.evaluators.prepare import prepare as prepare_genome
-from evoflash.families.family import load_family
-from evoflash.gpu import GpuSpec, load_gpu
-from evoflash.gpu_process.rungs import GpuTask, check
+from evoflash.gpu import launcher
+from evoflash.gpu.baselines import baseline
+from evoflash.gpu.process.rungs import GpuTask, check
+from evoflash.gpu.timing.benchmark import Bench, KernelContender, capture, prepare, sample
 from evoflash.isolation import IsolatedPool
+from evoflash.kernels.family import load_family
 from evoflash.operation import Workload
+from evoflash.operations.attention.workload import parse_workload
 from evoflash.problem import Problem, parse_problem
 from evoflash.space import Genome, Value
-from evoflash.timing.benchmark import Bench, KernelContender, capture, prepare, sample
+from evoflash.specs import GpuSpec, load_gpu
 from scripts.command_line import command
 from scripts.families.gene_timing import task_of
 

@@ -36,7 +36,7 @@ _GRACE_S = 30.0
 
 def leg(log: Path, arguments: list[str]) -> None:
     """evoflash's command line as it is; each row that the store has committed also goes to the log."""
-    from evoflash import cli
+    from evoflash.cli import program as cli
     from evoflash.store.store import Store
 
     add, name = Store.add, uuid.uuid4().hex

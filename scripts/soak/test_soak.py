@@ -8,16 +8,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from evoflash.compilers.nvrtc import compile_candidate
 from evoflash.evaluation import Status
 from evoflash.evaluators.prepare import prepare
-from evoflash.families.family import load_family
-from evoflash.families.renderer import render
-from evoflash.gpu import load_gpu
 from evoflash.isolation import IsolatedPool
+from evoflash.kernels.family import load_family
+from evoflash.kernels.nvrtc import compile_candidate
+from evoflash.kernels.renderer import render
 from evoflash.paths import TEMPLATES
 from evoflash.problem import parse_problem
 from evoflash.space import Genome
+from evoflash.specs import load_gpu
 from scripts.soak import account, planting
 from scripts.soak.planting import ADDRESS, HANG, HOST, NAN
 

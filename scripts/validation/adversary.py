@@ -20,13 +20,13 @@ from dataclasses import asdict, dataclass
 from datetime import date
 from pathlib import Path
 
-from evoflash.attention.shapes import check_workloads
-from evoflash.compilers import gxx
 from evoflash.emulator.preflight import emulate, preflight
 from evoflash.errors import EvoflashError
-from evoflash.gpu import GpuSpec, load_gpu
 from evoflash.isolation import Ending, IsolatedPool
-from evoflash.selftest.corpus import FOLDER, Fraud, corpus, made
+from evoflash.kernels import gxx
+from evoflash.operations.attention.inputs import check_workloads
+from evoflash.specs import GpuSpec, load_gpu
+from evoflash.trust.selftest.corpus import FOLDER, Fraud, corpus, made
 from scripts.command_line import command
 from scripts.families.in_flight import in_flight
 

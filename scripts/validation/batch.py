@@ -17,24 +17,24 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from evoflash.attention.shapes import check_workloads
-from evoflash.attention.workload import Workload, parse_workload
 from evoflash.champions import champion_today
-from evoflash.compilers.nvrtc import compile_candidate
-from evoflash.cuda import launcher
-from evoflash.cuda.launcher import LaunchRefusedError
 from evoflash.evaluation import Candidate, Rung, Verdict
-from evoflash.families.family import families_for, load_family
-from evoflash.families.renderer import render
-from evoflash.gpu import GpuSpec
-from evoflash.gpu_process import cache, checks, rungs
-from evoflash.gpu_process.checks import LARGE_LIMIT_S, SMALL_LIMIT_S, Subject
-from evoflash.gpu_process.rungs import GpuTask
+from evoflash.gpu import launcher
+from evoflash.gpu.launcher import LaunchRefusedError
+from evoflash.gpu.process import cache, checks, rungs
+from evoflash.gpu.process.checks import LARGE_LIMIT_S, SMALL_LIMIT_S, Subject
+from evoflash.gpu.process.rungs import GpuTask
 from evoflash.isolation import IsolatedPool
+from evoflash.kernels.family import families_for, load_family
+from evoflash.kernels.nvrtc import compile_candidate
+from evoflash.kernels.renderer import render
+from evoflash.operations.attention.inputs import check_workloads
+from evoflash.operations.attention.workload import Workload, parse_workload
 from evoflash.problem import parse_problem
-from evoflash.selftest import on_gpu
-from evoflash.selftest.corpus import corpus
 from evoflash.space import Genome
+from evoflash.specs import GpuSpec
+from evoflash.trust.selftest import run as on_gpu
+from evoflash.trust.selftest.corpus import corpus
 
 AT_SIZE = ("s4k_d128,causal", "gqa4k_d128", "decode8k", "s16k_d128", "s2k_d64")  # of the archive's rows
 PROBLEMS = ("mission", "b=2,h=8,hkv=2,s=1000,d=128,causal", "b=1,h=8,s=512,d=64,dtype=bf16,causal")

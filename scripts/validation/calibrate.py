@@ -2,8 +2,8 @@
 
 Runs seeds and random valid genomes of every family on every kind of input, on the GPU, or in the emulator at
 small shapes where there is none. Changes no gate: where the record says that one is too tight or too loose,
-change evoflash/attention/thresholds.toml and run this again; tests/attention/test_thresholds.py holds the
-two together.
+change evoflash/operations/attention/thresholds.toml and run this again;
+tests/operations/attention/test_thresholds.py holds the two together.
 
     python -m scripts.validation.calibrate -o scripts/validation/records/gates-calibration.json
 """
@@ -25,16 +25,15 @@ from pathlib import Path
 from typing import Any
 
 from evoflash import __version__
-from evoflash.attention.inputs import ALL
-from evoflash.attention.shapes import check_workloads
-from evoflash.attention.thresholds import thresholds
-from evoflash.attention.workload import CompileKey, Workload
-from evoflash.cuda.arena import MemoryFaultError
-from evoflash.cuda.launcher import KernelHungError, LaunchRefusedError
 from evoflash.errors import UsageError
-from evoflash.families.family import families_for, load_family
+from evoflash.gpu.arena import MemoryFaultError
+from evoflash.gpu.launcher import KernelHungError, LaunchRefusedError
+from evoflash.kernels.family import families_for, load_family
+from evoflash.operations.attention.inputs import ALL, check_workloads
+from evoflash.operations.attention.thresholds import thresholds
+from evoflash.operations.attention.workload import CompileKey, Workload
+from evoflash.operations.expectations import thresholds_of
 from evoflash.space import Genome
-from evoflash.validation.thresholds import thresholds_of
 from evoflash.validation.validator import Errors, measure
 from scripts.command_line import command
 from scripts.validation.subjects import (

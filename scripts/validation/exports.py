@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from evoflash.cuda.launcher import present_gpu, spec_of
 from evoflash.errors import UsageError
-from evoflash.families.export import export_values, genome_of, reproducing_command
-from evoflash.gpu import GpuSpec
+from evoflash.gpu.launcher import present_gpu, spec_of
+from evoflash.kernels.standalone import export_values, genome_of, reproducing_command
+from evoflash.specs import GpuSpec
 
 # An even shape, a row alone, heads with a ratio of 4 and rows that see nothing; all are compiled alike.
 PROBLEM = "+".join(

@@ -25,17 +25,17 @@ from pathlib import Path
 from typing import Any
 
 from evoflash import __version__
-from evoflash.attention import abi
-from evoflash.attention.inputs import ALL, TestInput, draw
-from evoflash.attention.relations import relations
-from evoflash.attention.workload import CompileKey, Workload
-from evoflash.cuda import launcher
-from evoflash.cuda.arena import MemoryFaultError
-from evoflash.cuda.launcher import KernelHungError, LaunchRefusedError
 from evoflash.errors import UsageError
-from evoflash.families.family import families_for, load_family
+from evoflash.gpu import launcher
+from evoflash.gpu.arena import MemoryFaultError
+from evoflash.gpu.launcher import KernelHungError, LaunchRefusedError
+from evoflash.kernels.family import families_for, load_family
 from evoflash.operation import Output
-from evoflash.validation.expected import every_row
+from evoflash.operations.attention import abi
+from evoflash.operations.attention.inputs import ALL, TestInput, draw
+from evoflash.operations.attention.relations import relations
+from evoflash.operations.attention.workload import CompileKey, Workload
+from evoflash.operations.expectations import every_row
 from evoflash.validation.metamorphic import complaint
 from evoflash.validation.validator import judge
 from scripts.command_line import command

@@ -21,22 +21,21 @@ from pathlib import Path
 import numpy as np
 
 from evoflash import __version__
-from evoflash.attention import abi
-from evoflash.attention.inputs import AT_SIZE, TestInput
-from evoflash.attention.shapes import check_workloads
-from evoflash.attention.workload import CompileKey, Workload
-from evoflash.compilers.ef_layer import device_headers_sha
-from evoflash.cuda.arena import MemoryFaultError
-from evoflash.cuda.launcher import KernelHungError
 from evoflash.errors import UsageError
 from evoflash.evaluation import Candidate
-from evoflash.families.family import load_family
-from evoflash.families.renderer import render
+from evoflash.gpu.arena import MemoryFaultError
+from evoflash.gpu.launcher import KernelHungError
+from evoflash.kernels.ef_layer import device_headers_sha
+from evoflash.kernels.family import load_family
+from evoflash.kernels.renderer import render
+from evoflash.numerics import decode
 from evoflash.operation import Output
+from evoflash.operations.attention import abi
+from evoflash.operations.attention.inputs import AT_SIZE, TestInput, check_workloads
+from evoflash.operations.attention.workload import CompileKey, Workload
+from evoflash.operations.expectations import every_row
 from evoflash.space import Value
-from evoflash.validation.bits import decode
-from evoflash.validation.correctness import check_correctness
-from evoflash.validation.expected import every_row
+from evoflash.validation.metamorphic import check_correctness
 from evoflash.validation.validator import judge, measure
 from scripts.command_line import command
 from scripts.validation.subjects import Machine, Reference, Silicon, Subject, machine_of, reference

@@ -16,25 +16,26 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from evoflash.attention.inputs import TestInput, draw
-from evoflash.attention.reference import expect
-from evoflash.attention.workload import CompileKey, Workload
-from evoflash.compilers import gxx
-from evoflash.compilers.nvrtc import compile_candidate
-from evoflash.cuda import arena as memory
-from evoflash.cuda import launcher
-from evoflash.cuda.launcher import LoadedKernel
 from evoflash.emulator.call import Run, run_call
 from evoflash.emulator.preflight import preflight
 from evoflash.errors import DeviceError
-from evoflash.evaluation import Candidate, Launch
-from evoflash.families.family import load_family
-from evoflash.families.renderer import render
-from evoflash.gpu import GpuSpec, load_gpu
-from evoflash.gpu_process import cache as kept
+from evoflash.evaluation import Candidate
+from evoflash.gpu import arena as memory
+from evoflash.gpu import launcher
+from evoflash.gpu.launcher import LoadedKernel
+from evoflash.gpu.process import cache as kept
+from evoflash.kernels import gxx
+from evoflash.kernels.family import load_family
+from evoflash.kernels.nvrtc import compile_candidate
+from evoflash.kernels.renderer import render
+from evoflash.launch import Launch
 from evoflash.operation import Expected, Output, Sample
+from evoflash.operations.attention.inputs import TestInput, draw
+from evoflash.operations.attention.reference import expect
+from evoflash.operations.attention.workload import CompileKey, Workload
+from evoflash.operations.expectations import every_row
 from evoflash.space import Genome
-from evoflash.validation.expected import every_row
+from evoflash.specs import GpuSpec, load_gpu
 from evoflash.validation.validator import Part, part_of
 from scripts.families.draws import draw_quickly, space_of
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from evoflash.selftest.corpus import FOLDER
+from evoflash.trust.selftest.corpus import FOLDER
 from scripts.validation import adversary
 from scripts.validation.adversary import Row, chosen, examine, record
 

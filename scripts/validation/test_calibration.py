@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 from tiled_kernel import tiled
 
-from evoflash.attention.inputs import ALL
-from evoflash.attention.workload import CompileKey, Workload
-from evoflash.families.family import load_family
-from evoflash.families.renderer import render
-from evoflash.gpu import load_gpu
+from evoflash.kernels.family import load_family
+from evoflash.kernels.renderer import render
+from evoflash.operations.attention.inputs import ALL
+from evoflash.operations.attention.workload import CompileKey, Workload
+from evoflash.operations.expectations import thresholds_of
 from evoflash.space import Genome
-from evoflash.validation.thresholds import thresholds_of
+from evoflash.specs import load_gpu
 from evoflash.validation.validator import Errors, part_of
 from scripts.validation import calibrate, honest, sensitivity
 from scripts.validation.subjects import Emulated, Subject, few_rows

@@ -14,31 +14,32 @@ from forked import evoflash
 from places import ROOT, TEMPLATES
 
 from evoflash import champions as champion
+from evoflash.app import best as archived
+from evoflash.app import evaluate as evaluating
+from evoflash.app import insights
+from evoflash.app.search import plan as planning
+from evoflash.app.search.session import strategy_of
 from evoflash.champions import (
     Champion,
     adapted,
     champions,
     distance,
     of_today,
+    past_searches,
     read_champions,
     starts,
     won_near,
 )
-from evoflash.champions.past_searches import past_searches
-from evoflash.commands.best import answer as archived
-from evoflash.commands.evaluate import run as evaluating
-from evoflash.commands.insights import digest as insights
-from evoflash.commands.search import plan as planning
-from evoflash.commands.search.run import strategy_of
 from evoflash.errors import NoKernelError, UsageError
 from evoflash.evaluation import FINAL, Baseline, Basis, Evaluation, Proposal, Rung, RunKey, Status, Timing
 from evoflash.evaluators.emulated import EmulatedEvaluator
-from evoflash.families.family import load_family
-from evoflash.gpu import known_gpus, load_gpu
+from evoflash.kernels.family import load_family
 from evoflash.paths import CHAMPIONS
 from evoflash.problem import Problem, parse_problem
 from evoflash.space import Genome, SearchSpace
+from evoflash.specs import known_gpus, load_gpu
 from evoflash.store.store import open_store
+from evoflash.views.best import describe
 from scripts.pages import champions as script
 
 H200 = load_gpu("h200")
@@ -344,9 +345,9 @@ def test_without_the_gpu_the_answer_is_checked_and_its_time_marked_as_archived(t
     answer = ask(tmp_path / "none.db")
 
     assert answer.genome == adapted(known, space_of(MISSION, known.genome.family))
-    assert f"{known.us:.2f} us, archived, measured on NVIDIA H200, {known.date}" in answer.text
-    assert re.search(r"checked   \d+ shapes, all passed", answer.text)
-    assert "estimated" not in answer.text.lower()
+    assert f"{known.us:.2f} us, archived, measured on NVIDIA H200, {known.date}" in describe(answer)
+    assert re.search(r"checked   \d+ shapes, all passed", describe(answer))
+    assert "estimated" not in describe(answer).lower()
     assert not (tmp_path / "none.db").exists()
 
 
@@ -368,7 +369,7 @@ def test_the_archived_time_is_no_score(tmp_path, nobody) -> None:
 def test_the_answer_exports_the_same_bytes_as_its_command(tmp_path, nobody) -> None:
     answer = ask(tmp_path / "none.db")
 
-    (line,) = re.findall(r"^again     evoflash (export .*)$", answer.text, flags=re.MULTILINE)
+    (line,) = re.findall(r"^again     evoflash (export .*)$", describe(answer), flags=re.MULTILINE)
 
     assert evoflash(*line.split()).stdout == answer.cuda()
 
@@ -436,7 +437,7 @@ def test_an_estimate_of_ones_own_stays_the_answer_and_the_archive_is_named(tmp_p
     answer = ask(tmp_path / "a.db")
 
     assert answer.genome == genome
-    assert "ESTIMATED" in answer.text
+    assert "ESTIMATED" in describe(answer)
     assert "`evoflash best --archive`" in capsys.readouterr().err
     assert "archived, measured on" in ask(tmp_path / "a.db", archive=True).text
 

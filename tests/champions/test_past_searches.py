@@ -7,16 +7,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from evoflash.champions import past_searches
-from evoflash.champions.past_searches import Outcomes, PastSearch, read_past_searches
-from evoflash.commands.search import plan as planning
-from evoflash.commands.search import transfer
+from evoflash import champions as past_searches
+from evoflash.app.search import plan as planning
+from evoflash.app.search import transfer
+from evoflash.champions import Outcomes, PastSearch, read_past_searches
 from evoflash.errors import UsageError
 from evoflash.evaluation import Basis, Evaluation, Proposal, Rung, RunKey, Status
-from evoflash.families.family import load_family
-from evoflash.gpu import load_gpu
+from evoflash.kernels.family import load_family
 from evoflash.problem import parse_problem
 from evoflash.space import Genome
+from evoflash.specs import load_gpu
 from evoflash.store.store import Store, open_store
 from evoflash.strategies.model.earlier import MOST
 from scripts.searches import ship

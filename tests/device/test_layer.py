@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from places import KERNELS
 
-from evoflash.compilers import ef_layer, gxx
 from evoflash.emulator import launch as emulator
-from evoflash.evaluation import Launch
+from evoflash.kernels import ef_layer, gxx
+from evoflash.launch import Launch
 from evoflash.paths import DEVICE
 
 Array = np.ndarray[Any, Any]

@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evoflash.compilers.gxx import build
 from evoflash.emulator.launch import Emulation, Memory, run
-from evoflash.evaluation import Launch
+from evoflash.kernels.gxx import build
+from evoflash.launch import Launch
 
 BLOCKS = 12
 # Each block notes its turn, and how many are there with it, itself included.

@@ -6,12 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from evoflash.commands.check.findings import from_report, merge
-from evoflash.commands.check.runs import check
-from evoflash.commands.check.subject import of_file
-from evoflash.compilers.gxx import build
+from evoflash.app.check.findings import from_report, merge
+from evoflash.app.check.runs import check
+from evoflash.app.check.subject import of_file
 from evoflash.emulator.launch import Emulation, Memory, Report, run
-from evoflash.evaluation import Launch
+from evoflash.kernels.gxx import build
+from evoflash.launch import Launch
 
 # Which of three tensors is read too far; `inner` is called by `row`, which the kernel calls.
 SOURCE = """#include "ef.h"

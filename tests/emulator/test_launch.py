@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from places import KERNELS, environment
 
-from evoflash.compilers import gxx
-from evoflash.compilers.gxx import KernelBuildError, build
 from evoflash.emulator.launch import Emulation, Memory, run
 from evoflash.errors import DeviceError, UsageError
-from evoflash.evaluation import Launch
+from evoflash.kernels import gxx
+from evoflash.kernels.gxx import KernelBuildError, build
+from evoflash.launch import Launch
 
 FLASH = (KERNELS / "flash.cu").read_text()
 FAULTS = (KERNELS / "faults.cu").read_text()
@@ -308,7 +308,7 @@ def test_one_text_built_by_several_at_once_is_whole() -> None:
 @pytest.mark.full
 def test_the_portable_stack_switch_gives_the_same_run() -> None:
     program = (
-        "from evoflash.compilers import gxx\n"
+        "from evoflash.kernels import gxx\n"
         "gxx._RUNTIME_FLAGS += ('-DEFEMU_UCONTEXT', '-O0')\n"  # built in half the time
         "from tests.emulator import test_launch\n"
         "outcome = test_launch.flash(seed=3)\n"
@@ -334,7 +334,7 @@ def test_processes_that_come_at_once_build_one_runtime(tmp_path: Path) -> None:
         "EVOFLASH_CACHE_DIR": str(tmp_path / "cache"),
         "PATH": f"{compiler.parent}:{os.environ['PATH']}",
     }
-    program = "from evoflash.compilers import gxx; print(gxx.runtime())"
+    program = "from evoflash.kernels import gxx; print(gxx.runtime())"
     command = [sys.executable, "-c", program]
     both = [
         subprocess.Popen(command, env=environment(**paths), stdout=subprocess.PIPE, text=True)

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from places import KERNELS
 
-from evoflash.compilers.gxx import build
 from evoflash.emulator.launch import Emulation, Memory, run
-from evoflash.evaluation import Launch
+from evoflash.kernels.gxx import build
+from evoflash.launch import Launch
 
 SOURCE = (KERNELS / "mbarrier.cu").read_text()
 POLICIES = tuple(product(("eager", "lazy", "random"), ("fifo", "random")))

@@ -5,18 +5,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from evoflash.attention import inputs
-from evoflash.attention.preflight_runs import preflight_runs
-from evoflash.attention.workload import CompileKey, Workload
-from evoflash.compilers import gxx
 from evoflash.emulator.call import _strided_layout
 from evoflash.emulator.preflight import CPU_LIMIT_S, cpu_limit_s, emulate, preflight
-from evoflash.evaluation import Candidate, Launch, Status
-from evoflash.families.family import known_families, load_family
-from evoflash.families.renderer import render
-from evoflash.gpu import load_gpu
-from evoflash.operation import Loop
-from evoflash.operation.registry import operation_of
+from evoflash.evaluation import Candidate, Status
+from evoflash.kernels import gxx
+from evoflash.kernels.family import known_families, load_family
+from evoflash.kernels.renderer import render
+from evoflash.launch import Launch
+from evoflash.operation import Loop, operation_of
+from evoflash.operations.attention import inputs
+from evoflash.operations.attention.preflight_runs import preflight_runs
+from evoflash.operations.attention.workload import CompileKey, Workload
+from evoflash.specs import load_gpu
 
 FAMILY, GPU = load_family("flash_mma"), load_gpu("l4")
 KEYS = (

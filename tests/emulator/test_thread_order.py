@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from evoflash.compilers.gxx import build
 from evoflash.emulator.launch import Memory, run
-from evoflash.evaluation import Launch
+from evoflash.kernels.gxx import build
+from evoflash.launch import Launch
 
 WARPS, ROUNDS = 4, 16
 OTHERS = (WARPS - 1) * ROUNDS

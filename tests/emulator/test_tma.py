@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from places import KERNELS
 
-from evoflash.compilers.gxx import build
 from evoflash.emulator.launch import Emulation, Memory, run
 from evoflash.emulator.tensor_map import tensor_map
 from evoflash.errors import UsageError
-from evoflash.evaluation import Launch
+from evoflash.kernels.gxx import build
+from evoflash.launch import Launch
 
 BOXES = (KERNELS / "boxes.cu").read_text()
 TILES = (KERNELS / "tma.cu").read_text()

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from places import KERNELS
 
-from evoflash.compilers import gxx
 from evoflash.emulator.launch import Emulation, Memory, run
-from evoflash.evaluation import Launch
+from evoflash.kernels import gxx
+from evoflash.launch import Launch
 
 TEXT = (KERNELS / "wgmma.cu").read_text()
 Array = np.ndarray[Any, Any]

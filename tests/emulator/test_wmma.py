@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from places import KERNELS
 
-from evoflash.compilers import gxx
 from evoflash.emulator import launch as emulator
-from evoflash.evaluation import Launch
+from evoflash.kernels import gxx
+from evoflash.launch import Launch
 from evoflash.paths import DEVICE
 
 SOURCE = (KERNELS / "wmma.cu").read_text()

@@ -8,18 +8,17 @@ import pytest
 from waiting import LIMIT_S
 
 from evoflash.evaluation import Build, Rung, Status, Timing
-from evoflash.evaluators.climbs import Climbs, Steps
+from evoflash.evaluators.climbs import ELITES, Climbs, Standing, Steps, anchor_of
 from evoflash.evaluators.pipeline import Duplicates
 from evoflash.evaluators.prepare import Failure, Prepared
-from evoflash.evaluators.standing import ELITES, Standing, anchor_of
-from evoflash.gpu import load_gpu
-from evoflash.gpu_process.outcome import GpuOutcome
-from evoflash.gpu_process.rungs import GpuTask
-from evoflash.gpu_process.turns import Turns
+from evoflash.gpu.process.outcome import GpuOutcome
+from evoflash.gpu.process.rungs import GpuTask
+from evoflash.gpu.process.worker import Turns
 from evoflash.isolation import Ending
 from evoflash.perf_model.estimate import Profile
 from evoflash.problem import parse_problem
 from evoflash.space import Genome
+from evoflash.specs import load_gpu
 
 PROBLEM, GPU = parse_problem("b=1,h=1,s=64,d=64"), load_gpu("h200")
 (WORKLOAD,) = PROBLEM.workloads

@@ -9,14 +9,14 @@ from places import TEMPLATES
 
 from evoflash.evaluation import Basis, Evaluation, Proposal, Rung, RunKey, Status
 from evoflash.evaluators.emulated import EmulatedEvaluator
+from evoflash.evaluators.estimates import ELITES, beaten_by, rivals
 from evoflash.evaluators.prepare import Failure, Prepared
-from evoflash.evaluators.rivals import ELITES, beaten_by, rivals
-from evoflash.families.family import load_family
-from evoflash.gpu import load_gpu
 from evoflash.isolation import Ending
+from evoflash.kernels.family import load_family
 from evoflash.problem import parse_problem
 from evoflash.search import Interrupted, search
 from evoflash.space import Genome
+from evoflash.specs import load_gpu
 from evoflash.store.store import open_store
 from evoflash.strategies.fixed_list import Given
 

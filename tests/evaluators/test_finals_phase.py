@@ -8,12 +8,12 @@ import pytest
 
 from evoflash.evaluation import Basis, Evaluation, Proposal, Run, Rung, RunKey, Status, Timing, Verdict
 from evoflash.evaluators.emulated import EmulatedEvaluator
-from evoflash.evaluators.finals_phase import FINALISTS, promoted, time_finalists
-from evoflash.gpu import load_gpu
-from evoflash.gpu_process.finals import FinalReport
-from evoflash.gpu_process.outcome import GpuOutcome
+from evoflash.evaluators.finals import FINALISTS, promoted, time_finalists
+from evoflash.gpu.process.finals import FinalReport
+from evoflash.gpu.process.outcome import GpuOutcome
 from evoflash.problem import parse_problem
 from evoflash.space import Genome
+from evoflash.specs import load_gpu
 from evoflash.store.store import open_store
 
 MISSION = parse_problem("mission")

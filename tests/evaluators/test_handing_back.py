@@ -9,11 +9,11 @@ from evoflash.evaluation import Proposal, Rung, Status
 from evoflash.evaluators import measured
 from evoflash.evaluators.measured import MeasuredEvaluator
 from evoflash.evaluators.prepare import Failure, Prepared
-from evoflash.families.family import load_family
-from evoflash.gpu import load_gpu
 from evoflash.isolation import Ending
+from evoflash.kernels.family import load_family
 from evoflash.problem import parse_problem
 from evoflash.space import Genome
+from evoflash.specs import load_gpu
 
 NOT_COMPILED = Ending(Prepared(failure=Failure(Status.COMPILE, Rung.COMPILE, "refused")))
 

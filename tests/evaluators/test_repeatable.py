@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from evoflash.commands.search import plan as planning
-from evoflash.commands.search.limits import Limits
-from evoflash.commands.search.run import run
+from evoflash.app.search import plan as planning
+from evoflash.app.search.limits import Limits
+from evoflash.app.search.session import run
 from evoflash.store.store import open_store
 
 # The addresses that the system gives out, and the order of sets, differ between the two processes.
@@ -18,8 +18,8 @@ import mmap, sys
 taken = [mmap.mmap(-1, int(size)) for size in sys.argv[1].split(",")]
 from evoflash.evaluators.estimates import estimates
 from evoflash.evaluators.prepare import prepare
-from evoflash.families.family import load_family
-from evoflash.gpu import load_gpu
+from evoflash.kernels.family import load_family
+from evoflash.specs import load_gpu
 from evoflash.problem import parse_problem
 gpu, problem = load_gpu("l4"), parse_problem("mission")
 family = load_family("flash_direct")

@@ -1,7 +1,7 @@
 """attention.py: one file, without evoflash, called with anything that says where it lies on a GPU.
 
 CuPy makes no array without a GPU: the arrays here are addresses with `__cuda_array_interface__`, the driver
-is the one that records. tests/gpu/test_runtime.py runs the file.
+is the one that records. tests/on_gpu/test_runtime.py runs the file.
 """
 
 import importlib.util

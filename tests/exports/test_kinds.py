@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from exported_cases import champion, exported
 
-from evoflash import cli
 from evoflash.champions import champion_today
+from evoflash.cli import program as cli
 from evoflash.errors import UsageError
 from evoflash.evaluation import Basis, Evaluation, Proposal, Rung, RunKey, Status, Timing, Verdict
 from evoflash.exports import flashinfer_solution, t4
@@ -16,7 +16,7 @@ from evoflash.exports.claims import as_comment, claims, facts
 from evoflash.exports.exported import with_what_is_known
 from evoflash.exports.kinds import KINDS, kind_of
 from evoflash.exports.launch_json import artefact
-from evoflash.families.family import load_family
+from evoflash.kernels.family import load_family
 from evoflash.replay.kernel_tuner import read_recording
 from evoflash.store.store import open_store
 

@@ -8,19 +8,18 @@ import numpy as np
 import pytest
 from exported_cases import CASES, exported
 
-from evoflash.attention.workload import Workload
 from evoflash.errors import UsageError
 from evoflash.exports.cubin import write
 from evoflash.exports.exported import Exported, gpus_of
 from evoflash.exports.launch_json import artefact, launching
-from evoflash.families.expression import Expression
-from evoflash.families.family import known_families, load_family
-from evoflash.families.launch_expression import of_sizes
-from evoflash.gpu import load_gpu
+from evoflash.kernels.expression import Expression, of_sizes
+from evoflash.kernels.family import known_families, load_family
+from evoflash.operations.attention.workload import Workload
 from evoflash.problem import parse_problem
 from evoflash.runtime.description import SIZES, Refused, described
 from evoflash.runtime.expressions import compiled
 from evoflash.runtime.launch import Kernel
+from evoflash.specs import load_gpu
 
 PROBLEMS = (
     "b=2,h=8,hkv=2,sq=300,skv=700,d=128,dtype=fp16,causal",

@@ -8,10 +8,9 @@ import sys
 import pytest
 from portfolio_cases import chosen_from, needs_torch, table_of
 
-from evoflash.commands.portfolio.package import package_of
+from evoflash.app.portfolio.run import package_of
 from evoflash.errors import UsageError
-from evoflash.exports.portfolio.folder import write
-from evoflash.exports.portfolio.package import by_members
+from evoflash.exports.portfolio import by_members, write
 from evoflash.runtime.dispatch import Dispatcher
 from evoflash.runtime.launch import Kernel
 

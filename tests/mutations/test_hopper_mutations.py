@@ -6,11 +6,11 @@ from functools import cache
 import numpy as np
 import pytest
 
-from evoflash.families.family import load_family
 from evoflash.gene_edits import largest, nearest, one_of, refit, set_back
-from evoflash.gpu import load_gpu
+from evoflash.kernels.family import load_family
 from evoflash.problem import parse_problem
 from evoflash.space import Check, Genome, Param, SearchSpace, Value
+from evoflash.specs import load_gpu
 from evoflash.strategies.operators import operators
 
 FAMILY, H200 = load_family("flash_wgmma"), load_gpu("h200")

@@ -10,11 +10,11 @@ from strategy_cases import SPACE, TINY
 
 import evoflash.mutations
 from evoflash.errors import UsageError
-from evoflash.families.family import known_families, load_family
 from evoflash.gene_edits import HIGH, LOW, MID, VERY_HIGH
-from evoflash.gpu import load_gpu
+from evoflash.kernels.family import known_families, load_family
 from evoflash.problem import parse_problem
 from evoflash.space import Check, Genome, Param, SearchSpace
+from evoflash.specs import load_gpu
 from evoflash.strategies.operators import Operator, operators
 
 OPERATORS = {operator.name: operator for operator in operators()}

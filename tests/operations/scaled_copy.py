@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from evoflash.errors import UsageError
+from evoflash.numerics import Bits, decode, encode, rounded
 from evoflash.operation import (
     EmulatedRun,
     Expected,
@@ -20,9 +21,7 @@ from evoflash.operation import (
     Thresholds,
     Work,
 )
-from evoflash.validation.bits import Bits, decode, encode, rounded
-from evoflash.validation.expected import every_row, expected_rows
-from evoflash.validation.relation import Relation, Rows
+from evoflash.operations.expectations import Relation, Rows, every_row, expected_rows
 
 FACTOR = 0.75
 

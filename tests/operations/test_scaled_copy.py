@@ -14,26 +14,27 @@ from cupy.cuda import nvrtc
 from operations.scaled_copy import CompileKey, Workload
 from places import TESTS
 
+from evoflash import operation as registry
 from evoflash.champions import distance
-from evoflash.compilers.nvrtc import compile_candidate
-from evoflash.cuda.launcher import present_gpu, spec_of
 from evoflash.emulator.preflight import preflight
 from evoflash.errors import EvoflashError, TemplateError, UsageError
 from evoflash.evaluation import Basis, Proposal, RunKey, Status
 from evoflash.evaluators.emulated import EmulatedEvaluator
 from evoflash.evaluators.measured import MeasuredEvaluator
-from evoflash.families.export import export_kernel, genome_of
-from evoflash.families.family import families_for, load_family, read_family
-from evoflash.families.renderer import render
-from evoflash.gpu import load_gpu
-from evoflash.operation import Output, registry
+from evoflash.gpu.launcher import present_gpu, spec_of
+from evoflash.gpu.timing.protocols import sets_of
+from evoflash.kernels.family import families_for, load_family, read_family
+from evoflash.kernels.nvrtc import compile_candidate
+from evoflash.kernels.renderer import render
+from evoflash.kernels.standalone import export_kernel, genome_of
+from evoflash.numerics import decode, encode
+from evoflash.operation import Output
 from evoflash.problem import parse_problem
 from evoflash.search import search
+from evoflash.specs import load_gpu
 from evoflash.store.store import open_store
 from evoflash.strategies import make_strategy
-from evoflash.timing.protocols import sets_of
-from evoflash.validation.bits import decode, encode
-from evoflash.validation.correctness import check_correctness
+from evoflash.validation.metamorphic import check_correctness
 
 HERE = Path(__file__).parent
 VARIABLES = {"EVOFLASH_TEMPLATES": str(HERE), "EVOFLASH_OPERATIONS": "scaled_copy=operations.scaled_copy"}

@@ -5,10 +5,9 @@ from dataclasses import replace
 import pytest
 from places import ROOT
 
-from evoflash.attention.loop import kv_tiles, steps_of
-from evoflash.attention.workload import Workload, parse_workload
-from evoflash.evaluation import Launch
-from evoflash.gpu import load_gpu
+from evoflash.launch import Launch
+from evoflash.operations.attention.loop import kv_tiles, steps_of
+from evoflash.operations.attention.workload import Workload, parse_workload
 from evoflash.perf_model.estimate import (
     Counts,
     Profile,
@@ -18,6 +17,7 @@ from evoflash.perf_model.estimate import (
     model_version,
     occupancy,
 )
+from evoflash.specs import load_gpu
 from scripts.model.report import read_space
 
 LAUNCH = Launch("f", (8, 8, 1), (128, 1, 1), 40960)

@@ -5,15 +5,14 @@ from dataclasses import replace
 
 import pytest
 
-from evoflash.attention.loop import consumers
-from evoflash.attention.workload import Workload
-from evoflash.evaluation import Launch
-from evoflash.families.family import load_family
-from evoflash.gpu import load_gpu
+from evoflash.kernels.family import load_family
+from evoflash.launch import Launch
 from evoflash.operation import Loop
-from evoflash.perf_model.block_schedule import at_work, makespan
+from evoflash.operations.attention.loop import consumers
+from evoflash.operations.attention.workload import Workload
 from evoflash.perf_model.estimate import Counts, Estimate, Profile, constants, estimate
-from evoflash.perf_model.warpgroup_path import chain_cycles, exposed_boxes
+from evoflash.perf_model.schedule import at_work, chain_cycles, exposed_boxes, makespan
+from evoflash.specs import load_gpu
 
 ONE_TILE = Loop(rows=64, keys=64, stages=2, splits=1)
 

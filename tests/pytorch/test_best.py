@@ -7,10 +7,10 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 from exported_cases import exported  # noqa: E402
 
 import evoflash.torch as drop_in  # noqa: E402
-from evoflash.attention.workload import Workload  # noqa: E402
 from evoflash.errors import UsageError  # noqa: E402
 from evoflash.exports.kinds import kind_of  # noqa: E402
-from evoflash.gpu import load_gpu  # noqa: E402
+from evoflash.operations.attention.workload import Workload  # noqa: E402
+from evoflash.specs import load_gpu  # noqa: E402
 from evoflash.torch import best  # noqa: E402
 
 

@@ -9,25 +9,25 @@ from pathlib import Path
 import click
 import numpy as np
 import pytest
+from command_cases import EXIT_NO_KERNEL, EXIT_USAGE, one_line
+from forked import evoflash
 from places import FIXTURES
 from strategy_cases import Notebook
-from test_cli import EXIT_NO_KERNEL, EXIT_USAGE, evoflash, one_line
 
-from evoflash.commands.record.recording import record, recorded
-from evoflash.commands.search import command as search_command
-from evoflash.commands.search.limits import Limits
-from evoflash.commands.search.recorded import search_recording
+from evoflash.app.record import record, recorded
+from evoflash.app.search.limits import Limits
+from evoflash.app.search.recorded import search_recording
+from evoflash.cli.commands import search as search_command
 from evoflash.errors import NoKernelError, UsageError
 from evoflash.evaluation import Basis, Evaluation, Proposal, Rung, RunKey, Status, Timing
-from evoflash.families.family import families_for
-from evoflash.gpu import load_gpu
+from evoflash.kernels.family import families_for
 from evoflash.problem import parse_problem
 from evoflash.replay.comparison import chosen, compare, curves, random_expectation, standing
-from evoflash.replay.evaluator import ReplayedEvaluator
 from evoflash.replay.kernel_tuner import read_recording
-from evoflash.replay.recorded_space import Outcome, Recording, recorded_space
+from evoflash.replay.recorded_space import Outcome, Recording, ReplayedEvaluator, recorded_space
 from evoflash.search import search
 from evoflash.space import Genome, Param
+from evoflash.specs import load_gpu
 from evoflash.store.store import open_store
 from evoflash.strategies import STRATEGIES, make_strategy
 

@@ -6,20 +6,20 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from evoflash.cli import commands
-from evoflash.commands import kernel_report
-from evoflash.commands.insights.digest import read as read_insights
-from evoflash.commands.leaderboard.table import read as read_table
-from evoflash.commands.record.recording import record
-from evoflash.commands.search.limits import Limits
-from evoflash.commands.search.recorded import search_recording
-from evoflash.commands.terminal import program
+from evoflash.app.insights import read as read_insights
+from evoflash.app.leaderboard import read as read_table
+from evoflash.app.record import record
+from evoflash.app.search.limits import Limits
+from evoflash.app.search.recorded import search_recording
+from evoflash.cli.options import program
+from evoflash.cli.program import commands
 from evoflash.errors import NoKernelError
 from evoflash.evaluation import Basis, Evaluation, Proposal, Rung, RunKey, Status
-from evoflash.families.family import load_family
-from evoflash.gpu import load_gpu
+from evoflash.kernels.family import load_family
 from evoflash.problem import parse_problem
+from evoflash.specs import load_gpu
 from evoflash.store.store import Store, open_store
+from evoflash.views import kernel as kernel_report
 
 GPU, PROBLEM = load_gpu("l4"), parse_problem("mission")
 FAMILY = load_family("flash_simt")

@@ -5,13 +5,12 @@ from dataclasses import replace
 import pytest
 from places import ROOT
 
-from evoflash.families.family import load_family
-from evoflash.families.proportions import proportions_on
-from evoflash.gpu import load_gpu
+from evoflash.kernels.family import load_family
+from evoflash.kernels.occupancy import proportions_on
 from evoflash.problem import parse_problem
-from evoflash.replay.kernel_tuner import read_recording
-from evoflash.replay.own_families import with_family
+from evoflash.replay.kernel_tuner import read_recording, with_family
 from evoflash.replay.spaces import shipped
+from evoflash.specs import load_gpu
 
 SPACES = ROOT / "scripts" / "searches" / "records" / "spaces"
 

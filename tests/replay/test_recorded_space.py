@@ -11,9 +11,8 @@ from places import FIXTURES
 
 from evoflash.errors import UsageError
 from evoflash.evaluation import Basis, Proposal, Rung, Status
-from evoflash.replay.evaluator import ReplayedEvaluator
 from evoflash.replay.kernel_tuner import cache_text, read_recording, write_recording
-from evoflash.replay.recorded_space import Outcome, Recording, recorded_space
+from evoflash.replay.recorded_space import Outcome, Recording, ReplayedEvaluator, recorded_space
 from evoflash.space import Check, Genome, Param, SearchSpace
 from evoflash.strategies import make_strategy
 

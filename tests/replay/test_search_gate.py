@@ -19,9 +19,9 @@ import numpy as np
 import pytest
 from places import ROOT
 
-from evoflash.commands.options import DEFAULT_STRATEGY
 from evoflash.replay.comparison import curves, draws_us, random_expectation, scores_of
 from evoflash.replay.kernel_tuner import read_recording
+from evoflash.settings import DEFAULT_STRATEGY
 
 SEEDS = 20
 ERRORS = 2.0  # standard errors of the mean of SEEDS seeds

@@ -11,9 +11,9 @@ from exported_cases import CASES, exported
 from places import ROOT
 from recording import Recorder, build, number, sent_by_evoflash, sizes_of
 
-from evoflash.attention import abi
 from evoflash.exports.launch_json import artefact
-from evoflash.families.family import load_family
+from evoflash.kernels.family import load_family
+from evoflash.operations.attention import abi
 from evoflash.runtime.launch import Kernel, LaunchError, Refused
 
 POINTERS = (0x7F00_0000_1000, 0x7F00_0100_0010, 0x7F00_0200_0020, 0x7F00_0300_0030, 0x7F00_0400_0004)

@@ -16,11 +16,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
 
 from evoflash.exports.launch_json import artefact  # noqa: E402
 from evoflash.runtime.launch import Kernel, Refused  # noqa: E402
-from evoflash.runtime.torch_call import (  # noqa: E402
-    Call,
-    _in_python,
-    guard_of,
-)
+from evoflash.runtime.torch_call import Call, _in_python, guard_of  # noqa: E402
 from evoflash.runtime.torch_fallback import by_sdpa  # noqa: E402
 from evoflash.runtime.torch_op import Attention  # noqa: E402
 from evoflash.runtime.torch_operators import SCHEMAS, operators  # noqa: E402

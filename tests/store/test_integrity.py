@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from evoflash.cli import commands, groups
-from evoflash.commands.terminal import program
+from evoflash.cli.options import program
+from evoflash.cli.program import commands, groups
 from evoflash.errors import StoreError
 from evoflash.store.database import open_database
 from evoflash.store.integrity import Health, check

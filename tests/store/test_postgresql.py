@@ -16,8 +16,8 @@ from postgres_server import Server
 from typer.testing import CliRunner
 from waiting import LIMIT_S, until
 
-from evoflash.cli import commands, groups
-from evoflash.commands.terminal import program
+from evoflash.cli.options import program
+from evoflash.cli.program import commands, groups
 from evoflash.errors import StoreError
 from evoflash.paths import DB
 from evoflash.store import schema

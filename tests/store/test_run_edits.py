@@ -9,8 +9,8 @@ import pytest
 from places import environment
 from typer.testing import CliRunner
 
-from evoflash.cli import commands, groups
-from evoflash.commands.terminal import program
+from evoflash.cli.options import program
+from evoflash.cli.program import commands, groups
 from evoflash.errors import StoreError, UsageError
 from evoflash.evaluation import Basis
 from evoflash.store import run_edits

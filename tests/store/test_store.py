@@ -18,8 +18,7 @@ import pytest
 import sqlalchemy as sa
 from places import FIXTURES, environment
 
-from evoflash.attention.workload import CompileKey
-from evoflash.commands.search.run import _is_final
+from evoflash.app.search.session import _is_final
 from evoflash.errors import StoreError
 from evoflash.evaluation import (
     Baseline,
@@ -34,10 +33,11 @@ from evoflash.evaluation import (
     Timing,
     Verdict,
 )
+from evoflash.operations.attention.workload import CompileKey
 from evoflash.paths import DB
 from evoflash.space import Genome
 from evoflash.store import database, schema
-from evoflash.store.cost import Cost, charge, costs
+from evoflash.store.standing import Cost, charge, costs
 from evoflash.store.store import Store, open_store
 
 PROBLEM = "b=1,h=8,hkv=8,sq=512,skv=512,d=64,dtype=fp16"

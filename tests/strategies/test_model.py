@@ -11,12 +11,16 @@ from evoflash.strategies.model.earlier import Earlier, brought_here, doubts, tar
 from evoflash.strategies.model.features import Features
 from evoflash.strategies.model.gaussian_process import (
     Kernel,
+    by_share,
     correlation,
+    expected_gain,
+    favourite,
     fitted,
     posterior,
+    some_of,
+    targets_of,
     usual_kernel,
 )
-from evoflash.strategies.model.preference import by_share, expected_gain, favourite, some_of, targets_of
 
 PLAIN = SearchSpace(
     "plain",

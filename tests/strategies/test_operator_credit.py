@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from strategy_cases import SPACE, evaluated
 
-from evoflash.attention.workload import CompileKey
 from evoflash.evaluation import Build, Timing
-from evoflash.strategies.operator_credit import CONTROL, FLOOR, Credit, Trait, diagnosis, is_control, reward
+from evoflash.operations.attention.workload import CompileKey
+from evoflash.strategies.operators import CONTROL, FLOOR, Credit, Trait, diagnosis, is_control, reward
 
 GENOME = SPACE.sample(np.random.default_rng(0))
 NAMES = ("good", "bad", "meant")

@@ -209,6 +209,6 @@ def test_optuna_says_nothing_and_keeps_its_users_verbosity(capfd):
 
 
 def test_optuna_is_not_imported_until_a_study_is_needed():
-    probe = "import sys, evoflash.cli, evoflash.strategies; sys.exit('optuna' in sys.modules)"
+    probe = "import sys, evoflash.cli.program, evoflash.strategies; sys.exit('optuna' in sys.modules)"
 
     assert subprocess.run([sys.executable, "-c", probe], env=environment(), check=False).returncode == 0

@@ -10,11 +10,9 @@ from evoflash.errors import UsageError
 from evoflash.evaluation import Evaluation, Proposal, Status
 from evoflash.space import Genome
 from evoflash.strategies import make_strategy
-from evoflash.strategies.insight import Insight
+from evoflash.strategies.evolution import PRESETS, Insight, named_strategy, preset_of, trials_of
 from evoflash.strategies.operators import operators
-from evoflash.strategies.populations import POPULATIONS, make_population
-from evoflash.strategies.populations.islands import ISLANDS, MIGRATION
-from evoflash.strategies.presets import PRESETS, named_strategy, preset_of, trials_of
+from evoflash.strategies.populations import ISLANDS, MIGRATION, POPULATIONS, make_population
 
 GENERAL = {operator.name for operator in operators() if operator.is_general}
 CROSSING = {operator.name for operator in operators() if operator.arity == 2}

@@ -11,7 +11,7 @@ from evoflash.search import Strategy
 from evoflash.space import Genome
 from evoflash.strategies import make_strategy
 from evoflash.strategies.family_bandit import Bandit
-from evoflash.strategies.operator_credit import reward
+from evoflash.strategies.operators import reward
 
 NAMES = ("evolution", "surrogate", "bandit")
 

@@ -17,7 +17,7 @@ from evoflash.space import Check, Genome, Param, SearchSpace
 from evoflash.strategies import STRATEGIES, make_strategy
 from evoflash.strategies.evolution import Evolution
 from evoflash.strategies.operators import operators
-from evoflash.strategies.populations.elites import Population
+from evoflash.strategies.populations import Population
 
 
 class TestUniform(StrategyCases):
@@ -214,7 +214,7 @@ def test_two_parents_are_two_genomes() -> None:
 
 def test_help_names_every_registered_strategy_and_loads_none() -> None:
     code = (
-        "import sys; from evoflash.commands.options import strategy_names; print(strategy_names());"
+        "import sys; from evoflash.cli.options import strategy_names; print(strategy_names());"
         "print(*(name for name in sys.modules if name.startswith(('evoflash.strategies.', 'numpy'))))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -5,10 +5,10 @@ import pickle
 import numpy as np
 import pytest
 
-from evoflash.attention.workload import parse_workload
 from evoflash.isolation import IsolatedPool
+from evoflash.operations.attention.workload import parse_workload
 from evoflash.validation import cases
-from evoflash.validation.shared_values import shared
+from evoflash.validation.cases import shared
 
 WORKLOAD = parse_workload("b=1,h=1,sq=5,skv=9,d=16")
 

@@ -8,10 +8,10 @@ from functools import partial
 import pytest
 from tiled_kernel import tiled
 
-from evoflash.attention.inputs import ALL
-from evoflash.attention.workload import Workload
 from evoflash.operation import Output
-from evoflash.validation.correctness import check_correctness
+from evoflash.operations.attention.inputs import ALL
+from evoflash.operations.attention.workload import Workload
+from evoflash.validation.metamorphic import check_correctness
 
 FULL = Workload(2, 4, 2, 60, 131, 64)
 
@@ -94,5 +94,5 @@ def test_every_trial_is_run():
 
 
 def test_it_needs_no_gpu_library():
-    code = "import sys, evoflash.validation.correctness; sys.exit('cupy' in sys.modules)"
+    code = "import sys, evoflash.validation.metamorphic; sys.exit('cupy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -8,13 +8,11 @@ import numpy as np
 import pytest
 
 from evoflash.evaluation import Status
-from evoflash.gpu_process.cache import key_of_large, names_of_large
-from evoflash.gpu_process.shared_cases import SharedCases
+from evoflash.gpu.process.cache import SharedCases, key_of_large, names_of_large
 from evoflash.isolation import IsolatedPool
-from evoflash.operation.registry import operation_of
+from evoflash.operation import operation_of
 from evoflash.problem import parse_problem
-from evoflash.validation.cases import place_of
-from evoflash.validation.shared_values import shared
+from evoflash.validation.cases import place_of, shared
 
 VALUE = {"small": 7, "one": np.arange(1000, dtype=np.float32), "other": np.ones((3, 5), np.uint16)}
 (TIMED,) = parse_problem("b=1,h=1,s=64,d=64").workloads

@@ -7,13 +7,12 @@ import numpy as np
 import pytest
 from tiled_kernel import tiled
 
-from evoflash.attention import abi
-from evoflash.attention.inputs import ALL, draw
-from evoflash.attention.reference import attention, expect
-from evoflash.attention.workload import Workload
-from evoflash.validation.bits import decode, encode
-from evoflash.validation.expected import every_row
-from evoflash.validation.thresholds import thresholds_of
+from evoflash.numerics import decode, encode
+from evoflash.operations.attention import abi
+from evoflash.operations.attention.inputs import ALL, draw
+from evoflash.operations.attention.reference import attention, expect
+from evoflash.operations.attention.workload import Workload
+from evoflash.operations.expectations import every_row, thresholds_of
 from evoflash.validation.validator import judge
 
 LENGTHS = [64, 256, 1024]

@@ -1,14 +1,23 @@
 """Which schedulers may be talked to: those of this machine, and those that prove by TLS who they are.
 
 A Dask scheduler, its workers and its clients run whatever another of them sends. Connects to nothing.
+
+What two machines must have alike to share a search: evoflash, its templates, the compiler. Compares
+nothing.
 """
 
+import hashlib
 import ipaddress
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from evoflash import __version__
 from evoflash.errors import UsageError
+from evoflash.kernels.nvrtc import nvrtc_version
+from evoflash.paths import DEVICE, template_folders
 
 PORT = 8786  # of a Dask scheduler where an address names none
 _CERTIFICATE, _KEY, _AUTHORITY = "cert.pem", "key.pem", "ca.pem"
@@ -87,3 +96,31 @@ def _certificate(folder: Path) -> Certificate:
     certificate, key = map(str, files)
     own = folder / _AUTHORITY
     return Certificate(str(own) if own.is_file() else certificate, certificate, key)
+
+
+ON_A_GPU = 2  # questions: one runs, and the next one waits in the queue of the GPU process
+_PACKAGE = DEVICE.parent
+_KINDS = (".py", ".h", ".cpp", ".cu", ".toml", ".j2")
+
+
+@cache
+def code() -> str:
+    """Version, NVRTC, and eight digits over all source files and templates; DeviceError without NVRTC."""
+    digest = hashlib.sha256()
+    for folder in (_PACKAGE, *template_folders()):
+        for file in _sources(folder):
+            digest.update(f"{file.relative_to(folder)}\0".encode() + file.read_bytes())
+    return f"evoflash {__version__}, NVRTC {nvrtc_version()}, code {digest.hexdigest()[:8]}"
+
+
+def _sources(folder: Path) -> Iterable[Path]:
+    return sorted(path for path in folder.rglob("*") if path.suffix in _KINDS and path.is_file())
+
+
+def resources(*, gpu: str | None) -> dict[str, float]:
+    """What a worker of this machine offers: its code, and a core or one GPU of the named model, each for as
+    many questions as it takes at the same time.
+    """
+    if gpu is None:
+        return {code(): 1.0, "CPU": 1.0}
+    return dict.fromkeys((code(), "GPU", f"GPU {gpu}"), float(ON_A_GPU))

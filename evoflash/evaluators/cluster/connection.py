@@ -4,9 +4,12 @@ Dask decides who answers, and asks another worker when one is gone. An answer de
 so a question that was on its way when the scheduler or the network failed is simply asked again. Covered:
 workers that die, leave and join; a scheduler that is gone or does not answer for half a minute. What a
 candidate is blamed for: ending worker after worker, as often as the scheduler allows (`allowed-failures`).
+
+The door to Dask's `distributed`: imported here alone, with one line for who has not installed it.
 """
 
 import logging
+import os
 import pickle
 import threading
 import time
@@ -17,15 +20,27 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from evoflash.errors import DeviceError
-from evoflash.evaluators.cluster.address import Address, Certificate
-from evoflash.evaluators.cluster.code import code
-from evoflash.evaluators.cluster.engine import (
-    CommClosedError,
-    FutureCancelledError,
-    KilledWorker,
-    distributed,
-)
+from evoflash.errors import DeviceError, UsageError
+from evoflash.evaluators.cluster.address import Address, Certificate, code
+
+os.environ.setdefault("DASK_LOGGING__DISTRIBUTED", "critical")  # what matters is said in one line of ours
+try:
+    import dask as _dask
+    import distributed as _distributed
+    from distributed.client import FutureCancelledError
+    from distributed.comm.core import CommClosedError
+    from distributed.scheduler import KilledWorker
+except ImportError as error:
+    raise UsageError(
+        f"several GPUs or machines need Dask ({str(error)[:80]}): run `pip install 'evoflash[cluster]'`."
+    ) from None
+
+__all__ = ["CommClosedError", "FutureCancelledError", "KilledWorker", "dask", "distributed"]
+
+# Typed in part: what is used of it is used as untyped.
+dask: Any = _dask
+distributed: Any = _distributed
+
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")

@@ -13,8 +13,8 @@ from typing import Generic, TypeVar
 
 from evoflash.errors import DeviceError
 from evoflash.evaluators.prepare import Prepared
-from evoflash.gpu_process.finals import FinalTask
-from evoflash.gpu_process.rungs import GpuTask
+from evoflash.gpu.process.finals import FinalTask
+from evoflash.gpu.process.rungs import GpuTask
 from evoflash.isolation import Ending
 from evoflash.paths import cache_advice, cache_dir
 

@@ -13,8 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from evoflash.errors import DeviceError
-from evoflash.evaluators.cluster.address import Address
-from evoflash.evaluators.cluster.code import resources
+from evoflash.evaluators.cluster.address import Address, resources
 
 _PROCESS = "evoflash.evaluators.cluster.loopback_process"
 _STARTS_S = 120.0  # for all its workers, on a busy machine

@@ -10,7 +10,7 @@ import signal
 import sys
 from typing import Any
 
-from evoflash.evaluators.cluster.engine import distributed
+from evoflash.evaluators.cluster.connection import distributed
 from evoflash.evaluators.cluster.serving import configured, nanny
 
 _HOST = "127.0.0.1"

@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 
-_STARTERS = ("evoflash.evaluators.cluster.asked", "evoflash.evaluators.cluster.asked_gpu")
+_STARTERS = ("evoflash.evaluators.cluster.asked", "evoflash.evaluators.cluster.asked")
 
 
 def dask_setup(worker: object) -> None:

@@ -9,12 +9,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from evoflash.cuda.launcher import present_gpu, spec_of
 from evoflash.errors import DeviceError
-from evoflash.evaluators.cluster.address import Address
-from evoflash.evaluators.cluster.code import resources
-from evoflash.evaluators.cluster.connection import security
-from evoflash.evaluators.cluster.engine import dask, distributed
+from evoflash.evaluators.cluster.address import Address, resources
+from evoflash.evaluators.cluster.connection import dask, distributed, security
+from evoflash.gpu.launcher import present_gpu, spec_of
 
 log = logging.getLogger(__name__)
 # Candidates use memory in processes of their own, of which Dask knows nothing: its limit would be none.

@@ -11,7 +11,7 @@ import numpy as np
 
 from evoflash.space import Genome
 from evoflash.strategies.model.features import Floats
-from evoflash.strategies.model.preference import Scale, by_rank, some_of, targets_of
+from evoflash.strategies.model.gaussian_process import Scale, by_rank, some_of, targets_of
 
 MOST = 40  # outcomes of one search that are kept
 DOUBT = 0.2  # noise of an earlier outcome while none of this search is known, as a share of the variance

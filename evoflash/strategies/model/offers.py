@@ -2,20 +2,110 @@
 
 What takes long to find (whether a genome is valid takes some 0.1 ms) is kept for the next batch. All is a
 function of the seed and of the outcomes that are known.
+
+Which genomes lie near a genome; knows no score and proposes nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from evoflash.evaluation import Evaluation, Proposal
-from evoflash.space import Genome, SearchSpace
-from evoflash.strategies.model.neighbourhood import Neighbourhood
+from evoflash.space import Genome, SearchSpace, Value, Values
 from evoflash.strategies.operators import operators_for
-from evoflash.strategies.populations.elites import Population
+from evoflash.strategies.populations import Population
+
+TRIES = 4  # draws for each jump that is wanted, until the space is taken to have no more
+
+
+class Neighbourhood:
+    """Changes of one gene, of two, or of a block of them; no gene is known by its name."""
+
+    def __init__(self, space: SearchSpace) -> None:
+        self._space = space
+        self._when: list[tuple[str, Callable[[Values], bool] | None]] = [
+            (name, space.when.get(name)) for name in space.names
+        ]
+        self._values = {param.name: param.values for param in space.params}
+        self._codes = {
+            param.name: (column, {(type(value), value): at for at, value in enumerate(param.values)})
+            for column, param in enumerate(space.params)
+        }
+        self._near: dict[Genome, tuple[Genome, ...]] = {}
+
+    def one_gene(self, genome: Genome) -> tuple[Genome, ...]:
+        """Every valid genome that gives one gene another value, near or far; kept, for an elite stays one."""
+        if genome not in self._near:
+            changes = ({name: value} for name, others in self._free(genome) for value in others)
+            changed = (self._changed(genome, change) for change in changes)
+            self._near[genome] = tuple(other for other in changed if other is not None)
+        return self._near[genome]
+
+    def two_genes(self, genome: Genome, rng: np.random.Generator, *, count: int) -> Iterator[Genome]:
+        """At most `count` valid genomes that give two genes other values; some may come twice.
+
+        The pair of genes is drawn first and their values second, so that a pair of switches is drawn as often
+        as a pair of genes of thirty values. Values of genes that a change switches on are drawn as well.
+        """
+        free, found = self._free(genome), 0
+        if len(free) < 2:
+            return
+        absent = [name for name in self._space.names if name not in genome.as_dict()]
+        for draw in rng.random((TRIES * count, 4 + len(absent))):
+            first = int(draw[0] * len(free))
+            second = (first + 1 + int(draw[1] * (len(free) - 1))) % len(free)
+            change = {
+                name: _at(self._values[name], part) for name, part in zip(absent, draw[4:], strict=True)
+            }
+            for (name, others), part in zip((free[first], free[second]), draw[2:4], strict=True):
+                change[name] = _at(others, part)
+            if (jumped := self._changed(genome, change)) is not None:
+                yield jumped
+                found += 1
+            if found == count:
+                return
+
+    def block(
+        self, genome: Genome, names: Sequence[str], rng: np.random.Generator, *, draws: int
+    ) -> Iterator[Genome]:
+        """The valid genomes of so many draws that give all these genes any values; some may come twice."""
+        for draw in rng.random((draws, len(names))):
+            change = {name: _at(self._values[name], part) for name, part in zip(names, draw, strict=True)}
+            if (changed := self._changed(genome, change)) is not None:
+                yield changed
+
+    def _free(self, genome: Genome) -> list[tuple[str, tuple[Value, ...]]]:
+        """The genes of a genome that have other values, and these."""
+        free = []
+        for name, value in genome.values:
+            values = self._values[name]
+            at = self._codes[name][1][type(value), value]
+            if len(values) > 1:
+                free.append((name, values[:at] + values[at + 1 :]))
+        return free
+
+    def _changed(self, genome: Genome, change: Values) -> Genome | None:
+        """The genome with these values; None where it is not valid, or the same.
+
+        SearchSpace.genome would do, but its checks of each value take five times as long, and all values here
+        are the space's own.
+        """
+        values = {**genome.as_dict(), **change}
+        chosen: dict[str, Value] = {}
+        for name, is_active in self._when:
+            if is_active is None or is_active(chosen):
+                chosen[name] = values[name] if name in values else self._values[name][0]
+        changed = Genome(genome.family, genome.version, tuple(sorted(chosen.items())))
+        return changed if changed != genome and self._space.is_valid(changed) else None
+
+
+def _at(values: Sequence[Value], part: float) -> Value:
+    """The value at a part from 0 to 1 of the way."""
+    return values[int(part * len(values))]
+
 
 PAIRS, CHILDREN, POINTS = 60, 15, 100  # offered: jumps from each elite, operators' children, raw points
 TILES = 200  # draws of other tiles for each elite; two in three and more of them are not valid

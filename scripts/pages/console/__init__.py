@@ -12,8 +12,8 @@ A block is fenced as `console` and has a line above it that says where its outpu
 
 The blocks of a page are run in order, in one new folder, which is their home folder too.
 
-    __main__    the command line: pages in, pages out
-    blocks      a page's blocks, found and replaced
-    notebook    docs/notebook.ipynb, by running its cells
-    session     commands run as a reader would, and which differences in their output do not count
+    blocks    The console blocks of a page
+    notebook  Runs docs/notebook.ipynb and writes its outputs into it
+    session   Commands run as a reader of a page would, in an empty home folder, and what of their output is
+              compared
 """

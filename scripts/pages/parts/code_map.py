@@ -1,13 +1,11 @@
 """Tables of what the code holds: families, packages, layers. Writes no file and measures nothing."""
 
-import re
 import tomllib
 from collections.abc import Sequence
 
-import evoflash
-from evoflash.families.family import Family, known_families, load_family
+from evoflash.kernels.family import Family, known_families, load_family
 from scripts import ROOT
-from scripts.pages import markdown
+from scripts.pages import markdown, package_lists
 
 _HEAD_DIMS = range(16, 257, 16)  # that a problem may have
 
@@ -38,10 +36,16 @@ def _spans(dims: Sequence[int]) -> str:
 
 
 def packages() -> str:
-    """The packages and modules of evoflash, as its first lines list them."""
-    listed = re.findall(r"^ {4}(\S+) {2,}(\S.*)$", evoflash.__doc__ or "", re.MULTILINE)
-    rows = ((f"`evoflash/{_file(name)}`", what) for name, what in listed)
-    return "\n".join(markdown.table(("where", "what"), rows)) + "\n"
+    """The packages and modules of evoflash, floor by floor, each by its first line."""
+    known = package_lists.entries(ROOT / "evoflash")
+    rows = [
+        (floor, f"`evoflash/{_file(key)}`", package_lists.first_sentence(known[key]))
+        for floor, names in package_lists.floors()
+        for name in names
+        for key in (name, f"{name}/")
+        if key in known
+    ]
+    return "\n".join(markdown.table(("floor", "where", "what"), rows)) + "\n"
 
 
 def _file(name: str) -> str:

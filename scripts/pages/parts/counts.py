@@ -9,10 +9,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from evoflash.conformance.primitives import primitives
-from evoflash.selftest import bookkeeping_frauds, clock_frauds, large_size_frauds
-from evoflash.selftest.corpus import corpus
 from evoflash.strategies.operators import operators
+from evoflash.trust.conformance.cases import primitives
+from evoflash.trust.selftest import bookkeeping_frauds, clock_frauds, large_size_frauds
+from evoflash.trust.selftest.corpus import corpus
 from scripts import ROOT
 
 _CONFORMANCE = ROOT / "scripts" / "validation" / "records" / "conformance-h100.json"

@@ -1,6 +1,6 @@
-"""The table of settings in docs/commands.md, made of evoflash/settings/variables.py. Writes no file."""
+"""The table of settings in docs/commands.md, made of evoflash/settings.py. Writes no file."""
 
-from evoflash.settings.variables import SETTINGS, Setting
+from evoflash.settings import SETTINGS, Setting
 from scripts.pages import markdown
 
 

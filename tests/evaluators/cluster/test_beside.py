@@ -4,7 +4,7 @@ import threading
 
 from waiting import LIMIT_S, until
 
-from evoflash.evaluators.cluster.beside import Lanes
+from evoflash.evaluators.cluster.pools import Lanes
 
 
 def inside(lane, entered, leave):

@@ -1,7 +1,7 @@
 """What workers offer: a search meets only those with its own code, and GPUs of its own model."""
 
-from evoflash.evaluators.cluster import code as codes
-from evoflash.evaluators.cluster.code import code, resources
+from evoflash.evaluators.cluster import address as codes
+from evoflash.evaluators.cluster.address import code, resources
 
 
 def test_a_worker_offers_its_code_and_a_core_or_one_gpu_of_a_model():

@@ -15,11 +15,11 @@ from evoflash.evaluators.cluster.cubins import (
     unpack_task,
 )
 from evoflash.evaluators.prepare import Prepared
-from evoflash.gpu import load_gpu
-from evoflash.gpu_process.finals import FinalTask
-from evoflash.gpu_process.rungs import Anchor, GpuTask
+from evoflash.gpu.process.finals import FinalTask
+from evoflash.gpu.process.rungs import Anchor, GpuTask
 from evoflash.isolation import Ending
 from evoflash.problem import parse_problem
+from evoflash.specs import load_gpu
 
 SPEC, PROBLEM = load_gpu("h200"), parse_problem("b=1,h=1,s=64,d=64")
 (KEY,) = PROBLEM.compile_keys(SPEC.arch)

@@ -10,23 +10,24 @@ from cluster_jobs import LostWhenTold, jobs
 from cluster_parts import FAMILY, PROBLEM, history_of
 from waiting import LIMIT_S
 
-from evoflash.commands.search import plan as planning
-from evoflash.commands.search.limits import Limits
-from evoflash.commands.search.machines import Machines
-from evoflash.commands.search.run import run
+from evoflash.app.search import plan as planning
+from evoflash.app.search.limits import Limits
+from evoflash.app.search.machines import Machines
+from evoflash.app.search.session import run
 from evoflash.errors import DeviceError
-from evoflash.evaluation import Basis, Launch, Status
-from evoflash.gpu import load_gpu
-from evoflash.gpu_process.finals import FinalTask
-from evoflash.gpu_process.rungs import GpuTask
-from evoflash.gpu_process.worker import GpuWorker
+from evoflash.evaluation import Basis, Status
+from evoflash.gpu.process.finals import FinalTask
+from evoflash.gpu.process.rungs import GpuTask
+from evoflash.gpu.process.worker import GpuWorker
+from evoflash.launch import Launch
 from evoflash.problem import parse_problem
+from evoflash.specs import load_gpu
 
 pytest.importorskip("distributed")
 
 from evoflash.evaluators.cluster.connection import connected, gpu_kind
-from evoflash.evaluators.cluster.gpus import ClusterGpus
 from evoflash.evaluators.cluster.loopback import private_cluster
+from evoflash.evaluators.cluster.pools import ClusterGpus
 
 pytestmark = pytest.mark.slow
 SPEC, (WORKLOAD,) = load_gpu("h200"), parse_problem("b=1,h=1,s=64,d=64").workloads

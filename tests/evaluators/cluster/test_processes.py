@@ -22,7 +22,7 @@ from evoflash.evaluators.cluster import connection as connections
 from evoflash.evaluators.cluster.address import MAKE_CERTIFICATE, Address, address
 from evoflash.evaluators.cluster.connection import CPU, Connection, connected
 from evoflash.evaluators.cluster.loopback import private_cluster
-from evoflash.evaluators.cluster.processes import ClusterCores
+from evoflash.evaluators.cluster.pools import ClusterCores
 
 pytestmark = pytest.mark.slow
 

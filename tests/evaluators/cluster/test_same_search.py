@@ -9,10 +9,10 @@ import pytest
 from cluster_parts import FAMILY, PROBLEM, Parts, history_of, kill
 from waiting import until
 
-from evoflash.commands.search import plan as planning
-from evoflash.commands.search.limits import Limits
-from evoflash.commands.search.machines import Asked, machines
-from evoflash.commands.search.run import run
+from evoflash.app.search import plan as planning
+from evoflash.app.search.limits import Limits
+from evoflash.app.search.machines import Asked, machines
+from evoflash.app.search.session import run
 
 pytest.importorskip("distributed")
 pytestmark = pytest.mark.slow

@@ -1,0 +1,366 @@
+"""Runs a kernel under many schedules in the emulator, and gathers what is wrong with it. Prints nothing.
+
+A crash costs one run, because runs are made in other processes. What is shown holds for small shapes and
+under our reading of PTX. Nothing is timed, and what a kernel does without ef:: is not seen.
+
+One run of one case in this process: what the emulator reports, and whether the result is right.
+What the runs of a kernel showed: faults, and outputs that depend on the schedule. Runs nothing.
+"""
+
+import itertools
+import os
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from evoflash import operation as registry
+from evoflash.app.check import lint as compiler_messages
+from evoflash.app.check.findings import Finding, Place, advice, from_report, merge, slow_accesses
+from evoflash.app.check.lint import unseen_in
+from evoflash.app.check.own_kernel import Written, difference, launch_own
+from evoflash.app.check.subject import Case, Subject, WorkloadCase
+from evoflash.emulator.call import Run, run_call
+from evoflash.emulator.launch import Emulation, Report, Site
+from evoflash.emulator.preflight import CPU_LIMIT_S, cpu_limit_s
+from evoflash.errors import DeviceError
+from evoflash.evaluation import Build, Status
+from evoflash.isolation import Ending, IsolatedPool
+from evoflash.kernels import gxx
+from evoflash.kernels.nvrtc import compile_candidate
+from evoflash.kernels.occupancy import does_not_fit
+from evoflash.operation import Delivery, Output, Schedule, TestInput, Workload, operation_of
+from evoflash.operations.expectations import every_row
+from evoflash.validation.validator import describe_error, judge
+
+_MOST_S_AGAIN = 2.0  # of CPU time: a run that took longer is not repeated
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ran:
+    """What one run of one case brought."""
+
+    reports: tuple[Report, ...]
+    sites: tuple[Site, ...]
+    seconds: float  # CPU time in the emulator
+    wrong: tuple[str, ...] = ()  # how the result is wrong: a headline, then notes
+    written: tuple[Written, ...] = ()
+
+
+def run_case(library: Path, case: Case, run: Run, inputs_name: str) -> Ran:
+    """One run of one case, and once more where its reports are to name callers of their second place.
+
+    UsageError when the launch does not fit the kernel.
+    """
+    ran = _run_once(library, case, run, inputs_name)
+    watched = tuple(dict.fromkeys(line for r in ran.reports if r.line2 for line in (r.line2, r.line)))
+    if not watched or ran.seconds > _MOST_S_AGAIN:
+        return ran
+    telling = gxx.build(library.with_suffix(".cu").read_text(), name=library.stem, tells_callers=True)
+    again = _run_once(telling, case, replace(run, watched=watched), inputs_name)
+    return replace(ran, reports=tuple(_with_callers(ran.reports, again.reports)))
+
+
+def _with_callers(reports: Sequence[Report], again: Sequence[Report]) -> Iterator[Report]:
+    """Each report as the second run tells it, once for each way that the kernel came to its places."""
+    told: dict[tuple[str, int, int], list[Report]] = {}
+    for each in again:
+        told.setdefault(_places(each), []).append(each)
+    for report in reports:
+        yield from told.get(_places(report), (report,))
+
+
+def _places(report: Report) -> tuple[str, int, int]:
+    return report.kind, report.line, report.line2
+
+
+def _run_once(library: Path, case: Case, run: Run, inputs_name: str) -> Ran:
+    if not isinstance(case, WorkloadCase):
+        emulation, written = launch_own(library, case.launch, case.arguments, run)
+        return _ran((emulation,), written=written)
+    inputs = operation_of(case.workload).draw(inputs_name, case.workload, seed=run.seed)
+    emulations, output = run_call(library, case.launches, case.workload, inputs, run)
+    if any(advice(report.kind).stops for emulation in emulations for report in emulation.reports):
+        return _ran(emulations)  # half an output says nothing
+    return _ran(emulations, wrong=_wrong(case, inputs, output))
+
+
+def _wrong(case: WorkloadCase, inputs: TestInput, output: Output) -> tuple[str, ...]:
+    operation = operation_of(case.workload)
+    expected = operation.expect(case.workload, inputs, where=every_row(case.workload))
+    verdict = judge(case.workload, [(inputs, expected, output)])
+    if verdict.passed:
+        return ()
+    if verdict.reason.startswith("lse "):
+        return (f"the result is wrong: {verdict.reason}",)
+    worst, extent = describe_error(case.workload, expected, output)
+    return f"the result is wrong: {worst}", extent, f"the gate that it fails: {verdict.reason}"
+
+
+def _ran(
+    emulations: Sequence[Emulation], *, wrong: tuple[str, ...] = (), written: tuple[Written, ...] = ()
+) -> Ran:
+    return Ran(
+        reports=tuple(report for emulation in emulations for report in emulation.reports),
+        sites=tuple(site for emulation in emulations for site in emulation.sites),
+        seconds=sum(emulation.seconds for emulation in emulations),
+        wrong=wrong,
+        written=written,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecord:
+    """A run as the report lists it."""
+
+    case: str
+    run: Run
+    inputs: str  # the kind of them; of no meaning for a kernel with arguments of its own
+    seconds: float | None  # of CPU time; None where the run's process was lost
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OneRun:
+    """One run of one case, and how it ended."""
+
+    case: Case
+    run: Run
+    inputs: str  # the name of their kind
+    ending: Ending[Ran]
+
+    @property
+    def written(self) -> tuple[Written, ...]:
+        """The output arrays of a kernel with arguments of its own."""
+        return self.ending.value.written if self.ending.value else ()
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether it came to its end and the emulator reported nothing."""
+        return self.ending.value is not None and not self.ending.value.reports
+
+    @property
+    def is_endless(self) -> bool:
+        """Whether its time ran out, the emulator's own or the process's."""
+        reports = self.ending.value.reports if self.ending.value else ()
+        return self.ending.status is Status.TIMEOUT or any(report.kind == "TIMEOUT" for report in reports)
+
+    def record(self) -> RunRecord:
+        """What the report says of it."""
+        seconds = self.ending.value.seconds if self.ending.value else None
+        return RunRecord(_name(self.case), self.run, self.inputs, seconds)
+
+
+def _name(case: Case) -> str:
+    if isinstance(case, WorkloadCase):
+        return str(case.workload) + (", on one SM" if case.is_crowded else "")
+    return f"grid {case.launch.grid}, block {case.launch.block}".replace(" ", "")
+
+
+def seen(subject: Subject, runs: Sequence[OneRun]) -> tuple[Finding, ...]:
+    """What was found by running, each kind once for a line. The runs of a case follow one another."""
+    return (*merge(_of(one, shift=subject.shift) for one in runs), *_unsteady(runs))
+
+
+def _of(one: OneRun, *, shift: int) -> list[Finding]:
+    where = str(one.run)
+    if isinstance(one.case, WorkloadCase):
+        where += f", {one.inputs} inputs, {_name(one.case)}"
+    if one.ending.value is None:
+        kind = "hang" if one.ending.status is Status.TIMEOUT else "crash"
+        return [Finding(kind, one.ending.reason, runs=1, first_run=where)]
+    findings = [from_report(report, run=where, shift=shift) for report in one.ending.value.reports]
+    if one.ending.value.wrong:
+        headline, *notes = one.ending.value.wrong
+        places = tuple(Place(0, note) for note in notes)
+        findings.append(Finding("wrong-result", headline, places=places, runs=1, first_run=where))
+    return findings
+
+
+def _unsteady(runs: Sequence[OneRun]) -> Iterator[Finding]:
+    """Outputs that depend on the schedule, or that nobody wrote. Runs with reports say nothing of it."""
+    findings: dict[tuple[str, str], Finding] = {}
+    clean = (one for one in runs if one.is_clean)
+    for _, of_case in itertools.groupby(clean, key=lambda one: id(one.case)):
+        first, *others = of_case
+        for array in first.written:
+            if array.poisoned:
+                text = f"{array.poisoned} of {array.values.size} elements of '{array.name}' were not written"
+                findings["unwritten-output", array.name] = Finding("unwritten-output", text)
+        for other in others:
+            for name, finding in _differences(first, other):
+                findings.setdefault(("schedule-dependent", name), finding)
+    yield from findings.values()
+
+
+def _differences(first: OneRun, other: OneRun) -> Iterator[tuple[str, Finding]]:
+    """The output arrays that two runs of a case left unequal."""
+    between = Place(0, f"between {first.run} and {other.run}")
+    for one, another in zip(first.written, other.written, strict=True):
+        if text := difference(one, another):
+            yield one.name, Finding("schedule-dependent", text, places=(between,))
+
+
+def clean_sites(runs: Sequence[OneRun]) -> Iterator[Site]:
+    """The accesses of runs without a report: what a broken run moves says nothing about speed."""
+    for one in runs:
+        if one.is_clean and one.ending.value:
+            yield from one.ending.value.sites
+
+
+_DELIVERIES: tuple[Delivery, ...] = ("lazy", "random", "eager")
+_SCHEDULES: tuple[Schedule, ...] = ("fifo", "random")
+_FIRST: tuple[tuple[Delivery, Schedule], ...] = (
+    ("lazy", "fifo"),
+    ("random", "random"),
+    ("eager", "fifo"),
+    ("random", "random"),
+)
+_MOST_PROCESSES = 4
+_RUNS_OF_A_PROCESS = 8  # starting one costs as much as these many ordinary runs
+_GRACE_S = 30.0  # over the launches' CPU limits: a process starts, a reference is computed
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Checked:
+    """A subject and everything that was found."""
+
+    subject: Subject
+    path: Path  # of the file that findings point into
+    runs: tuple[RunRecord, ...]
+    findings: tuple[Finding, ...]
+    build: Build | None  # None where NVRTC was not asked, or refused
+    notes: tuple[str, ...]
+
+    @property
+    def errors(self) -> int:
+        return sum(finding.severity == "error" for finding in self.findings)
+
+    @property
+    def warnings(self) -> int:
+        return len(self.findings) - self.errors
+
+
+def plan(
+    runs: int, *, seed: int, registers: int = 0, workload: Workload | None = None, at_kind: int = 0
+) -> tuple[tuple[Run, str], ...]:
+    """That many runs and the kinds of inputs for them, from the `at_kind`-th on: the likeliest to find
+    something come first, then every delivery with every schedule. With a workload, one run in four wants no
+    optional output, and one in four has tensors that are not dense.
+    """
+    operation = operation_of(workload) if workload else registry.default()
+    kinds = operation.inputs.scheduled
+    tensors = operation.tensors(workload) if workload else ()
+    optional = tuple(spec.name for spec in tensors if spec.is_optional)
+    rest = itertools.cycle(itertools.product(_DELIVERIES, _SCHEDULES))
+    choices = itertools.islice(itertools.chain(_FIRST, rest), runs)
+    planned = []
+    for at, (delivery, schedule) in enumerate(choices):
+        without = optional if at % 4 == 2 else ()
+        is_strided = workload is not None and at % 4 == 1
+        run = Run(delivery, schedule, seed + at, CPU_LIMIT_S, registers, without, is_strided)
+        planned.append((run, kinds[(at_kind + at) % len(kinds)]))
+    return tuple(planned)
+
+
+def check(subject: Subject, *, runs: int, seed: int) -> Checked:
+    """Everything that `runs` runs of each case and the compilers find. DeviceError without g++."""
+    gxx.runtime()  # once, before the processes ask for it
+    unseen = unseen_in(subject.source.splitlines(), subject.unseen, shift=subject.shift)
+    try:
+        library = gxx.build(subject.source, name=subject.name)
+    except gxx.KernelBuildError as error:
+        refused = compiler_messages.from_gcc(error.log, file=f"{subject.name}.cu", shift=subject.shift)
+        path = subject.path or Path(f"{subject.name}.cu")
+        return Checked(subject, path, (), (*unseen, *refused), None, subject.notes)
+    build, compiled, notes = _compiled(subject)
+    to_run = _to_run(subject, build, runs=runs, seed=seed)
+    ran = _run_all(library, to_run)
+    if len(ran) < len(to_run):
+        notes = (*notes, f"{len(to_run) - len(ran)} runs were not made after one that does not end.")
+    findings = (*_launches_that_do_not_fit(subject, build), *seen(subject, ran), *compiled, *unseen)
+    slow = slow_accesses(clean_sites(ran), shift=subject.shift)
+    return Checked(
+        subject,
+        path=subject.path or library.with_suffix(".cu"),
+        runs=tuple(one.record() for one in ran),
+        findings=tuple(sorted((*findings, *slow), key=lambda finding: finding.severity != "error")),
+        build=build,
+        notes=(*subject.notes, *notes),
+    )
+
+
+def _to_run(subject: Subject, build: Build | None, *, runs: int, seed: int) -> list[tuple[Case, Run, str]]:
+    """Each case's runs. Few runs do not have all kinds of inputs: the next case goes on with them."""
+    registers = build.registers if build else 0
+    to_run: list[tuple[Case, Run, str]] = []
+    for at, case in enumerate(subject.cases):
+        workload = case.workload if isinstance(case, WorkloadCase) else None
+        for run, inputs in plan(runs, seed=seed, registers=registers, workload=workload, at_kind=at * runs):
+            if isinstance(case, WorkloadCase):
+                run = replace(run, cpu_limit_s=cpu_limit_s(case.launches, case.workload))
+            to_run.append((case, run, inputs))
+    return to_run
+
+
+def _run_all(library: Path, to_run: Sequence[tuple[Case, Run, str]]) -> list[OneRun]:
+    """The runs that were made: those that have not begun when one turns out to be endless are left out."""
+    processes = min(-(-len(to_run) // _RUNS_OF_A_PROCESS), os.cpu_count() or 1, _MOST_PROCESSES)
+    ran: list[OneRun] = []
+    with IsolatedPool(processes) as pool:
+        under_way: deque[tuple[tuple[Case, Run, str], Future[Ending[Ran]]]] = deque()
+        waiting = deque(to_run)
+        while waiting or under_way:
+            while waiting and len(under_way) < 2 * processes:
+                one = waiting.popleft()
+                under_way.append((one, _start(pool, library, *one)))
+            one, future = under_way.popleft()
+            ran.append(OneRun(*one, future.result()))
+            if ran[-1].is_endless:
+                waiting.clear()
+    return ran
+
+
+def _start(pool: IsolatedPool, library: Path, case: Case, run: Run, inputs: str) -> Future[Ending[Ran]]:
+    launches = len(case.launches) if isinstance(case, WorkloadCase) else 1
+    # CPU seconds take longer where more processes want to run than there are cores.
+    waits = max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+    limit_s = launches * run.cpu_limit_s * waits + _GRACE_S
+    return pool.submit(run_case, library, case, run, inputs, timeout_s=limit_s)
+
+
+def _launches_that_do_not_fit(subject: Subject, build: Build | None) -> list[Finding]:
+    """Launches that the GPU has no room for."""
+    gpu = subject.gpu
+    if gpu is None:
+        return []
+    launches = {
+        launch
+        for case in subject.cases
+        for launch in (case.launches if isinstance(case, WorkloadCase) else (case.launch,))
+    }
+    sizes = {launch.smem_bytes for launch in launches if launch.smem_bytes > gpu.smem_per_block}
+    texts = [f"{size} bytes of shared memory; {gpu.name} allows {gpu.smem_per_block}" for size in sizes]
+    if build is not None:
+        static = build.smem_static_bytes
+        reasons = (
+            does_not_fit(launch, gpu, registers=build.registers, smem_static_bytes=static)
+            for launch in launches
+        )
+        texts += sorted(set(filter(None, reasons)))
+    return [Finding("cannot-launch", text) for text in texts]
+
+
+def _compiled(subject: Subject) -> tuple[Build | None, tuple[Finding, ...], tuple[str, ...]]:
+    """What NVRTC and ptxas make of the text for the GPU; without NVRTC a note says so."""
+    if subject.candidate is None:
+        return None, (), ()
+    try:
+        build = compile_candidate(subject.candidate)
+    except DeviceError as error:
+        return None, (), (f"ptxas was not asked: {error}",)
+    if not build.ok:
+        refusal = compiler_messages.from_nvrtc(build.log, file=f"{subject.name}.cu", shift=subject.shift)
+        return None, refusal, ()
+    warnings = compiler_messages.from_build(build, arch=subject.candidate.compile_key.arch)
+    return build, warnings, ()

@@ -1,0 +1,305 @@
+"""What `evoflash check` is to check: a genome or a user's own file, as texts and launches; runs nothing.
+
+A file that `evoflash export` wrote, edited since or not, as something to check; runs nothing.
+"""
+
+import hashlib
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from evoflash import operation as registry
+from evoflash.app.check.own_kernel import Argument, KernelFile, read_kernel_file
+from evoflash.errors import UsageError
+from evoflash.evaluation import Candidate
+from evoflash.kernels.ef_layer import device_headers_sha, primitives
+from evoflash.kernels.family import load_family
+from evoflash.kernels.renderer import lint, render
+from evoflash.kernels.standalone import (
+    export_kernel,
+    export_words,
+    genome_of,
+    genome_of_words,
+    without_prefix,
+)
+from evoflash.launch import Launch
+from evoflash.operation import CompileKey, Loop, Workload, operation_of
+from evoflash.problem import Problem, parse_problem
+from evoflash.space import Genome
+from evoflash.specs import GpuSpec, load_gpu
+
+_MOST_FLOPS = 1 << 26  # of a workload, up to which it is emulated: some 0.2 s
+_LINT = re.compile(r"^(.*) at line (\d+)$")
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadCase:
+    """A workload whose result is known."""
+
+    workload: Workload
+    launches: tuple[Launch, ...]
+    is_crowded: bool = False  # on a GPU with a single SM: persistent blocks take several tiles each
+
+
+@dataclass(frozen=True, slots=True)
+class OwnCase:
+    """One launch with arguments of its own: no result to compare with."""
+
+    launch: Launch
+    arguments: tuple[Argument, ...]
+
+
+Case = WorkloadCase | OwnCase
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Subject:
+    """One kernel text and the launches to try. Findings point into `shown`, `shift` lines further down."""
+
+    title: str
+    name: str  # of the text's file, without .cu
+    source: str
+    cases: tuple[Case, ...]
+    candidate: Candidate | None  # for NVRTC; None where no GPU is named
+    gpu: GpuSpec | None
+    path: Path | None  # of the file to show; None: where the build leaves the text
+    shown: str  # that file's text
+    shift: int = 0
+    unseen: tuple[tuple[str, int], ...] = ()  # what the emulator cannot see, and its line
+    notes: tuple[str, ...] = ()  # what the reader should know about what was checked
+
+
+def of_genome(genome: Genome, problem: Problem, gpu: GpuSpec) -> tuple[Subject, ...]:
+    """A genome, once for each kernel that the problem's workloads compile to."""
+    return tuple(_of_key(genome, problem, key, gpu) for key in problem.compile_keys(gpu.arch))
+
+
+def _of_key(genome: Genome, problem: Problem, key: CompileKey, gpu: GpuSpec) -> Subject:
+    family, candidate = load_family(genome.family), render(genome, key, gpu)
+    wanted = tuple(w for w in problem.workloads if w.compile_key(gpu.arch) == key)
+    loop = family.loop(family.names(genome.as_dict(), key, gpu))
+    workloads, notes = _workloads(key, loop, wanted, whole_groups=False)
+    cases = [WorkloadCase(w, family.launches(genome, w, gpu)) for w in workloads]
+    lone_sm = replace(gpu, sm_count=1)
+    crowded = [WorkloadCase(w, family.launches(genome, w, lone_sm), is_crowded=True) for w in workloads]
+    cases += [new for new, case in zip(crowded, cases, strict=True) if new.launches != case.launches]
+    return Subject(
+        title=f"{family.name} {genome.id} for {key} on {gpu.name}",
+        name=family.name,
+        source=candidate.source,
+        cases=tuple(cases),
+        candidate=candidate,
+        gpu=gpu,
+        path=None,
+        shown=candidate.source,
+        notes=notes,
+    )
+
+
+def _workloads(
+    key: CompileKey, loop: Loop, wanted: tuple[Workload, ...], *, whole_groups: bool
+) -> tuple[tuple[Workload, ...], tuple[str, ...]]:
+    """The pre-flight's shapes for the text as it is, then the problem's own where they are small; and a word
+    about those left out.
+    """
+    small = [w for w in wanted if w.flops <= _MOST_FLOPS]
+    large = [w for w in wanted if w not in small]
+    notes = tuple(f"{w} is too large for the emulator: smaller shapes stand for it." for w in large)
+    planned = operation_of(key).preflight_runs(key, loop, whole_groups=whole_groups)
+    shapes = (run.workload for run in planned if whole_groups or not run.shrunk)
+    return tuple(dict.fromkeys([*shapes, *small])), notes
+
+
+def of_words(family: str, words: list[str], *, problem: str, gpu: str) -> tuple[Subject, ...]:
+    """A genome as `evoflash export` takes it."""
+    return of_genome(*genome_of(family, words, problem=problem, gpu=gpu))
+
+
+def of_file(path: Path, *, problem: str | None, gpu: str | None) -> tuple[Subject, ...]:
+    """A user's own .cu. UsageError says what is missing in it."""
+    return (_own(path, read_text(path), problem, load_gpu(gpu) if gpu else None),)
+
+
+def read_text(path: Path) -> str:
+    """A file's text; UsageError where it cannot be read."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise UsageError(f"{path} cannot be read ({why}): give a .cu file or a genome id.") from None
+
+
+def _own(path: Path, text: str, problem: str | None, gpu: GpuSpec | None) -> Subject:
+    kernel = read_kernel_file(path, text)
+    key, cases, notes = _cases(kernel, problem, gpu)
+    name = re.sub(r"\W", "_", path.stem)
+    if gpu is None:
+        notes = (*notes, "no --gpu: neither NVRTC nor ptxas was asked about registers, spills and limits.")
+    return Subject(
+        title=str(path),
+        name=name,
+        source=text,
+        cases=cases,
+        candidate=candidate_of(Genome(name, 0, ()), text, key) if key else None,
+        gpu=gpu,
+        path=path,
+        shown=text,
+        unseen=unseen_lines(text),
+        notes=notes,
+    )
+
+
+def unseen_lines(text: str) -> tuple[tuple[str, int], ...]:
+    """What a kernel's text uses that the emulator cannot see, and on which line."""
+    warnings = (_LINT.match(warning) for warning in lint(text))
+    return tuple((match[1], int(match[2])) for match in warnings if match)
+
+
+def _cases(
+    kernel: KernelFile, problem: str | None, gpu: GpuSpec | None
+) -> tuple[CompileKey | None, tuple[Case, ...], tuple[str, ...]]:
+    arch = gpu.arch if gpu else ""
+    if kernel.loop is None:
+        if problem:
+            raise UsageError(f"{kernel.path} has arguments of its own: --problem is for attention kernels.")
+        # NVRTC wants an arch; the rest of the key plays no part.
+        key = registry.default().probe.compile_key(arch) if gpu else None
+        return key, (OwnCase(kernel.launch(), kernel.arguments),), ()
+    if not (problem or kernel.problem):
+        raise UsageError(
+            f"what {kernel.path} computes is not said: give --problem, or `problem` in its attention table."
+        )
+    wanted = parse_problem(problem or kernel.problem)
+    keys = wanted.compile_keys(arch)
+    if len(keys) > 1:
+        raise UsageError(
+            f"the workloads of '{wanted}' need {len(keys)} different kernels: check them one by one."
+        )
+    workloads, notes = _workloads(keys[0], kernel.loop, wanted.workloads, whole_groups=True)
+    cases = tuple(WorkloadCase(w, (kernel.launch(w),)) for w in workloads)
+    return keys[0] if gpu else None, cases, notes
+
+
+def candidate_of(genome: Genome, text: str, key: CompileKey) -> Candidate:
+    """A kernel's text as NVRTC takes it."""
+    sha = hashlib.sha256((text + device_headers_sha()).encode()).hexdigest()
+    return Candidate(genome, key, text, sha)
+
+
+_INCLUDE = '#include "ef.h"\n'
+_LAYER_ENDS = "}  // namespace ef\n"
+_KERNEL_ENDS = re.compile(r"^EF_EXPORT_KERNEL\(.*\n", re.MULTILINE)  # below it stands the launcher
+
+
+def is_exported(path: Path, text: str) -> bool:
+    """Whether it has an export's banner, and its layer in place of an #include; UsageError: half a banner."""
+    return _INCLUDE not in text and export_words(text, path) is not None
+
+
+def of_exported(path: Path, *, problem: str | None, gpu: str | None) -> tuple[Subject, ...]:
+    """The kernel of an exported file, for its banner's problem and GPU or for others that it is compiled for.
+
+    UsageError where the banner, the layer or their order are no more those of an export.
+    """
+    text = read_text(path)
+    words = export_words(text, path)
+    assert words is not None, "is_exported() was asked"
+    was, now = genome_of_words(words), genome_of_words(words, problem=problem, gpu=gpu)
+    _check_compiled_for(path, was[1], now[1], now[2].arch)
+    (exported,), (rendered,) = of_genome(*was), of_genome(*now)
+    head, _, original = exported.source.partition(_INCLUDE)
+    kernel, before = _kernel(path, text, primitives(original))
+    kernel = without_prefix(kernel, load_family(words.family), words.prefix)
+    edits = _edits(original, kernel)
+    source = head + _INCLUDE + kernel
+    subject = replace(
+        rendered,
+        title=f"{path}: {rendered.title}" + (", edited" if edits else ""),
+        source=source,
+        candidate=candidate_of(now[0], source, now[1].compile_keys(now[2].arch)[0]),
+        path=path,
+        shown=text,
+        shift=before - head.count("\n") - _INCLUDE.count("\n"),
+        unseen=unseen_lines(source),
+        notes=(*_notes(path, text, edits, export_kernel(*was, prefix=words.prefix)), *rendered.notes),
+    )
+    return (subject,)
+
+
+def genome_in(path: Path, text: str) -> tuple[Genome, Problem, GpuSpec]:
+    """What an exported file holds. UsageError where its kernel is not that genome's any more."""
+    words = export_words(text, path)
+    assert words is not None, "is_exported() was asked"
+    genome, problem, gpu = genome_of_words(words)
+    if edits_in(path, text):
+        raise UsageError(
+            f"the kernel in {path} was edited, or exported by another version: it is no genome of "
+            f"{genome.family} any more. `evoflash check` looks into an edited kernel; else export it "
+            "again, or write it as a kernel of your own with ef::."
+        )
+    return genome, problem, gpu
+
+
+def edits_in(path: Path, text: str) -> int:
+    """How many lines of an exported file's kernel are not as its banner's genome has them.
+
+    UsageError where the layer above the kernel, or the order of the parts, is not an export's any more.
+    """
+    words = export_words(text, path)
+    assert words is not None, "is_exported() was asked"
+    (exported,) = of_genome(*genome_of_words(words))
+    original = exported.source.partition(_INCLUDE)[2]
+    kernel, _ = _kernel(path, text, primitives(original))
+    return _edits(original, without_prefix(kernel, load_family(words.family), words.prefix))
+
+
+def _check_compiled_for(path: Path, was: Problem, now: Problem, arch: str) -> None:
+    """UsageError where the text in the file is not what the other problem would be compiled from."""
+    if was.compile_keys(arch) != now.compile_keys(arch):
+        raise UsageError(
+            f"{path} was exported for '{was}', and its kernel is compiled for that: it cannot be checked "
+            f"for '{now}'; export the genome for that problem, or leave --problem out."
+        )
+
+
+def _kernel(path: Path, text: str, layer: str) -> tuple[str, int]:
+    """The kernel's text between layer and launcher, and how many lines of the file stand before it."""
+    at = text.find(_LAYER_ENDS) + len(_LAYER_ENDS)
+    end = max((found.end() for found in _KERNEL_ENDS.finditer(text)), default=0)
+    if at < len(_LAYER_ENDS) or end < at:
+        raise UsageError(
+            f"{path} is not laid out as an export any more (banner, namespace ef, kernel, launcher): export "
+            "it again, or write the kernel as one of your own (`evoflash check --help`)."
+        )
+    if layer not in text[:at]:
+        have = set(text.splitlines())
+        changed = next((line.strip() for line in layer.splitlines() if line not in have), "")
+        what = f"'{changed[:60]}' is not in the file" if changed else "its lines are in another order"
+        raise UsageError(
+            f"the PTX above the kernel in {path} is not what its command prints ({what}): it was edited, or "
+            "exported by another version. It cannot run here, so nothing could be said of the file: export "
+            "it again, or write the change as a kernel of your own with ef:: (`evoflash check --help`)."
+        )
+    return text[at:end], text.count("\n", 0, at)
+
+
+def _edits(original: str, kernel: str) -> int:
+    """How many lines of the kernel are not those that were exported, blank ones aside."""
+    lines = [[line for line in part.splitlines() if line.strip()] for part in (original, kernel)]
+    if lines[0] == lines[1]:
+        return 0
+    known = set(lines[0])
+    return max(1, sum(line not in known for line in lines[1]))
+
+
+def _notes(path: Path, text: str, edits: int, export: str) -> tuple[str, ...]:
+    notes = [f"{path} inlines PTX; its kernel was run with ef:: in place of that: lines are those of {path}."]
+    if edits:
+        lines = f"{edits} line{'s' * (edits > 1)}"
+        notes.append(
+            f"the kernel was edited ({lines} not as exported): the edited text was run, launched as its "
+            "banner says."
+        )
+    elif text != export:
+        notes.append(f"{path} differs from its export outside of the kernel: that part is not checked.")
+    return tuple(notes)

@@ -1,0 +1,301 @@
+"""`evoflash compare`: which of two kernels is faster on this GPU, or that it is unclear.
+
+command     the command's options
+start       two words in, the outcome of a GPU process out
+kernels     what the two words on the command line stand for, compiled
+run         both checked, timed in pairs and checked again, in a GPU process
+report      the comparison as text or JSON
+
+What is compared: a candidate of the database, a library's kernel or a .cu file, made ready for the GPU.
+Two kernels compared in a GPU process: checked, timed in pairs by every protocol, and checked again.
+A comparison from two words to its outcome, in a GPU process of its own. Prints no result.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from evoflash import operation as registry
+from evoflash.app.check import subject as check_subject
+from evoflash.app.check.own_kernel import read_kernel_file
+from evoflash.app.check.subject import genome_in, is_exported
+from evoflash.app.known import known_genome
+from evoflash.errors import EvoflashError, UsageError
+from evoflash.evaluation import Build, Status, Timing
+from evoflash.evaluators.prepare import prepare
+from evoflash.gpu import baselines, launcher
+from evoflash.gpu.arena import MemoryFaultError
+from evoflash.gpu.baselines import BaselineAbsentError, BaselineFailedError, LibraryContender, baseline
+from evoflash.gpu.launcher import KernelHungError, LaunchRefusedError
+from evoflash.gpu.process.checks import of_timed
+from evoflash.gpu.process.rungs import GpuTask, Launcher, check, task_of
+from evoflash.gpu.timing import noise_floor as noise
+from evoflash.gpu.timing.benchmark import Bench, KernelContender, can_be_timed
+from evoflash.gpu.timing.intervals import MINIMAL_EFFECT
+from evoflash.gpu.timing.paired import Comparison, SequentialTest, beats_physics, run_sequential_test
+from evoflash.gpu.timing.protocols import CALL, Pace, TimingProtocol
+from evoflash.isolation import IsolatedPool
+from evoflash.kernels.family import load_family
+from evoflash.kernels.nvrtc import compile_candidate, first_error
+from evoflash.notices import say, working
+from evoflash.operation import Workload
+from evoflash.problem import Problem, parse_problem
+from evoflash.space import Genome
+from evoflash.specs import GpuSpec
+
+_GENOME_ID = re.compile(r"[0-9a-f]{1,16}")
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """What the GPU process needs of one of the two kernels. Without a task it is a library's, by its name."""
+
+    name: str
+    task: GpuTask | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Meaning:
+    """What a word stands for, before it is known on which problem."""
+
+    problem: str  # what the kernel was made for; empty where it is for any problem
+    contender: Callable[[Problem], Contender]
+
+
+def contenders(
+    words: Sequence[str], *, problem: str | None, spec: GpuSpec, db: str, seed: int
+) -> tuple[Problem, tuple[Contender, ...]]:
+    """What the words stand for, on the problem given or on the one that they agree on.
+
+    UsageError for a word that stands for nothing, and where the problem is not clear; EvoflashError for a
+    kernel that does not compile for this GPU.
+    """
+    meanings = [_look_up(word, problem=problem, spec=spec, db=db, seed=seed) for word in words]
+    known = list(dict.fromkeys(str(parse_problem(m.problem)) for m in meanings if m.problem))
+    if problem is None and len(known) != 1:
+        said = f"they were made for {' and '.join(known)}" if known else "nothing says for which problem"
+        raise UsageError(f"{said}: say on which to compare them with --problem.")
+    what = parse_problem(problem or known[0])
+    return what, _by_distinct_names([meaning.contender(what) for meaning in meanings])
+
+
+def _by_distinct_names(made: Sequence[Contender]) -> tuple[Contender, ...]:
+    """A kernel may be compared with itself: the two are then numbered."""
+    names = [contender.name for contender in made]
+    return tuple(
+        replace(contender, name=f"{contender.name} ({at + 1})")
+        if names.count(contender.name) > 1
+        else contender
+        for at, contender in enumerate(made)
+    )
+
+
+def _look_up(word: str, *, problem: str | None, spec: GpuSpec, db: str, seed: int) -> _Meaning:
+    if word in baselines.NAMES:
+        return _Meaning("", lambda _: Contender(word))
+    path = Path(word)
+    if path.exists() or path.suffix == ".cu":
+        return _in_file(path, spec=spec, seed=seed)
+    if not _GENOME_ID.fullmatch(word):
+        raise UsageError(
+            f"'{word}' is no .cu file, no candidate's id and no baseline: baselines are "
+            f"{', '.join(baselines.NAMES)}; `evoflash leaderboard` has the ids."
+        )
+    genome, what, _ = known_genome(word, db, problem=problem, gpu=spec.name)
+    return _of_genome(genome, str(what), genome.id, spec=spec, seed=seed)
+
+
+def _in_file(path: Path, *, spec: GpuSpec, seed: int) -> _Meaning:
+    """A file that `evoflash export` wrote is rendered again from its banner, as for `evoflash check`."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        raise UsageError(f"{path} cannot be read: give a .cu file, a candidate's id or a baseline.") from None
+    if not is_exported(path, text):
+        return _own(path, text, spec=spec, seed=seed)
+    genome, problem, _ = genome_in(path, text)
+    return _of_genome(genome, str(problem), str(path), spec=spec, seed=seed)
+
+
+def _of_genome(genome: Genome, problem: str, name: str, *, spec: GpuSpec, seed: int) -> _Meaning:
+    family = load_family(genome.family)
+
+    def contender(what: Problem) -> Contender:
+        prepared = prepare(genome, what, spec, False, seed)
+        if prepared.failure:
+            reason = f"{prepared.failure.status}, {prepared.failure.reason}"
+            raise EvoflashError(f"{name} is no kernel for {what} on {spec.name} ({reason}): choose another.")
+        task = gpu_task(name, what, prepared.builds, lambda w: family.launches(genome, w, spec), spec, seed)
+        return Contender(name, replace(task, is_deterministic=family.is_deterministic))
+
+    return _Meaning(problem, contender)
+
+
+def _own(path: Path, text: str, *, spec: GpuSpec, seed: int) -> _Meaning:
+    kernel = read_kernel_file(path, text)
+    if kernel.loop is None:
+        raise UsageError(
+            f"{path} has arguments of its own, so nothing says what is right: only kernels with evoflash's "
+            "attention arguments can be compared (`attention = {}`, docs/check.md)."
+        )
+
+    def contender(what: Problem) -> Contender:
+        (subject,) = check_subject.of_file(path, problem=str(what), gpu=spec.name)
+        assert subject.candidate is not None, "a GPU was named"
+        build = compile_candidate(subject.candidate)
+        if not build.ok:
+            raise EvoflashError(f"{path} does not compile: {first_error(build.log)}")
+        task = gpu_task(str(path), what, (build,), lambda w: (kernel.launch(w),), spec, seed)
+        return Contender(str(path), task)
+
+    return _Meaning(kernel.problem, contender)
+
+
+def gpu_task(
+    name: str, problem: Problem, builds: Sequence[Build], launches: Launcher, spec: GpuSpec, seed: int
+) -> GpuTask:
+    """What the GPU process needs to check a kernel on every shape and to time it on the problem's."""
+    checks = registry.load(problem.operation).check_workloads(problem.compile_keys(spec.arch))
+    return task_of(name, spec, builds, launches, checks=checks, timed=problem.workloads, seed=seed)
+
+
+OnDevice = KernelContender | LibraryContender  # a contender as a bench times it
+
+
+@dataclass(frozen=True, slots=True)
+class ComparisonRun:
+    """What is to be compared: two contenders, on every workload of a problem."""
+
+    contenders: tuple[Contender, ...]
+    problem: Problem
+    spec: GpuSpec
+    seed: int
+    noise: float = MINIMAL_EFFECT
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One workload timed by one protocol: the first contender over the second, and the times of both."""
+
+    comparison: Comparison
+    timings: tuple[Timing, Timing]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """All results, or the failure that ended the comparison; the notes say what was left out."""
+
+    results: tuple[Result, ...] = ()
+    failure: str = ""
+    notes: tuple[str, ...] = ()
+
+
+class _FailedError(Exception):
+    """A contender cannot be compared; the message is the reason."""
+
+
+def compare_kernels(run: ComparisonRun) -> Outcome:
+    """Check both, time them in pairs, and check what was timed; to be called in a GPU process."""
+    try:
+        for contender in run.contenders:
+            _check(contender)
+        tests = [test for workload in run.problem.workloads for test in _timed_on(workload, run)]
+    except (_FailedError, BaselineAbsentError, BaselineFailedError, MemoryFaultError) as failed:
+        return Outcome(failure=str(failed))
+    except (KernelHungError, LaunchRefusedError) as failed:
+        return Outcome(failure=f"a kernel {failed}")
+    except launcher.cuda_errors() as error:
+        return Outcome(failure=str(error).strip().splitlines()[0])
+    results = tuple(Result(test.comparison, test.timings) for test in tests)
+    return Outcome(results, notes=_notes(results, run))
+
+
+def _check(contender: Contender) -> None:
+    """Smoke test, small and odd shapes, the problem's own. A baseline is checked only as it was timed."""
+    if contender.task is None:
+        return
+    outcome = check(contender.task)
+    if outcome.status is not Status.CORRECT:
+        raise _FailedError(f"{contender.name} fails at {outcome.rung} ({outcome.status}): {outcome.reason}")
+
+
+def _timed_on(workload: Workload, run: ComparisonRun) -> list[SequentialTest]:
+    bench = Bench(workload, spec=run.spec, seed=run.seed)
+    both = [_on_device(contender, bench) for contender in run.contenders]
+    rng = np.random.default_rng(run.seed)
+    tests = [
+        run_sequential_test(both[0], both[1], bench, protocol, rng=rng, noise=run.noise)
+        for protocol in protocols(bench)
+        if all(can_be_timed(contender, protocol) for contender in both)
+    ]
+    for which, contender in enumerate(both):
+        _check_timed(contender, bench, [test.timings[which] for test in tests], run)
+    return tests
+
+
+def protocols(bench: Bench) -> tuple[TimingProtocol, ...]:
+    """As the finals time it, and by single calls where the host's share of the time can be seen."""
+    return (*bench.protocols, CALL) if bench.protocols[0].pace is Pace.STEADY else bench.protocols
+
+
+def _on_device(contender: Contender, bench: Bench) -> OnDevice:
+    if contender.task is None:
+        try:
+            return baseline(contender.name.partition(" (")[0], bench)
+        except BaselineAbsentError as reason:
+            raise _FailedError(f"{contender.name} cannot be timed on {bench.workload}: {reason}") from None
+    launches = dict(contender.task.timed)[bench.workload]
+    return KernelContender(contender.name, contender.task.kernel(bench.workload, launches))
+
+
+def _check_timed(timed: OnDevice, bench: Bench, timings: list[Timing], run: ComparisonRun) -> None:
+    for timing in timings:
+        if violation := beats_physics(timing, bench.workload, run.spec):
+            raise _FailedError(f"{timed.name}: {violation}")
+    tasks = (contender.task for contender in run.contenders if contender.name == timed.name)
+    exact = any(task.is_deterministic for task in tasks if task is not None)
+    timed_us = timings[0].median_us
+    verdict = of_timed(timed, bench, seed=run.seed, timed_us=timed_us, is_deterministic=exact)
+    if not verdict.passed:
+        raise _FailedError(f"{timed.name} is wrong as it was timed: {verdict.reason}")
+
+
+def _notes(results: tuple[Result, ...], run: ComparisonRun) -> tuple[str, ...]:
+    protocols = {result.comparison.protocol for result in results}
+    short = any(protocol.endswith("-cold") for protocol in protocols)
+    if not short or any(protocol.endswith("-call") for protocol in protocols):
+        return ()
+    libraries = [contender.name for contender in run.contenders if contender.task is None]
+    return (f"no single calls: {' and '.join(libraries)} can only be timed as a graph",)
+
+
+_LIMIT_S = 900.0
+
+
+def compare_named(
+    first: str, second: str, *, problem: str | None, seed: int, db: str
+) -> tuple[ComparisonRun, Outcome]:
+    """Both kernels checked, then timed in pairs on this machine's GPU.
+
+    DeviceError without a GPU, UsageError for a word that names no kernel, EvoflashError where one of them
+    is not correct.
+    """
+    spec = launcher.present_spec(None)
+    with working("compiling both kernels"):
+        what, made = contenders((first, second), problem=problem, spec=spec, db=db, seed=seed)
+    run = ComparisonRun(made, what, spec, seed, noise=noise.floor())
+    say(f"checking both, then timing them in pairs on {what}")
+    outcome = _in_gpu_process(run)
+    if outcome.failure:
+        raise EvoflashError(f"no comparison: {outcome.failure}; `evoflash check` looks into a kernel.")
+    return run, outcome
+
+
+def _in_gpu_process(run: ComparisonRun) -> Outcome:
+    """The outcome, from a process of its own: a kernel that crashes or hangs there ends in one line here."""
+    with IsolatedPool(1, initializer=launcher.warm_up) as pool:
+        ending = pool.submit(compare_kernels, run, timeout_s=_LIMIT_S).result()
+    return ending.value or Outcome(failure=f"{ending.status}, {ending.reason}")

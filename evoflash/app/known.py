@@ -1,0 +1,113 @@
+"""Cut out of evoflash.views.kernel.
+
+The genome of an id or of its first digits: of the database, or of the shipped archive. Writes nothing.
+"""
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from evoflash.champions import champions, of_today
+from evoflash.errors import UsageError
+from evoflash.evaluation import Evaluation
+from evoflash.kernels.family import load_family
+from evoflash.problem import Problem, canonical, parse_problem
+from evoflash.space import Genome
+from evoflash.specs import GpuSpec, known_gpus, known_name, load_gpu
+from evoflash.store.store import Store, open_store
+
+if TYPE_CHECKING:
+    pass
+
+
+Known = tuple[Genome, str, str]  # with the problem and the GPU that it was evaluated for
+
+
+def known_genome(
+    prefix: str, db: str, *, problem: str | None, gpu: str | None
+) -> tuple[Genome, Problem, GpuSpec]:
+    """The one genome whose id begins so, with the problem and GPU that are asked for or else its own.
+
+    UsageError where none or several fit, or where problem or GPU are not said and it has several.
+    """
+    if not re.fullmatch(r"[0-9a-f]{1,16}", prefix):
+        raise UsageError(
+            f"'{prefix}' is no genome id: give its hexadecimal digits, as `evoflash leaderboard` does."
+        )
+    found = _stored(prefix, db) or _archived(prefix)
+    ids = sorted({genome.id for genome, _, _ in found})
+    if not ids:
+        raise UsageError(
+            f"no kernel's id starts with '{prefix}', neither in {db} nor in the archive: see `evoflash "
+            "leaderboard`, or give --db."
+        )
+    if len(ids) > 1:
+        raise UsageError(f"'{prefix}' could be {', '.join(ids[:6])}: give more digits.")
+    wanted = known_name(gpu)
+    here = [one for one in found if wanted in (None, one[2])] or found
+    what = canonical(problem) or _only("problem", [one[1] for one in here], ids[0])
+    where = wanted or _only(
+        "gpu",
+        [one[2] for one in here if problem is None or one[1] == what] or [one[2] for one in here],
+        ids[0],
+    )
+    return _valid(here[0][0], parse_problem(what), load_gpu(where))
+
+
+def _stored(prefix: str, db: str) -> list[Known]:
+    if "://" not in db and not Path(db).expanduser().exists():
+        return []
+    with open_store(db, read_only=True) as store:
+        return [(found.genome, found.problem, found.gpu) for found in store.find(prefix)]
+
+
+def _archived(prefix: str) -> list[Known]:
+    """Champions by the id that they were measured under, and by that of the same kernel today."""
+    found: list[Known] = []
+    for champion in (each for gpu in known_gpus() for each in champions(gpu)):
+        spec, what = load_gpu(champion.gpu), parse_problem(champion.problem)
+        space = load_family(champion.genome.family).space(what.compile_keys(spec.arch), spec)
+        today = of_today(champion, space)
+        ids = (champion.genome.id, today.genome.id) if today else ()
+        if today and any(known.startswith(prefix) for known in ids):
+            found.append((today.genome, champion.problem, champion.gpu))
+    return found
+
+
+def _only(option: str, values: list[str], genome_id: str) -> str:
+    distinct = list(dict.fromkeys(values))
+    if len(distinct) > 1:
+        choices = " or ".join(f"--{option} {value}" for value in distinct)
+        raise UsageError(f"{genome_id} was evaluated for several: add {choices}.")
+    return distinct[0]
+
+
+def _valid(genome: Genome, problem: Problem, gpu: GpuSpec) -> tuple[Genome, Problem, GpuSpec]:
+    """UsageError where the genome is none of its family today, for this problem and GPU."""
+    family = load_family(genome.family)
+    family.check_computes(problem)
+    if not family.supports(gpu):
+        needs = ", ".join(family.arch)
+        raise UsageError(f"{family.name} needs {needs}, {gpu.name} is {gpu.arch}: choose another GPU.")
+    space = family.space(problem.compile_keys(gpu.arch), gpu)
+    if genome.version != family.version:
+        raise UsageError(
+            f"{genome.id} is of version {genome.version} of {family.name}, which is now at {family.version}: "
+            "export it with the evoflash that evaluated it, or search again."
+        )
+    if broken := space.violations(genome):
+        raise UsageError(
+            f"{genome.id} fails {', '.join(broken)} for '{problem}' on {gpu.name}: choose another."
+        )
+    return genome, problem, gpu
+
+
+def find(store: Store, prefix: str) -> list[Evaluation]:
+    """The evaluations of the one genome whose id starts with `prefix`; UsageError when none or several do."""
+    evaluations = store.find(prefix)
+    ids = sorted({evaluation.genome.id for evaluation in evaluations})
+    if not ids:
+        raise UsageError(f"no kernel's id starts with '{prefix}': see `evoflash leaderboard`.")
+    if len(ids) > 1:
+        raise UsageError(f"'{prefix}' could be {', '.join(ids[:6])}: give more digits.")
+    return evaluations

@@ -1,0 +1,217 @@
+"""`evoflash ladder`: eight named kernels, from scalar code to tensor cores, each checked and timed.
+
+command     the command's options
+steps       the steps (they stand in steps.toml), evaluated one after the other
+sources     the steps' CUDA and what each changes, for --show
+report      the results as a table, JSON or a bar chart
+
+The steps of `evoflash ladder`: named genomes from scalar to mma.sync, each evaluated; prints nothing.
+Each step's kernel as CUDA, and what it changes in that of the step before; compiles and runs nothing.
+"""
+
+import difflib
+import json
+import math
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from evoflash.app.search.plan import Plan
+from evoflash.app.search.plan import plan as plan_search
+from evoflash.app.search.session import evaluator as evaluator_of
+from evoflash.errors import DeviceError, UsageError
+from evoflash.evaluation import Basis, Evaluation, Proposal
+from evoflash.gpu.launcher import present_spec
+from evoflash.kernels.family import load_family
+from evoflash.kernels.renderer import render
+from evoflash.problem import Problem, parse_problem
+from evoflash.space import Genome, Value
+from evoflash.specs import GpuSpec, load_gpu
+
+_STEPS = Path(__file__).parent / "steps.toml"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step: what it changes, and the values to try; the first valid ones are taken."""
+
+    name: str
+    change: str
+    family: str
+    choices: tuple[Mapping[str, Value], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What became of a step. Ratios and rates are None where it failed."""
+
+    step: Step
+    evaluation: Evaluation
+    over_previous: float | None  # its speed over that of the last correct step before it
+    over_first: float | None
+    tflops: float | None  # by the field's convention; over several workloads their geometric mean
+
+    @property
+    def is_correct(self) -> bool:
+        return self.evaluation.is_correct
+
+
+@dataclass(frozen=True, slots=True)
+class Climb:
+    """All steps on one problem and GPU."""
+
+    problem: str
+    gpu: str
+    basis: Basis
+    results: tuple[Result, ...]
+
+    @property
+    def is_correct(self) -> bool:
+        """Whether every step was."""
+        return all(result.is_correct for result in self.results)
+
+
+def read_steps(path: Path = _STEPS) -> tuple[Step, ...]:
+    """The steps in order. A step's values are its own on top of those of the step before it in its family."""
+    steps: list[Step] = []
+    for table in tomllib.loads(path.read_text(encoding="utf-8"))["step"]:
+        before = steps[-1].choices[0] if steps and steps[-1].family == table["family"] else {}
+        own = table["set"] if isinstance(table["set"], list) else [table["set"]]
+        choices = tuple({**before, **values} for values in own)
+        steps.append(Step(table["name"], table["change"], table["family"], choices))
+    return tuple(steps)
+
+
+def genome_of(step: Step, problem: Problem, gpu: GpuSpec) -> Genome:
+    """The step's first choice that passes its family's checks; where none does, the first choice.
+
+    The latter then fails with the name of a check, as every invalid genome does.
+    """
+    space = load_family(step.family).space(problem.compile_keys(gpu.arch), gpu)
+    genomes = [space.genome(values) for values in step.choices]
+    return next((genome for genome in genomes if space.is_valid(genome)), genomes[0])
+
+
+def climb(
+    *,
+    gpu: str | None,
+    problem: str,
+    seed: int = 0,
+    evaluator: str | None = None,
+    steps: Sequence[Step] | None = None,
+    on_result: Callable[[Result], None] = lambda _: None,
+) -> Climb:
+    """Check and time every step: measured where the GPU is present, else estimated.
+
+    UsageError or DeviceError where the problem, the GPU or the evaluator do not fit.
+    """
+    plan = plan_search(
+        gpu=gpu,
+        problem=problem,
+        strategy="uniform",
+        seed=seed,
+        family=None,
+        evaluator=evaluator,
+    )
+    chosen = read_steps() if steps is None else tuple(steps)
+    results: list[Result] = []
+    for step, evaluation in _evaluations(plan, chosen):
+        results.append(_result(step, evaluation, plan.problem, [r.evaluation for r in results]))
+        on_result(results[-1])
+    return Climb(str(plan.problem), plan.gpu.name, plan.basis, tuple(results))
+
+
+def _evaluations(plan: Plan, steps: Sequence[Step]) -> Iterator[tuple[Step, Evaluation]]:
+    genomes = [genome_of(step, plan.problem, plan.gpu) for step in steps]
+    with evaluator_of(plan, (), proves_all=True) as evaluates:
+        for step, genome in zip(steps, genomes, strict=True):
+            evaluates.submit(Proposal(genome, operator=f"ladder {step.name}"))
+        for step in steps:
+            _, evaluation = evaluates.collect()
+            yield step, evaluation
+
+
+def _result(step: Step, evaluation: Evaluation, problem: Problem, before: Sequence[Evaluation]) -> Result:
+    timed = [e.score_us for e in before if e.is_correct and e.score_us is not None]
+    mine = evaluation.score_us if evaluation.is_correct else None
+    if mine is None:
+        return Result(step, evaluation, None, None, None)
+    # Where the first step was wrong, nothing can be compared with it.
+    first = mine if not before else before[0].score_us if before[0].is_correct else None
+    return Result(
+        step,
+        evaluation,
+        over_previous=timed[-1] / mine if timed else None,
+        over_first=first / mine if first else None,
+        tflops=_mean_flops(problem) / mine / 1e6,
+    )
+
+
+def _mean_flops(problem: Problem) -> float:
+    flops = [workload.reported_flops for workload in problem.workloads]
+    return math.exp(sum(map(math.log, flops)) / len(flops))
+
+
+_STYLES = {"+": "green", "-": "red", "@": "cyan"}
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A step's rendered kernel, and its unified diff to the step before where that is of the same family."""
+
+    step: Step
+    text: str
+    diff: tuple[str, ...]
+
+
+def sources(*, gpu: str | None, problem: str) -> tuple[Source, ...]:
+    """The kernels of all steps for the problem's first compile key, in order."""
+    what, spec = parse_problem(problem), _spec(gpu)
+    key = what.compile_keys(spec.arch)[0]
+    shown: list[Source] = []
+    for step in read_steps():
+        text = render(genome_of(step, what, spec), key, spec).source
+        before = shown[-1] if shown and shown[-1].step.family == step.family else None
+        shown.append(Source(step, text, _diff(before, step, text)))
+    return tuple(shown)
+
+
+def _spec(gpu: str | None) -> GpuSpec:
+    if gpu:
+        return load_gpu(gpu)
+    try:
+        return present_spec(None)
+    except DeviceError:
+        raise UsageError("no known GPU is present: say which one, for example --gpu l4.") from None
+
+
+def _diff(before: Source | None, step: Step, text: str) -> tuple[str, ...]:
+    if before is None:
+        return ()
+    names = (before.step.name, step.name)
+    lines = difflib.unified_diff(before.text.splitlines(), text.splitlines(), *names, lineterm="")
+    return tuple(lines)
+
+
+def as_json(shown: Sequence[Source]) -> str:
+    """The steps with their whole source and their diff."""
+    rows = [
+        {"step": one.step.name, "change": one.step.change, "source": one.text, "diff": "\n".join(one.diff)}
+        for one in shown
+    ]
+    return json.dumps({"steps": rows}, indent=2)
+
+
+def print_sources(shown: Sequence[Source], console: Console) -> None:
+    """The whole source where a family begins, elsewhere the diff; coloured on a terminal."""
+    for one in shown:
+        console.print(Text(f"==== {one.step.name}: {one.step.change}", "bold"), soft_wrap=True)
+        lines = one.diff or tuple(one.text.splitlines())
+        for line in lines:
+            style = _STYLES.get(line[:1], "") if one.diff else ""
+            console.print(Text(line, style), soft_wrap=True)
+        console.print()

@@ -1,0 +1,369 @@
+"""One leaderboard of several databases: their rows ranked together, each with where it is from.
+
+A kernel that two databases have timed stays two rows: they are two measurements, and to keep the faster one
+would be to keep the luckier one. A measurement that was copied (`evoflash runs merge`) is one row, which
+names every database that has it. Shows nothing.
+
+The Pareto front of rows: those that no other row is as good as in every objective and better in one.
+The leaderboard's rows, read by db/leaderboard.sql, which ranks them. Shows nothing.
+The Pareto front of each ranking of the database, for the objectives asked for. Shows nothing.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import partial
+from itertools import groupby, islice
+from operator import itemgetter
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import parse_qs, urlsplit
+
+from evoflash.errors import EvoflashError, UsageError, did_you_mean
+from evoflash.evaluation import Basis
+from evoflash.kernels.family import load_family
+from evoflash.problem import parse_problem
+from evoflash.space import Genome
+from evoflash.specs import load_gpu
+from evoflash.store.schema import leaderboard_sql
+from evoflash.store.standing import Cost, costs
+from evoflash.store.store import Store, open_store
+
+RowT = TypeVar("RowT", bound=Mapping[str, Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Objective:
+    """One thing to have less of."""
+
+    name: str  # as --objective has it
+    column: str  # of a row
+    header: str  # of a table
+    unit: str  # behind a figure
+
+
+OBJECTIVES: Mapping[str, Objective] = {
+    each.name: each
+    for each in (
+        Objective("latency", "score_us", "us", "us"),
+        Objective("error", "rel_l2", "rel L2", "rel L2"),  # the worst of all checks
+        Objective("registers", "registers", "regs", "registers"),  # a thread
+        Objective("spills", "spill_bytes", "spills", "bytes spilled"),  # as ptxas counts them
+        Objective("shared-memory", "smem_bytes", "smem B", "bytes of shared memory"),  # a block
+        Objective("energy", "energy_mj", "mJ", "mJ"),  # a call, of the whole board
+    )
+}
+LATENCY = (OBJECTIVES["latency"],)
+
+
+def objectives_of(text: str | None) -> tuple[Objective, ...]:
+    """`latency,registers` -> the objectives in that order; latency alone for None. UsageError otherwise."""
+    if text is None:
+        return LATENCY
+    names = [word.strip() for word in text.split(",")]
+    for name in names:
+        if name not in OBJECTIVES:
+            hint = did_you_mean(name, OBJECTIVES)
+            raise UsageError(f"--objective: '{name}' is none.{hint} Use {', '.join(OBJECTIVES)}.")
+    if len(set(names)) < len(names):
+        raise UsageError(f"--objective {text}: name each objective once.")
+    return tuple(OBJECTIVES[name] for name in names)
+
+
+def pareto_front(rows: Sequence[RowT], objectives: Sequence[Objective]) -> list[RowT]:
+    """The rows that no other row dominates, by the first objective, then by the next ones; less is better.
+
+    A row without a figure for one of the objectives is left out: nothing can be said of it. Rows with equal
+    figures do not dominate one another. ValueError without objectives.
+    """
+    if not objectives:
+        raise ValueError("a front has at least one objective")
+    known = [(figures, row) for row in rows if (figures := _figures(row, objectives)) is not None]
+    known.sort(key=lambda pair: pair[0])
+    front: list[tuple[tuple[float, ...], RowT]] = []
+    for figures, row in known:  # whoever dominates it sorts before it, and so does one on the front
+        if not any(_dominates(other, figures) for other, _ in front):
+            front.append((figures, row))
+    return [row for _, row in front]
+
+
+def _figures(row: Mapping[str, Any], objectives: Sequence[Objective]) -> tuple[float, ...] | None:
+    found = [row.get(objective.column) for objective in objectives]
+    if any(figure is None or figure != figure for figure in found):  # a NaN differs from itself
+        return None
+    return tuple(float(figure) for figure in found if figure is not None)
+
+
+def _dominates(one: Sequence[float], other: Sequence[float]) -> bool:
+    return one != other and all(a <= b for a, b in zip(one, other, strict=True))
+
+
+RANKING = ("problem", "gpu", "basis")  # what shares a ranking
+Ranking = tuple[str, ...]  # the values of these columns
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows of the leaderboard query, under the names that the query gives its columns (units included)."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...]
+    objectives: tuple[Objective, ...] = ()  # where the rows are Pareto fronts
+    known: Mapping[Ranking, int] = field(default_factory=dict)  # then: kernels that had all figures, and
+    unknown: Mapping[Ranking, int] = field(default_factory=dict)  # those that lacked one
+
+    def as_dicts(self) -> list[dict[str, Any]]:
+        """One dict per row, keyed by column."""
+        return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
+
+
+@dataclass(frozen=True, slots=True)
+class Only:
+    """Which evaluations are ranked at all; None: it does not matter."""
+
+    family: str | None = None  # of kernels; the libraries stay beside them
+    run: int | None = None  # its id
+    since: str | None = None  # of `since_of`
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """What is asked for, by name."""
+        fields = {"family": self.family, "run": self.run, "since": self.since}
+        return {name: value for name, value in fields.items() if value is not None}
+
+
+_CONDITIONS = {
+    "family": "(e.kind <> 'candidate' OR g.family = :family)",
+    "run": "r.id = :run",
+    "since": "e.created >= :since",
+}
+
+
+def since_of(text: str) -> str:
+    """A date, or a date and a time, as the database writes them, in UTC. UsageError for any other text."""
+    try:
+        when = datetime.fromisoformat(text)
+        when = when.astimezone(UTC) if when.tzinfo else when.replace(tzinfo=UTC)
+    except (ValueError, OverflowError):
+        raise UsageError(f"'{text}' is no date: write 2026-11-23 or 2026-11-23T14:30, in UTC.") from None
+    return when.isoformat(timespec="seconds")
+
+
+def read(
+    store: Store,
+    *,
+    problem: str | None = None,
+    gpu: str | None = None,
+    basis: Basis | None = None,
+    only: Only = Only(),
+    top: int = 20,
+) -> Table:
+    """The first `top` rows of each ranking, measured rankings first; `problem` is canonical, str(Problem).
+
+    Outcomes of searches on recordings are no kernels of this database: they are ranked where `basis` says so.
+    `only` leaves evaluations out before they are ranked; a ranking without a kernel of its family goes, too.
+    """
+    given = {"problem": problem, "gpu": gpu, "basis": None if basis is None else basis.value}
+    where = {name: value for name, value in given.items() if value is not None}
+    usual = [] if basis else ["basis <> 'replayed'"]
+    conditions = " AND ".join(["rank <= :top", *usual, *(f"{name} = :{name}" for name in where)])
+    board = leaderboard_sql(*(_CONDITIONS[name] for name in only.given))
+    order = "problem, gpu, CASE basis WHEN 'measured' THEN 0 ELSE 1 END, rank, evaluation"
+    query = f"SELECT * FROM ({board}) AS board WHERE {conditions} ORDER BY {order}"
+    columns, rows = store.query(query, {"top": top, **where, **only.given})
+    # Equal times share a rank, as estimates often do: there may be more rows than were asked for.
+    rankings = [list(rows) for _, rows in groupby(rows, key=itemgetter(*map(columns.index, RANKING)))]
+    kind = columns.index("kind")
+    if only.family:
+        rankings = [each for each in rankings if any(row[kind] == "candidate" for row in each)]
+    return Table(columns, tuple(row for ranking in rankings for row in islice(ranking, top)))
+
+
+EVERY, _ALL = 2**31 - 1, Only()
+SHARED_MEMORY = OBJECTIVES["shared-memory"]
+
+
+def read_front(
+    store: Store,
+    *,
+    objectives: Sequence[Objective],
+    problem: str | None = None,
+    gpu: str | None = None,
+    basis: Basis | None = None,
+    only: Only = _ALL,
+    top: int = EVERY,
+) -> Table:
+    """As table.read, but the Pareto front of each ranking."""
+    return front_of(read(store, problem=problem, gpu=gpu, basis=basis, only=only, top=EVERY), objectives, top)
+
+
+def front_of(table: Table, objectives: Sequence[Objective], top: int = EVERY) -> Table:
+    """Of each ranking of a whole table the Pareto front, at most `top` rows, by the first objective.
+
+    A kernel keeps its rank by time. The table says of how many kernels that had all figures it is the front.
+    """
+    rankings = list(_rankings(_with_shared_memory(table) if SHARED_MEMORY in objectives else table))
+    columns = tuple(rankings[0][0]) if rankings else table.columns
+    front = [row for rows in rankings for row in pareto_front(rows, objectives)[:top]]
+    known = {_key(rows[0]): len(_with_figures(rows, objectives)) for rows in rankings}
+    unknown = {_key(rows[0]): len(rows) - known[_key(rows[0])] for rows in rankings}
+    cells = tuple(tuple(row[name] for name in columns) for row in front)
+    return replace(
+        table, columns=columns, rows=cells, objectives=tuple(objectives), known=known, unknown=unknown
+    )
+
+
+def _rankings(table: Table) -> Iterator[list[dict[str, Any]]]:
+    for _, rows in groupby(table.as_dicts(), key=_key):
+        yield list(rows)
+
+
+_key = itemgetter(*RANKING)
+
+
+def _with_figures(rows: Sequence[dict[str, Any]], objectives: Sequence[Objective]) -> list[dict[str, Any]]:
+    return [row for row in rows if all(row.get(each.column) is not None for each in objectives)]
+
+
+def _with_shared_memory(table: Table) -> Table:
+    """With a block's shared memory in bytes, the largest of a kernel's launches; None where nobody knows."""
+    cells = tuple(
+        (*row, _shared_memory(named)) for row, named in zip(table.rows, table.as_dicts(), strict=True)
+    )
+    return replace(table, columns=(*table.columns, SHARED_MEMORY.column), rows=cells)
+
+
+def _shared_memory(row: dict[str, Any]) -> int | None:
+    """Dynamic memory is the launch's, and not stored: the family says it, if it still is the one of then."""
+    if row["values_json"] is None or row["smem_static_bytes"] is None:
+        return None
+    try:
+        family, gpu = load_family(row["name"]), load_gpu(row["gpu"])
+        genome = Genome(family.name, family.version, tuple(json.loads(row["values_json"]).items()))
+        if genome.id != row["genome_id"]:
+            return None
+        workloads = parse_problem(row["problem"]).workloads
+        launches = [launch for each in workloads for launch in family.launches(genome, each, gpu)]
+    except EvoflashError:  # a family, a GPU or a problem that is gone
+        return None
+    return int(row["smem_static_bytes"]) + max(launch.smem_bytes for launch in launches)
+
+
+DATABASE = "database"  # the column that says where a row is from
+# What a row and its copies share; run and evaluation are numbered anew in each database.
+_COPIES = (
+    *(*RANKING, "kind", "name", "genome_id", "score_us", "protocol", "n", "model_version"),
+    *("strategy", "seed", "created"),
+)
+_ALL_several = Only()
+Row = dict[str, Any]
+Costs = Mapping[tuple[str, int], Cost]  # by database, empty where there is one, and run
+
+
+def leaderboard(
+    databases: Sequence[str],
+    *,
+    objectives: Sequence[Objective] = (),
+    problem: str | None = None,
+    gpu: str | None = None,
+    basis: Basis | None = None,
+    only: Only = _ALL_several,
+    top: int = 20,
+) -> tuple[Table, Costs]:
+    """The leaderboard of one or several databases, with `objectives` its Pareto fronts, and what runs took.
+
+    One that is named twice counts once. UsageError where `only` names a run and there are several.
+    """
+    with ExitStack() as stack:
+        found = [stack.enter_context(open_store(each, read_only=True)) for each in dict.fromkeys(databases)]
+        stores = list({store.database.label: store for store in found}.values())
+        if only.run is not None and len(stores) > 1:
+            raise UsageError("a run is one of one database: give --run with a single --db.")
+        most, is_one = EVERY if objectives else top, len(stores) == 1
+        ranked = partial(read, stores[0]) if is_one else partial(read_several, stores)
+        table = ranked(problem=problem, gpu=gpu, basis=basis, only=only, top=most)
+        names = {"" if is_one else store.database.label: store.database for store in stores}
+        took = {(name, run): cost for name, each in names.items() for run, cost in costs(each).items()}
+    return (front_of(table, objectives, top) if objectives else table), took
+
+
+def read_several(
+    stores: Sequence[Store],
+    *,
+    problem: str | None = None,
+    gpu: str | None = None,
+    basis: Basis | None = None,
+    only: Only = _ALL_several,
+    top: int = 20,
+) -> Table:
+    """As table.read, over all stores, with a last column `database`: a label, or several with `, ` between.
+
+    Estimates of another model, or for another description of the GPU, than the newest are left out here too.
+    """
+    rows: list[Row] = []
+    columns: tuple[str, ...] = ()
+    for store in stores:
+        table = read(store, problem=problem, gpu=gpu, basis=basis, only=only, top=top)
+        columns, hashes = (*table.columns, DATABASE), _gpu_hashes(store)
+        rows += [_placed(row, store.database.label, hashes) for row in table.as_dicts()]
+    rows.sort(key=lambda row: (row["problem"], row["gpu"], row["basis"] != "measured", row["basis"]))
+    rankings = (list(ranking) for _, ranking in groupby(rows, key=itemgetter(*RANKING)))
+    ranked = [row for ranking in rankings for row in _ranked(_without_copies(_of_one_model(ranking)))[:top]]
+    return Table(columns, tuple(tuple(row[name] for name in columns) for row in ranked))
+
+
+def _gpu_hashes(store: Store) -> Mapping[int, str]:
+    return dict(store.query("SELECT id, gpu_hash FROM runs", {})[1])
+
+
+def _placed(row: Row, label: str, hashes: Mapping[int, str]) -> Row:
+    is_estimate = row["basis"] != Basis.MEASURED.value and row["kind"] == "candidate"
+    model = (row["model_version"], hashes[row["run"]]) if is_estimate else None
+    return {**row, DATABASE: label, "model": model}
+
+
+def _of_one_model(rows: Sequence[Row]) -> list[Row]:
+    newest = max((row for row in rows if row["model"]), key=itemgetter("created"), default=None)
+    return [row for row in rows if newest is None or row["model"] in (None, newest["model"])]
+
+
+def _without_copies(rows: Iterable[Row]) -> list[Row]:
+    kept: dict[tuple[Any, ...], Row] = {}
+    for row in rows:
+        first = kept.setdefault(itemgetter(*_COPIES)(row), row)
+        if first is not row:
+            first[DATABASE] += f", {row[DATABASE]}"
+    return list(kept.values())
+
+
+def _ranked(rows: Iterable[Row]) -> list[Row]:
+    """By time; equal times share a rank."""
+    ordered = sorted(rows, key=itemgetter("score_us"))
+    ranks: dict[float, int] = {}
+    for at, row in enumerate(ordered, 1):
+        row["rank"] = ranks.setdefault(row["score_us"], at)
+    return ordered
+
+
+def short_names(labels: Iterable[str]) -> dict[str, str]:
+    """For each label its last parts, as few as tell it from the others: `laptop.db`, `host/kernels`."""
+    parts = {label: _parts(label) for label in labels}
+    named = {}
+    for label, words in parts.items():
+        others = [other for each, other in parts.items() if each != label]
+        most = next(
+            (n for n in range(1, len(words)) if all(o[-n:] != words[-n:] for o in others)), len(words)
+        )
+        named[label] = "/".join(words[-most:])
+    return named
+
+
+def _parts(label: str) -> tuple[str, ...]:
+    """Of a path, or of a URL its host and database."""
+    if "://" not in label:
+        return Path(label).parts
+    url = urlsplit(label)
+    hosts = parse_qs(url.query).get("host", [""])  # libpq's other place for it
+    return (url.hostname or hosts[0], url.path.strip("/"))

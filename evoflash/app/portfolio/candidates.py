@@ -1,0 +1,191 @@
+"""Which kernels a portfolio is chosen from: the database's best, the shipped archive's, families' seeds.
+
+Compiles and measures nothing. A kernel here is a genome that may be compiled for several head dimensions,
+types and masks; whether it is valid under one of them is asked for each by itself.
+
+Kernels compiled for every compile key of a mix on all cores, and emulated where no GPU is there to ask.
+"""
+
+import itertools
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from evoflash.champions import champions, distance
+from evoflash.errors import UsageError
+from evoflash.evaluation import Build
+from evoflash.evaluators.prepare import PREPARE_LIMIT_S, Prepared, prepare
+from evoflash.isolation import Ending, IsolatedPool
+from evoflash.kernels.family import Family, families_for, load_family
+from evoflash.operation import CompileKey, Workload
+from evoflash.problem import Problem, parse_problem
+from evoflash.space import Genome, SearchSpace
+from evoflash.specs import GpuSpec
+from evoflash.store.schema import leaderboard_sql
+from evoflash.store.store import Store, open_store
+
+_FEW = 3  # of the database for each of its problems
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A kernel that is known to be fast on a problem."""
+
+    problem: Problem
+    genome: Genome
+
+
+def candidates(workloads: Sequence[Workload], gpu: GpuSpec, *, db: str, most: int) -> tuple[Genome, ...]:
+    """At most `most` kernels for this GPU: for each shape in turn its nearest one that is not among them yet.
+
+    UsageError where no family has any.
+    """
+    keys = Problem(tuple(workloads)).compile_keys(gpu.arch)
+    sources = [*_stored(db, gpu), *_archived(gpu)]
+    ways = [_nearest(workload, sources, keys, gpu) for workload in workloads]
+    found: dict[Genome, None] = {}
+    while ways and len(found) < most:
+        for way in list(ways):
+            genome = next((each for each in way if each not in found), None)
+            if genome is None:
+                ways.remove(way)
+            elif len(found) < most:
+                found[genome] = None
+    if not found:
+        raise UsageError(
+            f"no family has a kernel for any of these shapes on {gpu.name}: see `evoflash families`."
+        )
+    return tuple(found)
+
+
+def valid_keys(genome: Genome, keys: Sequence[CompileKey], gpu: GpuSpec) -> tuple[CompileKey, ...]:
+    """Those of the keys that the kernel can be compiled for."""
+    return tuple(key for key in keys if _space(genome.family, (key,), gpu).is_valid(genome))
+
+
+@lru_cache(maxsize=256)
+def _space(family: str, keys: tuple[CompileKey, ...], gpu: GpuSpec) -> SearchSpace:
+    """Made once: its conditions are compiled, and every candidate is asked for every key."""
+    return load_family(family).space(keys, gpu)
+
+
+def _nearest(
+    workload: Workload, sources: Sequence[Source], keys: Sequence[CompileKey], gpu: GpuSpec
+) -> Iterator[Genome]:
+    """Kernels valid for the shape: the known ones, nearest problem first, and between them the seeds."""
+    problem = Problem((workload,))
+    ranked = sorted(sources, key=lambda each: distance(problem, each.problem))
+    families = families_for(gpu, workload.operation)
+    fast = {
+        each.genome.family for each in sources
+    }  # a family that is the best nowhere has no seed worth trying
+    seeding = [family for family in families if family.name in fast or not sources]
+    known = (genome for each in ranked if (genome := _adapted(each.genome, families, keys, gpu)))
+    seeds = (_adapted(seed, families, keys, gpu) for seed in _seeds(problem, seeding, gpu))
+    mixed = itertools.chain.from_iterable(itertools.zip_longest(known, seeds))
+    own = workload.compile_key(gpu.arch)
+    yield from (genome for genome in mixed if genome and valid_keys(genome, (own,), gpu))
+
+
+def _seeds(problem: Problem, families: Sequence[Family], gpu: GpuSpec) -> Iterator[Genome]:
+    """The families' seeds for the shape, a family after the other in turns."""
+    own = problem.compile_keys(gpu.arch)
+    each = (family.seeds_for(problem, _space(family.name, own, gpu), gpu) for family in families)
+    in_turns = itertools.zip_longest(*each)
+    yield from (seed for turn in in_turns for seed in turn if seed is not None)
+
+
+def _adapted(
+    genome: Genome, families: Sequence[Family], keys: Sequence[CompileKey], gpu: GpuSpec
+) -> Genome | None:
+    """The genome with a value for each gene that is active under any of the keys; None where its family does
+    not have it today.
+    """
+    family = next((each for each in families if each.name == genome.family), None)
+    if family is None or family.version != genome.version:
+        return None
+    try:
+        return _space(family.name, tuple(keys), gpu).genome(genome.as_dict())
+    except UsageError:  # a gene or a value that the family has no more
+        return None
+
+
+def _archived(gpu: GpuSpec) -> list[Source]:
+    return [Source(parse_problem(each.problem), each.genome) for each in champions(gpu.name)]
+
+
+def _stored(db: str, gpu: GpuSpec) -> list[Source]:
+    """The best few of every attention problem in the database on this GPU, measured before estimated."""
+    if "://" not in db and not Path(db).expanduser().exists():
+        return []
+    with open_store(db, read_only=True) as store:
+        return list(_few(store, gpu))
+
+
+def _few(store: Store, gpu: GpuSpec) -> Iterator[Source]:
+    query = (
+        f"SELECT problem, genome_id FROM ({leaderboard_sql()}) AS board WHERE kind = 'candidate' "
+        "AND gpu = :gpu AND basis = :basis AND rank <= :most ORDER BY problem, rank"
+    )
+    for basis in ("measured", "estimated"):
+        _, ranked = store.query(query, {"gpu": gpu.name, "basis": basis, "most": _FEW})
+        for problem, genome_id in ranked:
+            found = [each for each in store.find(genome_id) if each.genome.id == genome_id]
+            if found:
+                yield Source(parse_problem(problem), found[0].genome)
+
+
+# isort: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """A kernel compiled for one compile key, or the reason why it is none."""
+
+    genome: Genome
+    key: CompileKey
+    prepared: Prepared | None = None
+    reason: str = ""
+
+    @property
+    def build(self) -> Build:
+        assert self.prepared is not None, "asked of what has no reason only"
+        return self.prepared.builds[0]
+
+
+Parts = Mapping[tuple[str, CompileKey], Built]  # by genome id and key
+
+
+def built(
+    genomes: Sequence[Genome], workloads: Sequence[Workload], gpu: GpuSpec, *, emulate: bool, seed: int = 0
+) -> Parts:
+    """Every kernel under every compile key of the workloads; where it is not valid that is its reason."""
+    keys = Problem(tuple(workloads)).compile_keys(gpu.arch)
+    pairs = list(itertools.product(genomes, keys))
+    valid = {genome: valid_keys(genome, keys, gpu) for genome in genomes}
+    with IsolatedPool(len(os.sched_getaffinity(0))) as pool:
+        waiting = {
+            (genome, key): pool.submit(
+                prepare, genome, _of(key, workloads, gpu), gpu, emulate, seed, timeout_s=PREPARE_LIMIT_S
+            )
+            for genome, key in pairs
+            if key in valid[genome]
+        }
+        ended = {pair: future.result() for pair, future in waiting.items()}
+    return {(genome.id, key): _built(genome, key, ended.get((genome, key))) for genome, key in pairs}
+
+
+def _of(key: CompileKey, workloads: Sequence[Workload], gpu: GpuSpec) -> Problem:
+    return Problem(tuple(w for w in workloads if w.compile_key(gpu.arch) == key))
+
+
+def _built(genome: Genome, key: CompileKey, ending: Ending[Prepared] | None) -> Built:
+    if ending is None:
+        return Built(genome, key, reason="not valid for this head dimension, type or mask")
+    if ending.value is None:
+        return Built(genome, key, reason=f"{ending.status}: {ending.reason}")
+    if failure := ending.value.failure:
+        return Built(genome, key, reason=f"{failure.status} at {failure.rung}: {failure.reason}")
+    return Built(genome, key, ending.value)

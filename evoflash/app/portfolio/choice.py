@@ -1,0 +1,252 @@
+"""Which kernels of a table to keep: at most k of them, with the least regret over the mix. Measures nothing.
+
+The regret of a set on a shape is the time of its fastest kernel there over that of the fastest kernel of all,
+less 1. Its mean is weighted by the mix. A ratio and no logarithm: where a weight is a share of the attention
+time of a service, the mean is exactly how much longer the service computes.
+
+Small tables are searched exactly, large ones greedily with exchanges.
+
+The rule by which a dispatcher tells shapes apart, and the shapes at its borders. Measures nothing.
+"""
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evoflash.operation import Workload
+from evoflash.runtime.dispatch import VERSION, Dispatcher, corner
+
+_EXACT = 60_000  # sets of k - 1 kernels: each is completed by all kernels at once, in some 20 us
+_EQUAL = 1e-12  # differences of regrets that come from the order of sums
+
+Regrets = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Columns of the kernels that are kept, ascending, and what they cost.
+
+    `uncovered` is the weight of the shapes that none of them computes though another kernel of the table
+    does; mean and worst are over the other shapes.
+    """
+
+    kernels: tuple[int, ...]
+    mean: float
+    worst: float
+    uncovered: float
+    is_exact: bool  # whether it is known that no other set is better
+
+    @property
+    def rank(self) -> tuple[float, float, float, int, tuple[int, ...]]:
+        """Less is better: shapes left out, mean regret, worst regret, kernels; then the table's order."""
+        parts = (round(x, 12) for x in (self.uncovered, self.mean, self.worst))
+        return (*parts, len(self.kernels), self.kernels)  # type: ignore[return-value]
+
+
+def regrets(times_us: Regrets) -> Regrets:
+    """Of a table (shapes, kernels) of times in us, inf where a kernel has none: the ratio to the fastest of
+    the shape, less 1. A row without any time stays inf.
+    """
+    best = times_us.min(axis=1, keepdims=True)
+    return np.where(np.isfinite(times_us), times_us / np.where(np.isfinite(best), best, 1.0) - 1.0, np.inf)
+
+
+def evaluate(regret: Regrets, weights: Regrets, kernels: Sequence[int], *, is_exact: bool = True) -> Choice:
+    """What a set of columns costs. Shapes that no column of the whole table computes count nowhere."""
+    possible = np.isfinite(regret).any(axis=1)
+    best = regret[:, list(kernels)].min(axis=1, initial=np.inf)
+    served = possible & np.isfinite(best)
+    whole = float(weights[served].sum())
+    mean = float((weights[served] * best[served]).sum() / whole) if whole else 0.0
+    worst = float(best[served].max(initial=0.0))
+    uncovered = float(weights[possible & ~served].sum())
+    return Choice(tuple(sorted(kernels)), mean, worst, uncovered, is_exact)
+
+
+def choose(regret: Regrets, weights: Sequence[float], most: int) -> Choice:
+    """At most `most` columns of a table (shapes, kernels) of regrets, inf where a kernel computes nothing.
+
+    First as little as possible is left uncovered, then the weighted mean regret is least, then the worst
+    regret, then the number of kernels.
+    """
+    shares = np.asarray(weights, float)
+    columns = _undominated(regret)
+    if not columns:
+        return evaluate(regret, shares, ())
+    most = min(most, len(columns))
+    is_exact = math.comb(len(columns), most - 1) <= _EXACT
+    found = _exact(regret, shares, columns, most) if is_exact else _exchanged(regret, shares, columns, most)
+    return evaluate(regret, shares, found, is_exact=is_exact)
+
+
+def _undominated(regret: Regrets) -> list[int]:
+    """Columns that are not everywhere at least as slow as another one: some best set has only these."""
+    count = regret.shape[1]
+    return [
+        column
+        for column in range(count)
+        if np.isfinite(regret[:, column]).any()
+        and not any(_dominates(regret, other, column) for other in range(count) if other != column)
+    ]
+
+
+def _dominates(regret: Regrets, column: int, other: int) -> bool:
+    """Whether a column is nowhere slower than another one; of equals the first."""
+    mine, theirs = regret[:, column], regret[:, other]
+    return bool((mine <= theirs).all()) and (bool((mine < theirs).any()) or column < other)
+
+
+def _exact(regret: Regrets, weights: Regrets, columns: Sequence[int], most: int) -> tuple[int, ...]:
+    """The best of all sets of at most `most` columns; a smaller set is completed by all columns at once."""
+    possible = np.isfinite(regret).any(axis=1)
+    table, shares = regret[possible][:, list(columns)].T, weights[possible]
+    best: Choice | None = None
+    for size in range(most):
+        for begun in itertools.combinations(range(len(columns)), size):
+            start = table[list(begun)].min(axis=0, initial=np.inf)
+            last = _best_completion(np.minimum(start, table), shares)
+            for end in last:
+                kernels = tuple(dict.fromkeys(columns[at] for at in (*begun, end)))
+                found = evaluate(regret, weights, kernels)
+                best = found if best is None or found.rank < best.rank else best
+    assert best is not None, "there are columns, and at least one is allowed"
+    return best.kernels
+
+
+def _best_completion(reached: Regrets, weights: Regrets) -> list[int]:
+    """Of sets (sets, shapes) of regrets those that are best by what is uncovered and the mean."""
+    is_served = np.isfinite(reached)
+    uncovered = (weights * ~is_served).sum(axis=1)
+    fewest = np.flatnonzero(uncovered <= uncovered.min() + _EQUAL)
+    kept, served = reached[fewest], is_served[fewest]
+    whole = (weights * served).sum(axis=1)
+    mean = (weights * np.where(served, kept, 0.0)).sum(axis=1) / np.where(whole > 0, whole, 1.0)
+    return [int(at) for at in fewest[mean <= mean.min() + _EQUAL]]
+
+
+def _exchanged(regret: Regrets, weights: Regrets, columns: Sequence[int], most: int) -> tuple[int, ...]:
+    """One column after the other, greedily; exchanges, additions and removals until none of them helps."""
+    best = evaluate(regret, weights, ())
+    while True:
+        chosen = best.kernels
+        others = [column for column in columns if column not in chosen]
+        near = [tuple(c for c in chosen if c != out) for out in chosen]
+        near += [(*less, column) for less in near for column in others]
+        near += [(*chosen, column) for column in others] if len(chosen) < most else []
+        found = min(
+            (evaluate(regret, weights, each) for each in near if each), key=lambda c: c.rank, default=best
+        )
+        if best.kernels and found.rank >= best.rank:
+            return best.kernels
+        best = found
+
+
+REACH = 2.0  # octaves: a shape four times as long as any that was timed is not known to be fast
+_STEPS = 256  # on the way from one point to its neighbour
+_SIZES = ("batch", "heads", "kv_heads", "seq_q", "seq_kv")
+
+Assigned = Mapping[Workload, int]  # the number of the kernel for each point
+
+
+@dataclass(frozen=True, slots=True)
+class Border:
+    """Two shapes that differ as little as can be and get different kernels, or one of them the fallback."""
+
+    first: Workload
+    second: Workload
+    kernels: tuple[int, int]
+
+
+def rule_of(assigned: Assigned, arch: str) -> dict[str, Any]:
+    """What a Dispatcher takes."""
+    keys: dict[tuple[Any, ...], list[list[int]]] = {}
+    for workload, kernel in assigned.items():
+        sizes = workload.names()
+        point = [sizes["batch"] * sizes["heads"], sizes["seq_q"], sizes["seq_kv"], kernel]
+        keys.setdefault(key_of(workload, arch), []).append(point)
+    names = ("head_dim", "dtype", "causal", "gqa_ratio")
+    tables = [{**dict(zip(names, key, strict=True)), "points": points} for key, points in keys.items()]
+    return {"version": VERSION, "reach": REACH, "keys": tables}
+
+
+def key_of(workload: Workload, arch: str) -> tuple[Any, ...]:
+    """What a kernel is compiled for, as a dispatcher tells it: head_dim, dtype, causal, gqa_ratio."""
+    names = workload.compile_key(arch).names()
+    return names["head_dim"], names["dtype"], names["causal"], names["gqa_ratio"]
+
+
+def ask(dispatcher: Dispatcher, workload: Workload, arch: str) -> int:
+    """The kernel that the dispatcher gives a workload."""
+    head_dim, dtype, causal, _ = key_of(workload, arch)
+    sizes = workload.names()
+    return dispatcher.kernel(head_dim, dtype, causal, tuple(sizes[name] for name in _SIZES))  # type: ignore[arg-type]
+
+
+def bucket(workload: Workload, arch: str) -> tuple[Any, ...]:
+    """Shapes of one bucket get one kernel."""
+    sizes = workload.names()
+    return *key_of(workload, arch), corner((sizes["batch"] * sizes["heads"], sizes["seq_q"], sizes["seq_kv"]))
+
+
+def borders(assigned: Assigned, arch: str) -> tuple[Border, ...]:
+    """Where the rule changes its mind between two neighbouring points: no third one lies between them."""
+    dispatcher = Dispatcher(rule_of(assigned, arch))
+    found = (
+        border
+        for first, second in _neighbours(list(assigned), arch)
+        if assigned[first] != assigned[second]
+        for border in _changes(first, second, dispatcher, arch)
+    )
+    return tuple(dict.fromkeys(found))
+
+
+def _neighbours(points: Sequence[Workload], arch: str) -> Iterator[tuple[Workload, Workload]]:
+    """Pairs of one compile key with no third point in the ball whose diameter they are (a Gabriel graph)."""
+    for at, first in enumerate(points):
+        for second in points[at + 1 :]:
+            if key_of(first, arch) != key_of(second, arch):
+                continue
+            middle = [(a + b) / 2 for a, b in zip(place(first), place(second), strict=True)]
+            radius = _squared(place(first), middle)
+            others = (
+                x for x in points if x not in (first, second) and key_of(x, arch) == key_of(first, arch)
+            )
+            if all(_squared(place(other), middle) >= radius for other in others):
+                yield first, second
+
+
+def place(workload: Workload) -> tuple[float, float, float]:
+    """Where a shape lies, in octaves: batch * heads, seq_q, seq_kv."""
+    sizes = workload.names()
+    return tuple(math.log2(n) for n in (sizes["batch"] * sizes["heads"], sizes["seq_q"], sizes["seq_kv"]))  # type: ignore[return-value]
+
+
+def _squared(a: Sequence[float], b: Sequence[float]) -> float:
+    return sum((x - y) ** 2 for x, y in zip(a, b, strict=True))
+
+
+def _changes(first: Workload, second: Workload, dispatcher: Dispatcher, arch: str) -> Iterator[Border]:
+    """Each pair of successive shapes on the way from one to the other that get different kernels."""
+    before, kernel = first, ask(dispatcher, first, arch)
+    for step in range(1, _STEPS + 1):
+        here = _between(first, second, step / _STEPS)
+        given = ask(dispatcher, here, arch)
+        if given != kernel:
+            yield Border(before, here, (kernel, given))
+        before, kernel = here, given
+
+
+def _between(first: Workload, second: Workload, part: float) -> Workload:
+    """The shape at that part of the way, in octaves; the number of heads is that of the nearer end."""
+    a, b = first.names(), second.names()
+    lengths = {name: max(1, round(a[name] ** (1 - part) * b[name] ** part)) for name in ("seq_q", "seq_kv")}
+    nearer = a if part < 0.5 else b
+    rows = (a["batch"] * a["heads"]) ** (1 - part) * (b["batch"] * b["heads"]) ** part
+    batch = max(1, round(rows / nearer["heads"]))
+    heads = {name: nearer[name] for name in ("heads", "kv_heads")}
+    return replace(first, batch=batch, **heads, **lengths)  # type: ignore[type-var]  # a dataclass

@@ -1,0 +1,404 @@
+"""A portfolio from a file of shapes: table, choice, rule and borders, one after the other. Prints no result.
+
+Every row of the table is written to its file as soon as it is known, so that nothing measured is lost.
+
+A portfolio as what evoflash/exports/portfolio/ writes: which kernel is needed for which compile key.
+What users of a portfolio get on a shape, and what that costs beside the best there is. Measures nothing.
+Cut out of evoflash.views.portfolio.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from evoflash.app.mix import Shape, read_mix
+from evoflash.app.portfolio import choice
+from evoflash.app.portfolio import choice as rule
+from evoflash.app.portfolio.candidates import candidates
+from evoflash.app.portfolio.choice import Choice
+from evoflash.app.portfolio.session import Session
+from evoflash.app.portfolio.table import WRONG, KernelTime, Row, Table, read_table
+from evoflash.app.search.plan import where
+from evoflash.errors import NoKernelError, UsageError
+from evoflash.evaluation import Basis, Evaluation, Rung, Status, Timing
+from evoflash.exports.exported import Exported
+from evoflash.exports.portfolio import Member, Package, by_members
+from evoflash.gpu.launcher import present_gpu
+from evoflash.gpu.timing.noise_floor import environment
+from evoflash.operation import Workload
+from evoflash.problem import Problem, check_fits
+from evoflash.runtime.dispatch import FALLBACK, Dispatcher
+from evoflash.specs import GpuSpec, known_name, load_gpu
+
+_LOOKS = 3  # at borders
+MAY_BE_SLOWER = 1.02  # a kernel that is given at a border and slower than another kept one teaches the rule
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What was asked for."""
+
+    problems: Path
+    kernels: int
+    gpu: str | None
+    evaluator: str | None
+    minutes: float
+    candidates: int
+    table: Path | None  # where times are kept; None: beside the file of shapes
+    seed: int
+    db: str
+
+
+@dataclass(frozen=True, slots=True)
+class Portfolio:
+    """The kernels kept, their rule, and the table that both come from.
+
+    A kernel's number is its place in `kernels`. `by_count` has the best choice of one kernel, of two, ...
+    """
+
+    mix: tuple[Shape, ...]
+    spec: GpuSpec
+    table: Table
+    path: Path  # the table's file
+    choice: Choice
+    by_count: tuple[Choice, ...]
+    kernels: tuple[str, ...]  # genome ids
+    points: rule.Assigned  # what the rule was learnt from
+    borders: tuple[rule.Border, ...]
+
+    @property
+    def rule(self) -> dict[str, object]:
+        return rule.rule_of(self.points, self.spec.arch)
+
+
+def portfolio(wanted: Wanted) -> Portfolio:
+    """Measure or estimate what the table lacks, choose, and look at the borders.
+
+    UsageError for a file or table that does not fit, DeviceError where a table would have to be measured on
+    another machine, NoKernelError where no kernel computes any of the shapes.
+    """
+    mix = read_mix(wanted.problems)
+    spec, basis, path = _where(wanted)
+    known = read_table(path) if path.exists() else None
+    if known and (known.gpu, known.basis) != (spec.name, basis):
+        raise UsageError(
+            f"{path} is {known.basis} on {known.gpu}, not {basis} on {spec.name}: give another --table."
+        )
+    for shape in mix:
+        check_fits(Problem((shape.workload,)), spec)
+    table = known or _new_table(wanted, mix, spec, basis)
+    with Session(table, path, spec, seed=wanted.seed, minutes=wanted.minutes) as session:
+        session.fill([shape.workload for shape in mix])
+        while True:
+            found = _with_borders(_sure(mix, session, wanted.kernels), session)
+            wrong = _wrong_at_border(found)
+            if wrong is None:
+                return found
+            session.strike(*wrong)
+
+
+def _sure(mix: tuple[Shape, ...], session: Session, most: int) -> Portfolio:
+    """The best choice, in which each shape gets a kernel that was timed in many turns and judged there."""
+    found = _chosen(mix, session, most)
+    while session.can_measure and (unsure := _unsure(found)):
+        session.settle(*unsure)
+        found = _chosen(mix, session, most)
+    return found
+
+
+def _wrong_at_border(found: Portfolio) -> tuple[str, str] | None:
+    """A kept kernel that failed at a border shape, and why."""
+    for row in (*found.table.borders, *found.table.rows):
+        for name, reason in row.absent.items():
+            if name in found.kernels and reason.startswith(WRONG):
+                return name, f"{row.workload}: {reason}"
+    return None
+
+
+def _where(wanted: Wanted) -> tuple[GpuSpec, Basis, Path]:
+    """The GPU and the basis of the times, and the table's file. A table that is there says both itself."""
+    if wanted.table is not None and wanted.table.exists() and wanted.evaluator is None:
+        known = read_table(wanted.table)
+        if (asked := known_name(wanted.gpu)) not in (None, known.gpu):
+            raise UsageError(f"{wanted.table} is of {known.gpu}, not of {asked}: give another --table.")
+        return load_gpu(known.gpu), known.basis, wanted.table
+    spec, basis = where(wanted.gpu, wanted.evaluator)
+    mark = "" if basis is Basis.MEASURED else ".estimated"
+    beside = wanted.problems.with_name(f"{wanted.problems.stem}.{spec.name}{mark}.json")
+    return spec, basis, wanted.table or beside
+
+
+def _new_table(wanted: Wanted, mix: tuple[Shape, ...], spec: GpuSpec, basis: Basis) -> Table:
+    workloads = [shape.workload for shape in mix]
+    kernels = candidates(workloads, spec, db=wanted.db, most=wanted.candidates)
+    noted = {**environment(), "date": datetime.now(UTC).isoformat(timespec="seconds")}
+    if basis is Basis.MEASURED:
+        noted["device"] = present_gpu().device_name
+    return Table(spec.name, basis, kernels, environment=noted)
+
+
+def _chosen(mix: tuple[Shape, ...], session: Session, most: int) -> Portfolio:
+    table = session.table
+    times = table.times_us([shape.workload for shape in mix])
+    regret, weights = choice.regrets(times), [shape.weight for shape in mix]
+    by_count = tuple(choice.choose(regret, weights, count) for count in range(1, most + 1))
+    best = by_count[-1]
+    if not best.kernels:
+        reasons = [reason for row in table.rows for reason in row.absent.values()]
+        raise NoKernelError(
+            f"no kernel computes any of these shapes ({reasons[0] if reasons else 'none was tried'}): "
+            "see `evoflash families`."
+        )
+    ids = tuple(table.kernels[at].id for at in best.kernels)
+    points = {shape.workload: number for shape in mix if (number := fastest(table, ids, shape.workload)) >= 0}
+    return Portfolio(mix, session.spec, table, session.path, best, by_count, ids, points, ())
+
+
+def fastest(table: Table, ids: tuple[str, ...], workload: Workload) -> int:
+    """The number of the fastest of these kernels on a shape of the table; FALLBACK where none has a time."""
+    row = table.row(workload) or table.border(workload, ids)
+    times = {name: row.times[name].us for name in ids if row and name in row.times}
+    return ids.index(min(times, key=lambda name: times[name])) if times else FALLBACK
+
+
+def _unsure(found: Portfolio) -> tuple[Workload, str] | None:
+    """A shape and the kernel that it gets from a rough time, or though nobody looked at its output there."""
+    if found.table.basis is not Basis.MEASURED:
+        return None
+    for workload, number in found.points.items():
+        row = found.table.row(workload)
+        time = row.times[found.kernels[number]] if row else None
+        if time and (time.is_rough or not time.is_checked):
+            return workload, found.kernels[number]
+    return None
+
+
+def _with_borders(found: Portfolio, session: Session) -> Portfolio:
+    """The portfolio whose rule has learnt from its borders, and the borders that it has then.
+
+    What is learnt moves borders: they are looked at again, and what the last look shows is not learnt.
+    """
+    for left in reversed(range(_LOOKS)):
+        borders = rule.borders(found.points, found.spec.arch)
+        shapes = dict.fromkeys(shape for border in borders for shape in (border.first, border.second))
+        session.look_at_borders(list(shapes), found.kernels)
+        found = replace(found, table=session.table, borders=borders)
+        taught = {shape: number for shape in shapes if (number := _taught(found, shape)) is not None}
+        if not taught or not left:
+            break
+        found = replace(found, points={**found.points, **taught})
+    dispatcher = Dispatcher(found.rule)
+    numbers = {shape: rule.ask(dispatcher, shape, found.spec.arch) for shape in shapes}
+    session.emulate({shape: found.kernels[n] for shape, n in numbers.items() if n != FALLBACK})
+    return replace(found, table=session.table)
+
+
+def _taught(found: Portfolio, shape: Workload) -> int | None:
+    """The kernel that a border shape should have, where that is clearly not the one that it is given, and no
+    shape of its bucket has a kernel yet.
+    """
+    row = found.table.border(shape, found.kernels)
+    better = fastest(found.table, found.kernels, shape)
+    given = rule.ask(Dispatcher(found.rule), shape, found.spec.arch)
+    if row is None or FALLBACK in (better, given) or better == given:
+        return None
+    if rule.bucket(shape, found.spec.arch) in {rule.bucket(x, found.spec.arch) for x in found.points}:
+        return None
+    mine = row.times.get(found.kernels[given])
+    best_us = row.times[found.kernels[better]].us
+    return better if mine is None or mine.us > MAY_BE_SLOWER * best_us else None
+
+
+def package_of(found: Portfolio) -> Package:
+    """UsageError where no shape gets a kernel."""
+    told, numbered = by_members(found.rule)
+    if not numbered:
+        raise UsageError("no shape gets a kernel: there is nothing to export.")
+    members = [_member(found, number, key) for number, key in numbered]
+    return Package(members, told, summary(found), len(found.mix))
+
+
+def _member(found: Portfolio, number: int, key: tuple[Any, ...]) -> Member:
+    shapes = [
+        workload
+        for workload, given in found.points.items()
+        if given == number and rule.key_of(workload, found.spec.arch) == key
+    ]
+    genome = found.table.kernel(found.kernels[number])
+    known = _evaluation(found, found.kernels[number], shapes)
+    return Member(Exported(genome, Problem((shapes[0],)), found.spec, known))
+
+
+def _evaluation(found: Portfolio, genome_id: str, shapes: list[Workload]) -> Evaluation | None:
+    """What the table says of the kernel on these shapes; None where it is estimates."""
+    if found.table.basis is not Basis.MEASURED:
+        return None
+    rows = (found.table.row(shape) or found.table.border(shape, found.kernels) for shape in shapes)
+    timed = [(str(row.workload), row.times[genome_id]) for row in rows if row and genome_id in row.times]
+    return Evaluation(
+        genome=found.table.kernel(genome_id),
+        problem=str(Problem(tuple(shapes))),
+        gpu=found.spec.name,
+        basis=found.table.basis,
+        status=Status.CORRECT,
+        rung=Rung.DONE,
+        timings=tuple(
+            Timing(shape, "cold in turns", time.us, time.low_us, time.high_us, time.n)
+            for shape, time in timed
+        ),
+        environment=dict(found.table.environment),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """One shape of the mix. Without a kernel it falls back to PyTorch's attention."""
+
+    workload: Workload
+    weight: float
+    kernel: str  # genome id; empty: the fallback
+    time: KernelTime | None
+    best: str  # the fastest kernel of the table
+    best_us: float | None
+    libraries_us: dict[str, float]
+
+    @property
+    def regret(self) -> float | None:
+        """The ratio of times to the best of the table, less 1; None for the fallback."""
+        return self.time.us / self.best_us - 1 if self.time and self.best_us else None
+
+    @property
+    def library_us(self) -> float | None:
+        """PyTorch's faster backend."""
+        return min(self.libraries_us.values(), default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class AtBorder:
+    """A shape next to a border: what it gets, and the fastest of the kept kernels there."""
+
+    workload: Workload
+    kernel: str
+    time: KernelTime | None
+    best: str
+    best_us: float | None
+
+    @property
+    def is_timed(self) -> bool:
+        return self.time is not None
+
+    @property
+    def regret(self) -> float:
+        return self.time.us / self.best_us - 1 if self.time and self.best_us else 0.0
+
+
+def served(found: Portfolio) -> tuple[Served, ...]:
+    """In the order of the mix."""
+    dispatcher = Dispatcher(found.rule)
+    rows = []
+    for shape in found.mix:
+        row = found.table.row(shape.workload) or Row(shape.workload, {})
+        kernel = _given(dispatcher, found, shape.workload)
+        best_us = row.times[row.best].us if row.best else None
+        known = (shape.workload, shape.weight, kernel, row.times.get(kernel))
+        rows.append(Served(*known, row.best, best_us, dict(row.libraries_us)))
+    return tuple(rows)
+
+
+def at_borders(found: Portfolio) -> tuple[AtBorder, ...]:
+    """Both shapes of each border that get a kernel, each once."""
+    dispatcher = Dispatcher(found.rule)
+    shapes = dict.fromkeys(shape for border in found.borders for shape in (border.first, border.second))
+    rows = (_at_border(dispatcher, found, shape) for shape in shapes)
+    return tuple(row for row in rows if row.kernel)
+
+
+def _at_border(dispatcher: Dispatcher, found: Portfolio, workload: Workload) -> AtBorder:
+    row = found.table.border(workload, found.kernels) or Row(workload, {})
+    kernel = _given(dispatcher, found, workload)
+    kept = {name: row.times[name].us for name in found.kernels if name in row.times}
+    best = min(kept, key=lambda name: kept[name], default="")
+    return AtBorder(workload, kernel, row.times.get(kernel), best, kept.get(best))
+
+
+def _given(dispatcher: Dispatcher, found: Portfolio, workload: Workload) -> str:
+    number = rule.ask(dispatcher, workload, found.spec.arch)
+    return "" if number == FALLBACK else found.kernels[number]
+
+
+@dataclass(frozen=True, slots=True)
+class Regret:
+    """Over the shapes that get a kernel: the mean by weight, the mean of all alike, and the worst."""
+
+    mean: float = 0.0
+    plain_mean: float = 0.0
+    worst: float = 0.0
+
+
+def regret(rows: Sequence[Served]) -> Regret:
+    costs = [(row.weight, row.regret) for row in rows if row.regret is not None]
+    if not costs:
+        return Regret()
+    mean = sum(weight * cost for weight, cost in costs) / sum(weight for weight, _ in costs)
+    return Regret(mean, sum(cost for _, cost in costs) / len(costs), max(cost for _, cost in costs))
+
+
+def as_json(found: Portfolio) -> str:
+    """The summary and the rule as one object."""
+    return json.dumps({**summary(found), "rule": found.rule}, indent=2)
+
+
+def summary(found: Portfolio) -> dict[str, Any]:
+    """Kernels, shapes and borders; times in us, regrets as ratios less 1."""
+    rows = served(found)
+    costs = regret(rows)
+    return {
+        "gpu": found.spec.name,
+        "basis": found.table.basis.value,
+        "environment": dict(found.table.environment),
+        "candidates": len(found.table.kernels),
+        "mean_regret": costs.mean,
+        "plain_mean_regret": costs.plain_mean,
+        "worst_regret": costs.worst,
+        "uncovered": found.choice.uncovered,
+        "is_exact": found.choice.is_exact,
+        "by_count": [
+            {"kernels": len(e.kernels), "mean_regret": e.mean, "worst_regret": e.worst}
+            for e in found.by_count
+        ],
+        "kernels": [_kernel(found, name) for name in found.kernels],
+        "shapes": [_shape(row) for row in rows],
+        "borders": [_border(row) for row in at_borders(found)],
+    }
+
+
+def _kernel(found: Portfolio, name: str) -> dict[str, Any]:
+    genome = found.table.kernel(name)
+    return {"id": name, "family": genome.family, "version": genome.version, "values": genome.as_dict()}
+
+
+def _shape(row: Served) -> dict[str, Any]:
+    return {
+        "problem": str(row.workload),
+        "weight": row.weight,
+        "kernel": row.kernel or None,
+        "time": asdict(row.time) if row.time else None,
+        "best": row.best or None,
+        "best_us": row.best_us,
+        "regret": row.regret,
+        "libraries_us": row.libraries_us,
+    }
+
+
+def _border(row: AtBorder) -> dict[str, Any]:
+    return {
+        "problem": str(row.workload),
+        "kernel": row.kernel,
+        "us": row.time.us if row.time else None,
+        "best": row.best or None,
+        "best_us": row.best_us,
+        "regret": row.regret if row.is_timed else None,
+    }

@@ -1,0 +1,236 @@
+"""What fills a table: kernels built when they are first asked for, and a GPU process while rows are missing.
+
+Chooses nothing. Every row is written to the table's file as soon as it is known: nothing measured is lost.
+
+Times of kernels on shapes by the performance model, where no GPU is there to ask. Measures nothing.
+"""
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+from types import TracebackType
+
+from evoflash.app.portfolio.candidates import Built, Parts, built
+from evoflash.app.portfolio.measuring import Clock, Deadline, checked
+from evoflash.app.portfolio.table import KernelTime, Row, Table, write_table
+from evoflash.emulator.preflight import complaint_of, emulate
+from evoflash.errors import DeviceError, EvoflashError
+from evoflash.evaluation import Basis
+from evoflash.evaluators.estimates import estimates
+from evoflash.gpu.launcher import present_gpu, spec_of
+from evoflash.isolation import IsolatedPool
+from evoflash.kernels import gxx
+from evoflash.kernels.family import load_family
+from evoflash.kernels.renderer import render
+from evoflash.notices import say, working
+from evoflash.operation import Workload
+from evoflash.problem import Problem
+from evoflash.specs import GpuSpec
+
+MOST_FLOPS = 1 << 27  # of an emulated call: some seconds of a core
+
+
+def estimated(workload: Workload, ids: Sequence[str], parts: Parts, gpu: GpuSpec) -> Row:
+    """The kernels of these ids on the shape: estimates in us, or reasons why there are none."""
+    key = workload.compile_key(gpu.arch)
+    mine = {name: parts[name, key] for name in ids}
+    times = {name: _time(part, workload, gpu) for name, part in mine.items() if not part.reason}
+    return Row(workload, times, {name: part.reason for name, part in mine.items() if part.reason})
+
+
+def _time(part: Built, workload: Workload, gpu: GpuSpec) -> KernelTime:
+    assert part.prepared is not None, "asked of what has no reason only"
+    (found,) = estimates(part.genome, part.prepared, Problem((workload,)), gpu)
+    return KernelTime(found.total_us, found.total_us, found.total_us, n=0)
+
+
+def one_group(workload: Workload) -> Workload | None:
+    """One batch and one key/value head of the shape, as the emulator runs it; None where that is too much."""
+    sizes = workload.names()
+    part: Workload = replace(  # type: ignore[type-var]  # every workload is a dataclass
+        workload, batch=1, heads=sizes["heads"] // sizes["kv_heads"], kv_heads=1
+    )
+    return part if part.flops <= MOST_FLOPS else None
+
+
+def complaint(part: Built, workload: Workload, gpu: GpuSpec, seed: int) -> str:
+    """What the emulator finds wrong with the kernel on that shape; empty where nothing is."""
+    family = load_family(part.genome.family)
+    library = gxx.build(render(part.genome, part.key, gpu).source, name=family.name)
+    launches = family.launches(part.genome, workload, gpu)
+    registers = part.build.registers
+    emulations, verdict = emulate(
+        library,
+        launches,
+        workload,
+        "normal",
+        delivery="random",
+        schedule="random",
+        seed=seed,
+        registers=registers,
+    )
+    return complaint_of(tuple(chain.from_iterable(each.reports for each in emulations)), verdict)
+
+
+_FILL_SHARE = 0.7  # of the time: for the shapes of the mix; the rest is for the borders
+_SETTLED_S = 0.4  # of turns that a kernel gets at least where it is timed once more
+_EMULATED_S = 300.0
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0))
+
+
+class Session:
+    """A table being filled, with what fills it."""
+
+    def __init__(self, table: Table, path: Path, spec: GpuSpec, *, seed: int, minutes: float) -> None:
+        """`minutes`: after so many no kernel gets more than the few turns that every one gets."""
+        self.table, self.path, self.spec, self._seed = table, path, spec, seed
+        now = time.monotonic()
+        self._deadline = Deadline(now + 60 * _FILL_SHARE * minutes)
+        self._at_borders = Deadline(now + 60 * minutes)
+        self._parts: Parts = {}
+        self._clock: Clock | None = None
+        self._open = ExitStack()
+
+    def __enter__(self) -> "Session":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._open.close()
+
+    @property
+    def is_estimate(self) -> bool:
+        return self.table.basis is not Basis.MEASURED
+
+    @property
+    def can_measure(self) -> bool:
+        """Whether rows can be added: estimates anywhere, measured ones on their GPU alone."""
+        try:
+            return self.is_estimate or spec_of(present_gpu()).name == self.table.gpu
+        except EvoflashError:
+            return False
+
+    def fill(self, workloads: Sequence[Workload]) -> None:
+        """Add a row with every kernel for each shape that the table lacks."""
+        missing = [workload for workload in workloads if self.table.row(workload) is None]
+        if not missing:
+            return
+        if not self.can_measure:
+            raise DeviceError(
+                f"{self.path} has no times for {missing[0]} and {len(missing) - 1} others: run this on a "
+                f"{self.table.gpu}, or give a file of shapes that it has."
+            )
+        ids = [genome.id for genome in self.table.kernels]
+        self._prepare(ids, workloads)
+        for at, workload in enumerate(missing):
+            say(f"{at + 1} of {len(missing)}: {workload}")
+            row = self._row(workload, ids, missing[at:], turns_s=self._deadline.turns_s(len(missing) - at))
+            if self._clock is not None and not self._deadline.is_over:
+                row = self._clock.libraries(row)
+            self._keep(self.table.with_row(row))
+
+    def look_at_borders(self, workloads: Sequence[Workload], ids: Sequence[str]) -> None:
+        """Add a row with these kernels for each shape that has none, where that can be measured."""
+        missing = [workload for workload in workloads if self.table.border(workload, ids) is None]
+        if not missing or not self.can_measure:
+            return
+        self._prepare(ids, workloads)
+        for at, workload in enumerate(missing):
+            say(f"border {at + 1} of {len(missing)}: {workload}")
+            turns_s = self._at_borders.turns_s(len(missing) - at)
+            row = self._row(workload, ids, missing[at:], turns_s=turns_s, judges_all=True)
+            self._keep(self.table.with_border(row))
+
+    def settle(self, workload: Workload, genome_id: str) -> None:
+        """Time a kernel once more in turns with the fastest of the row, and judge its output there."""
+        row = self.table.row(workload)
+        assert row is not None, "what is settled has a time"
+        ids = list(dict.fromkeys((genome_id, row.best)))
+        self._prepare(ids, [workload])
+        say(f"once more: {genome_id} on {workload}")
+        if self._clock is not None:
+            self._clock.expect([workload])
+            turns_s = max(_SETTLED_S, self._deadline.turns_s(1))
+            found = self._clock.row(workload, ids, turns_s=turns_s)
+            self._keep(self.table.with_row(row.settled(genome_id, found)))
+
+    def emulate(self, served: Mapping[Workload, str]) -> None:
+        """Run the kernel of each border shape in the emulator, where that is not too much for it."""
+        pairs = {
+            shape: one_group(shape) for shape, name in served.items() if not self._is_checked(shape, name)
+        }
+        small = {shape: part for shape, part in pairs.items() if part is not None}
+        if not small or not self.is_estimate:
+            return
+        self._prepare(list(served.values()), list(small))
+        with working(f"emulating {len(small)} shapes beside borders"), IsolatedPool(_cores()) as pool:
+            asked = {
+                shape: pool.submit(
+                    complaint, self._part(shape, served[shape]), part, *self._how, timeout_s=_EMULATED_S
+                )
+                for shape, part in small.items()
+            }
+            ended = {shape: future.result() for shape, future in asked.items()}
+        for shape, ending in ended.items():
+            why = ending.value if ending.value is not None else f"{ending.status}: {ending.reason}"
+            self._keep(self.table.judged(shape, served[shape], why))
+
+    @property
+    def _how(self) -> tuple[GpuSpec, int]:
+        return self.spec, self._seed
+
+    def _part(self, workload: Workload, genome_id: str) -> Built:
+        return self._parts[genome_id, workload.compile_key(self.spec.arch)]
+
+    def _is_checked(self, workload: Workload, genome_id: str) -> bool:
+        row = self.table.border(workload, [genome_id])
+        return row is not None and genome_id in row.times and row.times[genome_id].is_checked
+
+    def strike(self, genome_id: str, reason: str) -> None:
+        """Leave a kernel out of the table that was found to be wrong."""
+        say(f"{genome_id} is left out: {reason}")
+        self._keep(self.table.without(genome_id, reason))
+
+    def _row(
+        self,
+        workload: Workload,
+        ids: Sequence[str],
+        left: Sequence[Workload],
+        *,
+        turns_s: float,
+        judges_all: bool = False,
+    ) -> Row:
+        if self._clock is None:
+            return estimated(workload, ids, self._parts, self.spec)
+        self._clock.expect(left)
+        return self._clock.row(workload, ids, turns_s=turns_s, judges_all=judges_all)
+
+    def _prepare(self, ids: Sequence[str], workloads: Sequence[Workload]) -> None:
+        """Have these kernels ready under the compile keys of the shapes; on a GPU they are checked there."""
+        keys = {workload.compile_key(self.spec.arch) for workload in workloads}
+        wanted = [
+            g for g in self.table.kernels if g.id in ids and any((g.id, k) not in self._parts for k in keys)
+        ]
+        if wanted:
+            doing = "compiling and emulating" if self.is_estimate else "compiling"
+            with working(f"{doing} {len(wanted)} kernels for {len(keys)} kinds of shapes"):
+                parts = built(wanted, workloads, self.spec, emulate=self.is_estimate, seed=self._seed)
+            if not self.is_estimate:
+                with working("checking them on small and odd shapes"):
+                    parts = checked(parts, self.spec, self._seed)
+            self._parts = {**self._parts, **parts}
+        if not self.is_estimate and (wanted or self._clock is None):
+            self._open.close()
+            self._clock = self._open.enter_context(Clock(self._parts, self.spec, self._seed))
+
+    def _keep(self, table: Table) -> None:
+        self.table = table
+        write_table(self.path, table)

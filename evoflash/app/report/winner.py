@@ -1,0 +1,358 @@
+"""The winner of a run: its time, how sure that is, and what cannot be told apart from it. Times nothing.
+
+Which kernel wins is the store's rule (`Store.best_of`). The pairs of the final timing are noted beside the
+run (search/final_pairs.py); a run of an older evoflash has none, and a model's estimate has no interval.
+
+What bounds a winner: the GPU's rooflines for its workloads, and the model's terms where it was estimated.
+The winner's source, what the run checked, and what the emulator says of it. Judges nothing.
+"""
+
+from collections.abc import Sequence
+
+from evoflash.app.report.candidates import History, seed_us
+from evoflash.app.report.record import (
+    Check,
+    Floor,
+    Found,
+    Kernel,
+    Pair,
+    Point,
+    Roofline,
+    Source,
+    Tie,
+    VerdictOn,
+)
+from evoflash.app.words import export_commands
+from evoflash.errors import EvoflashError, UsageError, without_passwords
+from evoflash.evaluation import SCORED, Baseline, Build, Evaluation, Timing, was_timed_again
+from evoflash.gpu.timing.paired import Comparison
+from evoflash.kernels.nvrtc import kept_source
+from evoflash.operation import CompileKey, Workload, operation_of
+from evoflash.problem import parse_problem
+from evoflash.specs import GpuSpec, load_gpu
+from evoflash.store.rows import score_row
+
+
+def rooflines(
+    best: Evaluation | None, history: History, baselines: Sequence[Baseline]
+) -> tuple[Roofline, ...]:
+    """One for each workload; none without a winner, or where problem or GPU are not ours (a recording's)."""
+    if best is None:
+        return ()
+    try:
+        gpu, workloads = load_gpu(best.gpu), parse_problem(best.problem).workloads
+    except EvoflashError:
+        return ()
+    seeds = [each for proposal, each in history if proposal.operator == "seed" and each.is_correct]
+    seed = min(seeds, key=lambda each: each.score_us or 0.0, default=None)
+    return tuple(_roofline(workload, gpu, best, seed, baselines) for workload in workloads)
+
+
+def _roofline(
+    workload: Workload,
+    gpu: GpuSpec,
+    best: Evaluation,
+    seed: Evaluation | None,
+    baselines: Sequence[Baseline],
+) -> Roofline:
+    ours = _timing(best.timings, workload)
+    us = ours.median_us if ours else best.score_us if "+" not in best.problem else None
+    terms = sorted(ours.terms.items(), key=lambda term: -term[1]) if ours else []
+    points = [_point("winner", best.genome.id, workload, us)]
+    if seed is not None and seed.genome.id != best.genome.id:
+        points.append(_point("seed", seed.genome.id, workload, _us(seed.timings, workload)))
+    points += [_point("baseline", each.name, workload, _us(each.timings, workload)) for each in baselines]
+    return Roofline(
+        workload=str(workload),
+        flops=workload.flops,
+        bytes_moved=workload.bytes_moved,
+        intensity=workload.flops / workload.bytes_moved,
+        fits_l2=workload.bytes_moved <= gpu.l2_bytes,
+        peak_tflops=_tflops(gpu, gpu.tensor_flops_per_clk),
+        mma_tflops=_tflops(gpu, gpu.mma_flops_per_clk),
+        dram_gbps=gpu.dram_gbps,
+        floors=_floors(workload, gpu, us),
+        points=tuple(point for point in points if point is not None),
+        terms=tuple(terms),
+    )
+
+
+def _tflops(gpu: GpuSpec, flops_per_clk: int) -> float:
+    return gpu.sm_count * flops_per_clk * gpu.clock_mhz / 1e6
+
+
+def _timing(timings: Sequence[Timing], workload: Workload) -> Timing | None:
+    """The one that a score stands for."""
+    mine = {timing.protocol: timing for timing in timings if timing.workload == str(workload)}
+    return next((mine[name] for name in SCORED if name in mine), None)
+
+
+def _us(timings: Sequence[Timing], workload: Workload) -> float | None:
+    found = _timing(timings, workload)
+    return found.median_us if found else None
+
+
+def _point(kind: str, name: str, workload: Workload, us: float | None) -> Point | None:
+    return Point(name, kind, us, workload.flops / us / 1e6) if us else None
+
+
+def _floors(workload: Workload, gpu: GpuSpec, us: float | None) -> tuple[Floor, ...]:
+    """Each as if it alone bounded the kernel, at boost clock."""
+    cycles_us = gpu.sm_count * gpu.clock_mhz
+    found = [
+        ("tensor", workload.flops / (cycles_us * gpu.tensor_flops_per_clk), "its best matrix instruction"),
+        ("mma.sync", workload.flops / (cycles_us * gpu.mma_flops_per_clk), "the same through mma.sync"),
+        ("dram", workload.bytes_moved / (gpu.dram_gbps * 1e3), _of_dram(workload, gpu)),
+    ]
+    count = operation_of(workload).exponentials
+    if count is not None:
+        exp_us = count(workload) / (cycles_us * gpu.ex2_per_clk)
+        found.append(("exp", exp_us, "on the special-function units; a kernel may compute some elsewhere"))
+    if gpu.mma_flops_per_clk == gpu.tensor_flops_per_clk:
+        del found[1]
+    return tuple(
+        Floor(name, floor_us, workload.flops / floor_us / 1e6, floor_us / us if us else None, says)
+        for name, floor_us, says in found
+    )
+
+
+def _of_dram(workload: Workload, gpu: GpuSpec) -> str:
+    if workload.bytes_moved <= gpu.l2_bytes:
+        return "inputs read once, outputs written once; they fit L2, where they need not come from DRAM"
+    return "inputs read once, outputs written once"
+
+
+STORED = (
+    "The checks above are those of the run. `evoflash report --check` also runs the emulator again, under "
+    "more schedules, and lists what it finds by line."
+)
+RUNS = 4  # of each shape, as `evoflash check` makes them
+
+
+def kernel(best: Evaluation | None, *, is_checked: bool) -> Kernel | None:
+    """The source, from the cache of what was compiled or rendered anew, and the stored checks; None without a
+    winner.
+
+    `is_checked`: the emulator runs it, too, as `evoflash check` does: some seconds.
+    """
+    if best is None:
+        return None
+    checks = tuple(
+        Check(
+            verdict.workload,
+            verdict.passed,
+            verdict.rel_l2,
+            verdict.max_over_rms,
+            verdict.lse_error,
+            verdict.honest_ratio,
+            verdict.reason,
+        )
+        for verdict in best.verdicts
+    )
+    try:
+        sources, of_version = _sources(best)
+        export = tuple(map(without_passwords, export_commands(best.genome, best.problem, best.gpu)))
+    except EvoflashError as error:  # a recording's, or a family that is gone: the rest is shown without
+        return Kernel((), checks, "", 0, (), (), f"There is no source: {error}")
+    said, runs, found = _emulated(best) if is_checked else (STORED, 0, ())
+    return Kernel(sources, checks, said, runs, found, export, of_version)
+
+
+def _sources(best: Evaluation) -> tuple[tuple[Source, ...], str]:
+    """One for each compile key, and a remark where they are not what the run compiled."""
+    gpu = load_gpu(best.gpu)
+    builds = {build.compile_key: build for build in best.builds}
+    keys = parse_problem(best.problem).compile_keys(gpu.arch)
+    kept = {key: kept_source(builds[key]) for key in keys if key in builds}
+    if all(kept.get(key) for key in keys):
+        return tuple(_source(key, kept[key] or "", builds[key]) for key in keys), ""
+    from evoflash.kernels.renderer import render  # it takes as long to load as all the rest of a report
+
+    rendered = tuple(_source(key, render(best.genome, key, gpu).source, builds.get(key)) for key in keys)
+    return rendered, _of_version(best)
+
+
+def _of_version(best: Evaluation) -> str:
+    from evoflash.kernels.family import load_family
+
+    now = load_family(best.genome.family).version
+    if now == best.genome.version:
+        return ""
+    return (
+        f"The run evaluated version {best.genome.version} of {best.genome.family}; this is the same genome "
+        f"in today's version {now}."
+    )
+
+
+def _source(key: CompileKey, text: str, build: Build | None) -> Source:
+    return Source(
+        compile_key=str(key),
+        text=text,
+        lines=len(text.splitlines()),
+        registers=build.registers if build else None,
+        spill_bytes=build.spill_bytes if build else None,
+        smem_static_bytes=build.smem_static_bytes if build else None,
+        remarks=build.warnings if build else (),
+    )
+
+
+def _emulated(best: Evaluation) -> tuple[str, int, tuple[Found, ...]]:
+    from evoflash.app.check.runs import check
+    from evoflash.app.check.subject import of_genome
+    from evoflash.notices import working
+
+    subjects = of_genome(best.genome, parse_problem(best.problem), load_gpu(best.gpu))
+    with working(f"running {best.genome.id} in the emulator"):
+        checked = [check(subject, runs=RUNS, seed=1) for subject in subjects]
+    found = tuple(
+        Found(str(each.severity), each.kind, each.line, each.message, each.runs)
+        for one in checked
+        for each in one.findings
+    )
+    runs = sum(len(one.runs) for one in checked)
+    shapes = len({run.case for one in checked for run in one.runs})
+    notes = " ".join(note for one in checked for note in one.notes)
+    said = f"The emulator ran it for this report {runs} times on {shapes} shapes: "
+    outcome = f"{len(found)} findings." if found else "no findings."
+    return f"{said}{outcome} {notes}".strip(), runs, found
+
+
+def verdict(
+    best: Evaluation | None,
+    history: History,
+    baselines: Sequence[Baseline],
+    pairs: Sequence[Comparison],
+) -> VerdictOn | None:
+    """What is said of the winner; None where no kernel was correct. `pairs` are of the winner over others."""
+    if best is None or best.score_us is None:
+        return None
+    us, (_, from_us) = best.score_us, seed_us(history)
+    spread = score_row(us, best.timings)
+    libraries = {baseline.name for baseline in baselines}
+    known = tuple(_pair(each, libraries) for each in pairs if each.first == best.genome.id)
+    ties, why = _ties(best, history, known)
+    has_spread = spread["n"] > 1
+    return VerdictOn(
+        id=best.genome.id,
+        family=best.genome.family,
+        values=best.genome.as_dict(),
+        us=us,
+        p10_us=spread["p10_us"] if has_spread else None,
+        p90_us=spread["p90_us"] if has_spread else None,
+        n=spread["n"],
+        protocol=spread["protocol"],
+        is_final=was_timed_again(best),
+        tflops=_tflops_verdict(best.problem, us),
+        seed_us=from_us,
+        over_seed=from_us / us if from_us else None,
+        pairs=known,
+        ties=ties,
+        says=(*why, *_beside(known, baselines, best)),
+    )
+
+
+def _tflops_verdict(problem: str, us: float) -> float | None:
+    """At the geometric means over the workloads, by the field's convention; None of what is not ours."""
+    try:
+        flops = [workload.reported_flops for workload in parse_problem(problem).workloads]
+    except UsageError:
+        return None
+    mean = 1.0
+    for each in flops:
+        mean *= each ** (1 / len(flops))
+    return mean / us / 1e6
+
+
+def _pair(found: Comparison, libraries: set[str]) -> Pair:
+    return Pair(
+        other=found.second,
+        is_baseline=found.second in libraries,
+        workload=found.workload,
+        protocol=found.protocol,
+        ratio=found.ratio,
+        low=found.low,
+        high=found.high,
+        confidence=found.confidence,
+        n=found.n,
+        answer=found.answer,
+    )
+
+
+# ---- ties
+
+
+def _ties(
+    best: Evaluation, history: History, pairs: Sequence[Pair]
+) -> tuple[tuple[Tie, ...], tuple[str, ...]]:
+    """Kernels that are not clearly apart from the winner, and by what that was judged."""
+    others = [each for _, each in history if _is_other(each, best)]
+    ours = [pair for pair in pairs if not pair.is_baseline]
+    if ours:
+        ids = {pair.other for pair in ours}
+        clear = {pair.other for pair in ours if pair.answer != "unclear"}
+        tied = [each for each in others if each.genome.id in ids - clear]
+        return _as_ties(tied), (_of_pairs(len(ids), len(tied), ours[0]),)
+    if was_timed_again(best):
+        tied = [each for each in others if was_timed_again(each) and _overlap(each, best)]
+        alone = "No other finalist was timed in turns with it." if not tied else ""
+        return _as_ties(tied), (alone or "No interval is stored; ties are finalists whose spreads overlap.",)
+    tied = [each for each in others if _shown(each) == _shown(best)]
+    return _as_ties(tied), (_of_digits(best, len(tied)),)
+
+
+def _is_other(each: Evaluation, best: Evaluation) -> bool:
+    is_own = not each.duplicate_of and each.genome.id != best.genome.id
+    return is_own and each.is_correct and each.score_us is not None and not each.is_censored
+
+
+def _as_ties(tied: Sequence[Evaluation]) -> tuple[Tie, ...]:
+    found = [Tie(each.genome.id, each.genome.family, each.score_us or 0.0) for each in tied]
+    return tuple(sorted(found, key=lambda tie: tie.us))
+
+
+def _of_pairs(others: int, tied: int, pair: Pair) -> str:
+    sure = f"{pair.confidence:.1%} intervals"
+    clear = f"It was timed in turns with {others} other finalist{'s' if others > 1 else ''}; by {sure} "
+    return clear + (f"{tied} of them cannot be told apart from it." if tied else "it is apart from all.")
+
+
+def _of_digits(best: Evaluation, tied: int) -> str:
+    alike = f"{tied} other kernels have" if tied > 1 else f"{'1' if tied else 'no'} other kernel has"
+    if best.is_estimate:
+        return f"A model's estimate has no interval; {alike} the same estimate to the four digits shown."
+    return f"It was not timed again in turns with others; {alike} the same time to the four digits shown."
+
+
+def _shown(each: Evaluation) -> str:
+    return f"{each.score_us:.4g}"
+
+
+def _overlap(one: Evaluation, other: Evaluation) -> bool:
+    mine, theirs = _scored(one), _scored(other)
+    if mine is None or theirs is None:
+        return False
+    return mine.p10_us <= theirs.p90_us and theirs.p10_us <= mine.p90_us
+
+
+def _scored(each: Evaluation) -> Timing | None:
+    by_protocol = {timing.protocol: timing for timing in each.timings}
+    return next((by_protocol[name] for name in SCORED if name in by_protocol), None)
+
+
+# ---- beside the libraries
+
+
+def _beside(pairs: Sequence[Pair], baselines: Sequence[Baseline], best: Evaluation) -> tuple[str, ...]:
+    """The winner against the libraries' fastest kernel."""
+    if not baselines:
+        return ("No library was timed in this run.",)
+    rival = min(baselines, key=lambda each: each.score_us)
+    ratio = rival.score_us / (best.score_us or 1.0)
+    found = [_interval(pair) for pair in pairs if pair.other == rival.name]
+    interval = found[0] if len(found) == 1 else ""
+    return (f"The fastest library, {rival.name}, takes {ratio:.3f} times as long{interval}.",)
+
+
+def _interval(pair: Pair) -> str:
+    span = f"{1 / pair.high:.3f} to {1 / pair.low:.3f}"
+    return f" ({pair.confidence:.1%} interval {span}; this kernel is {pair.answer})"

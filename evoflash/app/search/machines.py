@@ -1,0 +1,159 @@
+"""Where the work of a search is done: on this machine, in a private cluster, or by a scheduler's workers.
+
+Options become evaluators' cores and GPUs here; evaluators/cluster/ has what stands behind them, and is not
+loaded where nobody asks for it.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from evoflash.app.search.plan import Plan, Present
+from evoflash.errors import UsageError
+from evoflash.evaluation import Basis
+from evoflash.evaluators.machines import Cores, GpuQueues
+from evoflash.notices import say
+from evoflash.settings import MOST_AHEAD, MOST_WORKERS
+from evoflash.specs import GpuSpec
+
+if TYPE_CHECKING:
+    from evoflash.evaluators.cluster.connection import Connection
+
+_AHEAD = "ahead"  # in a run's environment
+
+
+@dataclass(frozen=True, slots=True)
+class Machines:
+    """What an evaluator is given; None stands for this machine's."""
+
+    cores: Cores | None = None
+    gpus: GpuQueues | None = None
+    ahead: int | None = None  # proposals in flight, where a number was asked for
+    where: str = ""  # in words, for the run's environment
+
+    @property
+    def note(self) -> dict[str, str]:
+        """What a run that begins now keeps; nothing for one on this machine."""
+        ahead = {_AHEAD: str(self.ahead)} if self.ahead else {}
+        return ahead | ({"machines": self.where} if self.where else {})
+
+    def as_noted(self, environment: Mapping[str, str]) -> "Machines":
+        """With as many proposals in flight as the run began with, unless another number was asked for: a
+        search that is continued then proposes what it would have proposed.
+        """
+        noted = environment.get(_AHEAD)
+        return replace(self, ahead=int(noted)) if noted and self.ahead is None else self
+
+
+HERE = Machines()
+Planning = Callable[[Present | None], Plan]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The options that say where, and how many proposals are in flight."""
+
+    gpus: str | None = None
+    workers: int | None = None
+    scheduler: str | None = None
+    tls: Path | None = None
+    ahead: int | None = None
+    evaluator: str | None = None
+
+    def check(self) -> None:
+        """UsageError for options that contradict each other or make no sense."""
+        given = {"--gpus": self.gpus, "--workers": self.workers, "--scheduler": self.scheduler}
+        named = [name for name, value in given.items() if value is not None]
+        if len(named) > 1:
+            raise UsageError(f"{' and '.join(named)} say where to work in different ways: give one of them.")
+        if self.tls is not None and self.scheduler is None:
+            raise UsageError("--tls is the certificate for a --scheduler: name that, too.")
+        if self.gpus is not None and self.evaluator == "emulated":
+            raise UsageError("--gpus measures: leave it or --evaluator emulated away; --workers emulates.")
+        if self.workers is not None and not 1 <= self.workers <= MOST_WORKERS:
+            raise UsageError(f"--workers {self.workers}: give a number from 1 to {MOST_WORKERS}.")
+        if self.ahead is not None and not 1 <= self.ahead <= MOST_AHEAD:
+            raise UsageError(f"--ahead {self.ahead}: give a number from 1 to {MOST_AHEAD}.")
+
+
+@contextmanager
+def machines(asked: Asked, planned: Planning) -> Iterator[tuple[Plan, Machines]]:
+    """The plan, which may depend on what is there, and where its work is done."""
+    asked.check()
+    if asked.scheduler is not None:
+        make = _by_scheduler(asked, planned)
+    elif asked.gpus is not None:
+        make = _on_gpus(asked, planned)
+    elif asked.workers is not None:
+        make = _on_workers(asked, planned)
+    else:
+        yield planned(None), replace(HERE, ahead=asked.ahead)
+        return
+    with make as (plan, found):
+        yield plan, replace(found, ahead=asked.ahead or found.ahead)
+
+
+@contextmanager
+def _by_scheduler(asked: Asked, planned: Planning) -> Iterator[tuple[Plan, Machines]]:
+    from evoflash.evaluators.cluster.address import address
+    from evoflash.evaluators.cluster.connection import connected, gpu_kind
+    from evoflash.evaluators.cluster.pools import ClusterCores, ClusterGpus
+
+    with connected(address(asked.scheduler or "", asked.tls)) as connection:
+        plan = planned(partial(_gpu_of, connection, asked.evaluator))
+        kind, where = gpu_kind(plan.gpu.name), f"workers of {connection.url}"
+        gpus = partial(ClusterGpus, connection, kind) if plan.basis is Basis.MEASURED else None
+        yield plan, Machines(ClusterCores(connection), gpus, where=where)
+
+
+def _gpu_of(connection: "Connection", evaluator: str | None, wanted: GpuSpec | None) -> GpuSpec | None:
+    """The GPU that workers have. Waits for one where the evaluator `gpu` was asked for by its name."""
+    from evoflash.evaluators.cluster import asked as asked_gpu
+    from evoflash.evaluators.cluster.connection import gpu_kind
+
+    models = (wanted.name,) if wanted else connection.models()
+    if len(models) != 1:
+        return None
+    kind = gpu_kind(models[0])
+    if not connection.workers(kind) and (evaluator != "gpu" or wanted is None):
+        return None
+    connection.watch(kind, lambda _: None)
+    return connection.ask(kind, asked_gpu.spec)
+
+
+@contextmanager
+def _on_gpus(asked: Asked, planned: Planning) -> Iterator[tuple[Plan, Machines]]:
+    """A worker for each GPU; genomes are prepared by this process's own pool."""
+    from evoflash.gpu import launcher as visible_devices
+
+    visible_devices.restrict(asked.gpus or "all")
+    from evoflash.evaluators.cluster.connection import connected, gpu_kind
+    from evoflash.evaluators.cluster.loopback import private_cluster
+    from evoflash.evaluators.cluster.pools import ClusterGpus
+
+    devices = visible_devices.devices()
+    plan = planned(None)
+    if plan.basis is not Basis.MEASURED:
+        raise UsageError(f"--gpus measures on what is here, which is no {plan.gpu.name}: leave --gpu away.")
+    say(f"{len(devices)} GPUs: {', '.join(devices)}.")
+    with (
+        private_cluster(gpus=devices, model=plan.gpu.name) as address,
+        connected(address) as connection,
+    ):
+        gpus = partial(ClusterGpus, connection, gpu_kind(plan.gpu.name))
+        yield plan, Machines(gpus=gpus, where=f"GPUs {','.join(devices)}")
+
+
+@contextmanager
+def _on_workers(asked: Asked, planned: Planning) -> Iterator[tuple[Plan, Machines]]:
+    from evoflash.evaluators.cluster.connection import connected
+    from evoflash.evaluators.cluster.loopback import private_cluster
+    from evoflash.evaluators.cluster.pools import ClusterCores
+
+    count = asked.workers or 1
+    plan = planned(None)
+    with private_cluster(cores=count) as address, connected(address) as connection:
+        yield plan, Machines(ClusterCores(connection, expected=count), where=f"{count} workers")

@@ -1,0 +1,74 @@
+"""A search on a recorded space, stored as a run of its own, and what it says at its end. Evaluates no kernel.
+
+The file format is replay/kernel_tuner.py's.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+
+from evoflash.app.search.limits import Limits
+from evoflash.app.search.session import NotesOnly, SearchResult, Watch, counting, result_of
+from evoflash.errors import UsageError
+from evoflash.evaluation import Basis, RunKey
+from evoflash.gpu.timing.noise_floor import environment
+from evoflash.notices import say
+from evoflash.replay.kernel_tuner import cache_text, read_recording
+from evoflash.replay.recorded_space import Recording, ReplayedEvaluator
+from evoflash.search import search
+from evoflash.store.store import open_store
+from evoflash.strategies import make_strategy
+
+
+def search_recording(
+    path: Path,
+    db: str,
+    *,
+    strategy: str,
+    seed: int,
+    limits: Limits,
+    fresh: bool,
+    argv: Sequence[str],
+    watch: Watch = NotesOnly,
+) -> SearchResult:
+    """A search on a recorded space, stored as a run of basis `replayed`; resumes like any other."""
+    if limits.until is not None:
+        raise UsageError("a recorded space has no physical floor: --until is for searches on kernels.")
+    recording = read_recording(path)
+    chosen = make_strategy(strategy, recording.space, seed=seed)
+    key = RunKey(recording.problem, recording.device, Basis.REPLAYED, strategy, seed)
+    with open_store(db) as store:
+        current = store.begin(
+            key,
+            gpu_hash=_digest(recording),
+            budget=limits.stored_budget,
+            argv=argv,
+            environment=environment(),
+            fresh=fresh,
+        )
+        history = store.history(current)
+        if limits.is_spent(store.spent(current)):  # the loop below then spends nothing
+            say(f"this run has spent its budget ({limits.budget}): raise --budget or use --fresh.")
+        title = f"{recording.problem} on {recording.device}"
+        showing = watch(title, _shown_as(recording), limits, history)
+        with counting(store, current, limits), showing as progress:
+            search(
+                chosen,
+                ReplayedEvaluator(recording),
+                store,
+                current,
+                budget=limits.budget,
+                time_limit_s=limits.seconds,
+                on_evaluation=progress.show,
+            )
+        return result_of(store, current)
+
+
+def _shown_as(recording: Recording) -> Basis:
+    """An estimate keeps its mark in a replay."""
+    return Basis.ESTIMATED if recording.basis is Basis.ESTIMATED else Basis.REPLAYED
+
+
+def _digest(recording: Recording) -> str:
+    # A record that has changed is another machine: its results do not continue those of the old one.
+    return hashlib.sha256(cache_text(recording).encode()).hexdigest()[:12]

@@ -1,0 +1,395 @@
+"""A plan is run to its budget, or until Ctrl-C, and stored; its dry run stores nothing. Plans nothing.
+
+The loop is evoflash/search.py.
+
+The winner's pairs of a final timing as text beside its run, and back. Compares nothing.
+What a command takes while it works on a run, charged to the run in the store. It says nothing of it.
+"""
+
+import json
+import logging
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import asdict, dataclass, replace
+from typing import Protocol, Self
+
+import numpy as np
+
+from evoflash.app.leaderboard import LATENCY, Only, Table, read_front
+from evoflash.app.search import transfer
+from evoflash.app.search.limits import Limits, floor_us, is_near
+from evoflash.app.search.machines import HERE, Machines
+from evoflash.app.search.plan import Plan
+from evoflash.app.search.stopping import Terminated
+from evoflash.champions import won_near
+from evoflash.errors import StoreError
+from evoflash.evaluation import FINAL, Basis, Evaluation, Proposal, Run, was_timed_again
+from evoflash.evaluators.emulated import EmulatedEvaluator
+from evoflash.evaluators.finals import time_finalists
+from evoflash.evaluators.measured import MeasuredEvaluator
+from evoflash.evaluators.prepare import compile_only
+from evoflash.gpu.process import outcome as rung_times
+from evoflash.gpu.process.finals import FinalReport
+from evoflash.gpu.timing.noise_floor import environment
+from evoflash.gpu.timing.paired import Comparison
+from evoflash.kernels.nvrtc import first_error
+from evoflash.notices import say
+from evoflash.search import Strategy, search
+from evoflash.store import run_edits
+from evoflash.store.database import Database
+from evoflash.store.standing import Cost, charge, costs
+from evoflash.store.store import Store, open_store
+from evoflash.strategies import LEARNS_EARLIER, make_strategy
+from evoflash.strategies.model.earlier import Earlier
+from evoflash.strategies.surrogate import SEEDS
+
+NOTE = "final_pairs"  # the key in a run's environment
+
+
+def as_note(report: "FinalReport", winner: str) -> str:
+    """The pairs that the winner is one of, in the protocol that ranks, the winner first in each."""
+    pairs = [pair for pair in report.comparisons if winner in (pair.first, pair.second)]
+    ours = [pair if pair.first == winner else mirrored(pair) for pair in pairs if pair.protocol in FINAL]
+    return json.dumps([asdict(pair) for pair in ours], separators=(",", ":"))
+
+
+def mirrored(pair: Comparison) -> Comparison:
+    """The second over the first."""
+    low, high = 1 / pair.high, 1 / pair.low
+    return replace(pair, first=pair.second, second=pair.first, ratio=1 / pair.ratio, low=low, high=high)
+
+
+def noted(environment: Mapping[str, str]) -> tuple[Comparison, ...]:
+    """The pairs of `as_note`; none where nothing was noted. StoreError where it cannot be read."""
+    try:
+        return tuple(Comparison(**pair) for pair in json.loads(environment.get(NOTE, "[]")))
+    except (ValueError, TypeError):
+        raise StoreError(f"the run's {NOTE} cannot be read: `evoflash db check` looks into it.") from None
+
+
+log = logging.getLogger(__name__)
+_NOTE_EVERY_S = 30.0
+
+
+class Meter:
+    """Counts from its making on; `note` charges the run with what has come since the last note."""
+
+    def __init__(self, database: Database, run: Run) -> None:
+        self._database, self._run = database, run
+        self._noted_s, self._last_note = self._now(), time.monotonic()
+
+    def note(self) -> None:
+        """Charge the run."""
+        now_s = self._now()
+        spent = Cost(*(now - before for now, before in zip(now_s, self._noted_s, strict=True)))
+        charge(self._database, self._run, spent)
+        self._noted_s, self._last_note = now_s, time.monotonic()
+
+    def note_now_and_then(self) -> None:
+        """As note(), but at most every half minute."""
+        if time.monotonic() - self._last_note >= _NOTE_EVERY_S:
+            self.note()
+
+    def _now(self) -> tuple[float, float]:
+        """Seconds of the GPU and of the CPU so far."""
+        gpu_s = time.monotonic() if self._run.key.basis is Basis.MEASURED else 0.0
+        ended = os.times()
+        return gpu_s, time.process_time() + ended.children_user + ended.children_system
+
+
+@contextmanager
+def metered(database: Database, run: Run) -> Iterator[Meter]:
+    """Charge the run at the end, however it ends."""
+    meter = Meter(database, run)
+    try:
+        yield meter
+    except BaseException as end:
+        try:
+            meter.note()
+        except StoreError as error:  # what ended the work is the news
+            if not isinstance(end, StoreError):
+                log.warning("what this took could not be noted: %s", error)
+        raise
+    meter.note()
+
+
+OBJECTIVE = "objective"  # what of a run's environment says which objectives were asked for, latency aside
+FEWEST_SEEDS = 3  # of each family that come before the strategy's own choice, however many families there are
+
+
+@dataclass(frozen=True, slots=True)
+class SearchResult:
+    """What a search or a remeasurement came to."""
+
+    best: Evaluation | None
+    spent: int
+    finals: FinalReport | None = None  # the timing in turns with the baselines, where there was one
+    validator: str = ""  # its share of a candidate's time, in words; empty where nothing was timed
+    cost: Cost | None = None  # of the run, all its commands together
+    library: tuple[str, float] | None = None  # the fastest that was timed in this run, and its time in us
+    front: Table | None = None  # the run's Pareto front, where other objectives than latency were asked for
+
+
+class Watcher(Protocol):
+    """Is shown what a search does while it runs."""
+
+    def show(self, proposal: Proposal, evaluation: Evaluation) -> None:
+        """One more evaluation."""
+
+    def say(self, message: str) -> None:
+        """What is being done now."""
+
+
+class NotesOnly:
+    """Shows no progress, which several searches would write over one another: notes alone."""
+
+    def __init__(self, *_: object) -> None:
+        pass
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def show(self, proposal: Proposal, evaluation: Evaluation) -> None:
+        """Nothing: `evoflash watch` shows it."""
+
+    def say(self, message: str) -> None:
+        say(message)
+
+
+# From a title, where times come from, the limits and what the run had before.
+Watch = Callable[[str, Basis, Limits, Sequence[tuple[Proposal, Evaluation]]], AbstractContextManager[Watcher]]
+
+
+def run(
+    plan: Plan,
+    db: str,
+    *,
+    limits: Limits,
+    fresh: bool,
+    argv: Sequence[str],
+    watch: Watch = NotesOnly,
+    machines: Machines = HERE,
+) -> SearchResult:
+    """Search to one of the limits or Ctrl-C; on a GPU, then re-time the finalists."""
+    with open_store(db) as store:
+        noted = environment() | _archive_note(plan) | _transfer_note(store, plan) | machines.note
+        current = store.begin(
+            plan.key,
+            gpu_hash=plan.gpu.hash,
+            budget=limits.stored_budget,
+            argv=argv,
+            environment=noted,
+            fresh=fresh,
+        )
+        _note_objectives(store, plan, current)
+        finals, over = None, _why_over(plan, store, current, limits)
+        if over and _is_final(store, current, energy=plan.measures_energy):
+            say(over)
+        else:
+            with counting(store, current, limits) as meter:
+                finals = _search(plan, store, current, limits, watch, meter, machines=machines)
+        keep_pairs(store, current, finals)
+        validator = rung_times.describe(e for _, e in store.history(current))
+        front = _front(store, plan, current)
+        return replace(result_of(store, current, finals, validator), front=front)
+
+
+def _note_objectives(store: Store, plan: Plan, current: Run) -> None:
+    """What was asked for last is kept with the run."""
+    asked = ",".join(each.name for each in plan.objectives)
+    if asked != store.environment(current).get(OBJECTIVE, LATENCY[0].name):
+        run_edits.note(store.database, current, OBJECTIVE, asked)
+
+
+def _front(store: Store, plan: Plan, current: Run) -> Table | None:
+    if plan.objectives == LATENCY:
+        return None
+    only, basis = Only(run=current.id), current.key.basis
+    return read_front(store, objectives=plan.objectives, basis=basis, only=only)
+
+
+def result_of(
+    store: Store, current: Run, finals: FinalReport | None = None, validator: str = ""
+) -> SearchResult:
+    """What the run came to, as the store has it."""
+    cost = costs(store.database, current.id).get(current.id)
+    timed = next(((each.name, each.score_us) for each in store.baselines(current) if each.score_us), None)
+    return SearchResult(store.best_of(current), store.spent(current), finals, validator, cost, timed)
+
+
+def keep_pairs(store: Store, current: Run, finals: FinalReport | None) -> None:
+    """Note how the winner compared with what was timed in turns with it, for `evoflash report`."""
+    best = store.best_of(current)
+    if finals is not None and best is not None:
+        run_edits.note(store.database, current, NOTE, as_note(finals, best.genome.id))
+
+
+def _why_over(plan: Plan, store: Store, current: Run, limits: Limits) -> str:
+    """Why nothing is left to search, in words; empty where something is."""
+    spent = store.spent(current)
+    if limits.is_spent(spent):
+        return f"this run has spent its budget ({limits.of_budget(spent)}): raise --budget or use --fresh."
+    if is_near(store.best_of(current), floor_us(plan.problem, plan.gpu), limits.until):
+        return f"this run has a kernel at {limits.until:g} of the floor: raise --until or use --fresh."
+    return ""
+
+
+@contextmanager
+def counting(store: Store, current: Run, limits: Limits) -> Iterator[Meter]:
+    """What is done inside is charged to the run; Ctrl-C or SIGTERM inside carries a note of what is stored,
+    for termination.kept().
+    """
+    try:
+        with metered(store.database, current) as meter:
+            yield meter
+    except (KeyboardInterrupt, Terminated) as stop:
+        stop.add_note(f"{limits.of_budget(store.spent(current))} evaluations are kept")
+        raise
+
+
+def _archive_note(plan: Plan) -> dict[str, str]:
+    """What is stored, and said, of a start from the archive; nothing where the archive was not used."""
+    if not plan.archived:
+        return {}
+    say(f"starting from {len(plan.archived)} archived kernels of {plan.gpu.name}; --no-archive: not.")
+    return {"archive": " ".join(genome.id for genome in plan.archived)}
+
+
+def _transfer_note(store: Store, plan: Plan) -> dict[str, str]:
+    """What a run that begins now would learn from earlier ones; a run that is continued keeps its own."""
+    return transfer.note(store, plan) if plan.strategy in LEARNS_EARLIER else {}
+
+
+def _say_learning(noted: Mapping[str, str]) -> None:
+    """What the run learns from, and how it would not."""
+    if transfer.NOTE in noted:
+        say("learning from earlier searches on near problems; --no-transfer: not.")
+    if transfer.SHIPPED in noted:
+        say("learning from shipped searches on near problems; --no-archive: not.")
+
+
+def _is_final(store: Store, current: Run, *, energy: bool = False) -> bool:
+    """Whether nothing is left to time again; so it is where nothing is measured, or nothing was correct.
+
+    `energy`: the best kernel's is wanted, too.
+    """
+    best = store.best_of(current)
+    if current.key.basis is not Basis.MEASURED or best is None:
+        return True
+    has_energy = any(timing.energy_mj is not None for timing in best.timings)
+    return was_timed_again(best) and (has_energy or not energy)
+
+
+def _search(
+    plan: Plan,
+    store: Store,
+    current: Run,
+    limits: Limits,
+    watch: Watch,
+    meter: Meter,
+    *,
+    machines: Machines,
+) -> FinalReport | None:
+    history = store.history(current)
+    if history:
+        say(f"continuing run {current.number} at {limits.of_budget(store.spent(current))}.")
+    earlier = transfer.earlier(store, current, plan.fields)
+    _say_learning(store.environment(current))
+    strategy, floor = strategy_of(plan, earlier), floor_us(plan.problem, plan.gpu)
+    if limits.until is not None:
+        say(f"searching until {floor / limits.until:.2f} us: the physical floor is {floor:.2f} us.")
+    title = f"{', '.join(field.family.name for field in plan.fields)} for {plan.gpu.name}"
+    past = [evaluation for _, evaluation in history]
+    machines = machines.as_noted(store.environment(current))
+    with (
+        evaluator(plan, past, machines=machines) as evaluates,
+        watch(title, plan.basis, limits, history) as progress,
+    ):
+
+        def seen(proposal: Proposal, evaluation: Evaluation) -> None:
+            progress.show(proposal, evaluation)
+            meter.note_now_and_then()
+
+        search(
+            strategy,
+            evaluates,
+            store,
+            current,
+            budget=limits.budget,
+            time_limit_s=limits.seconds,
+            is_enough=lambda best: is_near(best, floor, limits.until),
+            on_evaluation=seen,
+        )
+        return time_finalists(evaluates.retimer, store, current, said=progress.say)
+
+
+def strategy_of(plan: Plan, earlier: Mapping[str, tuple[Earlier, ...]] | None = None) -> Strategy:
+    """A strategy for each family; above several of them stands the bandit that divides the budget.
+
+    `earlier` are searches on near problems by family, the nearest first.
+    """
+    earlier = earlier or {}
+    members = {}
+    for field in plan.fields:
+        searches = earlier.get(field.family.name, ())
+        members[field.family.name] = make_strategy(
+            plan.strategy,
+            field.space,
+            seed=plan.seed,
+            seeds=transfer.seeds(field, searches),
+            first=max(FEWEST_SEEDS, SEEDS // len(plan.fields)),
+            earlier=searches,
+        )
+    if len(members) == 1:
+        return next(iter(members.values()))
+    from evoflash.strategies.family_bandit import Bandit
+
+    genes = {field.family.name: len(field.space.params) for field in plan.fields}
+    won = won_near(plan.problem, plan.gpu.name) if plan.archived else {}
+    return Bandit(members, seed=plan.seed, genes=genes, won=won)
+
+
+def evaluator(
+    plan: Plan, history: Sequence[Evaluation], *, proves_all: bool = False, machines: Machines = HERE
+) -> EmulatedEvaluator | MeasuredEvaluator:
+    """The evaluator of the plan's basis; `proves_all`: nothing is screened out for its time."""
+    if plan.basis is Basis.MEASURED:
+        return MeasuredEvaluator(
+            plan.problem,
+            plan.gpu,
+            seed=plan.seed,
+            history=history,
+            cores=machines.cores,
+            ahead=machines.ahead,
+            gpus=machines.gpus,
+            proves_all=proves_all,
+            energy=plan.measures_energy,
+        )
+    return EmulatedEvaluator(
+        plan.problem,
+        plan.gpu,
+        seed=plan.seed,
+        history=history,
+        cores=machines.cores,
+        ahead=machines.ahead,
+        proves_all=proves_all,
+    )
+
+
+def dry_run(plan: Plan, *, budget: int) -> None:
+    """Render and compile `budget` uniform genomes and print what ptxas says of each; stores nothing."""
+    rng = np.random.default_rng(plan.seed)
+    for at in range(budget):
+        genome = plan.fields[at % len(plan.fields)].space.sample(rng)
+        for build in compile_only(genome, plan.problem, plan.gpu):
+            said = (
+                f"{build.registers} registers, {build.spill_bytes} bytes spilled"
+                if build.ok
+                else first_error(build.log)
+            )
+            print(f"{genome.id}  {said}  {genome}")

@@ -1,0 +1,321 @@
+"""From what the command line names to one claim: an id, a JSON file or stdin, a .cu file, a folder.
+
+It runs no kernel. What of a file can be seen to be untrue by reading it becomes a fault of the claim.
+
+The kernel that an exported Python file holds, read as text: nothing of the file is run.
+"""
+
+import ast
+import base64
+import hashlib
+import json
+import re
+import struct
+import sys
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from os.path import expanduser
+from pathlib import Path
+from typing import Any
+
+from evoflash.app.check.subject import edits_in
+from evoflash.app.known import known_genome
+from evoflash.app.verify.around import of_description, of_file, of_folder
+from evoflash.app.verify.claim import Claim, Json, of_evaluation, of_json
+from evoflash.champions import champion_today
+from evoflash.errors import UsageError
+from evoflash.evaluation import Basis, Evaluation, was_timed_again
+from evoflash.exports.flashinfer_solution import RUN
+from evoflash.exports.launch_json import Artefact
+from evoflash.kernels.standalone import export_kernel, export_words, genome_of_words
+from evoflash.problem import canonical, parse_problem
+from evoflash.runtime.description import FORMAT
+from evoflash.store.store import open_store
+
+_MOST = 1 << 28  # bytes of a cubin
+_DESCRIPTION, _CUBINS = "DESCRIPTION", "_CUBINS"
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What the file holds."""
+
+    description: Mapping[str, Any]
+    cubins: Mapping[str, bytes]  # by architecture
+    packed: str  # the literal of the cubins, as it stands in the text
+
+
+def held_in(text: str, name: str) -> Held:
+    """UsageError where the file is no such export, or its kernel cannot be read."""
+    try:
+        values = _assigned(ast.parse(text))
+        description = json.loads(ast.literal_eval(values[_DESCRIPTION].args[0]))  # type: ignore[attr-defined]
+        texts = ast.literal_eval(values[_CUBINS])
+        cubins = {arch: _unpacked(packed) for arch, packed in texts.items()}
+        literal = ast.get_source_segment(text, values[_CUBINS])
+    except (SyntaxError, ValueError, KeyError, IndexError, AttributeError, RecursionError, TypeError):
+        raise UsageError(
+            f"{name} is no Python file that `evoflash export` wrote, or was cut short: export it again."
+        ) from None
+    return Held(description, cubins, literal or "")
+
+
+def _assigned(tree: ast.Module) -> dict[str, ast.expr]:
+    """Values by name, of the file's own assignments; the last one counts, as it would for Python."""
+    return {
+        target.id: node.value
+        for node in tree.body
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+
+
+def _unpacked(packed: str) -> bytes:
+    unpacking = zlib.decompressobj()
+    try:
+        content = unpacking.decompress(base64.b64decode(packed, validate=True), _MOST)
+    except zlib.error as error:
+        raise ValueError(str(error)) from None
+    if unpacking.unconsumed_tail or not unpacking.eof:
+        raise ValueError("cut short, or too large")
+    return content
+
+
+# leaves an unknown ~user as it is; Path raises
+
+
+_LISTS = ("leaderboard", "best", "results")  # where rows are in an object; results: Kernel Tuner's T4
+_ID = re.compile(r"[0-9a-f]{1,16}")
+_WANTED = "an id, a JSON file or - for stdin, an exported file, or an exported folder with its launch.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Which of several claims is meant; None: it does not matter, or there is one."""
+
+    row: int | None = None  # of a file with several, from 1
+    problem: str | None = None  # for ids that were evaluated for several, and for files
+    gpu: str | None = None
+
+
+def claim_of(what: str, asked: Asked, db: str) -> Claim:
+    """The one claim. UsageError where there is none or several, and for what cannot be read."""
+    path = Path(expanduser(what))
+    if what == "-":
+        return _of_text(sys.stdin.read(), "stdin", asked)
+    if path.is_dir():
+        return _of_folder(path, asked)
+    if path.suffix == ".cu":
+        return _of_cuda(path)
+    if path.suffix == ".py":
+        return _of_python(_text(path), str(path))
+    if path.suffix == ".cubin":  # what it is stands beside it
+        path = path.with_suffix(".json")
+    if path.exists() or path.suffix == ".json":
+        claim = _of_text(_text(path), str(path), asked)
+        return _with_cubins(claim, path)
+    if not _ID.fullmatch(what):
+        raise UsageError(f"'{what}' is none of what can be verified: give {_WANTED}.")
+    return _of_id(what, asked, db)
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        raise UsageError(f"{path} cannot be read: give {_WANTED}.") from None
+
+
+# ---- an id
+
+
+def _of_id(prefix: str, asked: Asked, db: str) -> Claim:
+    genome, problem, gpu = known_genome(prefix, db, problem=asked.problem, gpu=asked.gpu)
+    stored = _stored(genome.id, db)
+    here = [e for e in stored if (e.problem, e.gpu) == (str(problem), gpu.name)]
+    if here:
+        best = min(here, key=_preference)
+        return of_evaluation(best, f"{best.genome.id} of {db}")
+    known = champion_today(problem, gpu)
+    if known is not None and known.genome == genome:
+        what = f"{genome.id} of the archive"
+        claim = Claim(what, genome.family, genome.as_dict(), str(problem), gpu.name, genome.id)
+        return replace(claim, time_us=known.us, device=known.device)
+    raise UsageError(
+        f"nothing is said of {genome.id} for '{problem}' on {gpu.name}: `evoflash evaluate` finds it out."
+    )
+
+
+def _stored(genome_id: str, db: str) -> list[Evaluation]:
+    if "://" not in db and not Path(expanduser(db)).exists():
+        return []
+    with open_store(db, read_only=True) as store:
+        return [e for e in store.find(genome_id) if e.basis is not Basis.REPLAYED]
+
+
+def _preference(evaluation: Evaluation) -> tuple[bool, bool, bool, float]:
+    """What a leaderboard would show of a genome: measured, correct, timed again, fastest."""
+    us = evaluation.score_us
+    is_estimate = evaluation.basis is not Basis.MEASURED
+    return is_estimate, not evaluation.is_correct, not was_timed_again(evaluation), us or float("inf")
+
+
+# ---- JSON
+
+
+def _of_text(text: str, name: str, asked: Asked) -> Claim:
+    try:
+        data = json.loads(text)
+    except (json.JSONDecodeError, RecursionError) as error:
+        said = getattr(error, "msg", "it is nested too deeply")
+        raise UsageError(f"{name} is no JSON ({said}): give {_WANTED}.") from None
+    if isinstance(data, dict) and isinstance(data.get("sources"), list):
+        return _of_solution(data, name)
+    rows = _rows(data)
+    if not rows or not all(isinstance(row, dict) for row in rows):
+        raise UsageError(f"{name} holds no row: give {_WANTED}.")
+    number, row = _chosen(rows, name, asked)
+    where = f"row {number} of {name}" if len(rows) > 1 else name
+    claim = of_json(row, where)
+    problem, gpu = claim.problem or asked.problem, claim.gpu or asked.gpu
+    if problem is None or gpu is None:
+        raise UsageError(f"{where} does not say for what: add --problem and --gpu.")
+    return replace(claim, problem=str(parse_problem(problem)), gpu=gpu)
+
+
+def _rows(data: Any) -> list[Any]:
+    if isinstance(data, dict):
+        inner = next((data[key] for key in _LISTS if data.get(key) is not None), data)
+        return inner if isinstance(inner, list) else [inner]
+    return data if isinstance(data, list) else []
+
+
+def _chosen(rows: Sequence[dict[str, Any]], name: str, asked: Asked) -> tuple[int, dict[str, Any]]:
+    """The row that is meant, and its number."""
+    if asked.row is not None:
+        if asked.row > len(rows):
+            raise UsageError(f"{name} has {len(rows)} rows, no row {asked.row}: give a smaller --row.")
+        return asked.row, rows[asked.row - 1]
+    what = canonical(asked.problem)
+    fits = [
+        (at, row)
+        for at, row in enumerate(rows, 1)
+        if what in (None, row.get("problem")) and asked.gpu in (None, row.get("gpu"))
+    ]
+    found = fits or list(enumerate(rows, 1))
+    if len(found) > 1:
+        raise UsageError(f"{name} has {len(found)} rows: say which with --row, the first is 1.")
+    return found[0]
+
+
+# ---- files of an export
+
+
+def _of_cuda(path: Path) -> Claim:
+    """An exported file; one that was edited has faults. UsageError for a file without an export's banner."""
+    text = _text(path)
+    words = export_words(text, path)
+    if words is None:
+        raise UsageError(
+            f"{path} has no banner of an export, so it claims nothing: `evoflash check` looks into it."
+        )
+    genome, problem, gpu = genome_of_words(words)
+    claim = Claim(str(path), genome.family, genome.as_dict(), str(problem), gpu.name, genome.id)
+    if text == export_kernel(genome, problem, gpu, prefix=words.prefix):
+        return claim
+    return _as_edited(claim, path, text)
+
+
+def _as_edited(claim: Claim, path: Path, text: str) -> Claim:
+    """The claim of an export that is not what its banner's command prints, and where it differs."""
+    try:
+        lines = edits_in(path, text)
+    except UsageError as wrong:
+        return replace(claim, faults=(str(wrong).partition(": it was edited")[0].partition(": export")[0],))
+    if not lines:
+        why = f"{path} is not what the command in its banner prints: it differs outside of the kernel"
+        return replace(claim, faults=(why,))
+    many = f"{lines} line{'s' * (lines > 1)} not as exported"
+    why = f"the kernel in {path} is not the one that its banner names ({many})"
+    return replace(claim, faults=(why,), edited=path)
+
+
+def _of_folder(folder: Path, asked: Asked) -> Claim:
+    """A folder of an export: a launch.json with its cubins, or equal ones, as a hub folder has them."""
+    found = sorted(path for path in folder.rglob("*.json") if f'"{FORMAT}"' in _text(path))
+    texts = {_text(path) for path in found}
+    if len(texts) != 1:
+        many = f"{len(texts)} that differ" if texts else "none"
+        raise UsageError(f"{folder} should hold one launch.json, and holds {many}: name an exported folder.")
+    claims = [_with_cubins(_of_text(text, str(found[0]), asked), path) for text in texts for path in found]
+    faults = tuple(fault for claim in claims for fault in claim.faults)
+    return replace(claims[0], faults=faults, apart=(*claims[0].apart, *_around_in(folder, found[0])))
+
+
+def _around_in(folder: Path, description: Path) -> tuple[str, ...]:
+    """Where the Python of a hub folder is not this evoflash's."""
+    data = json.loads(_text(description))
+    return of_folder(folder, Artefact(data, dict.fromkeys(data["images"], b"")))
+
+
+def _of_solution(data: Json, name: str) -> Claim:
+    """A Solution of flashinfer-bench: its one Python file."""
+    texts = [each.get("content") for each in data["sources"] if isinstance(each, dict)]
+    if len(texts) != 1 or not isinstance(texts[0], str):
+        raise UsageError(f"{name} is a Solution of {len(texts)} files; ours have one: give {_WANTED}.")
+    return _of_python(texts[0], name, ending=RUN)
+
+
+def _of_python(text: str, name: str, *, ending: str = "") -> Claim:
+    """attention.py or torch_op.py, which ends in `ending`: the description and the machine code inside."""
+    from evoflash.app.verify.reading import held_in
+
+    held = held_in(text, name)
+    if not isinstance(held.description, dict) or held.description.get("format") != FORMAT:
+        raise UsageError(f"{name} holds no launch.json of evoflash: export it again.")
+    claim = of_json(held.description, name)
+    images = [held.description["images"][build.arch] for build in claim.builds]
+    where = [f"the machine code for {build.arch} in {name}" for build in claim.builds]
+    cubins = [held.cubins.get(build.arch) for build in claim.builds]
+    made = Artefact(dict(held.description), dict(held.cubins))
+    told = of_file(text, held.packed, made, name, ending=ending)
+    known = _with_code(claim, where, cubins, images)
+    return replace(known, apart=(*of_description(held.description, name), *told))
+
+
+def _with_cubins(claim: Claim, path: Path) -> Claim:
+    """Of a launch.json the claim with its cubins' machine code, and a fault for each that is another file."""
+    data = json.loads(_text(path))
+    if not isinstance(data, dict) or data.get("format") != FORMAT:
+        return claim
+    images = [data["images"][build.arch] for build in claim.builds]
+    paths = [path.parent / Path(str(image.get("file", ""))).name for image in images]
+    cubins = [each.read_bytes() if each.is_file() else None for each in paths]
+    known = _with_code(claim, [str(each) for each in paths], cubins, images)
+    return replace(known, apart=of_description(data, str(path)))
+
+
+def _with_code(
+    claim: Claim, names: Sequence[str], cubins: Sequence[bytes | None], images: Sequence[Json]
+) -> Claim:
+    """The claim with the machine code of each build, and a fault for each that is another's."""
+    found = [_machine_code(*each) for each in zip(names, cubins, images, strict=True)]
+    builds = (replace(build, text_sha=sha) for build, (sha, _) in zip(claim.builds, found, strict=True))
+    return replace(claim, builds=tuple(builds), faults=(*claim.faults, *(why for _, why in found if why)))
+
+
+def _machine_code(name: str, content: bytes | None, image: Json) -> tuple[str, str]:
+    """The hash of a cubin's machine code, empty where another compiler made it; and what is wrong with it."""
+    from evoflash.kernels.nvrtc import nvrtc_version, text_sha
+
+    if content is None:
+        return "", f"{name} is not there"
+    if hashlib.sha256(content).hexdigest() != image.get("sha256"):
+        return "", f"{name} is not what its launch.json describes: its sha256 is another"
+    try:
+        sha = text_sha(content)
+    except (struct.error, IndexError, ValueError):
+        return "", f"{name} holds no machine code"
+    return (sha if f"NVRTC {nvrtc_version()} " in str(image.get("compiler", "")) else ""), ""

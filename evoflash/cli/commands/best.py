@@ -1,0 +1,62 @@
+"""`evoflash best`: the best kernel known for a problem, from the database or from the shipped archive.
+
+command     the command's options
+answer      which kernel it is, checked (and where its GPU is, timed) again where it is the archive's
+
+The command `evoflash best`. It parses, calls and prints; answer.py chooses the kernel.
+"""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from evoflash.cli.options import Arch, Db, Gpu, Json, Kind, MaybeProblem, Prefix, Quiet, Verbose
+from evoflash.errors import UsageError
+from evoflash.views.terminal import tell
+
+
+def best(
+    *,
+    export: Annotated[
+        str | None, typer.Option("--export", help="Write the kernel; the path's ending says the kind.")
+    ] = None,
+    kind: Kind = None,
+    arch: Arch = None,
+    prefix: Prefix = None,
+    show: Annotated[bool, typer.Option("--show", help="Print the kernel's CUDA.")] = False,
+    archive: Annotated[
+        bool | None,
+        typer.Option(help="The shipped archive's kernel, or never; default: where the database has none."),
+    ] = None,
+    gpu: Gpu = None,
+    problem: MaybeProblem = None,
+    db: Db,
+    as_json: Json = False,
+    verbose: Verbose = False,
+    quiet: Quiet = False,
+) -> None:
+    """The best kernel known, from the database or the archive.
+
+    A measured one if there is one, else an estimated one, and marked so.
+
+    Where the database has none for --problem, the shipped archive may: its kernel is checked and timed again
+    where its GPU is, and stored; elsewhere the emulator checks it, and its time is marked as archived.
+
+    Example: evoflash best --export kernel.cu
+    """
+    from evoflash.app import best as answer
+    from evoflash.app.export import write
+    from evoflash.views import best as view
+
+    if (kind or arch) and not export:
+        raise UsageError("--kind and --arch say how --export writes the kernel: add --export PATH.")
+    if prefix is not None and not (export or show):
+        raise UsageError("--prefix names what an exported file holds: add --export PATH or --show.")
+    chosen = answer.best(db, problem=problem, gpu=gpu, archive=archive, argv=sys.argv[1:])
+    if show:
+        typer.echo(chosen.cuda(prefix), nl=False)
+        return
+    if export is not None:
+        write(chosen.exported(db, prefix), export, kind=kind, archs=arch)
+    tell(view.as_json(chosen) if as_json else view.describe(chosen), whole=as_json)

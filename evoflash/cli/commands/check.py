@@ -1,0 +1,109 @@
+"""The command `evoflash check`. It parses, calls and prints; runs.py finds what a kernel does wrong."""
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from evoflash.cli.options import Db, Json, Quiet, Seed, Verbose
+from evoflash.errors import UsageError
+from evoflash.notices import working
+from evoflash.views.terminal import stdout_console
+
+if TYPE_CHECKING:
+    from evoflash.app.check.subject import Subject
+
+
+def check(
+    what: Annotated[
+        str | None, typer.Argument(help="A genome id or its first digits, or a .cu file.", show_default=False)
+    ] = None,
+    *,
+    family: Annotated[str | None, typer.Option("--family", help="Check a genome of this family.")] = None,
+    values: Annotated[
+        list[str] | None, typer.Option("--set", help="With --family: param=value; may be repeated.")
+    ] = None,
+    gpu: Annotated[
+        str | None, typer.Option("--gpu", help="Ask NVRTC and ptxas, too; a genome's own by default.")
+    ] = None,
+    problem: Annotated[
+        str | None, typer.Option("--problem", help="What attention it computes; a genome's own by default.")
+    ] = None,
+    runs: Annotated[int, typer.Option(min=1, max=1000, help="Runs of each shape: other schedules.")] = 4,
+    seed: Seed = 1,
+    strict: Annotated[bool, typer.Option("--strict", help="Warnings fail, too.")] = False,
+    explain: Annotated[
+        str | None, typer.Option("--explain", metavar="KIND", help="What a kind of finding means.")
+    ] = None,
+    db: Db,
+    as_json: Json = False,
+    verbose: Verbose = False,
+    quiet: Quiet = False,
+) -> None:
+    """Find races, deadlocks, wrong results and slow accesses.
+
+    Missing waits and accesses out of bounds are found, too.
+
+    Runs the kernel in the CPU emulator on small shapes, under several schedules and delivery times of its
+    asynchronous copies. Exit code 0: nothing but warnings; 1: it has errors.
+
+    A .cu of your own uses `#include "ef.h"` and says at its top how to launch it:
+
+    \b
+        /* evoflash check
+        entry = "scale"             # and EF_EXPORT_KERNEL(scale) below the kernel
+        grid  = [4, 1, 1]           # or a number
+        block = 128
+        smem  = 1024                # bytes of dynamic shared memory; default 0
+        arguments = [               # in the kernel's order
+          { name = "x", dtype = "f32", shape = [4, 128], fill = "random" },
+          { name = "y", dtype = "f32", shape = [4, 128], out = true },
+          { name = "n", dtype = "i32", value = 512 },
+        ]
+        */
+
+    With `attention = {}` instead of `arguments` it is called as evoflash calls its own kernels, and its
+    result is checked. docs/check.md has the rest.
+
+    Example: evoflash check kernel.cu --gpu h200
+    """
+    from evoflash.app.check.runs import check as check_subject
+    from evoflash.views import check as check_report
+
+    if explain is not None:
+        typer.echo(check_report.explain(explain))
+        return
+    subjects = _subjects(what, family, values or [], gpu=gpu, problem=problem, db=db)
+    kernels = "the kernel" if len(subjects) == 1 else f"{len(subjects)} kernels"
+    with working(f"compiling {kernels} for the emulator, to run {runs} times on each shape"):
+        checked = [check_subject(subject, runs=runs, seed=seed) for subject in subjects]
+    if as_json:
+        typer.echo(check_report.as_json(checked))
+    else:
+        check_report.print_checked(checked, stdout_console())
+    if any(one.errors or (strict and one.warnings) for one in checked):
+        raise typer.Exit(1)
+
+
+def _subjects(
+    what: str | None, family: str | None, values: list[str], *, gpu: str | None, problem: str | None, db: str
+) -> "tuple[Subject, ...]":
+    from evoflash.app.check import subject as check_subject
+    from evoflash.app.check.subject import is_exported, of_exported
+    from evoflash.app.known import known_genome
+
+    if (what is None) == (family is None):
+        raise UsageError("give a genome id, a .cu file, or --family with --set and --gpu.")
+    if family is not None:
+        if gpu is None:
+            raise UsageError("--family needs --gpu: what a kernel may use depends on it.")
+        return check_subject.of_words(family, values, problem=problem or "mission", gpu=gpu)
+    if values:
+        raise UsageError("--set goes with --family.")
+    path = Path(str(what))
+    if path.exists() or not re.fullmatch(r"[0-9a-f]{1,16}", str(what)):
+        if is_exported(path, check_subject.read_text(path)):
+            return of_exported(path, problem=problem, gpu=gpu)
+        return check_subject.of_file(path, problem=problem, gpu=gpu)
+    return check_subject.of_genome(*known_genome(str(what), db, problem=problem, gpu=gpu))

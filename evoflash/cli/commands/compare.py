@@ -1,0 +1,42 @@
+"""The command `evoflash compare`. It parses, calls and prints; start.py has the two kernels compared."""
+
+from typing import Annotated
+
+import typer
+
+from evoflash.cli.options import Db, Json, Quiet, Seed, Verbose, interrupt_in_words
+from evoflash.views.terminal import tell
+
+
+def compare(
+    first: Annotated[str, typer.Argument(help="A candidate's id, a baseline's name or a .cu file.")],
+    second: Annotated[str, typer.Argument(help="Likewise.")],
+    *,
+    problem: Annotated[
+        str | None, typer.Option("--problem", help="Default: what the kernels were made for.")
+    ] = None,
+    seed: Seed = 0,
+    db: Db,
+    as_json: Json = False,
+    verbose: Verbose = False,
+    quiet: Quiet = False,
+) -> None:
+    """Say which of two kernels is faster on this GPU.
+
+    Or that it is unclear; both are checked first.
+
+    Each workload is timed in every way that fits it: short ones cold, hot and call by call, long ones at the
+    boost clock and under the power cap. What is at least 0.3 % apart, and clearly so, is called faster or
+    slower; docs/timing.md says how, and how often that is wrong. Exit code 1 where a kernel is not correct.
+
+    A .cu of your own says how it is launched as `evoflash check` wants it, with `attention = {}`.
+
+    Example: evoflash compare 3f2a sdpa_cudnn --problem mission
+    """
+    from evoflash.app.compare import compare_named
+    from evoflash.views import compare as report
+
+    with interrupt_in_words("nothing is stored"):
+        run, outcome = compare_named(first, second, problem=problem, seed=seed, db=db)
+    shown = report.as_json if as_json else report.text
+    tell(shown(run, outcome), whole=as_json)

@@ -1,0 +1,134 @@
+"""`evoflash doctor`: what this machine lacks, and whether evoflash can be trusted on it.
+
+command     the command, and its options --conformance, --self-test and --noise, which other packages answer
+examine     what is examined without these options: packages, compilers, folders, GPU
+
+The command `evoflash doctor` with its options. It calls and prints; it examines nothing itself.
+"""
+
+import json
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from evoflash.cli.options import Json, interrupt_in_words
+from evoflash.errors import UsageError
+from evoflash.notices import say, working
+from evoflash.settings import MOST
+from evoflash.views.terminal import tell
+
+
+def doctor(
+    *,
+    conformance: Annotated[
+        bool,
+        typer.Option("--conformance", help="Hold the emulator against this GPU, primitive by primitive."),
+    ] = False,
+    self_test: Annotated[
+        bool, typer.Option("--self-test", help="Try frauds and mistakes on evoflash itself: all must fail.")
+    ] = False,
+    only: Annotated[
+        str,
+        typer.Option(
+            help="Of --conformance, texts whose names begin so (wgmma,tma_3,arithmetic,snippets); of "
+            "--self-test, frauds, their kernel or where they are tried (emulator,GPU,NumPy,records)."
+        ),
+    ] = "",
+    time_limit: Annotated[
+        float,
+        typer.Option(
+            min=0.0,
+            max=MOST,
+            help="Seconds after which --conformance and --self-test report what they have.",
+        ),
+    ] = 240.0,
+    noise: Annotated[
+        bool, typer.Option("--noise", help="Time copies of a kernel against each other on this GPU.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Say what this machine lacks, and what to do.
+
+    NVRTC, host compiler, GPU, folders: each line is ok or says what to do.
+
+    With --conformance: the same small kernels run in the emulator and on the GPU, for every primitive in all
+    its modes, and their results are compared bit for bit; exit code 1 where any differs or did not run. About
+    a minute. Ctrl-C reports what it has so far.
+
+    With --noise: how far apart two copies of one kernel seem to be; it is kept, and comparisons on this
+    machine call nothing below it faster. About half a minute.
+
+    With --self-test: kernels with a known mistake, and tricks on clock and books, go through the same checks
+    as a search's candidates, in the emulator and, where there is one, on the GPU; exit code 1 where one slips
+    through, or where a right kernel is rejected. Under three minutes.
+
+    Example: evoflash doctor
+    """
+    if self_test:
+        _test_itself(only, time_limit, as_json=as_json)
+    elif noise:
+        _measure_noise(as_json=as_json)
+    elif conformance:
+        _conform([name for name in only.split(",") if name], time_limit, as_json=as_json)
+    elif only:
+        raise UsageError("--only chooses within --conformance or --self-test: give one of them as well.")
+    else:
+        _examine(as_json=as_json)
+
+
+def _examine(*, as_json: bool) -> None:
+    from evoflash.app.doctor import examine, render
+
+    with working("examining the machine; the first time the emulator is compiled"):
+        findings = examine()
+    found = json.dumps([asdict(f) for f in findings], indent=2) if as_json else render(findings)
+    tell(found, whole=as_json)
+    if any(f.state == "missing" for f in findings):
+        raise typer.Exit(1)
+
+
+def _measure_noise(*, as_json: bool) -> None:
+    from evoflash.gpu.launcher import present_spec
+    from evoflash.gpu.timing import noise_floor as noise
+
+    with interrupt_in_words("nothing is kept"):
+        floors = noise.measure(present_spec(None), said=say)
+    if as_json:
+        typer.echo(json.dumps([asdict(floor) for floor in floors], indent=2))
+        return
+    for floor in floors:
+        called = f", {floor.called} of them called faster or slower" if floor.called else ""
+        typer.echo(
+            f"{floor.problem} {floor.protocol}: {floor.pairs} pairs within {floor.relative:.2%}{called}"
+        )
+    typer.echo(f"from now on {noise.floor():.1%} counts as equal on this machine")
+
+
+def _conform(only: list[str], time_limit_s: float, *, as_json: bool) -> None:
+    from evoflash.trust.conformance import run as report
+    from evoflash.trust.conformance.run import check
+
+    outcome = check(only=only, time_limit_s=time_limit_s, said=lambda line: say(f"conformance: {line}"))
+    typer.echo(report.as_json(outcome) if as_json else report.render(outcome))
+    if outcome.interrupted:
+        raise typer.Exit(130)
+    if outcome.equal < outcome.cases:
+        raise typer.Exit(1)
+
+
+def _test_itself(only: str, time_limit_s: float, *, as_json: bool) -> None:
+    from evoflash.trust.selftest.run import self_test
+    from evoflash.views import selftest as report
+
+    with working("trying frauds and mistakes on evoflash itself, each of which must be rejected"):
+        outcome = self_test(
+            only=only,
+            time_limit_s=time_limit_s,
+            heard=lambda fraud: typer.echo(report.line(fraud), err=as_json),
+        )
+    typer.echo(report.as_json(outcome) if as_json else report.totals(outcome))
+    if outcome.interrupted:
+        raise typer.Exit(130)
+    if not outcome.is_good:
+        raise typer.Exit(1)

@@ -1,0 +1,80 @@
+"""The command `evoflash portfolio`. It parses, calls and prints; run.py measures and chooses."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from evoflash.cli.options import Db, Gpu, Json, Quiet, Seed, Verbose, interrupt_in_words
+from evoflash.notices import say
+from evoflash.views.terminal import stdout_console
+
+_MOST = 16  # kernels; a dispatcher with more of them is a search of its own
+
+
+def portfolio(
+    *,
+    problems: Annotated[
+        Path, typer.Option("--problems", help="A file of shapes: lines of PROBLEM [weight=..], TOML or JSON.")
+    ],
+    kernels: Annotated[int, typer.Option("--kernels", min=1, max=_MOST, help="At most so many.")] = 4,
+    gpu: Gpu = None,
+    evaluator: Annotated[
+        str | None, typer.Option("--evaluator", help="gpu or emulated; default: gpu where it is present.")
+    ] = None,
+    minutes: Annotated[
+        float, typer.Option("--minutes", min=0.1, max=1e5, help="Of measuring; less is less exact.")
+    ] = 10.0,
+    candidates: Annotated[
+        int, typer.Option("--candidates", min=1, max=256, help="So many kernels are tried.")
+    ] = 32,
+    table: Annotated[
+        Path | None,
+        typer.Option("--table", help="Where times are kept and read. Default: a .json beside the shapes."),
+    ] = None,
+    export: Annotated[
+        Path | None, typer.Option("--export", help="Write a Python package with a dispatcher to this folder.")
+    ] = None,
+    seed: Seed = 0,
+    db: Db,
+    as_json: Json = False,
+    verbose: Verbose = False,
+    quiet: Quiet = False,
+) -> None:
+    """Choose a few kernels for many shapes.
+
+    Candidates are the database's best, the shipped archive's and the families' seeds. Each is checked and
+    timed on every shape that it computes; those are kept that cost least beside the fastest of all on each
+    shape, by the weights in the file. Without the GPU times are estimated.
+
+    Choosing again from a --table measures nothing anew.
+
+    Example: evoflash portfolio --problems docs/examples/serving-mix.txt --kernels 4 --export fast_attention
+    """
+    from evoflash.app.portfolio.run import Wanted, package_of
+    from evoflash.app.portfolio.run import as_json as as_json_of_report
+    from evoflash.app.portfolio.run import portfolio as made
+    from evoflash.exports.portfolio import write
+    from evoflash.views import portfolio as report
+
+    wanted = Wanted(
+        problems,
+        kernels,
+        gpu=gpu,
+        evaluator=evaluator,
+        minutes=minutes,
+        candidates=candidates,
+        table=table,
+        seed=seed,
+        db=db,
+    )
+    with interrupt_in_words("the table keeps the times so far; the same command continues"):
+        found = made(wanted)
+        if export is not None:
+            write(package_of(found), export)
+            say(f"{export} is a Python package: `from {export.name} import attention`.")
+    if as_json:
+        typer.echo(as_json_of_report(found))
+    else:
+        report.print_text(found, stdout_console())
+    say(f"all times are in {found.path}: --table {found.path} chooses again from them.")

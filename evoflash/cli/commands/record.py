@@ -1,0 +1,42 @@
+"""`evoflash record`: what a search found out, as a file that `evoflash replay` and other tuners read.
+
+command     the command's options
+recording   the store's outcomes for a problem on a GPU, as a recorded space
+
+The command `evoflash record`. It parses, calls and prints; recording.py reads the store.
+"""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from evoflash.cli.options import Db, Quiet
+from evoflash.notices import say, working
+
+
+def record(
+    file: Annotated[Path, typer.Argument(help="Where to write; .gz compresses.")],
+    *,
+    problem: Annotated[str, typer.Option("--problem", help="As it was searched.")],
+    gpu: Annotated[str, typer.Option("--gpu", help="As it was searched.")],
+    family: Annotated[
+        str | None, typer.Option(help="Kernel family; needed where the database has several.")
+    ] = None,
+    estimated: Annotated[
+        bool, typer.Option("--estimated", help="Write a model's estimates, marked so, not measurements.")
+    ] = False,
+    db: Db,
+    quiet: Quiet = False,
+) -> None:
+    """Write a search's outcomes as a recorded space.
+
+    Every outcome of a problem on a GPU, as a Kernel Tuner cache, for `evoflash replay` and others.
+
+    Example: evoflash record mission-h200.json.gz --problem mission --gpu h200
+    """
+    from evoflash.app import record as recording
+
+    with working(f"reading the outcomes of {problem} on {gpu}"):
+        written = recording.record(db, file, problem=problem, gpu=gpu, family=family, estimated=estimated)
+    say(f"wrote {file}: {len(written.space.genomes)} configurations of {written.space.family}.")

@@ -1,0 +1,45 @@
+"""`evoflash remeasure`: estimates made elsewhere, measured on the GPU of this machine.
+
+command     the command's options
+run         known genomes, checked, timed and stored as a run of their own
+
+The command `evoflash remeasure`. It parses, calls and prints; run.py measures.
+"""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from evoflash.cli.options import Db, Gpu, Json, MaybeProblem, Quiet, Verbose, interrupt_in_words
+from evoflash.errors import NoKernelError
+from evoflash.settings import MOST
+from evoflash.views.terminal import tell
+
+
+def remeasure(
+    *,
+    top: Annotated[int, typer.Option(min=1, max=MOST, help="How many of the best estimates.")] = 20,
+    gpu: Gpu = None,
+    problem: MaybeProblem = None,
+    db: Db,
+    as_json: Json = False,
+    verbose: Verbose = False,
+    quiet: Quiet = False,
+) -> None:
+    """Measure on this GPU what was estimated elsewhere.
+
+    The best estimates of a database are taken.
+
+    Example: evoflash remeasure --top 20 --gpu l4
+    """
+    from evoflash.app import evaluate as run
+    from evoflash.views import kernel as kernel_report
+
+    with interrupt_in_words("{kept}; the same command starts anew"):
+        result = run.remeasure(db, top=top, gpu=gpu, problem=problem, argv=sys.argv[1:])
+    if result.best is None:
+        raise NoKernelError(
+            f"none of the {result.spent} estimates was correct on this GPU: see `evoflash show`."
+        )
+    tell(kernel_report.describe_end(result, as_json=as_json), whole=as_json)

@@ -1,0 +1,307 @@
+"""The command `evoflash search`. It parses, calls and prints; plan.py and run.py do the work."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from evoflash.cli.options import (
+    Db,
+    Gpu,
+    Json,
+    PricePerHour,
+    ProblemText,
+    Quiet,
+    Seed,
+    Verbose,
+    interrupt_in_words,
+    strategy_names,
+)
+from evoflash.errors import NoKernelError, UsageError
+from evoflash.settings import DEFAULT_STRATEGY, MOST, MOST_AHEAD, MOST_WORKERS, is_on
+from evoflash.views.terminal import stdout_console, tell
+
+if TYPE_CHECKING:
+    from evoflash.app.search.limits import Limits
+    from evoflash.app.search.machines import Asked
+    from evoflash.app.search.many import Wanted
+
+
+def search(
+    ctx: typer.Context,
+    *,
+    gpu: Gpu = None,
+    problem: ProblemText = "mission",
+    problems: Annotated[
+        Path | None,
+        typer.Option(
+            help="A file of problems, as of portfolio: a run for each, with its own budget or minutes."
+        ),
+    ] = None,
+    budget: Annotated[
+        int | None,
+        typer.Option(
+            max=MOST,
+            help="Distinct kernels to evaluate.",
+            show_default="200; none with --minutes or --until",
+        ),
+    ] = None,
+    minutes: Annotated[float | None, typer.Option(help="Search for this long; finals come after.")] = None,
+    until: Annotated[
+        float | None,
+        typer.Option(help="Stop at a kernel that reaches this share of the physical floor, as 0.95."),
+    ] = None,
+    time_limit: Annotated[
+        float | None, typer.Option(help="Stop after this many seconds, or at the budget.")
+    ] = None,
+    strategy: Annotated[
+        str | None,
+        typer.Option(
+            help=f"{strategy_names()}.",
+            show_default=f"{DEFAULT_STRATEGY}; evolution with --preset",
+        ),
+    ] = None,
+    preset: Annotated[
+        str | None,
+        typer.Option(
+            help="With --strategy evolution, what proposals may know: free, insight, solution or full; "
+            "with -45 behind it in the 45 trials of EvoEngineer."
+        ),
+    ] = None,
+    population: Annotated[
+        str | None, typer.Option(help="With --preset: single, elites, islands or map-elites.")
+    ] = None,
+    seed: Seed = 0,
+    family: Annotated[
+        str | None, typer.Option(help="Kernel family; default: the one that fits the GPU.")
+    ] = None,
+    objective: Annotated[
+        str | None,
+        typer.Option(
+            help="At the end show the Pareto front of these, as latency,registers (see leaderboard); with "
+            "energy it is measured in the finals."
+        ),
+    ] = None,
+    evaluator: Annotated[
+        str | None,
+        typer.Option(
+            help="gpu (measured), emulated (estimated) or replay (recorded); "
+            "default: gpu where --gpu is present."
+        ),
+    ] = None,
+    recorded: Annotated[
+        Path | None, typer.Option(help="With --evaluator replay: the recorded space to search.")
+    ] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Start another run instead of continuing.")] = False,
+    archive: Annotated[
+        bool, typer.Option(help="Start from kernels measured before on such a GPU (champions/).")
+    ] = True,
+    transfer: Annotated[
+        bool, typer.Option(help="Learn from the database's searches on near problems (surrogate).")
+    ] = True,
+    seeds: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            max=MOST,
+            help="Start from so many hand-written kernels of each family.",
+            show_default="all that are meant for such a shape",
+        ),
+    ] = None,
+    gpus: Annotated[
+        str | None, typer.Option(help="Search on several GPUs of this machine: 0,1 or all.")
+    ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=MOST_WORKERS, help="Compile and emulate in this many workers of a private cluster."
+        ),
+    ] = None,
+    scheduler: Annotated[
+        str | None,
+        typer.Option(
+            help="Search on the workers of a Dask scheduler: tcp://127.0.0.1:8786 or tls://HOST:8786."
+        ),
+    ] = None,
+    tls: Annotated[
+        Path | None, typer.Option(help="With --scheduler: the folder of cert.pem and key.pem.")
+    ] = None,
+    ahead: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=MOST_AHEAD,
+            help="Proposals in flight; a seed and a number propose the same on any number of workers.",
+            show_default="two for each worker, and 16 for each GPU at most",
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Render and compile only; nothing is stored.")
+    ] = False,
+    price_per_hour: PricePerHour = None,
+    db: Db,
+    as_json: Json = False,
+    verbose: Verbose = False,
+    quiet: Quiet = False,
+) -> None:
+    """Search for the fastest kernel.
+
+    The same command again continues to the budget.
+
+    With --problems there is a run for each problem of a file, the heaviest first, and a table at the end;
+    every limit is meant for each problem. With --gpus or --workers, and with the workers of a --scheduler,
+    several are searched at a time.
+
+    Example: evoflash search --gpu l4 --problem mission,causal --budget 200
+    """
+    from evoflash.app.search.limits import DEFAULT_BUDGET
+    from evoflash.app.search.limits import limits as limits_of
+    from evoflash.app.words import checked_price
+    from evoflash.strategies.evolution import named_strategy, trials_of
+
+    checked_price(price_per_hour)
+    usual = "evolution" if preset or population else DEFAULT_STRATEGY
+    strategy = named_strategy(strategy or usual, preset, population)
+    limits = limits_of(trials_of(preset) if budget is None else budget, time_limit, minutes, until)
+    problems = _file(ctx, problems)
+    if problems is not None and (recorded is not None or evaluator == "replay" or dry_run):
+        raise UsageError(
+            "--problems is for searches that evaluate: leave it or the dry run or recording away."
+        )
+    if recorded is not None or evaluator == "replay":
+        _check_alone(gpus=gpus, workers=workers, scheduler=scheduler, tls=tls, ahead=ahead, seeds=seeds)
+        if recorded is None or evaluator not in (None, "replay"):
+            raise UsageError("--evaluator replay and --recorded FILE go together: give both.")
+        if objective is not None:
+            raise UsageError("a recorded space has times alone: --objective is for searches on kernels.")
+        _on_recording(
+            recorded,
+            db,
+            strategy=strategy,
+            seed=seed,
+            limits=limits,
+            fresh=fresh,
+            as_json=as_json,
+            price_per_hour=price_per_hour,
+        )
+        return
+    from evoflash.kernels import gxx
+
+    if not dry_run and scheduler is None:
+        gxx.begin_runtime()  # all that is imported next takes a second, the first emulation waits for it
+    from evoflash.app.search import plan as planning
+    from evoflash.app.search import session as running
+    from evoflash.app.search.machines import Asked
+    from evoflash.app.search.many import Wanted, searched
+    from evoflash.views import kernel as kernel_report
+    from evoflash.views.progress import Progress
+
+    planned: dict[str, Any] = {
+        "gpu": gpu,
+        "strategy": strategy,
+        "seed": seed,
+        "family": family,
+        "archive": archive,
+        "transfer": transfer,
+        "seeds": seeds,
+        "objective": objective,
+    }
+    if dry_run:
+        _check_alone(gpus=gpus, workers=workers, scheduler=scheduler, tls=tls, ahead=ahead)
+        with interrupt_in_words():
+            plan = planning.plan(problem=problem, evaluator=evaluator, **planned)
+        running.dry_run(plan, budget=limits.budget or DEFAULT_BUDGET)
+        return
+    asked = Asked(gpus, workers, scheduler, tls, ahead, evaluator)
+    wanted = Wanted(planned, db, limits, fresh, sys.argv[1:])
+    if problems is not None:
+        _for_each(problems, wanted, asked, as_json=as_json, price_per_hour=price_per_hour)
+        return
+    with interrupt_in_words():
+        result = searched(wanted, problem, asked, watch=Progress)
+    if result.best is None:
+        raise NoKernelError(
+            f"no correct kernel among {result.spent} evaluations: "
+            "raise --budget or look at the reasons with `evoflash show --failures`."
+        )
+    said = kernel_report.describe_end(result, as_json=as_json, price_per_hour=price_per_hour)
+    tell(said, whole=as_json)
+
+
+def _file(ctx: typer.Context, problems: Path | None) -> Path | None:
+    """--problems, but for one of a config file where the command line has a --problem.
+
+    UsageError where both are on the command line.
+    """
+    given = [name for name in ("problem", "problems") if _is_on_command_line(ctx, name)]
+    if len(given) == 2:
+        raise UsageError("--problem and --problems say what to search for: give one of them.")
+    return None if given == ["problem"] else problems
+
+
+def _is_on_command_line(ctx: typer.Context, name: str) -> bool:
+    source = ctx.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
+
+
+def _for_each(
+    file: Path, wanted: "Wanted", asked: "Asked", *, as_json: bool, price_per_hour: float | None
+) -> None:
+    from evoflash.app.mix import read_problems
+    from evoflash.app.search import many as side_by_side
+    from evoflash.views import search as many_report
+    from evoflash.views.progress import Progress
+
+    with interrupt_in_words():
+        outcomes = side_by_side.search(read_problems(file), wanted, asked, watch=Progress)
+    if as_json:
+        tell(many_report.as_json(outcomes, price_per_hour), whole=True)
+    elif is_on("quiet"):
+        tell(many_report.in_lines(outcomes))
+    else:
+        many_report.print_summary(outcomes, stdout_console())
+    many_report.check(outcomes)
+
+
+def _check_alone(**options: object) -> None:
+    """UsageError where it was said where to evaluate and nothing is to be evaluated."""
+    for name, value in options.items():
+        if value is not None:
+            raise UsageError(
+                f"--{name} is for searches that evaluate: leave it or the dry run or recording away."
+            )
+
+
+def _on_recording(
+    file: Path,
+    db: str,
+    *,
+    strategy: str,
+    seed: int,
+    limits: "Limits",
+    fresh: bool,
+    as_json: bool,
+    price_per_hour: float | None,
+) -> None:
+    from evoflash.app.search import recorded
+    from evoflash.views.progress import Progress
+    from evoflash.views.search import describe
+
+    with interrupt_in_words():
+        result = recorded.search_recording(
+            file,
+            db,
+            strategy=strategy,
+            seed=seed,
+            limits=limits,
+            fresh=fresh,
+            argv=sys.argv[1:],
+            watch=Progress,
+        )
+    if result.best is None:
+        raise NoKernelError(
+            f"none of the {result.spent} recorded configurations was correct: raise --budget."
+        )
+    said = describe(result, as_json=as_json, price_per_hour=price_per_hour)
+    tell(said, whole=as_json)

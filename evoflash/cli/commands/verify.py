@@ -1,0 +1,67 @@
+"""The command `evoflash verify`. It parses, calls and prints; the modules beside it work."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from evoflash.cli.options import Db, Gpu, Json, Quiet, Verbose, interrupt_in_words
+from evoflash.settings import MOST
+from evoflash.views.terminal import stdout_console
+
+_EXIT_CODES = {"confirmed": 0, "not confirmed": 1, "cannot be compared": 4}
+
+
+def verify(
+    what: Annotated[
+        str,
+        typer.Argument(
+            metavar="ROW", help="An id or its first digits, a JSON file or -, an exported file or folder."
+        ),
+    ],
+    *,
+    row: Annotated[
+        int | None, typer.Option(min=1, max=MOST, help="Of a file with several rows: which, from 1.")
+    ] = None,
+    within: Annotated[
+        float | None,
+        typer.Option(
+            help="How far beyond the interval here a claimed time may be, as a share.", show_default="0.05"
+        ),
+    ] = None,
+    gpu: Gpu = None,
+    problem: Annotated[
+        str | None, typer.Option("--problem", help="Of a kernel that was evaluated for several: for which.")
+    ] = None,
+    db: Db,
+    as_json: Json = False,
+    verbose: Verbose = False,
+    quiet: Quiet = False,
+) -> None:
+    """Check and time a claimed kernel again.
+
+    Anyone's claim about a kernel, checked and timed again here: a row of `leaderboard --json`, what `best
+    --json` prints, an exported file or folder, an id of the database or the archive.
+
+    The kernel goes up the whole ladder and is stored as a run of its own; without the claim's GPU the
+    emulator checks it and its time is not judged. Exit code 0: confirmed, 1: not confirmed, 4: it cannot be
+    compared here.
+
+    Example: evoflash verify kernel.json
+    """
+    from evoflash.app.verify.finding import find_out
+    from evoflash.app.verify.reading import Asked, claim_of
+    from evoflash.app.verify.verdict import checked_within, judge
+    from evoflash.views import verify as report
+
+    share = checked_within(within)
+    with interrupt_in_words():
+        claim = claim_of(what, Asked(row, problem, gpu), db)
+        found = find_out(claim, db, argv=sys.argv[1:])
+    verdict = judge(claim, found, within=share)
+    if as_json:
+        typer.echo(report.as_json(claim, found, verdict))
+    else:
+        report.print_verdict(claim, found, verdict, stdout_console())
+    if code := _EXIT_CODES[verdict.answer]:
+        raise typer.Exit(code)

@@ -1,0 +1,48 @@
+"""`evoflash worker`: this machine works for the searches of a scheduler. The worker: evaluators/cluster/.
+
+command     the command's options
+
+The command `evoflash worker`. It decides nothing: searches ask, evaluators/cluster/ answers.
+"""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from evoflash.cli.options import Quiet, Verbose, interrupt_in_words
+from evoflash.notices import say
+
+
+def worker(
+    *,
+    scheduler: Annotated[
+        str, typer.Option(help="The Dask scheduler: tcp://127.0.0.1:8786, or tls://HOST:8786 with --tls.")
+    ],
+    gpu: Annotated[
+        str | None,
+        typer.Option(
+            help="Check and time on this GPU of the machine: its number, or its UUID.",
+            show_default="none: compile and emulate",
+        ),
+    ] = None,
+    tls: Annotated[
+        Path | None, typer.Option(help="The folder of cert.pem and key.pem, the same on all machines.")
+    ] = None,
+    verbose: Verbose = False,
+    quiet: Quiet = False,
+) -> None:
+    """Work for the searches of a scheduler.
+
+    One genome at a time, until Ctrl-C, or until the scheduler stays away.
+
+    Example: evoflash worker --scheduler tcp://127.0.0.1:8786 --gpu 0
+    """
+    from evoflash.evaluators.cluster import serving
+    from evoflash.evaluators.cluster.address import address
+
+    where = address(scheduler, tls)
+    model = None if gpu is None else serving.model_of(gpu)
+    say(f"working for the searches of {where.url} on {'a core' if model is None else f'GPU {gpu}, {model}'}.")
+    with interrupt_in_words():
+        serving.serve(where, model=model)

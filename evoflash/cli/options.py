@@ -1,0 +1,271 @@
+"""The options that commands share, and what -v and -q do. Runs no command.
+
+The defaults of options that config files and the environment set, checked against the commands. Runs none.
+Cut out of evoflash.views.terminal.
+"""
+
+import logging
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperGroup, TyperOption
+
+from evoflash.app.search.stopping import kept
+from evoflash.errors import UsageError
+from evoflash.exports.kinds import KINDS
+from evoflash.notices import _databases, say
+from evoflash.paths import default_database
+from evoflash.settings import MOST_SEED, ConfigFile, by_key, config_files, held, unknown
+from evoflash.strategies import STRATEGIES, known_strategies
+
+if TYPE_CHECKING:
+    pass
+
+
+Defaults = dict[str, Any]  # by command, then by parameter, or by command of a group
+
+
+def defaults_of(commands: Mapping[str, Any], ctx: typer.Context) -> Defaults:
+    """Values by command and parameter, as a context's `default_map` takes them. UsageError for what is wrong.
+
+    The environment comes before the config file of the working folder, that before the one in the config
+    home; in a file a command's table comes before a setting for all commands.
+    """
+    found: Defaults = {}
+    for file in reversed(config_files()):
+        _put_settings(found, commands, file.values)
+        _put_tables(found, commands, _Tables(file, file.tables, ctx))
+    _put_settings(found, commands, _of_environment())
+    return found
+
+
+def _of_environment() -> dict[str, Any]:
+    found = {key: (held(key), setting.variable) for key, setting in by_key().items()}
+    return {key: it.value for key, (it, variable) in found.items() if it.source == variable}
+
+
+def _put_settings(found: Defaults, commands: Mapping[str, Any], values: Mapping[str, Any]) -> None:
+    """The settings that are an option of commands, into all of these and those of groups."""
+    for name, command in commands.items():
+        mine, options = found.setdefault(name, {}), _options(command)
+        for key, setting in by_key().items():
+            is_meant = setting.commands is None or name in setting.commands
+            if is_meant and key in values and f"--{key}" in options:
+                mine[options[f"--{key}"].name] = values[key]
+        _put_settings(mine, getattr(command, "commands", {}), values)
+
+
+@dataclass(frozen=True, slots=True)
+class _Tables:
+    """Tables of a config file, and where in it they stand: `runs.` for those of a group's commands."""
+
+    file: ConfigFile
+    tables: Mapping[str, Any]
+    ctx: typer.Context
+    within: str = ""
+
+
+def _put_tables(found: Defaults, commands: Mapping[str, Any], given: _Tables) -> None:
+    for name, table in given.tables.items():
+        if name not in commands:
+            raise unknown(given.file.path, "command", f"{given.within}{name}", commands)
+        nested, mine = getattr(commands[name], "commands", {}), found.setdefault(name, {})
+        options = {flag.lstrip("-"): param for flag, param in _options(commands[name]).items()}
+        for key, value in table.items():
+            if key in nested and isinstance(value, dict):
+                within = replace(given, tables={key: value}, within=f"{given.within}{name}.")
+                _put_tables(mine, nested, within)
+            elif key not in options:
+                what = f"option of `evoflash {given.within.replace('.', ' ')}{name}`"
+                raise unknown(given.file.path, what, key, (*options, *nested))
+            else:
+                place = f"[{given.within}{name}] {key}"
+                mine[options[key].name] = _converted(given.file, place, options[key], value, given.ctx)
+
+
+def _options(command: Any) -> dict[str, TyperOption]:
+    """By their long flags; `--help` and the like end a command and so have no default."""
+    params = [param for param in command.params if isinstance(param, TyperOption) and not param.is_eager]
+    return {flag: param for param in params for flag in param.opts if flag.startswith("--")}
+
+
+def _converted(
+    file: ConfigFile, place: str, parameter: TyperOption, value: object, ctx: typer.Context
+) -> object:
+    """The value as the option takes it. UsageError where it is none of its values."""
+    place = f"{file.path}: {place} = {value!r}"
+    if parameter.is_flag:
+        if not isinstance(value, bool):
+            raise UsageError(f"{place}: write true or false.")
+        return value
+    is_many = parameter.multiple or parameter.nargs != 1
+    if isinstance(value, list) != is_many or isinstance(value, bool | dict):
+        raise UsageError(f"{place}: write {'a list' if is_many else 'a number or a text in quotes'}.")
+    typed = [str(each) for each in value] if isinstance(value, list) else str(value)
+    try:
+        parameter.process_value(ctx, typed)  # a flag's callback would act; no other option has one
+    except typer.BadParameter as error:
+        raise UsageError(f"{place}: {error.message.rstrip('.')}: correct it.") from None
+    return typed
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from evoflash.gpu.timing.noise_floor import versions
+
+        typer.echo(versions())
+        raise typer.Exit
+
+
+def _louder(wanted: bool) -> None:
+    if wanted:
+        logging.getLogger("evoflash").setLevel("INFO")
+
+
+def _quieter(wanted: bool) -> None:
+    if wanted:
+        os.environ["EVOFLASH_QUIET"] = "1"
+        logging.getLogger("evoflash").setLevel("ERROR")
+
+
+def _remember(db: str) -> str:
+    _databases[:] = [db]
+    return db
+
+
+def strategy_names() -> str:
+    """The registered strategies, shipped and of extension folders, for a help text: `a, b or c`."""
+    try:
+        names = known_strategies()
+    except (UsageError, OSError):  # the command that needs them says it; --help is shown all the same
+        names = tuple(STRATEGIES)
+    return f"{', '.join(names[:-1])} or {names[-1]}"
+
+
+Version = Annotated[
+    bool, typer.Option("--version", callback=_version, is_eager=True, help="Print versions and leave.")
+]
+Verbose = Annotated[bool, typer.Option("-v", "--verbose", callback=_louder, help="Say more on stderr.")]
+Quiet = Annotated[
+    bool,
+    typer.Option(
+        "-q",
+        "--quiet",
+        callback=_quieter,
+        help="No progress and no notes on stderr; of a search, one line. Data is printed whole.",
+    ),
+]
+Gpu = Annotated[
+    str | None, typer.Option("--gpu", help="A known GPU (see `evoflash gpus`); default: the one present.")
+]
+ProblemText = Annotated[
+    str, typer.Option("--problem", help="mission, s2k_d64,causal or b=,h=,hkv=,s=,d=,...")
+]
+MaybeProblem = Annotated[str | None, typer.Option("--problem", help="Default: the newest in the database.")]
+Kind = Annotated[
+    str | None,
+    typer.Option("--kind", help=f"{', '.join(kind.name for kind in KINDS)}; default: by the path's ending."),
+]
+Arch = Annotated[
+    str | None,
+    typer.Option("--arch", help="Machine code for several architectures in one export: sm_90a,sm_89."),
+]
+Db = Annotated[
+    str,
+    typer.Option(
+        "--db",
+        default_factory=default_database,
+        callback=_remember,
+        show_default="~/.local/share/evoflash/evoflash.db, or EVOFLASH_DB",
+        help="Database file or SQLAlchemy URL.",
+    ),
+]
+Dbs = Annotated[
+    list[str],
+    typer.Option(
+        "--db",
+        default_factory=lambda: [default_database()],
+        show_default="~/.local/share/evoflash/evoflash.db, or EVOFLASH_DB",
+        help="Database file or SQLAlchemy URL; several of them, each behind a --db, share one leaderboard.",
+    ),
+]
+Prefix = Annotated[
+    str | None,
+    typer.Option("--prefix", help="Begins the file's C names, so that several files make one program."),
+]
+Replayed = Annotated[
+    bool, typer.Option("--replayed", help="Look at searches on recordings, and at nothing else.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+PricePerHour = Annotated[
+    float | None,
+    typer.Option("--price-per-hour", help="What an hour of the GPU costs: costs are shown in money, too."),
+]
+Seed = Annotated[
+    int, typer.Option("--seed", min=0, max=MOST_SEED, help="Runs with other seeds are other runs.")
+]
+
+
+def common(version: Version = False, verbose: Verbose = False, quiet: Quiet = False) -> None:
+    """Options that stand before the command; -v and -q may stand behind it as well."""
+    del version, verbose, quiet  # their callbacks have run
+
+
+@contextmanager
+def interrupt_in_words(outcome: str = "{kept}; the same command continues") -> Iterator[None]:
+    """Ctrl-C inside is one line on stderr and exit code 130.
+
+    `outcome` says what became of the work; `{kept}` in it stands for what the store has. An empty one says
+    only that the command was stopped.
+    """
+    try:
+        yield
+    except KeyboardInterrupt as stop:
+        what = f": {outcome.format(kept=kept(stop))}." if outcome else "."
+        say(f"stopped by Ctrl-C{what}")
+        raise typer.Exit(130) from None
+
+
+def program(commands: Sequence[Callable[..., None]], groups: Sequence[typer.Typer] = ()) -> typer.Typer:
+    """The program with these commands; its help lists them in this order, and then groups of commands."""
+    app = typer.Typer(
+        name="evoflash",
+        help="Evolve fused-attention CUDA kernels: mutate, compile, check, time, keep.",
+        cls=_Commands,
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(common)
+    for command in commands:
+        app.command()(command)
+    for group in groups:
+        app.add_typer(group)
+    return app
+
+
+def group_of(app: typer.Typer) -> TyperGroup:
+    """The program as it is called, again and again; a Typer makes it anew for each call."""
+    from typer.main import get_command
+
+    group = get_command(app)
+    assert isinstance(group, TyperGroup)
+    return group
+
+
+class _Commands(TyperGroup):
+    """The group of all commands: Ctrl-C in one that has no words of its own for it is a line, too."""
+
+    def make_context(self, *arguments: Any, **options: Any) -> Any:
+        with interrupt_in_words(""):
+            return super().make_context(*arguments, **options)
+
+    def invoke(self, ctx: Any) -> Any:
+        with interrupt_in_words(""):
+            ctx.default_map = defaults_of(self.commands, ctx)
+            return super().invoke(ctx)

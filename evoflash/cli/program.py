@@ -1,0 +1,146 @@
+"""The command line: `main`, and the list of the commands, which stand in commands/. Decides nothing.
+
+Data goes to stdout, everything else to stderr. Typer and the commands are imported by functions, not with
+this module, so that Ctrl-C is one line from the very start.
+"""
+
+import gc
+import os
+import sys
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import TYPE_CHECKING
+
+from evoflash.app.search.stopping import EXIT_CODE, Terminated, end_on_signals, kept
+from evoflash.errors import EvoflashError
+
+if TYPE_CHECKING:
+    import typer
+    from typer.core import TyperGroup
+
+# Loading makes a hundred thousand objects that stay; Python would look through them after each 700 new ones.
+_GC_THRESHOLD = 50_000
+
+
+def commands() -> tuple[Callable[..., None], ...]:
+    """The commands, in the order in which --help lists them."""
+    from evoflash.cli.commands.baselines import baselines
+    from evoflash.cli.commands.benchmark_search import benchmark_search
+    from evoflash.cli.commands.best import best
+    from evoflash.cli.commands.check import check
+    from evoflash.cli.commands.compare import compare
+    from evoflash.cli.commands.config import config
+    from evoflash.cli.commands.dashboard import dashboard
+    from evoflash.cli.commands.doctor import doctor
+    from evoflash.cli.commands.evaluate import evaluate
+    from evoflash.cli.commands.export import export
+    from evoflash.cli.commands.families import families
+    from evoflash.cli.commands.gpus import gpus
+    from evoflash.cli.commands.insights import insights
+    from evoflash.cli.commands.ladder import ladder
+    from evoflash.cli.commands.leaderboard import leaderboard
+    from evoflash.cli.commands.new import new
+    from evoflash.cli.commands.portfolio import portfolio
+    from evoflash.cli.commands.problems import problems
+    from evoflash.cli.commands.record import record
+    from evoflash.cli.commands.remeasure import remeasure
+    from evoflash.cli.commands.replay import replay
+    from evoflash.cli.commands.report import report
+    from evoflash.cli.commands.search import search
+    from evoflash.cli.commands.show import show
+    from evoflash.cli.commands.status import status, watch
+    from evoflash.cli.commands.verify import verify
+    from evoflash.cli.commands.worker import worker
+
+    searching = (search, best, leaderboard, report, show, export, evaluate, remeasure)
+    following = (status, watch)
+    studying = (insights, dashboard, replay, benchmark_search, record, ladder, portfolio)
+    judging = (check, baselines, compare, verify)
+    return (
+        *searching,
+        *following,
+        *studying,
+        *judging,
+        families,
+        gpus,
+        problems,
+        new,
+        config,
+        worker,
+        doctor,
+    )
+
+
+def groups() -> "tuple[typer.Typer, ...]":
+    """Commands that have commands of their own."""
+    from evoflash.cli.commands.db import group as db
+    from evoflash.cli.commands.runs import group as runs
+
+    return runs(), db()
+
+
+@cache
+def app() -> "TyperGroup":
+    """The program with all its commands; made once in a process."""
+    from evoflash.cli.options import group_of, program
+
+    return group_of(program(commands(), groups()))
+
+
+def main() -> None:
+    """The console script: one line and a documented exit code for everything that can go wrong."""
+    gc.set_threshold(_GC_THRESHOLD)
+    try:
+        end_on_signals()
+        exit_code = run(sys.argv[1:])
+    except KeyboardInterrupt:
+        exit_code = _say("stopped by Ctrl-C.", 130)
+    except Terminated as stop:
+        exit_code = _say(f"stopped by SIGTERM: {kept(stop)}; the same command continues.", EXIT_CODE)
+    finally:
+        gc.freeze()  # else the interpreter looks for garbage in all that is loaded before it ends
+    sys.exit(exit_code)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """The command, and its exit code where it ends with an error; else a SystemExit ends it."""
+    try:
+        _call(arguments)
+    except EvoflashError as error:
+        return _say(str(error), error.exit_code)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except OSError as error:
+        _show_if_debugging(error)
+        place = f" ({error.filename})" if error.filename else ""
+        return _say(
+            f"{error.strerror or error}{place}: check the path, its permissions and the free space.", 1
+        )
+    except Exception as error:
+        from evoflash.cli import unexpected
+
+        _show_if_debugging(error)
+        return _say(unexpected.report(error, arguments), unexpected.EXIT_CODE)
+    return 0
+
+
+def _call(arguments: Sequence[str]) -> None:
+    from evoflash.notices import log_to_stderr
+
+    log_to_stderr()
+    app()(args=list(arguments))
+
+
+def _show_if_debugging(error: Exception) -> None:
+    from evoflash.cli.unexpected import is_debugging
+
+    if is_debugging():
+        import traceback
+
+        traceback.print_exception(error)
+
+
+def _say(message: str, exit_code: int) -> int:
+    print("evoflash: " + " ".join(message.split()), file=sys.stderr)
+    return exit_code

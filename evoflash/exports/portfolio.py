@@ -1,0 +1,163 @@
+"""Several kernels and their dispatcher as a folder that is a Python package; `evoflash portfolio` writes it.
+
+package     its members, and the rule that names them
+folder      the folder, written
+
+What a portfolio's package holds: its members, and the rule that names them. Writes nothing.
+A portfolio as a folder that is a Python package: its kernels, the dispatcher and evoflash's runtime.
+"""
+
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from evoflash import __version__, runtime
+from evoflash.errors import UsageError
+from evoflash.exports.cubin import write_artefact
+from evoflash.exports.exported import Exported, write_text
+from evoflash.exports.launch_json import artefact
+from evoflash.exports.one_file import MODULES
+from evoflash.exports.torch_op import TORCH_MODULES
+from evoflash.runtime.dispatch import FALLBACK
+
+KERNELS = "kernels"  # the folder of the members'
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A kernel for one compile key."""
+
+    exported: Exported
+
+    @property
+    def folder(self) -> str:
+        genome, key = self.exported.genome, self.exported.compile_key.names()
+        mask = "causal" if key["causal"] else "full"
+        what = f"d{key['head_dim']}-{key['dtype']}-{mask}-gqa{key['gqa_ratio']}"
+        return f"{KERNELS}/{genome.id[:8]}-{what}"
+
+
+@dataclass(frozen=True, slots=True)
+class Package:
+    """What is written: members numbered as in the rule, and what is told of the choice in portfolio.json."""
+
+    members: Sequence[Member]
+    rule: Mapping[str, Any]
+    summary: Mapping[str, Any]
+    shapes: int
+
+
+def by_members(rule: Mapping[str, Any]) -> tuple[dict[str, Any], list[tuple[int, tuple[Any, ...]]]]:
+    """A rule whose points name kernels as one whose points name members; and of each member its kernel and
+    its key: head_dim, dtype, causal, gqa_ratio.
+    """
+    members: list[tuple[int, tuple[Any, ...]]] = []
+    keys = []
+    for key in rule["keys"]:
+        kernels = sorted({point[3] for point in key["points"]} - {FALLBACK})
+        first, name = len(members), tuple(key[part] for part in ("head_dim", "dtype", "causal", "gqa_ratio"))
+        members += [(kernel, name) for kernel in kernels]
+        points = [[*point[:3], first + kernels.index(point[3])] for point in key["points"]]
+        keys.append({**key, "points": points})
+    return {**rule, "keys": keys}, members
+
+
+_FORMAT, _VERSION = "evoflash portfolio", 1  # of runtime/torch_portfolio.py, which imports torch
+_MODULES = (*MODULES, *TORCH_MODULES, "dispatch", "torch_portfolio")
+_INIT = '''"""Attention for PyTorch: {count} kernels for {gpu}, chosen by evoflash for {shapes} shapes.
+
+    from {name} import attention
+    out = attention(q, k, v, causal=True)         # (batch, heads, seq, head_dim); layout="bshd" for the other
+    out, lse = attention(q, k, v, return_lse=True)
+
+What no kernel was chosen for PyTorch's scaled_dot_product_attention computes; fallback=False refuses it.
+portfolio.json has the kernels, their times and the rule by which the dispatcher goes.
+"""
+
+from pathlib import Path
+
+from . import torch_doors
+from .launch import Refused
+from .torch_portfolio import Portfolio, fused
+
+__all__ = ["Portfolio", "Refused", "attention", "register_sdpa", "register_transformers"]
+
+attention = Portfolio.read(Path(__file__).parent)
+
+
+def register_sdpa(name="{name}"):
+    """For torch.nn.attention.activate_flash_attention_impl(name)."""
+    torch_doors.register_sdpa(fused(attention), name)
+
+
+def register_transformers(name="{name}"):
+    """For Transformers' attn_implementation=name."""
+    torch_doors.register_transformers(fused(attention), name)
+'''
+
+
+def write(package: Package, path: Path) -> None:
+    """Write the folder, or renew one of such an export; other files in it are left alone.
+
+    UsageError where the path is anything else, its name is none that Python imports, or a kernel does not
+    compile.
+    """
+    if not path.name.isidentifier():
+        raise UsageError(
+            f"'{path.name}' is no name of a Python package: use letters, digits and underscores."
+        )
+    if path.exists() and not _is_ours(path):
+        raise UsageError(f"{path} is there and no folder of such an export: choose another path.")
+    beside = path.with_name(f".{path.name}.new")
+    try:
+        shutil.rmtree(beside, ignore_errors=True)
+        beside.mkdir(parents=True)
+        _fill(package, beside, path.name)
+        path.mkdir(exist_ok=True)
+        shutil.rmtree(path / KERNELS, ignore_errors=True)
+        for part in beside.iterdir():
+            part.replace(path / part.name)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written ({error.strerror}): choose another path.") from None
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+
+
+def _is_ours(path: Path) -> bool:
+    return path.is_dir() and (not any(path.iterdir()) or (path / "portfolio.json").exists())
+
+
+def _fill(package: Package, folder: Path, name: str) -> None:
+    for member in package.members:
+        inside = folder / member.folder
+        inside.mkdir(parents=True)
+        write_artefact(artefact(member.exported), inside)
+    for module in _MODULES:
+        text = Path(runtime.__path__[0], f"{module}.py").read_text(encoding="utf-8")
+        write_text(folder / f"{module}.py", text)
+    write_text(folder / "portfolio.json", json.dumps(_description(package), indent=1) + "\n")
+    gpu, count = package.members[0].exported.gpu.name, len({m.exported.genome.id for m in package.members})
+    write_text(folder / "__init__.py", _INIT.format(count=count, gpu=gpu, shapes=package.shapes, name=name))
+
+
+def _description(package: Package) -> dict[str, Any]:
+    members = [
+        {
+            "folder": member.folder,
+            "kernel": member.exported.genome.id,
+            "family": member.exported.genome.family,
+        }
+        for member in package.members
+    ]
+    return {
+        "format": _FORMAT,
+        "version": _VERSION,
+        "evoflash": __version__,
+        "gpu": package.members[0].exported.gpu.name,
+        "members": members,
+        "rule": dict(package.rule),
+        **package.summary,
+    }

@@ -1,0 +1,272 @@
+"""A library's attention on the memory of a bench: what all libraries share, from views to graphs.
+
+Knows no library: each has a file of its own, which says how it is called and which layout it wants.
+
+Which baseline a GPU process is busy with: noted before it starts, and struck out when it is done.
+"""
+
+import faulthandler
+import importlib
+import importlib.metadata
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evoflash.gpu.arena import Arena
+from evoflash.gpu.launcher import KernelHungError, settle, wait
+from evoflash.gpu.timing.benchmark import Bench
+from evoflash.operation import Output
+from evoflash.operations.attention import abi
+from evoflash.operations.attention.workload import Workload
+
+LIMIT_S = 300.0  # FlashInfer compiles its kernels on their first use, FlashAttention-4 one for each setting
+_OVERDUE = re.compile(r"Timeout \((.+)\)!")  # how the traceback of faulthandler's watchdog begins
+
+_notes: Path | None = None
+_busy = False
+
+
+class BaselineFailedError(Exception):
+    """A baseline left the GPU process unusable, or failed where others wait for it; the message says how."""
+
+
+def note_in(path: str | Path) -> None:
+    """From now on notes of this process go to that file, which its parent reads when the process is gone."""
+    global _notes
+    _notes = Path(path)
+
+
+@contextmanager
+def attempt(name: str, *, limit_s: float = LIMIT_S) -> Iterator[None]:
+    """Something may happen to the process while this baseline is under way. The note stays where the block
+    raises or the process ends in it. Without a file nothing is noted; an attempt within another is the same.
+    """
+    global _busy
+    if _notes is None or _busy:
+        yield
+        return
+    with _notes.open("w") as file:
+        file.write(f"{name}\n")
+        file.flush()
+        _busy = True
+        faulthandler.dump_traceback_later(limit_s, exit=True, file=file)
+        try:
+            yield
+        finally:
+            faulthandler.cancel_dump_traceback_later()
+            _busy = False
+    _notes.write_text("")
+
+
+def culprit(path: str | Path) -> tuple[str, str]:
+    """The baseline that was under way when a process ended, and the watchdog's word on it; else empty."""
+    name, _, rest = Path(path).read_text(errors="replace").partition("\n")
+    overdue = _OVERDUE.match(rest)
+    return name, f"it took more than {overdue[1]} (h:mm:ss)" if overdue else ""
+
+
+_LIMIT_S = 30.0
+_REASON_COLUMNS = 200
+
+
+class BaselineAbsentError(Exception):
+    """A library is not installed or has no kernel for this workload; the message is its reason, one line."""
+
+
+def attention_on(bench: Bench) -> Workload:
+    """The bench's workload. BaselineAbsentError where it is not attention: the libraries know no other."""
+    if not isinstance(bench.workload, Workload):
+        raise BaselineAbsentError(f"it computes attention, not {bench.workload.operation}")
+    return bench.workload
+
+
+def same(tensor: Any) -> Any:
+    """A library that takes and gives (B, H, S, D)."""
+    return tensor
+
+
+def rows_first(tensor: Any) -> Any:
+    """(B, H, S, D) as the view (B, S, H, D), and back."""
+    return tensor.transpose(1, 2)
+
+
+def rows_first_copied(tensor: Any) -> Any:
+    """The same, dense: for a library that refuses strides."""
+    return rows_first(tensor).contiguous()
+
+
+@dataclass(frozen=True, slots=True)
+class Attention:
+    """How a library is called on a workload.
+
+    `attend` takes q, k and v as `arrange` made them of (B, H, S, D), on torch's current stream, and returns
+    its output, which `heads_first` turns into (B, H, S, D). Where `arrange` copies, that is not timed.
+    """
+
+    attend: Callable[[Any, Any, Any], Any]
+    environment: Mapping[str, str]
+    arrange: Callable[[Any], Any] = same
+    heads_first: Callable[[Any], Any] = same
+
+
+def imported(module: str, install: str) -> Any:
+    """A module. BaselineAbsentError where it is not installed, or where something that it needs is not."""
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        missing = error.name or module
+        if module.startswith(missing):
+            raise BaselineAbsentError(f"{missing} is not installed: {install}") from None
+        raise BaselineAbsentError(f"{module} needs {missing}, which is not installed: {install}") from None
+
+
+def torch() -> Any:
+    """PyTorch; BaselineAbsentError without it."""
+    return imported("torch", 'pip install "evoflash[baselines]"')
+
+
+def version(distribution: str) -> str:
+    """The installed version of a distribution; empty where its files came without metadata."""
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+
+
+def reason_of(error: BaseException) -> str:
+    """One line of what a library raised."""
+    if isinstance(error, SystemExit):
+        return f"it called exit({error})"
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return (lines[0] if lines else type(error).__name__)[:_REASON_COLUMNS]
+
+
+class LibraryContender:
+    """A library's attention as a contender of benchmark.py, on the same Q, K and V as the candidates."""
+
+    def __init__(self, name: str, bench: Bench, attention: Attention) -> None:
+        self.name = name
+        self._torch = torch()
+        self._attention = attention
+        workload = attention_on(bench)
+        self._views = [_tensors(self._torch, arena, workload) for arena in bench.arenas]
+        self._inputs = [tuple(attention.arrange(x) for x in views) for views in self._views]
+        self._outputs: dict[int, Any] = {}
+        self._torch.cuda.synchronize()  # copied on torch's stream, read on ours
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Versions and settings that its times depend on."""
+        is_copied = any(used.data_ptr() != view.data_ptr() for view, used in self._pairs())
+        layout = "copied into the library's, untimed" if is_copied else "views"
+        return {"torch": self._torch.__version__, "layout": layout, **self._attention.environment}
+
+    def _pairs(self) -> list[tuple[Any, Any]]:
+        return [
+            pair
+            for views, inputs in zip(self._views, self._inputs, strict=True)
+            for pair in zip(views, inputs, strict=True)
+        ]
+
+    def refresh(self) -> None:
+        """Copy inputs again that were overwritten: some libraries work on copies."""
+        for view, used in self._pairs():
+            if used.data_ptr() != view.data_ptr():
+                used.copy_(self._attention.arrange(view))
+        self._torch.cuda.synchronize()
+
+    def graph(self, bench: Bench, order: Sequence[int]) -> Callable[[], None]:
+        """See benchmark.Contender. Captured by torch, whose allocator must know; replayed on our stream.
+
+        BaselineFailedError whatever the library raises: the others cannot go on in this process.
+        """
+        with attempt(self.name):
+            try:
+                return self._captured(bench, order)
+            except Exception as error:
+                raise BaselineFailedError(f"{self.name}: {reason_of(error)}") from error
+
+    def _captured(self, bench: Bench, order: Sequence[int]) -> Callable[[], None]:
+        cuda = self._torch.cuda
+        graph, external = cuda.CUDAGraph(), cuda.ExternalStream(bench.stream.ptr)
+        self.refresh()
+        self.run(bench)
+        self._outputs = {}
+        with cuda.graph(graph, stream=cuda.Stream()):
+            for at in order:  # one output per input set, as the candidates have
+                self._outputs[at] = self._attend(at)
+
+        def replay() -> None:
+            with cuda.stream(external):
+                graph.replay()
+
+        return replay
+
+    def calls(self, bench: Bench) -> Callable[[int], None]:
+        """See benchmark.Caller; as a user's program calls it, the library's own Python included."""
+        cuda = self._torch.cuda
+        stream = cuda.ExternalStream(bench.stream.ptr)
+
+        def call(at: int) -> None:
+            with cuda.stream(stream):
+                self._outputs = {at: self._attend(at)}
+
+        return call
+
+    def run(self, bench: Bench) -> None:
+        """One eager call, to completion: handles and plans are made here, not inside a capture."""
+        self.calls(bench)(0)
+        wait(bench.stream, limit_s=_LIMIT_S)
+
+    def try_out(self, bench: Bench) -> None:
+        """One eager call and one replay. BaselineAbsentError where the library refuses, BaselineFailedError
+        where the process cannot be used any more.
+        """
+        try:
+            replay = self._captured(bench, [0])
+            replay()
+            wait(bench.stream, limit_s=_LIMIT_S)
+        except (Exception, SystemExit) as error:
+            check_device(self.name, error)
+            self._outputs = {}
+            self._torch.cuda.empty_cache()
+            raise BaselineAbsentError(reason_of(error)) from error
+
+    def output(self, at: int = 0) -> Output:
+        """What the last run or replay wrote for an input set."""
+        out = self.tensor(at).contiguous()
+        return abi.output(out.view(self._torch.int16).cpu().numpy().view(np.uint16))
+
+    def tensor(self, at: int = 0) -> Any:
+        """The same as a torch tensor (B, H, S, D), which the next replay overwrites."""
+        return self._attention.heads_first(self._outputs[at])
+
+    def _attend(self, at: int) -> Any:
+        with self._torch.no_grad():
+            return self._attention.attend(*self._inputs[at])
+
+
+def check_device(name: str, error: BaseException) -> None:
+    """BaselineFailedError when the context did not outlive the error: CUDA then refuses everything after."""
+    if isinstance(error, KernelHungError):  # a wait for the device would hang, too
+        raise BaselineFailedError(f"{name} {error}") from error
+    try:
+        settle()
+    except Exception as lost:
+        said = f"{reason_of(error)}; then {reason_of(lost)}"
+        raise BaselineFailedError(f"{name}: {said}") from error
+
+
+def _tensors(torch: Any, arena: Arena, w: Workload) -> tuple[Any, Any, Any]:
+    kind = torch.float16 if w.dtype == "fp16" else torch.bfloat16
+
+    def view(name: str, heads: int, rows: int) -> Any:
+        bits = arena.buffers[name].device_bytes.view(np.int16).reshape(w.batch, heads, rows, w.head_dim)
+        return torch.as_tensor(bits, device="cuda").view(kind)
+
+    return view("Q", w.heads, w.seq_q), view("K", w.kv_heads, w.seq_kv), view("V", w.kv_heads, w.seq_kv)

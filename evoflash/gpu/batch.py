@@ -1,0 +1,308 @@
+"""Many launches of a candidate, enqueued together on slabs of memory, and waited for once.
+
+Judges no output: comparisons.py's tables say what they found. What a kernel does to memory or to the machine
+leaves here as it does from a single launch, see arena.py.
+
+Device memory for many launches on one workload: guarded tensors for each, restored by one copy.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evoflash.gpu.arena import DTYPES_OF_MAPS, MemoryFaultError, spoilt
+from evoflash.gpu.comparisons import Measured, Pair, Reached, Table
+from evoflash.gpu.driver import Packed, encoded_map, packed
+from evoflash.gpu.launcher import KernelHungError, LoadedKernel, cupy, new_stream, settle, wait
+from evoflash.gpu.layout import Layout, layouts_of
+from evoflash.gpu.memory import GUARD_BYTES, GuardedBuffer, allocate, workspace
+from evoflash.gpu.sharing import beside_others
+from evoflash.launch import TensorMap, geometry
+from evoflash.operation import ELEMENT_BYTES, Output, TestInput, Workload, operation_of
+
+_ALIGNMENT = 256  # bytes
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Run:
+    """One launch: its inputs, the outputs that it is not asked for, and whether tensors lie apart."""
+
+    inputs: TestInput
+    without: tuple[str, ...] = ()
+    is_strided: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a run's tensors lie: bytes from the begin of the slab."""
+
+    begin: int
+    end: int
+    payloads: dict[str, tuple[int, Layout]]
+
+
+def bytes_of(workload: Workload, runs: Sequence[Run]) -> int:
+    """What a slab of those runs takes, the image not counted."""
+    return _places(workload, runs)[-1].end
+
+
+def _places(workload: Workload, runs: Sequence[Run]) -> list[_Place]:
+    specs, places, at = operation_of(workload).tensors(workload), [], 0
+    for run in runs:
+        begin, payloads = at, {}
+        for name, layout in layouts_of(specs, is_strided=run.is_strided).items():
+            payloads[name] = (at + GUARD_BYTES, layout)
+            at += GUARD_BYTES - -layout.size_bytes // _ALIGNMENT * _ALIGNMENT
+        at += GUARD_BYTES
+        places.append(_Place(begin, at, payloads))
+    return places
+
+
+class Slab:
+    """The memory of some runs on one workload."""
+
+    def __init__(self, workload: Workload, runs: Sequence[Run], *, rng: np.random.Generator) -> None:
+        """NoRoomError when the device's memory is used up."""
+        self.workload, self.runs = workload, tuple(runs)
+        self._operation = operation_of(workload)
+        self._places = _places(workload, runs)
+        self._memory, self._image = (allocate(self._places[-1].end) for _ in range(2))
+        for run, place in zip(self.runs, self._places, strict=True):
+            self._image[place.begin : place.end].set(self._pristine(run, place, rng))
+        settle()
+        self._plain: dict[tuple[int, int], Packed] = {}
+        self._maps: dict[tuple[int, TensorMap], Packed] = {}
+
+    def _pristine(self, run: Run, place: _Place, rng: np.random.Generator) -> NDArray[np.uint8]:
+        memory = np.empty(place.end - place.begin, np.uint8)
+        at, inputs = 0, run.inputs.tensors
+        for name, (payload, layout) in place.payloads.items():
+            begin = payload - place.begin
+            memory[at:begin] = np.frombuffer(rng.bytes(begin - at), np.uint8)
+            at = begin + layout.size_bytes
+            memory[begin:at] = layout.image(inputs.get(name))
+        memory[at:] = np.frombuffer(rng.bytes(len(memory) - at), np.uint8)
+        return memory
+
+    def restore(self, stream: Any) -> None:
+        """Put everything back as the first candidate found it, in stream order."""
+        self._memory.data.copy_from_device_async(self._image.data, self._memory.nbytes, stream)
+
+    def address(self, run: int, name: str) -> int:
+        """Of a run's tensor."""
+        return int(self._memory.data.ptr) + self._places[run].payloads[name][0]
+
+    def inputs(self, run: int) -> dict[str, int]:
+        """The addresses of a run's inputs in the image, where no kernel writes."""
+        image, payloads = int(self._image.data.ptr), self._places[run].payloads
+        return {name: image + at for name, (at, layout) in payloads.items() if layout.spec.role == "input"}
+
+    def arguments(self, run: int, kernel: LoadedKernel, *, scratch: int) -> Packed:
+        """The kernel's arguments for a run, its tensor maps first, as Arena.arguments() has them."""
+        if (run, scratch) not in self._plain:
+            self._plain[run, scratch] = packed(self._arguments(run, scratch))
+        maps = (self._map(run, wanted) for wanted in kernel.maps)
+        return sum(maps, start=Packed((), ())) + self._plain[run, scratch]
+
+    def _arguments(self, run: int, scratch: int) -> tuple[np.generic, ...]:
+        without, payloads = self.runs[run].without, self._places[run].payloads
+        addresses = {name: 0 if name in without else self.address(run, name) for name in payloads}
+        strides = {name: layout.strides for name, (_, layout) in payloads.items()}
+        return self._operation.arguments(self.workload, addresses, strides, workspace=scratch)
+
+    def _map(self, run: int, wanted: TensorMap) -> Packed:
+        if (run, wanted) not in self._maps:
+            layout = self._places[run].payloads[wanted.of][1]
+            strides = [ELEMENT_BYTES[layout.spec.dtype] * stride for stride in layout.strides]
+            encoded = encoded_map(
+                self.address(run, wanted.of),
+                *geometry(wanted, layout.spec.shape, strides),
+                dtype=DTYPES_OF_MAPS[layout.spec.dtype],
+                swizzle=wanted.swizzle,
+                l2_promotion=wanted.l2_promotion,
+            )
+            self._maps[run, wanted] = packed([encoded])
+        return self._maps[run, wanted]
+
+    def unchanged(self) -> list[list[Pair]]:
+        """For each run, all of its memory that no kernel may change, against the image."""
+        return [self._unchanged(run, place) for run, place in zip(self.runs, self._places, strict=True)]
+
+    def _unchanged(self, run: Run, place: _Place) -> list[Pair]:
+        pairs, at = [], place.begin
+        for name, (payload, layout) in place.payloads.items():
+            if layout.spec.role == "input" or name in run.without:
+                continue
+            pairs.append(self._pair(at, payload))
+            at = payload + layout.size_bytes
+            if layout.gap:
+                row = layout.spec.shape[-1] * ELEMENT_BYTES[layout.spec.dtype]
+                pairs.append(self._pair(payload, at, period=layout.row_bytes, ignored=row))
+        return [*pairs, self._pair(at, place.end)]
+
+    def _pair(self, begin: int, end: int, *, period: int = 0, ignored: int = 0) -> Pair:
+        memory, image = int(self._memory.data.ptr), int(self._image.data.ptr)
+        return Pair(memory + begin, image + begin, end - begin, period, ignored)
+
+    def verify(self) -> None:
+        """Raises MemoryFaultError where an input in the image is not what was uploaded; reads all of them."""
+        for run, place in zip(self.runs, self._places, strict=True):
+            for name, values in run.inputs.tensors.items():
+                at, layout = place.payloads[name]
+                if (self._image[at : at + layout.size_bytes].get() != layout.image(values)).any():
+                    raise spoilt(name)
+
+    def output(self, run: int) -> Output:
+        """What a run's launch wrote, on the host."""
+        tensors = {}
+        for name, (payload, layout) in self._places[run].payloads.items():
+            if layout.spec.role != "input" and name not in self.runs[run].without:
+                tensors[name] = layout.values(self._memory[payload : payload + layout.size_bytes].get())
+        return Output(tensors)
+
+    def fault(self, run: int) -> MemoryFaultError:
+        """What a kernel did to a run's memory that it must not, in words; for when a comparison said so."""
+        place = self._places[run]
+        now, before = (x[place.begin : place.end].get() for x in (self._memory, self._image))
+        changed = now != before
+        tensors = [(name, at - place.begin, layout) for name, (at, layout) in place.payloads.items()]
+        begins = [*(at for _, at, _ in tensors), len(changed) + GUARD_BYTES]
+        for (name, at, layout), following in zip(tensors, begins[1:], strict=True):
+            end = at + layout.size_bytes
+            above, below = changed[end : following - GUARD_BYTES // 2], changed[at - GUARD_BYTES // 2 : at]
+            if above.any():
+                said = f"{int(above.sum())} bytes past its end, the first {int(above.argmax())} bytes behind"
+                return MemoryFaultError(f"wrote outside {name}: {said}")
+            if below.any():
+                ahead = int(below[::-1].argmax()) + 1
+                said = f"{int(below.sum())} bytes before its start, the last {ahead} ahead"
+                return MemoryFaultError(f"wrote outside {name}: {said}")
+        for name, at, layout in tensors:
+            within = changed[at : at + layout.size_bytes]
+            if layout.spec.role == "input" and within.any():
+                return MemoryFaultError(f"changed its input {name}")
+            if layout.gap and layout.between_rows(within).any():
+                return MemoryFaultError(f"wrote between the rows of {name}")
+        return MemoryFaultError("wrote where it must not, in the memory of another launch")
+
+
+_NOT_READY = 600  # cudaErrorNotReady
+_LIMIT_S = 20.0  # of the comparisons
+
+Scratch = tuple[int, int]  # a workspace's size, and how much of it is zeroed; bytes
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Compared:
+    """What is compared when all launches have run."""
+
+    measured: tuple[Measured, ...] = ()
+    alike: tuple[Pair, ...] = ()
+    reached: tuple[Reached, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Answers:
+    """What the comparisons found, in their order; the tables' answers as comparisons.py describes them."""
+
+    measured: NDArray[np.float64]
+    alike: NDArray[np.uint32]
+    reached: NDArray[np.uint32]
+
+
+class Batch:
+    """Slabs, what is compared on them, and the stream on which all of it happens."""
+
+    def __init__(self, slabs: Sequence[Slab], compared: Compared) -> None:
+        """NoRoomError when the device's memory is used up."""
+        self.slabs, self.stream = tuple(slabs), new_stream()
+        self._runs = [(at, run) for at, slab in enumerate(slabs) for run in range(len(slab.runs))]
+        unchanged = [pairs for slab in slabs for pairs in slab.unchanged()]
+        self._owners = np.repeat(np.arange(len(unchanged)), [len(pairs) for pairs in unchanged])
+        self._unchanged = Table([pair for pairs in unchanged for pair in pairs])
+        self._tables = Table(compared.measured), Table(compared.alike), Table(compared.reached)
+
+    def run(self, kernels: Sequence[LoadedKernel], *, limit_s: float) -> Answers:
+        """Every run of every slab with the slab's kernel, then the comparisons.
+
+        Raises MemoryFaultError, KernelHungError when one launch takes longer than `limit_s`, CuPy's errors.
+        """
+        scratch = {each.scratch: workspace(*each.scratch) for each in kernels if each.workspace_bytes}
+        zeros = {key: _zeros(buffer, key[1]) for key, buffer in scratch.items() if key[1]}
+        with beside_others():
+            for event in self._enqueue_all(kernels, scratch, zeros):
+                _wait_for(event, limit_s=limit_s)
+            wait(self.stream, limit_s=_LIMIT_S)
+            self._check_memory(scratch.values(), zeros.values())
+            return Answers(*(table.read() for table in self._tables))
+
+    def _enqueue_all(
+        self,
+        kernels: Sequence[LoadedKernel],
+        scratch: Mapping[Scratch, GuardedBuffer],
+        zeros: Mapping[Scratch, Table],
+    ) -> list[Any]:
+        """All launches and comparisons; an event for each launch that comes with its end."""
+        with self.stream:
+            for slab in self.slabs:
+                slab.restore(self.stream)
+            for table in (self._unchanged, *self._tables, *zeros.values()):
+                table.reset(self.stream)
+            ended = [self._enqueue(at, run, kernels[at], scratch, zeros) for at, run in self._runs]
+            for table in (self._unchanged, *self._tables):
+                table.ask()
+        return ended
+
+    def _enqueue(
+        self,
+        at: int,
+        run: int,
+        kernel: LoadedKernel,
+        scratch: Mapping[Scratch, GuardedBuffer],
+        zeros: Mapping[Scratch, Table],
+    ) -> Any:
+        """One launch on a slab; an event that comes with its end."""
+        buffer = scratch.get(kernel.scratch)
+        if buffer is not None:
+            buffer.poison(self.stream)
+            if kernel.zeroed_bytes:
+                buffer.device_bytes.data.memset_async(0, kernel.zeroed_bytes, self.stream)
+        pointer = buffer.pointer if buffer is not None else 0
+        kernel.enqueue_packed(self.slabs[at].arguments(run, kernel, scratch=pointer))
+        if kernel.scratch in zeros:
+            zeros[kernel.scratch].ask()
+        event = cupy().cuda.Event(disable_timing=True)
+        event.record(self.stream)
+        return event
+
+    def _check_memory(self, scratch: Iterable[GuardedBuffer], zeros: Iterable[Table]) -> None:
+        changed = self._unchanged.read()[:, 0]
+        if changed.any():
+            slab, run = self._runs[int(self._owners[int(changed.argmax())])]
+            raise self.slabs[slab].fault(run)
+        if fault := next(filter(None, (buffer.fault() for buffer in scratch)), ""):
+            raise MemoryFaultError(f"wrote outside its workspace: {fault}")
+        if any(table.read().any() for table in zeros):
+            raise MemoryFaultError("left its workspace other than zero where each call expects zeros")
+
+
+@lru_cache(maxsize=64)
+def _zeros(buffer: GuardedBuffer, size_bytes: int) -> Table:
+    """Whether the begin of a workspace is zero."""
+    return Table([Pair(buffer.pointer, 0, size_bytes)])
+
+
+def _wait_for(event: Any, *, limit_s: float) -> None:
+    """As launcher.wait(), for an event; an error is left to that."""
+    query, deadline = cupy().cuda.runtime.eventQuery, time.monotonic() + limit_s
+    while query(event.ptr) == _NOT_READY:
+        if time.monotonic() > deadline:
+            raise KernelHungError(f"did not end within {limit_s:g} s")
+        time.sleep(2e-5)

@@ -1,0 +1,349 @@
+"""Outputs and memory compared on the device, many at once: sums and places come back, never the data.
+
+Judges nothing. A table of comparisons is made once, for addresses that stay, and asked for every candidate;
+the kernels are in comparisons.cu. Sums are in fp64, of the terms that validation/validator.py adds up.
+
+Questions about device memory that are answered there: a flag comes back, never the data. Judges nothing.
+"""
+
+import hashlib
+import math
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evoflash import operation as registry
+from evoflash.errors import DeviceError
+from evoflash.evaluation import Candidate
+from evoflash.gpu.launcher import LoadedKernel, cupy, new_stream, present_gpu, settle, wait
+from evoflash.gpu.memory import allocate
+from evoflash.kernels.ef_layer import device_headers_sha
+from evoflash.kernels.nvrtc import compile_candidate, first_error
+from evoflash.launch import Launch
+from evoflash.space import Genome
+
+SOURCE = Path(__file__).with_name("device_checks.cu")
+GROUP_BYTES = 16  # what a thread reads at once: sizes and addresses are multiples of it
+_BLOCKS, _THREADS = 1024, 256
+_LIMIT_S = 20.0
+
+
+def differ(first: Any, second: Any) -> bool:
+    """Whether two CuPy arrays of equal size differ in any bit."""
+    groups = _groups(first, second)
+    return _inspector().ask("differ", _pointer(first), _pointer(second), groups)
+
+
+def holds_non_finite(values: Any, *, dtype: str) -> bool:
+    """Whether a CuPy array of 16-bit floats ("fp16" or "bf16"), in any type, holds a NaN or an infinity."""
+    groups = _groups(values)
+    return _inspector().ask("non_finite", _pointer(values), groups, exponent_mask(dtype))
+
+
+def exponent_mask(dtype: str) -> np.uint32:
+    """The exponent's bits in both halves of a word."""
+    return np.uint32(0x7C007C00 if dtype == "fp16" else 0x7F807F80)
+
+
+def _pointer(array: Any) -> np.uint64:
+    return np.uint64(array.data.ptr)
+
+
+def _groups(*arrays: Any) -> np.int64:
+    """How many groups each of the arrays is. ValueError where bytes would be left out."""
+    sizes = {array.nbytes for array in arrays}
+    if len(sizes) > 1 or any(x % GROUP_BYTES for array in arrays for x in (array.nbytes, array.data.ptr)):
+        places = ", ".join(f"{array.nbytes} bytes at {array.data.ptr:#x}" for array in arrays)
+        raise ValueError(f"not equal numbers of whole groups of {GROUP_BYTES} bytes: {places}")
+    return np.int64(sizes.pop() // GROUP_BYTES)
+
+
+class _Inspector:
+    """The kernels in this process, a stream of their own, and the word that they answer in."""
+
+    def __init__(self) -> None:
+        path = cubin_path(f"sm_{present_gpu().compute_capability}")
+        grid, block = (_BLOCKS, 1, 1), (_THREADS, 1, 1)
+        self._kernels = {
+            name: LoadedKernel(path, (Launch(name, grid, block, 0),)) for name in ("differ", "non_finite")
+        }
+        self._stream, self._answer = new_stream(), cupy().empty(1, dtype=np.uint32)
+
+    def ask(self, question: str, *arguments: np.generic) -> bool:
+        """True when any thread found something. Raises what wait() does."""
+        with self._stream:
+            self._answer.data.memset_async(0, self._answer.nbytes, self._stream)
+            self._kernels[question].enqueue((*arguments, np.uint64(self._answer.data.ptr)))
+        wait(self._stream, limit_s=_LIMIT_S)
+        return bool(self._answer.get()[0])
+
+
+@cache
+def _inspector() -> _Inspector:
+    return _Inspector()
+
+
+def cubin_path(arch: str, path: Path = SOURCE) -> str:
+    """The compiled kernels of a .cu of ours, from the cache if they are there; needs no GPU."""
+    source = path.read_text(encoding="utf-8")
+    # A kernel without genes; of the compile key only the arch plays a part.
+    candidate = Candidate(
+        genome=Genome(path.stem, 1, ()),
+        compile_key=registry.default().probe.compile_key(arch),
+        source=source,
+        source_sha=hashlib.sha256((source + device_headers_sha()).encode()).hexdigest(),
+    )
+    build = compile_candidate(candidate)
+    if not build.ok:
+        raise DeviceError(f"{path.name} does not compile for {arch}: {first_error(build.log)}")
+    return build.cubin_path
+
+
+SOURCE_comparisons = Path(__file__).with_name("comparisons.cu")
+THREADS = 256
+COLUMNS = 8  # of which rows of 16-bit numbers have a multiple
+FIELDS = 9  # of an answer about rows
+_WORD, _GROUP, _HALF = 4, 16, 2  # bytes
+_MOST_BLOCKS = 512  # of one comparison
+_WORDS_A_THREAD = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two parts of memory that should be alike; `second` 0: that should be zero. Addresses and bytes.
+
+    Of each `period_bytes`, if there is one, the first `ignored_bytes` may differ. All are multiples of 4.
+    """
+
+    first: int
+    second: int
+    size_bytes: int
+    period_bytes: int = 0
+    ignored_bytes: int = 0
+
+    entry = "differing_words"
+    answers = 1  # u32: words that differ
+
+    @property
+    def line(self) -> tuple[int, ...]:
+        """Its numbers in the table."""
+        sizes = (self.size_bytes, self.period_bytes, self.ignored_bytes)
+        return self.first, self.second, *(size // _WORD for size in sizes)
+
+    @property
+    def threads(self) -> int:
+        """How many are of use."""
+        return self.size_bytes // (_WORD * _WORDS_A_THREAD)
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """Rows of one run's output, or of two runs' added up: addresses; `offsets`: of int64 numbers, where each
+    row begins, in elements, 0 where rows are dense and in order.
+    """
+
+    first: int = 0
+    second: int = 0
+    offsets: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """One fp32 number for each row, and what it should be in fp64: addresses. What error is allowed:
+    absolute + relative * |right|, and `least` at least. `places`: of int64 numbers, which one of `got` is
+    each row's; 0 where they are in order.
+    """
+
+    got: int
+    right: int
+    absolute: float
+    relative: float
+    least: float
+    places: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Rows of 16-bit numbers against those that they should be: of a run, or known (`right`, an address of
+    dense fp64 numbers, or fp32 ones). Columns are a multiple of 8.
+    """
+
+    rows: int
+    columns: int
+    dtype: str
+    new: Side
+    old: Side = Side()
+    right: int = 0
+    is_single: bool = False
+    numbers: Numbers | None = None
+
+    entry = "measured_rows"
+
+    @property
+    def line(self) -> tuple[int, ...]:
+        """Its numbers in the table."""
+        numbers = self.numbers or Numbers(0, 0, 0.0, 0.0, 0.0)
+        limits = (numbers.absolute, numbers.relative, numbers.least)
+        return (
+            *(self.right, int(self.is_single)),
+            *(self.old.first, self.old.second, self.old.offsets),
+            *(self.new.first, self.new.second, self.new.offsets),
+            *(self.rows, self.columns, int(self.dtype == "bf16"), numbers.right),
+            *(_bits(limit) for limit in limits),
+            *(numbers.got, numbers.places),
+        )
+
+    @property
+    def threads(self) -> int:
+        """How many are of use."""
+        return self.rows
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """Two dense outputs, (groups, rows, row_bytes): addresses. No row before `first_row` may differ, in any
+    group, and each from there on must, in one of them.
+    """
+
+    before: int
+    after: int
+    groups: int
+    rows: int
+    row_bytes: int
+    first_row: int
+
+    entry = "reached_rows"
+    answers = 2  # u32: rows that differ and must not, and the other way round
+
+    @property
+    def line(self) -> tuple[int, ...]:
+        """Its numbers in the table."""
+        return self.before, self.after, self.groups, self.rows, self.row_bytes // _GROUP, self.first_row
+
+    @property
+    def threads(self) -> int:
+        """How many are of use."""
+        return self.rows
+
+
+def _bits(number: float) -> int:
+    """The bits of an fp64 number as a signed integer."""
+    return int(struct.unpack("<q", struct.pack("<d", number))[0])
+
+
+def lines(comparisons: Sequence[Pair | Measured | Reached]) -> NDArray[np.int64]:
+    """The table of comparisons of one kind, a line of a fixed length for each."""
+    width = 24 if comparisons and isinstance(comparisons[0], Measured) else 8
+    table = np.zeros((max(1, len(comparisons)), width), np.int64)
+    for row, comparison in zip(table, comparisons, strict=False):
+        row[: len(comparison.line)] = comparison.line
+    return table
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What Measured found, over all rows; a place is a row, counted through, and a column."""
+
+    squared: float
+    before_squared: float
+    max_over_rms: float
+    worst: tuple[int, int]
+    number: float  # the largest error of a number over what is allowed
+    number_error: float
+    number_row: int
+    broken: int  # elements that are no finite distance away
+
+
+def found_in(answers: NDArray[np.float64]) -> list[Found]:
+    """What each comparison found, of the answers of its blocks: (comparisons, blocks, FIELDS)."""
+    if not len(answers):
+        return []
+    each = np.arange(len(answers))
+    worst = answers[each, answers[:, :, 2].argmax(axis=1)]
+    number = answers[each, answers[:, :, 5].argmax(axis=1)]
+    sums = answers[:, :, [0, 1, 8]].sum(axis=1)
+    whole = zip(sums.tolist(), np.sqrt(worst[:, 2]).tolist(), worst.tolist(), number.tolist(), strict=True)
+    return [
+        Found(
+            squared,
+            before,
+            over,
+            (int(place[3]), int(place[4])),
+            far[5],
+            far[6],
+            int(far[7]),
+            int(broken),
+        )
+        for (squared, before, broken), over, place, far in whole
+    ]
+
+
+class Table:
+    """Comparisons of one kind on the device, and room for their answers."""
+
+    def __init__(self, comparisons: Sequence[Pair | Measured | Reached]) -> None:
+        """NoRoomError when the device's memory is used up."""
+        self.count = len(comparisons)
+        if not comparisons:
+            return
+        first = comparisons[0]
+        blocks = -(-max(each.threads for each in comparisons) // THREADS)
+        self._blocks = min(max(1, blocks), _MOST_BLOCKS)
+        is_measured = isinstance(first, Measured)
+        answer = (self._blocks, FIELDS) if isinstance(first, Measured) else (first.answers,)
+        self._dtype = np.dtype(np.float64 if is_measured else np.uint32)
+        self._shape, self._entry = (self.count, *answer), first.entry
+        self._lines = on_device(lines(comparisons))
+        self._answers = allocate(math.prod(self._shape) * self._dtype.itemsize)
+
+    def reset(self, stream: Any) -> None:
+        """Forget what was found, in stream order."""
+        if self.count:
+            self._answers.data.memset_async(0, self._answers.nbytes, stream)
+
+    def ask(self) -> None:
+        """Enqueue the comparisons on the current stream: what they count is added to what was counted."""
+        if not self.count:
+            return
+        kernel = _kernel(self._entry, (self._blocks, self.count, 1))
+        kernel.enqueue((np.uint64(self._lines.data.ptr), np.uint64(self._answers.data.ptr)))
+
+    def ask_now(self) -> NDArray[Any]:
+        """The answers, on a stream of their own: whoever asks has waited for what is inspected."""
+        stream = new_stream()
+        with stream:
+            self.reset(stream)
+            self.ask()
+        wait(stream, limit_s=_LIMIT_S)
+        return self.read()
+
+    def read(self) -> NDArray[Any]:
+        """The answers, when the stream has been waited for: (comparisons, ...)."""
+        if not self.count:
+            return np.zeros((0, 1))
+        answers: NDArray[Any] = self._answers.get().view(self._dtype).reshape(self._shape)
+        return answers
+
+
+def on_device(values: NDArray[Any]) -> Any:
+    """A copy on the device, as a CuPy array of uint8. NoRoomError when the memory is used up."""
+    memory = allocate(values.nbytes)
+    memory.set(np.ascontiguousarray(values).view(np.uint8).reshape(-1))
+    settle()
+    return memory
+
+
+@cache
+def _path() -> str:
+    return cubin_path(f"sm_{present_gpu().compute_capability}", SOURCE_comparisons)
+
+
+@cache
+def _kernel(entry: str, grid: tuple[int, int, int]) -> LoadedKernel:
+    return LoadedKernel(_path(), (Launch(entry, grid, (THREADS, 1, 1), 0),))

@@ -1,0 +1,317 @@
+"""Verdicts on a loaded kernel, on check shapes and at size. Decides nothing: rungs.py does.
+
+At size inputs stay on the GPU, and so does the output but for the groups that the reference knows: whether
+inputs are unchanged, all of it is finite and two runs agree in every bit is found out there, over every byte.
+
+The verdict on what was timed: the same graph, with inputs that it never saw. rungs.py says what follows.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from evoflash.evaluation import Verdict
+from evoflash.gpu import arena as memory
+from evoflash.gpu import launcher
+from evoflash.gpu.arena import Arena, Original
+from evoflash.gpu.baselines import LibraryContender
+from evoflash.gpu.launcher import LoadedKernel, Stopwatch
+from evoflash.gpu.process import cache
+from evoflash.gpu.process.check_batch import STRIDED, TrialBatch
+from evoflash.gpu.sharing import alone
+from evoflash.gpu.timing.benchmark import Bench, KernelContender
+from evoflash.numerics import is_non_finite
+from evoflash.operation import Expected, InputNames, Kernel, Output, TestInput, Workload, operation_of
+from evoflash.operations.expectations import outputs_of
+from evoflash.validation import metamorphic, validator
+from evoflash.validation.cases import case
+from evoflash.validation.metamorphic import check_correctness
+from evoflash.validation.validator import Part
+
+LARGE_LIMIT_S = 20.0  # one launch on a benchmark workload, by the slowest family
+SMALL_LIMIT_S = 3.0  # one launch on a check workload
+SMOKE_LIMIT_S = 1.0  # the first launch, on the smallest check workload: most hangs show here
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A kernel loaded for one workload, the run's seed, and how long one launch may take."""
+
+    kernel: LoadedKernel
+    workload: Workload
+    seed: int
+    limit_s: float
+    is_deterministic: bool = True  # two runs must agree in every bit
+
+
+def smoke(subject: Subject) -> str:
+    """Empty when a first launch writes finite numbers everywhere; else how many are missing."""
+    inputs, _ = case(subject.workload, _names(subject.workload).small[0], subject.seed)
+    output = _runner(subject)(inputs)
+    for spec in outputs_of(subject.workload, "rows"):
+        if missing := int(is_non_finite(output.tensors[spec.name], spec.dtype).sum()):
+            return f"{missing} elements of {spec.name} not written, or not finite"
+    return ""
+
+
+def _names(workload: Workload) -> InputNames:
+    return operation_of(workload).inputs
+
+
+def on_check_shapes(subjects: Sequence[Subject]) -> Iterator[Verdict]:
+    """A verdict for each kernel on its workload, in their order: all launches in one batch, where it fits
+    into the device's memory. Where a verdict is bad the kernel is asked again launch by launch.
+
+    Raises MemoryFaultError, KernelHungError or CuPy's errors before the first verdict.
+    """
+    workloads = tuple(subject.workload for subject in subjects)
+    batch = cache.trial_batch(workloads, subjects[0].seed) if subjects else None
+    if batch is None:
+        yield from map(on_check_shape, subjects)
+        return
+    limit_s = max(subject.limit_s for subject in subjects)
+    exact = all(subject.is_deterministic for subject in subjects)
+    kernels = [subject.kernel for subject in subjects]
+    for subject, verdict in zip(
+        subjects, batch.verdicts(kernels, limit_s=limit_s, is_deterministic=exact), strict=True
+    ):
+        yield verdict if verdict.passed else _confirmed(subject, verdict, batch)
+
+
+def _confirmed(subject: Subject, verdict: Verdict, batch: TrialBatch) -> Verdict:
+    """The verdict of launches one by one; where they find nothing, the batch's, if its memory is whole."""
+    by_itself = on_check_shape(subject)
+    if not by_itself.passed:
+        return by_itself
+    batch.verify()
+    return replace(verdict, reason=f"{verdict.reason} (in a batch of launches)")
+
+
+def on_check_shape(subject: Subject) -> Verdict:
+    """Every test input against the reference at every row, the checks that need none, a launch without each
+    output that may be left out, and one whose tensors are not dense.
+    """
+    run, workload, exact = _runner(subject), subject.workload, subject.is_deterministic
+    verdict = check_correctness(run, workload, seed=subject.seed, is_deterministic=exact)
+    if not verdict.passed:
+        return verdict
+    optional = (spec.name for spec in operation_of(workload).tensors(workload) if spec.is_optional)
+    reason = next(filter(None, (_without(name, subject) for name in optional)), "") or _strided(subject)
+    return replace(verdict, passed=not reason, reason=reason)
+
+
+def _without(name: str, subject: Subject) -> str:
+    """Empty when the rows are right, and the same, where the pointer to an output is null; else how they
+    differ.
+    """
+    workload, limit_s = subject.workload, subject.limit_s
+    inputs, expected = case(workload, _names(workload).small[0], subject.seed)
+    arena, stream = cache.arena(workload), launcher.new_stream()
+    memory.launch(subject.kernel, arena, inputs, stream=stream, limit_s=limit_s, without=(name,))
+    left = arena.output(without=(name,))
+    verdict = validator.judge(workload, [(inputs, expected, left)])
+    reason = verdict.reason
+    if verdict.passed and subject.is_deterministic:
+        reason = metamorphic.differing(_runner(subject)(inputs), left, workload=workload)
+    return f"without {name}: {reason}" if reason else ""
+
+
+def _strided(subject: Subject) -> str:
+    """Empty when the rows are right where tensors have strides of their own; else how they are wrong."""
+    workload, limit_s = subject.workload, subject.limit_s
+    if not any(spec.spread for spec in operation_of(workload).tensors(workload)):
+        return ""
+    inputs, expected = case(workload, _names(workload).small[0], subject.seed)
+    arena, stream = cache.strided_arena(workload), launcher.new_stream()
+    output = memory.run_once(subject.kernel, arena, inputs, stream=stream, limit_s=limit_s)
+    reason = validator.judge(workload, [(inputs, expected, output)]).reason
+    return f"{STRIDED}{reason}" if reason else ""
+
+
+def first_look(subject: Subject) -> tuple[Verdict, float]:
+    """One checked launch at size, and its time in us. A bad verdict needs at_size() to confirm it."""
+    workload, seed = subject.workload, subject.seed
+    name = _names(workload).at_size[0]
+    inputs, expected = cache.large(workload, name, seed)
+    on_device = cache.inputs(workload, name, seed)
+    with alone():
+        took_us = _launcher(subject)(on_device)
+        part = cache.arena(workload).part(expected.sample)
+    verdict = validator.judge(workload, [(inputs, expected, part)])
+    if not verdict.passed:
+        cache.verify_inputs(workload, (name,), seed)
+    return verdict, took_us
+
+
+def at_size(subject: Subject) -> Verdict:
+    """The inputs of the benchmark's shape against right answers that the device computes, two runs bit for
+    bit, and one with groups exchanged: in one batch, where the operation and the memory allow. Else, and
+    where a verdict is bad, launch by launch, against the host's answers at a sample.
+    """
+    batch = cache.size_batch(subject.workload, subject.seed)
+    if batch is None:
+        return _at_size_alone(subject)
+    exact, limit_s = subject.is_deterministic, subject.limit_s
+    (verdict,) = batch.verdicts([subject.kernel], limit_s=limit_s, is_deterministic=exact)
+    if verdict.passed:
+        return verdict
+    by_itself = _at_size_alone(subject)
+    if not by_itself.passed:
+        return by_itself
+    batch.verify()
+    return verdict
+
+
+def _at_size_alone(subject: Subject) -> Verdict:
+    """The inputs of the benchmark's shape against the reference at a sample; and two runs, bit for bit."""
+    workload, seed, run = subject.workload, subject.seed, _launcher(subject)
+    arena, parts, names = cache.arena(workload), [], _names(workload).at_size
+    for name in names:
+        inputs, expected = cache.large(workload, name, seed)
+        run(cache.inputs(workload, name, seed))
+        parts.append((inputs, expected, arena.part(expected.sample)))
+    verdict = validator.judge(workload, parts)
+    if not verdict.passed:
+        cache.verify_inputs(workload, names, seed)
+        return verdict
+    reason = _repeats(subject, names[0]) if subject.is_deterministic else ""
+    return replace(verdict, passed=not reason, reason=reason)
+
+
+def _repeats(subject: Subject, name: str) -> str:
+    """metamorphic.repeats for outputs that stay on the device, where there is room for two."""
+    workload = subject.workload
+    on_host, _ = cache.large(workload, name, subject.seed)
+    inputs, run = cache.inputs(workload, name, subject.seed), _launcher(subject)
+    arena = cache.arena(workload)
+    run(inputs)
+    first = arena.copy_of_rows()
+    if first is None:
+        return metamorphic.repeats(_runner(subject), on_host, workload=workload)
+    run(inputs)
+    if not arena.differ_from(first):
+        return ""
+    reason = metamorphic.differing(arena.as_output(first), arena.output_rows(), workload=workload)
+    return reason or "two runs on the same input differ"
+
+
+def _runner(subject: Subject) -> Kernel:
+    arena, stream = cache.arena(subject.workload), launcher.new_stream()
+    limit_s = subject.limit_s
+    return lambda inputs: memory.run_once(subject.kernel, arena, inputs, stream=stream, limit_s=limit_s)
+
+
+def _launcher(subject: Subject) -> Callable[[TestInput | Original], float]:
+    arena, stream = cache.arena(subject.workload), launcher.new_stream()
+    limit_s = subject.limit_s
+    return lambda inputs: memory.launch(subject.kernel, arena, inputs, stream=stream, limit_s=limit_s)
+
+
+_FINITE = 0x3C  # this byte repeated is 1.06 in fp16, 0.0115 in bf16 and fp32
+_SLOWER, _LATENCY_US, _AGAIN = 1.5, 1.0, 3  # a replay's own latency is shared by its launches
+
+
+def of_timed(
+    contender: KernelContender | LibraryContender,
+    bench: Bench,
+    *,
+    seed: int,
+    timed_us: float | None = None,
+    is_deterministic: bool = False,
+) -> Verdict:
+    """Judge a replay of the timed graph after its first input set was overwritten with inputs never seen.
+
+    All outputs hold finite numbers before, as while it was timed: a kernel cannot tell that it is looked at.
+    With `timed_us`, a launch of this replay must not take much longer than one did while it was timed: a
+    kernel that finds its result there, and rests, has to work here. And what it left for an input set that it
+    knows already must be what one launch by itself gives, to the bit where that is to be expected.
+    """
+    workload, name, arena = bench.workload, operation_of(bench.workload).inputs.after_timing, bench.arenas[0]
+    inputs, expected = cache.large(workload, name, seed)
+    unseen, replay = cache.inputs(workload, name, seed), contender.graph(bench, bench.walk)
+    with alone():
+        before = arena.inputs
+        took_us, output = _replayed_on(unseen, replay, contender, bench, expected)
+        verdict = validator.judge(workload, [(inputs, expected, output)])
+        if verdict.passed and isinstance(contender, KernelContender):
+            reason = _known_inputs(contender, bench, is_deterministic=is_deterministic)
+            if not reason and timed_us is not None:
+                reason = _slower_when_judged(replay, bench, took_us, timed_us)
+            verdict = replace(verdict, passed=not reason, reason=reason)
+        if before is not None:
+            arena.load(before)
+        if not verdict.passed:
+            cache.verify_inputs(workload, (name,), seed)
+    return verdict
+
+
+def _replayed_on(
+    unseen: TestInput | Original,
+    replay: Callable[[], None],
+    contender: KernelContender | LibraryContender,
+    bench: Bench,
+    expected: Expected,
+) -> tuple[float, Output | Part]:
+    """Microseconds a launch of the replay with unseen inputs in the first arena, and what is left there."""
+    replay()  # the first one pays for loading
+    launcher.wait(bench.stream, limit_s=LARGE_LIMIT_S)
+    bench.arenas[0].load(unseen)
+    if isinstance(contender, LibraryContender):
+        contender.refresh()
+    took_us = _replayed_us(replay, bench)
+    if isinstance(contender, LibraryContender):
+        output: Output | Part = contender.output()
+    else:
+        output = bench.arenas[0].part(expected.sample)
+    memory.check_memory_of(bench.arenas)
+    return took_us, output
+
+
+def _known_inputs(contender: KernelContender, bench: Bench, *, is_deterministic: bool) -> str:
+    """Empty when one of the other input sets, by chance, holds what a launch by itself gives for it."""
+    if len(bench.arenas) == 1:
+        return ""
+    both = _left_and_alone(
+        contender, bench, bench.arenas[int(np.random.default_rng().integers(1, len(bench.arenas)))]
+    )
+    if both is None:
+        return ""
+    replayed, launched = both
+    reason = metamorphic.moved("inputs that it knew", launched, replayed, workload=bench.workload)
+    unequal = sum(int((launched.tensors[name] != out).sum()) for name, out in replayed.tensors.items())
+    if reason or not is_deterministic or not unequal:
+        return reason
+    return f"inputs that it knew: {unequal} elements are not those of a launch"
+
+
+def _left_and_alone(contender: KernelContender, bench: Bench, arena: Arena) -> tuple[Output, Output] | None:
+    """The rows that a replay left in an arena, and those of a launch by itself; None where they are the same
+    to the bit, which the device says.
+    """
+    assert arena.inputs is not None, "a bench has loaded its arenas"
+    kept = arena.copy_of_rows()
+    left = arena.output_rows() if kept is None else None
+    memory.launch(contender.kernel, arena, arena.inputs, stream=bench.stream, limit_s=LARGE_LIMIT_S)
+    if kept is not None and not arena.differ_from(kept):
+        return None
+    return left or arena.as_output(kept or {}), arena.output_rows()
+
+
+def _slower_when_judged(replay: Callable[[], None], bench: Bench, took_us: float, timed_us: float) -> str:
+    """Empty when a launch takes about as long as it did while it was timed; asked again before it is not."""
+    limit_us = _SLOWER * timed_us + _LATENCY_US
+    if took_us > limit_us:
+        took_us = min(_replayed_us(replay, bench) for _ in range(_AGAIN))
+    if took_us > limit_us:
+        return f"a launch that is judged takes {took_us:.1f} us instead of the {timed_us:.1f} us timed"
+    return ""
+
+
+def _replayed_us(replay: Callable[[], None], bench: Bench) -> float:
+    """Microseconds a launch in one replay over outputs that hold one finite number everywhere."""
+    for each in bench.arenas:
+        each.fill_outputs(_FINITE, bench.stream)
+    stopwatch = Stopwatch(bench.stream)
+    replay()
+    return stopwatch.stop(limit_s=LARGE_LIMIT_S) / len(bench.arenas)

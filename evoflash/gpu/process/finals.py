@@ -1,0 +1,253 @@
+"""The last timing: finalists and baselines in turns, in a GPU process that did nothing else before.
+
+Decides nothing: every pair is compared, every output judged, and the report says all of it.
+
+Finals that outlive their baselines: one that crashes, hangs or exits is left out, and all is timed again.
+"""
+
+import itertools
+import logging
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+
+from evoflash.evaluation import FINAL, Baseline, Status, Timing, Verdict, score
+from evoflash.gpu import launcher
+from evoflash.gpu.arena import MemoryFaultError
+from evoflash.gpu.baselines import (
+    DEFAULT,
+    OPTIONAL,
+    BaselineAbsentError,
+    BaselineFailedError,
+    LibraryContender,
+    baseline,
+)
+from evoflash.gpu.baselines.contender import culprit, note_in
+from evoflash.gpu.launcher import KernelHungError
+from evoflash.gpu.process.checks import of_timed
+from evoflash.gpu.process.rungs import GpuTask
+from evoflash.gpu.timing import noise_floor as noise
+from evoflash.gpu.timing.benchmark import Bench, KernelContender, can_be_timed, synced_us
+from evoflash.gpu.timing.energy import energy_mj
+from evoflash.gpu.timing.paired import Comparison, beats_physics, compare, interleaved, left_running
+from evoflash.gpu.timing.protocols import TimingProtocol, finals_of
+from evoflash.isolation import Ending
+from evoflash.operation import Workload
+from evoflash.problem import Problem
+from evoflash.specs import GpuSpec
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+_MIRRORED = {"faster": "slower", "slower": "faster", "unclear": "unclear"}
+_WORDS = {"faster": "faster than", "slower": "slower than", "unclear": "not clearly apart from"}
+
+
+@dataclass(frozen=True, slots=True)
+class FinalTask:
+    """Candidates and baselines to be timed in turns; the tasks share their timed workloads."""
+
+    tasks: tuple[GpuTask, ...]
+    workloads: tuple[Workload, ...]
+    spec: GpuSpec
+    seed: int
+    baselines: tuple[str, ...] = DEFAULT
+    energy: bool = False  # also what a call of each takes in energy: some three seconds each
+    notes: str = ""  # a file that says which baseline is under way (baselines/attempts.py)
+    limit_s: float = 600.0
+    noise: float = field(default_factory=noise.floor)  # relative; within it nothing is faster or slower
+
+
+@dataclass(frozen=True, slots=True)
+class FinalReport:
+    """Final timings by genome id or baseline name, and every pair compared on every workload and protocol."""
+
+    timings: Mapping[str, tuple[Timing, ...]]
+    comparisons: tuple[Comparison, ...]
+    verdicts: Mapping[str, tuple[Verdict, ...]]  # of what was timed, and whether its time is possible
+    absent: Mapping[str, str]  # baseline on a workload -> why it was not timed
+    environment: Mapping[str, Mapping[str, str]]  # by baseline name
+
+
+def run_finals(task: FinalTask) -> Ending[FinalReport]:
+    """Time everything in turns, in a GPU process that did nothing else before."""
+    try:
+        return Ending(_finals(task))
+    except KernelHungError as hung:
+        return Ending(None, Status.TIMEOUT, f"a finalist {hung}")
+    except MemoryFaultError as fault:
+        return Ending(None, Status.CORRECTNESS, f"a finalist {fault}")
+    except launcher.cuda_errors() as error:
+        return Ending(None, Status.RUNTIME, str(error).strip().splitlines()[0])
+
+
+def _finals(task: FinalTask) -> FinalReport:
+    rng = np.random.default_rng(task.seed)
+    reports = [_finals_on(workload, task, rng=rng) for workload in task.workloads]
+    return FinalReport(
+        timings=_joined([report.timings for report in reports]),
+        comparisons=tuple(itertools.chain.from_iterable(report.comparisons for report in reports)),
+        verdicts=_joined([report.verdicts for report in reports]),
+        absent={name: why for report in reports for name, why in report.absent.items()},
+        environment={name: found for report in reports for name, found in report.environment.items()},
+    )
+
+
+def _joined(parts: Sequence[Mapping[str, tuple[T, ...]]]) -> dict[str, tuple[T, ...]]:
+    names = dict.fromkeys(name for part in parts for name in part)
+    return {name: tuple(x for part in parts for x in part.get(name, ())) for name in names}
+
+
+def _finals_on(workload: Workload, task: FinalTask, *, rng: np.random.Generator) -> FinalReport:
+    bench = Bench(workload, spec=task.spec, seed=task.seed)
+    libraries, absent = _libraries(task, bench)
+    contenders: list[KernelContender | LibraryContender] = [*_finalists(task, workload), *libraries]
+    timings: list[Mapping[str, tuple[Timing, ...]]] = []
+    comparisons: list[Comparison] = []
+    for protocol, rule in finals_of(bench.protocols):
+        timed = [contender for contender in contenders if can_be_timed(contender, protocol)]
+        samples, found = interleaved(timed, bench, protocol, rule=rule, rng=rng)
+        timings.append({name: (timing,) for name, timing in found.items()})
+        comparisons += _every_pair(samples, workload, protocol, noise=task.noise)
+    by_name = _joined(timings)
+    if task.energy:
+        by_name = {each.name: _with_energy(by_name[each.name], each, bench) for each in contenders}
+    return FinalReport(
+        timings=by_name,
+        comparisons=tuple(comparisons),
+        verdicts={each.name: (_verdict(each, bench, by_name[each.name], task),) for each in contenders},
+        absent=absent,
+        environment={library.name: library.environment for library in libraries},
+    )
+
+
+def _with_energy(
+    timings: tuple[Timing, ...], contender: KernelContender | LibraryContender, bench: Bench
+) -> tuple[Timing, ...]:
+    """The ranked protocol's timing with the energy of a call; it is the first."""
+    return (replace(timings[0], energy_mj=energy_mj(contender, bench)), *timings[1:])
+
+
+def _every_pair(
+    samples: Mapping[str, Sequence[float]], workload: Workload, protocol: TimingProtocol, *, noise: float
+) -> list[Comparison]:
+    name = f"final-{protocol.name}"
+    return [
+        compare(samples, first, second, workload=str(workload), protocol=name, noise=noise)
+        for first, second in itertools.combinations(samples, 2)
+    ]
+
+
+def conclusion(report: FinalReport, name: str) -> str:
+    """What the final pairs say of a finalist against the others, in the protocol that ranks them."""
+    answers: dict[str, list[str]] = {}
+    for pair in report.comparisons:
+        other = pair.second if pair.first == name else pair.first
+        is_ours = name in (pair.first, pair.second) and other not in report.environment
+        if is_ours and pair.protocol in FINAL:
+            answer = pair.answer if pair.first == name else _MIRRORED[pair.answer]
+            answers.setdefault(_WORDS[answer], []).append(other)
+    return "; ".join(f"{words} {', '.join(dict.fromkeys(others))}" for words, others in answers.items())
+
+
+def row_of(report: FinalReport, name: str, *, problem: Problem, gpu: str) -> Baseline | None:
+    """A baseline's row. None, with a warning, when its own output failed the check; None also when it was not
+    timed on every workload, because its score would be a mean over fewer of them than the others'.
+    """
+    if wrong := failed_check(report, name):
+        log.warning("baseline %s is left out, its own output fails the check: %s", name, wrong)
+        return None
+    timings = report.timings[name]
+    if {timing.workload for timing in timings} != {str(workload) for workload in problem.workloads}:
+        return None
+    score_us = score([timing.median_us for timing in timings if timing.protocol in FINAL])
+    return Baseline(name, str(problem), gpu, timings, score_us, dict(report.environment[name]))
+
+
+def failed_check(report: FinalReport, name: str) -> str:
+    """Why the output of a finalist or baseline is wrong, or its time impossible; empty when neither is."""
+    return next((verdict.reason for verdict in report.verdicts[name] if not verdict.passed), "")
+
+
+def _verdict(
+    contender: KernelContender | LibraryContender, bench: Bench, timings: tuple[Timing, ...], task: FinalTask
+) -> Verdict:
+    exact = any(each.is_deterministic for each in task.tasks if each.genome_id == contender.name)
+    timed_us = timings[0].p10_us
+    verdict = of_timed(contender, bench, seed=task.seed, timed_us=timed_us, is_deterministic=exact)
+    reasons = [reason for t in timings if (reason := beats_physics(t, bench.workload, task.spec))]
+    if late := left_running(timings[0], synced_us(contender, bench, bench.protocols[0])):
+        reasons.append(late)
+    return replace(verdict, passed=False, reason=reasons[0]) if reasons and verdict.passed else verdict
+
+
+def _finalists(task: FinalTask, workload: Workload) -> list[KernelContender]:
+    return [
+        KernelContender(each.genome_id, each.kernel(workload, dict(each.timed)[workload]))
+        for each in task.tasks
+    ]
+
+
+def _libraries(task: FinalTask, bench: Bench) -> tuple[list[LibraryContender], dict[str, str]]:
+    """The baselines that run here, and why the others do not."""
+    found, absent = [], {}
+    for name in task.baselines:
+        try:
+            found.append(baseline(name, bench))
+        except BaselineAbsentError as reason:
+            absent[f"{name} on {bench.workload}"] = str(reason)
+    return found, absent
+
+
+# Runs run_noting(task) in a GPU process that did nothing else before.
+Round = Callable[[FinalTask], Ending[FinalReport]]
+
+
+def run_noting(task: FinalTask) -> Ending[FinalReport]:
+    """In the GPU process: run_finals, while the task's file of notes says which baseline is under way."""
+    if task.notes:
+        note_in(task.notes)
+    try:
+        return run_finals(task)
+    except BaselineFailedError as failed:
+        return Ending(None, Status.RUNTIME, str(failed))
+
+
+def rounds(task: FinalTask, run_once: Round) -> Ending[FinalReport]:
+    """Call `run_once` until it has a report, without the baseline that took the process down; what was left
+    out is absent in the report, with its reason. A failure that no note explains costs all libraries but
+    PyTorch, once.
+    """
+    lost: dict[str, str] = {}
+    while True:
+        ending, blamed, reason = _round(task, run_once)
+        if ending.value is not None:
+            absent = {**ending.value.absent, **_on_each(task, lost)}
+            return replace(ending, value=replace(ending.value, absent=absent))
+        if not blamed:
+            return ending
+        for name in blamed:
+            lost[name] = reason
+        log.warning("baseline %s is left out: %s; the others are timed again.", ", ".join(blamed), reason)
+        task = replace(task, baselines=tuple(name for name in task.baselines if name not in lost))
+
+
+def _round(task: FinalTask, run_once: Round) -> tuple[Ending[FinalReport], tuple[str, ...], str]:
+    """How the round ended; after a failure also the baselines to blame, and the reason."""
+    with tempfile.TemporaryDirectory(prefix="evoflash-") as folder:
+        notes = Path(folder) / "baseline"
+        notes.touch()
+        ending = run_once(replace(task, notes=str(notes)))
+        name, overdue = culprit(notes)
+    if name in task.baselines:
+        return ending, (name,), overdue or ending.reason
+    suspects = tuple(name for name in task.baselines if name in OPTIONAL)
+    return ending, suspects, f"{ending.reason}, and nothing says which baseline it was"
+
+
+def _on_each(task: FinalTask, lost: dict[str, str]) -> dict[str, str]:
+    """The reasons by baseline and workload, as finals.py names what is absent."""
+    return {f"{name} on {workload}": why for name, why in lost.items() for workload in task.workloads}

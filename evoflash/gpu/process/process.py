@@ -1,0 +1,350 @@
+"""A process on its way to the GPU, and what such processes are asked to do. Who is asked what: worker.py.
+
+What a GPU process does before its first task: references, imports, kernels that check.
+A GPU process at work, and who is to blame when it, the GPU or the GPU's memory goes.
+"""
+
+import contextlib
+import importlib
+import logging
+import os
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from evoflash.errors import DeviceError
+from evoflash.evaluation import Rung, Status, Verdict
+from evoflash.gpu import comparisons, launcher
+from evoflash.gpu import comparisons as device_checks
+from evoflash.gpu.memory import NoRoomError
+from evoflash.gpu.process import cache
+from evoflash.gpu.process.finals import FinalReport, FinalTask, run_noting
+from evoflash.gpu.process.outcome import GpuOutcome
+from evoflash.gpu.process.rungs import GpuTask, check, time_correct
+from evoflash.gpu.process.screening import screen
+from evoflash.gpu.sharing import share_gpu_by
+from evoflash.isolation import Ending, IsolatedPool
+from evoflash.operation import Workload, operation_of
+from evoflash.validation import cases
+from evoflash.validation.cases import share_in
+from evoflash.validation.metamorphic import names_of
+
+_LIBRARIES = ("torch", "flash_attn_interface", "flash_attn.cute.interface", "flashinfer")
+
+
+def prepare(
+    checks: tuple[Workload, ...], timed: tuple[Workload, ...], seed: int, hurries: bool = False
+) -> None:
+    """Import CuPy and compute what candidates are compared with; in threads where it `hurries`."""
+    launcher.cupy()  # takes a second
+    if hurries:
+        _compute_at_once(checks, timed, seed)
+    cache.precompute_references(checks, timed, seed)
+
+
+def _compute_at_once(checks: tuple[Workload, ...], timed: tuple[Workload, ...], seed: int) -> None:
+    """What precompute_references() then finds done; NumPy lets go of the interpreter in its long loops."""
+    with ThreadPoolExecutor(max(2, len(os.sched_getaffinity(0)) // 2)) as threads:
+        threads.submit(
+            launcher.warm_up
+        )  # half a second; whoever needs the context hears what is wrong with it
+        for source in _sources(timed):  # first: the compiler takes a second for each where none is cached
+            threads.submit(_compile, source)
+        for workload in timed:
+            for name in cache.names_of_large(workload):
+                threads.submit(cache.large, workload, name, seed)
+        for workload in checks:  # from the end come others: see keep_cases()
+            threads.submit(cache.plan, workload, seed)
+
+
+def _sources(timed: tuple[Workload, ...]) -> tuple[Path, ...]:
+    """What the first candidate's checks launch besides the candidate."""
+    references = [operation_of(workload).device_reference for workload in timed]
+    at_size = [reference.source for reference in references if reference is not None]
+    return tuple(dict.fromkeys((*at_size, comparisons.SOURCE_comparisons, device_checks.SOURCE)))
+
+
+def _compile(source: Path) -> None:
+    capability = launcher.present_gpu().compute_capability
+    device_checks.cubin_path(f"sm_{capability}", source)
+
+
+def keep_cases(folder: str, workload: Workload, seed: int) -> None:
+    """Compute what a kernel is compared with on a check shape, for the GPU process that shares the folder."""
+    for name in names_of(workload):
+        cases.keep_case(folder, workload, name, seed)
+
+
+def prepare_finals(timed: tuple[Workload, ...], seed: int) -> None:
+    """Import what finals time beside the candidates, and compute what all of that is judged by afterwards.
+
+    A library that is missing or broken is said when it is called.
+    """
+    launcher.cupy()
+    for workload in timed:
+        cache.large(workload, operation_of(workload).inputs.after_timing, seed)
+    for name in _LIBRARIES:
+        with contextlib.suppress(Exception, SystemExit):
+            importlib.import_module(name)
+
+
+_WARM_UP_LIMIT_S = 120
+REFERENCES_LIMIT_S = 600
+MEMORY_LIMIT_S = 10
+_TURNS = "turns"  # the file by which processes of one search share the GPU
+
+
+@dataclass(frozen=True, slots=True)
+class Jobs:
+    """What the GPU processes are asked to do. Tests give others, which break as they want."""
+
+    warm_up: Callable[[], None] = launcher.warm_up
+    precompute_references: Callable[..., None] = prepare
+    prepare_finals: Callable[..., None] = prepare_finals
+    screen: Callable[[GpuTask], GpuOutcome] = screen
+    check: Callable[[GpuTask], GpuOutcome] = check
+    time_correct: Callable[[GpuTask, GpuOutcome], GpuOutcome] = time_correct
+    finals: Callable[[FinalTask], Ending[FinalReport]] = run_noting
+    memory: Callable[[], tuple[int, int]] = launcher.memory_bytes
+
+
+@dataclass(slots=True)
+class GpuProcess:
+    """A process on its way to the GPU: it computes references, then makes its context."""
+
+    pool: IsolatedPool
+    references: "Future[Ending[None]]"
+    function: Callable[[], None]
+    warm: "Future[Ending[None]] | None" = None
+
+    def warm_up(self, *, again: bool = False) -> "Future[Ending[None]]":
+        """The context, in the making or made; `again` asks for a sign that it still is good."""
+        if self.warm is None or again:
+            self.warm = self.pool.submit(self.function, timeout_s=_WARM_UP_LIMIT_S)
+        return self.warm
+
+    def warm_up_if_ready(self) -> None:
+        """Begin to make the context, unless it would have to wait for the references."""
+        if self.references.done():
+            self.warm_up()
+
+
+def started(
+    function: Callable[..., None],
+    *args: Any,
+    warm_up: Callable[[], None],
+    cases: str,
+    after: GpuProcess | None = None,
+) -> GpuProcess:
+    """A process that calls the function before it has a context, and begins when another one has its
+    references: before that, it would take cores from it. `cases` is the folder in which it shares test inputs
+    and their right answers with others.
+    """
+    pool = IsolatedPool(1, initializer=_share, initargs=(cases,))
+    references: Future[Ending[None]] = Future()
+
+    def begin(_: object) -> None:
+        pool.submit(function, *args, timeout_s=REFERENCES_LIMIT_S).add_done_callback(end)
+
+    def end(done: "Future[Ending[None]]") -> None:
+        if done.cancelled():
+            references.cancel()
+        elif error := done.exception():
+            references.set_exception(error)
+        else:
+            references.set_result(done.result())
+
+    if after is None:
+        begin(None)
+    else:
+        after.references.add_done_callback(begin)
+    return GpuProcess(pool, references, warm_up)
+
+
+def _share(cases: str) -> None:
+    share_in(cases)
+    share_gpu_by(str(Path(cases) / _TURNS))
+
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+STANDBYS = 2  # to be ready, one takes three seconds of a core
+_LOOK_EVERY_S = 1.0
+# One after the other, before the GPU counts as lost: an error can take all contexts with it.
+_PROCESSES = STANDBYS + 2
+_KEPT = "everything evaluated so far is kept; the same command continues"
+
+
+class Standbys:
+    """Processes that take the place of lost ones, so that the candidate after a bad one need not wait."""
+
+    def __init__(self, begun: Callable[[], GpuProcess], waiting: deque[GpuProcess]) -> None:
+        """`begun` begins one more process."""
+        self._begun, self._waiting, self.is_closed = begun, waiting, False
+        self.lost = 0  # processes so far
+
+    def take(self) -> GpuProcess:
+        """The one that has waited longest; another is begun. CancelledError once this is closed."""
+        if self.is_closed:
+            raise CancelledError
+        taken = self._waiting.popleft()
+        self._waiting.append(self._begun())
+        if self.is_closed:  # meanwhile: close() has seen neither
+            for process in (taken, self._waiting[-1]):
+                process.pool.close()
+        return taken
+
+    def warm_up(self) -> None:
+        """Have those that are ready make their contexts."""
+        for process in tuple(self._waiting):
+            process.warm_up_if_ready()
+
+    def wait_for_contexts(self) -> None:
+        """Wait for those contexts that are being made: they would disturb the clock."""
+        for process in tuple(self._waiting):
+            if process.warm is not None:
+                process.warm.exception()
+
+    def close(self) -> tuple[GpuProcess, ...]:
+        """No more of them; those that wait, to be ended."""
+        self.is_closed = True
+        return tuple(self._waiting)
+
+
+class Lane:
+    """One GPU process after another; one call at a time."""
+
+    def __init__(self, process: GpuProcess, standbys: Standbys, *, room_limit_s: float) -> None:
+        """`room_limit_s`: how long another program may fill the GPU's memory."""
+        self.process, self._standbys, self._room_limit_s = process, standbys, room_limit_s
+
+    def outcome(
+        self,
+        task: GpuTask,
+        rung: Rung,
+        function: Callable[..., GpuOutcome],
+        *args: Any,
+        verdicts: tuple[Verdict, ...] = (),
+    ) -> GpuOutcome:
+        """The function's outcome, whatever the kernel does; of a process that was lost one on that rung.
+
+        Where a process of another lane was lost meanwhile, its error may have taken this one's context with
+        it: the call is made once more.
+        """
+        began_s, lost = time.monotonic(), self._standbys.lost
+        ending = self._settled(task, function, *args)
+        if _is_lost(ending) and self._standbys.lost > lost + 1:
+            ending = self._settled(task, function, *args)
+        if not _is_lost(ending) and ending.value is not None:
+            return ending.value
+        outcome = ending.value or GpuOutcome(
+            task.genome_id, ending.status, rung, ending.reason, verdicts, process_lost=True
+        )
+        took = {"lost_s": f"{time.monotonic() - began_s:.3f}"}  # the time until another process could go on
+        return replace(outcome, environment={**outcome.environment, **took})
+
+    def _settled(self, task: GpuTask, function: Callable[..., GpuOutcome], *args: Any) -> Ending[GpuOutcome]:
+        """The call's ending; where the process was lost another one is ready."""
+        ending = self._ending_of(task, function, *args)
+        if _is_lost(ending):
+            self._standbys.lost += 1
+            self.replace()
+            self.ensure_usable()
+        return ending
+
+    def _ending_of(
+        self, task: GpuTask, function: Callable[..., GpuOutcome], *args: Any
+    ) -> Ending[GpuOutcome]:
+        try:
+            return self.with_room(function, *args, timeout_s=task.limit_s)
+        except NoRoomError as error:
+            if _own_memory(task):
+                return Ending(None, Status.RUNTIME, str(error))
+            raise DeviceError(f"{error} {_KEPT.capitalize()}.") from None
+
+    def with_room(self, function: Callable[..., T], *args: Any, timeout_s: float) -> Ending[T]:
+        """The call's ending. While the GPU's memory is full, the call is made again in fresh processes."""
+        end_s = time.monotonic() + self._room_limit_s
+        self.ensure_usable(probe=False)
+        ending, shortage = self._attempt(function, *args, timeout_s=timeout_s)
+        if shortage:
+            log.warning("%s Waiting %g s for it.", shortage, self._room_limit_s)
+        while shortage and time.monotonic() < end_s:
+            time.sleep(_LOOK_EVERY_S)
+            self.replace()  # what the process keeps between candidates is freed with it
+            self.ensure_usable(probe=False)
+            ending, shortage = self._attempt(function, *args, timeout_s=timeout_s)
+        if ending is None:
+            raise NoRoomError(shortage)
+        return ending
+
+    def _attempt(
+        self, function: Callable[..., T], *args: Any, timeout_s: float
+    ) -> tuple[Ending[T] | None, str]:
+        """The call's ending, if it had one, and what is said when the GPU's memory was full."""
+        try:
+            ending = self.process.pool.submit(function, *args, timeout_s=timeout_s).result()
+        except (NoRoomError, MemoryError) as error:  # the second one is CuPy's
+            return None, str(error)
+        reason = ending.value.reason if isinstance(ending.value, GpuOutcome) else ""
+        return ending, reason if _is_about_memory(reason) else ""
+
+    def ensure_usable(self, *, probe: bool = True) -> None:
+        """Have a process that can use the GPU, or raise DeviceError: a kernel must not be blamed for that.
+
+        `probe`: its context, made before something went wrong, is tried again.
+        """
+        end_s = time.monotonic() + self._room_limit_s
+        tries = _PROCESSES
+        while reason := self._gpu_error(probe=probe):
+            is_full = _is_about_memory(reason)
+            tries -= not is_full
+            if not tries or (is_full and time.monotonic() > end_s):
+                raise DeviceError(f"the GPU cannot be used any more ({reason}): see nvidia-smi; {_KEPT}.")
+            time.sleep(_LOOK_EVERY_S if is_full else 0.0)
+            self.replace()
+
+    def _gpu_error(self, *, probe: bool) -> str:
+        """Why the process cannot use the GPU; empty when it can."""
+        errors: tuple[type[Exception], ...] = (*launcher.cuda_errors(), MemoryError)
+        try:
+            ending = self.process.warm_up().result()
+            if probe and ending.status is Status.CORRECT:
+                ending = self.process.warm_up(again=True).result()
+        except errors as error:
+            return str(error).strip().splitlines()[0]
+        return ending.reason
+
+    def replace(self) -> None:
+        """A stand-by takes the process's place. CancelledError where there are no more."""
+        # The old process is closed first, and its end waited for: what hangs would slow the next candidate.
+        self.process.pool.close()
+        self.process = self._standbys.take()
+
+    def switch_to(self, process: GpuProcess) -> None:
+        """As replace(), by a process that has prepared itself for what is to come; nothing hangs here, so it
+        makes its context while the old one's is taken down.
+        """
+        self.process.pool.begin_to_close()
+        process.warm_up()
+        self.process.pool.close()
+        self.process = process
+
+
+def _is_lost(ending: Ending[GpuOutcome]) -> bool:
+    return ending.value is None or ending.value.process_lost
+
+
+def _is_about_memory(reason: str) -> bool:
+    return "out of memory" in reason.lower()
+
+
+def _own_memory(task: GpuTask) -> int:
+    """Bytes of the GPU's memory that the candidate asks for beside what every candidate is given."""
+    parts = (launch for _, launches in (*task.checks, *task.timed) for launch in launches)
+    return max((launch.workspace_bytes for launch in parts), default=0)

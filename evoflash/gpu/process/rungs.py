@@ -1,0 +1,241 @@
+"""The rungs that need the GPU, in a GPU process: smoke test, correctness, timing of one genome.
+
+What is run and judged is in checks.py; here is which comes when, and what follows. screening.py has the short
+way, for candidates that are too slow for all of it. A candidate that fails is data (a GpuOutcome): nothing
+that a kernel does is raised here. What kills the process or never returns is for the worker that holds it.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import numpy as np
+
+from evoflash.evaluation import Build, Rung, Status, Timing, score
+from evoflash.gpu import launcher
+from evoflash.gpu.launcher import LoadedKernel
+from evoflash.gpu.process import cache
+from evoflash.gpu.process import checks as verdicts
+from evoflash.gpu.process.checks import LARGE_LIMIT_S, SMALL_LIMIT_S, SMOKE_LIMIT_S, Subject, of_timed
+from evoflash.gpu.process.outcome import GpuOutcome, RejectedError, guarded, judged, stop_if_wrong
+from evoflash.gpu.sharing import alone
+from evoflash.gpu.timing import clocks
+from evoflash.gpu.timing.benchmark import Bench, KernelContender, measure
+from evoflash.gpu.timing.intervals import Interval
+from evoflash.gpu.timing.paired import beats_physics
+from evoflash.gpu.timing.protocols import RELATIVE, RELATIVE_EFFORT, rules_of
+from evoflash.gpu.timing.relative import Beside, anchor_note, gpu_note, relative_time
+from evoflash.launch import Launch
+from evoflash.operation import CompileKey, Workload
+from evoflash.specs import GpuSpec
+
+Launcher = Callable[[Workload], tuple[Launch, ...]]
+Launches = tuple[tuple[Workload, tuple[Launch, ...]], ...]
+
+_SETTLED = 1.006  # the ends of an interval of times that are good enough: finals time the best again
+
+
+@dataclass(frozen=True, slots=True)
+class GpuTask:
+    """One genome to be checked and timed: cubins by compile key, launches by workload."""
+
+    genome_id: str
+    spec: GpuSpec
+    cubins: tuple[tuple[CompileKey, str], ...]  # paths
+    checks: Launches  # small and odd shapes, cheapest first: the first one is the smoke test
+    timed: Launches  # the problem's workloads
+    seed: int  # of the run: the same for all its candidates
+    is_deterministic: bool = True  # two runs must agree in every bit, because the family uses no atomics
+    anchor: "Anchor | None" = None  # a proven kernel of the same problem, once there is one
+    rival_us: float | None = None  # the slowest score that is still of interest
+    limit_s: float = 180.0  # for everything together
+
+    def kernel(self, workload: Workload, launches: tuple[Launch, ...]) -> LoadedKernel:
+        """The kernel for one of the workloads, loaded into this process."""
+        return LoadedKernel(dict(self.cubins)[workload.compile_key(self.spec.arch)], launches)
+
+
+@dataclass(frozen=True, slots=True)
+class Anchor:
+    """A kernel that passed every check, for others to be timed beside it, and its times on the workloads."""
+
+    task: GpuTask
+    times_us: tuple[float, ...]  # in the order of its task's timed workloads
+
+
+def task_of(
+    name: str,
+    spec: GpuSpec,
+    builds: Iterable[Build],
+    launcher: Launcher,
+    *,
+    checks: Iterable[Workload],
+    timed: Iterable[Workload],
+    seed: int,
+    is_deterministic: bool = True,
+) -> GpuTask:
+    """The task of one kernel: a build for each compile key of the workloads, launched as `launcher` says."""
+    return GpuTask(
+        genome_id=name,
+        spec=spec,
+        cubins=tuple((build.compile_key, build.cubin_path) for build in builds),
+        checks=launches_on(checks, launcher),
+        timed=launches_on(timed, launcher),
+        seed=seed,
+        is_deterministic=is_deterministic,
+    )
+
+
+def launches_on(workloads: Iterable[Workload], launcher: Launcher) -> Launches:
+    """What is launched for each workload, in their order."""
+    return tuple((workload, launcher(workload)) for workload in workloads)
+
+
+def check(task: GpuTask) -> GpuOutcome:
+    """Smoke test and correctness, in a GPU process. `status` is CORRECT when all of it passed."""
+    return guarded(task, GpuOutcome(task.genome_id, Status.CORRECT, Rung.SMOKE), _check)
+
+
+def time_correct(task: GpuTask, checked: GpuOutcome) -> GpuOutcome:
+    """Timing of a task that check() passed, and a last check of what was timed, in a GPU process."""
+    return guarded(task, replace(checked, rung=Rung.TIMING), _time)
+
+
+def smoke(task: GpuTask) -> None:
+    """A first launch, on the smallest check shape: no healthy kernel takes long there, and a hang costs its
+    limit. Raises RejectedError.
+    """
+    workload, parts = (task.checks or task.timed)[0]
+    first = subject_of(task, workload, parts)
+    if task.checks:
+        first = replace(first, limit_s=SMOKE_LIMIT_S)
+    if missing := verdicts.smoke(first):
+        raise RejectedError(Status.CORRECTNESS, f"{workload}: {missing}")
+
+
+def _check(task: GpuTask, outcome: GpuOutcome) -> Iterator[GpuOutcome]:
+    outcome = replace(outcome, environment={**outcome.environment, **environment()})
+    yield outcome
+    smoke(task)
+    outcome = replace(outcome, rung=Rung.CORRECTNESS)
+    yield outcome
+    for verdict in verdicts.on_check_shapes([subject_of(task, *each) for each in task.checks]):
+        outcome = judged(outcome, verdict)
+        yield outcome
+        stop_if_wrong(outcome)
+    for workload, parts in task.timed:
+        outcome = judged(outcome, verdicts.at_size(subject_of(task, workload, parts)))
+        yield outcome
+        stop_if_wrong(outcome)
+
+
+def subject_of(task: GpuTask, workload: Workload, launches: tuple[Launch, ...]) -> Subject:
+    """The task's kernel on one of its workloads, loaded."""
+    is_timed = any(workload == timed for timed, _ in task.timed)
+    limit_s = LARGE_LIMIT_S if is_timed else SMALL_LIMIT_S
+    return Subject(task.kernel(workload, launches), workload, task.seed, limit_s, task.is_deterministic)
+
+
+def _time(task: GpuTask, outcome: GpuOutcome) -> Iterator[GpuOutcome]:
+    pairs = contenders_of(task)
+    timings, ranked, noted = _timings(task, pairs)
+    outcome = replace(outcome, timings=timings, environment={**outcome.environment, **noted})
+    yield outcome
+    check_physics(timings, task)
+    for contender, bench in pairs:
+        # The fastest tenth: beside another kernel, which writes the same output, one that rests where it
+        # finds its own result rests in some of the samples alone.
+        timed_us = next(t.p10_us for t in ranked if t.workload == str(bench.workload))
+        verdict = of_timed(
+            contender, bench, seed=task.seed, timed_us=timed_us, is_deterministic=task.is_deterministic
+        )
+        outcome = judged(outcome, verdict)
+        if not verdict.passed:
+            yield outcome
+            raise RejectedError(Status.CORRECTNESS, f"{bench.workload}, after timing: {verdict.reason}")
+    yield replace(outcome, rung=Rung.DONE, score_us=score([t.median_us for t in ranked]))
+
+
+def _timings(
+    task: GpuTask, pairs: list[tuple[KernelContender, Bench]]
+) -> tuple[tuple[Timing, ...], tuple[Timing, ...], dict[str, str]]:
+    """All timings, those of them that rank the candidate, beside the anchor once there is one, and what is
+    noted of the anchor.
+    """
+    if task.anchor:
+        sides = beside(task.anchor, pairs)
+        found = relative_time(
+            sides,
+            protocol=RELATIVE,
+            effort=RELATIVE_EFFORT,
+            is_clear=lambda found: _is_settled(found) or _is_slower(found, task.rival_us),
+            rng=np.random.default_rng(),
+        )
+        return found.timings, found.timings, anchor_note(task.anchor.task.genome_id, found)
+    with alone():
+        timings = tuple(
+            measure(contender, bench, protocol, rule=rule)[0]
+            for contender, bench in pairs
+            for protocol, rule in rules_of(bench.protocols)
+        )
+    first = {str(bench.workload): bench.protocols[0].name for _, bench in pairs}
+    return timings, tuple(t for t in timings if t.protocol == first[t.workload]), {}
+
+
+def _is_settled(found: Interval) -> bool:
+    return found.high < _SETTLED * found.low
+
+
+def _is_slower(found: Interval, rival_us: float | None) -> bool:
+    """Whether it is no longer of interest: more precise it need not be."""
+    return rival_us is not None and found.low > rival_us
+
+
+def contenders_of(task: GpuTask) -> list[tuple[KernelContender, Bench]]:
+    """The task's kernel on each of its timed workloads, with the inputs to time it on."""
+    return [
+        (
+            KernelContender(task.genome_id, task.kernel(workload, launches)),
+            cache.bench(workload, task.spec, task.seed),
+        )
+        for workload, launches in task.timed
+    ]
+
+
+def beside(anchor: Anchor, pairs: list[tuple[KernelContender, Bench]]) -> list[Beside]:
+    """The candidate and the anchor on each workload, captured: the host's part, while others launch."""
+    known = zip(_kept(anchor.task), anchor.times_us, strict=True)
+    sides = [
+        Beside(contender, other, us, bench)
+        for (contender, bench), ((other, _), us) in zip(pairs, known, strict=True)
+    ]
+    for each in sides:
+        for kernel in (each.contender, each.known):
+            kernel.graph(each.bench, each.bench.walk)
+    return sides
+
+
+@lru_cache(maxsize=1)  # the next anchor replaces it
+def _kept(anchor: GpuTask) -> list[tuple[KernelContender, Bench]]:
+    """An anchor's kernel on each timed workload, loaded once, and so captured once."""
+    return contenders_of(anchor)
+
+
+def check_physics(timings: tuple[Timing, ...], task: GpuTask) -> None:
+    """Raises RejectedError for a time that cannot be."""
+    workloads = {str(workload): workload for workload, _ in task.timed}
+    for timing in timings:
+        if reason := beats_physics(timing, workloads[timing.workload], task.spec):
+            raise RejectedError(Status.CORRECTNESS, reason)
+
+
+def environment() -> dict[str, str]:
+    """What the times depend on."""
+    return dict(_environment())
+
+
+@lru_cache(maxsize=1)
+def _environment() -> Mapping[str, str]:
+    gpu = launcher.present_gpu()  # takes a millisecond
+    versions = {"gpu": gpu.device_name, "driver_cuda": gpu.driver, "cupy": launcher.cupy().__version__}
+    return versions | gpu_note(clocks.uuid(gpu.pci_bus_id))

@@ -1,0 +1,243 @@
+"""Times a kernel, or a library's, on one workload: the same code for both.
+
+Judges no output, and compares no times: comparison.py does. How a workload is timed, and for how long, is in
+protocols.py.
+"""
+
+import itertools
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, cast, runtime_checkable
+
+import numpy as np
+
+from evoflash.evaluation import Timing
+from evoflash.gpu import launcher
+from evoflash.gpu.arena import Arena
+from evoflash.gpu.launcher import LoadedKernel, Stopwatch, settle, wait
+from evoflash.gpu.timing.clocks import ClockState, clock_state, over
+from evoflash.gpu.timing.protocols import (
+    IDLE_S,
+    Pace,
+    StoppingRule,
+    TimingProtocol,
+    enough,
+    launches_of,
+    protocols_of,
+    sets_of,
+)
+from evoflash.operation import Workload, operation_of
+from evoflash.specs import GpuSpec
+
+REPLAY_LIMIT_S = 30.0
+_GUARD_BYTES = 4096  # there are hundreds of sets
+
+
+class Contender(Protocol):
+    """Something that can be timed."""
+
+    @property
+    def name(self) -> str:
+        """Its name in reports."""
+        ...
+
+    def graph(self, bench: "Bench", order: Sequence[int]) -> Callable[[], None]:
+        """Capture one launch for each entry of `order`, a number of an input set; the result enqueues a
+        replay on the bench's stream.
+        """
+        ...
+
+
+@runtime_checkable
+class Caller(Protocol):
+    """A contender that can also be called the way a user's program calls it."""
+
+    def calls(self, bench: "Bench") -> Callable[[int], None]:
+        """A function that enqueues one eager call on the bench's stream, on the input set of that number."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class KernelContender:
+    """A candidate; it writes all outputs while it is timed, as the baselines do."""
+
+    name: str
+    kernel: LoadedKernel
+    _graphs: dict[tuple["Bench", tuple[int, ...]], Callable[[], None]] = field(
+        default_factory=dict, compare=False, repr=False
+    )
+
+    def graph(self, bench: "Bench", order: Sequence[int]) -> Callable[[], None]:
+        """See Contender. Captured once and kept: what is judged after timing is the graph that was timed."""
+        key = bench, tuple(order)
+        if key not in self._graphs:
+            self._graphs[key] = self._captured(bench, order)
+        return self._graphs[key]
+
+    def _captured(self, bench: "Bench", order: Sequence[int]) -> Callable[[], None]:
+        arguments = [arena.packed_arguments(self.kernel) for arena in bench.arenas]
+        with bench.stream:
+            bench.stream.begin_capture()
+            try:
+                for at in order:
+                    self.kernel.enqueue_packed(arguments[at])
+            finally:
+                graph = bench.stream.end_capture()
+        graph.upload(bench.stream)
+        return lambda: graph.launch(bench.stream)
+
+    def calls(self, bench: "Bench") -> Callable[[int], None]:
+        """See Caller."""
+        arguments = [arena.arguments(self.kernel) for arena in bench.arenas]
+
+        def call(at: int) -> None:
+            with bench.stream:
+                self.kernel.enqueue(arguments[at])
+
+        return call
+
+
+class Bench:
+    """The input sets of one workload on the GPU, and the stream on which everything is timed."""
+
+    def __init__(self, workload: Workload, *, spec: GpuSpec, seed: int) -> None:
+        gpu = launcher.present_gpu()
+        rng = np.random.default_rng(seed)
+        self.workload = workload
+        self.protocols = protocols_of(workload, spec)
+        self.stream = launcher.new_stream()
+        self.pci_bus_id = gpu.pci_bus_id
+        clock_state(self.pci_bus_id)  # the first call opens NVML: 50 ms
+        sets = operation_of(workload).timed_inputs(workload, sets=sets_of(workload, gpu.l2_bytes), rng=rng)
+        self.arenas = [Arena(workload, rng=rng, guard_bytes=_GUARD_BYTES) for _ in sets]
+        for arena, inputs in zip(self.arenas, sets, strict=True):
+            arena.load(inputs)
+        self.walk = self.shuffled(np.random.default_rng())
+
+    def shuffled(self, rng: np.random.Generator) -> list[int]:
+        """All input sets, in an order of chance; `walk` is one for as long as the bench lives."""
+        return [int(at) for at in rng.permutation(len(self.arenas))]
+
+    def order(self, protocol: TimingProtocol, *, launches: int) -> list[int]:
+        """Input sets in launch order, each as often as any other."""
+        return [at % len(self.arenas) if protocol.rotate else 0 for at in range(launches)]
+
+
+def measure(
+    contender: Contender, bench: Bench, protocol: TimingProtocol, *, rule: StoppingRule, prefix: str = ""
+) -> tuple[Timing, list[float]]:
+    """The timing and its samples in us. Raises launcher.KernelHungError or CuPy's errors."""
+    replay, launches = capture(contender, bench, protocol)
+    samples: list[float] = []
+    states: list[ClockState] = []
+    started = time.monotonic()
+    prepare(replay, bench, protocol)
+    while not enough(samples, rule, elapsed_s=time.monotonic() - started):
+        samples.append(sample(replay, bench, protocol, launches=launches, states=states))
+    state = over([*states, state_while(replay, bench)])
+    return summarise(samples, bench, protocol, state=state, prefix=prefix), samples
+
+
+def can_be_timed(contender: Contender, protocol: TimingProtocol) -> bool:
+    """Whether the contender can be timed so: not all can be called eagerly."""
+    return protocol.pace is not Pace.CALL or isinstance(contender, Caller)
+
+
+def one_by_one(contender: Contender, bench: Bench, order: Sequence[int]) -> Callable[[], None]:
+    """Eager calls that walk through the input sets in that order, one at a time."""
+    call, sets = cast(Caller, contender).calls(bench), itertools.cycle(order)
+    return lambda: call(next(sets))
+
+
+def capture(contender: Contender, bench: Bench, protocol: TimingProtocol) -> tuple[Callable[[], None], int]:
+    """A replay that is long enough to time, warmed up once, and the number of launches in it."""
+    if protocol.pace is Pace.CALL:
+        call = one_by_one(contender, bench, bench.order(protocol, launches=len(bench.arenas)))
+        call()
+        wait(bench.stream, limit_s=REPLAY_LIMIT_S)
+        return call, 1
+    sets = len(bench.arenas) if protocol.rotate else 1
+    probe = contender.graph(bench, bench.order(protocol, launches=sets))
+    probe()
+    wait(bench.stream, limit_s=REPLAY_LIMIT_S)  # the first replay pays for loading
+    one_us = _timed_us(probe, bench) / sets
+    launches = launches_of(protocol, sets=sets, one_us=one_us)
+    if launches == sets:
+        return probe, sets
+    replay = contender.graph(bench, bench.order(protocol, launches=launches))
+    replay()
+    wait(bench.stream, limit_s=REPLAY_LIMIT_S)
+    return replay, launches
+
+
+def prepare(replay: Callable[[], None], bench: Bench, protocol: TimingProtocol) -> None:
+    """Bring the GPU into the state that the protocol asks for before its first sample."""
+    if protocol.pace is not Pace.SUSTAINED:
+        return
+    until = time.monotonic() + IDLE_S
+    while time.monotonic() < until:
+        replay()
+        wait(bench.stream, limit_s=REPLAY_LIMIT_S)
+
+
+def sample(
+    replay: Callable[[], None],
+    bench: Bench,
+    protocol: TimingProtocol,
+    *,
+    launches: int,
+    states: list[ClockState] | None = None,
+) -> float:
+    """One sample, in us per launch; adds the GPU's state meanwhile to `states`."""
+    if protocol.pace is Pace.BOOST:
+        time.sleep(IDLE_S)
+    if protocol.pace is Pace.STEADY:
+        replay()
+    return _timed_us(replay, bench, states=None if protocol.pace is Pace.CALL else states) / launches
+
+
+def _timed_us(replay: Callable[[], None], bench: Bench, *, states: list[ClockState] | None = None) -> float:
+    stopwatch = Stopwatch(bench.stream)
+    replay()
+    if states is not None:  # takes some 4 us, a replay 0.1 ms or more
+        states.append(clock_state(bench.pci_bus_id))
+    return stopwatch.stop(limit_s=REPLAY_LIMIT_S)
+
+
+def synced_us(contender: Contender, bench: Bench, protocol: TimingProtocol) -> float:
+    """As a sample, in us per launch, but its end is stamped after a wait for the whole device: what a kernel
+    left running elsewhere is in it, and some 0.1 ms of the host's over all launches together.
+    """
+    replay, launches = capture(contender, bench, protocol)
+    stopwatch = Stopwatch(bench.stream)
+    replay()
+    wait(bench.stream, limit_s=REPLAY_LIMIT_S)
+    settle()
+    return stopwatch.stop(limit_s=REPLAY_LIMIT_S) / launches
+
+
+def state_while(replay: Callable[[], None], bench: Bench) -> ClockState:
+    """SM clock in MHz and throttle reasons while the contender runs: both change as soon as it stops."""
+    for _ in range(3):
+        replay()
+    state = clock_state(bench.pci_bus_id)
+    wait(bench.stream, limit_s=REPLAY_LIMIT_S)
+    return state
+
+
+def summarise(
+    samples: Sequence[float], bench: Bench, protocol: TimingProtocol, *, state: ClockState, prefix: str = ""
+) -> Timing:
+    """Samples in us as a Timing under `prefix` + the protocol's name."""
+    p10, median, p90 = (float(x) for x in np.percentile(samples, [10, 50, 90]))
+    return Timing(
+        workload=str(bench.workload),
+        protocol=prefix + protocol.name,
+        median_us=median,
+        p10_us=p10,
+        p90_us=p90,
+        n=len(samples),
+        sm_clock_mhz=state[0],
+        throttle=state[1],
+    )

@@ -1,0 +1,335 @@
+"""Two contenders timed in pairs until one is clearly faster, neither can be, or the time is up.
+
+The clock is in abba.py, the statistics in intervals.py; here is when to look and when to stop.
+
+Two contenders on one workload, timed A B B A; judges nothing, intervals.py does.
+Two contenders that were timed in turns, as a record. Times nothing: comparison.py does.
+What times say: a pair timed in turns, a time that cannot be.
+"""
+
+import itertools
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from evoflash.errors import UsageError
+from evoflash.evaluation import Timing
+from evoflash.gpu.launcher import Stopwatch, cupy, wait
+from evoflash.gpu.timing import clocks, intervals
+from evoflash.gpu.timing.benchmark import (
+    REPLAY_LIMIT_S,
+    Bench,
+    Contender,
+    capture,
+    one_by_one,
+    prepare,
+    sample,
+    state_while,
+    summarise,
+)
+from evoflash.gpu.timing.clocks import ClockState, clock_state, over
+from evoflash.gpu.timing.intervals import ALPHA, MINIMAL_EFFECT, Interval, interval, is_settled
+from evoflash.gpu.timing.protocols import IDLE_S, WINDOW_US, Pace, StoppingRule, TimingProtocol, enough
+from evoflash.operation import Workload
+from evoflash.specs import GpuSpec
+
+TURN_US = 400.0  # an event and the start of a graph cost some us: they dilute a ratio by 1 % at most
+CALL_QUADS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Times in us a launch of both contenders, two each for every quad, and the GPU's state meanwhile."""
+
+    first: tuple[float, ...]
+    second: tuple[float, ...]
+    state: ClockState
+
+    @property
+    def log_ratio(self) -> float:
+        """Of the first's time to the second's."""
+        return float(np.mean(np.log(self.first)) - np.mean(np.log(self.second)))
+
+
+class Pair:
+    """Two contenders captured over the same input sets, and warmed up.
+
+    `rough_ratio`: of the first's time to the second's in one replay each; nan where single calls are timed.
+    """
+
+    def __init__(
+        self,
+        first: Contender,
+        second: Contender,
+        bench: Bench,
+        protocol: TimingProtocol,
+        *,
+        rng: np.random.Generator,
+        block_us: float = WINDOW_US,
+        order: Sequence[int] | None = None,
+    ) -> None:
+        """Raises launcher.KernelHungError or CuPy's errors, whichever contender caused them.
+
+        `block_us` is about what a block takes; it is never shorter than a quad. `order` is that of the input
+        sets where they rotate.
+        """
+        self._block_us = block_us
+        self._bench, self._protocol, self._rng = bench, protocol, rng
+        order = bench.shuffled(rng) if order is None else order
+        sets = list(order) if protocol.rotate else [0]
+        if protocol.pace is Pace.CALL:
+            self._replays = [one_by_one(each, bench, sets) for each in (first, second)]
+            self._launches, self._quads = 1, CALL_QUADS
+            self.rough_ratio = math.nan
+        else:
+            self._capture((first, second), sets)
+        self._events = [cupy().cuda.Event() for _ in range(4 * self._quads + 1)]
+        self._prepare()
+
+    def _capture(self, contenders: tuple[Contender, Contender], sets: list[int]) -> None:
+        self._replays = [self._warm(each, sets) for each in contenders]
+        rounds_us = [self._timed_us(replay) for replay in self._replays]
+        self.rough_ratio, round_us = rounds_us[0] / rounds_us[1], max(rounds_us)
+        rounds = turn_rounds(round_us)
+        if rounds > 1:
+            self._replays = [self._warm(each, sets * rounds) for each in contenders]
+        self._launches, self._quads = rounds * len(sets), quads_of(rounds * round_us, block_us=self._block_us)
+
+    def _warm(self, contender: Contender, order: list[int]) -> Callable[[], None]:
+        replay = contender.graph(self._bench, order)
+        replay()
+        wait(self._bench.stream, limit_s=REPLAY_LIMIT_S)  # the first replay pays for loading
+        return replay
+
+    def _timed_us(self, replay: Callable[[], None]) -> float:
+        stopwatch = Stopwatch(self._bench.stream)
+        replay()
+        return stopwatch.stop(limit_s=REPLAY_LIMIT_S)
+
+    def _prepare(self) -> None:
+        """Run for a while before the first block of the sustained state."""
+        until = time.monotonic() + IDLE_S
+        while self._protocol.pace is Pace.SUSTAINED and time.monotonic() < until:
+            self.block()
+
+    def block(self) -> Block:
+        """Time one block. Raises as the constructor does."""
+        if self._protocol.pace is Pace.BOOST:
+            time.sleep(IDLE_S)
+        stream, turns = self._bench.stream, quads(self._quads, rng=self._rng)
+        for replay in self._replays:  # untimed: wakes the GPU, and the host gets ahead of it
+            replay()
+        if self._protocol.pace is Pace.CALL:
+            wait(stream, limit_s=REPLAY_LIMIT_S)
+            times = [self._timed_us(self._replays[which]) for which in turns]
+            state = clock_state(self._bench.pci_bus_id)
+        else:
+            times, state = self._in_one_go(turns)
+        first, second = (
+            tuple(us for us, which in zip(times, turns, strict=True) if which == each) for each in (0, 1)
+        )
+        return Block(first, second, state)
+
+    def _in_one_go(self, turns: list[int]) -> tuple[list[float], ClockState]:
+        stream = self._bench.stream
+        self._events[0].record(stream)
+        for which, event in zip(turns, self._events[1:], strict=True):
+            self._replays[which]()
+            event.record(stream)
+        state = clock_state(self._bench.pci_bus_id)  # while all of it runs
+        wait(stream, limit_s=REPLAY_LIMIT_S)
+        elapsed = cupy().cuda.get_elapsed_time
+        return [
+            float(elapsed(before, after)) * 1e3 / self._launches
+            for before, after in itertools.pairwise(self._events)
+        ], state
+
+
+def turn_rounds(round_us: float) -> int:
+    """Rounds through the input sets in one turn."""
+    return max(1, -(-int(TURN_US) // max(1, int(round_us))))
+
+
+def quads_of(turn_us: float, *, block_us: float = WINDOW_US) -> int:
+    """Quads in a block of about 10 ms, or of `block_us`."""
+    return max(1, round(block_us / (4 * turn_us)))
+
+
+def quads(count: int, *, rng: np.random.Generator) -> list[int]:
+    """Whose turn it is: A B B A or B A A B, as chance has it, for each quad."""
+    return [which for a in rng.integers(0, 2, count) for which in (int(a), 1 - int(a), 1 - int(a), int(a))]
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Two contenders timed in turns: first over second. Below 1 the first is faster."""
+
+    first: str
+    second: str
+    workload: str
+    protocol: str
+    ratio: float  # of times, from pairs
+    low: float  # the ratio's interval; see intervals.py
+    high: float
+    noise: float = intervals.MINIMAL_EFFECT  # relative; copies of one kernel, loaded apart, differ by as much
+    n: int = 0  # pairs, or blocks of pairs
+    confidence: float = 1 - intervals.ALPHA  # of the interval
+
+    @property
+    def answer(self) -> str:
+        """'faster', 'slower' or 'unclear', said of the first; unclear never replaces an incumbent."""
+        return intervals.answer(self.low, self.high, noise=self.noise)
+
+
+OUTLASTED = 1.5  # times what was timed: the host's own latency is below
+
+
+def interleaved(
+    contenders: Sequence[Contender],
+    bench: Bench,
+    protocol: TimingProtocol,
+    *,
+    rule: StoppingRule,
+    rng: np.random.Generator,
+) -> tuple[dict[str, list[float]], dict[str, Timing]]:
+    """Samples in us of each contender, taken in turns in an order drawn anew for each round, and its timing.
+
+    Raises launcher.KernelHungError or CuPy's errors, whichever contender caused them.
+    """
+    graphs = {contender.name: capture(contender, bench, protocol) for contender in contenders}
+    samples: dict[str, list[float]] = {name: [] for name in graphs}
+    states: dict[str, list[ClockState]] = {name: [] for name in graphs}
+    names, started = list(graphs), time.monotonic()
+    if names:
+        prepare(graphs[names[0]][0], bench, protocol)
+    # Effort counts per contender: more of them take more time, not fewer samples.
+    while not all(
+        enough(x, rule, elapsed_s=(time.monotonic() - started) / len(names)) for x in samples.values()
+    ):
+        for name in rng.permutation(names):
+            replay, launches = graphs[name]
+            samples[name].append(sample(replay, bench, protocol, launches=launches, states=states[name]))
+    timings = {
+        name: summarise(
+            samples[name],
+            bench,
+            protocol,
+            state=over([*states[name], state_while(replay, bench)]),
+            prefix="final-",
+        )
+        for name, (replay, _) in graphs.items()
+    }
+    return samples, timings
+
+
+def compare(
+    samples: Mapping[str, Sequence[float]],
+    first: str,
+    second: str,
+    *,
+    workload: str,
+    protocol: str,
+    noise: float = intervals.MINIMAL_EFFECT,
+) -> Comparison:
+    """The ratio of two contenders that were sampled in turns, with its interval.
+
+    A round is a pair: what slowed one contender in a round slowed the other.
+    """
+    a, b = np.asarray(samples[first], float), np.asarray(samples[second], float)
+    if len(a) != len(b) or not len(a):
+        raise UsageError(f"{first} and {second} were not sampled in turns: compare samples of interleaved().")
+    found = intervals.interval(np.log(a) - np.log(b))
+    return Comparison(first, second, workload, protocol, found.ratio, found.low, found.high, noise, n=len(a))
+
+
+def left_running(timing: Timing, synced_us: float) -> str:
+    """Empty when a launch takes as long with a wait for the whole device behind it; else one line."""
+    if synced_us <= OUTLASTED * timing.median_us:
+        return ""
+    return (
+        f"{timing.median_us:.3f} us timed, {synced_us:.3f} us until the whole device is idle: work goes on "
+        "after the end of what is timed"
+    )
+
+
+def beats_physics(timing: Timing, workload: Workload, spec: GpuSpec) -> str:
+    """Empty when the time is possible; else one line: it is an error of the measurement, not a record."""
+    floor_us = spec.floor_us(workload.flops, workload.bytes_moved)
+    if timing.median_us >= floor_us:
+        return ""
+    return (
+        f"{timing.median_us:.3f} us beats physics on {spec.name} ({floor_us:.3f} us for {workload}): the "
+        "kernel did not do the work, or the GPU is not the one named"
+    )
+
+
+LOOKS = (5, 7, 10, 20, 40, 80, 160)  # blocks after which the answer may be given
+LIMIT_S = 2.0  # everything counts: capturing, idling, running
+PREFIX = "pairs-"  # of the protocol
+
+
+@dataclass(frozen=True, slots=True)
+class SequentialTest:
+    """A comparison, the two timings that its samples give, and the samples."""
+
+    comparison: Comparison
+    timings: tuple[Timing, Timing]
+    blocks: tuple[Block, ...] = field(repr=False)
+    took_s: float
+
+
+def run_sequential_test(
+    first: Contender,
+    second: Contender,
+    bench: Bench,
+    protocol: TimingProtocol,
+    *,
+    rng: np.random.Generator,
+    noise: float = MINIMAL_EFFECT,
+    limit_s: float = LIMIT_S,
+) -> SequentialTest:
+    """Time the two in pairs. Raises launcher.KernelHungError or CuPy's errors, whichever caused them."""
+    started = time.monotonic()
+    pair, blocks = Pair(first, second, bench, protocol, rng=rng), list[Block]()
+    block_s = 0.0
+    while not is_over(blocks, noise=noise, left_s=started + limit_s - time.monotonic() - block_s):
+        began = time.monotonic()
+        blocks.append(pair.block())
+        block_s = time.monotonic() - began
+    found = estimate(blocks)
+    comparison = Comparison(
+        first.name,
+        second.name,
+        str(bench.workload),
+        PREFIX + protocol.name,
+        found.ratio,
+        found.low,
+        found.high,
+        noise,
+        n=len(blocks),
+    )
+    timings = tuple(_timing(blocks, bench, protocol, which=which) for which in (0, 1))
+    return SequentialTest(comparison, (timings[0], timings[1]), tuple(blocks), time.monotonic() - started)
+
+
+def is_over(blocks: Sequence[Block], *, noise: float, left_s: float) -> bool:
+    """Whether to stop: settled at a scheduled look, or out of time with enough for one look."""
+    if len(blocks) < LOOKS[0]:
+        return False
+    if left_s < 0 or len(blocks) >= LOOKS[-1]:
+        return True
+    return len(blocks) in LOOKS and is_settled(estimate(blocks), noise=noise)
+
+
+def estimate(blocks: Sequence[Block]) -> Interval:
+    """The ratio of the first's time to the second's, as it may be read at each of the looks."""
+    return interval([block.log_ratio for block in blocks], alpha=ALPHA / len(LOOKS))
+
+
+def _timing(blocks: Sequence[Block], bench: Bench, protocol: TimingProtocol, *, which: int) -> Timing:
+    samples = [us for block in blocks for us in (block.first, block.second)[which]]
+    state = clocks.over([block.state for block in blocks])
+    return summarise(samples, bench, protocol, state=state, prefix=PREFIX)

@@ -1,0 +1,340 @@
+"""Kernel families: a template's TOML header becomes a search space and launches; renders nothing.
+
+A family is a file templates/<name>.cu.j2, which may include parts from templates/<name>/.
+
+A family's checks as one Python function, with what they derive; renders nothing.
+"""
+
+import ast
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from functools import cache, lru_cache, partial
+from pathlib import Path
+from typing import Any
+
+from evoflash import operation as registry
+from evoflash.errors import TemplateError, UsageError, did_you_mean
+from evoflash.extensions import extended
+from evoflash.kernels import family as validity
+from evoflash.kernels.expression import FAILURES, FUNCTIONS, Expression
+from evoflash.kernels.header import ARCH, Kernel, MapOf, Seed, read_header
+from evoflash.launch import L2_PROMOTIONS, SWIZZLES, Launch, TensorMap
+from evoflash.operation import CompileKey, Loop, Workload
+from evoflash.paths import template_folders
+from evoflash.problem import Problem
+from evoflash.space import Check, Genome, Param, SearchSpace, Value, Values
+from evoflash.specs import GpuSpec, load_gpu
+
+Holds = Callable[[Mapping[str, Any]], bool]
+
+
+def compiled(
+    checks: Mapping[str, Expression], let: Mapping[str, Expression], known: Mapping[str, Any]
+) -> Holds | None:
+    """Whether values pass all checks, where `known` names are fixed; None where only Jinja can evaluate one.
+
+    The function raises what Python raises where an expression fails; the expression itself says it in words.
+    """
+    asked, trees = _trees(checks), _trees(let)
+    if asked is None or trees is None:
+        return None
+    lines, bound = ["def holds(values):"], {*FUNCTIONS, *known}
+    for tree in asked.values():
+        lines += (f"    {line}" for line in _needed(tree, trees, bound))
+        lines.append(f"    if not ({ast.unparse(tree)}): return False")
+    lines.append("    return True")
+    names: dict[str, Any] = {"__builtins__": {}, **FUNCTIONS, **known}
+    exec(compile("\n".join(lines), "<header>", "exec"), names)
+    holds: Holds = names["holds"]
+    return holds
+
+
+def condition(expression: Expression, known: Mapping[str, Any]) -> Holds:
+    """One expression as a function of the values; where it fails, the expression says so in words."""
+    tree, bound = expression.python(), expression.given(known)
+    if tree is None:
+        return bound
+    asked = ast.unparse(_Subscripts({*FUNCTIONS, *known}).visit(tree))
+    names: dict[str, Any] = {"__builtins__": {}, **FUNCTIONS, **known}
+    fast: Holds = eval(f"lambda values: {asked}", names)
+
+    def holds(values: Mapping[str, Any]) -> bool:
+        try:
+            return fast(values)
+        except (KeyError, *FAILURES):
+            return bool(bound(values))
+
+    return holds
+
+
+class _Subscripts(ast.NodeTransformer):
+    """Names that are not bound become look-ups in `values`."""
+
+    def __init__(self, bound: set[str]) -> None:
+        self._bound = bound
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:  # ast's own name
+        if node.id in self._bound:
+            return node
+        return ast.Subscript(ast.Name("values", ast.Load()), ast.Constant(node.id), ast.Load())
+
+
+def _trees(expressions: Mapping[str, Expression]) -> dict[str, ast.expr] | None:
+    found = {name: each.python() for name, each in expressions.items()}
+    trees = {name: tree for name, tree in found.items() if tree is not None}
+    return trees if len(trees) == len(found) else None
+
+
+def _needed(tree: ast.expr, let: Mapping[str, ast.expr], bound: set[str]) -> Iterator[str]:
+    """Assignments of the names that an expression needs and that are not bound yet, in order."""
+    for name in [node.id for node in ast.walk(tree) if isinstance(node, ast.Name)]:
+        if name in bound:
+            continue
+        bound.add(name)
+        if name in let:
+            yield from _needed(let[name], let, bound)
+            yield f"{name} = {ast.unparse(let[name])}"
+        else:
+            yield f"{name} = values.get({name!r})"
+
+
+_PROBE_ARCH = "sm_90a"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Family:
+    """One kernel template and what its header declares."""
+
+    name: str
+    path: Path
+    summary: str  # the header's first comment line
+    version: int
+    op: str  # the name of the operation that its kernels compute
+    arch: tuple[str, ...]
+    entry: str
+    params: tuple[Param, ...]
+    when: Mapping[str, Expression]
+    structural: tuple[str, ...]
+    blocks: tuple[tuple[str, ...], ...]
+    let: Mapping[str, Expression]
+    check: Mapping[str, Expression]
+    kernels: tuple[Kernel, ...]  # in launch order
+    workspace: Expression  # bytes of global scratch
+    zeroed: Expression  # of them, from the first on, that are zero before a call and left so by it
+    maps: tuple[MapOf, ...]  # in the order in which they are a kernel's first arguments
+    is_deterministic: bool  # equal inputs give equal bits: no sum depends on who comes first
+    seeds: tuple[Seed, ...]
+    model: Mapping[str, Expression]  # what the performance model must be told
+    shrunk: Mapping[str, Expression]  # constants of the text, smaller for some runs in the emulator
+
+    def supports(self, gpu: GpuSpec) -> bool:
+        """Whether the family's arch list admits the GPU."""
+        return any(_admits(entry, gpu.arch) for entry in self.arch)
+
+    def check_computes(self, problem: Problem) -> None:
+        """UsageError where the problem is one of another operation."""
+        if problem.operation != self.op:
+            raise UsageError(
+                f"{self.name} computes {self.op}, '{problem}' is {problem.operation}: choose another."
+            )
+
+    def space(self, keys: tuple[CompileKey, ...], gpu: GpuSpec) -> SearchSpace:
+        """The family's search space on a GPU: a valid genome passes the checks under every compile key."""
+
+        @lru_cache(maxsize=64)  # all checks of one genome see the same names
+        def names(values: tuple[tuple[str, Value], ...]) -> tuple[dict[str, Any], ...]:
+            return tuple(self.names(dict(values), key, gpu) for key in keys)
+
+        def holds(values: Values, *, condition: Expression) -> bool:
+            return all(condition(each) for each in names(tuple(values.items())))
+
+        fixed = [_fixed(key, gpu) for key in keys]
+
+        def active(values: Values, *, conditions: list[Holds]) -> bool:
+            for condition in conditions:  # noqa: SIM110  # any() doubles the time
+                if condition(values):
+                    return True
+            return False
+
+        def activity(expression: Expression) -> Callable[[Values], bool]:
+            # Asked 100,000 times a sample: what is known is told once, and one key needs no loop.
+            conditions = [condition(expression, known) for known in fixed]
+            return conditions[0] if len(conditions) == 1 else partial(active, conditions=conditions)
+
+        checks = tuple(Check(name, partial(holds, condition=e)) for name, e in self.check.items())
+        compiled = [validity.compiled(self.check, self.let, known) for known in fixed]
+
+        def is_valid(values: Values) -> bool:
+            try:
+                return all(each(values) for each in compiled if each is not None)
+            except FAILURES:  # the expression itself says in words what failed
+                return all(check.holds(values) for check in checks)
+
+        when = {name: activity(e) for name, e in self.when.items()}
+        whole = None if None in compiled else is_valid
+        return SearchSpace(self.name, self.params, self.version, checks, when, self.blocks, whole)
+
+    def seeds_for(self, problem: Problem, space: SearchSpace, gpu: GpuSpec) -> tuple[Genome, ...]:
+        """The seeds that are valid in the space and meant for one of the problem's shapes.
+
+        Those for a class of shapes come before those for all, else they keep their order.
+        """
+        shapes = [w.names() | _fixed(w.compile_key(gpu.arch), gpu) for w in problem.workloads]
+        ordered = sorted(self.seeds, key=lambda seed: seed.fits.text is True)
+        meant = (space.genome(s.values) for s in ordered if any(s.fits(shape) for shape in shapes))
+        return tuple(genome for genome in dict.fromkeys(meant) if space.is_valid(genome))
+
+    def names(self, values: Values, key: CompileKey, gpu: GpuSpec) -> dict[str, Any]:
+        """Every name that the CUDA and the expressions see: values, compile key, gpu, derived."""
+        names: dict[str, Any] = {**values, **_fixed(key, gpu)}
+        for name, expression in self.let.items():
+            names[name] = expression(names)
+        return names
+
+    def launches(self, genome: Genome, workload: Workload, gpu: GpuSpec) -> tuple[Launch, ...]:
+        """What to launch for the genome on a workload, in order."""
+        return self.launches_of(self.names(genome.as_dict(), workload.compile_key(gpu.arch), gpu), workload)
+
+    def launches_of(self, fixed: Mapping[str, Any], workload: Workload) -> tuple[Launch, ...]:
+        """The same from names() of the workload's compile key, where they are known already."""
+        names = {**fixed, **workload.names()}
+        shared = {
+            "workspace_bytes": self.workspace(names),
+            "zeroed_bytes": self.zeroed(fixed),
+            "maps": self.tensor_maps(fixed),
+        }
+        launches = tuple(_launch(kernel, names, shared) for kernel in self.kernels if kernel.when(names))
+        if launches and launches[0].dependent:
+            raise TemplateError(
+                f"{self.path.name}: launch.dependent: {launches[0].entry} is the first launch, so there is "
+                "none before it that it could overlap."
+            )
+        return launches
+
+    def tensor_maps(self, names: Mapping[str, Any]) -> tuple[TensorMap, ...]:
+        """The tensor maps that a kernel takes, from names(). TemplateError for one that no GPU knows."""
+        maps = tuple(_tensor_map(each, names) for each in self.maps if each.when(names))
+        for each in maps:
+            is_known = each.swizzle in SWIZZLES and each.l2_promotion in L2_PROMOTIONS
+            if each.box[0] != 1 or not is_known:
+                raise TemplateError(
+                    f"{self.path.name}: tensor_map.{each.of}: box {each.box}, swizzle {each.swizzle}, "
+                    f"l2_promotion {each.l2_promotion}: a box lies in one batch element, swizzles are "
+                    f"{SWIZZLES} and promotions {L2_PROMOTIONS} bytes."
+                )
+        return maps
+
+    def loop(self, names: Mapping[str, Any]) -> Loop:
+        """The shape of the main loop, from names()."""
+        return Loop(**{each.name: self.model[each.name](names) for each in fields(Loop)})
+
+    def registers(self, names: Mapping[str, Any]) -> int:
+        """Registers that a thread has at launch, from names(), where setmaxnreg moves them; else 0."""
+        return int(self.model["registers"](names))
+
+    def uncounted(self, names: Mapping[str, Any]) -> int:
+        """Warp instructions of a CTA in a step of its loop that no primitive stands for."""
+        return int(self.model["uncounted"](names))
+
+    def core(self, genome: Genome) -> tuple[tuple[str, Value], ...]:
+        """The values of the structural params: genomes with equal cores share their code blocks."""
+        return tuple((name, value) for name, value in genome.values if name in self.structural)
+
+
+def _fixed(key: CompileKey, gpu: GpuSpec) -> dict[str, Any]:
+    return {**key.names(), "gpu": gpu}
+
+
+def _tensor_map(given: MapOf, names: Mapping[str, Any]) -> TensorMap:
+    return TensorMap(
+        given.of,
+        box=tuple(side(names) for side in given.box),
+        swizzle=given.swizzle(names),
+        l2_promotion=given.l2_promotion(names),
+        heads_inside=given.heads_inside(names),
+    )
+
+
+def _launch(kernel: Kernel, names: Mapping[str, Any], shared: Mapping[str, Any]) -> Launch:
+    return Launch(
+        kernel.entry,
+        grid=_three(kernel.grid, names),
+        block=_three(kernel.block, names),
+        smem_bytes=kernel.smem(names),
+        cluster=_three(kernel.cluster, names),
+        resident=kernel.resident(names),
+        dependent=kernel.dependent(names),
+        **shared,
+    )
+
+
+def _three(expressions: tuple[Expression, ...], names: Mapping[str, Any]) -> tuple[int, int, int]:
+    x, y, z = (expression(names) for expression in expressions)
+    return x, y, z
+
+
+def _admits(entry: str, arch: str) -> bool:
+    wanted, have = ARCH.fullmatch(entry), ARCH.fullmatch(arch)
+    if not wanted or not have:
+        return False
+    if wanted[3]:
+        return int(have[1]) >= int(wanted[1])
+    return entry == arch
+
+
+def known_families() -> tuple[str, ...]:
+    """Names of all families, the user's own included, in alphabetical order."""
+    return tuple(sorted(_templates()))
+
+
+def _templates() -> dict[str, Path]:
+    paths = (path for folder in reversed(template_folders()) for path in folder.glob("*.cu.j2"))
+    return extended("templates", {path.name.removesuffix(".cu.j2"): path for path in paths})
+
+
+@cache
+def load_family(name: str) -> Family:
+    """A family by name; UsageError lists the known ones."""
+    if name not in _templates():
+        hint = did_you_mean(name, known_families())
+        raise UsageError(
+            f"no kernel family is called '{name}'.{hint} Known are {', '.join(known_families())}."
+        )
+    return read_family(_templates()[name])
+
+
+def families_for(gpu: GpuSpec, op: str = registry.DEFAULT) -> tuple[Family, ...]:
+    """The families that run on a GPU and compute the operation of that name."""
+    families = (load_family(name) for name in known_families())
+    return tuple(family for family in families if family.op == op and family.supports(gpu))
+
+
+def read_family(path: Path) -> Family:
+    """The family in a template file; TemplateError names file, key and expression."""
+    family = Family(name=path.name.removesuffix(".cu.j2"), path=path, **read_header(path))
+    try:
+        _probe(family)
+    except UsageError as error:  # of a seed's values
+        raise TemplateError(f"{path.name}: {error}") from None
+    return family
+
+
+def _probe(family: Family) -> None:
+    """Evaluates everything once, so that a misspelt name fails when the file is loaded."""
+    gpu, workload = load_gpu("l4"), registry.load(family.op).probe
+    key = workload.compile_key(_PROBE_ARCH)
+    names = {param.name for param in family.params}
+    mentioned = {*family.when, *family.structural, *(n for block in family.blocks for n in block)}
+    for stray in sorted(mentioned - names):
+        raise TemplateError(f"{family.path.name}: '{stray}' is named in the header but is not a param.")
+    values = {param.name: param.values[0] for param in family.params}
+    space = replace(family.space((key,), gpu), checks=())
+    # Once with every param present, once canonical: an expression must not need an inactive param.
+    for probe in (values, space.genome(values).as_dict()):
+        derived = family.names(probe, key, gpu)
+        for expression in (*family.check.values(), *family.model.values(), *family.shrunk.values()):
+            expression(derived)
+    family.launches(space.genome(values), workload, gpu)
+    for seed in family.seeds:
+        space.genome(seed.values)
+        seed.fits(workload.names() | _fixed(key, gpu))

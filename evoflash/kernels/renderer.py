@@ -1,0 +1,171 @@
+"""Genome -> CUDA text: fills a family's template for one compile key. Compiles and launches nothing.
+
+A rendered text with smaller constants, as its family's [shrunk] says, for the emulator; renders nothing.
+"""
+
+import re
+import traceback
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template, TemplateSyntaxError
+from jinja2 import TemplateError as JinjaError
+
+from evoflash import __version__
+from evoflash.errors import TemplateError, UsageError
+from evoflash.evaluation import Candidate
+from evoflash.kernels.ef_layer import source_sha
+from evoflash.kernels.expression import ceil_div
+from evoflash.kernels.family import Family, load_family
+from evoflash.kernels.header import body_of, lines_of_header
+from evoflash.operation import CompileKey
+from evoflash.paths import TEMPLATES
+from evoflash.space import Genome
+from evoflash.specs import GpuSpec
+
+# Kernels speak to the hardware only through ef::. What the emulator could not see is refused: a pattern,
+# what it finds, and words of which each match has one. Looking for words first takes a tenth of the time.
+_FORBIDDEN = (
+    (r"\b(asm|__asm__|__asm)\b", "inline assembly", ("asm",)),
+    (r"\b__shared__\b", "a shared array (use ef::smem_base and shared addresses)", ("__shared__",)),
+    (
+        r"\b__(shfl|syncthreads|syncwarp|ballot|any|all|activemask)\w*",
+        "a CUDA intrinsic (use ef::)",
+        ("__shfl", "__sync", "__ballot", "__any", "__all", "__activemask"),
+    ),
+    (r"\b__cvta_\w+", "an address conversion", ("__cvta_",)),
+    (
+        r"\b(atomic[A-Z]\w*|printf|malloc|clock64|clock)\s*\(",
+        "a CUDA library call",
+        ("atomic", "printf", "malloc", "clock"),
+    ),
+    # No "(" before the declaration's end: a variable, and not a function.
+    (
+        r"\b__(device__|constant__|managed__)(?![^;={]*\()",
+        "a device global",
+        ("__device__", "__constant__", "__managed__"),
+    ),
+    (r"\bstatic\s+(?!const)(?![^;={]*\()", "a static variable", ("static",)),
+    (r"#\s*include\s+(?!\"ef\.h\")", "an include besides ef.h", ("#",)),
+)
+
+
+def render(genome: Genome, key: CompileKey, gpu: GpuSpec) -> Candidate:
+    """The genome's CUDA for a compile key; TemplateError when the template fails or breaks the lint."""
+    family = load_family(genome.family)
+    if genome.version != family.version:
+        raise UsageError(
+            f"genome {genome.id} belongs to {family.name} version {genome.version}, the template is version "
+            f"{family.version}: evaluate it again with a fresh search."
+        )
+    source = _render(family, genome, key, gpu)
+    problems = lint(source)
+    if problems:
+        raise TemplateError(
+            f"{family.path.name} renders {problems[0]}; templates may only use ef:: primitives."
+        )
+    return Candidate(genome, key, source, source_sha(source))
+
+
+def lint(source: str) -> tuple[str, ...]:
+    """What a rendered text uses that the emulator cannot see: '<thing> at line N', empty when clean."""
+    code = re.sub(r"//[^\n]*|/\*.*?\*/", lambda m: "\n" * m[0].count("\n"), source, flags=re.DOTALL)
+    found = []
+    for pattern, what, words in _FORBIDDEN:
+        if not any(word in code for word in words):
+            continue
+        for match in re.finditer(pattern, code, flags=re.MULTILINE):
+            found.append(f"{what} at line {code.count(chr(10), 0, match.start()) + 1}")
+    return tuple(found)
+
+
+def banner(family: Family, genome: Genome, key: CompileKey) -> str:
+    """The comment that opens a rendered kernel: what it is and the values that make it."""
+    values = " ".join(f"{name}={value}" for name, value in genome.values)
+    lines = [
+        f"{family.name}: {family.summary}",
+        f"genome {genome.id} (family version {family.version}), for {key}, by evoflash {__version__}",
+        *_wrap(values, 104),
+    ]
+    return "\n".join(f"// {line}" for line in lines)
+
+
+def _wrap(text: str, width: int) -> list[str]:
+    lines = [""]
+    for word in text.split():
+        if len(lines[-1]) + len(word) >= width:
+            lines.append("")
+        lines[-1] = f"{lines[-1]} {word}".strip()
+    return lines
+
+
+def _render(family: Family, genome: Genome, key: CompileKey, gpu: GpuSpec) -> str:
+    names = family.names(genome.as_dict(), key, gpu)
+    try:
+        text = _template(body_of(family.path), family.path.parent).render(
+            **names, entry=family.entry, banner=banner(family, genome, key)
+        )
+    except JinjaError as error:
+        raise TemplateError(f"{_place(error, family.path)}: {error}; fix the template.") from None
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+        # What an expression of the template's body does; a family is a file of the user's, as an operator is.
+        said = f"{type(error).__name__}: {error}"
+        raise TemplateError(f"{_place(error, family.path)}: {said}; fix the template.") from None
+    return re.sub(r"\n{3,}", "\n\n", text)
+
+
+def _place(error: Exception, path: Path) -> str:
+    """`file:line` of a mistake in a template or in a part of it that it includes."""
+    part: str | None = None
+    line: int | None = None
+    if isinstance(error, TemplateSyntaxError):
+        part, line = error.filename, error.lineno
+    for frame in traceback.extract_tb(error.__traceback__):
+        if frame.filename == "<template>" or frame.filename.endswith(".j2"):
+            part, line = frame.filename, frame.lineno
+    if part is not None and part != "<template>":
+        return f"{path.name}: {Path(part).name}:{line}"
+    return f"{path}:{line + lines_of_header(path)}" if line else str(path)
+
+
+@lru_cache(maxsize=16)
+def _template(body: str, folder: Path) -> Template:
+    # Jinja takes up to 0.1 s to compile a large family. Its parts are looked up at each render, and compiled
+    # again when their files have changed.
+    return _environment(folder).from_string(body)
+
+
+@lru_cache(maxsize=16)
+def _environment(folder: Path) -> Environment:
+    """Finds a family's parts beside it first, so that a copy of a shipped family includes its own parts."""
+    environment = Environment(
+        loader=FileSystemLoader((folder, TEMPLATES)),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,
+    )
+    environment.globals = {"ceil_div": ceil_div, "min": min, "max": max, "range": range}
+    environment.filters["nested"] = nested
+    return environment
+
+
+def nested(text: str, columns: int) -> str:
+    """C++ so many columns further in; preprocessor lines stay at the margin, and empty lines stay empty."""
+    margin = " " * columns
+    lines = text.split("\n")
+    return "\n".join(margin + line if line and line[0] != "#" else line for line in lines)
+
+
+def shrunk(source: str, family: Family, names: Mapping[str, Any]) -> str:
+    """The text with each `constexpr int NAME = number;` of [shrunk] as its expression has it under the names.
+
+    A constant that the text does not have plays no part.
+    """
+    for name, expression in family.shrunk.items():
+        pattern = rf"\bconstexpr int {re.escape(name)} = \d+;"
+        source = re.sub(pattern, f"constexpr int {name} = {expression(names)};", source)
+    return source

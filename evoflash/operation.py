@@ -1,0 +1,374 @@
+"""What an operation is to the rest of evoflash: the records that it shares and the functions that it gives.
+
+An operation is what kernels compute: attention, say. All that knows its tensors, its arithmetic and its
+shapes is behind one `Operation`; search, compilers, emulator, validator and clock ask that, and know no
+tensor by name. registry.py finds an operation by its name. Nothing is computed here.
+
+Finds an operation by its name; the only place that knows where operations are. Loads them when asked.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from evoflash.errors import UsageError
+from evoflash.settings import held
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from evoflash.operations.expectations import DeviceReference, Reach, Relation
+
+
+Delivery = Literal["eager", "lazy", "random"]  # when an asynchronous copy's bytes arrive in the emulator
+Schedule = Literal["fifo", "random"]  # which thread of the emulator runs next
+ELEMENT_BYTES: Mapping[str, int] = {"fp16": 2, "bf16": 2, "fp32": 4}
+
+
+class CompileKey(Protocol):
+    """The part of a workload that a kernel is compiled for. A frozen dataclass; str() names it for people."""
+
+    @property
+    def operation(self) -> str:
+        """The name of the operation."""
+
+    @property
+    def arch(self) -> str:
+        """The GPU's architecture, "sm_89" or "sm_90a"."""
+
+    def __hash__(self) -> int: ...
+
+    def names(self) -> dict[str, Any]:
+        """What templates and the expressions of their headers see of it, by name."""
+
+
+class Workload(Protocol):
+    """One shape of an operation. A frozen dataclass; str() is its canonical text, the key in the database."""
+
+    @property
+    def operation(self) -> str:
+        """The name of the operation."""
+
+    @property
+    def dtype(self) -> str:
+        """The type of its 16-bit tensors: "fp16" or "bf16"."""
+
+    @property
+    def precision(self) -> str:
+        """What the validator's thresholds go by."""
+
+    @property
+    def flops(self) -> int:
+        """Floating-point operations that cannot be avoided; a multiply-add counts two."""
+
+    @property
+    def reported_flops(self) -> int:
+        """Operations as the field counts them where it reports TFLOPS."""
+
+    @property
+    def bytes_moved(self) -> int:
+        """Each input read once and each output written once, in bytes."""
+
+    @property
+    def extents(self) -> tuple[int, ...]:
+        """Its size in a few numbers, as recordings of searches state it."""
+
+    def __hash__(self) -> int: ...
+
+    def compile_key(self, arch: str) -> CompileKey:
+        """What a kernel for it is compiled for on a GPU of that architecture."""
+
+    def names(self) -> dict[str, int]:
+        """Its run-time sizes, by the names that launch expressions and exported launchers use."""
+
+
+Role = Literal["input", "rows", "numbers"]
+
+
+@dataclass(frozen=True, slots=True)
+class TensorSpec:
+    """One tensor of a call.
+
+    `role`: an input; or an output of rows in 16 bits, judged row by row; or an output of one float32 number
+    for each of those rows. All outputs of an operation have the same rows: their axes before the columns.
+    On a GPU an output of rows must be a multiple of 16 bytes.
+    """
+
+    name: str
+    role: Role
+    shape: tuple[int, ...]
+    axes: tuple[str, ...]  # a mark for each axis, in reports of places: "b", "h", "row", "col"
+    long_axes: tuple[str, ...]  # their names in full: "batch", "heads", "rows", "columns"
+    dtype: str  # "fp16", "bf16" or "fp32"
+    is_optional: bool = False  # an output whose pointer may be null: the kernel then does not write it
+    # Another order of its axes in memory that kernels must take, with so many elements behind each row (a
+    # multiple of 8: rows begin at multiples of 16 bytes); empty: dense only.
+    spread: tuple[int, ...] = ()
+    gap: int = 16
+
+    @property
+    def size_bytes(self) -> int:
+        return math.prod(self.shape) * ELEMENT_BYTES[self.dtype]
+
+    @property
+    def group_shape(self) -> tuple[int, ...]:
+        """Of an output, its axes before the rows."""
+        return self.shape[: -2 if self.role == "rows" else -1]
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Of the dense tensor, in elements."""
+        return tuple(math.prod(self.shape[axis + 1 :]) for axis in range(len(self.shape)))
+
+
+class TestInput(Protocol):
+    """The inputs of one call, all of one kind: "normal", "large_logits" and the like."""
+
+    @property
+    def name(self) -> str:
+        """The kind."""
+
+    @property
+    def tensors(self) -> Mapping[str, NDArray[Any]]:
+        """By name, in the order of the operation's tensors; 16-bit floats as bit patterns."""
+
+
+@dataclass(frozen=True, slots=True)
+class InputNames:
+    """Which kinds of inputs are drawn where."""
+
+    small: tuple[str, ...]  # for shapes of which every row is compared; the first is ordinary data
+    at_size: tuple[str, ...]  # for the benchmark's shape, where a reference is costly; the first is ordinary
+    scheduled: tuple[str, ...]  # for runs under many schedules, another with every run
+    after_timing: str  # never shown to a kernel before it has been timed
+    ordinary: frozenset[str]  # those whose errors are pooled
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sample:
+    """The compared part of the outputs: the product of some groups and some rows, both ascending.
+
+    A group is one place of all axes before the rows, counted through.
+    """
+
+    groups: NDArray[np.intp]
+    rows: NDArray[np.intp]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scale:
+    """What errors are measured by; made once, because a test input is held against hundreds of outputs."""
+
+    rms: NDArray[np.float64]  # of each row of the right answer: (groups, rows, 1)
+    squared: float  # sum over the right answer
+    honest_squared: float  # sum of squared errors of honest arithmetic, of the worst of its kinds
+    honest_max_over_rms: float  # its worst element, over the RMS of its row, again of the worst
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ExpectedRows:
+    """The right answer for an output of rows: (groups, rows, columns), and what honest arithmetic gives."""
+
+    right: NDArray[np.float64]
+    honest: NDArray[np.float32]  # in the workload's own precision
+    scale: Scale
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ExpectedNumbers:
+    """The right answer for an output of one number for each row: (groups, rows)."""
+
+    right: NDArray[np.float64]
+    honest: NDArray[np.float32]
+    excused: float = 0.0  # the worst error of honest arithmetic, where a kernel may go by that
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Expected:
+    """The right outputs at a sample, by tensor name."""
+
+    sample: Sample
+    rows: Mapping[str, ExpectedRows]
+    numbers: Mapping[str, ExpectedNumbers]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Output:
+    """What a kernel wrote: whole tensors by name, as 16-bit patterns and float32, but for those left out."""
+
+    tensors: Mapping[str, NDArray[Any]]
+
+
+# A function of a test input: a launch, a run in the emulator, NumPy in a test.
+Kernel = Callable[[Any], Output]
+
+
+@dataclass(frozen=True, slots=True)
+class Thresholds:
+    """The validator's thresholds of one precision. What is measured against each: validation/validator.py."""
+
+    rel_l2: float
+    max_over_rms: float
+    honest_floor: float  # as rel_l2
+    lse_absolute: float  # of outputs of one number for each row
+    lse_relative: float  # of the number's size
+    honest_factor: float
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """The main loop of a genome, as its header's [model] describes it.
+
+    A CTA owns some rows of the output and walks over what they are made of, `keys` items in a step.
+    """
+
+    rows: int  # of the output, that a CTA owns
+    keys: int  # items that a CTA consumes in a step
+    stages: int  # depth of its ring of tiles; 1 is none
+    splits: int  # CTAs over the grid that share the items of one block of rows
+    pack: int = 1  # groups whose rows share a CTA: it owns rows // pack of each
+    cluster: int = 1  # CTAs that walk the same tiles together
+    overlaps: int = 0  # on wgmma, 1: a warpgroup's second product runs beside its arithmetic
+    row_tiles: int = 1  # on wgmma: of 64 rows, that a warpgroup computes
+    operand_bytes: int = 0  # of operand A, that wgmma reads in shared memory in a step of a CTA
+    most_ctas: int = 0  # that a GPU gets of CTAs that take piece after piece; 0: a CTA for each piece
+    noted_pieces: int = 0  # that such a CTA notes and may come back to
+    section: int = 0  # groups of rows that CTAs go through before the next such section; 0: no sections
+    part_keys: int = 0  # items of a step that are masked at a time, apart from the rest; 0: all of them
+    emulation_cost: int = 1  # CPU time that the emulator takes for a multiplication of a step, over wgmma's
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A workload cut into a loop's pieces, for the performance model."""
+
+    steps: tuple[int, ...]  # that each CTA of one group, or pack of groups, takes, in launch order
+    copies: int  # groups, or packs of groups, over all batches
+    batch: int  # what a persistent grid is filled up to a multiple of
+
+
+@dataclass(frozen=True, slots=True)
+class EmulatedRun:
+    """One run of the pre-flight: a small workload in the emulator, with inputs of one kind."""
+
+    workload: Workload
+    inputs: str
+    delivery: Delivery
+    schedule: Schedule
+    crowded: bool = False  # on a GPU with room for few CTAs: persistent CTAs then take several blocks each
+    sms: int = 0  # of that GPU; 0: with room for a single CTA
+    without: tuple[str, ...] = ()  # optional outputs that are not asked for
+    is_strided: bool = False  # tensors lie in memory as their `spread` says, with a gap behind each row
+    shrunk: tuple[str, ...] = ()  # constants of the text that must be smaller: families/shrunk.py
+    is_counted: bool = False  # gives a point of the performance model's line; two runs of a plan do
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Operation:
+    """An operation: functions and names, no state.
+
+    Functions take and return the operation's own workloads, keys and inputs; which ones the comments say.
+    """
+
+    name: str
+    parse: Callable[[str], Workload]  # a workload from its text without "name:"; or UsageError
+    # A compile key from the columns of a stored build; None where the table of builds has no columns for it.
+    stored_key: Callable[[Mapping[Any, Any]], CompileKey] | None
+    probe: Workload  # an ordinary small one, with which templates are tried when they are loaded
+
+    # ---- the call
+    tensors: Callable[[Any], tuple[TensorSpec, ...]]  # of a workload: inputs first, then outputs
+    groups: str  # what a group of rows is called, in the plural: "heads"
+    # (workload, addresses by tensor name with 0 for an output not wanted, strides by tensor name in elements,
+    # workspace=address or 0) -> NumPy scalars in launch order. Tensor maps stand before them.
+    arguments: Callable[..., tuple[np.generic, ...]]
+
+    # ---- right and wrong
+    inputs: InputNames
+    draw: Callable[..., Any]  # (name, workload, seed=) -> test input, always the same for the same three
+    timed_inputs: Callable[..., Sequence[Any]]  # (workload, sets=, rng=) -> that many different test inputs
+    sample: Callable[[Any, np.random.Generator], Sample]  # of a workload: what is compared at size
+    expect: Callable[..., Expected]  # (workload, test input, where=sample) -> the right outputs
+    # (test input, workload, seed=) -> what must hold between outputs of changed inputs, the cheapest first
+    relations: Callable[..., Iterator[Relation | Reach]]
+    thresholds: Callable[[], Mapping[str, Thresholds]]  # by Workload.precision
+    # (test input, workload, rng=) -> a relation of the same rows in other places, exact to the bit; or None
+    rearranged: Callable[..., Relation] | None = field(default=None, kw_only=True)
+    device_reference: DeviceReference | None = field(default=None, kw_only=True)
+
+    # ---- shapes to check a kernel on
+    check_workloads: Callable[[Sequence[Any]], tuple[Workload, ...]]  # of compile keys; the cheapest first
+    hidden_workloads: Callable[..., tuple[Workload, ...]]  # (compile keys, seed=), drawn for finalists
+    # (compile key, a genome's loop, whole_groups=False) -> the runs; whole_groups: of workloads that have the
+    # compile key itself, for kernels that are not known to take parts of them
+    preflight_runs: Callable[..., tuple[EmulatedRun, ...]]
+
+    # ---- the performance model, and the archive
+    work: Callable[[Any, Loop], Work]  # of a workload
+    # (counts of a CTA in a step, workload, loop) -> warpgroups of a CTA that compute; 0 without wgmma
+    consumers: Callable[[Mapping[str, float], Any, Loop], int]
+    # (workload, bytes) -> the largest workload like it whose tensors fit in these, as text; empty: none does
+    fitting: Callable[[Any, int], str] | None = field(default=None, kw_only=True)
+    distance: Callable[[Any, Any], float]  # between two workloads; 0: their best kernels are the same
+    # (workload) -> exponentials that it takes, for a report's rooflines; None: it takes none
+    exponentials: Callable[[Any], int] | None = field(default=None, kw_only=True)
+
+    # ---- export
+    interface: Path  # a Jinja template of the exported file's C declarations, which stand before the kernel
+    interface_names: Callable[[], Mapping[str, Any]]  # what else it sees
+    launcher: Path  # a Jinja template of the exported file's host part, behind the kernel
+    launcher_names: Callable[[Iterable[Any]], Mapping[str, Any]]  # of tensor maps: what else it sees
+
+
+DEFAULT = "attention"  # of problems and templates that name none
+_SHIPPED = {"attention": "evoflash.operations.attention.operation"}
+
+
+def load(name: str) -> Operation:
+    """The operation of that name, `OPERATION` of its module. UsageError lists the known ones."""
+    modules = _modules()
+    if name not in modules:
+        raise UsageError(f"no operation is called '{name}': known are {', '.join(sorted(modules))}.")
+    return _load(modules[name])
+
+
+def operation_of(what: Workload | CompileKey) -> Operation:
+    """The operation of a workload or of a compile key."""
+    return load(what.operation)
+
+
+def default() -> Operation:
+    """The operation of problems and templates that name none."""
+    return load(DEFAULT)
+
+
+def _modules() -> dict[str, str]:
+    """Modules by operation: the shipped ones, and those of the setting `operations` ("name=module,...").
+
+    A setting reaches worker processes too; the module must be importable in them.
+    """
+    setting, found = held("operations"), {}
+    for entry in filter(None, (setting.value or "").split(",")):
+        name, _, module = (part.strip() for part in entry.partition("="))
+        if not name or not module:
+            raise UsageError(f"{setting.source}: '{entry}': write name=module, with commas between.")
+        found[name] = module
+    return found | _SHIPPED
+
+
+@cache
+def _load(module: str) -> Operation:
+    try:
+        operation: Operation = importlib.import_module(module).OPERATION
+    except (ImportError, AttributeError) as error:
+        raise UsageError(
+            f"the operation in {module} cannot be loaded ({error}): it must be importable and have OPERATION."
+        ) from None
+    return operation

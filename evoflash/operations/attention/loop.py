@@ -1,0 +1,60 @@
+"""How a kernel's loop over the keys cuts attention's work, for the performance model; measures nothing."""
+
+from collections.abc import Mapping
+
+from evoflash.operation import Loop, Work
+from evoflash.operations.attention.workload import Workload
+
+_ROWS, _DEPTH = 64, 16  # of a wgmma product
+
+
+def work(workload: Workload, loop: Loop) -> Work:
+    """The steps of each CTA, of so many packs of heads."""
+    heads = workload.batch * workload.heads // loop.pack
+    return Work(steps_of(workload, loop), heads, workload.batch)
+
+
+def exponentials(workload: Workload) -> int:
+    """One for each pair of a query and a key that it sees, in every head."""
+    return workload.batch * workload.heads * workload.visible_pairs
+
+
+def kv_tiles(workload: Workload, rows: int, keys: int) -> tuple[int, ...]:
+    """Steps that each query block of one head takes, in launch order (causal: last block first)."""
+    blocks = -(-workload.seq_q // rows)
+    if not workload.causal:
+        return (-(-workload.seq_kv // keys),) * blocks
+    diagonal = workload.seq_kv - workload.seq_q
+    ends = (min((i + 1) * rows, workload.seq_q) + diagonal for i in reversed(range(blocks)))
+    return tuple(-(-max(0, end) // keys) for end in ends)
+
+
+def steps_of(workload: Workload, loop: Loop) -> tuple[int, ...]:
+    """Steps of each CTA of one head, or pack of heads: those of its query block, or its share of them.
+
+    A grid has whole clusters: their CTAs without a query row walk the tiles all the same.
+    """
+    rows = max(1, loop.rows * loop.cluster // loop.pack)
+    clusters = kv_tiles(workload, rows, loop.keys)
+    blocks = tuple(steps for steps in clusters for _ in range(loop.cluster))
+    if loop.splits == 1:
+        return blocks
+    shares = ((-(-steps // loop.splits), steps) for steps in blocks)
+    return tuple(
+        min(share, max(0, steps - split * share)) for share, steps in shares for split in range(loop.splits)
+    )
+
+
+def consumers(counts: Mapping[str, float], workload: Workload, loop: Loop) -> int:
+    """Warpgroups of a CTA that compute, from its counts in a step; 0 where nothing is computed on wgmma.
+
+    Each multiplies 64 rows, or `loop.row_tiles` times 64, by b keys, and P by b values: for each 64 head_dim
+    / 16 products of b columns, and b / 16 of head_dim columns. All products and their multiplications,
+    counted, give b and the number of warpgroups.
+    """
+    products, macs = counts.get("wgmma", 0), counts.get("wgmma_macs", 0)
+    if not products:
+        return 0
+    head_dim = workload.head_dim
+    tiles = (_DEPTH * products - macs / (2 * _ROWS * head_dim)) / head_dim
+    return max(1, round(tiles / loop.row_tiles))

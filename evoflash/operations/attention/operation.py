@@ -1,0 +1,43 @@
+"""Attention as the rest of evoflash knows it: one record that names what the files of this folder do."""
+
+from evoflash.operation import Operation
+from evoflash.operations.attention import abi, inputs
+from evoflash.operations.attention import inputs as shapes
+from evoflash.operations.attention.exporter import INTERFACE, LAUNCHER, interface_names, launcher_names
+from evoflash.operations.attention.loop import consumers, exponentials, work
+from evoflash.operations.attention.preflight_runs import preflight_runs
+from evoflash.operations.attention.reference import REFERENCE, expect, sample
+from evoflash.operations.attention.relations import keeps_heads_apart, relations
+from evoflash.operations.attention.thresholds import thresholds
+from evoflash.operations.attention.workload import Workload, distance, fitting, parse_workload, stored_key
+
+OPERATION = Operation(
+    name="attention",
+    parse=parse_workload,
+    stored_key=stored_key,
+    probe=Workload(1, 1, 1, 64, 64, 64),
+    tensors=abi.tensors,
+    groups="heads",
+    arguments=abi.call_arguments,
+    inputs=inputs.NAMES,
+    draw=inputs.draw,
+    timed_inputs=inputs.timed_inputs,
+    sample=sample,
+    expect=expect,
+    relations=relations,
+    thresholds=thresholds,
+    rearranged=keeps_heads_apart,
+    device_reference=REFERENCE,
+    check_workloads=shapes.check_workloads,
+    hidden_workloads=shapes.hidden_workloads,
+    preflight_runs=preflight_runs,
+    work=work,
+    consumers=consumers,
+    fitting=fitting,
+    distance=distance,
+    interface=INTERFACE,
+    interface_names=interface_names,
+    exponentials=exponentials,
+    launcher=LAUNCHER,
+    launcher_names=launcher_names,
+)

@@ -1,0 +1,286 @@
+"""The pre-flight of a kernel: small shapes that its tiles, rings and splits make special, how each is run.
+
+Runs and judges nothing. What each run is there for stands beside it; the project's mutation testing shows it.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from evoflash.operation import EmulatedRun, Loop
+from evoflash.operations.attention.workload import CompileKey, Workload
+
+_SMS = 3  # of a small GPU: its blocks, one to four an SM, are no multiple of _BATCH
+_BATCH = 5  # divides no GPU's number of SMs, nor small multiples of it, so that a grid has blocks too many
+# Of the deepest ring: what counts wraps in five bits, or one arrival too few in each, is off by then.
+_WRAPS = 33
+_FEW_BLOCKS, _MANY_BLOCKS = 4, 8  # of a head's query rows
+_MORE_BATCHES, _MORE_GROUPS = 9, 3  # than eight, and than two
+_SOME_NOTES = 5  # pieces of work, more than a family with smaller constants lets a block note
+# Multiplications of tensor cores (see Loop.emulation_cost) that a run may take beyond its fixed cost.
+_MUCH = 24_000_000
+_BLOCK_COST = 1_000_000  # of a block of threads that starts and ends, in such multiplications
+_WARPGROUP_ROWS = 64
+_MOST_PARTS = 4  # of a step, that are masked apart from one another and each have a run
+
+
+@dataclass(frozen=True, slots=True)
+class _Cut:
+    """A kernel's constants, as shapes are made of them."""
+
+    key: CompileKey
+    loop: Loop
+    whole_groups: bool  # kernels see no part of a group of query heads
+
+    @property
+    def rows(self) -> int:
+        """Query rows of a block of threads."""
+        return max(1, self.loop.rows // self.loop.pack)
+
+    @property
+    def few_rows(self) -> int:
+        """Of one block; more than 8, where it has them: a thread holds rows apart that lie 8 apart."""
+        return min(9, self.rows)
+
+    @property
+    def keys(self) -> int:
+        """Of a tile."""
+        return self.loop.keys
+
+    @property
+    def step(self) -> int:
+        """Keys of a tile of each split."""
+        return self.loop.keys * self.loop.splits
+
+    @property
+    def is_persistent(self) -> bool:
+        return self.loop.most_ctas > 0
+
+    @property
+    def tile_cost(self) -> int:
+        """Multiplications of a block's tile, in those of tensor cores."""
+        return self.loop.rows * self.loop.keys * self.key.head_dim * self.loop.emulation_cost
+
+    def is_dear(self, tiles: int, *, blocks: int = 1) -> bool:
+        """Whether so many blocks of so many tiles take long in the emulator."""
+        return blocks * (tiles * self.tile_cost + self.loop.splits * _BLOCK_COST) > 2 * _MUCH
+
+    @property
+    def heads_of_groups(self) -> int:
+        """Heads of blocks in two groups of query heads."""
+        return 2 * self.key.gqa_ratio // self.loop.pack
+
+    @property
+    def has_time_for_groups(self) -> bool:
+        """Whether two whole groups of query heads, two tiles each, do not take too long."""
+        # Blocks of a cluster know of each other's threads, so that each takes longer.
+        together = max(1, self.loop.rows * self.loop.splits // 128)
+        cost = self.loop.splits * together * _BLOCK_COST + 2 * self.tile_cost
+        return self.whole_groups or self.heads_of_groups * cost <= 6 * _MUCH
+
+    @property
+    def square_blocks(self) -> int:
+        """Query blocks, two or more, with as many rows as several tiles have keys; 0 where that is dear."""
+        for blocks in (max(2, self.keys // self.rows + 1), 2):
+            if not self.is_dear(-(-blocks * self.rows // self.keys), blocks=blocks):
+                return blocks
+        return 0
+
+    def workload(self, seq_q: int, seq_kv: int, *, heads: int = 1, batch: int = 1) -> Workload:
+        """With that many heads of blocks: query heads, or groups of them that blocks take together.
+
+        Where a kernel takes query heads one by one it does not matter to it whether a group is whole: a few
+        of it are enough, whatever the ratio that it is compiled for.
+        """
+        ratio = self.key.gqa_ratio
+        if self.whole_groups or self.loop.pack > 1 or heads > ratio:
+            kv_heads = heads if self.loop.pack > 1 else -(-heads // ratio)
+            return self.key.workload(batch, kv_heads, seq_q, seq_kv)
+        return replace(self.key.workload(batch, 1, seq_q, seq_kv), heads=heads)
+
+
+def preflight_runs(key: CompileKey, loop: Loop, *, whole_groups: bool = False) -> tuple[EmulatedRun, ...]:
+    """The runs, those that the performance model counts among them. Every input and schedule is met.
+
+    `whole_groups`: the kernel may rely on whole groups of query heads, as all callers but this one give them.
+    """
+    cut = _Cut(key, loop, whole_groups)
+    # A run's seed goes by its place: what is new comes last, so that the others stay what they were.
+    return (
+        *_ring_runs(cut),
+        *_short_runs(cut),
+        *_far_runs(cut),
+        *_long_runs(cut),
+        *_hidden_runs(cut),
+    )
+
+
+def _ring_runs(cut: _Cut) -> Iterator[EmulatedRun]:
+    """Every ring slot twice, and less than a tile; with the two runs of which the model makes a line."""
+    keys, rows, ring = cut.keys, cut.rows, 2 * cut.loop.stages * cut.step
+    # Every ring slot is used twice (2 x stages + 1 tiles), with a tail in rows and keys and two query blocks.
+    yield EmulatedRun(cut.workload(rows + 9, ring + keys - 1), "normal", "lazy", "fifo", is_counted=True)
+    # As many tiles, the last one whole. Spikes: every row's maximum jumps in another tile, so that threads
+    # differ in what they must do. A block that takes another piece of work begins it in the middle of a ring.
+    wrapping = cut.workload(rows + 2 if cut.is_persistent else rows, ring + keys)
+    yield EmulatedRun(wrapping, "spikes", "random", "random", crowded=True, is_strided=True)
+    # With a few blocks of threads, in any order, that take several pieces each.
+    yield EmulatedRun(_stub(cut), "saturated", "eager", "random", crowded=True, sms=_SMS)
+    # A full step. The rows are those of the first run: what they cost besides their KV tiles then cancels in
+    # the model's line. Both have ordinary inputs, because some kernels do more for others.
+    yield EmulatedRun(cut.workload(rows + 9, cut.step), "normal", "lazy", "fifo", is_counted=True)
+    # One key in the last tile, the second of its split, outweighs the rest; under a causal mask only a warp's
+    # last row sees it. LSE may be null.
+    brief = cut.workload(rows, cut.step * 2 - keys + 1)
+    yield EmulatedRun(brief, "rising", "eager", "random", without=("LSE",))
+
+
+def _stub(cut: _Cut) -> Workload:
+    """Less than one tile; under a causal mask rows that see nothing, and blocks that lack more than a tile,
+    unless that takes many of them.
+
+    A block of threads that takes one piece of work after another gets an odd number of them, of three heads
+    unless a head has many.
+    Maxima below -500: what is not shifted by them underflows.
+    """
+    blocks = min(_MANY_BLOCKS, -(-(cut.rows + cut.keys + 6) // cut.rows)) if cut.key.causal else 1
+    if cut.is_persistent:
+        rows = (blocks + 1) // 2 * 2 * cut.rows + cut.few_rows
+        return cut.workload(rows, 6, heads=3 if blocks <= _FEW_BLOCKS else 1)
+    return cut.workload(blocks * cut.rows + 9, 6)
+
+
+def _short_runs(cut: _Cut) -> Iterator[EmulatedRun]:
+    """At most two tiles of each split, and the edges of a tile."""
+    keys, rows, splits = cut.keys, cut.rows, cut.loop.splits
+    # One row in the last query block and one key; under a causal mask the others are without a tile. Blocks
+    # that take one piece of work after another do so in more heads than a ring has slots.
+    heads = 2 * cut.loop.stages + 1 if cut.is_persistent else 1
+    yield EmulatedRun(cut.workload(rows + 1, 1, heads=heads), "large_logits", "eager", "fifo", crowded=True)
+    # A tile but for its last key. Tiles of one pair of keys, or of none, are not cut by one key. Maxima below
+    # -500 again: a key past the end that is not hidden outweighs all others.
+    # Two whole query blocks where no other run has them.
+    some = cut.few_rows if cut.square_blocks else 2 * rows
+    yield EmulatedRun(cut.workload(some, keys - 1 if keys > 8 else 7), "saturated", "eager", "fifo")
+    # A whole tile, the only one of the last split where the others have two; under a causal mask a warp whose
+    # first row sees all of it but the last key, which outweighs the rest: a row that must not see it is off.
+    yield EmulatedRun(cut.workload(2, (2 * splits - 1) * keys), "rising", "eager", "fifo")
+    if cut.key.causal:
+        # The same of a split's second tile: kernels that look for no maximum there hide its keys elsewhere.
+        yield EmulatedRun(cut.workload(2, 2 * cut.step), "rising", "eager", "fifo")
+    # One row and one key of two heads, of one group where it has two, in two batches; of three groups
+    # of heads where a block takes a whole one.
+    heads = _MORE_GROUPS if cut.loop.pack > 1 or cut.key.gqa_ratio == 1 else 2
+    yield EmulatedRun(cut.workload(1, 1, heads=heads, batch=2), "large_logits", "eager", "fifo")
+    # More batches than eight: an index that is cut to few bits shows. A block does next to nothing.
+    yield EmulatedRun(cut.workload(1, 1, batch=_MORE_BATCHES), "normal", "eager", "fifo")
+    # In each batch one row alone outgrows what came before: those that watch for it must watch every row.
+    yield EmulatedRun(_late(cut), "lone_spikes", "eager", "fifo", crowded=True, is_strided=True)
+    if cut.key.causal:
+        yield EmulatedRun(_stairs(cut), "rising", "lazy", "random", crowded=True)
+
+
+def _stairs(cut: _Cut) -> Workload:
+    """One query block; its first row sees more than a tile, and only its last row the last tile, of one key.
+    Each warp's last key outweighs those before it; what one leaves out, another waits for.
+
+    Where that is not dear the last tile is the second of its split: a slot that one warp leaves out is filled
+    again while another reads it. Where it is cheap a split has one tile more than the ring has slots: a warp
+    that sits them all out comes to the first slot again.
+    """
+    rows, keys, splits = cut.rows, cut.keys, cut.loop.splits
+    some = min(rows, keys) if cut.is_dear(rows // keys + 2) else rows
+    tiles = -(-some // keys) + 2
+    if not cut.is_dear(2 * splits):
+        tiles = max(tiles, 2 * splits)
+    round_trip = (cut.loop.stages + 1) * splits
+    if splits > 1 and not cut.is_dear(2 * round_trip):
+        tiles = max(tiles, round_trip)
+    return cut.workload(some, (tiles - 1) * keys + 1, heads=2 if cut.is_persistent else 1)
+
+
+def _late(cut: _Cut) -> Workload:
+    """One key more than half a tile: the end of the keys or, under a causal mask, what a warpgroup sees last
+    of its block's last tile. Two tiles for each split; of four splits and more the last one has none.
+    """
+    splits, keys, rows = cut.loop.splits, cut.keys, cut.rows
+    tiles = splits + 2 if splits > 3 else 2 * splits
+    half = (tiles - 1) * keys + keys // 2 + 1
+    if not cut.key.causal or cut.loop.pack > 1 or cut.is_dear(tiles + rows // keys, blocks=2):
+        return cut.workload(cut.few_rows, half, batch=2)
+    if rows <= _WARPGROUP_ROWS:
+        return cut.workload(rows, half, batch=2)
+    end = (rows - 1) // _WARPGROUP_ROWS * _WARPGROUP_ROWS  # of the last warpgroup's rows but one
+    return cut.workload(rows - 1, half - end + rows - 1, batch=2)
+
+
+def _far_runs(cut: _Cut) -> Iterator[EmulatedRun]:
+    """Tensors with strides of their own, several batches and heads: a mixed-up stride or index shows."""
+    # Keys are zero in a whole tile, or in the half tile behind it.
+    whole, keys = cut.has_time_for_groups, cut.keys + cut.keys // 2
+    some = _groups(cut, keys) if whole else cut.workload(3, keys, batch=2)
+    yield EmulatedRun(some, "zero_keys", "random", "fifo", is_strided=True)
+    if not whole and cut.loop.pack == 1:
+        yield _pairs(cut, keys)
+    # As many queries as keys: whole query blocks, two or more, and several tiles where that is not dear. Rows
+    # point at the newest key that they see, or at the first hidden one.
+    yield EmulatedRun(_square(cut), "needles", "lazy", "random", crowded=True, is_strided=True)
+    if cut.is_persistent or cut.loop.section:
+        # A few pieces of work more than a GPU gets blocks that take one after another, in batches that do not
+        # divide their number; two query blocks of ten heads, several sections of them.
+        most = cut.workload(cut.rows + 1, 1, heads=2, batch=_BATCH)
+        needed = "kSlots" if cut.is_persistent else "kGqaRatio"
+        yield EmulatedRun(most, "normal", "eager", "fifo", crowded=True, sms=_SMS, shrunk=(needed,))
+
+
+def _pairs(cut: _Cut, keys: int) -> EmulatedRun:
+    """Two groups of two heads, of a text that has this ratio: which group a head is of goes by that.
+
+    Two heads where each is a group by itself.
+    """
+    ratio = min(2, cut.key.gqa_ratio)
+    pairs = replace(cut.key, gqa_ratio=ratio).workload(1, 2, 3, min(6, keys))
+    return EmulatedRun(pairs, "normal", "eager", "fifo", shrunk=("kGqaRatio",) if ratio > 1 else ())
+
+
+def _groups(cut: _Cut, keys: int) -> Workload:
+    """Two groups of query heads, whole."""
+    return cut.key.workload(2 if cut.heads_of_groups == 2 else 1, 2, 3, keys)
+
+
+def _square(cut: _Cut) -> Workload:
+    rows = cut.square_blocks * cut.rows or 2 * cut.keys
+    return cut.workload(rows, rows)
+
+
+def _long_runs(cut: _Cut) -> Iterator[EmulatedRun]:
+    """More tiles, and more pieces of work, than small numbers count; as many as the emulator has time for."""
+    fitting = _MUCH // (cut.loop.splits * cut.tile_cost)
+    tiles = min(_WRAPS * cut.loop.stages + 1, fitting) // 2 * 2 + 1  # odd
+    if tiles > 2 * cut.loop.stages + 1:
+        # A block that takes another piece of work begins it after all of these tiles.
+        heads = 2 if cut.is_persistent else 1
+        many = cut.workload(cut.few_rows, (tiles - 1) * cut.step + 1 + cut.keys // 2, heads=heads)
+        yield EmulatedRun(many, "rising", "lazy", "fifo", crowded=True)
+    if cut.loop.noted_pieces:
+        # More pieces than a block of threads can note and come back to, two tiles each. Every piece outgrows
+        # its first tile, the first one that has no note included.
+        noted = cut.workload(2, 2 * cut.keys - 3, heads=_SOME_NOTES)
+        yield EmulatedRun(noted, "spikes", "eager", "fifo", crowded=True, shrunk=("kSlots", "kLog"))
+        # The same of one tile, which outgrows a maximum of some of its keys alone: no ring then holds the
+        # producer back from the next pieces' notes.
+        brief = cut.workload(cut.few_rows, cut.keys, heads=_SOME_NOTES)
+        yield EmulatedRun(brief, "spikes", "eager", "fifo", crowded=True, shrunk=("kSlots", "kLog"))
+
+
+def _hidden_runs(cut: _Cut) -> Iterator[EmulatedRun]:
+    """Keys, or what a warpgroup's first row sees, end one short of a tile that is not the first of its split;
+    then one short of each part of it that is masked apart. The key that is hidden there outweighs the others.
+    The last warpgroup of a block has two rows.
+    """
+    tiles = 2 * (cut.loop.splits // 2 + 1)  # two for as many splits as that takes
+    part = cut.loop.part_keys or cut.keys
+    rows = max(2, cut.rows - _WARPGROUP_ROWS // cut.loop.pack + 2)
+    for left in range(min(_MOST_PARTS, cut.keys // part)):
+        seen = tiles * cut.keys - left * part
+        short = cut.workload(rows, seen if cut.key.causal else seen - 1)
+        yield EmulatedRun(short, "heavy_hidden", "eager", "fifo")

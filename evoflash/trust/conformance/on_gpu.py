@@ -1,0 +1,40 @@
+"""Runs a trial on the GPU. After an error the process's context is lost: see sweep.py."""
+
+from typing import Any
+
+import numpy as np
+
+from evoflash.gpu.driver import encoded_map
+from evoflash.gpu.launcher import LoadedKernel, cupy, new_stream, settle, wait
+from evoflash.trust.conformance.cases import Argument, Array, Map, Pointer, Trial
+
+_LIMIT_S = 3.0  # a kernel here takes microseconds; other processes have their turns between
+
+
+def run(trial: Trial, cubin_path: str) -> dict[str, Array]:
+    """The results after the launches. Raises what launcher.wait does, and CuPy's own errors."""
+    kernel, stream = LoadedKernel(cubin_path, trial.launches), new_stream()
+    buffers = {
+        name: cupy().asarray(np.ascontiguousarray(values).reshape(-1))
+        for name, values in (*trial.inputs.items(), *trial.results.items())
+    }
+    settle()
+    with stream:
+        kernel.enqueue(tuple(_argument(argument, buffers) for argument in trial.arguments))
+    wait(stream, limit_s=_LIMIT_S)
+    return {name: buffers[name].get().reshape(values.shape) for name, values in trial.results.items()}
+
+
+def _argument(argument: Argument, buffers: dict[str, Any]) -> Any:
+    if isinstance(argument, Pointer):
+        return np.uint64(buffers[argument.buffer].data.ptr)
+    if isinstance(argument, Map):
+        return encoded_map(
+            buffers[argument.buffer].data.ptr,
+            argument.dims,
+            argument.strides,
+            argument.box,
+            dtype=argument.dtype,
+            swizzle=argument.swizzle,
+        )
+    return argument

@@ -1,0 +1,186 @@
+"""Conformance of the emulator with the GPU of this machine: `evoflash doctor --conformance`.
+
+What conformance found, by primitive: as lines for people and as JSON. Runs nothing.
+"""
+
+import json
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import asdict, dataclass
+
+from evoflash.gpu.launcher import PresentGpu, cupy, present_gpu
+from evoflash.gpu.timing.noise_floor import versions
+from evoflash.trust.conformance.cases import Outcome, Primitive, primitives
+from evoflash.trust.conformance.sweep import BY_CTRL_C, conform
+
+_SHOWN = 3  # failures of one primitive
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A case that is not equal, and how."""
+
+    case: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """One entry of the table: how many cases it has, how many were equal, which were not."""
+
+    primitive: str
+    arch: str  # from which GPU on
+    cases: int
+    equal: int
+    crashed: int  # or hung
+    not_run: int  # the run was stopped, or too many of them had crashed
+    skipped: str  # why none ran; "" where they ran
+    compare: str  # "bits", "ulp" or "runs"
+    bound_ulp: int
+    worst_ulp: dict[str, float]  # by where, for approximations: "gpu", "emulator"
+    failures: tuple[Failure, ...]  # of those that ran
+
+    @property
+    def state(self) -> str:
+        if self.skipped:
+            return "skipped"
+        if self.failures:
+            return "differs"
+        return "ok" if self.equal == self.cases else "not run"
+
+
+@dataclass(frozen=True, slots=True)
+class Conformance:
+    """All of it, for one GPU."""
+
+    gpu: str
+    arch: str
+    versions: str
+    seconds: float
+    primitives: tuple[Summary, ...]
+    stopped: str = ""  # why before its end
+
+    @property
+    def cases(self) -> int:
+        return sum(each.cases for each in self.primitives)
+
+    @property
+    def equal(self) -> int:
+        return sum(each.equal for each in self.primitives)
+
+    @property
+    def interrupted(self) -> bool:
+        return self.stopped == BY_CTRL_C
+
+
+def summaries(outcomes: Sequence[Outcome], arch: str) -> tuple[Summary, ...]:
+    """One for each entry of the table, in its order."""
+    by_name: dict[str, list[Outcome]] = {}
+    for outcome in outcomes:
+        by_name.setdefault(outcome.label.primitive, []).append(outcome)
+    return tuple(_summary(entry, by_name.get(entry.name, []), arch) for entry in primitives())
+
+
+def _summary(entry: Primitive, outcomes: list[Outcome], arch: str) -> Summary:
+    worst: dict[str, float] = {}
+    for outcome in outcomes:
+        for side, error in outcome.ulp.items():
+            worst[side] = max(error, worst.get(side, 0.0))
+    return Summary(
+        primitive=entry.name,
+        arch=entry.arch,
+        cases=len(outcomes),
+        equal=sum(outcome.ok for outcome in outcomes),
+        crashed=sum(outcome.end == "crashed" for outcome in outcomes),
+        not_run=sum(outcome.end == "not run" for outcome in outcomes),
+        skipped=_why_skipped(entry, outcomes, arch),
+        compare=entry.compare,
+        bound_ulp=entry.ulp,
+        worst_ulp=worst,
+        failures=tuple(
+            Failure(each.label.case, each.detail)
+            for each in outcomes
+            if not each.ok and each.end != "not run"
+        ),
+    )
+
+
+def _why_skipped(entry: Primitive, outcomes: list[Outcome], arch: str) -> str:
+    if not entry.runs_on(arch):
+        return f"needs {entry.arch}"
+    return "" if outcomes else "not chosen"
+
+
+def as_json(found: Conformance) -> str:
+    """Everything; of the cases, those that are not equal."""
+    totals = {
+        "cases": found.cases,
+        "equal": found.equal,
+        "crashed": sum(each.crashed for each in found.primitives),
+        "not_run": sum(each.not_run for each in found.primitives),
+    }
+    return json.dumps({**totals, **asdict(found)}, indent=2)
+
+
+def render(found: Conformance) -> str:
+    """A line for each primitive, its failures below it, and a line for all."""
+    return "\n".join(_lines(found))
+
+
+def _lines(found: Conformance) -> Iterator[str]:
+    for each in found.primitives:
+        yield f"{each.state:8} {each.primitive:30} {_detail(each)}"
+        for failure in each.failures[:_SHOWN]:
+            yield f"         {failure.case}: {failure.detail}"
+        if len(each.failures) > _SHOWN:
+            yield f"         and {len(each.failures) - _SHOWN} more"
+    if found.stopped:
+        yield f"stopped {found.stopped}: not all cases have run"
+    yield (
+        f"{found.equal} of {found.cases} cases are equal in the emulator and on {found.gpu} ({found.arch}), "
+        f"in {found.seconds:.0f} s"
+    )
+
+
+def _detail(each: Summary) -> str:
+    if each.skipped:
+        return each.skipped
+    if each.not_run:
+        return f"{each.equal} of {each.cases} equal, {each.not_run} not run"
+    if each.compare != "ulp":
+        return f"{each.equal} of {each.cases} equal"
+    errors = ", ".join(f"{side} {error:.2f}" for side, error in sorted(each.worst_ulp.items()))
+    return f"{each.equal} of {each.cases} within {each.bound_ulp} ulp ({errors})"
+
+
+_WGMMA = 90  # compute capability; its cubins run on no other
+_CONTEXT_BYTES = 1 << 30  # of GPU memory that a process is assumed to take
+_MOST_CONTEXTS = 16
+_COMPUTE_MODE, _DEFAULT_MODE = 20, 0  # of cudaDeviceAttr and cudaComputeMode; others admit one process
+
+
+def check(
+    *, only: Collection[str] = (), time_limit_s: float = 240.0, said: Callable[[str], None] | None = None
+) -> Conformance:
+    """Runs every case that this GPU has; see sweep.conform. DeviceError without a GPU, or without g++."""
+    gpu = present_gpu()
+    arch, begin_s = arch_of(gpu), time.perf_counter()
+    swept = conform(arch, on_gpu=True, only=only, most_workers=room(), time_limit_s=time_limit_s, said=said)
+    seconds = round(time.perf_counter() - begin_s, 1)
+    entries = summaries(swept.outcomes, arch)
+    return Conformance(gpu.device_name, arch, versions(), seconds, entries, swept.stopped)
+
+
+def arch_of(gpu: PresentGpu) -> str:
+    """What to compile for: everything that the GPU has."""
+    return f"sm_{gpu.compute_capability}" + ("a" if gpu.compute_capability == _WGMMA else "")
+
+
+def room() -> int:
+    """How many processes may use the GPU at once."""
+    runtime = cupy().cuda.runtime
+    device = runtime.getDevice()
+    if runtime.deviceGetAttribute(_COMPUTE_MODE, device) != _DEFAULT_MODE:
+        return 1
+    total_bytes = runtime.getDeviceProperties(device)["totalGlobalMem"]
+    return int(max(1, min(_MOST_CONTEXTS, total_bytes // _CONTEXT_BYTES // 2)))

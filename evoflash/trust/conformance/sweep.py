@@ -1,0 +1,208 @@
+"""Runs all of conformance for one GPU, modules in processes of their own; gathers what became of each case.
+
+A kernel that crashes or hangs costs its own case: the rest of its module goes on in a fresh process, until
+one primitive has done so CRASHES times, whose other cases in the module are then left out.
+"""
+
+import contextlib
+import json
+import os
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Collection
+from concurrent.futures import FIRST_COMPLETED, Future
+from concurrent.futures import wait as wait_for
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from evoflash.errors import EvoflashError, UsageError
+from evoflash.isolation import Ending, IsolatedPool
+from evoflash.kernels import gxx
+from evoflash.trust.conformance.cases import Label, Outcome
+from evoflash.trust.conformance.worker import modules, read_journal, run_module
+
+MODULE_LIMIT_S = 120.0
+CRASHES = 3  # of one primitive in one module
+BY_CTRL_C = "by Ctrl-C"
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """What became of every case of the modules chosen, and why it ended early: "" if it did not."""
+
+    outcomes: tuple[Outcome, ...]
+    stopped: str = ""
+
+
+@dataclass(slots=True)
+class _Progress:
+    """One module's journal, read so far."""
+
+    labels: tuple[Label, ...]
+    journal: Path
+    outcomes: list[Outcome] = field(default_factory=list)
+    open_labels: tuple[Label, ...] = ()  # of the trial under way when the journal ends
+    next: int = 0
+    finished: bool = False
+    ending: str = ""  # of the last process, where it was none of its own choice
+    begin_s: float = 0.0
+    end_s: float = 0.0
+    crashes: Counter[str] = field(default_factory=Counter)  # by primitive
+
+    @property
+    def given_up(self) -> frozenset[str]:
+        """Primitives whose other cases are left out."""
+        return frozenset(name for name, count in self.crashes.items() if count >= CRASHES)
+
+    def all(self) -> tuple[Outcome, ...]:
+        """One outcome for each case: what was never reached has failed."""
+        reached = {outcome.label for outcome in self.outcomes}
+        missing = [self._unreached(label) for label in self.labels if label not in reached]
+        return (*self.outcomes, *missing)
+
+    def _unreached(self, label: Label) -> Outcome:
+        reason = f"was not reached: {self.ending or 'the process ended'}"
+        if label.primitive in self.given_up:
+            reason = f"not run: {CRASHES} kernels of {label.primitive} had crashed before it"
+        return Outcome(label, False, reason, end="not run")
+
+    def read(self) -> None:
+        """All of it again."""
+        self.outcomes, self.open_labels, self.crashes = [], (), Counter()
+        for line in read_journal(self.journal):
+            self.end_s = line.get("at", self.end_s)
+            self.begin_s = self.begin_s or self.end_s
+            if "begin" in line:
+                self.open_labels, self.next = _labels(line["labels"]), line["begin"] + 1
+            elif "outcomes" in line:
+                found = [_outcome(raw) for raw in line["outcomes"]]
+                self.outcomes += found
+                self.crashes.update({each.label.primitive for each in found if each.end == "crashed"})
+                self.open_labels = ()
+            self.finished = self.finished or "finished" in line
+
+    def write_off(self, reason: str) -> None:
+        """The trial under way has failed for that reason; it is written to the journal as well."""
+        lost = [asdict(Outcome(label, False, reason, end="crashed")) for label in self.open_labels]
+        with self.journal.open("a", encoding="utf-8") as file:
+            print(file=file)  # a line that a dying process left unfinished
+            print(json.dumps({"outcomes": lost}), file=file)
+
+    def line(self, name: str) -> str:
+        """The module in one line for people."""
+        ends = Counter("differ" if each.end == "compared" else each.end for each in self.all() if not each.ok)
+        counts = "".join(f", {count} {end}" for end, count in sorted(ends.items()))
+        return f"{name}: {len(self.labels)} cases{counts or ', all equal'}, {self.end_s - self.begin_s:.1f} s"
+
+
+def conform(
+    arch: str,
+    *,
+    on_gpu: bool,
+    only: Collection[str] = (),
+    most_workers: int = 16,
+    time_limit_s: float = 240.0,
+    said: Callable[[str], None] | None = None,
+) -> Swept:
+    """Every case of the table that a GPU such as "sm_90a" has; `only`: of modules whose names begin so.
+
+    Without `on_gpu` the emulator is held against NumPy alone, which needs no GPU and no NVRTC. There are as
+    many processes as cores, but at most `most_workers`. `said` is told of each module when it is done. After
+    the time limit, or Ctrl-C, what is known so far is returned. UsageError where no module's name begins so.
+    """
+    end_s = time.monotonic() + time_limit_s
+    chosen = {name: module for name, module in modules(arch).items() if not only or name.startswith((*only,))}
+    if not chosen:
+        raise UsageError(
+            f"no text of kernels begins with {', '.join(only)}: choose from {', '.join(modules(arch))}."
+        )
+    workers = max(1, min(os.cpu_count() or 1, most_workers, len(chosen)))
+    with tempfile.TemporaryDirectory() as folder:
+        progress = {
+            name: _Progress(module.labels, Path(folder) / f"{name}.jsonl") for name, module in chosen.items()
+        }
+        stopped = BY_CTRL_C
+        with contextlib.suppress(KeyboardInterrupt):
+            gxx.runtime()  # once, before many processes ask for it
+            with IsolatedPool(workers) as pool:
+                over = _Sweep(pool, arch, on_gpu, progress, said or _silent).run(end_s)
+                stopped = "" if over else f"after its time limit of {time_limit_s:g} s"
+        return Swept(_gathered(progress, stopped), stopped)
+
+
+def _gathered(progress: dict[str, _Progress], stopped: str) -> tuple[Outcome, ...]:
+    for mine in progress.values():
+        if stopped and not mine.finished:
+            mine.read()
+            mine.ending = mine.ending or f"the run was stopped {stopped}"
+    return tuple(outcome for mine in progress.values() for outcome in mine.all())
+
+
+@dataclass(slots=True)
+class _Sweep:
+    """The modules under way."""
+
+    pool: IsolatedPool
+    arch: str
+    on_gpu: bool
+    progress: dict[str, _Progress]
+    said: Callable[[str], None]
+
+    def run(self, end_s: float) -> bool:
+        """Whether all of it was done before that time."""
+        waiting = {self._start(name): name for name in self.progress}
+        while waiting and time.monotonic() < end_s:
+            done, _ = wait_for(waiting, timeout=end_s - time.monotonic(), return_when=FIRST_COMPLETED)
+            for future in done:
+                name = waiting.pop(future)
+                mine = self.progress[name]
+                if _settle(mine, _ending(future)):
+                    self.said(mine.line(name))
+                else:
+                    waiting[self._start(name)] = name
+        return not waiting
+
+    def _start(self, name: str) -> "Future[Ending[None]]":
+        mine = self.progress[name]
+        given_up = tuple(mine.given_up)
+        arguments = (name, self.arch, mine.journal, mine.next, self.on_gpu, given_up)
+        return self.pool.submit(_run, *arguments, timeout_s=MODULE_LIMIT_S)
+
+
+def _ending(future: "Future[Ending[None]]") -> Ending[None]:
+    try:
+        return future.result()
+    except EvoflashError as error:  # the pool could not keep a process running: others may go on
+        return Ending(None, reason=str(error))
+
+
+def _settle(mine: _Progress, ending: Ending[None]) -> bool:
+    """Whether the module is done; if not, the trial that its process died of is written off."""
+    before, mine.ending = mine.next, ending.reason
+    mine.read()
+    if mine.finished:
+        return True
+    if mine.open_labels:
+        mine.write_off(ending.reason or "its process ended")
+        mine.read()
+    return mine.next == before  # no trial was begun: another try would end in the same way
+
+
+def _run(
+    name: str, arch: str, journal: Path, first: int, on_gpu: bool, without: Collection[str] = ()
+) -> None:
+    run_module(name, arch, journal, first=first, on_gpu=on_gpu, without=without)
+
+
+def _silent(_: str) -> None:
+    """Say nothing."""
+
+
+def _labels(raw: list[dict[str, Any]]) -> tuple[Label, ...]:
+    return tuple(Label(**each) for each in raw)
+
+
+def _outcome(raw: dict[str, Any]) -> Outcome:
+    return Outcome(**{**raw, "label": Label(**raw["label"])})

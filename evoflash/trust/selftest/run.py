@@ -1,0 +1,321 @@
+"""Runs the self-test: the corpus in the emulator and on a GPU, mistakes at size, the books.
+
+The harness itself rejects: on_emulator.py, on_gpu.py and the three files of frauds ask it.
+
+What the rungs that need no GPU say to a fraud: lint, pre-flight, correctness in the emulator.
+What the GPU's rungs say to a fraud: smoke test, correctness, timing, as to a search's candidate.
+"""
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+
+from evoflash.emulator.call import Run, run_call
+from evoflash.emulator.preflight import CPU_LIMIT_S, preflight
+from evoflash.errors import DeviceError, EvoflashError, UsageError
+from evoflash.evaluation import Rung, Status
+from evoflash.gpu import launcher
+from evoflash.gpu.process import rungs
+from evoflash.gpu.process.outcome import GpuOutcome
+from evoflash.gpu.process.rungs import GpuTask
+from evoflash.gpu.process.worker import GpuWorker
+from evoflash.isolation import Ending, IsolatedPool
+from evoflash.kernels import gxx
+from evoflash.kernels.nvrtc import compile_candidate, first_error
+from evoflash.kernels.renderer import lint
+from evoflash.launch import Launch
+from evoflash.operation import Kernel, Output
+from evoflash.operations.attention.inputs import TestInput, check_workloads
+from evoflash.operations.attention.workload import Workload, parse_workload
+from evoflash.specs import GpuSpec, load_gpu
+from evoflash.trust.selftest import bookkeeping_frauds, clock_frauds, large_size_frauds
+from evoflash.trust.selftest.corpus import End, Expected, Fraud, Outcome, corpus, made, outcome
+from evoflash.validation.metamorphic import check_correctness
+
+LIMIT_S = 60.0  # of one fraud; most take under one second
+
+
+class _ReportedError(Exception):
+    """The emulator reported the kernel: what it wrote says nothing."""
+
+
+def ask(fraud: Fraud, gpu: GpuSpec, seed: int) -> Mapping[Rung, str]:
+    """Each rung's complaint, empty where it accepts; correctness is asked of controls and where it is named.
+
+    EvoflashError when the text does not compile or cannot be launched: no rejection, but a broken corpus.
+    """
+    candidate, family = made(fraud, gpu)
+    said = {Rung.RENDER: "; ".join(lint(candidate.source))}
+    said[Rung.PREFLIGHT] = preflight(candidate, family, gpu, seed=seed).complaint
+    if fraud.is_control or Rung.CORRECTNESS in fraud.emulated.rungs:
+        library = gxx.build(candidate.source, name=family.name)
+        launches = {w: family.launches(candidate.genome, w, gpu) for w in fraud.kernel.check_workloads()}
+        said[Rung.CORRECTNESS] = _checked(library, launches, seed, exact=family.is_deterministic)
+    return said
+
+
+def _checked(
+    library: Path, launches: Mapping[Workload, tuple[Launch, ...]], seed: int, *, exact: bool
+) -> str:
+    try:
+        for workload, parts in launches.items():
+            kernel = _kernel(library, parts, workload, seed)
+            verdict = check_correctness(kernel, workload, seed=seed, is_deterministic=exact)
+            if not verdict.passed:
+                return f"{workload}: {verdict.reason}"
+    except _ReportedError as reported:
+        return str(reported)
+    return ""
+
+
+def _kernel(library: Path, launches: tuple[Launch, ...], workload: Workload, seed: int) -> Kernel:
+    """The emulated kernel as a function of a test input."""
+    run = Run("random", "random", seed, CPU_LIMIT_S)
+
+    def kernel(inputs: TestInput) -> Output:
+        emulations, output = run_call(library, launches, workload, inputs, run)
+        for report in (report for emulation in emulations for report in emulation.reports):
+            raise _ReportedError(f"{report.kind} at line {report.line}: {' '.join(report.message.split())}")
+        return output
+
+    return kernel
+
+
+COMPILE_LIMIT_S = 60.0
+
+
+def task_of(fraud: Fraud, spec: GpuSpec, seed: int) -> GpuTask:
+    """The fraud compiled, with the check workloads of a search; needs no GPU.
+
+    EvoflashError when it does not compile: no rejection, but a broken corpus.
+    """
+    candidate, family = made(fraud, spec)
+    build = compile_candidate(candidate)
+    if not build.ok:
+        raise EvoflashError(f"NVRTC refuses it for {spec.arch}: {first_error(build.log)}")
+    timed = _timed(fraud)
+    return rungs.task_of(
+        fraud.name,
+        spec,
+        (build,),
+        lambda workload: family.launches(candidate.genome, workload, spec),
+        checks=check_workloads([timed.compile_key(spec.arch)]),
+        timed=(timed,),
+        seed=seed,
+        is_deterministic=family.is_deterministic,
+    )
+
+
+def check_workloads_of(frauds: Sequence[Fraud], spec: GpuSpec) -> tuple[Workload, ...]:
+    """The check workloads of all that will be tried on the GPU, each once."""
+    keys = dict.fromkeys(_timed(f).compile_key(spec.arch) for f in frauds if not f.measured.skip)
+    return tuple(workload for key in keys for workload in check_workloads([key]))
+
+
+def _timed(fraud: Fraud) -> Workload:
+    return parse_workload(fraud.problem) if fraud.problem else fraud.kernel.problem
+
+
+def said(outcome: GpuOutcome) -> Mapping[Rung, str]:
+    """The rung that stopped the fraud, with its reason; empty when no rung did."""
+    if outcome.status is Status.CORRECT:
+        return {}
+    return {outcome.rung: outcome.reason or outcome.status.value}
+
+
+SEED = 20261121
+_EMULATED_FOR = "h200"  # the GPU that the emulated texts are rendered for, where none is present
+_CHEATS_WITH = "honest mma"  # the kernel that cheats the clock are made of
+
+Heard = Callable[[Outcome], None]
+
+
+@dataclass(frozen=True, slots=True)
+class SelfTest:
+    """All outcomes, and what they were found on."""
+
+    outcomes: tuple[Outcome, ...]
+    gpu: str  # its name, "" where there was none
+    seconds: float
+    interrupted: bool = False  # by Ctrl-C
+
+    @property
+    def is_good(self) -> bool:
+        return all(each.is_good for each in self.outcomes)
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """One fraud or control in one place, and the answer to come."""
+
+    name: str
+    place: str
+    expected: Expected
+    answer: "Future[Ending[Mapping[Rung, str]]]"
+
+    def outcome(self, end_s: float) -> Outcome:
+        """Waits for the answer until that moment of the monotonic clock."""
+        try:
+            ending = self.answer.result(timeout=max(0.0, end_s - time.monotonic()))
+        except TimeoutError:
+            return Outcome(self.name, self.place, End.NOT_RUN, "the time was up")
+        except EvoflashError as error:
+            return Outcome(self.name, self.place, End.BROKEN, str(error))
+        if ending.value is None:
+            return Outcome(self.name, self.place, End.BROKEN, ending.reason)
+        return outcome(self.name, self.place, self.expected, ending.value)
+
+
+def self_test(
+    *, only: str = "", time_limit_s: float = 240.0, heard: Heard = lambda outcome: None
+) -> SelfTest:
+    """Everything, or what the words between commas in `only` choose: the beginning of a name, a kernel, a
+    place (emulator, GPU, NumPy, records). `heard` gets each outcome.
+
+    What Ctrl-C or the time limit leaves out is not good. DeviceError where there is neither a GPU nor g++,
+    UsageError where nothing is called so.
+    """
+    begin_s = time.monotonic()
+    found: list[Outcome] = []
+    interrupted = False
+    spec, gpu = _gpu()
+    try:
+        for each in _outcomes(_Chosen(only), spec, begin_s + time_limit_s):
+            heard(each)
+            found.append(each)
+    except KeyboardInterrupt:
+        interrupted = True
+    if not (found or interrupted):
+        raise UsageError(f"no fraud is called '{only}': docs/self-test.md lists their names.")
+    return SelfTest(tuple(found), gpu, round(time.monotonic() - begin_s, 1), interrupted)
+
+
+def _gpu() -> tuple[GpuSpec | None, str]:
+    """The GPU that is present, if one is, and its name. DeviceError where there is no g++ either."""
+    try:
+        device = launcher.present_gpu()
+    except DeviceError:
+        gxx.compiler_version()
+        return None, ""
+    return launcher.spec_of(device), device.device_name
+
+
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    """What --only says."""
+
+    only: str
+
+    def __call__(self, name: str, *of: str) -> bool:
+        """Whether a fraud of that name is asked for, by its name or by one of what it is `of`: its kernel,
+        the place where it is asked.
+        """
+        words = tuple(word.strip() for word in self.only.split(",") if word.strip())
+        return not words or name.startswith(words) or any(each in words for each in of)
+
+
+def _outcomes(chosen: _Chosen, spec: GpuSpec | None, end_s: float) -> Iterator[Outcome]:
+    yield from _in_the_emulator(chosen, spec or load_gpu(_EMULATED_FOR), end_s)
+    for book in bookkeeping_frauds.BOOKS:
+        if chosen(book.name, "records"):
+            yield outcome(book.name, "records", book.expected, bookkeeping_frauds.ask(book, SEED))
+    if spec is not None:
+        yield from _on_the_gpu(chosen, spec, end_s)
+        return
+    for cheat in clock_frauds.CHEATS:
+        if chosen(cheat.name, "GPU"):
+            yield Outcome(cheat.name, "GPU", End.SKIPPED, "needs the clock of a GPU")
+
+
+def _in_the_emulator(chosen: _Chosen, gpu: GpuSpec, end_s: float) -> Iterator[Outcome]:
+    """The corpus in the emulator and NumPy's mistakes at size, in processes, a core each."""
+    no_emulator = _no_emulator()
+    with IsolatedPool(len(os.sched_getaffinity(0))) as pool:
+        asked = [*_emulated(chosen, gpu, pool, no_emulator), *_sized(chosen, pool)]
+        for each in asked:
+            yield each if isinstance(each, Outcome) else each.outcome(end_s)
+
+
+def _no_emulator() -> str:
+    """Why the GPU cannot be used although the machine has one; "" where it can."""
+    try:
+        gxx.runtime()  # built once, before the processes want it
+    except DeviceError as error:
+        return str(error)
+    return ""
+
+
+def _emulated(
+    chosen: _Chosen, gpu: GpuSpec, pool: IsolatedPool, no_emulator: str
+) -> Iterator[_Question | Outcome]:
+    for fraud in corpus():
+        if not chosen(fraud.name, fraud.kernel.name, "emulator"):
+            continue
+        if skip := no_emulator or fraud.emulated.skip:
+            yield Outcome(fraud.name, "emulator", End.SKIPPED, skip)
+            continue
+        answer = pool.submit(ask, fraud, gpu, SEED, timeout_s=LIMIT_S)
+        yield _Question(fraud.name, "emulator", fraud.emulated, answer)
+
+
+def _sized(chosen: _Chosen, pool: IsolatedPool) -> Iterator[_Question]:
+    for workload in large_size_frauds.WORKLOADS:
+        for mistake in large_size_frauds.MISTAKES:
+            if chosen(mistake.name, "NumPy"):
+                answer = pool.submit(
+                    large_size_frauds.ask, mistake.name, workload, SEED, timeout_s=large_size_frauds.LIMIT_S
+                )
+                yield _Question(f"{mistake.name}, {workload.seq_kv} keys", "NumPy", mistake.expected, answer)
+
+
+def _on_the_gpu(chosen: _Chosen, spec: GpuSpec, end_s: float) -> Iterator[Outcome]:
+    frauds = [f for f in corpus() if chosen(f.name, f.kernel.name, "GPU")]
+    with GpuWorker(checks=check_workloads_of(frauds, spec), seed=SEED) as worker:
+        yield from climb(frauds, spec, worker, end_s)
+    yield from _cheats(chosen, spec, end_s)
+
+
+def climb(frauds: Sequence[Fraud], spec: GpuSpec, worker: GpuWorker, end_s: float) -> Iterator[Outcome]:
+    """Compiled in processes, a core each; then one after the other up the rungs of the worker's GPU."""
+    with IsolatedPool(len(os.sched_getaffinity(0))) as pool:
+        compiling = [
+            pool.submit(task_of, fraud, spec, SEED, timeout_s=COMPILE_LIMIT_S)
+            for fraud in frauds
+            if not fraud.measured.skip
+        ]
+        built = iter(compiling)
+        for fraud in frauds:
+            if fraud.measured.skip:
+                yield Outcome(fraud.name, "GPU", End.SKIPPED, fraud.measured.skip)
+            else:
+                yield _climbed(fraud, next(built), worker, end_s)
+
+
+def _climbed(fraud: Fraud, compiling: "Future[Ending[GpuTask]]", worker: GpuWorker, end_s: float) -> Outcome:
+    try:
+        built = compiling.result(timeout=max(0.0, end_s - time.monotonic()))
+        if built.value is None:
+            return Outcome(fraud.name, "GPU", End.BROKEN, built.reason)
+        reached = worker.submit(built.value).result(timeout=max(0.0, end_s - time.monotonic()))
+    except TimeoutError:
+        return Outcome(fraud.name, "GPU", End.NOT_RUN, "the time was up")
+    except EvoflashError as error:
+        return Outcome(fraud.name, "GPU", End.BROKEN, str(error))
+    return outcome(fraud.name, "GPU", fraud.measured, said(reached))
+
+
+def _cheats(chosen: _Chosen, spec: GpuSpec, end_s: float) -> Iterator[Outcome]:
+    """Contenders that cheat the clock, in a GPU process of their own."""
+    cheats = [cheat for cheat in clock_frauds.CHEATS if chosen(cheat.name, "GPU")]
+    if not cheats or time.monotonic() > end_s:
+        return
+    honest = next(fraud for fraud in corpus() if fraud.name == _CHEATS_WITH)
+    with IsolatedPool(1) as pool:
+        pool.submit(launcher.warm_up, timeout_s=clock_frauds.LIMIT_S)
+        task = task_of(honest, spec, SEED)
+        for cheat in cheats:
+            answer = pool.submit(clock_frauds.ask, cheat.name, task, timeout_s=clock_frauds.LIMIT_S)
+            yield _Question(cheat.name, "GPU", cheat.expected, answer).outcome(end_s)

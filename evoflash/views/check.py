@@ -1,0 +1,247 @@
+"""Shows what `evoflash check` found: text in the style of a compiler, or JSON; decides nothing."""
+
+import json
+import re
+import textwrap
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from evoflash.app.check.findings import KINDS, Finding, advice
+from evoflash.app.check.runs import Checked, RunRecord
+from evoflash.errors import UsageError
+
+_STYLES = {"error": "bold red", "warning": "bold yellow", "note": "bold cyan", "help": "bold green"}
+_GUTTER = "blue"
+_PROSE_COLUMNS = 100
+_CALL = re.compile(r"\bef::(\w+)")
+# Primitives that never report: a line's finding is about another one.
+_SILENT = re.compile(
+    r"ex2|lg2|rcp|fmax|fma|mul|sub|neg_inf|(to|from)_f32|(un)?pack2|smem_base|at|make_desc|map_shared|b?f16|u\d+"
+)
+# What a message that begins with the word is about, where a line has several calls.
+_ABOUT = {"read": re.compile(r"ld|\w*load"), "write": re.compile(r"st|cp_|\w*(store|load)")}
+
+
+def print_checked(all_checked: Sequence[Checked], console: Console) -> None:
+    """Every finding with its source lines, then a summary of each kernel."""
+    for checked in all_checked:
+        page = _Page(checked, console.width if console.is_terminal else None)
+        for finding in checked.findings:
+            for line in page.finding(finding):
+                console.print(line, soft_wrap=True, highlight=False)
+            console.print()
+        for note in checked.notes:
+            console.print(_prose("note", note, console.width), soft_wrap=True, highlight=False)
+        console.print(_summary(checked), soft_wrap=True, highlight=False)
+    kinds = [finding.kind for checked in all_checked for finding in checked.findings]
+    if kinds:
+        console.print(
+            f"What a kind means: evoflash check --explain {kinds[0]}", soft_wrap=True, highlight=False
+        )
+
+
+class _Page:
+    """The lines about one kernel's findings. `width` is None where lines may be of any length."""
+
+    def __init__(self, checked: Checked, width: int | None) -> None:
+        self.lines = checked.subject.shown.splitlines()
+        self.path, self.runs, self.width = _short(checked.path), len(checked.runs), width
+        numbers = [n for f in checked.findings for n in (f.line, *(p.line for p in f.places))]
+        self.helped: set[str] = set()  # remedies that were printed: once is enough
+        self.margin = len(str(max(numbers, default=0)))
+
+    def finding(self, finding: Finding) -> Iterator[Text]:
+        kind = f"{finding.severity}[{finding.kind}]"
+        yield Text.assemble((kind, _STYLES[finding.severity]), (f": {finding.message}", "bold"))
+        yield from self._excerpt(
+            finding.line,
+            column=finding.column,
+            style=_STYLES[finding.severity],
+            label=finding.where,
+            message=finding.message,
+        )
+        elsewhere = [place for place in finding.places if place.line not in (0, finding.line)]
+        for place in elsewhere:
+            yield Text.assemble(("note", _STYLES["note"]), f": {place.label}")
+            yield from self._excerpt(place.line, style=_STYLES["note"], message=place.label)
+        for place in finding.places:
+            if place not in elsewhere:
+                yield from self._equal("note", place.label + (", on the same line" if place.line else ""))
+        if finding.runs:
+            yield from self._equal("seen", _seen(finding, self.runs))
+        if finding.remedy not in self.helped:
+            yield from self._equal("help", finding.remedy)
+        self.helped.add(finding.remedy)
+
+    def _equal(self, word: str, text: str) -> Iterator[Text]:
+        margin = " " * self.margin + " = "
+        width = max(30, min(self.width or _PROSE_COLUMNS, _PROSE_COLUMNS) - len(margin) - len(word) - 2)
+        first, *more = textwrap.wrap(text, width, break_long_words=False) or [""]
+        yield Text.assemble((margin, _GUTTER), (word, _STYLES.get(word, "bold")), f": {first}")
+        for line in more:
+            yield Text(" " * (len(margin) + len(word) + 2) + line)
+
+    def _excerpt(
+        self, line: int, *, column: int = 0, style: str, label: str = "", message: str
+    ) -> Iterator[Text]:
+        arrow = " " * self.margin + "--> "
+        if not 1 <= line <= len(self.lines):
+            yield Text.assemble((arrow, _GUTTER), self.path + (f": {label}" if label else ""))
+            return
+        code = self.lines[line - 1].expandtabs(4).rstrip()
+        first, length = _span(code, column, message)
+        place = f"{self.path}:{line}:{first + 1}"
+        shown, first = self._cropped(code, first, length)
+        bar = (" " * self.margin + " | ", _GUTTER)
+        yield Text.assemble((arrow, _GUTTER), place)
+        yield Text.assemble((" " * self.margin + " |", _GUTTER))
+        yield Text.assemble((f"{line:>{self.margin}} | ", _GUTTER), shown)
+        carets = "^" * min(length, max(1, len(shown) - first))
+        yield Text.assemble(bar, " " * first, (carets + (f" {label}" if label else ""), style))
+
+    def _cropped(self, code: str, first: int, length: int) -> tuple[str, int]:
+        """The part of a line that fits the terminal and holds the span, and where the span begins in it."""
+        room = (self.width or len(code) + self.margin + 3) - self.margin - 3
+        if len(code) <= room or room < 20:
+            return code, first
+        start = 0 if first + min(length, room // 2) < room - 3 else first - room // 4
+        part = code[start : start + room]
+        if start:
+            part = "..." + part[3:]
+        if start + room < len(code):
+            part = part[:-3] + "..."
+        return part, first - start
+
+
+def _span(code: str, column: int, message: str) -> tuple[int, int]:
+    """Where to put the carets, from 0: the column, the ef:: call that the message is about, or all code."""
+    if column:
+        word = re.match(r"\w+", code[column - 1 :])
+        return column - 1, len(word[0]) if word else 1
+    calls = [call for call in _CALL.finditer(code) if not _SILENT.fullmatch(call[1])]
+    first_word = message.split(" ")[0]
+    about = _ABOUT.get(first_word) or re.compile(re.escape(first_word))
+    meant = [call for call in calls if about.match(call[1])] if len(calls) > 1 else calls
+    if len(meant) == 1:
+        return meant[0].start(), len(meant[0][0])
+    text = code.split("//")[0].rstrip() or code
+    first = len(text) - len(text.lstrip())
+    return first, max(1, len(text) - first)
+
+
+def _seen(finding: Finding, runs: int) -> str:
+    times = f", {finding.count:,} times" if finding.count > finding.runs else ""
+    return f"in {finding.runs} of {runs} runs{times}; first with {finding.first_run}"
+
+
+def _prose(word: str, text: str, width: int) -> Text:
+    lines = textwrap.wrap(text, max(30, min(width, _PROSE_COLUMNS) - len(word) - 2), break_long_words=False)
+    return Text.assemble((word, _STYLES[word]), ": " + ("\n" + " " * (len(word) + 2)).join(lines))
+
+
+def _summary(checked: Checked) -> Text:
+    cases = len({record.case for record in checked.runs})
+    ran = (
+        f" in {_count(len(checked.runs), 'run')} over {_count(cases, 'shape')}"
+        if cases
+        else "; it was not run"
+    )
+    build = checked.build
+    resources = f"; {build.registers} registers, {build.spill_bytes} bytes spilled" if build else ""
+    if checked.errors:
+        word, style = "failed", _STYLES["error"]
+    else:
+        word, style = "passed", _STYLES["help"]
+    counts = [_count(checked.errors, "error"), _count(checked.warnings, "warning")]
+    counted = (
+        "no findings" if not checked.findings else ", ".join(c for c in counts if not c.startswith("0 "))
+    )
+    return Text.assemble((word, style), f": {checked.subject.title}: {counted}{ran}{resources}")
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" + ("" if number == 1 else "s")
+
+
+def _short(path: Path) -> str:
+    """The path as a person would type it."""
+    for base, prefix in ((Path.cwd(), ""), (Path.home(), "~/")):
+        if path.is_absolute() and path.is_relative_to(base):
+            return prefix + str(path.relative_to(base))
+    return str(path)
+
+
+def as_json(all_checked: Sequence[Checked]) -> str:
+    """One document; docs/check.md describes it."""
+    errors = sum(checked.errors for checked in all_checked)
+    document = {
+        "verdict": "failed" if errors else "passed",
+        "errors": errors,
+        "warnings": sum(checked.warnings for checked in all_checked),
+        "checked": [_as_dict(checked) for checked in all_checked],
+    }
+    return json.dumps(document, indent=2)
+
+
+def _as_dict(checked: Checked) -> dict[str, Any]:
+    subject, lines = checked.subject, checked.subject.shown.splitlines()
+    build, genome = checked.build, subject.candidate.genome if subject.candidate else None
+    return {
+        "title": subject.title,
+        "file": str(checked.path),
+        "gpu": subject.gpu.name if subject.gpu else None,
+        "genome": genome.id if genome and genome.values else None,
+        "notes": list(checked.notes),
+        "registers": build.registers if build else None,
+        "spill_bytes": build.spill_bytes if build else None,
+        "runs": [_run(record) for record in checked.runs],
+        "findings": [_finding(finding, lines) for finding in checked.findings],
+    }
+
+
+def _run(record: RunRecord) -> dict[str, Any]:
+    return {
+        "case": record.case,
+        "inputs": record.inputs,
+        "delivery": record.run.delivery,
+        "schedule": record.run.schedule,
+        "seed": record.run.seed,
+        "cpu_s": record.seconds,
+    }
+
+
+def _finding(finding: Finding, lines: Sequence[str]) -> dict[str, Any]:
+    def source(line: int) -> str | None:
+        return lines[line - 1] if 1 <= line <= len(lines) else None
+
+    return {
+        "kind": finding.kind,
+        "severity": finding.severity,
+        "message": finding.message,
+        "line": finding.line or None,
+        "column": finding.column or None,
+        "source": source(finding.line),
+        "where": finding.where or None,
+        "places": [
+            {"line": p.line or None, "label": p.label, "source": source(p.line)} for p in finding.places
+        ],
+        "runs_seen": finding.runs or None,
+        "count": finding.count,
+        "first_run": finding.first_run or None,
+        "meaning": advice(finding.kind).meaning,
+        "help": finding.remedy,
+    }
+
+
+def explain(kind: str) -> str:
+    """What a kind of finding means, and what to do; UsageError lists the kinds."""
+    if kind not in KINDS:
+        raise UsageError(f"no finding is called '{kind}': use {', '.join(sorted(KINDS, key=str.lower))}.")
+    known = KINDS[kind]
+    wrap = textwrap.TextWrapper(_PROSE_COLUMNS)
+    parts = (f"{known.severity}[{kind}]", wrap.fill(known.meaning), wrap.fill(f"What to do: {known.remedy}"))
+    return "\n".join(parts)

@@ -1,0 +1,189 @@
+"""A benchmark as one HTML page that needs no other file, in light and dark. Computes nothing.
+
+The plots of a benchmark's page, as SVG text; colours come from the page's style. Computes no statistics.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from html import escape
+
+from evoflash.replay.benchmark import Row, Space
+from evoflash.views.benchmark import Made, cells, legend, overall
+
+WIDTH, HEIGHT = 300, 190
+LEFT, RIGHT, TOP, BOTTOM = 52, 12, 8, 30
+_TICKS = (1.0, 1.01, 1.02, 1.05, 1.1, 1.2, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0)
+_LOWEST = 0.002  # of best over optimum less 1: what is nearer is drawn there
+
+Point = tuple[float, float]
+
+
+def curves(space: Space, row: Row, reference: Row | None) -> str:
+    """One contender: its median with quartiles, the reference's median, and random search's expectation."""
+    x, y = _scales(space)
+    quartiles = list(enumerate(row.quartiles, 1))
+    band = [(x(k), y(high)) for k, (_, _, high) in quartiles]
+    band += [(x(k), y(low)) for k, (low, _, _) in reversed(quartiles)]
+    parts = [_axes(space, x, y), f'<polygon class="band" points="{_points(band)}"/>']
+    parts.append(_line("random", [(x(k), y(best)) for k, best in enumerate(space.expected, 1)]))
+    if reference is not None and reference is not row:
+        middle = [(x(k), y(each[1])) for k, each in enumerate(reference.quartiles, 1)]
+        parts.append(_line("reference", middle))
+    parts.append(_line("median", [(x(k), y(middle)) for k, (_, middle, _) in quartiles]))
+    label = f"{row.name} on {space.problem}: time of the best over the optimum, by evaluations"
+    return _svg(WIDTH, HEIGHT, label, parts)
+
+
+def _scales(space: Space) -> tuple[Callable[[float], float], Callable[[float], float]]:
+    worst = max(max(each[2] for each in row.quartiles[4:] or row.quartiles) for row in space.rows)
+    most = math.log(max(worst - 1, 0.05) / _LOWEST)
+
+    def x(evaluations: float) -> float:
+        return LEFT + (WIDTH - LEFT - RIGHT) * evaluations / space.budget
+
+    def y(ratio: float) -> float:
+        share = math.log(max(ratio - 1, _LOWEST) / _LOWEST) / most
+        return HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * min(share, 1.0)
+
+    return x, y
+
+
+def _axes(space: Space, x: Callable[[float], float], y: Callable[[float], float]) -> str:
+    parts, last = [], math.inf
+    for ratio in _TICKS:
+        at = y(ratio)
+        if last - at < 13 or (at <= TOP and last <= TOP):
+            continue
+        last = at
+        word = "optimum" if ratio == 1 else f"{ratio:g}"
+        parts.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{at:.1f}" y2="{at:.1f}"/>')
+        parts.append(f'<text class="tick" x="{LEFT - 4}" y="{at + 3:.1f}" text-anchor="end">{word}</text>')
+    for share in (0.25, 0.5, 0.75, 1.0):
+        k = round(share * space.budget)
+        parts.append(f'<text class="tick" x="{x(k):.1f}" y="{HEIGHT - 16}" text-anchor="middle">{k}</text>')
+    parts.append(
+        f'<text class="tick" x="{LEFT}" y="{HEIGHT - 4}">evaluations; time of the best over optimum</text>'
+    )
+    return "".join(parts)
+
+
+def scores(space: Space, *, row_height: int = 22) -> str:
+    """P of every seed as a dot, each contender a line, with its mean and the 95 % interval of the mean."""
+    left, width = 180, 760
+    lowest = max(-2.0, min([-0.2, *(min(row.scores) for row in space.rows)]))
+    height = row_height * len(space.rows) + 34
+
+    def x(p: float) -> float:
+        return left + (width - left - 36) * (max(p, lowest) - lowest) / (1 - lowest)
+
+    parts = [
+        f'<line class="grid" x1="{x(p):.1f}" x2="{x(p):.1f}" y1="4" y2="{height - 28}"/>'
+        f'<text class="tick" x="{x(p):.1f}" y="{height - 14}" text-anchor="middle">{word}</text>'
+        for p, word in ((lowest, f"{lowest:.1f}"), (0.0, "0 random"), (0.5, "0.5"), (1.0, "1 optimum"))
+    ]
+    for at, row in enumerate(space.rows):
+        y = 4 + row_height * (at + 0.5)
+        where = row.standing
+        parts.append(
+            f'<text class="name" x="{left - 8}" y="{y + 4:.1f}" text-anchor="end">{escape(row.name)}</text>'
+        )
+        parts += [f'<circle class="seed" cx="{x(p):.1f}" cy="{y:.1f}" r="2.5"/>' for p in row.scores]
+        ends = f'x1="{x(where.score_low):.1f}" x2="{x(where.score_high):.1f}"'
+        parts.append(f'<line class="interval" {ends} y1="{y:.1f}" y2="{y:.1f}"/>')
+        parts.append(f'<circle class="mean" cx="{x(where.score):.1f}" cy="{y:.1f}" r="5"/>')
+    return _svg(width, height, f"P of every seed on {space.problem}", parts)
+
+
+def _line(kind: str, points: Sequence[Point]) -> str:
+    return f'<polyline class="{kind}" points="{_points(points)}"/>'
+
+
+def _points(points: Sequence[Point]) -> str:
+    return " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+
+
+def _svg(width: int, height: int, label: str, parts: Sequence[str]) -> str:
+    return (
+        f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{escape(label, quote=True)}">'
+        f"{''.join(parts)}</svg>"
+    )
+
+
+_STYLE = """
+:root { color-scheme: light dark; --ink: #1b1f24; --paper: #ffffff; --soft: #6a737d; --rule: #d8dee4;
+  --main: #0b62c4; --other: #c2410c; }
+@media (prefers-color-scheme: dark) { :root { --ink: #e6edf3; --paper: #0d1117; --soft: #9aa4af;
+  --rule: #30363d; --main: #6cb6ff; --other: #ff9b6a; } }
+body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); margin: 2em auto;
+  max-width: 1020px; padding: 0 1em; }
+h1 { font-size: 1.5em; } h2 { font-size: 1.2em; margin-top: 2.2em; } h3 { font-size: 1em; margin: 0 0 .2em; }
+code { font: .9em ui-monospace, monospace; overflow-wrap: anywhere; }
+.wide { overflow-x: auto; } table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
+th, td { padding: .25em .8em; text-align: right; border-bottom: 1px solid var(--rule); white-space: nowrap; }
+th:first-child, td:first-child { text-align: left; } tr.reference td { font-weight: 600; }
+.grid-of-plots { display: grid; grid-template-columns: repeat(auto-fill, minmax(290px, 1fr)); gap: 1.2em; }
+svg { width: 100%; height: auto; } svg.all { max-width: 760px; }
+svg .grid { stroke: var(--rule); } svg .tick { fill: var(--soft); font-size: 10px; }
+svg .name { fill: var(--ink); font-size: 12px; } svg .band { fill: var(--main); opacity: .22; }
+svg polyline { fill: none; stroke-width: 2; } svg .median { stroke: var(--main); }
+svg .reference { stroke: var(--other); stroke-dasharray: 5 3; }
+svg .random { stroke: var(--soft); stroke-dasharray: 2 3; }
+svg .seed { fill: var(--soft); opacity: .45; } svg .interval { stroke: var(--main); stroke-width: 3; }
+svg .mean { fill: var(--main); } .soft { color: var(--soft); }
+"""
+_COLUMNS = ("mean P", "median P", "below 0", "within 5 %", "CPU ms", "p", "95 % of mean P", "best", "after")
+
+
+def html(spaces: Sequence[Space], how: Made) -> str:
+    """The whole page."""
+    means = ", ".join(f"{escape(name)} {mean:+.2f}" for name, mean in overall(spaces))
+    parts = [
+        "<h1>Search strategies on recorded spaces</h1>",
+        f"<p>{escape(legend(spaces, how))} Best is the median time of the best over the optimum at the end, "
+        "after: the median number of evaluations to come within 5 % of the optimum.</p>",
+        f"<p>Mean of mean P over {len(spaces)} spaces: {means}.</p>" if len(spaces) > 1 else "",
+        *(_section(space, how) for space in spaces),
+        f'<p class="soft">Made by <code>{escape(how.command)}</code>, {how.date}, evoflash '
+        f"{escape(how.version)}; {escape(', '.join(how.machine.values()))}.</p>",
+    ]
+    head = '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
+    name = "<title>evoflash benchmark-search</title>"
+    return (
+        f'<!doctype html>\n<html lang="en"><head>{head}{name}<style>{_STYLE}</style></head>\n<body>'
+        + "\n".join(parts)
+        + "</body></html>\n"
+    )
+
+
+def _section(space: Space, how: Made) -> str:
+    reference = next((row for row in space.rows if row.name == how.reference), None)
+    charts = "\n".join(
+        f"<div><h3>{escape(row.name)}</h3>{curves(space, row, reference)}</div>" for row in space.rows
+    )
+    return (
+        f"<h2>{escape(space.title)}</h2>{_table(space, how)}"
+        "<p>Each dot is P of one seed; the large dot is the mean, the bar its 95 % interval.</p>"
+        '<div class="wide">'
+        f"{scores(space).replace('<svg ', '<svg class=all ', 1)}</div>"
+        "<p>Best so far: median of the seeds with their quartiles; dashed the median of "
+        f"{escape(how.reference)}, dotted what random search is expected to have.</p>"
+        f'<div class="grid-of-plots">{charts}</div>'
+    )
+
+
+def _table(space: Space, how: Made) -> str:
+    heads = "".join(f"<th>{name}</th>" for name in ("strategy", *_COLUMNS))
+    rows = "".join(_row(row, how) for row in space.rows)
+    return f'<div class="wide"><table><tr>{heads}</tr>{rows}</table></div>'
+
+
+def _row(row: Row, how: Made) -> str:
+    where = row.standing
+    more = (
+        f"{where.score_low:+.2f} to {where.score_high:+.2f}",
+        f"{where.best_over_optimum:.3f}",
+        "never" if where.near_after is None else str(where.near_after),
+    )
+    kind = ' class="reference"' if row.name == how.reference else ""
+    words = "".join(f"<td>{escape(word)}</td>" for word in (*cells(row), *more))
+    return f"<tr{kind}>{words}</tr>"

@@ -1,0 +1,274 @@
+"""The page's later sections: floors, rejections, libraries, source and checks, environment, cost."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pygments import highlight
+from pygments.formatters import HtmlFormatter
+from pygments.lexers import CudaLexer
+
+from evoflash.app.words import short
+from evoflash.views.html import charts
+from evoflash.views.html import charts as bars
+from evoflash.views.html.markup import Cell, Column, Figures, escape, note, paragraphs, table
+
+Json = Mapping[str, Any]
+SOURCE = "cuda"  # the CSS class that the source's colours are confined to
+
+
+def floors(record: Json, figures: Figures) -> str:
+    """A roofline for each workload, its floors, and the model's terms."""
+    found = record["rooflines"]
+    if not found:
+        return note("There is no winner on a GPU and a problem of evoflash's own, and so no floor.")
+    return "".join(_workload(each, figures, is_alone=len(found) == 1) for each in found)
+
+
+def _workload(found: Json, figures: Figures, *, is_alone: bool) -> str:
+    head = "" if is_alone else f"<h3>{escape(found['workload'])}</h3>"
+    winner = next((point for point in found["points"] if point["kind"] == "winner"), None)
+    exact = Figures("")
+    rows = [
+        (
+            Cell(escape(floor["name"])),
+            Cell(exact.us(floor["us"])),
+            Cell(exact.rate(floor["tflops"])),
+            Cell(figures.share(floor["share"])),
+            Cell(escape(floor["says"])),
+        )
+        for floor in found["floors"]
+    ]
+    names = ("unit", "floor, us", "TFLOPS there", "of the winner's time", "what it counts")
+    columns = [Column(name, is_number=name in names[1:4]) for name in names]
+    drawn = [
+        bars.Bar(f"{floor['name']} floor", floor["us"], f"{short(floor['us'])} us", "c2")
+        for floor in found["floors"]
+    ]
+    if winner:
+        drawn.append(bars.Bar("winner", winner["us"], f"{figures.mark}{short(winner['us'])} us"))
+    facts = (
+        f"{found['flops']:,} FLOPs and {found['bytes_moved']:,} bytes cannot be avoided: "
+        f"{found['intensity']:.4g} FLOPs for each byte. Floors are at boost clock."
+    )
+    return (
+        f"{head}{charts.roofline(found, figures.mark)}{paragraphs([facts])}"
+        f"{bars.bars(drawn, 'Floors and the winner')}{table(columns, rows, caption='Floors')}"
+        f"{_points(found, figures)}{_terms(found, figures)}"
+    )
+
+
+def _points(found: Json, figures: Figures) -> str:
+    rows = [
+        (
+            Cell(escape(point["kind"])),
+            Cell(escape(point["name"])),
+            Cell(figures.us(point["us"])),
+            Cell(figures.rate(point["tflops"])),
+        )
+        for point in found["points"]
+    ]
+    columns = (Column("what"), Column("name"), Column("us", is_number=True), Column("TFLOPS", is_number=True))
+    return table(
+        columns, rows, caption="Kernels on the roofline (star: winner, circle: seed, diamond: library)"
+    )
+
+
+def _terms(found: Json, figures: Figures) -> str:
+    if not found["terms"]:
+        return ""
+    drawn = [bars.Bar(name, us, f"{figures.mark}{short(us)} us", "c3") for name, us in found["terms"]]
+    rows = [(Cell(escape(name)), Cell(figures.us(us))) for name, us in found["terms"]]
+    words = (
+        "The model's terms for the winner, each as if it alone bounded the kernel; they overlap, and do not "
+        "add up."
+    )
+    columns = (Column("term"), Column("us", is_number=True))
+    folded = _folded("as a table", table(columns, rows, caption="Terms"))
+    return f"<h3>Terms of the model</h3>{note(words)}{bars.bars(drawn, 'Terms of the model')}{folded}"
+
+
+def _folded(words: str, html: str, kind: str = "") -> str:
+    return f"<details{kind}><summary>{escape(words)}</summary>{html}</details>"
+
+
+def rejections(record: Json, figures: Figures) -> str:
+    """How far candidates came, and why they stopped."""
+    reached, found = record["reached"], record["rejections"]
+    drawn = [
+        bars.Bar(
+            each["rung"],
+            each["reached"],
+            f"{each['reached']}" + (f", {each['rejected']} rejected" if each["rejected"] else ""),
+            "c2",
+            each["rejected"],
+        )
+        for each in reached
+    ]
+    chart = bars.bars(drawn, "Candidates that came to each rung") if reached and reached[0]["reached"] else ""
+    if not found:
+        return chart + note("Nothing was rejected.")
+    rows = [
+        (
+            Cell(escape(each["rung"])),
+            Cell(escape(each["status"])),
+            Cell(figures.exact(each["count"]), each["count"]),
+            Cell("<br>".join(f"{count} x {escape(reason) or '(none)'}" for reason, count in each["reasons"])),
+        )
+        for each in found
+    ]
+    columns = (Column("rung"), Column("status"), Column("count", is_number=True), Column("commonest reasons"))
+    return chart + table(columns, rows, caption="Rejections by rung, the cheapest first")
+
+
+def peers(record: Json, figures: Figures) -> str:
+    """The libraries that were timed in the run."""
+    found, best = record["peers"], record["verdict"]
+    if not found:
+        return note(
+            "No library's kernel was timed in this run: that needs the GPU, and the libraries beside "
+            "evoflash."
+        )
+    drawn = [bars.Bar(each["name"], each["us"], f"{short(each['us'])} us", "c1") for each in found]
+    if best:
+        drawn.insert(
+            0, bars.Bar(f"{best['id']} (winner)", best["us"], f"{figures.mark}{short(best['us'])} us")
+        )
+    rows = [
+        (
+            Cell(escape(each["name"])),
+            Cell(figures.us(each["us"]), each["us"]),
+            Cell(f"{figures.us(each['p10_us'])} to {figures.us(each['p90_us'])}" if each["p10_us"] else ""),
+            Cell(figures.times(each["over_best"]), each["over_best"]),
+            Cell(escape(each["protocol"])),
+            Cell(escape(", ".join(f"{name} {text}" for name, text in each["versions"].items()))),
+        )
+        for each in found
+    ]
+    names = ("library", "us", "p10 to p90", "over the winner's time", "timed", "versions")
+    columns = [Column(name, is_number=name in names[1:4]) for name in names]
+    return bars.bars(drawn, "Times of the libraries and of the winner") + table(
+        columns, rows, caption="Libraries"
+    )
+
+
+def kernel(record: Json, figures: Figures) -> str:
+    """The winner's checks, the emulator's findings, the source."""
+    found = record["kernel"]
+    if found is None:
+        return note("There is no winner, and so no source.")
+    failed = sum(not check["passed"] for check in found["checks"])
+    shapes = len({check["workload"] for check in found["checks"]})
+    words = f"{len(found['checks'])} checks on {shapes} shapes, {failed or 'none'} failed"
+    export = [f"`{command}`" for command in found["export"]]
+    return (
+        f"{paragraphs([found['says'], words + '.' if found['checks'] else 'No check is stored.'])}"
+        f"{_folded('Every check', _checks(found['checks'], figures)) if found['checks'] else ''}"
+        f"{paragraphs([found['emulated']])}{_findings(found['found'], figures)}"
+        + "".join(_source(source, figures) for source in found["sources"])
+        + paragraphs(["Export it with " + " or ".join(export) + "."] if export else [])
+    )
+
+
+def _checks(checks: Sequence[Json], figures: Figures) -> str:
+    names = ("workload", "passed", "rel. L2", "max over RMS", "LSE error", "over an honest error", "reason")
+    columns = [Column(name, is_number=name in names[2:6]) for name in names]
+    measures = ("rel_l2", "max_over_rms", "lse_error", "honest_ratio")
+    rows = [
+        (
+            Cell(escape(check["workload"])),
+            Cell("yes" if check["passed"] else "NO"),
+            *(
+                Cell(figures.exact(check[name]), "" if check[name] is None else check[name])
+                for name in measures
+            ),
+            Cell(escape(check["reason"])),
+        )
+        for check in checks
+    ]
+    caption = "Outputs compared with the reference; the last ratio is over the error of a plain computation"
+    return table(columns, rows, caption=caption, attributes=' class="sortable"')
+
+
+def _findings(found: Sequence[Json], figures: Figures) -> str:
+    if not found:
+        return ""
+    rows = [
+        (
+            Cell(escape(each["severity"])),
+            Cell(escape(each["kind"])),
+            Cell(figures.exact(each["line"]) if each["line"] else ""),
+            Cell(escape(each["message"])),
+        )
+        for each in found
+    ]
+    columns = (Column("severity"), Column("kind"), Column("line", is_number=True), Column("what"))
+    return table(columns, rows, caption="What the emulator and the compilers found")
+
+
+def _source(source: Json, figures: Figures) -> str:
+    formatter = HtmlFormatter(cssclass=SOURCE, linenos="inline")
+    build = [
+        f"{figures.exact(source[name])} {words}"
+        for name, words in (
+            ("registers", "registers"),
+            ("spill_bytes", "bytes spilled"),
+            ("smem_static_bytes", "bytes of static shared memory"),
+        )
+        if source[name] is not None
+    ]
+    remarks = "".join(f"<p class=soft>{escape(remark)}</p>" for remark in source["remarks"])
+    summary = f"{source['lines']} lines of CUDA for {source['compile_key']}"
+    code = highlight(source["text"], CudaLexer(), formatter)
+    return f"<p>Compiled: {', '.join(build) or 'nothing is stored of it'}.</p>{remarks}" + _folded(
+        summary, code, ' class="source"'
+    )
+
+
+def source_styles() -> str:
+    """The source's colours, for light and for dark."""
+    light = HtmlFormatter(style="default", cssclass=SOURCE).get_style_defs(f".{SOURCE}")
+    dark = HtmlFormatter(style="github-dark", cssclass=SOURCE).get_style_defs(f".{SOURCE}")
+    return f"{light}\n@media screen and (prefers-color-scheme: dark) {{ {dark} }}"
+
+
+def origin(record: Json, figures: Figures) -> str:
+    """Where it comes from: the command, the machine, the cost."""
+    run, cost = record["run"], record["cost"]
+    rows = [("command", f'<code class="command">{escape(run["command"])}</code>')]
+    rows += [
+        ("run", escape(_run(run))),
+        ("began", escape(run["begun"])),
+        ("newest outcome", escape(run["newest"])),
+    ]
+    rows.append(("evoflash", escape(run["evoflash_version"])))
+    rows += [(name, escape(text)) for name, text in run["environment"].items()]
+    rows += [("how fast a GPU was", escape(words)) for words in record["gpus_say"]]
+    rows.append(("wall clock", f"{figures.exact(cost['wall_s'])} s, pauses included"))
+    rows += [(name, html) for name, html in _spent(cost) if html]
+    cells = [(Cell(escape(name)), Cell(html)) for name, html in rows]
+    return table((Column("what"), Column("as noted")), cells, caption="Environment and cost")
+
+
+def _spent(cost: Json) -> list[tuple[str, str]]:
+    exact = Figures.exact
+    price = (
+        f"{exact(cost['price'])} at {exact(cost['price_per_hour'])} for a GPU hour" if cost["price"] else ""
+    )
+    rungs = ", ".join(f"{rung} {exact(seconds)} s" for rung, seconds in cost["rungs_s"].items())
+    return [
+        ("GPU", f"{exact(cost['gpu_minutes'])} minutes" if cost["gpu_minutes"] else ""),
+        ("price", price),
+        ("candidates in the GPU process", rungs),
+        ("CPU", f"{exact(cost['cpu_minutes'])} minutes of all cores together" if cost["cpu_minutes"] else ""),
+        ("compiler", f"{exact(cost['compile_s'])} s of NVRTC, all builds together"),
+    ]
+
+
+def _run(run: Json) -> str:
+    name = f" '{run['name']}'" if run["name"] else ""
+    budget = f" of {run['budget']}" if run["budget"] else ""
+    return (
+        f"{run['id']}{name}, {run['state']}: {run['evaluated']}{budget} evaluated, {run['correct']} correct, "
+        f"{run['screened']} screened, {run['failed']} failed, {run['duplicates']} duplicates; "
+        f"{run['strategy']}, seed {run['seed']}"
+    )

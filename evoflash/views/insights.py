@@ -1,0 +1,84 @@
+"""What a run's mutation operators brought, as tables or JSON; counts nothing."""
+
+import json
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import asdict
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+
+from evoflash.app.insights import Insights, Record, Step, sentences
+from evoflash.evaluation import Basis
+from evoflash.views import tables
+
+OFTEN = 3  # uses from which the tables show an operator against a bottleneck; JSON has all
+
+
+def as_json(insights: Insights) -> str:
+    """One object; gains are natural logarithms of the speed-up over the parent. An interval's end that nobody
+    knows is null.
+    """
+    table = asdict(insights)
+    for effect in table["effects"]:
+        if math.isinf(effect["high"]):
+            effect["low"] = effect["high"] = None
+    return json.dumps(table, indent=2)
+
+
+def print_insights(insights: Insights, console: Console) -> None:
+    """A table each for operators, bottlenecks, both together and arms; the winner's lineage; sentences."""
+    key, mark = insights.run.key, "~" if insights.is_estimated else ""
+    of = " from a recording of a model's ESTIMATES" if mark and key.basis is Basis.REPLAYED else ""
+    console.print(escape(f"{key.problem} on {key.gpu}: {key.strategy} seed {key.seed}, {key.basis}{of}"))
+    if not insights.operators:
+        console.print(escape(f"{insights.evaluated} evaluated, none by a mutation operator."))
+    else:
+        often = [pair for pair in insights.pairs if pair.uses >= OFTEN]
+        for title, records in (
+            ("operators", insights.operators),
+            ("what held the parent back", insights.bottlenecks),
+            (f"both, used {OFTEN} times or more", often),
+            ("operator chosen by its credit, or at random as a control", insights.arms),
+        ):
+            tables.print_table(_columns(records, mark), console, title=title)
+            console.print()
+    for step in insights.lineage:
+        console.print(escape(_step(step, mark)), highlight=False)
+    for sentence in sentences(insights):
+        console.print(escape(sentence), highlight=False, soft_wrap=not console.is_terminal)
+
+
+def _columns(records: Iterable[Record], mark: str) -> list[tables.Column]:
+    rows = tuple(records)
+
+    def column(name: str, cell: Callable[[Record], str], rank: int) -> tables.Column:
+        return tables.Column(name, tuple(map(cell, rows)), rank, is_number=bool(name))
+
+    return [
+        column("", lambda record: record.name, 0),
+        column("uses", lambda record: str(record.uses), 1),
+        column("correct", lambda record: str(record.correct), 4),
+        column("faster", lambda record: str(record.faster), 3),
+        column("mean gain", lambda record: _percent(record.mean_gain), 2),
+        column("best us", lambda record: _us(record.best_us, mark), 0),
+        column("kernel", lambda record: record.best_id, 5),
+    ]
+
+
+def _percent(log_gain: float | None) -> str:
+    return "" if log_gain is None else f"{math.expm1(log_gain):+.1%}"
+
+
+def _us(score_us: float | None, mark: str) -> str:
+    return "" if score_us is None else f"{mark}{score_us:.4g}"
+
+
+def _step(step: Step, mark: str) -> str:
+    changes = ", ".join(f"{name} {_word(old)} -> {_word(new)}" for name, (old, new) in step.changes.items())
+    return f"  {step.genome_id}  {_us(step.score_us, mark):>9} us  {step.operator:22} {changes}"
+
+
+def _word(value: Any) -> str:
+    return "none" if value is None else str(value)

@@ -1,0 +1,163 @@
+"""Shows what `evoflash ladder` found: a table, JSON, a bar chart; evaluates nothing.
+
+matplotlib is asked for only when a chart is wanted: it comes with the extra `plots`.
+"""
+
+import io
+import json
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from evoflash.app.ladder import Climb, Result
+from evoflash.errors import UsageError
+from evoflash.evaluation import Basis
+from evoflash.views import tables
+
+_FORMATS = (".svg", ".png")
+
+
+def title(climb: Climb) -> str:
+    """One line: the problem, the GPU, and whether the times were measured."""
+    return f"{climb.problem} on {climb.gpu}, {_basis(climb)}"
+
+
+def _basis(climb: Climb) -> str:
+    if climb.basis is Basis.MEASURED:
+        return "measured"
+    model = climb.results[0].evaluation.model_version if climb.results else ""
+    return f"ESTIMATED by model {model}, not measured".replace("  ", " ")
+
+
+def _time(result: Result) -> str:
+    if result.evaluation.score_us is None or not result.is_correct:
+        return ""
+    mark = "~" if result.evaluation.basis is Basis.ESTIMATED else ""
+    bound = ">= " if result.evaluation.is_censored else ""
+    return f"{bound}{mark}{result.evaluation.score_us:.2f}"
+
+
+def _status(result: Result) -> str:
+    evaluation = result.evaluation
+    if result.is_correct:
+        return "correct"
+    return f"FAILED: {evaluation.status} at {evaluation.rung}: {evaluation.reason}"
+
+
+def _factor(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f}x"
+
+
+def line(result: Result) -> str:
+    """A step in one line, for a person who waits."""
+    return f"{result.step.name}: {_time(result) + ' us' if result.is_correct else _status(result)}"
+
+
+def print_table(climb: Climb, console: Console) -> None:
+    """Every step: what it changed, its time and speed-ups, TFLOPS, and what became of it."""
+
+    def column(name: str, cell: Callable[[Result], str], rank: int = 0, *, prose: int = 0) -> tables.Column:
+        return tables.Column(name, tuple(map(cell, climb.results)), rank, not prose, prose)
+
+    columns = [
+        replace(column("step", lambda result: result.step.name), is_number=False),
+        column("what changed", lambda result: result.step.change, 1, prose=24),
+        column("us", _time),
+        column("over previous", lambda result: _factor(result.over_previous), 2),
+        column("over first", lambda result: _factor(result.over_first), 3),
+        column("TFLOPS", lambda result: "" if result.tflops is None else f"{result.tflops:.2f}", 4),
+        column("status", _status, 0, prose=12),
+    ]
+    tables.print_table(columns, console, title=title(climb))
+
+
+def as_json(climb: Climb) -> str:
+    """The table's content and each step's genome, as one JSON document."""
+    document = {
+        "problem": climb.problem,
+        "gpu": climb.gpu,
+        "basis": str(climb.basis),
+        "steps": [_row(result) for result in climb.results],
+    }
+    return json.dumps(document, indent=2)
+
+
+def _row(result: Result) -> dict[str, Any]:
+    evaluation = result.evaluation
+    return {
+        "step": result.step.name,
+        "change": result.step.change,
+        "family": evaluation.genome.family,
+        "genome": evaluation.genome.id,
+        "values": evaluation.genome.as_dict(),
+        "status": str(evaluation.status),
+        "rung": str(evaluation.rung),
+        "reason": evaluation.reason,
+        "us": evaluation.score_us if result.is_correct else None,
+        "is_lower_bound": evaluation.is_censored,
+        "model_version": evaluation.model_version,
+        "over_previous": result.over_previous,
+        "over_first": result.over_first,
+        "tflops": result.tflops,
+    }
+
+
+def check_plot(path: Path) -> None:
+    """UsageError unless plot() can write there: before anything is evaluated."""
+    if path.suffix not in _FORMATS:
+        raise UsageError(f"--plot {path}: name a file that ends in {' or '.join(_FORMATS)}.")
+    if not path.resolve().parent.is_dir():
+        raise UsageError(f"--plot {path}: there is no folder {path.resolve().parent}; make it first.")
+    if find_spec("matplotlib") is None:
+        raise UsageError('--plot needs matplotlib: pip install "evoflash[plots]".')
+
+
+def plot(climb: Climb, path: Path) -> None:
+    """Write a bar chart of the steps' times on a log axis to a .svg or .png file."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    # The same steps and times give the same bytes: no date, no random ids.
+    with matplotlib.rc_context({"svg.hashsalt": "evoflash", "svg.fonttype": "none"}):
+        figure = Figure(figsize=(9, 0.6 * len(climb.results) + 1.4), layout="constrained")
+        _draw(climb, figure.add_subplot())
+        picture = io.BytesIO()
+        metadata = {"Date": None} if path.suffix == ".svg" else {"Software": None}
+        figure.savefig(picture, format=path.suffix[1:], dpi=150, metadata=metadata)
+    beside = path.with_name(f".{path.name}.new")
+    beside.write_bytes(picture.getvalue())
+    os.replace(beside, path)
+
+
+def _draw(climb: Climb, axes: Any) -> None:
+    times = [r.evaluation.score_us if r.is_correct else None for r in climb.results]
+    shown = [time for time in times if time is not None]
+    smallest, largest = min(shown, default=1.0), max(shown, default=10.0)
+    left = smallest / 3
+    is_estimate = climb.basis is not Basis.MEASURED
+    for place, (result, time) in enumerate(zip(climb.results, times, strict=True)):
+        if time is None:
+            axes.text(left * 1.1, place, f"failed: {result.evaluation.status}", va="center", color="#b00020")
+            continue
+        axes.barh(
+            place,
+            time - left,
+            left=left,
+            color="#4878a8",
+            edgecolor="white",
+            hatch="//" if is_estimate else "",
+        )
+        factor = f"  ({result.over_first:.1f}x)" if result.over_first else ""
+        axes.text(time * 1.05, place, f"{_time(result)} us{factor}", va="center")
+    axes.set_xscale("log")
+    axes.set_xlim(left, largest * 6)
+    axes.set_yticks(range(len(climb.results)), [result.step.name for result in climb.results])
+    axes.invert_yaxis()
+    axes.set_xlabel("time of one launch, us (log scale); in brackets: times as fast as the first step")
+    axes.set_title(title(climb), loc="left", fontsize=10)
+    axes.spines[["top", "right"]].set_visible(False)

@@ -1,0 +1,253 @@
+"""The leaderboard as tables, Markdown, JSON or CSV, with a mark on every estimate. Reads no store."""
+
+import csv
+import io
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import groupby
+from operator import itemgetter
+from types import MappingProxyType
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+
+from evoflash.app import words as cost
+from evoflash.app.leaderboard import DATABASE, RANKING, Costs, Objective, Table, short_names
+from evoflash.evaluation import Basis
+from evoflash.views import tables
+
+Row = Mapping[str, Any]
+NOTHING = "No correct kernel is stored for this: run `evoflash search`, or ask for less."
+
+
+def as_json(table: Table, costs: Costs = MappingProxyType({}), price_per_hour: float | None = None) -> str:
+    """One object, {"leaderboard": [...], "runs": [...]}; a row's keys are the columns, its genes are under
+    `values`. `runs` says what the runs of the rows took, by their numbers, and their database where there are
+    several. Of a Pareto front `objectives` names what it is a front of.
+    """
+    rows = table.as_dicts()
+    runs = [
+        {
+            "run": run,
+            **({DATABASE: database} if database else {}),
+            **cost.as_dict(costs.get((database, run)), price_per_hour),
+        }
+        for database, run in dict.fromkeys((_databases(row)[0], row["run"]) for row in rows)
+    ]
+    front = {"objectives": [each.name for each in table.objectives]} if table.objectives else {}
+    return json.dumps({"leaderboard": [with_genes(row) for row in rows], "runs": runs, **front}, indent=2)
+
+
+def with_genes(row: dict[str, Any]) -> dict[str, Any]:
+    """The row with its genes as they are, in place of their text."""
+    genes = row.pop("values_json")
+    return row | {"values": None if genes is None else json.loads(genes)}
+
+
+def as_csv(table: Table) -> str:
+    """A header line and one line per row, RFC 4180 with bare newlines; numbers as stored."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(table.columns)
+    writer.writerows(table.rows)
+    return text.getvalue()
+
+
+def as_markdown(table: Table) -> str:
+    """A heading and a pipe table for each ranking."""
+    return "\n".join(_markdown_ranking(table, rows) for rows in _rankings(table)) or f"{nothing(table)}\n"
+
+
+def _markdown_ranking(table: Table, rows: list[Row]) -> str:
+    shown = _columns(rows, table.objectives)
+    lines = [list(shown), ["---:" if name in _NUMBERS else "---" for name in shown]]
+    lines += [[cell(row).replace("|", "\\|") for cell in shown.values()] for row in rows]
+    body = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return f"### {_title(table, rows)}\n\n{body}\n"
+
+
+def rankings_in_words(table: Table) -> Iterator[tuple[str, tuple[str, ...], tuple[tuple[str, ...], ...]]]:
+    """For each ranking its title, the columns that are not empty, and the cells as they are shown."""
+    for rows in _rankings(table):
+        shown = _columns(rows, table.objectives)
+        yield (
+            _title(table, rows),
+            tuple(shown),
+            tuple(tuple(cell(row) for cell in shown.values()) for row in rows),
+        )
+
+
+def print_table(table: Table, console: Console, *, wide: bool = False) -> None:
+    """One table for each ranking, as wide as the terminal or, with `wide`, as its columns; a line that says
+    what to do when there is none.
+    """
+    if not table.rows:
+        console.print(escape(nothing(table)))
+    wanted = {each.header for each in table.objectives}
+    for at, rows in enumerate(_rankings(table)):
+        if at:
+            console.print()
+        columns = [
+            tables.Column(
+                name,
+                tuple(map(cell, rows)),
+                0 if name in wanted else _RANKS[name],
+                is_number=name in _NUMBERS,
+            )
+            for name, cell in _columns(rows, table.objectives).items()
+        ]
+        styles = ["dim" if row["kind"] == "baseline" else "" for row in rows]
+        tables.print_table(
+            columns,
+            console,
+            title=_title(table, rows),
+            styles=styles,
+            wide=wide,
+            rest="--wide or --json shows all",
+        )
+
+
+def front_in_words(table: Table) -> list[str]:
+    """A Pareto front in lines: what it is of, and a line for each kernel with a figure for each objective."""
+    if not table.rows:
+        return [nothing(table)]
+    found = []
+    for rows in _rankings(table):
+        found.append(_front(table, rows))
+        cells = _columns(rows, table.objectives)
+        us = next(cell for header, cell in cells.items() if header in ("us", "est. us"))
+        for row in rows:
+            shown = [
+                f"{(us if each.name == 'latency' else cells[each.header])(row)} {each.unit}"
+                for each in table.objectives
+            ]
+            found.append(f"{row['genome_id'] or 'baseline'}  {row['name']}  {', '.join(shown)}")
+    return found
+
+
+def _rankings(table: Table) -> Iterator[list[Row]]:
+    for _, rows in groupby(table.as_dicts(), key=itemgetter(*RANKING)):
+        yield list(rows)
+
+
+def nothing(table: Table) -> str:
+    """Why there is no row."""
+    if not sum(table.unknown.values()):
+        return NOTHING
+    said = f"None of {sum(table.unknown.values())} kernels has a figure for {_names(table)}."
+    if not any(each.name == "energy" for each in table.objectives):
+        return said
+    return f"{said} On a GPU, `evoflash search --objective latency,energy` measures energy in its finals."
+
+
+def _names(table: Table) -> str:
+    *most, last = (each.name for each in table.objectives)
+    return f"{', '.join(most)} and {last}" if most else last
+
+
+def _title(table: Table, rows: list[Row]) -> str:
+    """What is ranked, and of a Pareto front how many kernels it is the front of."""
+    return f"{_front(table, rows)}\n{_ranked(rows)}" if table.objectives else _ranked(rows)
+
+
+def _front(table: Table, rows: list[Row]) -> str:
+    key = tuple(rows[0][name] for name in RANKING)
+    without = f"; {n} more lack a figure" if (n := table.unknown.get(key, 0)) else ""
+    return f"Pareto front of {_names(table)}: {len(rows)} of {table.known.get(key, 0)} kernels{without}"
+
+
+def _ranked(rows: list[Row]) -> str:
+    basis = Basis(rows[0]["basis"])
+    models = sorted({row["model_version"] for row in rows if row["model_version"]})
+    estimates = f"estimated by model {', '.join(models) or 'unknown'}, not measured"
+    words = {
+        Basis.MEASURED: "measured",
+        Basis.REPLAYED: "replayed from a recording" + (f", {estimates}" if _is_estimated(rows) else ""),
+        Basis.ESTIMATED: estimates,
+    }
+    return f"{rows[0]['problem']} on {rows[0]['gpu']}: {words[basis]}"
+
+
+def _is_estimated(rows: list[Row]) -> bool:
+    return any(row["basis"] == Basis.ESTIMATED.value or row["model_version"] for row in rows)
+
+
+# What a narrow terminal goes without first has the highest number; 0 is always shown.
+_RANKS = {
+    **{"#": 0, "kernel": 0, "us": 0, "est. us": 0, "genome": 1, "speed-up": 2, "TFLOPS": 3, "p10-p90": 4},
+    **{
+        "bound": 5,
+        "regs": 6,
+        "spills": 7,
+        "timed": 8,
+        "search": 9,
+        "database": 1,
+        "rel L2": 0,
+        "smem B": 0,
+        "mJ": 0,
+    },
+}
+_NUMBERS = {"#", "us", "est. us", "p10-p90", "speed-up", "TFLOPS", "regs", "spills", "rel L2", "smem B", "mJ"}
+
+
+def _columns(rows: list[Row], objectives: Sequence[Objective] = ()) -> dict[str, Callable[[Row], str]]:
+    """Headers and how each cell reads; figures of an estimate carry a '~', what no row has is left out.
+
+    Errors, shared memory and energy are shown where they are objectives.
+    """
+    estimated, headers = _is_estimated(rows), {each.header for each in objectives}
+    mark = "~" if estimated else ""
+    columns: dict[str, Callable[[Row], str]] = {
+        "#": lambda row: str(row["rank"]),
+        "kernel": lambda row: row["name"],
+        "genome": lambda row: row["genome_id"] or row["kind"],
+        "est. us" if estimated else "us": lambda row: _figure(row["score_us"], mark),
+        **{header: cell for header, cell in _OF_OBJECTIVES.items() if header in headers},
+        "p10-p90": lambda row: _spread(row, mark),
+        "speed-up": lambda row: _speedup(row, mark),
+        "TFLOPS": lambda row: _figure(row["tflops"], mark),
+        "regs": lambda row: _count(row["registers"]),
+        "spills": lambda row: _count(row["spill_bytes"]),
+        "bound": lambda row: row["bound"],
+        "timed": lambda row: row["protocol"],
+        "search": lambda row: f"{row['strategy']} seed {row['seed']} run {row['run']}",
+        "database": _database_cell(rows),
+    }
+    return {name: cell for name, cell in columns.items() if any(cell(row) for row in rows)}
+
+
+def _database_cell(rows: list[Row]) -> Callable[[Row], str]:
+    """Where a row is from, in few letters; empty where there is one database."""
+    short = short_names(dict.fromkeys(label for row in rows for label in _databases(row)))
+    return lambda row: ", ".join(short[label] for label in _databases(row))
+
+
+def _databases(row: Row) -> list[str]:
+    """Those that have the row; one empty word where there is one database."""
+    return str(row.get(DATABASE, "")).split(", ")
+
+
+_OF_OBJECTIVES: Mapping[str, Callable[[Row], str]] = {
+    "rel L2": lambda row: "" if row["rel_l2"] is None else f"{row['rel_l2']:.1e}",
+    "smem B": lambda row: _count(row["smem_bytes"]),
+    "mJ": lambda row: _figure(row["energy_mj"], ""),
+}
+
+
+def _figure(number: float | None, mark: str) -> str:
+    return "" if number is None else f"{mark}{number:.4g}" if number < 1000 else f"{mark}{number:.0f}"
+
+
+def _spread(row: Row, mark: str) -> str:
+    if row["p10_us"] is None or row["p90_us"] is None or row["n"] == 1:  # an estimate has no spread
+        return ""
+    return f"{_figure(row['p10_us'], mark)}-{_figure(row['p90_us'], mark)}"
+
+
+def _speedup(row: Row, mark: str) -> str:
+    return "" if row["speedup"] is None else f"{mark}{row['speedup']:.2f}x {row['speedup_vs']}"
+
+
+def _count(number: int | None) -> str:
+    return "" if number is None else str(number)

@@ -1,0 +1,111 @@
+"""A portfolio as tables for people or as JSON; computes nothing but sums."""
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+from rich.console import Console
+from rich.markup import escape
+
+from evoflash.app.portfolio.run import Portfolio, Served, at_borders, regret, served
+from evoflash.evaluation import Basis
+from evoflash.views.tables import Column, print_table
+
+
+def print_text(found: Portfolio, console: Console) -> None:
+    """What it costs, the kernels, a table for each compile key, the borders, and notes."""
+    rows = served(found)
+    for line in (*_head(found, rows), "", *_kernels(found, rows), ""):
+        console.print(escape(line), highlight=False, soft_wrap=not console.is_terminal)
+    ordered = sorted(rows, key=lambda row: _key(row, found))
+    for key, group in groupby(ordered, key=lambda row: _key(row, found)):
+        print_table(_columns(found, list(group)), console, title=key)
+        console.print()
+    for line in (*_borders(found), *_notes(found, rows)):
+        console.print(escape(line), highlight=False, soft_wrap=not console.is_terminal)
+
+
+def _key(row: Served, found: Portfolio) -> str:
+    return str(row.workload.compile_key(found.spec.arch)).rpartition(",")[0]
+
+
+def _head(found: Portfolio, rows: Sequence[Served]) -> Iterator[str]:
+    costs = regret(rows)
+    basis = "measured" if found.table.basis is Basis.MEASURED else "ESTIMATED by a model, not measured"
+    kernels = "1 kernel" if len(found.kernels) == 1 else f"{len(found.kernels)} kernels"
+    yield f"{kernels} of {len(found.table.kernels)} for {len(rows)} shapes on {found.spec.name}, {basis}"
+    yield f"regret beside the fastest of all on each shape: mean {costs.mean:.2%} by weight,"
+    yield f"{costs.plain_mean:.2%} with all shapes alike, worst {costs.worst:.2%}"
+    counts = ", ".join(f"{len(each.kernels)}: {each.mean:.2%}" for each in found.by_count)
+    how = "the best set of all" if found.choice.is_exact else "found by exchanges; a better set is possible"
+    yield f"mean by the number of kernels: {counts} ({how})"
+
+
+def _kernels(found: Portfolio, rows: Sequence[Served]) -> Iterator[str]:
+    for number, name in enumerate(found.kernels):
+        mine = [row for row in rows if row.kernel == name]
+        share = sum(row.weight for row in mine)
+        family = found.table.kernel(name).family
+        yield f"kernel {number}  {name}  {family}: {len(mine)} shapes, {share:.0%} of the mix"
+
+
+def _columns(found: Portfolio, rows: Sequence[Served]) -> list[Column]:
+    sizes = [row.workload.names() for row in rows]
+    mark = "" if found.table.basis is Basis.MEASURED else "~"
+    return [
+        Column("b", tuple(str(each["batch"]) for each in sizes)),
+        Column("h/hkv", tuple(f"{each['heads']}/{each['kv_heads']}" for each in sizes), 4),
+        Column("sq", tuple(str(each["seq_q"]) for each in sizes)),
+        Column("skv", tuple(str(each["seq_kv"]) for each in sizes)),
+        Column("weight", tuple(f"{row.weight:.1%}" for row in rows), 2),
+        Column("kernel", tuple(str(found.kernels.index(row.kernel)) if row.kernel else "-" for row in rows)),
+        Column("us", tuple(f"{mark}{row.time.us:.2f}" if row.time else "" for row in rows)),
+        Column("best", tuple(f"{mark}{row.best_us:.2f}" if row.best_us else "" for row in rows), 1),
+        Column("regret", tuple(map(_cost, rows))),
+        Column("SDPA", tuple(f"{row.library_us:.2f}" if row.library_us else "" for row in rows), 3),
+    ]
+
+
+def _cost(row: Served) -> str:
+    """The regret and half the width of its interval."""
+    if row.time is None or row.regret is None or row.best_us is None:
+        return ""
+    if row.time.is_rough:
+        return f"{row.regret:.1%} rough"
+    reach = (row.time.high_us - row.time.low_us) / 2 / row.best_us
+    return f"{row.regret:.1%} ±{reach:.1%}" if reach else f"{row.regret:.1%}"
+
+
+def _borders(found: Portfolio) -> Iterator[str]:
+    rows = at_borders(found)
+    timed = [row for row in rows if row.is_timed]
+    if not rows:
+        yield "borders: none; no two neighbouring shapes get different kernels"
+        return
+    checked = sum(row.time.is_checked for row in timed if row.time)
+    measured = found.table.basis is Basis.MEASURED
+    how = f"{'timed' if measured else 'ESTIMATED'}, {checked} {'judged' if measured else 'emulated'}"
+    if timed:
+        worst = max(timed, key=lambda row: row.regret)
+        yield (
+            f"borders: {len(timed)} of {len(rows)} shapes beside a border {how}; at most "
+            f"{worst.regret:.1%} slower than another of these kernels ({worst.workload})"
+        )
+    if len(timed) < len(rows):
+        missing = len(rows) - len(timed)
+        yield f"borders: {missing} shapes beside one are not timed: run this on a {found.spec.name}"
+
+
+def _notes(found: Portfolio, rows: Sequence[Served]) -> Iterator[str]:
+    left_out = [row for row in rows if not row.kernel]
+    for row in left_out:
+        table_row = found.table.row(row.workload)
+        reasons = sorted(set(table_row.absent.values())) if table_row and not row.best else []
+        why = reasons[0] if reasons else "none of the kept kernels computes it; more --kernels would"
+        yield f"note: {row.workload} falls back to PyTorch's attention: {why}"
+    slower = [row for row in rows if row.time and row.library_us and row.library_us < row.time.us]
+    if slower:
+        first = slower[0].workload
+        yield f"note: PyTorch's attention is faster on {len(slower)} of the shapes, for example {first}"
+    rough = [row for row in rows if row.time and row.time.is_rough]
+    if rough:
+        yield f"note: times from three turns at most: {len(rough)}; more --minutes make them sure"

@@ -1,0 +1,51 @@
+"""What commands share towards the person: lines, tables, Ctrl-C in words. Runs nothing."""
+
+import re
+import shutil
+import sys
+import textwrap
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_LABEL = re.compile(r"\S {2,}(?=\S)")  # two blanks or more part a label from what it labels
+_COMMAND = " evoflash export "
+_DEEPER = 2  # characters: so much further in goes a line on that has no label
+_PIPE_COLUMNS = 180  # of a table that goes to a file or a pipe
+
+
+def tell(text: str, *, whole: bool = False) -> None:
+    """What was asked for, on stdout; on a terminal `wrapped`, unless it is to stay whole."""
+    if sys.stdout.isatty() and not whole:
+        text = wrapped(text, shutil.get_terminal_size().columns)
+    print(text)
+
+
+def wrapped(text: str, width: int) -> str:
+    """The text with lines of at most `width` characters.
+
+    A line goes on below what stands beside its labels, and so does not hide them; a command stays in one
+    line, which can be copied.
+    """
+    return "\n".join(_broken(line, width) for line in text.split("\n"))
+
+
+def _broken(line: str, width: int) -> str:
+    if len(line) <= width or _COMMAND in line:
+        return line
+    labels = [match.end() for match in _LABEL.finditer(line) if match.end() <= width // 2]
+    indent = labels[-1] if labels else len(line) - len(line.lstrip()) + _DEEPER
+    return textwrap.fill(
+        line,
+        width,
+        subsequent_indent=" " * indent,
+        break_on_hyphens=False,
+    )
+
+
+def stdout_console(pipe_columns: int = _PIPE_COLUMNS) -> "Console":
+    """Where tables are printed: as wide as the terminal, or `pipe_columns` where stdout is none."""
+    from rich.console import Console
+
+    return Console(width=None if sys.stdout.isatty() else pipe_columns)

@@ -1,0 +1,125 @@
+"""Which kernels are kept: against every possible set, and by the order that decides between equals."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from evoflash.app.portfolio import choice
+from evoflash.app.portfolio.choice import choose, evaluate, regrets
+
+INF = np.inf
+TIMES = st.sampled_from([1.0, 1.1, 1.5, 2.0, 3.0, INF])
+
+
+@st.composite
+def tables(draw):
+    shape = (draw(st.integers(1, 6)), draw(st.integers(1, 7)))
+    times = draw(arrays(float, shape, elements=TIMES))
+    weights = draw(st.lists(st.sampled_from([0.5, 1.0, 3.0]), min_size=shape[0], max_size=shape[0]))
+    return regrets(times), np.array(weights) / sum(weights)
+
+
+def of_all_sets(regret, weights, most):
+    sets = (s for n in range(most + 1) for s in itertools.combinations(range(regret.shape[1]), n))
+    return min((evaluate(regret, weights, each) for each in sets), key=lambda found: found.rank[:4])
+
+
+@given(tables(), st.integers(1, 4))
+@settings(max_examples=200, deadline=None)
+def test_no_set_of_as_many_kernels_is_better(table, most):
+    regret, weights = table
+
+    assert choose(regret, weights, most).rank[:4] == of_all_sets(regret, weights, most).rank[:4]
+
+
+@given(tables(), st.integers(1, 4))
+@settings(max_examples=100, deadline=None)
+def test_exchanges_end_at_a_set_that_no_exchange_makes_better(table, most):
+    regret, weights = table
+    columns = choice._undominated(regret)
+    if not columns:
+        return
+
+    found = evaluate(regret, weights, choice._exchanged(regret, weights, columns, most))
+
+    swaps = [tuple(sorted({*found.kernels} - {out} | {new})) for out in found.kernels for new in columns]
+    assert len(found.kernels) <= most
+    assert all(found.rank[:4] <= evaluate(regret, weights, each).rank[:4] for each in swaps)
+
+
+def test_a_large_table_is_searched_by_exchanges_and_says_so(monkeypatch):
+    monkeypatch.setattr(choice, "_EXACT", 0)
+    regret = regrets(np.random.default_rng(0).uniform(1, 2, (12, 20)))
+
+    found = choose(regret, [1 / 12] * 12, 3)
+
+    assert not found.is_exact
+    assert len(found.kernels) == 3
+
+
+def test_the_weights_decide_which_shape_gets_its_best_kernel():
+    regret = regrets(np.array([[1.0, 2.0], [2.0, 1.0]]))
+
+    assert choose(regret, [0.9, 0.1], 1).kernels == (0,)
+    assert choose(regret, [0.1, 0.9], 1).kernels == (1,)
+
+
+def test_the_mean_is_how_much_longer_the_mix_takes():
+    times = np.array([[10.0, 12.0], [30.0, 20.0]])
+    shares = [0.25, 0.75]  # of the time with the best kernels
+
+    found = choose(regrets(times), shares, 1)
+
+    assert found.kernels == (1,)
+    assert found.mean == pytest.approx(0.25 * 12 / 10 + 0.75 * 20 / 20 - 1)
+    assert found.worst == pytest.approx(0.2)
+
+
+def test_of_equal_means_the_smaller_worst_regret_wins():
+    regret = np.array([[0.0, 0.2, 0.1], [0.2, 0.0, 0.1], [0.0, 0.0, 0.0]])
+
+    assert choose(regret, [1 / 3] * 3, 1).kernels == (2,)
+
+
+def test_of_equal_sets_the_one_with_fewer_kernels_wins():
+    regret = np.array([[0.0, 0.0, 0.5], [0.0, 0.3, 0.0]])
+
+    assert choose(regret, [0.5, 0.5], 3).kernels == (0,)
+
+
+def test_of_kernels_that_take_as_long_everywhere_the_first_is_kept():
+    assert choose(np.zeros((2, 3)), [0.5, 0.5], 2).kernels == (0,)
+
+
+def test_shapes_are_covered_before_they_are_fast():
+    regret = regrets(np.array([[1.0, 2.0], [INF, 1.0]]))
+
+    found = choose(regret, [0.99, 0.01], 1)
+
+    assert found.kernels == (1,)
+    assert found.uncovered == 0.0
+
+
+def test_what_is_left_uncovered_is_said_by_its_weight():
+    regret = regrets(np.array([[1.0, INF], [INF, 1.0]]))
+
+    found = choose(regret, [0.7, 0.3], 1)
+
+    assert found.kernels == (0,)
+    assert found.uncovered == pytest.approx(0.3)
+
+
+def test_a_shape_that_no_kernel_computes_counts_nowhere():
+    regret = regrets(np.array([[1.0, 2.0], [INF, INF]]))
+
+    found = choose(regret, [0.5, 0.5], 1)
+
+    assert (found.kernels, found.mean, found.uncovered) == ((0,), 0.0, 0.0)
+
+
+def test_nothing_is_chosen_where_no_kernel_computes_anything():
+    assert choose(regrets(np.full((2, 2), INF)), [0.5, 0.5], 2).kernels == ()

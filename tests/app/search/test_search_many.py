@@ -1,0 +1,225 @@
+"""`evoflash search --problems`: a run for each problem, what a failure costs, what is left when it ends."""
+
+import contextlib
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from places import ROOT, environment
+from rich.console import Console
+from waiting import LIMIT_S, is_alive, until
+
+from evoflash.app.mix import Weighted, read_problems
+from evoflash.app.search import many
+from evoflash.app.search import many as side_by_side
+from evoflash.app.search.machines import Asked
+from evoflash.app.search.session import SearchResult
+from evoflash.errors import DeviceError, EvoflashError, NoKernelError, StoreError, UsageError
+from evoflash.problem import parse_problem
+from evoflash.store.store import open_store
+from evoflash.views import search as many_report
+from tests.store.test_store import full_evaluation
+
+SMALL, OTHER, NOT_OURS = "b=1,h=1,s=64,d=64", "b=1,h=1,s=96,d=64,causal", "b=1,h=1,s=64,d=64,acc=fp16"
+EMULATED = ("search", "--gpu", "l4", "--evaluator", "emulated", "--family", "flash_wmma")
+
+
+def weighted(*texts: str) -> list[Weighted]:
+    return [Weighted(parse_problem(text), text, 1.0) for text in texts]
+
+
+def found(us: float = 12.5) -> SearchResult:
+    return SearchResult(replace(full_evaluation(), score_us=us), 7, library=("sdpa_flash", 2 * us))
+
+
+def mix(folder: Path, *lines: str) -> Path:
+    path = folder / "mix.txt"
+    path.write_text("\n".join(lines))
+    return path
+
+
+def started(*arguments: object) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [sys.executable, "-m", "evoflash", *EMULATED, *map(str, arguments)],
+        cwd=ROOT,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(NO_COLOR="1", COLUMNS="80"),
+        start_new_session=True,
+    )
+
+
+def spent(db: Path) -> dict[str, int]:
+    with open_store(str(db), read_only=True) as store:
+        return {run.key.problem: store.spent(run) for run in store.runs()}
+
+
+def begun(db: Path) -> list[int]:
+    """As spent; empty before there is a database."""
+    with contextlib.suppress(StoreError):
+        return list(spent(db).values())
+    return []
+
+
+# ---- the file
+
+
+def test_a_problem_that_is_named_twice_is_one_that_weighs_as_much_as_both(tmp_path: Path) -> None:
+    path = mix(tmp_path, f"{SMALL} weight=2", "mission+mission,causal", "", f"{SMALL} # again")
+    first, second = read_problems(path)
+    assert (first.text, first.weight) == (SMALL, 3.0)
+    assert (len(second.problem.workloads), second.weight) == (2, 1.0)
+
+
+def test_a_line_that_is_no_problem_is_named_before_anything_begins(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"mix\.txt:2: 'nonsense'"):
+        read_problems(mix(tmp_path, SMALL, "nonsense"))
+
+
+# ---- one after the other
+
+
+def test_the_heaviest_is_first_and_outcomes_stand_in_the_order_of_the_file() -> None:
+    light, heavy = weighted(SMALL, OTHER)
+    heavy, begun = replace(heavy, weight=5.0), []
+    outcomes = many.in_turn([light, heavy], lambda text: begun.append(text) or found(), lambda *_: None)
+    assert begun == [OTHER, SMALL]
+    assert [each.problem for each in outcomes] == [light, heavy]
+
+
+@pytest.mark.parametrize("error", [UsageError("no"), DeviceError("no"), StoreError("no")])
+def test_a_problem_that_fails_costs_only_itself(error: EvoflashError) -> None:
+    def search(text: str) -> SearchResult:
+        if text == SMALL:
+            raise error
+        return found()
+
+    failed, done = many.in_turn(weighted(SMALL, OTHER), search, lambda *_: None)
+    assert (failed.error, failed.exit_code, done.error) == ("no", error.exit_code, "")
+    with pytest.raises(EvoflashError, match="1 of 2 problems failed: the same command tries") as caught:
+        many_report.check([failed, done])
+    assert caught.value.exit_code == 1
+
+
+def test_where_all_failed_alike_the_exit_code_is_theirs() -> None:
+    nothing = many.in_turn(weighted(SMALL, OTHER), lambda _: SearchResult(None, 3), lambda *_: None)
+    with pytest.raises(EvoflashError) as caught:
+        many_report.check(nothing)
+    assert caught.value.exit_code == NoKernelError.exit_code
+
+
+def test_ctrl_c_in_one_problem_begins_no_other() -> None:
+    def search(text: str) -> SearchResult:
+        begun.append(text)
+        raise KeyboardInterrupt
+
+    begun: list[str] = []
+    with pytest.raises(KeyboardInterrupt):
+        many.in_turn(weighted(SMALL, OTHER), search, lambda *_: None)
+    assert begun == [SMALL]
+
+
+# ---- the table
+
+
+def printed(outcomes: list[many.Outcome]) -> list[str]:
+    text = io.StringIO()
+    many_report.print_summary(outcomes, Console(width=80, file=text, force_terminal=True, color_system=None))
+    return text.getvalue().splitlines()
+
+
+def test_the_table_says_best_over_what_and_evaluations_in_80_columns() -> None:
+    long = "b=16,h=32,hkv=8,sq=1,skv=8192,d=128,dtype=bf16"
+    outcomes = many.in_turn(weighted(long), lambda _: found(), lambda *_: None)
+    lines = printed(outcomes)
+    row = next(line for line in lines if "12.50" in line)
+    assert "2.00x sdpa_flash" in row
+    assert "7" in row.split()
+    assert max(map(len, lines)) <= 80
+
+
+def test_json_has_a_result_or_an_error_for_each_problem() -> None:
+    def search(text: str) -> SearchResult:
+        if text == SMALL:
+            raise UsageError("no")
+        return found()
+
+    said = json.loads(many_report.as_json(many.in_turn(weighted(SMALL, OTHER), search, lambda *_: None)))
+    failed, done = said["searches"]
+    assert (failed["error"], failed["result"]) == ("no", None)
+    assert (done["error"], done["result"]["spent"], done["library"]["score_us"]) == (None, 7, 25.0)
+
+
+# ---- several at a time
+
+
+def test_workers_are_shared_out_and_none_is_left_over() -> None:
+    assert [slot.asked.workers for slot in side_by_side.slots(Asked(workers=5), 3)] == [2, 2, 1]
+    assert [slot.asked.workers for slot in side_by_side.slots(Asked(workers=2), 9)] == [1, 1]
+
+
+@pytest.mark.parametrize(("asked", "problems"), [(Asked(), 9), (Asked(workers=4), 1)])
+def test_one_search_at_a_time_has_everything(asked: Asked, problems: int) -> None:
+    assert side_by_side.slots(asked, problems) == (side_by_side.Slot(asked),)
+
+
+def test_a_search_whose_process_dies_costs_only_itself_and_the_others_go_on(tmp_path: Path) -> None:
+    problems = weighted(SMALL, OTHER)
+
+    class Dies:
+        """Ends the process that receives it."""
+
+        def __reduce__(self) -> tuple[object, tuple[int]]:
+            return os._exit, (9,)
+
+    slots = [side_by_side.Slot(Asked(tls=Dies())), side_by_side.Slot(Asked(tls=Dies()))]  # type: ignore[arg-type]
+    outcomes = side_by_side.at_once(problems, None, slots, lambda *_: None)  # type: ignore[arg-type]
+    assert [each.error for each in outcomes] == [
+        "its process ended with 9: the same command continues it."
+    ] * 2
+
+
+@pytest.mark.slow
+def test_a_mix_is_searched_continued_and_summed_up_though_one_problem_has_no_kernel(tmp_path: Path) -> None:
+    path, db = mix(tmp_path, SMALL, NOT_OURS, OTHER), tmp_path / "a.db"
+    for more, budget in (((), 1), (("--workers", 2), 2)):
+        search = started("--problems", path, "--budget", budget, "--db", db, *more)
+        out, said = search.communicate(timeout=LIMIT_S)
+        assert search.returncode == 1, said
+        assert "1 of 3 problems failed" in said.splitlines()[-1]
+        assert [f"  {budget}  " in line for line in out.splitlines() if line.startswith("b=1,h=1,s=")][:1]
+        assert sorted(spent(db).values()) == [budget, budget]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("end", "code"), [(signal.SIGTERM, 143), (signal.SIGKILL, -9)])
+@pytest.mark.sample(1)
+def test_when_the_command_ends_no_search_goes_on_and_the_same_command_continues(
+    tmp_path: Path, end: signal.Signals, code: int
+) -> None:
+    path, db = mix(tmp_path, SMALL, OTHER), tmp_path / "a.db"
+    command = ("--problems", path, "--workers", "2", "--db", db)
+    search = started(*command, "--budget", "500")
+    until(lambda: sorted(map(bool, begun(db))) == [True, True], what="outcomes of both")
+    started_by_it = [int(word) for word in children(search.pid)]
+    search.send_signal(end)
+    search.communicate(timeout=LIMIT_S)
+    assert search.returncode == code
+    until(lambda: not any(map(is_alive, started_by_it)), what="the end of its processes")
+    before = spent(db)
+    again = started(*command, "--budget", max(before.values()))
+    _, said = again.communicate(timeout=LIMIT_S)
+    assert again.returncode == 0, said
+    assert set(spent(db).values()) == {max(before.values())}
+
+
+def children(process: int) -> list[str]:
+    listed = Path(f"/proc/{process}/task/{process}/children").read_text().split()
+    return [*listed, *(deeper for child in listed for deeper in children(int(child)))]

@@ -1,0 +1,163 @@
+"""A search learns from the store's searches on near problems; what it learnt from is kept with the run."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from evoflash.app.search import plan as planning
+from evoflash.app.search import transfer
+from evoflash.app.search.session import strategy_of
+from evoflash.cli.options import program
+from evoflash.cli.program import commands, groups
+from evoflash.evaluation import Basis, Evaluation, Proposal, Run, Rung, RunKey, Status
+from evoflash.space import Genome
+from evoflash.store.store import Store, open_store
+
+NEAR, FAR, OWN = "b=1,h=8,s=640,d=64", "b=8,h=32,s=8192,d=128", "b=1,h=8,s=512,d=64"
+
+
+def plan(*, problem: str = OWN, strategy: str = "surrogate", **options: bool) -> planning.Plan:
+    where = {"gpu": "l4", "evaluator": "emulated", "family": "flash_mma"}
+    return planning.plan(problem=problem, strategy=strategy, seed=0, **where, **options)
+
+
+@pytest.fixture
+def store(tmp_path) -> Iterator[Store]:
+    with open_store(str(tmp_path / "a.db")) as opened:
+        yield opened
+
+
+def begun(store: Store, wanted: planning.Plan, environment: dict[str, str] | None = None) -> Run:
+    return store.begin(wanted.key, gpu_hash=wanted.gpu.hash, budget=9, argv=[], environment=environment or {})
+
+
+def drawn(wanted: planning.Plan, count: int, seed: int = 0) -> list[Genome]:
+    rng = np.random.default_rng(seed)
+    return [wanted.fields[0].space.sample(rng) for _ in range(count)]
+
+
+def searched(store: Store, problem: str, count: int = 6, basis: Basis = Basis.ESTIMATED) -> list[Genome]:
+    """A search that found each genome faster than the one before; the second failed."""
+    wanted, genomes = plan(problem=problem), drawn(plan(problem=problem), count)
+    key = RunKey(wanted.key.problem, "l4", basis, "uniform", len(store.runs()))
+    run = store.begin(key, gpu_hash=wanted.gpu.hash, budget=count, argv=[], environment={})
+    for at, genome in enumerate(genomes):
+        status = Status.COMPILE if at == 1 else Status.CORRECT
+        us = None if at == 1 else 50.0 - at
+        evaluation = Evaluation(genome, key.problem, "l4", basis, status, Rung.DONE, score_us=us)
+        store.add(run, evaluation, Proposal(genome))
+    return genomes
+
+
+def test_near_searches_of_the_same_gpu_and_basis_are_noted_and_no_others(store) -> None:
+    searched(store, FAR)
+    searched(store, NEAR, basis=Basis.MEASURED)
+    searched(store, OWN)
+    assert transfer.note(store, plan()) == {}
+
+    searched(store, NEAR)
+
+    newest = store.runs()[0]
+    noted = [[newest.key.problem, "uniform", newest.key.seed, newest.created, 6]]
+    assert json.loads(transfer.note(store, plan())["learns_from"]) == noted
+    assert transfer.note(store, plan(transfer=False)) == {}
+
+
+def test_what_a_run_learns_from_is_what_there_was_when_it_began(store) -> None:
+    genomes = searched(store, NEAR)
+    wanted = plan()
+    run = begun(store, wanted, transfer.note(store, wanted))
+    before = transfer.earlier(store, run, wanted.fields)
+    searched(store, "b=1,h=8,s=520,d=64")
+
+    again = begun(store, wanted, transfer.note(store, wanted))
+
+    assert again.id == run.id
+    assert transfer.earlier(store, again, wanted.fields) == before
+    (found,) = before["flash_mma"]
+    assert {genome for genome, _ in found.outcomes} == set(genomes)
+    assert found.outcomes[1][1] == np.inf
+    assert found.best(2) == (genomes[5], genomes[4])
+
+
+def test_the_best_of_near_searches_are_seeds_before_the_family_s_own(store) -> None:
+    genomes = searched(store, NEAR)
+    wanted = plan()
+    run = begun(store, wanted, transfer.note(store, wanted))
+    strategy = strategy_of(wanted, transfer.earlier(store, run, wanted.fields))
+
+    asked = [strategy.ask() for _ in range(3)]
+
+    assert asked[:2] == [Proposal(genomes[5], "seed"), Proposal(genomes[4], "seed")]
+    assert asked[2].genome in wanted.fields[0].seeds
+
+
+def test_a_run_that_noted_nothing_learns_nothing(store) -> None:
+    searched(store, NEAR)
+    wanted = plan(transfer=False)
+
+    assert transfer.earlier(store, begun(store, wanted), wanted.fields) == {"flash_mma": ()}
+
+
+def test_a_search_that_may_not_learn_is_a_run_of_its_own() -> None:
+    assert plan().key.strategy == "surrogate/flash_mma"
+    assert plan(transfer=False).key.strategy == "surrogate-transfer/flash_mma"
+    assert plan(strategy="uniform", transfer=False).key.strategy == "uniform/flash_mma"
+
+
+def test_a_run_that_was_merged_into_another_database_learns_from_the_same_searches(tmp_path) -> None:
+    wanted, source, target = plan(), str(tmp_path / "source.db"), str(tmp_path / "target.db")
+    with open_store(source) as store:
+        searched(store, NEAR)
+        run = begun(store, wanted, transfer.note(store, wanted))
+        before = transfer.earlier(store, run, wanted.fields)
+    with open_store(target) as store:
+        searched(store, "b=1,h=8,s=520,d=64", count=9)  # takes the number that the near one had
+
+    merging = CliRunner().invoke(program(commands(), groups()), ["runs", "merge", source, "--db", target])
+
+    assert merging.exit_code == 0, merging.output
+    with open_store(target) as store:
+        merged = next(run for run in store.runs() if run.key == wanted.key)
+        assert transfer.earlier(store, merged, wanted.fields) == before
+
+
+SAID = "learning from earlier searches on near problems; --no-transfer: not."
+
+
+def searched_by_command(db: Path, budget: int, *options: str) -> tuple[list[Proposal], str]:
+    """All proposals of the run that `evoflash search` began or continued, and what the command said."""
+    where = ["--gpu", "l4", "--family", "flash_mma", "--problem", OWN, "--no-archive", "--db", str(db)]
+    done = CliRunner().invoke(program(commands()), ["search", *where, "--budget", str(budget), *options])
+    assert done.exit_code == 0, done.output
+    with open_store(str(db), read_only=True) as store:
+        run = next(run for run in store.runs() if run.key.problem == plan().key.problem)
+        return [proposal for proposal, _ in store.history(run)], done.stderr
+
+
+def test_the_command_starts_from_near_searches_and_goes_on_with_the_same_ones(tmp_path) -> None:
+    db = tmp_path / "a.db"
+    with open_store(str(db)) as store:
+        genomes = searched(store, NEAR)
+    begun, said = searched_by_command(db, 1)
+    assert begun == [Proposal(genomes[5], "seed")]
+    assert SAID in said
+
+    with open_store(str(db)) as store:
+        searched(store, "b=1,h=8,s=520,d=64", count=9)  # nearer, and there too late
+    continued, _ = searched_by_command(db, 2)
+
+    assert continued == [*begun, Proposal(genomes[4], "seed")]
+
+
+def test_the_command_learns_nothing_with_no_transfer(tmp_path) -> None:
+    db = tmp_path / "a.db"
+    with open_store(str(db)) as store:
+        searched(store, NEAR)
+    (alone,), said = searched_by_command(db, 1, "--no-transfer")
+    assert alone.genome == plan().fields[0].seeds[0]
+    assert SAID not in said

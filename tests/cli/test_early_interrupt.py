@@ -1,0 +1,77 @@
+"""Ctrl-C and SIGTERM while modules are imported, or where a command has no words for them, are one line."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+from places import ROOT, environment
+
+SENDS_AT_IMPORT = """
+import os, sys
+
+module, number = sys.argv[1], int(sys.argv[2])
+del sys.argv[1:3]
+
+class Sends:
+    def find_spec(self, name, path=None, target=None):
+        if name == module:
+            os.kill(os.getpid(), number)
+
+from evoflash.cli.program import main
+assert module not in sys.modules
+sys.meta_path.insert(0, Sends())
+main()
+"""
+
+
+def heard_ctrl_c():
+    """A shell's background jobs ignore Ctrl-C, and so would everything that these tests start there."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+@pytest.mark.parametrize(
+    ("module", "words"),
+    [
+        ("typer", ["--help"]),
+        ("evoflash.cli.options", ["--help"]),
+        ("numpy", ["search", "--gpu", "l4"]),
+        ("evoflash.store.store", ["search", "--gpu", "l4"]),
+        ("jinja2", ["families"]),
+    ],
+)
+@pytest.mark.parametrize(("sent", "called"), [(signal.SIGINT, "Ctrl-C"), (signal.SIGTERM, "SIGTERM")])
+@pytest.mark.sample(4)
+def test_a_signal_while_a_module_is_imported_is_one_line_and_its_exit_code(
+    tmp_path, module, words, sent, called
+):
+    done = subprocess.run(
+        [sys.executable, "-c", SENDS_AT_IMPORT, module, str(int(sent)), *words],
+        env=environment(EVOFLASH_DB=str(tmp_path / "a.db")),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        preexec_fn=heard_ctrl_c,
+    )
+    assert (done.returncode, done.stderr) == (128 + sent, f"evoflash: stopped by {called}.\n")
+    assert not (tmp_path / "a.db").exists()
+
+
+def test_ctrl_c_in_a_command_that_stores_nothing_is_one_line(tmp_path):
+    recording = tmp_path / "recording.json"
+    os.mkfifo(recording)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "evoflash", "replay", str(recording)],
+        env=environment(),
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=heard_ctrl_c,
+    )
+    with recording.open("w"):  # waits until the command reads, and lets it wait for what never comes
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate()
+    assert (process.returncode, said) == (130, "evoflash: stopped by Ctrl-C.\n")

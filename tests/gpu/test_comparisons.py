@@ -1,0 +1,217 @@
+"""What compares outputs on the device, run by the emulator: it finds what the validator finds on the host."""
+
+import numpy as np
+import pytest
+
+from evoflash.emulator import launch as emulator
+from evoflash.gpu import comparisons
+from evoflash.gpu.comparisons import FIELDS, THREADS, Measured, Numbers, Pair, Reached, Side, found_in, lines
+from evoflash.gpu.layout import layouts_of
+from evoflash.kernels import gxx
+from evoflash.launch import Launch
+from evoflash.numerics import decode, encode
+from evoflash.operation import Output
+from evoflash.operations.attention import abi
+from evoflash.operations.attention.inputs import draw
+from evoflash.operations.attention.reference import expect
+from evoflash.operations.attention.relations import keeps_heads_apart
+from evoflash.operations.attention.workload import Workload
+from evoflash.operations.expectations import Rows, every_row
+from evoflash.validation import metamorphic, validator
+
+SHAPE = Workload(2, 4, 2, 37, 50, 64)  # 296 rows: more than the threads of one block
+BLOCKS = 2
+
+
+class Device:
+    """The emulator's memory in the device's place."""
+
+    def __init__(self):
+        self.memory, self.count = emulator.Memory(), 0
+
+    def put(self, values):
+        """The address of a copy."""
+        self.count += 1
+        array = self.memory.array(f"in{self.count}", values.shape, values.dtype, fill=values)
+        return array.ctypes.data
+
+    def ask(self, made):
+        """The answers to comparisons of one kind."""
+        table = lines(made)
+        is_measured = isinstance(made[0], Measured)
+        kind, each = (np.float64, BLOCKS * FIELDS) if is_measured else (np.uint32, made[0].answers)
+        given = self.memory.array("table", table.shape, np.int64, fill=table)
+        answers = self.memory.array("answers", (len(made), each), kind, writable=True, fill=0)
+        library = gxx.build(comparisons.SOURCE_comparisons.read_text(), name="comparisons")
+        launch = Launch(made[0].entry, (BLOCKS, len(made), 1), (THREADS, 1, 1), 0)
+        emulation = emulator.run(library, launch, [np.uint64(x.ctypes.data) for x in (given, answers)])
+        assert emulation.reports == ()
+        return answers.reshape(len(made), BLOCKS, FIELDS) if is_measured else answers.copy()
+
+
+@pytest.fixture
+def device():
+    made = Device()
+    with made.memory:
+        yield made
+
+
+def output_near(expected, dtype, *, off=0.0, seed=0):
+    """The right output with errors of that size, relative to each element."""
+    rng = np.random.default_rng(seed)
+    right = expected.rows["O"].right
+    noisy = right * (1 + off * rng.standard_normal(right.shape))
+    lse = expected.numbers["LSE"].right + off * rng.standard_normal(right.shape[:2])
+    return encode(noisy, dtype), lse.astype(np.float32)
+
+
+def measured_both_ways(device, workload, bits, lse, *, right=None):
+    """What the device finds, and the validator's errors."""
+    trial = draw("normal", workload, seed=3)
+    expected = expect(workload, trial, where=every_row(workload))
+    known = expected.rows["O"].right if right is None else right
+    numbers = Numbers(device.put(lse), device.put(expected.numbers["LSE"].right), 1e-3, 1e-5, 0.0)
+    rows, columns = lse.size, workload.head_dim
+    new, is_single = Side(device.put(bits)), known.dtype == np.float32
+    made = Measured(rows, columns, workload.dtype, new, Side(), device.put(known), is_single, numbers)
+    shape = workload.batch, workload.heads, workload.seq_q
+    output = abi.output(bits.reshape(*shape, -1), lse.reshape(shape))
+    (found,) = found_in(device.ask([made]))
+    return found, validator.measure(workload, trial, expected, output)
+
+
+@pytest.mark.parametrize("dtype", ["fp16", "bf16"])
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("off", [0.0, 1e-3, 0.3])
+def test_errors_are_those_that_the_host_measures(device, dtype, causal, off):
+    lengths = (37, 20) if causal else (37, 50)  # rows that see nothing
+    workload = Workload(2, 4, 2, *lengths, 64, dtype, causal)
+    expected = expect(workload, draw("normal", workload, seed=3), where=every_row(workload))
+    found, errors = measured_both_ways(device, workload, *output_near(expected, dtype, off=off))
+    assert found.squared == pytest.approx(errors.squared, rel=1e-12)
+    assert found.before_squared == pytest.approx(errors.reference_squared, rel=1e-12)
+    assert found.max_over_rms == pytest.approx(errors.max_over_rms, rel=1e-12)
+    assert found.number == pytest.approx(errors.lse, rel=1e-12)
+    assert found.number_error == pytest.approx(errors.lse_error, rel=1e-12)
+    assert found.broken == 0
+    at = np.unravel_index(found.number_row, (2, 4, 37))
+    if off:
+        assert errors.lse_where == f"b={at[0]} h={at[1]} row={at[2]}"
+
+
+@pytest.mark.parametrize(("value", "row"), [(0x7E00, 0), (0x7C00, 295), (0xFC00, 256)])
+def test_an_element_that_is_not_finite_is_counted(device, value, row):
+    expected = expect(SHAPE, draw("normal", SHAPE, seed=3), where=every_row(SHAPE))
+    bits, lse = output_near(expected, "fp16")
+    bits.reshape(-1, 64)[row, 5] = value
+    found, errors = measured_both_ways(device, SHAPE, bits, lse)
+    assert found.broken == 1
+    assert errors.broken
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_a_number_that_is_not_finite_is_infinitely_far_away(device, value):
+    expected = expect(SHAPE, draw("normal", SHAPE, seed=3), where=every_row(SHAPE))
+    bits, lse = output_near(expected, "fp16")
+    lse.reshape(-1)[130] = value
+    found, errors = measured_both_ways(device, SHAPE, bits, lse)
+    assert (found.number, found.number_error, found.number_row) == (np.inf, np.inf, 130)
+    assert errors.lse == np.inf
+
+
+def test_one_wrong_element_is_found_in_its_place(device):
+    expected = expect(SHAPE, draw("normal", SHAPE, seed=3), where=every_row(SHAPE))
+    bits, lse = output_near(expected, "fp16")
+    bits.reshape(-1, 64)[261, 17] ^= 0x4000
+    found, errors = measured_both_ways(device, SHAPE, bits, lse)
+    assert found.worst == (261, 17)
+    assert errors.where.endswith(f"row={261 % 37} col=17")
+
+
+def test_a_reference_in_single_precision_gives_the_same_but_for_its_rounding(device):
+    expected = expect(SHAPE, draw("normal", SHAPE, seed=3), where=every_row(SHAPE))
+    bits, lse = output_near(expected, "fp16", off=1e-3)
+    right = expected.rows["O"].right.astype(np.float32)
+    found, errors = measured_both_ways(device, SHAPE, bits, lse, right=right)
+    assert found.squared == pytest.approx(errors.squared, rel=1e-3)
+
+
+def test_a_strided_output_is_read_where_it_lies(device):
+    layout = layouts_of(abi.tensors(SHAPE), is_strided=True)["O"]
+    expected = expect(SHAPE, draw("normal", SHAPE, seed=3), where=every_row(SHAPE))
+    bits, _ = output_near(expected, "fp16", off=1e-3)
+    right = device.put(expected.rows["O"].right)
+    image = layout.image(bits.reshape(2, 4, 37, 64)).view(np.uint16)
+    apart = Side(device.put(image), 0, device.put(layout.row_offsets()))
+    made = [Measured(296, 64, "fp16", side, Side(), right) for side in (apart, Side(device.put(bits)))]
+    there, dense = found_in(device.ask(made))
+    assert there == dense
+
+
+@pytest.mark.parametrize("nudge", [0.0, 0.05])
+def test_a_relation_is_judged_as_on_the_host(device, nudge):
+    """Exchanged heads, of an output that follows, but for one element."""
+    trial = draw("normal", SHAPE, seed=3)
+    relation = keeps_heads_apart(trial, workload=SHAPE, rng=np.random.default_rng(1))
+    assert isinstance(relation.before, Rows)
+    first = draw("outliers", SHAPE, seed=4).q
+    second = first.reshape(-1, 64)[relation.before.rows].copy()
+    second[77, 3] = encode(decode(second[77, 3:4], "fp16") + nudge, "fp16")[0]  # among numbers of about 1
+    outputs = {id(trial): Output({"O": first}), id(relation.after.runs[0]): Output({"O": second})}
+    said = metamorphic.complaint(lambda x: outputs[id(x)], [relation], workload=SHAPE)
+    old = Side(device.put(first), 0, device.put(relation.before.rows * 64))
+    (found,) = found_in(device.ask([Measured(296, 64, "fp16", Side(device.put(second)), old)]))
+    at = {"at": found.worst, "spec": abi.tensors(SHAPE)[3], "workload": SHAPE}
+    assert said == metamorphic.said_of_worst("exchanged batches and heads", found.max_over_rms, **at)
+    assert bool(said) is bool(nudge)
+
+
+def test_two_runs_are_added_up(device):
+    a, b = (draw(name, SHAPE, seed=4).q for name in ("normal", "outliers"))
+    total = a.view(np.float16).astype(np.float32) + b.view(np.float16).astype(np.float32)
+    side = Side(device.put(a), device.put(b))
+    right = device.put(total.astype(np.float64))
+    (found,) = found_in(device.ask([Measured(296, 64, "fp16", side, Side(), right)]))
+    assert found.squared == 0
+    assert found.before_squared == pytest.approx(float((total.astype(np.float64) ** 2).sum()), rel=1e-12)
+
+
+@pytest.mark.parametrize(("words", "offset"), [(1, 0), (4096, 0), (4099, 0), (4099, 1)])
+def test_every_word_that_differs_is_counted(device, words, offset):
+    first = np.random.default_rng(1).integers(0, 2**32, words + offset, dtype=np.uint32)
+    second = first.copy()
+    places = np.unique([0, words // 2, words - 1]) + offset
+    second[places] ^= 1 << 31
+    at = [device.put(x) + 4 * offset for x in (first, second)]
+    pairs = [Pair(*at, 4 * words), Pair(at[0], at[0], 4 * words)]
+    np.testing.assert_array_equal(device.ask(pairs)[:, 0], [len(places), 0])
+
+
+def test_words_between_rows_are_compared_and_rows_are_not(device):
+    first = np.arange(10 * 12, dtype=np.uint32).reshape(10, 12)
+    second = first.copy()
+    second[:, :8] += 1
+    pair = Pair(device.put(first), device.put(second), first.nbytes, 48, 32)
+    assert device.ask([pair])[0, 0] == 0
+    second[7, 9] += 1
+    pair = Pair(device.put(first), device.put(second), first.nbytes, 48, 32)
+    assert device.ask([pair])[0, 0] == 1
+
+
+def test_what_should_be_zero_is_compared_with_nothing(device):
+    zeros, one = np.zeros(1000, np.uint32), np.zeros(1000, np.uint32)
+    one[999] = 1
+    pairs = [Pair(device.put(x), 0, x.nbytes) for x in (zeros, one)]
+    np.testing.assert_array_equal(device.ask(pairs)[:, 0], [0, 1])
+
+
+def test_rows_that_a_change_must_not_reach_and_those_that_it_must(device):
+    before = draw("normal", SHAPE, seed=4).q.copy()
+    after = before.copy()
+    after[0, 1, 20:] ^= 1  # one head of eight is enough
+    after[1, 3, 4, 63] ^= 1
+    after[:, :, 30] = before[:, :, 30]
+    made = Reached(device.put(before), device.put(after), 8, 37, 128, 20)
+    np.testing.assert_array_equal(device.ask([made]), [[1, 1]])
+    made = Reached(device.put(before), device.put(before), 8, 37, 128, 37)
+    np.testing.assert_array_equal(device.ask([made]), [[0, 0]])

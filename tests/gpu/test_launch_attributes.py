@@ -1,0 +1,134 @@
+"""Clusters, resident and dependent launches: the header's keys, room for them, the driver's structures."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from evoflash.errors import TemplateError
+from evoflash.gpu import driver as launch_attributes
+from evoflash.kernels.family import Family, read_family
+from evoflash.kernels.occupancy import does_not_fit
+from evoflash.kernels.standalone import launcher
+from evoflash.launch import Launch
+from evoflash.operations.attention.workload import CompileKey, Workload
+from evoflash.problem import parse_problem
+from evoflash.specs import load_gpu
+
+HEADER = """{#---
+# A family of two launches.
+version = 1
+arch = ["sm_90a"]
+entry = "first"
+[params]
+size = [1, 2, 4]
+[model]
+rows = 16
+keys = 32
+stages = 1
+[[launch]]
+grid = ["size * 4", "heads", "batch"]
+block = [128, 1, 1]
+cluster = ["size", 1, 1]
+resident = "size == 4"
+[[launch]]
+entry = "second"
+grid = [1, 1, 1]
+block = [64, 1, 1]
+dependent = true
+---#}
+// body
+"""
+
+
+def family_from(folder: Path, text: str) -> Family:
+    path = folder / "two.cu.j2"
+    path.write_text(text)
+    return read_family(path)
+
+
+def launches_of(family: Family, size: int) -> tuple[Launch, ...]:
+    gpu = load_gpu("h200")
+    genome = family.space((CompileKey(64, "fp16", False, 1, "sm_90a"),), gpu).genome({"size": size})
+    return family.launches(genome, Workload(1, 2, 2, 64, 64, 64), gpu)
+
+
+def test_the_header_says_cluster_resident_and_dependent(tmp_path: Path) -> None:
+    family = family_from(tmp_path, HEADER)
+
+    first, second = launches_of(family, 4)
+    assert (first.cluster, first.resident, first.dependent) == ((4, 1, 1), True, False)
+    assert (second.cluster, second.resident, second.dependent) == ((1, 1, 1), False, True)
+    assert not launches_of(family, 2)[0].resident
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (
+            "dependent = true",
+            "depends = true",
+            r"two\.cu\.j2: unknown launch\.depends: known are block, c",
+        ),
+        ('cluster = ["size", 1, 1]', "cluster = 2", r"launch\.cluster must be a list of three"),
+        ('resident = "size == 4"', 'resident = "size"', r"launch\.resident"),
+        ('resident = "size == 4"', "dependent = true", r"launch\.dependent: first is the first launch"),
+    ],
+)
+def test_a_malformed_launch_is_named(tmp_path: Path, old: str, new: str, message: str) -> None:
+    with pytest.raises(TemplateError, match=message):
+        family_from(tmp_path, HEADER.replace(old, new))
+
+
+@pytest.mark.parametrize(
+    ("launch", "gpu", "reason"),
+    [
+        (Launch("k", (8, 1, 1), (128, 1, 1), 0, cluster=(2, 1, 1)), "h200", ""),
+        (Launch("k", (8, 1, 1), (128, 1, 1), 0, cluster=(2, 1, 1)), "l4", "clusters need sm_90, l4 is sm_89"),
+        (Launch("k", (9, 1, 1), (128, 1, 1), 0, cluster=(2, 1, 1)), "h200", "no multiple of the cluster"),
+        (Launch("k", (32, 1, 1), (128, 1, 1), 0, cluster=(32, 1, 1)), "h200", "a cluster of 32 blocks"),
+        # 200 KB of shared memory: one block on each of 132 SMs; an L4 has 58.
+        (Launch("k", (132, 1, 1), (128, 1, 1), 200_000, resident=True), "h200", ""),
+        (Launch("k", (133, 1, 1), (128, 1, 1), 200_000, resident=True), "h200", "133 blocks .* 132 fit"),
+        (Launch("k", (133, 1, 1), (128, 1, 1), 200_000), "h200", ""),
+        # 128 registers of 512 threads are all that an SM has.
+        (Launch("k", (133, 1, 1), (512, 1, 1), 0, resident=True), "h200", "133 blocks .* 132 fit"),
+    ],
+)
+def test_what_a_gpu_has_no_room_for_is_said(launch: Launch, gpu: str, reason: str) -> None:
+    found = does_not_fit(launch, load_gpu(gpu), registers=128)
+
+    if reason:
+        assert re.search(reason, found)
+    else:
+        assert found == ""
+
+
+def test_the_structures_are_laid_out_as_cuda_h_says() -> None:
+    """Offsets and sizes as gcc gives them for CUlaunchConfig and CUlaunchAttribute of CUDA 13.0 on x86-64."""
+    config, attribute = launch_attributes._Config, launch_attributes._Attribute
+
+    assert [config.stream.offset, config.attributes.offset, config.attribute_count.offset] == [32, 40, 48]
+    assert [attribute.value.offset, *map(launch_attributes.ctypes.sizeof, (attribute, config))] == [8, 72, 56]
+
+
+def test_each_wish_is_an_attribute() -> None:
+    plain = Launch("k", (8, 1, 1), (128, 1, 1), 0)
+    special = Launch("k", (8, 1, 1), (128, 1, 1), 0, cluster=(4, 2, 1), resident=True, dependent=True)
+
+    assert launch_attributes.is_plain(plain)
+    assert launch_attributes.attributes(plain) == []
+    assert not launch_attributes.is_plain(special)
+    assert launch_attributes.attributes(special) == [(4, (4, 2, 1)), (2, (1,)), (6, (1,))]
+
+
+def test_an_exported_launcher_passes_them_on(tmp_path: Path) -> None:
+    family, gpu = family_from(tmp_path, HEADER), load_gpu("h200")
+    problem = parse_problem("mission")
+    space = family.space(problem.compile_keys(gpu.arch), gpu)
+
+    entries = {"first": "a_first_kernel", "second": "a_second_kernel"}
+    text = launcher(family, space.genome({"size": 4}), problem, gpu, prefix="a", entries=entries)
+    assert "launch(a_first_kernel, grids[0], dim3(128, 1, 1), 0, {cluster_of(4, 1, 1), resident()})" in text
+    assert "launch(a_second_kernel, grids[1], dim3(64, 1, 1), 0, {dependent()})" in text
+    assert "NonPortableClusterSize" not in text

@@ -1,0 +1,117 @@
+"""Processes that share a GPU by a lock on a file: who waits for whom. Needs no GPU."""
+
+import multiprocessing
+import time
+
+import pytest
+
+from evoflash.gpu import sharing
+from evoflash.gpu.sharing import alone, beside_others, let_go, share_gpu_by
+
+SPAWN = multiprocessing.get_context("spawn")
+SHORT_S, LONG_S = 0.5, 60.0
+
+
+def other(path, how, ready, end):
+    """A process that holds the GPU until it is told to end."""
+    share_gpu_by(path)
+    with getattr(sharing, how)():
+        ready.set()
+        end.wait()
+
+
+def asking(path, how, got):
+    share_gpu_by(path)
+    with getattr(sharing, how)():
+        got.set()
+
+
+class FailingError(Exception):
+    pass
+
+
+def failing(path, ready, goes_on, end):
+    """A process whose kernel fails, which lets go of the GPU when told to."""
+    share_gpu_by(path)
+    try:
+        with alone():
+            raise FailingError
+    except FailingError:
+        ready.set()
+    goes_on.wait()
+    let_go()
+    end.wait()
+
+
+def started(function, *args):
+    process = SPAWN.Process(target=function, args=args, daemon=True)
+    process.start()
+    return process
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "waits"),
+    [
+        ("alone", "alone", True),
+        ("alone", "beside_others", True),
+        ("beside_others", "alone", True),
+        ("beside_others", "beside_others", False),
+    ],
+)
+def test_what_is_timed_runs_alone_and_launches_run_beside_one_another(tmp_path, first, second, waits):
+    path, ready, end, got = str(tmp_path / "turns"), SPAWN.Event(), SPAWN.Event(), SPAWN.Event()
+    holder = started(other, path, first, ready, end)
+    assert ready.wait(LONG_S)
+    asker = started(asking, path, second, got)
+    if waits:
+        time.sleep(SHORT_S)
+        assert not got.is_set()
+        end.set()
+    assert got.wait(LONG_S)
+    end.set()
+    holder.join(LONG_S)
+    asker.join(LONG_S)
+
+
+def test_the_gpu_of_a_process_that_dies_is_free(tmp_path):
+    path, ready, end, got = str(tmp_path / "turns"), SPAWN.Event(), SPAWN.Event(), SPAWN.Event()
+    holder = started(other, path, "alone", ready, end)
+    assert ready.wait(LONG_S)
+    asker = started(asking, path, "alone", got)
+    holder.kill()
+    assert got.wait(LONG_S)
+    asker.join(LONG_S)
+
+
+def test_after_an_exception_the_gpu_is_kept_until_the_process_lets_go(tmp_path):
+    path, (ready, goes_on, end, got) = str(tmp_path / "turns"), (SPAWN.Event() for _ in range(4))
+    holder = started(failing, path, ready, goes_on, end)
+    assert ready.wait(LONG_S)
+    asker = started(asking, path, "beside_others", got)
+    time.sleep(SHORT_S)
+    assert not got.is_set()
+    goes_on.set()
+    assert got.wait(LONG_S)
+    end.set()
+    holder.join(LONG_S)
+    asker.join(LONG_S)
+
+
+def nested(path, done):
+    share_gpu_by(path)
+    with alone(), beside_others():
+        pass
+    with beside_others():
+        done.set()
+
+
+def test_what_runs_alone_may_launch(tmp_path):
+    done = SPAWN.Event()
+    process = started(nested, str(tmp_path / "turns"), done)
+    assert done.wait(LONG_S)
+    process.join(LONG_S)
+
+
+def test_a_process_that_was_given_no_file_waits_for_nobody():
+    with alone(), beside_others():
+        pass

@@ -1,0 +1,160 @@
+"""NVRTC builds without a GPU: resources, identity, the cache; and what a broken text gives."""
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from evoflash.errors import DeviceError
+from evoflash.evaluation import Candidate
+from evoflash.kernels import nvrtc
+from evoflash.kernels.family import load_family
+from evoflash.kernels.nvrtc import compile_candidate, first_error, kept_source, resources, text_sha
+from evoflash.kernels.renderer import render
+from evoflash.operations.attention.workload import CompileKey
+from evoflash.specs import load_gpu
+
+
+def candidate(arch: str = "sm_89", *, seed: int = 0, **values) -> Candidate:
+    key = CompileKey(64, "fp16", False, 1, arch)
+    space = load_family("flash_mma").space((key,), load_gpu("l4"))
+    genome = space.genome(values) if values else space.sample(np.random.default_rng(seed))
+    return render(genome, key, load_gpu("l4"))
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_89", "sm_90a"])
+@pytest.mark.parametrize("dtype", ["fp16", "bf16"])
+@pytest.mark.parametrize("head_dim", [64, 128])
+@pytest.mark.sample(4)
+def test_the_family_compiles_for_every_architecture(arch, dtype, head_dim):
+    key = CompileKey(head_dim, dtype, head_dim == 128, 2, arch)
+    space = load_family("flash_mma").space((key,), load_gpu("l4"))
+    build = compile_candidate(render(space.sample(np.random.default_rng(head_dim)), key, load_gpu("l4")))
+
+    assert build.ok, first_error(build.log)
+    assert 32 < build.registers <= 255
+    with open(build.cubin_path, "rb") as file:
+        assert file.read(4) == b"\x7fELF"
+
+
+def test_a_second_compilation_comes_from_the_cache():
+    first = compile_candidate(candidate(seed=3))
+    second = compile_candidate(candidate(seed=3))
+
+    assert second == first  # compile_s included: nothing was compiled again
+
+
+def test_a_text_that_does_not_compile_is_data():
+    broken = replace(candidate(), source="__global__ void f() { nonsense; }", source_sha="broken-1")
+    build = compile_candidate(broken)
+
+    assert not build.ok
+    assert "nonsense" in first_error(build.log)
+    assert build.cubin_path == ""
+
+
+def test_comments_do_not_change_the_machine_code_hash():
+    one = candidate(seed=4)
+    other = replace(one, source=one.source + "// another comment\n", source_sha=one.source_sha + "x")
+
+    assert compile_candidate(one).text_sha == compile_candidate(other).text_sha
+
+
+def test_another_value_changes_the_machine_code_hash():
+    shas = {compile_candidate(candidate(warps=4, k_stages=stages)).text_sha for stages in (1, 2, 3)}
+
+    assert len(shas) == 3
+
+
+def test_spills_are_read_from_the_log():
+    log = (
+        "ptxas info    : Compiling entry function 'f' for 'sm_89'\n"
+        "ptxas info    : Function properties for f\n"
+        "    24 bytes stack frame, 40 bytes spill stores, 56 bytes spill loads\n"
+        "ptxas info    : Used 255 registers, used 1 barriers, 24 bytes cumulative stack size, 16 bytes smem\n"
+        "ptxas warning : (C7508) Potential Performance Loss\n"
+    )
+
+    assert resources(log) == {
+        "registers": 255,
+        "stack_bytes": 24,
+        "spill_bytes": 96,
+        "smem_static_bytes": 16,
+        "warnings": ("ptxas warning : (C7508) Potential Performance Loss",),
+    }
+
+
+def test_an_unwritable_cache_is_said_in_one_line(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("in the way")
+    monkeypatch.setenv("EVOFLASH_CACHE_DIR", str(tmp_path / "file"))
+
+    with pytest.raises(DeviceError, match="EVOFLASH_CACHE_DIR"):
+        compile_candidate(candidate(seed=5))
+
+
+def test_a_half_written_cache_folder_is_not_taken_for_a_kernel(tmp_path, monkeypatch):
+    monkeypatch.setenv("EVOFLASH_CACHE_DIR", str(tmp_path))
+    build = compile_candidate(candidate(seed=6))
+    os.remove(os.path.join(os.path.dirname(build.cubin_path), "build.json"))
+
+    again = compile_candidate(candidate(seed=6))
+
+    assert again.ok
+    assert os.path.exists(again.cubin_path)
+
+
+def test_a_second_empty_cache_learns_the_same_of_a_kernel(tmp_path, monkeypatch):
+    """Where a driver is, NVRTC's own cache would keep back what ptxas said the first time."""
+    found = []
+    for folder in ("a", "b"):
+        monkeypatch.setenv("EVOFLASH_CACHE_DIR", str(tmp_path / folder))
+        found.append(compile_candidate(candidate(seed=6)))
+
+    assert found[1].registers == found[0].registers > 0
+    assert resources(found[1].log) == resources(found[0].log)
+
+
+@pytest.mark.parametrize(("version", "given"), [((12, 8), False), ((12, 9), True), ((13, 0), True)])
+def test_nvrtc_s_own_cache_is_turned_off_where_it_has_one(version, given, monkeypatch):
+    monkeypatch.setattr(nvrtc, "_nvrtc", lambda: SimpleNamespace(getVersion=lambda: version))
+
+    assert ("--no-cache" in nvrtc.options("sm_90a")) is given
+
+
+def test_a_kept_kernel_of_which_ptxas_said_nothing_is_made_again(tmp_path, monkeypatch):
+    monkeypatch.setenv("EVOFLASH_CACHE_DIR", str(tmp_path))
+    build = compile_candidate(candidate(seed=6))
+    kept = Path(build.cubin_path).with_name("build.json")
+    kept.write_text(json.dumps(json.loads(kept.read_text()) | {"registers": 0, "log": ""}))
+
+    again = compile_candidate(candidate(seed=6))
+
+    assert resources(again.log) == resources(build.log)
+    assert again.registers == build.registers
+    assert json.loads(kept.read_text())["registers"] == build.registers
+
+
+def test_text_sha_reads_only_code_and_constants():
+    build = compile_candidate(candidate(seed=7))
+    with open(build.cubin_path, "rb") as file:
+        assert text_sha(file.read()) == build.text_sha
+
+
+def test_the_text_that_a_build_was_made_of_is_read_from_the_cache(monkeypatch, tmp_path):
+    monkeypatch.setenv("EVOFLASH_CACHE_DIR", str(tmp_path))
+    made = candidate()
+    assert kept_source(compile_candidate(made)) == made.source
+
+
+def test_an_edited_or_missing_text_of_the_cache_is_not_taken_for_a_builds(monkeypatch, tmp_path):
+    monkeypatch.setenv("EVOFLASH_CACHE_DIR", str(tmp_path))
+    build = compile_candidate(candidate())
+    (kept,) = tmp_path.rglob("kernel.cu")
+    kept.write_text(kept.read_text() + "// mine\n")
+    assert kept_source(build) is None
+    kept.unlink()
+    assert kept_source(build) is None

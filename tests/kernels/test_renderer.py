@@ -1,0 +1,161 @@
+"""Rendered kernels: golden texts, the lint, and that the same genome gives the same bytes."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from evoflash.errors import UsageError
+from evoflash.kernels.family import load_family
+from evoflash.kernels.renderer import lint, nested, render
+from evoflash.operations.attention.workload import CompileKey
+from evoflash.paths import TEMPLATES
+from evoflash.space import Genome
+from evoflash.specs import load_gpu
+
+FULL = CompileKey(64, "fp16", False, 1, "sm_89")
+CAUSAL = CompileKey(128, "bf16", True, 4, "sm_90a")
+GOLDEN = {
+    "two_stage": (FULL, {"warps": 4, "block_n": 64, "waits": "joint", "k_stages": 2, "layout": "xor128"}),
+    "lazy_causal": (
+        CAUSAL,
+        {
+            "warps": 4,
+            "block_n": 64,
+            "k_stages": 2,
+            "rescale": "lazy",
+            "lazy_tau": 8,
+            "q_home": "smem",
+            "epilogue": "staged",
+        },
+    ),
+    "smallest": (FULL, {"warps": 1, "block_n": 16, "waits": "joint", "k_stages": 1, "layout": "xor64"}),
+}
+
+
+def flash_mma(key: CompileKey, values) -> Genome:
+    return load_family("flash_mma").space((key,), load_gpu("l4")).genome(values)
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_the_rendered_kernel_is_the_golden_one(name, golden):
+    key, values = GOLDEN[name]
+
+    golden(f"flash_mma-{name}.cu", render(flash_mma(key, values), key, load_gpu("l4")).source)
+
+
+def test_rendering_twice_gives_the_same_bytes():
+    genome = flash_mma(FULL, {})
+
+    assert render(genome, FULL, load_gpu("l4")) == render(genome, FULL, load_gpu("l4"))
+
+
+def test_no_template_word_survives_in_any_rendered_kernel():
+    space = load_family("flash_mma").space((CAUSAL,), load_gpu("h200"))
+    rng = np.random.default_rng(2)
+    for _ in range(30):
+        source = render(space.sample(rng), CAUSAL, load_gpu("h200")).source
+        assert "{{" not in source
+        assert "{%" not in source
+        assert lint(source) == ()
+
+
+def test_the_workload_is_not_in_the_text():
+    """One build serves every length: nothing of batch or sequence length may be baked in."""
+    source = render(flash_mma(FULL, {}), FULL, load_gpu("l4")).source
+
+    assert "512" not in source
+
+
+@pytest.mark.parametrize(
+    ("line", "what"),
+    [
+        ('asm volatile("trap;");', "assembly"),
+        ("__shared__ float s[32];", "shared array"),
+        ("__syncthreads();", "intrinsic"),
+        ("float x = __shfl_xor_sync(~0u, y, 1);", "intrinsic"),
+        ("atomicAdd(p, 1);", "library call"),
+        ("__device__ int counter;", "global"),
+        ("__device__ ef::u32 counters[4] = {};", "global"),
+        ("__managed__ unsigned int counter;", "global"),
+        ("  __device__ struct { int x; } kept;", "global"),
+        ("  static u32 calls = 0;", "static variable"),
+        ("#include <cuda_fp16.h>", "include"),
+    ],
+)
+def test_the_lint_sees_what_the_emulator_cannot(line, what):
+    found = lint(f"// a comment\n{line}\n")
+
+    assert len(found) == 1
+    assert what in found[0]
+    assert found[0].endswith("line 2")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "__device__ __forceinline__ float twice(float x) { return 2 * x; }",
+        "__device__ ef::u32 home(int row,\n                         int column) {",
+        "static constexpr int kRows = 16;",
+        "const int x = static_cast<int>(y);",
+    ],
+)
+def test_the_lint_lets_functions_and_constants_be(line):
+    assert lint(line) == ()
+
+
+def test_the_lint_ignores_comments():
+    assert lint("// never call __syncthreads() here\n/* asm */\n") == ()
+
+
+def test_a_genome_of_another_family_version_is_refused():
+    genome = Genome("flash_mma", 99, flash_mma(FULL, {}).values)
+
+    with pytest.raises(UsageError, match="version 99"):
+        render(genome, FULL, load_gpu("l4"))
+
+
+@pytest.fixture
+def own_templates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A user's folder with a copy of flash_wgmma and of its parts."""
+    shutil.copy(TEMPLATES / "flash_wgmma.cu.j2", tmp_path)
+    shutil.copytree(TEMPLATES / "flash_wgmma", tmp_path / "flash_wgmma")
+    monkeypatch.setenv("EVOFLASH_TEMPLATES", str(tmp_path))
+    load_family.cache_clear()
+    yield tmp_path
+    load_family.cache_clear()
+
+
+def flash_wgmma_text() -> str:
+    genome = load_family("flash_wgmma").space((CAUSAL,), load_gpu("h200")).genome({})
+    return render(genome, CAUSAL, load_gpu("h200")).source
+
+
+def test_a_copy_of_a_family_includes_its_own_parts(own_templates):
+    as_shipped = flash_wgmma_text()
+    part = own_templates / "flash_wgmma" / "epilogue.cu.j2"
+    part.write_text(part.read_text().replace("gives O = 0", "gives zeros"))
+
+    assert "gives O = 0" in as_shipped
+    assert flash_wgmma_text() == as_shipped.replace("gives O = 0", "gives zeros")
+
+
+def test_a_copy_of_a_family_includes_the_shipped_parts_where_it_has_none(own_templates):
+    as_shipped = flash_wgmma_text()
+    shutil.rmtree(own_templates / "flash_wgmma")
+
+    assert flash_wgmma_text() == as_shipped
+
+
+def test_a_shipped_family_does_not_include_a_users_parts(own_templates):
+    (own_templates / "flash_wgmma.cu.j2").unlink()
+    as_shipped = flash_wgmma_text()
+    (own_templates / "flash_wgmma" / "epilogue.cu.j2").write_text("spoilt")
+
+    assert flash_wgmma_text() == as_shipped
+
+
+def test_nested_code_keeps_preprocessor_lines_at_the_margin():
+    assert nested("a();\n\n#pragma unroll\n  b();\n", 2) == "  a();\n\n#pragma unroll\n    b();\n"

@@ -1,0 +1,126 @@
+"""Clusters, resident and dependent launches on the GPU give what they give in the emulator."""
+
+from functools import cache
+
+import numpy as np
+import pytest
+from places import KERNELS
+
+from evoflash.emulator import launch as emulator
+from evoflash.gpu.launcher import LaunchRefusedError, LoadedKernel, cupy, new_stream, settle, wait
+from evoflash.kernels import gxx
+from evoflash.kernels.ef_layer import nvrtc_headers
+from evoflash.launch import Launch
+
+pytestmark = pytest.mark.gpu
+
+BLOCK = (64, 1, 1)
+
+
+def source(file, fault):
+    return f"#define FAULT {fault}\n#line 1\n{(KERNELS / file).read_text()}"
+
+
+@cache
+def compiled(text, arch, folder):
+    from cupy.cuda import nvrtc  # here: where CuPy is missing these tests are skipped, not broken
+
+    program = nvrtc.createProgram(text, "launches.cu", *nvrtc_headers(text))
+    try:
+        nvrtc.compileProgram(program, ["-std=c++17", f"-arch={arch}"])
+    except nvrtc.NVRTCError:
+        pytest.fail(nvrtc.getProgramLog(program))
+    path = folder / f"launches-{abs(hash(text))}.cubin"
+    path.write_bytes(nvrtc.getCUBIN(program))
+    return str(path)
+
+
+def on_the_emulator(text, launch, arrays):
+    library = gxx.build(text, name=launch.entry)
+    with emulator.Memory() as memory:
+        given = [memory.array(n, a.shape, a.dtype, writable=True, fill=a) for n, a in arrays.items()]
+        emulation = emulator.run(library, launch, [np.uint64(array.ctypes.data) for array in given])
+        assert emulation.reports == ()
+        return [array.copy() for array in given]
+
+
+def on_the_gpu(cubin, launch, arrays):
+    kernel, stream = LoadedKernel(cubin, [launch]), new_stream()
+    given = [cupy().asarray(array) for array in arrays.values()]
+    settle()
+    with stream:
+        kernel.enqueue(tuple(np.uint64(array.data.ptr) for array in given))
+    wait(stream, limit_s=5)
+    return [array.get() for array in given]
+
+
+def words(*shape):
+    return np.zeros(shape, np.int32)
+
+
+CASES = {
+    "reading in clusters of 2": (
+        "cluster.cu",
+        0,
+        Launch("cluster", (6, 1, 1), BLOCK, 1024, cluster=(2, 1, 1)),
+    ),
+    "reading in clusters of 4": (
+        "cluster.cu",
+        0,
+        Launch("cluster", (8, 1, 1), BLOCK, 1024, cluster=(4, 1, 1)),
+    ),
+    "arrive, then wait": ("cluster.cu", 4, Launch("cluster", (4, 1, 1), BLOCK, 1024, cluster=(2, 1, 1))),
+    "st.async": ("cluster.cu", 20, Launch("cluster", (4, 1, 1), BLOCK, 1024, cluster=(2, 1, 1))),
+    "plain stores": ("cluster.cu", 23, Launch("cluster", (4, 1, 1), BLOCK, 1024, cluster=(2, 1, 1))),
+    "the last block combines": ("atomics.cu", 0, Launch("combine", (4, 1, 1), BLOCK, 1024)),
+    "the last block resets": ("atomics.cu", 6, Launch("combine", (4, 1, 1), BLOCK, 1024)),
+    "turns by flags": ("atomics.cu", 10, Launch("turns", (3, 1, 1), BLOCK, 1024, resident=True)),
+    "turns by fences": ("atomics.cu", 12, Launch("turns", (3, 1, 1), BLOCK, 1024, resident=True)),
+    "a shared counter": ("atomics.cu", 40, Launch("last", (1, 1, 1), BLOCK, 1024)),
+    "values": ("atomics.cu", 0, Launch("values", (1, 1, 1), (1, 1, 1), 1024)),
+}
+
+
+def arrays_of(launch):
+    out = {"out": words(64 * launch.grid[0])}
+    if launch.entry in ("cluster", "last"):
+        return out
+    scratch = words(65 * launch.grid[0])
+    if launch.entry == "values":
+        scratch[:12] = [5] * 8 + [np.float32(2.0).view(np.int32), 9, 8, 0]
+    return {"workspace": scratch, **out}
+
+
+@pytest.mark.parametrize(("file", "fault", "launch"), CASES.values(), ids=CASES)
+def test_the_emulator_and_the_gpu_agree(file, fault, launch, spec, cubins):
+    if launch.cluster != (1, 1, 1) and spec.compute_capability < 90:
+        pytest.skip("clusters need sm_90")
+    text, arrays = source(file, fault), arrays_of(launch)
+    expected = on_the_emulator(text, launch, arrays)
+    found = on_the_gpu(compiled(text, spec.arch, cubins), launch, arrays)
+    for name, here, there in zip(arrays, expected, found, strict=True):
+        np.testing.assert_array_equal(there, here, err_msg=name)
+
+
+def test_a_dependent_launch_sees_what_the_one_before_it_wrote(spec, cubins):
+    if spec.compute_capability < 90:
+        pytest.skip("dependent launches need sm_90")
+    cubin, blocks = compiled(source("global.cu", 10), spec.arch, cubins), 512
+    produce = LoadedKernel(cubin, [Launch("produce", (blocks, 1, 1), BLOCK, 0)])
+    consume = LoadedKernel(cubin, [Launch("consume", (blocks, 1, 1), BLOCK, 0, dependent=True)])
+    scratch, out = (cupy().asarray(words(blocks, 64)) for _ in range(2))
+    settle()
+    stream = new_stream()
+    for add in range(20):
+        with stream:
+            produce.enqueue((np.uint64(scratch.data.ptr), np.int32(add)))
+            consume.enqueue((np.uint64(scratch.data.ptr), np.uint64(out.data.ptr)))
+        wait(stream, limit_s=5)
+        np.testing.assert_array_equal(out.get(), np.broadcast_to(2 * (np.arange(64) + add), (blocks, 64)))
+
+
+def test_a_resident_launch_of_too_many_blocks_is_refused(spec, cubins):
+    cubin = compiled(source("atomics.cu", 10), spec.arch, cubins)
+    too_many = spec.sm_count * spec.blocks_per_sm + 1
+    with pytest.raises(LaunchRefusedError, match=f"its {too_many} blocks wait for one another, .* fit"):
+        LoadedKernel(cubin, [Launch("turns", (too_many, 1, 1), BLOCK, 1024, resident=True)])

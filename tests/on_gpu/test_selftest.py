@@ -1,0 +1,23 @@
+"""The frauds on a GPU: each is rejected by the rung that is named for it, each honest kernel accepted."""
+
+import pytest
+
+from evoflash.trust.selftest.clock_frauds import CHEATS
+from evoflash.trust.selftest.corpus import corpus
+from evoflash.trust.selftest.run import self_test
+
+pytestmark = [pytest.mark.gpu, pytest.mark.alone_on_gpu]
+
+
+@pytest.fixture(scope="session")
+def found(spec):
+    """All of them at once: compiled in parallel, a GPU process for each that loses one.
+
+    What the emulator says to them needs no GPU, but CPU minutes: tests/trust/selftest asks it.
+    """
+    return {each.name: each for each in self_test(only="GPU", time_limit_s=300.0).outcomes}
+
+
+@pytest.mark.parametrize("name", [each.name for each in (*corpus(), *CHEATS)])
+def test_it_ends_as_it_must(name, found):
+    assert found[name].is_good, found[name]

@@ -1,0 +1,113 @@
+"""The clock on a real GPU: what is timed is right, equal kernels come out equal, unequal ones do not."""
+
+import pytest
+from on_gpu import planted
+
+from evoflash.evaluation import Rung, Status
+from evoflash.gpu.launcher import present_gpu
+from evoflash.gpu.process.finals import FinalTask
+from evoflash.operations.attention.workload import NAMED, Workload
+
+pytestmark = [pytest.mark.gpu, pytest.mark.alone_on_gpu]
+
+SMALL = Workload(1, 2, 1, 64, 64, 64)
+MISSION = NAMED["mission"]
+CAUSAL = Workload(1, 8, 4, 256, 512, 64, "fp16", causal=True)
+
+
+def show(timings):
+    for timing in timings:
+        print(
+            f"\n  {timing.workload} {timing.protocol}: {timing.median_us:.2f} us [{timing.p10_us:.2f}, "
+            f"{timing.p90_us:.2f}] n={timing.n} {timing.sm_clock_mhz} MHz {timing.throttle}",
+            end="",
+        )
+
+
+def test_the_driver_agrees_with_the_spec(spec):
+    print("\n", present_gpu(), "\n", "\n ".join(present_gpu().differences(spec)) or "no differences")
+    assert present_gpu().runs(spec)
+
+
+def test_a_correct_kernel_is_timed_cold_and_hot(worker, spec, cubins):
+    task = planted.task_of(spec, cubins, checks=[SMALL], timed=[MISSION, CAUSAL])
+    outcome = worker.submit(task).result()
+    show(outcome.timings)
+    assert (outcome.status, outcome.rung) == (Status.CORRECT, Rung.DONE), outcome.reason
+    assert [timing.protocol for timing in outcome.timings] == ["cold", "hot"] * 2
+    assert outcome.score_us == pytest.approx(
+        (outcome.timings[0].median_us * outcome.timings[2].median_us) ** 0.5
+    )
+    # One on the check shape, two at size, two of what was timed.
+    assert len(outcome.verdicts) == 5
+    assert all(verdict.passed for verdict in outcome.verdicts)
+
+
+def test_a_kernel_that_is_wrong_only_while_timed_is_found_out(worker, spec, cubins):
+    task = planted.task_of(
+        spec, cubins, checks=[SMALL], timed=[MISSION], fault="is right only while it is checked"
+    )
+    outcome = worker.submit(task).result()
+    print("\n", outcome.reason)
+    assert outcome.status is Status.CORRECTNESS
+    assert "after timing" in outcome.reason
+
+
+def test_a_long_workload_is_ranked_by_boost_windows_alone(worker, spec, cubins):
+    long = NAMED["s2k_d64"]
+    outcome = worker.submit(planted.task_of(spec, cubins, checks=[SMALL], timed=[long])).result()
+    show(outcome.timings)
+    assert outcome.status is Status.CORRECT, outcome.reason
+    assert [timing.protocol for timing in outcome.timings] == ["cold-boost"]
+
+
+def test_finalists_and_baselines_are_timed_in_turns_and_compared(worker, spec, cubins):
+    once = planted.task_of(spec, cubins, checks=[SMALL], timed=[MISSION], name="once")
+    again = planted.task_of(spec, cubins, checks=[SMALL], timed=[MISSION], name="again")
+    twice = planted.task_of(spec, cubins, checks=[SMALL], timed=[MISSION], name="twice", times=2)
+    ending = worker.finalists(FinalTask((once, again, twice), (MISSION,), spec, seed=3)).result()
+    report = ending.value
+    assert report is not None, ending.reason
+    for name, timings in report.timings.items():
+        print(f"\n{name} {report.environment.get(name, '')}", end="")
+        show(timings)
+    print(f"\nabsent: {report.absent}")
+    pairs = {(c.first, c.second): c for c in report.comparisons if c.protocol == "final-cold"}
+    for comparison in pairs.values():
+        print(f"{comparison} {comparison.answer}")
+    assert all(verdict.passed for found in report.verdicts.values() for verdict in found)
+    assert pairs["once", "again"].ratio == pytest.approx(1, abs=0.02)
+    assert pairs["once", "twice"].answer == "faster"
+    assert pairs["once", "twice"].ratio == pytest.approx(0.5, abs=0.05)
+
+
+def test_every_baseline_that_runs_is_right_on_every_workload(worker, spec):
+    """Bottom-right, grouped, decode: in one process, because each start of PyTorch takes seconds."""
+    pytest.importorskip("torch", reason="needs torch: pip install 'evoflash[baselines]'")
+    workloads = (
+        CAUSAL,
+        Workload(2, 8, 2, 384, 384, 128, "bf16", causal=True),
+        Workload(2, 32, 8, 1, 8192, 128),
+    )
+    ending = worker.finalists(FinalTask((), workloads, spec, seed=4)).result()
+    assert ending.value is not None, ending.reason
+    print(f"\nabsent: {ending.value.absent}")
+    for name, verdicts in ending.value.verdicts.items():
+        show(ending.value.timings[name])
+        assert all(verdict.passed for verdict in verdicts), f"{name}: {verdicts}"
+    judged = {verdict.workload for verdicts in ending.value.verdicts.values() for verdict in verdicts}
+    assert judged == {str(workload) for workload in workloads}
+
+
+def test_finals_measure_the_energy_of_a_call_where_it_is_asked_for(worker, spec, cubins):
+    once = planted.task_of(spec, cubins, checks=[SMALL], timed=[MISSION], name="once")
+    again = planted.task_of(spec, cubins, checks=[SMALL], timed=[MISSION], name="again")
+    task = FinalTask((once, again), (MISSION,), spec, seed=5, baselines=(), energy=True)
+    ending = worker.finalists(task).result()
+    assert ending.value is not None, ending.reason
+    for name, (ranked, *others) in ending.value.timings.items():
+        assert ranked.energy_mj is not None, "NVML has no energy counter for this GPU"
+        watts = 1e3 * ranked.energy_mj / ranked.median_us
+        print(f"\n{name}: {ranked.energy_mj:.4f} mJ a call, {watts:.0f} W over its time")
+        assert 20 < watts < 2000  # between a board at rest and more than any takes
+        assert {timing.energy_mj for timing in others} == {None}

@@ -1,0 +1,122 @@
+"""Each kind of input does to a kernel what its name says."""
+
+import numpy as np
+import pytest
+
+from evoflash.numerics import decode
+from evoflash.operations.attention.inputs import ALL, NAMES, draw
+from evoflash.operations.attention.reference import attention, expect
+from evoflash.operations.attention.workload import Workload
+from evoflash.operations.expectations import every_row
+
+FULL = Workload(2, 4, 2, 40, 300, 64)
+BF16 = Workload(2, 4, 2, 40, 300, 64, "bf16")
+
+
+def scores(name, workload=FULL):
+    """Scaled scores (batch, heads, seq_q, seq_kv), and the trial."""
+    trial = draw(name, workload, seed=7)
+    q, k = (decode(x, workload.dtype).astype(np.float64) for x in (trial.q, trial.k))
+    keys = np.repeat(k, workload.gqa_ratio, axis=1)
+    return q @ keys.swapaxes(-1, -2) / workload.head_dim**0.5, trial
+
+
+@pytest.mark.parametrize("workload", [FULL, BF16])
+def test_ties_are_exact_maxima_in_several_tiles(workload):
+    found, _ = scores("ties", workload)
+    tied = found == found.max(axis=-1, keepdims=True)
+    assert (tied.sum(axis=-1) == 12).all()
+    assert set(np.flatnonzero(tied[0, 0, 0]) // 64) == {0, 1, 2, 3, 4}
+
+
+@pytest.mark.parametrize("length", [2, 300, 4000])
+def test_the_sink_holds_most_of_the_weight_but_not_all(length):
+    found, _ = scores("sink", Workload(1, 2, 1, 40, length, 64))
+    weights = np.exp(found - found.max(axis=-1, keepdims=True))
+    share = (weights / weights.sum(axis=-1, keepdims=True))[..., 0]
+    assert 0.5 < np.median(share) < 0.99
+
+
+def test_without_queries_the_lse_is_the_logarithm_of_the_number_of_keys():
+    trial = draw("zero_queries", FULL, seed=7)
+    expected = expect(FULL, trial, where=every_row(FULL))
+    np.testing.assert_allclose(expected.numbers["LSE"].right, np.log(300))
+
+
+def test_constant_rows_hold_one_number_each():
+    trial = draw("constant_rows", FULL, seed=7)
+    for bits in (trial.q, trial.k, trial.v):
+        assert (bits == bits[..., :1]).all()
+        assert len(np.unique(bits[..., 0])) > 30
+
+
+@pytest.mark.parametrize(("workload", "largest"), [(FULL, 6e4), (BF16, 1e33)])
+def test_large_values_are_near_what_can_be_held(workload, largest):
+    trial = draw("large_values", workload, seed=7)
+    q, k, v = (decode(x, workload.dtype) for x in (trial.q, trial.k, trial.v))
+    assert np.abs(v).max() >= largest
+    out, _ = attention(q, k, v, causal=False, scale=0.125)
+    assert np.isfinite(out.astype(np.float32)).all()
+
+
+def test_large_logits_and_spikes_overflow_what_is_not_shifted():
+    for name in ("large_logits", "spikes", "saturated"):
+        found, _ = scores(name)
+        assert (found.max(axis=-1) > 89).mean() > 0.2  # exp of it overflows fp32
+
+
+def test_the_maximum_rises_and_falls_all_the_way():
+    rising, falling = scores("rising")[0], scores("falling")[0]
+    peaks = [x.reshape(*x.shape[:3], 6, 50).max(axis=-1) for x in (rising, falling)]
+    assert (np.diff(peaks[0], axis=-1) > 0).mean() > 0.99
+    assert (np.diff(peaks[1], axis=-1) < 0).mean() > 0.99
+
+
+def test_needles_point_at_tile_edges():
+    found, _ = scores("needles")
+    targets = found.argmax(axis=-1).reshape(-1).tolist()
+    assert all(at % 16 in (0, 1, 15) or at == 299 for at in targets)
+    assert len(set(targets)) > 30
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_needle_points_at_the_last_key_however_few_the_rows_are(seed):
+    trial = draw("needles", Workload(1, 1, 1, 9, 1000, 64), seed=seed)
+    q, k = (decode(x, "fp16").astype(np.float64) for x in (trial.q, trial.k))
+    targets = (q @ k.swapaxes(-1, -2)).argmax(axis=-1).ravel().tolist()
+    assert 999 in targets
+    assert max(sorted(targets)[:-1]) > 500  # not the first edges alone
+
+
+@pytest.mark.parametrize("head_dim", [64, 128, 256])
+@pytest.mark.parametrize("name", ["spikes", "lone_spikes"])
+def test_without_its_key_the_maximum_of_a_spiked_row_lets_fp32_overflow(name, head_dim):
+    found, _ = scores(name, Workload(8, 4, 4, 33, 300, head_dim))
+    ranked = np.sort(found, axis=-1)
+    above = (ranked[..., -1] - ranked[..., -2]).reshape(32, 33).max(axis=-1)
+    assert (above > 89).mean() > 0.7
+
+
+@pytest.mark.parametrize("head_dim", [64, 128, 256])
+def test_a_hidden_key_weighs_e_to_the_4_or_more_and_less_than_lets_p_overflow(head_dim):
+    causal = Workload(1, 4, 2, 66, 300, head_dim, causal=True)
+    for workload in (causal, Workload(1, 4, 2, 66, 300, head_dim)):
+        found, _ = scores("heavy_hidden", workload)
+        first = np.arange(66) + 300 - 66 + 1 if workload.causal else np.full(66, 300)
+        visible = np.where(np.arange(300) < first[:, None], found, np.nan)
+        typical, best = np.nanmedian(visible, axis=-1), np.nanmax(visible, axis=-1)
+        # Past the last key stand zeros, whose score is 0.
+        hidden = np.stack(
+            [found[:, :, row, first[row]] if first[row] < 300 else 0 * best[:, :, row] for row in range(66)],
+            axis=-1,
+        )
+        assert (hidden - typical > 4).all()
+        assert (hidden - best < 8).all()
+        assert (best < 0).all()
+
+
+def test_pooled_errors_are_of_ordinary_data_alone():
+    assert set(ALL) >= {"normal", "normal-again"}
+    for name in NAMES.ordinary:
+        found, _ = scores(name)
+        assert 0.9 < found.std() < 1.1

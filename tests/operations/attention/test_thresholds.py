@@ -1,0 +1,45 @@
+"""The thresholds are those that the calibration record justifies: one that moves without it fails here."""
+
+import json
+from dataclasses import asdict
+
+import pytest
+from places import ROOT
+
+from evoflash.kernels.family import known_families
+from evoflash.operations.attention.thresholds import FILE, thresholds
+from evoflash.operations.expectations import calibration
+
+RECORD = json.loads((ROOT / calibration(FILE)).read_text(encoding="utf-8"))
+MOST_USED = 0.95  # of a gate, by any honest kernel: beyond, it will reject one some day
+
+
+def test_the_gates_are_those_that_were_calibrated():
+    """Changed one? Run the command that the record names, and commit both."""
+    assert {name: asdict(gates) for name, gates in thresholds().items()} == RECORD["gates"]
+
+
+def test_no_honest_kernel_was_refused():
+    assert RECORD["refused"] == []
+
+
+@pytest.mark.parametrize("precision", ["fp16", "bf16", "fp16-scores"])
+def test_honest_kernels_stay_within_each_gate_with_room(precision):
+    largest = RECORD["largest"][precision]
+    assert set(largest) == {"rel_l2", "honest", "max_over_rms", "lse"}
+    assert max(row["share"] for row in largest.values()) <= MOST_USED
+
+
+def test_the_largest_are_the_largest_of_the_rows():
+    for row in RECORD["rows"]:
+        assert row["share"] <= RECORD["largest"][row["precision"]][row["gate"]]["share"]
+
+
+def test_shares_are_of_the_gates():
+    for row in (row for row in RECORD["rows"] if row["gate"] == "rel_l2"):
+        gate = thresholds()[row["precision"]].rel_l2
+        assert row["share"] == pytest.approx(row["value"] / gate, rel=1e-3)
+
+
+def test_every_family_was_calibrated():
+    assert {row["family"] for row in RECORD["runs"]} == set(known_families())

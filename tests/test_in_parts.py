@@ -1,0 +1,64 @@
+"""Large arrays in parts: the same numbers whatever the number of threads, and errors that are not lost."""
+
+import os
+
+import numpy as np
+import pytest
+
+from evoflash import numerics as bits
+from evoflash import numerics as in_parts
+from evoflash.operations.attention.operation import OPERATION
+from evoflash.operations.attention.workload import parse_workload
+
+
+@pytest.fixture
+def small_parts(monkeypatch):
+    """As if arrays were large."""
+    for module in (in_parts, bits):
+        monkeypatch.setattr(module, "PART", 64)
+
+
+def drawn(size=1000, seed=3):
+    return in_parts.standard_normal((size // 10, 10), np.random.default_rng(seed))
+
+
+def test_what_fits_one_part_is_what_the_generator_draws():
+    wanted = np.random.default_rng(3).standard_normal((100, 10), dtype=np.float32)
+    assert np.array_equal(drawn(), wanted)
+
+
+def test_numbers_do_not_depend_on_the_number_of_threads(small_parts, monkeypatch):
+    several = drawn()
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
+    assert np.array_equal(drawn(), several)
+    assert abs(several.mean()) < 0.1 < 0.9 < several.std() < 1.1
+    assert len(np.unique(several)) > 990, "no part repeats another"
+
+
+@pytest.mark.parametrize("dtype", ["fp16", "bf16"])
+def test_encoding_in_parts_changes_no_bit(dtype, monkeypatch):
+    numbers = np.random.default_rng(0).standard_normal((3, 7, 50)).astype(np.float32)[:, ::-1]
+    numbers[0, 0, :5] = np.nan, np.inf, 1e9, 1e-7, -0.0
+    whole = bits.encode(numbers, dtype)
+    monkeypatch.setattr(bits, "PART", 64)
+    monkeypatch.setattr(in_parts, "PART", 64)
+    assert np.array_equal(bits.encode(numbers, dtype), whole)
+
+
+def test_an_error_in_a_part_is_raised(small_parts):
+    with pytest.raises(ZeroDivisionError):
+        in_parts.each_part(lambda part: 1 / (part.start - 64), 256)
+
+
+@pytest.mark.parametrize("text", ["b=2,h=4,hkv=2,sq=3,skv=40,d=16,causal", "b=1,h=3,hkv=1,sq=1,skv=70,d=16"])
+def test_right_answers_do_not_depend_on_threads(text, monkeypatch):
+    from evoflash.operations.attention import reference
+
+    workload = parse_workload(text)
+    inputs = OPERATION.draw("needles", workload, seed=1)
+    where = OPERATION.sample(workload, np.random.default_rng(0))
+    one = OPERATION.expect(workload, inputs, where=where)
+    monkeypatch.setattr(reference, "PART", 1)
+    other = OPERATION.expect(workload, inputs, where=where)
+    assert np.array_equal(one.rows["O"].right, other.rows["O"].right)
+    assert np.array_equal(one.numbers["LSE"].right, other.numbers["LSE"].right)

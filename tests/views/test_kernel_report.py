@@ -1,0 +1,30 @@
+"""`evoflash show`: what is said of a kernel that was screened, and that it is no failure."""
+
+from evoflash.app.words import time_in_words
+from evoflash.evaluation import Basis, Evaluation, Proposal, Rung, RunKey, Status, Timing
+from evoflash.space import Genome
+from evoflash.store.store import open_store
+from evoflash.views import kernel as kernel_report
+
+PROBLEM = "b=1,h=8,hkv=8,sq=512,skv=512,d=64,dtype=fp16"
+FIELDS = {"problem": PROBLEM, "gpu": "h200", "basis": Basis.MEASURED}
+
+
+def evaluation_of(number, status, rung, *, us=None):
+    timings = () if us is None else (Timing(PROBLEM, "screen", us, us, us, 9),)
+    genome = Genome("flash_simt", 1, (("block_m", number),))
+    return Evaluation(genome, **FIELDS, status=status, rung=rung, reason="why", timings=timings, score_us=us)
+
+
+def test_a_screened_kernel_is_said_to_be_unproven_and_is_no_failure(tmp_path):
+    screened = evaluation_of(1, Status.SCREENED, Rung.TIMING, us=7.5)
+    with open_store(str(tmp_path / "a.db")) as store:
+        key = RunKey(PROBLEM, "h200", Basis.MEASURED, "evolution", 0)
+        run = store.begin(key, gpu_hash="", budget=2, argv=[], environment={})
+        store.add(run, screened, Proposal(screened.genome))
+        assert kernel_report.failures(store, as_json=False) == "1 evaluated, no failures."
+        wrong = evaluation_of(2, Status.CORRECTNESS, Rung.CORRECTNESS)
+        store.add(run, wrong, Proposal(wrong.genome))
+        assert kernel_report.failures(store, as_json=False).startswith("2 evaluated, 1 failed:")
+    words = "7.50 us measured, by a short look: not proven to be right"
+    assert time_in_words(screened) == words
