@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 # NumPy reads this when it is loaded.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-gc.set_threshold(50_000)  # as evoflash.cli.main
+gc.set_threshold(50_000)  # as evoflash.cli.program.main
 
 # No test reads what a developer has set, nor does collecting them: an empty config file, no variable.
 for _name in [name for name in os.environ if name.startswith("EVOFLASH_") and name != "EVOFLASH_CACHE_DIR"]:

@@ -5,11 +5,10 @@ the launch, read cli/commands/search.py, app/search/, search.py, evaluators/ and
 
 interfaces:
 
-    families/  Where users' own files of earlier releases look for families
-    cli/       One file or folder for each command, and what they share
-    api/       The Python interface
-    torch/     evoflash's kernels in a PyTorch program
-    views/     Records of the application as words
+    cli/    One file or folder for each command, and what they share
+    api/    The Python interface
+    torch/  evoflash's kernels in a PyTorch program
+    views/  Records of the application as words
 
 application:
 
@@ -20,6 +19,7 @@ application:
 engines:
 
     evaluators/  Evaluators turn a genome into an Evaluation
+    families/    Where users' own files of earlier releases look for families
     exports/     What a genome leaves evoflash as
     replay/      Search spaces that were measured once, and searches on them without a GPU. Nothing is
                  compiled or timed

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import ModuleType
 
 from evoflash.errors import UsageError
-from evoflash.settings import held
+from evoflash.settings import lookup
 
 # leaves an unknown ~user as it is; Path raises
 
@@ -32,7 +32,7 @@ NAME_IN_WORDS = "a lower-case letter, then lower-case letters, digits and unders
 
 def extension_folders() -> tuple[Path, ...]:
     """Each once, those of the setting first. UsageError for one that is not there."""
-    setting = held("extensions")
+    setting = lookup("extensions")
     named = [(Path(expanduser(each)), setting.source) for each in setting.value or ()]
     found: dict[Path, None] = {}
     for folder, source in (*named, *_of_packages()):
@@ -42,13 +42,13 @@ def extension_folders() -> tuple[Path, ...]:
     return tuple(found)
 
 
-def described(folder: Path) -> str:
+def describe_folder(folder: Path) -> str:
     """The folder and how many files of each kind it holds, in words."""
     counts = {kind: len([*(folder / kind).glob(f"[!_.]*{ending}")]) for kind, ending in KINDS.items()}
     return f"{folder}: " + ", ".join(f"{count} {kind}" for kind, count in counts.items())
 
 
-def extended(kind: str, known: Mapping[str, Path]) -> dict[str, Path]:
+def with_extensions(kind: str, known: Mapping[str, Path]) -> dict[str, Path]:
     """The known files of a kind by name, and those of the extension folders.
 
     UsageError where a name is no name, or there is one already: the message has both files.

@@ -60,7 +60,7 @@ def switch(genome: Genome, space: SearchSpace, name: str, *words: Value) -> list
     return [{name: value} for value in allowed if not _same(value, values[name])]
 
 
-def drawn(genome: Genome, space: SearchSpace, rng: np.random.Generator, changes: Changes) -> Changes:
+def draw_new_genes(genome: Genome, space: SearchSpace, rng: np.random.Generator, changes: Changes) -> Changes:
     """The changes, and at random a value for each gene that they bring into play: no parent has tried any."""
     own = genome.as_dict()
     fresh = space.genome({**own, **changes}).as_dict().keys() - own.keys() - changes.keys()
@@ -85,12 +85,14 @@ def attempt(
     """The child of one of the options, tried in random order; None when none leads to a valid genome."""
     possible = [changes for changes in options if changes]
     for index in rng.permutation(len(possible)):
-        if (child := changed(genome, space, possible[int(index)], slack=slack)) is not None:
+        if (child := apply_changes(genome, space, possible[int(index)], slack=slack)) is not None:
             return child
     return None
 
 
-def changed(genome: Genome, space: SearchSpace, changes: Changes, *, slack: Slack = ()) -> Genome | None:
+def apply_changes(
+    genome: Genome, space: SearchSpace, changes: Changes, *, slack: Slack = ()
+) -> Genome | None:
     """The genome with the changes; where they break a check, the slack genes move as few steps as it takes.
 
     None when that is not enough, when the space knows no such gene or value, and when a change has no effect
@@ -115,7 +117,7 @@ def _yielding(genome: Genome, space: SearchSpace, slack: Slack) -> list[Changes]
     ladders = [[{}, *_ladder(genome, space, name, way)] for name, way in slack]
     counts = itertools.product(*(range(len(ladder)) for ladder in ladders))
     few = sorted((c for c in counts if 0 < sum(c) <= _MOST_TOGETHER), key=lambda c: (sum(c), [-n for n in c]))
-    return [_merged(ladder[n] for ladder, n in zip(ladders, c, strict=True)) for c in few]
+    return [_merge(ladder[n] for ladder, n in zip(ladders, c, strict=True)) for c in few]
 
 
 def _ladder(genome: Genome, space: SearchSpace, name: str, way: int) -> list[Changes]:
@@ -123,7 +125,7 @@ def _ladder(genome: Genome, space: SearchSpace, name: str, way: int) -> list[Cha
     return [changes for changes in steps if changes]
 
 
-def _merged(parts: Iterable[Changes]) -> Changes:
+def _merge(parts: Iterable[Changes]) -> Changes:
     return {name: value for part in parts for name, value in part.items()}
 
 
@@ -172,7 +174,7 @@ def nearest(genome: Genome, space: SearchSpace, changes: Changes, slack: Sequenc
     ladders = [_by_distance(genome, space, name) for name in slack if name not in changes]
     for steps in sorted(itertools.product(*ladders), key=_cost):
         moved = {name: value for far, part in steps for name, value in part.items() if far}
-        if (child := changed(genome, space, {**moved, **changes})) is not None:
+        if (child := apply_changes(genome, space, {**moved, **changes})) is not None:
             return child
     return None
 
@@ -184,7 +186,9 @@ def largest(genome: Genome, space: SearchSpace, changes: Changes, name: str) -> 
     """
     if name not in genome.as_dict():
         return None
-    children = (changed(genome, space, {**changes, name: v}) for v in reversed(space.param(name).values))
+    children = (
+        apply_changes(genome, space, {**changes, name: v}) for v in reversed(space.param(name).values)
+    )
     return next((child for child in children if child is not None), None)
 
 

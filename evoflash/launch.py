@@ -13,7 +13,7 @@ PORTABLE_CLUSTER = 8  # blocks; a larger cluster has to be allowed for its kerne
 
 
 @dataclass(frozen=True, slots=True)
-class TensorMap:
+class TensorMapSpec:
     """A tensor map that a kernel takes as an argument: TMA then moves boxes of an array.
 
     `box` is in the order of the array's shape: of an attention tensor (batch, heads, rows, columns). With
@@ -29,7 +29,7 @@ class TensorMap:
 
 
 def geometry(
-    wanted: TensorMap, shape: Sequence[int], strides_bytes: Sequence[int]
+    wanted: TensorMapSpec, shape: Sequence[int], strides_bytes: Sequence[int]
 ) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
     """What encoders take of an array: dims, strides in bytes of all but the first, box; contiguous first."""
     axes = list(reversed(range(len(shape))))
@@ -40,7 +40,7 @@ def geometry(
 
 
 @dataclass(frozen=True, slots=True)
-class Launch:
+class LaunchConfig:
     """One kernel launch of a candidate on one workload."""
 
     entry: str
@@ -51,5 +51,5 @@ class Launch:
     cluster: tuple[int, int, int] = (1, 1, 1)  # blocks
     resident: bool = False  # its blocks wait for one another: all of them must fit on the GPU at once
     dependent: bool = False  # may begin before the launch before it has ended (programmatic dependent launch)
-    maps: tuple[TensorMap, ...] = ()  # the first arguments, the same for all launches of a candidate
+    maps: tuple[TensorMapSpec, ...] = ()  # the first arguments, the same for all launches of a candidate
     zeroed_bytes: int = 0  # at the workspace's beginning: zero before a call, and left so by it

@@ -60,17 +60,17 @@ _BITS_OF_HALF = np.uint32(0x3F000000)  # of 0.5 in float32
 def encode(x: Floats, dtype: str) -> Bits:
     """Round to nearest even into fp16 or bf16 bit patterns; NaN stays NaN, overflow becomes infinity."""
     if np.size(x) <= PART:
-        return _encoded(x, dtype)
+        return _encode(x, dtype)
     numbers, bits = np.ascontiguousarray(x).reshape(-1), np.empty(np.size(x), np.uint16)
 
     def encode_part(part: slice) -> None:
-        bits[part] = _encoded(numbers[part], dtype)
+        bits[part] = _encode(numbers[part], dtype)
 
     each_part(encode_part, numbers.size)
     return bits.reshape(np.shape(x))
 
 
-def _encoded(x: Floats, dtype: str) -> Bits:
+def _encode(x: Floats, dtype: str) -> Bits:
     if dtype == "fp16":
         return _half(np.asarray(x))
     with np.errstate(over="ignore"):
@@ -105,7 +105,7 @@ def decode(bits: Bits, dtype: str) -> NDArray[np.float32]:
     return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
 
 
-def rounded(x: Floats, dtype: str) -> NDArray[np.float32]:
+def round_to(x: Floats, dtype: str) -> NDArray[np.float32]:
     """The nearest numbers of a 16-bit type, as float32."""
     return decode(encode(x, dtype), dtype)
 

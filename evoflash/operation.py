@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from evoflash.errors import UsageError
-from evoflash.settings import held
+from evoflash.settings import lookup
 
 if TYPE_CHECKING:
     import numpy as np
@@ -163,7 +163,7 @@ class Sample:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Scale:
+class ErrorScale:
     """What errors are measured by; made once, because a test input is held against hundreds of outputs."""
 
     rms: NDArray[np.float64]  # of each row of the right answer: (groups, rows, 1)
@@ -178,7 +178,7 @@ class ExpectedRows:
 
     right: NDArray[np.float64]
     honest: NDArray[np.float32]  # in the workload's own precision
-    scale: Scale
+    scale: ErrorScale
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -191,7 +191,7 @@ class ExpectedNumbers:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Expected:
+class ExpectedOutputs:
     """The right outputs at a sample, by tensor name."""
 
     sample: Sample
@@ -207,7 +207,7 @@ class Output:
 
 
 # A function of a test input: a launch, a run in the emulator, NumPy in a test.
-Kernel = Callable[[Any], Output]
+KernelCall = Callable[[Any], Output]
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,7 +295,7 @@ class Operation:
     draw: Callable[..., Any]  # (name, workload, seed=) -> test input, always the same for the same three
     timed_inputs: Callable[..., Sequence[Any]]  # (workload, sets=, rng=) -> that many different test inputs
     sample: Callable[[Any, np.random.Generator], Sample]  # of a workload: what is compared at size
-    expect: Callable[..., Expected]  # (workload, test input, where=sample) -> the right outputs
+    expect: Callable[..., ExpectedOutputs]  # (workload, test input, where=sample) -> the right outputs
     # (test input, workload, seed=) -> what must hold between outputs of changed inputs, the cheapest first
     relations: Callable[..., Iterator[Relation | Reach]]
     thresholds: Callable[[], Mapping[str, Thresholds]]  # by Workload.precision
@@ -354,7 +354,7 @@ def _modules() -> dict[str, str]:
 
     A setting reaches worker processes too; the module must be importable in them.
     """
-    setting, found = held("operations"), {}
+    setting, found = lookup("operations"), {}
     for entry in filter(None, (setting.value or "").split(",")):
         name, _, module = (part.strip() for part in entry.partition("="))
         if not name or not module:

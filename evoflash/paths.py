@@ -9,7 +9,7 @@ from pathlib import Path
 import platformdirs
 
 from evoflash.errors import EvoflashError, UsageError
-from evoflash.settings import held, value
+from evoflash.settings import lookup, value
 
 _PACKAGE = Path(__file__).resolve().parent
 _INSTALLED = _PACKAGE / "_share"
@@ -25,7 +25,7 @@ DEVICE = _PACKAGE / "device"
 EMU = _PACKAGE / "emulator" / "emu"
 
 
-def shipped(folder: Path) -> Path:
+def shipped_folder(folder: Path) -> Path:
     """One of the shipped folders; EvoflashError where this copy of evoflash lacks it, or what is in it."""
     if not any(folder.glob("[!_.]*")):
         raise EvoflashError(
@@ -60,14 +60,14 @@ def template_folders() -> tuple[Path, ...]:
 
     UsageError where the setting names a folder that is not there, EvoflashError where the shipped one is not.
     """
-    own = held("templates")
+    own = lookup("templates")
     if not own.value:
-        return (shipped(TEMPLATES),)
+        return (shipped_folder(TEMPLATES),)
     if not Path(own.value).is_dir():
         raise UsageError(
             f"{own.source} names the folder {own.value}, which is not there: make or correct it."
         )
-    return (Path(own.value), shipped(TEMPLATES))
+    return (Path(own.value), shipped_folder(TEMPLATES))
 
 
 def default_database() -> str:

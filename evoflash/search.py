@@ -52,13 +52,13 @@ class Evaluator(Protocol):
         """Drop everything pending; nothing is pending afterwards. Harmless when nothing was."""
 
 
-class Record(Protocol[RunT]):
+class RunStore(Protocol[RunT]):
     """What the loop needs of a store."""
 
     def history(self, run: RunT, /) -> Iterable[tuple[Proposal, Evaluation]]:
         """Everything this run has told before, oldest first, duplicates included."""
 
-    def spent(self, run: RunT, /) -> int:
+    def spent_budget(self, run: RunT, /) -> int:
         """Evaluations that count towards the budget; duplicates do not."""
 
     def add(self, run: RunT, evaluation: Evaluation, proposal: Proposal, /) -> None:
@@ -76,7 +76,7 @@ class Interrupted(KeyboardInterrupt):
 def search(
     strategy: Strategy,
     evaluator: Evaluator,
-    store: Record[RunT],
+    store: RunStore[RunT],
     run: RunT,
     *,
     budget: int | None,
@@ -93,9 +93,11 @@ def search(
     deadline = time.monotonic() + (math.inf if time_limit_s is None else time_limit_s)
     best = None
     waiting: deque[Proposal] = deque()  # asked for and not submitted: an earlier process had begun on them
-    for evaluation in _relived(strategy, store.history(run), waiting, ahead=evaluator.ahead, most=most):
+    for evaluation in _replay_history(
+        strategy, store.history(run), waiting, ahead=evaluator.ahead, most=most
+    ):
         best = faster(best, evaluation)
-    spent = store.spent(run)
+    spent = store.spent_budget(run)
     try:
         while spent < most and time.monotonic() < deadline:
             if is_enough is not None and best is not None and is_enough(best):
@@ -117,7 +119,7 @@ def search(
     return best
 
 
-def _relived(
+def _replay_history(
     strategy: Strategy,
     history: Iterable[tuple[Proposal, Evaluation]],
     waiting: deque[Proposal],

@@ -143,10 +143,10 @@ def _read(path: Path, _changed: int) -> ConfigFile:
         raise UsageError(f"{path} cannot be read: {error.strerror}; mend it or move it away.") from None
     tables = {name: value for name, value in table.items() if isinstance(value, dict)}
     plain = {name: value for name, value in table.items() if name not in tables}
-    return ConfigFile(path, {name: _checked(path, name, value) for name, value in plain.items()}, tables)
+    return ConfigFile(path, {name: _config_value(path, name, value) for name, value in plain.items()}, tables)
 
 
-def _checked(path: Path, name: str, value: object) -> Any:
+def _config_value(path: Path, name: str, value: object) -> Any:
     setting = by_key().get(name)
     if setting is None:
         raise unknown(path, "setting", name, by_key())
@@ -156,10 +156,10 @@ def _checked(path: Path, name: str, value: object) -> Any:
     good = isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
     if not good or (isinstance(value, list) and not all(isinstance(each, str) for each in value)):
         raise UsageError(f"{path}: {name} = {value!r}: write {words}.")
-    return _placed(path, setting, value)
+    return _resolve_paths(path, setting, value)
 
 
-def _placed(path: Path, setting: Setting, value: Any) -> Any:
+def _resolve_paths(path: Path, setting: Setting, value: Any) -> Any:
     """Relative paths are meant from the config file's folder."""
     if setting.kind == "folders":
         return tuple(_from(path, each) for each in value)
@@ -175,27 +175,27 @@ _OFF, _ON = ("0", "false", "no", "off"), ("1", "true", "yes", "on")
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class SettingValue:
     """The value of a setting, None for the built-in one, and where it comes from in words."""
 
     value: Any
     source: str
 
 
-def held(key: str) -> Held:
+def lookup(key: str) -> SettingValue:
     """The value that holds. UsageError names the variable or the file of one that makes no sense."""
     setting = by_key()[key]
     if text := os.environ.get(setting.variable):
-        return Held(_parsed(setting, text), setting.variable)
+        return SettingValue(_parse(setting, text), setting.variable)
     for file in config_files():
         if key in file.values:
-            return Held(file.values[key], str(file.path))
-    return Held(None, "built in")
+            return SettingValue(file.values[key], str(file.path))
+    return SettingValue(None, "built in")
 
 
 def value(key: str) -> Any:
     """The value that holds; None for the built-in one."""
-    return held(key).value
+    return lookup(key).value
 
 
 def is_on(key: str) -> bool:
@@ -203,7 +203,7 @@ def is_on(key: str) -> bool:
     return bool(value(key))
 
 
-def _parsed(setting: Setting, text: str) -> Any:
+def _parse(setting: Setting, text: str) -> Any:
     if setting.kind == "whole number":
         try:
             return int(text)

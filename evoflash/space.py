@@ -173,7 +173,7 @@ class SearchSpace:
         for point in self._points(rng, min(tries, _EXACT)):
             if (genome := self._at(point, domains)) is not None:
                 return genome
-        pool = list(itertools.islice(self._found(rng, min(tries, _SOUGHT), domains), _POOL))
+        pool = list(itertools.islice(self._valid_genomes(rng, min(tries, _SOUGHT), domains), _POOL))
         if not pool:
             raise UsageError(
                 f"no valid genome of {self.family} found in {tries} draws: its checks leave no room."
@@ -188,7 +188,9 @@ class SearchSpace:
         for _ in range(0, count, batch):
             yield from rng.integers(0, sizes, size=(batch, len(sizes))).tolist()
 
-    def _found(self, rng: np.random.Generator, count: int, domains: list[_Domain]) -> Iterator[Genome]:
+    def _valid_genomes(
+        self, rng: np.random.Generator, count: int, domains: list[_Domain]
+    ) -> Iterator[Genome]:
         """The valid genomes of some points whose inactive params are looked at by nobody."""
         for point in self._points(rng, count):
             chosen: dict[str, Value] = {}

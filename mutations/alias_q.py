@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from evoflash.gene_edits import MID, REGISTERS, attempt, changed, shift
+from evoflash.gene_edits import MID, REGISTERS, apply_changes, attempt, shift
 from evoflash.space import Genome, SearchSpace
 
 PARENTS = 1
@@ -25,4 +25,4 @@ def mutate(parents: Sequence[Genome], space: SearchSpace, rng: np.random.Generat
     shared = {"q_home": "registers", "q_alias": "on"}
     bought = [shift(parent, space, **{name: 1}) or {} for name in ("ctas_per_sm", "k_stages", "block_n")]
     child = attempt(parent, space, rng, [{**shared, **more} for more in bought])
-    return child or changed(parent, space, shared, slack=REGISTERS)
+    return child or apply_changes(parent, space, shared, slack=REGISTERS)

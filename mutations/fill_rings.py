@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from evoflash.gene_edits import MID, changed
+from evoflash.gene_edits import MID, apply_changes
 from evoflash.space import Genome, SearchSpace
 
 PARENTS = 1
@@ -29,6 +29,6 @@ def mutate(parents: Sequence[Genome], space: SearchSpace, rng: np.random.Generat
     depths = itertools.product(*(map(int, space.param(name).values) for name in ("k_stages", "v_stages")))
     deeper = [(k, v) for k, v in depths if k >= own[0] and v >= own[1] and k + v >= sum(own) + 2]
     for k, v in sorted(deeper, key=sum, reverse=True):
-        if child := changed(parent, space, {"k_stages": k, "v_stages": v}, slack=(("block_n", -1),)):
+        if child := apply_changes(parent, space, {"k_stages": k, "v_stages": v}, slack=(("block_n", -1),)):
             return child
     return None

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from evoflash.gene_edits import HIGH, drawn, refit, set_back, switch
+from evoflash.gene_edits import HIGH, draw_new_genes, refit, set_back, switch
 from evoflash.space import Genome, SearchSpace
 
 PARENTS = 1
@@ -29,6 +29,6 @@ def mutate(parents: Sequence[Genome], space: SearchSpace, rng: np.random.Generat
         return None
     alone = set_back(parent, cluster=1, kv_groups=1)
     sections = switch(parent, space, "tile_order", "sections")
-    orders = [{}, *(drawn(parent, space, rng, order) for order in sections)]
+    orders = [{}, *(draw_new_genes(parent, space, rng, order) for order in sections)]
     ahead = [{"schedule": "dynamic", "q_stages": 2, **alone, **order} for order in orders]
     return refit(parent, space, rng, ahead, slack=SLACK)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from evoflash.gene_edits import HIGH, REGISTERS, changed
+from evoflash.gene_edits import HIGH, REGISTERS, apply_changes
 from evoflash.space import Genome, SearchSpace
 
 PARENTS = 1
@@ -25,4 +25,4 @@ def mutate(parents: Sequence[Genome], space: SearchSpace, rng: np.random.Generat
         return None
     depth = 3 if values.get("waits") == "joint" else 2
     deeper = {} if "early_qk" in values else {"k_stages": depth}
-    return changed(parent, space, {"early_qk": "on", **deeper}, slack=REGISTERS)
+    return apply_changes(parent, space, {"early_qk": "on", **deeper}, slack=REGISTERS)

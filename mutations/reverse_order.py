@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from evoflash.gene_edits import HIGH, attempt, drawn, switch
+from evoflash.gene_edits import HIGH, attempt, draw_new_genes, switch
 from evoflash.space import Genome, SearchSpace
 
 PARENTS = 1
@@ -21,5 +21,5 @@ PRIOR = HIGH
 def mutate(parents: Sequence[Genome], space: SearchSpace, rng: np.random.Generator) -> Genome | None:
     """None when the family has one order."""
     parent = parents[0]
-    orders = [drawn(parent, space, rng, order) for order in switch(parent, space, "tile_order")]
+    orders = [draw_new_genes(parent, space, rng, order) for order in switch(parent, space, "tile_order")]
     return attempt(parent, space, rng, orders)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from evoflash.gene_edits import MID, Changes, changed, shift
+from evoflash.gene_edits import MID, Changes, apply_changes, shift
 from evoflash.space import Genome, SearchSpace
 
 PARENTS = 1
@@ -25,4 +25,4 @@ def mutate(parents: Sequence[Genome], space: SearchSpace, rng: np.random.Generat
         return None
     unequal: Changes = {"waits": "separate", "v_stages": k_stages - 1}
     more = shift(parent, space, ctas_per_sm=1) or {}
-    return changed(parent, space, {**unequal, **more}) or changed(parent, space, unequal)
+    return apply_changes(parent, space, {**unequal, **more}) or apply_changes(parent, space, unequal)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from evoflash.gene_edits import MID, attempt, drawn, switch
+from evoflash.gene_edits import MID, attempt, draw_new_genes, switch
 from evoflash.space import Genome, SearchSpace
 
 PARENTS = 1
@@ -25,4 +25,4 @@ def mutate(parents: Sequence[Genome], space: SearchSpace, rng: np.random.Generat
     brings_splits = "kv_splits" in space.names and "kv_splits" not in parent.as_dict()
     whole = [{"kv_splits": 1} if brings_splits and grid["schedule"] == "grid" else {} for grid in grids]
     both = [{**order, **grid, **rest} for order in orders for grid, rest in zip(grids, whole, strict=True)]
-    return attempt(parent, space, rng, [drawn(parent, space, rng, change) for change in both])
+    return attempt(parent, space, rng, [draw_new_genes(parent, space, rng, change) for change in both])

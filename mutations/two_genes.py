@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from evoflash.gene_edits import LOW, drawn
+from evoflash.gene_edits import LOW, draw_new_genes
 from evoflash.space import Genome, SearchSpace
 
 PARENTS = 1
@@ -30,4 +30,4 @@ def mutate(parents: Sequence[Genome], space: SearchSpace, rng: np.random.Generat
         domain = space.param(name).values
         step = 1 + int(rng.integers(len(domain) - 1))
         changes[name] = domain[(domain.index(values[name]) + step) % len(domain)]
-    return space.genome({**values, **drawn(parents[0], space, rng, changes)})
+    return space.genome({**values, **draw_new_genes(parents[0], space, rng, changes)})

@@ -1,7 +1,7 @@
 """One genome for each way in which kernels are launched, to export and to launch."""
 
 from evoflash.champions import read_champions
-from evoflash.exports.exported import Exported
+from evoflash.exports.exported import ExportRequest
 from evoflash.kernels.family import load_family
 from evoflash.paths import CHAMPIONS
 from evoflash.problem import parse_problem
@@ -52,7 +52,7 @@ CASES = {
 }
 
 
-def exported(name: str, gpu: str = "h200") -> Exported:
+def exported(name: str, gpu: str = "h200") -> ExportRequest:
     """The case of that name."""
     family, text, values = CASES[name]
     problem, spec = parse_problem(text), load_gpu(gpu)
@@ -62,7 +62,7 @@ def exported(name: str, gpu: str = "h200") -> Exported:
     bases = [usual, *(seed.as_dict() for seed in seeds)]
     candidates = (space.genome({**usual, **base, **values}) for base in bases)
     genome = next(each for each in candidates if space.is_valid(each) and has(each, values))
-    return Exported(genome, problem, spec)
+    return ExportRequest(genome, problem, spec)
 
 
 def has(genome, values) -> bool:
@@ -70,9 +70,9 @@ def has(genome, values) -> bool:
     return values.items() <= genome.as_dict().items()
 
 
-def champion(problem: str) -> Exported:
+def champion(problem: str) -> ExportRequest:
     """The archive's kernel for an H200."""
     what, spec = parse_problem(problem), load_gpu("h200")
     found = next(c for c in read_champions(CHAMPIONS / "h200.toml") if c.problem == str(what))
     space = load_family(found.genome.family).space(what.compile_keys(spec.arch), spec)
-    return Exported(space.genome(found.genome.as_dict()), what, spec)
+    return ExportRequest(space.genome(found.genome.as_dict()), what, spec)

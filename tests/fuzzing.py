@@ -51,7 +51,7 @@ def run(*arguments: str) -> Ending:
     kept = mock.patch.dict(os.environ)
     with kept, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
-            code = cli.run(arguments)
+            code = cli.run_command(arguments)
         except SystemExit as end:
             code = end.code if isinstance(end.code, int) else 0
     ending = Ending(code, out.getvalue(), err.getvalue())

@@ -12,12 +12,12 @@ from evoflash.evaluation import Build
 from evoflash.kernels.family import Family
 from evoflash.kernels.nvrtc import compile_candidate
 from evoflash.kernels.renderer import lint, render
-from evoflash.launch import Launch
-from evoflash.operations.attention.workload import CompileKey, Workload
+from evoflash.launch import LaunchConfig
+from evoflash.operations.attention.workload import AttentionKey, AttentionWorkload
 from evoflash.space import Genome, SearchSpace, Value, Values
 from evoflash.specs import GpuSpec
 
-Fits = Callable[[Values, CompileKey], bool]
+Fits = Callable[[Values, AttentionKey], bool]
 Case = tuple[str, Value]  # a gene and one of its values
 _STATEMENTS = ("const ", "if (", "for (")  # what begins on a line of its own
 
@@ -83,7 +83,7 @@ def adjacent_values(family: Family) -> Iterator[object]:
 
 def shared_out(
     pairs: Mapping[str, Values],
-    keys: Mapping[str, CompileKey],
+    keys: Mapping[str, AttentionKey],
     *,
     fits: Fits = lambda values, key: True,
     every: int = 1,
@@ -101,7 +101,7 @@ def shared_out(
             yield pytest.param(values, key, id=f"{title}-{name}", marks=marks)
 
 
-def valid_genome(family: Family, values: Values, key: CompileKey, gpu: GpuSpec) -> Genome:
+def valid_genome(family: Family, values: Values, key: AttentionKey, gpu: GpuSpec) -> Genome:
     """The genome of these values, defaults for the rest; no check may refuse it."""
     space = family.space((key,), gpu)
     genome = space.genome(values)
@@ -110,7 +110,7 @@ def valid_genome(family: Family, values: Values, key: CompileKey, gpu: GpuSpec) 
 
 
 @cache  # a value's genome is one of several pairs, and those of values that are defaults are the same
-def compiled(genome: Genome, key: CompileKey, gpu: GpuSpec) -> Build:
+def compiled(genome: Genome, key: AttentionKey, gpu: GpuSpec) -> Build:
     """The kernel's Build; NVRTC may not refuse it."""
     build = compile_candidate(render(genome, key, gpu))
     assert build.ok, build.log
@@ -118,7 +118,7 @@ def compiled(genome: Genome, key: CompileKey, gpu: GpuSpec) -> Build:
 
 
 @cache  # every gene's default gives the same genome
-def complaint_of(family: Family, genome: Genome, key: CompileKey, gpu: GpuSpec, *, seed: int) -> str:
+def complaint_of(family: Family, genome: Genome, key: AttentionKey, gpu: GpuSpec, *, seed: int) -> str:
     """What pre-flight says, asked as the ladder does: with the registers that the compiler gave a thread."""
     registers = compiled(genome, key, gpu).registers
     return preflight(render(genome, key, gpu), family, gpu, seed=seed, registers=registers).complaint
@@ -128,9 +128,11 @@ def complaint_of(family: Family, genome: Genome, key: CompileKey, gpu: GpuSpec, 
 unpatched = cache(preflight)
 
 
-def machine(family: Family, genome: Genome, key: CompileKey, gpu: GpuSpec) -> tuple[str, tuple[Launch, ...]]:
+def machine(
+    family: Family, genome: Genome, key: AttentionKey, gpu: GpuSpec
+) -> tuple[str, tuple[LaunchConfig, ...]]:
     """What the GPU is given: the machine code's hash, and the launches."""
-    workload = Workload(1, 8, 4, 300, 300, key.head_dim, key.dtype, key.causal, key.accumulate)
+    workload = AttentionWorkload(1, 8, 4, 300, 300, key.head_dim, key.dtype, key.causal, key.accumulate)
     return compiled(genome, key, gpu).text_sha, family.launches(genome, workload, gpu)
 
 

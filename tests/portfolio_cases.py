@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from evoflash.app.mix import Shape
-from evoflash.app.portfolio.run import Portfolio, Wanted, portfolio
-from evoflash.app.portfolio.table import KernelTime, Row, Table, write_table
+from evoflash.app.portfolio.run import PortfolioOptions, PortfolioResult, portfolio
+from evoflash.app.portfolio.table import KernelTime, ShapeTimes, TimeTable, write_table
 from evoflash.evaluation import Basis
 from evoflash.kernels.family import load_family
 from evoflash.problem import parse_problem, parse_workload
@@ -46,11 +46,11 @@ def table_of(times_us, shapes=SHAPES, basis=Basis.MEASURED, gpu="l4"):
             for genome, us in zip(found, row, strict=True)
             if us is None
         }
-        rows.append(Row(parse_workload(problem), timed, absent, {"sdpa_flash": 50.0}))
-    return Table(gpu, basis, found, tuple(rows), environment={"date": "2026-11-23"})
+        rows.append(ShapeTimes(parse_workload(problem), timed, absent, {"sdpa_flash": 50.0}))
+    return TimeTable(gpu, basis, found, tuple(rows), environment={"date": "2026-11-23"})
 
 
-def chosen_from(table, folder, *, kernels=2, shapes=SHAPES, weights=None) -> Portfolio:
+def chosen_from(table, folder, *, kernels=2, shapes=SHAPES, weights=None) -> PortfolioResult:
     """What the command chooses from the table alone."""
     lines = [
         f"{problem} weight={weight}"
@@ -60,7 +60,7 @@ def chosen_from(table, folder, *, kernels=2, shapes=SHAPES, weights=None) -> Por
     mix.write_text("\n".join(lines))
     write_table(path, table)
     return portfolio(
-        Wanted(
+        PortfolioOptions(
             mix,
             kernels,
             gpu=None,

@@ -88,7 +88,7 @@ def sent_by_evoflash(recorder, monkeypatch, launches, workload, pointers, *, str
     by_tensor = dict(zip("QKVO", strides, strict=True))
     recorder.library.cuCtxPushCurrent_v2(ctypes.c_void_p(0x1000 + 70))
     maps = [
-        tensor_map.encoded_map(
+        tensor_map.encode_map(
             addresses[wanted.of],
             *geometry(wanted, specs[wanted.of].shape, [2 * s for s in (*by_tensor[wanted.of], 1)]),
             dtype=DTYPES_OF_MAPS[workload.dtype],
@@ -100,7 +100,7 @@ def sent_by_evoflash(recorder, monkeypatch, launches, workload, pointers, *, str
     plain = abi.arguments(workload, pointers, strides, workspace=workspace)
     recorder.library.recording_clear()
     for launch in launches:
-        given = launch_attributes.packed([*maps, *plain])
+        given = launch_attributes.pack_arguments([*maps, *plain])
         assert launch_attributes.enqueue(functions[launch.entry], launch, given, stream=stream) == 0
     recorder.library.cuCtxPopCurrent_v2(ctypes.byref(ctypes.c_void_p()))
     return recorder.launches()

@@ -18,18 +18,18 @@ from evoflash.evaluation import (
     Verdict,
 )
 from evoflash.gpu.process.finals import FinalReport
-from evoflash.gpu.timing.paired import Comparison
+from evoflash.gpu.timing.paired import PairedComparison
 from evoflash.kernels.family import load_family
-from evoflash.operations.attention.workload import CompileKey
+from evoflash.operations.attention.workload import AttentionKey
 from evoflash.problem import parse_problem
 from evoflash.space import Genome
 from evoflash.specs import load_gpu
 from evoflash.store import run_edits
-from evoflash.store.standing import Cost, charge
+from evoflash.store.standing import ComputeCost, charge
 from evoflash.store.store import Store
 
 MISSION = "b=1,h=8,hkv=8,sq=512,skv=512,d=64,dtype=fp16"
-KEY = CompileKey(64, "fp16", False, 1, "sm_90a")
+KEY = AttentionKey(64, "fp16", False, 1, "sm_90a")
 SCRIPT = "</script><script>alert(1)</script>"  # a reason that no page may run
 
 
@@ -105,7 +105,7 @@ def fill(store: Store) -> Run:
         ],
     )
     finals(store, run, best, tied)
-    charge(store.database, run, Cost(gpu_s=30.0, cpu_s=90.0))
+    charge(store.database, run, ComputeCost(gpu_s=30.0, cpu_s=90.0))
     random = begin(store, strategy="uniform")
     put(store, random, [(measured(slow, 90.0), "sample", ()), (measured(second, 16.5), "sample", ())])
     return run
@@ -134,8 +134,8 @@ def finals(store: Store, run: Run, best: Genome, tied: Genome) -> None:
         run, Baseline("sdpa_flash", MISSION, "h200", timed["sdpa_flash"], 14.0, {"torch": "2.9"})
     )
     pairs = (
-        Comparison(tied.id, best.id, MISSION, "final-cold", 1.008, 0.999, 1.017, noise=0.01, n=60),
-        Comparison(best.id, "sdpa_flash", MISSION, "final-cold", 0.893, 0.885, 0.901, noise=0.01, n=60),
-        Comparison(tied.id, "sdpa_flash", MISSION, "final-cold", 0.9, 0.89, 0.91, noise=0.01, n=60),
+        PairedComparison(tied.id, best.id, MISSION, "final-cold", 1.008, 0.999, 1.017, noise=0.01, n=60),
+        PairedComparison(best.id, "sdpa_flash", MISSION, "final-cold", 0.893, 0.885, 0.901, noise=0.01, n=60),
+        PairedComparison(tied.id, "sdpa_flash", MISSION, "final-cold", 0.9, 0.89, 0.91, noise=0.01, n=60),
     )
     run_edits.note(store.database, run, NOTE, as_note(FinalReport(timed, pairs, {}, {}, {}), best.id))

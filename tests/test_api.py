@@ -258,7 +258,7 @@ def test_python_exports_the_bytes_that_the_command_writes(name, result, database
     written = evoflash.export(result.best, ours / name, db=database)
     words = ["export", result.best.id, "--db", database, "-o", str(theirs / name)]
     with pytest.raises(SystemExit) as ended:
-        cli.run(words)
+        cli.run_command(words)
     assert not ended.value.code
 
     assert {path.name: path.read_bytes() for path in written} == {

@@ -3,7 +3,7 @@
 import numpy as np
 from strategy_cases import SPACE
 
-from evoflash.gene_edits import attempt, changed, climb, drawn, shift, step, switch
+from evoflash.gene_edits import apply_changes, attempt, climb, draw_new_genes, shift, step, switch
 from evoflash.space import Check, Param, SearchSpace
 
 ROOM = SearchSpace(
@@ -37,11 +37,11 @@ def test_a_switch_offers_the_named_words_that_are_new() -> None:
 def test_what_a_change_brings_into_play_is_drawn_and_nothing_else() -> None:
     bare = ROOM.genome({"a": 1, "b": 1, "c": 3, "on": False})
     rng = np.random.default_rng(0)
-    made = [drawn(bare, ROOM, rng, {"b": 2}) for _ in range(40)]
+    made = [draw_new_genes(bare, ROOM, rng, {"b": 2}) for _ in range(40)]
     assert {tuple(change.items()) for change in made} == {(("b", 2), ("extra", x)) for x in "xy"}
-    assert drawn(bare, ROOM, rng, {"b": 2, "extra": "y"}) == {"b": 2, "extra": "y"}
+    assert draw_new_genes(bare, ROOM, rng, {"b": 2, "extra": "y"}) == {"b": 2, "extra": "y"}
     unused = np.random.default_rng(7)
-    assert drawn(PARENT, ROOM, unused, {"a": 2, "b": 1}) == {"a": 2, "b": 1}
+    assert draw_new_genes(PARENT, ROOM, unused, {"a": 2, "b": 1}) == {"a": 2, "b": 1}
     assert unused.random() == np.random.default_rng(7).random()
 
 
@@ -55,31 +55,31 @@ def test_a_climb_goes_up_its_order_only() -> None:
 
 def test_the_gene_named_first_gives_way_and_no_further_than_it_must() -> None:
     for slack, expected in (([("b", -1), ("c", -1)], (2, 3)), ([("c", -1), ("b", -1)], (3, 2))):
-        values = changed(PARENT, ROOM, {"a": 2}, slack=slack).as_dict()
+        values = apply_changes(PARENT, ROOM, {"a": 2}, slack=slack).as_dict()
         assert (values["a"], values["b"], values["c"]) == (2, *expected)
 
 
 def test_two_genes_give_way_together_when_one_is_not_enough() -> None:
     tight = ROOM.genome({"a": 1, "b": 2, "c": 4})
-    values = changed(tight, ROOM, {"a": 3}, slack=[("b", -1), ("c", -1)]).as_dict()
+    values = apply_changes(tight, ROOM, {"a": 3}, slack=[("b", -1), ("c", -1)]).as_dict()
     assert (values["a"], values["b"] + values["c"]) == (3, 4)
 
 
 def test_no_child_when_nothing_gives_way_far_enough_or_the_move_itself_would() -> None:
-    assert changed(PARENT, ROOM, {"a": 4}) is None
-    assert changed(PARENT, ROOM, {"a": 4}, slack=[("a", -1)]) is None
-    assert changed(PARENT, ROOM, {"a": 4}, slack=[("on", -1)]) is None
+    assert apply_changes(PARENT, ROOM, {"a": 4}) is None
+    assert apply_changes(PARENT, ROOM, {"a": 4}, slack=[("a", -1)]) is None
+    assert apply_changes(PARENT, ROOM, {"a": 4}, slack=[("on", -1)]) is None
 
 
 def test_no_child_for_an_unknown_gene_a_foreign_value_or_no_change() -> None:
     for changes in ({"elsewhere": 1}, {"a": 9}, {"a": 1}, {"on": 0}):
-        assert changed(PARENT, ROOM, changes) is None
+        assert apply_changes(PARENT, ROOM, changes) is None
 
 
 def test_a_change_of_an_inactive_gene_is_no_child_and_giving_way_never_undoes_the_move() -> None:
-    assert changed(ROOM.genome({"b": 1}), ROOM, {"extra": "y"}) is None
+    assert apply_changes(ROOM.genome({"b": 1}), ROOM, {"extra": "y"}) is None
     full = ROOM.genome({"a": 1, "b": 2, "c": 4, "extra": "x"})
-    child = changed(full, ROOM, {"extra": "y", "a": 2}, slack=[("b", -1), ("c", -1)])
+    child = apply_changes(full, ROOM, {"extra": "y", "a": 2}, slack=[("b", -1), ("c", -1)])
     assert child.as_dict()["extra"] == "y"
     assert child.as_dict()["c"] == 3
 

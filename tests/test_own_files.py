@@ -20,7 +20,7 @@ from evoflash.kernels.family import known_families, load_family, read_family
 from evoflash.kernels.renderer import render
 from evoflash.paths import GPUS
 from evoflash.problem import parse_problem
-from evoflash.replay.comparison import chosen
+from evoflash.replay.comparison import parse_strategies
 from evoflash.space import Check, Genome, Param, SearchSpace
 from evoflash.specs import known_gpus, load_gpu, read_gpu
 from evoflash.strategies import known_strategies, make_strategy
@@ -420,5 +420,5 @@ def test_the_help_of_a_search_lists_own_strategies(own) -> None:
 def test_a_strategy_of_ones_own_is_replayed(own) -> None:
     (own / "strategies" / "mine.py").write_text(GOOD_STRATEGY)
 
-    assert "mine" in chosen("all")
-    assert chosen("mine,uniform") == ("mine", "uniform")
+    assert "mine" in parse_strategies("all")
+    assert parse_strategies("mine,uniform") == ("mine", "uniform")

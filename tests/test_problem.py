@@ -8,15 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evoflash.errors import UsageError
-from evoflash.operations.attention.workload import DTYPES, HEAD_DIMS, NAMED, Workload, parse_workload
+from evoflash.operations.attention.workload import DTYPES, HEAD_DIMS, NAMED, AttentionWorkload, parse_workload
 from evoflash.problem import Problem, check_fits, parse_problem
 from evoflash.specs import load_gpu
 
 
 @st.composite
-def workloads(draw: st.DrawFn, longest: int = 40) -> Workload:
+def workloads(draw: st.DrawFn, longest: int = 40) -> AttentionWorkload:
     kv_heads = draw(st.integers(1, 4))
-    return Workload(
+    return AttentionWorkload(
         batch=draw(st.integers(1, 3)),
         heads=kv_heads * draw(st.integers(1, 4)),
         kv_heads=kv_heads,
@@ -28,7 +28,7 @@ def workloads(draw: st.DrawFn, longest: int = 40) -> Workload:
     )
 
 
-def visible(workload: Workload) -> np.ndarray:
+def visible(workload: AttentionWorkload) -> np.ndarray:
     """The mask of one head, spelled out from the ABI's definition."""
     query, key = np.arange(workload.seq_q)[:, None], np.arange(workload.seq_kv)[None, :]
     below = key <= query + workload.seq_kv - workload.seq_q
@@ -36,29 +36,29 @@ def visible(workload: Workload) -> np.ndarray:
 
 
 @given(workloads())
-def test_the_canonical_form_reads_back(workload: Workload) -> None:
+def test_the_canonical_form_reads_back(workload: AttentionWorkload) -> None:
     assert parse_workload(str(workload)) == workload
 
 
 @given(st.lists(workloads(), min_size=1, max_size=4))
-def test_the_canonical_form_of_several_workloads_reads_back(several: list[Workload]) -> None:
+def test_the_canonical_form_of_several_workloads_reads_back(several: list[AttentionWorkload]) -> None:
     problem = Problem(tuple(several))
     assert parse_problem(str(problem)) == problem
 
 
 @given(workloads())
-def test_visible_pairs_are_those_of_the_mask(workload: Workload) -> None:
+def test_visible_pairs_are_those_of_the_mask(workload: AttentionWorkload) -> None:
     assert workload.visible_pairs == visible(workload).sum()
 
 
 @given(workloads())
-def test_flops_count_two_multiply_adds_per_visible_pair_and_dimension(workload: Workload) -> None:
+def test_flops_count_two_multiply_adds_per_visible_pair_and_dimension(workload: AttentionWorkload) -> None:
     pairs = int(visible(workload).sum()) * workload.batch * workload.heads
     assert workload.flops == 2 * 2 * pairs * workload.head_dim
 
 
 @given(workloads())
-def test_bytes_are_those_of_q_k_v_and_o(workload: Workload) -> None:
+def test_bytes_are_those_of_q_k_v_and_o(workload: AttentionWorkload) -> None:
     w = workload
     query = w.batch * w.heads * w.seq_q * w.head_dim
     key = w.batch * w.kv_heads * w.seq_kv * w.head_dim
@@ -78,12 +78,12 @@ def test_reported_flops_count_visible_pairs_when_the_lengths_differ() -> None:
 
 
 def test_the_free_form_sets_both_lengths_and_the_key_heads() -> None:
-    assert parse_workload("b=4,h=32,s=4096,d=128") == Workload(4, 32, 32, 4096, 4096, 128)
+    assert parse_workload("b=4,h=32,s=4096,d=128") == AttentionWorkload(4, 32, 32, 4096, 4096, 128)
 
 
 def test_the_free_form_tells_lengths_and_heads_apart() -> None:
     text = "b=1, h=8, hkv=2, sq=1, skv=512, d=64, dtype=bf16, causal"
-    assert parse_workload(text) == Workload(1, 8, 2, 1, 512, 64, "bf16", causal=True)
+    assert parse_workload(text) == AttentionWorkload(1, 8, 2, 1, 512, 64, "bf16", causal=True)
 
 
 def test_a_name_alone_is_full_and_fp16() -> None:

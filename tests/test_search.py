@@ -33,7 +33,7 @@ def test_duplicates_cost_no_budget_and_the_rest_add_up_to_it(ahead: int) -> None
 
     notebook = Notebook()
     search(uniform(), Recorded(score_us, ahead=ahead, twin=twin), notebook, "run", budget=40)
-    assert notebook.spent("run") == 40
+    assert notebook.spent_budget("run") == 40
     assert len(notebook.rows) > 40
 
 

@@ -8,7 +8,7 @@ import pytest
 from evoflash import paths
 from evoflash.errors import UsageError
 from evoflash.kernels.standalone import export_values
-from evoflash.settings import INTERNAL, SETTINGS, by_key, config_files, held, is_on, value
+from evoflash.settings import INTERNAL, SETTINGS, by_key, config_files, is_on, lookup, value
 
 ROOT = Path(__file__).parents[1]
 
@@ -26,8 +26,8 @@ def folder(tmp_path, monkeypatch) -> Path:
 
 
 def test_without_any_setting_the_built_in_value_holds(folder) -> None:
-    assert held("gpu").value is None
-    assert held("gpu").source == "built in"
+    assert lookup("gpu").value is None
+    assert lookup("gpu").source == "built in"
 
 
 def test_the_environment_comes_before_the_folder_and_that_before_the_home(folder, monkeypatch) -> None:
@@ -36,9 +36,9 @@ def test_the_environment_comes_before_the_folder_and_that_before_the_home(folder
     (folder / "evoflash.toml").write_text('gpu = "l4"\nbudget = 8\n')
     monkeypatch.setenv("EVOFLASH_BUDGET", "9")
 
-    assert (held("budget").value, held("budget").source) == (9, "EVOFLASH_BUDGET")
-    assert (held("gpu").value, held("gpu").source) == ("l4", str(folder / "evoflash.toml"))
-    assert (held("strategy").value, held("strategy").source) == ("tpe", str(home))
+    assert (lookup("budget").value, lookup("budget").source) == (9, "EVOFLASH_BUDGET")
+    assert (lookup("gpu").value, lookup("gpu").source) == ("l4", str(folder / "evoflash.toml"))
+    assert (lookup("strategy").value, lookup("strategy").source) == ("tpe", str(home))
 
 
 def test_an_empty_variable_counts_as_unset(folder, monkeypatch) -> None:
@@ -117,7 +117,7 @@ def test_a_variable_that_makes_no_sense_is_named(folder, monkeypatch, name, text
     monkeypatch.setenv(by_key()[name].variable, text)
 
     with pytest.raises(UsageError, match=f"{by_key()[name].variable}={text}: give"):
-        held(name)
+        lookup(name)
 
 
 @pytest.mark.parametrize(("text", "on"), [("1", True), ("yes", True), ("0", False), ("off", False)])

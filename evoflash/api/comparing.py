@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from evoflash.api.records import Kernel, KernelComparison
-from evoflash.app.compare import compare_named
+from evoflash.app.compare import compare_by_name
 from evoflash.paths import default_database
 from evoflash.problem import Problem
-from evoflash.replay.comparison import Comparison, chosen
+from evoflash.replay.comparison import StrategyComparison, parse_strategies
 from evoflash.replay.comparison import compare as compare_strategies
 from evoflash.replay.kernel_tuner import read_recording
 
@@ -20,7 +20,7 @@ def replay(
     repeats: int = 20,
     ahead: int = 1,
     seed: int = 0,
-) -> Comparison:
+) -> StrategyComparison:
     """Search strategies compared on a recorded space (a Kernel Tuner cache or T4 file, plain or gzip).
 
     Needs no GPU and stores nothing. Each strategy runs `repeats` times, with the seeds from `seed` on, for
@@ -34,7 +34,7 @@ def replay(
     >>> [standing.strategy for standing in comparison.standings]
     ['uniform']
     """
-    names = chosen(strategies if isinstance(strategies, str) else ",".join(strategies))
+    names = parse_strategies(strategies if isinstance(strategies, str) else ",".join(strategies))
     recording = read_recording(Path(file))
     return compare_strategies(recording, names, budget=budget, repeats=repeats, seed=seed, ahead=ahead)
 
@@ -59,4 +59,4 @@ def compare(
     names = [word.id if isinstance(word, Kernel) else str(word) for word in (first, second)]
     where = db or default_database()
     what = None if problem is None else str(problem)
-    return KernelComparison(*compare_named(names[0], names[1], problem=what, seed=seed, db=where))
+    return KernelComparison(*compare_by_name(names[0], names[1], problem=what, seed=seed, db=where))

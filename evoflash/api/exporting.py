@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import overload
 
 from evoflash.api.records import Kernel
-from evoflash.app.export import written
+from evoflash.app.export import write_files
 from evoflash.errors import UsageError
-from evoflash.exports.exported import Exported, with_what_is_known
+from evoflash.exports.exported import ExportRequest, with_evaluation
 from evoflash.paths import default_database
 from evoflash.problem import parse_problem
 from evoflash.specs import load_gpu
@@ -59,10 +59,10 @@ def export(
     if path is None:
         if kind not in (None, "cu") or arch is not None:
             raise UsageError("kind and arch are for files: give a path, too.")
-        return kernel.cuda if prefix is None else kernel.cuda_named(prefix)
+        return kernel.cuda if prefix is None else kernel.cuda_with_prefix(prefix)
     genome = kernel.evaluation.genome
-    what = Exported(genome, parse_problem(kernel.problem), load_gpu(kernel.gpu), prefix=prefix)
-    known = with_what_is_known(what, db or default_database())
+    what = ExportRequest(genome, parse_problem(kernel.problem), load_gpu(kernel.gpu), prefix=prefix)
+    known = with_evaluation(what, db or default_database())
     if known.evaluation is None and kernel.is_correct:
         known = replace(known, evaluation=kernel.evaluation)
-    return written(known, str(path), kind=kind, archs=arch)
+    return write_files(known, str(path), kind=kind, archs=arch)

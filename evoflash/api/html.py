@@ -22,7 +22,7 @@ def kernel(shown: Kernel) -> str:
         "kernel": f"{shown.id}, {shown.family}",
         "problem": f"{shown.problem} on {shown.gpu}",
         "verdict": f"{shown.status}" + (f": {shown.reason}" if shown.reason else ""),
-        "checked": kernel_report.checked(evaluation.verdicts).removeprefix("checked").strip(),
+        "checked": kernel_report.describe_checks(evaluation.verdicts).removeprefix("checked").strip(),
         "time": shown.time,
         "values": " ".join(f"{name}={value}" for name, value in shown.values.items()),
     }
@@ -43,7 +43,7 @@ def search_result(shown: SearchResult) -> str:
     return head + (kernel(shown.best) if shown.best else "<p>No kernel was correct.</p>")
 
 
-def preformatted(text: str) -> str:
+def pre_element(text: str) -> str:
     """Text in its own lines."""
     return _PRE.format(code=escape(text))
 
@@ -71,10 +71,10 @@ def _source(shown: Kernel) -> str:
     except EvoflashError as error:  # several kernels, or a family that is gone: the record is shown without
         return f"<p>{escape(str(error))}</p>"
     summary = f"{text.count(chr(10))} lines of CUDA"
-    return f"<details><summary>{summary}</summary>{_highlighted(text)}</details>"
+    return f"<details><summary>{summary}</summary>{_highlight_cuda(text)}</details>"
 
 
-def _highlighted(cuda: str) -> str:
+def _highlight_cuda(cuda: str) -> str:
     colours = HtmlFormatter(cssclass=_SOURCE)
     styles = colours.get_style_defs(f".{_SOURCE}")
     return f"<style>{styles}</style>{highlight(cuda, CudaLexer(), colours)}"

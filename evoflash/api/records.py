@@ -8,8 +8,8 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
-from evoflash.app.compare import ComparisonRun, Outcome, Result
-from evoflash.app.leaderboard import Table
+from evoflash.app.compare import ComparisonResult, ComparisonRun, PairResult
+from evoflash.app.leaderboard import Rankings
 from evoflash.app.words import time_in_words
 from evoflash.champions import Champion
 from evoflash.evaluation import Basis, Evaluation, Status
@@ -103,9 +103,9 @@ class Kernel:
 
         UsageError where the problem's workloads need differently compiled kernels.
         """
-        return self.cuda_named(None)
+        return self.cuda_with_prefix(None)
 
-    def cuda_named(self, prefix: str | None) -> str:
+    def cuda_with_prefix(self, prefix: str | None) -> str:
         """As `cuda`, with C names that begin with the prefix, so that several files make one program."""
         what, gpu = parse_problem(self.problem), load_gpu(self.gpu)
         return export_kernel(self.evaluation.genome, what, gpu, prefix=prefix)
@@ -141,7 +141,7 @@ class Ranking:
 class Leaderboard:
     """Correct kernels, fastest first; measured and estimated ones in rankings of their own."""
 
-    table: Table
+    table: Rankings
 
     @property
     def rows(self) -> list[dict[str, Any]]:
@@ -217,10 +217,10 @@ class KernelComparison:
     """Which of two kernels is faster on this machine's GPU, by workload and protocol."""
 
     run: ComparisonRun
-    outcome: Outcome
+    outcome: ComparisonResult
 
     @property
-    def results(self) -> tuple[Result, ...]:
+    def results(self) -> tuple[PairResult, ...]:
         """For each workload and protocol the ratio of the times, its interval and the answer."""
         return self.outcome.results
 
@@ -231,4 +231,4 @@ class KernelComparison:
     def _repr_html_(self) -> str:
         from evoflash.api import html
 
-        return html.preformatted(str(self))
+        return html.pre_element(str(self))

@@ -14,14 +14,14 @@ from evoflash.api.records import Kernel, Leaderboard, Progress, SearchResult, St
 from evoflash.app import best as answer
 from evoflash.app import evaluate as evaluating
 from evoflash.app import leaderboard as several
-from evoflash.app.evaluate import Subject, of_name
+from evoflash.app.evaluate import GenomeRequest, of_name
 from evoflash.app.leaderboard import Only, objectives_of, since_of
-from evoflash.app.mix import Weighted, read_problems
+from evoflash.app.mix import WeightedProblem, read_problems
 from evoflash.app.search import plan as planning
 from evoflash.app.search import session as running
 from evoflash.app.search.limits import Limits
 from evoflash.app.search.limits import limits as limits_of
-from evoflash.app.search.machines import Asked, machines
+from evoflash.app.search.machines import MachineOptions, machines
 from evoflash.app.search.many import by_weight
 from evoflash.errors import EvoflashError
 from evoflash.evaluation import Basis, Evaluation, Proposal
@@ -30,7 +30,7 @@ from evoflash.problem import Problem, canonical, parse_problem
 from evoflash.search import faster
 from evoflash.settings import DEFAULT_STRATEGY
 from evoflash.space import Value
-from evoflash.specs import known_name
+from evoflash.specs import canonical_gpu
 from evoflash.store.store import open_store
 from evoflash.views import kernel as kernel_report
 
@@ -99,43 +99,43 @@ def search(
         objective=objective,
     )
     where, plan = db or default_database(), None
-    asked = Asked(gpus, workers, scheduler, None if tls is None else Path(tls), ahead, evaluator)
+    asked = MachineOptions(gpus, workers, scheduler, None if tls is None else Path(tls), ahead, evaluator)
 
     def watch(
         title: str, basis: Basis, limits: Limits, history: Sequence[tuple[Proposal, Evaluation]]
-    ) -> _Heard:
-        return _Heard(progress, limits, history)
+    ) -> _Listener:
+        return _Listener(progress, limits, history)
 
     try:
         with machines(asked, lambda present: planned(present=present)) as (plan, found):
-            result = running.run(
+            result = running.run_search(
                 plan, where, limits=limits, fresh=fresh, argv=_ARGV, watch=watch, machines=found
             )
     except KeyboardInterrupt:
         if plan is None:  # before there was a search: a GPU of a scheduler was waited for
             raise
-        return _kept(plan, where)
+        return _stored_result(plan, where)
     return _result(result, is_interrupted=False)
 
 
-def _result(result: running.SearchResult, *, is_interrupted: bool) -> SearchResult:
+def _result(result: running.RunResult, *, is_interrupted: bool) -> SearchResult:
     if result.best is None:
         return SearchResult(None, result.spent, is_interrupted)
     said = kernel_report.describe_result(result, as_json=False)
     return SearchResult(Kernel(result.best), result.spent, is_interrupted, said)
 
 
-def _kept(plan: planning.Plan, db: str) -> SearchResult:
+def _stored_result(plan: planning.SearchPlan, db: str) -> SearchResult:
     """What the plan's newest run has in the database; nothing where it was not begun."""
     with open_store(db) as store:
         run = next((run for run in store.runs() if run.key == plan.key), None)
-        kept = running.SearchResult(None, 0)
+        kept = running.RunResult(None, 0)
         if run is not None:
             kept = running.result_of(store, run)
     return _result(kept, is_interrupted=True)
 
 
-class _Heard:
+class _Listener:
     """Hands a search's evaluations to a callback, as steps."""
 
     def __init__(
@@ -219,7 +219,7 @@ def leaderboard(
     only = Only(family, run, None if since is None else since_of(since))
     databases = [db] if isinstance(db, str) else list(db or [default_database()])
     fronts = () if objective is None else objectives_of(objective)
-    wanted, where = canonical(_text(problem)), known_name(gpu)
+    wanted, where = canonical(_text(problem)), canonical_gpu(gpu)
     table, _ = several.leaderboard(
         databases, objectives=fronts, problem=wanted, gpu=where, only=only, top=top
     )
@@ -251,9 +251,9 @@ def evaluate(
     text = _text(problem)
     if isinstance(what, Kernel):
         known = what
-        subject = Subject(known.family, known.values, text or known.problem, gpu or known.gpu)
+        subject = GenomeRequest(known.family, known.values, text or known.problem, gpu or known.gpu)
     elif values is not None:
-        subject = Subject(str(what), values, text or "mission", gpu)
+        subject = GenomeRequest(str(what), values, text or "mission", gpu)
     else:
         subject = of_name(str(what), problem=text, gpu=gpu, db=where)
     return Kernel(evaluating.evaluate(subject, evaluator, where, argv=_ARGV).evaluation)
@@ -318,24 +318,24 @@ def search_each(
     >>> [each.result.spent for each in found]
     [1, 1]
     """
-    found: dict[Weighted, ProblemSearch] = {}
-    given = _weighted(problems)
+    found: dict[WeightedProblem, ProblemSearch] = {}
+    given = _weighted_problems(problems)
     for each in by_weight(given):
-        found[each] = _searched(each, options)
+        found[each] = _search_problem(each, options)
         result = found[each].result
         if result is not None and result.is_interrupted:
             break
     return tuple(found[each] for each in given if each in found)
 
 
-def _weighted(problems: str | Path | Sequence[str | Problem]) -> tuple[Weighted, ...]:
+def _weighted_problems(problems: str | Path | Sequence[str | Problem]) -> tuple[WeightedProblem, ...]:
     if isinstance(problems, str | Path):
         return read_problems(Path(problems))
     parsed = dict.fromkeys(each if isinstance(each, Problem) else parse_problem(each) for each in problems)
-    return tuple(Weighted(problem, str(problem), 1.0) for problem in parsed)
+    return tuple(WeightedProblem(problem, str(problem), 1.0) for problem in parsed)
 
 
-def _searched(each: Weighted, options: SearchOptions) -> ProblemSearch:
+def _search_problem(each: WeightedProblem, options: SearchOptions) -> ProblemSearch:
     try:
         return ProblemSearch(each.problem, each.weight, search(each.problem, **options))
     except EvoflashError as error:

@@ -1,7 +1,7 @@
 """Use cases: what a command, a Python call or another interface asks for, one file or folder each.
 
-Nothing here prints or parses a command line. A use case returns a record, which views/ turns into words; what is
-to be said on the way goes through notices.
+Nothing here prints or parses a command line. A use case returns a record, which views/ turns into words;
+what is to be said on the way goes through notices.
 
     baselines    Times the baselines of a problem alone, in turns, and stores their rows
     best         What `evoflash best` answers

@@ -9,41 +9,41 @@ from dataclasses import dataclass
 from os.path import expanduser  # leaves an unknown ~user as it is; Path raises
 from pathlib import Path
 
-from evoflash.app.evaluate import emulated, measured
-from evoflash.app.search.session import SearchResult
+from evoflash.app.evaluate import emulate, measure_genomes
+from evoflash.app.search.session import RunResult
 from evoflash.champions import Champion, champion_today
 from evoflash.errors import DeviceError, NoKernelError, UsageError
 from evoflash.evaluation import Basis, Evaluation
-from evoflash.exports.exported import Exported
+from evoflash.exports.exported import ExportRequest
 from evoflash.gpu.launcher import present_spec
 from evoflash.kernels.standalone import export_kernel
 from evoflash.notices import say
 from evoflash.problem import canonical, parse_problem
 from evoflash.space import Genome
-from evoflash.specs import GpuSpec, known_name, load_gpu
+from evoflash.specs import GpuSpec, canonical_gpu, load_gpu
 from evoflash.store.store import Store, open_store
 
 STRATEGY = "archive"  # the name of its runs in the store: no search
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class BestKernel:
     """A kernel to use, and what is known of it."""
 
     evaluation: Evaluation  # without a time where the archive's kernel was checked and not timed
     archived: Champion | None = None  # where it is the archive's kernel
-    result: SearchResult | None = None  # what timing the archive's kernel here came to
+    result: RunResult | None = None  # what timing the archive's kernel here came to
 
     @property
     def genome(self) -> Genome:
         """Its family and its values."""
         return self.evaluation.genome
 
-    def exported(self, db: str, prefix: str | None = None) -> Exported:
+    def to_exported(self, db: str, prefix: str | None = None) -> ExportRequest:
         """What evoflash.exports writes."""
         what, gpu = parse_problem(self.evaluation.problem), load_gpu(self.evaluation.gpu)
         archived = None if self.result else self.archived
-        return Exported(self.genome, what, gpu, self.evaluation, archived=archived, db=db, prefix=prefix)
+        return ExportRequest(self.genome, what, gpu, self.evaluation, archived=archived, db=db, prefix=prefix)
 
     def cuda(self, prefix: str | None = None) -> str:
         """The exported file."""
@@ -53,12 +53,12 @@ class Answer:
 
 def best(
     db: str, *, problem: str | None, gpu: str | None, archive: bool | None, argv: Sequence[str]
-) -> Answer:
+) -> BestKernel:
     """The kernel to use: the database's, or where it has none for this problem and GPU the archive's.
 
     `archive`: True asks the archive alone, False never. NoKernelError or StoreError when nothing is known.
     """
-    stored = None if archive else _stored(db, problem, gpu)
+    stored = None if archive else _stored_best(db, problem, gpu)
     is_wanted = archive is not False and (stored is None or stored.basis is Basis.ESTIMATED)
     known = _champion(problem, gpu) if is_wanted else None
     if known is not None and stored is None:
@@ -66,23 +66,25 @@ def best(
     if archive and problem is None:
         raise UsageError("--archive needs to know for what: add --problem.")
     if archive:
-        raise NoKernelError(f"the archive has no kernel for {_asked(problem, gpu)}: run `evoflash search`.")
+        raise NoKernelError(
+            f"the archive has no kernel for {_problem_on_gpu(problem, gpu)}: run `evoflash search`."
+        )
     if known is not None:
         say(f"the archive has one that was measured on {known.device}: `evoflash best --archive`.")
     with open_store(db, read_only=True) as store:
-        return Answer(_find_best(store, problem=problem, gpu=gpu))
+        return BestKernel(_find_best(store, problem=problem, gpu=gpu))
 
 
-def _stored(db: str, problem: str | None, gpu: str | None) -> Evaluation | None:
+def _stored_best(db: str, problem: str | None, gpu: str | None) -> Evaluation | None:
     if "://" not in db and not Path(expanduser(db)).exists():
         return None
     with open_store(db, read_only=True) as store:
-        return store.best(canonical(problem), known_name(gpu))
+        return store.best(canonical(problem), canonical_gpu(gpu))
 
 
 def _find_best(store: Store, *, problem: str | None, gpu: str | None) -> Evaluation:
     """The store's kernel for a problem and a GPU, by default its newest ones. NoKernelError without one."""
-    winner = store.best(canonical(problem), known_name(gpu))
+    winner = store.best(canonical(problem), canonical_gpu(gpu))
     if winner is None:
         where = " ".join(x for x in (problem and f"for '{problem}'", gpu and f"on {gpu}") if x)
         raise NoKernelError(
@@ -95,7 +97,7 @@ def _find_best(store: Store, *, problem: str | None, gpu: str | None) -> Evaluat
     return winner
 
 
-def _asked(problem: str | None, gpu: str | None) -> str:
+def _problem_on_gpu(problem: str | None, gpu: str | None) -> str:
     return f"'{problem}' on {gpu or 'this GPU'}"
 
 
@@ -110,42 +112,42 @@ def _champion(problem: str | None, gpu: str | None) -> Champion | None:
     return champion_today(parse_problem(problem), spec)
 
 
-def _from_archive(known: Champion, db: str, argv: Sequence[str]) -> Answer:
+def _from_archive(known: Champion, db: str, argv: Sequence[str]) -> BestKernel:
     try:
         spec = present_spec(known.gpu)
     except DeviceError:
-        return _checked(known)
-    return _measured(known, spec, db, argv)
+        return _check_archived(known)
+    return _measure_archived(known, spec, db, argv)
 
 
 # ---- where the GPU is
 
 
-def _measured(known: Champion, spec: GpuSpec, db: str, argv: Sequence[str]) -> Answer:
+def _measure_archived(known: Champion, spec: GpuSpec, db: str, argv: Sequence[str]) -> BestKernel:
     """Every check and the final timing on this GPU, stored as a run of its own."""
     say(f"the archive has {known.genome.id} ({provenance(known)}): checking it and timing it again here.")
     what = parse_problem(known.problem)
     with open_store(db) as store:
-        result = measured(store, what, spec, [known.genome], strategy=STRATEGY, argv=argv)
+        result = measure_genomes(store, what, spec, [known.genome], strategy=STRATEGY, argv=argv)
         if result.best is None:
             _, evaluation = store.newest_history()[0]
-            raise _rejected(known, f"{evaluation.status} at {evaluation.rung}, {evaluation.reason}")
-    return Answer(result.best, known, result)
+            raise _rejection(known, f"{evaluation.status} at {evaluation.rung}, {evaluation.reason}")
+    return BestKernel(result.best, known, result)
 
 
 # ---- where the GPU is not
 
 
-def _checked(known: Champion) -> Answer:
+def _check_archived(known: Champion) -> BestKernel:
     """Compiled for the GPU and checked by the emulator; nothing is estimated and nothing stored."""
     say(f"no {known.gpu} here: the archived kernel is checked by the CPU emulator, not timed.")
-    checked = emulated(known.genome, parse_problem(known.problem), load_gpu(known.gpu))
+    checked = emulate(known.genome, parse_problem(known.problem), load_gpu(known.gpu))
     if not checked.is_correct:
-        raise _rejected(known, f"{checked.status} at {checked.rung}, {checked.reason}")
-    return Answer(checked, known)
+        raise _rejection(known, f"{checked.status} at {checked.rung}, {checked.reason}")
+    return BestKernel(checked, known)
 
 
-def _rejected(known: Champion, reason: str) -> NoKernelError:
+def _rejection(known: Champion, reason: str) -> NoKernelError:
     return NoKernelError(
         f"the archived kernel {known.genome.id} is not right here ({reason}): run `evoflash search`."
     )

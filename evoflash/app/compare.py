@@ -30,12 +30,12 @@ from evoflash.gpu import baselines, launcher
 from evoflash.gpu.arena import MemoryFaultError
 from evoflash.gpu.baselines import BaselineAbsentError, BaselineFailedError, LibraryContender, baseline
 from evoflash.gpu.launcher import KernelHungError, LaunchRefusedError
-from evoflash.gpu.process.checks import of_timed
-from evoflash.gpu.process.rungs import GpuTask, Launcher, check, task_of
+from evoflash.gpu.process.checks import judge_replay
+from evoflash.gpu.process.rungs import GpuTask, Launcher, check_task, task_of
 from evoflash.gpu.timing import noise_floor as noise
 from evoflash.gpu.timing.benchmark import Bench, KernelContender, can_be_timed
 from evoflash.gpu.timing.intervals import MINIMAL_EFFECT
-from evoflash.gpu.timing.paired import Comparison, SequentialTest, beats_physics, run_sequential_test
+from evoflash.gpu.timing.paired import PairedComparison, SequentialTest, beats_physics, run_sequential_test
 from evoflash.gpu.timing.protocols import CALL, Pace, TimingProtocol
 from evoflash.isolation import IsolatedPool
 from evoflash.kernels.family import load_family
@@ -50,7 +50,7 @@ _GENOME_ID = re.compile(r"[0-9a-f]{1,16}")
 
 
 @dataclass(frozen=True, slots=True)
-class Contender:
+class ComparedKernel:
     """What the GPU process needs of one of the two kernels. Without a task it is a library's, by its name."""
 
     name: str
@@ -62,12 +62,12 @@ class _Meaning:
     """What a word stands for, before it is known on which problem."""
 
     problem: str  # what the kernel was made for; empty where it is for any problem
-    contender: Callable[[Problem], Contender]
+    contender: Callable[[Problem], ComparedKernel]
 
 
 def contenders(
     words: Sequence[str], *, problem: str | None, spec: GpuSpec, db: str, seed: int
-) -> tuple[Problem, tuple[Contender, ...]]:
+) -> tuple[Problem, tuple[ComparedKernel, ...]]:
     """What the words stand for, on the problem given or on the one that they agree on.
 
     UsageError for a word that stands for nothing, and where the problem is not clear; EvoflashError for a
@@ -82,7 +82,7 @@ def contenders(
     return what, _by_distinct_names([meaning.contender(what) for meaning in meanings])
 
 
-def _by_distinct_names(made: Sequence[Contender]) -> tuple[Contender, ...]:
+def _by_distinct_names(made: Sequence[ComparedKernel]) -> tuple[ComparedKernel, ...]:
     """A kernel may be compared with itself: the two are then numbered."""
     names = [contender.name for contender in made]
     return tuple(
@@ -95,7 +95,7 @@ def _by_distinct_names(made: Sequence[Contender]) -> tuple[Contender, ...]:
 
 def _look_up(word: str, *, problem: str | None, spec: GpuSpec, db: str, seed: int) -> _Meaning:
     if word in baselines.NAMES:
-        return _Meaning("", lambda _: Contender(word))
+        return _Meaning("", lambda _: ComparedKernel(word))
     path = Path(word)
     if path.exists() or path.suffix == ".cu":
         return _in_file(path, spec=spec, seed=seed)
@@ -123,13 +123,13 @@ def _in_file(path: Path, *, spec: GpuSpec, seed: int) -> _Meaning:
 def _of_genome(genome: Genome, problem: str, name: str, *, spec: GpuSpec, seed: int) -> _Meaning:
     family = load_family(genome.family)
 
-    def contender(what: Problem) -> Contender:
+    def contender(what: Problem) -> ComparedKernel:
         prepared = prepare(genome, what, spec, False, seed)
         if prepared.failure:
             reason = f"{prepared.failure.status}, {prepared.failure.reason}"
             raise EvoflashError(f"{name} is no kernel for {what} on {spec.name} ({reason}): choose another.")
         task = gpu_task(name, what, prepared.builds, lambda w: family.launches(genome, w, spec), spec, seed)
-        return Contender(name, replace(task, is_deterministic=family.is_deterministic))
+        return ComparedKernel(name, replace(task, is_deterministic=family.is_deterministic))
 
     return _Meaning(problem, contender)
 
@@ -142,14 +142,14 @@ def _own(path: Path, text: str, *, spec: GpuSpec, seed: int) -> _Meaning:
             "attention arguments can be compared (`attention = {}`, docs/check.md)."
         )
 
-    def contender(what: Problem) -> Contender:
+    def contender(what: Problem) -> ComparedKernel:
         (subject,) = check_subject.of_file(path, problem=str(what), gpu=spec.name)
         assert subject.candidate is not None, "a GPU was named"
         build = compile_candidate(subject.candidate)
         if not build.ok:
             raise EvoflashError(f"{path} does not compile: {first_error(build.log)}")
         task = gpu_task(str(path), what, (build,), lambda w: (kernel.launch(w),), spec, seed)
-        return Contender(str(path), task)
+        return ComparedKernel(str(path), task)
 
     return _Meaning(kernel.problem, contender)
 
@@ -169,7 +169,7 @@ OnDevice = KernelContender | LibraryContender  # a contender as a bench times it
 class ComparisonRun:
     """What is to be compared: two contenders, on every workload of a problem."""
 
-    contenders: tuple[Contender, ...]
+    contenders: tuple[ComparedKernel, ...]
     problem: Problem
     spec: GpuSpec
     seed: int
@@ -177,18 +177,18 @@ class ComparisonRun:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class PairResult:
     """One workload timed by one protocol: the first contender over the second, and the times of both."""
 
-    comparison: Comparison
+    comparison: PairedComparison
     timings: tuple[Timing, Timing]
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ComparisonResult:
     """All results, or the failure that ended the comparison; the notes say what was left out."""
 
-    results: tuple[Result, ...] = ()
+    results: tuple[PairResult, ...] = ()
     failure: str = ""
     notes: tuple[str, ...] = ()
 
@@ -197,32 +197,32 @@ class _FailedError(Exception):
     """A contender cannot be compared; the message is the reason."""
 
 
-def compare_kernels(run: ComparisonRun) -> Outcome:
+def compare_kernels(run: ComparisonRun) -> ComparisonResult:
     """Check both, time them in pairs, and check what was timed; to be called in a GPU process."""
     try:
         for contender in run.contenders:
             _check(contender)
-        tests = [test for workload in run.problem.workloads for test in _timed_on(workload, run)]
+        tests = [test for workload in run.problem.workloads for test in _time_on(workload, run)]
     except (_FailedError, BaselineAbsentError, BaselineFailedError, MemoryFaultError) as failed:
-        return Outcome(failure=str(failed))
+        return ComparisonResult(failure=str(failed))
     except (KernelHungError, LaunchRefusedError) as failed:
-        return Outcome(failure=f"a kernel {failed}")
+        return ComparisonResult(failure=f"a kernel {failed}")
     except launcher.cuda_errors() as error:
-        return Outcome(failure=str(error).strip().splitlines()[0])
-    results = tuple(Result(test.comparison, test.timings) for test in tests)
-    return Outcome(results, notes=_notes(results, run))
+        return ComparisonResult(failure=str(error).strip().splitlines()[0])
+    results = tuple(PairResult(test.comparison, test.timings) for test in tests)
+    return ComparisonResult(results, notes=_notes(results, run))
 
 
-def _check(contender: Contender) -> None:
+def _check(contender: ComparedKernel) -> None:
     """Smoke test, small and odd shapes, the problem's own. A baseline is checked only as it was timed."""
     if contender.task is None:
         return
-    outcome = check(contender.task)
+    outcome = check_task(contender.task)
     if outcome.status is not Status.CORRECT:
         raise _FailedError(f"{contender.name} fails at {outcome.rung} ({outcome.status}): {outcome.reason}")
 
 
-def _timed_on(workload: Workload, run: ComparisonRun) -> list[SequentialTest]:
+def _time_on(workload: Workload, run: ComparisonRun) -> list[SequentialTest]:
     bench = Bench(workload, spec=run.spec, seed=run.seed)
     both = [_on_device(contender, bench) for contender in run.contenders]
     rng = np.random.default_rng(run.seed)
@@ -232,7 +232,7 @@ def _timed_on(workload: Workload, run: ComparisonRun) -> list[SequentialTest]:
         if all(can_be_timed(contender, protocol) for contender in both)
     ]
     for which, contender in enumerate(both):
-        _check_timed(contender, bench, [test.timings[which] for test in tests], run)
+        _check_timed_output(contender, bench, [test.timings[which] for test in tests], run)
     return tests
 
 
@@ -241,7 +241,7 @@ def protocols(bench: Bench) -> tuple[TimingProtocol, ...]:
     return (*bench.protocols, CALL) if bench.protocols[0].pace is Pace.STEADY else bench.protocols
 
 
-def _on_device(contender: Contender, bench: Bench) -> OnDevice:
+def _on_device(contender: ComparedKernel, bench: Bench) -> OnDevice:
     if contender.task is None:
         try:
             return baseline(contender.name.partition(" (")[0], bench)
@@ -251,19 +251,19 @@ def _on_device(contender: Contender, bench: Bench) -> OnDevice:
     return KernelContender(contender.name, contender.task.kernel(bench.workload, launches))
 
 
-def _check_timed(timed: OnDevice, bench: Bench, timings: list[Timing], run: ComparisonRun) -> None:
+def _check_timed_output(timed: OnDevice, bench: Bench, timings: list[Timing], run: ComparisonRun) -> None:
     for timing in timings:
         if violation := beats_physics(timing, bench.workload, run.spec):
             raise _FailedError(f"{timed.name}: {violation}")
     tasks = (contender.task for contender in run.contenders if contender.name == timed.name)
     exact = any(task.is_deterministic for task in tasks if task is not None)
     timed_us = timings[0].median_us
-    verdict = of_timed(timed, bench, seed=run.seed, timed_us=timed_us, is_deterministic=exact)
+    verdict = judge_replay(timed, bench, seed=run.seed, timed_us=timed_us, is_deterministic=exact)
     if not verdict.passed:
         raise _FailedError(f"{timed.name} is wrong as it was timed: {verdict.reason}")
 
 
-def _notes(results: tuple[Result, ...], run: ComparisonRun) -> tuple[str, ...]:
+def _notes(results: tuple[PairResult, ...], run: ComparisonRun) -> tuple[str, ...]:
     protocols = {result.comparison.protocol for result in results}
     short = any(protocol.endswith("-cold") for protocol in protocols)
     if not short or any(protocol.endswith("-call") for protocol in protocols):
@@ -275,9 +275,9 @@ def _notes(results: tuple[Result, ...], run: ComparisonRun) -> tuple[str, ...]:
 _LIMIT_S = 900.0
 
 
-def compare_named(
+def compare_by_name(
     first: str, second: str, *, problem: str | None, seed: int, db: str
-) -> tuple[ComparisonRun, Outcome]:
+) -> tuple[ComparisonRun, ComparisonResult]:
     """Both kernels checked, then timed in pairs on this machine's GPU.
 
     DeviceError without a GPU, UsageError for a word that names no kernel, EvoflashError where one of them
@@ -294,8 +294,8 @@ def compare_named(
     return run, outcome
 
 
-def _in_gpu_process(run: ComparisonRun) -> Outcome:
+def _in_gpu_process(run: ComparisonRun) -> ComparisonResult:
     """The outcome, from a process of its own: a kernel that crashes or hangs there ends in one line here."""
     with IsolatedPool(1, initializer=launcher.warm_up) as pool:
         ending = pool.submit(compare_kernels, run, timeout_s=_LIMIT_S).result()
-    return ending.value or Outcome(failure=f"{ending.status}, {ending.reason}")
+    return ending.value or ComparisonResult(failure=f"{ending.status}, {ending.reason}")

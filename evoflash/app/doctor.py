@@ -17,7 +17,7 @@ from evoflash.specs import known_gpus, load_gpu
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Diagnosis:
     """One thing examined; state is "ok", "absent" (works without) or "missing" (must be mended)."""
 
     subject: str
@@ -25,7 +25,7 @@ class Finding:
     detail: str
 
 
-def examine() -> list[Finding]:
+def examine() -> list[Diagnosis]:
     """Every finding, in the order in which a newcomer would mend them."""
     checks: list[tuple[str, str, Callable[[], str]]] = [
         ("python packages", "missing", _packages),
@@ -42,16 +42,16 @@ def examine() -> list[Finding]:
     return [_find(*check) for check in checks]
 
 
-def _find(subject: str, otherwise: str, check: Callable[[], str]) -> Finding:
+def _find(subject: str, otherwise: str, check: Callable[[], str]) -> Diagnosis:
     try:
-        return Finding(subject, "ok", check())
+        return Diagnosis(subject, "ok", check())
     except EvoflashError as error:
-        return Finding(subject, otherwise, str(error))
+        return Diagnosis(subject, otherwise, str(error))
     except (OSError, ImportError, subprocess.SubprocessError) as error:
-        return Finding(subject, otherwise, f"{error}")
+        return Diagnosis(subject, otherwise, f"{error}")
 
 
-def render(findings: list[Finding]) -> str:
+def render(findings: list[Diagnosis]) -> str:
     """One line for each finding."""
     return "\n".join(f"{f.state:8} {f.subject:16} {f.detail}" for f in findings)
 
@@ -67,7 +67,7 @@ def _templates() -> str:
 
 def _extensions() -> str:
     """What the extension folders hold; an EvoflashError of the first file that does not load."""
-    from evoflash.extensions import described, extension_folders
+    from evoflash.extensions import describe_folder, extension_folders
     from evoflash.strategies import check_loads
     from evoflash.strategies.operators import operators
 
@@ -75,7 +75,7 @@ def _extensions() -> str:
         load_gpu(name)
     operators()
     check_loads()
-    return "; ".join(map(described, extension_folders())) or "none"
+    return "; ".join(map(describe_folder, extension_folders())) or "none"
 
 
 def _nvrtc() -> str:

@@ -21,13 +21,13 @@ from evoflash.app.check.subject import genome_in, is_exported
 from evoflash.app.known import known_genome
 from evoflash.app.search.limits import Limits
 from evoflash.app.search.plan import where
-from evoflash.app.search.session import SearchResult, counting, keep_pairs, result_of
+from evoflash.app.search.session import RunResult, counting, keep_pairs, result_of
 from evoflash.errors import NoKernelError, UsageError
 from evoflash.evaluation import Basis, Evaluation, Run, Rung, RunKey, Status
 from evoflash.evaluators.emulated import EmulatedEvaluator
 from evoflash.evaluators.finals import time_finalists
 from evoflash.evaluators.measured import MeasuredEvaluator
-from evoflash.evaluators.pipeline import settled
+from evoflash.evaluators.pipeline import preparation_of
 from evoflash.evaluators.prepare import PREPARE_LIMIT_S, prepare
 from evoflash.gpu.timing.noise_floor import environment
 from evoflash.isolation import IsolatedPool
@@ -41,11 +41,11 @@ from evoflash.store.store import Store, open_store
 from evoflash.strategies.fixed_list import Given
 
 
-def emulated(genome: Genome, problem: Problem, spec: GpuSpec) -> Evaluation:
+def emulate(genome: Genome, problem: Problem, spec: GpuSpec) -> Evaluation:
     """What became of it, in a process of its own; where nothing failed it is correct at the pre-flight."""
     with IsolatedPool(1) as pool:
         ending = pool.submit(prepare, genome, problem, spec, True, 0, timeout_s=PREPARE_LIMIT_S).result()
-    prepared = settled(ending)
+    prepared = preparation_of(ending)
     why = prepared.failure
     return Evaluation(
         genome,
@@ -64,7 +64,7 @@ _DEFAULT_PROBLEM = "mission"
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class GenomeRequest:
     """Values of a family's genes and where they are evaluated; `gpu` None: on the GPU that is present."""
 
     family: str
@@ -81,7 +81,7 @@ def of_words(
     problem: str | None,
     gpu: str | None,
     db: str,
-) -> Subject:
+) -> GenomeRequest:
     """What the command line names. UsageError for nothing, for two things, and for what cannot be read."""
     if (what is None) == (family is None):
         raise UsageError("name one genome: an id, a file, or --family with --set param=value.")
@@ -92,10 +92,10 @@ def of_words(
     assert family is not None
     params = load_family(family).params
     values = dict(setting(params, word) for word in words)
-    return Subject(family, values, problem or _DEFAULT_PROBLEM, gpu)
+    return GenomeRequest(family, values, problem or _DEFAULT_PROBLEM, gpu)
 
 
-def of_name(what: str, *, problem: str | None, gpu: str | None, db: str) -> Subject:
+def of_name(what: str, *, problem: str | None, gpu: str | None, db: str) -> GenomeRequest:
     """The genome of an id or its first digits (of the database, else of the archive) or of a file.
 
     `problem` and `gpu` override what it is for.
@@ -106,20 +106,22 @@ def of_name(what: str, *, problem: str | None, gpu: str | None, db: str) -> Subj
     return _of_genome(*known_genome(what, db, problem=problem, gpu=gpu))
 
 
-def _of_genome(genome: Genome, problem: Problem, gpu: GpuSpec) -> Subject:
-    return Subject(genome.family, genome.as_dict(), str(problem), gpu.name)
+def _of_genome(genome: Genome, problem: Problem, gpu: GpuSpec) -> GenomeRequest:
+    return GenomeRequest(genome.family, genome.as_dict(), str(problem), gpu.name)
 
 
-def _of_file(path: Path, problem: str | None, gpu: str | None) -> Subject:
+def _of_file(path: Path, problem: str | None, gpu: str | None) -> GenomeRequest:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
         raise UsageError(f"{path} cannot be read: give a JSON file, an exported .cu or an id.") from None
     found = _of_genome(*genome_in(path, text)) if is_exported(path, text) else _of_json(path, text)
-    return Subject(found.family, found.values, problem or found.problem or _DEFAULT_PROBLEM, gpu or found.gpu)
+    return GenomeRequest(
+        found.family, found.values, problem or found.problem or _DEFAULT_PROBLEM, gpu or found.gpu
+    )
 
 
-def _of_json(path: Path, text: str) -> Subject:
+def _of_json(path: Path, text: str) -> GenomeRequest:
     """`{"family": ..., "values": {...}}`, or what `show`, `best`, `evaluate` and `search` print as JSON."""
     try:
         data = json.loads(text)
@@ -133,7 +135,7 @@ def _of_json(path: Path, text: str) -> Subject:
     for name in ("problem", "gpu"):
         if not isinstance(data.get(name, ""), str):
             raise UsageError(f"{path}: '{name}' is no text: {_WANTED}")
-    return Subject(genome["family"], genome["values"], data.get("problem", ""), data.get("gpu"))
+    return GenomeRequest(genome["family"], genome["values"], data.get("problem", ""), data.get("gpu"))
 
 
 _WANTED = (
@@ -150,16 +152,16 @@ STRATEGY = "evaluate"  # the name of its runs in the store: no search
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class EvaluationResult:
     """What became of one genome, correct or not; on a GPU also how it stands beside the libraries."""
 
     evaluation: Evaluation
-    result: SearchResult
+    result: RunResult
 
 
 def evaluate(
-    subject: Subject, evaluator: str | None, db: str, *, argv: Sequence[str], strategy: str = STRATEGY
-) -> Outcome:
+    subject: GenomeRequest, evaluator: str | None, db: str, *, argv: Sequence[str], strategy: str = STRATEGY
+) -> EvaluationResult:
     """One genome evaluated and stored; UsageError for values that are not valid, DeviceError without a GPU.
 
     `strategy` is the name of the run. A kernel that fails is an outcome like any other: `evaluation` says
@@ -170,9 +172,9 @@ def evaluate(
     genome = valid_genome(subject.family, subject.values, what, spec)
     with open_store(db) as store:
         current = begin(store, what, spec, basis=basis, strategy=strategy, budget=1, argv=argv)
-        result = taken_up(store, current, what, spec, [genome])
+        result = evaluate_all(store, current, what, spec, [genome])
         ((_, evaluation),) = store.history(current)
-    return Outcome(evaluation, result)
+    return EvaluationResult(evaluation, result)
 
 
 def begin(
@@ -191,9 +193,9 @@ def begin(
     return store.begin(key, gpu_hash=spec.hash, budget=budget, argv=argv, environment=noted, fresh=True)
 
 
-def taken_up(
+def evaluate_all(
     store: Store, current: Run, problem: Problem, spec: GpuSpec, genomes: Sequence[Genome]
-) -> SearchResult:
+) -> RunResult:
     """Every check for each genome, and on a GPU the final timing for the best, stored in the run."""
     limits = Limits(budget=len(genomes))
     with counting(store, current, limits), _evaluator(problem, spec, current.key.basis) as evaluates:
@@ -210,9 +212,7 @@ def _evaluator(problem: Problem, spec: GpuSpec, basis: Basis) -> EmulatedEvaluat
     return EmulatedEvaluator(problem, spec, seed=0, proves_all=True)
 
 
-def remeasure(
-    db: str, *, top: int, gpu: str | None, problem: str | None, argv: Sequence[str]
-) -> SearchResult:
+def remeasure(db: str, *, top: int, gpu: str | None, problem: str | None, argv: Sequence[str]) -> RunResult:
     """Measure the store's best estimates for a problem on this machine's GPU, as a run of its own."""
     with open_store(db) as store:
         spec, _ = where(gpu, "gpu")
@@ -221,10 +221,10 @@ def remeasure(
             raise NoKernelError(f"no estimates for {spec.name} in the database: run `evoflash search` first.")
         what = parse_problem(problem or estimates[-1].problem)
         chosen = [e.genome for e in estimates if e.problem == str(what)]
-        return measured(store, what, spec, chosen, strategy="remeasure", argv=argv)
+        return measure_genomes(store, what, spec, chosen, strategy="remeasure", argv=argv)
 
 
-def measured(
+def measure_genomes(
     store: Store,
     problem: Problem,
     spec: GpuSpec,
@@ -232,7 +232,7 @@ def measured(
     *,
     strategy: str,
     argv: Sequence[str],
-) -> SearchResult:
+) -> RunResult:
     """Take genomes up the whole ladder on this machine's GPU, and the best of them into the final timing.
 
     Stored as a run of its own, of that strategy.
@@ -240,4 +240,4 @@ def measured(
     current = begin(
         store, problem, spec, basis=Basis.MEASURED, strategy=strategy, budget=len(genomes), argv=argv
     )
-    return taken_up(store, current, problem, spec, genomes)
+    return evaluate_all(store, current, problem, spec, genomes)

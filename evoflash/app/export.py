@@ -5,16 +5,16 @@ from dataclasses import replace
 from pathlib import Path
 
 from evoflash.errors import UsageError
-from evoflash.exports.exported import Exported, gpus_of
+from evoflash.exports.exported import ExportRequest, gpus_of
 from evoflash.exports.kinds import kind_of
 from evoflash.notices import say
 
 NAMED = 4  # files that are named one by one
 
 
-def write(exported: Exported, path: str, *, kind: str | None, archs: str | None) -> tuple[Path, ...]:
+def write(exported: ExportRequest, path: str, *, kind: str | None, archs: str | None) -> tuple[Path, ...]:
     """As written(), and says so."""
-    files = written(exported, path, kind=kind, archs=archs)
+    files = write_files(exported, path, kind=kind, archs=archs)
     say(f"wrote {_in_words(files, path)}")
     return files
 
@@ -26,7 +26,9 @@ def _in_words(files: Sequence[Path], path: str) -> str:
     return f"{sum(file.is_file() for file in files)} files in {path}"
 
 
-def written(exported: Exported, path: str, *, kind: str | None, archs: str | None) -> tuple[Path, ...]:
+def write_files(
+    exported: ExportRequest, path: str, *, kind: str | None, archs: str | None
+) -> tuple[Path, ...]:
     """The files written. UsageError for a kind that is none, or that cannot be written."""
     if not Path(path).name:
         raise UsageError(f"'{path}' names no file: give a path such as kernel.cu.")

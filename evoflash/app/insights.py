@@ -34,7 +34,7 @@ class Child:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class GroupStats:
     """What became of a group of children."""
 
     name: str
@@ -47,7 +47,7 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class Generation:
     """One generation of the winner's lineage: the operator, and the genes that it changed."""
 
     genome_id: str
@@ -63,16 +63,16 @@ class Insights:
     run: Run
     evaluated: int
     is_estimated: bool  # its times are a model's, made here or recorded
-    operators: tuple[Record, ...]
-    bottlenecks: tuple[Record, ...]
-    arms: tuple[Record, ...]
-    pairs: tuple[Record, ...]  # "bound: operator"
-    lineage: tuple[Step, ...]
+    operators: tuple[GroupStats, ...]
+    bottlenecks: tuple[GroupStats, ...]
+    arms: tuple[GroupStats, ...]
+    pairs: tuple[GroupStats, ...]  # "bound: operator"
+    lineage: tuple[Generation, ...]
     effects: tuple[GeneEffect, ...] = ()  # of the values of genes, the surest gains first
     nogoods: tuple[Nogood, ...] = ()  # values that fail nearly always
 
 
-def read(
+def read_insights(
     store: Store, *, problem: str | None = None, gpu: str | None = None, replayed: bool = False
 ) -> Insights:
     """The newest search that fits; `problem` is canonical. NoKernelError when there is none.
@@ -135,7 +135,7 @@ def _child(proposal: Proposal, evaluation: Evaluation, parents: list[Evaluation]
     )
 
 
-def _records(children: Iterable[Child], group: Callable[[Child], str]) -> tuple[Record, ...]:
+def _records(children: Iterable[Child], group: Callable[[Child], str]) -> tuple[GroupStats, ...]:
     groups: dict[str, list[Child]] = {}
     for child in children:
         groups.setdefault(group(child), []).append(child)
@@ -143,11 +143,11 @@ def _records(children: Iterable[Child], group: Callable[[Child], str]) -> tuple[
     return tuple(sorted(records, key=lambda record: (-record.uses, record.name)))
 
 
-def _record(name: str, children: list[Child]) -> Record:
+def _record(name: str, children: list[Child]) -> GroupStats:
     gains = [child.gain for child in children if child.gain is not None]
     timed = [(child.score_us, child.genome_id) for child in children if child.score_us is not None]
     best_us, best_id = min(timed, default=(None, ""))
-    return Record(
+    return GroupStats(
         name=name,
         uses=len(children),
         correct=sum(child.is_correct for child in children),
@@ -158,17 +158,17 @@ def _record(name: str, children: list[Child]) -> Record:
     )
 
 
-def _lineage(history: History, winner: Evaluation | None) -> tuple[Step, ...]:
+def _lineage(history: History, winner: Evaluation | None) -> tuple[Generation, ...]:
     """From the winner back, always to the fastest parent; the earliest generation comes first."""
     known = {proposal.genome.id: (proposal, evaluation) for proposal, evaluation in history}
-    steps: list[Step] = []
+    steps: list[Generation] = []
     at = known.get(winner.genome.id) if winner is not None else None
     while at is not None:
         proposal, evaluation = at
         parents = [known[parent] for parent in proposal.parents if parent in known]
         before = min(parents, key=lambda pair: pair[1].score_us or math.inf, default=None)
         changes = {} if before is None else _changes(before[0], proposal)
-        steps.append(Step(proposal.genome.id, proposal.operator, evaluation.score_us, changes))
+        steps.append(Generation(proposal.genome.id, proposal.operator, evaluation.score_us, changes))
         at = before
     return tuple(reversed(steps))
 
@@ -249,12 +249,12 @@ def nogood_words(nogood: Nogood) -> str:
     )
 
 
-def _best_operators(operators: Sequence[Record]) -> list[str]:
+def _best_operators(operators: Sequence[GroupStats]) -> list[str]:
     known = [each for each in operators if each.uses >= FEWEST_USES and (each.mean_gain or 0) > 0]
     return [_operator_words(each) for each in sorted(known, key=lambda each: -(each.mean_gain or 0))]
 
 
-def _operator_words(record: Record) -> str:
+def _operator_words(record: GroupStats) -> str:
     gain = math.expm1(record.mean_gain or 0.0)
     return (
         f"{record.name}: its {record.correct} correct children are {100 * gain:.1f} % faster than their "

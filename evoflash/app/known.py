@@ -13,7 +13,7 @@ from evoflash.evaluation import Evaluation
 from evoflash.kernels.family import load_family
 from evoflash.problem import Problem, canonical, parse_problem
 from evoflash.space import Genome
-from evoflash.specs import GpuSpec, known_gpus, known_name, load_gpu
+from evoflash.specs import GpuSpec, canonical_gpu, known_gpus, load_gpu
 from evoflash.store.store import Store, open_store
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def known_genome(
         raise UsageError(
             f"'{prefix}' is no genome id: give its hexadecimal digits, as `evoflash leaderboard` does."
         )
-    found = _stored(prefix, db) or _archived(prefix)
+    found = _stored_matches(prefix, db) or _archived_matches(prefix)
     ids = sorted({genome.id for genome, _, _ in found})
     if not ids:
         raise UsageError(
@@ -43,7 +43,7 @@ def known_genome(
         )
     if len(ids) > 1:
         raise UsageError(f"'{prefix}' could be {', '.join(ids[:6])}: give more digits.")
-    wanted = known_name(gpu)
+    wanted = canonical_gpu(gpu)
     here = [one for one in found if wanted in (None, one[2])] or found
     what = canonical(problem) or _only("problem", [one[1] for one in here], ids[0])
     where = wanted or _only(
@@ -54,14 +54,14 @@ def known_genome(
     return _valid(here[0][0], parse_problem(what), load_gpu(where))
 
 
-def _stored(prefix: str, db: str) -> list[Known]:
+def _stored_matches(prefix: str, db: str) -> list[Known]:
     if "://" not in db and not Path(db).expanduser().exists():
         return []
     with open_store(db, read_only=True) as store:
         return [(found.genome, found.problem, found.gpu) for found in store.find(prefix)]
 
 
-def _archived(prefix: str) -> list[Known]:
+def _archived_matches(prefix: str) -> list[Known]:
     """Champions by the id that they were measured under, and by that of the same kernel today."""
     found: list[Known] = []
     for champion in (each for gpu in known_gpus() for each in champions(gpu)):

@@ -20,7 +20,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from evoflash.app.search.plan import Plan
+from evoflash.app.search.plan import SearchPlan
 from evoflash.app.search.plan import plan as plan_search
 from evoflash.app.search.session import evaluator as evaluator_of
 from evoflash.errors import DeviceError, UsageError
@@ -36,7 +36,7 @@ _STEPS = Path(__file__).parent / "steps.toml"
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class LadderStep:
     """One step: what it changes, and the values to try; the first valid ones are taken."""
 
     name: str
@@ -46,10 +46,10 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class LadderResult:
     """What became of a step. Ratios and rates are None where it failed."""
 
-    step: Step
+    step: LadderStep
     evaluation: Evaluation
     over_previous: float | None  # its speed over that of the last correct step before it
     over_first: float | None
@@ -67,7 +67,7 @@ class Climb:
     problem: str
     gpu: str
     basis: Basis
-    results: tuple[Result, ...]
+    results: tuple[LadderResult, ...]
 
     @property
     def is_correct(self) -> bool:
@@ -75,18 +75,18 @@ class Climb:
         return all(result.is_correct for result in self.results)
 
 
-def read_steps(path: Path = _STEPS) -> tuple[Step, ...]:
+def read_steps(path: Path = _STEPS) -> tuple[LadderStep, ...]:
     """The steps in order. A step's values are its own on top of those of the step before it in its family."""
-    steps: list[Step] = []
+    steps: list[LadderStep] = []
     for table in tomllib.loads(path.read_text(encoding="utf-8"))["step"]:
         before = steps[-1].choices[0] if steps and steps[-1].family == table["family"] else {}
         own = table["set"] if isinstance(table["set"], list) else [table["set"]]
         choices = tuple({**before, **values} for values in own)
-        steps.append(Step(table["name"], table["change"], table["family"], choices))
+        steps.append(LadderStep(table["name"], table["change"], table["family"], choices))
     return tuple(steps)
 
 
-def genome_of(step: Step, problem: Problem, gpu: GpuSpec) -> Genome:
+def genome_of(step: LadderStep, problem: Problem, gpu: GpuSpec) -> Genome:
     """The step's first choice that passes its family's checks; where none does, the first choice.
 
     The latter then fails with the name of a check, as every invalid genome does.
@@ -102,8 +102,8 @@ def climb(
     problem: str,
     seed: int = 0,
     evaluator: str | None = None,
-    steps: Sequence[Step] | None = None,
-    on_result: Callable[[Result], None] = lambda _: None,
+    steps: Sequence[LadderStep] | None = None,
+    on_result: Callable[[LadderResult], None] = lambda _: None,
 ) -> Climb:
     """Check and time every step: measured where the GPU is present, else estimated.
 
@@ -118,14 +118,14 @@ def climb(
         evaluator=evaluator,
     )
     chosen = read_steps() if steps is None else tuple(steps)
-    results: list[Result] = []
+    results: list[LadderResult] = []
     for step, evaluation in _evaluations(plan, chosen):
         results.append(_result(step, evaluation, plan.problem, [r.evaluation for r in results]))
         on_result(results[-1])
     return Climb(str(plan.problem), plan.gpu.name, plan.basis, tuple(results))
 
 
-def _evaluations(plan: Plan, steps: Sequence[Step]) -> Iterator[tuple[Step, Evaluation]]:
+def _evaluations(plan: SearchPlan, steps: Sequence[LadderStep]) -> Iterator[tuple[LadderStep, Evaluation]]:
     genomes = [genome_of(step, plan.problem, plan.gpu) for step in steps]
     with evaluator_of(plan, (), proves_all=True) as evaluates:
         for step, genome in zip(steps, genomes, strict=True):
@@ -135,14 +135,16 @@ def _evaluations(plan: Plan, steps: Sequence[Step]) -> Iterator[tuple[Step, Eval
             yield step, evaluation
 
 
-def _result(step: Step, evaluation: Evaluation, problem: Problem, before: Sequence[Evaluation]) -> Result:
+def _result(
+    step: LadderStep, evaluation: Evaluation, problem: Problem, before: Sequence[Evaluation]
+) -> LadderResult:
     timed = [e.score_us for e in before if e.is_correct and e.score_us is not None]
     mine = evaluation.score_us if evaluation.is_correct else None
     if mine is None:
-        return Result(step, evaluation, None, None, None)
+        return LadderResult(step, evaluation, None, None, None)
     # Where the first step was wrong, nothing can be compared with it.
     first = mine if not before else before[0].score_us if before[0].is_correct else None
-    return Result(
+    return LadderResult(
         step,
         evaluation,
         over_previous=timed[-1] / mine if timed else None,
@@ -160,23 +162,23 @@ _STYLES = {"+": "green", "-": "red", "@": "cyan"}
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class RenderedStep:
     """A step's rendered kernel, and its unified diff to the step before where that is of the same family."""
 
-    step: Step
+    step: LadderStep
     text: str
     diff: tuple[str, ...]
 
 
-def sources(*, gpu: str | None, problem: str) -> tuple[Source, ...]:
+def sources(*, gpu: str | None, problem: str) -> tuple[RenderedStep, ...]:
     """The kernels of all steps for the problem's first compile key, in order."""
     what, spec = parse_problem(problem), _spec(gpu)
     key = what.compile_keys(spec.arch)[0]
-    shown: list[Source] = []
+    shown: list[RenderedStep] = []
     for step in read_steps():
         text = render(genome_of(step, what, spec), key, spec).source
         before = shown[-1] if shown and shown[-1].step.family == step.family else None
-        shown.append(Source(step, text, _diff(before, step, text)))
+        shown.append(RenderedStep(step, text, _diff(before, step, text)))
     return tuple(shown)
 
 
@@ -189,7 +191,7 @@ def _spec(gpu: str | None) -> GpuSpec:
         raise UsageError("no known GPU is present: say which one, for example --gpu l4.") from None
 
 
-def _diff(before: Source | None, step: Step, text: str) -> tuple[str, ...]:
+def _diff(before: RenderedStep | None, step: LadderStep, text: str) -> tuple[str, ...]:
     if before is None:
         return ()
     names = (before.step.name, step.name)
@@ -197,7 +199,7 @@ def _diff(before: Source | None, step: Step, text: str) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def as_json(shown: Sequence[Source]) -> str:
+def as_json(shown: Sequence[RenderedStep]) -> str:
     """The steps with their whole source and their diff."""
     rows = [
         {"step": one.step.name, "change": one.step.change, "source": one.text, "diff": "\n".join(one.diff)}
@@ -206,7 +208,7 @@ def as_json(shown: Sequence[Source]) -> str:
     return json.dumps({"steps": rows}, indent=2)
 
 
-def print_sources(shown: Sequence[Source], console: Console) -> None:
+def print_sources(shown: Sequence[RenderedStep], console: Console) -> None:
     """The whole source where a family begins, elsewhere the diff; coloured on a terminal."""
     for one in shown:
         console.print(Text(f"==== {one.step.name}: {one.step.change}", "bold"), soft_wrap=True)

@@ -28,7 +28,7 @@ from evoflash.problem import parse_problem
 from evoflash.space import Genome
 from evoflash.specs import load_gpu
 from evoflash.store.schema import leaderboard_sql
-from evoflash.store.standing import Cost, costs
+from evoflash.store.standing import ComputeCost, costs
 from evoflash.store.store import Store, open_store
 
 RowT = TypeVar("RowT", bound=Mapping[str, Any])
@@ -105,7 +105,7 @@ Ranking = tuple[str, ...]  # the values of these columns
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class Rankings:
     """Rows of the leaderboard query, under the names that the query gives its columns (units included)."""
 
     columns: tuple[str, ...]
@@ -128,7 +128,7 @@ class Only:
     since: str | None = None  # of `since_of`
 
     @property
-    def given(self) -> dict[str, Any]:
+    def parameters(self) -> dict[str, Any]:
         """What is asked for, by name."""
         fields = {"family": self.family, "run": self.run, "since": self.since}
         return {name: value for name, value in fields.items() if value is not None}
@@ -151,7 +151,7 @@ def since_of(text: str) -> str:
     return when.isoformat(timespec="seconds")
 
 
-def read(
+def read_rankings(
     store: Store,
     *,
     problem: str | None = None,
@@ -159,7 +159,7 @@ def read(
     basis: Basis | None = None,
     only: Only = Only(),
     top: int = 20,
-) -> Table:
+) -> Rankings:
     """The first `top` rows of each ranking, measured rankings first; `problem` is canonical, str(Problem).
 
     Outcomes of searches on recordings are no kernels of this database: they are ranked where `basis` says so.
@@ -169,16 +169,16 @@ def read(
     where = {name: value for name, value in given.items() if value is not None}
     usual = [] if basis else ["basis <> 'replayed'"]
     conditions = " AND ".join(["rank <= :top", *usual, *(f"{name} = :{name}" for name in where)])
-    board = leaderboard_sql(*(_CONDITIONS[name] for name in only.given))
+    board = leaderboard_sql(*(_CONDITIONS[name] for name in only.parameters))
     order = "problem, gpu, CASE basis WHEN 'measured' THEN 0 ELSE 1 END, rank, evaluation"
     query = f"SELECT * FROM ({board}) AS board WHERE {conditions} ORDER BY {order}"
-    columns, rows = store.query(query, {"top": top, **where, **only.given})
+    columns, rows = store.query(query, {"top": top, **where, **only.parameters})
     # Equal times share a rank, as estimates often do: there may be more rows than were asked for.
     rankings = [list(rows) for _, rows in groupby(rows, key=itemgetter(*map(columns.index, RANKING)))]
     kind = columns.index("kind")
     if only.family:
         rankings = [each for each in rankings if any(row[kind] == "candidate" for row in each)]
-    return Table(columns, tuple(row for ranking in rankings for row in islice(ranking, top)))
+    return Rankings(columns, tuple(row for ranking in rankings for row in islice(ranking, top)))
 
 
 EVERY, _ALL = 2**31 - 1, Only()
@@ -194,12 +194,14 @@ def read_front(
     basis: Basis | None = None,
     only: Only = _ALL,
     top: int = EVERY,
-) -> Table:
+) -> Rankings:
     """As table.read, but the Pareto front of each ranking."""
-    return front_of(read(store, problem=problem, gpu=gpu, basis=basis, only=only, top=EVERY), objectives, top)
+    return front_of(
+        read_rankings(store, problem=problem, gpu=gpu, basis=basis, only=only, top=EVERY), objectives, top
+    )
 
 
-def front_of(table: Table, objectives: Sequence[Objective], top: int = EVERY) -> Table:
+def front_of(table: Rankings, objectives: Sequence[Objective], top: int = EVERY) -> Rankings:
     """Of each ranking of a whole table the Pareto front, at most `top` rows, by the first objective.
 
     A kernel keeps its rank by time. The table says of how many kernels that had all figures it is the front.
@@ -215,7 +217,7 @@ def front_of(table: Table, objectives: Sequence[Objective], top: int = EVERY) ->
     )
 
 
-def _rankings(table: Table) -> Iterator[list[dict[str, Any]]]:
+def _rankings(table: Rankings) -> Iterator[list[dict[str, Any]]]:
     for _, rows in groupby(table.as_dicts(), key=_key):
         yield list(rows)
 
@@ -227,7 +229,7 @@ def _with_figures(rows: Sequence[dict[str, Any]], objectives: Sequence[Objective
     return [row for row in rows if all(row.get(each.column) is not None for each in objectives)]
 
 
-def _with_shared_memory(table: Table) -> Table:
+def _with_shared_memory(table: Rankings) -> Rankings:
     """With a block's shared memory in bytes, the largest of a kernel's launches; None where nobody knows."""
     cells = tuple(
         (*row, _shared_memory(named)) for row, named in zip(table.rows, table.as_dicts(), strict=True)
@@ -257,9 +259,9 @@ _COPIES = (
     *(*RANKING, "kind", "name", "genome_id", "score_us", "protocol", "n", "model_version"),
     *("strategy", "seed", "created"),
 )
-_ALL_several = Only()
+_EVERY_KERNEL = Only()
 Row = dict[str, Any]
-Costs = Mapping[tuple[str, int], Cost]  # by database, empty where there is one, and run
+Costs = Mapping[tuple[str, int], ComputeCost]  # by database, empty where there is one, and run
 
 
 def leaderboard(
@@ -269,9 +271,9 @@ def leaderboard(
     problem: str | None = None,
     gpu: str | None = None,
     basis: Basis | None = None,
-    only: Only = _ALL_several,
+    only: Only = _EVERY_KERNEL,
     top: int = 20,
-) -> tuple[Table, Costs]:
+) -> tuple[Rankings, Costs]:
     """The leaderboard of one or several databases, with `objectives` its Pareto fronts, and what runs took.
 
     One that is named twice counts once. UsageError where `only` names a run and there are several.
@@ -282,7 +284,7 @@ def leaderboard(
         if only.run is not None and len(stores) > 1:
             raise UsageError("a run is one of one database: give --run with a single --db.")
         most, is_one = EVERY if objectives else top, len(stores) == 1
-        ranked = partial(read, stores[0]) if is_one else partial(read_several, stores)
+        ranked = partial(read_rankings, stores[0]) if is_one else partial(read_several, stores)
         table = ranked(problem=problem, gpu=gpu, basis=basis, only=only, top=most)
         names = {"" if is_one else store.database.label: store.database for store in stores}
         took = {(name, run): cost for name, each in names.items() for run, cost in costs(each).items()}
@@ -295,9 +297,9 @@ def read_several(
     problem: str | None = None,
     gpu: str | None = None,
     basis: Basis | None = None,
-    only: Only = _ALL_several,
+    only: Only = _EVERY_KERNEL,
     top: int = 20,
-) -> Table:
+) -> Rankings:
     """As table.read, over all stores, with a last column `database`: a label, or several with `, ` between.
 
     Estimates of another model, or for another description of the GPU, than the newest are left out here too.
@@ -305,20 +307,22 @@ def read_several(
     rows: list[Row] = []
     columns: tuple[str, ...] = ()
     for store in stores:
-        table = read(store, problem=problem, gpu=gpu, basis=basis, only=only, top=top)
+        table = read_rankings(store, problem=problem, gpu=gpu, basis=basis, only=only, top=top)
         columns, hashes = (*table.columns, DATABASE), _gpu_hashes(store)
-        rows += [_placed(row, store.database.label, hashes) for row in table.as_dicts()]
+        rows += [_with_origin(row, store.database.label, hashes) for row in table.as_dicts()]
     rows.sort(key=lambda row: (row["problem"], row["gpu"], row["basis"] != "measured", row["basis"]))
     rankings = (list(ranking) for _, ranking in groupby(rows, key=itemgetter(*RANKING)))
-    ranked = [row for ranking in rankings for row in _ranked(_without_copies(_of_one_model(ranking)))[:top]]
-    return Table(columns, tuple(tuple(row[name] for name in columns) for row in ranked))
+    ranked = [
+        row for ranking in rankings for row in _with_ranks(_without_copies(_of_one_model(ranking)))[:top]
+    ]
+    return Rankings(columns, tuple(tuple(row[name] for name in columns) for row in ranked))
 
 
 def _gpu_hashes(store: Store) -> Mapping[int, str]:
     return dict(store.query("SELECT id, gpu_hash FROM runs", {})[1])
 
 
-def _placed(row: Row, label: str, hashes: Mapping[int, str]) -> Row:
+def _with_origin(row: Row, label: str, hashes: Mapping[int, str]) -> Row:
     is_estimate = row["basis"] != Basis.MEASURED.value and row["kind"] == "candidate"
     model = (row["model_version"], hashes[row["run"]]) if is_estimate else None
     return {**row, DATABASE: label, "model": model}
@@ -338,7 +342,7 @@ def _without_copies(rows: Iterable[Row]) -> list[Row]:
     return list(kept.values())
 
 
-def _ranked(rows: Iterable[Row]) -> list[Row]:
+def _with_ranks(rows: Iterable[Row]) -> list[Row]:
     """By time; equal times share a rank."""
     ordered = sorted(rows, key=itemgetter("score_us"))
     ranks: dict[float, int] = {}

@@ -30,7 +30,7 @@ class Shape:
 
 
 @dataclass(frozen=True, slots=True)
-class Weighted:
+class WeightedProblem:
     """A problem of any kind, as a search takes it. `weight` is as the file has it, or the sum of several."""
 
     problem: Problem
@@ -61,14 +61,14 @@ def read_mix(path: Path) -> tuple[Shape, ...]:
     return tuple(Shape(workload, weight / total) for workload, weight in weights.items())
 
 
-def read_problems(path: Path) -> tuple[Weighted, ...]:
+def read_problems(path: Path) -> tuple[WeightedProblem, ...]:
     """The problems of a file in its order, of any operation and of several workloads; one that is named twice
     counts the sum of its weights. UsageError as read_mix.
     """
-    found: dict[Problem, Weighted] = {}
+    found: dict[Problem, WeightedProblem] = {}
     for entry in _read(path):
         problem, weight = _problem(entry), _weight(entry)
-        before = found.get(problem, Weighted(problem, entry.problem, 0.0))
+        before = found.get(problem, WeightedProblem(problem, entry.problem, 0.0))
         found[problem] = replace(before, weight=before.weight + weight)
     return tuple(found.values())
 
@@ -92,14 +92,14 @@ def _read(path: Path) -> list["_Entry"]:
 def _entries(path: Path, text: str) -> Iterator[_Entry]:
     match path.suffix.lower():
         case ".toml":
-            yield from _tables(path, _parsed(path, text, tomllib.loads))
+            yield from _tables(path, _parse(path, text, tomllib.loads))
         case ".json":
-            yield from _tables(path, _parsed(path, text, json.loads))
+            yield from _tables(path, _parse(path, text, json.loads))
         case _:
             yield from _lines(path, text)
 
 
-def _parsed(path: Path, text: str, parse: Any) -> Any:
+def _parse(path: Path, text: str, parse: Any) -> Any:
     try:
         return parse(text)
     except (ValueError, RecursionError) as error:  # both decoders' errors are ValueErrors
@@ -154,10 +154,10 @@ def _workload(entry: _Entry) -> Workload:
         )
     if getattr(problem.workloads[0], "accumulate", "fp32") != "fp32":
         raise UsageError(f"{entry.where}: acc=fp16 is no choice of a dispatcher: leave it out.")
-    return served_as(problem.workloads[0])
+    return dispatched_workload(problem.workloads[0])
 
 
-def served_as(workload: Workload) -> Workload:
+def dispatched_workload(workload: Workload) -> Workload:
     """The workload as the dispatcher serves it: a single causal query sees all keys and needs no mask."""
     if workload.names()["seq_q"] == 1 and getattr(workload, "causal", False):
         return replace(workload, causal=False)  # type: ignore[type-var]  # every workload is a dataclass

@@ -44,7 +44,7 @@ def write(what: str, name: str, folder: Path) -> tuple[Path, Path]:
     if there := [each for each in (path, test) if each.exists()]:
         raise UsageError(f"{there[0]} is there already: choose another name, or move it away.")
     folder.mkdir(parents=True, exist_ok=True)
-    if name in _known(what):
+    if name in _known_names(what):
         raise UsageError(f"a {what} called '{name}' is there already: choose another name.")
     for each, text in ((path, _text(what)), (test, _read(f"test_{what}.py.txt"))):
         each.parent.mkdir(parents=True, exist_ok=True)
@@ -53,7 +53,7 @@ def write(what: str, name: str, folder: Path) -> tuple[Path, Path]:
     return path, test
 
 
-def _known(what: str) -> Iterable[str]:
+def _known_names(what: str) -> Iterable[str]:
     if what == "family":
         from evoflash.kernels.family import known_families
 

@@ -8,7 +8,7 @@ from evoflash.evaluation import Basis, Evaluation, Run
 from evoflash.kernels.family import load_family
 from evoflash.problem import parse_problem
 from evoflash.replay.kernel_tuner import write_recording
-from evoflash.replay.recorded_space import Outcome, Recording, recorded_space
+from evoflash.replay.recorded_space import RecordedOutcome, Recording, recorded_space
 from evoflash.space import Genome, SearchSpace
 from evoflash.specs import load_gpu
 from evoflash.store.store import Store, open_store
@@ -24,12 +24,12 @@ def record(
     """
     basis = Basis.ESTIMATED if estimated else Basis.MEASURED
     with open_store(db, read_only=True) as store:
-        recording = recorded(store, problem=problem, gpu=gpu, family=family, basis=basis)
+        recording = to_recording(store, problem=problem, gpu=gpu, family=family, basis=basis)
     write_recording(path, recording)
     return recording
 
 
-def recorded(store: Store, *, problem: str, gpu: str, family: str | None, basis: Basis) -> Recording:
+def to_recording(store: Store, *, problem: str, gpu: str, family: str | None, basis: Basis) -> Recording:
     """The store's outcomes for a problem and a GPU as a recording; errors as `record`."""
     what, spec = parse_problem(problem), load_gpu(gpu)
     evaluations = _evaluations(store, str(what), spec.name, basis)
@@ -86,8 +86,8 @@ def _fits(genome: Genome, space: SearchSpace) -> bool:
         return False
 
 
-def _outcome(evaluation: Evaluation) -> Outcome:
-    return Outcome(
+def _outcome(evaluation: Evaluation) -> RecordedOutcome:
+    return RecordedOutcome(
         evaluation.status,
         evaluation.rung,
         evaluation.reason,

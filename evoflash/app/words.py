@@ -18,7 +18,7 @@ from evoflash.operation import CompileKey, Workload
 from evoflash.problem import Problem, parse_problem
 from evoflash.space import Genome, Value
 from evoflash.specs import load_gpu
-from evoflash.store.standing import Cost, Standing
+from evoflash.store.standing import ComputeCost, RunStatus
 
 if TYPE_CHECKING:
     pass
@@ -78,14 +78,14 @@ def short(value: float) -> str:
     return f"{value:#.4g}".removesuffix(".")
 
 
-def checked_price(price_per_hour: float | None) -> float | None:
+def parse_price(price_per_hour: float | None) -> float | None:
     """The price of an hour of a GPU, as it was given. UsageError for a number that is no price."""
     if price_per_hour is not None and not 0 <= price_per_hour < math.inf:
         raise UsageError(f"--price-per-hour {price_per_hour:g}: give what an hour of the GPU costs, as 3.50.")
     return price_per_hour
 
 
-def in_words(cost: Cost | None, price_per_hour: float | None = None) -> str:
+def in_words(cost: ComputeCost | None, price_per_hour: float | None = None) -> str:
     """`3.6 GPU minutes, 12.4 CPU minutes`, with a price also the money; empty where it was not noted.
 
     Where no GPU was used, the CPU minutes alone.
@@ -108,12 +108,12 @@ def minutes(seconds: float) -> str:
     return f"{number:.{digits}f}"
 
 
-def money(cost: Cost, price_per_hour: float) -> float:
+def money(cost: ComputeCost, price_per_hour: float) -> float:
     """What the GPU cost, in the price's currency."""
     return cost.gpu_s / 3600 * price_per_hour
 
 
-def as_dict(cost: Cost | None, price_per_hour: float | None = None) -> dict[str, float | None]:
+def as_dict(cost: ComputeCost | None, price_per_hour: float | None = None) -> dict[str, float | None]:
     """`gpu_minutes` and `cpu_minutes` (null where they were not noted), and with a price it and the money."""
     known = {
         "gpu_minutes": None if cost is None else cost.gpu_s / 60,
@@ -166,7 +166,7 @@ def _timing(timing: Timing, *, is_estimate: bool) -> str:
     )
 
 
-def state(standing: Standing) -> str:
+def state(standing: RunStatus) -> str:
     """`running`, `finished` (its budget is spent) or `stopped` (the same command continues it)."""
     if standing.process is not None:
         return "running"
@@ -174,6 +174,6 @@ def state(standing: Standing) -> str:
     return "finished" if spent else "stopped"
 
 
-def best(standing: Standing) -> str:
+def best(standing: RunStatus) -> str:
     """The best time, with the mark of an estimate."""
     return "" if standing.best_us is None else f"{'~' * standing.is_estimate}{standing.best_us:.2f}"

@@ -107,11 +107,11 @@ def starts(problem: Problem, space: SearchSpace, gpu: str) -> tuple[Genome, ...]
     ours = [each for each in known_starts(gpu) if each.genome.family == space.family]
     ranked = sorted(ours, key=lambda each: distance(problem, parse_problem(each.problem)))
     near = [each for each in ranked if distance(problem, parse_problem(each.problem)) <= NEAR]
-    found = (adapted(each, space) for each in near)
+    found = (adapt(each, space) for each in near)
     return tuple(dict.fromkeys(genome for genome in found if genome is not None))[:MOST]
 
 
-def won_near(problem: Problem, gpu: str) -> dict[str, float]:
+def family_shares_near(problem: Problem, gpu: str) -> dict[str, float]:
     """Each family's share of the champions near the problem, the nearest counting most; empty if none is."""
     weights: dict[str, float] = {}
     for each in known_starts(gpu):
@@ -122,7 +122,7 @@ def won_near(problem: Problem, gpu: str) -> dict[str, float]:
     return {family: weight / total for family, weight in weights.items()}
 
 
-def adapted(champion: Champion, space: SearchSpace) -> Genome | None:
+def adapt(champion: Champion, space: SearchSpace) -> Genome | None:
     """The champion's genome in a space of today; None, and a line in the log, where it has none."""
     try:
         return _valid(champion.genome, space)
@@ -135,7 +135,7 @@ def of_today(champion: Champion, space: SearchSpace) -> Champion | None:
     """The champion of this space's problem, with the genes that its family got since at their first values:
     the kernel that was measured, which did without them. None where it is a genome no more.
     """
-    genome = adapted(champion, space)
+    genome = adapt(champion, space)
     if genome is None or not set(champion.genome.values) <= set(genome.values):
         return None
     return replace(champion, genome=genome)

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup, TyperOption
 
-from evoflash.app.search.stopping import kept
+from evoflash.app.search.stopping import progress_note
 from evoflash.errors import UsageError
 from evoflash.exports.kinds import KINDS
 from evoflash.notices import _databases, say
 from evoflash.paths import default_database
-from evoflash.settings import MOST_SEED, ConfigFile, by_key, config_files, held, unknown
+from evoflash.settings import MOST_SEED, ConfigFile, by_key, config_files, lookup, unknown
 from evoflash.strategies import STRATEGIES, known_strategies
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def defaults_of(commands: Mapping[str, Any], ctx: typer.Context) -> Defaults:
 
 
 def _of_environment() -> dict[str, Any]:
-    found = {key: (held(key), setting.variable) for key, setting in by_key().items()}
+    found = {key: (lookup(key), setting.variable) for key, setting in by_key().items()}
     return {key: it.value for key, (it, variable) in found.items() if it.source == variable}
 
 
@@ -84,7 +84,7 @@ def _put_tables(found: Defaults, commands: Mapping[str, Any], given: _Tables) ->
                 raise unknown(given.file.path, what, key, (*options, *nested))
             else:
                 place = f"[{given.within}{name}] {key}"
-                mine[options[key].name] = _converted(given.file, place, options[key], value, given.ctx)
+                mine[options[key].name] = _convert(given.file, place, options[key], value, given.ctx)
 
 
 def _options(command: Any) -> dict[str, TyperOption]:
@@ -93,7 +93,7 @@ def _options(command: Any) -> dict[str, TyperOption]:
     return {flag: param for param in params for flag in param.opts if flag.startswith("--")}
 
 
-def _converted(
+def _convert(
     file: ConfigFile, place: str, parameter: TyperOption, value: object, ctx: typer.Context
 ) -> object:
     """The value as the option takes it. UsageError where it is none of its values."""
@@ -225,7 +225,7 @@ def interrupt_in_words(outcome: str = "{kept}; the same command continues") -> I
     try:
         yield
     except KeyboardInterrupt as stop:
-        what = f": {outcome.format(kept=kept(stop))}." if outcome else "."
+        what = f": {outcome.format(kept=progress_note(stop))}." if outcome else "."
         say(f"stopped by Ctrl-C{what}")
         raise typer.Exit(130) from None
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
-from evoflash.app.search.stopping import EXIT_CODE, Terminated, end_on_signals, kept
+from evoflash.app.search.stopping import EXIT_CODE, TerminatedError, end_on_signals, progress_note
 from evoflash.errors import EvoflashError
 
 if TYPE_CHECKING:
@@ -92,17 +92,17 @@ def main() -> None:
     gc.set_threshold(_GC_THRESHOLD)
     try:
         end_on_signals()
-        exit_code = run(sys.argv[1:])
+        exit_code = run_command(sys.argv[1:])
     except KeyboardInterrupt:
         exit_code = _say("stopped by Ctrl-C.", 130)
-    except Terminated as stop:
-        exit_code = _say(f"stopped by SIGTERM: {kept(stop)}; the same command continues.", EXIT_CODE)
+    except TerminatedError as stop:
+        exit_code = _say(f"stopped by SIGTERM: {progress_note(stop)}; the same command continues.", EXIT_CODE)
     finally:
         gc.freeze()  # else the interpreter looks for garbage in all that is loaded before it ends
     sys.exit(exit_code)
 
 
-def run(arguments: Sequence[str]) -> int:
+def run_command(arguments: Sequence[str]) -> int:
     """The command, and its exit code where it ends with an error; else a SystemExit ends it."""
     try:
         _call(arguments)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from evoflash.emulator import launch as emulator
 from evoflash.emulator.tensor_map import tensor_map
 from evoflash.errors import DeviceError, UsageError
-from evoflash.launch import Launch, TensorMap, geometry
+from evoflash.launch import LaunchConfig, TensorMapSpec, geometry
 from evoflash.operation import Delivery, Output, Schedule, TensorSpec, TestInput, Workload, operation_of
 
 Array = NDArray[Any]
@@ -30,14 +30,14 @@ _FAR = (1 << 32) + (1 << 16) + 8
 _MOST_APART = 1 << 39  # elements: from twice as many bytes on a tensor map takes no stride
 _FAR_ROWS, _MOST_ROWS_APART = (1 << 26) + (1 << 16) + 8, (1 << 30) - (1 << 17) + 8
 _MOST_FAR_ROWS = 512  # each of which takes pages of its own
-_NOT_ZEROED = emulator.Report(
+_NOT_ZEROED = emulator.EmulatorReport(
     *("workspace-not-zeroed", 0, 0, 1),
     "the part of the workspace that must be zero before each call is not zero after this one",
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class EmulatorRun:
     """How one run goes inside the emulator."""
 
     delivery: Delivery
@@ -56,7 +56,7 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Placed:
+class PlacedTensor:
     """A tensor in the emulator's memory.
 
     A strided one has its axes in another order, a gap of poison behind each row, and its batches, its heads
@@ -70,21 +70,21 @@ class Placed:
 
 def run_call(
     library: Path,
-    launches: tuple[Launch, ...],
+    launches: tuple[LaunchConfig, ...],
     workload: Workload,
     inputs: TestInput,
-    run: Run,
+    run: EmulatorRun,
 ) -> tuple[tuple[emulator.Emulation, ...], Output]:
     """All launches of one call on the inputs, and what they wrote."""
     operation = operation_of(workload)
     specs = operation.tensors(workload)
     with emulator.Memory() as memory:
-        placed = {spec.name: _placed(memory, spec, run, inputs) for spec in specs}
+        placed = {spec.name: _place(memory, spec, run, inputs) for spec in specs}
         arrays = {name: each.array for name, each in placed.items()}
         addresses = {name: 0 if name in run.without else array.ctypes.data for name, array in arrays.items()}
         scratch = _workspace(memory, launches[0])
         given = (
-            *(mapped(wanted, arrays[wanted.of]) for wanted in launches[0].maps),
+            *(map_tensor(wanted, arrays[wanted.of]) for wanted in launches[0].maps),
             *operation.arguments(
                 workload,
                 addresses,
@@ -96,23 +96,25 @@ def run_call(
         written = (spec for spec in specs if spec.role != "input" and spec.name not in run.without)
         output = Output({spec.name: arrays[spec.name].copy() for spec in written})
         if scratch is not None and scratch[: launches[0].zeroed_bytes].any():
-            emulations[-1] = _reported(emulations[-1], _NOT_ZEROED)
-        if between := _written_between_rows(placed, specs):
-            emulations[-1] = _reported(emulations[-1], between)
+            emulations[-1] = _with_report(emulations[-1], _NOT_ZEROED)
+        if between := _gap_write_report(placed, specs):
+            emulations[-1] = _with_report(emulations[-1], between)
         return tuple(emulations), output
 
 
-def _placed(memory: emulator.Memory, spec: TensorSpec, run: Run, inputs: TestInput) -> Placed:
+def _place(memory: emulator.Memory, spec: TensorSpec, run: EmulatorRun, inputs: TestInput) -> PlacedTensor:
     """A tensor with its values, or poisoned if it is an output."""
     is_output = spec.role != "input"
     fill: Any = _poison_of(spec) if is_output else inputs.tensors[spec.name]
     if run.is_strided and spec.spread:
-        return _strided(memory, spec, fill)
+        return _place_strided(memory, spec, fill)
     kind = np.float32 if spec.dtype == "fp32" else np.uint16
-    return Placed(memory.array(spec.name, spec.shape, kind, writable=is_output, unset=is_output, fill=fill))
+    return PlacedTensor(
+        memory.array(spec.name, spec.shape, kind, writable=is_output, unset=is_output, fill=fill)
+    )
 
 
-def _strided(memory: emulator.Memory, spec: TensorSpec, fill: Any) -> Placed:
+def _place_strided(memory: emulator.Memory, spec: TensorSpec, fill: Any) -> PlacedTensor:
     is_output = spec.role != "input"
     for is_far in (True, False):
         strides, size = _strided_layout(spec, is_far=is_far)
@@ -127,7 +129,7 @@ def _strided(memory: emulator.Memory, spec: TensorSpec, fill: Any) -> Placed:
     poisoned = _close_together(flat, spec, strides)
     poisoned[...] = _poison_of(spec)
     view[...] = fill
-    return Placed(view, poisoned)
+    return PlacedTensor(view, poisoned)
 
 
 def _strided_layout(spec: TensorSpec, *, is_far: bool) -> tuple[tuple[int, ...], int]:
@@ -179,9 +181,9 @@ def _poison_of(spec: TensorSpec) -> Any:
     return np.nan if spec.dtype == "fp32" else _POISON
 
 
-def _written_between_rows(
-    placed: Mapping[str, Placed], specs: Sequence[TensorSpec]
-) -> emulator.Report | None:
+def _gap_write_report(
+    placed: Mapping[str, PlacedTensor], specs: Sequence[TensorSpec]
+) -> emulator.EmulatorReport | None:
     """A report where an output was written between its rows; a dense tensor has nothing there. What is in the
     rows is gone afterwards.
     """
@@ -192,7 +194,7 @@ def _written_between_rows(
         poisoned = placed[spec.name].poisoned
         if poisoned is not None and (poisoned != _POISON).any():
             said = f"{spec.name} was written between its rows, which do not lie close together here"
-            return emulator.Report("OOB-global", 0, 0, 1, said)
+            return emulator.EmulatorReport("OOB-global", 0, 0, 1, said)
     return None
 
 
@@ -200,7 +202,7 @@ def _strides(tensor: Array) -> tuple[int, ...]:
     return tuple(stride // tensor.itemsize for stride in tensor.strides)
 
 
-def mapped(wanted: TensorMap, array: Array) -> np.generic:
+def map_tensor(wanted: TensorMapSpec, array: Array) -> np.generic:
     """A tensor map of an array. UsageError as of a driver."""
     try:
         return tensor_map(
@@ -213,9 +215,11 @@ def mapped(wanted: TensorMap, array: Array) -> np.generic:
         raise UsageError(f"the map of '{wanted.of}': {error}") from None
 
 
-def launch_once(library: Path, launch: Launch, given: Sequence[np.generic], run: Run) -> emulator.Emulation:
+def launch_once(
+    library: Path, launch: LaunchConfig, given: Sequence[np.generic], run: EmulatorRun
+) -> emulator.Emulation:
     """One launch as the run says."""
-    return emulator.run(
+    return emulator.run_launch(
         library,
         launch,
         given,
@@ -228,7 +232,7 @@ def launch_once(library: Path, launch: Launch, given: Sequence[np.generic], run:
     )
 
 
-def _workspace(memory: emulator.Memory, launch: Launch) -> NDArray[np.uint8] | None:
+def _workspace(memory: emulator.Memory, launch: LaunchConfig) -> NDArray[np.uint8] | None:
     if not launch.workspace_bytes:
         return None
     # An array is unset as a whole: where a part is set, reading the rest is seen by its poison alone.
@@ -244,6 +248,6 @@ def _workspace(memory: emulator.Memory, launch: Launch) -> NDArray[np.uint8] | N
     return array
 
 
-def _reported(emulation: emulator.Emulation, report: emulator.Report) -> emulator.Emulation:
+def _with_report(emulation: emulator.Emulation, report: emulator.EmulatorReport) -> emulator.Emulation:
     """With the report, unless there is one that may be the reason."""
     return emulation if emulation.reports else replace(emulation, reports=(report,))

@@ -26,7 +26,7 @@ from numpy.typing import DTypeLike
 from evoflash.errors import DeviceError, UsageError
 from evoflash.kernels.gxx import runtime
 from evoflash.kernels.occupancy import beyond_every_gpu
-from evoflash.launch import Launch
+from evoflash.launch import LaunchConfig
 from evoflash.operation import Delivery, Schedule
 
 _MAX_THREADS = 1024
@@ -41,7 +41,7 @@ _DELIVERIES, _SCHEDULES = get_args(Delivery), get_args(Schedule)
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class EmulatorReport:
     """One finding. `line` is where in the kernel's text, `line2` the other place involved; 0 when unknown.
 
     `callers`: where the function that holds `line` was called from, innermost first, as far as it is known;
@@ -75,7 +75,7 @@ class Emulation:
     After DEADLOCK, LIVELOCK, TIMEOUT, divergence or a fault, the rest of the grid was not run.
     """
 
-    reports: tuple[Report, ...]
+    reports: tuple[EmulatorReport, ...]
     counters: dict[str, int]
     sites: tuple[Site, ...]
     seconds: float  # CPU time
@@ -131,9 +131,9 @@ class Memory:
         return array
 
 
-def run(
+def run_launch(
     library: Path,
-    launch: Launch,
+    launch: LaunchConfig,
     arguments: Sequence[np.generic],
     *,
     delivery: Delivery = "random",
@@ -156,7 +156,7 @@ def run(
     arguments, block size).
     """
     if reason := beyond_every_gpu(launch):
-        return Emulation((Report("cannot-launch", 0, 0, 1, reason),), {}, (), 0.0)
+        return Emulation((EmulatorReport("cannot-launch", 0, 0, 1, reason),), {}, (), 0.0)
     request, _alive = _request(library, launch, arguments)
     request.delivery = _DELIVERIES.index(delivery)
     request.schedule = _SCHEDULES.index(schedule)
@@ -201,7 +201,7 @@ class _LaunchRequest(ctypes.Structure):
 
 
 def _request(
-    library: Path, launch: Launch, arguments: Sequence[np.generic]
+    library: Path, launch: LaunchConfig, arguments: Sequence[np.generic]
 ) -> tuple[_LaunchRequest, tuple[object, ...]]:
     """The launch and its arguments as the runtime reads them, and what must outlive the call."""
     threads = math.prod(launch.block)
@@ -210,7 +210,7 @@ def _request(
             f"grid {launch.grid} of blocks {launch.block} cannot be launched: "
             f"a block has 1 to {_MAX_THREADS} threads and no side of the grid is 0."
         )
-    values = [_aligned(np.asarray(argument)) for argument in arguments]
+    values = [_align(np.asarray(argument)) for argument in arguments]
     pointers = (ctypes.c_void_p * len(values))(*(value.ctypes.data for value in values))
     sizes = (ctypes.c_uint32 * len(values))(*(value.itemsize for value in values))
     request = _LaunchRequest(
@@ -229,7 +229,7 @@ def _request(
     return request, (values, pointers, sizes)
 
 
-def _aligned(value: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def _align(value: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """The value where kernels may expect it: tensor maps begin at a multiple of 64 bytes."""
     room = np.zeros(value.itemsize + _ARGUMENT_ALIGNMENT, np.uint8)
     begin = -room.ctypes.data % _ARGUMENT_ALIGNMENT
@@ -241,7 +241,7 @@ def _aligned(value: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 _CallSites = Sequence[tuple[int, list[int]]]  # a line, and offsets into the library
 
 
-def _report(raw: dict[str, Any], library: Path, sites: _CallSites) -> Report:
+def _report(raw: dict[str, Any], library: Path, sites: _CallSites) -> EmulatorReport:
     offset, calls = raw.pop("code_offset"), raw.pop("calls")
     calls, calls2 = (
         sites[number - _FIRST_SITE][1] if number >= _FIRST_SITE else otherwise
@@ -256,7 +256,7 @@ def _report(raw: dict[str, Any], library: Path, sites: _CallSites) -> Report:
     chain = "".join(f", called from line {line}" for line in callers)
     message = raw["message"].replace(": ", f"{chain}: ", 1)
     callers2 = _callers(library, calls2, raw["line2"])
-    return Report(**{**raw, "message": message}, callers=callers, callers2=callers2)
+    return EmulatorReport(**{**raw, "message": message}, callers=callers, callers2=callers2)
 
 
 def _line(number: int, sites: _CallSites) -> int:

@@ -10,12 +10,12 @@ from functools import lru_cache
 from pathlib import Path
 
 from evoflash.emulator import launch as emulator
-from evoflash.emulator.call import Run, run_call
+from evoflash.emulator.call import EmulatorRun, run_call
 from evoflash.evaluation import Candidate, Status, Verdict
 from evoflash.kernels import gxx
 from evoflash.kernels.family import Family
 from evoflash.kernels.renderer import shrunk
-from evoflash.launch import Launch
+from evoflash.launch import LaunchConfig
 from evoflash.operation import Delivery, EmulatedRun, Loop, Schedule, Workload, operation_of
 from evoflash.perf_model.estimate import Profile, fit_counts, mean_counts
 from evoflash.specs import GpuSpec
@@ -84,7 +84,7 @@ def preflight(
         complaint = complaint_of(reports, verdict)
         if complaint:
             return Preflight(f"{complaint} [{workload}]", _status(reports), tuple(verdicts), _EMPTY)
-    profile = _profile(loop, family.uncounted(names), *counted)
+    profile = _profile(loop, family.uncounted_instructions(names), *counted)
     return Preflight("", Status.CORRECT, tuple(verdicts), profile)
 
 
@@ -106,7 +106,7 @@ _EMPTY = Profile((), 1, 1, 1, 1, 0.0)
 _ENDLESS = {"TIMEOUT", "LIVELOCK", "DEADLOCK"}
 
 
-def _status(reports: tuple[emulator.Report, ...]) -> Status:
+def _status(reports: tuple[emulator.EmulatorReport, ...]) -> Status:
     kinds = {report.kind for report in reports}
     if not kinds:
         return Status.CORRECTNESS
@@ -142,7 +142,7 @@ def _profile(loop: Loop, uncounted: int, *counted: _Counted) -> Profile:
     return replace(shape, launches=(fit_counts((many, few)), *rest))
 
 
-def complaint_of(reports: tuple[emulator.Report, ...], verdict: Verdict) -> str:
+def complaint_of(reports: tuple[emulator.EmulatorReport, ...], verdict: Verdict) -> str:
     """What is wrong with an emulated call in one line; empty where nothing is."""
     if reports:
         first = reports[0]
@@ -152,7 +152,7 @@ def complaint_of(reports: tuple[emulator.Report, ...], verdict: Verdict) -> str:
     return "" if verdict.passed else verdict.reason
 
 
-def cpu_limit_s(launches: tuple[Launch, ...], workload: Workload) -> float:
+def cpu_limit_s(launches: tuple[LaunchConfig, ...], workload: Workload) -> float:
     """CPU seconds after which a launch on the workload counts as one that does not end."""
     blocks = max(math.prod(launch.grid) for launch in launches)
     times = max(blocks / _USUAL_BLOCKS, workload.flops / _USUAL_FLOPS)
@@ -161,7 +161,7 @@ def cpu_limit_s(launches: tuple[Launch, ...], workload: Workload) -> float:
 
 def emulate(
     library: Path,
-    launches: tuple[Launch, ...],
+    launches: tuple[LaunchConfig, ...],
     workload: Workload,
     inputs_name: str,
     *,
@@ -175,6 +175,6 @@ def emulate(
     """Run the launches on inputs of one kind, and judge what they wrote by the reference, every row of it."""
     inputs, expected = _case(workload, inputs_name, seed)
     limit_s = cpu_limit_s(launches, workload)
-    run = Run(delivery, schedule, seed, limit_s, registers, without, is_strided)
+    run = EmulatorRun(delivery, schedule, seed, limit_s, registers, without, is_strided)
     emulations, output = run_call(library, launches, workload, inputs, run)
     return emulations, judge(workload, [(inputs, expected, output)])

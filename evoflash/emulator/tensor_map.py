@@ -1,6 +1,6 @@
 """Tensor maps for the emulator, under the rules that cuTensorMapEncodeTiled has for a GPU's.
 
-No driver is asked: a map made here is of use to evoflash.emulator.run alone.
+No driver is asked: a map made here is of use to evoflash.emulator.launch alone.
 """
 
 from collections.abc import Sequence

@@ -27,8 +27,8 @@ from evoflash import operation as registry
 from evoflash.evaluation import SCORED, Build, Rung, Status, Timing, score
 from evoflash.evaluators.estimates import ELITES, FEW
 from evoflash.evaluators.machines import GpuQueue
-from evoflash.evaluators.pipeline import Duplicates, settled
-from evoflash.evaluators.prepare import Prepared
+from evoflash.evaluators.pipeline import Duplicates, preparation_of
+from evoflash.evaluators.prepare import Preparation
 from evoflash.gpu.process import outcome as rung_times
 from evoflash.gpu.process import rungs
 from evoflash.gpu.process.outcome import GpuOutcome
@@ -43,7 +43,7 @@ from evoflash.specs import GpuSpec
 _FAR_FASTER = 0.7
 
 
-class Standing:
+class Incumbents:
     """Threads may ask and add at any time."""
 
     def __init__(self) -> None:
@@ -93,16 +93,16 @@ def _rival_us(best: Sequence[float], anchor: Anchor | None) -> float | None:
 
 def anchor_of(task: GpuTask, timings: Sequence[Timing]) -> Anchor:
     """A proven kernel with its times under the protocol that ranks it."""
-    return Anchor(task, tuple(_ranked_us(workload, timings) for workload, _ in task.timed))
+    return Anchor(task, tuple(_ranking_us(workload, timings) for workload, _ in task.timed))
 
 
-def _ranked_us(workload: Workload, timings: Sequence[Timing]) -> float:
+def _ranking_us(workload: Workload, timings: Sequence[Timing]) -> float:
     timed = {timing.protocol: timing.median_us for timing in timings if timing.workload == str(workload)}
     return next(timed[protocol] for protocol in SCORED if protocol in timed)
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class TaskTemplate:
     """What all genomes of a search are asked."""
 
     problem: Problem
@@ -123,7 +123,7 @@ class Asked:
             is_deterministic=load_family(genome.family).is_deterministic,
         )
 
-    def hidden(self, genome: Genome, *, seed: int) -> rungs.Launches:
+    def hidden_launches(self, genome: Genome, *, seed: int) -> rungs.Launches:
         """Launches on shapes that are drawn from the seed."""
         return launches_on(self.hidden_workloads(seed), self._launcher(genome))
 
@@ -137,21 +137,21 @@ class Asked:
         return lambda workload: family.launches(genome, workload, self.gpu)
 
 
-def asked(problem: Problem, gpu: GpuSpec, *, seed: int) -> Asked:
+def task_template(problem: Problem, gpu: GpuSpec, *, seed: int) -> TaskTemplate:
     """With the check shapes of the problem's operation."""
     operation = registry.load(problem.operation)
-    return Asked(problem, gpu, seed, operation.check_workloads(problem.compile_keys(gpu.arch)))
+    return TaskTemplate(problem, gpu, seed, operation.check_workloads(problem.compile_keys(gpu.arch)))
 
 
-Preparing = Callable[[Genome], "Future[Ending[Prepared]]"]
-Preflighting = Callable[[Genome, Prepared], "Future[Ending[Prepared]] | None"]
+Preparing = Callable[[Genome], "Future[Ending[Preparation]]"]
+Preflighting = Callable[[Genome, Preparation], "Future[Ending[Preparation]] | None"]
 
 
 @dataclass(frozen=True, slots=True)
-class Climbed:
+class LadderProgress:
     """How far a genome came; the outcome is None where it failed before the GPU, or in pre-flight."""
 
-    prepared: Prepared
+    prepared: Preparation
     outcome: GpuOutcome | None = None
 
 
@@ -161,11 +161,11 @@ class Steps:
 
     prepare: Preparing
     preflight: Preflighting
-    asked: Asked
+    asked: TaskTemplate
     worker: GpuQueue
     now: Callable[[GpuTask], GpuTask]  # with what a task has to keep up with when its turn comes
     is_worth_it: Callable[[float], bool]  # whether a kernel with that time in us goes through the emulator
-    standing: Standing
+    standing: Incumbents
     duplicates: Duplicates
 
 
@@ -175,10 +175,10 @@ class Climbs:
     def __init__(self, steps: Steps, *, at_once: int) -> None:
         self._steps, self._lock, self._is_over = steps, threading.Lock(), False
         self._threads = ThreadPoolExecutor(max_workers=at_once, thread_name_prefix="evoflash-climb")
-        self._kernels: dict[object, Future[Climbed]] = {}
-        self._last: Future[Climbed] | None = None
+        self._kernels: dict[object, Future[LadderProgress]] = {}
+        self._last: Future[LadderProgress] | None = None
 
-    def start(self, genome: Genome) -> "Future[Climbed]":
+    def start(self, genome: Genome) -> "Future[LadderProgress]":
         """Start on a genome; returns at once."""
         preparing = self._steps.prepare(genome)
         self._last = self._threads.submit(self._climb, genome, preparing, self._last)
@@ -190,15 +190,18 @@ class Climbs:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _climb(
-        self, genome: Genome, preparing: "Future[Ending[Prepared]]", before: "Future[Climbed] | None"
-    ) -> Climbed:
-        prepared = settled(preparing.result())
+        self,
+        genome: Genome,
+        preparing: "Future[Ending[Preparation]]",
+        before: "Future[LadderProgress] | None",
+    ) -> LadderProgress:
+        prepared = preparation_of(preparing.result())
         if prepared.failure or self._steps.duplicates.original_of(genome, prepared.builds):
-            return Climbed(prepared)
+            return LadderProgress(prepared)
         if before is not None:  # until one is proven they come one by one: the first is the likeliest
             either: tuple[Future[Any], ...] = (before, self._steps.standing.begun)
             wait(either, return_when=FIRST_COMPLETED)
-        mine: Future[Climbed] = Future()
+        mine: Future[LadderProgress] = Future()
         key = self._steps.duplicates.key_of(genome, prepared.builds)
         with self._lock:
             kernel = self._kernels.setdefault(key, mine)
@@ -211,34 +214,36 @@ class Climbs:
             mine.set_exception(error)
         return mine.result()
 
-    def _on_the_gpu(self, genome: Genome, prepared: Prepared) -> Climbed:
+    def _on_the_gpu(self, genome: Genome, prepared: Preparation) -> LadderProgress:
         steps = self._steps
         task = steps.asked.task_of(genome, prepared.builds)
         self._check_not_over()
         screened = steps.worker.screen(task, now=steps.now).result()
         if screened.status is not Status.CORRECT:
-            return Climbed(prepared, screened)
+            return LadderProgress(prepared, screened)
         self._check_not_over()
         proof = steps.worker.submit(task, now=steps.now).result()
         if proof.status is not Status.CORRECT:
-            return self._ended(prepared, proof, screened)
+            return self._final_progress(prepared, proof, screened)
         anchor = anchor_of(task, proof.timings)
         steps.standing.offer(anchor)
         if proof.score_us is None:
-            return self._ended(prepared, proof, screened)
+            return self._final_progress(prepared, proof, screened)
         if not prepared.profiles and not steps.is_worth_it(proof.score_us):
-            return self._ended(prepared, _let_be(proof), screened)
+            return self._final_progress(prepared, _let_be(proof), screened)
         steps.standing.add(proof.score_us, anchor)  # others need not wait for the emulator
         if preflight := steps.preflight(genome, prepared):
-            prepared = _with(settled(preflight.result()), prepared.builds)
+            prepared = _with(preparation_of(preflight.result()), prepared.builds)
         if prepared.failure:
             steps.standing.take_back(proof.score_us)
-            return Climbed(prepared)
-        return self._ended(prepared, proof, screened)
+            return LadderProgress(prepared)
+        return self._final_progress(prepared, proof, screened)
 
-    def _ended(self, prepared: Prepared, proof: GpuOutcome, screened: GpuOutcome) -> Climbed:
+    def _final_progress(
+        self, prepared: Preparation, proof: GpuOutcome, screened: GpuOutcome
+    ) -> LadderProgress:
         spent = rung_times.together(proof.environment, screened.environment)
-        return Climbed(prepared, replace(proof, environment=spent))
+        return LadderProgress(prepared, replace(proof, environment=spent))
 
     def _check_not_over(self) -> None:
         if self._is_over:
@@ -251,5 +256,5 @@ def _let_be(proof: GpuOutcome) -> GpuOutcome:
     return replace(proof, status=Status.SCREENED, rung=Rung.TIMING, reason=reason)
 
 
-def _with(prepared: Prepared, builds: tuple[Build, ...]) -> Prepared:
+def _with(prepared: Preparation, builds: tuple[Build, ...]) -> Preparation:
     return replace(prepared, builds=builds)

@@ -13,10 +13,10 @@ from dataclasses import replace
 
 from evoflash.emulator.preflight import preflight
 from evoflash.evaluation import Basis, Evaluation, Proposal, Rung, Status, Timing, score
-from evoflash.evaluators.estimates import beaten_by, bound_of, estimates, rivals
+from evoflash.evaluators.estimates import bound_of, estimates, rival_beating, rivals
 from evoflash.evaluators.machines import Cores
-from evoflash.evaluators.pipeline import PreparingEvaluator, settled
-from evoflash.evaluators.prepare import PREPARE_LIMIT_S, Prepared, Screened, preflighted, prepare
+from evoflash.evaluators.pipeline import PreparingEvaluator, preparation_of
+from evoflash.evaluators.prepare import PREPARE_LIMIT_S, Preparation, ScreeningResult, prepare, with_preflight
 from evoflash.isolation import Ending
 from evoflash.kernels.family import load_family
 from evoflash.kernels.gxx import KernelBuildError
@@ -29,25 +29,25 @@ from evoflash.specs import GpuSpec
 
 def screen_or_prepare(
     genome: Genome, problem: Problem, gpu: GpuSpec, seed: int, rivals_us: tuple[float, ...]
-) -> Prepared:
+) -> Preparation:
     """What prepare() makes of a genome, with the emulator, if its estimate keeps up with those times; else
     how slow it is.
     """
     compiled = prepare(genome, problem, gpu, False, seed)
     if compiled.failure:
         return compiled
-    counted = _counted(genome, problem, gpu, compiled, seed=seed)
+    counted = _with_counted_runs(genome, problem, gpu, compiled, seed=seed)
     if counted is not None:
         found = estimates(genome, counted, problem, gpu)
-        rival_us = beaten_by(score([each.total_us for each in found]), rivals_us)
+        rival_us = rival_beating(score([each.total_us for each in found]), rivals_us)
         if rival_us is not None:
-            return replace(counted, screened=Screened(found, rival_us))
-    return preflighted(genome, problem, gpu, compiled, seed)
+            return replace(counted, screened=ScreeningResult(found, rival_us))
+    return with_preflight(genome, problem, gpu, compiled, seed)
 
 
-def _counted(
-    genome: Genome, problem: Problem, gpu: GpuSpec, compiled: Prepared, *, seed: int
-) -> Prepared | None:
+def _with_counted_runs(
+    genome: Genome, problem: Problem, gpu: GpuSpec, compiled: Preparation, *, seed: int
+) -> Preparation | None:
     """What was compiled, with the counted runs of every key; None where one cannot be, or finds something
     wrong.
     """
@@ -64,7 +64,7 @@ def _counted(
     return counted
 
 
-class EmulatedEvaluator(PreparingEvaluator[Ending[Prepared]]):
+class EmulatedEvaluator(PreparingEvaluator[Ending[Preparation]]):
     """Evaluates on a machine without the GPU; times are the performance model's."""
 
     basis = Basis.ESTIMATED
@@ -90,15 +90,15 @@ class EmulatedEvaluator(PreparingEvaluator[Ending[Prepared]]):
         self._proves_all = proves_all
         self._scores_us = [_proven_us(each) for each in past]  # in the order of their proposals
 
-    def _begin(self, genome: Genome) -> "Future[Ending[Prepared]]":
-        known_us = () if self._proves_all else rivals(filter(None, self._scores_us[: self._known]))
+    def _begin(self, genome: Genome) -> "Future[Ending[Preparation]]":
+        known_us = () if self._proves_all else rivals(filter(None, self._scores_us[: self._known_count]))
         if not known_us:
             return self._preparing(genome, emulate=True)
         arguments = (genome, self._problem, self._gpu, self._seed_of(genome), known_us)
         return self._pool.submit(screen_or_prepare, *arguments, timeout_s=PREPARE_LIMIT_S)
 
     @property
-    def _known(self) -> int:
+    def _known_count(self) -> int:
         """How many outcomes a proposal that is submitted now may know of: as many as are there when it comes
         in a search that was never stopped. After a stop there are more.
         """
@@ -110,11 +110,11 @@ class EmulatedEvaluator(PreparingEvaluator[Ending[Prepared]]):
         self._scores_us.append(_proven_us(evaluation))
         return proposal, evaluation
 
-    def _prepared(self, found: Ending[Prepared]) -> Prepared:
-        return settled(found)
+    def _preparation_of(self, found: Ending[Preparation]) -> Preparation:
+        return preparation_of(found)
 
-    def _timed(self, evaluation: Evaluation, found: Ending[Prepared]) -> Evaluation:
-        prepared = settled(found)
+    def _with_timings(self, evaluation: Evaluation, found: Ending[Preparation]) -> Evaluation:
+        prepared = preparation_of(found)
         screened = prepared.screened
         estimated = (
             screened.estimates
@@ -135,10 +135,10 @@ class EmulatedEvaluator(PreparingEvaluator[Ending[Prepared]]):
         )
         score_us = score([timing.median_us for timing in timings])
         timed = replace(evaluation, timings=timings, score_us=score_us, bound=bound_of(estimated))
-        return _as_screened(timed, screened) if screened else timed
+        return _screened_evaluation(timed, screened) if screened else timed
 
 
-def _as_screened(evaluation: Evaluation, screened: Screened) -> Evaluation:
+def _screened_evaluation(evaluation: Evaluation, screened: ScreeningResult) -> Evaluation:
     against = f"{evaluation.score_us:.2f} us against {screened.rival_us:.2f} us"
     reason = f"too slow to be proven: {against}"
     return replace(evaluation, status=Status.SCREENED, rung=Rung.TIMING, reason=reason)

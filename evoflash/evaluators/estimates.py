@@ -5,7 +5,7 @@ What an estimate has to keep up with to be worth a proof: the best times of kern
 
 from collections.abc import Iterable, Sequence
 
-from evoflash.evaluators.prepare import Prepared
+from evoflash.evaluators.prepare import Preparation
 from evoflash.kernels.family import load_family
 from evoflash.perf_model.estimate import Estimate, estimate
 from evoflash.problem import Problem
@@ -13,7 +13,7 @@ from evoflash.space import Genome
 from evoflash.specs import GpuSpec
 
 
-def estimates(genome: Genome, prepared: Prepared, problem: Problem, gpu: GpuSpec) -> tuple[Estimate, ...]:
+def estimates(genome: Genome, prepared: Preparation, problem: Problem, gpu: GpuSpec) -> tuple[Estimate, ...]:
     """In the order of the problem's workloads; empty when the genome was not emulated."""
     if not prepared.profiles:
         return ()
@@ -55,7 +55,7 @@ def rivals(proven_us: Iterable[float]) -> tuple[float, ...]:
     return tuple(found[:ELITES])
 
 
-def beaten_by(us: float, times_us: Sequence[float]) -> float | None:
+def rival_beating(us: float, times_us: Sequence[float]) -> float | None:
     """The rival or limit that makes a proof of an estimate needless; None where it is worth one.
 
     Whatever is faster than all of them is worth one, however little.

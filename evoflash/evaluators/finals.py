@@ -80,14 +80,14 @@ def time_finalists(
     if retimer is None:
         return None
     said("timing the finalists and the baselines in turns, in a fresh process")
-    finalists = promoted(retimer, store, run)
+    finalists = promote(retimer, store, run)
     report = retimer.in_turns(finalists) if finalists else None
     if report is not None:
         _keep(report, {task.genome_id for task in finalists}, retimer, store, run)
     return report
 
 
-def promoted(retimer: Retimer, store: FinalsRecord, run: Run, *, count: int = FINALISTS) -> list[GpuTask]:
+def promote(retimer: Retimer, store: FinalsRecord, run: Run, *, count: int = FINALISTS) -> list[GpuTask]:
     """The fastest candidates that are right on hidden shapes too, as far as they are within 2 % of the
     fastest of these; the store rejects those that are wrong.
 

@@ -17,11 +17,11 @@ from typing import Self
 
 from evoflash.champions import known_starts
 from evoflash.evaluation import Basis, Evaluation, Rung
-from evoflash.evaluators.climbs import Climbed, Climbs, Standing, Steps, anchor_of, asked
+from evoflash.evaluators.climbs import Climbs, Incumbents, LadderProgress, Steps, anchor_of, task_template
 from evoflash.evaluators.estimates import bound_of, estimates
 from evoflash.evaluators.machines import Cores, GpuQueues
-from evoflash.evaluators.pipeline import PreparingEvaluator, settled
-from evoflash.evaluators.prepare import PREPARE_LIMIT_S, Prepared, compile_only, preflighted
+from evoflash.evaluators.pipeline import PreparingEvaluator, preparation_of
+from evoflash.evaluators.prepare import PREPARE_LIMIT_S, Preparation, compile_only, with_preflight
 from evoflash.gpu.process.finals import FinalReport, FinalTask
 from evoflash.gpu.process.outcome import GpuOutcome
 from evoflash.gpu.process.process import REFERENCES_LIMIT_S, keep_cases
@@ -41,7 +41,7 @@ _MOST_CLIMBS = 4096  # threads, of which no more are started than genomes are in
 MANY_CORES = 4  # preparing a genome takes a core two seconds
 
 
-class MeasuredEvaluator(PreparingEvaluator[Climbed]):
+class MeasuredEvaluator(PreparingEvaluator[LadderProgress]):
     """Evaluates on the GPU; compilation of the next genomes overlaps its work on this one."""
 
     basis = Basis.MEASURED
@@ -67,13 +67,13 @@ class MeasuredEvaluator(PreparingEvaluator[Climbed]):
         past = list(history)
         self._can_emulate = which("g++") is not None
         super().__init__(problem, gpu, seed=seed, history=past, workers=workers, cores=cores, ahead=ahead)
-        self._asked, self._proves_all = asked(problem, gpu, seed=seed), proves_all
+        self._asked, self._proves_all = task_template(problem, gpu, seed=seed), proves_all
         self._energy = energy
         checks, timed = self._asked.checks, problem.workloads
         self._worker = gpus(checks=checks, timed=timed, seed=seed) if gpus else self._own_gpu()
         # The archive's kernels have been through all of this on such a GPU, or one of the same SMs.
         self._clean = {self._code(champion.genome) for champion in known_starts(gpu.name)}
-        self._standing = Standing()
+        self._standing = Incumbents()
         for evaluation in past:
             self._remember(evaluation)
         self._climbs = self._new_climbs()
@@ -111,7 +111,7 @@ class MeasuredEvaluator(PreparingEvaluator[Climbed]):
         """Two for each core, up to a limit: a proposal that is made early knows less."""
         return self._ahead or min(super().ahead, AHEAD * self._worker.at_once)
 
-    def _next(self, pending: Sequence["Future[Climbed]"]) -> int:
+    def _next(self, pending: Sequence["Future[LadderProgress]"]) -> int:
         """The first that is done, so that what takes long keeps no other from being learnt; the oldest where
         the number in flight was asked for, by someone who wants the same proposals again.
         """
@@ -164,25 +164,25 @@ class MeasuredEvaluator(PreparingEvaluator[Climbed]):
         if evaluation.score_us:
             self._standing.add(evaluation.score_us, anchor)
 
-    def _begin(self, genome: Genome) -> "Future[Climbed]":
+    def _begin(self, genome: Genome) -> "Future[LadderProgress]":
         return self._climbs.start(genome)
 
-    def _prepare(self, genome: Genome) -> "Future[Ending[Prepared]]":
+    def _prepare(self, genome: Genome) -> "Future[Ending[Preparation]]":
         preparing = self._preparing(genome, emulate=self._emulates(genome))
         preparing.add_done_callback(lambda done: self._note(genome, done))
         return preparing
 
-    def _note(self, genome: Genome, done: "Future[Ending[Prepared]]") -> None:
+    def _note(self, genome: Genome, done: "Future[Ending[Preparation]]") -> None:
         """A genome's code is clean while the emulator finds nothing wrong with any that shares it."""
         if done.cancelled() or done.exception() or done.result().value is None:
             return
-        prepared = settled(done.result())
+        prepared = preparation_of(done.result())
         if prepared.failure and prepared.failure.rung is Rung.PREFLIGHT:
             self._clean.discard(self._code(genome))
         elif prepared.profiles:
             self._clean.add(self._code(genome))
 
-    def _prepared(self, found: Climbed) -> Prepared:
+    def _preparation_of(self, found: LadderProgress) -> Preparation:
         return found.prepared
 
     def _emulates(self, genome: Genome) -> bool:
@@ -197,19 +197,19 @@ class MeasuredEvaluator(PreparingEvaluator[Climbed]):
             return genome.family
         return genome.family, load_family(genome.family).core(genome)
 
-    def _preflight(self, genome: Genome, prepared: Prepared) -> "Future[Ending[Prepared]] | None":
+    def _preflight(self, genome: Genome, prepared: Preparation) -> "Future[Ending[Preparation]] | None":
         """Beside the genome's proof, unless it has been emulated or cores are few."""
         if prepared.profiles or not self._emulates_beside:
             return None
         arguments = (genome, self._problem, self._gpu, prepared, self._seed_of(genome))
-        emulating = self._pool.submit(preflighted, *arguments, timeout_s=PREPARE_LIMIT_S)
+        emulating = self._pool.submit(with_preflight, *arguments, timeout_s=PREPARE_LIMIT_S)
         emulating.add_done_callback(lambda done: self._note(genome, done))
         return emulating
 
-    def _timed(self, evaluation: Evaluation, found: Climbed) -> Evaluation:
+    def _with_timings(self, evaluation: Evaluation, found: LadderProgress) -> Evaluation:
         assert found.outcome is not None, "only what failed before the GPU has none"
         bound = bound_of(estimates(evaluation.genome, found.prepared, self._problem, self._gpu))
-        return replace(_measured(evaluation, found.outcome), bound=bound)
+        return replace(_with_outcome(evaluation, found.outcome), bound=bound)
 
     @property
     def retimer(self) -> Self:
@@ -256,11 +256,11 @@ class MeasuredEvaluator(PreparingEvaluator[Climbed]):
 
     def checked_on_hidden_shapes(self, task: GpuTask, genome: Genome, *, seed: int) -> GpuOutcome:
         """What became of the genome on shapes and data that are drawn from the seed."""
-        checks = self._asked.hidden(genome, seed=seed)
+        checks = self._asked.hidden_launches(genome, seed=seed)
         return self._worker.submit(replace(task, checks=checks, timed=(), seed=seed)).result()
 
 
-def _measured(evaluation: Evaluation, outcome: GpuOutcome) -> Evaluation:
+def _with_outcome(evaluation: Evaluation, outcome: GpuOutcome) -> Evaluation:
     return replace(
         evaluation,
         status=outcome.status,

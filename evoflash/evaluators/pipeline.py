@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
 from evoflash.evaluation import Basis, Build, Evaluation, Proposal, Rung, Status
 from evoflash.evaluators.machines import Cores, this_machine
-from evoflash.evaluators.prepare import PREPARE_LIMIT_S, Failure, Prepared, prepare
+from evoflash.evaluators.prepare import PREPARE_LIMIT_S, Preparation, PreparationFailure, prepare
 from evoflash.isolation import Ending
 from evoflash.kernels import gxx
 from evoflash.kernels.family import load_family
@@ -65,11 +65,11 @@ class PreparingEvaluator(ABC, Generic[T]):
         """Start on a genome; returns at once."""
 
     @abstractmethod
-    def _prepared(self, found: T) -> Prepared:
+    def _preparation_of(self, found: T) -> Preparation:
         """Of what became of a genome, its preparation."""
 
     @abstractmethod
-    def _timed(self, evaluation: Evaluation, found: T) -> Evaluation:
+    def _with_timings(self, evaluation: Evaluation, found: T) -> Evaluation:
         """The evaluation of a genome that came through its preparation."""
 
     @property
@@ -99,7 +99,7 @@ class PreparingEvaluator(ABC, Generic[T]):
         """Start on a proposal; returns at once."""
         self._queue.append((proposal, self._begin(proposal.genome)))
 
-    def _preparing(self, genome: Genome, *, emulate: bool) -> "Future[Ending[Prepared]]":
+    def _preparing(self, genome: Genome, *, emulate: bool) -> "Future[Ending[Preparation]]":
         arguments = (genome, self._problem, self._gpu, emulate, self._seed_of(genome))
         return self._pool.submit(prepare, *arguments, timeout_s=PREPARE_LIMIT_S)
 
@@ -131,7 +131,7 @@ class PreparingEvaluator(ABC, Generic[T]):
             self._queue.clear()
 
     def _evaluation(self, genome: Genome, found: T) -> Evaluation:
-        prepared = self._prepared(found)
+        prepared = self._preparation_of(found)
         evaluation = Evaluation(
             genome=genome,
             problem=str(self._problem),
@@ -149,12 +149,14 @@ class PreparingEvaluator(ABC, Generic[T]):
         original = self._duplicates.original_of(genome, prepared.builds)
         if original is not None:
             return replace(original, genome=genome, builds=prepared.builds, duplicate_of=original.genome.id)
-        return self._timed(evaluation, found)
+        return self._with_timings(evaluation, found)
 
 
-def settled(ending: Ending[Prepared]) -> Prepared:
+def preparation_of(ending: Ending[Preparation]) -> Preparation:
     """What a worker process prepared; where it died or hung, a failure that says so."""
-    return ending.value or Prepared(failure=Failure(ending.status, Rung.PREFLIGHT, ending.reason))
+    return ending.value or Preparation(
+        failure=PreparationFailure(ending.status, Rung.PREFLIGHT, ending.reason)
+    )
 
 
 class Duplicates:

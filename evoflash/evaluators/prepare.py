@@ -22,7 +22,7 @@ PREPARE_LIMIT_S = 180.0  # of one genome; NVRTC takes under a second, the emulat
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class PreparationFailure:
     """Where and why a genome left the ladder."""
 
     status: Status
@@ -31,7 +31,7 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
-class Screened:
+class ScreeningResult:
     """The estimates by which a genome is too slow to be proven, and what it had to keep up with."""
 
     estimates: tuple[Estimate, ...]
@@ -39,20 +39,20 @@ class Screened:
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class Preparation:
     """A genome's builds, one for each compile key, and what the emulator said where it was asked."""
 
     builds: tuple[Build, ...] = ()
-    failure: Failure | None = None
+    failure: PreparationFailure | None = None
     verdicts: tuple[Verdict, ...] = ()
     profiles: tuple[Profile, ...] = ()  # in the order of builds; empty when not emulated
-    screened: Screened | None = None
+    screened: ScreeningResult | None = None
 
 
-def prepare(genome: Genome, problem: Problem, gpu: GpuSpec, emulate: bool, seed: int) -> Prepared:
+def prepare(genome: Genome, problem: Problem, gpu: GpuSpec, emulate: bool, seed: int) -> Preparation:
     """Takes a genome up the ladder as far as it goes without a GPU."""
     family = load_family(genome.family)
-    prepared = Prepared()
+    prepared = Preparation()
     for key in problem.compile_keys(gpu.arch):
         broken = family.space((key,), gpu).violations(genome)
         if broken:
@@ -64,7 +64,9 @@ def prepare(genome: Genome, problem: Problem, gpu: GpuSpec, emulate: bool, seed:
     return prepared
 
 
-def preflighted(genome: Genome, problem: Problem, gpu: GpuSpec, prepared: Prepared, seed: int) -> Prepared:
+def with_preflight(
+    genome: Genome, problem: Problem, gpu: GpuSpec, prepared: Preparation, seed: int
+) -> Preparation:
     """What prepare() made without the emulator, with what the emulator says of it."""
     family = load_family(genome.family)
     for at, key in enumerate(problem.compile_keys(gpu.arch)):
@@ -81,7 +83,7 @@ def compile_only(genome: Genome, problem: Problem, gpu: GpuSpec) -> tuple[Build,
 
 
 def _prepare_key(
-    prepared: Prepared,
+    prepared: Preparation,
     family: Family,
     genome: Genome,
     workloads: tuple[Workload, ...],
@@ -89,7 +91,7 @@ def _prepare_key(
     *,
     emulate: bool,
     seed: int,
-) -> Prepared:
+) -> Preparation:
     """One compile key, that of the workloads."""
     candidate = render(genome, workloads[0].compile_key(gpu.arch), gpu)
     build = compile_candidate(candidate)
@@ -117,8 +119,8 @@ def _does_not_fit(
 
 
 def _emulate(
-    prepared: Prepared, candidate: Candidate, family: Family, gpu: GpuSpec, *, seed: int, registers: int
-) -> Prepared:
+    prepared: Preparation, candidate: Candidate, family: Family, gpu: GpuSpec, *, seed: int, registers: int
+) -> Preparation:
     try:
         found = preflight(candidate, family, gpu, seed=seed, registers=registers)
     except KernelBuildError as error:
@@ -133,5 +135,5 @@ def _emulate(
     return prepared
 
 
-def _fail(prepared: Prepared, status: Status, rung: Rung, reason: str) -> Prepared:
-    return replace(prepared, failure=Failure(status, rung, reason))
+def _fail(prepared: Preparation, status: Status, rung: Rung, reason: str) -> Preparation:
+    return replace(prepared, failure=PreparationFailure(status, rung, reason))

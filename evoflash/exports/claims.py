@@ -10,24 +10,24 @@ from typing import Any
 from evoflash import __version__
 from evoflash.champions import Champion
 from evoflash.evaluation import Evaluation
-from evoflash.exports.exported import Exported
+from evoflash.exports.exported import ExportRequest
 
 LICENCE = "Apache-2.0"
 
 
-def claims(exported: Exported) -> dict[str, Any]:
+def claims(exported: ExportRequest) -> dict[str, Any]:
     """By the names that launch.json has."""
     return {
         "problem": str(exported.problem),
         "gpu": exported.gpu.name,
-        "verified": _verified(exported.evaluation),
-        "timings": _timings(exported.evaluation) or _archived(exported.archived),
+        "verified": _verification(exported.evaluation),
+        "timings": _timings(exported.evaluation) or _archived_timings(exported.archived),
         "licence": f"{LICENCE}; the file and the kernel are yours",
         "evoflash": __version__,
     }
 
 
-def _verified(evaluation: Evaluation | None) -> dict[str, Any]:
+def _verification(evaluation: Evaluation | None) -> dict[str, Any]:
     if evaluation is None:
         return {"status": "never evaluated", "checks": 0}
     worst = max((verdict.rel_l2 for verdict in evaluation.verdicts), default=None)
@@ -59,7 +59,7 @@ def _timings(evaluation: Evaluation | None) -> list[dict[str, Any]]:
     ]
 
 
-def _archived(known: Champion | None) -> list[dict[str, Any]]:
+def _archived_timings(known: Champion | None) -> list[dict[str, Any]]:
     """The time of the archive's kernel, which this machine did not measure."""
     if known is None:
         return []

@@ -3,11 +3,11 @@
 import json
 from pathlib import Path
 
-from evoflash.exports.exported import Exported, write_bytes, write_text
+from evoflash.exports.exported import ExportRequest, write_bytes, write_text
 from evoflash.exports.launch_json import Artefact, artefact, file_names
 
 
-def write(exported: Exported, path: Path) -> tuple[Path, ...]:
+def write(exported: ExportRequest, path: Path) -> tuple[Path, ...]:
     """Writes the description and the cubins; of several architectures NAME.sm_90a.cubin and so on."""
     stem = path.name.removesuffix(".cubin")
     made = artefact(exported, file_names(stem, exported), command=exported.command("cubin", path.name))

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from evoflash.exports.claims import as_comment, facts
-from evoflash.exports.exported import Exported, write_text
+from evoflash.exports.exported import ExportRequest, write_text
 from evoflash.exports.launch_json import Artefact, artefact
-from evoflash.exports.one_file import embedded, joined
+from evoflash.exports.one_file import embed_kernel, runtime_source
 
 _USE = """# Put this file beside your program. It needs Python 3.10, CuPy and an NVIDIA driver of CUDA 12, or
 # later ones, and no compiler.
@@ -25,13 +25,13 @@ attention = Attention(KERNEL)
 """
 
 
-def write(exported: Exported, path: Path) -> tuple[Path, ...]:
+def write(exported: ExportRequest, path: Path) -> tuple[Path, ...]:
     """Writes the file."""
     write_text(path, text(exported, exported.command("cupy", path.name), path.stem))
     return (path,)
 
 
-def text(exported: Exported, command: str, module: str = "attention") -> str:
+def text(exported: ExportRequest, command: str, module: str = "attention") -> str:
     """The file, imported under the name `module`; `command`, which makes it again, is named in it."""
     return text_of(artefact(exported, command=command), module)
 
@@ -42,5 +42,5 @@ def text_of(made: Artefact, module: str) -> str:
     return (
         f'"""Attention for CuPy: the kernel {name}, found by evoflash."""\n'
         f"{as_comment(facts(made.description))}#\n{_USE.format(module=module)}\n"
-        f"{joined('array_attention')}\n\n# ---- the kernel\n\n{embedded(made)}{_END}"
+        f"{runtime_source('array_attention')}\n\n# ---- the kernel\n\n{embed_kernel(made)}{_END}"
     )

@@ -26,7 +26,7 @@ from evoflash.store.store import open_store
 
 
 @dataclass(frozen=True, slots=True)
-class Exported:
+class ExportRequest:
     """A kernel to export. `evaluation` is what the database knows of it, None where it knows nothing."""
 
     genome: Genome
@@ -85,13 +85,13 @@ def gpus_of(archs: Sequence[str], genome: Genome, problem: Problem, gpu: GpuSpec
     return tuple(found.values())
 
 
-def with_what_is_known(exported: Exported, db: str) -> Exported:
+def with_evaluation(exported: ExportRequest, db: str) -> ExportRequest:
     """The same with its evaluation, measured before estimated, and its entry in the archive."""
-    evaluation = _stored(exported, db)
-    return replace(exported, evaluation=evaluation, archived=_archived(exported), db=db)
+    evaluation = _stored_evaluation(exported, db)
+    return replace(exported, evaluation=evaluation, archived=_archived_champion(exported), db=db)
 
 
-def _stored(exported: Exported, db: str) -> Evaluation | None:
+def _stored_evaluation(exported: ExportRequest, db: str) -> Evaluation | None:
     if "://" not in db and not Path(expanduser(db)).exists():
         return None
     where = str(exported.problem), exported.gpu.name
@@ -100,7 +100,7 @@ def _stored(exported: Exported, db: str) -> Evaluation | None:
     return next((each for each in found if (each.problem, each.gpu) == where and each.is_correct), None)
 
 
-def _archived(exported: Exported) -> Champion | None:
+def _archived_champion(exported: ExportRequest) -> Champion | None:
     known = champion_today(exported.problem, exported.gpu)
     return known if known is not None and known.genome == exported.genome else None
 

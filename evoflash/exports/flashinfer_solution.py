@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from evoflash.exports import cupy_file
-from evoflash.exports.exported import Exported, write_text
+from evoflash.exports.exported import ExportRequest, write_text
 
 _FILE = "attention.py"
 RUN = '''
@@ -39,7 +39,7 @@ def run(q, k, v):
 _DTYPES = {"fp16": "float16", "bf16": "bfloat16"}
 
 
-def write(exported: Exported, path: Path) -> tuple[Path, ...]:
+def write(exported: ExportRequest, path: Path) -> tuple[Path, ...]:
     """Writes solution.json, and definition.json in its place beside it."""
     beside = path.with_name(path.name.removesuffix("solution.json") + "definition.json")
     if beside == path:
@@ -50,7 +50,7 @@ def write(exported: Exported, path: Path) -> tuple[Path, ...]:
     return path, beside
 
 
-def solution(exported: Exported, definition_name: str, file_name: str) -> dict[str, Any]:
+def solution(exported: ExportRequest, definition_name: str, file_name: str) -> dict[str, Any]:
     """The Solution's fields."""
     text = cupy_file.text(exported, exported.command("solution", file_name))
     return {
@@ -69,7 +69,7 @@ def solution(exported: Exported, definition_name: str, file_name: str) -> dict[s
     }
 
 
-def definition(exported: Exported) -> dict[str, Any]:
+def definition(exported: ExportRequest) -> dict[str, Any]:
     """The Definition: dense attention with heads, head dimension, dtype and mask fixed, lengths free."""
     w: Any = exported.problem.workloads[0]
     mask = "causal" if w.causal else "full"

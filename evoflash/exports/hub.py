@@ -11,7 +11,7 @@ from pathlib import Path
 from evoflash import runtime
 from evoflash.errors import UsageError
 from evoflash.exports.claims import facts
-from evoflash.exports.exported import Exported, write_bytes
+from evoflash.exports.exported import ExportRequest, write_bytes
 from evoflash.exports.launch_json import Artefact, artefact, file_names
 from evoflash.exports.one_file import MODULES
 from evoflash.exports.torch_op import TORCH_MODULES
@@ -64,7 +64,7 @@ pyext = ["py", "json", "cubin"]
 """
 
 
-def write(exported: Exported, path: Path) -> tuple[Path, ...]:
+def write(exported: ExportRequest, path: Path) -> tuple[Path, ...]:
     """Writes the folder; UsageError where it is a file, or a folder that holds anything but an export."""
     if path.exists() and not (path.is_dir() and (not any(path.iterdir()) or (path / "build.toml").exists())):
         raise UsageError(f"{path} is there and no folder of such an export: choose another path.")

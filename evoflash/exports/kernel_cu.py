@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from evoflash.exports.exported import Exported, write_text
+from evoflash.exports.exported import ExportRequest, write_text
 from evoflash.kernels.standalone import export_kernel
 
 
-def write(exported: Exported, path: Path) -> tuple[Path, ...]:
+def write(exported: ExportRequest, path: Path) -> tuple[Path, ...]:
     """Writes the file."""
     write_text(path, export_kernel(exported.genome, exported.problem, exported.gpu, prefix=exported.prefix))
     return (path,)

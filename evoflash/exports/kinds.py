@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 from evoflash.errors import UsageError, did_you_mean
 
 if TYPE_CHECKING:  # it loads families and the archive, and a help text is asked for in a tenth of a second
-    from evoflash.exports.exported import Exported
+    from evoflash.exports.exported import ExportRequest
 
-Writer = Callable[["Exported", Path], tuple[Path, ...]]
+Writer = Callable[["ExportRequest", Path], tuple[Path, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class ExportKind:
     """A form in which a kernel is exported."""
 
     name: str  # what --kind says
@@ -28,24 +28,24 @@ class Kind:
     module: str  # of evoflash.exports
     has_code: bool = True  # machine code: of several architectures where the user asks for them
 
-    def write(self, exported: "Exported", path: Path) -> tuple[Path, ...]:
+    def write(self, exported: "ExportRequest", path: Path) -> tuple[Path, ...]:
         """What was written. UsageError where it cannot be."""
         writer: Writer = importlib.import_module(f"evoflash.exports.{self.module}").write
         return writer(exported, path)
 
 
 KINDS = (
-    Kind("cu", (".cu",), "CUDA source with a launcher in C++", "kernel_cu", has_code=False),
-    Kind("cubin", (".cubin",), "machine code, and launch.json beside it", "cubin"),
-    Kind("cupy", ("attention.py",), "one Python file for CuPy's arrays", "cupy_file"),
-    Kind("torch", ("torch_op.py",), "one Python file for PyTorch", "torch_op"),
-    Kind("hub", ("hub", "hub/"), "a folder for Hugging Face's kernels", "hub"),
-    Kind("t4", ("t4.json", "T4.json"), "Kernel Tuner's T4 results of the search", "t4", has_code=False),
-    Kind("solution", ("solution.json",), "a Solution of flashinfer-bench", "flashinfer_solution"),
+    ExportKind("cu", (".cu",), "CUDA source with a launcher in C++", "kernel_cu", has_code=False),
+    ExportKind("cubin", (".cubin",), "machine code, and launch.json beside it", "cubin"),
+    ExportKind("cupy", ("attention.py",), "one Python file for CuPy's arrays", "cupy_file"),
+    ExportKind("torch", ("torch_op.py",), "one Python file for PyTorch", "torch_op"),
+    ExportKind("hub", ("hub", "hub/"), "a folder for Hugging Face's kernels", "hub"),
+    ExportKind("t4", ("t4.json", "T4.json"), "Kernel Tuner's T4 results of the search", "t4", has_code=False),
+    ExportKind("solution", ("solution.json",), "a Solution of flashinfer-bench", "flashinfer_solution"),
 )
 
 
-def kind_of(name: str | None, path: str) -> Kind:
+def kind_of(name: str | None, path: str) -> ExportKind:
     """The kind of that name, or else the one that the path's ending means. UsageError lists them."""
     known = {kind.name: kind for kind in KINDS}
     if name is not None:

@@ -14,14 +14,14 @@ import numpy as np
 from evoflash.errors import UsageError
 from evoflash.evaluation import Build
 from evoflash.exports.claims import claims
-from evoflash.exports.exported import Exported
+from evoflash.exports.exported import ExportRequest
 from evoflash.kernels.expression import of_sizes
 from evoflash.kernels.family import load_family
-from evoflash.kernels.header import Kernel
+from evoflash.kernels.header import KernelSpec
 from evoflash.kernels.nvrtc import FLAGS, compile_candidate, first_error, nvrtc_version
 from evoflash.kernels.renderer import render
 from evoflash.kernels.standalone import reproducing_command
-from evoflash.launch import Launch, TensorMap
+from evoflash.launch import LaunchConfig, TensorMapSpec
 from evoflash.operation import Workload
 from evoflash.operations.attention import abi
 from evoflash.runtime.description import FORMAT, SIZES, VERSION
@@ -39,13 +39,15 @@ class Artefact:
     images: dict[str, bytes]
 
 
-def file_names(stem: str, exported: Exported) -> dict[str, str]:
+def file_names(stem: str, exported: ExportRequest) -> dict[str, str]:
     """A cubin's file name for each architecture."""
     archs = [gpu.arch for gpu in exported.gpus]
     return {arch: f"{stem}.cubin" if len(archs) == 1 else f"{stem}.{arch}.cubin" for arch in archs}
 
 
-def artefact(exported: Exported, files: Mapping[str, str] | None = None, *, command: str = "") -> Artefact:
+def artefact(
+    exported: ExportRequest, files: Mapping[str, str] | None = None, *, command: str = ""
+) -> Artefact:
     """Compiles and describes the kernel. `files` names the cubins by architecture; `command` makes the export
     again, by default its source.
 
@@ -65,7 +67,7 @@ def artefact(exported: Exported, files: Mapping[str, str] | None = None, *, comm
     return Artefact(_description(exported, described, command), images)
 
 
-def _build(exported: Exported, gpu: GpuSpec) -> Build:
+def _build(exported: ExportRequest, gpu: GpuSpec) -> Build:
     key = exported.problem.compile_keys(gpu.arch)[0]
     build = compile_candidate(render(exported.genome, key, gpu))
     if not build.ok:
@@ -73,7 +75,7 @@ def _build(exported: Exported, gpu: GpuSpec) -> Build:
     return build
 
 
-def _description(exported: Exported, images: dict[str, Any], command: str) -> dict[str, Any]:
+def _description(exported: ExportRequest, images: dict[str, Any], command: str) -> dict[str, Any]:
     workload: Any = exported.problem.workloads[0]
     return {
         "format": FORMAT,
@@ -101,7 +103,7 @@ def contract(workload: Any) -> dict[str, Any]:
     }
 
 
-def _kernel(exported: Exported) -> dict[str, Any]:
+def _kernel(exported: ExportRequest) -> dict[str, Any]:
     genome = exported.genome
     return {
         "family": genome.family,
@@ -111,7 +113,7 @@ def _kernel(exported: Exported) -> dict[str, Any]:
     }
 
 
-def _image(exported: Exported, gpu: GpuSpec, build: Build, file: str, cubin: bytes) -> dict[str, Any]:
+def _image(exported: ExportRequest, gpu: GpuSpec, build: Build, file: str, cubin: bytes) -> dict[str, Any]:
     return {
         "file": file,
         "sha256": hashlib.sha256(cubin).hexdigest(),
@@ -148,7 +150,7 @@ def _name(given: abi.Parameter) -> str:
     return given.name.replace("_", "_stride_") if given.type is np.int64 else given.name.lower()
 
 
-def _launch(kernel: Kernel, launch: Launch, names: Mapping[str, Any]) -> dict[str, Any]:
+def _launch(kernel: KernelSpec, launch: LaunchConfig, names: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "entry": launch.entry,
         "grid": [of_sizes(side, names, SIZES) for side in kernel.grid],
@@ -160,7 +162,7 @@ def _launch(kernel: Kernel, launch: Launch, names: Mapping[str, Any]) -> dict[st
     }
 
 
-def _tensor_map(given: TensorMap) -> dict[str, Any]:
+def _tensor_map(given: TensorMapSpec) -> dict[str, Any]:
     return {
         "of": given.of.lower(),
         "box": list(given.box),

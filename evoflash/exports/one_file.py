@@ -25,7 +25,7 @@ MODULES = (
 _WIDTH = 100
 
 
-def joined(*modules: str) -> str:
+def runtime_source(*modules: str) -> str:
     """The text of these modules of evoflash.runtime as one, MODULES first; it defines all their names.
 
     TemplateError where two of them define the same name, or one imports what is not there.
@@ -53,13 +53,13 @@ def _without_siblings(text: str) -> str:
 def _check_names(texts: dict[str, str]) -> None:
     seen: dict[str, str] = {}
     for module, text in texts.items():
-        for name in _defined(text):
+        for name in _defined_names(text):
             if name in seen and name != "__all__":
                 raise TemplateError(f"runtime/{module}.py and runtime/{seen[name]}.py both define {name}.")
             seen[name] = module
 
 
-def _defined(text: str) -> list[str]:
+def _defined_names(text: str) -> list[str]:
     """Names that a module defines itself, imports not counted."""
     found = []
     for node in ast.parse(text).body:
@@ -71,12 +71,12 @@ def _defined(text: str) -> list[str]:
     return found
 
 
-def embedded(made: Artefact) -> str:
+def embed_kernel(made: Artefact) -> str:
     """Python text that defines KERNEL, the kernel with its cubins inside: zlib, then base64."""
     cubins = "".join(f"    {arch!r}: (\n{_literal(cubin)}    ),\n" for arch, cubin in made.images.items())
     return (
         "import base64\nimport json\nimport zlib\n\n"
-        f"DESCRIPTION = json.loads(\n{_quoted(made.description)})\n"
+        f"DESCRIPTION = json.loads(\n{_json_literal(made.description)})\n"
         f"_CUBINS = {{  # base64 of zlib\n{cubins}}}\n"
         "KERNEL = Kernel(\n"
         "    DESCRIPTION,\n"
@@ -84,7 +84,7 @@ def embedded(made: Artefact) -> str:
     )
 
 
-def _quoted(description: dict[str, object]) -> str:
+def _json_literal(description: dict[str, object]) -> str:
     lines = textwrap.wrap(json.dumps(description), _WIDTH, break_on_hyphens=False, drop_whitespace=False)
     return "".join(f"    {line!r}\n" for line in lines)
 

@@ -17,7 +17,7 @@ from typing import Any
 from evoflash import __version__, runtime
 from evoflash.errors import UsageError
 from evoflash.exports.cubin import write_artefact
-from evoflash.exports.exported import Exported, write_text
+from evoflash.exports.exported import ExportRequest, write_text
 from evoflash.exports.launch_json import artefact
 from evoflash.exports.one_file import MODULES
 from evoflash.exports.torch_op import TORCH_MODULES
@@ -30,7 +30,7 @@ KERNELS = "kernels"  # the folder of the members'
 class Member:
     """A kernel for one compile key."""
 
-    exported: Exported
+    exported: ExportRequest
 
     @property
     def folder(self) -> str:

@@ -5,20 +5,20 @@ from pathlib import Path
 
 from evoflash.errors import UsageError
 from evoflash.evaluation import Basis, Evaluation
-from evoflash.exports.exported import Exported, write_text
+from evoflash.exports.exported import ExportRequest, write_text
 from evoflash.kernels.family import load_family
 from evoflash.replay.kernel_tuner import t4_results
 from evoflash.store.store import open_store
 
 
-def write(exported: Exported, path: Path) -> tuple[Path, ...]:
+def write(exported: ExportRequest, path: Path) -> tuple[Path, ...]:
     """Writes the file. UsageError where the database has no search that evaluated the kernel."""
     family = load_family(exported.genome.family)
     write_text(path, json.dumps(t4_results(family.params, _evaluations(exported)), indent=1) + "\n")
     return (path,)
 
 
-def _evaluations(exported: Exported) -> list[Evaluation]:
+def _evaluations(exported: ExportRequest) -> list[Evaluation]:
     """The newest search that evaluated the kernel: its family's evaluations, each genome once."""
     known = exported.evaluation
     if known is None:

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from evoflash.exports.claims import as_comment, facts
-from evoflash.exports.exported import Exported, write_text
+from evoflash.exports.exported import ExportRequest, write_text
 from evoflash.exports.launch_json import Artefact, artefact
-from evoflash.exports.one_file import embedded, joined
+from evoflash.exports.one_file import embed_kernel, runtime_source
 
 TORCH_MODULES = ("torch_fallback", "torch_call", "torch_operators", "torch_op", "torch_doors")
 
@@ -29,7 +29,7 @@ attention = Attention(KERNEL)
 """
 
 
-def write(exported: Exported, path: Path) -> tuple[Path, ...]:
+def write(exported: ExportRequest, path: Path) -> tuple[Path, ...]:
     """Writes the file."""
     write_text(path, text_of(artefact(exported, command=exported.command("torch", path.name)), path.stem))
     return (path,)
@@ -41,5 +41,5 @@ def text_of(made: Artefact, module: str) -> str:
     return (
         f'"""Attention for PyTorch: the kernel {name}, found by evoflash."""\n'
         f"{as_comment(facts(made.description))}#\n{_USE.format(module=module)}\n"
-        f"{joined(*TORCH_MODULES)}\n\n# ---- the kernel\n\n{embedded(made)}{_END}"
+        f"{runtime_source(*TORCH_MODULES)}\n\n# ---- the kernel\n\n{embed_kernel(made)}{_END}"
     )

@@ -15,13 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evoflash.gpu import comparisons as device_checks
-from evoflash.gpu.comparisons import Pair, Table
-from evoflash.gpu.driver import Packed, encoded_map, packed
+from evoflash.gpu.comparisons import ComparisonBatch, MemoryPair
+from evoflash.gpu.driver import PackedArguments, encode_map, pack_arguments
 from evoflash.gpu.launcher import LoadedKernel, Stopwatch, settle
 from evoflash.gpu.layout import POISON, layouts_of
 from evoflash.gpu.memory import GUARD_BYTES, GuardedBuffer, allocate, has_room, scratch_of, workspace
 from evoflash.gpu.sharing import beside_others
-from evoflash.launch import TensorMap, geometry
+from evoflash.launch import TensorMapSpec, geometry
 from evoflash.operation import ELEMENT_BYTES, Output, Sample, TensorSpec, TestInput, Workload, operation_of
 from evoflash.validation.validator import Part, in_groups, part_of
 
@@ -90,8 +90,8 @@ class Arena:
             for name, layout in self._layouts.items()
         }
         self.inputs: TestInput | Original | None = None
-        self._plain: dict[int, Packed] = {}
-        self._maps: dict[TensorMap, Packed] = {}
+        self._plain: dict[int, PackedArguments] = {}
+        self._maps: dict[TensorMapSpec, PackedArguments] = {}
 
     def arguments(self, kernel: LoadedKernel, *, without: Collection[str] = ()) -> tuple[Any, ...]:
         """The kernel's arguments for these tensors, its tensor maps first; a null pointer tells it not to
@@ -100,30 +100,30 @@ class Arena:
         plain = self._arguments(scratch_of(kernel), without)
         return *(value for wanted in kernel.maps for value in self._map(wanted).values), *plain
 
-    def packed_arguments(self, kernel: LoadedKernel) -> Packed:
+    def packed_arguments(self, kernel: LoadedKernel) -> PackedArguments:
         """As arguments(), for LoadedKernel.enqueue_packed(). They are kept: a graph takes them of 60 arenas,
         and of the candidates of a search most ask for the same.
         """
         scratch = scratch_of(kernel)
         if scratch not in self._plain:
-            self._plain[scratch] = packed(self._arguments(scratch, ()))
+            self._plain[scratch] = pack_arguments(self._arguments(scratch, ()))
         maps = (self._map(wanted) for wanted in kernel.maps)
-        return sum(maps, start=Packed((), ())) + self._plain[scratch]
+        return sum(maps, start=PackedArguments((), ())) + self._plain[scratch]
 
     def _arguments(self, scratch: int, without: Collection[str]) -> tuple[np.generic, ...]:
         addresses = {name: 0 if name in without else x.pointer for name, x in self.buffers.items()}
         strides = {name: layout.strides for name, layout in self._layouts.items()}
         return self._operation.arguments(self.workload, addresses, strides, workspace=scratch)
 
-    def _map(self, wanted: TensorMap) -> Packed:
+    def _map(self, wanted: TensorMapSpec) -> PackedArguments:
         if wanted not in self._maps:
-            self._maps[wanted] = packed([self._encoded(wanted)])
+            self._maps[wanted] = pack_arguments([self._encode_map(wanted)])
         return self._maps[wanted]
 
-    def _encoded(self, wanted: TensorMap) -> NDArray[np.void]:
+    def _encode_map(self, wanted: TensorMapSpec) -> NDArray[np.void]:
         spec = self._specs[wanted.of]
         strides = [ELEMENT_BYTES[spec.dtype] * stride for stride in self._layouts[wanted.of].strides]
-        return encoded_map(
+        return encode_map(
             self.buffers[wanted.of].pointer,
             *geometry(wanted, spec.shape, strides),
             dtype=DTYPES_OF_MAPS[spec.dtype],
@@ -166,13 +166,13 @@ class Arena:
     def output(self, *, without: Collection[str] = ()) -> Output:
         """What a kernel wrote, but for the outputs that are left out."""
         wanted = (spec for spec in self.outputs if spec.name not in without)
-        return Output({spec.name: self._shaped(self.buffers[spec.name].read(), spec) for spec in wanted})
+        return Output({spec.name: self._as_tensor(self.buffers[spec.name].read(), spec) for spec in wanted})
 
     def output_rows(self) -> Output:
         """The outputs that are judged row by row alone."""
         return self.output(without=[spec.name for spec in self.outputs if spec.role != "rows"])
 
-    def _shaped(self, values: NDArray[np.uint8], spec: TensorSpec) -> NDArray[Any]:
+    def _as_tensor(self, values: NDArray[np.uint8], spec: TensorSpec) -> NDArray[Any]:
         return self._layouts[spec.name].values(values)
 
     def part(self, sample: Sample) -> Part:
@@ -216,16 +216,16 @@ class Arena:
 
     def as_output(self, copies: Mapping[str, Any]) -> Output:
         """What copy_of_rows() made, on the host."""
-        return Output({name: self._shaped(copy.get(), self._specs[name]) for name, copy in copies.items()})
+        return Output({name: self._as_tensor(copy.get(), self._specs[name]) for name, copy in copies.items()})
 
-    def unchanged(self) -> list[Pair] | None:
+    def read_only_pairs(self) -> list[MemoryPair] | None:
         """What no kernel may change, for a comparison on the device; None where that does not have it all."""
         if not isinstance(self.inputs, Original) or any(x.gap for x in self._layouts.values()):
             return None
-        bands = [Pair(*band) for buffer in self.buffers.values() for band in buffer.bands]
+        bands = [MemoryPair(*band) for buffer in self.buffers.values() for band in buffer.bands]
         images = self.inputs.images.items()
         inputs = [(self.buffers[name].pointer, int(x.data.ptr), x.nbytes) for name, x in images]
-        return [*bands, *(Pair(*each) for each in inputs)]
+        return [*bands, *(MemoryPair(*each) for each in inputs)]
 
     def check_memory(self) -> None:
         """Raises MemoryFaultError when a guard band or an input is no longer what was put there."""
@@ -254,9 +254,9 @@ class Arena:
 
 def check_memory_of(arenas: Sequence[Arena]) -> None:
     """As check_memory() of each of them, in one question where they all are on the device."""
-    parts = [arena.unchanged() for arena in arenas]
+    parts = [arena.read_only_pairs() for arena in arenas]
     pairs = [pair for part in parts for pair in part or ()]
-    if all(part is not None for part in parts) and not Table(pairs).ask_now().any():
+    if all(part is not None for part in parts) and not ComparisonBatch(pairs).ask_now().any():
         return
     for arena in arenas:
         arena.check_memory()

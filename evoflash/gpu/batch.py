@@ -18,20 +18,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evoflash.gpu.arena import DTYPES_OF_MAPS, MemoryFaultError, spoilt
-from evoflash.gpu.comparisons import Measured, Pair, Reached, Table
-from evoflash.gpu.driver import Packed, encoded_map, packed
+from evoflash.gpu.comparisons import ComparisonBatch, MemoryPair, RowComparison, UntouchedRows
+from evoflash.gpu.driver import PackedArguments, encode_map, pack_arguments
 from evoflash.gpu.launcher import KernelHungError, LoadedKernel, cupy, new_stream, settle, wait
 from evoflash.gpu.layout import Layout, layouts_of
 from evoflash.gpu.memory import GUARD_BYTES, GuardedBuffer, allocate, workspace
 from evoflash.gpu.sharing import beside_others
-from evoflash.launch import TensorMap, geometry
+from evoflash.launch import TensorMapSpec, geometry
 from evoflash.operation import ELEMENT_BYTES, Output, TestInput, Workload, operation_of
 
 _ALIGNMENT = 256  # bytes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Run:
+class BatchLaunch:
     """One launch: its inputs, the outputs that it is not asked for, and whether tensors lie apart."""
 
     inputs: TestInput
@@ -48,12 +48,12 @@ class _Place:
     payloads: dict[str, tuple[int, Layout]]
 
 
-def bytes_of(workload: Workload, runs: Sequence[Run]) -> int:
+def bytes_of(workload: Workload, runs: Sequence[BatchLaunch]) -> int:
     """What a slab of those runs takes, the image not counted."""
     return _places(workload, runs)[-1].end
 
 
-def _places(workload: Workload, runs: Sequence[Run]) -> list[_Place]:
+def _places(workload: Workload, runs: Sequence[BatchLaunch]) -> list[_Place]:
     specs, places, at = operation_of(workload).tensors(workload), [], 0
     for run in runs:
         begin, payloads = at, {}
@@ -68,7 +68,7 @@ def _places(workload: Workload, runs: Sequence[Run]) -> list[_Place]:
 class Slab:
     """The memory of some runs on one workload."""
 
-    def __init__(self, workload: Workload, runs: Sequence[Run], *, rng: np.random.Generator) -> None:
+    def __init__(self, workload: Workload, runs: Sequence[BatchLaunch], *, rng: np.random.Generator) -> None:
         """NoRoomError when the device's memory is used up."""
         self.workload, self.runs = workload, tuple(runs)
         self._operation = operation_of(workload)
@@ -77,10 +77,10 @@ class Slab:
         for run, place in zip(self.runs, self._places, strict=True):
             self._image[place.begin : place.end].set(self._pristine(run, place, rng))
         settle()
-        self._plain: dict[tuple[int, int], Packed] = {}
-        self._maps: dict[tuple[int, TensorMap], Packed] = {}
+        self._plain: dict[tuple[int, int], PackedArguments] = {}
+        self._maps: dict[tuple[int, TensorMapSpec], PackedArguments] = {}
 
-    def _pristine(self, run: Run, place: _Place, rng: np.random.Generator) -> NDArray[np.uint8]:
+    def _pristine(self, run: BatchLaunch, place: _Place, rng: np.random.Generator) -> NDArray[np.uint8]:
         memory = np.empty(place.end - place.begin, np.uint8)
         at, inputs = 0, run.inputs.tensors
         for name, (payload, layout) in place.payloads.items():
@@ -104,12 +104,12 @@ class Slab:
         image, payloads = int(self._image.data.ptr), self._places[run].payloads
         return {name: image + at for name, (at, layout) in payloads.items() if layout.spec.role == "input"}
 
-    def arguments(self, run: int, kernel: LoadedKernel, *, scratch: int) -> Packed:
+    def arguments(self, run: int, kernel: LoadedKernel, *, scratch: int) -> PackedArguments:
         """The kernel's arguments for a run, its tensor maps first, as Arena.arguments() has them."""
         if (run, scratch) not in self._plain:
-            self._plain[run, scratch] = packed(self._arguments(run, scratch))
+            self._plain[run, scratch] = pack_arguments(self._arguments(run, scratch))
         maps = (self._map(run, wanted) for wanted in kernel.maps)
-        return sum(maps, start=Packed((), ())) + self._plain[run, scratch]
+        return sum(maps, start=PackedArguments((), ())) + self._plain[run, scratch]
 
     def _arguments(self, run: int, scratch: int) -> tuple[np.generic, ...]:
         without, payloads = self.runs[run].without, self._places[run].payloads
@@ -117,25 +117,25 @@ class Slab:
         strides = {name: layout.strides for name, (_, layout) in payloads.items()}
         return self._operation.arguments(self.workload, addresses, strides, workspace=scratch)
 
-    def _map(self, run: int, wanted: TensorMap) -> Packed:
+    def _map(self, run: int, wanted: TensorMapSpec) -> PackedArguments:
         if (run, wanted) not in self._maps:
             layout = self._places[run].payloads[wanted.of][1]
             strides = [ELEMENT_BYTES[layout.spec.dtype] * stride for stride in layout.strides]
-            encoded = encoded_map(
+            encoded = encode_map(
                 self.address(run, wanted.of),
                 *geometry(wanted, layout.spec.shape, strides),
                 dtype=DTYPES_OF_MAPS[layout.spec.dtype],
                 swizzle=wanted.swizzle,
                 l2_promotion=wanted.l2_promotion,
             )
-            self._maps[run, wanted] = packed([encoded])
+            self._maps[run, wanted] = pack_arguments([encoded])
         return self._maps[run, wanted]
 
-    def unchanged(self) -> list[list[Pair]]:
+    def read_only_pairs(self) -> list[list[MemoryPair]]:
         """For each run, all of its memory that no kernel may change, against the image."""
-        return [self._unchanged(run, place) for run, place in zip(self.runs, self._places, strict=True)]
+        return [self._read_only_pairs(run, place) for run, place in zip(self.runs, self._places, strict=True)]
 
-    def _unchanged(self, run: Run, place: _Place) -> list[Pair]:
+    def _read_only_pairs(self, run: BatchLaunch, place: _Place) -> list[MemoryPair]:
         pairs, at = [], place.begin
         for name, (payload, layout) in place.payloads.items():
             if layout.spec.role == "input" or name in run.without:
@@ -147,9 +147,9 @@ class Slab:
                 pairs.append(self._pair(payload, at, period=layout.row_bytes, ignored=row))
         return [*pairs, self._pair(at, place.end)]
 
-    def _pair(self, begin: int, end: int, *, period: int = 0, ignored: int = 0) -> Pair:
+    def _pair(self, begin: int, end: int, *, period: int = 0, ignored: int = 0) -> MemoryPair:
         memory, image = int(self._memory.data.ptr), int(self._image.data.ptr)
-        return Pair(memory + begin, image + begin, end - begin, period, ignored)
+        return MemoryPair(memory + begin, image + begin, end - begin, period, ignored)
 
     def verify(self) -> None:
         """Raises MemoryFaultError where an input in the image is not what was uploaded; reads all of them."""
@@ -200,12 +200,12 @@ Scratch = tuple[int, int]  # a workspace's size, and how much of it is zeroed; b
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Compared:
+class BatchComparisons:
     """What is compared when all launches have run."""
 
-    measured: tuple[Measured, ...] = ()
-    alike: tuple[Pair, ...] = ()
-    reached: tuple[Reached, ...] = ()
+    measured: tuple[RowComparison, ...] = ()
+    alike: tuple[MemoryPair, ...] = ()
+    reached: tuple[UntouchedRows, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -220,14 +220,18 @@ class Answers:
 class Batch:
     """Slabs, what is compared on them, and the stream on which all of it happens."""
 
-    def __init__(self, slabs: Sequence[Slab], compared: Compared) -> None:
+    def __init__(self, slabs: Sequence[Slab], compared: BatchComparisons) -> None:
         """NoRoomError when the device's memory is used up."""
         self.slabs, self.stream = tuple(slabs), new_stream()
         self._runs = [(at, run) for at, slab in enumerate(slabs) for run in range(len(slab.runs))]
-        unchanged = [pairs for slab in slabs for pairs in slab.unchanged()]
+        unchanged = [pairs for slab in slabs for pairs in slab.read_only_pairs()]
         self._owners = np.repeat(np.arange(len(unchanged)), [len(pairs) for pairs in unchanged])
-        self._unchanged = Table([pair for pairs in unchanged for pair in pairs])
-        self._tables = Table(compared.measured), Table(compared.alike), Table(compared.reached)
+        self._unchanged = ComparisonBatch([pair for pairs in unchanged for pair in pairs])
+        self._tables = (
+            ComparisonBatch(compared.measured),
+            ComparisonBatch(compared.alike),
+            ComparisonBatch(compared.reached),
+        )
 
     def run(self, kernels: Sequence[LoadedKernel], *, limit_s: float) -> Answers:
         """Every run of every slab with the slab's kernel, then the comparisons.
@@ -247,7 +251,7 @@ class Batch:
         self,
         kernels: Sequence[LoadedKernel],
         scratch: Mapping[Scratch, GuardedBuffer],
-        zeros: Mapping[Scratch, Table],
+        zeros: Mapping[Scratch, ComparisonBatch],
     ) -> list[Any]:
         """All launches and comparisons; an event for each launch that comes with its end."""
         with self.stream:
@@ -266,7 +270,7 @@ class Batch:
         run: int,
         kernel: LoadedKernel,
         scratch: Mapping[Scratch, GuardedBuffer],
-        zeros: Mapping[Scratch, Table],
+        zeros: Mapping[Scratch, ComparisonBatch],
     ) -> Any:
         """One launch on a slab; an event that comes with its end."""
         buffer = scratch.get(kernel.scratch)
@@ -282,7 +286,7 @@ class Batch:
         event.record(self.stream)
         return event
 
-    def _check_memory(self, scratch: Iterable[GuardedBuffer], zeros: Iterable[Table]) -> None:
+    def _check_memory(self, scratch: Iterable[GuardedBuffer], zeros: Iterable[ComparisonBatch]) -> None:
         changed = self._unchanged.read()[:, 0]
         if changed.any():
             slab, run = self._runs[int(self._owners[int(changed.argmax())])]
@@ -294,9 +298,9 @@ class Batch:
 
 
 @lru_cache(maxsize=64)
-def _zeros(buffer: GuardedBuffer, size_bytes: int) -> Table:
+def _zeros(buffer: GuardedBuffer, size_bytes: int) -> ComparisonBatch:
     """Whether the begin of a workspace is zero."""
-    return Table([Pair(buffer.pointer, 0, size_bytes)])
+    return ComparisonBatch([MemoryPair(buffer.pointer, 0, size_bytes)])
 
 
 def _wait_for(event: Any, *, limit_s: float) -> None:

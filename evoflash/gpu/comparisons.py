@@ -25,7 +25,7 @@ from evoflash.gpu.launcher import LoadedKernel, cupy, new_stream, present_gpu, s
 from evoflash.gpu.memory import allocate
 from evoflash.kernels.ef_layer import device_headers_sha
 from evoflash.kernels.nvrtc import compile_candidate, first_error
-from evoflash.launch import Launch
+from evoflash.launch import LaunchConfig
 from evoflash.space import Genome
 
 SOURCE = Path(__file__).with_name("device_checks.cu")
@@ -71,7 +71,8 @@ class _Inspector:
         path = cubin_path(f"sm_{present_gpu().compute_capability}")
         grid, block = (_BLOCKS, 1, 1), (_THREADS, 1, 1)
         self._kernels = {
-            name: LoadedKernel(path, (Launch(name, grid, block, 0),)) for name in ("differ", "non_finite")
+            name: LoadedKernel(path, (LaunchConfig(name, grid, block, 0),))
+            for name in ("differ", "non_finite")
         }
         self._stream, self._answer = new_stream(), cupy().empty(1, dtype=np.uint32)
 
@@ -105,7 +106,7 @@ def cubin_path(arch: str, path: Path = SOURCE) -> str:
     return build.cubin_path
 
 
-SOURCE_comparisons = Path(__file__).with_name("comparisons.cu")
+COMPARISONS_SOURCE = Path(__file__).with_name("comparisons.cu")
 THREADS = 256
 COLUMNS = 8  # of which rows of 16-bit numbers have a multiple
 FIELDS = 9  # of an answer about rows
@@ -115,7 +116,7 @@ _WORDS_A_THREAD = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class MemoryPair:
     """Two parts of memory that should be alike; `second` 0: that should be zero. Addresses and bytes.
 
     Of each `period_bytes`, if there is one, the first `ignored_bytes` may differ. All are multiples of 4.
@@ -169,7 +170,7 @@ class Numbers:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class RowComparison:
     """Rows of 16-bit numbers against those that they should be: of a run, or known (`right`, an address of
     dense fp64 numbers, or fp32 ones). Columns are a multiple of 8.
     """
@@ -206,7 +207,7 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True)
-class Reached:
+class UntouchedRows:
     """Two dense outputs, (groups, rows, row_bytes): addresses. No row before `first_row` may differ, in any
     group, and each from there on must, in one of them.
     """
@@ -237,9 +238,9 @@ def _bits(number: float) -> int:
     return int(struct.unpack("<q", struct.pack("<d", number))[0])
 
 
-def lines(comparisons: Sequence[Pair | Measured | Reached]) -> NDArray[np.int64]:
+def lines(comparisons: Sequence[MemoryPair | RowComparison | UntouchedRows]) -> NDArray[np.int64]:
     """The table of comparisons of one kind, a line of a fixed length for each."""
-    width = 24 if comparisons and isinstance(comparisons[0], Measured) else 8
+    width = 24 if comparisons and isinstance(comparisons[0], RowComparison) else 8
     table = np.zeros((max(1, len(comparisons)), width), np.int64)
     for row, comparison in zip(table, comparisons, strict=False):
         row[: len(comparison.line)] = comparison.line
@@ -247,7 +248,7 @@ def lines(comparisons: Sequence[Pair | Measured | Reached]) -> NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ErrorStats:
     """What Measured found, over all rows; a place is a row, counted through, and a column."""
 
     squared: float
@@ -260,7 +261,7 @@ class Found:
     broken: int  # elements that are no finite distance away
 
 
-def found_in(answers: NDArray[np.float64]) -> list[Found]:
+def read_results(answers: NDArray[np.float64]) -> list[ErrorStats]:
     """What each comparison found, of the answers of its blocks: (comparisons, blocks, FIELDS)."""
     if not len(answers):
         return []
@@ -270,7 +271,7 @@ def found_in(answers: NDArray[np.float64]) -> list[Found]:
     sums = answers[:, :, [0, 1, 8]].sum(axis=1)
     whole = zip(sums.tolist(), np.sqrt(worst[:, 2]).tolist(), worst.tolist(), number.tolist(), strict=True)
     return [
-        Found(
+        ErrorStats(
             squared,
             before,
             over,
@@ -284,10 +285,10 @@ def found_in(answers: NDArray[np.float64]) -> list[Found]:
     ]
 
 
-class Table:
+class ComparisonBatch:
     """Comparisons of one kind on the device, and room for their answers."""
 
-    def __init__(self, comparisons: Sequence[Pair | Measured | Reached]) -> None:
+    def __init__(self, comparisons: Sequence[MemoryPair | RowComparison | UntouchedRows]) -> None:
         """NoRoomError when the device's memory is used up."""
         self.count = len(comparisons)
         if not comparisons:
@@ -295,8 +296,8 @@ class Table:
         first = comparisons[0]
         blocks = -(-max(each.threads for each in comparisons) // THREADS)
         self._blocks = min(max(1, blocks), _MOST_BLOCKS)
-        is_measured = isinstance(first, Measured)
-        answer = (self._blocks, FIELDS) if isinstance(first, Measured) else (first.answers,)
+        is_measured = isinstance(first, RowComparison)
+        answer = (self._blocks, FIELDS) if isinstance(first, RowComparison) else (first.answers,)
         self._dtype = np.dtype(np.float64 if is_measured else np.uint32)
         self._shape, self._entry = (self.count, *answer), first.entry
         self._lines = on_device(lines(comparisons))
@@ -341,9 +342,9 @@ def on_device(values: NDArray[Any]) -> Any:
 
 @cache
 def _path() -> str:
-    return cubin_path(f"sm_{present_gpu().compute_capability}", SOURCE_comparisons)
+    return cubin_path(f"sm_{present_gpu().compute_capability}", COMPARISONS_SOURCE)
 
 
 @cache
 def _kernel(entry: str, grid: tuple[int, int, int]) -> LoadedKernel:
-    return LoadedKernel(_path(), (Launch(entry, grid, (THREADS, 1, 1), 0),))
+    return LoadedKernel(_path(), (LaunchConfig(entry, grid, (THREADS, 1, 1), 0),))

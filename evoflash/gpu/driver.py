@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evoflash.errors import DeviceError, UsageError
-from evoflash.launch import PORTABLE_CLUSTER, Launch
+from evoflash.launch import PORTABLE_CLUSTER, LaunchConfig
 
 # CUlaunchAttributeID and CUfunction_attribute of cuda.h.
 _COOPERATIVE, _CLUSTER, _STREAM_SERIALIZATION = 2, 4, 6
@@ -40,12 +40,12 @@ class _Config(ctypes.Structure):
     )
 
 
-def is_plain(launch: Launch) -> bool:
+def is_plain(launch: LaunchConfig) -> bool:
     """Whether CuPy can launch it."""
     return math.prod(launch.cluster) == 1 and not launch.resident and not launch.dependent
 
 
-def allow_cluster(function: int, launch: Launch) -> int:
+def allow_cluster(function: int, launch: LaunchConfig) -> int:
     """Lets the function run in clusters of more blocks than every GPU has room for."""
     if math.prod(launch.cluster) <= PORTABLE_CLUSTER:
         return 0
@@ -53,30 +53,30 @@ def allow_cluster(function: int, launch: Launch) -> int:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Packed:
+class PackedArguments:
     """A kernel's arguments as the driver takes them: where each of them lies on the host."""
 
     places: tuple[int, ...]
     values: tuple[NDArray[Any], ...]  # what lies there, kept alive
 
-    def __add__(self, other: "Packed") -> "Packed":
-        return Packed(self.places + other.places, self.values + other.values)
+    def __add__(self, other: "PackedArguments") -> "PackedArguments":
+        return PackedArguments(self.places + other.places, self.values + other.values)
 
 
-def packed(arguments: Iterable[np.generic | NDArray[Any]]) -> Packed:
+def pack_arguments(arguments: Iterable[np.generic | NDArray[Any]]) -> PackedArguments:
     """Arguments for launches that may be many."""
     values = tuple(np.asarray(argument) for argument in arguments)
-    return Packed(tuple(value.ctypes.data for value in values), values)
+    return PackedArguments(tuple(value.ctypes.data for value in values), values)
 
 
-def enqueue(function: int, launch: Launch, arguments: Packed, *, stream: int) -> int:
+def enqueue(function: int, launch: LaunchConfig, arguments: PackedArguments, *, stream: int) -> int:
     """Launch a CUfunction on a CUstream; returns before it has run."""
     pointers = (ctypes.c_void_p * len(arguments.places))(*arguments.places)
     config, _alive = _config(launch, stream)
     return int(driver().cuLaunchKernelEx(ctypes.byref(config), ctypes.c_void_p(function), pointers, None))
 
 
-def room(function: int, launch: Launch, *, sm_count: int) -> tuple[int, int]:
+def room(function: int, launch: LaunchConfig, *, sm_count: int) -> tuple[int, int]:
     """The status, and how many of the launch's blocks fit on the GPU at once."""
     count = ctypes.c_int(0)
     if math.prod(launch.cluster) > 1:
@@ -94,7 +94,7 @@ def room(function: int, launch: Launch, *, sm_count: int) -> tuple[int, int]:
     return int(status), count.value * sm_count
 
 
-def attributes(launch: Launch) -> list[tuple[int, tuple[int, ...]]]:
+def attributes(launch: LaunchConfig) -> list[tuple[int, tuple[int, ...]]]:
     """The launch attributes by number, each with its value."""
     wanted: list[tuple[int, tuple[int, ...]]] = []
     if math.prod(launch.cluster) > 1:
@@ -107,7 +107,7 @@ def attributes(launch: Launch) -> list[tuple[int, tuple[int, ...]]]:
 
 
 @lru_cache(maxsize=256)
-def _config(launch: Launch, stream: int) -> tuple[_Config, object]:
+def _config(launch: LaunchConfig, stream: int) -> tuple[_Config, object]:
     """The driver's description of a launch, and what must outlive it."""
     wanted = attributes(launch)
     array = (_Attribute * len(wanted))()
@@ -144,7 +144,7 @@ _SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}
 _PROMOTIONS = {0: 0, 64: 1, 128: 2, 256: 3}
 
 
-def encoded_map(
+def encode_map(
     address: int,
     dims: Sequence[int],
     strides: Sequence[int],

@@ -20,10 +20,10 @@ import numpy as np
 
 from evoflash.errors import DeviceError, UsageError
 from evoflash.gpu import driver as launch_attributes
-from evoflash.gpu.driver import Packed, packed
+from evoflash.gpu.driver import PackedArguments, pack_arguments
 from evoflash.gpu.sharing import beside_others
 from evoflash.kernels.occupancy import too_many
-from evoflash.launch import Launch
+from evoflash.launch import LaunchConfig
 from evoflash.paths import cache_advice, keep_cupy_at_home
 from evoflash.specs import GpuSpec, known_gpus, load_gpu
 
@@ -174,7 +174,7 @@ def wait(stream: Any, *, limit_s: float) -> None:
 class LoadedKernel:
     """A cubin and the launches that make up one candidate on one workload, ready to run."""
 
-    def __init__(self, cubin_path: str, launches: Sequence[Launch]) -> None:
+    def __init__(self, cubin_path: str, launches: Sequence[LaunchConfig]) -> None:
         """LaunchRefusedError if blocks that wait for one another do not all fit."""
         # Loaded from a path: no hidden flags and no compile. CuPy keeps modules for the life of the process.
         module = cupy().RawModule(path=cubin_path)
@@ -193,20 +193,20 @@ class LoadedKernel:
             if launch_attributes.is_plain(launch):
                 kernel(launch.grid, launch.block, arguments, shared_mem=launch.smem_bytes)
             else:
-                _enqueue(kernel, launch, packed(arguments))
+                _enqueue(kernel, launch, pack_arguments(arguments))
 
-    def enqueue_packed(self, arguments: Packed) -> None:
+    def enqueue_packed(self, arguments: PackedArguments) -> None:
         """As enqueue(), in a third of the host's time."""
         for kernel, launch in self._launches:
             _enqueue(kernel, launch, arguments)
 
 
-def _enqueue(kernel: Any, launch: Launch, arguments: Packed) -> None:
+def _enqueue(kernel: Any, launch: LaunchConfig, arguments: PackedArguments) -> None:
     stream = cupy().cuda.get_current_stream().ptr
     _raise_for(launch_attributes.enqueue(kernel.kernel.ptr, launch, arguments, stream=stream))
 
 
-def _make_room(kernel: Any, launch: Launch) -> None:
+def _make_room(kernel: Any, launch: LaunchConfig) -> None:
     if launch_attributes.is_plain(launch):
         return
     function = kernel.kernel.ptr

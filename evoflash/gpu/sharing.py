@@ -33,19 +33,19 @@ def share_gpu_by(path: str) -> None:
 @contextmanager
 def alone() -> Iterator[None]:
     """Nothing of the other processes runs meanwhile. Not inside of `beside_others`."""
-    with _held(fcntl.LOCK_EX):
+    with _hold(fcntl.LOCK_EX):
         yield
 
 
 @contextmanager
 def beside_others() -> Iterator[None]:
     """Launches of other processes may run meanwhile, and nothing is timed."""
-    with _held(fcntl.LOCK_SH):
+    with _hold(fcntl.LOCK_SH):
         yield
 
 
 @contextmanager
-def _held(how: int) -> Iterator[None]:
+def _hold(how: int) -> Iterator[None]:
     if _share.handle < 0 or _share.held:  # what runs alone may launch
         yield
         return

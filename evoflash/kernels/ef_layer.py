@@ -37,7 +37,7 @@ _SETTLED = {
 
 
 @dataclass(frozen=True)
-class Block:
+class LayerBlock:
     """One top-level piece of the layer as the GPU sees it, with the names that it defines."""
 
     text: str
@@ -53,7 +53,7 @@ class Block:
 @cache
 def headers() -> tuple[Path, ...]:
     """All headers: ef.h, then in the order in which the compiler reads them and export copies them."""
-    return (DEVICE / "ef.h", *_included(DEVICE / "ef.h", set()))
+    return (DEVICE / "ef.h", *_includes(DEVICE / "ef.h", set()))
 
 
 @cache
@@ -84,7 +84,7 @@ def primitives(kernel: str) -> str:
     """The part of the layer that a kernel text uses, in the layer's order, in namespace ef."""
     sizes = accumulator_sizes(kernel)
     blocks = [block for block in _blocks() if not _is_useless(block, kernel, sizes)]
-    used = _reached(blocks, kernel)
+    used = _reachable(blocks, kernel)
     macros = [_quiet(block.text) for block in used if block.text.startswith("#define")]
     rest = [block.text for block in used if not block.text.startswith("#define")]
     return "\n\n".join(("\n".join(macros), "namespace ef {", *rest, "}  // namespace ef")) + "\n"
@@ -140,12 +140,12 @@ def _integer(expression: str, names: dict[str, int]) -> int | None:
     return value if isinstance(value, int) else None
 
 
-def _included(path: Path, seen: set[str]) -> list[Path]:
+def _includes(path: Path, seen: set[str]) -> list[Path]:
     found: list[Path] = []
     for name in _INCLUDE.findall(path.read_text(encoding="utf-8")):
         if name not in seen:
             seen.add(name)
-            found += [*_included(DEVICE / name, seen), DEVICE / name]
+            found += [*_includes(DEVICE / name, seen), DEVICE / name]
     return found
 
 
@@ -155,9 +155,9 @@ def _texts() -> tuple[tuple[str, bytes], ...]:
 
 
 @cache
-def _blocks() -> tuple[Block, ...]:
+def _blocks() -> tuple[LayerBlock, ...]:
     """The layer's blocks in order, without the lines that make a file a header."""
-    blocks: list[Block] = []
+    blocks: list[LayerBlock] = []
     for path in headers()[1:]:
         text = gpu_text(path)
         text = _FRAME.sub("", text[text.index("#pragma once") :])
@@ -165,14 +165,14 @@ def _blocks() -> tuple[Block, ...]:
     return tuple(blocks)
 
 
-def _block(text: str) -> Block:
+def _block(text: str) -> LayerBlock:
     function = _FUNCTION.search(text)
     if function:
-        return Block(text, (function[1],), True)
-    return Block(text, tuple(name for pattern in _OTHER_NAMES for name in pattern.findall(text)), False)
+        return LayerBlock(text, (function[1],), True)
+    return LayerBlock(text, tuple(name for pattern in _OTHER_NAMES for name in pattern.findall(text)), False)
 
 
-def _reached(blocks: list[Block], kernel: str) -> list[Block]:
+def _reachable(blocks: list[LayerBlock], kernel: str) -> list[LayerBlock]:
     """The blocks that the kernel names (with ef::, or macros) and those that these name in turn."""
     reached = [not block.names or any(_names(kernel, name) for name in block.names) for block in blocks]
     fresh = [block for block, is_in in zip(blocks, reached, strict=True) if is_in]
@@ -190,7 +190,7 @@ def _names(kernel: str, name: str) -> bool:
     return re.search(rf"\b{name}\b" if name.startswith("EF_") else rf"\bef::{name}\b", kernel) is not None
 
 
-def _is_useless(block: Block, kernel: str, sizes: set[int] | None) -> bool:
+def _is_useless(block: LayerBlock, kernel: str, sizes: set[int] | None) -> bool:
     """Whether a function is for an element type, or a shape of wgmma, that the kernel does not use."""
     if not block.is_function:
         return False

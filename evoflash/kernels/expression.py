@@ -65,14 +65,14 @@ class Expression:
         self._given: Callable[[Mapping[str, Any]], _Evaluate] | None = None
         if isinstance(text, str):
             try:
-                self._given = _compiled(text)
+                self._given = _compile(text)
             except TemplateSyntaxError as error:
                 raise TemplateError(f"{where} = {text!r} does not parse: {error.message}.") from None
         elif not isinstance(text, (int, bool)):
             raise TemplateError(f"{where} = {text!r}: write an expression in quotes, or a whole number.")
         self._evaluate = self._given({}) if self._given else None
 
-    def given(self, known: Mapping[str, Any]) -> Self:
+    def bind(self, known: Mapping[str, Any]) -> Self:
         """The expression where these names are known already; a call's own names come before them."""
         bound = copy(self)
         bound._evaluate = self._given(known) if self._given else None
@@ -83,7 +83,7 @@ class Expression:
         if isinstance(self.text, (int, bool)):
             return ast.Constant(self.text)
         try:
-            return _python(_parsed(str(self.text)))
+            return _python(_parse(str(self.text)))
         except _NotListedError:
             return None
 
@@ -114,24 +114,24 @@ FAILURES = (
 )
 
 
-def _compiled(text: str) -> Callable[[Mapping[str, Any]], _Evaluate]:
+def _compile(text: str) -> Callable[[Mapping[str, Any]], _Evaluate]:
     """What evaluates the text, once it is told the names that are known beforehand."""
     try:
-        tree = ast.Expression(_python(_parsed(text)))
+        tree = ast.Expression(_python(_parse(text)))
     except _NotListedError:
         slow = _ENVIRONMENT.compile_expression(text, undefined_to_none=False)
         return lambda known: lambda names: slow(**{**known, **names})
     code = compile(ast.fix_missing_locations(tree), "<header>", "eval")
 
-    def given(known: Mapping[str, Any]) -> _Evaluate:
+    def bind(known: Mapping[str, Any]) -> _Evaluate:
         outer = {**_GLOBALS, **known}
         return lambda names: eval(code, outer, names)
 
-    return given
+    return bind
 
 
 @cache  # read twice, to be evaluated and to be part of a function; two families may share an expression
-def _parsed(text: str) -> nodes.Expr:
+def _parse(text: str) -> nodes.Expr:
     """The whole text as one expression, read as Environment.compile_expression reads it."""
     parser = Parser(_ENVIRONMENT, text, state="variable")
     expression = parser.parse_expression()
@@ -185,17 +185,17 @@ def of_sizes(expression: Expression, names: Mapping[str, Any], sizes: Collection
     """
     tree = expression.python()
     if tree is None:
-        raise _refused(expression, "only Jinja can evaluate it")
+        raise _refusal(expression, "only Jinja can evaluate it")
     try:
         worked_out = _Folding(names, frozenset(sizes)).visit(tree)
     except FAILURES as error:
-        raise _refused(expression, str(error)) from None
+        raise _refusal(expression, str(error)) from None
     if isinstance(worked_out, ast.Constant):
         return int(worked_out.value)  # type: ignore[arg-type]  # Expression saw to it that it is a number
     return ast.unparse(ast.fix_missing_locations(worked_out))
 
 
-def _refused(expression: Expression, why: str) -> TemplateError:
+def _refusal(expression: Expression, why: str) -> TemplateError:
     return TemplateError(
         f"{expression.where} = {expression.text!r} cannot be written into an exported launcher: {why}."
     )
@@ -217,7 +217,7 @@ class _Folding(ast.NodeTransformer):
             if isinstance(test, ast.Constant):
                 return self.visit(node.body if test.value else node.orelse)
         whole = self.generic_visit(node)
-        return _shortened(whole) if isinstance(whole, ast.BinOp) else whole
+        return _simplify(whole) if isinstance(whole, ast.BinOp) else whole
 
     def _value(self, node: ast.expr) -> ast.expr:
         if isinstance(node, ast.Name) and node.id in FUNCTIONS:
@@ -229,7 +229,7 @@ class _Folding(ast.NodeTransformer):
         return ast.Constant(int(value) if not isinstance(value, bool) else value)
 
 
-def _shortened(node: ast.BinOp) -> ast.expr:
+def _simplify(node: ast.BinOp) -> ast.expr:
     """Without a factor or divisor of 1, a summand of 0, a product with 0."""
     left, right = (part.value if isinstance(part, ast.Constant) else None for part in (node.left, node.right))
     match node.op:

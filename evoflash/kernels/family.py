@@ -14,11 +14,11 @@ from typing import Any
 
 from evoflash import operation as registry
 from evoflash.errors import TemplateError, UsageError, did_you_mean
-from evoflash.extensions import extended
+from evoflash.extensions import with_extensions
 from evoflash.kernels import family as validity
 from evoflash.kernels.expression import FAILURES, FUNCTIONS, Expression
-from evoflash.kernels.header import ARCH, Kernel, MapOf, Seed, read_header
-from evoflash.launch import L2_PROMOTIONS, SWIZZLES, Launch, TensorMap
+from evoflash.kernels.header import ARCH, KernelSpec, MapOf, Seed, read_header
+from evoflash.launch import L2_PROMOTIONS, SWIZZLES, LaunchConfig, TensorMapSpec
 from evoflash.operation import CompileKey, Loop, Workload
 from evoflash.paths import template_folders
 from evoflash.problem import Problem
@@ -28,7 +28,7 @@ from evoflash.specs import GpuSpec, load_gpu
 Holds = Callable[[Mapping[str, Any]], bool]
 
 
-def compiled(
+def compile_checks(
     checks: Mapping[str, Expression], let: Mapping[str, Expression], known: Mapping[str, Any]
 ) -> Holds | None:
     """Whether values pass all checks, where `known` names are fixed; None where only Jinja can evaluate one.
@@ -40,7 +40,7 @@ def compiled(
         return None
     lines, bound = ["def holds(values):"], {*FUNCTIONS, *known}
     for tree in asked.values():
-        lines += (f"    {line}" for line in _needed(tree, trees, bound))
+        lines += (f"    {line}" for line in _assignments(tree, trees, bound))
         lines.append(f"    if not ({ast.unparse(tree)}): return False")
     lines.append("    return True")
     names: dict[str, Any] = {"__builtins__": {}, **FUNCTIONS, **known}
@@ -51,7 +51,7 @@ def compiled(
 
 def condition(expression: Expression, known: Mapping[str, Any]) -> Holds:
     """One expression as a function of the values; where it fails, the expression says so in words."""
-    tree, bound = expression.python(), expression.given(known)
+    tree, bound = expression.python(), expression.bind(known)
     if tree is None:
         return bound
     asked = ast.unparse(_Subscripts({*FUNCTIONS, *known}).visit(tree))
@@ -85,14 +85,14 @@ def _trees(expressions: Mapping[str, Expression]) -> dict[str, ast.expr] | None:
     return trees if len(trees) == len(found) else None
 
 
-def _needed(tree: ast.expr, let: Mapping[str, ast.expr], bound: set[str]) -> Iterator[str]:
+def _assignments(tree: ast.expr, let: Mapping[str, ast.expr], bound: set[str]) -> Iterator[str]:
     """Assignments of the names that an expression needs and that are not bound yet, in order."""
     for name in [node.id for node in ast.walk(tree) if isinstance(node, ast.Name)]:
         if name in bound:
             continue
         bound.add(name)
         if name in let:
-            yield from _needed(let[name], let, bound)
+            yield from _assignments(let[name], let, bound)
             yield f"{name} = {ast.unparse(let[name])}"
         else:
             yield f"{name} = values.get({name!r})"
@@ -118,7 +118,7 @@ class Family:
     blocks: tuple[tuple[str, ...], ...]
     let: Mapping[str, Expression]
     check: Mapping[str, Expression]
-    kernels: tuple[Kernel, ...]  # in launch order
+    kernels: tuple[KernelSpec, ...]  # in launch order
     workspace: Expression  # bytes of global scratch
     zeroed: Expression  # of them, from the first on, that are zero before a call and left so by it
     maps: tuple[MapOf, ...]  # in the order in which they are a kernel's first arguments
@@ -148,7 +148,7 @@ class Family:
         def holds(values: Values, *, condition: Expression) -> bool:
             return all(condition(each) for each in names(tuple(values.items())))
 
-        fixed = [_fixed(key, gpu) for key in keys]
+        fixed = [_fixed_names(key, gpu) for key in keys]
 
         def active(values: Values, *, conditions: list[Holds]) -> bool:
             for condition in conditions:  # noqa: SIM110  # any() doubles the time
@@ -162,7 +162,7 @@ class Family:
             return conditions[0] if len(conditions) == 1 else partial(active, conditions=conditions)
 
         checks = tuple(Check(name, partial(holds, condition=e)) for name, e in self.check.items())
-        compiled = [validity.compiled(self.check, self.let, known) for known in fixed]
+        compiled = [validity.compile_checks(self.check, self.let, known) for known in fixed]
 
         def is_valid(values: Values) -> bool:
             try:
@@ -179,23 +179,23 @@ class Family:
 
         Those for a class of shapes come before those for all, else they keep their order.
         """
-        shapes = [w.names() | _fixed(w.compile_key(gpu.arch), gpu) for w in problem.workloads]
+        shapes = [w.names() | _fixed_names(w.compile_key(gpu.arch), gpu) for w in problem.workloads]
         ordered = sorted(self.seeds, key=lambda seed: seed.fits.text is True)
         meant = (space.genome(s.values) for s in ordered if any(s.fits(shape) for shape in shapes))
         return tuple(genome for genome in dict.fromkeys(meant) if space.is_valid(genome))
 
     def names(self, values: Values, key: CompileKey, gpu: GpuSpec) -> dict[str, Any]:
         """Every name that the CUDA and the expressions see: values, compile key, gpu, derived."""
-        names: dict[str, Any] = {**values, **_fixed(key, gpu)}
+        names: dict[str, Any] = {**values, **_fixed_names(key, gpu)}
         for name, expression in self.let.items():
             names[name] = expression(names)
         return names
 
-    def launches(self, genome: Genome, workload: Workload, gpu: GpuSpec) -> tuple[Launch, ...]:
+    def launches(self, genome: Genome, workload: Workload, gpu: GpuSpec) -> tuple[LaunchConfig, ...]:
         """What to launch for the genome on a workload, in order."""
         return self.launches_of(self.names(genome.as_dict(), workload.compile_key(gpu.arch), gpu), workload)
 
-    def launches_of(self, fixed: Mapping[str, Any], workload: Workload) -> tuple[Launch, ...]:
+    def launches_of(self, fixed: Mapping[str, Any], workload: Workload) -> tuple[LaunchConfig, ...]:
         """The same from names() of the workload's compile key, where they are known already."""
         names = {**fixed, **workload.names()}
         shared = {
@@ -211,7 +211,7 @@ class Family:
             )
         return launches
 
-    def tensor_maps(self, names: Mapping[str, Any]) -> tuple[TensorMap, ...]:
+    def tensor_maps(self, names: Mapping[str, Any]) -> tuple[TensorMapSpec, ...]:
         """The tensor maps that a kernel takes, from names(). TemplateError for one that no GPU knows."""
         maps = tuple(_tensor_map(each, names) for each in self.maps if each.when(names))
         for each in maps:
@@ -232,7 +232,7 @@ class Family:
         """Registers that a thread has at launch, from names(), where setmaxnreg moves them; else 0."""
         return int(self.model["registers"](names))
 
-    def uncounted(self, names: Mapping[str, Any]) -> int:
+    def uncounted_instructions(self, names: Mapping[str, Any]) -> int:
         """Warp instructions of a CTA in a step of its loop that no primitive stands for."""
         return int(self.model["uncounted"](names))
 
@@ -241,12 +241,12 @@ class Family:
         return tuple((name, value) for name, value in genome.values if name in self.structural)
 
 
-def _fixed(key: CompileKey, gpu: GpuSpec) -> dict[str, Any]:
+def _fixed_names(key: CompileKey, gpu: GpuSpec) -> dict[str, Any]:
     return {**key.names(), "gpu": gpu}
 
 
-def _tensor_map(given: MapOf, names: Mapping[str, Any]) -> TensorMap:
-    return TensorMap(
+def _tensor_map(given: MapOf, names: Mapping[str, Any]) -> TensorMapSpec:
+    return TensorMapSpec(
         given.of,
         box=tuple(side(names) for side in given.box),
         swizzle=given.swizzle(names),
@@ -255,8 +255,8 @@ def _tensor_map(given: MapOf, names: Mapping[str, Any]) -> TensorMap:
     )
 
 
-def _launch(kernel: Kernel, names: Mapping[str, Any], shared: Mapping[str, Any]) -> Launch:
-    return Launch(
+def _launch(kernel: KernelSpec, names: Mapping[str, Any], shared: Mapping[str, Any]) -> LaunchConfig:
+    return LaunchConfig(
         kernel.entry,
         grid=_three(kernel.grid, names),
         block=_three(kernel.block, names),
@@ -289,7 +289,7 @@ def known_families() -> tuple[str, ...]:
 
 def _templates() -> dict[str, Path]:
     paths = (path for folder in reversed(template_folders()) for path in folder.glob("*.cu.j2"))
-    return extended("templates", {path.name.removesuffix(".cu.j2"): path for path in paths})
+    return with_extensions("templates", {path.name.removesuffix(".cu.j2"): path for path in paths})
 
 
 @cache
@@ -337,4 +337,4 @@ def _probe(family: Family) -> None:
     family.launches(space.genome(values), workload, gpu)
     for seed in family.seeds:
         space.genome(seed.values)
-        seed.fits(workload.names() | _fixed(key, gpu))
+        seed.fits(workload.names() | _fixed_names(key, gpu))

@@ -86,12 +86,12 @@ def begin_runtime() -> None:
     and hears what is wrong.
     """
 
-    def built() -> None:
+    def build_runtime() -> None:
         with contextlib.suppress(EvoflashError):
             runtime()
 
     if platform.system() == "Linux" and shutil.which("g++"):
-        threading.Thread(target=built, name="evoflash-runtime", daemon=True).start()
+        threading.Thread(target=build_runtime, name="evoflash-runtime", daemon=True).start()
 
 
 def _runtime_units() -> tuple[str, ...]:

@@ -98,7 +98,7 @@ _MODEL: dict[str, object] = {  # what [model] may say, and what holds where it i
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Kernel:
+class KernelSpec:
     """One kernel of a candidate: how to launch it, and whether a genome has it at all.
 
     `cluster` is in blocks and divides the grid. `resident`: its blocks wait for one another through global
@@ -233,7 +233,7 @@ def _expressions(
     return {key: Expression(text, f"{path.name}: {section}.{key}", types) for key, text in entries.items()}
 
 
-def _kernels(path: Path, table: Mapping[str, Any]) -> tuple[Kernel, ...]:
+def _kernels(path: Path, table: Mapping[str, Any]) -> tuple[KernelSpec, ...]:
     launch = table.get("launch")
     tables = launch if isinstance(launch, list) else [table_of(path, table, "launch")]
     if not tables or not all(isinstance(each, dict) for each in tables):
@@ -242,7 +242,7 @@ def _kernels(path: Path, table: Mapping[str, Any]) -> tuple[Kernel, ...]:
     return tuple(_kernel(path, each, entry) for each in tables)
 
 
-def _kernel(path: Path, launch: Mapping[str, Any], entry: str) -> Kernel:
+def _kernel(path: Path, launch: Mapping[str, Any], entry: str) -> KernelSpec:
     if unknown := sorted(set(launch) - _LAUNCH):
         raise TemplateError(
             f"{path.name}: unknown launch.{unknown[0]}: known are {', '.join(sorted(_LAUNCH))}."
@@ -251,7 +251,7 @@ def _kernel(path: Path, launch: Mapping[str, Any], entry: str) -> Kernel:
     def expression(key: str, default: object, kind: type) -> Expression:
         return Expression(launch.get(key, default), f"{path.name}: launch.{key}", (kind,))
 
-    return Kernel(
+    return KernelSpec(
         entry=str(launch.get("entry", entry)),
         when=expression("when", True, bool),
         grid=_triple(path, launch, "grid"),

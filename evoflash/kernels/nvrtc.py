@@ -52,7 +52,7 @@ def compile_candidate(candidate: Candidate) -> Build:
     return _keep(build, cubin, candidate.source)
 
 
-def kept_source(build: Build) -> str | None:
+def cached_source(build: Build) -> str | None:
     """The text that the build was made of, from the cache; None where that is gone or another text."""
     if not build.cubin_path:
         return None

@@ -7,7 +7,7 @@ import math
 from functools import lru_cache
 
 from evoflash.kernels.family import Family
-from evoflash.launch import Launch
+from evoflash.launch import LaunchConfig
 from evoflash.operation import Loop, Workload, operation_of
 from evoflash.perf_model.estimate import occupancy
 from evoflash.perf_model.schedule import at_work, makespan
@@ -22,7 +22,7 @@ _CLUSTERS_FROM = 90  # compute capability
 _LARGEST_CLUSTER = 16  # blocks; more than 8 have to be allowed, which launch_attributes.py does
 
 
-def beyond_every_gpu(launch: Launch) -> str:
+def beyond_every_gpu(launch: LaunchConfig) -> str:
     """Why no GPU can run the launch, in one line; empty when there may be one that can."""
     for axis, blocks, most in zip("xyz", launch.grid, _MOST_BLOCKS, strict=True):
         if blocks > most:
@@ -33,7 +33,7 @@ def beyond_every_gpu(launch: Launch) -> str:
     return ""
 
 
-def does_not_fit(launch: Launch, gpu: GpuSpec, *, registers: int, smem_static_bytes: int = 0) -> str:
+def does_not_fit(launch: LaunchConfig, gpu: GpuSpec, *, registers: int, smem_static_bytes: int = 0) -> str:
     """Why the GPU cannot run the launch, in one line; empty when it can.
 
     Of clusters, the driver may fit fewer than this says (they do not straddle groups of SMs): it has the last
@@ -54,7 +54,7 @@ def does_not_fit(launch: Launch, gpu: GpuSpec, *, registers: int, smem_static_by
     return too_many(launch, room) if math.prod(launch.grid) > room else ""
 
 
-def too_many(launch: Launch, room: int) -> str:
+def too_many(launch: LaunchConfig, room: int) -> str:
     """The complaint about a resident launch of more blocks than there is room for."""
     blocks = math.prod(launch.grid)
     return f"{launch.entry}: its {blocks} blocks wait for one another, and {room} fit on the GPU at once"
@@ -88,7 +88,7 @@ def proportions_on(problem: Problem, family: Family, gpu: GpuSpec) -> Proportion
 
 
 def _proportions(
-    launches: tuple[Launch, ...], loop: Loop, workload: Workload, gpu: GpuSpec
+    launches: tuple[LaunchConfig, ...], loop: Loop, workload: Workload, gpu: GpuSpec
 ) -> tuple[float, ...]:
     launch, work = launches[0], operation_of(workload).work(workload, loop)
     ctas = at_work(launch, len(work.steps) * work.copies, work.batch, gpu.sm_count)

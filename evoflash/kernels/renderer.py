@@ -149,11 +149,11 @@ def _environment(folder: Path) -> Environment:
         autoescape=False,
     )
     environment.globals = {"ceil_div": ceil_div, "min": min, "max": max, "range": range}
-    environment.filters["nested"] = nested
+    environment.filters["nested"] = indent
     return environment
 
 
-def nested(text: str, columns: int) -> str:
+def indent(text: str, columns: int) -> str:
     """C++ so many columns further in; preprocessor lines stay at the margin, and empty lines stay empty."""
     margin = " " * columns
     lines = text.split("\n")

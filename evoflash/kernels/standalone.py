@@ -22,7 +22,7 @@ from evoflash.kernels.expression import Expression
 from evoflash.kernels.family import Family, load_family
 from evoflash.kernels.nvrtc import FLAGS
 from evoflash.kernels.renderer import render
-from evoflash.launch import PORTABLE_CLUSTER, Launch
+from evoflash.launch import PORTABLE_CLUSTER, LaunchConfig
 from evoflash.operations.expectations import thresholds_of
 from evoflash.problem import Problem, parse_problem
 from evoflash.space import Genome, Param, Value
@@ -38,7 +38,7 @@ _ENVIRONMENT = Environment(
 def interface(family: Family, prefix: str) -> str:
     """The C declarations that stand before the kernel."""
     operation = registry.load(family.op)
-    return _filled(operation.interface, prefix=prefix, **operation.interface_names())
+    return _fill(operation.interface, prefix=prefix, **operation.interface_names())
 
 
 def launcher(
@@ -60,7 +60,7 @@ def launcher(
     needs_workspace = launches[0].workspace_bytes > 0
     kernels = [kernel for kernel in family.kernels if kernel.when(names)]
     operation, sizes = registry.load(family.op), tuple(problem.workloads[0].names())
-    return _filled(
+    return _fill(
         operation.launcher,
         prefix=prefix,
         key=key,
@@ -82,11 +82,11 @@ def launcher(
     )
 
 
-def _filled(template: Path, **names: object) -> str:
+def _fill(template: Path, **names: object) -> str:
     return _ENVIRONMENT.from_string(template.read_text(encoding="utf-8")).render(**names)
 
 
-def _attributes(launch: Launch) -> str:
+def _attributes(launch: LaunchConfig) -> str:
     """How the launch differs from a plain one, in the launcher's words; empty where it does not."""
     x, y, z = launch.cluster
     words = {
@@ -157,7 +157,7 @@ def export_kernel(genome: Genome, problem: Problem, gpu: GpuSpec, *, prefix: str
     family = load_family(genome.family)
     source = render(genome, keys[0], gpu).source
     head, _, kernel = source.partition('#include "ef.h"\n')
-    begins = family.entry if prefix is None else checked_prefix(prefix)
+    begins = family.entry if prefix is None else parse_prefix(prefix)
     whole = "".join((primitives(kernel), with_prefix(kernel, family, prefix)))
     return "".join(
         (
@@ -171,7 +171,7 @@ def export_kernel(genome: Genome, problem: Problem, gpu: GpuSpec, *, prefix: str
     )
 
 
-def checked_prefix(prefix: str) -> str:
+def parse_prefix(prefix: str) -> str:
     """The prefix; UsageError for one that begins no name of C."""
     if not _PREFIX.fullmatch(prefix):
         raise UsageError(
@@ -188,15 +188,15 @@ def kernel_names(family: Family, prefix: str | None) -> dict[str, str]:
 
 def with_prefix(kernel: str, family: Family, prefix: str | None) -> str:
     """A kernel's text with the names that its kernels have in a file with this prefix."""
-    return _renamed(kernel, kernel_names(family, prefix).items())
+    return _rename(kernel, kernel_names(family, prefix).items())
 
 
 def without_prefix(kernel: str, family: Family, prefix: str | None) -> str:
     """The text of a file with this prefix with the kernels' own names: the same lines."""
-    return _renamed(kernel, ((new, old) for old, new in kernel_names(family, prefix).items()))
+    return _rename(kernel, ((new, old) for old, new in kernel_names(family, prefix).items()))
 
 
-def _renamed(kernel: str, names: Iterable[tuple[str, str]]) -> str:
+def _rename(kernel: str, names: Iterable[tuple[str, str]]) -> str:
     for old, new in names:
         kernel = re.sub(rf"\b{old}\b", new, kernel) if old != new else kernel
     return kernel

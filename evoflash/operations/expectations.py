@@ -19,7 +19,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evoflash.operation import ExpectedRows, Sample, Scale, TensorSpec, Thresholds, Workload, operation_of
+from evoflash.operation import (
+    ErrorScale,
+    ExpectedRows,
+    Sample,
+    TensorSpec,
+    Thresholds,
+    Workload,
+    operation_of,
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,11 +67,11 @@ def expected_rows(right: NDArray[np.float64], *honest: NDArray[np.float32]) -> E
     return ExpectedRows(right, honest[0], _scale(right, *honest))
 
 
-def _scale(out: NDArray[np.float64], *honest: NDArray[np.float32]) -> Scale:
+def _scale(out: NDArray[np.float64], *honest: NDArray[np.float32]) -> ErrorScale:
     rms = np.sqrt((out**2).mean(axis=-1, keepdims=True))
     errors = [np.abs(answer - out) for answer in honest]
     squared = max(float((error**2).sum()) for error in errors)
-    return Scale(
+    return ErrorScale(
         rms, float((out**2).sum()), squared, max(float(over_rms(error, rms).max()) for error in errors)
     )
 

@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from evoflash.launch import Launch
+from evoflash.launch import LaunchConfig
 from evoflash.operation import Loop, Work, Workload, operation_of
 from evoflash.perf_model.schedule import (
     MMA_FLOPS,
@@ -119,7 +119,7 @@ def mean_counts(counters: Mapping[str, int]) -> Counts:
     return Counts({name: value / counters["ctas"] for name, value in counters.items()}, {})
 
 
-def occupancy(launch: Launch, registers: int, smem_static: int, gpu: GpuSpec) -> int:
+def occupancy(launch: LaunchConfig, registers: int, smem_static: int, gpu: GpuSpec) -> int:
     """CTAs that fit on one SM; 0 when not even one does."""
     threads = launch.block[0] * launch.block[1] * launch.block[2]
     warp_registers = -(-max(registers, 1) * 32 // 256) * 256  # allocated in units of 256 a warp
@@ -133,7 +133,7 @@ def occupancy(launch: Launch, registers: int, smem_static: int, gpu: GpuSpec) ->
 
 def estimate(
     profile: Profile,
-    launches: tuple[Launch, ...],
+    launches: tuple[LaunchConfig, ...],
     workload: Workload,
     gpu: GpuSpec,
     *,
@@ -166,7 +166,14 @@ class _Ctas:
     """How many CTAs of a launch work, and how they share the SMs."""
 
     def __init__(
-        self, launch: Launch, count: int, gpu: GpuSpec, registers: int, smem_static_bytes: int, *, groups: int
+        self,
+        launch: LaunchConfig,
+        count: int,
+        gpu: GpuSpec,
+        registers: int,
+        smem_static_bytes: int,
+        *,
+        groups: int,
     ) -> None:
         self.count = count
         self.groups = groups  # that compute on wgmma; 0: the kernel has none
@@ -185,16 +192,18 @@ def _main(profile: Profile, ctas: _Ctas, work: Work, gpu: GpuSpec, *, spill_byte
     extra = profile.uncounted + ctas.warps * (constants()["loop_instructions"] + spill_bytes / 4)
     per_step = {**counts.per_step, "operand_bytes": profile.operand_bytes}
     once, each = _units(counts.fixed, 0.0, ctas, gpu), _units(per_step, extra, ctas, gpu)
-    start = _start_cycles(ctas) + _norm((_path_cycles(counts.fixed, 0.0, ctas, gpu), *_crowded(once, ctas)))
+    start = _start_cycles(ctas) + _norm(
+        (_path_cycles(counts.fixed, 0.0, ctas, gpu), *_unit_cycles(once, ctas))
+    )
     alone = _step_cycles(profile, extra, ctas, gpu)
-    step = _norm((alone, *_crowded(each, ctas)))
+    step = _norm((alone, *_unit_cycles(each, ctas)))
 
-    def until_done(cycles: float) -> float:
+    def end_cycles(cycles: float) -> float:
         return makespan([start + n * cycles for n in steps], work.copies, ctas.slots)
 
     busy = {unit: work.copies * (len(steps) * once[unit] + sum(steps) * each[unit]) for unit in each}
     terms = {unit: cycles / ctas.busy_sms for unit, cycles in busy.items()}
-    return terms | {"latency": until_done(alone), "makespan": until_done(step)}
+    return terms | {"latency": end_cycles(alone), "makespan": end_cycles(step)}
 
 
 def _start_cycles(ctas: _Ctas) -> float:
@@ -220,7 +229,7 @@ def _loopless(counts: Counts, ctas: _Ctas, gpu: GpuSpec) -> dict[str, float]:
     alone = constants()["memory_latency"] + _path_cycles(counts.fixed, 0.0, ctas, gpu)
     waves = ctas.count / ctas.slots
     terms = {unit: cycles * ctas.count / ctas.busy_sms for unit, cycles in units.items()}
-    return terms | {"latency": waves * alone, "makespan": waves * _norm((alone, *_crowded(units, ctas)))}
+    return terms | {"latency": waves * alone, "makespan": waves * _norm((alone, *_unit_cycles(units, ctas)))}
 
 
 def _instructions(n: Numbers, prefix: str = "") -> float:
@@ -260,7 +269,7 @@ def _path_cycles(n: Numbers, extra: float, ctas: _Ctas, gpu: GpuSpec) -> float:
     return path_cycles(n, _instructions(n, "critical_") + extra / ctas.warps, together, ctas.warps, gpu, k)
 
 
-def _crowded(units: Numbers, ctas: _Ctas) -> tuple[float, ...]:
+def _unit_cycles(units: Numbers, ctas: _Ctas) -> tuple[float, ...]:
     """Cycles of each unit for all CTAs on the SM; the busiest scheduler counts, not the mean."""
     mean = ctas.warps * ctas.together / SCHEDULERS
     uneven = math.ceil(mean) / mean

@@ -13,7 +13,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from evoflash.launch import Launch
+from evoflash.launch import LaunchConfig
 from evoflash.specs import GpuSpec
 
 _MAX_SCHEDULED = 20_000  # beyond this many CTAs the tail is a rounding error: divide instead
@@ -38,7 +38,7 @@ def makespan(durations: list[float], copies: int, slots: int) -> float:
     return max(ends)
 
 
-def at_work(launch: Launch, pieces: int, batch: int, sm_count: int) -> int:
+def at_work(launch: LaunchConfig, pieces: int, batch: int, sm_count: int) -> int:
     """CTAs of a launch that find work, of `pieces` in all.
 
     A persistent grid is filled up to a multiple of the batch, and what goes beyond the GPU's slots, which are

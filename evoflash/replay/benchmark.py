@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from evoflash.isolation import IsolatedPool
 from evoflash.replay import contenders
 from evoflash.replay.comparison import (
-    Standing,
+    StrategyScore,
     best_so_far,
     draws_us,
     random_expectation,
@@ -24,7 +24,7 @@ from evoflash.replay.comparison import (
     standing,
 )
 from evoflash.replay.kernel_tuner import read_recording
-from evoflash.replay.recorded_space import Recording, Summary
+from evoflash.replay.recorded_space import Recording, SpaceSummary
 
 FLIPS = 20_000  # random signs of the differences, for the test of a pair
 RUN_LIMIT_S = 1800.0  # of one seed
@@ -32,10 +32,10 @@ _SEEDS_OF_A_CALL = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class BenchmarkRow:
     """What one contender came to on one space, over its seeds."""
 
-    standing: Standing
+    standing: StrategyScore
     median: float  # of P
     below_random: float  # share of the seeds with P below 0
     cpu_ms: float  # for each evaluation: proposing, the loop and the look-up
@@ -50,13 +50,13 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Space(Summary):
+class Space(SpaceSummary):
     """A recorded space, and how each contender did there, best mean first."""
 
     file: str
     budget: int
     expected: tuple[float, ...]  # best over optimum that random search is expected to have
-    rows: tuple[Row, ...]
+    rows: tuple[BenchmarkRow, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ def run_seeds(path: Path, contender: str, budget: int, seeds: Sequence[int]) -> 
     recording = _recording(path)
     started = time.process_time()
     try:
-        found = tuple(tuple(contenders.run(recording, contender, budget, seed)) for seed in seeds)
+        found = tuple(tuple(contenders.run_contender(recording, contender, budget, seed)) for seed in seeds)
     except Exception as error:
         if not contenders.is_rival(contender):
             raise
@@ -122,17 +122,17 @@ def benchmark(
                 else:
                     rows.append(_row(recording, name, budgets[path], runs))
                     done(f"{path.name}: {name}: mean P {rows[-1].standing.score:+.2f}")
-            yield _space(path, recording, budgets[path], _compared(rows, reference))
+            yield _space(path, recording, budgets[path], _with_differences(rows, reference))
 
 
-def _row(recording: Recording, name: str, budget: int, runs: Sequence[Runs]) -> Row:
+def _row(recording: Recording, name: str, budget: int, runs: Sequence[Runs]) -> BenchmarkRow:
     times_us = recording.scores_us
     found = [each for part in runs for each in part.found_us]
     best_us = best_so_far(found, budget, worst_us=times_us[-1])
     expected_us = random_expectation(draws_us(recording), budget)
     scores = scores_of(best_us, expected_us, times_us[0])
     quartiles = np.quantile(best_us / times_us[0], (0.25, 0.5, 0.75), axis=0).T
-    return Row(
+    return BenchmarkRow(
         standing(name, best_us, expected_us, times_us[0]),
         float(np.median(scores)),
         float((scores < 0).mean()),
@@ -142,18 +142,18 @@ def _row(recording: Recording, name: str, budget: int, runs: Sequence[Runs]) -> 
     )
 
 
-def _compared(rows: Sequence[Row], reference: str) -> Iterator[Row]:
+def _with_differences(rows: Sequence[BenchmarkRow], reference: str) -> Iterator[BenchmarkRow]:
     """The rows, best mean first, each with its difference to the reference's."""
     beside = next((row for row in rows if row.name == reference), None)
     for row in sorted(rows, key=lambda row: -row.standing.score):
         if beside is None or row is beside:
             yield row
         else:
-            difference, p_value = paired(row.scores, beside.scores)
+            difference, p_value = paired_test(row.scores, beside.scores)
             yield replace(row, difference=difference, p_value=p_value)
 
 
-def paired(one: Sequence[float], other: Sequence[float]) -> tuple[float, float]:
+def paired_test(one: Sequence[float], other: Sequence[float]) -> tuple[float, float]:
     """The mean difference of P over the same seeds, and how likely one so far from 0 is by chance.
 
     That is the share of random signs of the differences whose mean is as far from 0, on both sides.
@@ -164,7 +164,7 @@ def paired(one: Sequence[float], other: Sequence[float]) -> tuple[float, float]:
     return float(differences.mean()), float((1 + extreme.sum()) / (1 + FLIPS))
 
 
-def _space(path: Path, recording: Recording, budget: int, rows: Iterator[Row]) -> Space:
+def _space(path: Path, recording: Recording, budget: int, rows: Iterator[BenchmarkRow]) -> Space:
     expected_us: NDArray[np.float64] = random_expectation(draws_us(recording), budget)
     summary = recording.summary
     return Space(

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from evoflash.errors import UsageError
 from evoflash.evaluation import Evaluation, Proposal
-from evoflash.replay.recorded_space import Recording, ReplayedEvaluator, Summary
+from evoflash.replay.recorded_space import Recording, ReplayedEvaluator, SpaceSummary
 from evoflash.search import search
 from evoflash.strategies import check_strategy, known_strategies, make_strategy
 
@@ -30,7 +30,7 @@ Curves = NDArray[np.float64]  # (repeats, budget): the best time in us after eac
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class StrategyScore:
     """How one strategy did on one recorded space, over its repeats."""
 
     strategy: str
@@ -43,15 +43,15 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison(Summary):
+class StrategyComparison(SpaceSummary):
     """Every strategy's standing on one recorded space, and what random search is expected to do."""
 
     budget: int
     repeats: int
     seed: int
     ahead: int
-    standings: tuple[Standing, ...]
-    random: Standing  # computed exactly, without a run
+    standings: tuple[StrategyScore, ...]
+    random: StrategyScore  # computed exactly, without a run
 
 
 class _Notebook:
@@ -63,14 +63,14 @@ class _Notebook:
     def history(self, run: None) -> list[tuple[Proposal, Evaluation]]:
         return self.rows
 
-    def spent(self, run: None) -> int:
+    def spent_budget(self, run: None) -> int:
         return len(self.rows)
 
     def add(self, run: None, evaluation: Evaluation, proposal: Proposal) -> None:
         self.rows.append((proposal, evaluation))
 
 
-def chosen(names: str) -> tuple[str, ...]:
+def parse_strategies(names: str) -> tuple[str, ...]:
     """`all`, or names with commas between -> strategy names. UsageError for an unknown one."""
     if names == "all":
         return known_strategies()
@@ -92,7 +92,7 @@ def compare(
     repeats: int,
     seed: int = 0,
     ahead: int = 1,
-) -> Comparison:
+) -> StrategyComparison:
     """Run each strategy `repeats` times, with the seeds from `seed` on; UsageError for a hopeless record."""
     if budget < 1 or repeats < 1 or ahead < 1:
         raise UsageError("give whole numbers from 1 up for --budget, --repeats and --ahead.")
@@ -103,7 +103,7 @@ def compare(
         standing(name, curves(recording, name, budget, repeats, seed, ahead), expected, optimum_us)
         for name in strategies
     )
-    return Comparison(
+    return StrategyComparison(
         **asdict(recording.summary),
         budget=budget,
         repeats=repeats,
@@ -130,7 +130,7 @@ def curves(
     recording: Recording, strategy: str, budget: int, repeats: int, seed: int = 0, ahead: int = 1
 ) -> Curves:
     """The best time so far of each repeat, in us; until something is correct, the slowest recorded time."""
-    repeated = (found_us(recording, strategy, budget, seed + i, ahead) for i in range(repeats))
+    repeated = (replay_times(recording, strategy, budget, seed + i, ahead) for i in range(repeats))
     return best_so_far([list(scores) for scores in repeated], budget, worst_us=recording.scores_us[-1])
 
 
@@ -142,7 +142,9 @@ def best_so_far(found_us: Sequence[Sequence[float]], budget: int, *, worst_us: f
     return np.minimum(np.minimum.accumulate(np.stack(padded), axis=1), worst_us)
 
 
-def found_us(recording: Recording, strategy: str, budget: int, seed: int, ahead: int = 1) -> Iterator[float]:
+def replay_times(
+    recording: Recording, strategy: str, budget: int, seed: int, ahead: int = 1
+) -> Iterator[float]:
     """What each evaluation of one run came to, in us; infinite where it failed or was a lower bound."""
     notebook = _Notebook()
     proposes = make_strategy(strategy, recording.space, seed=seed)
@@ -170,7 +172,9 @@ def _slower(size: int, budget: int) -> Iterator[NDArray[np.float64]]:
         yield chance
 
 
-def standing(strategy: str, best_us: Curves, expected_us: NDArray[np.float64], optimum_us: float) -> Standing:
+def standing(
+    strategy: str, best_us: Curves, expected_us: NDArray[np.float64], optimum_us: float
+) -> StrategyScore:
     """What the curves of a strategy's repeats come to."""
     rng = np.random.default_rng(0)
     picks = rng.integers(len(best_us), size=(RESAMPLES, len(best_us)))
@@ -179,7 +183,7 @@ def standing(strategy: str, best_us: Curves, expected_us: NDArray[np.float64], o
     near = best_us <= NEAR * optimum_us
     after = np.where(near.any(axis=1), near.argmax(axis=1) + 1, math.inf)
     median = float(np.median(after))
-    return Standing(
+    return StrategyScore(
         strategy,
         float(np.median(best_us[:, -1])) / optimum_us,
         float(per_repeat.mean()),
@@ -205,10 +209,10 @@ def _score(best_us: NDArray[np.float64], expected_us: NDArray[np.float64], optim
     return float(((expected_us[first:] - best_us[first:])[scored] / room[scored]).mean())
 
 
-def _random_standing(every_us: NDArray[np.float64], expected_us: NDArray[np.float64]) -> Standing:
+def _random_standing(every_us: NDArray[np.float64], expected_us: NDArray[np.float64]) -> StrategyScore:
     size, budget = len(every_us), len(expected_us)
     near = int(np.searchsorted(every_us, NEAR * every_us[0], side="right"))
     hit = [1.0 - float(slower[near]) if near < size else 1.0 for slower in _slower(size, budget)]
     after = next((k for k, chance in enumerate(hit, 1) if chance >= 0.5), None)
     best = float(expected_us[-1] / every_us[0])
-    return Standing("random, expected", best, 0.0, 0.0, 0.0, hit[-1], after)
+    return StrategyScore("random, expected", best, 0.0, 0.0, 0.0, hit[-1], after)

@@ -91,7 +91,7 @@ def missing_package(contender: str) -> str:
     return package if package and find_spec(package) is None else ""
 
 
-def run(recording: Recording, contender: str, budget: int, seed: int) -> Found:
+def run_contender(recording: Recording, contender: str, budget: int, seed: int) -> Found:
     """What each evaluation of one run came to: distinct configurations of the record, at most `budget`."""
     return _runner(contender)(recording, contender.rpartition(":")[2], budget, seed)
 
@@ -105,7 +105,7 @@ def _runner(contender: str) -> Callable[[Recording, str, int, int], Found]:
         from evoflash.replay.contenders import run_strategy
 
         return run_strategy
-    return lambda recording, name, budget, seed: list(comparison.found_us(recording, name, budget, seed))
+    return lambda recording, name, budget, seed: list(comparison.replay_times(recording, name, budget, seed))
 
 
 _KERNEL = "recorded"
@@ -119,7 +119,7 @@ def run_strategy(recording: Recording, name: str, budget: int, seed: int) -> Seq
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "cache.json"
         path.write_text(json.dumps(_cache(recording, params, times_us)), encoding="utf-8")
-        results = _tuned(params, set(times_us), path, strategy=name, budget=budget, seed=seed)
+        results = _tune(params, set(times_us), path, strategy=name, budget=budget, seed=seed)
     found: dict[_Key, float] = {}
     for result in results:
         key = tuple(result[param.name] for param in params)
@@ -159,7 +159,7 @@ def _cache(recording: Recording, params: Sequence[Param], times_us: Mapping[_Key
     }
 
 
-def _tuned(
+def _tune(
     params: Sequence[Param], valid: set[_Key], path: Path, *, strategy: str, budget: int, seed: int
 ) -> Sequence[Mapping[str, Any]]:
     import kernel_tuner
@@ -203,7 +203,7 @@ def run_sampler(recording: Recording, name: str, budget: int, seed: int) -> Sequ
     keys = {key_of(recording, genome): genome for genome in recording.space.genomes}
     genes: dict[str, optuna.distributions.BaseDistribution] = {
         param.name: optuna.distributions.CategoricalDistribution(list(map(str, param.values)))
-        for param in _varied(recording)
+        for param in _varying_params(recording)
     }
     found: dict[Genome, float] = {}
     budget = min(budget, len(keys))
@@ -224,10 +224,10 @@ def run_sampler(recording: Recording, name: str, budget: int, seed: int) -> Sequ
 def key_of(recording: Recording, genome: Genome) -> tuple[str, ...]:
     """The values of the genes that vary as words, in the space's order; an inactive gene's is its first."""
     values = genome.as_dict()
-    return tuple(str(values.get(param.name, param.values[0])) for param in _varied(recording))
+    return tuple(str(values.get(param.name, param.values[0])) for param in _varying_params(recording))
 
 
-def _varied(recording: Recording) -> list[Param]:
+def _varying_params(recording: Recording) -> list[Param]:
     return [param for param in recording.space.params if len(param.values) > 1]
 
 

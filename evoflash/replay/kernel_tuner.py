@@ -22,7 +22,7 @@ from evoflash.evaluation import Basis, Evaluation, Rung, Status
 from evoflash.kernels.family import load_family
 from evoflash.kernels.occupancy import proportions_on
 from evoflash.problem import parse_problem
-from evoflash.replay.recorded_space import Outcome, Recording, recorded_space
+from evoflash.replay.recorded_space import RecordedOutcome, Recording, recorded_space
 from evoflash.space import Genome, Param, Value
 from evoflash.specs import load_gpu
 
@@ -157,7 +157,7 @@ def _from_cache(data: Json) -> Recording:
     names = data["tune_params_keys"]
     params = [Param(name, _distinct(data["tune_params"][name])) for name in names]
     family, version = ours.get("family", data["kernel_name"]), ours.get("version", 1)
-    outcomes: dict[Genome, Outcome] = {}
+    outcomes: dict[Genome, RecordedOutcome] = {}
     for key, entry in data["cache"].items():
         genome = _genome(family, version, params, entry, key)
         if genome in outcomes:
@@ -208,12 +208,12 @@ def _is_one_of(value: Value, values: tuple[Value, ...]) -> bool:
     return any(type(v) is type(value) and v == value for v in values)
 
 
-def _outcome(entry: Json) -> Outcome:
+def _outcome(entry: Json) -> RecordedOutcome:
     compile_s = float(entry.get("compile_time") or 0) / 1e3
     ours = entry.get("evoflash")
     times_us = tuple(1e3 * float(time) for time in entry.get("times", ()))
     if ours:
-        return Outcome(
+        return RecordedOutcome(
             Status(ours["status"]),
             Rung(ours["rung"]),
             ours.get("reason", ""),
@@ -226,10 +226,12 @@ def _outcome(entry: Json) -> Outcome:
     error = entry.get("__error__", time if isinstance(time, str) else None)
     if error is not None:
         status, rung = _ERRORS.get(error, _ERRORS["ErrorConfig"])
-        return Outcome(status, rung, str(error), compile_s=compile_s)
+        return RecordedOutcome(status, rung, str(error), compile_s=compile_s)
     if not _is_time(time):
-        return Outcome(Status.RUNTIME, Rung.TIMING, f"the recorded time is {time}", compile_s=compile_s)
-    return Outcome(Status.CORRECT, Rung.DONE, "", 1e3 * time, times_us, compile_s=compile_s)
+        return RecordedOutcome(
+            Status.RUNTIME, Rung.TIMING, f"the recorded time is {time}", compile_s=compile_s
+        )
+    return RecordedOutcome(Status.CORRECT, Rung.DONE, "", 1e3 * time, times_us, compile_s=compile_s)
 
 
 def _is_time(time: object) -> bool:
@@ -259,21 +261,23 @@ def _by_size(value: Value) -> tuple[bool, float, str]:
     return isinstance(value, str), 0.0 if isinstance(value, str) else float(value), str(value)
 
 
-def _t4_outcome(result: Json) -> Outcome:
+def _t4_outcome(result: Json) -> RecordedOutcome:
     status = Status(result["invalidity"])
     times = result.get("times", {})
     compile_s = float(times.get("compilation", times.get("compilation_time")) or 0) / 1e3
     if status is not Status.CORRECT:
         ours = result.get("evoflash", {})
         rung = Rung(ours["rung"]) if ours else _T4_RUNGS[status]
-        return Outcome(status, rung, ours.get("reason", ""), compile_s=compile_s)
+        return RecordedOutcome(status, rung, ours.get("reason", ""), compile_s=compile_s)
     objective = (result.get("objectives") or ["time"])[0]
     measured = next(m for m in result["measurements"] if m["name"] == objective)
     us = _US.get(measured.get("unit") or "ms")
     if us is None or not _is_time(measured["value"]):
         raise UsageError(f"the objective '{objective}' is no time: only recorded times can be replayed.")
     runtimes_us = tuple(1e3 * float(time) for time in times.get("runtimes", ()))
-    return Outcome(Status.CORRECT, Rung.DONE, "", us * measured["value"], runtimes_us, compile_s=compile_s)
+    return RecordedOutcome(
+        Status.CORRECT, Rung.DONE, "", us * measured["value"], runtimes_us, compile_s=compile_s
+    )
 
 
 # ---- caches out
@@ -315,7 +319,7 @@ def _key(params: tuple[Param, ...], entry: Json) -> str:
     return ",".join(str(entry[param.name]) for param in params)
 
 
-def _entry(params: tuple[Param, ...], genome: Genome, outcome: Outcome) -> Json:
+def _entry(params: tuple[Param, ...], genome: Genome, outcome: RecordedOutcome) -> Json:
     values = genome.as_dict()
     entry: Json = {param.name: values.get(param.name, param.values[0]) for param in params}
     if outcome.score_us is None:
@@ -329,7 +333,7 @@ def _entry(params: tuple[Param, ...], genome: Genome, outcome: Outcome) -> Json:
     return entry | {"evoflash": _exact(outcome, [p.name for p in params if p.name not in values])}
 
 
-def _exact(outcome: Outcome, inactive: list[str]) -> Mapping[str, Any]:
+def _exact(outcome: RecordedOutcome, inactive: list[str]) -> Mapping[str, Any]:
     # Times again, in us: dividing by 1000 and multiplying again need not give the same number.
     given = {
         "reason": outcome.reason,

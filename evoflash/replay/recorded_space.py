@@ -21,7 +21,7 @@ _Prefix = tuple[tuple[str, Value], ...]  # the active params before one param, w
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class RecordedOutcome:
     """What became of one genome when it was recorded; `score_us`: only of correct or screened ones."""
 
     status: Status
@@ -37,7 +37,7 @@ class Outcome:
 class RecordedSpace(SearchSpace):
     """A search space of the genomes in `outcomes`, in their order, and no others."""
 
-    outcomes: Mapping[Genome, Outcome] = field(default_factory=dict)
+    outcomes: Mapping[Genome, RecordedOutcome] = field(default_factory=dict)
     genomes: tuple[Genome, ...] = ()  # the keys of `outcomes`, to draw from
 
     def violations(self, genome: Genome) -> tuple[str, ...]:
@@ -57,7 +57,7 @@ class RecordedSpace(SearchSpace):
 
 
 def recorded_space(
-    family: str, params: Sequence[Param], outcomes: Mapping[Genome, Outcome], *, version: int = 1
+    family: str, params: Sequence[Param], outcomes: Mapping[Genome, RecordedOutcome], *, version: int = 1
 ) -> RecordedSpace:
     """The space of `outcomes`; when a param is active is read off the genomes that lack it.
 
@@ -91,7 +91,7 @@ def _is_active(absent: frozenset[_Prefix], chosen: Values) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class SpaceSummary:
     """What was recorded, where, and how much of it."""
 
     problem: str
@@ -130,15 +130,15 @@ class Recording:
         return sorted(o.score_us for o in timed if o.score_us is not None)
 
     @property
-    def summary(self) -> Summary:
+    def summary(self) -> SpaceSummary:
         """IndexError where nothing was correct."""
         times_us = self.scores_us
         size = len(self.space.genomes)
-        return Summary(self.problem, self.device, self.basis.value, size, len(times_us), times_us[0])
+        return SpaceSummary(self.problem, self.device, self.basis.value, size, len(times_us), times_us[0])
 
 
 PROTOCOL = "recorded"
-_UNKNOWN = Outcome(Status.CONSTRAINTS, Rung.CHECKS, "not in the recorded space")
+_UNKNOWN = RecordedOutcome(Status.CONSTRAINTS, Rung.CHECKS, "not in the recorded space")
 
 
 class ReplayedEvaluator:
@@ -194,7 +194,7 @@ class ReplayedEvaluator:
         )
 
 
-def _timing(problem: str, outcome: Outcome, score_us: float) -> Timing:
+def _timing(problem: str, outcome: RecordedOutcome, score_us: float) -> Timing:
     times_us = outcome.times_us or (score_us,)
     p10, median, p90 = (float(np.quantile(times_us, q)) for q in (0.1, 0.5, 0.9))
     return Timing(problem, PROTOCOL, median, p10, p90, len(times_us), censored=outcome.is_lower_bound)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from evoflash.errors import UsageError, did_you_mean
-from evoflash.extensions import extended
+from evoflash.extensions import with_extensions
 from evoflash.paths import GPUS
 
 _ARCH = re.compile(r"sm_[1-9]\d{1,2}[af]?")
@@ -71,7 +71,7 @@ def known_gpus() -> tuple[str, ...]:
 
 
 def _files() -> dict[str, Path]:
-    return extended("gpus", {path.stem: path for path in GPUS.glob("*.toml")})
+    return with_extensions("gpus", {path.stem: path for path in GPUS.glob("*.toml")})
 
 
 @cache
@@ -123,6 +123,6 @@ def _wrong(field: Field[Any], figure: object) -> str:
     return "" if is_whole and 0 < figure < 2**63 else "a whole number above 0"  # type: ignore[operator]
 
 
-def known_name(name: str | None) -> str | None:
+def canonical_gpu(name: str | None) -> str | None:
     """The database's key of a known GPU; None, which asks for any GPU, stays None. UsageError as load_gpu."""
     return None if name is None else load_gpu(name).name

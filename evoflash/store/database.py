@@ -23,7 +23,7 @@ from sqlalchemy import event
 from sqlalchemy.exc import IntegrityError, OperationalError, SQLAlchemyError
 
 from evoflash.errors import StoreError, without_passwords
-from evoflash.paths import DB, shipped
+from evoflash.paths import DB, shipped_folder
 from evoflash.store.locks import FileLocks, RunLocks, SessionLocks, application_name
 from evoflash.store.rows import DamagedRowError
 from evoflash.store.schema import HEAD, VERSION_TABLE, leaderboard_sql
@@ -91,14 +91,14 @@ _ADVICE = (
 
 def explain(label: str, error: Exception) -> str:
     """What is wrong with the database `label`, and what to do about it."""
-    said = _said(error)
+    said = _driver_message(error)
     for words, advice in _ADVICE:
         if words in said.lower():
             return f"{label} {advice} ({said})."
     return f"{label} cannot be used ({said}): check it, or name another with --db."
 
 
-def _said(error: Exception) -> str:
+def _driver_message(error: Exception) -> str:
     """The first line of what the driver said; of attempts at several addresses, that of the first one."""
     lines = [line.strip(" -") for line in str(getattr(error, "orig", None) or error).splitlines()]
     if not lines:
@@ -199,12 +199,12 @@ class Database:
     def reading(self) -> Iterator[sa.Connection]:
         """One consistent snapshot; it never waits for a writer."""
         options = _SNAPSHOT if self.engine.dialect.name == "postgresql" else {}
-        with _translated(self.label), self.engine.connect().execution_options(**options) as connection:
+        with _translate_errors(self.label), self.engine.connect().execution_options(**options) as connection:
             yield connection
 
     def write(self, work: Callable[[sa.Connection], T]) -> T:
         """Run `work` in one transaction: all of it is stored, or none. `work` may be called several times."""
-        with _translated(self.label):
+        with _translate_errors(self.label):
             for _ in range(_TRIES - 1):
                 try:
                     return self._transact(work)
@@ -237,7 +237,7 @@ def open_database(target: str, *, read_only: bool = False) -> Database:
     """
     file = _sqlite_file(target)
     label = str(file) if file else label_of(target)
-    with _translated(label):
+    with _translate_errors(label):
         if file:
             _check_file(file, read_only=read_only)
         engine = _engine(target, file, read_only=read_only)
@@ -371,7 +371,7 @@ def _check_revision(revision: str | None, label: str, *, read_only: bool) -> Non
         raise StoreError(
             f"{label} holds no evoflash results: run `evoflash search` first, or name another with --db."
         )
-    if revision is not None and not list((shipped(DB) / "versions").glob(f"{revision}_*.py")):
+    if revision is not None and not list((shipped_folder(DB) / "versions").glob(f"{revision}_*.py")):
         raise StoreError(
             f"{label} was written by a newer evoflash (revision {revision}, this one knows {HEAD}): "
             "upgrade evoflash, or name another database with --db."
@@ -425,7 +425,7 @@ def _replace_view(connection: sa.Connection) -> None:
 
 
 @contextmanager
-def _translated(label: str) -> Iterator[None]:
+def _translate_errors(label: str) -> Iterator[None]:
     try:
         yield
     except (SQLAlchemyError, sqlite3.Error, OSError, OverflowError, UnicodeDecodeError) as error:

@@ -24,7 +24,7 @@ _WORDS: dict[tuple[str, str], tuple[str, ...]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Defect:
     """One thing that is wrong: where, and what."""
 
     table: str  # empty: the file as a whole
@@ -38,10 +38,10 @@ class Health:
 
     revision: str
     rows: dict[str, int]
-    findings: tuple[Finding, ...]
+    findings: tuple[Defect, ...]
 
 
-def check(database: Database) -> Health:
+def check_database(database: Database) -> Health:
     """Look at every row."""
     with database.reading() as connection:
         tables = sa.inspect(connection).get_table_names()
@@ -65,19 +65,19 @@ def _revisions(connection: sa.Connection, tables: list[str]) -> list[str]:
     return [str(row[0]) for row in connection.exec_driver_sql(f"SELECT version_num FROM {VERSION_TABLE}")]
 
 
-def _of_the_file(connection: sa.Connection, tables: list[str]) -> Iterator[Finding]:
+def _of_the_file(connection: sa.Connection, tables: list[str]) -> Iterator[Defect]:
     revisions = _revisions(connection, tables)
     if revisions != [HEAD]:
-        yield Finding(VERSION_TABLE, "", f"the revision is {revisions or 'missing'}, not {HEAD}")
+        yield Defect(VERSION_TABLE, "", f"the revision is {revisions or 'missing'}, not {HEAD}")
     for table in metadata.sorted_tables:
         if table.name not in tables:
-            yield Finding(table.name, "", "the table is missing")
+            yield Defect(table.name, "", "the table is missing")
     if connection.dialect.name == "sqlite":
         said = [str(row[0]) for row in connection.exec_driver_sql("PRAGMA integrity_check(20)")]
-        yield from (Finding("", "", line) for line in said if line != "ok")
+        yield from (Defect("", "", line) for line in said if line != "ok")
 
 
-def _keys(connection: sa.Connection, known: list[sa.Table]) -> Iterator[Finding]:
+def _keys(connection: sa.Connection, known: list[sa.Table]) -> Iterator[Defect]:
     """Rows that refer to a row that is not there."""
     names = {table.name for table in known}
     for table in known:
@@ -90,17 +90,17 @@ def _keys(connection: sa.Connection, known: list[sa.Table]) -> Iterator[Finding]
             joined = table.outerjoin(other, other.c[key.column.name] == key.parent)
             for row in connection.execute(sa.select(table).select_from(joined).where(missing)).mappings():
                 what = f"{key.parent.name} is {row[key.parent.name]!r}, which {there.name} does not have"
-                yield Finding(table.name, _key(table, row), what)
+                yield Defect(table.name, _key(table, row), what)
 
 
-def _texts(connection: sa.Connection, known: list[sa.Table]) -> Iterator[Finding]:
+def _texts(connection: sa.Connection, known: list[sa.Table]) -> Iterator[Defect]:
     """Columns whose text is not what evoflash writes there."""
     for table in known:
         looks = {column.name: _look(table.name, column.name) for column in table.columns}
         for row in connection.execute(sa.select(table)).mappings():
             for name, look in looks.items():
                 if look is not None and (what := look(row[name])):
-                    yield Finding(table.name, _key(table, row), f"{name} {what}")
+                    yield Defect(table.name, _key(table, row), f"{name} {what}")
 
 
 def _look(table: str, column: str) -> Callable[[Any], str] | None:
@@ -120,7 +120,7 @@ def _json_fault(text: Any) -> str:
     return ""
 
 
-def _genomes(connection: sa.Connection) -> Iterator[Finding]:
+def _genomes(connection: sa.Connection) -> Iterator[Defect]:
     """Genomes whose id is not that of their values, and those that nothing refers to."""
     users = (schema.lineage.c.genome_id, schema.evaluations.c.genome_id, schema.evaluations.c.duplicate_of)
     used = {row[0] for column in users for row in connection.execute(sa.select(column).distinct())}
@@ -128,22 +128,22 @@ def _genomes(connection: sa.Connection) -> Iterator[Finding]:
         try:
             rows.genome_of(row["id"], row)
         except rows.DamagedRowError as error:
-            yield Finding("genomes", repr(row["id"]), str(error).partition("(")[2].removesuffix(")"))
+            yield Defect("genomes", repr(row["id"]), str(error).partition("(")[2].removesuffix(")"))
         if row["id"] not in used:
-            yield Finding("genomes", repr(row["id"]), "no run refers to it")
+            yield Defect("genomes", repr(row["id"]), "no run refers to it")
 
 
-def _outcomes(connection: sa.Connection) -> Iterator[Finding]:
+def _outcomes(connection: sa.Connection) -> Iterator[Defect]:
     """Proposals without an outcome in their run, and outcomes that no run proposed."""
     line, outcome = schema.lineage.c, schema.evaluations.c
     pairs = sa.and_(outcome.run_id == line.run_id, outcome.genome_id == line.genome_id)
     lost = sa.select(line.run_id, line.genome_id).outerjoin(schema.evaluations, pairs)
     for run, genome in connection.execute(lost.where(outcome.id.is_(None))):
-        yield Finding("lineage", f"({run}, {genome!r})", "the run has no evaluation of this genome")
+        yield Defect("lineage", f"({run}, {genome!r})", "the run has no evaluation of this genome")
     stray = sa.select(outcome.id).outerjoin(schema.lineage, pairs)
     stray = stray.where(line.run_id.is_(None), outcome.kind == "candidate")
     for (number,) in connection.execute(stray):
-        yield Finding("evaluations", str(number), "its run never proposed its genome")
+        yield Defect("evaluations", str(number), "its run never proposed its genome")
 
 
 def _key(table: sa.Table, row: Any) -> str:

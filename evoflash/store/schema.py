@@ -5,7 +5,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import Column, ForeignKey, Table, UniqueConstraint
 
-from evoflash.paths import DB, shipped
+from evoflash.paths import DB, shipped_folder
 
 HEAD = "0003"  # the newest revision in db/versions
 VERSION_TABLE = "evoflash_version"
@@ -122,5 +122,5 @@ def leaderboard_sql(*conditions: str) -> str:
     Where there are `conditions`, SQL on e (evaluations), r (runs) and g (genomes), it is as if the database
     had nothing but the evaluations that meet them all.
     """
-    query = (shipped(DB) / "leaderboard.sql").read_text().strip().removesuffix(";")
+    query = (shipped_folder(DB) / "leaderboard.sql").read_text().strip().removesuffix(";")
     return query.replace(_RANKED, " AND ".join((_RANKED, *conditions)))

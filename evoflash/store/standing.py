@@ -21,14 +21,14 @@ _RUN = schema.runs.c
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class ComputeCost:
     """Of one command or of several."""
 
     gpu_s: float  # for which a search had the GPU, whether it computed or waited; 0 without one
     cpu_s: float  # of all cores together, worker processes and compilers included
 
 
-def charge(database: Database, run: Run, spent: Cost) -> None:
+def charge(database: Database, run: Run, spent: ComputeCost) -> None:
     """Add to what the run took."""
     gpu_s, cpu_s = (sa.func.coalesce(column, 0.0) for column in (_RUN.gpu_s, _RUN.cpu_s))
     added = {"gpu_s": gpu_s + spent.gpu_s, "cpu_s": cpu_s + spent.cpu_s}
@@ -36,14 +36,14 @@ def charge(database: Database, run: Run, spent: Cost) -> None:
     database.write(lambda connection: connection.execute(charging))
 
 
-def cost_of(row: Row) -> Cost | None:
+def cost_of(row: Row) -> ComputeCost | None:
     """From a run's row; None for a run of an evoflash that did not note it."""
     if row["gpu_s"] is None or row["cpu_s"] is None:
         return None
-    return Cost(float(row["gpu_s"]), float(row["cpu_s"]))
+    return ComputeCost(float(row["gpu_s"]), float(row["cpu_s"]))
 
 
-def costs(database: Database, *ids: int) -> dict[int, Cost]:
+def costs(database: Database, *ids: int) -> dict[int, ComputeCost]:
     """By run, of those whose cost is known; of all runs where no ids are given."""
     wanted = [_RUN.id.in_(ids)] if ids else []
     chosen = sa.select(_RUN.id, _RUN.gpu_s, _RUN.cpu_s).where(*wanted)
@@ -57,7 +57,7 @@ NAME = "name"  # the key of a run's name in its environment
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class RunStatus:
     """One run as it stands. Baselines are not counted."""
 
     run: Run
@@ -73,7 +73,7 @@ class Standing:
     since_best: int  # genomes evaluated after the best one
     newest: str  # when the newest outcome was stored (UTC, ISO 8601); when the run began if there is none
     per_s: float | None  # genomes a second over the newest ones; None where too few are known
-    cost: Cost | None  # None where it was not noted
+    cost: ComputeCost | None  # None where it was not noted
 
     @property
     def left_s(self) -> float | None:
@@ -83,7 +83,7 @@ class Standing:
         return max(0, self.run.budget - self.evaluated) / self.per_s
 
 
-def standings(database: Database, *ids: int) -> list[Standing]:
+def standings(database: Database, *ids: int) -> list[RunStatus]:
     """The runs with these ids, or all of them; newest first."""
     wanted = [schema.runs.c.id.in_(ids)] if ids else []
     with database.reading() as connection:
@@ -91,7 +91,7 @@ def standings(database: Database, *ids: int) -> list[Standing]:
         return [_standing(connection, row, database.run_locks.holder(row["id"])) for row in found]
 
 
-def going_on(database: Database) -> list[Standing]:
+def going_on(database: Database) -> list[RunStatus]:
     """The runs that another process works on now, newest first."""
     return [standing for standing in standings(database) if standing.process is not None]
 
@@ -102,7 +102,7 @@ def name_of(row: Row) -> str:
         return str(json.loads(row["environment_json"]).get(NAME, ""))
 
 
-def _standing(connection: sa.Connection, row: Row, holder: Holder | None) -> Standing:
+def _standing(connection: sa.Connection, row: Row, holder: Holder | None) -> RunStatus:
     found = schema.evaluations.c
     mine = (found.run_id == row["id"]) & (found.kind == "candidate")
     candidates = list(
@@ -112,7 +112,7 @@ def _standing(connection: sa.Connection, row: Row, holder: Holder | None) -> Sta
     correct = [each for each in own if each["status"] == Status.CORRECT]
     timed = [each for each in correct if each["score_us"] and not each["censored"]]
     best = min(timed, key=lambda each: each["score_us"], default=None)
-    return Standing(
+    return RunStatus(
         run=rows.run_of(row),
         name=name_of(row),
         process=holder.process if holder else None,
@@ -138,6 +138,6 @@ def _rate(newest: Sequence[Row]) -> float | None:
     return (len(newest) - 1) / max((last - first).total_seconds(), 1.0)
 
 
-def age_s(standing: Standing) -> float:
+def age_s(standing: RunStatus) -> float:
     """Seconds since the newest outcome was stored."""
     return (datetime.now(UTC) - datetime.fromisoformat(standing.newest)).total_seconds()

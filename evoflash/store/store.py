@@ -43,7 +43,7 @@ def newest_runs(key: RunKey | None = None) -> sa.Select[Any]:
     return sa.select(schema.runs).where(*wanted).order_by(_RUN.id.desc())
 
 
-def counted(run: Run) -> sa.Select[Any]:
+def budget_ids(run: Run) -> sa.Select[Any]:
     """Ids of the evaluations that count against the run's budget; a genome may have several."""
     is_counted = (_EVAL.kind == "candidate") & _EVAL.duplicate_of.is_(None)
     return sa.select(_EVAL.id).where(_EVAL.run_id == run.id, is_counted)
@@ -195,15 +195,15 @@ class Store:
             last = connection.execute(newest_runs(key).limit(1)).mappings().first()
             if last is None or fresh or last["gpu_hash"] != gpu_hash:
                 new = {**row, "number": 1 if last is None else last["number"] + 1}
-                return self._locked({**new, "id": insert(connection, schema.runs, new)})
-            run = self._locked(last)
+                return self._lock_run({**new, "id": insert(connection, schema.runs, new)})
+            run = self._lock_run(last)
             raised = max(budget, last["budget"])
             connection.execute(sa.update(schema.runs).where(_RUN.id == last["id"]).values(budget=raised))
             return replace(run, budget=raised)
 
         return self.database.write(work)
 
-    def _locked(self, row: Row) -> Run:
+    def _lock_run(self, row: Row) -> Run:
         run = rows.run_of(row)
         if not self.database.run_locks.take(run.id):
             raise StoreError(
@@ -286,9 +286,9 @@ class Store:
         newest = next(searches, None)
         return self.history(newest) if newest else []
 
-    def spent(self, run: Run) -> int:
+    def spent_budget(self, run: Run) -> int:
         """Evaluations that count against the budget: distinct genomes without duplicates."""
-        chosen = counted(run).with_only_columns(sa.func.count(_EVAL.genome_id.distinct()))
+        chosen = budget_ids(run).with_only_columns(sa.func.count(_EVAL.genome_id.distinct()))
         with self.database.reading() as connection:
             return connection.scalar(chosen) or 0
 
@@ -412,7 +412,7 @@ def _check_belongs(run: Run, evaluation: Evaluation, proposal: Proposal) -> None
 
 
 def _evaluation_of(connection: sa.Connection, run: Run, genome_id: str) -> int:
-    of_genome = counted(run).where(_EVAL.genome_id == genome_id)
+    of_genome = budget_ids(run).where(_EVAL.genome_id == genome_id)
     known = connection.scalar(of_genome.order_by(_EVAL.id.desc()).limit(1))
     if known is None:
         raise StoreError(f"run {run.id} has no evaluation of {genome_id}: evaluate it before timing it.")

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evoflash.errors import UsageError, did_you_mean
-from evoflash.extensions import extended
+from evoflash.extensions import with_extensions
 from evoflash.paths import STRATEGIES as SHIPPED
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def check_loads() -> None:
 
 def _own() -> dict[str, Path]:
     """The files of extension folders by name. UsageError where one has the name of a shipped strategy."""
-    found = extended("strategies", {name: SHIPPED / f"{name}.py" for name in STRATEGIES})
+    found = with_extensions("strategies", {name: SHIPPED / f"{name}.py" for name in STRATEGIES})
     return {name: path for name, path in found.items() if path.parent != SHIPPED}
 
 

@@ -49,7 +49,7 @@ class Insight:
         learnt = len(self._told) // REFRESHED * REFRESHED
         if learnt != self._learnt:
             self._learnt, told = learnt, self._told[:learnt]
-            self._gains = {(effect.gene, effect.value): _believed(effect) for effect in effects(told)}
+            self._gains = {(effect.gene, effect.value): _shrunk_gain(effect) for effect in effects(told)}
             self._nogoods = [frozenset(nogood.values) for nogood in nogoods(told)]
 
     def _fails(self, genome: Genome) -> bool:
@@ -62,7 +62,7 @@ class Insight:
         return after - before
 
 
-def _believed(effect: GeneEffect) -> float:
+def _shrunk_gain(effect: GeneEffect) -> float:
     return math.log(effect.ratio) * effect.n / (effect.n + DOUBT)
 
 
@@ -106,7 +106,7 @@ def trials_of(name: str | None) -> int | None:
     return TRIALS if name and name.endswith(f"-{TRIALS}") else None
 
 
-def named_strategy(strategy: str, preset: str | None, population: str | None) -> str:
+def strategy_name(strategy: str, preset: str | None, population: str | None) -> str:
     """The strategy's name with its preset and population, as make_strategy takes it. UsageError where a
     strategy has none, or a population stands without a preset.
     """
@@ -189,7 +189,7 @@ class Evolution:
 
     @property
     def _stands_still(self) -> bool:
-        return self._since > STANDSTILL and self._unseen.proposed > INITIAL + STANDSTILL
+        return self._since > STANDSTILL and self._unseen.proposal_count > INITIAL + STANDSTILL
 
     def _learn(self, proposal: Proposal, evaluation: Evaluation) -> None:
         if not proposal.parents:
@@ -219,7 +219,7 @@ class Evolution:
         share = STANDING_IMMIGRANTS if self._stands_still else share
         if not breeding or rng.random() < share:
             return None
-        control = is_control(self._seed, self._unseen.proposed)
+        control = is_control(self._seed, self._unseen.proposal_count)
         if self._insight is None:
             return next(self._children(breeding, rng, control=control), None)
         litter = list(itertools.islice(self._children(breeding, rng, control=control), CHILDREN))
@@ -250,7 +250,7 @@ class Evolution:
 
     def _breeding(self) -> Parents | None:
         """Who may have children now: elites, or the seeds that have not failed while nothing is timed yet."""
-        if self._population.elites and (self._seeds or self._unseen.proposed >= INITIAL):
+        if self._population.elites and (self._seeds or self._unseen.proposal_count >= INITIAL):
             return self._population
         waiting = [Elite(seed, float("inf")) for seed in self._seeds if seed not in self._failed]
         return Population(elites=waiting) if waiting else None

@@ -30,7 +30,7 @@ class Nsga2(optuna_study.OptunaStrategy):
     def _sampler(self, seed: int) -> BaseSampler:
         return optuna_study.nsga2_sampler(seed, population=POPULATION)
 
-    def _failed(self) -> tuple[TrialState, float | None]:
+    def _failure(self) -> tuple[TrialState, float | None]:
         return optuna_study.complete(), math.inf
 
     def _ready(self, seed: int) -> None:

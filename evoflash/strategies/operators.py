@@ -19,8 +19,8 @@ import evoflash.mutations
 from evoflash import extensions as own_code
 from evoflash.errors import UsageError
 from evoflash.evaluation import Evaluation
-from evoflash.extensions import extended
-from evoflash.paths import shipped
+from evoflash.extensions import with_extensions
+from evoflash.paths import shipped_folder
 from evoflash.space import Genome, SearchSpace
 
 FULL_GAIN = math.log(1.10)  # a child faster by a tenth earns the whole reward
@@ -95,7 +95,7 @@ class Credit:
             tally.uses += 1
             tally.reward += earned
 
-    def expected(self, family: str, bound: str, operator: str) -> float:
+    def expected_reward(self, family: str, bound: str, operator: str) -> float:
         """The reward expected of the operator's next child of a parent of that family and bound."""
         trait = self.traits[operator]
         before = MEAN * trait.prior * (FIT if bound in trait.bottlenecks else 1.0)
@@ -104,7 +104,9 @@ class Credit:
 
     def shares(self, family: str, bound: str, operators: Sequence[str]) -> np.ndarray:
         """The chance of each operator, by what is expected of it; they add up to 1."""
-        expected = np.array([self.expected(family, bound, operator) for operator in operators]) ** SHARPNESS
+        expected = (
+            np.array([self.expected_reward(family, bound, operator) for operator in operators]) ** SHARPNESS
+        )
         floor = FLOOR / len(operators)
         shares: np.ndarray = floor + (1 - FLOOR) * expected / expected.sum()
         return shares
@@ -131,14 +133,14 @@ class Operator:
 
     def child(self, parents: Sequence[Genome], space: SearchSpace, rng: np.random.Generator) -> Genome | None:
         """A valid genome that is none of its parents, repaired if need be; None when there is none."""
-        child = self._mutated(parents, space, rng)
+        child = self._try_mutate(parents, space, rng)
         for _ in range(REPAIRS):
             if child is None or space.is_valid(child):
                 break
             child = _towards_valid(child, parents, space, rng)
         return None if child is None or child in parents or not space.is_valid(child) else child
 
-    def _mutated(
+    def _try_mutate(
         self, parents: Sequence[Genome], space: SearchSpace, rng: np.random.Generator
     ) -> Genome | None:
         """What `mutate` makes. Where it fails, one line says so, once in all, and it is not called again."""
@@ -185,8 +187,10 @@ def operators() -> tuple[Operator, ...]:
 
 def operator_files() -> dict[str, Path]:
     """The files of operators by name; loads none. EvoflashError where mutations/ is missing or empty."""
-    paths = (path for folder in evoflash.mutations.__path__ for path in shipped(Path(folder)).glob("*.py"))
-    return extended("mutations", {path.stem: path for path in paths})
+    paths = (
+        path for folder in evoflash.mutations.__path__ for path in shipped_folder(Path(folder)).glob("*.py")
+    )
+    return with_extensions("mutations", {path.stem: path for path in paths})
 
 
 def _operator(name: str, path: Path) -> Operator:

@@ -53,13 +53,13 @@ class OptunaStrategy(ABC):
         """The sampler of the next proposal."""
 
     @abstractmethod
-    def _failed(self) -> tuple[TrialState, float | None]:
+    def _failure(self) -> tuple[TrialState, float | None]:
         """The state and value from which this sampler learns that a genome is broken."""
 
     def ask(self) -> Proposal | None:
         """A seed, a uniform genome at first, then the sampler's; None when nothing new is left."""
         rng = self._unseen.rng()
-        proposal = self._seed() or self._sampled(rng) or self._random_immigrant(rng)
+        proposal = self._seed() or self._sample(rng) or self._random_immigrant(rng)
         if proposal is not None:
             self._unseen.take(proposal.genome)
             if proposal.genome not in self._trials:
@@ -80,7 +80,7 @@ class OptunaStrategy(ABC):
             return
         # The further up the ladder a genome came, the less it violates.
         trial.set_constraint(evaluation.status.value, _rungs_missing(evaluation.rung))
-        state, value = self._failed()
+        state, value = self._failure()
         self._study.tell(trial, value, state=state)
 
     @cached_property
@@ -104,8 +104,8 @@ class OptunaStrategy(ABC):
         genome = self._unseen.draw(rng)
         return None if genome is None else Proposal(genome)
 
-    def _sampled(self, rng: np.random.Generator) -> Proposal | None:
-        if self._unseen.proposed < INITIAL:
+    def _sample(self, rng: np.random.Generator) -> Proposal | None:
+        if self._unseen.proposal_count < INITIAL:
             return None
         self._ready(int(rng.integers(2**32)))
         for _ in range(DRAWS):
@@ -207,7 +207,7 @@ def enrol_in_generation(study: Study, trial: Trial) -> None:
     sampler.get_trial_generation(study, study.get_trials(deepcopy=False)[trial.number])
 
 
-def pruned() -> TrialState:
+def pruned_state() -> TrialState:
     """The state of a broken trial that TPE learns from (it looks past failed ones)."""
     from optuna.trial import TrialState
 

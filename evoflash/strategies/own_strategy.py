@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def make_own(path: Path, space: SearchSpace, *, seed: int, seeds: tuple[Genome, ...]) -> Strategy:
     """The strategy of a file on a space. UsageError where the file does not import, or defines none."""
     make = load(path)
-    with _blamed(path):
+    with _blame(path):
         made = make(space, seed=seed, seeds=seeds)
     if not all(callable(getattr(made, method, None)) for method in ("ask", "tell")):
         raise UsageError(f"{path}: strategy() must return an object with the methods ask and tell.")
@@ -48,7 +48,7 @@ class OwnStrategy:
 
     def ask(self) -> Proposal | None:
         """Its proposal. UsageError where it raises, or proposes what no strategy may."""
-        with _blamed(self._path):
+        with _blame(self._path):
             proposal = self._strategy.ask()
         if proposal is None:
             return None
@@ -60,7 +60,7 @@ class OwnStrategy:
     def tell(self, proposal: Proposal, evaluation: Evaluation) -> None:
         """Let it learn. UsageError where it raises."""
         self._known.add(proposal.genome)
-        with _blamed(self._path):
+        with _blame(self._path):
             self._strategy.tell(proposal, evaluation)
 
     def _wrong(self, proposal: object) -> str:
@@ -79,7 +79,7 @@ class OwnStrategy:
 
 
 @contextmanager
-def _blamed(path: Path) -> Iterator[None]:
+def _blame(path: Path) -> Iterator[None]:
     try:
         yield
     except EvoflashError:

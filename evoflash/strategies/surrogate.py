@@ -15,20 +15,20 @@ import numpy as np
 from evoflash.errors import UsageError
 from evoflash.evaluation import Evaluation, Proposal
 from evoflash.space import Genome, SearchSpace, Value
-from evoflash.strategies.model.earlier import Earlier, brought_here, doubts, targets_beside
+from evoflash.strategies.model.earlier import Earlier, doubts, targets_beside, transfer_genomes
 from evoflash.strategies.model.features import Features
 from evoflash.strategies.model.gaussian_process import (
-    Kernel,
+    Covariance,
     by_rank,
     by_share,
     favourite,
-    fitted,
+    fit,
     posterior,
     some_of,
     targets_of,
     usual_kernel,
 )
-from evoflash.strategies.model.offers import Known, Offers
+from evoflash.strategies.model.offers import BatchContext, Offers
 from evoflash.strategies.populations import Population
 from evoflash.strategies.unseen import Unseen
 
@@ -71,7 +71,7 @@ class Surrogate:
         # Kernels that fill a GPU alike take nearly equal times: plateaus, of which ranks make slopes.
         # On recorded spaces of other kernels ranks did better (docs/lab-notes.md, 2026-11-23).
         self._scale = by_share if space.proportions else by_rank
-        self._kernels: dict[int, Kernel] = {}  # by the number of outcomes that they were fitted to
+        self._kernels: dict[int, Covariance] = {}  # by the number of outcomes that they were fitted to
         self._told: list[Evaluation] = []
         self._in_flight: dict[Genome, None] = {}  # in the order of asking
         self._learnt = 0  # outcomes that the picks know of
@@ -106,7 +106,7 @@ class Surrogate:
             if seed in self._unseen:
                 return Proposal(seed, "seed")
         opening = OPENING_BESIDE_SEEDS if self._seeds else OPENING
-        return self._sample() if self._unseen.proposed < opening else None
+        return self._sample() if self._unseen.proposal_count < opening else None
 
     def _sample(self) -> Proposal | None:
         genome = self._unseen.draw(self._unseen.rng())
@@ -118,17 +118,17 @@ class Surrogate:
         if learnt != self._learnt:
             for evaluation in self._told[self._learnt : learnt]:
                 self._elites.add(evaluation)
-            self._learnt, self._picks = learnt, self._batches(self._known(self._told[:learnt]))
+            self._learnt, self._picks = learnt, self._batches(self._batch_context(self._told[:learnt]))
         return next((proposal for proposal in self._picks if proposal.genome in self._unseen), None)
 
-    def _known(self, told: Sequence[Evaluation]) -> Known:
+    def _batch_context(self, told: Sequence[Evaluation]) -> BatchContext:
         in_flight = tuple(self._in_flight)
         taken = {evaluation.genome for evaluation in told}.union(in_flight)
         rng = np.random.default_rng([self._seed, len(told), 2])
         elites = tuple(elite.genome for elite in self._elites.elites)
-        return Known(told, in_flight, elites, tuple(self._offers.points(rng)), taken, rng)
+        return BatchContext(told, in_flight, elites, tuple(self._offers.points(rng)), taken, rng)
 
-    def _batches(self, known: Known) -> Iterator[Proposal]:
+    def _batches(self, known: BatchContext) -> Iterator[Proposal]:
         """Proposals in the order in which they are wanted.
 
         They depend on `known` alone and not on what was proposed meanwhile: a resumed search makes the same
@@ -151,7 +151,7 @@ class Surrogate:
             known.taken.add(proposal.genome)
             yield proposal
 
-    def _preference(self, known: Known) -> Callable[[_Condition | None], Proposal | None]:
+    def _preference(self, known: BatchContext) -> Callable[[_Condition | None], Proposal | None]:
         """Gives, of what is offered and not taken, the model's favourite that meets a condition."""
         offers = {
             each.genome: each
@@ -160,7 +160,7 @@ class Surrogate:
         }
         pool = list(offers.values())
         own = {each.genome: _score_us(each) for each in known.told}
-        near = brought_here(self._earlier, own)
+        near = transfer_genomes(self._earlier, own)
         scores = [_score_us(each) for each in known.told]
         targets, weak = targets_beside(scores, [us for _, us in near], self._scale)
         some = some_of(targets, LEARNT_FROM)
@@ -184,13 +184,13 @@ class Surrogate:
 
         return prefer
 
-    def _of_new_tiles(self, known: Known) -> _Condition:
+    def _of_new_tiles(self, known: BatchContext) -> _Condition:
         """Whether a genome's tile is none that was tried; a space without blocks has none that is new."""
         tile = self._space.blocks[0] if self._space.blocks else ()
         tried = {_values_of(genome, tile) for genome in known.taken}
         return lambda genome: _values_of(genome, tile) not in tried
 
-    def _kernel(self, told: Sequence[Evaluation]) -> Kernel:
+    def _kernel(self, told: Sequence[Evaluation]) -> Covariance:
         """Fitted more rarely the more outcomes there are, each time from where the last fit came to."""
         kernel, count = usual_kernel(self._features.views), FIRST_FIT
         while count <= len(told):
@@ -199,7 +199,7 @@ class Surrogate:
                 targets = targets_of(scores, scale=self._scale)
                 some = some_of(targets, FITTED_TO)
                 rows = self._features.of([told[at].genome for at in some])
-                self._kernels[count] = fitted(kernel, rows, self._features.view, targets[some])
+                self._kernels[count] = fit(kernel, rows, self._features.view, targets[some])
             kernel, count = self._kernels[count], int(count * LATER)
         return kernel
 

@@ -19,5 +19,5 @@ class Tpe(optuna_study.OptunaStrategy):
     def _sampler(self, seed: int) -> BaseSampler:
         return optuna_study.tpe_sampler(seed)
 
-    def _failed(self) -> tuple[TrialState, float | None]:
-        return optuna_study.pruned(), None
+    def _failure(self) -> tuple[TrialState, float | None]:
+        return optuna_study.pruned_state(), None

@@ -25,13 +25,13 @@ class Unseen:
         return genome not in self._proposed
 
     @property
-    def proposed(self) -> int:
+    def proposal_count(self) -> int:
         """How many genomes were taken."""
         return len(self._proposed)
 
     def rng(self) -> np.random.Generator:
         """The random stream of the next proposal."""
-        return np.random.default_rng([self._seed, self.proposed])
+        return np.random.default_rng([self._seed, self.proposal_count])
 
     def take(self, genome: Genome) -> None:
         """Note a genome as proposed; harmless when it was."""

@@ -20,9 +20,9 @@ from torch import Tensor
 from evoflash.champions import champion_today, champions
 from evoflash.errors import EvoflashError, UsageError
 from evoflash.evaluation import Basis, Evaluation
-from evoflash.exports.exported import Exported
+from evoflash.exports.exported import ExportRequest
 from evoflash.exports.launch_json import artefact
-from evoflash.operations.attention.workload import Workload, distance
+from evoflash.operations.attention.workload import AttentionWorkload, distance
 from evoflash.paths import default_database
 from evoflash.problem import Problem, parse_problem
 from evoflash.runtime.launch import Kernel, Refused
@@ -36,11 +36,11 @@ _COMPILED: dict[Hashable, Attention] = {}  # by genome and compile key
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class MeasuredKernel:
     """A kernel that was measured: on what, and how fast."""
 
     genome: Genome
-    workload: Workload
+    workload: AttentionWorkload
     us: float
     evaluation: Evaluation | None  # None: of the archive
 
@@ -74,18 +74,18 @@ class Best(Attention):
         with self._finding:
             if key not in self._kernels:
                 try:
-                    self._kernels[key] = self._found(key)
+                    self._kernels[key] = self._find_kernel(key)
                 except EvoflashError as error:
                     raise Refused(str(error)) from None
             return self._kernels[key]
 
-    def _found(self, key: tuple[int, ...]) -> Attention:
+    def _find_kernel(self, key: tuple[int, ...]) -> Attention:
         batch, heads, seq_q, head_dim, kv_heads, seq_kv, device = key
         gpu = gpu_of(torch.cuda.get_device_name(device))
-        wanted = Workload(
+        wanted = AttentionWorkload(
             batch, heads, kv_heads, seq_q, seq_kv, head_dim, self._dtype_name, causal=self.causal
         )
-        return compiled(nearest(wanted, gpu), gpu)
+        return build_callable(nearest(wanted, gpu), gpu)
 
 
 def gpu_of(device_name: str) -> GpuSpec:
@@ -97,7 +97,7 @@ def gpu_of(device_name: str) -> GpuSpec:
     return found
 
 
-def nearest(wanted: Workload, gpu: GpuSpec) -> Known:
+def nearest(wanted: AttentionWorkload, gpu: GpuSpec) -> MeasuredKernel:
     """The kernel compiled for the same key that was timed on the nearest shape, the database's before the
     archive's, then the fastest. UsageError where there is none.
     """
@@ -113,21 +113,21 @@ def nearest(wanted: Workload, gpu: GpuSpec) -> Known:
 
 
 @cache
-def known_kernels(gpu_name: str) -> tuple[Known, ...]:
+def known_kernels(gpu_name: str) -> tuple[MeasuredKernel, ...]:
     """Every kernel measured on such a GPU that is valid today; read once for a process."""
     gpu = load_gpu(gpu_name)
-    return (*_stored(default_database(), gpu), *_archived(gpu))
+    return (*_stored_kernels(default_database(), gpu), *_archived_kernels(gpu))
 
 
-def _archived(gpu: GpuSpec) -> Iterator[Known]:
+def _archived_kernels(gpu: GpuSpec) -> Iterator[MeasuredKernel]:
     for champion in champions(gpu.name):
         problem = parse_problem(champion.problem)
         today = champion_today(problem, gpu)
         if today is not None and (workload := _one(problem)) is not None:
-            yield Known(today.genome, workload, today.us, None)
+            yield MeasuredKernel(today.genome, workload, today.us, None)
 
 
-def _stored(db: str, gpu: GpuSpec) -> list[Known]:
+def _stored_kernels(db: str, gpu: GpuSpec) -> list[MeasuredKernel]:
     if "://" not in db and not Path(expanduser(db)).exists():
         return []
     found = []
@@ -137,20 +137,20 @@ def _stored(db: str, gpu: GpuSpec) -> list[Known]:
                 best = store.best(summary.problem, gpu.name, basis=Basis.MEASURED)
                 workload = _one(parse_problem(summary.problem))
                 if best is not None and workload is not None and best.score_us is not None:
-                    found.append(Known(best.genome, workload, best.score_us, best))
+                    found.append(MeasuredKernel(best.genome, workload, best.score_us, best))
     return found
 
 
-def _one(problem: Problem) -> Workload | None:
+def _one(problem: Problem) -> AttentionWorkload | None:
     """The problem's only workload, if it is attention."""
     first = problem.workloads[0]
-    return first if len(problem.workloads) == 1 and isinstance(first, Workload) else None
+    return first if len(problem.workloads) == 1 and isinstance(first, AttentionWorkload) else None
 
 
-def compiled(known: Known, gpu: GpuSpec) -> Attention:
+def build_callable(known: MeasuredKernel, gpu: GpuSpec) -> Attention:
     """The kernel as a function of tensors. UsageError where its family or the compiler refuses it."""
     key = known.genome.id, known.workload.compile_key(gpu.arch)
     if key not in _COMPILED:
-        made = artefact(Exported(known.genome, Problem((known.workload,)), gpu, known.evaluation))
+        made = artefact(ExportRequest(known.genome, Problem((known.workload,)), gpu, known.evaluation))
         _COMPILED[key] = Attention(Kernel(made.description, made.images))
     return _COMPILED[key]

@@ -18,7 +18,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-from evoflash.operation import Expected, TestInput, Workload, operation_of
+from evoflash.operation import ExpectedOutputs, TestInput, Workload, operation_of
 from evoflash.operations.expectations import every_row
 
 T = TypeVar("T")
@@ -27,7 +27,7 @@ _HEAD = struct.Struct("<QQ")  # bytes of the index, bytes of the whole file; bot
 _ALIGNMENT = 64  # bytes, of each array
 
 
-def shared(place: Path, make: Callable[[], T]) -> T:
+def get_or_publish(place: Path, make: Callable[[], T]) -> T:
     """The value that is kept at `place`, or what `make` makes, which is then kept there. Of several that come
     at the same time one makes it, and the others wait. Arrays of a kept value cannot be written to.
 
@@ -43,7 +43,7 @@ def shared(place: Path, make: Callable[[], T]) -> T:
             made = make()
             if not _keep(file, made):
                 return made
-        found: T = _mapped(file)
+        found: T = _load(file)
         return found
     finally:
         fcntl.flock(file, fcntl.LOCK_UN)  # a mapping keeps the file open
@@ -94,7 +94,7 @@ def _write(file: int, what: "bytes | memoryview[Any]", at: int) -> None:
         left, at = left[written:], at + written
 
 
-def _mapped(file: int) -> Any:
+def _load(file: int) -> Any:
     index_bytes, end = _HEAD.unpack(os.pread(file, _HEAD.size, 0))
     body, sizes = pickle.loads(os.pread(file, index_bytes, _HEAD.size))
     view = memoryview(mmap.mmap(file, end, access=mmap.ACCESS_READ))
@@ -105,7 +105,7 @@ def _mapped(file: int) -> Any:
 _FOLDER = "EVOFLASH_SHARED_CASES"  # the variable in which a process notes its folder; set by share_in() alone
 
 
-def draw_case(workload: Workload, name: str, seed: int) -> tuple[TestInput, Expected]:
+def draw_case(workload: Workload, name: str, seed: int) -> tuple[TestInput, ExpectedOutputs]:
     """A test input of a small workload, and what is right at every row. Nobody may write to either."""
     operation = operation_of(workload)
     inputs: TestInput = operation.draw(name, workload, seed=seed)
@@ -118,20 +118,20 @@ def share_in(folder: str) -> None:
 
 
 @lru_cache(maxsize=512)
-def case(workload: Workload, name: str, seed: int) -> tuple[TestInput, Expected]:
+def case(workload: Workload, name: str, seed: int) -> tuple[TestInput, ExpectedOutputs]:
     """draw_case(), remembered: all candidates meet the same check shapes."""
-    return kept((workload, name, seed), lambda: draw_case(workload, name, seed))
+    return get_or_make((workload, name, seed), lambda: draw_case(workload, name, seed))
 
 
 def keep_case(folder: str, workload: Workload, name: str, seed: int) -> None:
     """Have case() find it, in whatever process shares that folder."""
-    shared(place_of(folder, (workload, name, seed)), lambda: draw_case(workload, name, seed))
+    get_or_publish(place_of(folder, (workload, name, seed)), lambda: draw_case(workload, name, seed))
 
 
-def kept(key: object, make: Callable[[], T]) -> T:
+def get_or_make(key: object, make: Callable[[], T]) -> T:
     """What `make` makes, or what another process that shares this one's folder made under that key."""
     folder = os.environ.get(_FOLDER)
-    return make() if folder is None else shared(place_of(folder, key), make)
+    return make() if folder is None else get_or_publish(place_of(folder, key), make)
 
 
 def place_of(folder: str, key: object) -> Path:

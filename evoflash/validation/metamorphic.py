@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from evoflash.evaluation import Verdict
 from evoflash.numerics import decode
-from evoflash.operation import Kernel, Output, TensorSpec, TestInput, Workload, operation_of
+from evoflash.operation import KernelCall, Output, TensorSpec, TestInput, Workload, operation_of
 from evoflash.operations.expectations import Reach, Relation, Rows, outputs_of, over_rms, thresholds_of
 from evoflash.validation.cases import case
 from evoflash.validation.validator import error_ratio, judge, place_of
@@ -24,7 +24,7 @@ from evoflash.validation.validator import error_ratio, judge, place_of
 BOTH = 2  # outputs that are off
 
 
-def repeats(kernel: Kernel, inputs: TestInput, *, workload: Workload) -> str:
+def repeats(kernel: KernelCall, inputs: TestInput, *, workload: Workload) -> str:
     """Empty when two runs on the same input agree in every bit; else what differs. Catches races."""
     return differing(kernel(inputs), kernel(inputs), workload=workload)
 
@@ -40,21 +40,21 @@ def differing(first: Output, second: Output, *, workload: Workload) -> str:
     return ""
 
 
-def complaint(kernel: Kernel, holding: Iterable[Relation | Reach], *, workload: Workload) -> str:
+def complaint(kernel: KernelCall, holding: Iterable[Relation | Reach], *, workload: Workload) -> str:
     """The first complaint of an operation's relations about a kernel; empty when they have none."""
     return next(filter(None, (_complaint(kernel, each, workload) for each in holding)), "")
 
 
-def _complaint(kernel: Kernel, holding: Relation | Reach, workload: Workload) -> str:
+def _complaint(kernel: KernelCall, holding: Relation | Reach, workload: Workload) -> str:
     if isinstance(holding, Reach):
-        return _reached(kernel, holding, workload)
+        return _reach_violation(kernel, holding, workload)
     after = [kernel(inputs) for inputs in holding.after.runs]
     before = holding.before
     runs = [kernel(inputs) for inputs in before.runs] if isinstance(before, Rows) else []
     for spec in outputs_of(workload, "rows"):
         old = _sum(runs, before.rows, spec) if isinstance(before, Rows) else before[spec.name]
         new = _sum(after, holding.after.rows, spec)
-        if reason := _moved(holding.change, spec, old, new, holding.after.rows, workload):
+        if reason := _drift(holding.change, spec, old, new, holding.after.rows, workload):
             return reason
     return ""
 
@@ -66,7 +66,7 @@ def _sum(outputs: Sequence[Output], rows: NDArray[np.intp] | None, spec: TensorS
     return numbers if rows is None else numbers[rows]
 
 
-def _reached(kernel: Kernel, reach: Reach, workload: Workload) -> str:
+def _reach_violation(kernel: KernelCall, reach: Reach, workload: Workload) -> str:
     before, after = kernel(reach.before), kernel(reach.after)
     for spec in outputs_of(workload, "rows"):
         changed = before.tensors[spec.name] != after.tensors[spec.name]
@@ -80,15 +80,15 @@ def _reached(kernel: Kernel, reach: Reach, workload: Workload) -> str:
     return ""
 
 
-def moved(change: str, before: Output, after: Output, *, workload: Workload) -> str:
+def drift_of(change: str, before: Output, after: Output, *, workload: Workload) -> str:
     """Empty when two outputs agree but for rounding; else how far one moved, or where one element did."""
     specs = outputs_of(workload, "rows")
     pairs = ((spec, _sum([before], None, spec), _sum([after], None, spec)) for spec in specs)
-    reasons = (_moved(change, spec, old, new, None, workload) for spec, old, new in pairs)
+    reasons = (_drift(change, spec, old, new, None, workload) for spec, old, new in pairs)
     return next(filter(None, reasons), "")
 
 
-def _moved(
+def _drift(
     change: str,
     spec: TensorSpec,
     old: NDArray[Any],
@@ -99,22 +99,22 @@ def _moved(
     """As moved(), of (rows, columns); `rows` says which of the tensor's they are, without: all."""
     error = np.abs(new.astype(np.float64) - old)
     squares = (old.astype(np.float64) ** 2).sum(axis=-1)
-    reason = said_of_sums(change, float((error**2).sum()), float(squares.sum()), workload=workload)
+    reason = drift_of_sums(change, float((error**2).sum()), float(squares.sum()), workload=workload)
     relative = over_rms(error, np.sqrt(squares / old.shape[-1])[:, None])
     if reason or (relative <= BOTH * thresholds_of(workload).max_over_rms).all():
         return reason
     row, column = np.unravel_index(int(relative.argmax()), relative.shape)
     at = int(row if rows is None else rows[row])
-    return said_of_worst(change, float(relative.max()), (at, int(column)), spec, workload=workload)
+    return drift_of_worst(change, float(relative.max()), (at, int(column)), spec, workload=workload)
 
 
-def said_of_sums(change: str, squared: float, before_squared: float, *, workload: Workload) -> str:
+def drift_of_sums(change: str, squared: float, before_squared: float, *, workload: Workload) -> str:
     """Empty when an output moves by no more than rounding may; squares are sums over all its elements."""
     distance, limit = error_ratio(squared, before_squared), BOTH * thresholds_of(workload).rel_l2
     return "" if distance <= limit else f"{change}: the output moves by rel_l2 {distance:.1e} > {limit:.0e}"
 
 
-def said_of_worst(
+def drift_of_worst(
     change: str, relative: float, at: tuple[int, int], spec: TensorSpec, *, workload: Workload
 ) -> str:
     """Empty when the element that moves most, over its row's RMS, may; `at` is its row, counted through, and
@@ -131,7 +131,7 @@ _MANY_GROUPS = 64
 
 
 def check_correctness(
-    run: Kernel,
+    run: KernelCall,
     workload: Workload,
     *,
     seed: int,

@@ -26,8 +26,8 @@ from numpy.typing import NDArray
 from evoflash.evaluation import Verdict
 from evoflash.numerics import decode, is_non_finite
 from evoflash.operation import (
-    Expected,
     ExpectedNumbers,
+    ExpectedOutputs,
     ExpectedRows,
     Output,
     Sample,
@@ -103,7 +103,7 @@ def in_groups(values: NDArray[Any], spec: TensorSpec) -> NDArray[Any]:
     return values.reshape(-1, *spec.shape[-2 if spec.role == "rows" else -1 :])
 
 
-def judge(workload: Workload, results: Iterable[tuple[TestInput, Expected, Output | Part]]) -> Verdict:
+def judge(workload: Workload, results: Iterable[tuple[TestInput, ExpectedOutputs, Output | Part]]) -> Verdict:
     """The verdict over the test inputs of a workload; its reason names threshold, input and place.
 
     The first input that fails is the last one looked at.
@@ -119,7 +119,7 @@ def judge_errors(workload: Workload, measured: Iterable[Errors]) -> Verdict:
         if reason := _complaint(each, workload):
             break
     ordinary = [e for e in errors if e.is_ordinary]
-    together = pooled(ordinary or errors)
+    together = pool_errors(ordinary or errors)
     if not reason and ordinary and not together.rel_l2 <= thresholds.rel_l2:
         reason = f"rel_l2 {together.rel_l2:.2e} > {thresholds.rel_l2:.0e} pooled; worst {together.where}"
     return Verdict(
@@ -133,7 +133,7 @@ def judge_errors(workload: Workload, measured: Iterable[Errors]) -> Verdict:
     )
 
 
-def pooled(errors: Sequence[Errors]) -> Errors:
+def pool_errors(errors: Sequence[Errors]) -> Errors:
     """Several test inputs, or several tensors, as one, by the place of the worst of them."""
     if len(errors) == 1:
         return errors[0]
@@ -171,7 +171,9 @@ def error_ratio(squared: float, reference_squared: float) -> float:
     return float(np.sqrt(squared / reference_squared))
 
 
-def measure(workload: Workload, inputs: TestInput, expected: Expected, output: Output | Part) -> Errors:
+def measure(
+    workload: Workload, inputs: TestInput, expected: ExpectedOutputs, output: Output | Part
+) -> Errors:
     """The errors of an output, at the rows that the reference knows; whether it is finite, everywhere."""
     part = output if isinstance(output, Part) else part_of(output, expected.sample, workload=workload)
     is_ordinary = inputs.name in operation_of(workload).inputs.ordinary
@@ -180,11 +182,17 @@ def measure(workload: Workload, inputs: TestInput, expected: Expected, output: O
     named = [
         _row_errors(nothing, spec, part, expected, workload, is_named=len(tensors) > 1) for spec in tensors
     ]
-    return _with_numbers(pooled(named), part, expected, workload)
+    return _with_numbers(pool_errors(named), part, expected, workload)
 
 
 def _row_errors(
-    nothing: Errors, spec: TensorSpec, part: Part, expected: Expected, workload: Workload, *, is_named: bool
+    nothing: Errors,
+    spec: TensorSpec,
+    part: Part,
+    expected: ExpectedOutputs,
+    workload: Workload,
+    *,
+    is_named: bool,
 ) -> Errors:
     """The errors of one tensor of rows."""
     right: ExpectedRows = expected.rows[spec.name]
@@ -203,7 +211,7 @@ def _row_errors(
     )
 
 
-def _with_numbers(errors: Errors, part: Part, expected: Expected, workload: Workload) -> Errors:
+def _with_numbers(errors: Errors, part: Part, expected: ExpectedOutputs, workload: Workload) -> Errors:
     """With the errors of the outputs of numbers; one that was not asked for has none."""
     for spec in outputs_of(workload, "numbers"):
         right = expected.numbers[spec.name]
@@ -262,17 +270,19 @@ def _of_group(spec: TensorSpec, group: int) -> tuple[np.intp, ...]:
     return tuple(np.unravel_index(group, spec.group_shape)) if spec.group_shape else ()
 
 
-def describe_error(workload: Workload, expected: Expected, output: Output) -> tuple[str, str]:
+def describe_error(workload: Workload, expected: ExpectedOutputs, output: Output) -> tuple[str, str]:
     """The worst element with its value, and which rows and columns are wrong; `expected` is of every row.
 
     Of several outputs of rows, that of the first one that is wrong.
     """
-    said = [_described(workload, spec.name, expected, output) for spec in outputs_of(workload, "rows")]
+    said = [_describe_wrong(workload, spec.name, expected, output) for spec in outputs_of(workload, "rows")]
     worst, extent, _ = next((entry for entry in said if entry[2]), said[0])
     return worst, extent
 
 
-def _described(workload: Workload, name: str, expected: Expected, output: Output) -> tuple[str, str, int]:
+def _describe_wrong(
+    workload: Workload, name: str, expected: ExpectedOutputs, output: Output
+) -> tuple[str, str, int]:
     spec = next(each for each in outputs_of(workload, "rows") if each.name == name)
     right = expected.rows[name]
     got = decode(in_groups(output.tensors[name], spec), spec.dtype)

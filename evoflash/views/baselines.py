@@ -15,7 +15,7 @@ from evoflash.problem import parse_workload
 from evoflash.views import tables
 
 
-def chosen(only: str) -> tuple[str, ...]:
+def parse_names(only: str) -> tuple[str, ...]:
     """The names in a comma-separated list, or all names where it is empty. UsageError for an unknown name."""
     asked = [name.strip() for name in only.split(",") if name.strip()]
     for name in asked:

@@ -14,13 +14,13 @@ from rich.markup import escape
 
 from evoflash import __version__
 from evoflash.gpu.timing.noise_floor import environment
-from evoflash.replay.benchmark import Row, Space
+from evoflash.replay.benchmark import BenchmarkRow, Space
 from evoflash.replay.comparison import WINDOW_START
 from evoflash.views import tables
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class Provenance:
     """How a benchmark was made."""
 
     command: str
@@ -32,14 +32,14 @@ class Made:
     machine: dict[str, str]
 
 
-def made(argv: Sequence[str], *, seeds: int, first_seed: int, reference: str) -> Made:
+def provenance(argv: Sequence[str], *, seeds: int, first_seed: int, reference: str) -> Provenance:
     """How the benchmark of this process was made."""
     command = f"evoflash {shlex.join(argv)}"
     today = date.today().isoformat()
-    return Made(command, today, __version__, seeds, first_seed, reference, environment())
+    return Provenance(command, today, __version__, seeds, first_seed, reference, environment())
 
 
-def as_json(spaces: Sequence[Space], how: Made) -> str:
+def as_json(spaces: Sequence[Space], how: Provenance) -> str:
     """One object; P of each seed in `scores`, quartiles of best over optimum after each evaluation."""
     tables = [asdict(space) for space in spaces]
     for table in tables:
@@ -65,7 +65,7 @@ HEADERS = ("mean P", "median", "below 0", "in 5 %", "CPU ms", "p")
 _RANKS = dict(zip(("strategy", *HEADERS), (0, 0, 2, 4, 1, 5, 3), strict=True))
 
 
-def print_tables(spaces: Sequence[Space], how: Made, console: Console) -> None:
+def print_tables(spaces: Sequence[Space], how: Provenance, console: Console) -> None:
     """A table for each space, best mean first, then the means over all spaces."""
     for space in spaces:
         console.print(escape(space.title), highlight=False)
@@ -77,7 +77,7 @@ def print_tables(spaces: Sequence[Space], how: Made, console: Console) -> None:
     console.print(escape(legend(spaces, how)), highlight=False)
 
 
-def _print_space(space: Space, how: Made, console: Console) -> None:
+def _print_space(space: Space, how: Provenance, console: Console) -> None:
     rows = zip(*map(cells, space.rows), strict=True)
     columns = [
         tables.Column(name, column, rank, is_number=name != "strategy")
@@ -87,7 +87,7 @@ def _print_space(space: Space, how: Made, console: Console) -> None:
     tables.print_table(columns, console, styles=styles)
 
 
-def cells(row: Row) -> tuple[str, ...]:
+def cells(row: BenchmarkRow) -> tuple[str, ...]:
     """A row's words, in the order of HEADERS."""
     return (
         row.name,
@@ -100,14 +100,14 @@ def cells(row: Row) -> tuple[str, ...]:
     )
 
 
-def test_words(row: Row) -> str:
+def test_words(row: BenchmarkRow) -> str:
     """The paired test's p; empty for the reference, which is compared with nothing."""
     if row.p_value is None:
         return ""
     return "<.001" if row.p_value < 0.001 else f"{row.p_value:.3f}".removeprefix("0")
 
 
-def legend(spaces: Sequence[Space], how: Made) -> str:
+def legend(spaces: Sequence[Space], how: Provenance) -> str:
     """What the columns mean."""
     budget = max(space.budget for space in spaces)
     return (

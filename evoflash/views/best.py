@@ -4,14 +4,14 @@ import json
 from dataclasses import asdict
 from typing import Any
 
-from evoflash.app.best import Answer, provenance
+from evoflash.app.best import BestKernel, provenance
 from evoflash.app.words import export_commands, values_line
 from evoflash.champions import Champion
 from evoflash.evaluation import Evaluation, Rung
 from evoflash.views import kernel
 
 
-def describe(answer: Answer) -> str:
+def describe(answer: BestKernel) -> str:
     """The kernel to use, and for one of the archive where it was measured."""
     if answer.archived is None:
         return kernel.brief(answer.evaluation)
@@ -22,7 +22,7 @@ def describe(answer: Answer) -> str:
     )
 
 
-def as_json(answer: Answer) -> str:
+def as_json(answer: BestKernel) -> str:
     """A list of one object."""
     if answer.archived is not None and answer.result is None:
         return json.dumps([_archived_as_dict(answer.archived, answer.evaluation)], indent=2)
@@ -31,7 +31,11 @@ def as_json(answer: Answer) -> str:
 
 def describe_archived(known: Champion, checked: Evaluation) -> str:
     """A kernel of the archive that was checked here and not timed."""
-    lines = [*_head(known), *map(kernel.built, checked.builds), kernel.checked(checked.verdicts)]
+    lines = [
+        *_head(known),
+        *map(kernel.describe_build, checked.builds),
+        kernel.describe_checks(checked.verdicts),
+    ]
     lines.append(f"source    {known.source}")
     again = export_commands(known.genome, known.problem, known.gpu)
     lines += [f"again     {command}" for command in again]

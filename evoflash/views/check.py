@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from evoflash.app.check.findings import KINDS, Finding, advice
-from evoflash.app.check.runs import Checked, RunRecord
+from evoflash.app.check.runs import CheckReport, RunRecord
 from evoflash.errors import UsageError
 
 _STYLES = {"error": "bold red", "warning": "bold yellow", "note": "bold cyan", "help": "bold green"}
@@ -26,7 +26,7 @@ _SILENT = re.compile(
 _ABOUT = {"read": re.compile(r"ld|\w*load"), "write": re.compile(r"st|cp_|\w*(store|load)")}
 
 
-def print_checked(all_checked: Sequence[Checked], console: Console) -> None:
+def print_reports(all_checked: Sequence[CheckReport], console: Console) -> None:
     """Every finding with its source lines, then a summary of each kernel."""
     for checked in all_checked:
         page = _Page(checked, console.width if console.is_terminal else None)
@@ -47,7 +47,7 @@ def print_checked(all_checked: Sequence[Checked], console: Console) -> None:
 class _Page:
     """The lines about one kernel's findings. `width` is None where lines may be of any length."""
 
-    def __init__(self, checked: Checked, width: int | None) -> None:
+    def __init__(self, checked: CheckReport, width: int | None) -> None:
         self.lines = checked.subject.shown.splitlines()
         self.path, self.runs, self.width = _short(checked.path), len(checked.runs), width
         numbers = [n for f in checked.findings for n in (f.line, *(p.line for p in f.places))]
@@ -72,7 +72,7 @@ class _Page:
             if place not in elsewhere:
                 yield from self._equal("note", place.label + (", on the same line" if place.line else ""))
         if finding.runs:
-            yield from self._equal("seen", _seen(finding, self.runs))
+            yield from self._equal("seen", _occurrences(finding, self.runs))
         if finding.remedy not in self.helped:
             yield from self._equal("help", finding.remedy)
         self.helped.add(finding.remedy)
@@ -95,7 +95,7 @@ class _Page:
         code = self.lines[line - 1].expandtabs(4).rstrip()
         first, length = _span(code, column, message)
         place = f"{self.path}:{line}:{first + 1}"
-        shown, first = self._cropped(code, first, length)
+        shown, first = self._crop(code, first, length)
         bar = (" " * self.margin + " | ", _GUTTER)
         yield Text.assemble((arrow, _GUTTER), place)
         yield Text.assemble((" " * self.margin + " |", _GUTTER))
@@ -103,7 +103,7 @@ class _Page:
         carets = "^" * min(length, max(1, len(shown) - first))
         yield Text.assemble(bar, " " * first, (carets + (f" {label}" if label else ""), style))
 
-    def _cropped(self, code: str, first: int, length: int) -> tuple[str, int]:
+    def _crop(self, code: str, first: int, length: int) -> tuple[str, int]:
         """The part of a line that fits the terminal and holds the span, and where the span begins in it."""
         room = (self.width or len(code) + self.margin + 3) - self.margin - 3
         if len(code) <= room or room < 20:
@@ -133,7 +133,7 @@ def _span(code: str, column: int, message: str) -> tuple[int, int]:
     return first, max(1, len(text) - first)
 
 
-def _seen(finding: Finding, runs: int) -> str:
+def _occurrences(finding: Finding, runs: int) -> str:
     times = f", {finding.count:,} times" if finding.count > finding.runs else ""
     return f"in {finding.runs} of {runs} runs{times}; first with {finding.first_run}"
 
@@ -143,7 +143,7 @@ def _prose(word: str, text: str, width: int) -> Text:
     return Text.assemble((word, _STYLES[word]), ": " + ("\n" + " " * (len(word) + 2)).join(lines))
 
 
-def _summary(checked: Checked) -> Text:
+def _summary(checked: CheckReport) -> Text:
     cases = len({record.case for record in checked.runs})
     ran = (
         f" in {_count(len(checked.runs), 'run')} over {_count(cases, 'shape')}"
@@ -175,7 +175,7 @@ def _short(path: Path) -> str:
     return str(path)
 
 
-def as_json(all_checked: Sequence[Checked]) -> str:
+def as_json(all_checked: Sequence[CheckReport]) -> str:
     """One document; docs/check.md describes it."""
     errors = sum(checked.errors for checked in all_checked)
     document = {
@@ -187,7 +187,7 @@ def as_json(all_checked: Sequence[Checked]) -> str:
     return json.dumps(document, indent=2)
 
 
-def _as_dict(checked: Checked) -> dict[str, Any]:
+def _as_dict(checked: CheckReport) -> dict[str, Any]:
     subject, lines = checked.subject, checked.subject.shown.splitlines()
     build, genome = checked.build, subject.candidate.genome if subject.candidate else None
     return {

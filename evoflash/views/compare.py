@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from evoflash.app.compare import ComparisonRun, Outcome, Result
+from evoflash.app.compare import ComparisonResult, ComparisonRun, PairResult
 from evoflash.evaluation import Timing
 from evoflash.gpu.timing.paired import PREFIX
 
@@ -18,14 +18,14 @@ MEANING = {
 }
 
 
-def text(run: ComparisonRun, outcome: Outcome) -> str:
+def text(run: ComparisonRun, outcome: ComparisonResult) -> str:
     """A paragraph for each workload and protocol; A is the first contender, B the second."""
     names = [f"{letter}  {contender.name}" for letter, contender in zip("AB", run.contenders, strict=True)]
     lines = [*names, *(line for result in outcome.results for line in _paragraph(result))]
     return "\n".join([*lines, *(f"note: {note}" for note in outcome.notes)])
 
 
-def _paragraph(result: Result) -> list[str]:
+def _paragraph(result: PairResult) -> list[str]:
     comparison = result.comparison
     protocol = comparison.protocol.removeprefix(PREFIX)
     return [
@@ -42,7 +42,7 @@ def _times(timing: Timing) -> str:
     return f"{timing.median_us:.2f} us, p10 {timing.p10_us:.2f}, p90 {timing.p90_us:.2f}{clock}{throttled}"
 
 
-def _answer(result: Result) -> str:
+def _answer(result: PairResult) -> str:
     comparison = result.comparison
     span = f"{comparison.ratio:.4f} [{comparison.low:.4f}, {comparison.high:.4f}] of B's time"
     sure = f"{comparison.confidence:.1%} interval, {comparison.n} blocks of pairs"
@@ -51,7 +51,7 @@ def _answer(result: Result) -> str:
     return f"A is {comparison.answer}: {span} ({sure})"
 
 
-def as_json(run: ComparisonRun, outcome: Outcome) -> str:
+def as_json(run: ComparisonRun, outcome: ComparisonResult) -> str:
     """One object; times in us, the ratio is A's time over B's."""
     first, second = (contender.name for contender in run.contenders)
     table = {
@@ -65,7 +65,7 @@ def as_json(run: ComparisonRun, outcome: Outcome) -> str:
     return json.dumps(table, indent=2)
 
 
-def _row(result: Result) -> dict[str, Any]:
+def _row(result: PairResult) -> dict[str, Any]:
     row = asdict(result.comparison)
     for name in ("first", "second"):
         del row[name]

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import asdict
 
-from evoflash.store.integrity import Finding, Health
+from evoflash.store.integrity import Defect, Health
 
 MOST = 50  # findings that are listed
 
@@ -25,13 +25,13 @@ def _lines(health: Health, label: str) -> Iterator[str]:
     yield f"{label}: revision {health.revision or 'unknown'}"
     for table, rows in health.rows.items():
         yield f"{rows:9,d}  {table}" if rows >= 0 else f"  missing  {table}"
-    yield from (f"wrong: {_said(finding)}" for finding in health.findings[:MOST])
+    yield from (f"wrong: {_finding_text(finding)}" for finding in health.findings[:MOST])
     if len(health.findings) > MOST:
         yield f"and {len(health.findings) - MOST} more: --json lists all of them."
     if not health.findings:
         yield "nothing is wrong with it."
 
 
-def _said(finding: Finding) -> str:
+def _finding_text(finding: Defect) -> str:
     row = f", row {finding.row}" if finding.row else ""
     return f"{finding.table}{row}: {finding.what}" if finding.table else finding.what

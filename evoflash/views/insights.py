@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
-from evoflash.app.insights import Insights, Record, Step, sentences
+from evoflash.app.insights import Generation, GroupStats, Insights, sentences
 from evoflash.evaluation import Basis
 from evoflash.views import tables
 
@@ -50,10 +50,10 @@ def print_insights(insights: Insights, console: Console) -> None:
         console.print(escape(sentence), highlight=False, soft_wrap=not console.is_terminal)
 
 
-def _columns(records: Iterable[Record], mark: str) -> list[tables.Column]:
+def _columns(records: Iterable[GroupStats], mark: str) -> list[tables.Column]:
     rows = tuple(records)
 
-    def column(name: str, cell: Callable[[Record], str], rank: int) -> tables.Column:
+    def column(name: str, cell: Callable[[GroupStats], str], rank: int) -> tables.Column:
         return tables.Column(name, tuple(map(cell, rows)), rank, is_number=bool(name))
 
     return [
@@ -75,7 +75,7 @@ def _us(score_us: float | None, mark: str) -> str:
     return "" if score_us is None else f"{mark}{score_us:.4g}"
 
 
-def _step(step: Step, mark: str) -> str:
+def _step(step: Generation, mark: str) -> str:
     changes = ", ".join(f"{name} {_word(old)} -> {_word(new)}" for name, (old, new) in step.changes.items())
     return f"  {step.genome_id}  {_us(step.score_us, mark):>9} us  {step.operator:22} {changes}"
 

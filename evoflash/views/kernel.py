@@ -19,7 +19,7 @@ from evoflash.app.words import (
 from evoflash.evaluation import Basis, Build, Evaluation, Verdict
 from evoflash.gpu.process.finals import conclusion
 from evoflash.gpu.process.outcome import seconds_by_rung
-from evoflash.gpu.timing.paired import Comparison
+from evoflash.gpu.timing.paired import PairedComparison
 from evoflash.kernels.standalone import reproducing_command
 from evoflash.notices import is_verbose, say
 from evoflash.settings import is_on
@@ -28,8 +28,8 @@ from evoflash.store.store import Store
 from evoflash.views.leaderboard import front_in_words, with_genes
 
 if TYPE_CHECKING:
-    from evoflash.app.evaluate import Outcome
-    from evoflash.app.search.session import SearchResult
+    from evoflash.app.evaluate import EvaluationResult
+    from evoflash.app.search.session import RunResult
 
 
 def as_json(evaluations: list[Evaluation]) -> str:
@@ -47,13 +47,13 @@ def describe(evaluations: list[Evaluation]) -> str:
 
 def brief(evaluation: Evaluation) -> str:
     """One kernel, its checks in one line."""
-    return "\n".join([*_head(evaluation), checked(evaluation.verdicts), *_tail(evaluation)])
+    return "\n".join([*_head(evaluation), describe_checks(evaluation.verdicts), *_tail(evaluation)])
 
 
 def _checks(verdicts: Sequence[Verdict]) -> list[str]:
     """All checks in few words, the failed ones each; with -v every check on a line of its own."""
     if is_verbose() or not verdicts:
-        return [*map(_verdict, verdicts)] or [checked(verdicts)]
+        return [*map(_verdict, verdicts)] or [describe_checks(verdicts)]
     if failed := [verdict for verdict in verdicts if not verdict.passed]:
         return [f"checked   {len(verdicts)} times, {len(failed)} failed", *map(_verdict, failed)]
     shapes = len({verdict.workload for verdict in verdicts})
@@ -70,7 +70,7 @@ def _checks(verdicts: Sequence[Verdict]) -> list[str]:
     ]
 
 
-def describe_result(result: "SearchResult", *, as_json: bool, price_per_hour: float | None = None) -> str:
+def describe_result(result: "RunResult", *, as_json: bool, price_per_hour: float | None = None) -> str:
     """What a search came to: its best kernel and how it stands against baselines; JSON has its cost, too."""
     assert result.best is not None, "a search without a kernel is an error, not a report"
     comparisons = _against_baselines(result)
@@ -95,7 +95,7 @@ def describe_result(result: "SearchResult", *, as_json: bool, price_per_hour: fl
     return "\n".join(lines)
 
 
-def describe_outcome(outcome: "Outcome", *, as_json_list: bool) -> str:
+def describe_outcome(outcome: "EvaluationResult", *, as_json_list: bool) -> str:
     """One evaluated genome as text, or as `show` prints it in JSON: a list of one object."""
     if as_json_list:
         return as_json([outcome.evaluation])
@@ -104,7 +104,7 @@ def describe_outcome(outcome: "Outcome", *, as_json_list: bool) -> str:
     return describe_result(outcome.result, as_json=False)
 
 
-def describe_end(result: "SearchResult", *, as_json: bool, price_per_hour: float | None = None) -> str:
+def describe_end(result: "RunResult", *, as_json: bool, price_per_hour: float | None = None) -> str:
     """What a search prints at its end: its report, and with -q one line of its best kernel; JSON is whole.
 
     What it took goes to stderr: the report itself is the same whenever the search is repeated.
@@ -117,14 +117,14 @@ def describe_end(result: "SearchResult", *, as_json: bool, price_per_hour: float
     return in_a_line(result.best)
 
 
-def _against(comparison: Comparison) -> str:
+def _against(comparison: PairedComparison) -> str:
     ratio, low, high = 1 / comparison.ratio, 1 / comparison.high, 1 / comparison.low
     sure = f"{comparison.confidence:.1%}"
     span = f"{ratio:.3f}x its speed, {sure} [{low:.3f}, {high:.3f}]: {comparison.answer}"
     return f"against   {comparison.second}, {comparison.protocol}: {span}"
 
 
-def _against_baselines(result: "SearchResult") -> list[Comparison]:
+def _against_baselines(result: "RunResult") -> list[PairedComparison]:
     """The winner over each baseline, from the times that were taken in turns."""
     if result.finals is None or result.best is None:
         return []
@@ -154,10 +154,10 @@ def _head(evaluation: Evaluation) -> list[str]:
     lines += [
         f"          {_timing(timing, is_estimate=evaluation.is_estimate)}" for timing in evaluation.timings
     ]
-    return [*lines, *map(built, evaluation.builds)]
+    return [*lines, *map(describe_build, evaluation.builds)]
 
 
-def built(build: Build) -> str:
+def describe_build(build: Build) -> str:
     """What the compiler made of a kernel, in one line."""
     resources = f"{build.registers} registers, {build.spill_bytes} bytes spilled"
     remarks = build.warnings if is_verbose() else [line for line in build.warnings if "ptxas" in line]
@@ -170,7 +170,7 @@ def _verdict(verdict: Verdict) -> str:
     return f"checked   {verdict.workload}: {word}; {errors}, {verdict.honest_ratio:.2f} x a plain one's error"
 
 
-def checked(verdicts: Sequence[Verdict]) -> str:
+def describe_checks(verdicts: Sequence[Verdict]) -> str:
     """What a kernel was checked on, or the first check that it failed, in one line."""
     failed = [verdict for verdict in verdicts if not verdict.passed]
     if failed or not verdicts:

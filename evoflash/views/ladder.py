@@ -14,7 +14,7 @@ from typing import Any
 
 from rich.console import Console
 
-from evoflash.app.ladder import Climb, Result
+from evoflash.app.ladder import Climb, LadderResult
 from evoflash.errors import UsageError
 from evoflash.evaluation import Basis
 from evoflash.views import tables
@@ -34,7 +34,7 @@ def _basis(climb: Climb) -> str:
     return f"ESTIMATED by model {model}, not measured".replace("  ", " ")
 
 
-def _time(result: Result) -> str:
+def _time(result: LadderResult) -> str:
     if result.evaluation.score_us is None or not result.is_correct:
         return ""
     mark = "~" if result.evaluation.basis is Basis.ESTIMATED else ""
@@ -42,7 +42,7 @@ def _time(result: Result) -> str:
     return f"{bound}{mark}{result.evaluation.score_us:.2f}"
 
 
-def _status(result: Result) -> str:
+def _status(result: LadderResult) -> str:
     evaluation = result.evaluation
     if result.is_correct:
         return "correct"
@@ -53,7 +53,7 @@ def _factor(value: float | None) -> str:
     return "" if value is None else f"{value:.2f}x"
 
 
-def line(result: Result) -> str:
+def line(result: LadderResult) -> str:
     """A step in one line, for a person who waits."""
     return f"{result.step.name}: {_time(result) + ' us' if result.is_correct else _status(result)}"
 
@@ -61,7 +61,9 @@ def line(result: Result) -> str:
 def print_table(climb: Climb, console: Console) -> None:
     """Every step: what it changed, its time and speed-ups, TFLOPS, and what became of it."""
 
-    def column(name: str, cell: Callable[[Result], str], rank: int = 0, *, prose: int = 0) -> tables.Column:
+    def column(
+        name: str, cell: Callable[[LadderResult], str], rank: int = 0, *, prose: int = 0
+    ) -> tables.Column:
         return tables.Column(name, tuple(map(cell, climb.results)), rank, not prose, prose)
 
     columns = [
@@ -87,7 +89,7 @@ def as_json(climb: Climb) -> str:
     return json.dumps(document, indent=2)
 
 
-def _row(result: Result) -> dict[str, Any]:
+def _row(result: LadderResult) -> dict[str, Any]:
     evaluation = result.evaluation
     return {
         "step": result.step.name,

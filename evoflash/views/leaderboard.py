@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from evoflash.app import words as cost
-from evoflash.app.leaderboard import DATABASE, RANKING, Costs, Objective, Table, short_names
+from evoflash.app.leaderboard import DATABASE, RANKING, Costs, Objective, Rankings, short_names
 from evoflash.evaluation import Basis
 from evoflash.views import tables
 
@@ -21,7 +21,7 @@ Row = Mapping[str, Any]
 NOTHING = "No correct kernel is stored for this: run `evoflash search`, or ask for less."
 
 
-def as_json(table: Table, costs: Costs = MappingProxyType({}), price_per_hour: float | None = None) -> str:
+def as_json(table: Rankings, costs: Costs = MappingProxyType({}), price_per_hour: float | None = None) -> str:
     """One object, {"leaderboard": [...], "runs": [...]}; a row's keys are the columns, its genes are under
     `values`. `runs` says what the runs of the rows took, by their numbers, and their database where there are
     several. Of a Pareto front `objectives` names what it is a front of.
@@ -45,7 +45,7 @@ def with_genes(row: dict[str, Any]) -> dict[str, Any]:
     return row | {"values": None if genes is None else json.loads(genes)}
 
 
-def as_csv(table: Table) -> str:
+def as_csv(table: Rankings) -> str:
     """A header line and one line per row, RFC 4180 with bare newlines; numbers as stored."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -54,12 +54,12 @@ def as_csv(table: Table) -> str:
     return text.getvalue()
 
 
-def as_markdown(table: Table) -> str:
+def as_markdown(table: Rankings) -> str:
     """A heading and a pipe table for each ranking."""
     return "\n".join(_markdown_ranking(table, rows) for rows in _rankings(table)) or f"{nothing(table)}\n"
 
 
-def _markdown_ranking(table: Table, rows: list[Row]) -> str:
+def _markdown_ranking(table: Rankings, rows: list[Row]) -> str:
     shown = _columns(rows, table.objectives)
     lines = [list(shown), ["---:" if name in _NUMBERS else "---" for name in shown]]
     lines += [[cell(row).replace("|", "\\|") for cell in shown.values()] for row in rows]
@@ -67,7 +67,7 @@ def _markdown_ranking(table: Table, rows: list[Row]) -> str:
     return f"### {_title(table, rows)}\n\n{body}\n"
 
 
-def rankings_in_words(table: Table) -> Iterator[tuple[str, tuple[str, ...], tuple[tuple[str, ...], ...]]]:
+def rankings_in_words(table: Rankings) -> Iterator[tuple[str, tuple[str, ...], tuple[tuple[str, ...], ...]]]:
     """For each ranking its title, the columns that are not empty, and the cells as they are shown."""
     for rows in _rankings(table):
         shown = _columns(rows, table.objectives)
@@ -78,7 +78,7 @@ def rankings_in_words(table: Table) -> Iterator[tuple[str, tuple[str, ...], tupl
         )
 
 
-def print_table(table: Table, console: Console, *, wide: bool = False) -> None:
+def print_table(table: Rankings, console: Console, *, wide: bool = False) -> None:
     """One table for each ranking, as wide as the terminal or, with `wide`, as its columns; a line that says
     what to do when there is none.
     """
@@ -108,7 +108,7 @@ def print_table(table: Table, console: Console, *, wide: bool = False) -> None:
         )
 
 
-def front_in_words(table: Table) -> list[str]:
+def front_in_words(table: Rankings) -> list[str]:
     """A Pareto front in lines: what it is of, and a line for each kernel with a figure for each objective."""
     if not table.rows:
         return [nothing(table)]
@@ -126,12 +126,12 @@ def front_in_words(table: Table) -> list[str]:
     return found
 
 
-def _rankings(table: Table) -> Iterator[list[Row]]:
+def _rankings(table: Rankings) -> Iterator[list[Row]]:
     for _, rows in groupby(table.as_dicts(), key=itemgetter(*RANKING)):
         yield list(rows)
 
 
-def nothing(table: Table) -> str:
+def nothing(table: Rankings) -> str:
     """Why there is no row."""
     if not sum(table.unknown.values()):
         return NOTHING
@@ -141,23 +141,23 @@ def nothing(table: Table) -> str:
     return f"{said} On a GPU, `evoflash search --objective latency,energy` measures energy in its finals."
 
 
-def _names(table: Table) -> str:
+def _names(table: Rankings) -> str:
     *most, last = (each.name for each in table.objectives)
     return f"{', '.join(most)} and {last}" if most else last
 
 
-def _title(table: Table, rows: list[Row]) -> str:
+def _title(table: Rankings, rows: list[Row]) -> str:
     """What is ranked, and of a Pareto front how many kernels it is the front of."""
-    return f"{_front(table, rows)}\n{_ranked(rows)}" if table.objectives else _ranked(rows)
+    return f"{_front(table, rows)}\n{_ranking_title(rows)}" if table.objectives else _ranking_title(rows)
 
 
-def _front(table: Table, rows: list[Row]) -> str:
+def _front(table: Rankings, rows: list[Row]) -> str:
     key = tuple(rows[0][name] for name in RANKING)
     without = f"; {n} more lack a figure" if (n := table.unknown.get(key, 0)) else ""
     return f"Pareto front of {_names(table)}: {len(rows)} of {table.known.get(key, 0)} kernels{without}"
 
 
-def _ranked(rows: list[Row]) -> str:
+def _ranking_title(rows: list[Row]) -> str:
     basis = Basis(rows[0]["basis"])
     models = sorted({row["model_version"] for row in rows if row["model_version"]})
     estimates = f"estimated by model {', '.join(models) or 'unknown'}, not measured"

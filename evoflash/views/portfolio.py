@@ -6,14 +6,14 @@ from itertools import groupby
 from rich.console import Console
 from rich.markup import escape
 
-from evoflash.app.portfolio.run import Portfolio, Served, at_borders, regret, served
+from evoflash.app.portfolio.run import PortfolioResult, ServedShape, at_borders, regret, serve_mix
 from evoflash.evaluation import Basis
 from evoflash.views.tables import Column, print_table
 
 
-def print_text(found: Portfolio, console: Console) -> None:
+def print_text(found: PortfolioResult, console: Console) -> None:
     """What it costs, the kernels, a table for each compile key, the borders, and notes."""
-    rows = served(found)
+    rows = serve_mix(found)
     for line in (*_head(found, rows), "", *_kernels(found, rows), ""):
         console.print(escape(line), highlight=False, soft_wrap=not console.is_terminal)
     ordered = sorted(rows, key=lambda row: _key(row, found))
@@ -24,11 +24,11 @@ def print_text(found: Portfolio, console: Console) -> None:
         console.print(escape(line), highlight=False, soft_wrap=not console.is_terminal)
 
 
-def _key(row: Served, found: Portfolio) -> str:
+def _key(row: ServedShape, found: PortfolioResult) -> str:
     return str(row.workload.compile_key(found.spec.arch)).rpartition(",")[0]
 
 
-def _head(found: Portfolio, rows: Sequence[Served]) -> Iterator[str]:
+def _head(found: PortfolioResult, rows: Sequence[ServedShape]) -> Iterator[str]:
     costs = regret(rows)
     basis = "measured" if found.table.basis is Basis.MEASURED else "ESTIMATED by a model, not measured"
     kernels = "1 kernel" if len(found.kernels) == 1 else f"{len(found.kernels)} kernels"
@@ -40,7 +40,7 @@ def _head(found: Portfolio, rows: Sequence[Served]) -> Iterator[str]:
     yield f"mean by the number of kernels: {counts} ({how})"
 
 
-def _kernels(found: Portfolio, rows: Sequence[Served]) -> Iterator[str]:
+def _kernels(found: PortfolioResult, rows: Sequence[ServedShape]) -> Iterator[str]:
     for number, name in enumerate(found.kernels):
         mine = [row for row in rows if row.kernel == name]
         share = sum(row.weight for row in mine)
@@ -48,7 +48,7 @@ def _kernels(found: Portfolio, rows: Sequence[Served]) -> Iterator[str]:
         yield f"kernel {number}  {name}  {family}: {len(mine)} shapes, {share:.0%} of the mix"
 
 
-def _columns(found: Portfolio, rows: Sequence[Served]) -> list[Column]:
+def _columns(found: PortfolioResult, rows: Sequence[ServedShape]) -> list[Column]:
     sizes = [row.workload.names() for row in rows]
     mark = "" if found.table.basis is Basis.MEASURED else "~"
     return [
@@ -65,7 +65,7 @@ def _columns(found: Portfolio, rows: Sequence[Served]) -> list[Column]:
     ]
 
 
-def _cost(row: Served) -> str:
+def _cost(row: ServedShape) -> str:
     """The regret and half the width of its interval."""
     if row.time is None or row.regret is None or row.best_us is None:
         return ""
@@ -75,7 +75,7 @@ def _cost(row: Served) -> str:
     return f"{row.regret:.1%} ±{reach:.1%}" if reach else f"{row.regret:.1%}"
 
 
-def _borders(found: Portfolio) -> Iterator[str]:
+def _borders(found: PortfolioResult) -> Iterator[str]:
     rows = at_borders(found)
     timed = [row for row in rows if row.is_timed]
     if not rows:
@@ -95,7 +95,7 @@ def _borders(found: Portfolio) -> Iterator[str]:
         yield f"borders: {missing} shapes beside one are not timed: run this on a {found.spec.name}"
 
 
-def _notes(found: Portfolio, rows: Sequence[Served]) -> Iterator[str]:
+def _notes(found: PortfolioResult, rows: Sequence[ServedShape]) -> Iterator[str]:
     left_out = [row for row in rows if not row.kernel]
     for row in left_out:
         table_row = found.table.row(row.workload)

@@ -110,7 +110,7 @@ class Progress:
         self._count(proposal, evaluation)
         if not evaluation.duplicate_of:
             self._times.append(time.monotonic())
-        self._bar.update(self._task, completed=self._spent)
+        self._bar.update(self._task, completed=self._spent_count)
         if not self._is_terminal and time.monotonic() - self._last_line > _LINE_EVERY_S:
             self._lines()
 
@@ -120,14 +120,14 @@ class Progress:
             self._bar.console.print(f"evoflash: {message}", highlight=False, soft_wrap=True)
 
     @property
-    def _spent(self) -> int:
+    def _spent_count(self) -> int:
         return self._counts.total() - self._counts["duplicate"]
 
     def _count(self, proposal: Proposal, evaluation: Evaluation) -> None:
         self._counts["duplicate" if evaluation.duplicate_of else str(evaluation.status)] += 1
         better = faster(self._best, evaluation)
         if better is not self._best and better is not None and better.score_us:
-            self._curve.append((self._spent, better.score_us))
+            self._curve.append((self._spent_count, better.score_us))
         self._best = better
         if proposal.operator == "seed":
             self._seed = faster(self._seed, evaluation)
@@ -135,7 +135,9 @@ class Progress:
     def _chart(self) -> Text:
         """As wide as the terminal, at most; no line where there is nothing to draw."""
         mark, width, ascii_only = self._mark, self._console.width - 1, self._console.options.ascii_only
-        drawn = chart(self._curve, self._spent, self._limits.budget, width, mark=mark, is_ascii=ascii_only)
+        drawn = chart(
+            self._curve, self._spent_count, self._limits.budget, width, mark=mark, is_ascii=ascii_only
+        )
         return Text("\n".join(drawn), no_wrap=True, overflow="crop")
 
     @property
@@ -151,12 +153,12 @@ class Progress:
     def _pieces(self) -> tuple["Piece", ...]:
         """How many; the best and where it began; time left and rate; what was not correct."""
         proven, screened = self._counts["correct"], self._counts["screened"]
-        failed = self._spent - proven - screened
+        failed = self._spent_count - proven - screened
         ended = [f"{n} {word}" for n, word in ((screened, "screened"), (failed, "failed")) if n]
         of = "" if self._limits.budget is None else f"/{self._limits.budget}"
         rate, left = self._pace()
         return (
-            Piece(f"{self._spent}{of}", 0),
+            Piece(f"{self._spent_count}{of}", 0),
             Piece(self._time("best", self._best, " us"), 1),
             Piece(self._time("seed", self._seed), 3),
             Piece(left, 2),
@@ -170,7 +172,7 @@ class Progress:
         rate = (len(self._times) - 1) / max(now - self._times[0], 1e-9)
         if not rate:
             return "", ""
-        ends = [] if self._limits.budget is None else [(self._limits.budget - self._spent) / rate]
+        ends = [] if self._limits.budget is None else [(self._limits.budget - self._spent_count) / rate]
         if self._limits.seconds is not None:
             ends.append(self._limits.seconds - (now - self._begun))
         return f"at {rate:.1f}/s", f"{_clock(min(ends))} left" if ends else ""
@@ -204,7 +206,7 @@ class Piece:
     rank: int
 
 
-def fitted(pieces: Sequence[Piece], width: int) -> str:
+def fit_line(pieces: Sequence[Piece], width: int) -> str:
     """The pieces that stand in so many characters, in their order, none of them cut."""
     shown = [piece for piece in pieces if piece.text]
     while len(text := "  ".join(piece.text for piece in shown)) > width and len(shown) > 1:
@@ -212,7 +214,7 @@ def fitted(pieces: Sequence[Piece], width: int) -> str:
     return text
 
 
-def drawn(share: float | None, room: int, *, is_ascii: bool = False) -> tuple[str, str]:
+def draw_bar(share: float | None, room: int, *, is_ascii: bool = False) -> tuple[str, str]:
     """The bar's done and open part for the room left beside the words; two empty ones where it is too small.
 
     They differ without colour, too. `share` is None where nobody knows how much there is.
@@ -250,13 +252,13 @@ class _Line(ProgressColumn):
     def render(self, task: Task) -> Text:
         width = self._console.width - 1  # the last column stays free: some terminals wrap there
         share, pieces = task.completed / task.total if task.total else None, self._pieces()
-        words = fitted(pieces, width if share is None else width - _SHORTEST_BAR - 2)
+        words = fit_line(pieces, width if share is None else width - _SHORTEST_BAR - 2)
         if len(words) > width - _SHORTEST_BAR - 2 or not all(
             p.text in words for p in pieces if p.rank < _BAR_RANK
         ):
-            words = fitted(pieces, width)  # the times are worth more than the bar
+            words = fit_line(pieces, width)  # the times are worth more than the bar
         ascii_only = self._console.options.ascii_only
-        done, rest = drawn(share, width - len(words) - 2, is_ascii=ascii_only)
+        done, rest = draw_bar(share, width - len(words) - 2, is_ascii=ascii_only)
         between = "  " if done or rest else ""
         return Text.assemble(
             (done, "bar.complete"), (rest, "bar.back"), between, words, no_wrap=True, overflow="crop"

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from rich.console import Console
 from rich.markup import escape
 
-from evoflash.replay.comparison import WINDOW_START, Comparison, Standing
+from evoflash.replay.comparison import WINDOW_START, StrategyComparison, StrategyScore
 from evoflash.views import tables
 
 # What a narrow terminal goes without first has the highest number; 0 is always shown.
@@ -20,12 +20,12 @@ _RANKS = {
 }
 
 
-def as_json(comparison: Comparison) -> str:
+def as_json(comparison: StrategyComparison) -> str:
     """One object; times in us, `best_over_optimum` a median, `near` within 5 % of the optimum."""
     return json.dumps(asdict(comparison), indent=2)
 
 
-def print_table(comparison: Comparison, console: Console) -> None:
+def print_table(comparison: StrategyComparison, console: Console) -> None:
     """The strategies, best score first, and random search's expectation in its place among them."""
     standings = sorted((*comparison.standings, comparison.random), key=lambda s: -s.score)
     rows = [_cells(standing, standing is not comparison.random) for standing in standings]
@@ -39,7 +39,7 @@ def print_table(comparison: Comparison, console: Console) -> None:
     console.print(escape(_legend(comparison)), highlight=False, soft_wrap=not console.is_terminal)
 
 
-def _cells(standing: Standing, is_run: bool) -> tuple[str, ...]:
+def _cells(standing: StrategyScore, is_run: bool) -> tuple[str, ...]:
     after = "never" if standing.near_after is None else str(standing.near_after)
     interval = f"{standing.score_low:+.2f} to {standing.score_high:+.2f}" if is_run else "exact"
     near = f"{100 * standing.near_share:.0f} %"
@@ -53,7 +53,7 @@ def _cells(standing: Standing, is_run: bool) -> tuple[str, ...]:
     )
 
 
-def _legend(comparison: Comparison) -> str:
+def _legend(comparison: StrategyComparison) -> str:
     start = min(WINDOW_START, comparison.budget)
     return (
         f"{comparison.repeats} repeats of {comparison.budget} evaluations. Score: 0 random search, 1 the "

@@ -19,10 +19,10 @@ from evoflash.app.words import best, in_words, state
 from evoflash.gpu.timing.relative import GpuFactor, factors
 from evoflash.gpu.timing.relative import in_words as gpus_in_words
 from evoflash.store.database import Database
-from evoflash.store.standing import Standing, age_s, going_on, standings
+from evoflash.store.standing import RunStatus, age_s, going_on, standings
 from evoflash.store.store import Store
 from evoflash.views.tables import Column, print_table
-from evoflash.views.terminal import wrapped
+from evoflash.views.terminal import wrap
 
 # What a narrow terminal goes without first has the highest number; 0 is always shown.
 _RANKS = {
@@ -35,7 +35,7 @@ _NUMBERS = ("run", "evaluated", "best us", "GPU min", "CPU min", "price")
 
 
 def as_dict(
-    standing: Standing, price_per_hour: float | None = None, gpus: Sequence[GpuFactor] | None = None
+    standing: RunStatus, price_per_hour: float | None = None, gpus: Sequence[GpuFactor] | None = None
 ) -> dict[str, Any]:
     """The run's fields beside one another, how it stands, what it took, and how fast its GPUs are where that
     was looked up.
@@ -49,7 +49,7 @@ def as_dict(
 
 
 def as_json(
-    standings: Sequence[Standing],
+    standings: Sequence[RunStatus],
     price_per_hour: float | None = None,
     gpus: Sequence[Sequence[GpuFactor]] | None = None,
 ) -> str:
@@ -59,7 +59,7 @@ def as_json(
     return json.dumps({"runs": runs}, indent=2)
 
 
-def print_runs(standings: Sequence[Standing], console: Console, price_per_hour: float | None = None) -> None:
+def print_runs(standings: Sequence[RunStatus], console: Console, price_per_hour: float | None = None) -> None:
     """A row for each run, or a line that says what to do."""
     if not standings:
         console.print("No run is stored: run `evoflash search` first.")
@@ -73,7 +73,7 @@ def print_runs(standings: Sequence[Standing], console: Console, price_per_hour: 
     print_table(columns, console)
 
 
-def _cells(standing: Standing, price_per_hour: float | None) -> tuple[str, ...]:
+def _cells(standing: RunStatus, price_per_hour: float | None) -> tuple[str, ...]:
     run, key = standing.run, standing.run.key
     of = f"/{run.budget}" if run.budget else ""
     search = f"{key.strategy} seed {key.seed} no. {run.number}"
@@ -83,7 +83,7 @@ def _cells(standing: Standing, price_per_hour: float | None) -> tuple[str, ...]:
     return (*what, best(standing), state(standing), began, *_took(standing, price_per_hour))
 
 
-def _took(standing: Standing, price_per_hour: float | None) -> tuple[str, str, str]:
+def _took(standing: RunStatus, price_per_hour: float | None) -> tuple[str, str, str]:
     """Minutes of GPU and CPU, and the price; empty cells where they are not known."""
     if standing.cost is None:
         return "", "", ""
@@ -94,7 +94,7 @@ def _took(standing: Standing, price_per_hour: float | None) -> tuple[str, str, s
 _PLAIN_EVERY_S = 10.0  # on a stream that is no terminal
 
 
-def gpus_of(database: Database, standing: Standing) -> tuple[GpuFactor, ...]:
+def gpus_of(database: Database, standing: RunStatus) -> tuple[GpuFactor, ...]:
     """How fast the GPUs are that the run was timed on; nothing where nothing was timed beside an anchor."""
     mine = "SELECT environment_json FROM evaluations WHERE run_id = :run AND duplicate_of IS NULL"
     _, rows = Store(database).query(mine, {"run": standing.run.id})
@@ -102,7 +102,7 @@ def gpus_of(database: Database, standing: Standing) -> tuple[GpuFactor, ...]:
 
 
 def lines(
-    standing: Standing, price_per_hour: float | None = None, gpus: Sequence[GpuFactor] = ()
+    standing: RunStatus, price_per_hour: float | None = None, gpus: Sequence[GpuFactor] = ()
 ) -> list[str]:
     """Which run it is, how far, its best kernel, what it took so far where that was noted, and how fast each
     of its GPUs is where it has several.
@@ -114,10 +114,16 @@ def lines(
     head = f"run {run.id}{name}: {key.problem} on {key.gpu}, {key.basis}, {key.strategy} seed {key.seed}"
     took = [f"  {words}" for words in [in_words(standing.cost, price_per_hour)] if words]
     fast = [f"  {words}" for words in gpus_in_words(gpus)]
-    return [head, f"  {state(standing)}{by}: {_done(standing)}", f"  {_best(standing)}", *took, *fast]
+    return [
+        head,
+        f"  {state(standing)}{by}: {_progress_text(standing)}",
+        f"  {_best(standing)}",
+        *took,
+        *fast,
+    ]
 
 
-def _done(standing: Standing) -> str:
+def _progress_text(standing: RunStatus) -> str:
     budget = standing.run.budget
     of = f" of {budget}" if budget else ""
     twins = f", {standing.duplicates} duplicates" if standing.duplicates else ""
@@ -129,7 +135,7 @@ def _done(standing: Standing) -> str:
     return f"{words}{rate}{left}"
 
 
-def _best(standing: Standing) -> str:
+def _best(standing: RunStatus) -> str:
     if standing.best_us is None:
         return "no correct kernel so far"
     mark = " ESTIMATED, not measured" if standing.is_estimate else ""
@@ -142,14 +148,14 @@ def _duration(seconds: float) -> str:
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
-def chosen(database: Database) -> list[Standing]:
+def active_runs(database: Database) -> list[RunStatus]:
     """The runs that are going on; where none is, the newest one."""
     return going_on(database) or standings(database)[:1]
 
 
 def watch(
-    database: Database, first: Sequence[Standing], console: Console, *, every_s: float
-) -> list[Standing]:
+    database: Database, first: Sequence[RunStatus], console: Console, *, every_s: float
+) -> list[RunStatus]:
     """Draw the runs until no process works on them any more; how they stood then."""
     ids = [standing.run.id for standing in first]
     found, said = list(first), 0.0
@@ -157,7 +163,7 @@ def watch(
         while True:
             is_over = all(standing.process is None for standing in found)
             if console.is_terminal:
-                live.update(Group(*(_drawn(each, console.width) for each in found)), refresh=True)
+                live.update(Group(*(_draw_run(each, console.width) for each in found)), refresh=True)
             elif is_over or time.monotonic() - said >= _PLAIN_EVERY_S:
                 said = time.monotonic()
                 for each in found:
@@ -168,8 +174,8 @@ def watch(
             found = standings(database, *ids)
 
 
-def _drawn(standing: Standing, width: int) -> Group:
-    text = Text(wrapped("\n".join(lines(standing)), width))
+def _draw_run(standing: RunStatus, width: int) -> Group:
+    text = Text(wrap("\n".join(lines(standing)), width))
     if not standing.run.budget:
         return Group(text)
     bar = ProgressBar(total=standing.run.budget, completed=standing.evaluated, width=40)

@@ -9,8 +9,8 @@ from typing import Any
 
 from rich.console import Console
 
-from evoflash.app.search.many import Outcome
-from evoflash.app.search.session import SearchResult
+from evoflash.app.search.many import ProblemResult
+from evoflash.app.search.session import RunResult
 from evoflash.app.words import in_a_line, time_in_words
 from evoflash.errors import EvoflashError
 from evoflash.evaluation import Basis
@@ -22,14 +22,14 @@ _PROBLEM_LETTERS = 24  # that a line of a problem has at least
 _ESTIMATES = "~: estimated by a model, not measured."
 
 
-def as_json(outcomes: Sequence[Outcome], price_per_hour: float | None = None) -> str:
+def as_json(outcomes: Sequence[ProblemResult], price_per_hour: float | None = None) -> str:
     """One object, {"searches": [...]}: the problem, its weight, the error or null, and the result as a
     single search has it or null.
     """
     return json.dumps({"searches": [_as_dict(each, price_per_hour) for each in outcomes]}, indent=2)
 
 
-def _as_dict(outcome: Outcome, price_per_hour: float | None) -> dict[str, Any]:
+def _as_dict(outcome: ProblemResult, price_per_hour: float | None) -> dict[str, Any]:
     result = outcome.result
     found = None
     if result is not None and result.best is not None:
@@ -48,7 +48,7 @@ def _library(name: str, us: float) -> dict[str, Any]:
     return {"name": name, "score_us": us}
 
 
-def print_summary(outcomes: Sequence[Outcome], console: Console) -> None:
+def print_summary(outcomes: Sequence[ProblemResult], console: Console) -> None:
     """A row for each problem, in the order of the file; then the errors, and what the mark means."""
     names = ("problem", "best us", "over", "evaluated", "kernel", "family")
     ranks = dict(zip(names, (0, 0, 0, 0, 1, 2), strict=True))
@@ -72,7 +72,7 @@ def print_summary(outcomes: Sequence[Outcome], console: Console) -> None:
         console.print(_ESTIMATES)
 
 
-def _cells(outcome: Outcome) -> tuple[str, ...]:
+def _cells(outcome: ProblemResult) -> tuple[str, ...]:
     result = outcome.result
     spent = "" if result is None else str(result.spent)
     if result is None or result.best is None or result.best.score_us is None:
@@ -83,23 +83,23 @@ def _cells(outcome: Outcome) -> tuple[str, ...]:
     return outcome.problem.text, f"{mark}{us:.2f}", over, spent, genome.id, genome.family
 
 
-def _is_estimate(outcome: Outcome) -> bool:
+def _is_estimate(outcome: ProblemResult) -> bool:
     best = outcome.result.best if outcome.result else None
     return best is not None and best.basis is Basis.ESTIMATED
 
 
-def in_lines(outcomes: Sequence[Outcome]) -> str:
+def in_lines(outcomes: Sequence[ProblemResult]) -> str:
     """A line for each problem, for --quiet."""
     return "\n".join(f"{each.problem.text}  {_in_a_line(each)}" for each in outcomes)
 
 
-def _in_a_line(outcome: Outcome) -> str:
+def _in_a_line(outcome: ProblemResult) -> str:
     if outcome.error or outcome.result is None or outcome.result.best is None:
         return f"failed: {outcome.error}"
     return in_a_line(outcome.result.best)
 
 
-def check(outcomes: Sequence[Outcome]) -> None:
+def check_results(outcomes: Sequence[ProblemResult]) -> None:
     """EvoflashError where a problem failed; its exit code is theirs where all failed alike, else 1."""
     failed = [each for each in outcomes if each.error]
     if not failed:
@@ -113,7 +113,7 @@ def check(outcomes: Sequence[Outcome]) -> None:
     raise error
 
 
-def describe(result: SearchResult, *, as_json: bool, price_per_hour: float | None = None) -> str:
+def describe(result: RunResult, *, as_json: bool, price_per_hour: float | None = None) -> str:
     """The best configuration, as text or JSON; its problem need not be one of ours."""
     if as_json or is_on("quiet"):
         return kernel_report.describe_end(result, as_json=as_json, price_per_hour=price_per_hour)

@@ -5,13 +5,13 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from evoflash.trust.selftest.corpus import Outcome
+from evoflash.trust.selftest.corpus import FraudResult
 from evoflash.trust.selftest.run import SelfTest
 
 _WIDTH = 150  # of a detail in a line
 
 
-def line(outcome: Outcome) -> str:
+def line(outcome: FraudResult) -> str:
     """One outcome."""
     return f"{outcome.end:16} {outcome.place:8} {outcome.name:38} {outcome.detail[:_WIDTH]}"
 
@@ -25,7 +25,7 @@ def totals(found: SelfTest) -> str:
     return "\n".join([*bad, *cut, f"{counts}; in {found.seconds:.0f} s, {on}"])
 
 
-def _counts(outcomes: Sequence[Outcome]) -> dict[str, int]:
+def _counts(outcomes: Sequence[FraudResult]) -> dict[str, int]:
     return dict(Counter(each.end.value for each in outcomes))
 
 

@@ -18,20 +18,20 @@ _PIPE_COLUMNS = 180  # of a table that goes to a file or a pipe
 def tell(text: str, *, whole: bool = False) -> None:
     """What was asked for, on stdout; on a terminal `wrapped`, unless it is to stay whole."""
     if sys.stdout.isatty() and not whole:
-        text = wrapped(text, shutil.get_terminal_size().columns)
+        text = wrap(text, shutil.get_terminal_size().columns)
     print(text)
 
 
-def wrapped(text: str, width: int) -> str:
+def wrap(text: str, width: int) -> str:
     """The text with lines of at most `width` characters.
 
     A line goes on below what stands beside its labels, and so does not hide them; a command stays in one
     line, which can be copied.
     """
-    return "\n".join(_broken(line, width) for line in text.split("\n"))
+    return "\n".join(_wrap_line(line, width) for line in text.split("\n"))
 
 
-def _broken(line: str, width: int) -> str:
+def _wrap_line(line: str, width: int) -> str:
     if len(line) <= width or _COMMAND in line:
         return line
     labels = [match.end() for match in _LABEL.finditer(line) if match.end() <= width // 2]

@@ -8,15 +8,15 @@ from rich.console import Console
 from rich.markup import escape
 
 from evoflash.app.verify.claim import Claim, ClaimedBuild
-from evoflash.app.verify.finding import Found, How
-from evoflash.app.verify.verdict import Verdict, interval_of
+from evoflash.app.verify.finding import How, Reproduction
+from evoflash.app.verify.verdict import ClaimVerdict, interval_of
 from evoflash.evaluation import Basis, Build
 from evoflash.views.tables import Column, print_table
 
 _SHORT = 26  # characters of a cell: two of them and a label fit 60 columns
 
 
-def print_verdict(claim: Claim, found: Found, verdict: Verdict, console: Console) -> None:
+def print_verdict(claim: Claim, found: Reproduction, verdict: ClaimVerdict, console: Console) -> None:
     """A table of the two sides, then the answer with its reasons, each in a line."""
     rows = [row for row in _rows(claim, found) if row[1] or row[2]]
     columns = [
@@ -29,13 +29,13 @@ def print_verdict(claim: Claim, found: Found, verdict: Verdict, console: Console
         console.print(escape(line), highlight=False)
 
 
-def lines(verdict: Verdict) -> list[str]:
+def lines(verdict: ClaimVerdict) -> list[str]:
     """`confirmed`, or `not confirmed: ...`, and notes."""
     said = [f"{verdict.answer}: {reason}" for reason in verdict.reasons] or [str(verdict.answer)]
     return [*said, *(f"note: {note}" for note in verdict.notes)]
 
 
-def _rows(claim: Claim, found: Found) -> Iterator[tuple[str, str, str]]:
+def _rows(claim: Claim, found: Reproduction) -> Iterator[tuple[str, str, str]]:
     """A label, what is claimed, and what is here."""
     here, genome = found.evaluation, found.identity.genome
     yield "kernel", claim.genome_id, "edited" if claim.edited else genome.id if genome else ""
@@ -65,7 +65,7 @@ def _claimed_time(claim: Claim) -> str:
     )
 
 
-def _time_here(found: Found) -> str:
+def _time_here(found: Reproduction) -> str:
     if found.evaluation is None or found.evaluation.score_us is None:
         return "not timed"
     us = f"{found.evaluation.score_us:.4g} us"
@@ -75,7 +75,7 @@ def _time_here(found: Found) -> str:
     return f"{us} [{known.low_us:.4g}, {known.high_us:.4g}]" if known else us
 
 
-def as_json(claim: Claim, found: Found, verdict: Verdict) -> str:
+def as_json(claim: Claim, found: Reproduction, verdict: ClaimVerdict) -> str:
     """One object: the verdict, the claim and what was found; times in us."""
     here, genome = found.evaluation, found.identity.genome
     known = interval_of(here) if here else None

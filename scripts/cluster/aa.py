@@ -24,15 +24,15 @@ from evoflash.app.search import plan as planning
 from evoflash.champions import champion_today
 from evoflash.errors import DeviceError, NoKernelError
 from evoflash.evaluation import Status
-from evoflash.evaluators.climbs import asked
-from evoflash.evaluators.cluster.connection import connected, gpu_kind
+from evoflash.evaluators.climbs import task_template
+from evoflash.evaluators.cluster.connection import connect, gpu_kind
 from evoflash.evaluators.cluster.loopback import private_cluster
 from evoflash.evaluators.cluster.pools import ClusterGpus
 from evoflash.evaluators.prepare import compile_only
 from evoflash.gpu import launcher as visible_devices
 from evoflash.gpu.process.outcome import GpuOutcome
 from evoflash.gpu.process.rungs import Anchor, GpuTask
-from evoflash.gpu.timing.intervals import Interval, interval
+from evoflash.gpu.timing.intervals import RatioInterval, interval
 from evoflash.gpu.timing.relative import factors
 from evoflash.problem import Problem
 from evoflash.space import Genome
@@ -42,10 +42,10 @@ ALLOWED = 0.005  # how far apart two GPUs' normalised times of one kernel may be
 
 
 def task_of(
-    problem: Problem, plan: planning.Plan, kernel: Genome, anchor: Genome, anchor_us: float
+    problem: Problem, plan: planning.SearchPlan, kernel: Genome, anchor: Genome, anchor_us: float
 ) -> GpuTask:
     """The kernel beside the anchor. NoKernelError where there is no other family."""
-    questions = asked(problem, plan.gpu, seed=plan.seed)
+    questions = task_template(problem, plan.gpu, seed=plan.seed)
     ours, theirs = (
         questions.task_of(each, compile_only(each, problem, plan.gpu)) for each in (kernel, anchor)
     )
@@ -53,7 +53,7 @@ def task_of(
     return replace(ours, anchor=Anchor(theirs, times))
 
 
-def other_family(plan: planning.Plan, anchor: Genome) -> Genome:
+def other_family(plan: planning.SearchPlan, anchor: Genome) -> Genome:
     """A seed of another family than the anchor's: ratios of two kernels are what searches compare."""
     for field in plan.fields:
         if field.family.name != anchor.family and field.seeds:
@@ -85,7 +85,7 @@ def summary(outcomes: Sequence[GpuOutcome]) -> dict[str, Any]:
 
 def _pair(first: str, second: str, logs: dict[str, list[float]]) -> dict[str, Any]:
     ours, theirs = interval(logs[first]), interval(logs[second])
-    ratio = Interval(ours.ratio / theirs.ratio, ours.low / theirs.high, ours.high / theirs.low)
+    ratio = RatioInterval(ours.ratio / theirs.ratio, ours.low / theirs.high, ours.high / theirs.low)
     is_same = 1 / (1 + ALLOWED) < ratio.ratio < 1 + ALLOWED
     return {"gpus": [first, second], **asdict(ratio), "within_0.5_percent": is_same}
 
@@ -99,7 +99,7 @@ def measured(problem: str, each: int) -> dict[str, Any]:
         raise NoKernelError(f"the archive has no kernel for {plan.problem} on {plan.gpu.name}.")
     kernel = other_family(plan, champion.genome)
     task = task_of(plan.problem, plan, kernel, champion.genome, champion.us)
-    with private_cluster(gpus=devices, model=plan.gpu.name) as address, connected(address) as connection:
+    with private_cluster(gpus=devices, model=plan.gpu.name) as address, connect(address) as connection:
         make = partial(ClusterGpus, connection, gpu_kind(plan.gpu.name))
         gpus = make(checks=task_checks(task), timed=plan.problem.workloads, seed=plan.seed)
         try:

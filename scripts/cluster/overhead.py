@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from evoflash.evaluators.cluster.connection import connected
+from evoflash.evaluators.cluster.connection import connect
 from evoflash.evaluators.cluster.loopback import private_cluster
 from evoflash.evaluators.cluster.pools import ClusterCores
 from evoflash.evaluators.machines import Processes
@@ -86,7 +86,7 @@ def measured(calls: int, count: int) -> dict[str, Any]:
     """Both kinds of call; the first time that anything is called does not count."""
     nothing: list[Call] = [(divmod, (7, 2))] * calls
     kinds = {"nothing": nothing, "genome": genomes(count)}
-    with private_cluster(cores=1) as address, connected(address) as connection, IsolatedPool(1) as process:
+    with private_cluster(cores=1) as address, connect(address) as connection, IsolatedPool(1) as process:
         worker = ClusterCores(connection).processes()
         for call in (*kinds["nothing"][:3], *kinds["genome"]):
             seconds(process, call)

@@ -19,7 +19,7 @@ from evoflash.app.search import plan as planning
 from evoflash.app.search.machines import Machines
 from evoflash.app.search.session import evaluator, strategy_of
 from evoflash.evaluation import Basis
-from evoflash.evaluators.cluster.connection import connected, gpu_kind
+from evoflash.evaluators.cluster.connection import connect, gpu_kind
 from evoflash.evaluators.cluster.loopback import private_cluster
 from evoflash.evaluators.cluster.pools import ClusterGpus
 from evoflash.evaluators.machines import GpuQueues
@@ -50,7 +50,7 @@ def gpus_of(count: int, jobs: Jobs) -> Iterator[GpuQueues]:
         yield partial(GpuWorker, jobs=jobs)
         return
     names = [str(at) for at in range(count)]
-    with private_cluster(gpus=names, model=GPU) as address, connected(address) as connection:
+    with private_cluster(gpus=names, model=GPU) as address, connect(address) as connection:
         yield partial(ClusterGpus, connection, gpu_kind(GPU), jobs=jobs)
 
 

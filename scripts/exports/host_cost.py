@@ -26,7 +26,7 @@ from typing import Any
 
 import torch
 
-from evoflash.exports.exported import Exported
+from evoflash.exports.exported import ExportRequest
 from evoflash.exports.launch_json import Artefact, artefact
 from evoflash.kernels.family import load_family
 from evoflash.problem import parse_problem
@@ -59,7 +59,7 @@ def compiled(name: str) -> Artefact:
     seeds = [seed.as_dict() for seed in load_family(family).seeds_for(problem, space, spec)]
     genomes = (space.genome({**usual, **base, **values}) for base in [usual, *seeds])
     genome = next(g for g in genomes if space.is_valid(g) and values.items() <= g.as_dict().items())
-    return artefact(Exported(genome, problem, spec))
+    return artefact(ExportRequest(genome, problem, spec))
 
 
 def launcher(checkout: Path, name: str) -> ModuleType:

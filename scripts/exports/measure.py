@@ -19,7 +19,7 @@ from pathlib import Path
 
 from evoflash.champions import champion_of
 from evoflash.errors import UsageError
-from evoflash.exports.exported import Exported
+from evoflash.exports.exported import ExportRequest
 from evoflash.exports.kinds import kind_of
 from evoflash.gpu.timing.noise_floor import environment
 from evoflash.kernels.standalone import valid_genome
@@ -47,12 +47,12 @@ def export_all(folder: Path, gpu: str) -> dict[str, str]:
     return {name: str(parse_problem(problem)) for name, (problem, _) in EXPORTS.items()}
 
 
-def _champion(problem: str, of: str, gpu: str) -> Exported:
+def _champion(problem: str, of: str, gpu: str) -> ExportRequest:
     spec, what = load_gpu(gpu), parse_problem(problem)
     known = champion_of(parse_problem(of), gpu)
     if known is None:
         raise UsageError(f"the archive has no kernel for '{of}' on {gpu}.")
-    return Exported(valid_genome(known.genome.family, known.genome.as_dict(), what, spec), what, spec)
+    return ExportRequest(valid_genome(known.genome.family, known.genome.as_dict(), what, spec), what, spec)
 
 
 def run(folder: Path, out: Path, *, rehearse: bool, parts: str) -> int:

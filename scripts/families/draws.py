@@ -5,7 +5,7 @@ from functools import cache
 import numpy as np
 
 from evoflash.kernels.family import Family, load_family
-from evoflash.operations.attention.workload import DTYPES, HEAD_DIMS, CompileKey, Workload
+from evoflash.operations.attention.workload import DTYPES, HEAD_DIMS, AttentionKey, AttentionWorkload
 from evoflash.space import Genome, SearchSpace
 from evoflash.specs import GpuSpec, load_gpu
 
@@ -16,7 +16,7 @@ _TRIES = 2000  # draws without a valid genome, after which a key counts as not s
 
 
 @cache
-def space_of(family: Family, key: CompileKey, gpu: GpuSpec) -> SearchSpace:
+def space_of(family: Family, key: AttentionKey, gpu: GpuSpec) -> SearchSpace:
     """The family's space under one key."""
     return family.space((key,), gpu)
 
@@ -25,7 +25,7 @@ def space_of(family: Family, key: CompileKey, gpu: GpuSpec) -> SearchSpace:
 def other_head_dims(name: str, gpu_name: str) -> tuple[int, ...]:
     """The head dims besides the usual two for which the family has valid genomes on the GPU."""
     gpu = load_gpu(gpu_name)
-    keys = {d: CompileKey(d, "fp16", False, 1, gpu.arch) for d in HEAD_DIMS if d not in USUAL_HEAD_DIMS}
+    keys = {d: AttentionKey(d, "fp16", False, 1, gpu.arch) for d in HEAD_DIMS if d not in USUAL_HEAD_DIMS}
     return tuple(head_dim for head_dim, key in keys.items() if _takes(load_family(name), key, gpu))
 
 
@@ -34,15 +34,15 @@ def sums_in_half(name: str, gpu_name: str) -> bool:
     """Whether the family has genomes of its own for problems whose scores may be summed in fp16."""
     family, gpu = load_family(name), load_gpu(gpu_name)
     speaks_of_it = "accumulate" in family.path.read_text(encoding="utf-8").partition("---#}")[0]
-    return speaks_of_it and _takes(family, CompileKey(64, "fp16", False, 1, gpu.arch, "fp16"), gpu)
+    return speaks_of_it and _takes(family, AttentionKey(64, "fp16", False, 1, gpu.arch, "fp16"), gpu)
 
 
-def _takes(family: Family, key: CompileKey, gpu: GpuSpec) -> bool:
+def _takes(family: Family, key: AttentionKey, gpu: GpuSpec) -> bool:
     space, rng = space_of(family, key, gpu), np.random.default_rng(key.head_dim)
     return any(_attempt(space, rng) is not None for _ in range(_TRIES))
 
 
-def draw_key(family: Family, gpu: GpuSpec, rng: np.random.Generator, *, usual: bool = False) -> CompileKey:
+def draw_key(family: Family, gpu: GpuSpec, rng: np.random.Generator, *, usual: bool = False) -> AttentionKey:
     """A compile key: head_dim 64 or 128 (at times another one, unless `usual`), dtype, mask, GQA ratio.
 
     A quarter of the fp16 keys lets scores be summed in fp16, where the family has genomes for that.
@@ -51,7 +51,7 @@ def draw_key(family: Family, gpu: GpuSpec, rng: np.random.Generator, *, usual: b
     dims = others if others and rng.random() < _OTHER_SHARE else USUAL_HEAD_DIMS
     dtype = str(rng.choice(DTYPES))
     half_sums = dtype == "fp16" and rng.random() < 0.25 and sums_in_half(family.name, gpu.name)
-    return CompileKey(
+    return AttentionKey(
         head_dim=int(rng.choice(dims)),
         dtype=dtype,
         causal=bool(rng.integers(2)),
@@ -61,7 +61,7 @@ def draw_key(family: Family, gpu: GpuSpec, rng: np.random.Generator, *, usual: b
     )
 
 
-def draw_quickly(family: Family, key: CompileKey, gpu: GpuSpec, rng: np.random.Generator) -> Genome | None:
+def draw_quickly(family: Family, key: AttentionKey, gpu: GpuSpec, rng: np.random.Generator) -> Genome | None:
     """A valid genome under the key, or None after some thousand draws.
 
     Not uniform: a genome with few active genes comes up more often. For tests that only need many of them.
@@ -75,6 +75,6 @@ def _attempt(space: SearchSpace, rng: np.random.Generator) -> Genome | None:
     return genome if space.is_valid(genome) else None
 
 
-def workload_of(key: CompileKey, *, seq: int = 512, heads: int = 8) -> Workload:
+def workload_of(key: AttentionKey, *, seq: int = 512, heads: int = 8) -> AttentionWorkload:
     """A workload that compiles to the key."""
     return key.workload(1, max(1, heads // key.gqa_ratio), seq, seq)

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from evoflash.errors import EvoflashError
-from evoflash.evaluators.prepare import PREPARE_LIMIT_S, Prepared
+from evoflash.evaluators.prepare import PREPARE_LIMIT_S, Preparation
 from evoflash.evaluators.prepare import prepare as prepare_genome
 from evoflash.gpu import launcher
 from evoflash.gpu.process.rungs import GpuTask
@@ -42,7 +42,7 @@ Call = tuple[Side, bool]  # a side, and whether to emulate it
 
 def prepare_sides(
     rows: Iterable[Row], gpu: GpuSpec, *, emulate: bool, workers: int, seed: int
-) -> dict[Side, Prepared]:
+) -> dict[Side, Preparation]:
     """Every distinct side compiled (and emulated) in worker processes."""
     sides = list(dict.fromkeys(side for row in rows for side in row.sides or ()))
     with IsolatedPool(workers) as pool:
@@ -65,7 +65,7 @@ def prepare_sides(
     return {side: ending.value for side, ending in endings.items() if ending.value is not None}
 
 
-def complaints(rows: Iterable[Row], prepared: dict[Side, Prepared]) -> list[str]:
+def complaints(rows: Iterable[Row], prepared: dict[Side, Preparation]) -> list[str]:
     """A line for each side that does not compile or that the emulator stopped."""
     return [
         f"row {row.number}, {name}: {failure.rung}: {failure.reason}"
@@ -103,7 +103,7 @@ def measure(rows: Sequence[Row], gpu: GpuSpec, *, workers: int, seed: int) -> di
     }
 
 
-def _task(side: Side, prepared: Prepared, gpu: GpuSpec, seed: int) -> GpuTask:
+def _task(side: Side, prepared: Preparation, gpu: GpuSpec, seed: int) -> GpuTask:
     return task_of(side.genome(gpu), prepared, side.workload, gpu, seed)
 
 

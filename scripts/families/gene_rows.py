@@ -11,7 +11,7 @@ from typing import Any
 
 from evoflash.errors import UsageError
 from evoflash.kernels.family import load_family
-from evoflash.operations.attention.workload import Workload, parse_workload
+from evoflash.operations.attention.workload import AttentionWorkload, parse_workload
 from evoflash.space import Genome, Param, Value
 from evoflash.specs import GpuSpec
 
@@ -30,7 +30,7 @@ class Side:
     problem: str  # as written in the table
 
     @property
-    def workload(self) -> Workload:
+    def workload(self) -> AttentionWorkload:
         return parse_workload(self.problem)
 
     def genome(self, gpu: GpuSpec) -> Genome:

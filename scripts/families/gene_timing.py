@@ -12,19 +12,19 @@ import numpy as np
 
 from evoflash import operation
 from evoflash.evaluation import Status, Timing
-from evoflash.evaluators.prepare import Prepared
+from evoflash.evaluators.prepare import Preparation
 from evoflash.gpu import launcher
 from evoflash.gpu.arena import MemoryFaultError
 from evoflash.gpu.launcher import KernelHungError
 from evoflash.gpu.process import rungs
-from evoflash.gpu.process.checks import of_timed
-from evoflash.gpu.process.rungs import GpuTask, check
+from evoflash.gpu.process.checks import judge_replay
+from evoflash.gpu.process.rungs import GpuTask, check_task
 from evoflash.gpu.timing.benchmark import Bench, KernelContender, capture, prepare, sample, state_while
 from evoflash.gpu.timing.benchmark import summarise as summary_of
 from evoflash.gpu.timing.paired import beats_physics, compare
 from evoflash.gpu.timing.protocols import StoppingRule, enough
 from evoflash.kernels.family import load_family
-from evoflash.operations.attention.workload import Workload
+from evoflash.operations.attention.workload import AttentionWorkload
 from evoflash.space import Genome
 from evoflash.specs import GpuSpec
 
@@ -51,7 +51,9 @@ class Duelled:
     answer: str = ""  # of B: faster, slower, unclear
 
 
-def task_of(genome: Genome, prepared: Prepared, workload: Workload, gpu: GpuSpec, seed: int) -> GpuTask:
+def task_of(
+    genome: Genome, prepared: Preparation, workload: AttentionWorkload, gpu: GpuSpec, seed: int
+) -> GpuTask:
     """What the GPU process needs to check a genome on small shapes and to time it on the workload."""
     family, key = load_family(genome.family), workload.compile_key(gpu.arch)
     return rungs.task_of(
@@ -68,7 +70,7 @@ def task_of(genome: Genome, prepared: Prepared, workload: Workload, gpu: GpuSpec
 def fight(duel: Duel) -> Duelled:
     """Checks both sides and times them in turns, in a GPU process; whatever the kernels do is data."""
     for name, task in zip("AB", duel.tasks, strict=True):
-        outcome = check(task)
+        outcome = check_task(task)
         if outcome.status is not Status.CORRECT:
             return Duelled(f"{name}: {outcome.status}: {outcome.reason}", outcome.process_lost)
     try:
@@ -90,7 +92,7 @@ def _timed(duel: Duel) -> Duelled:
     samples, timings = _in_turns(pairs, rng=rng)
     for (contender, bench), timing, task in zip(pairs, timings, duel.tasks, strict=True):
         reason = beats_physics(timing, bench.workload, task.spec)
-        verdict = of_timed(contender, bench, seed=task.seed)
+        verdict = judge_replay(contender, bench, seed=task.seed)
         if reason or not verdict.passed:
             return Duelled(f"{contender.name}, as it was timed: {reason or verdict.reason}")
     workload_names = " and ".join(dict.fromkeys(str(bench.workload) for _, bench in pairs))
@@ -121,7 +123,7 @@ def _in_turns(
 
 
 @lru_cache(maxsize=3)
-def _bench_of(workload: Workload, spec: GpuSpec, seed: int) -> Bench:
+def _bench_of(workload: AttentionWorkload, spec: GpuSpec, seed: int) -> Bench:
     return Bench(workload, spec=spec, seed=seed)
 
 

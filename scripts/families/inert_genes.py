@@ -27,7 +27,7 @@ from evoflash.isolation import IsolatedPool
 from evoflash.kernels.family import Family, known_families, load_family
 from evoflash.kernels.nvrtc import compile_candidate, nvrtc_version
 from evoflash.kernels.renderer import render
-from evoflash.operations.attention.workload import CompileKey
+from evoflash.operations.attention.workload import AttentionKey
 from evoflash.space import Genome, Param, Value
 from evoflash.specs import GpuSpec, load_gpu
 from scripts.command_line import command
@@ -57,7 +57,7 @@ class Finding:
 class Setting:
     """One genome under both values of a pair."""
 
-    key: CompileKey
+    key: AttentionKey
     low: Genome
     high: Genome
 
@@ -75,15 +75,15 @@ class Pool:
     ) -> None:
         self._family, self._gpu, self._head_dims = family, gpu, head_dims
         self._rng = np.random.default_rng([seed, zlib.crc32(family.name.encode())])
-        self._drawn: list[tuple[CompileKey, Genome]] = []
+        self._drawn: list[tuple[AttentionKey, Genome]] = []
 
-    def __iter__(self) -> Iterator[tuple[CompileKey, Genome]]:
+    def __iter__(self) -> Iterator[tuple[AttentionKey, Genome]]:
         for at in range(_DRAWS):
             if at == len(self._drawn):
                 self._drawn.append(self._draw())
             yield self._drawn[at]
 
-    def _draw(self) -> tuple[CompileKey, Genome]:
+    def _draw(self) -> tuple[AttentionKey, Genome]:
         while True:  # a key that leaves no genome is drawn again
             key = draw_key(self._family, self._gpu, self._rng, usual=True)
             if key.head_dim not in self._head_dims:
@@ -97,7 +97,7 @@ class Pool:
         return itertools.islice((each for each in found if each is not None), count)
 
     def _setting(
-        self, key: CompileKey, genome: Genome, gene: str, values: tuple[Value, Value]
+        self, key: AttentionKey, genome: Genome, gene: str, values: tuple[Value, Value]
     ) -> Setting | None:
         if gene not in genome.as_dict():
             return None

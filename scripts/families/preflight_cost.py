@@ -32,7 +32,7 @@ from evoflash.isolation import Ending, IsolatedPool
 from evoflash.kernels import gxx
 from evoflash.kernels.family import Family, known_families, load_family
 from evoflash.kernels.renderer import render
-from evoflash.operations.attention.workload import DTYPES, CompileKey
+from evoflash.operations.attention.workload import DTYPES, AttentionKey
 from evoflash.space import Genome
 from evoflash.specs import GpuSpec, load_gpu
 from scripts.command_line import command
@@ -50,7 +50,7 @@ class Task:
 
     family: str
     genome: Genome
-    key: CompileKey
+    key: AttentionKey
     gpu: str
     seed: int
 
@@ -64,7 +64,7 @@ class Measured:
     complaint: str
 
 
-def drawn(family: Family, seed: int) -> Iterator[tuple[Genome, CompileKey, GpuSpec]]:
+def drawn(family: Family, seed: int) -> Iterator[tuple[Genome, AttentionKey, GpuSpec]]:
     """Genomes without end, each under a key and for a GPU of its own."""
     rng = np.random.default_rng([seed, zlib.crc32(family.name.encode())])
     keys = list(itertools.product(USUAL_HEAD_DIMS, DTYPES, (False, True), RATIOS))
@@ -72,7 +72,7 @@ def drawn(family: Family, seed: int) -> Iterator[tuple[Genome, CompileKey, GpuSp
     while True:
         gpu = gpus[int(rng.integers(len(gpus)))]
         head_dim, dtype, causal, ratio = keys[int(rng.integers(len(keys)))]
-        key = CompileKey(head_dim, dtype, causal, ratio, gpu.arch)
+        key = AttentionKey(head_dim, dtype, causal, ratio, gpu.arch)
         genome = draw_quickly(family, key, gpu, rng)
         if genome is not None:
             yield genome, key, gpu

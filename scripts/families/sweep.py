@@ -25,7 +25,7 @@ import numpy as np
 
 from evoflash.errors import EvoflashError
 from evoflash.evaluation import Rung
-from evoflash.evaluators.prepare import PREPARE_LIMIT_S, Prepared, prepare
+from evoflash.evaluators.prepare import PREPARE_LIMIT_S, Preparation, prepare
 from evoflash.isolation import Ending, IsolatedPool
 from evoflash.kernels.family import known_families, load_family
 from evoflash.kernels.nvrtc import nvrtc_version
@@ -100,7 +100,7 @@ def _number(word: str) -> int:
     return zlib.crc32(word.encode())
 
 
-def _with(outcome: Outcome, prepared: Prepared) -> Outcome:
+def _with(outcome: Outcome, prepared: Preparation) -> Outcome:
     for build in prepared.builds:
         outcome = replace(
             outcome,

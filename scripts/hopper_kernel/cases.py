@@ -9,9 +9,9 @@ from dataclasses import dataclass, fields
 
 from evoflash.evaluation import Candidate
 from evoflash.kernels.ef_layer import device_headers_sha
-from evoflash.launch import Launch
+from evoflash.launch import LaunchConfig
 from evoflash.operations.attention.abi import Strides, dense_strides
-from evoflash.operations.attention.workload import CompileKey, Workload
+from evoflash.operations.attention.workload import AttentionKey, AttentionWorkload
 from evoflash.space import Genome
 from evoflash.specs import load_gpu
 from scripts import ROOT
@@ -56,7 +56,7 @@ class Configuration:
     cluster: int = 1
     tma_store: bool = True
 
-    def source(self, key: CompileKey, *, bounded: bool = False) -> str:
+    def source(self, key: AttentionKey, *, bounded: bool = False) -> str:
         """The text for a compile key. `bounded`: a wait without end becomes a trap."""
         element = {"fp16": "f16", "bf16": "bf16"}[key.dtype]
         genes = {field.name: int(getattr(self, field.name)) for field in fields(self)}
@@ -66,17 +66,17 @@ class Configuration:
             lines.append("#define EF_BOUNDED_WAITS")
         return "\n".join([*lines, "#line 1", KERNEL.read_text(encoding="utf-8")])
 
-    def candidate(self, key: CompileKey, *, bounded: bool = False) -> Candidate:
+    def candidate(self, key: AttentionKey, *, bounded: bool = False) -> Candidate:
         """The text as evoflash's compiler takes it."""
         values = tuple(sorted((field.name, getattr(self, field.name)) for field in fields(self)))
         source = self.source(key, bounded=bounded)
         sha = hashlib.sha256((source + device_headers_sha()).encode()).hexdigest()
         return Candidate(Genome(ENTRY, 1, values), key, source, sha)
 
-    def launch(self, workload: Workload) -> Launch:
+    def launch(self, workload: AttentionWorkload) -> LaunchConfig:
         """Its one launch: query blocks in whole clusters, heads, batch."""
         blocks = -(-workload.seq_q // (GROUP_ROWS * self.consumers))
-        return Launch(
+        return LaunchConfig(
             ENTRY,
             grid=(-(-blocks // self.cluster) * self.cluster, workload.heads, workload.batch),
             block=(4 * _WARP * self.consumers + _WARP * self.producer_warps, 1, 1),
@@ -100,7 +100,7 @@ class Configuration:
 
     def maps(
         self,
-        workload: Workload,
+        workload: AttentionWorkload,
         pointers: tuple[int, int, int, int],
         strides: tuple[Strides, Strides, Strides, Strides] | None = None,
     ) -> tuple[TensorMap, ...]:

@@ -6,21 +6,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evoflash.evaluation import Build
-from evoflash.gpu.driver import encoded_map
+from evoflash.gpu.driver import encode_map
 from evoflash.gpu.launcher import LoadedKernel
-from evoflash.operations.attention.workload import Workload
+from evoflash.operations.attention.workload import AttentionWorkload
 from scripts.hopper_kernel.cases import Configuration, TensorMap
 
 
 def encode(tensor: TensorMap) -> NDArray[np.void]:
     """The driver's form of a tensor map. bf16 travels as f16: nothing is computed on the way."""
-    return encoded_map(tensor.pointer, tensor.sizes, tensor.strides_bytes, tensor.box, swizzle=128)
+    return encode_map(tensor.pointer, tensor.sizes, tensor.strides_bytes, tensor.box, swizzle=128)
 
 
 class TmaKernel(LoadedKernel):
     """A configuration's cubin for one workload; makes its tensor maps from the pointers that it is given."""
 
-    def __init__(self, build: Build, configuration: Configuration, workload: Workload) -> None:
+    def __init__(self, build: Build, configuration: Configuration, workload: AttentionWorkload) -> None:
         super().__init__(build.cubin_path, (configuration.launch(workload),))
         self._configuration, self._workload = configuration, workload
 

@@ -15,13 +15,13 @@ from evoflash.gpu.arena import Original, run_once
 from evoflash.gpu.baselines import BaselineAbsentError, baseline
 from evoflash.gpu.process import cache
 from evoflash.gpu.timing.benchmark import Bench, Contender, KernelContender
-from evoflash.gpu.timing.paired import interleaved
+from evoflash.gpu.timing.paired import time_interleaved
 from evoflash.gpu.timing.protocols import Pace, StoppingRule
 from evoflash.isolation import IsolatedPool
 from evoflash.operation import Sample
-from evoflash.operations.attention.inputs import TestInput
+from evoflash.operations.attention.inputs import AttentionInputs
 from evoflash.operations.attention.reference import expect
-from evoflash.operations.attention.workload import CompileKey, Workload, parse_workload
+from evoflash.operations.attention.workload import AttentionKey, AttentionWorkload, parse_workload
 from evoflash.validation.cases import case
 from evoflash.validation.validator import judge
 from scripts.hopper_kernel.cases import ARCH, CONFIGURATIONS
@@ -49,14 +49,14 @@ class Check:
     """A configuration to be held against the reference."""
 
     name: str
-    builds: tuple[tuple[CompileKey, Build], ...]  # bounded ones first
+    builds: tuple[tuple[AttentionKey, Build], ...]  # bounded ones first
 
 
 @dataclass(frozen=True, slots=True)
 class Race:
     """A workload on which configurations and baselines are timed in turns."""
 
-    workload: Workload
+    workload: AttentionWorkload
     builds: tuple[tuple[str, Build], ...]
 
 
@@ -74,7 +74,7 @@ def check(task: Check) -> list[Record]:
     return [{**record, "worst_rel_l2": worst}]
 
 
-def shapes(key: CompileKey) -> list[Workload]:
+def shapes(key: AttentionKey) -> list[AttentionWorkload]:
     """The check workloads of a key."""
     batch, kv_heads = next(
         (w.batch, w.kv_heads) for w in map(parse_workload, KINDS) if w.compile_key(ARCH) == key
@@ -82,7 +82,7 @@ def shapes(key: CompileKey) -> list[Workload]:
     return [key.workload(batch, kv_heads, *lengths) for lengths in LENGTHS]
 
 
-def verdict_of(name: str, made: Build, workload: Workload, stream: Any) -> Verdict:
+def verdict_of(name: str, made: Build, workload: AttentionWorkload, stream: Any) -> Verdict:
     kernel = TmaKernel(made, CONFIGURATIONS[name], workload)
     results = []
     for trial_name in TRIALS:
@@ -106,7 +106,7 @@ def race(task: Race) -> list[Record]:
             records.append({"kind": "time", "configuration": name, "passed": False, "reason": str(absent)})
     protocol = bench.protocols[0]
     rule = BOOST if protocol.pace is Pace.BOOST else STEADY
-    _, timings = interleaved(contenders, bench, protocol, rule=rule, rng=np.random.default_rng(SEED))
+    _, timings = time_interleaved(contenders, bench, protocol, rule=rule, rng=np.random.default_rng(SEED))
     for name, timing in timings.items():
         reason = complaint_at_size(kernels[name], bench) if name in kernels else ""
         records.append(
@@ -132,10 +132,10 @@ def race(task: Race) -> list[Record]:
 def complaint_at_size(kernel: TmaKernel, bench: Bench) -> str:
     """Empty when what was timed is right at the first and last rows of the first and last head."""
     w, arena = bench.workload, bench.arenas[0]
-    assert isinstance(w, Workload), "it is attention that is timed"
+    assert isinstance(w, AttentionWorkload), "it is attention that is timed"
     inputs = arena.inputs
     trial = inputs.inputs if isinstance(inputs, Original) else inputs
-    if not isinstance(trial, TestInput):
+    if not isinstance(trial, AttentionInputs):
         return "nothing was loaded"
     rows = np.unique([*range(min(w.seq_q, 24)), *range(max(0, w.seq_q - 24), w.seq_q)])
     where = Sample(np.unique([0, w.batch * w.heads - 1]), rows)

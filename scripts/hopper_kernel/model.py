@@ -30,7 +30,7 @@ from evoflash.errors import EvoflashError, UsageError
 from evoflash.operation import Loop
 from evoflash.operations.attention.loop import steps_of
 from evoflash.operations.attention.preflight_runs import preflight_runs
-from evoflash.operations.attention.workload import CompileKey, Workload, parse_workload
+from evoflash.operations.attention.workload import AttentionKey, AttentionWorkload, parse_workload
 from evoflash.perf_model.estimate import Profile, constants, fit_counts, model_version
 from evoflash.specs import load_gpu
 from scripts import ROOT
@@ -69,17 +69,17 @@ def loop_of(configuration: Configuration, head_dim: int) -> Profile:
 
 
 @cache
-def profile_of(configuration: Configuration, key: CompileKey) -> Profile:
+def profile_of(configuration: Configuration, key: AttentionKey) -> Profile:
     """Its counts on two short lengths. UsageError if the emulator finds fault with a run."""
     loop = loop_of(configuration, key.head_dim)
     planned = preflight_runs(key, Loop(loop.rows, loop.keys, loop.stages, loop.splits), whole_groups=True)
-    counted = (cast(Workload, each.workload) for each in planned if each.is_counted)
+    counted = (cast(AttentionWorkload, each.workload) for each in planned if each.is_counted)
     first, second = (_counted(configuration, loop, key, workload) for workload in counted)
     return replace(loop, launches=(fit_counts((first, second)),))
 
 
 def _counted(
-    configuration: Configuration, loop: Profile, key: CompileKey, workload: Workload
+    configuration: Configuration, loop: Profile, key: AttentionKey, workload: AttentionWorkload
 ) -> tuple[dict[str, int], int, int]:
     outcome = run_hopper(configuration.source(key), configuration, workload, delivery="lazy", schedule="fifo")
     if outcome.kinds or not outcome.verdict.passed:
@@ -132,7 +132,7 @@ def rows_of(measured: Measured) -> tuple[Space, ...]:
     )
 
 
-def _timed(name: str, workload: Workload, us: float, measured: Measured) -> Timed:
+def _timed(name: str, workload: AttentionWorkload, us: float, measured: Measured) -> Timed:
     configuration, key = CONFIGURATIONS[name], workload.compile_key(ARCH)
     return Timed(
         {"configuration": name},

@@ -17,7 +17,7 @@ from evoflash.evaluation import Candidate
 from evoflash.kernels import gxx
 from evoflash.operation import Delivery, Loop, Schedule
 from evoflash.operations.attention.preflight_runs import preflight_runs
-from evoflash.operations.attention.workload import Workload, parse_workload
+from evoflash.operations.attention.workload import AttentionWorkload, parse_workload
 from scripts.hopper_kernel.cases import ARCH, CONFIGURATIONS, GROUP_ROWS, Configuration
 from scripts.hopper_kernel.on_emulator import run_hopper
 from scripts.mutation_testing.examine import SEEDS, Outcome
@@ -48,7 +48,7 @@ _REPORT = re.compile(r"([\w-]+) at line (\d+): ")
 class Run:
     """One emulation of those that a mutant goes through."""
 
-    workload: Workload
+    workload: AttentionWorkload
     trial: str
     delivery: Delivery
     schedule: Schedule
@@ -94,7 +94,13 @@ class HopperCore(Core):
         planned = preflight_runs(self.key, loop, whole_groups=True)
         return (
             *(
-                Run(cast(Workload, each.workload), each.inputs, each.delivery, each.schedule, each.without)
+                Run(
+                    cast(AttentionWorkload, each.workload),
+                    each.inputs,
+                    each.delivery,
+                    each.schedule,
+                    each.without,
+                )
                 for each in planned
             ),
             Run(often, "rising", "random", "random"),

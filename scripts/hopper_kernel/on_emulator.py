@@ -16,8 +16,8 @@ from evoflash.kernels import gxx
 from evoflash.operation import Delivery, Schedule
 from evoflash.operations.attention import abi
 from evoflash.operations.attention.abi import Strides, arguments
-from evoflash.operations.attention.inputs import TestInput
-from evoflash.operations.attention.workload import Workload
+from evoflash.operations.attention.inputs import AttentionInputs
+from evoflash.operations.attention.workload import AttentionWorkload
 from evoflash.validation.cases import case
 from evoflash.validation.validator import judge
 from scripts.hopper_kernel.cases import Configuration
@@ -39,7 +39,7 @@ class Outcome:
 def run_hopper(
     text: str,
     configuration: Configuration,
-    workload: Workload,
+    workload: AttentionWorkload,
     *,
     trial: str = "normal",
     delivery: Delivery = "lazy",
@@ -57,7 +57,7 @@ def run_hopper(
     """
     library = gxx.build(text, name="hopper")
     given, expected = case(workload, trial, 1)
-    assert isinstance(given, TestInput)
+    assert isinstance(given, AttentionInputs)
     with Memory() as memory:
         order = (0, 2, 1, 3) if heads_inside else (0, 1, 2, 3)
         inputs = [
@@ -75,7 +75,7 @@ def run_hopper(
             )
             for m in configuration.maps(workload, (q, k, v, o), strides)
         ]
-        emulation = emulator.run(
+        emulation = emulator.run_launch(
             library,
             configuration.launch(workload),
             [*maps, *arguments(workload, (q, k, v, o, 0 if "LSE" in without else sums), strides)],

@@ -22,12 +22,12 @@ from evoflash.evaluation import Build
 from evoflash.gpu import launcher
 from evoflash.isolation import IsolatedPool
 from evoflash.kernels.nvrtc import compile_candidate, first_error, nvrtc_version
-from evoflash.operations.attention.workload import CompileKey, parse_workload
+from evoflash.operations.attention.workload import AttentionKey, parse_workload
 from scripts.command_line import command
 from scripts.hopper_kernel.cases import ARCH, CONFIGURATIONS
 from scripts.hopper_kernel.gpu_tasks import KINDS, Check, GpuProcess, Race, Record, check, race
 
-Plan = dict[tuple[str, CompileKey, bool], Build]  # (configuration, key, bounded)
+Plan = dict[tuple[str, AttentionKey, bool], Build]  # (configuration, key, bounded)
 
 TIMED = (
     ("b=1,h=8,s=512,d=64", ("plain", "alone", "overlap", "ping_pong")),
@@ -42,12 +42,12 @@ COMPILE_S, CHECK_S, TIME_S = 60.0, 60.0, 120.0
 # ---- what is compiled
 
 
-def keys() -> tuple[CompileKey, ...]:
+def keys() -> tuple[AttentionKey, ...]:
     """The compile keys that configurations are checked on."""
     return tuple(parse_workload(kind).compile_key(ARCH) for kind in KINDS)
 
 
-def wanted(only: frozenset[str]) -> list[tuple[str, CompileKey, bool]]:
+def wanted(only: frozenset[str]) -> list[tuple[str, AttentionKey, bool]]:
     """Everything that is compiled: checked keys twice, timed ones once more where they are others."""
     checked = [(name, key) for name in CONFIGURATIONS for key in keys()]
     timed = [(name, parse_workload(text).compile_key(ARCH)) for text, names in TIMED for name in names]
@@ -59,7 +59,7 @@ def wanted(only: frozenset[str]) -> list[tuple[str, CompileKey, bool]]:
     return [(name, key, bounded) for name, key in pairs for bounded in (True, False)]
 
 
-def build(name: str, key: CompileKey, bounded: bool) -> Build:
+def build(name: str, key: AttentionKey, bounded: bool) -> Build:
     """In a worker process."""
     return compile_candidate(CONFIGURATIONS[name].candidate(key, bounded=bounded))
 
@@ -71,7 +71,7 @@ def compile_all(only: frozenset[str]) -> Plan:
     return {each: ending.value for each, ending in endings.items() if ending.value is not None}
 
 
-def compile_record(name: str, key: CompileKey, bounded: bool, made: Build) -> Record:
+def compile_record(name: str, key: AttentionKey, bounded: bool, made: Build) -> Record:
     """Spills and serialised wgmma (C75xx) fail a build, but not a bounded one: a trap costs registers."""
     return {
         "kind": "compile",

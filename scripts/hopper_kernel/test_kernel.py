@@ -9,7 +9,7 @@ import pytest
 from evoflash.kernels.nvrtc import compile_candidate
 from evoflash.kernels.renderer import lint
 from evoflash.operation import Delivery, Schedule
-from evoflash.operations.attention.workload import Workload, parse_workload
+from evoflash.operations.attention.workload import AttentionWorkload, parse_workload
 from scripts.hopper_kernel.cases import ARCH, CONFIGURATIONS, KERNEL, Configuration
 from scripts.hopper_kernel.on_emulator import Outcome, run_hopper
 
@@ -19,7 +19,11 @@ TRIALS = ("normal", "rising", "needles")
 
 
 def hopper(
-    configuration: Configuration, workload: Workload, *, patch: tuple[str, str] = ("", ""), **choices: Any
+    configuration: Configuration,
+    workload: AttentionWorkload,
+    *,
+    patch: tuple[str, str] = ("", ""),
+    **choices: Any,
 ) -> Outcome:
     """Build, with one piece of the text replaced where a patch is given, and run on a trial's inputs."""
     old, new = patch

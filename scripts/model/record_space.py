@@ -29,7 +29,7 @@ import numpy as np
 
 from evoflash.errors import EvoflashError
 from evoflash.evaluation import Rung, Status
-from evoflash.evaluators.prepare import PREPARE_LIMIT_S, Failure, Prepared, prepare
+from evoflash.evaluators.prepare import PREPARE_LIMIT_S, Preparation, PreparationFailure, prepare
 from evoflash.gpu import launcher
 from evoflash.gpu.launcher import KernelHungError
 from evoflash.gpu.process import rungs
@@ -39,8 +39,8 @@ from evoflash.gpu.timing.noise_floor import environment
 from evoflash.gpu.timing.protocols import Pace, TimingProtocol
 from evoflash.isolation import Ending, IsolatedPool
 from evoflash.kernels.family import Family, load_family
-from evoflash.launch import Launch
-from evoflash.operations.attention.workload import Workload, parse_workload
+from evoflash.launch import LaunchConfig
+from evoflash.operations.attention.workload import AttentionWorkload, parse_workload
 from evoflash.perf_model.estimate import model_version
 from evoflash.problem import Problem
 from evoflash.space import Genome, SearchSpace
@@ -79,7 +79,7 @@ class Session:
     """What is recorded, on what, and what has come of it."""
 
     family: Family
-    workload: Workload
+    workload: AttentionWorkload
     gpu: GpuSpec
     seed: int
     rows: list[dict[str, Any]] = field(default_factory=list)
@@ -89,10 +89,10 @@ class Session:
     def problem(self) -> Problem:
         return Problem((self.workload,))
 
-    def launches(self, genome: Genome, workload: Workload) -> tuple[Launch, ...]:
+    def launches(self, genome: Genome, workload: AttentionWorkload) -> tuple[LaunchConfig, ...]:
         return self.family.launches(genome, workload, self.gpu)
 
-    def task(self, genome: Genome, prepared: Prepared) -> GpuTask:
+    def task(self, genome: Genome, prepared: Preparation) -> GpuTask:
         """A check on the small shape and a timing on the workload."""
         w, (queries, keys) = self.workload, _CHECKED_LENGTHS
         small = replace(w, batch=1, heads=2 * w.gqa_ratio, kv_heads=2, seq_q=queries, seq_kv=keys)
@@ -106,13 +106,13 @@ class Session:
 
 
 @lru_cache(maxsize=1)
-def _bench(workload: Workload, spec: GpuSpec, seed: int) -> Bench:
+def _bench(workload: AttentionWorkload, spec: GpuSpec, seed: int) -> Bench:
     return Bench(workload, spec=spec, seed=seed)
 
 
 def check_and_time(task: GpuTask, fastest_us: float | None) -> Times:
     """One genome on the GPU; whatever the kernel does is data."""
-    outcome = rungs.check(replace(task, timed=()))
+    outcome = rungs.check_task(replace(task, timed=()))
     if outcome.status is not Status.CORRECT:
         return Times(outcome.status, reason=outcome.reason, lost=outcome.process_lost)
     try:
@@ -190,24 +190,26 @@ def record(session: Session, genomes: list[Genome], gpu: Gpu | None, *, until: f
     """Prepare all genomes, each timed as soon as it is ready; what is not ready at `until` is left out."""
     with IsolatedPool(workers) as pool:
         common = (session.problem, session.gpu, True, session.seed)
-        waiting: dict[Future[Ending[Prepared]], Genome] = {
+        waiting: dict[Future[Ending[Preparation]], Genome] = {
             pool.submit(prepare, genome, *common, timeout_s=PREPARE_LIMIT_S): genome for genome in genomes
         }
         for future in _completed(waiting, until):
             _add(session, waiting[future], _prepared(future), gpu)
 
 
-def _prepared(future: Future[Ending[Prepared]]) -> Prepared:
+def _prepared(future: Future[Ending[Preparation]]) -> Preparation:
     try:
         ending = future.result()
     except EvoflashError as error:  # a template that does not render for this genome, say
-        return Prepared(failure=Failure(Status.COMPILE, Rung.RENDER, str(error)))
-    return ending.value or Prepared(failure=Failure(ending.status, Rung.PREFLIGHT, ending.reason))
+        return Preparation(failure=PreparationFailure(Status.COMPILE, Rung.RENDER, str(error)))
+    return ending.value or Preparation(
+        failure=PreparationFailure(ending.status, Rung.PREFLIGHT, ending.reason)
+    )
 
 
 def _completed(
-    waiting: dict[Future[Ending[Prepared]], Genome], until: float
-) -> Iterator[Future[Ending[Prepared]]]:
+    waiting: dict[Future[Ending[Preparation]], Genome], until: float
+) -> Iterator[Future[Ending[Preparation]]]:
     try:
         for future in as_completed(waiting, timeout=max(0.0, until - time.monotonic())):
             yield future
@@ -217,7 +219,7 @@ def _completed(
         return
 
 
-def _add(session: Session, genome: Genome, prepared: Prepared, gpu: Gpu | None) -> None:
+def _add(session: Session, genome: Genome, prepared: Preparation, gpu: Gpu | None) -> None:
     failure = prepared.failure
     if failure:
         times = Times(failure.status, reason=f"{failure.rung}: {failure.reason}")
@@ -230,7 +232,7 @@ def _add(session: Session, genome: Genome, prepared: Prepared, gpu: Gpu | None) 
     session.rows.append(_row(session, genome, prepared, times))
 
 
-def _row(session: Session, genome: Genome, prepared: Prepared, times: Times) -> dict[str, Any]:
+def _row(session: Session, genome: Genome, prepared: Preparation, times: Times) -> dict[str, Any]:
     row: dict[str, Any] = {"id": genome.id, "values": genome.as_dict(), "status": times.status}
     if times.reason:
         row["reason"] = times.reason

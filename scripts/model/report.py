@@ -24,8 +24,8 @@ from typing import Any
 import numpy as np
 
 from evoflash.errors import EvoflashError, UsageError
-from evoflash.launch import Launch
-from evoflash.operations.attention.workload import Workload, parse_workload
+from evoflash.launch import LaunchConfig
+from evoflash.operations.attention.workload import AttentionWorkload, parse_workload
 from evoflash.perf_model.estimate import Estimate, Profile, constants, estimate, model_version
 from evoflash.specs import GpuSpec, load_gpu
 from scripts import ROOT
@@ -44,13 +44,13 @@ class Timed:
 
     values: dict[str, Any]
     profile: Profile
-    launches: tuple[Launch, ...]
+    launches: tuple[LaunchConfig, ...]
     registers: int
     spill_bytes: int
     smem_static_bytes: int
     us: float
 
-    def estimated(self, workload: Workload, gpu: GpuSpec) -> Estimate:
+    def estimated(self, workload: AttentionWorkload, gpu: GpuSpec) -> Estimate:
         return estimate(
             self.profile,
             self.launches,
@@ -68,7 +68,7 @@ class Space:
 
     path: Path
     family: str
-    workload: Workload
+    workload: AttentionWorkload
     gpu: GpuSpec
     genomes: tuple[Timed, ...]
 
@@ -85,9 +85,9 @@ def read_space(path: Path) -> Space:
     return Space(path, found["family"], parse_workload(found["problem"]), load_gpu(found["gpu"]), genomes)
 
 
-def _launch(recorded: dict[str, Any]) -> Launch:
+def _launch(recorded: dict[str, Any]) -> LaunchConfig:
     fields: dict[str, Any] = {name: tuple(x) if isinstance(x, list) else x for name, x in recorded.items()}
-    return Launch(**fields)
+    return LaunchConfig(**fields)
 
 
 def _timed(row: dict[str, Any]) -> Timed:

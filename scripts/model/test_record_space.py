@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from evoflash.kernels.family import load_family
-from evoflash.launch import Launch
+from evoflash.launch import LaunchConfig
 from evoflash.operations.attention.workload import parse_workload
 from evoflash.perf_model.estimate import Counts, Profile, estimate
 from evoflash.space import Check, Param, SearchSpace
@@ -55,7 +55,7 @@ def test_a_file_holds_all_that_the_model_reads(prepared):
     work, gpu, family = parse_workload(SMALL), load_gpu("h200"), load_family("flash_mma")
     genome = family.space((work.compile_key(gpu.arch),), gpu).genome(SEED)
     (launch,) = (
-        Launch(**{name: tuple(x) if isinstance(x, list) else x for name, x in each.items()})
+        LaunchConfig(**{name: tuple(x) if isinstance(x, list) else x for name, x in each.items()})
         for each in row["launches"]
     )
     found = estimate(

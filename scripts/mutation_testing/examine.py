@@ -12,7 +12,7 @@ from evoflash.kernels import gxx
 from evoflash.kernels.family import load_family
 from evoflash.kernels.gxx import KernelBuildError
 from evoflash.operation import Loop
-from evoflash.operations.attention.workload import Workload
+from evoflash.operations.attention.workload import AttentionWorkload
 from evoflash.specs import load_gpu
 from scripts.mutation_testing.grid import Core, Task
 
@@ -80,7 +80,7 @@ def _told_at_size(task: Task, candidate: Candidate) -> Outcome:
     return Outcome(task, "survived")
 
 
-def _large(core: Core, loop: Loop) -> dict[str, tuple[Workload, str, int]]:
+def _large(core: Core, loop: Loop) -> dict[str, tuple[AttentionWorkload, str, int]]:
     """Like those that candidates are timed on, each as small as shows it: workload, trial, the GPU's SMs.
 
     Kernels whose blocks take piece after piece also meet a batch that does not divide the blocks that the GPU

@@ -19,7 +19,7 @@ import numpy as np
 from evoflash.evaluation import Candidate
 from evoflash.kernels.family import Family, load_family
 from evoflash.kernels.renderer import render
-from evoflash.operations.attention.workload import CompileKey, parse_workload
+from evoflash.operations.attention.workload import AttentionKey, parse_workload
 from evoflash.space import Genome
 from evoflash.specs import GpuSpec, load_gpu
 from scripts.families.draws import draw_key, draw_quickly
@@ -32,7 +32,7 @@ class Core:
 
     family: str
     genome: Genome
-    key: CompileKey
+    key: AttentionKey
     gpu: str
 
     def render(self) -> Candidate:

@@ -32,9 +32,9 @@ from evoflash.gpu.timing.noise_floor import environment
 from evoflash.gpu.timing.paired import (
     LIMIT_S,
     LOOKS,
-    Block,
-    Comparison,
-    Pair,
+    ContenderPair,
+    PairedComparison,
+    QuadTimes,
     SequentialTest,
     run_sequential_test,
 )
@@ -62,7 +62,7 @@ def long_run(site: Site, row: Row, *, extra: int, blocks: int) -> dict[str, Any]
     plain = site.load(row.problem, genome, name="plain")
     if not np.array_equal(output(slow, bench), output(plain, bench)):
         raise SystemExit("the slower copy computes something else")
-    pair = Pair(slow, plain, bench, protocol, rng=site.rng)
+    pair = ContenderPair(slow, plain, bench, protocol, rng=site.rng)
     found = intervals.interval([pair.block().log_ratio for _ in range(blocks)])
     return {"extra": extra, "blocks": blocks, **asdict(found)}
 
@@ -125,11 +125,11 @@ def summary(row: Row, tests: Sequence[SequentialTest]) -> dict[str, Any]:
     }
 
 
-def _short(found: Comparison) -> list[float]:
+def _short(found: PairedComparison) -> list[float]:
     return [round(found.ratio, 6), round(found.low, 6), round(found.high, 6), found.n]
 
 
-def _times(blocks: Iterator[Block]) -> dict[str, Any]:
+def _times(blocks: Iterator[QuadTimes]) -> dict[str, Any]:
     """Raw times of the second contender, and the clocks they were seen at."""
     seen = list(blocks)
     clock, words = over([block.state for block in seen])
@@ -143,9 +143,9 @@ def anchored(site: Site) -> list[dict[str, Any]]:
     for row in ROWS:
         first = site.load(row.problem, winner(row.problem, site.gpu), name="winner")
         second = site.load(row.problem, anchor(row.problem, site.gpu), name="anchor")
-        pair = Pair(first, second, site.bench(row.problem), site.protocol(row), rng=site.rng)
+        pair = ContenderPair(first, second, site.bench(row.problem), site.protocol(row), rng=site.rng)
         blocks = [pair.block() for _ in range(_ANCHOR_BLOCKS[row.protocol])]
-        mirrored = (Block(b.second, b.first, b.state) for b in blocks)
+        mirrored = (QuadTimes(b.second, b.first, b.state) for b in blocks)
         ratio = intervals.interval([block.log_ratio for block in blocks]).ratio
         found.append(
             {

@@ -22,7 +22,7 @@ from evoflash.gpu.timing.protocols import TimingProtocol
 from evoflash.kernels.family import load_family
 from evoflash.kernels.nvrtc import compile_candidate, first_error
 from evoflash.kernels.renderer import render
-from evoflash.launch import Launch
+from evoflash.launch import LaunchConfig
 from evoflash.problem import Problem, parse_problem
 from evoflash.space import Genome, SearchSpace
 from evoflash.specs import GpuSpec, load_gpu
@@ -108,7 +108,7 @@ def _space(family: str, problem: str, gpu: GpuSpec) -> SearchSpace:
 
 
 @cache
-def built(problem: str, genome: Genome, gpu: GpuSpec, extra: int) -> tuple[str, tuple[Launch, ...]]:
+def built(problem: str, genome: Genome, gpu: GpuSpec, extra: int) -> tuple[str, tuple[LaunchConfig, ...]]:
     """The cubin's path and the launches; `extra` iterations of a chain of additions delay every thread."""
     what: Problem = parse_problem(problem)
     (key,) = what.compile_keys(gpu.arch)

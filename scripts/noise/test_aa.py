@@ -10,7 +10,7 @@ import pytest
 from evoflash.gpu.launcher import PresentGpu
 from evoflash.gpu.timing import paired as sequential_test
 from evoflash.gpu.timing.benchmark import KernelContender
-from evoflash.gpu.timing.paired import Block
+from evoflash.gpu.timing.paired import QuadTimes
 from evoflash.gpu.timing.protocols import protocols_of
 from evoflash.problem import parse_problem
 from evoflash.specs import load_gpu
@@ -74,13 +74,13 @@ class MadeUpPair:
 
     def block(self):
         first, second = (tuple(us * np.exp(self._rng.normal(0, 5e-4, 2))) for us in self._us)
-        return Block(first, second, (1980, ""))
+        return QuadTimes(first, second, (1980, ""))
 
 
 @pytest.fixture
 def made_up(monkeypatch):
-    monkeypatch.setattr(aa, "Pair", MadeUpPair)
-    monkeypatch.setattr(sequential_test, "Pair", MadeUpPair)
+    monkeypatch.setattr(aa, "ContenderPair", MadeUpPair)
+    monkeypatch.setattr(sequential_test, "ContenderPair", MadeUpPair)
     monkeypatch.setattr(aa, "output", lambda contender, bench: np.zeros(4, np.uint16))
     monkeypatch.setattr(aa.launcher, "present_gpu", lambda: PresentGpu("NVIDIA H200", 90, "13.0", "", ()))
 

@@ -8,7 +8,7 @@ import argparse
 import json
 from pathlib import Path
 
-from evoflash.app.ladder import Climb, Result, Step
+from evoflash.app.ladder import Climb, LadderResult, LadderStep
 from evoflash.evaluation import Basis, Evaluation, Rung, Status
 from evoflash.space import Genome
 from evoflash.views.ladder import check_plot, plot
@@ -29,8 +29,10 @@ def read_climb(path: Path) -> Climb:
             rung=Rung(step["rung"]),
             score_us=step["us"],
         )
-        named = Step(step["step"], step["change"], step["family"], (step["values"],))
-        results.append(Result(named, evaluation, step["over_previous"], step["over_first"], step["tflops"]))
+        named = LadderStep(step["step"], step["change"], step["family"], (step["values"],))
+        results.append(
+            LadderResult(named, evaluation, step["over_previous"], step["over_first"], step["tflops"])
+        )
     return Climb(problem, gpu, basis, tuple(results))
 
 

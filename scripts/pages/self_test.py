@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterable
 
 from evoflash.trust.selftest import bookkeeping_frauds, clock_frauds, large_size_frauds
-from evoflash.trust.selftest.corpus import Expected, Fraud, Honest, corpus, kernels
+from evoflash.trust.selftest.corpus import ExpectedRejection, Fraud, Honest, corpus, kernels
 from scripts import ROOT
 from scripts.pages import markdown
 
@@ -36,14 +36,14 @@ def _cells(fraud: Fraud) -> tuple[str, ...]:
     return fraud.name, fraud.does, fraud.source, _ends(fraud.emulated), _ends(fraud.measured)
 
 
-def _ends(expected: Expected) -> str:
+def _ends(expected: ExpectedRejection) -> str:
     joined = " and " if expected.every else " or "
     return f"not tried: {expected.skip}" if expected.skip else joined.join(expected.rungs)
 
 
 def _at_size() -> str:
     shapes = " and ".join(f"`{workload}`" for workload in large_size_frauds.WORKLOADS)
-    names = ", ".join(each.name for each in large_size_frauds.MISTAKES if each.expected.rungs)
+    names = ", ".join(each.name for each in large_size_frauds.MISTAKES if each.expected_rejection.rungs)
     return (
         "## At size\n\n"
         f"NumPy in the kernel's place, judged as a kernel at the benchmark's shape, on {shapes}: {names}. "

@@ -6,7 +6,7 @@ import pytest
 
 from evoflash.errors import UsageError
 from evoflash.evaluation import Rung, Status, Timing
-from evoflash.evaluators.prepare import Failure, Prepared
+from evoflash.evaluators.prepare import Preparation, PreparationFailure
 from evoflash.kernels.family import known_families, load_family, read_family
 from evoflash.specs import load_gpu
 from scripts.families import gene_ab, gene_timing
@@ -187,9 +187,9 @@ def test_a_gene_is_listed_with_condition_block_star_and_comment(tmp_path):
 
 def test_a_side_that_the_emulator_stops_is_a_complaint_with_its_row(table):
     rows = [row for row in table() if row.sides]
-    failure = Failure(Status.RUNTIME, Rung.PREFLIGHT, "RACE at line 7")
+    failure = PreparationFailure(Status.RUNTIME, Rung.PREFLIGHT, "RACE at line 7")
     a, b = rows[0].sides
-    prepared = {a: Prepared(), b: Prepared(failure=failure)}
+    prepared = {a: Preparation(), b: Preparation(failure=failure)}
 
     assert gene_ab.complaints(rows, prepared) == ["row 2, B: preflight: RACE at line 7"]
 

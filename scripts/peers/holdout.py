@@ -111,7 +111,7 @@ def what_it_did(db: str) -> tuple[Evaluation | None, dict[str, Any]]:
     with open_store(db, read_only=True) as store:
         (run,) = store.runs()
         history = [evaluation for _, evaluation in store.history(run)]
-        winner, spent = store.best_of(run), store.spent(run)
+        winner, spent = store.best_of(run), store.spent_budget(run)
     counted = [e for e in history if not e.duplicate_of]
     seconds = {"compile": sum(build.compile_s for e in counted for build in e.builds)}
     for rung, took_s in (pair for e in counted for pair in rung_times.seconds_by_rung(e).items()):

@@ -14,8 +14,8 @@ from evoflash.gpu.comparisons import cubin_path
 from evoflash.gpu.launcher import LoadedKernel, cupy
 from evoflash.gpu.timing.benchmark import Bench, measure
 from evoflash.gpu.timing.protocols import SHORT, TimingProtocol
-from evoflash.launch import Launch
-from evoflash.operations.attention.workload import Workload
+from evoflash.launch import LaunchConfig
+from evoflash.operations.attention.workload import AttentionWorkload
 
 NAME = "read_only"
 _SOURCE = Path(__file__).with_name("read_only.cu")
@@ -30,7 +30,7 @@ class ReadOnly:
     name = NAME
 
     def __init__(self, arch: str, blocks: int) -> None:
-        launch = Launch(NAME, (blocks, 1, 1), (_THREADS, 1, 1), 0)
+        launch = LaunchConfig(NAME, (blocks, 1, 1), (_THREADS, 1, 1), 0)
         self.blocks = blocks
         self._kernel = LoadedKernel(cubin_path(arch, _SOURCE), (launch,))
         self._answer = cupy().zeros(1, dtype=np.uint32)
@@ -55,7 +55,7 @@ class ReadOnly:
         return (*pointers, groups, _NEVER, np.uint64(self._answer.data.ptr))
 
 
-def bytes_read(workload: Workload) -> int:
+def bytes_read(workload: AttentionWorkload) -> int:
     """What the contender reads of an input set."""
     return 2 * 2 * workload.batch * workload.kv_heads * workload.seq_kv * workload.head_dim
 

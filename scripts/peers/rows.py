@@ -13,7 +13,7 @@ from evoflash.champions import Champion, known_starts, of_today, starts
 from evoflash.errors import UsageError
 from evoflash.evaluation import Basis, Run
 from evoflash.kernels.family import families_for, load_family
-from evoflash.operations.attention.workload import Workload, parse_workload
+from evoflash.operations.attention.workload import AttentionWorkload, parse_workload
 from evoflash.problem import Problem, parse_problem
 from evoflash.space import Genome, SearchSpace
 from evoflash.specs import GpuSpec
@@ -69,7 +69,7 @@ class Ours:
     source: str
 
 
-def workload_of(row: str) -> Workload:
+def workload_of(row: str) -> AttentionWorkload:
     """A row is a problem of one workload."""
     return parse_workload(row)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from evoflash.champions import adapted, champion_of
+from evoflash.champions import adapt, champion_of
 from evoflash.evaluation import Basis, Evaluation, Proposal, Rung, RunKey, Status, Timing
 from evoflash.gpu.baselines.contender import attempt, note_in
 from evoflash.kernels.family import load_family
@@ -97,7 +97,7 @@ def test_ours_are_the_fastest_right_ones_of_databases_and_archive(tmp_path):
     fast, slow, wrong, bound = (genome_of(row, warps=warps) for warps in (1, 2, 4, 8))
     db = database(tmp_path / "a.db", row, {slow: known.us + 1, fast: known.us - 1, wrong: None, bound: -0.1})
     found = peers_rows.ours(row, H200, [db], count=3)
-    assert [each.genome for each in found] == [fast, adapted(known, space_of(row, known)), slow]
+    assert [each.genome for each in found] == [fast, adapt(known, space_of(row, known)), slow]
     assert found[0].source == "a.db, run 1"
     assert found[1].source.startswith("archive (")
     assert len(peers_rows.ours(row, H200, [db], count=2)) == 2
@@ -120,7 +120,7 @@ def test_a_genome_that_today_is_none_is_left_out(tmp_path):
     db = database(tmp_path / "a.db", row, {old: 0.1, partial: 0.2, wide: 0.3})
     (found,) = peers_rows.ours(row, H200, [db], count=3)
     known = champion_of(parse_problem(row), "h200")
-    assert found.genome == adapted(known, space_of(row, known))
+    assert found.genome == adapt(known, space_of(row, known))
 
 
 def test_a_row_that_nobody_measured_gets_what_is_near():

@@ -48,7 +48,7 @@ class Stage:
         for name in ("check", "baseline", "measure", "interleaved", "of_timed"):
             monkeypatch.setattr(script, name, getattr(self, name))
         monkeypatch.setattr(script, "_contender", lambda task: KernelContender(task.genome_id, None))
-        monkeypatch.setattr(script, "synced_us", lambda each, bench, protocol: TIMES_US[each.name])
+        monkeypatch.setattr(script, "time_synced", lambda each, bench, protocol: TIMES_US[each.name])
         read_only = types.SimpleNamespace(name="read_only")
         monkeypatch.setattr(script.read_only, "fastest", lambda *_, **__: read_only)
 

@@ -18,14 +18,20 @@ from evoflash.gpu.baselines import BaselineAbsentError, BaselineFailedError, Lib
 from evoflash.gpu.baselines.contender import note_in
 from evoflash.gpu.launcher import KernelHungError
 from evoflash.gpu.process import cache
-from evoflash.gpu.process.checks import of_timed
-from evoflash.gpu.process.rungs import GpuTask, check, task_of
-from evoflash.gpu.timing.benchmark import Bench, Contender, KernelContender, measure, synced_us
-from evoflash.gpu.timing.paired import Comparison, beats_physics, compare, interleaved, left_running
+from evoflash.gpu.process.checks import judge_replay
+from evoflash.gpu.process.rungs import GpuTask, check_task, task_of
+from evoflash.gpu.timing.benchmark import Bench, Contender, KernelContender, measure, time_synced
+from evoflash.gpu.timing.paired import (
+    PairedComparison,
+    beats_physics,
+    compare,
+    time_interleaved,
+    unfinished_work,
+)
 from evoflash.gpu.timing.protocols import SHORT, Pace, StoppingRule, TimingProtocol
 from evoflash.kernels.family import load_family
 from evoflash.operation import Workload as AnyWorkload
-from evoflash.operations.attention.workload import Workload
+from evoflash.operations.attention.workload import AttentionWorkload
 from evoflash.problem import Problem
 from evoflash.space import Genome
 from evoflash.specs import GpuSpec
@@ -61,7 +67,7 @@ class Timed:
 
     genome_id: str = ""
     timings: Mapping[str, tuple[Timing, ...]] = field(default_factory=dict)  # by genome id or library
-    comparisons: tuple[Comparison, ...] = ()
+    comparisons: tuple[PairedComparison, ...] = ()
     wrong: Mapping[str, str] = field(default_factory=dict)  # timed, but its output or its time cannot be
     absent: Mapping[str, str] = field(default_factory=dict)  # library -> reason
     environment: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
@@ -157,7 +163,7 @@ def _timed(job: Job, setup: Setup) -> Timed:
     notes = list(job.failures)
     right = []
     for task in job.tasks:
-        outcome = check(task)
+        outcome = check_task(task)
         if outcome.status is Status.CORRECT:
             right.append(task)
             continue
@@ -187,14 +193,14 @@ def _in_turns(
     found = {name: _rival(name, bench) for name in setup.libraries}
     libraries = [each for each in found.values() if isinstance(each, LibraryContender)]
     contenders: list[Contender] = [_contender(task), *libraries]
-    if isinstance(bench.workload, Workload) and bench.workload.seq_q == 1:
+    if isinstance(bench.workload, AttentionWorkload) and bench.workload.seq_q == 1:
         spec = setup.spec
         contenders.append(read_only.fastest(bench, spec.arch, STEADY, sm_count=spec.sm_count))
     rng = np.random.default_rng(setup.seed)
     timings: dict[str, tuple[Timing, ...]] = {}
-    comparisons: list[Comparison] = []
+    comparisons: list[PairedComparison] = []
     for protocol in protocols(bench):
-        samples, by_name = interleaved(contenders, bench, protocol, rule=rule(protocol, setup), rng=rng)
+        samples, by_name = time_interleaved(contenders, bench, protocol, rule=rule(protocol, setup), rng=rng)
         timings = {name: (*timings.get(name, ()), timing) for name, timing in by_name.items()}
         comparisons += _over(samples, task.genome_id, bench, protocol)
     wrong = {each.name: why for each in contenders if (why := _wrong(each, bench, timings[each.name], task))}
@@ -224,7 +230,7 @@ def rule(protocol: TimingProtocol, setup: Setup) -> StoppingRule:
 
 def _over(
     samples: Mapping[str, Sequence[float]], ours: str, bench: Bench, protocol: TimingProtocol
-) -> list[Comparison]:
+) -> list[PairedComparison]:
     """Each rival's time over ours, from the rounds."""
     workload, name = str(bench.workload), f"final-{protocol.name}"
     rivals = [name for name in samples if name != ours]
@@ -240,7 +246,7 @@ def _wrong(each: Contender, bench: Bench, timings: tuple[Timing, ...], task: Gpu
             return wonder
     is_ours = isinstance(each, KernelContender)
     exact, first = is_ours and task.is_deterministic, timings[0]
-    verdict = of_timed(each, bench, seed=task.seed, timed_us=first.median_us, is_deterministic=exact)
+    verdict = judge_replay(each, bench, seed=task.seed, timed_us=first.median_us, is_deterministic=exact)
     if not verdict.passed:
         return verdict.reason
-    return left_running(first, synced_us(each, bench, bench.protocols[0])) if is_ours else ""
+    return unfinished_work(first, time_synced(each, bench, bench.protocols[0])) if is_ours else ""

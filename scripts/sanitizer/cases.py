@@ -11,11 +11,11 @@ import numpy as np
 
 from evoflash.kernels.family import load_family
 from evoflash.kernels.renderer import render
-from evoflash.launch import Launch, geometry
-from evoflash.launch import TensorMap as Map
+from evoflash.launch import LaunchConfig, geometry
+from evoflash.launch import TensorMapSpec as Map
 from evoflash.operations.attention import inputs
 from evoflash.operations.attention.abi import arguments, tensors
-from evoflash.operations.attention.workload import Workload, parse_workload
+from evoflash.operations.attention.workload import AttentionWorkload, parse_workload
 from evoflash.specs import load_gpu
 from scripts.hopper_kernel.cases import CONFIGURATIONS, TensorMap
 from scripts.sanitizer import fault_corpus
@@ -66,10 +66,12 @@ class Case:
     """A kernel's text and everything that a launch of it needs."""
 
     text: str
-    launches: tuple[Launch, ...]
+    launches: tuple[LaunchConfig, ...]
     buffers: tuple[Buffer, ...]
     words: tuple[str, ...]  # the arguments, in the runner's words
-    workload: Workload | None = None  # what its output is judged by; None: by the output of the right kernel
+    workload: AttentionWorkload | None = (
+        None  # what its output is judged by; None: by the output of the right kernel
+    )
 
 
 def kernels() -> tuple[str, ...]:
@@ -159,7 +161,9 @@ def _map_words(buffer: int, each: TensorMap, swizzle: int) -> str:
     return " ".join(("map", *map(str, (*numbers, *modes))))
 
 
-def attention(text: str, launches: tuple[Launch, ...], workload: Workload, trial_name: str) -> Case:
+def attention(
+    text: str, launches: tuple[LaunchConfig, ...], workload: AttentionWorkload, trial_name: str
+) -> Case:
     """A kernel of the attention ABI on one trial's inputs."""
     trial = inputs.draw(trial_name, workload, seed=SEED)
     rows = workload.batch * workload.heads * workload.seq_q
@@ -185,7 +189,7 @@ def _file_case(spec: Record) -> Case:
     text = "".join(f"#define {define}\n" for define in spec.get("defines", ()))
     text += (fault_corpus.KERNELS / spec["file"]).read_text(encoding="utf-8")
     cluster = tuple(spec.get("cluster", (1, 1, 1)))
-    launch = Launch(
+    launch = LaunchConfig(
         spec["entry"], tuple(spec["grid"]), tuple(spec["block"]), spec["smem_bytes"], cluster=cluster
     )
     rng = np.random.default_rng(SEED)

@@ -38,7 +38,7 @@ from evoflash.emulator.preflight import emulate
 from evoflash.kernels import gxx
 from evoflash.kernels.family import load_family
 from evoflash.kernels.renderer import render
-from evoflash.launch import Launch
+from evoflash.launch import LaunchConfig
 from evoflash.operation import Delivery, Schedule
 from evoflash.operations.attention.workload import parse_workload
 from evoflash.specs import GpuSpec, load_gpu
@@ -81,7 +81,7 @@ class Found:
     """What a run of a text showed."""
 
     text: str
-    reports: tuple[emulator.Report, ...]
+    reports: tuple[emulator.EmulatorReport, ...]
     sites: tuple[emulator.Site, ...]
     wrong: str  # what is wrong with the output; empty when it is right
 
@@ -170,7 +170,7 @@ def _text_of(spec: dict[str, Any]) -> str:
 def _output(
     spec: dict[str, Any], text: str, **choices: Any
 ) -> tuple[emulator.Emulation, dict[str, np.ndarray[Any, Any]]]:
-    launch = Launch(
+    launch = LaunchConfig(
         spec["entry"],
         tuple(spec["grid"]),
         tuple(spec["block"]),
@@ -183,7 +183,7 @@ def _output(
         given = [_argument(memory, each, rng) for each in spec["argument"]]
         numbers = [np.uint64(x.ctypes.data) if isinstance(x, np.ndarray) else x for x in given]
         limit = spec.get("cpu_limit_s", 10.0)
-        emulation = emulator.run(library, launch, numbers, seed=1, cpu_limit_s=limit, **choices)
+        emulation = emulator.run_launch(library, launch, numbers, seed=1, cpu_limit_s=limit, **choices)
         arrays = zip(spec["argument"], given, strict=True)
         output = {each["array"]: array.copy() for each, array in arrays if each.get("writable")}
     return emulation, output

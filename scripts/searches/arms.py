@@ -27,13 +27,13 @@ from evoflash import __version__
 from evoflash.app.search import plan as planning
 from evoflash.app.search.session import strategy_of
 from evoflash.evaluation import Evaluation
-from evoflash.evaluators.finals import promoted as promoted_of
+from evoflash.evaluators.finals import promote as promoted_of
 from evoflash.evaluators.measured import MeasuredEvaluator
 from evoflash.gpu.launcher import present_gpu
 from evoflash.gpu.process.finals import FinalReport
 from evoflash.gpu.process.rungs import GpuTask
 from evoflash.gpu.timing.noise_floor import environment
-from evoflash.gpu.timing.paired import Comparison
+from evoflash.gpu.timing.paired import PairedComparison
 from evoflash.search import search
 from evoflash.space import Genome
 from evoflash.store.store import open_store
@@ -61,7 +61,7 @@ class Arm:
 
 
 def run_arm(
-    plan: planning.Plan, evaluates: MeasuredEvaluator, *, budget: int, time_limit_s: float, keep: int
+    plan: planning.SearchPlan, evaluates: MeasuredEvaluator, *, budget: int, time_limit_s: float, keep: int
 ) -> Arm:
     """Search from an empty database; an arm without a correct kernel ends the script."""
     with tempfile.TemporaryDirectory() as folder, open_store(f"{folder}/arm.db") as store:
@@ -78,7 +78,7 @@ def run_arm(
         elapsed = time.monotonic() - started
         promoted = promoted_of(evaluates, store, run, count=keep)
         history = [evaluation for _, evaluation in store.history(run)]
-        best, spent = store.best_of(run), store.spent(run)
+        best, spent = store.best_of(run), store.spent_budget(run)
     if best is None or best.score_us is None or not promoted:
         raise SystemExit(f"{plan.key.strategy}: no correct kernel in {spent} evaluations")
     counted = [evaluation for evaluation in history if not evaluation.duplicate_of]
@@ -118,7 +118,7 @@ def ratios(report: FinalReport, first: str, second: str) -> list[dict[str, Any]]
     return [_ratio(c, first) for c in report.comparisons if {c.first, c.second} == {first, second}]
 
 
-def _ratio(c: Comparison, first: str) -> dict[str, Any]:
+def _ratio(c: PairedComparison, first: str) -> dict[str, Any]:
     # c.ratio is time of c.first over time of c.second.
     flip = c.first == first
     values = (1 / c.ratio, 1 / c.high, 1 / c.low) if flip else (c.ratio, c.low, c.high)
@@ -126,7 +126,9 @@ def _ratio(c: Comparison, first: str) -> dict[str, Any]:
     return {"protocol": c.protocol, **dict(zip(names, values, strict=True))}
 
 
-def record(plan: planning.Plan, arms: tuple[Arm, Arm], report: FinalReport, *, budget: int) -> dict[str, Any]:
+def record(
+    plan: planning.SearchPlan, arms: tuple[Arm, Arm], report: FinalReport, *, budget: int
+) -> dict[str, Any]:
     """Everything that the tables and a sceptic need."""
     default, control = arms
     ours, theirs = winner(report, default), winner(report, control)
@@ -192,7 +194,7 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _plan(args: argparse.Namespace, strategy: str, family: str | None) -> planning.Plan:
+def _plan(args: argparse.Namespace, strategy: str, family: str | None) -> planning.SearchPlan:
     return planning.plan(
         gpu=args.gpu,
         problem=args.problem,
@@ -204,7 +206,7 @@ def _plan(args: argparse.Namespace, strategy: str, family: str | None) -> planni
     )
 
 
-def _searched(plan: planning.Plan, evaluates: MeasuredEvaluator, args: argparse.Namespace) -> Arm:
+def _searched(plan: planning.SearchPlan, evaluates: MeasuredEvaluator, args: argparse.Namespace) -> Arm:
     arm = run_arm(plan, evaluates, budget=args.budget, time_limit_s=args.time_limit, keep=args.keep)
     said = {"arm": arm.strategy, "searched_us": arm.searched_us, "spent": arm.spent, "search_s": arm.search_s}
     print(json.dumps({**said, "course": arm.course}), flush=True)  # outlives a final run that is killed
@@ -223,7 +225,9 @@ def _control_elsewhere(args: argparse.Namespace) -> Arm:
     return _control(args)
 
 
-def _both(plan: planning.Plan, evaluates: MeasuredEvaluator, args: argparse.Namespace) -> tuple[Arm, Arm]:
+def _both(
+    plan: planning.SearchPlan, evaluates: MeasuredEvaluator, args: argparse.Namespace
+) -> tuple[Arm, Arm]:
     if args.control_gpu is None:
         return _searched(plan, evaluates, args), _control(args)
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as elsewhere:

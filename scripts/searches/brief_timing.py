@@ -12,7 +12,7 @@ from evoflash.gpu import launcher
 from evoflash.gpu.arena import MemoryFaultError
 from evoflash.gpu.launcher import KernelHungError, LaunchRefusedError
 from evoflash.gpu.process import cache, checks
-from evoflash.gpu.process.checks import LARGE_LIMIT_S, SMOKE_LIMIT_S, Subject
+from evoflash.gpu.process.checks import LARGE_LIMIT_S, SMOKE_LIMIT_S, CheckSubject
 from evoflash.gpu.process.outcome import GpuOutcome
 from evoflash.gpu.process.rungs import GpuTask
 from evoflash.gpu.timing.benchmark import KernelContender, measure
@@ -70,11 +70,11 @@ def _failed(outcome: GpuOutcome, error: Exception) -> GpuOutcome:
 
 def _look(task: GpuTask, outcome: GpuOutcome) -> GpuOutcome:
     ((small, small_parts),), ((workload, parts),) = task.checks, task.timed
-    missing = checks.smoke(Subject(task.kernel(small, small_parts), small, task.seed, SMOKE_LIMIT_S))
+    missing = checks.smoke(CheckSubject(task.kernel(small, small_parts), small, task.seed, SMOKE_LIMIT_S))
     if missing:
         return replace(outcome, status=Status.CORRECTNESS, reason=f"{small}: {missing}")
     outcome = replace(outcome, rung=Rung.CORRECTNESS)
-    subject = Subject(task.kernel(workload, parts), workload, task.seed, LARGE_LIMIT_S)
+    subject = CheckSubject(task.kernel(workload, parts), workload, task.seed, LARGE_LIMIT_S)
     verdict, _ = checks.first_look(subject)
     if not verdict.passed:  # confirmed, or not, by the whole check of that shape
         verdict = checks.at_size(subject)

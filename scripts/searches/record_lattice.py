@@ -22,7 +22,7 @@ from pathlib import Path
 
 from evoflash import operation as registry
 from evoflash.evaluation import Basis, Rung, Status
-from evoflash.evaluators.prepare import PREPARE_LIMIT_S, Failure, Prepared, prepare
+from evoflash.evaluators.prepare import PREPARE_LIMIT_S, Preparation, PreparationFailure, prepare
 from evoflash.gpu.launcher import present_spec
 from evoflash.gpu.process.outcome import GpuOutcome
 from evoflash.gpu.process.process import Jobs
@@ -32,7 +32,7 @@ from evoflash.gpu.timing.noise_floor import environment
 from evoflash.isolation import Ending, IsolatedPool
 from evoflash.operation import Workload
 from evoflash.replay.kernel_tuner import read_recording, write_recording
-from evoflash.replay.recorded_space import Outcome, Recording, recorded_space
+from evoflash.replay.recorded_space import RecordedOutcome, Recording, recorded_space
 from evoflash.space import Genome
 from scripts.command_line import command
 from scripts.searches.brief_timing import PROOF, looked_at, prepare_briefly, timed_briefly
@@ -44,7 +44,7 @@ QUEUED = 3  # tasks before the GPU process
 WRITE_EVERY_S = 30.0
 JOBS = Jobs(precompute_references=prepare_briefly, check=looked_at, time_correct=timed_briefly)
 
-Found = dict[Genome, Outcome]
+Found = dict[Genome, RecordedOutcome]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class InPreparation:
     """A genome that a worker compiles."""
 
     genome: Genome
-    future: "Future[Ending[Prepared]]"
+    future: "Future[Ending[Preparation]]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class OnGpu:
 
 def prepared(
     lattice: Lattice, wanted: Sequence[Genome], *, workers: int, emulate: bool
-) -> Iterator[tuple[Genome, Prepared]]:
+) -> Iterator[tuple[Genome, Preparation]]:
     """Each genome with its builds, in their order; the first of each structural core is emulated as well."""
     cores: set[object] = set()
     waiting: deque[InPreparation] = deque()
@@ -83,17 +83,17 @@ def prepared(
             yield _ended(waiting.popleft())
 
 
-def _ended(each: InPreparation) -> tuple[Genome, Prepared]:
+def _ended(each: InPreparation) -> tuple[Genome, Preparation]:
     ending = each.future.result()
-    failed = Prepared(failure=Failure(ending.status, Rung.PREFLIGHT, ending.reason))
+    failed = Preparation(failure=PreparationFailure(ending.status, Rung.PREFLIGHT, ending.reason))
     return each.genome, ending.value or failed
 
 
 def recorded(
     lattice: Lattice, wanted: Sequence[Genome], *, workers: int, emulate: bool, jobs: Jobs
-) -> Generator[tuple[Genome, Outcome], None, None]:
+) -> Generator[tuple[Genome, RecordedOutcome], None, None]:
     """The outcome of each genome, in their order."""
-    queued: deque[OnGpu | tuple[Genome, Outcome]] = deque()
+    queued: deque[OnGpu | tuple[Genome, RecordedOutcome]] = deque()
     with GpuWorker(checks=smoke_of(lattice), timed=lattice.problem.workloads, seed=SEED, jobs=jobs) as worker:
         for genome, ready in prepared(lattice, wanted, workers=workers, emulate=emulate):
             if ready.failure is None:
@@ -101,7 +101,9 @@ def recorded(
                 queued.append(OnGpu(genome, _compile_s(ready), future))
             else:
                 failure = ready.failure
-                kept = Outcome(failure.status, failure.rung, failure.reason, compile_s=_compile_s(ready))
+                kept = RecordedOutcome(
+                    failure.status, failure.rung, failure.reason, compile_s=_compile_s(ready)
+                )
                 queued.append((genome, kept))
             if len(queued) > QUEUED:
                 yield _outcome(queued.popleft())
@@ -115,7 +117,7 @@ def smoke_of(lattice: Lattice) -> tuple[Workload, ...]:
     return registry.load(lattice.problem.operation).check_workloads(keys)[:1]
 
 
-def task(lattice: Lattice, genome: Genome, ready: Prepared) -> GpuTask:
+def task(lattice: Lattice, genome: Genome, ready: Preparation) -> GpuTask:
     """What the GPU process needs of a genome."""
     return task_of(
         genome.id,
@@ -129,17 +131,17 @@ def task(lattice: Lattice, genome: Genome, ready: Prepared) -> GpuTask:
     )
 
 
-def _compile_s(ready: Prepared) -> float:
+def _compile_s(ready: Preparation) -> float:
     return round(sum(build.compile_s for build in ready.builds), 3)
 
 
-def _outcome(each: OnGpu | tuple[Genome, Outcome]) -> tuple[Genome, Outcome]:
+def _outcome(each: OnGpu | tuple[Genome, RecordedOutcome]) -> tuple[Genome, RecordedOutcome]:
     if isinstance(each, tuple):
         return each
     found = each.future.result()
     samples = found.environment.get("samples_us", "")
     score_us = found.score_us if found.status is Status.CORRECT else None
-    return each.genome, Outcome(
+    return each.genome, RecordedOutcome(
         found.status,
         found.rung,
         found.reason,

@@ -25,7 +25,7 @@ from evoflash.evaluators.prepare import PREPARE_LIMIT_S
 from evoflash.evaluators.prepare import prepare as prepare_genome
 from evoflash.gpu import launcher
 from evoflash.gpu.baselines import baseline
-from evoflash.gpu.process.rungs import GpuTask, check
+from evoflash.gpu.process.rungs import GpuTask, check_task
 from evoflash.gpu.timing.benchmark import Bench, KernelContender, capture, prepare, sample
 from evoflash.isolation import IsolatedPool
 from evoflash.kernels.family import load_family
@@ -90,7 +90,7 @@ def hold(work: Round) -> list[dict[str, Any]]:
     rival = baseline("sdpa_cudnn", bench)
     graphs["sdpa_cudnn"] = capture(rival, bench, protocol)
     for words, task in work.tasks:
-        outcome = check(task)
+        outcome = check_task(task)
         if outcome.status is not Status.CORRECT:
             found.append({"words": words, "failure": f"{outcome.status}: {outcome.reason}"})
             if outcome.process_lost:

@@ -26,7 +26,7 @@ from evoflash.isolation import Ending, IsolatedPool
 from evoflash.kernels import gxx
 from evoflash.operations.attention.inputs import check_workloads
 from evoflash.specs import GpuSpec, load_gpu
-from evoflash.trust.selftest.corpus import FOLDER, Fraud, corpus, made
+from evoflash.trust.selftest.corpus import FOLDER, Fraud, build_fraud, corpus
 from scripts.command_line import command
 from scripts.families.in_flight import in_flight
 
@@ -85,13 +85,13 @@ def examine(edit: tuple[Path, str]) -> Row:
 
 
 def _preflight(fraud: Fraud, gpu: GpuSpec, seed: int) -> str:
-    candidate, family = made(fraud, gpu)
+    candidate, family = build_fraud(fraud, gpu)
     return preflight(candidate, family, gpu, seed=seed).complaint
 
 
 def _check_shapes(fraud: Fraud, gpu: GpuSpec) -> str:
     """The complaint of the first check shape that tells, with some of the inputs that a candidate meets."""
-    candidate, family = made(fraud, gpu)
+    candidate, family = build_fraud(fraud, gpu)
     library = gxx.build(candidate.source, name=family.name)
     registers = family.registers(family.names(candidate.genome.as_dict(), candidate.compile_key, gpu))
     shapes = check_workloads([fraud.kernel.problem.compile_key(gpu.arch)])

@@ -22,14 +22,14 @@ from evoflash.evaluation import Candidate, Rung, Verdict
 from evoflash.gpu import launcher
 from evoflash.gpu.launcher import LaunchRefusedError
 from evoflash.gpu.process import cache, checks, rungs
-from evoflash.gpu.process.checks import LARGE_LIMIT_S, SMALL_LIMIT_S, Subject
+from evoflash.gpu.process.checks import LARGE_LIMIT_S, SMALL_LIMIT_S, CheckSubject
 from evoflash.gpu.process.rungs import GpuTask
 from evoflash.isolation import IsolatedPool
 from evoflash.kernels.family import families_for, load_family
 from evoflash.kernels.nvrtc import compile_candidate
 from evoflash.kernels.renderer import render
 from evoflash.operations.attention.inputs import check_workloads
-from evoflash.operations.attention.workload import Workload, parse_workload
+from evoflash.operations.attention.workload import AttentionWorkload, parse_workload
 from evoflash.problem import parse_problem
 from evoflash.space import Genome
 from evoflash.specs import GpuSpec
@@ -52,7 +52,7 @@ def honest_tasks(spec: GpuSpec, problem: str) -> list[GpuTask]:
     return [_task(genome, workload, spec) for genome in genomes]
 
 
-def _task(genome: Genome, workload: Workload, spec: GpuSpec) -> GpuTask:
+def _task(genome: Genome, workload: AttentionWorkload, spec: GpuSpec) -> GpuTask:
     key, family = workload.compile_key(spec.arch), load_family(genome.family)
     candidate: Candidate = render(genome, key, spec)
     build = compile_candidate(candidate)
@@ -99,11 +99,11 @@ def compare(task: GpuTask) -> dict[str, Any]:
 
 def _compared(task: GpuTask) -> dict[str, Any]:
     subjects = [
-        Subject(task.kernel(*each), each[0], task.seed, SMALL_LIMIT_S, task.is_deterministic)
+        CheckSubject(task.kernel(*each), each[0], task.seed, SMALL_LIMIT_S, task.is_deterministic)
         for each in task.checks
     ]
     workloads = tuple(workload for workload, _ in task.checks)
-    batch = cache.trial_batch(workloads, task.seed)
+    batch = cache.check_batch(workloads, task.seed)
     assert batch is not None, "no room for the batch"
     kernels = [subject.kernel for subject in subjects]
 
@@ -111,7 +111,7 @@ def _compared(task: GpuTask) -> dict[str, Any]:
         return batch.verdicts(kernels, limit_s=SMALL_LIMIT_S, is_deterministic=task.is_deterministic)
 
     timed = [
-        Subject(task.kernel(*each), each[0], task.seed, LARGE_LIMIT_S, task.is_deterministic)
+        CheckSubject(task.kernel(*each), each[0], task.seed, LARGE_LIMIT_S, task.is_deterministic)
         for each in task.timed
     ]
     alone, alone_s = _guarded(lambda: [checks.on_check_shape(subject) for subject in subjects])
@@ -135,11 +135,11 @@ def _compared(task: GpuTask) -> dict[str, Any]:
 def at_size(task: GpuTask) -> dict[str, Any]:
     """Both verdicts at the benchmark's shape."""
     (each,) = task.timed
-    subject = Subject(task.kernel(*each), each[0], task.seed, LARGE_LIMIT_S, task.is_deterministic)
+    subject = CheckSubject(task.kernel(*each), each[0], task.seed, LARGE_LIMIT_S, task.is_deterministic)
     return {"kernel": task.genome_id, "at_size": [_at_size(subject)]}
 
 
-def _at_size(subject: Subject) -> dict[str, Any]:
+def _at_size(subject: CheckSubject) -> dict[str, Any]:
     began = time.monotonic()
     batch = cache.size_batch(subject.workload, subject.seed)
     made_s = time.monotonic() - began

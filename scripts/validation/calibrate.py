@@ -31,7 +31,7 @@ from evoflash.gpu.launcher import KernelHungError, LaunchRefusedError
 from evoflash.kernels.family import families_for, load_family
 from evoflash.operations.attention.inputs import ALL, check_workloads
 from evoflash.operations.attention.thresholds import thresholds
-from evoflash.operations.attention.workload import CompileKey, Workload
+from evoflash.operations.attention.workload import AttentionKey, AttentionWorkload
 from evoflash.operations.expectations import thresholds_of
 from evoflash.space import Genome
 from evoflash.validation.validator import Errors, measure
@@ -92,7 +92,7 @@ class Calibration:
     runs: dict[tuple[str, str], int]  # by precision and family
     refused: list[str]
 
-    def add(self, subject: Subject, workload: Workload, errors: Errors | str) -> None:
+    def add(self, subject: Subject, workload: AttentionWorkload, errors: Errors | str) -> None:
         """One output of one kernel, or why there is none."""
         where = subject.genome.id, str(workload)
         self.runs[workload.precision, subject.family] += 1
@@ -124,7 +124,7 @@ class Calibration:
         ]
 
 
-def used(errors: Errors, workload: Workload) -> dict[str, tuple[float, float]]:
+def used(errors: Errors, workload: AttentionWorkload) -> dict[str, tuple[float, float]]:
     """By gate: the share of it that was used, and the value. One ordinary trial stands for the pool."""
     gates = thresholds_of(workload)
     limit, ratio = errors.max_over_rms_limit(gates), errors.honest_ratio(gates)
@@ -138,10 +138,10 @@ def used(errors: Errors, workload: Workload) -> dict[str, tuple[float, float]]:
     return found
 
 
-Call = tuple[Workload, str, int]  # of reference()
+Call = tuple[AttentionWorkload, str, int]  # of reference()
 
 
-def calls(keys: list[CompileKey], *, is_gpu: bool, seed: int) -> list[Call]:
+def calls(keys: list[AttentionKey], *, is_gpu: bool, seed: int) -> list[Call]:
     """Every trial on every shape of every key, in random order: what is cut short is a fair sample."""
     found = []
     for key in keys:
@@ -154,7 +154,7 @@ def calls(keys: list[CompileKey], *, is_gpu: bool, seed: int) -> list[Call]:
 
 def run_all(
     machine: Machine, subjects: list[Subject], references: Iterator[Reference], planned: list[Call]
-) -> Iterator[tuple[Subject, Workload, Errors | str]]:
+) -> Iterator[tuple[Subject, AttentionWorkload, Errors | str]]:
     """Every subject on every trial of its key; a string says how a run failed."""
     for (workload, _, _), (trial, expected) in zip(planned, references, strict=True):
         key = workload.compile_key(machine.gpu.arch)
@@ -178,7 +178,7 @@ def calibrate(args: argparse.Namespace) -> dict[str, Any]:
     names = (
         [f.name for f in families_for(machine.gpu)] if args.families == "all" else args.families.split(",")
     )
-    keys = [CompileKey(d, t, c, g, machine.gpu.arch, a) for d, t, c, g, a in KEYS[: args.keys]]
+    keys = [AttentionKey(d, t, c, g, machine.gpu.arch, a) for d, t, c, g, a in KEYS[: args.keys]]
     found = Calibration(defaultdict(Worst), defaultdict(int), [])
     with ProcessPoolExecutor(args.workers, mp_context=multiprocessing.get_context("spawn")) as pool:
         subjects = built(pool, machine, wanted(names, keys, machine, args))
@@ -205,8 +205,8 @@ def calibrate(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def wanted(
-    names: list[str], keys: list[CompileKey], machine: Machine, args: argparse.Namespace
-) -> list[tuple[Genome, CompileKey]]:
+    names: list[str], keys: list[AttentionKey], machine: Machine, args: argparse.Namespace
+) -> list[tuple[Genome, AttentionKey]]:
     """The genomes of all families under all keys."""
     count, seeds = args.genomes, args.seeds
     pairs = itertools.product(keys, names)

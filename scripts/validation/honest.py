@@ -32,9 +32,9 @@ from evoflash.gpu.launcher import KernelHungError, LaunchRefusedError
 from evoflash.kernels.family import families_for, load_family
 from evoflash.operation import Output
 from evoflash.operations.attention import abi
-from evoflash.operations.attention.inputs import ALL, TestInput, draw
+from evoflash.operations.attention.inputs import ALL, AttentionInputs, draw
 from evoflash.operations.attention.relations import relations
-from evoflash.operations.attention.workload import CompileKey, Workload
+from evoflash.operations.attention.workload import AttentionKey, AttentionWorkload
 from evoflash.operations.expectations import every_row
 from evoflash.validation.metamorphic import complaint
 from evoflash.validation.validator import judge
@@ -69,7 +69,7 @@ ORACLE_SCORES = 1 << 21  # oracles look at every row: up to this many scores
 class Case:
     """One workload, and what became of the kernels on it."""
 
-    workload: Workload
+    workload: AttentionWorkload
     runs: Counter[str] = field(default_factory=Counter)  # by family: outputs judged, and oracles asked
     kernels: dict[str, set[str]] = field(default_factory=dict)  # by family: genome ids
     rejected: list[str] = field(default_factory=list)
@@ -107,7 +107,7 @@ def _pairs(row: tuple[Any, ...]) -> set[tuple[tuple[int, Any], tuple[int, Any]]]
     return set(itertools.combinations(enumerate(row), 2))
 
 
-def workload_of(row: tuple[Any, ...]) -> Workload:
+def workload_of(row: tuple[Any, ...]) -> AttentionWorkload:
     """The workload of a row of FACTORS' values."""
     length, relation, head_dim, dtype, causal, ratio = row
     seq_q, seq_kv = {
@@ -116,7 +116,7 @@ def workload_of(row: tuple[Any, ...]) -> Workload:
         "Sq > Skv": (length, -(-2 * length // 3)),
     }[relation]
     many = 2 if length <= FEW else 1
-    key = CompileKey(head_dim, dtype, causal, ratio, "")
+    key = AttentionKey(head_dim, dtype, causal, ratio, "")
     return key.workload(many, many, seq_q, seq_kv)
 
 
@@ -129,7 +129,7 @@ def trials_of(seed: int, count: int) -> tuple[str, ...]:
 Turn = tuple[Case, int]  # a case and a seed
 
 
-def references(workload: Workload, names: Sequence[str], seed: int) -> list[Reference]:
+def references(workload: AttentionWorkload, names: Sequence[str], seed: int) -> list[Reference]:
     """What reference() says of several kinds of input."""
     return [reference(workload, name, seed, most_scores=1 << 21) for name in names]
 
@@ -144,14 +144,14 @@ def run_turn(machine: Machine, subject: Subject, case: Case, known: list[Referen
     return verdict.reason
 
 
-def _scores(workload: Workload) -> int:
+def _scores(workload: AttentionWorkload) -> int:
     return workload.batch * workload.heads * workload.seq_q * workload.seq_kv
 
 
-def _ask_oracles(machine: Machine, subject: Subject, workload: Workload) -> str:
+def _ask_oracles(machine: Machine, subject: Subject, workload: AttentionWorkload) -> str:
     shape = (workload.batch, workload.heads, workload.seq_q)
 
-    def run(trial: TestInput) -> Output:
+    def run(trial: AttentionInputs) -> Output:
         output = machine.run(subject, workload, trial, every_row(workload))
         lse = output.tensors["LSE"].reshape(shape)
         return abi.output(output.tensors["O"].reshape(*shape, workload.head_dim), lse)
@@ -162,7 +162,7 @@ def _ask_oracles(machine: Machine, subject: Subject, workload: Workload) -> str:
 
 def prepare(
     machine: Machine, pool: ProcessPoolExecutor, cases: Iterable[Case], args: argparse.Namespace
-) -> dict[tuple[str, CompileKey], list[Subject]]:
+) -> dict[tuple[str, AttentionKey], list[Subject]]:
     """Built genomes of every family that takes the cases' compile keys."""
     families = [f.name for f in families_for(machine.gpu)]
     keys = dict.fromkeys(case.workload.compile_key(machine.gpu.arch) for case in cases)
@@ -171,7 +171,7 @@ def prepare(
         for key, name in itertools.product(keys, families)
         for genome in genomes(name, key, machine.gpu, count=args.genomes, seeds=args.seeds_of_family)
     ]
-    found: dict[tuple[str, CompileKey], list[Subject]] = {}
+    found: dict[tuple[str, AttentionKey], list[Subject]] = {}
     for subject in built(pool, machine, wanted):
         found.setdefault((subject.family, subject.key), []).append(subject)
     return found
@@ -181,7 +181,7 @@ def judge_all(
     machine: Machine,
     pool: ProcessPoolExecutor,
     turns: list[Turn],
-    subjects: dict[tuple[str, CompileKey], list[Subject]],
+    subjects: dict[tuple[str, AttentionKey], list[Subject]],
     args: argparse.Namespace,
 ) -> Iterator[None]:
     """Runs every turn, yielding after each; what it found is in the cases."""

@@ -31,8 +31,8 @@ from evoflash.kernels.renderer import render
 from evoflash.numerics import decode
 from evoflash.operation import Output
 from evoflash.operations.attention import abi
-from evoflash.operations.attention.inputs import AT_SIZE, TestInput, check_workloads
-from evoflash.operations.attention.workload import CompileKey, Workload
+from evoflash.operations.attention.inputs import AT_SIZE, AttentionInputs, check_workloads
+from evoflash.operations.attention.workload import AttentionKey, AttentionWorkload
 from evoflash.operations.expectations import every_row
 from evoflash.space import Value
 from evoflash.validation.metamorphic import check_correctness
@@ -120,7 +120,7 @@ def patched(candidate: Candidate, patch: Patch) -> Candidate:
 
 def subject_of(machine: Machine, fault: str, dtype: str) -> Subject:
     """The kernel with the fault, built."""
-    key = CompileKey(HEAD_DIM, dtype, False, 1, machine.gpu.arch)
+    key = AttentionKey(HEAD_DIM, dtype, False, 1, machine.gpu.arch)
     family = load_family(FAMILY)
     genome = family.space((key,), machine.gpu).genome(GENES)
     candidate = render(genome, key, machine.gpu)
@@ -128,7 +128,7 @@ def subject_of(machine: Machine, fault: str, dtype: str) -> Subject:
 
 
 @cache
-def _reference(workload: Workload, name: str) -> Reference:
+def _reference(workload: AttentionWorkload, name: str) -> Reference:
     return reference(workload, name, 1)  # the same for all faults
 
 
@@ -168,11 +168,13 @@ def on_check_shapes(machine: Machine, subject: Subject) -> str:
     return ""
 
 
-def runner(machine: Machine, subject: Subject, workload: Workload) -> Callable[[TestInput], Output]:
+def runner(
+    machine: Machine, subject: Subject, workload: AttentionWorkload
+) -> Callable[[AttentionInputs], Output]:
     """The kernel as the validator wants it: whole outputs of the workload's shape."""
     shape = (workload.batch, workload.heads, workload.seq_q)
 
-    def run(trial: TestInput) -> Output:
+    def run(trial: AttentionInputs) -> Output:
         output = machine.run(subject, workload, trial, every_row(workload))
         lse = output.tensors["LSE"].reshape(shape)
         return abi.output(output.tensors["O"].reshape(*shape, workload.head_dim), lse)

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from evoflash.emulator.call import Run, run_call
+from evoflash.emulator.call import EmulatorRun, run_call
 from evoflash.emulator.preflight import preflight
 from evoflash.errors import DeviceError
 from evoflash.evaluation import Candidate
@@ -28,11 +28,11 @@ from evoflash.kernels import gxx
 from evoflash.kernels.family import load_family
 from evoflash.kernels.nvrtc import compile_candidate
 from evoflash.kernels.renderer import render
-from evoflash.launch import Launch
-from evoflash.operation import Expected, Output, Sample
-from evoflash.operations.attention.inputs import TestInput, draw
+from evoflash.launch import LaunchConfig
+from evoflash.operation import ExpectedOutputs, Output, Sample
+from evoflash.operations.attention.inputs import AttentionInputs, draw
 from evoflash.operations.attention.reference import expect
-from evoflash.operations.attention.workload import CompileKey, Workload
+from evoflash.operations.attention.workload import AttentionKey, AttentionWorkload
 from evoflash.operations.expectations import every_row
 from evoflash.space import Genome
 from evoflash.specs import GpuSpec, load_gpu
@@ -49,7 +49,7 @@ class Subject:
     """A genome under one compile key, and what it was built into."""
 
     genome: Genome
-    key: CompileKey
+    key: AttentionKey
     path: str  # a cubin, or a library for the emulator
 
     @property
@@ -67,7 +67,9 @@ class Machine(Protocol):
         """The path of what the candidate was built into; empty where it was refused."""
         ...
 
-    def run(self, subject: Subject, workload: Workload, trial: TestInput, sample: Sample) -> Output | Part:
+    def run(
+        self, subject: Subject, workload: AttentionWorkload, trial: AttentionInputs, sample: Sample
+    ) -> Output | Part:
         """One attention call on poisoned outputs. The launcher's and memory.py's errors."""
         ...
 
@@ -84,7 +86,9 @@ class Silicon:
         build = compile_candidate(candidate)
         return build.cubin_path if build.ok else ""
 
-    def run(self, subject: Subject, workload: Workload, trial: TestInput, sample: Sample) -> Output | Part:
+    def run(
+        self, subject: Subject, workload: AttentionWorkload, trial: AttentionInputs, sample: Sample
+    ) -> Output | Part:
         """See Machine."""
         arena = kept.arena(workload)
         kernel = _loaded(subject.path, launches_of(subject.genome, workload, self.gpu))
@@ -98,7 +102,7 @@ def _stream() -> Any:
 
 
 @cache
-def _loaded(path: str, launches: tuple[Launch, ...]) -> LoadedKernel:
+def _loaded(path: str, launches: tuple[LaunchConfig, ...]) -> LoadedKernel:
     return LoadedKernel(path, launches)
 
 
@@ -112,10 +116,12 @@ class Emulated:
         """See Machine."""
         return str(gxx.build(candidate.source, name=candidate.genome.family))
 
-    def run(self, subject: Subject, workload: Workload, trial: TestInput, sample: Sample) -> Output | Part:
+    def run(
+        self, subject: Subject, workload: AttentionWorkload, trial: AttentionInputs, sample: Sample
+    ) -> Output | Part:
         """See Machine. RuntimeError when the emulator has something to report."""
         launches = launches_of(subject.genome, workload, self.gpu)
-        run = Run("eager", "fifo", 1, LIMIT_S)
+        run = EmulatorRun("eager", "fifo", 1, LIMIT_S)
         emulations, output = run_call(Path(subject.path), launches, workload, trial, run)
         for emulation in emulations:
             for report in emulation.reports:
@@ -133,12 +139,12 @@ def machine_of(emulated_as: str | None) -> Machine:
         return Emulated(load_gpu("h200"))
 
 
-def launches_of(genome: Genome, workload: Workload, gpu: GpuSpec) -> tuple[Launch, ...]:
+def launches_of(genome: Genome, workload: AttentionWorkload, gpu: GpuSpec) -> tuple[LaunchConfig, ...]:
     """What to launch for the genome on a workload."""
     return load_family(genome.family).launches(genome, workload, gpu)
 
 
-def genomes(family: str, key: CompileKey, gpu: GpuSpec, *, count: int, seeds: int) -> tuple[Genome, ...]:
+def genomes(family: str, key: AttentionKey, gpu: GpuSpec, *, count: int, seeds: int) -> tuple[Genome, ...]:
     """Up to `seeds` of the family's seeds that are valid under the key, and up to `count` drawn ones."""
     known, space = load_family(family), space_of(load_family(family), key, gpu)
     given = (space.genome(seed.values) for seed in known.seeds)
@@ -148,7 +154,7 @@ def genomes(family: str, key: CompileKey, gpu: GpuSpec, *, count: int, seeds: in
     return tuple(dict.fromkeys([*first, *(genome for genome in drawn if genome is not None)]))
 
 
-def build(machine: Machine, genome: Genome, key: CompileKey) -> Subject | str:
+def build(machine: Machine, genome: Genome, key: AttentionKey) -> Subject | str:
     """The subject, or why there is none: the compiler or, before it waits on a GPU, pre-flight refused it."""
     candidate = render(genome, key, machine.gpu)
     path = machine.compiled(candidate)
@@ -162,7 +168,7 @@ def build(machine: Machine, genome: Genome, key: CompileKey) -> Subject | str:
 
 
 def built(
-    pool: ProcessPoolExecutor, machine: Machine, wanted: Sequence[tuple[Genome, CompileKey]]
+    pool: ProcessPoolExecutor, machine: Machine, wanted: Sequence[tuple[Genome, AttentionKey]]
 ) -> list[Subject]:
     """The subjects of all genomes that compiler and pre-flight take, in the order given; a word on others."""
     found = list(pool.map(partial(_build, machine), wanted))
@@ -172,21 +178,21 @@ def built(
     return [each for each in found if isinstance(each, Subject)]
 
 
-def _build(machine: Machine, wanted: tuple[Genome, CompileKey]) -> Subject | str:
+def _build(machine: Machine, wanted: tuple[Genome, AttentionKey]) -> Subject | str:
     return build(machine, *wanted)
 
 
-Reference = tuple[TestInput, Expected]
+Reference = tuple[AttentionInputs, ExpectedOutputs]
 
 
-def reference(workload: Workload, name: str, seed: int, *, most_scores: int = 1 << 22) -> Reference:
+def reference(workload: AttentionWorkload, name: str, seed: int, *, most_scores: int = 1 << 22) -> Reference:
     """A trial and what is right: at every row, or, where that takes more scores, at some of them."""
     trial = draw(name, workload, seed=seed)
     where = few_rows(workload, np.random.default_rng(seed), most_scores=most_scores)
     return trial, expect(workload, trial, where=where)
 
 
-def few_rows(workload: Workload, rng: np.random.Generator, *, most_scores: int) -> Sample:
+def few_rows(workload: AttentionWorkload, rng: np.random.Generator, *, most_scores: int) -> Sample:
     """Every row; where that takes more scores, the first and last head, first and last rows, and others."""
     everything = every_row(workload)
     if len(everything.groups) * workload.seq_q * workload.seq_kv <= most_scores:

@@ -10,7 +10,7 @@ from tiled_kernel import tiled
 from evoflash.kernels.family import load_family
 from evoflash.kernels.renderer import render
 from evoflash.operations.attention.inputs import ALL
-from evoflash.operations.attention.workload import CompileKey, Workload
+from evoflash.operations.attention.workload import AttentionKey, AttentionWorkload
 from evoflash.operations.expectations import thresholds_of
 from evoflash.space import Genome
 from evoflash.specs import load_gpu
@@ -39,10 +39,10 @@ def test_over_twenty_seeds_every_kind_of_input_comes_several_times():
 
 
 def test_a_long_workload_is_sampled_at_its_ends():
-    where = few_rows(Workload(1, 4, 1, 8192, 8192, 64), random_generator(), most_scores=1 << 21)
+    where = few_rows(AttentionWorkload(1, 4, 1, 8192, 8192, 64), random_generator(), most_scores=1 << 21)
     assert {0, 127, 128, 8190, 8191} <= set(where.rows.tolist())
     assert where.groups.tolist() == [0, 3]
-    short = Workload(1, 4, 1, 64, 64, 64)
+    short = AttentionWorkload(1, 4, 1, 64, 64, 64)
     assert len(few_rows(short, random_generator(), most_scores=1 << 21).rows) == 64
 
 
@@ -54,7 +54,7 @@ def random_generator():
 @pytest.mark.parametrize("fault", sensitivity.FAULTS)
 def test_every_fault_fits_the_kernel_that_it_is_planted_in(fault, dtype):
     gpu = load_gpu("h200")
-    key = CompileKey(sensitivity.HEAD_DIM, dtype, False, 1, gpu.arch)
+    key = AttentionKey(sensitivity.HEAD_DIM, dtype, False, 1, gpu.arch)
     genome = load_family(sensitivity.FAMILY).space((key,), gpu).genome(sensitivity.GENES)
     honest_text = render(genome, key, gpu)
     text = sensitivity.patched(honest_text, sensitivity.FAULTS[fault](dtype))
@@ -92,7 +92,7 @@ class NumpyMachine:
 
 @pytest.mark.parametrize(("fault", "is_accepted"), [("", True), ("second tile dropped", False)])
 def test_a_turn_accepts_the_honest_kernel_and_rejects_another(fault, is_accepted):
-    case = honest.Case(Workload(2, 4, 2, 20, 33, 64, "bf16"))
+    case = honest.Case(AttentionWorkload(2, 4, 2, 20, 33, 64, "bf16"))
     known = honest.references(case.workload, honest.trials_of(0, 5), 0)
     subject = Subject(Genome("flash_mma", 1, ()), case.workload.compile_key(""), "")
     reason = honest.run_turn(NumpyMachine(fault), subject, case, known, seed=0)
@@ -110,7 +110,7 @@ def test_a_turn_accepts_the_honest_kernel_and_rejects_another(fault, is_accepted
 
 
 def test_oracles_are_asked_with_the_first_seed():
-    case = honest.Case(Workload(2, 4, 2, 20, 33, 64))
+    case = honest.Case(AttentionWorkload(2, 4, 2, 20, 33, 64))
     known = honest.references(case.workload, ("ones",), 0)
     subject = Subject(Genome("flash_mma", 1, ()), case.workload.compile_key(""), "")
     skips = NumpyMachine("small values skipped")  # of V: nothing of that in `ones`
@@ -126,7 +126,7 @@ def test_the_worst_run_of_each_gate_is_kept_with_its_place():
 
 
 def test_the_share_of_a_gate_is_one_at_the_gate():
-    workload = Workload(1, 1, 1, 64, 64, 64)
+    workload = AttentionWorkload(1, 1, 1, 64, 64, 64)
     gates = thresholds_of(workload)
     at_the_gates = Errors(
         inputs="normal",

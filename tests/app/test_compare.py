@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from forked import evoflash
 
-from evoflash.app.compare import ComparisonRun, Contender, Outcome, Result, contenders
+from evoflash.app.compare import ComparedKernel, ComparisonResult, ComparisonRun, PairResult, contenders
 from evoflash.errors import DeviceError, EvoflashError, UsageError
 from evoflash.evaluation import Basis, Evaluation, Proposal, Rung, RunKey, Status, Timing
 from evoflash.gpu import launcher
@@ -15,14 +15,14 @@ from evoflash.gpu.launcher import PresentGpu
 from evoflash.gpu.process.finals import FinalReport, FinalTask, conclusion
 from evoflash.gpu.timing import noise_floor as noise
 from evoflash.gpu.timing.intervals import MINIMAL_EFFECT
-from evoflash.gpu.timing.paired import Comparison
+from evoflash.gpu.timing.paired import PairedComparison
 from evoflash.kernels.family import load_family
 from evoflash.kernels.standalone import export_kernel
 from evoflash.problem import parse_problem
 from evoflash.specs import load_gpu
 from evoflash.store.store import open_store
 from evoflash.views import compare as compare_report
-from evoflash.views.terminal import wrapped
+from evoflash.views.terminal import wrap
 
 H200 = load_gpu("h200")
 MISSION = parse_problem("mission")
@@ -64,7 +64,7 @@ def test_a_candidate_of_the_database_is_compiled_for_this_gpu_on_its_own_problem
     path, genome_id = database
     problem, (first, second) = found(genome_id[:6], "sdpa_flash", db=path)
     assert str(problem) == str(MISSION)
-    assert (first.name, second) == (genome_id, Contender("sdpa_flash"))
+    assert (first.name, second) == (genome_id, ComparedKernel("sdpa_flash"))
     assert [workload for workload, _ in first.task.timed] == list(MISSION.workloads)
     assert all(Path(cubin).exists() for _, cubin in first.task.cubins)
     assert len(first.task.checks) > 3
@@ -163,19 +163,19 @@ def timing(median_us, protocol="pairs-cold"):
 
 
 def outcome_of(ratio, low, high, *, protocol="pairs-cold", notes=()):
-    comparison = Comparison("mine", "sdpa_flash", W, protocol, ratio, low, high, n=10)
-    return Outcome((Result(comparison, (timing(5.0), timing(5.0 / ratio))),), notes=notes)
+    comparison = PairedComparison("mine", "sdpa_flash", W, protocol, ratio, low, high, n=10)
+    return ComparisonResult((PairResult(comparison, (timing(5.0), timing(5.0 / ratio))),), notes=notes)
 
 
-RUN = ComparisonRun((Contender("mine"), Contender("sdpa_flash")), MISSION, H200, 0)
+RUN = ComparisonRun((ComparedKernel("mine"), ComparedKernel("sdpa_flash")), MISSION, H200, 0)
 
 
 @pytest.mark.parametrize("width", [80, 120])
 def test_an_answer_looks_as_it_did(golden, width):
     faster = outcome_of(0.5, 0.498, 0.502).results
     unclear = outcome_of(0.999, 0.996, 1.002, protocol="pairs-hot").results
-    both = Outcome((*faster, *unclear), notes=("a note that the comparison leaves",))
-    golden(f"screens/compare-{width}.txt", wrapped(compare_report.text(RUN, both), width) + "\n")
+    both = ComparisonResult((*faster, *unclear), notes=("a note that the comparison leaves",))
+    golden(f"screens/compare-{width}.txt", wrap(compare_report.text(RUN, both), width) + "\n")
 
 
 def test_the_text_says_which_is_faster_by_how_much_and_how_it_was_timed():
@@ -212,7 +212,7 @@ def report_of(*comparisons):
 
 def test_finals_say_from_which_other_finalists_the_winner_is_not_clearly_apart():
     def pair(first, second, low, high, protocol="final-cold"):
-        return Comparison(first, second, W, protocol, (low + high) / 2, low, high)
+        return PairedComparison(first, second, W, protocol, (low + high) / 2, low, high)
 
     report = report_of(
         pair("a", "b", 0.97, 0.98),
@@ -235,7 +235,7 @@ def present(name="NVIDIA H200"):
 
 
 def kept(relative):
-    return noise.Floor(W, "cold", 20, relative, 0)
+    return noise.NoiseEstimate(W, "cold", 20, relative, 0)
 
 
 def test_a_measured_floor_is_kept_for_its_gpu_and_raises_what_counts_as_equal(monkeypatch, tmp_path):

@@ -29,7 +29,7 @@ def database(tmp_path_factory) -> Path:
 
 def run(*words: str) -> int:
     try:
-        return cli.run(["dashboard", *words])
+        return cli.run_command(["dashboard", *words])
     except SystemExit as ended:
         return int(ended.code or 0)
 

@@ -60,7 +60,7 @@ HISTORY = [
 FOUND = insights.digest(RUN, HISTORY, HISTORY[-1][1])
 
 
-def record(records: tuple[insights.Record, ...], name: str) -> insights.Record:
+def record(records: tuple[insights.GroupStats, ...], name: str) -> insights.GroupStats:
     return {each.name: each for each in records}[name]
 
 
@@ -137,12 +137,12 @@ def begin(store: Store, key: RunKey) -> Run:
 
 def test_the_newest_search_is_read_and_a_remeasurement_is_none(path) -> None:
     with open_store(str(path), read_only=True) as store:
-        found = insights.read(store)
+        found = insights.read_insights(store)
         assert found.run.key == KEY
         assert found.operators == FOUND.operators
         assert [step.genome_id for step in found.lineage] == [SEED.id, WIDE.id, LAST.id]
         with pytest.raises(NoKernelError, match="no search in the database fits"):
-            insights.read(store, gpu="h200")
+            insights.read_insights(store, gpu="h200")
 
 
 def test_the_tables_show_every_operator_and_the_lineage() -> None:

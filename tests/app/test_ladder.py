@@ -12,7 +12,7 @@ import pytest
 from places import ROOT
 from rich.console import Console
 
-from evoflash.app.ladder import Climb, Result, Step, climb, genome_of, read_steps
+from evoflash.app.ladder import Climb, LadderResult, LadderStep, climb, genome_of, read_steps
 from evoflash.errors import UsageError
 from evoflash.evaluation import Basis, Evaluation, Rung, Status
 from evoflash.kernels.family import load_family
@@ -73,7 +73,7 @@ def test_a_step_keeps_what_the_step_before_it_set():
 def test_the_first_valid_choice_is_taken():
     what, spec = parse_problem("mission"), load_gpu("l4")
     large = {"warps": 8, "rows_per_warp": 32, "block_n": 128, "ctas_per_sm": 4}
-    step = Step("mma", "", "flash_mma", (large, {"warps": 1}))
+    step = LadderStep("mma", "", "flash_mma", (large, {"warps": 1}))
 
     assert genome_of(step, what, spec).as_dict()["warps"] == 1
     assert genome_of(replace(step, choices=(large,)), what, spec).as_dict()["warps"] == 8
@@ -112,9 +112,9 @@ def test_results_are_told_one_by_one(climbed):
     assert seen[0].startswith("mma_sync: ~")
 
 
-def failing() -> Step:
+def failing() -> LadderStep:
     """A step without a valid choice."""
-    return Step("too_large", "more threads than fit", "flash_simt", ({"warps": 8, "ctas_per_sm": 8},))
+    return LadderStep("too_large", "more threads than fit", "flash_simt", ({"warps": 8, "ctas_per_sm": 8},))
 
 
 def test_a_step_that_fails_is_shown_with_its_reason_and_the_others_go_on():
@@ -201,7 +201,7 @@ def test_a_chart_of_failures_alone_is_drawn_too(climbed, tmp_path):
         Rung.SMOKE,
         "gone",
     )
-    results = (Result(BY_NAME["scalar"], failed, None, None, None),)
+    results = (LadderResult(BY_NAME["scalar"], failed, None, None, None),)
 
     steps_report.plot(replace(climbed, results=results), tmp_path / "ladder.png")
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from evoflash.app.leaderboard import Only, Table, read, since_of
+from evoflash.app.leaderboard import Only, Rankings, read_rankings, since_of
 from evoflash.cli import program as cli
 from evoflash.errors import UsageError
 from evoflash.evaluation import (
@@ -28,7 +28,7 @@ from evoflash.evaluation import (
     Status,
     Timing,
 )
-from evoflash.operations.attention.workload import CompileKey
+from evoflash.operations.attention.workload import AttentionKey
 from evoflash.paths import DB
 from evoflash.space import Genome
 from evoflash.store.store import Store, open_store
@@ -40,7 +40,7 @@ MISSION = "b=1,h=8,hkv=8,sq=512,skv=512,d=64,dtype=fp16"
 
 def evaluation_of(block_m: int, score_us: float, *, basis: Basis = Basis.MEASURED) -> Evaluation:
     genome = Genome("flash_mma", 1, (("block_m", block_m),))
-    key = CompileKey(64, "fp16", False, 1, "sm_89")
+    key = AttentionKey(64, "fp16", False, 1, "sm_89")
     is_estimate = basis is Basis.ESTIMATED
     protocol = "model" if is_estimate else "cold"
     return Evaluation(
@@ -93,10 +93,10 @@ def both(store: Store) -> Store:
 
 
 def rows_of(store: Store, **where: Any) -> list[dict[str, Any]]:
-    return read(store, **where).as_dicts()
+    return read_rankings(store, **where).as_dicts()
 
 
-def printed(table: Table) -> str:
+def printed(table: Rankings) -> str:
     console = Console(file=io.StringIO(), width=200)
     report.print_table(table, console)
     assert isinstance(console.file, io.StringIO)
@@ -160,7 +160,7 @@ def test_what_is_no_date_is_refused_with_one_that_is(text: str) -> None:
 def test_a_filter_that_names_nothing_is_an_error(
     option: str, says: str, both: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.run(["leaderboard", option, "--db", str(tmp_path / "evoflash.db")]) == 2
+    assert cli.run_command(["leaderboard", option, "--db", str(tmp_path / "evoflash.db")]) == 2
     assert says in capsys.readouterr().err
 
 
@@ -260,24 +260,24 @@ def test_the_sql_file_gives_plain_sqlite_the_same_rows(both: Store, tmp_path: Pa
     with sqlite3.connect(tmp_path / "evoflash.db") as connection:
         by_file = connection.execute((DB / "leaderboard.sql").read_text()).fetchall()
         by_view = connection.execute("SELECT * FROM leaderboard").fetchall()
-    assert set(by_file) == set(by_view) == set(read(both).rows)
+    assert set(by_file) == set(by_view) == set(read_rankings(both).rows)
 
 
 def test_json_is_one_object_with_units_in_its_keys_and_genes_as_numbers(both: Store) -> None:
-    rows = json.loads(report.as_json(read(both)))["leaderboard"]
+    rows = json.loads(report.as_json(read_rankings(both)))["leaderboard"]
     assert (rows[0]["score_us"], rows[0]["spill_bytes"], rows[0]["values"]) == (10.0, 4, {"block_m": 128})
     assert (rows[1]["kind"], rows[1]["genome_id"], rows[1]["values"]) == ("baseline", None, None)
 
 
 def test_csv_reads_back_as_the_same_rows(both: Store) -> None:
-    table = read(both)
+    table = read_rankings(both)
     parsed = list(csv.DictReader(io.StringIO(report.as_csv(table))))
     assert [row["score_us"] for row in parsed] == [str(row["score_us"]) for row in table.as_dicts()]
     assert tuple(parsed[0]) == table.columns
 
 
 def test_markdown_is_one_pipe_table_per_ranking_with_even_lines(both: Store) -> None:
-    text = report.as_markdown(read(both))
+    text = report.as_markdown(read_rankings(both))
     tables = [part for part in text.split("\n\n") if part.startswith("|")]
     assert [len(part.strip().splitlines()) for part in tables] == [2 + 3, 2 + 2]
     assert [len({line.count("|") for line in part.strip().splitlines()}) for part in tables] == [1, 1]
@@ -285,7 +285,7 @@ def test_markdown_is_one_pipe_table_per_ranking_with_even_lines(both: Store) -> 
 
 @pytest.mark.parametrize("show", [report.as_markdown, printed])
 def test_every_estimated_figure_carries_its_mark(both: Store, show: Any) -> None:
-    text = show(read(both, basis=Basis.ESTIMATED))
+    text = show(read_rankings(both, basis=Basis.ESTIMATED))
     assert "estimated by model 2026.1, not measured" in text
     assert "est. us" in text
     assert "~1 " in text
@@ -294,7 +294,7 @@ def test_every_estimated_figure_carries_its_mark(both: Store, show: Any) -> None
 
 @pytest.mark.parametrize("show", [report.as_markdown, printed])
 def test_a_measured_table_carries_no_mark_of_an_estimate(both: Store, show: Any) -> None:
-    text = show(read(both, basis=Basis.MEASURED))
+    text = show(read_rankings(both, basis=Basis.MEASURED))
     assert "~" not in text
     assert "est. us" not in text
     assert f"{MISSION} on l4: measured" in text
@@ -302,11 +302,11 @@ def test_a_measured_table_carries_no_mark_of_an_estimate(both: Store, show: Any)
 
 @pytest.mark.parametrize("show", [report.as_markdown, printed])
 def test_an_empty_leaderboard_says_what_to_do(store: Store, show: Any) -> None:
-    assert "run `evoflash search`" in show(read(store))
+    assert "run `evoflash search`" in show(read_rankings(store))
 
 
 def test_as_a_page_it_has_every_ranking_marks_estimates_and_needs_no_other_file(both: Store) -> None:
-    text = page(read(both))
+    text = page(read_rankings(both))
 
     assert text.count("<section>") == 2
     assert re.findall(r'data-key="[^"]*">([^<]*)<', text).count("~1") == 1
@@ -316,4 +316,4 @@ def test_as_a_page_it_has_every_ranking_marks_estimates_and_needs_no_other_file(
 
 
 def test_the_page_of_an_empty_leaderboard_says_what_to_do(store: Store) -> None:
-    assert "run <code>evoflash search</code>" in page(read(store))
+    assert "run <code>evoflash search</code>" in page(read_rankings(store))

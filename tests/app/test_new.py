@@ -18,7 +18,7 @@ KINDS = ("family", "mutation", "gpu", "strategy")
 def new(*arguments: str) -> int:
     """The command, in this process; its exit code."""
     try:
-        return cli.run(["new", *arguments])
+        return cli.run_command(["new", *arguments])
     except SystemExit as end:
         return int(end.code or 0)
 

@@ -230,7 +230,7 @@ def test_where_no_energy_was_measured_the_table_says_what_measures_it(store) -> 
 def test_the_command_prints_the_front_in_every_form(form, db, store, capsys) -> None:
     put(store, kernel(0, 10.0, registers=96), kernel(1, 20.0, registers=64), kernel(2, 30.0, registers=80))
     with pytest.raises(SystemExit):
-        cli.run(["leaderboard", "--objective", "latency,registers", form, "--db", db])
+        cli.run_command(["leaderboard", "--objective", "latency,registers", form, "--db", db])
     out = capsys.readouterr().out
 
     if form == "--csv":
@@ -256,7 +256,7 @@ def planned(**given):
 @pytest.fixture(scope="module")
 def searched(tmp_path_factory):
     db = str(tmp_path_factory.mktemp("pareto") / "evoflash.db")
-    return db, running.run(
+    return db, running.run_search(
         planned(objective="latency,registers"), db, limits=Limits(budget=2), fresh=False, argv=()
     )
 
@@ -273,7 +273,7 @@ def test_a_search_keeps_its_objectives_and_ends_with_its_front(searched) -> None
 
 def test_the_same_search_with_other_objectives_is_the_same_run(searched) -> None:
     db, first = searched
-    again = running.run(planned(objective="error"), db, limits=Limits(budget=2), fresh=False, argv=())
+    again = running.run_search(planned(objective="error"), db, limits=Limits(budget=2), fresh=False, argv=())
     with open_store(db, read_only=True) as store:
         (run,) = store.runs()
         assert store.environment(run)["objective"] == "error"
@@ -283,7 +283,7 @@ def test_the_same_search_with_other_objectives_is_the_same_run(searched) -> None
 
 def test_a_search_for_latency_alone_shows_no_front(searched) -> None:
     db, _ = searched
-    assert running.run(planned(), db, limits=Limits(budget=2), fresh=False, argv=()).front is None
+    assert running.run_search(planned(), db, limits=Limits(budget=2), fresh=False, argv=()).front is None
 
 
 def test_energy_is_refused_where_nothing_measures_it() -> None:

@@ -21,14 +21,14 @@ from evoflash.app.search import plan as planning
 from evoflash.app.search.session import strategy_of
 from evoflash.champions import (
     Champion,
-    adapted,
+    adapt,
     champions,
     distance,
+    family_shares_near,
     of_today,
     past_searches,
     read_champions,
     starts,
-    won_near,
 )
 from evoflash.errors import NoKernelError, UsageError
 from evoflash.evaluation import FINAL, Baseline, Basis, Evaluation, Proposal, Rung, RunKey, Status, Timing
@@ -176,7 +176,7 @@ def test_a_search_starts_from_what_won_on_the_gpu_that_its_own_gpus_archive_name
     champions.cache_clear()
 
     assert starts(MISSION, space_of(MISSION), "h100") == starts(MISSION, space_of(MISSION), "h200") != ()
-    assert won_near(MISSION, "h100") == won_near(MISSION, "h200") != {}
+    assert family_shares_near(MISSION, "h100") == family_shares_near(MISSION, "h200") != {}
     assert champion.champion_of(MISSION, "h100") is None, "its times are another GPU's"
 
 
@@ -243,7 +243,7 @@ def plan(
     strategy: str = "evolution",
     family: str | None = "flash_mma",
     seeds: int | None = None,
-) -> planning.Plan:
+) -> planning.SearchPlan:
     where = {"gpu": "h200", "problem": "mission", "evaluator": "emulated"}
     return planning.plan(**where, strategy=strategy, seed=0, family=family, archive=archive, seeds=seeds)
 
@@ -332,7 +332,7 @@ def absent(gpu: str | None) -> None:
     raise DeviceError("none here: no matter.")
 
 
-def ask(db: Path, **options) -> archived.Answer:
+def ask(db: Path, **options) -> archived.BestKernel:
     return archived.best(
         str(db), **{"problem": "mission", "gpu": "h200", "archive": None, "argv": []} | options
     )
@@ -344,7 +344,7 @@ def test_without_the_gpu_the_answer_is_checked_and_its_time_marked_as_archived(t
 
     answer = ask(tmp_path / "none.db")
 
-    assert answer.genome == adapted(known, space_of(MISSION, known.genome.family))
+    assert answer.genome == adapt(known, space_of(MISSION, known.genome.family))
     assert f"{known.us:.2f} us, archived, measured on NVIDIA H200, {known.date}" in describe(answer)
     assert re.search(r"checked   \d+ shapes, all passed", describe(answer))
     assert "estimated" not in describe(answer).lower()
@@ -478,7 +478,7 @@ def test_where_the_gpu_is_it_is_measured_and_stored_as_a_run_of_its_own(tmp_path
     first, again = ask(db, gpu=None), ask(db, gpu=None)
 
     (known,) = (each for each in champions("h200") if each.problem == str(MISSION))
-    assert first.genome == again.genome == adapted(known, space_of(MISSION, known.genome.family))
+    assert first.genome == again.genome == adapt(known, space_of(MISSION, known.genome.family))
     assert first.text.splitlines()[-1] == (
         f"archive   {known.us:.2f} us, archived, measured on NVIDIA H200, {known.date}"
     )
@@ -488,7 +488,7 @@ def test_where_the_gpu_is_it_is_measured_and_stored_as_a_run_of_its_own(tmp_path
         (run,) = store.runs()
         ((proposal, evaluation),) = store.history(run)
         with pytest.raises(NoKernelError, match="no search"):
-            insights.read(store)
+            insights.read_insights(store)
     assert (run.key.strategy, proposal.operator, evaluation.basis) == ("archive", "archive", Basis.MEASURED)
     assert evaluation.score_us != known.us
 

@@ -97,7 +97,7 @@ def test_the_nearest_come_first_and_far_ones_not_at_all(shipped: PastSearch) -> 
     assert past_searches.near(parse_problem(HERE), "l4", 6) == ()
 
 
-def planned(**options: object) -> planning.Plan:
+def planned(**options: object) -> planning.SearchPlan:
     """For the h200 as if it were here."""
     where = {"gpu": "h200", "evaluator": None, "family": "flash_mma", "strategy": "surrogate", "seed": 0}
     return planning.plan(problem=HERE, present=lambda _: load_gpu("h200"), **(where | options))

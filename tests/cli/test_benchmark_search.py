@@ -14,18 +14,18 @@ from rich.console import Console
 from evoflash.errors import UsageError
 from evoflash.evaluation import Basis, Rung, Status
 from evoflash.replay import contenders
-from evoflash.replay.benchmark import benchmark, paired
+from evoflash.replay.benchmark import benchmark, paired_test
 from evoflash.replay.comparison import compare
 from evoflash.replay.kernel_tuner import read_recording
-from evoflash.replay.recorded_space import Outcome, Recording, recorded_space
-from evoflash.replay.spaces import shipped
+from evoflash.replay.recorded_space import RecordedOutcome, Recording, recorded_space
+from evoflash.replay.spaces import shipped_spaces
 from evoflash.space import Genome, Param
 from evoflash.views import benchmark as record
 from evoflash.views import benchmark as report
 from evoflash.views.html import benchmark as page
 
 FIXTURE = FIXTURES / "recorded.json"
-HOW = record.made(["benchmark-search", "a <b>.json"], seeds=6, first_seed=3, reference="uniform")
+HOW = record.provenance(["benchmark-search", "a <b>.json"], seeds=6, first_seed=3, reference="uniform")
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +60,7 @@ def test_each_is_tested_against_the_reference_and_it_against_nothing(space) -> N
 
     assert rows["uniform"].p_value is None
     for name in ("evolution", "optuna:random"):
-        difference, p_value = paired(rows[name].scores, rows["uniform"].scores)
+        difference, p_value = paired_test(rows[name].scores, rows["uniform"].scores)
         assert (rows[name].difference, rows[name].p_value) == (difference, p_value)
     assert [row.standing.score for row in space.rows] == sorted(r.standing.score for r in space.rows)[::-1]
 
@@ -68,12 +68,12 @@ def test_each_is_tested_against_the_reference_and_it_against_nothing(space) -> N
 def test_equal_scores_differ_by_nothing_and_a_constant_gain_is_seen() -> None:
     scores = np.linspace(-1.0, 1.0, 20)
 
-    assert paired(scores, scores) == (0.0, 1.0)
-    difference, p_value = paired(scores + 0.2, scores)
+    assert paired_test(scores, scores) == (0.0, 1.0)
+    difference, p_value = paired_test(scores + 0.2, scores)
     assert difference == pytest.approx(0.2)
     assert p_value < 0.001
     # One seed more or less says nothing.
-    assert paired([0.5, 0.1, 0.3], [0.1, 0.2, 0.1])[1] > 0.2
+    assert paired_test([0.5, 0.1, 0.3], [0.1, 0.2, 0.1])[1] > 0.2
 
 
 def test_names_and_groups_are_contenders_each_once() -> None:
@@ -88,42 +88,44 @@ def test_names_and_groups_are_contenders_each_once() -> None:
 @pytest.mark.parametrize("name", contenders.OPTUNA)
 def test_optunas_samplers_find_recorded_times_each_configuration_once(name) -> None:
     recording = read_recording(FIXTURE)
-    found = contenders.run(recording, name, 30, seed=1)
+    found = contenders.run_contender(recording, name, 30, seed=1)
 
     assert len(found) == 30
     assert {us for us in found if np.isfinite(us)} <= set(recording.scores_us)
-    assert found == contenders.run(recording, name, 30, seed=1)
-    assert found != contenders.run(recording, name, 30, seed=2)
+    assert found == contenders.run_contender(recording, name, 30, seed=1)
+    assert found != contenders.run_contender(recording, name, 30, seed=2)
 
 
 def test_a_sampler_that_has_found_all_ends() -> None:
     param = Param("n", (1, 2, 3))
-    outcomes = {Genome("f", 1, (("n", n),)): Outcome(Status.CORRECT, Rung.DONE, "", 1.0 * n) for n in (1, 2)}
+    outcomes = {
+        Genome("f", 1, (("n", n),)): RecordedOutcome(Status.CORRECT, Rung.DONE, "", 1.0 * n) for n in (1, 2)
+    }
     recording = Recording(recorded_space("f", (param,), outcomes), "p", "d")
 
-    assert sorted(contenders.run(recording, "optuna:random", 10, seed=0)) == [1.0, 2.0]
+    assert sorted(contenders.run_contender(recording, "optuna:random", 10, seed=0)) == [1.0, 2.0]
 
 
 @pytest.mark.skipif(find_spec("kernel_tuner") is None, reason="needs the extra `benchmarks`")
 @pytest.mark.parametrize("name", ["kt:random_sample", "kt:pso", "kt:genetic_algorithm"])
 def test_kernel_tuners_strategies_find_recorded_times(name) -> None:
     recording = read_recording(FIXTURE)
-    found = contenders.run(recording, name, 30, seed=1)
+    found = contenders.run_contender(recording, name, 30, seed=1)
 
     assert 10 <= len(found) <= 30
     assert {us for us in found if np.isfinite(us)} <= set(recording.scores_us)
 
 
 def test_the_shipped_spaces_are_those_of_the_community() -> None:
-    spaces = {path.name: read_recording(path) for path in shipped()}
+    spaces = {path.name: read_recording(path) for path in shipped_spaces()}
 
     sizes = {name: (len(each.space.genomes), each.scores_us[0]) for name, each in spaces.items()}
     assert sizes == {
         "convolution_milo-a4000.json.gz": (4362, pytest.approx(1021.0, rel=1e-3)),
         "pnpoly-rtx3090.json.gz": (4092, pytest.approx(8714.0, rel=1e-3)),
     }
-    assert all(path.stat().st_size < 120_000 for path in shipped())
-    assert "Copyright (c) 2025 AutoTuningAssociation" in (shipped()[0].parent / "LICENSE").read_text()
+    assert all(path.stat().st_size < 120_000 for path in shipped_spaces())
+    assert "Copyright (c) 2025 AutoTuningAssociation" in (shipped_spaces()[0].parent / "LICENSE").read_text()
 
 
 # ---- what is written

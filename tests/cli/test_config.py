@@ -10,7 +10,7 @@ from evoflash.settings import SETTINGS
 
 def config(capsys, *arguments: str) -> str:
     with pytest.raises(SystemExit) as caught:
-        raise SystemExit(cli.run(["config", *arguments]))
+        raise SystemExit(cli.run_command(["config", *arguments]))
     assert caught.value.code in (0, None)
     return capsys.readouterr().out
 

@@ -9,12 +9,12 @@ import pytest
 from evoflash.app import words as cost
 from evoflash.app.search.limits import Limits
 from evoflash.app.search.session import Meter, counting, result_of
-from evoflash.app.search.stopping import Terminated
+from evoflash.app.search.stopping import TerminatedError
 from evoflash.cli import program as cli
 from evoflash.errors import StoreError, UsageError
 from evoflash.evaluation import Basis, RunKey
 from evoflash.store.run_edits import merge
-from evoflash.store.standing import Cost, charge, costs
+from evoflash.store.standing import ComputeCost, charge, costs
 from evoflash.store.store import open_store
 
 PROBLEM = "b=1,h=8,hkv=8,sq=512,skv=512,d=64,dtype=fp16"
@@ -54,11 +54,11 @@ def test_a_run_that_nobody_charged_has_no_cost(store) -> None:
 
 def test_charges_add_up_and_stay_with_their_run(store) -> None:
     run, other = begin(store), begin(store, seed=2)
-    charge(store.database, run, Cost(60.0, 90.0))
-    charge(store.database, run, Cost(30.0, 10.0))
-    charge(store.database, other, Cost(1.0, 2.0))
+    charge(store.database, run, ComputeCost(60.0, 90.0))
+    charge(store.database, run, ComputeCost(30.0, 10.0))
+    charge(store.database, other, ComputeCost(1.0, 2.0))
 
-    assert costs(store.database) == {run.id: Cost(90.0, 100.0), other.id: Cost(1.0, 2.0)}
+    assert costs(store.database) == {run.id: ComputeCost(90.0, 100.0), other.id: ComputeCost(1.0, 2.0)}
 
 
 def test_a_command_charges_the_cpu_that_it_burnt_and_the_gpu_while_it_had_it(store) -> None:
@@ -96,7 +96,7 @@ def stopped_by(end, store, run):
         raise end
 
 
-@pytest.mark.parametrize("end", [KeyboardInterrupt, Terminated, RuntimeError])
+@pytest.mark.parametrize("end", [KeyboardInterrupt, TerminatedError, RuntimeError])
 def test_a_command_that_is_stopped_or_fails_is_charged(end, store) -> None:
     run = begin(store)
     with pytest.raises(end):
@@ -139,9 +139,9 @@ def test_two_notes_charge_nothing_twice(store) -> None:
 
 def test_a_merged_run_keeps_its_cost(store, tmp_path) -> None:
     with open_store(str(tmp_path / "other.db")) as other:
-        charge(other.database, begin(other), Cost(60.0, 120.0))
+        charge(other.database, begin(other), ComputeCost(60.0, 120.0))
         merge(store.database, other.database)
-    assert list(costs(store.database).values()) == [Cost(60.0, 120.0)]
+    assert list(costs(store.database).values()) == [ComputeCost(60.0, 120.0)]
 
 
 # ---- in words
@@ -156,16 +156,16 @@ def test_minutes_have_the_digits_that_matter(seconds, words) -> None:
 
 
 def test_money_is_of_gpu_hours_and_said_where_there_was_a_gpu() -> None:
-    assert cost.in_words(Cost(1800.0, 60.0), 3.5) == (
+    assert cost.in_words(ComputeCost(1800.0, 60.0), 3.5) == (
         "30.0 GPU minutes, 1.0 CPU minutes; 1.75 at 3.50 for a GPU hour"
     )
-    assert cost.in_words(Cost(0.0, 60.0), 3.5) == "1.0 CPU minutes"
+    assert cost.in_words(ComputeCost(0.0, 60.0), 3.5) == "1.0 CPU minutes"
     assert cost.in_words(None, 3.5) == ""
 
 
 def test_json_has_minutes_and_with_a_price_the_money() -> None:
-    assert cost.as_dict(Cost(1800.0, 60.0)) == {"gpu_minutes": 30.0, "cpu_minutes": 1.0}
-    assert cost.as_dict(Cost(1800.0, 60.0), 3.5)["price"] == 1.75
+    assert cost.as_dict(ComputeCost(1800.0, 60.0)) == {"gpu_minutes": 30.0, "cpu_minutes": 1.0}
+    assert cost.as_dict(ComputeCost(1800.0, 60.0), 3.5)["price"] == 1.75
     assert cost.as_dict(None, 3.5) == {
         "gpu_minutes": None,
         "cpu_minutes": None,
@@ -177,17 +177,17 @@ def test_json_has_minutes_and_with_a_price_the_money() -> None:
 @pytest.mark.parametrize("price", [-1.0, float("nan"), float("inf")])
 def test_what_is_no_price_is_refused(price) -> None:
     with pytest.raises(UsageError, match="--price-per-hour"):
-        cost.checked_price(price)
+        cost.parse_price(price)
 
 
 @pytest.fixture
 def printed(db, store, capsys):
     """What a command prints of a run of half an hour on the GPU."""
-    charge(store.database, begin(store), Cost(1800.0, 600.0))
+    charge(store.database, begin(store), ComputeCost(1800.0, 600.0))
 
     def call(*arguments):
         with pytest.raises(SystemExit) as ended:
-            cli.run([*arguments, "--db", db])
+            cli.run_command([*arguments, "--db", db])
         assert ended.value.code == 0
         return capsys.readouterr().out
 
@@ -215,5 +215,5 @@ def test_the_price_can_be_set_once_for_all_commands(printed, monkeypatch, tmp_pa
 def test_a_price_that_is_no_number_is_refused(text, monkeypatch, tmp_path, db, capsys) -> None:
     monkeypatch.setenv("EVOFLASH_CONFIG", str(tmp_path / "evoflash.toml"))
     (tmp_path / "evoflash.toml").write_text(f'price-per-hour = "{text}"\n')
-    assert cli.run(["status", "--db", db]) == 2
+    assert cli.run_command(["status", "--db", db]) == 2
     assert "write a number" in capsys.readouterr().err

@@ -22,7 +22,7 @@ def config(tmp_path, monkeypatch) -> Path:
 def said(capsys, *arguments: str) -> str:
     """What the program says as it ends, after checking that it ends in one line of usage error."""
     with pytest.raises(SystemExit) as caught:
-        raise SystemExit(cli.run(arguments))
+        raise SystemExit(cli.run_command(arguments))
     err = capsys.readouterr().err
     assert caught.value.code == 2, err
     assert err.count("\n") == 1, err
@@ -84,7 +84,7 @@ def test_the_programs_help_is_shown_whatever_the_config_file_holds(config, capsy
     config.write_text("broken = \n")
 
     with pytest.raises(SystemExit) as caught:
-        cli.run(["--help"])
+        cli.run_command(["--help"])
 
     assert caught.value.code == 0
 

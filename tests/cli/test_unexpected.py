@@ -23,7 +23,7 @@ def state(tmp_path, monkeypatch) -> Path:
 
 
 def test_an_unforeseen_error_is_one_line_with_the_logs_path(state, capsys) -> None:
-    code = cli.run(["search", "--gpu", "l4"])
+    code = cli.run_command(["search", "--gpu", "l4"])
 
     err = capsys.readouterr().err
     (log,) = (state / "evoflash" / "errors").glob("*.log")
@@ -35,7 +35,7 @@ def test_an_unforeseen_error_is_one_line_with_the_logs_path(state, capsys) -> No
 
 
 def test_the_log_has_the_command_the_versions_and_the_traceback(state, capsys) -> None:
-    cli.run(["search", "--gpu", "l4"])
+    cli.run_command(["search", "--gpu", "l4"])
 
     (log,) = (state / "evoflash" / "errors").glob("*.log")
     text = log.read_text()
@@ -50,7 +50,7 @@ def test_a_password_is_neither_said_nor_logged(state, capsys, monkeypatch) -> No
         raise RuntimeError("cannot reach postgresql://me:secret@host/kernels")
 
     monkeypatch.setattr(cli, "_call", fails)
-    cli.run(["best", "--db", "postgresql://me:secret@host/kernels"])
+    cli.run_command(["best", "--db", "postgresql://me:secret@host/kernels"])
 
     (log,) = (state / "evoflash" / "errors").glob("*.log")
     assert "secret" not in log.read_text().replace('"cannot reach postgresql://me:secret@host/kernels"', "")
@@ -60,7 +60,7 @@ def test_a_password_is_neither_said_nor_logged(state, capsys, monkeypatch) -> No
 def test_where_no_log_can_be_written_the_line_says_how_to_see_the_traceback(state, capsys) -> None:
     (state / "evoflash").write_text("a file where the folder should be")
 
-    assert cli.run(["search"]) == 70
+    assert cli.run_command(["search"]) == 70
 
     err = capsys.readouterr().err
     assert err.count("\n") == 1
@@ -70,7 +70,7 @@ def test_where_no_log_can_be_written_the_line_says_how_to_see_the_traceback(stat
 def test_the_traceback_is_shown_when_asked_for(state, capsys, monkeypatch) -> None:
     monkeypatch.setenv("EVOFLASH_DEBUG", "1")
 
-    assert cli.run(["search"]) == 70
+    assert cli.run_command(["search"]) == 70
 
     assert "Traceback (most recent call last)" in capsys.readouterr().err
 
@@ -81,5 +81,5 @@ def test_an_operating_systems_error_is_no_unforeseen_one(state, capsys, monkeypa
 
     monkeypatch.setattr(cli, "_call", fails)
 
-    assert cli.run(["search"]) == 1
+    assert cli.run_command(["search"]) == 1
     assert "No space left on device (/full/evoflash.db)" in capsys.readouterr().err

@@ -12,7 +12,7 @@ from places import KERNELS
 
 from evoflash.emulator import launch as emulator
 from evoflash.kernels import ef_layer, gxx
-from evoflash.launch import Launch
+from evoflash.launch import LaunchConfig
 from evoflash.paths import DEVICE
 
 Array = np.ndarray[Any, Any]
@@ -30,8 +30,8 @@ def launched(
             for name, array in arrays.items()
         ]
         pointers = [np.uint64(array.ctypes.data) for array in given]
-        launch = Launch(entry, (blocks, 1, 1), (threads, 1, 1), 2048)
-        emulation = emulator.run(library, launch, pointers)
+        launch = LaunchConfig(entry, (blocks, 1, 1), (threads, 1, 1), 2048)
+        emulation = emulator.run_launch(library, launch, pointers)
         assert emulation.reports == ()
         yield given
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from places import KERNELS
 
-from evoflash.emulator.launch import Emulation, Memory, run
+from evoflash.emulator.launch import Emulation, Memory, run_launch
 from evoflash.kernels.gxx import build
-from evoflash.launch import Launch
+from evoflash.launch import LaunchConfig
 
 SOURCE = (KERNELS / "atomics.cu").read_text()
 WAYS = [
@@ -35,7 +35,7 @@ def launched(
 ) -> tuple[list[Emulation], Array, Array]:
     """The emulations, and what they left in the workspace (a copy of `scratch`, if any) and in the output."""
     library = build(f"#define FAULT {fault}\n#line 1\n{SOURCE}", name="atomics")
-    launch = Launch(entry, (blocks, 1, 1), (64, 1, 1), 1024, resident=resident)
+    launch = LaunchConfig(entry, (blocks, 1, 1), (64, 1, 1), 1024, resident=resident)
     with Memory() as memory:
         out = memory.array("out", shape, dtype, writable=True)
         arrays = [out]
@@ -43,7 +43,7 @@ def launched(
             given = memory.array("workspace", scratch.shape, scratch.dtype, writable=True, fill=scratch)
             arrays.insert(0, given)
         pointers = [np.uint64(array.ctypes.data) for array in arrays]
-        emulations = [run(library, launch, [*pointers, *scalars], **way) for _ in range(launches)]
+        emulations = [run_launch(library, launch, [*pointers, *scalars], **way) for _ in range(launches)]
         return emulations, arrays[0].copy(), out.copy()
 
 
@@ -132,7 +132,7 @@ def test_each_atomic_returns_the_old_value_and_leaves_the_new_one() -> None:
         given = memory.array("workspace", scratch.shape, np.int32, writable=True, fill=scratch)
         out = memory.array("out", (33,), np.int32, writable=True)
         pointers = [np.uint64(array.ctypes.data) for array in (given, out)]
-        emulation = run(library, Launch("values", (1, 1, 1), (1, 1, 1), 1024), pointers)
+        emulation = run_launch(library, LaunchConfig("values", (1, 1, 1), (1, 1, 1), 1024), pointers)
         result = out.copy()
     two, three_and_half, tiny = np.array([2.0, 3.5, 1e-40], np.float32).view(np.int32)
     assert emulation.reports == ()

@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evoflash.emulator.launch import Emulation, Memory, run
+from evoflash.emulator.launch import Emulation, Memory, run_launch
 from evoflash.kernels.gxx import build
-from evoflash.launch import Launch
+from evoflash.launch import LaunchConfig
 
 BLOCKS = 12
 # Each block notes its turn, and how many are there with it, itself included.
@@ -32,9 +32,9 @@ def turns(schedule: str, seed: int, *, blocks: int = BLOCKS, **launch: Any) -> t
     with Memory() as memory:
         names = ("turns", "most", "counts")
         arrays = [memory.array(name, (blocks,), np.uint32, writable=True) for name in names]
-        emulation = run(
+        emulation = run_launch(
             library,
-            Launch("order", (blocks, 1, 1), (32, 1, 1), 0, **launch),
+            LaunchConfig("order", (blocks, 1, 1), (32, 1, 1), 0, **launch),
             [np.uint64(array.ctypes.data) for array in arrays],
             schedule=schedule,
             seed=seed,
@@ -44,8 +44,8 @@ def turns(schedule: str, seed: int, *, blocks: int = BLOCKS, **launch: Any) -> t
 
 
 def idle(blocks: int, schedule: str) -> Emulation:
-    launch = Launch("idle", (blocks, 1, 1), (32, 1, 1), 0)
-    return run(build(IDLE, name="idle"), launch, [], schedule=schedule, cpu_limit_s=0.3)
+    launch = LaunchConfig("idle", (blocks, 1, 1), (32, 1, 1), 0)
+    return run_launch(build(IDLE, name="idle"), launch, [], schedule=schedule, cpu_limit_s=0.3)
 
 
 def test_blocks_run_one_after_the_other_in_ascending_order_where_threads_do() -> None:
@@ -107,7 +107,9 @@ EF_EXPORT_KERNEL(third)
 def test_what_no_gpu_launches_is_reported_and_not_run(
     entry: str, grid: tuple[int, int, int], threads: int, smem: int, says: str
 ) -> None:
-    emulation = run(build(KERNEL_OF_128, name="bounds"), Launch(entry, grid, (threads, 1, 1), smem), [])
+    emulation = run_launch(
+        build(KERNEL_OF_128, name="bounds"), LaunchConfig(entry, grid, (threads, 1, 1), smem), []
+    )
 
     assert [report.kind for report in emulation.reports] == (["cannot-launch"] if says else [])
     assert all(says in report.message for report in emulation.reports)

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from evoflash.app.check.findings import from_report, merge
-from evoflash.app.check.runs import check
+from evoflash.app.check.runs import check_kernel
 from evoflash.app.check.subject import of_file
-from evoflash.emulator.launch import Emulation, Memory, Report, run
+from evoflash.emulator.launch import Emulation, EmulatorReport, Memory, run_launch
 from evoflash.kernels.gxx import build
-from evoflash.launch import Launch
+from evoflash.launch import LaunchConfig
 
 # Which of three tensors is read too far; `inner` is called by `row`, which the kernel calls.
 SOURCE = """#include "ef.h"
@@ -39,7 +39,9 @@ def ran(far: int) -> Emulation:
         x = memory.array("x", (32,), np.float32)
         y = memory.array("y", (32,), np.float32, writable=True)
         arguments = (np.uint64(x.ctypes.data), np.uint64(y.ctypes.data), np.int32(far))
-        return run(build(SOURCE, name="callers"), Launch("k", (1, 1, 1), (32, 1, 1), 0), arguments)
+        return run_launch(
+            build(SOURCE, name="callers"), LaunchConfig("k", (1, 1, 1), (32, 1, 1), 0), arguments
+        )
 
 
 @pytest.mark.parametrize(("far", "line", "callers"), [(1, 3, (6, 12)), (2, 3, (6, 13)), (3, 15, ())])
@@ -105,8 +107,8 @@ def test_a_watched_line_is_named_with_the_call_that_led_to_it(watched: tuple[int
         y = memory.array("y", (32,), np.float32, writable=True)
         arguments = (np.uint64(x.ctypes.data), np.uint64(y.ctypes.data))
         library = build(COPIES, name="copies", tells_callers=True)
-        launch = Launch("k", (1, 1, 1), (32, 1, 1), 1024)
-        ran = run(library, launch, arguments, delivery="lazy", watched=watched)
+        launch = LaunchConfig("k", (1, 1, 1), (32, 1, 1), 1024)
+        ran = run_launch(library, launch, arguments, delivery="lazy", watched=watched)
     (report,) = ran.reports
 
     assert (report.kind, report.line, report.line2) == ("async-not-waited", 6, 3)
@@ -122,7 +124,7 @@ def test_a_check_names_the_calls_of_both_places(tmp_path: Path) -> None:
     (subject,) = of_file(path, problem=None, gpu=None)
     shift = HEADER.count("\n")
 
-    (finding,) = (f for f in check(subject, runs=2, seed=1).findings if f.kind == "async-not-waited")
+    (finding,) = (f for f in check_kernel(subject, runs=2, seed=1).findings if f.kind == "async-not-waited")
 
     assert finding.line == 6 + shift
     assert [(place.line - shift, place.label) for place in finding.places] == [
@@ -136,7 +138,7 @@ def test_the_line_to_mend_comes_before_the_one_where_it_was_noticed() -> None:
     said = (
         "block (0,0,0), called from line 30: asynchronous read: thread 0 wrote it at line 10 through stores"
     )
-    report = Report("missing-proxy-fence", 20, 10, 1, said, callers=(30,), callers2=(31,))
+    report = EmulatorReport("missing-proxy-fence", 20, 10, 1, said, callers=(30,), callers2=(31,))
     finding = from_report(report, run="the first", shift=100)
 
     assert (finding.line, finding.where) == (110, "the ordinary write")

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from places import KERNELS
 
-from evoflash.emulator.launch import Emulation, Memory, run
+from evoflash.emulator.launch import Emulation, Memory, run_launch
 from evoflash.kernels.gxx import build
-from evoflash.launch import Launch
+from evoflash.launch import LaunchConfig
 
 SOURCE = (KERNELS / "cluster.cu").read_text()
 WAYS = [
@@ -25,10 +25,12 @@ def cluster(
     """What the kernel with that fault did, and its output: 64 numbers for each block."""
     library = build(f"#define FAULT {fault}\n#line 1\n{SOURCE}", name="cluster")
     blocks = size * clusters
-    launch = Launch("cluster", (blocks, 1, 1), (64, 1, 1), 1024, cluster=(size, 1, 1), resident=resident)
+    launch = LaunchConfig(
+        "cluster", (blocks, 1, 1), (64, 1, 1), 1024, cluster=(size, 1, 1), resident=resident
+    )
     with Memory() as memory:
         out = memory.array("out", (blocks, 64), np.int32, writable=True)
-        emulation = run(library, launch, [np.uint64(out.ctypes.data)], **way)
+        emulation = run_launch(library, launch, [np.uint64(out.ctypes.data)], **way)
         return emulation, out.copy()
 
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from places import KERNELS
 
-from evoflash.emulator.launch import Emulation, Memory, run
+from evoflash.emulator.launch import Emulation, Memory, run_launch
 from evoflash.kernels.gxx import build
-from evoflash.launch import Launch
+from evoflash.launch import LaunchConfig
 
 SOURCE = (KERNELS / "global.cu").read_text()
 WAYS = [
@@ -31,11 +31,13 @@ def passed(
 ) -> tuple[Emulation, np.ndarray[Any, Any]]:
     """What `pass` did, and its output."""
     library = build(f"#define FAULT {fault}\n#line 1\n{SOURCE}", name="global")
-    launch = Launch("pass", (BLOCKS, 1, 1), (64, 1, 1), 1024, resident=resident)
+    launch = LaunchConfig("pass", (BLOCKS, 1, 1), (64, 1, 1), 1024, resident=resident)
     with Memory() as memory:
         scratch = memory.array("workspace", (BLOCKS + 1, 64), np.int32, writable=True, unset=unset, fill=-1)
         out = memory.array("out", (BLOCKS, 64), np.int32, writable=True)
-        emulation = run(library, launch, [np.uint64(array.ctypes.data) for array in (scratch, out)], **way)
+        emulation = run_launch(
+            library, launch, [np.uint64(array.ctypes.data) for array in (scratch, out)], **way
+        )
         return emulation, out.copy()
 
 
@@ -50,9 +52,9 @@ def chained(
         pointers = [np.uint64(array.ctypes.data) for array in (scratch, out)]
         arguments = {"produce": [pointers[0], np.int32(5)], "consume": pointers, "idle": []}
         emulations = [
-            run(
+            run_launch(
                 library,
-                Launch(entry, (2, 1, 1), (64, 1, 1), 1024, dependent=dependent and number > 0),
+                LaunchConfig(entry, (2, 1, 1), (64, 1, 1), 1024, dependent=dependent and number > 0),
                 arguments[entry],
                 **way,
             )

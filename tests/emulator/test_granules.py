@@ -7,19 +7,19 @@ import numpy as np
 import pytest
 from places import KERNELS
 
-from evoflash.emulator.launch import Memory, Report, run
+from evoflash.emulator.launch import EmulatorReport, Memory, run_launch
 from evoflash.kernels.gxx import build
-from evoflash.launch import Launch
+from evoflash.launch import LaunchConfig
 
 TEXT = (KERNELS / "granules.cu").read_text()
 
 
-def reports(case: int, **choices: Any) -> tuple[Report, ...]:
+def reports(case: int, **choices: Any) -> tuple[EmulatorReport, ...]:
     with Memory() as memory:
         out = memory.array("out", (64,), np.uint32, writable=True)
         library = build(f"#define CASE {case}\n#line 1\n{TEXT}", name="granules")
-        launch = Launch("granules", (1, 1, 1), (64, 1, 1), 1024)
-        return run(library, launch, [np.uint64(out.ctypes.data)], **choices).reports
+        launch = LaunchConfig("granules", (1, 1, 1), (64, 1, 1), 1024)
+        return run_launch(library, launch, [np.uint64(out.ctypes.data)], **choices).reports
 
 
 def findings(case: int, **choices: Any) -> set[tuple[str, int]]:

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from places import KERNELS, environment
 
-from evoflash.emulator.launch import Emulation, Memory, run
+from evoflash.emulator.launch import Emulation, Memory, run_launch
 from evoflash.errors import DeviceError, UsageError
 from evoflash.kernels import gxx
 from evoflash.kernels.gxx import KernelBuildError, build
-from evoflash.launch import Launch
+from evoflash.launch import LaunchConfig
 
 FLASH = (KERNELS / "flash.cu").read_text()
 FAULTS = (KERNELS / "faults.cu").read_text()
@@ -75,8 +75,8 @@ def flash(
         output = memory.array("O", inputs[0].shape, inputs[0].dtype, writable=True)
         pointers = [np.uint64(array.ctypes.data) for array in (*inputs, output)]
         scalars = (np.int32(length), np.int32(causal), np.float32(np.log2(np.e) / np.sqrt(HEAD_DIM)))
-        launch = Launch("flash", (-(-length // 64), heads, 1), (128, 1, 1), 5 * 8192)
-        emulation = run(library, launch, [*pointers, *scalars], cpu_limit_s=cpu_limit_s, **choices)
+        launch = LaunchConfig("flash", (-(-length // 64), heads, 1), (128, 1, 1), 5 * 8192)
+        emulation = run_launch(library, launch, [*pointers, *scalars], cpu_limit_s=cpu_limit_s, **choices)
         expected = attention(*(decode(array, kind) for array in inputs), causal=causal)
         return Outcome(emulation, float(np.abs(decode(output, kind) - expected).max()))
 
@@ -87,7 +87,7 @@ def fault(number: int, **choices: Any) -> Emulation:
         given = memory.array("in", (4096,), np.int32, fill=np.arange(4096))
         result = memory.array("out", (64,), np.int32, writable=True)
         pointers = [np.uint64(array.ctypes.data) for array in (given, result)]
-        return run(library, Launch("faults", (1, 1, 1), (64, 1, 1), 1024), pointers, **choices)
+        return run_launch(library, LaunchConfig("faults", (1, 1, 1), (64, 1, 1), 1024), pointers, **choices)
 
 
 def line_of(text: str, wanted: str) -> int:
@@ -264,18 +264,22 @@ def test_a_text_that_does_not_compile_raises_with_the_compilers_log() -> None:
 @pytest.mark.parametrize(
     ("launch", "arguments", "reason"),
     [
-        (Launch("nobody", (1, 1, 1), (64, 1, 1), 0), [np.uint64(0)] * 2, "no entry 'nobody'"),
-        (Launch("faults", (1, 1, 1), (64, 1, 1), 0), [np.uint64(0)], "takes 2 arguments, 1 were given"),
-        (Launch("faults", (1, 1, 1), (64, 1, 1), 0), [np.uint64(0), np.int32(0)], "argument 1 .* 8 bytes, 4"),
-        (Launch("faults", (1, 1, 1), (2048, 1, 1), 0), [np.uint64(0)] * 2, "1 to 1024 threads"),
+        (LaunchConfig("nobody", (1, 1, 1), (64, 1, 1), 0), [np.uint64(0)] * 2, "no entry 'nobody'"),
+        (LaunchConfig("faults", (1, 1, 1), (64, 1, 1), 0), [np.uint64(0)], "takes 2 arguments, 1 were given"),
+        (
+            LaunchConfig("faults", (1, 1, 1), (64, 1, 1), 0),
+            [np.uint64(0), np.int32(0)],
+            "argument 1 .* 8 bytes, 4",
+        ),
+        (LaunchConfig("faults", (1, 1, 1), (2048, 1, 1), 0), [np.uint64(0)] * 2, "1 to 1024 threads"),
     ],
 )
 def test_a_launch_that_does_not_fit_the_kernel_is_refused(
-    launch: Launch, arguments: list[np.generic], reason: str
+    launch: LaunchConfig, arguments: list[np.generic], reason: str
 ) -> None:
     library = build(f"#define FAULT 0\n#line 1\n{FAULTS}", name="faults")
     with pytest.raises(UsageError, match=reason):
-        run(library, launch, arguments)
+        run_launch(library, launch, arguments)
 
 
 def test_without_gxx_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

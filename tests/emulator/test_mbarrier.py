@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from places import KERNELS
 
-from evoflash.emulator.launch import Emulation, Memory, run
+from evoflash.emulator.launch import Emulation, Memory, run_launch
 from evoflash.kernels.gxx import build
-from evoflash.launch import Launch
+from evoflash.launch import LaunchConfig
 
 SOURCE = (KERNELS / "mbarrier.cu").read_text()
 POLICIES = tuple(product(("eager", "lazy", "random"), ("fifo", "random")))
@@ -22,7 +22,9 @@ def launch(number: int, **choices: Any) -> tuple[Emulation, np.ndarray[Any, Any]
         given = memory.array("in", (4096,), np.int32, fill=np.arange(4096))
         result = memory.array("out", (64,), np.int32, writable=True)
         pointers = [np.uint64(array.ctypes.data) for array in (given, result)]
-        emulation = run(library, Launch("mbarriers", (1, 1, 1), (64, 1, 1), 4096), pointers, **choices)
+        emulation = run_launch(
+            library, LaunchConfig("mbarriers", (1, 1, 1), (64, 1, 1), 4096), pointers, **choices
+        )
         return emulation, result.copy()
 
 

@@ -11,19 +11,19 @@ from evoflash.evaluation import Candidate, Status
 from evoflash.kernels import gxx
 from evoflash.kernels.family import known_families, load_family
 from evoflash.kernels.renderer import render
-from evoflash.launch import Launch
+from evoflash.launch import LaunchConfig
 from evoflash.operation import Loop, operation_of
 from evoflash.operations.attention import inputs
 from evoflash.operations.attention.preflight_runs import preflight_runs
-from evoflash.operations.attention.workload import CompileKey, Workload
+from evoflash.operations.attention.workload import AttentionKey, AttentionWorkload
 from evoflash.specs import load_gpu
 
 FAMILY, GPU = load_family("flash_mma"), load_gpu("l4")
 KEYS = (
-    CompileKey(64, "fp16", False, 1, "sm_89"),
-    CompileKey(64, "bf16", True, 1, "sm_89"),
-    CompileKey(128, "fp16", True, 4, "sm_89"),
-    CompileKey(128, "bf16", False, 2, "sm_89"),
+    AttentionKey(64, "fp16", False, 1, "sm_89"),
+    AttentionKey(64, "bf16", True, 1, "sm_89"),
+    AttentionKey(128, "fp16", True, 4, "sm_89"),
+    AttentionKey(128, "bf16", False, 2, "sm_89"),
 )
 # A pipeline with every kind of barrier, padded rows, lazy rescaling and a staged output.
 VALUES = {
@@ -38,7 +38,7 @@ VALUES = {
 }
 
 
-def planted(key: CompileKey, *edits: tuple[str, str]) -> Candidate:
+def planted(key: AttentionKey, *edits: tuple[str, str]) -> Candidate:
     """The kernel with pieces of its text replaced; each piece must be there."""
     candidate = render(FAMILY.space((key,), GPU).genome(VALUES), key, GPU)
     source = candidate.source
@@ -144,7 +144,7 @@ def test_a_kernel_for_single_heads_meets_two_of_them_and_no_other_ratio(loop):
 
 
 def test_the_time_limit_goes_by_the_work():
-    launch, small = Launch("k", (2, 4, 1), (128, 1, 1), 0), KEYS[2].workload(1, 1, 9, 64)
+    launch, small = LaunchConfig("k", (2, 4, 1), (128, 1, 1), 0), KEYS[2].workload(1, 1, 9, 64)
 
     assert cpu_limit_s((launch,), small) == CPU_LIMIT_S
     assert cpu_limit_s((replace(launch, grid=(20, 64, 1)),), small) > 5 * CPU_LIMIT_S
@@ -242,7 +242,7 @@ NOTED = {  # with two slots of Q and one of V, so that little else orders the no
 }
 
 
-def hopper(values: dict[str, object], key: CompileKey, old: str, new: str) -> Candidate:
+def hopper(values: dict[str, object], key: AttentionKey, old: str, new: str) -> Candidate:
     """A kernel of flash_wgmma with one piece of its text replaced wherever it stands; it must be there."""
     candidate = render(HOPPER.space((key,), H200).genome(values), key, H200)
     assert old in candidate.source, old
@@ -252,7 +252,7 @@ def hopper(values: dict[str, object], key: CompileKey, old: str, new: str) -> Ca
 @pytest.mark.parametrize("part", [1, 2])
 @pytest.mark.parametrize("causal", [False, True])
 def test_a_mask_of_a_later_tile_that_lets_one_key_through_is_found(part, causal):
-    key = CompileKey(64, "fp16", causal, 1, "sm_90a")
+    key = AttentionKey(64, "fp16", causal, 1, "sm_90a")
     ahead = "kPartKeys" if part == 1 else "2 * kPartKeys"
     bound = f"else if (first_key + {ahead} > unmasked"
 
@@ -262,7 +262,7 @@ def test_a_mask_of_a_later_tile_that_lets_one_key_through_is_found(part, causal)
 
 
 def test_a_note_that_is_written_over_while_a_lane_may_still_read_it_is_found():
-    key = CompileKey(64, "fp16", False, 1, "sm_90a")
+    key = AttentionKey(64, "fp16", False, 1, "sm_90a")
     there = "if (work.tiles < 0) {\n        ef::syncwarp();\n"
 
     assert preflight(hopper(NOTED, key, there, there), HOPPER, H200, seed=0).complaint == ""
@@ -281,7 +281,7 @@ DRIFTS = {  # genomes that rescale at every key or tile: a shrink that is not ex
 
 @pytest.mark.parametrize("name", DRIFTS)
 def test_a_maximum_that_stays_shrinks_its_row_by_nothing(name):
-    workload, family = Workload(1, 1, 1, 20, 331, 128), load_family(name)
+    workload, family = AttentionWorkload(1, 1, 1, 20, 331, 128), load_family(name)
     key = workload.compile_key(GPU.arch)
     genome = family.space((key,), GPU).genome(DRIFTS[name])
     library = gxx.build(render(genome, key, GPU).source, name=name)
@@ -320,7 +320,7 @@ def test_headers_say_which_heads_share_a_cta_and_which_ctas_take_piece_after_pie
 
 @pytest.mark.parametrize(("parts", "groups"), [(1, 1), (2, 1), (4, 1), (1, 2)])
 def test_the_header_says_how_many_keys_are_masked_at_a_time(parts, groups):
-    key = CompileKey(64, "fp16", False, 1, "sm_90a")
+    key = AttentionKey(64, "fp16", False, 1, "sm_90a")
     values = {**SPECULATIVE, "tile_parts": parts, "kv_groups": groups, "consumers": groups}
     known = HOPPER.names(HOPPER.space((key,), H200).genome(values).as_dict(), key, H200)
     loop = HOPPER.loop(known)
@@ -364,7 +364,7 @@ FAR, MOST_BYTES = 1 << 32, 1 << 31
 )
 def test_32_bits_do_not_count_the_elements_of_a_strided_tensor_along_any_axis_that_may_be_long(shape, axes):
     batch, heads, rows, head_dim = shape
-    workload = Workload(batch, heads, heads, rows, rows, head_dim)
+    workload = AttentionWorkload(batch, heads, heads, rows, rows, head_dim)
     specs = operation_of(workload).tensors(workload)
 
     for spec in specs[:4]:
@@ -376,7 +376,7 @@ def test_32_bits_do_not_count_the_elements_of_a_strided_tensor_along_any_axis_th
 
 
 def test_tensors_of_many_heads_are_no_further_apart_than_a_tensor_map_takes():
-    workload = Workload(2, 130, 130, 3, 3, 64)
+    workload = AttentionWorkload(2, 130, 130, 3, 3, 64)
     for spec in operation_of(workload).tensors(workload):
         if spec.spread:
             strides, _ = _strided_layout(spec, is_far=True)

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from places import KERNELS
 
-from evoflash.emulator.launch import Memory, run
+from evoflash.emulator.launch import Memory, run_launch
 from evoflash.kernels.gxx import build
-from evoflash.launch import Launch
+from evoflash.launch import LaunchConfig
 
 TEXT = (KERNELS / "paths.cu").read_text()
 
@@ -14,9 +14,9 @@ TEXT = (KERNELS / "paths.cu").read_text()
 def counters(entry: str, *, warps: int = 4, blocks: int = 1, schedule: str = "fifo") -> dict[str, int]:
     with Memory() as memory:
         out = memory.array("out", (blocks * warps * 32,), np.float32, writable=True)
-        launch = Launch(entry, (blocks, 1, 1), (warps * 32, 1, 1), 16384)
+        launch = LaunchConfig(entry, (blocks, 1, 1), (warps * 32, 1, 1), 16384)
         arguments = [np.uint64(out.ctypes.data)]
-        done = run(build(TEXT, name="paths"), launch, arguments, delivery="lazy", schedule=schedule)
+        done = run_launch(build(TEXT, name="paths"), launch, arguments, delivery="lazy", schedule=schedule)
     assert done.reports == ()
     return done.counters
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from evoflash.emulator.launch import Memory, run
+from evoflash.emulator.launch import Memory, run_launch
 from evoflash.kernels.gxx import build
-from evoflash.launch import Launch
+from evoflash.launch import LaunchConfig
 
 WARPS, ROUNDS = 4, 16
 OTHERS = (WARPS - 1) * ROUNDS
@@ -31,8 +31,8 @@ def first_rounds(schedule: str, seed: int) -> list[int]:
         for array in arrays:
             array[...] = 0
         pointers = [np.uint64(array.ctypes.data) for array in arrays]
-        launch = Launch("rounds", (1, 1, 1), (32 * WARPS, 1, 1), 0)
-        emulation = run(library, launch, pointers, schedule=schedule, seed=seed)
+        launch = LaunchConfig("rounds", (1, 1, 1), (32 * WARPS, 1, 1), 0)
+        emulation = run_launch(library, launch, pointers, schedule=schedule, seed=seed)
         assert emulation.reports == ()
         assert arrays[1][0] == WARPS * ROUNDS
         return arrays[0].tolist()

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from places import KERNELS
 
-from evoflash.emulator.launch import Emulation, Memory, run
+from evoflash.emulator.launch import Emulation, Memory, run_launch
 from evoflash.emulator.tensor_map import tensor_map
 from evoflash.errors import UsageError
 from evoflash.kernels.gxx import build
-from evoflash.launch import Launch
+from evoflash.launch import LaunchConfig
 
 BOXES = (KERNELS / "boxes.cu").read_text()
 TILES = (KERNELS / "tma.cu").read_text()
@@ -148,8 +148,8 @@ def test_a_load_puts_every_byte_where_numpy_says(case: Case) -> None:
             expected[place : place + case.element_bytes] = np.frombuffer(value.tobytes(), np.uint8)
         sizes = [np.int32(ALL_BYTES), np.int32(case.offset), np.int32(case.box_bytes)]
         arguments = [case.map(tensor), np.uint64(out.ctypes.data), *sizes, *coordinates(case)]
-        launch = Launch("box_load", (1, 1, 1), (32, 1, 1), 1024 + ALL_BYTES)
-        emulation = run(boxes("box_load", case), launch, arguments)
+        launch = LaunchConfig("box_load", (1, 1, 1), (32, 1, 1), 1024 + ALL_BYTES)
+        emulation = run_launch(boxes("box_load", case), launch, arguments)
         assert emulation.reports == ()
         assert np.array_equal(out, expected)
         assert emulation.counters["tma"] == 1
@@ -170,8 +170,10 @@ def store(case: Case, *, add: int = 0, element: str = "ef::f16", **choices: Any)
         pointers = [case.map(tensor), np.uint64(given.ctypes.data)]
         # 1024 bytes into shared memory: DATA as well.
         arguments = [*pointers, np.int32(ALL_BYTES), np.int32(1024), *coordinates(case)]
-        launch = Launch("box_store", (1, 1, 1), (32, 1, 1), 1024 + ALL_BYTES)
-        emulation = run(boxes("box_store", case, add=add, element=element), launch, arguments, **choices)
+        launch = LaunchConfig("box_store", (1, 1, 1), (32, 1, 1), 1024 + ALL_BYTES)
+        emulation = run_launch(
+            boxes("box_store", case, add=add, element=element), launch, arguments, **choices
+        )
         assert emulation.reports == ()
         return before, shared, tensor.copy()
 
@@ -231,8 +233,8 @@ def test_a_piece_that_leaves_the_buffer_is_reported(add: int) -> None:
         tensor = memory.array("tensor", (51,), np.uint16, writable=True, fill=0)
         given = memory.array("in", (ALL_BYTES,), np.uint8, fill=1)
         arguments = [case.map(tensor), np.uint64(given.ctypes.data), np.int32(ALL_BYTES), np.int32(1024)]
-        launch = Launch("box_store", (1, 1, 1), (32, 1, 1), 1024 + ALL_BYTES)
-        emulation = run(boxes("box_store", case, add=add), launch, [*arguments, *coordinates(case)])
+        launch = LaunchConfig("box_store", (1, 1, 1), (32, 1, 1), 1024 + ALL_BYTES)
+        emulation = run_launch(boxes("box_store", case, add=add), launch, [*arguments, *coordinates(case)])
     (report,) = emulation.reports
     assert report.kind == "OOB-global"
     assert report.line == line_of("tma_reduce_add" if add else "tma_store", source=BOXES)
@@ -246,8 +248,8 @@ def test_sectors_are_counted_as_far_as_the_box_lies_in_the_tensor() -> None:
         out = memory.array("out", (ALL_BYTES,), np.uint8, writable=True)
         sizes = [np.int32(0), np.int32(0), np.int32(case.box_bytes)]
         arguments = [case.map(tensor), np.uint64(out.ctypes.data), *sizes, *coordinates(case)]
-        launch = Launch("box_load", (1, 1, 1), (32, 1, 1), 1024 + ALL_BYTES)
-        counters = run(boxes("box_load", case), launch, arguments).counters
+        launch = LaunchConfig("box_load", (1, 1, 1), (32, 1, 1), 1024 + ALL_BYTES)
+        counters = run_launch(boxes("box_load", case), launch, arguments).counters
     assert counters["global_read_sectors"] == 10 * 128 // 32
 
 
@@ -302,8 +304,8 @@ def tiles(
             for name in ("from", "to")
         ]
         pointers = [np.uint64(arrays[name].ctypes.data) for name in ("plain", "to", "floats", "out")]
-        launch = Launch("tiles", (1, 1, 1), (64, 1, 1), 16 << 10)
-        emulation = run(library, launch, [*maps, *pointers], **choices)
+        launch = LaunchConfig("tiles", (1, 1, 1), (64, 1, 1), 16 << 10)
+        emulation = run_launch(library, launch, [*maps, *pointers], **choices)
         return emulation, {name: array.copy() for name, array in arrays.items()}
 
 
@@ -470,8 +472,8 @@ def pair(number: int, **choices: Any) -> tuple[Emulation, np.ndarray[Any, Any], 
         given = memory.array("from", (64, 64), np.uint16, fill=np.arange(64 * 64).reshape(64, 64) % 251)
         out = memory.array("out", (2, 64), np.int32, writable=True)
         arguments = [tensor_map(given.ctypes.data, (64, 64), (128,), (64, 16)), np.uint64(out.ctypes.data)]
-        launch = Launch("pair", (2, 1, 1), (64, 1, 1), 8 << 10, cluster=(2, 1, 1))
-        emulation = run(library, launch, arguments, **choices)
+        launch = LaunchConfig("pair", (2, 1, 1), (64, 1, 1), 8 << 10, cluster=(2, 1, 1))
+        emulation = run_launch(library, launch, arguments, **choices)
         return emulation, given.copy(), out.copy()
 
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from places import KERNELS
 
-from evoflash.emulator.launch import Emulation, Memory, run
+from evoflash.emulator.launch import Emulation, Memory, run_launch
 from evoflash.kernels.gxx import build
-from evoflash.launch import Launch
+from evoflash.launch import LaunchConfig
 
 TEXT = (KERNELS / "warp.cu").read_text()
 Array = np.ndarray[Any, Any]
@@ -20,8 +20,8 @@ def exchanged(values: Array, distance: int, *, threads: int = 64, **choices: Any
         given = memory.array("values", (64,), np.uint32, fill=values)
         out = memory.array("out", (64, 16), np.uint32, writable=True)
         pointers = [np.uint64(array.ctypes.data) for array in (given, out)]
-        launch = Launch("exchange", (1, 1, 1), (threads, 1, 1), 0)
-        emulation = run(build(TEXT, name="warp"), launch, [*pointers, np.int32(distance)], **choices)
+        launch = LaunchConfig("exchange", (1, 1, 1), (threads, 1, 1), 0)
+        emulation = run_launch(build(TEXT, name="warp"), launch, [*pointers, np.int32(distance)], **choices)
         assert emulation.reports == ()
         return out[:threads].copy()
 
@@ -80,7 +80,7 @@ def matrices(head: str = "") -> tuple[Emulation, Array, Array]:
         out = memory.array("out", (2, 3, 2, 128), np.uint32, writable=True)
         pointers = [np.uint64(array.ctypes.data) for array in (given, out)]
         library = build(f"{head}\n#line 1\n{TEXT}", name="warp")
-        emulation = run(library, Launch("matrices", (1, 1, 1), (32, 1, 1), 512), pointers)
+        emulation = run_launch(library, LaunchConfig("matrices", (1, 1, 1), (32, 1, 1), 512), pointers)
         return emulation, registers, out.copy()
 
 
@@ -124,8 +124,8 @@ def registers(number: int, **choices: Any) -> Emulation:
     with Memory() as memory:
         out = memory.array("out", (384,), np.uint32, writable=True)
         library = build(f"#define FAULT {number}\n#line 1\n{TEXT}", name="warp")
-        launch = Launch("registers", (1, 1, 1), (384, 1, 1), 0)
-        return run(library, launch, [np.uint64(out.ctypes.data)], **choices)
+        launch = LaunchConfig("registers", (1, 1, 1), (384, 1, 1), 0)
+        return run_launch(library, launch, [np.uint64(out.ctypes.data)], **choices)
 
 
 def line_of(wanted: str, after: str) -> int:

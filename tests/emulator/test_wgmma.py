@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from places import KERNELS
 
-from evoflash.emulator.launch import Emulation, Memory, run
+from evoflash.emulator.launch import Emulation, Memory, run_launch
 from evoflash.kernels import gxx
-from evoflash.launch import Launch
+from evoflash.launch import LaunchConfig
 
 TEXT = (KERNELS / "wgmma.cu").read_text()
 Array = np.ndarray[Any, Any]
@@ -146,8 +146,8 @@ def multiplied(
             np.uint64(b.descriptor),
             *(np.int32(flag) for flag in (a is None, a is not None and a.mn_major, b.mn_major, adds)),
         ]
-        launch = Launch("products", (1, 1, 1), (128, 1, 1), SMEM_BYTES)
-        emulation = run(library(b.extent, element), launch, arguments, **choices)
+        launch = LaunchConfig("products", (1, 1, 1), (128, 1, 1), SMEM_BYTES)
+        emulation = run_launch(library(b.extent, element), launch, arguments, **choices)
         return emulation, d.copy(), matrix_a @ matrix_b.T + adds * before
 
 
@@ -208,7 +208,9 @@ def pipeline(*, bug: int = 0, steps: int = 7, **choices: Any) -> tuple[Emulation
             *(np.uint64(array.ctypes.data) for array in (*given, out)),
             np.int32(steps),
         ]
-        emulation = run(library, Launch("pipeline", (1, 1, 1), (256, 1, 1), 8192), arguments, **choices)
+        emulation = run_launch(
+            library, LaunchConfig("pipeline", (1, 1, 1), (256, 1, 1), 8192), arguments, **choices
+        )
         sums = np.einsum("mk,snk->smn", a, b, dtype=np.float64)
         last = sums[(steps - 2) % 2 : steps - 1 : 2].sum(0)
         expected = np.stack([[sums.sum(0)] * 2, [last] * 2])
@@ -243,8 +245,8 @@ def memory() -> Iterator[Memory]:
 def fault(memory: Memory, number: int, *, threads: int = 128, **choices: Any) -> tuple[Emulation, Array]:
     built = gxx.build(f"#define FAULT {number}\n#line 1\n{TEXT}", name="faults")
     out = memory.array("out", (128,), np.float32, writable=True)
-    launch = Launch("faults", (1, 1, 1), (threads, 1, 1), 6144)
-    return run(built, launch, [np.uint64(out.ctypes.data)], **choices), out
+    launch = LaunchConfig("faults", (1, 1, 1), (threads, 1, 1), 6144)
+    return run_launch(built, launch, [np.uint64(out.ctypes.data)], **choices), out
 
 
 def section(number: int) -> list[tuple[int, str]]:

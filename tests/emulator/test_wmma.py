@@ -9,7 +9,7 @@ from places import KERNELS
 
 from evoflash.emulator import launch as emulator
 from evoflash.kernels import gxx
-from evoflash.launch import Launch
+from evoflash.launch import LaunchConfig
 from evoflash.paths import DEVICE
 
 SOURCE = (KERNELS / "wmma.cu").read_text()
@@ -46,8 +46,8 @@ def wmma(kind: str = "f16", stride: int = 16, c_stride: int = 16, *, bug: int = 
         given = [memory.array(name, x.shape, x.dtype, fill=x) for name, x in inputs.items()]
         out = memory.array("out", (2, 16, 16), np.float32, writable=True)
         pointers = [np.uint64(array.ctypes.data) for array in (*given, out)]
-        launch = Launch(f"wmma_{kind}", (1, 1, 1), (32, 1, 1), SMEM_BYTES)
-        emulation = emulator.run(library, launch, pointers, seed=seed)
+        launch = LaunchConfig(f"wmma_{kind}", (1, 1, 1), (32, 1, 1), SMEM_BYTES)
+        emulation = emulator.run_launch(library, launch, pointers, seed=seed)
         return Run(emulation, out.copy(), np.stack([3 * (a @ b.T) + c, a @ b + 7]))
 
 
@@ -129,8 +129,8 @@ def test_a_fragment_load_waits_for_copies_like_any_other() -> None:
         strides = memory.array("strides", (2,), np.int32, fill=16)
         out = memory.array("out", (2, 16, 16), np.float32, writable=True)
         pointers = [np.uint64(x.ctypes.data) for x in (halves, halves[1:], floats, strides, out)]
-        launch = Launch("wmma_f16", (1, 1, 1), (32, 1, 1), SMEM_BYTES)
-        reports = emulator.run(library, launch, pointers, delivery="lazy").reports
+        launch = LaunchConfig("wmma_f16", (1, 1, 1), (32, 1, 1), SMEM_BYTES)
+        reports = emulator.run_launch(library, launch, pointers, delivery="lazy").reports
 
     assert "async-not-waited" in {report.kind for report in reports}
 
@@ -142,8 +142,8 @@ def test_half_a_warp_cannot_multiply() -> None:
         strides = memory.array("strides", (2,), np.int32, fill=16)
         out = memory.array("out", (512,), np.float32, writable=True)
         pointers = [np.uint64(x.ctypes.data) for x in (array, array, array, strides, out)]
-        launch = Launch("wmma_f16", (1, 1, 1), (16, 1, 1), SMEM_BYTES)
-        (report, *_) = emulator.run(library, launch, pointers).reports
+        launch = LaunchConfig("wmma_f16", (1, 1, 1), (16, 1, 1), SMEM_BYTES)
+        (report, *_) = emulator.run_launch(library, launch, pointers).reports
 
     assert report.kind == "divergence"
     assert "32 lanes" in report.message
@@ -172,8 +172,8 @@ def test_narrow_copies_and_the_streaming_store_move_what_they_should() -> None:
         given = memory.array("in", (256,), np.uint32, fill=values)
         out = memory.array("out", (256,), np.uint32, writable=True)
         pointers = [np.uint64(x.ctypes.data) for x in (given, out)]
-        launch = Launch("narrow_copies", (1, 1, 1), (32, 1, 1), 1024)
-        emulation = emulator.run(library, launch, pointers)
+        launch = LaunchConfig("narrow_copies", (1, 1, 1), (32, 1, 1), 1024)
+        emulation = emulator.run_launch(library, launch, pointers)
         found = out.copy()
 
     inside = np.arange(32) % 3 != 0

@@ -8,9 +8,9 @@ import pytest
 from waiting import LIMIT_S
 
 from evoflash.evaluation import Build, Rung, Status, Timing
-from evoflash.evaluators.climbs import ELITES, Climbs, Standing, Steps, anchor_of
+from evoflash.evaluators.climbs import ELITES, Climbs, Incumbents, Steps, anchor_of
 from evoflash.evaluators.pipeline import Duplicates
-from evoflash.evaluators.prepare import Failure, Prepared
+from evoflash.evaluators.prepare import Preparation, PreparationFailure
 from evoflash.gpu.process.outcome import GpuOutcome
 from evoflash.gpu.process.rungs import GpuTask
 from evoflash.gpu.process.worker import Turns
@@ -82,7 +82,7 @@ class Search:
         self.profiles = profiles
         self.gpu = Gpu({genome_of(number).id: time for number, time in us.items()}, frauds)
         self.prepared = {number: Future() for number in us}
-        self.standing, self.code = Standing(), code
+        self.standing, self.code = Incumbents(), code
         duplicates = Duplicates(PROBLEM, GPU, ())
         duplicates.key_of = lambda genome, builds: builds[0].text_sha
         self.climbs = Climbs(
@@ -103,7 +103,7 @@ class Search:
     def compiled(self, *numbers, failure=None):
         for number in numbers:
             build = Build(genome_of(number).id, KEY, "", "", text_sha=self.code(number))
-            self.prepared[number].set_result(Ending(Prepared((build,), failure, profiles=self.profiles)))
+            self.prepared[number].set_result(Ending(Preparation((build,), failure, profiles=self.profiles)))
 
     def ends(self, *numbers):
         found = (self.climbing[number].result(LIMIT_S) for number in numbers)
@@ -124,7 +124,7 @@ def test_what_is_ready_goes_on_before_what_was_submitted_earlier_once_one_is_pro
 def test_until_one_is_proven_they_come_in_the_order_of_their_submission():
     search = Search({1: 10.0, 2: 20.0, 3: 3000.0})
     search.compiled(3, 2)
-    search.compiled(1, failure=Failure(Status.COMPILE, Rung.COMPILE, "refused"))
+    search.compiled(1, failure=PreparationFailure(Status.COMPILE, Rung.COMPILE, "refused"))
     assert search.ends(1, 2, 3) == [None, Status.CORRECT, Status.SCREENED]
     assert search.gpu.proven == [genome_of(2).id]
 
@@ -158,9 +158,9 @@ def test_a_kernel_that_is_on_its_way_is_not_sent_twice():
 
 
 def test_what_the_emulator_refuses_is_not_proven_whatever_the_gpu_says():
-    complaint = Failure(Status.RUNTIME, Rung.PREFLIGHT, "a race")
+    complaint = PreparationFailure(Status.RUNTIME, Rung.PREFLIGHT, "a race")
     asked = Future()
-    asked.set_result(Ending(Prepared(failure=complaint)))
+    asked.set_result(Ending(Preparation(failure=complaint)))
     search = Search({1: 10.0}, preflight=lambda genome, prepared: asked)
     search.compiled(1)
     climbed = search.climbing[1].result(LIMIT_S)
@@ -199,13 +199,15 @@ def test_others_keep_up_with_a_kernel_while_the_emulator_looks_at_it():
     while search.standing.now(task).rival_us != 10.0 and time.monotonic() < end_s:
         time.sleep(0.01)
     assert search.standing.now(task).rival_us == 10.0
-    looking.set_result(Ending(Prepared(failure=Failure(Status.RUNTIME, Rung.PREFLIGHT, "a race"))))
+    looking.set_result(
+        Ending(Preparation(failure=PreparationFailure(Status.RUNTIME, Rung.PREFLIGHT, "a race")))
+    )
     search.ends(*range(ELITES))
     assert search.standing.now(task).rival_us == pytest.approx(25.0), "none of them counts any more"
 
 
 def test_while_few_are_proven_every_kernel_is_among_the_best():
-    standing = Standing()
+    standing = Incumbents()
     for us in range(ELITES):
         assert standing.is_among_the_best(1000.0)
         standing.add(float(us), None)
@@ -225,7 +227,7 @@ def test_an_ended_search_sends_nothing_more_to_the_gpu():
 
 
 def test_the_anchor_stays_until_another_is_far_faster():
-    standing, asked = Standing(), Asked()
+    standing, asked = Incumbents(), Asked()
     tasks = [asked.task_of(genome_of(number), ()) for number in range(3)]
 
     def add(task, us):

@@ -9,8 +9,8 @@ from places import TEMPLATES
 
 from evoflash.evaluation import Basis, Evaluation, Proposal, Rung, RunKey, Status
 from evoflash.evaluators.emulated import EmulatedEvaluator
-from evoflash.evaluators.estimates import ELITES, beaten_by, rivals
-from evoflash.evaluators.prepare import Failure, Prepared
+from evoflash.evaluators.estimates import ELITES, rival_beating, rivals
+from evoflash.evaluators.prepare import Preparation, PreparationFailure
 from evoflash.isolation import Ending
 from evoflash.kernels.family import load_family
 from evoflash.problem import parse_problem
@@ -165,8 +165,10 @@ class Cores:
 
     def submit(self, function, *arguments, timeout_s):
         self.asked.append(arguments[-1] if function.__name__ == "screen_or_prepare" else ())
-        done: Future[Ending[Prepared]] = Future()
-        done.set_result(Ending(Prepared(failure=Failure(Status.COMPILE, Rung.COMPILE, "refused"))))
+        done: Future[Ending[Preparation]] = Future()
+        done.set_result(
+            Ending(Preparation(failure=PreparationFailure(Status.COMPILE, Rung.COMPILE, "refused")))
+        )
         return done
 
     def close(self) -> None:
@@ -194,19 +196,19 @@ def test_a_proposal_keeps_up_with_what_was_known_when_it_was_made_also_after_a_s
 
 
 def test_what_counts_is_the_eighth_best_time_or_while_there_are_fewer_a_factor_of_the_best() -> None:
-    assert beaten_by(5.0, ()) is None
-    assert beaten_by(7.4, (3.0, 4.0)) is None
-    assert beaten_by(7.5, (3.0, 4.0)) == 7.5
+    assert rival_beating(5.0, ()) is None
+    assert rival_beating(7.4, (3.0, 4.0)) is None
+    assert rival_beating(7.5, (3.0, 4.0)) == 7.5
     eight = rivals(float(number) for number in range(20, 0, -1))
     assert eight == tuple(range(1, ELITES + 1))
-    assert beaten_by(7.9, eight) is None
-    assert beaten_by(8.1, eight) == ELITES
+    assert rival_beating(7.9, eight) is None
+    assert rival_beating(8.1, eight) == ELITES
 
 
 def test_times_that_the_model_hardly_tells_apart_count_once_unless_one_is_the_fastest_of_all() -> None:
     known = rivals([11.71, 11.71, 11.7101, 12.0, 13.0])
     assert known == (11.71, 12.0, 13.0)
-    assert beaten_by(12.001, known) == 12.0
-    assert beaten_by(11.999, known) == 12.0
-    assert beaten_by(12.1, known) is None
-    assert beaten_by(11.7099, known) is None
+    assert rival_beating(12.001, known) == 12.0
+    assert rival_beating(11.999, known) == 12.0
+    assert rival_beating(12.1, known) is None
+    assert rival_beating(11.7099, known) is None

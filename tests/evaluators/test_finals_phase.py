@@ -8,7 +8,7 @@ import pytest
 
 from evoflash.evaluation import Basis, Evaluation, Proposal, Run, Rung, RunKey, Status, Timing, Verdict
 from evoflash.evaluators.emulated import EmulatedEvaluator
-from evoflash.evaluators.finals import FINALISTS, promoted, time_finalists
+from evoflash.evaluators.finals import FINALISTS, promote, time_finalists
 from evoflash.gpu.process.finals import FinalReport
 from evoflash.gpu.process.outcome import GpuOutcome
 from evoflash.problem import parse_problem
@@ -96,11 +96,11 @@ def test_the_fastest_are_promoted_and_neither_duplicates_nor_failures_nor_lower_
     )
     gpu = Gpu()
 
-    tasks = promoted(gpu, store, run)
+    tasks = promote(gpu, store, run)
 
     fastest = range(FINALISTS + 2, 2, -1)
     assert [task.genome_id for task in tasks] == [genome_of(number).id for number in fastest]
-    assert [task.genome_id for task in promoted(gpu, store, run, count=1)] == [genome_of(FINALISTS + 2).id]
+    assert [task.genome_id for task in promote(gpu, store, run, count=1)] == [genome_of(FINALISTS + 2).id]
 
 
 def test_who_is_far_behind_the_fastest_right_one_is_no_finalist(store):
@@ -108,8 +108,8 @@ def test_who_is_far_behind_the_fastest_right_one_is_no_finalist(store):
         store, evaluation_of(1, 8.0), evaluation_of(2, 9.0), evaluation_of(3, 9.1), evaluation_of(4, 9.3)
     )
 
-    right = [task.genome_id for task in promoted(Gpu(), store, run)]
-    after = [task.genome_id for task in promoted(Gpu(hidden=[1]), store, run)]
+    right = [task.genome_id for task in promote(Gpu(), store, run)]
+    after = [task.genome_id for task in promote(Gpu(hidden=[1]), store, run)]
 
     assert right == [genome_of(1).id]
     assert after == [genome_of(2).id, genome_of(3).id]
@@ -119,8 +119,8 @@ def test_one_seed_is_drawn_for_a_run_and_another_for_the_next(store):
     run = run_of(store, evaluation_of(1, 8.1), evaluation_of(2, 8.0))
     gpu = Gpu()
 
-    promoted(gpu, store, run)
-    promoted(gpu, store, run)
+    promote(gpu, store, run)
+    promote(gpu, store, run)
 
     first, again, *others = gpu.seeds
     assert first == again

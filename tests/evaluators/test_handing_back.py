@@ -8,14 +8,14 @@ import pytest
 from evoflash.evaluation import Proposal, Rung, Status
 from evoflash.evaluators import measured
 from evoflash.evaluators.measured import MeasuredEvaluator
-from evoflash.evaluators.prepare import Failure, Prepared
+from evoflash.evaluators.prepare import Preparation, PreparationFailure
 from evoflash.isolation import Ending
 from evoflash.kernels.family import load_family
 from evoflash.problem import parse_problem
 from evoflash.space import Genome
 from evoflash.specs import load_gpu
 
-NOT_COMPILED = Ending(Prepared(failure=Failure(Status.COMPILE, Rung.COMPILE, "refused")))
+NOT_COMPILED = Ending(Preparation(failure=PreparationFailure(Status.COMPILE, Rung.COMPILE, "refused")))
 
 
 class Pool:
@@ -91,7 +91,7 @@ def test_the_emulator_sees_first_what_no_clean_genome_vouches_for(count, sees_bo
     genomes = {family.core(genome): genome for genome in (space.sample(rng) for _ in range(20))}
     first, second = list(genomes.values())[:2]
     clean = Future()
-    clean.set_result(Ending(Prepared(profiles=(None,))))
+    clean.set_result(Ending(Preparation(profiles=(None,))))
     with MeasuredEvaluator(problem, gpu, seed=0, cores=Cores(), gpus=Gpu) as evaluator:
         assert evaluator._emulates(first)
         assert evaluator._emulates(second)

@@ -9,7 +9,7 @@ import pytest
 
 from evoflash.app.search import plan as planning
 from evoflash.app.search.limits import Limits
-from evoflash.app.search.session import run
+from evoflash.app.search.session import run_search
 from evoflash.store.store import open_store
 
 # The addresses that the system gives out, and the order of sets, differ between the two processes.
@@ -52,7 +52,7 @@ def searched(db: Path, strategy: str, seconds: float | None = None) -> list[tupl
         family=None,
         evaluator="emulated",
     )
-    run(plan, str(db), limits=Limits(9, seconds), fresh=False, argv=[])
+    run_search(plan, str(db), limits=Limits(9, seconds), fresh=False, argv=[])
     with open_store(str(db)) as store:
         history = store.history(store.runs()[0])
         return [(p.genome.id, p.operator, p.parents, e.status, e.score_us) for p, e in history]

@@ -298,4 +298,4 @@ def test_names_of_the_joined_modules_are_apart():
     with pytest.raises(TemplateError, match=r"both define Kernel"):
         one_file._check_names({"launch": "class Kernel: ...", "other": "Kernel = 1"})
 
-    assert "from ." not in one_file.joined("array_attention")
+    assert "from ." not in one_file.runtime_source("array_attention")

@@ -13,7 +13,7 @@ from evoflash.errors import UsageError
 from evoflash.evaluation import Basis, Evaluation, Proposal, Rung, RunKey, Status, Timing, Verdict
 from evoflash.exports import flashinfer_solution, t4
 from evoflash.exports.claims import as_comment, claims, facts
-from evoflash.exports.exported import with_what_is_known
+from evoflash.exports.exported import with_evaluation
 from evoflash.exports.kinds import KINDS, kind_of
 from evoflash.exports.launch_json import artefact
 from evoflash.kernels.family import load_family
@@ -102,7 +102,7 @@ def test_t4_results_read_back_as_the_search_had_them(searched, tmp_path):
     case, db, outcomes = searched
     path = tmp_path / "flash_direct.t4.json"
 
-    t4.write(with_what_is_known(case, db), path)
+    t4.write(with_evaluation(case, db), path)
 
     recording = read_recording(path)
     assert {genome.values for genome in recording.space.outcomes} == {e.genome.values for e in outcomes}
@@ -118,7 +118,7 @@ def test_t4_results_read_back_as_the_search_had_them(searched, tmp_path):
 
 def test_t4_results_without_a_search_are_refused(tmp_path):
     with pytest.raises(UsageError, match="no search in the database evaluated"):
-        t4.write(with_what_is_known(exported("direct"), str(tmp_path / "none.db")), tmp_path / "t4.json")
+        t4.write(with_evaluation(exported("direct"), str(tmp_path / "none.db")), tmp_path / "t4.json")
 
     assert list(tmp_path.iterdir()) == []
 
@@ -126,7 +126,7 @@ def test_t4_results_without_a_search_are_refused(tmp_path):
 def test_an_export_claims_what_the_database_knows_and_no_more(searched):
     case, db, _ = searched
 
-    known = claims(with_what_is_known(case, db))
+    known = claims(with_evaluation(case, db))
 
     assert known["verified"]["status"] == "correct"
     assert known["verified"]["checks"] == 1
@@ -149,7 +149,7 @@ def test_the_archives_time_is_marked_as_another_machines():
     case = champion("b=1,h=8,hkv=8,sq=128,skv=128,d=64,dtype=fp16")
     known = champion_today(case.problem, case.gpu)
 
-    (timing,) = claims(with_what_is_known(case, "missing.db"))["timings"]
+    (timing,) = claims(with_evaluation(case, "missing.db"))["timings"]
 
     assert timing["basis"].startswith(f"archived: measured on {known.device}")
     assert timing["median_us"] == known.us
@@ -208,7 +208,7 @@ KERNEL = (
 def run(capsys, *words):
     """Exit code, stdout and stderr."""
     try:
-        code = cli.run([str(word) for word in words])
+        code = cli.run_command([str(word) for word in words])
     except SystemExit as left:  # how Typer leaves
         code = left.code
     captured = capsys.readouterr()

@@ -10,11 +10,11 @@ from exported_cases import CASES, exported
 
 from evoflash.errors import UsageError
 from evoflash.exports.cubin import write
-from evoflash.exports.exported import Exported, gpus_of
+from evoflash.exports.exported import ExportRequest, gpus_of
 from evoflash.exports.launch_json import artefact, launching
 from evoflash.kernels.expression import Expression, of_sizes
 from evoflash.kernels.family import known_families, load_family
-from evoflash.operations.attention.workload import Workload
+from evoflash.operations.attention.workload import AttentionWorkload
 from evoflash.problem import parse_problem
 from evoflash.runtime.description import SIZES, Refused, described
 from evoflash.runtime.expressions import compiled
@@ -36,7 +36,9 @@ SHAPES = [
 ]
 
 
-def like(workload: Workload, batch: int, kv_heads: int, seq_q: int, seq_kv: int) -> Workload:
+def like(
+    workload: AttentionWorkload, batch: int, kv_heads: int, seq_q: int, seq_kv: int
+) -> AttentionWorkload:
     return workload.compile_key("sm_90a").workload(batch, kv_heads, seq_q, seq_kv)
 
 
@@ -254,7 +256,7 @@ def spoil(node, rng):
 def test_a_cubin_is_made_for_each_architecture_that_is_asked_for(tmp_path):
     case = exported("plain", gpu="h200")
     others = gpus_of(["sm_90a", "sm_89", "sm_80"], case.genome, case.problem, case.gpu)
-    both = Exported(case.genome, case.problem, case.gpu, others=others)
+    both = ExportRequest(case.genome, case.problem, case.gpu, others=others)
 
     written = write(both, tmp_path / "k.cubin")
 
@@ -275,7 +277,7 @@ def test_a_problem_that_needs_several_kernels_is_refused(tmp_path):
     both = parse_problem(f"{case.problem}+mission,causal")
 
     with pytest.raises(UsageError, match="need 2 different kernels"):
-        write(Exported(case.genome, both, case.gpu), tmp_path / "k.cubin")
+        write(ExportRequest(case.genome, both, case.gpu), tmp_path / "k.cubin")
 
     assert list(tmp_path.iterdir()) == []
 

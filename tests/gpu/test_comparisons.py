@@ -5,21 +5,31 @@ import pytest
 
 from evoflash.emulator import launch as emulator
 from evoflash.gpu import comparisons
-from evoflash.gpu.comparisons import FIELDS, THREADS, Measured, Numbers, Pair, Reached, Side, found_in, lines
+from evoflash.gpu.comparisons import (
+    FIELDS,
+    THREADS,
+    MemoryPair,
+    Numbers,
+    RowComparison,
+    Side,
+    UntouchedRows,
+    lines,
+    read_results,
+)
 from evoflash.gpu.layout import layouts_of
 from evoflash.kernels import gxx
-from evoflash.launch import Launch
+from evoflash.launch import LaunchConfig
 from evoflash.numerics import decode, encode
 from evoflash.operation import Output
 from evoflash.operations.attention import abi
 from evoflash.operations.attention.inputs import draw
 from evoflash.operations.attention.reference import expect
 from evoflash.operations.attention.relations import keeps_heads_apart
-from evoflash.operations.attention.workload import Workload
+from evoflash.operations.attention.workload import AttentionWorkload
 from evoflash.operations.expectations import Rows, every_row
 from evoflash.validation import metamorphic, validator
 
-SHAPE = Workload(2, 4, 2, 37, 50, 64)  # 296 rows: more than the threads of one block
+SHAPE = AttentionWorkload(2, 4, 2, 37, 50, 64)  # 296 rows: more than the threads of one block
 BLOCKS = 2
 
 
@@ -38,13 +48,13 @@ class Device:
     def ask(self, made):
         """The answers to comparisons of one kind."""
         table = lines(made)
-        is_measured = isinstance(made[0], Measured)
+        is_measured = isinstance(made[0], RowComparison)
         kind, each = (np.float64, BLOCKS * FIELDS) if is_measured else (np.uint32, made[0].answers)
         given = self.memory.array("table", table.shape, np.int64, fill=table)
         answers = self.memory.array("answers", (len(made), each), kind, writable=True, fill=0)
-        library = gxx.build(comparisons.SOURCE_comparisons.read_text(), name="comparisons")
-        launch = Launch(made[0].entry, (BLOCKS, len(made), 1), (THREADS, 1, 1), 0)
-        emulation = emulator.run(library, launch, [np.uint64(x.ctypes.data) for x in (given, answers)])
+        library = gxx.build(comparisons.COMPARISONS_SOURCE.read_text(), name="comparisons")
+        launch = LaunchConfig(made[0].entry, (BLOCKS, len(made), 1), (THREADS, 1, 1), 0)
+        emulation = emulator.run_launch(library, launch, [np.uint64(x.ctypes.data) for x in (given, answers)])
         assert emulation.reports == ()
         return answers.reshape(len(made), BLOCKS, FIELDS) if is_measured else answers.copy()
 
@@ -73,10 +83,10 @@ def measured_both_ways(device, workload, bits, lse, *, right=None):
     numbers = Numbers(device.put(lse), device.put(expected.numbers["LSE"].right), 1e-3, 1e-5, 0.0)
     rows, columns = lse.size, workload.head_dim
     new, is_single = Side(device.put(bits)), known.dtype == np.float32
-    made = Measured(rows, columns, workload.dtype, new, Side(), device.put(known), is_single, numbers)
+    made = RowComparison(rows, columns, workload.dtype, new, Side(), device.put(known), is_single, numbers)
     shape = workload.batch, workload.heads, workload.seq_q
     output = abi.output(bits.reshape(*shape, -1), lse.reshape(shape))
-    (found,) = found_in(device.ask([made]))
+    (found,) = read_results(device.ask([made]))
     return found, validator.measure(workload, trial, expected, output)
 
 
@@ -85,7 +95,7 @@ def measured_both_ways(device, workload, bits, lse, *, right=None):
 @pytest.mark.parametrize("off", [0.0, 1e-3, 0.3])
 def test_errors_are_those_that_the_host_measures(device, dtype, causal, off):
     lengths = (37, 20) if causal else (37, 50)  # rows that see nothing
-    workload = Workload(2, 4, 2, *lengths, 64, dtype, causal)
+    workload = AttentionWorkload(2, 4, 2, *lengths, 64, dtype, causal)
     expected = expect(workload, draw("normal", workload, seed=3), where=every_row(workload))
     found, errors = measured_both_ways(device, workload, *output_near(expected, dtype, off=off))
     assert found.squared == pytest.approx(errors.squared, rel=1e-12)
@@ -143,8 +153,8 @@ def test_a_strided_output_is_read_where_it_lies(device):
     right = device.put(expected.rows["O"].right)
     image = layout.image(bits.reshape(2, 4, 37, 64)).view(np.uint16)
     apart = Side(device.put(image), 0, device.put(layout.row_offsets()))
-    made = [Measured(296, 64, "fp16", side, Side(), right) for side in (apart, Side(device.put(bits)))]
-    there, dense = found_in(device.ask(made))
+    made = [RowComparison(296, 64, "fp16", side, Side(), right) for side in (apart, Side(device.put(bits)))]
+    there, dense = read_results(device.ask(made))
     assert there == dense
 
 
@@ -160,9 +170,9 @@ def test_a_relation_is_judged_as_on_the_host(device, nudge):
     outputs = {id(trial): Output({"O": first}), id(relation.after.runs[0]): Output({"O": second})}
     said = metamorphic.complaint(lambda x: outputs[id(x)], [relation], workload=SHAPE)
     old = Side(device.put(first), 0, device.put(relation.before.rows * 64))
-    (found,) = found_in(device.ask([Measured(296, 64, "fp16", Side(device.put(second)), old)]))
+    (found,) = read_results(device.ask([RowComparison(296, 64, "fp16", Side(device.put(second)), old)]))
     at = {"at": found.worst, "spec": abi.tensors(SHAPE)[3], "workload": SHAPE}
-    assert said == metamorphic.said_of_worst("exchanged batches and heads", found.max_over_rms, **at)
+    assert said == metamorphic.drift_of_worst("exchanged batches and heads", found.max_over_rms, **at)
     assert bool(said) is bool(nudge)
 
 
@@ -171,7 +181,7 @@ def test_two_runs_are_added_up(device):
     total = a.view(np.float16).astype(np.float32) + b.view(np.float16).astype(np.float32)
     side = Side(device.put(a), device.put(b))
     right = device.put(total.astype(np.float64))
-    (found,) = found_in(device.ask([Measured(296, 64, "fp16", side, Side(), right)]))
+    (found,) = read_results(device.ask([RowComparison(296, 64, "fp16", side, Side(), right)]))
     assert found.squared == 0
     assert found.before_squared == pytest.approx(float((total.astype(np.float64) ** 2).sum()), rel=1e-12)
 
@@ -183,7 +193,7 @@ def test_every_word_that_differs_is_counted(device, words, offset):
     places = np.unique([0, words // 2, words - 1]) + offset
     second[places] ^= 1 << 31
     at = [device.put(x) + 4 * offset for x in (first, second)]
-    pairs = [Pair(*at, 4 * words), Pair(at[0], at[0], 4 * words)]
+    pairs = [MemoryPair(*at, 4 * words), MemoryPair(at[0], at[0], 4 * words)]
     np.testing.assert_array_equal(device.ask(pairs)[:, 0], [len(places), 0])
 
 
@@ -191,17 +201,17 @@ def test_words_between_rows_are_compared_and_rows_are_not(device):
     first = np.arange(10 * 12, dtype=np.uint32).reshape(10, 12)
     second = first.copy()
     second[:, :8] += 1
-    pair = Pair(device.put(first), device.put(second), first.nbytes, 48, 32)
+    pair = MemoryPair(device.put(first), device.put(second), first.nbytes, 48, 32)
     assert device.ask([pair])[0, 0] == 0
     second[7, 9] += 1
-    pair = Pair(device.put(first), device.put(second), first.nbytes, 48, 32)
+    pair = MemoryPair(device.put(first), device.put(second), first.nbytes, 48, 32)
     assert device.ask([pair])[0, 0] == 1
 
 
 def test_what_should_be_zero_is_compared_with_nothing(device):
     zeros, one = np.zeros(1000, np.uint32), np.zeros(1000, np.uint32)
     one[999] = 1
-    pairs = [Pair(device.put(x), 0, x.nbytes) for x in (zeros, one)]
+    pairs = [MemoryPair(device.put(x), 0, x.nbytes) for x in (zeros, one)]
     np.testing.assert_array_equal(device.ask(pairs)[:, 0], [0, 1])
 
 
@@ -211,7 +221,7 @@ def test_rows_that_a_change_must_not_reach_and_those_that_it_must(device):
     after[0, 1, 20:] ^= 1  # one head of eight is enough
     after[1, 3, 4, 63] ^= 1
     after[:, :, 30] = before[:, :, 30]
-    made = Reached(device.put(before), device.put(after), 8, 37, 128, 20)
+    made = UntouchedRows(device.put(before), device.put(after), 8, 37, 128, 20)
     np.testing.assert_array_equal(device.ask([made]), [[1, 1]])
-    made = Reached(device.put(before), device.put(before), 8, 37, 128, 37)
+    made = UntouchedRows(device.put(before), device.put(before), 8, 37, 128, 37)
     np.testing.assert_array_equal(device.ask([made]), [[0, 0]])

@@ -6,12 +6,12 @@ import pytest
 from evoflash.emulator import launch as emulator
 from evoflash.gpu import comparisons as device_checks
 from evoflash.kernels import gxx
-from evoflash.launch import Launch
+from evoflash.launch import LaunchConfig
 from evoflash.numerics import decode, encode
 from evoflash.operations.attention import abi
 from evoflash.operations.attention.inputs import draw
 from evoflash.operations.attention.reference import expect, sample
-from evoflash.operations.attention.workload import Workload
+from evoflash.operations.attention.workload import AttentionWorkload
 from evoflash.validation.validator import judge, part_of
 
 GROUPS = 1000  # not a multiple of the 512 threads: the last round is a part of one
@@ -25,8 +25,8 @@ def asked(entry, arrays, *arguments):
         answer = memory.array("answer", (1,), np.uint32, writable=True)
         pointers = [np.uint64(x.ctypes.data) for x in given]
         values = [*pointers, np.int64(arrays[0].nbytes // device_checks.GROUP_BYTES), *arguments]
-        launch = Launch(entry, (2, 1, 1), (256, 1, 1), 0)
-        emulation = emulator.run(library, launch, [*values, np.uint64(answer.ctypes.data)])
+        launch = LaunchConfig(entry, (2, 1, 1), (256, 1, 1), 0)
+        emulation = emulator.run_launch(library, launch, [*values, np.uint64(answer.ctypes.data)])
         assert emulation.reports == ()
         return int(answer[0])
 
@@ -96,7 +96,7 @@ def test_bytes_that_would_be_left_out_are_refused():
 
 
 def test_a_part_of_an_output_is_judged_as_the_whole():
-    workload = Workload(1, 16, 4, 1100, 1100, 64)
+    workload = AttentionWorkload(1, 16, 4, 1100, 1100, 64)
     trial = draw("normal", workload, seed=1)
     where = sample(workload, np.random.default_rng(1))
     assert len(where.groups) < workload.heads
@@ -113,7 +113,7 @@ def test_a_part_of_an_output_is_judged_as_the_whole():
 
 
 def test_a_nan_outside_the_sample_fails_the_part_too():
-    workload = Workload(1, 16, 4, 1100, 1100, 64)
+    workload = AttentionWorkload(1, 16, 4, 1100, 1100, 64)
     trial = draw("normal", workload, seed=1)
     where = sample(workload, np.random.default_rng(1))
     expected = expect(workload, trial, where=where)

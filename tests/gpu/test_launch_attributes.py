@@ -10,8 +10,8 @@ from evoflash.gpu import driver as launch_attributes
 from evoflash.kernels.family import Family, read_family
 from evoflash.kernels.occupancy import does_not_fit
 from evoflash.kernels.standalone import launcher
-from evoflash.launch import Launch
-from evoflash.operations.attention.workload import CompileKey, Workload
+from evoflash.launch import LaunchConfig
+from evoflash.operations.attention.workload import AttentionKey, AttentionWorkload
 from evoflash.problem import parse_problem
 from evoflash.specs import load_gpu
 
@@ -47,10 +47,10 @@ def family_from(folder: Path, text: str) -> Family:
     return read_family(path)
 
 
-def launches_of(family: Family, size: int) -> tuple[Launch, ...]:
+def launches_of(family: Family, size: int) -> tuple[LaunchConfig, ...]:
     gpu = load_gpu("h200")
-    genome = family.space((CompileKey(64, "fp16", False, 1, "sm_90a"),), gpu).genome({"size": size})
-    return family.launches(genome, Workload(1, 2, 2, 64, 64, 64), gpu)
+    genome = family.space((AttentionKey(64, "fp16", False, 1, "sm_90a"),), gpu).genome({"size": size})
+    return family.launches(genome, AttentionWorkload(1, 2, 2, 64, 64, 64), gpu)
 
 
 def test_the_header_says_cluster_resident_and_dependent(tmp_path: Path) -> None:
@@ -83,19 +83,31 @@ def test_a_malformed_launch_is_named(tmp_path: Path, old: str, new: str, message
 @pytest.mark.parametrize(
     ("launch", "gpu", "reason"),
     [
-        (Launch("k", (8, 1, 1), (128, 1, 1), 0, cluster=(2, 1, 1)), "h200", ""),
-        (Launch("k", (8, 1, 1), (128, 1, 1), 0, cluster=(2, 1, 1)), "l4", "clusters need sm_90, l4 is sm_89"),
-        (Launch("k", (9, 1, 1), (128, 1, 1), 0, cluster=(2, 1, 1)), "h200", "no multiple of the cluster"),
-        (Launch("k", (32, 1, 1), (128, 1, 1), 0, cluster=(32, 1, 1)), "h200", "a cluster of 32 blocks"),
+        (LaunchConfig("k", (8, 1, 1), (128, 1, 1), 0, cluster=(2, 1, 1)), "h200", ""),
+        (
+            LaunchConfig("k", (8, 1, 1), (128, 1, 1), 0, cluster=(2, 1, 1)),
+            "l4",
+            "clusters need sm_90, l4 is sm_89",
+        ),
+        (
+            LaunchConfig("k", (9, 1, 1), (128, 1, 1), 0, cluster=(2, 1, 1)),
+            "h200",
+            "no multiple of the cluster",
+        ),
+        (LaunchConfig("k", (32, 1, 1), (128, 1, 1), 0, cluster=(32, 1, 1)), "h200", "a cluster of 32 blocks"),
         # 200 KB of shared memory: one block on each of 132 SMs; an L4 has 58.
-        (Launch("k", (132, 1, 1), (128, 1, 1), 200_000, resident=True), "h200", ""),
-        (Launch("k", (133, 1, 1), (128, 1, 1), 200_000, resident=True), "h200", "133 blocks .* 132 fit"),
-        (Launch("k", (133, 1, 1), (128, 1, 1), 200_000), "h200", ""),
+        (LaunchConfig("k", (132, 1, 1), (128, 1, 1), 200_000, resident=True), "h200", ""),
+        (
+            LaunchConfig("k", (133, 1, 1), (128, 1, 1), 200_000, resident=True),
+            "h200",
+            "133 blocks .* 132 fit",
+        ),
+        (LaunchConfig("k", (133, 1, 1), (128, 1, 1), 200_000), "h200", ""),
         # 128 registers of 512 threads are all that an SM has.
-        (Launch("k", (133, 1, 1), (512, 1, 1), 0, resident=True), "h200", "133 blocks .* 132 fit"),
+        (LaunchConfig("k", (133, 1, 1), (512, 1, 1), 0, resident=True), "h200", "133 blocks .* 132 fit"),
     ],
 )
-def test_what_a_gpu_has_no_room_for_is_said(launch: Launch, gpu: str, reason: str) -> None:
+def test_what_a_gpu_has_no_room_for_is_said(launch: LaunchConfig, gpu: str, reason: str) -> None:
     found = does_not_fit(launch, load_gpu(gpu), registers=128)
 
     if reason:
@@ -113,8 +125,8 @@ def test_the_structures_are_laid_out_as_cuda_h_says() -> None:
 
 
 def test_each_wish_is_an_attribute() -> None:
-    plain = Launch("k", (8, 1, 1), (128, 1, 1), 0)
-    special = Launch("k", (8, 1, 1), (128, 1, 1), 0, cluster=(4, 2, 1), resident=True, dependent=True)
+    plain = LaunchConfig("k", (8, 1, 1), (128, 1, 1), 0)
+    special = LaunchConfig("k", (8, 1, 1), (128, 1, 1), 0, cluster=(4, 2, 1), resident=True, dependent=True)
 
     assert launch_attributes.is_plain(plain)
     assert launch_attributes.attributes(plain) == []

@@ -8,7 +8,7 @@ import pytest
 from evoflash.errors import TemplateError, UsageError
 from evoflash.kernels.expression import Expression
 from evoflash.kernels.family import load_family, read_family
-from evoflash.operations.attention.workload import CompileKey, Workload
+from evoflash.operations.attention.workload import AttentionKey, AttentionWorkload
 from evoflash.problem import parse_problem
 from evoflash.specs import load_gpu
 
@@ -54,7 +54,9 @@ def test_a_header_becomes_a_family(tmp_path):
 
 
 def test_an_inactive_param_is_absent_from_the_genome(tmp_path):
-    space = family_from(tmp_path, HEADER).space((CompileKey(64, "fp16", False, 1, "sm_89"),), load_gpu("l4"))
+    space = family_from(tmp_path, HEADER).space(
+        (AttentionKey(64, "fp16", False, 1, "sm_89"),), load_gpu("l4")
+    )
 
     assert "depth" not in space.genome({"mode": "a", "depth": 3}).as_dict()
     assert space.genome({"mode": "b", "depth": 3}).as_dict()["depth"] == 3
@@ -109,7 +111,7 @@ def test_an_exact_arch_admits_only_itself(tmp_path):
 
 
 def test_flash_mma_has_ten_thousand_valid_points_on_an_l4():
-    space = load_family("flash_mma").space((CompileKey(64, "fp16", False, 1, "sm_89"),), load_gpu("l4"))
+    space = load_family("flash_mma").space((AttentionKey(64, "fp16", False, 1, "sm_89"),), load_gpu("l4"))
     rng = np.random.default_rng(0)
     draws = 30_000
     valid = sum(space.draw(rng) is not None for _ in range(draws))
@@ -119,11 +121,11 @@ def test_flash_mma_has_ten_thousand_valid_points_on_an_l4():
 
 def test_a_launch_covers_every_query_row():
     family, gpu = load_family("flash_mma"), load_gpu("l4")
-    genome = family.space((CompileKey(64, "fp16", False, 1, "sm_89"),), gpu).genome(
+    genome = family.space((AttentionKey(64, "fp16", False, 1, "sm_89"),), gpu).genome(
         {"warps": 4, "rows_per_warp": 16}
     )
 
-    (launch,) = family.launches(genome, Workload(2, 4, 4, 65, 7, 64), gpu)
+    (launch,) = family.launches(genome, AttentionWorkload(2, 4, 4, 65, 7, 64), gpu)
 
     assert launch.grid == (2, 4, 2)
     assert launch.block == (128, 1, 1)
@@ -148,9 +150,9 @@ def test_a_genome_has_the_launches_and_the_workspace_that_its_values_ask_for(
     tmp_path, warps, entries, workspace_bytes
 ):
     family, gpu = family_from(tmp_path, TWO_LAUNCHES), load_gpu("l4")
-    genome = family.space((CompileKey(64, "fp16", False, 1, "sm_89"),), gpu).genome({"warps": warps})
+    genome = family.space((AttentionKey(64, "fp16", False, 1, "sm_89"),), gpu).genome({"warps": warps})
 
-    launches = family.launches(genome, Workload(2, 4, 4, 65, 7, 64), gpu)
+    launches = family.launches(genome, AttentionWorkload(2, 4, 4, 65, 7, 64), gpu)
 
     assert tuple(launch.entry for launch in launches) == entries
     assert {launch.workspace_bytes for launch in launches} == {workspace_bytes}
@@ -160,7 +162,7 @@ def test_a_genome_has_the_launches_and_the_workspace_that_its_values_ask_for(
 def test_a_gene_can_depend_on_the_mask(tmp_path):
     family = family_from(tmp_path, HEADER.replace("\"mode == 'b'\"", '"causal"'))
     full, causal = (
-        family.space((CompileKey(64, "fp16", mask, 1, "sm_89"),), load_gpu("l4")) for mask in (False, True)
+        family.space((AttentionKey(64, "fp16", mask, 1, "sm_89"),), load_gpu("l4")) for mask in (False, True)
     )
 
     assert "depth" not in full.genome({}).as_dict()
@@ -170,7 +172,7 @@ def test_a_gene_can_depend_on_the_mask(tmp_path):
 def test_seeds_for_a_class_of_shapes_come_first_and_only_there(tmp_path):
     seeds = '[seeds]\nany = {warps = 1}\nshort = {warps = 2, for = "seq_q <= 128"}\n[launch]\n'
     family, gpu = family_from(tmp_path, HEADER.replace("[launch]\n", seeds)), load_gpu("l4")
-    space = family.space((CompileKey(64, "fp16", False, 1, "sm_89"),), gpu)
+    space = family.space((AttentionKey(64, "fp16", False, 1, "sm_89"),), gpu)
 
     def warps(problem: str) -> list[object]:
         found = family.seeds_for(parse_problem(problem), space, gpu)
@@ -187,14 +189,14 @@ def test_an_unknown_word_for_the_model_is_refused(tmp_path):
 
 def test_names_known_beforehand_give_way_to_those_of_the_call():
     condition = Expression("width > 2 and depth == 1", "tiny: check.fits", (bool,))
-    known = condition.given({"width": 1, "depth": 1})
+    known = condition.bind({"width": 1, "depth": 1})
 
     assert known({}) is condition({"width": 1, "depth": 1}) is False
     assert known({"width": 3}) is True
     assert known({}) is False  # a call leaves nothing behind
     with pytest.raises(TemplateError, match="depth"):
-        condition.given({"width": 3})({})
-    assert Expression("words|length", "tiny: let.n", (int,)).given({"words": (1, 2)})({}) == 2  # by Jinja
+        condition.bind({"width": 3})({})
+    assert Expression("words|length", "tiny: let.n", (int,)).bind({"words": (1, 2)})({}) == 2  # by Jinja
 
 
 SEEDS = 'second = {warps = 2, mode = "a"}\nfirst = {warps = 1, mode = "a", for = "seq_q > 8"}\n'

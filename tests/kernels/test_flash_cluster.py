@@ -12,14 +12,14 @@ from evoflash.kernels import gxx
 from evoflash.kernels.family import load_family
 from evoflash.kernels.nvrtc import compile_candidate
 from evoflash.kernels.renderer import render
-from evoflash.launch import TensorMap
-from evoflash.operations.attention.workload import CompileKey, Workload
+from evoflash.launch import TensorMapSpec
+from evoflash.operations.attention.workload import AttentionKey, AttentionWorkload
 from evoflash.problem import parse_problem
 from evoflash.specs import load_gpu
 
 FAMILY, H200 = load_family("flash_cluster"), load_gpu("h200")
-KEY = CompileKey(64, "fp16", True, 2, "sm_90a")  # causal and grouped heads: every gene can be active
-WIDE = CompileKey(128, "bf16", False, 1, "sm_90a")
+KEY = AttentionKey(64, "fp16", True, 2, "sm_90a")  # causal and grouped heads: every gene can be active
+WIDE = AttentionKey(128, "bf16", False, 1, "sm_90a")
 BASE = {"cluster": 2, "consumers": 1, "block_n": 64, "tile_parts": 2, "ctas_per_sm": 1}
 WHOLE = {"tile_parts": 1}
 NEEDS = {  # what a value needs to be valid, beside BASE
@@ -109,7 +109,7 @@ def test_genes_that_meet_run_clean(values, key):
 )
 @pytest.mark.parametrize("cluster", [2, 4])
 def test_each_kind_of_kernel_runs_clean(cluster, dtype, causal, gqa, head_dim):
-    key = CompileKey(head_dim, dtype, causal, gqa, "sm_90a")
+    key = AttentionKey(head_dim, dtype, causal, gqa, "sm_90a")
 
     assert complaint_of(genome_of({"cluster": cluster}, key), key, seed=3) == ""
 
@@ -212,7 +212,7 @@ def test_no_value_is_inert(name, one, other):
 )
 @pytest.mark.sample(1)
 def test_random_genomes_pass_the_emulator(head_dim, dtype, causal, gqa):
-    key = CompileKey(head_dim, dtype, causal, gqa, "sm_90a")
+    key = AttentionKey(head_dim, dtype, causal, gqa, "sm_90a")
     space, rng = FAMILY.space((key,), H200), np.random.default_rng([head_dim, causal, gqa, 2])
     for seed in range(2):
         genome = space.sample(rng)
@@ -253,7 +253,10 @@ def emulated(genome, key, workload, trial, delivery="random"):
 def test_odd_shapes_come_out_right(values, seq_q, seq_kv, causal, trial):
     """Output and LSE of every row, O = 0 and LSE = -inf for rows that see no key; two batches, six heads."""
     key = replace(KEY, causal=causal, gqa_ratio=3, dtype="bf16")
-    genome, workload = genome_of(values, key), Workload(2, 6, 2, seq_q, seq_kv, 64, "bf16", causal=causal)
+    genome, workload = (
+        genome_of(values, key),
+        AttentionWorkload(2, 6, 2, seq_q, seq_kv, 64, "bf16", causal=causal),
+    )
 
     emulations, verdict = emulated(genome, key, workload, trial)
 
@@ -271,7 +274,7 @@ def test_packed_heads_come_out_right(gqa, order, seq_q, seq_kv):
     genome = genome_of({"pack_gqa": "on", "tile_order": order, "block_n": 32}, key)
 
     emulations, verdict = emulated(
-        genome, key, Workload(1, 2 * gqa, 2, seq_q, seq_kv, 64, causal=True), "rising"
+        genome, key, AttentionWorkload(1, 2 * gqa, 2, seq_q, seq_kv, 64, causal=True), "rising"
     )
 
     assert [each.reports for each in emulations if each.reports] == []
@@ -280,7 +283,7 @@ def test_packed_heads_come_out_right(gqa, order, seq_q, seq_kv):
 
 def test_packed_heads_take_a_share_of_the_loads():
     """Four heads of 16 rows: one pass over their keys and values in place of four, and as many bytes of Q."""
-    key, workload = replace(KEY, gqa_ratio=4, causal=False), Workload(1, 4, 1, 16, 128, 64, "fp16")
+    key, workload = replace(KEY, gqa_ratio=4, causal=False), AttentionWorkload(1, 4, 1, 16, 128, 64, "fp16")
     queries, fetched = 64 * 64 * 2, {}
     for pack in ("off", "on"):
         (emulation,), verdict = emulated(genome_of({"pack_gqa": pack}, key), key, workload, "normal")
@@ -295,7 +298,7 @@ def test_packed_heads_take_a_share_of_the_loads():
 @pytest.mark.parametrize("values", [{}, FOUR], ids=["two", "four"])
 def test_blocks_of_a_cluster_divide_the_keys_and_the_columns(values):
     """Each key and value is fetched once by a cluster, and multiplied once."""
-    key, workload = replace(KEY, causal=False, gqa_ratio=1), Workload(1, 1, 1, 64, 256, 64)
+    key, workload = replace(KEY, causal=False, gqa_ratio=1), AttentionWorkload(1, 1, 1, 64, 256, 64)
     (emulation,), verdict = emulated(genome_of(values, key), key, workload, "rising", "lazy")
 
     assert (emulation.reports, verdict.reason) == ((), "")
@@ -305,7 +308,7 @@ def test_blocks_of_a_cluster_divide_the_keys_and_the_columns(values):
 
 
 def test_the_grid_follows_rows_heads_packing_and_the_cluster():
-    workload = Workload(2, 8, 4, 100, 300, 64, "fp16", causal=True)
+    workload = AttentionWorkload(2, 8, 4, 100, 300, 64, "fp16", causal=True)
     grids = {}
     for name, values in {
         "two": {},
@@ -333,12 +336,12 @@ def test_the_maps_are_those_of_parts_and_columns(head_dim, values, columns):
     """V in rows of a block's own columns, swizzled by as many bytes."""
     key = replace(KEY, head_dim=head_dim)
     genome = genome_of({**values, "pack_gqa": "on", "l2_promotion": 128}, key)
-    (launch,) = FAMILY.launches(genome, Workload(2, 8, 4, 300, 400, head_dim, causal=True), H200)
+    (launch,) = FAMILY.launches(genome, AttentionWorkload(2, 8, 4, 300, 400, head_dim, causal=True), H200)
 
     assert launch.maps == (
-        TensorMap("Q", (1, 2, 32, 64), 128, 128, heads_inside=True),
-        TensorMap("K", (1, 1, 32, 64), 128, 128),
-        TensorMap("V", (1, 1, 64, columns), 2 * columns, 128),
+        TensorMapSpec("Q", (1, 2, 32, 64), 128, 128, heads_inside=True),
+        TensorMapSpec("K", (1, 1, 32, 64), 128, 128),
+        TensorMapSpec("V", (1, 1, 64, columns), 2 * columns, 128),
     )
 
 

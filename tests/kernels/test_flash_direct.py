@@ -12,12 +12,12 @@ from evoflash.kernels import gxx
 from evoflash.kernels.family import load_family
 from evoflash.kernels.nvrtc import compile_candidate
 from evoflash.kernels.renderer import render
-from evoflash.operations.attention.workload import CompileKey, Workload
+from evoflash.operations.attention.workload import AttentionKey, AttentionWorkload
 from evoflash.specs import load_gpu
 
 FAMILY, H200 = load_family("flash_direct"), load_gpu("h200")
-KEY = CompileKey(64, "fp16", True, 2, "sm_90a")  # causal and grouped heads: every gene can be active
-WIDE = CompileKey(128, "bf16", False, 1, "sm_90a")
+KEY = AttentionKey(64, "fp16", True, 2, "sm_90a")  # causal and grouped heads: every gene can be active
+WIDE = AttentionKey(128, "bf16", False, 1, "sm_90a")
 BASE = {"row_warps": 1, "key_warps": 2, "rows_per_warp": 16, "block_n": 32, "ctas_per_sm": 1}
 NARROW = {"block_n": 16, "max_tree": 1, "sum_tree": 1}  # fits everywhere, head_dim 128 included
 COMMON, EXCHANGE = {"merge": "common"}, {"merge": "exchange"}
@@ -118,7 +118,7 @@ def test_genes_that_meet_run_clean(values, key):
 @pytest.mark.parametrize("key_warps", [1, 4])
 def test_each_kind_of_kernel_runs_clean_on_each_gpu(gpu, dtype, causal, gqa, head_dim, key_warps):
     spec = load_gpu(gpu)
-    key = CompileKey(head_dim, dtype, causal, gqa, spec.arch)
+    key = AttentionKey(head_dim, dtype, causal, gqa, spec.arch)
     genome = genome_of({**NARROW, "row_warps": 2, "key_warps": key_warps}, key, spec)
 
     assert complaint_of(genome, key, spec, seed=3) == ""
@@ -206,7 +206,7 @@ def test_no_value_is_inert(name, one, other):
 )
 @pytest.mark.sample(1)
 def test_random_genomes_pass_the_emulator(head_dim, dtype, causal, gqa):
-    key = CompileKey(head_dim, dtype, causal, gqa, "sm_90a")
+    key = AttentionKey(head_dim, dtype, causal, gqa, "sm_90a")
     space, rng = FAMILY.space((key,), H200), np.random.default_rng([head_dim, causal, gqa])
     for seed in range(2):
         genome = space.sample(rng)
@@ -242,7 +242,10 @@ CORES = {
 def test_odd_shapes_come_out_right(values, seq_q, seq_kv, causal, trial):
     """Output and LSE of every row, O = 0 and LSE = -inf for rows that see no key; two batches, six heads."""
     key = replace(KEY, causal=causal, gqa_ratio=3, dtype="bf16")
-    genome, workload = genome_of(values, key), Workload(2, 6, 2, seq_q, seq_kv, 64, "bf16", causal=causal)
+    genome, workload = (
+        genome_of(values, key),
+        AttentionWorkload(2, 6, 2, seq_q, seq_kv, 64, "bf16", causal=causal),
+    )
 
     emulations, verdict = emulated(genome, key, workload, trial)
 
@@ -260,7 +263,7 @@ def emulated(genome, key, workload, trial):
 
 def test_packed_heads_take_a_share_of_the_loads():
     """Four heads of the same keys and values: one pass over them in place of four."""
-    key, workload = replace(KEY, gqa_ratio=4), Workload(1, 4, 1, 16, 256, 64, "fp16", causal=True)
+    key, workload = replace(KEY, gqa_ratio=4), AttentionWorkload(1, 4, 1, 16, 256, 64, "fp16", causal=True)
     loads = {}
     for pack in ("off", "on"):
         emulations, verdict = emulated(
@@ -272,7 +275,7 @@ def test_packed_heads_take_a_share_of_the_loads():
 
 
 def test_the_grid_follows_rows_heads_and_packing():
-    workload = Workload(2, 8, 4, 100, 300, 64, "fp16", causal=True)
+    workload = AttentionWorkload(2, 8, 4, 100, 300, 64, "fp16", causal=True)
     grids = {}
     for pack in ("off", "on"):
         (launch,) = FAMILY.launches(genome_of({"row_warps": 2, "pack_gqa": pack}), workload, H200)
@@ -360,7 +363,9 @@ def test_the_shared_memory_asked_for_is_what_the_kernel_touches():
         text = candidate.source.replace("ef::smem_base()", f"ef::smem_base() + {less}")
         assert "OOB-shared" in preflight(replace(candidate, source=text), FAMILY, H200, seed=0).complaint
 
-    (launch,) = FAMILY.launches(genome_of({"key_warps": 1}), Workload(1, 2, 1, 9, 9, 64, causal=True), H200)
+    (launch,) = FAMILY.launches(
+        genome_of({"key_warps": 1}), AttentionWorkload(1, 2, 1, 9, 9, 64, causal=True), H200
+    )
     assert launch.smem_bytes == 0
 
 

@@ -16,13 +16,15 @@ from evoflash.operations.attention import abi
 from evoflash.operations.attention import inputs as trials
 from evoflash.operations.attention.abi import arguments
 from evoflash.operations.attention.reference import expect
-from evoflash.operations.attention.workload import CompileKey, Workload
+from evoflash.operations.attention.workload import AttentionKey, AttentionWorkload
 from evoflash.operations.expectations import every_row
 from evoflash.specs import load_gpu
 from evoflash.validation.validator import judge
 
 FAMILY, H200 = load_family("flash_mma"), load_gpu("h200")
-KEY = CompileKey(64, "fp16", True, 2, "sm_90a")  # causal and grouped heads: every gene but one can be active
+KEY = AttentionKey(
+    64, "fp16", True, 2, "sm_90a"
+)  # causal and grouped heads: every gene but one can be active
 HALF = replace(KEY, accumulate="fp16")
 BASE = {"warps": 4, "rows_per_warp": 16, "block_n": 32, "waits": "joint", "k_stages": 3, "ctas_per_sm": 1}
 NEEDS = {  # what a gene needs to be active, or a value to be valid, beside BASE
@@ -127,7 +129,7 @@ def test_scores_summed_in_half_run_clean():
 @pytest.mark.parametrize("head_dim", [16, 80, 96, 256])
 def test_any_multiple_of_16_is_a_head_dim(head_dim):
     """80 and 96: the chunks of a row do not divide the threads."""
-    key = CompileKey(head_dim, "bf16", True, 1, "sm_90a")
+    key = AttentionKey(head_dim, "bf16", True, 1, "sm_90a")
     genome = genome_of({"k_stages": 2, "block_n": 16, "q_home": "smem"}, key)
 
     assert complaint_of(genome, key, 3) == ""
@@ -138,7 +140,7 @@ def test_any_multiple_of_16_is_a_head_dim(head_dim):
     [("xor128", 96, False), ("xor64", 96, True), ("xor64", 80, False), ("pad8", 80, True)],
 )
 def test_a_swizzle_needs_whole_groups_of_chunks(layout, head_dim, fits):
-    space = FAMILY.space((CompileKey(head_dim, "fp16", False, 1, "sm_90a"),), H200)
+    space = FAMILY.space((AttentionKey(head_dim, "fp16", False, 1, "sm_90a"),), H200)
 
     assert ("swizzle_fits" not in space.violations(space.genome({**BASE, "layout": layout}))) is fits
 
@@ -168,7 +170,7 @@ def emulate(genome, key, gpu, workload, trial_name):
         if size := launches[0].workspace_bytes:
             scratch = memory.array("workspace", (size,), np.uint8, writable=True, fill=255).ctypes.data
         given = arguments(workload, tuple(x.ctypes.data for x in (*inputs, out, lse)), workspace=scratch)
-        emulations = [emulator.run(library, launch, given, seed=5) for launch in launches]
+        emulations = [emulator.run_launch(library, launch, given, seed=5) for launch in launches]
         assert [report for emulation in emulations for report in emulation.reports] == []
         output = abi.output(out.copy(), lse.copy())
     copies = sum(site.requests for site in emulations[0].sites if site.op == "cp_async_global")
@@ -190,9 +192,9 @@ def emulate(genome, key, gpu, workload, trial_name):
 @pytest.mark.sample(4)
 def test_an_outgrown_reference_is_noticed_and_the_block_done_again(values, adverse, dtype):
     """The second time shows in the copies: each K and V tile is fetched twice."""
-    key = CompileKey(64, dtype, True, 1, "sm_90a")
+    key = AttentionKey(64, dtype, True, 1, "sm_90a")
     genome = genome_of(values, key)
-    workload = Workload(1, 1, 1, 40, 200, 64, dtype, causal=True)
+    workload = AttentionWorkload(1, 1, 1, 40, 200, 64, dtype, causal=True)
 
     calm, calm_verdict = emulate(genome, key, H200, workload, "equal_keys")
     twice, twice_verdict = emulate(genome, key, H200, workload, adverse)
@@ -206,7 +208,7 @@ def test_an_outgrown_reference_is_noticed_and_the_block_done_again(values, adver
 @pytest.mark.parametrize("rescale", ["speculative", "sampled"])
 def test_a_guess_of_the_maximum_is_right_on_adverse_inputs(rescale, trial):
     genome = genome_of({"rescale": rescale, "exp_form": "mul_sub"})
-    workload = Workload(1, 2, 1, 70, 130, 64, "fp16", causal=True)
+    workload = AttentionWorkload(1, 2, 1, 70, 130, 64, "fp16", causal=True)
 
     _, verdict = emulate(genome, KEY, H200, workload, trial)
 
@@ -216,9 +218,9 @@ def test_a_guess_of_the_maximum_is_right_on_adverse_inputs(rescale, trial):
 @pytest.mark.parametrize("seq_q", [9, 60])
 def test_splits_without_a_key_weigh_nothing(seq_q):
     """40 keys are three tiles: five of eight splits are empty; of 60 queries the first 20 see nothing."""
-    key = CompileKey(64, "fp16", True, 1, "sm_90a")
+    key = AttentionKey(64, "fp16", True, 1, "sm_90a")
     genome = genome_of({"kv_splits": 8, "block_n": 16, "k_stages": 2}, key)
-    workload = Workload(2, 2, 2, seq_q, 40, 64, "fp16", causal=True)
+    workload = AttentionWorkload(2, 2, 2, seq_q, 40, 64, "fp16", causal=True)
 
     assert [launch.entry for launch in FAMILY.launches(genome, workload, H200)] == [
         "flash_mma",
@@ -238,7 +240,7 @@ def test_persistent_ctas_are_never_more_than_the_work_nor_than_the_gpu_holds(
     gpu = replace(H200, sm_count=sm_count)
     values = {"schedule": "persistent", "tile_order": order, "producers": producers, "epilogue": "staged"}
     genome = genome_of(values, gpu=gpu)
-    workload = Workload(1, 2, 1, 200, 90, 64, "fp16", causal=True)
+    workload = AttentionWorkload(1, 2, 1, 200, 90, 64, "fp16", causal=True)
 
     (launch,) = FAMILY.launches(genome, workload, gpu)
     assert launch.grid == (ctas, 1, 1)
@@ -251,7 +253,7 @@ def test_each_seed_is_valid_somewhere(name):
     """On the A100, the L4 or the H200, for a head_dim of 64 or 80."""
     (seed,) = (seed for seed in FAMILY.seeds if seed.name == name)
     spaces = [
-        FAMILY.space((CompileKey(d, "fp16", True, 4, load_gpu(gpu).arch),), load_gpu(gpu))
+        FAMILY.space((AttentionKey(d, "fp16", True, 4, load_gpu(gpu).arch),), load_gpu(gpu))
         for gpu in ("l4", "a100", "h200")
         for d in (64, 80)
     ]

@@ -16,14 +16,14 @@ from evoflash.kernels.standalone import export_kernel
 from evoflash.operation import Schedule
 from evoflash.operations.attention.abi import arguments
 from evoflash.operations.attention.inputs import draw
-from evoflash.operations.attention.workload import HEAD_DIMS, CompileKey, Workload
+from evoflash.operations.attention.workload import HEAD_DIMS, AttentionKey, AttentionWorkload
 from evoflash.problem import parse_problem
 from evoflash.specs import load_gpu
 
 FAMILY, GPU = load_family("flash_simt"), load_gpu("l4")
 SEEDS = {seed.name: seed.values for seed in FAMILY.seeds}
-FULL = CompileKey(64, "fp16", False, 1, "sm_89")
-CAUSAL = CompileKey(80, "bf16", True, 4, "sm_89")
+FULL = AttentionKey(64, "fp16", False, 1, "sm_89")
+CAUSAL = AttentionKey(80, "bf16", True, 4, "sm_89")
 # Between them: both loop orders, both splits, both reductions, every softmax, every home of Q, K and V.
 KV_OUTER = {
     "warps": 2,
@@ -51,7 +51,7 @@ GOLDEN = {
 }
 
 
-def candidate(key: CompileKey, values):
+def candidate(key: AttentionKey, values):
     space = FAMILY.space((key,), GPU)
     genome = space.genome(values)
     assert space.violations(genome) == ()
@@ -66,7 +66,7 @@ def test_the_rendered_kernel_is_the_golden_one(name, golden):
 @pytest.mark.parametrize("head_dim", HEAD_DIMS)
 def test_every_head_dim_has_a_seed(head_dim):
     for gpu in map(load_gpu, ("a100", "l4", "h200")):
-        space = FAMILY.space((CompileKey(head_dim, "bf16", True, 1, gpu.arch),), gpu)
+        space = FAMILY.space((AttentionKey(head_dim, "bf16", True, 1, gpu.arch),), gpu)
         assert any(space.is_valid(space.genome(values)) for values in SEEDS.values())
 
 
@@ -74,7 +74,7 @@ def test_the_slowest_genome_is_a_seed_of_both_usual_head_dims():
     """One thread a row, K and V from global memory, one element a load: where the ladder begins."""
     for head_dim in (64, 128):
         values = dict(
-            candidate(CompileKey(head_dim, "fp16", False, 1, "sm_89"), SEEDS["naive"]).genome.values
+            candidate(AttentionKey(head_dim, "fp16", False, 1, "sm_89"), SEEDS["naive"]).genome.values
         )
         assert (values["lanes_per_row"], values["vec"], values["kv_home"]) == (1, 1, "global")
 
@@ -92,7 +92,7 @@ ODD = {
 @pytest.mark.parametrize(("name", "head_dim"), [(name, d) for name, (_, dims) in ODD.items() for d in dims])
 @pytest.mark.sample(7)
 def test_it_is_right_at_odd_shapes(name, head_dim):
-    key = CompileKey(head_dim, "bf16" if head_dim == 80 else "fp16", head_dim != 96, 1, GPU.arch)
+    key = AttentionKey(head_dim, "bf16" if head_dim == 80 else "fp16", head_dim != 96, 1, GPU.arch)
 
     found = preflight(candidate(key, ODD[name][0]), FAMILY, GPU, seed=head_dim)
 
@@ -105,7 +105,7 @@ def test_it_is_right_at_odd_shapes(name, head_dim):
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.sample(1)
 def test_random_genomes_pass_without_a_report(head_dim, causal):
-    key = CompileKey(head_dim, "bf16" if causal else "fp16", causal, 1, GPU.arch)
+    key = AttentionKey(head_dim, "bf16" if causal else "fp16", causal, 1, GPU.arch)
     space, rng = FAMILY.space((key,), GPU), np.random.default_rng([head_dim, causal])
     for seed in range(2):
         genome = space.sample(rng)
@@ -114,7 +114,7 @@ def test_random_genomes_pass_without_a_report(head_dim, causal):
         assert preflight(text, FAMILY, GPU, seed=seed).complaint == "", genome
 
 
-def run(text, workload: Workload, *, schedule: Schedule, seed: int):
+def run(text, workload: AttentionWorkload, *, schedule: Schedule, seed: int):
     """O and LSE of one launch, as bits."""
     trial = draw("normal", workload, seed=3)
     (launch,) = FAMILY.launches(text.genome, workload, GPU)
@@ -127,14 +127,14 @@ def run(text, workload: Workload, *, schedule: Schedule, seed: int):
         lse = memory.array("LSE", trial.q.shape[:3], np.float32, writable=True)
         pointers = arguments(workload, tuple(array.ctypes.data for array in (*inputs, out, lse)))
         library = gxx.build(text.source, name=FAMILY.name)
-        found = emulator.run(library, launch, pointers, schedule=schedule, seed=seed)
+        found = emulator.run_launch(library, launch, pointers, schedule=schedule, seed=seed)
         assert found.reports == ()
         return out.tobytes() + lse.tobytes()
 
 
 @pytest.mark.parametrize("values", [SEEDS["tiled"], KV_OUTER], ids=["tiled", "kv_outer"])
 def test_the_bits_do_not_depend_on_the_schedule(values):
-    workload = Workload(1, 4, 1, 45, 37, 80, "bf16", True)
+    workload = AttentionWorkload(1, 4, 1, 45, 37, 80, "bf16", True)
     text = candidate(CAUSAL, values)
 
     fifo = run(text, workload, schedule="fifo", seed=1)

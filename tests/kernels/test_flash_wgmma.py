@@ -7,24 +7,24 @@ import gene_cases
 import numpy as np
 import pytest
 
-from evoflash.emulator.call import Run, run_call
+from evoflash.emulator.call import EmulatorRun, run_call
 from evoflash.emulator.preflight import emulate, preflight
 from evoflash.kernels import gxx
 from evoflash.kernels.family import load_family
 from evoflash.kernels.nvrtc import compile_candidate
 from evoflash.kernels.renderer import render
-from evoflash.launch import TensorMap
+from evoflash.launch import TensorMapSpec
 from evoflash.numerics import decode, encode
-from evoflash.operations.attention.inputs import TestInput
+from evoflash.operations.attention.inputs import AttentionInputs
 from evoflash.operations.attention.reference import expect
-from evoflash.operations.attention.workload import CompileKey, Workload
+from evoflash.operations.attention.workload import AttentionKey, AttentionWorkload
 from evoflash.operations.expectations import every_row
 from evoflash.problem import parse_problem
 from evoflash.specs import load_gpu
 
 FAMILY, H200 = load_family("flash_wgmma"), load_gpu("h200")
-KEY = CompileKey(64, "fp16", True, 2, "sm_90a")  # causal and grouped heads: every gene can be active
-WIDE = CompileKey(128, "bf16", False, 1, "sm_90a")
+KEY = AttentionKey(64, "fp16", True, 2, "sm_90a")  # causal and grouped heads: every gene can be active
+WIDE = AttentionKey(128, "bf16", False, 1, "sm_90a")
 BASE = {
     "consumers": 2,
     "producer": "warpgroup",
@@ -695,7 +695,7 @@ def test_random_genomes_compile_without_spills():
 
 
 def test_divided_keys_make_more_blocks_of_fewer_rows():
-    workload = Workload(1, 8, 8, 512, 512, 64)
+    workload = AttentionWorkload(1, 8, 8, 512, 512, 64)
     grids = [
         FAMILY.launches(genome_of({"consumers": 4, "overlap": "none", "kv_groups": groups}), workload, H200)
         for groups in (1, 2, 4)
@@ -718,7 +718,7 @@ def test_a_redo_needs_a_block_for_itself():
 @pytest.mark.parametrize("sms", [1, 3, 5, 200])
 def test_blocks_share_all_pieces_of_work_whatever_the_gpu_holds(schedule, sms):
     """Grids are multiples of the batch: some blocks are too many. Every row outgrows its first tile."""
-    workload = Workload(3, 4, 2, 300, 300, 64, causal=True)
+    workload = AttentionWorkload(3, 4, 2, 300, 300, 64, causal=True)
     gpu = replace(H200, sm_count=sms)
     values = {"rescale": "speculative", "tile_order": "sections", "section_heads": 8}
     genome = genome_of({"schedule": schedule, **values}, gpu=gpu)
@@ -737,7 +737,7 @@ def test_blocks_share_all_pieces_of_work_whatever_the_gpu_holds(schedule, sms):
 @pytest.mark.parametrize("epilogue", ["staged", "direct"])
 def test_a_block_may_have_more_pieces_of_work_than_it_can_note(epilogue):
     """What does not fit its log is done exactly at once; of the rest, what overflows is done again."""
-    workload, key = Workload(1, 65, 65, 129, 61, 64, causal=True), replace(KEY, gqa_ratio=1)
+    workload, key = AttentionWorkload(1, 65, 65, 129, 61, 64, causal=True), replace(KEY, gqa_ratio=1)
     genome = genome_of(
         {"schedule": "dynamic", "q_stages": 2, "rescale": "speculative", "block_n": 32, "epilogue": epilogue},
         key,
@@ -771,7 +771,7 @@ def test_a_note_behind_the_last_place_is_noticed_where_tiles_are_small(ratio, ca
 
 @pytest.mark.parametrize(("consumers", "overlap"), [(1, "intra"), (2, "intra"), (3, "none")])
 def test_a_warpgroup_of_two_tiles_owns_twice_the_rows_and_fetches_as_many_keys(consumers, overlap):
-    workload, key = Workload(1, 2, 2, 768, 128, 64), replace(KEY, causal=False, gqa_ratio=1)
+    workload, key = AttentionWorkload(1, 2, 2, 768, 128, 64), replace(KEY, causal=False, gqa_ratio=1)
     counted = {}
     for rows in (64, 128):
         values = {"consumers": consumers, "overlap": overlap, "rows_per_warpgroup": rows, "turns": "none"}
@@ -980,7 +980,7 @@ def test_a_warpgroup_multiplies_the_tiles_that_its_rows_see_and_no_others(seq_q,
 @pytest.mark.parametrize("sms", [1, 5])
 def test_rings_and_turns_stay_in_step_when_warpgroups_sit_out_tiles_of_piece_after_piece(rescale, sms):
     """Query blocks of uneven ends, some with rows that see nothing."""
-    workload = Workload(2, 2, 2, 600, 560, 64, causal=True)
+    workload = AttentionWorkload(2, 2, 2, 600, 560, 64, causal=True)
     key, gpu = replace(KEY, gqa_ratio=1), replace(H200, sm_count=sms)
     genome = genome_of({**SKIPPING, "rescale": rescale}, key, gpu)
     library = gxx.build(render(genome, key, gpu).source, name="flash_wgmma")
@@ -1058,7 +1058,7 @@ def test_a_warpgroup_multiplies_half_of_a_last_tile_of_which_its_rows_see_no_mor
 @pytest.mark.parametrize("rescale", ["lazy", "speculative"])
 def test_rings_and_turns_stay_in_step_when_warpgroups_take_half_a_tile_of_piece_after_piece(rescale, values):
     """Query blocks of uneven ends, some with rows that see nothing; packed heads: one query has two rows."""
-    workload, gpu = Workload(2, 4, 2, 330, 290, 64, causal=True), replace(H200, sm_count=3)
+    workload, gpu = AttentionWorkload(2, 4, 2, 330, 290, 64, causal=True), replace(H200, sm_count=3)
     more = {"rescale": rescale, "schedule": "dynamic", "q_stages": 2, "pack_gqa": "on"}
     genome = genome_of({**HALVING, **more, **values}, KEY, gpu)
     library = gxx.build(render(genome, KEY, gpu).source, name="flash_wgmma")
@@ -1163,21 +1163,21 @@ def test_registers_move_only_as_far_as_there_are_some():
 
 
 def test_the_maps_are_those_of_the_tiles():
-    workload = Workload(2, 8, 4, 300, 400, 64, causal=True)
+    workload = AttentionWorkload(2, 8, 4, 300, 400, 64, causal=True)
     (launch,) = FAMILY.launches(
         genome_of({"pack_gqa": "on", "block_n": 96, "l2_promotion": 128}), workload, H200
     )
 
     assert launch.maps == (
-        TensorMap("Q", (1, 2, 32, 64), 128, 128, heads_inside=True),
-        TensorMap("K", (1, 1, 96, 64), 128, 128),
-        TensorMap("V", (1, 1, 96, 64), 128, 128),
-        TensorMap("O", (1, 2, 32, 64), 128, 256, heads_inside=True),
+        TensorMapSpec("Q", (1, 2, 32, 64), 128, 128, heads_inside=True),
+        TensorMapSpec("K", (1, 1, 96, 64), 128, 128),
+        TensorMapSpec("V", (1, 1, 96, 64), 128, 128),
+        TensorMapSpec("O", (1, 2, 32, 64), 128, 256, heads_inside=True),
     )
 
 
 def test_blocks_of_a_cluster_fetch_a_part_each():
-    workload = Workload(2, 8, 8, 300, 400, 64, causal=True)
+    workload = AttentionWorkload(2, 8, 8, 300, 400, 64, causal=True)
     (launch,) = FAMILY.launches(genome_of({"cluster": 4, "tile_order": "heads_first"}), workload, H200)
 
     assert (launch.grid, launch.cluster) == ((8, 4, 2), (1, 4, 1))
@@ -1185,7 +1185,7 @@ def test_blocks_of_a_cluster_fetch_a_part_each():
 
 
 def test_blocks_of_a_cluster_that_divide_the_keys_share_their_rows():
-    workload = Workload(2, 8, 8, 300, 400, 64, causal=True)
+    workload = AttentionWorkload(2, 8, 8, 300, 400, 64, causal=True)
     values = {"cluster": 4, "cluster_use": "keys", "epilogue": "direct", "producer": "self", "turns": "none"}
     (launch,) = FAMILY.launches(genome_of(values), workload, H200)
 
@@ -1215,7 +1215,7 @@ def test_what_a_cluster_that_divides_the_keys_needs(values, check):
 
 
 def test_pairs_that_share_tiles_fetch_a_half_each_and_divide_the_keys():
-    workload = Workload(2, 8, 8, 300, 400, 64, causal=True)
+    workload = AttentionWorkload(2, 8, 8, 300, 400, 64, causal=True)
     values = {"cluster": 4, "cluster_use": "both", "epilogue": "direct"}
     (launch,) = FAMILY.launches(genome_of(values), workload, H200)
 
@@ -1250,7 +1250,7 @@ def test_splits_without_a_key_weigh_nothing(seq_q, values):
 @pytest.mark.parametrize("trial", ["rising", "saturated", "needles"])
 def test_a_query_of_packed_heads_over_many_keys_is_put_together_again(trial, rescale, dtype):
     """997 keys are 16 tiles, the last one of 37: each of eight blocks has two. Some must do theirs again."""
-    key = CompileKey(128, dtype, True, 4, "sm_90a")
+    key = AttentionKey(128, dtype, True, 4, "sm_90a")
     values = {"kv_splits": 8, "rescale": rescale, "pack_gqa": "on", "consumers": 1, "turns": "none"}
     genome, workload = genome_of(values, key), key.workload(2, 2, 1, 997)
     library = gxx.build(render(genome, key, H200).source, name="flash_wgmma")
@@ -1269,20 +1269,20 @@ def test_only_the_split_that_outgrows_its_reference_is_done_again():
     """The last tile of four outweighs the rest: the products of the block that has it double."""
     key = replace(KEY, causal=False, gqa_ratio=1)
     values = {"kv_splits": 2, "rescale": "speculative", "consumers": 1, "turns": "none", "overlap": "none"}
-    genome, workload = genome_of(values, key), Workload(1, 1, 1, 16, 256, 64)
+    genome, workload = genome_of(values, key), AttentionWorkload(1, 1, 1, 16, 256, 64)
     library = gxx.build(render(genome, key, H200).source, name="flash_wgmma")
     rng, products = np.random.default_rng(1), []
     for far in (100, 250):  # in the second tile of the first split; in the second tile of the second one
         q, k, v = (rng.standard_normal((1, 1, rows, 64)) for rows in (16, 256, 256))
         for ahead in (0, 8):
             q[0, 0, 5] = ahead * k[0, 0, far]
-            trial = TestInput("one row", *(encode(x.astype(np.float32), "fp16") for x in (q, k, v)))
+            trial = AttentionInputs("one row", *(encode(x.astype(np.float32), "fp16") for x in (q, k, v)))
             emulations, output = run_call(
                 library,
                 FAMILY.launches(genome, workload, H200),
                 workload,
                 trial,
-                Run("lazy", "fifo", 1, 60.0),
+                EmulatorRun("lazy", "fifo", 1, 60.0),
             )
             expected = expect(workload, trial, where=every_row(workload))
             assert [each.reports for each in emulations if each.reports] == []
@@ -1358,7 +1358,7 @@ def test_each_part_of_a_tile_of_keys_arrives_by_itself():
 
 
 def test_splits_make_as_many_times_the_blocks_and_a_second_kernel():
-    workload = Workload(2, 8, 4, 3, 8192, 64, causal=True)
+    workload = AttentionWorkload(2, 8, 4, 3, 8192, 64, causal=True)
     genome = genome_of({"kv_splits": 16, "combine_threads": 128, "pack_gqa": "on"})
     main, combine = FAMILY.launches(genome, workload, H200)
 
@@ -1387,7 +1387,7 @@ def test_keys_are_split_where_a_block_is_alone_and_has_one_query_block(values):
 
 
 def test_persistent_blocks_are_no_more_than_the_gpu_holds():
-    workload = Workload(4, 16, 16, 4096, 4096, 64)
+    workload = AttentionWorkload(4, 16, 16, 4096, 4096, 64)
     (launch,) = FAMILY.launches(genome_of({"schedule": "persistent"}), workload, H200)
 
     assert launch.grid == (33, 1, 4)
@@ -1471,7 +1471,7 @@ def test_a_sum_of_rounded_weights_cancels_the_rounding_of_a_key_that_outweighs_a
     """The first tile's maximum stays the reference: the weight of a later key is no exact 1, but rounded.
     What is wrong with it is wrong with the sum as well.
     """
-    workload = Workload(1, 1, 1, 1, 128, 64)
+    workload = AttentionWorkload(1, 1, 1, 1, 128, 64)
     rng = np.random.default_rng(5)
     q, k = np.full((1, 1, 1, 64), 0.25), np.zeros((1, 1, 128, 64))
     errors: dict[str, list[float]] = {"exact": [], "rounded": []}
@@ -1484,8 +1484,8 @@ def test_a_sum_of_rounded_weights_cancels_the_rounding_of_a_key_that_outweighs_a
         for _ in range(12):
             k[0, 0, 100] = rng.uniform(2.0, 4.0)  # 4 to 8 ahead: weights up to 2900
             v = 1 + rng.random((1, 1, 128, 64))
-            trial = TestInput("dominated", *(encode(x.astype(np.float32), "fp16") for x in (q, k, v)))
-            _, output = run_call(library, launches, workload, trial, Run("lazy", "fifo", 1, 60.0))
+            trial = AttentionInputs("dominated", *(encode(x.astype(np.float32), "fp16") for x in (q, k, v)))
+            _, output = run_call(library, launches, workload, trial, EmulatorRun("lazy", "fifo", 1, 60.0))
             expected = expect(workload, trial, where=every_row(workload))
             got = decode(output.tensors["O"], "fp16").reshape(-1)
             ideal = decode(
@@ -1505,17 +1505,24 @@ def test_one_row_that_outgrows_its_reference_has_its_block_done_again(schedule, 
     """Neither the first lane's rows nor, at 13 and 77, the first eight: each thread's check of either tile of
     rows must count.
     """
-    workload, key = Workload(1, 1, 1, row // 16 * 16 + 16, 128, 64), replace(KEY, causal=False, gqa_ratio=1)
+    workload, key = (
+        AttentionWorkload(1, 1, 1, row // 16 * 16 + 16, 128, 64),
+        replace(KEY, causal=False, gqa_ratio=1),
+    )
     values = {"rescale": "speculative", "consumers": 1, "turns": "none", "schedule": schedule}
     genome = genome_of({**values, "block_n": 64, "overlap": "none", **tiles}, key)
     library = gxx.build(render(genome, key, H200).source, name="flash_wgmma")
     rng = np.random.default_rng(row)
     q, k, v = (rng.standard_normal((1, 1, rows, 64)) for rows in (workload.seq_q, 128, 128))
     q[0, 0, row] = 8 * k[0, 0, 100]  # some 60 ahead in the second tile: beyond what 16 bits hold
-    trial = TestInput("one row", *(encode(x.astype(np.float32), "fp16") for x in (q, k, v)))
+    trial = AttentionInputs("one row", *(encode(x.astype(np.float32), "fp16") for x in (q, k, v)))
 
     emulations, output = run_call(
-        library, FAMILY.launches(genome, workload, H200), workload, trial, Run("lazy", "fifo", 1, 60.0)
+        library,
+        FAMILY.launches(genome, workload, H200),
+        workload,
+        trial,
+        EmulatorRun("lazy", "fifo", 1, 60.0),
     )
 
     expected = expect(workload, trial, where=every_row(workload))

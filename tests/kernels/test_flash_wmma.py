@@ -11,13 +11,13 @@ from evoflash.kernels.family import load_family
 from evoflash.kernels.nvrtc import compile_candidate
 from evoflash.kernels.renderer import lint, render
 from evoflash.kernels.standalone import export_kernel
-from evoflash.operations.attention.workload import CompileKey
+from evoflash.operations.attention.workload import AttentionKey
 from evoflash.problem import parse_problem
 from evoflash.specs import load_gpu
 
 FAMILY, L4, H200 = load_family("flash_wmma"), load_gpu("l4"), load_gpu("h200")
-FULL = CompileKey(64, "fp16", False, 1, "sm_89")
-CAUSAL = CompileKey(80, "bf16", True, 4, "sm_90a")
+FULL = AttentionKey(64, "fp16", False, 1, "sm_89")
+CAUSAL = AttentionKey(80, "bf16", True, 4, "sm_90a")
 # The ladder's first tensor-core kernel, the best hand-written shape, and a warp that is alone with its rows.
 PLAIN = {
     "block_m": 32,
@@ -110,7 +110,7 @@ def test_the_golden_kernels_compile_without_spills(name):
 @pytest.mark.parametrize(("dtype", "causal", "gqa"), [("fp16", True, 1), ("bf16", False, 2)])
 @pytest.mark.sample(2)
 def test_random_genomes_are_clean_text_and_pass_the_emulator(head_dim, dtype, causal, gqa):
-    key = CompileKey(head_dim, dtype, causal, gqa, "sm_90a")
+    key = AttentionKey(head_dim, dtype, causal, gqa, "sm_90a")
     space, rng = FAMILY.space((key,), H200), np.random.default_rng(head_dim)
     for seed in range(2):
         genome = space.sample(rng)
@@ -122,7 +122,7 @@ def test_random_genomes_are_clean_text_and_pass_the_emulator(head_dim, dtype, ca
 
 @pytest.mark.parametrize("head_dim", range(16, 257, 16))
 def test_every_head_dim_has_a_kernel_on_a_small_gpu(head_dim):
-    key = CompileKey(head_dim, "fp16", False, 1, "sm_89")
+    key = AttentionKey(head_dim, "fp16", False, 1, "sm_89")
     small = {**PLAIN, "block_m": 16, "block_n": 16, "warps_n": 1, "pv": "wmma", "o_home": "smem"}
 
     assert FAMILY.space((key,), L4).violations(FAMILY.space((key,), L4).genome(small)) == ()

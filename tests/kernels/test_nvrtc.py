@@ -13,14 +13,14 @@ from evoflash.errors import DeviceError
 from evoflash.evaluation import Candidate
 from evoflash.kernels import nvrtc
 from evoflash.kernels.family import load_family
-from evoflash.kernels.nvrtc import compile_candidate, first_error, kept_source, resources, text_sha
+from evoflash.kernels.nvrtc import cached_source, compile_candidate, first_error, resources, text_sha
 from evoflash.kernels.renderer import render
-from evoflash.operations.attention.workload import CompileKey
+from evoflash.operations.attention.workload import AttentionKey
 from evoflash.specs import load_gpu
 
 
 def candidate(arch: str = "sm_89", *, seed: int = 0, **values) -> Candidate:
-    key = CompileKey(64, "fp16", False, 1, arch)
+    key = AttentionKey(64, "fp16", False, 1, arch)
     space = load_family("flash_mma").space((key,), load_gpu("l4"))
     genome = space.genome(values) if values else space.sample(np.random.default_rng(seed))
     return render(genome, key, load_gpu("l4"))
@@ -31,7 +31,7 @@ def candidate(arch: str = "sm_89", *, seed: int = 0, **values) -> Candidate:
 @pytest.mark.parametrize("head_dim", [64, 128])
 @pytest.mark.sample(4)
 def test_the_family_compiles_for_every_architecture(arch, dtype, head_dim):
-    key = CompileKey(head_dim, dtype, head_dim == 128, 2, arch)
+    key = AttentionKey(head_dim, dtype, head_dim == 128, 2, arch)
     space = load_family("flash_mma").space((key,), load_gpu("l4"))
     build = compile_candidate(render(space.sample(np.random.default_rng(head_dim)), key, load_gpu("l4")))
 
@@ -147,7 +147,7 @@ def test_text_sha_reads_only_code_and_constants():
 def test_the_text_that_a_build_was_made_of_is_read_from_the_cache(monkeypatch, tmp_path):
     monkeypatch.setenv("EVOFLASH_CACHE_DIR", str(tmp_path))
     made = candidate()
-    assert kept_source(compile_candidate(made)) == made.source
+    assert cached_source(compile_candidate(made)) == made.source
 
 
 def test_an_edited_or_missing_text_of_the_cache_is_not_taken_for_a_builds(monkeypatch, tmp_path):
@@ -155,6 +155,6 @@ def test_an_edited_or_missing_text_of_the_cache_is_not_taken_for_a_builds(monkey
     build = compile_candidate(candidate())
     (kept,) = tmp_path.rglob("kernel.cu")
     kept.write_text(kept.read_text() + "// mine\n")
-    assert kept_source(build) is None
+    assert cached_source(build) is None
     kept.unlink()
-    assert kept_source(build) is None
+    assert cached_source(build) is None

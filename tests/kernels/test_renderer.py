@@ -9,14 +9,14 @@ import pytest
 
 from evoflash.errors import UsageError
 from evoflash.kernels.family import load_family
-from evoflash.kernels.renderer import lint, nested, render
-from evoflash.operations.attention.workload import CompileKey
+from evoflash.kernels.renderer import indent, lint, render
+from evoflash.operations.attention.workload import AttentionKey
 from evoflash.paths import TEMPLATES
 from evoflash.space import Genome
 from evoflash.specs import load_gpu
 
-FULL = CompileKey(64, "fp16", False, 1, "sm_89")
-CAUSAL = CompileKey(128, "bf16", True, 4, "sm_90a")
+FULL = AttentionKey(64, "fp16", False, 1, "sm_89")
+CAUSAL = AttentionKey(128, "bf16", True, 4, "sm_90a")
 GOLDEN = {
     "two_stage": (FULL, {"warps": 4, "block_n": 64, "waits": "joint", "k_stages": 2, "layout": "xor128"}),
     "lazy_causal": (
@@ -35,7 +35,7 @@ GOLDEN = {
 }
 
 
-def flash_mma(key: CompileKey, values) -> Genome:
+def flash_mma(key: AttentionKey, values) -> Genome:
     return load_family("flash_mma").space((key,), load_gpu("l4")).genome(values)
 
 
@@ -158,4 +158,4 @@ def test_a_shipped_family_does_not_include_a_users_parts(own_templates):
 
 
 def test_nested_code_keeps_preprocessor_lines_at_the_margin():
-    assert nested("a();\n\n#pragma unroll\n  b();\n", 2) == "  a();\n\n#pragma unroll\n    b();\n"
+    assert indent("a();\n\n#pragma unroll\n  b();\n", 2) == "  a();\n\n#pragma unroll\n    b();\n"

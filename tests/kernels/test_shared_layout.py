@@ -14,12 +14,12 @@ import pytest
 
 from evoflash.kernels.family import Family, known_families, load_family
 from evoflash.kernels.renderer import render
-from evoflash.operations.attention.workload import CompileKey
+from evoflash.operations.attention.workload import AttentionKey
 from evoflash.space import Genome, Values
 from evoflash.specs import load_gpu
 
 H200 = load_gpu("h200")
-KEY = CompileKey(64, "fp16", causal=True, gqa_ratio=4, arch=H200.arch)
+KEY = AttentionKey(64, "fp16", causal=True, gqa_ratio=4, arch=H200.arch)
 # What the address must be a multiple of: swizzled tiles, wmma's matrices, four words, mbarriers, words.
 ALIGNED = {
     "flash_wgmma": {

@@ -7,11 +7,11 @@ import pytest
 from evoflash.emulator.preflight import preflight
 from evoflash.kernels.family import known_families, load_family
 from evoflash.kernels.renderer import render, shrunk
-from evoflash.operations.attention.workload import CompileKey
+from evoflash.operations.attention.workload import AttentionKey
 from evoflash.specs import load_gpu
 
 GPU = load_gpu("h200")
-KEY = CompileKey(64, "fp16", False, 32, GPU.arch)
+KEY = AttentionKey(64, "fp16", False, 32, GPU.arch)
 
 
 @pytest.mark.parametrize("name", known_families())

@@ -6,19 +6,19 @@ import numpy as np
 import pytest
 
 from evoflash.emulator import launch as emulator
-from evoflash.emulator.call import mapped
+from evoflash.emulator.call import map_tensor
 from evoflash.kernels import gxx
 from evoflash.kernels.family import load_family
 from evoflash.kernels.renderer import render
 from evoflash.numerics import decode, encode
 from evoflash.operations.attention.abi import arguments
 from evoflash.operations.attention.inputs import draw
-from evoflash.operations.attention.workload import Workload
+from evoflash.operations.attention.workload import AttentionWorkload
 from evoflash.problem import Problem
 from evoflash.specs import load_gpu
 
 GPU = load_gpu("h200")
-WORKLOAD = Workload(1, 2, 1, 40, 72, 64, causal=True)
+WORKLOAD = AttentionWorkload(1, 2, 1, 40, 72, 64, causal=True)
 FAMILIES = ("flash_cluster", "flash_direct", "flash_mma", "flash_simt", "flash_wgmma", "flash_wmma")
 
 
@@ -36,7 +36,7 @@ def output(family, genome, q, k, v, *, softmax_scale):
         arrays = {**inputs, "O": out}
         scratch = memory.array("workspace", (max(1, launches[0].workspace_bytes),), np.uint8, writable=True)
         given = (
-            *(mapped(each, arrays[each.of]) for each in launches[0].maps),
+            *(map_tensor(each, arrays[each.of]) for each in launches[0].maps),
             *arguments(
                 WORKLOAD,
                 tuple(array.ctypes.data for array in (*inputs.values(), out, lse)),
@@ -45,7 +45,7 @@ def output(family, genome, q, k, v, *, softmax_scale):
             ),
         )
         for launch in launches:
-            assert emulator.run(library, launch, given).reports == ()
+            assert emulator.run_launch(library, launch, given).reports == ()
         return out.tobytes(), lse.tobytes()
 
 

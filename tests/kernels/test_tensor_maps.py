@@ -16,14 +16,14 @@ from evoflash.kernels.family import load_family, read_family
 from evoflash.kernels.nvrtc import compile_candidate
 from evoflash.kernels.renderer import render
 from evoflash.kernels.standalone import export_kernel
-from evoflash.launch import TensorMap, geometry
+from evoflash.launch import TensorMapSpec, geometry
 from evoflash.operations.attention.abi import tensors
-from evoflash.operations.attention.workload import Workload
+from evoflash.operations.attention.workload import AttentionWorkload
 from evoflash.problem import Problem
 from evoflash.specs import load_gpu
 
 H200 = load_gpu("h200")
-WORKLOAD = Workload(1, 4, 2, 70, 50, 64, causal=True)
+WORKLOAD = AttentionWorkload(1, 4, 2, 70, 50, 64, causal=True)
 BOXES = TEMPLATES / "boxes.cu.j2"
 
 
@@ -49,9 +49,9 @@ def test_a_launch_says_what_maps_its_kernel_takes(family):
     (without,) = family.launches(genome_of(family, block_n=16, o_out="plain"), WORKLOAD, H200)
 
     assert launch.maps == (
-        TensorMap("K", (1, 1, 16, 64)),
-        TensorMap("V", (1, 1, 16, 64), l2_promotion=128),
-        TensorMap("O", (1, 1, 32, 64)),
+        TensorMapSpec("K", (1, 1, 16, 64)),
+        TensorMapSpec("V", (1, 1, 16, 64), l2_promotion=128),
+        TensorMapSpec("O", (1, 1, 32, 64)),
     )
     assert without.maps == launch.maps[:2]
     assert (launch.workspace_bytes, launch.zeroed_bytes) == (4, 4)
@@ -118,10 +118,10 @@ def test_the_exported_program_needs_no_driver_to_link(family, tmp_path, o_out):
 @pytest.mark.parametrize(
     ("wanted", "dims", "strides", "box"),
     [
-        (TensorMap("Q", (1, 2, 3, 4)), (64, 70, 4, 5), (128, 128 * 70, 128 * 70 * 4), (4, 3, 2, 1)),
-        (TensorMap("K", (1, 2, 3, 4)), (64, 50, 2, 5), (128, 128 * 50, 128 * 50 * 2), (4, 3, 2, 1)),
+        (TensorMapSpec("Q", (1, 2, 3, 4)), (64, 70, 4, 5), (128, 128 * 70, 128 * 70 * 4), (4, 3, 2, 1)),
+        (TensorMapSpec("K", (1, 2, 3, 4)), (64, 50, 2, 5), (128, 128 * 50, 128 * 50 * 2), (4, 3, 2, 1)),
         (
-            TensorMap("O", (1, 2, 3, 4), heads_inside=True),
+            TensorMapSpec("O", (1, 2, 3, 4), heads_inside=True),
             (64, 4, 70, 5),
             (128 * 70, 128, 128 * 70 * 4),
             (4, 2, 3, 1),
@@ -130,7 +130,7 @@ def test_the_exported_program_needs_no_driver_to_link(family, tmp_path, o_out):
     ids=["of queries", "of keys", "heads inside"],
 )
 def test_a_map_is_described_contiguous_dimension_first(wanted, dims, strides, box):
-    workload = Workload(5, 4, 2, 70, 50, 64)
+    workload = AttentionWorkload(5, 4, 2, 70, 50, 64)
 
     spec = next(spec for spec in tensors(workload) if spec.name == wanted.of)
     strides_bytes = [2 * stride for stride in spec.strides]

@@ -39,13 +39,13 @@ def test_all_checks_at_once_and_one_by_one_say_the_same(name):
 
 def test_what_a_check_derives_is_computed_in_order():
     let = {"tile": number("warps * 16"), "bytes": number("tile * head_dim")}
-    holds = validity.compiled({"fits": expression("bytes <= 4096")}, let, KNOWN)
+    holds = validity.compile_checks({"fits": expression("bytes <= 4096")}, let, KNOWN)
     assert holds({"warps": 4})
     assert not holds({"warps": 8})
 
 
 def test_a_check_that_only_jinja_evaluates_is_not_compiled():
-    assert validity.compiled({"a": expression("'a' is string")}, {}, KNOWN) is None
+    assert validity.compile_checks({"a": expression("'a' is string")}, {}, KNOWN) is None
 
 
 def test_a_condition_on_a_value_that_is_not_there_says_so():

@@ -1,8 +1,8 @@
 """A plain correct attention kernel with evoflash's ABI, and the same with one mistake planted in it."""
 
 from evoflash.gpu.process.rungs import GpuTask
-from evoflash.launch import Launch
-from evoflash.operations.attention.workload import CompileKey, Workload
+from evoflash.launch import LaunchConfig
+from evoflash.operations.attention.workload import AttentionKey, AttentionWorkload
 
 ROWS = 4  # query rows of a block, a warp each
 BIG_HEADS = 64  # what a mistake "at size" takes for the benchmark's shape
@@ -111,7 +111,7 @@ FAULTS = {
 }
 
 
-def build(folder, key: CompileKey, fault: str) -> str:
+def build(folder, key: AttentionKey, fault: str) -> str:
     """Compile for one key; the cubin's path."""
     path = folder / f"{key}-{FAULTS[fault]}.cubin"
     if not path.exists():
@@ -130,9 +130,11 @@ def build(folder, key: CompileKey, fault: str) -> str:
     return str(path)
 
 
-def launches_of(workload: Workload, *, smem_bytes=0, entry="planted", times=1) -> tuple[Launch, ...]:
+def launches_of(
+    workload: AttentionWorkload, *, smem_bytes=0, entry="planted", times=1
+) -> tuple[LaunchConfig, ...]:
     grid = (-(-workload.seq_q // ROWS), workload.heads, workload.batch)
-    return (Launch(entry, grid, (32 * ROWS, 1, 1), smem_bytes),) * times
+    return (LaunchConfig(entry, grid, (32 * ROWS, 1, 1), smem_bytes),) * times
 
 
 def task_of(spec, folder, *, checks, timed=(), fault="none", name="", **launch) -> GpuTask:

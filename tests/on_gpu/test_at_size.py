@@ -15,15 +15,15 @@ from evoflash.gpu.process import cache
 from evoflash.numerics import encode
 from evoflash.operations.attention import inputs as trials
 from evoflash.operations.attention import reference
-from evoflash.operations.attention.workload import Workload
+from evoflash.operations.attention.workload import AttentionWorkload
 from evoflash.validation import validator
 
 pytestmark = pytest.mark.gpu
 
-SMALL = Workload(1, 2, 1, 64, 64, 64)
+SMALL = AttentionWorkload(1, 2, 1, 64, 64, 64)
 # 8 of 64 heads and half of the rows are compared.
-LONG = Workload(1, planted.BIG_HEADS, 8, 2048, 2048, 64)
-MEDIUM = Workload(1, 16, 4, 1100, 1100, 64)
+LONG = AttentionWorkload(1, planted.BIG_HEADS, 8, 2048, 2048, 64)
+MEDIUM = AttentionWorkload(1, 16, 4, 1100, 1100, 64)
 
 
 def task(spec, cubins, fault="none", name=""):
@@ -139,7 +139,7 @@ def test_copies_of_the_inputs_that_a_kernel_spoilt_are_found(trial, spec):
 
 @pytest.mark.parametrize("dtype", ["fp16", "bf16"])
 def test_what_is_read_of_an_output_is_what_reading_all_of_it_gives(spec, dtype):
-    workload = Workload(1, 16, 4, 1100, 1100, 64, dtype)
+    workload = AttentionWorkload(1, 16, 4, 1100, 1100, 64, dtype)
     arena = Arena(workload, rng=np.random.default_rng(1))
     where = reference.sample(workload, np.random.default_rng(1))
     values = np.random.default_rng(2).standard_normal((16 * 1100 * 64), dtype=np.float32)
@@ -156,7 +156,7 @@ def test_what_is_read_of_an_output_is_what_reading_all_of_it_gives(spec, dtype):
 @pytest.mark.parametrize(("dtype", "value"), [("fp16", 0xFC00), ("bf16", 0x7FC1)])
 @pytest.mark.parametrize("at", [0, -1])
 def test_one_element_that_is_not_finite_is_found(spec, dtype, value, at):
-    workload = Workload(1, 16, 4, 1100, 1100, 64, dtype)
+    workload = AttentionWorkload(1, 16, 4, 1100, 1100, 64, dtype)
     arena = Arena(workload, rng=np.random.default_rng(1))
     bits = np.zeros(16 * 1100 * 64, np.uint16)
     bits[at] = value

@@ -5,21 +5,21 @@ import textwrap
 import pytest
 
 from evoflash.gpu.baselines import NAMES, BaselineAbsentError, baseline
-from evoflash.gpu.process.checks import of_timed
+from evoflash.gpu.process.checks import judge_replay
 from evoflash.gpu.process.finals import FinalTask
 from evoflash.gpu.process.worker import GpuWorker
 from evoflash.gpu.timing.benchmark import Bench
 from evoflash.isolation import IsolatedPool
-from evoflash.operations.attention.workload import Workload
+from evoflash.operations.attention.workload import AttentionWorkload
 
 pytestmark = pytest.mark.gpu
 
-SQUARE = Workload(2, 8, 8, 256, 256, 64)
+SQUARE = AttentionWorkload(2, 8, 8, 256, 256, 64)
 WORKLOADS = (
     SQUARE,
-    Workload(1, 8, 4, 256, 512, 64, "fp16", causal=True),
-    Workload(2, 8, 2, 384, 384, 128, "bf16", causal=True),
-    Workload(2, 32, 8, 1, 2048, 128),
+    AttentionWorkload(1, 8, 4, 256, 512, 64, "fp16", causal=True),
+    AttentionWorkload(2, 8, 2, 384, 384, 128, "bf16", causal=True),
+    AttentionWorkload(2, 32, 8, 1, 2048, 128),
 )
 # A library in the place of FlashAttention-3, which does to its process what is written in its body.
 LIBRARY = """
@@ -65,7 +65,7 @@ def judged(name, workload, spec):
         contender = baseline(name, bench)
     except BaselineAbsentError as absent:
         return str(absent), None, {}
-    return "", of_timed(contender, bench, seed=5), contender.environment
+    return "", judge_replay(contender, bench, seed=5), contender.environment
 
 
 def judge(name, workload, spec):

@@ -8,19 +8,19 @@ from on_gpu import planted
 
 from evoflash.evaluation import Rung, Status
 from evoflash.gpu.arena import MemoryFaultError
-from evoflash.gpu.batch import Run, Slab
+from evoflash.gpu.batch import BatchLaunch, Slab
 from evoflash.gpu.process import cache, checks
 from evoflash.gpu.process.check_batch import STRIDED
-from evoflash.gpu.process.checks import Subject
+from evoflash.gpu.process.checks import CheckSubject
 from evoflash.operation import operation_of
 from evoflash.operations.attention.inputs import check_workloads
-from evoflash.operations.attention.workload import Workload
+from evoflash.operations.attention.workload import AttentionWorkload
 from evoflash.operations.expectations import thresholds_of
 
 pytestmark = pytest.mark.gpu
 
-PROBLEM = Workload(1, 4, 2, 128, 128, 64, causal=True)
-SIZE = Workload(2, 4, 2, 300, 500, 64)
+PROBLEM = AttentionWorkload(1, 4, 2, 128, 128, 64, causal=True)
+SIZE = AttentionWorkload(2, 4, 2, 300, 500, 64)
 LIMIT_S = 5.0
 
 
@@ -28,7 +28,7 @@ def subjects_of(spec, cubins, fault="none"):
     """A planted kernel on every check shape of the problem."""
     shapes = check_workloads([PROBLEM.compile_key(spec.arch)])
     task = planted.task_of(spec, cubins, checks=shapes, fault=fault)
-    return [Subject(task.kernel(*each), each[0], task.seed, LIMIT_S) for each in task.checks]
+    return [CheckSubject(task.kernel(*each), each[0], task.seed, LIMIT_S) for each in task.checks]
 
 
 def numbers(verdict):
@@ -48,7 +48,7 @@ def test_a_right_kernel_has_the_same_verdicts_in_a_batch_and_alone(spec, cubins)
 @pytest.mark.parametrize("fault", ["drops the last key", "leaves a NaN", "gives another result each time"])
 def test_a_batch_rejects_what_launches_one_by_one_reject(spec, cubins, fault):
     subjects = subjects_of(spec, cubins, fault)
-    batch = cache.trial_batch(tuple(subject.workload for subject in subjects), subjects[0].seed)
+    batch = cache.check_batch(tuple(subject.workload for subject in subjects), subjects[0].seed)
     kernels = [subject.kernel for subject in subjects]
     together = batch.verdicts(kernels, limit_s=LIMIT_S, is_deterministic=True)
     alone = [checks.on_check_shape(subject) for subject in subjects]
@@ -57,9 +57,9 @@ def test_a_batch_rejects_what_launches_one_by_one_reject(spec, cubins, fault):
 
 
 def test_a_kernel_that_takes_a_tensor_for_dense_is_found(spec, cubins):
-    shape = Workload(1, 2, 2, 40, 64, 64)
+    shape = AttentionWorkload(1, 2, 2, 40, 64, 64)
     task = planted.task_of(spec, cubins, checks=[shape], fault="takes Q for dense")
-    subject = Subject(task.kernel(*task.checks[0]), shape, task.seed, LIMIT_S)
+    subject = CheckSubject(task.kernel(*task.checks[0]), shape, task.seed, LIMIT_S)
     (verdict,) = checks.on_check_shapes([subject])
     assert verdict.reason.startswith(STRIDED)
     assert not verdict.reason.endswith("(in a batch of launches)")  # alone it is found too
@@ -69,7 +69,7 @@ def test_a_kernel_that_takes_a_tensor_for_dense_is_found(spec, cubins):
     ("fault", "reason"), [("writes just past O", "wrote outside O"), ("writes into K", "changed its input K")]
 )
 def test_a_fault_of_memory_is_named_as_that_of_one_launch(worker, spec, cubins, fault, reason):
-    subjects = [Workload(1, 4, 2, 40, 64, 64)]
+    subjects = [AttentionWorkload(1, 4, 2, 40, 64, 64)]
     task = planted.task_of(spec, cubins, checks=[replace(subjects[0], heads=64), *subjects], fault=fault)
     outcome = worker.submit(task).result()
     assert (outcome.status, outcome.rung) == (Status.CORRECTNESS, Rung.SMOKE)
@@ -80,7 +80,9 @@ def test_a_fault_of_memory_is_named_as_that_of_one_launch(worker, spec, cubins, 
 def test_a_slab_says_what_was_changed_in_it(spec, is_strided):
     specs = operation_of(SIZE).tensors(SIZE)
     inputs = cache.large(SIZE, "normal", 1)[0]
-    slab = Slab(SIZE, [Run(inputs), Run(inputs, is_strided=is_strided)], rng=np.random.default_rng(1))
+    slab = Slab(
+        SIZE, [BatchLaunch(inputs), BatchLaunch(inputs, is_strided=is_strided)], rng=np.random.default_rng(1)
+    )
 
     def said(address):
         from evoflash.gpu.launcher import cupy, new_stream, wait
@@ -110,7 +112,7 @@ def test_a_slab_says_what_was_changed_in_it(spec, is_strided):
 def test_the_device_knows_what_is_right_at_size(spec, cubins, dtype, causal):
     workload = replace(SIZE, dtype=dtype, causal=causal)
     task = planted.task_of(spec, cubins, checks=[], timed=[workload])
-    subject = Subject(task.kernel(*task.timed[0]), workload, task.seed, LIMIT_S)
+    subject = CheckSubject(task.kernel(*task.timed[0]), workload, task.seed, LIMIT_S)
     assert cache.size_batch(workload, task.seed) is not None
     verdict, alone = checks.at_size(subject), checks._at_size_alone(subject)
     assert verdict.passed, verdict.reason
@@ -124,7 +126,7 @@ def test_the_device_knows_what_is_right_at_size(spec, cubins, dtype, causal):
 
 def test_a_batch_that_goes_by_what_a_kernel_spoilt_says_so(spec, cubins):
     subjects = subjects_of(spec, cubins)[:2]
-    batch = cache.trial_batch(tuple(subject.workload for subject in subjects), subjects[0].seed)
+    batch = cache.check_batch(tuple(subject.workload for subject in subjects), subjects[0].seed)
     batch.verify()
     slab = batch._trials[0].slab
     byte = slab._image[slab._places[0].payloads["K"][0] :][:1]

@@ -11,20 +11,20 @@ import pytest
 from on_gpu import planted
 from places import ROOT
 
-from evoflash.app.compare import ComparisonRun, Contender, compare_kernels
+from evoflash.app.compare import ComparedKernel, ComparisonRun, compare_kernels
 from evoflash.gpu import launcher
-from evoflash.gpu.timing.benchmark import Bench, KernelContender, synced_us
+from evoflash.gpu.timing.benchmark import Bench, KernelContender, time_synced
 from evoflash.gpu.timing.paired import LIMIT_S, run_sequential_test
 from evoflash.gpu.timing.protocols import CALL
 from evoflash.isolation import IsolatedPool
 from evoflash.kernels.family import load_family
 from evoflash.kernels.standalone import export_kernel
-from evoflash.operations.attention.workload import NAMED, Workload
+from evoflash.operations.attention.workload import NAMED, AttentionWorkload
 from evoflash.problem import Problem, parse_problem
 
 pytestmark = [pytest.mark.gpu, pytest.mark.alone_on_gpu]
 
-SMALL, MISSION, LONG = Workload(1, 2, 1, 64, 64, 64), NAMED["mission"], NAMED["s2k_d64"]
+SMALL, MISSION, LONG = AttentionWorkload(1, 2, 1, 64, 64, 64), NAMED["mission"], NAMED["s2k_d64"]
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def contender(spec, cubins, name, *, timed=MISSION, **how):
     """A planted kernel whose cubin is a file of its own: CuPy then loads it apart from its twin."""
     task = planted.task_of(spec, cubins, checks=[SMALL], timed=[timed], name=name, **how)
     own = [(key, shutil.copyfile(path, f"{path}.{name}")) for key, path in task.cubins]
-    return Contender(name, replace(task, cubins=tuple(own)))
+    return ComparedKernel(name, replace(task, cubins=tuple(own)))
 
 
 def held(pool, spec, *contenders, workload=MISSION):
@@ -90,7 +90,7 @@ def test_a_kernel_that_is_wrong_only_while_timed_is_found_out(pool, spec, cubins
 
 def test_a_baseline_is_compared_by_the_same_clock(pool, spec, cubins):
     pytest.importorskip("torch", reason="needs torch: pip install 'evoflash[baselines]'")
-    outcome = held(pool, spec, Contender("sdpa_flash"), contender(spec, cubins, "plain"))
+    outcome = held(pool, spec, ComparedKernel("sdpa_flash"), contender(spec, cubins, "plain"))
     assert answers(outcome)["pairs-cold"] == "faster"
 
 
@@ -117,7 +117,7 @@ def test_single_calls_cost_more_than_launches_in_a_graph_and_no_work_is_left_run
         for protocol in (bench.protocols[0], CALL)
     )
     assert single.timings[0].median_us > graph.timings[0].median_us
-    assert synced_us(one, bench, bench.protocols[0]) < 1.5 * graph.timings[0].median_us
+    assert time_synced(one, bench, bench.protocols[0]) < 1.5 * graph.timings[0].median_us
 
 
 def evoflash(*words):

@@ -10,7 +10,7 @@ from evoflash.emulator import launch as emulator
 from evoflash.gpu.launcher import LaunchRefusedError, LoadedKernel, cupy, new_stream, settle, wait
 from evoflash.kernels import gxx
 from evoflash.kernels.ef_layer import nvrtc_headers
-from evoflash.launch import Launch
+from evoflash.launch import LaunchConfig
 
 pytestmark = pytest.mark.gpu
 
@@ -39,7 +39,7 @@ def on_the_emulator(text, launch, arrays):
     library = gxx.build(text, name=launch.entry)
     with emulator.Memory() as memory:
         given = [memory.array(n, a.shape, a.dtype, writable=True, fill=a) for n, a in arrays.items()]
-        emulation = emulator.run(library, launch, [np.uint64(array.ctypes.data) for array in given])
+        emulation = emulator.run_launch(library, launch, [np.uint64(array.ctypes.data) for array in given])
         assert emulation.reports == ()
         return [array.copy() for array in given]
 
@@ -62,22 +62,26 @@ CASES = {
     "reading in clusters of 2": (
         "cluster.cu",
         0,
-        Launch("cluster", (6, 1, 1), BLOCK, 1024, cluster=(2, 1, 1)),
+        LaunchConfig("cluster", (6, 1, 1), BLOCK, 1024, cluster=(2, 1, 1)),
     ),
     "reading in clusters of 4": (
         "cluster.cu",
         0,
-        Launch("cluster", (8, 1, 1), BLOCK, 1024, cluster=(4, 1, 1)),
+        LaunchConfig("cluster", (8, 1, 1), BLOCK, 1024, cluster=(4, 1, 1)),
     ),
-    "arrive, then wait": ("cluster.cu", 4, Launch("cluster", (4, 1, 1), BLOCK, 1024, cluster=(2, 1, 1))),
-    "st.async": ("cluster.cu", 20, Launch("cluster", (4, 1, 1), BLOCK, 1024, cluster=(2, 1, 1))),
-    "plain stores": ("cluster.cu", 23, Launch("cluster", (4, 1, 1), BLOCK, 1024, cluster=(2, 1, 1))),
-    "the last block combines": ("atomics.cu", 0, Launch("combine", (4, 1, 1), BLOCK, 1024)),
-    "the last block resets": ("atomics.cu", 6, Launch("combine", (4, 1, 1), BLOCK, 1024)),
-    "turns by flags": ("atomics.cu", 10, Launch("turns", (3, 1, 1), BLOCK, 1024, resident=True)),
-    "turns by fences": ("atomics.cu", 12, Launch("turns", (3, 1, 1), BLOCK, 1024, resident=True)),
-    "a shared counter": ("atomics.cu", 40, Launch("last", (1, 1, 1), BLOCK, 1024)),
-    "values": ("atomics.cu", 0, Launch("values", (1, 1, 1), (1, 1, 1), 1024)),
+    "arrive, then wait": (
+        "cluster.cu",
+        4,
+        LaunchConfig("cluster", (4, 1, 1), BLOCK, 1024, cluster=(2, 1, 1)),
+    ),
+    "st.async": ("cluster.cu", 20, LaunchConfig("cluster", (4, 1, 1), BLOCK, 1024, cluster=(2, 1, 1))),
+    "plain stores": ("cluster.cu", 23, LaunchConfig("cluster", (4, 1, 1), BLOCK, 1024, cluster=(2, 1, 1))),
+    "the last block combines": ("atomics.cu", 0, LaunchConfig("combine", (4, 1, 1), BLOCK, 1024)),
+    "the last block resets": ("atomics.cu", 6, LaunchConfig("combine", (4, 1, 1), BLOCK, 1024)),
+    "turns by flags": ("atomics.cu", 10, LaunchConfig("turns", (3, 1, 1), BLOCK, 1024, resident=True)),
+    "turns by fences": ("atomics.cu", 12, LaunchConfig("turns", (3, 1, 1), BLOCK, 1024, resident=True)),
+    "a shared counter": ("atomics.cu", 40, LaunchConfig("last", (1, 1, 1), BLOCK, 1024)),
+    "values": ("atomics.cu", 0, LaunchConfig("values", (1, 1, 1), (1, 1, 1), 1024)),
 }
 
 
@@ -106,8 +110,8 @@ def test_a_dependent_launch_sees_what_the_one_before_it_wrote(spec, cubins):
     if spec.compute_capability < 90:
         pytest.skip("dependent launches need sm_90")
     cubin, blocks = compiled(source("global.cu", 10), spec.arch, cubins), 512
-    produce = LoadedKernel(cubin, [Launch("produce", (blocks, 1, 1), BLOCK, 0)])
-    consume = LoadedKernel(cubin, [Launch("consume", (blocks, 1, 1), BLOCK, 0, dependent=True)])
+    produce = LoadedKernel(cubin, [LaunchConfig("produce", (blocks, 1, 1), BLOCK, 0)])
+    consume = LoadedKernel(cubin, [LaunchConfig("consume", (blocks, 1, 1), BLOCK, 0, dependent=True)])
     scratch, out = (cupy().asarray(words(blocks, 64)) for _ in range(2))
     settle()
     stream = new_stream()
@@ -123,4 +127,4 @@ def test_a_resident_launch_of_too_many_blocks_is_refused(spec, cubins):
     cubin = compiled(source("atomics.cu", 10), spec.arch, cubins)
     too_many = spec.sm_count * spec.blocks_per_sm + 1
     with pytest.raises(LaunchRefusedError, match=f"its {too_many} blocks wait for one another, .* fit"):
-        LoadedKernel(cubin, [Launch("turns", (too_many, 1, 1), BLOCK, 1024, resident=True)])
+        LoadedKernel(cubin, [LaunchConfig("turns", (too_many, 1, 1), BLOCK, 1024, resident=True)])

@@ -18,12 +18,12 @@ from places import environment
 from evoflash.errors import DeviceError
 from evoflash.evaluation import Status
 from evoflash.gpu.process.worker import GpuWorker
-from evoflash.operations.attention.workload import Workload
+from evoflash.operations.attention.workload import AttentionWorkload
 
 pytestmark = [pytest.mark.gpu, pytest.mark.alone_on_gpu]
 
-SMALL = Workload(1, 2, 1, 64, 64, 64)
-LARGER = Workload(8, 32, 32, 64, 64, 64)  # an arena of 10 MiB whose right answers take no time
+SMALL = AttentionWorkload(1, 2, 1, 64, 64, 64)
+LARGER = AttentionWorkload(8, 32, 32, 64, 64, 64)  # an arena of 10 MiB whose right answers take no time
 
 # Takes the GPU's memory to the last megabytes, and gives it back when its input ends.
 HOG = """
@@ -46,11 +46,11 @@ import sys, time
 from pathlib import Path
 from on_gpu import planted
 from evoflash.gpu.launcher import present_gpu, spec_of
-from evoflash.operations.attention.workload import Workload
+from evoflash.operations.attention.workload import AttentionWorkload
 from evoflash.gpu.process.worker import GpuWorker
 if __name__ == "__main__":
     with GpuWorker() as worker:
-        spec, small = spec_of(present_gpu()), Workload(1, 2, 1, 64, 64, 64)
+        spec, small = spec_of(present_gpu()), AttentionWorkload(1, 2, 1, 64, 64, 64)
         folder = Path(sys.argv[1])
         worker.submit(planted.task_of(spec, folder, checks=[small])).result()
         hung = worker.submit(planted.task_of(spec, folder, checks=[small], fault="never ends"))

@@ -9,16 +9,16 @@ from on_gpu import planted
 from evoflash.evaluation import Rung, Status, score
 from evoflash.gpu.process.rungs import Anchor
 from evoflash.isolation import IsolatedPool
-from evoflash.operations.attention.workload import NAMED, Workload
+from evoflash.operations.attention.workload import NAMED, AttentionWorkload
 from evoflash.trust.selftest import run as on_gpu
 from evoflash.trust.selftest.corpus import corpus
 
 pytestmark = [pytest.mark.gpu, pytest.mark.alone_on_gpu]
 
-SMALL = Workload(1, 2, 1, 64, 64, 64)
+SMALL = AttentionWorkload(1, 2, 1, 64, 64, 64)
 MISSION, LONG = NAMED["mission"], NAMED["s2k_d64"]
-CAUSAL = Workload(1, 8, 4, 256, 512, 64, "fp16", causal=True)
-BIG = Workload(1, planted.BIG_HEADS, 8, 1024, 1024, 64)
+CAUSAL = AttentionWorkload(1, 8, 4, 256, 512, 64, "fp16", causal=True)
+BIG = AttentionWorkload(1, planted.BIG_HEADS, 8, 1024, 1024, 64)
 NEVER_TOO_SLOW_US = 1e9
 
 

@@ -6,16 +6,16 @@ import pytest
 from on_gpu import planted
 
 from evoflash.evaluation import Rung, Status
-from evoflash.operations.attention.workload import Workload
+from evoflash.operations.attention.workload import AttentionWorkload
 
 pytestmark = pytest.mark.gpu
 
-SMALL = Workload(1, 2, 1, 64, 64, 64)
+SMALL = AttentionWorkload(1, 2, 1, 64, 64, 64)
 SHAPES = [
     SMALL,
-    Workload(2, 4, 2, 33, 97, 64, "fp16", causal=True),
-    Workload(1, 2, 2, 130, 70, 128, "bf16", causal=True),
-    Workload(1, 4, 1, 1, 129, 128, "bf16"),
+    AttentionWorkload(2, 4, 2, 33, 97, 64, "fp16", causal=True),
+    AttentionWorkload(1, 2, 2, 130, 70, 128, "bf16", causal=True),
+    AttentionWorkload(1, 4, 1, 1, 129, 128, "bf16"),
 ]
 
 

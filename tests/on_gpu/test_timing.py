@@ -6,13 +6,13 @@ from on_gpu import planted
 from evoflash.evaluation import Rung, Status
 from evoflash.gpu.launcher import present_gpu
 from evoflash.gpu.process.finals import FinalTask
-from evoflash.operations.attention.workload import NAMED, Workload
+from evoflash.operations.attention.workload import NAMED, AttentionWorkload
 
 pytestmark = [pytest.mark.gpu, pytest.mark.alone_on_gpu]
 
-SMALL = Workload(1, 2, 1, 64, 64, 64)
+SMALL = AttentionWorkload(1, 2, 1, 64, 64, 64)
 MISSION = NAMED["mission"]
-CAUSAL = Workload(1, 8, 4, 256, 512, 64, "fp16", causal=True)
+CAUSAL = AttentionWorkload(1, 8, 4, 256, 512, 64, "fp16", causal=True)
 
 
 def show(timings):
@@ -86,8 +86,8 @@ def test_every_baseline_that_runs_is_right_on_every_workload(worker, spec):
     pytest.importorskip("torch", reason="needs torch: pip install 'evoflash[baselines]'")
     workloads = (
         CAUSAL,
-        Workload(2, 8, 2, 384, 384, 128, "bf16", causal=True),
-        Workload(2, 32, 8, 1, 8192, 128),
+        AttentionWorkload(2, 8, 2, 384, 384, 128, "bf16", causal=True),
+        AttentionWorkload(2, 32, 8, 1, 8192, 128),
     )
     ending = worker.finalists(FinalTask((), workloads, spec, seed=4)).result()
     assert ending.value is not None, ending.reason

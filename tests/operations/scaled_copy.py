@@ -9,10 +9,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from evoflash.errors import UsageError
-from evoflash.numerics import Bits, decode, encode, rounded
+from evoflash.numerics import Bits, decode, encode, round_to
 from evoflash.operation import (
     EmulatedRun,
-    Expected,
+    ExpectedOutputs,
     InputNames,
     Loop,
     Operation,
@@ -143,11 +143,11 @@ def sample(workload: Workload, rng: np.random.Generator) -> Sample:
     return Sample(whole.groups, np.unique(rng.integers(0, workload.rows, 64)))
 
 
-def expect(workload: Workload, inputs: Inputs, *, where: Sample) -> Expected:
+def expect(workload: Workload, inputs: Inputs, *, where: Sample) -> ExpectedOutputs:
     x = decode(inputs.x[where.rows], workload.dtype)[None]  # there is one group
     right = FACTOR * x.astype(np.float64)
-    rows = expected_rows(right, rounded(np.float32(FACTOR) * x, workload.dtype))
-    return Expected(where, {"Y": rows}, {})
+    rows = expected_rows(right, round_to(np.float32(FACTOR) * x, workload.dtype))
+    return ExpectedOutputs(where, {"Y": rows}, {})
 
 
 def relations(inputs: Inputs, workload: Workload, *, seed: int) -> Iterator[Relation]:

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 from places import ROOT
 
-from evoflash.launch import Launch
+from evoflash.launch import LaunchConfig
 from evoflash.operations.attention.loop import kv_tiles, steps_of
-from evoflash.operations.attention.workload import Workload, parse_workload
+from evoflash.operations.attention.workload import AttentionWorkload, parse_workload
 from evoflash.perf_model.estimate import (
     Counts,
     Profile,
@@ -20,7 +20,7 @@ from evoflash.perf_model.estimate import (
 from evoflash.specs import load_gpu
 from scripts.model.report import read_space
 
-LAUNCH = Launch("f", (8, 8, 1), (128, 1, 1), 40960)
+LAUNCH = LaunchConfig("f", (8, 8, 1), (128, 1, 1), 40960)
 MISSION = parse_workload("mission")
 H200 = load_gpu("h200")
 FIXED = {"smem_wavefronts": 64.0, "global_read_sectors": 256.0, "barrier": 4.0, "critical_barrier": 1.0}
@@ -52,11 +52,11 @@ def _waiting(ahead: float) -> Profile:
     return _with(**{"wait@7": 4.0, "age@7": 4 * 1000.0 * ahead})
 
 
-def _latency_us(profile: Profile = PROFILE, launch: Launch = LAUNCH) -> float:
+def _latency_us(profile: Profile = PROFILE, launch: LaunchConfig = LAUNCH) -> float:
     return estimate(profile, (launch,), MISSION, H200, registers=128).terms["latency"]
 
 
-def _total_us(profile: Profile = PROFILE, launch: Launch = LAUNCH, **ptxas: int) -> float:
+def _total_us(profile: Profile = PROFILE, launch: LaunchConfig = LAUNCH, **ptxas: int) -> float:
     work, launch = replace(MISSION, batch=16), replace(launch, grid=(8, 8, 16))
     return estimate(profile, (launch,), work, H200, **{"registers": 128, **ptxas}).total_us
 
@@ -65,16 +65,16 @@ def _total_us(profile: Profile = PROFILE, launch: Launch = LAUNCH, **ptxas: int)
 
 
 def test_a_full_mask_visits_every_tile():
-    assert kv_tiles(Workload(1, 1, 1, 100, 129, 64), 64, 64) == (3, 3)
+    assert kv_tiles(AttentionWorkload(1, 1, 1, 100, 129, 64), 64, 64) == (3, 3)
 
 
 def test_a_causal_mask_visits_only_the_tiles_it_sees_last_block_first():
-    assert kv_tiles(Workload(1, 1, 1, 128, 128, 64, causal=True), 64, 64) == (2, 1)
-    assert kv_tiles(Workload(1, 1, 1, 128, 64, 64, causal=True), 64, 64) == (1, 0)
+    assert kv_tiles(AttentionWorkload(1, 1, 1, 128, 128, 64, causal=True), 64, 64) == (2, 1)
+    assert kv_tiles(AttentionWorkload(1, 1, 1, 128, 64, 64, causal=True), 64, 64) == (1, 0)
 
 
 def test_splits_share_the_steps_of_a_query_block():
-    work = Workload(1, 1, 1, 128, 7 * 64, 64)
+    work = AttentionWorkload(1, 1, 1, 128, 7 * 64, 64)
 
     assert steps_of(work, PROFILE) == (7, 7)
     assert steps_of(work, replace(PROFILE, splits=3)) == (3, 3, 1, 3, 3, 1)
@@ -82,9 +82,9 @@ def test_splits_share_the_steps_of_a_query_block():
 
 def test_the_ctas_of_a_cluster_take_the_steps_of_the_one_that_sees_most():
     four = replace(PROFILE, cluster=4)
-    causal = Workload(1, 1, 1, 5 * 64, 5 * 64, 64, causal=True)
+    causal = AttentionWorkload(1, 1, 1, 5 * 64, 5 * 64, 64, causal=True)
 
-    assert steps_of(Workload(1, 1, 1, 65, 128, 64), four) == (2, 2, 2, 2)
+    assert steps_of(AttentionWorkload(1, 1, 1, 65, 128, 64), four) == (2, 2, 2, 2)
     assert steps_of(causal, PROFILE) == (5, 4, 3, 2, 1)
     assert steps_of(causal, four) == (5, 5, 5, 5, 4, 4, 4, 4)
 
@@ -110,8 +110,8 @@ def test_occupancy_is_the_scarcest_resource():
 
     assert occupancy(LAUNCH, 96, 0, gpu) == 2  # shared memory: 102400 // 41984
     assert occupancy(LAUNCH, 96, 20480, gpu) == 1  # static shared memory counts too
-    assert occupancy(Launch("f", (1, 1, 1), (128, 1, 1), 1024), 255, 0, gpu) == 2  # registers
-    assert occupancy(Launch("f", (1, 1, 1), (1024, 1, 1), 1024), 32, 0, gpu) == 1  # threads
+    assert occupancy(LaunchConfig("f", (1, 1, 1), (128, 1, 1), 1024), 255, 0, gpu) == 2  # registers
+    assert occupancy(LaunchConfig("f", (1, 1, 1), (1024, 1, 1), 1024), 32, 0, gpu) == 1  # threads
 
 
 def test_twice_the_keys_take_longer_and_no_less_than_the_floor():
@@ -156,7 +156,7 @@ def test_one_cta_too_many_costs_another_wave():
         estimate(
             PROFILE,
             (replace(LAUNCH, grid=(1, n, 1)),),
-            Workload(1, n, n, 64, 4096, 64),
+            AttentionWorkload(1, n, n, 64, 4096, 64),
             H200,
             registers=255,
         ).total_us
@@ -176,7 +176,7 @@ def test_a_persistent_grid_takes_as_long_as_the_pieces_that_one_cta_gets():
 def test_splitting_the_keys_helps_where_sms_are_idle_and_costs_where_they_are_not():
     few, many = replace(MISSION, heads=1, kv_heads=1, seq_kv=8192), replace(MISSION, batch=64)
 
-    def total_us(work: Workload, splits: int) -> float:
+    def total_us(work: AttentionWorkload, splits: int) -> float:
         launch = replace(LAUNCH, grid=(8 * splits, work.heads, work.batch))
         return estimate(replace(PROFILE, splits=splits), (launch,), work, H200, registers=128).total_us
 
@@ -188,7 +188,7 @@ def test_splitting_the_keys_helps_where_sms_are_idle_and_costs_where_they_are_no
 
 
 def test_a_second_launch_costs_its_own_start_and_its_own_work():
-    combine = Launch("combine", (64, 1, 1), (128, 1, 1), 0)
+    combine = LaunchConfig("combine", (64, 1, 1), (128, 1, 1), 0)
 
     def total_us(loads: float) -> float:
         counts = Counts({"ldg": 4 * loads, "load_sectors": 16 * loads, "critical_ldg": loads}, {})
@@ -283,7 +283,7 @@ def test_every_unit_that_is_busier_makes_the_kernel_slower():
 
 
 def test_packed_heads_share_ctas():
-    decode = Workload(4, 32, 8, 1, 8192, 64)
+    decode = AttentionWorkload(4, 32, 8, 1, 8192, 64)
 
     def total_us(pack: int) -> float:
         launch = replace(LAUNCH, grid=(1, 32 // pack, 4))

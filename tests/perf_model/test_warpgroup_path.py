@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 
 from evoflash.kernels.family import load_family
-from evoflash.launch import Launch
+from evoflash.launch import LaunchConfig
 from evoflash.operation import Loop
 from evoflash.operations.attention.loop import consumers
-from evoflash.operations.attention.workload import Workload
+from evoflash.operations.attention.workload import AttentionWorkload
 from evoflash.perf_model.estimate import Counts, Estimate, Profile, constants, estimate
 from evoflash.perf_model.schedule import at_work, chain_cycles, exposed_boxes, makespan
 from evoflash.specs import load_gpu
@@ -17,7 +17,7 @@ from evoflash.specs import load_gpu
 ONE_TILE = Loop(rows=64, keys=64, stages=2, splits=1)
 
 H200 = load_gpu("h200")
-WORK = Workload(16, 16, 16, 2048, 2048, 64)
+WORK = AttentionWorkload(16, 16, 16, 2048, 2048, 64)
 STEPS = 16 * 16 * 16 * 16  # of WORK by CTAs of 128 rows: query blocks, steps of 128 keys, heads, batch
 
 
@@ -52,13 +52,15 @@ def _profile(groups: int = 2, keys: int = 128, *, stages: int = 2, **changes: fl
 
 def _launch(
     groups: int = 2, *, producer_warps: int = 4, cluster: int = 1, smem_bytes: int = 150_000
-) -> Launch:
+) -> LaunchConfig:
     blocks = -(-WORK.seq_q // (64 * groups))
     threads = 128 * groups + 32 * producer_warps
-    return Launch("f", (blocks, 16, 16), (threads, 1, 1), smem_bytes, cluster=(cluster, 1, 1))
+    return LaunchConfig("f", (blocks, 16, 16), (threads, 1, 1), smem_bytes, cluster=(cluster, 1, 1))
 
 
-def _estimate(profile: Profile, launch: Launch, work: Workload = WORK, registers: int = 128) -> Estimate:
+def _estimate(
+    profile: Profile, launch: LaunchConfig, work: AttentionWorkload = WORK, registers: int = 128
+) -> Estimate:
     return estimate(profile, (launch,), work, H200, registers=registers)
 
 
@@ -73,17 +75,20 @@ def _chain(groups: int, keys: int, *, overlaps: bool = False) -> float:
 @pytest.mark.parametrize("keys", [32, 48, 176, 256])
 @pytest.mark.parametrize("head_dim", [64, 128])
 def test_counts_tell_how_many_warpgroups_compute(groups, keys, head_dim):
-    assert consumers(_counts(groups, keys, head_dim), Workload(1, 1, 1, 64, 64, head_dim), ONE_TILE) == groups
+    assert (
+        consumers(_counts(groups, keys, head_dim), AttentionWorkload(1, 1, 1, 64, 64, head_dim), ONE_TILE)
+        == groups
+    )
 
 
 def test_a_warpgroup_of_two_tiles_of_rows_counts_as_one():
     two_tiles = {name: 2 * count for name, count in _counts(3, 96).items()}
 
-    assert consumers(two_tiles, Workload(1, 1, 1, 64, 64, 64), replace(ONE_TILE, row_tiles=2)) == 3
+    assert consumers(two_tiles, AttentionWorkload(1, 1, 1, 64, 64, 64), replace(ONE_TILE, row_tiles=2)) == 3
 
 
 def test_a_kernel_without_wgmma_has_no_warpgroups():
-    assert consumers({"mma": 256.0, "wgmma": 0.0}, Workload(1, 1, 1, 64, 64, 64), ONE_TILE) == 0
+    assert consumers({"mma": 256.0, "wgmma": 0.0}, AttentionWorkload(1, 1, 1, 64, 64, 64), ONE_TILE) == 0
 
 
 def test_a_producers_warps_cost_no_instructions():
@@ -227,10 +232,10 @@ def test_a_causal_mask_spares_the_tiles_that_it_hides():
 
 
 def test_a_persistent_grid_takes_its_pieces_in_as_many_waves():
-    work = Workload(1, 1, 1, 132 * 128, 2048, 64)
+    work = AttentionWorkload(1, 1, 1, 132 * 128, 2048, 64)
     full, over = work, replace(work, seq_q=133 * 128)
 
-    def latency(each: Workload) -> float:
+    def latency(each: AttentionWorkload) -> float:
         return _estimate(_profile(), replace(_launch(), grid=(132, 1, 1)), each).terms["latency"]
 
     assert latency(over) == pytest.approx(2 * latency(full))
@@ -275,7 +280,7 @@ def test_the_order_of_hopper_pieces_and_who_hands_them_out_leave_the_estimate_al
 
 def test_a_combining_launch_costs_what_it_costs_behind_any_kernel():
     combine, counts = (
-        Launch("combine", (64, 1, 1), (128, 1, 1), 0),
+        LaunchConfig("combine", (64, 1, 1), (128, 1, 1), 0),
         Counts({"ldg": 400.0, "critical_ldg": 400.0}, {}),
     )
 

@@ -9,7 +9,7 @@ from exported_cases import exported  # noqa: E402
 import evoflash.torch as drop_in  # noqa: E402
 from evoflash.errors import UsageError  # noqa: E402
 from evoflash.exports.kinds import kind_of  # noqa: E402
-from evoflash.operations.attention.workload import Workload  # noqa: E402
+from evoflash.operations.attention.workload import AttentionWorkload  # noqa: E402
 from evoflash.specs import load_gpu  # noqa: E402
 from evoflash.torch import best  # noqa: E402
 
@@ -23,7 +23,7 @@ def nothing_stored(monkeypatch, tmp_path):
 
 
 def test_the_kernel_timed_on_the_nearest_shape_is_taken():
-    wanted = Workload(4, 32, 8, 4000, 4000, 128, "fp16", causal=True)
+    wanted = AttentionWorkload(4, 32, 8, 4000, 4000, 128, "fp16", causal=True)
 
     known = best.nearest(wanted, load_gpu("h200"))
 
@@ -33,7 +33,7 @@ def test_the_kernel_timed_on_the_nearest_shape_is_taken():
 
 def test_a_kernel_of_another_dtype_mask_head_size_or_ratio_is_never_taken():
     with pytest.raises(UsageError, match="no measured kernel is known for d=128,dtype=bf16,causal,gqa=16"):
-        best.nearest(Workload(1, 16, 1, 512, 512, 128, "bf16", causal=True), load_gpu("h200"))
+        best.nearest(AttentionWorkload(1, 16, 1, 512, 512, 128, "bf16", causal=True), load_gpu("h200"))
 
 
 def test_an_unknown_gpu_is_told_what_to_do():
@@ -43,7 +43,7 @@ def test_an_unknown_gpu_is_told_what_to_do():
 
 def test_a_gpu_without_an_archive_has_no_kernels():
     with pytest.raises(UsageError, match="evoflash search"):
-        best.nearest(Workload(1, 8, 8, 512, 512, 64), load_gpu("l4"))
+        best.nearest(AttentionWorkload(1, 8, 8, 512, 512, 64), load_gpu("l4"))
 
 
 def test_a_call_on_the_cpu_is_refused_or_falls_back():

@@ -14,7 +14,7 @@ from forked import evoflash
 from places import FIXTURES
 from strategy_cases import Notebook
 
-from evoflash.app.record import record, recorded
+from evoflash.app.record import record, to_recording
 from evoflash.app.search.limits import Limits
 from evoflash.app.search.recorded import search_recording
 from evoflash.cli.commands import search as search_command
@@ -22,9 +22,9 @@ from evoflash.errors import NoKernelError, UsageError
 from evoflash.evaluation import Basis, Evaluation, Proposal, Rung, RunKey, Status, Timing
 from evoflash.kernels.family import families_for
 from evoflash.problem import parse_problem
-from evoflash.replay.comparison import chosen, compare, curves, random_expectation, standing
+from evoflash.replay.comparison import compare, curves, parse_strategies, random_expectation, standing
 from evoflash.replay.kernel_tuner import read_recording
-from evoflash.replay.recorded_space import Outcome, Recording, ReplayedEvaluator, recorded_space
+from evoflash.replay.recorded_space import RecordedOutcome, Recording, ReplayedEvaluator, recorded_space
 from evoflash.search import search
 from evoflash.space import Genome, Param
 from evoflash.specs import load_gpu
@@ -44,9 +44,9 @@ def stencil() -> Recording:
 def line(*times_us: float | None) -> Recording:
     """A recorded space of one param, with these times in its order; None is a crash."""
     outcomes = {
-        Genome("line", 1, (("n", n),)): Outcome(Status.RUNTIME, Rung.SMOKE)
+        Genome("line", 1, (("n", n),)): RecordedOutcome(Status.RUNTIME, Rung.SMOKE)
         if us is None
-        else Outcome(Status.CORRECT, Rung.DONE, "", us)
+        else RecordedOutcome(Status.CORRECT, Rung.DONE, "", us)
         for n, us in enumerate(times_us)
     }
     return Recording(recorded_space("line", (Param("n", tuple(range(len(times_us)))),), outcomes), "p", "g")
@@ -184,7 +184,7 @@ def test_curves_fall_and_start_at_the_slowest_time_until_something_works():
 def test_a_lower_bound_is_no_time_to_have_found():
     recording = line(4.0, 2.0, 3.0)
     first = recording.space.genomes[1]
-    bound = Outcome(Status.CORRECT, Rung.TIMING, "", 2.0, is_lower_bound=True)
+    bound = RecordedOutcome(Status.CORRECT, Rung.TIMING, "", 2.0, is_lower_bound=True)
     space = recorded_space("line", recording.space.params, {**recording.space.outcomes, first: bound})
     censored = Recording(space, "p", "g")
 
@@ -210,10 +210,10 @@ def test_a_record_without_a_correct_configuration_is_refused():
 
 
 def test_names_are_a_list_or_all():
-    assert chosen("all") == tuple(STRATEGIES)
-    assert chosen("tpe, uniform,tpe") == ("tpe", "uniform")
+    assert parse_strategies("all") == tuple(STRATEGIES)
+    assert parse_strategies("tpe, uniform,tpe") == ("tpe", "uniform")
     with pytest.raises(UsageError, match="'annealing'"):
-        chosen("tpe,annealing")
+        parse_strategies("tpe,annealing")
 
 
 # ---- from the store and into it
@@ -288,7 +288,7 @@ def test_the_newest_outcome_of_a_genome_is_the_one_recorded(tmp_path, genomes):
     stored(tmp_path / "a.db", [ended(genomes[0], 20.0)])
 
     with open_store(str(tmp_path / "a.db")) as store:
-        found = recorded(store, problem="mission", gpu="l4", family=None, basis=Basis.MEASURED)
+        found = to_recording(store, problem="mission", gpu="l4", family=None, basis=Basis.MEASURED)
     assert found.scores_us == [5.0, 20.0]
 
 
@@ -308,7 +308,7 @@ def test_genomes_of_an_older_version_are_left_out(tmp_path, genomes):
     stored(tmp_path / "a.db", [ended(old, 1.0), ended(genomes[0], 2.0)])
 
     with open_store(str(tmp_path / "a.db")) as store:
-        found = recorded(store, problem="mission", gpu="l4", family=None, basis=Basis.MEASURED)
+        found = to_recording(store, problem="mission", gpu="l4", family=None, basis=Basis.MEASURED)
     assert list(found.space) == [genomes[0]]
 
 
@@ -354,7 +354,7 @@ def test_a_changed_record_starts_another_run(tmp_path):
         search_recording(path, str(tmp_path / "a.db"), **common)
 
     with open_store(str(tmp_path / "a.db")) as store:
-        assert [store.spent(run) for run in store.runs()] == [5, 5]
+        assert [store.spent_budget(run) for run in store.runs()] == [5, 5]
 
 
 # ---- the commands

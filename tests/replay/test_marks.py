@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from evoflash.app.insights import read as read_insights
-from evoflash.app.leaderboard import read as read_table
+from evoflash.app.insights import read_insights
+from evoflash.app.leaderboard import read_rankings as read_table
 from evoflash.app.record import record
 from evoflash.app.search.limits import Limits
 from evoflash.app.search.recorded import search_recording

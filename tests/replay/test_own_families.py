@@ -9,7 +9,7 @@ from evoflash.kernels.family import load_family
 from evoflash.kernels.occupancy import proportions_on
 from evoflash.problem import parse_problem
 from evoflash.replay.kernel_tuner import read_recording, with_family
-from evoflash.replay.spaces import shipped
+from evoflash.replay.spaces import shipped_spaces
 from evoflash.specs import load_gpu
 
 SPACES = ROOT / "scripts" / "searches" / "records" / "spaces"
@@ -45,7 +45,7 @@ def test_of_what_is_not_known_here_a_space_is_its_record_alone(short, unknown):
     assert with_family(changed) == changed
 
 
-@pytest.mark.parametrize("path", shipped(), ids=lambda path: path.name.partition("-")[0])
+@pytest.mark.parametrize("path", shipped_spaces(), ids=lambda path: path.name.partition("-")[0])
 def test_a_space_of_other_kernels_has_neither(path):
     space = read_recording(path).space
     assert (space.blocks, space.proportions) == ((), None)

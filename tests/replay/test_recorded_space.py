@@ -12,7 +12,7 @@ from places import FIXTURES
 from evoflash.errors import UsageError
 from evoflash.evaluation import Basis, Proposal, Rung, Status
 from evoflash.replay.kernel_tuner import cache_text, read_recording, write_recording
-from evoflash.replay.recorded_space import Outcome, Recording, ReplayedEvaluator, recorded_space
+from evoflash.replay.recorded_space import RecordedOutcome, Recording, ReplayedEvaluator, recorded_space
 from evoflash.space import Check, Genome, Param, SearchSpace
 from evoflash.strategies import make_strategy
 
@@ -32,10 +32,14 @@ TILES = SearchSpace(
     when={"tau": lambda v: v["rescale"] == "lazy", "stages": lambda v: not v["joint"]},
 )
 ENDINGS = [
-    Outcome(Status.CORRECT, Rung.DONE, "", 1 / 3, (0.3, 0.1 + 0.2), compile_s=0.7),
-    Outcome(Status.CORRECT, Rung.TIMING, "", 99.0, is_lower_bound=True),
-    *(Outcome(status, Rung.SMOKE, f"why {status}") for status in Status if status is not Status.CORRECT),
-    Outcome(Status.CORRECT, Rung.DONE, "", 4.0),
+    RecordedOutcome(Status.CORRECT, Rung.DONE, "", 1 / 3, (0.3, 0.1 + 0.2), compile_s=0.7),
+    RecordedOutcome(Status.CORRECT, Rung.TIMING, "", 99.0, is_lower_bound=True),
+    *(
+        RecordedOutcome(status, Rung.SMOKE, f"why {status}")
+        for status in Status
+        if status is not Status.CORRECT
+    ),
+    RecordedOutcome(Status.CORRECT, Rung.DONE, "", 4.0),
 ]
 
 
@@ -71,7 +75,7 @@ def written(tmp_path: Path, change, name: str = "cache.json") -> Path:
     return path
 
 
-def outcome_of(path: Path, **values) -> Outcome:
+def outcome_of(path: Path, **values) -> RecordedOutcome:
     return next(
         outcome
         for genome, outcome in read_recording(path).space.outcomes.items()
@@ -302,7 +306,8 @@ def test_kernel_tuner_finds_every_param_in_every_entry(tiles):
 
 def test_a_lower_bound_is_not_the_optimum(tiles):
     bounded = {
-        g: Outcome(Status.CORRECT, Rung.TIMING, "", 0.1, is_lower_bound=True) for g in tiles.space.genomes[:1]
+        g: RecordedOutcome(Status.CORRECT, Rung.TIMING, "", 0.1, is_lower_bound=True)
+        for g in tiles.space.genomes[:1]
     }
     space = recorded_space("tiles", TILES.params, {**tiles.space.outcomes, **bounded})
 
@@ -341,7 +346,7 @@ def test_neighbours_are_recorded_ones(stencil):
 def test_a_few_points_of_a_huge_space_are_drawn_and_listed():
     params = tuple(Param(f"p{i}", tuple(range(50))) for i in range(8))
     outcomes = {
-        Genome("sparse", 1, tuple((f"p{i}", n) for i in range(8))): Outcome(
+        Genome("sparse", 1, tuple((f"p{i}", n) for i in range(8))): RecordedOutcome(
             Status.CORRECT, Rung.DONE, "", n + 1.0
         )
         for n in range(40)

@@ -11,7 +11,7 @@ from evoflash.cli.options import program
 from evoflash.cli.program import commands, groups
 from evoflash.errors import StoreError
 from evoflash.store.database import open_database
-from evoflash.store.integrity import Health, check
+from evoflash.store.integrity import Health, check_database
 from evoflash.store.store import open_store
 from tests.store.test_store import begin, evaluation_of, genome_of, put
 
@@ -32,7 +32,7 @@ def path(tmp_path: Path) -> Path:
 def health(path: Path) -> Health:
     database = open_database(str(path), read_only=True)
     try:
-        return check(database)
+        return check_database(database)
     finally:
         database.engine.dispose()
 

@@ -22,7 +22,7 @@ from evoflash.errors import StoreError
 from evoflash.paths import DB
 from evoflash.store import schema
 from evoflash.store.database import label_of, open_database
-from evoflash.store.integrity import check
+from evoflash.store.integrity import check_database
 from evoflash.store.run_edits import merge
 from evoflash.store.standing import standings
 from evoflash.store.store import open_store
@@ -131,7 +131,7 @@ def test_nothing_is_written_once_the_claim_is_lost(url: str, postgres: Server) -
             put(store, run, evaluation_of(2, 9.0))
         with pytest.raises(StoreError, match="the connection to the database was lost"):
             put(store, run, evaluation_of(2, 9.0))
-        assert store.spent(run) == 1, "what was stored can be read all the same"
+        assert store.spent_budget(run) == 1, "what was stored can be read all the same"
     with open_store(url) as store:
         put(store, begin(store), evaluation_of(2, 9.0))
 
@@ -152,9 +152,9 @@ def test_processes_that_make_and_fill_one_database_at_once_lose_nothing(postgres
     searches = [python(WRITER, url, seed, 15) for seed in (1, 2, 3)]
     assert [len(each.communicate()[0].split()) for each in searches] == [15, 15, 15]
     with open_store(url, read_only=True) as store:
-        assert [store.spent(run) for run in store.runs()] == [15, 15, 15]
+        assert [store.spent_budget(run) for run in store.runs()] == [15, 15, 15]
         assert store.query("SELECT count(*), count(DISTINCT id) FROM genomes", {})[1] == [(15, 15)]
-        assert check(store.database).findings == ()
+        assert check_database(store.database).findings == ()
 
 
 def old_on_the_server(url: str) -> None:
@@ -190,7 +190,7 @@ def test_processes_that_open_an_old_database_at_once_upgrade_it_once(
     openers = [python(OPENS, target) for _ in range(3)]
     assert [each.communicate("go\n")[0] for each in openers] == ["1\n", "1\n", "1\n"]
     with open_store(target, read_only=True) as store:
-        assert check(store.database).revision == schema.HEAD
+        assert check_database(store.database).revision == schema.HEAD
         assert store.query("SELECT count(*) FROM leaderboard", {})[1]
 
 
@@ -212,7 +212,7 @@ def test_a_reader_sees_one_moment_while_another_process_writes(url: str) -> None
             assert connection.exec_driver_sql("SELECT count(*) FROM lineage").scalar() == 0
             put(store, run, evaluation_of(1, 10.0))
             assert connection.exec_driver_sql("SELECT count(*) FROM evaluations").scalar() == 0
-        assert reader.spent(run) == 1
+        assert reader.spent_budget(run) == 1
 
 
 def test_a_reader_cannot_write_on_a_server_either(url: str) -> None:
@@ -263,11 +263,11 @@ def test_runs_go_from_a_file_to_the_server_and_back_unchanged(url: str, tmp_path
 def test_a_damaged_row_on_the_server_is_found_and_named(url: str) -> None:
     with open_store(url) as store:
         put(store, begin(store), evaluation_of(1, 10.0))
-        assert check(store.database).findings == ()
+        assert check_database(store.database).findings == ()
         store.database.write(
             lambda connection: connection.exec_driver_sql("UPDATE genomes SET values_json = '{}'")
         )
-        assert [found.table for found in check(store.database).findings] == ["genomes"]
+        assert [found.table for found in check_database(store.database).findings] == ["genomes"]
         with pytest.raises(StoreError, match=f"row '{genome_of(1).id}' of its table genomes is damaged"):
             store.history(store.runs()[0])
 

@@ -15,7 +15,7 @@ from evoflash.errors import StoreError, UsageError
 from evoflash.evaluation import Basis
 from evoflash.store import run_edits
 from evoflash.store.database import open_database
-from evoflash.store.integrity import check
+from evoflash.store.integrity import check_database
 from evoflash.store.standing import standings
 from evoflash.store.store import open_store
 from tests.store.test_store import begin, evaluation_of, genome_of, put
@@ -52,7 +52,7 @@ def histories(path: str) -> dict[tuple[int, int], list[object]]:
 
 
 def findings(path: str) -> tuple[object, ...]:
-    return check(open_database(path, read_only=True)).findings
+    return check_database(open_database(path, read_only=True)).findings
 
 
 def test_deleting_a_run_takes_its_own_genomes_and_leaves_every_other_run_as_it_was(path: str) -> None:

@@ -33,11 +33,11 @@ from evoflash.evaluation import (
     Timing,
     Verdict,
 )
-from evoflash.operations.attention.workload import CompileKey
+from evoflash.operations.attention.workload import AttentionKey
 from evoflash.paths import DB
 from evoflash.space import Genome
 from evoflash.store import database, schema
-from evoflash.store.standing import Cost, charge, costs
+from evoflash.store.standing import ComputeCost, charge, costs
 from evoflash.store.store import Store, open_store
 
 PROBLEM = "b=1,h=8,hkv=8,sq=512,skv=512,d=64,dtype=fp16"
@@ -54,7 +54,7 @@ def timing_of(median_us: float, protocol: str = "cold", *, censored: bool = Fals
 
 def build_of(genome: Genome, text_sha: str) -> Build:
     return Build(
-        genome.id, CompileKey(64, "fp16", False, 1, "sm_89"), "source", "cubin", text_sha, registers=64
+        genome.id, AttentionKey(64, "fp16", False, 1, "sm_89"), "source", "cubin", text_sha, registers=64
     )
 
 
@@ -119,7 +119,7 @@ def full_evaluation() -> Evaluation:
         Status.CORRECT,
         Rung.DONE,
         reason="as fast as it gets",
-        builds=(build, replace(build, compile_key=CompileKey(64, "bf16", True, 4, "sm_89"))),
+        builds=(build, replace(build, compile_key=AttentionKey(64, "bf16", True, 4, "sm_89"))),
         verdicts=(Verdict(PROBLEM, True, 1e-4, 2e-2, 1e-5, 1.2, "fine"),),
         timings=(timing, timing_of(11.0, "hot")),
         score_us=12.5,
@@ -199,7 +199,7 @@ def test_adding_the_same_genome_twice_stores_it_once(store: Store) -> None:
     put(store, run, evaluation_of(1, 10.0))
     put(store, run, evaluation_of(1, 5.0))
     assert [evaluation.score_us for _, evaluation in store.history(run)] == [10.0]
-    assert store.spent(run) == 1
+    assert store.spent_budget(run) == 1
 
 
 def test_history_keeps_the_order_of_the_proposals(store: Store) -> None:
@@ -219,7 +219,7 @@ def with_duplicate(store: Store) -> tuple[Run, Evaluation]:
 
 def test_a_duplicate_costs_no_budget(store: Store) -> None:
     run, _ = with_duplicate(store)
-    assert store.spent(run) == 1
+    assert store.spent_budget(run) == 1
 
 
 def test_a_duplicate_has_its_twins_outcome_and_its_own_build_in_the_history(store: Store) -> None:
@@ -292,7 +292,7 @@ def test_a_screened_kernel_counts_as_an_evaluation_and_is_the_best_of_nothing(st
     twin = replace(screened, genome=genome_of(2), duplicate_of=screened.genome.id)
     for evaluation in (screened, twin):
         put(store, run, evaluation)
-    assert (store.spent(run), store.best(None, None), store.best_of(run)) == (1, None, None)
+    assert (store.spent_budget(run), store.best(None, None), store.best_of(run)) == (1, None, None)
     assert store.query("SELECT * FROM leaderboard", {})[1] == []
     put(store, run, evaluation_of(3, 9.0))
     assert store.best_of(run) == evaluation_of(3, 9.0)
@@ -341,7 +341,7 @@ def test_an_estimate_by_a_new_model_stands_beside_the_old_one_and_is_the_one_tha
     assert {5.0, 8.0} == {evaluation.score_us for evaluation in store.find(old.genome.id)}
     assert [evaluation.score_us for _, evaluation in store.history(run)] == [8.0, 4.0]
     assert [evaluation.score_us for evaluation in store.estimates(PROBLEM, "l4", 9)] == [8.0]
-    assert store.spent(run) == 2
+    assert store.spent_budget(run) == 2
 
 
 def test_estimates_are_the_fastest_ones_and_never_measurements(store: Store) -> None:
@@ -390,7 +390,7 @@ def test_a_baseline_timed_again_has_the_new_score_and_both_protocols(store: Stor
 def test_baselines_are_neither_history_nor_spent_budget(store: Store) -> None:
     run = begin(store)
     store.add_baseline(run, Baseline("fa2", PROBLEM, "l4", (timing_of(15.0),), 15.0))
-    assert (store.history(run), store.spent(run)) == ([], 0)
+    assert (store.history(run), store.spent_budget(run)) == ([], 0)
 
 
 def test_problems_count_genomes_by_basis(store: Store) -> None:
@@ -502,10 +502,10 @@ def test_a_locked_database_says_so_and_loses_nothing(path: Path, monkeypatch: py
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(StoreError, match="locked by another process: wait"):
             put(store, run, evaluation_of(2, 9.0))
-        assert store.spent(run) == 1, "a reader does not wait for the writer"
+        assert store.spent_budget(run) == 1, "a reader does not wait for the writer"
         other.execute("ROLLBACK")
         put(store, run, evaluation_of(2, 9.0))
-        assert store.spent(run) == 2
+        assert store.spent_budget(run) == 2
         other.close()
 
 
@@ -521,7 +521,7 @@ def test_a_full_disk_says_so_and_keeps_what_was_stored(path: Path) -> None:
         large = replace(evaluation_of(2, 9.0), reason="x" * 1_000_000)
         with pytest.raises(StoreError, match="disk is full: free some space"):
             put(store, run, large)
-        assert store.spent(run) == 1
+        assert store.spent_budget(run) == 1
 
 
 def test_odd_characters_in_a_path_are_no_url(tmp_path: Path) -> None:
@@ -576,8 +576,8 @@ def test_a_database_made_by_revision_0002_gets_room_for_costs_and_energies(path:
         assert costs(store.database, run.id) == {}
         times = [timing for _, e in store.history(run) for timing in e.timings]
         assert {timing.energy_mj for timing in times} == {None}
-        charge(store.database, run, Cost(60.0, 90.0))
-        assert costs(store.database, run.id) == {run.id: Cost(60.0, 90.0)}
+        charge(store.database, run, ComputeCost(60.0, 90.0))
+        assert costs(store.database, run.id) == {run.id: ComputeCost(60.0, 90.0)}
 
 
 @pytest.mark.parametrize("read_only", [False, True])
@@ -633,7 +633,7 @@ from tests.store.test_store import begin, evaluation_of, put
 from evoflash.store.store import open_store
 with open_store(sys.argv[1]) as store:
     run = begin(store, seed=int(sys.argv[2]), budget=100000)
-    start = store.spent(run)
+    start = store.spent_budget(run)
     for number in range(start, start + int(sys.argv[3])):
         put(store, run, evaluation_of(number, 1.0 + number))
         print(number, flush=True)
@@ -671,7 +671,7 @@ def test_processes_that_create_and_write_one_database_at_once_lose_nothing(path:
     children = [writer(path, seed, 10) for seed in (1, 2, 3)]
     assert [len(child.communicate()[0].split()) - 10 for child in children] == [0, 0, 0]
     with open_store(str(path), read_only=True) as store:
-        assert [store.spent(run) for run in store.runs()] == [10, 10, 10]
+        assert [store.spent_budget(run) for run in store.runs()] == [10, 10, 10]
 
 
 def test_a_rejected_finalist_ranks_nowhere(store: Store) -> None:

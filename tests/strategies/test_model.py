@@ -7,15 +7,15 @@ import pytest
 from strategy_cases import SPACE
 
 from evoflash.space import Genome, Param, Proportions, SearchSpace
-from evoflash.strategies.model.earlier import Earlier, brought_here, doubts, targets_beside
+from evoflash.strategies.model.earlier import Earlier, doubts, targets_beside, transfer_genomes
 from evoflash.strategies.model.features import Features
 from evoflash.strategies.model.gaussian_process import (
-    Kernel,
+    Covariance,
     by_share,
     correlation,
     expected_gain,
     favourite,
-    fitted,
+    fit,
     posterior,
     some_of,
     targets_of,
@@ -124,7 +124,7 @@ def warps_and_layout(genomes: list[Genome]) -> np.ndarray:
 def test_what_was_told_is_expected_again_and_what_is_far_away_is_unsure() -> None:
     features, genomes = Features(SPACE), drawn(30)
     rows, targets = features.of(genomes), warps_and_layout(genomes)
-    kernel = Kernel(np.zeros(features.views), np.log(1e-4))
+    kernel = Covariance(np.zeros(features.views), np.log(1e-4))
 
     known = posterior(kernel, features.view, rows[:20], targets[:20], rows)
 
@@ -136,7 +136,7 @@ def test_the_posterior_is_that_of_the_textbook() -> None:
     features, genomes = Features(SPACE), drawn(40)
     rows, targets = features.of(genomes), warps_and_layout(genomes)
     kernel = usual_kernel(features.views)
-    scaled = kernel.scaled(rows, features.view)
+    scaled = kernel.scale_rows(rows, features.view)
     covariance = correlation(scaled[:25], scaled[:25]) + kernel.noise * np.eye(25)
     across = correlation(scaled[:25], scaled[25:])
 
@@ -170,9 +170,11 @@ def test_the_fit_finds_which_genes_matter() -> None:
     rows, targets = features.of(genomes), warps_and_layout(genomes)
     start = usual_kernel(features.views)
 
-    kernel = fitted(start, rows, features.view, targets)
+    kernel = fit(start, rows, features.view, targets)
 
-    counts = np.bincount(features.view, np.ptp(kernel.scaled(rows, features.view), axis=0), features.views)
+    counts = np.bincount(
+        features.view, np.ptp(kernel.scale_rows(rows, features.view), axis=0), features.views
+    )
     matter = set(np.argsort(counts)[-3:].tolist())
     assert matter <= set(_views_of("warps")) | set(_views_of("layout"))
     unseen = drawn(100, seed=1)
@@ -236,7 +238,7 @@ def test_of_two_alike_the_second_waits_and_none_comes_twice() -> None:
     line = SearchSpace("line", (Param("a", tuple(range(20))),))
     features = Features(line)
     rows = features.of(list(line))
-    kernel = Kernel(np.full(features.views, np.log([3.0, 1e-3])), np.log(1e-3))
+    kernel = Covariance(np.full(features.views, np.log([3.0, 1e-3])), np.log(1e-3))
     targets = np.array([2.0, -2.0])  # fast at 12, slow at 2
     known = posterior(kernel, features.view, rows[[2, 12]], targets, rows)
 
@@ -254,10 +256,10 @@ def test_earlier_times_are_brought_to_this_problem_by_what_both_have() -> None:
     genomes = drawn(8)
     search = Earlier(tuple(zip(genomes, [10.0, 20.0, np.inf, 40.0, 50.0, 60.0, 70.0, 80.0], strict=True)))
 
-    here = dict(brought_here([search], {genomes[0]: 5.0, genomes[1]: 10.0, genomes[2]: np.inf}))
+    here = dict(transfer_genomes([search], {genomes[0]: 5.0, genomes[1]: 10.0, genomes[2]: np.inf}))
 
     assert here == dict(zip(genomes[3:], [20.0, 25.0, 30.0, 35.0, 40.0], strict=True))
-    unshared = dict(brought_here([search], {drawn(1, seed=5)[0]: 30.0}))
+    unshared = dict(transfer_genomes([search], {drawn(1, seed=5)[0]: 30.0}))
     assert unshared[genomes[0]] == pytest.approx(30.0)
     assert unshared[genomes[2]] == np.inf
     assert search.best(2) == (genomes[0], genomes[1])
@@ -267,7 +269,7 @@ def test_the_nearest_search_speaks_first_and_doubt_grows_with_what_is_known_here
     genome = drawn(1)[0]
     near, far = Earlier(((genome, 1.0),)), Earlier(((genome, 9.0),))
 
-    assert brought_here([near, far], {}) == [(genome, 1.0)]
+    assert transfer_genomes([near, far], {}) == [(genome, 1.0)]
     assert doubts(0, 2)[-1] < doubts(100, 2)[-1]
     assert not doubts(3, 2)[:3].any()
 
@@ -281,13 +283,15 @@ def test_earlier_outcomes_do_not_move_the_targets_of_many_own_ones() -> None:
     assert weak == pytest.approx([targets[0], targets[10], targets[-1]])
     few, beside = targets_beside(own[:3], earlier)
     assert np.concatenate([few, beside]) == pytest.approx(targets_of([*own[:3], *earlier]))
-    assert brought_here([Earlier(((drawn(1)[0], 1.0),))], dict(zip(drawn(200), own * 9, strict=False))) == []
+    assert (
+        transfer_genomes([Earlier(((drawn(1)[0], 1.0),))], dict(zip(drawn(200), own * 9, strict=False))) == []
+    )
 
 
 def test_a_doubted_target_counts_less() -> None:
     features, genomes = Features(SPACE), drawn(2)
     rows, targets = features.of(genomes), np.array([-1.0, 1.0])
-    kernel = Kernel(np.zeros(features.views), np.log(1e-3))
+    kernel = Covariance(np.zeros(features.views), np.log(1e-3))
 
     known = posterior(kernel, features.view, rows, targets, rows, doubts=np.array([0.0, 3.0]))
 

@@ -8,7 +8,7 @@ import pytest
 from strategy_cases import SPACE, evaluated
 
 from evoflash.evaluation import Build, Timing
-from evoflash.operations.attention.workload import CompileKey
+from evoflash.operations.attention.workload import AttentionKey
 from evoflash.strategies.operators import CONTROL, FLOOR, Credit, Trait, diagnosis, is_control, reward
 
 GENOME = SPACE.sample(np.random.default_rng(0))
@@ -41,7 +41,7 @@ def test_a_child_of_unknown_parents_earns_what_a_slower_one_does() -> None:
 
 
 def test_spills_are_the_diagnosis_whatever_the_model_says() -> None:
-    build = Build(GENOME.id, CompileKey(64, "fp16", False, 1, "sm_89"), "", "")
+    build = Build(GENOME.id, AttentionKey(64, "fp16", False, 1, "sm_89"), "", "")
     fine = replace(evaluated(GENOME, 1.0), bound="tensor", builds=(build,))
     assert diagnosis(fine) == "tensor"
     assert diagnosis(replace(fine, builds=(build, replace(build, spill_bytes=8)))) == "spills"
@@ -82,7 +82,7 @@ def test_bottlenecks_are_told_apart() -> None:
     for _ in range(20):
         tallies.learn("f", "l2", "good", 1.0)
         tallies.learn("f", "tensor", "good", 0.0)
-    assert tallies.expected("f", "l2", "good") > 2 * tallies.expected("f", "tensor", "good")
+    assert tallies.expected_reward("f", "l2", "good") > 2 * tallies.expected("f", "tensor", "good")
 
 
 def test_one_child_moves_the_expectation_less_than_ten_do() -> None:
@@ -90,7 +90,7 @@ def test_one_child_moves_the_expectation_less_than_ten_do() -> None:
     once.learn("f", "", "good", 1.0)
     for _ in range(10):
         often.learn("f", "", "good", 1.0)
-    figures = [tallies.expected("f", "", "good") for tallies in (before, once, often)]
+    figures = [tallies.expected_reward("f", "", "good") for tallies in (before, once, often)]
     assert figures[0] < figures[1] < 0.5 * figures[2] < 0.5
 
 

@@ -10,7 +10,7 @@ from evoflash.errors import UsageError
 from evoflash.evaluation import Evaluation, Proposal, Status
 from evoflash.space import Genome
 from evoflash.strategies import make_strategy
-from evoflash.strategies.evolution import PRESETS, Insight, named_strategy, preset_of, trials_of
+from evoflash.strategies.evolution import PRESETS, Insight, preset_of, strategy_name, trials_of
 from evoflash.strategies.operators import operators
 from evoflash.strategies.populations import ISLANDS, MIGRATION, POPULATIONS, make_population
 
@@ -54,9 +54,9 @@ def test_presets_differ_in_the_operators_that_they_may_use() -> None:
 
 
 def test_names_are_composed_of_options_and_wrong_ones_answered_in_words() -> None:
-    assert named_strategy("surrogate", None, None) == "surrogate"
-    assert named_strategy("evolution", "full", None) == "evolution:full"
-    assert named_strategy("evolution", "free-45", "islands") == "evolution:free-45:islands"
+    assert strategy_name("surrogate", None, None) == "surrogate"
+    assert strategy_name("evolution", "full", None) == "evolution:full"
+    assert strategy_name("evolution", "free-45", "islands") == "evolution:free-45:islands"
     for options, words in (
         (("surrogate", "full", None), "for --strategy evolution"),
         (("evolution", None, "single"), "add --preset"),
@@ -64,7 +64,7 @@ def test_names_are_composed_of_options_and_wrong_ones_answered_in_words() -> Non
         (("evolution", "full", "archipelago"), "use single or elites"),
     ):
         with pytest.raises(UsageError, match=words):
-            named_strategy(*options)
+            strategy_name(*options)
     for name in ("tpe:full", "evolution:full:single:more", "evolution:all"):
         with pytest.raises(UsageError):
             make_strategy(name, SPACE, seed=0)

@@ -8,7 +8,7 @@ import pytest
 from evoflash.isolation import IsolatedPool
 from evoflash.operations.attention.workload import parse_workload
 from evoflash.validation import cases
-from evoflash.validation.cases import shared
+from evoflash.validation.cases import get_or_publish
 
 WORKLOAD = parse_workload("b=1,h=1,sq=5,skv=9,d=16")
 
@@ -31,7 +31,7 @@ def test_a_process_that_shares_the_folder_finds_what_another_computed(tmp_path):
     inputs, expected = pickle.loads(first)
     marked = type(inputs)("marked", inputs.q, inputs.k, inputs.v)  # so that it shows where it came from
     file.unlink()
-    shared(file, lambda: (marked, expected))
+    get_or_publish(file, lambda: (marked, expected))
     with IsolatedPool(1, initializer=cases.share_in, initargs=(str(tmp_path),)) as pool:
         again, _ = pickle.loads(pool.submit(told, "normal", timeout_s=60).result().value)
     assert again.name == "marked"

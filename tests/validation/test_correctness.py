@@ -10,16 +10,16 @@ from tiled_kernel import tiled
 
 from evoflash.operation import Output
 from evoflash.operations.attention.inputs import ALL
-from evoflash.operations.attention.workload import Workload
+from evoflash.operations.attention.workload import AttentionWorkload
 from evoflash.validation.metamorphic import check_correctness
 
-FULL = Workload(2, 4, 2, 60, 131, 64)
+FULL = AttentionWorkload(2, 4, 2, 60, 131, 64)
 
 
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("lengths", [(1, 1), (60, 131), (70, 33)])
 def test_an_honest_kernel_is_accepted(lengths, causal):
-    workload = Workload(2, 4, 2, *lengths, 64, "bf16", causal)
+    workload = AttentionWorkload(2, 4, 2, *lengths, 64, "bf16", causal)
     verdict = check_correctness(partial(tiled, dtype="bf16", causal=causal), workload, seed=4)
     assert verdict.passed, verdict.reason
 

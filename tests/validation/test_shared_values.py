@@ -12,7 +12,7 @@ from evoflash.gpu.process.cache import SharedCases, key_of_large, names_of_large
 from evoflash.isolation import IsolatedPool
 from evoflash.operation import operation_of
 from evoflash.problem import parse_problem
-from evoflash.validation.cases import place_of, shared
+from evoflash.validation.cases import get_or_publish, place_of
 
 VALUE = {"small": 7, "one": np.arange(1000, dtype=np.float32), "other": np.ones((3, 5), np.uint16)}
 (TIMED,) = parse_problem("b=1,h=1,s=64,d=64").workloads
@@ -33,13 +33,13 @@ def made(place, note, pause_s, dies=False):
             os._exit(1)
         return VALUE
 
-    found = shared(place, make)
+    found = get_or_publish(place, make)
     return float(found["one"].sum()) + found["small"]
 
 
 def test_it_comes_back_as_it_was_and_cannot_be_written_to(tmp_path):
-    first = shared(tmp_path / "a", lambda: VALUE)
-    again = shared(tmp_path / "a", never)
+    first = get_or_publish(tmp_path / "a", lambda: VALUE)
+    again = get_or_publish(tmp_path / "a", never)
     for found in (first, again):
         assert found["small"] == 7
         assert all(np.array_equal(found[name], VALUE[name]) for name in ("one", "other"))
@@ -67,20 +67,20 @@ def test_a_file_that_was_cut_short_is_made_again(tmp_path):
     place.write_bytes(
         b"\0" * 40
     )  # as a process leaves it that is killed while it writes: the head comes last
-    assert shared(place, lambda: VALUE)["small"] == 7
-    assert shared(place, never)["small"] == 7
+    assert get_or_publish(place, lambda: VALUE)["small"] == 7
+    assert get_or_publish(place, never)["small"] == 7
 
 
 def test_where_there_is_no_room_nothing_is_kept_and_nothing_lost(tmp_path):
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1024, hard))
     try:
-        found = shared(tmp_path / "a", lambda: VALUE)
+        found = get_or_publish(tmp_path / "a", lambda: VALUE)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert found is VALUE
     assert (tmp_path / "a").stat().st_size == 0
-    assert shared(tmp_path / "gone" / "a", lambda: VALUE) is VALUE
+    assert get_or_publish(tmp_path / "gone" / "a", lambda: VALUE) is VALUE
 
 
 def test_what_is_large_lies_in_memory_that_other_processes_find_and_that_ends_with_this_one(tmp_path):
@@ -92,6 +92,6 @@ def test_what_is_large_lies_in_memory_that_other_processes_find_and_that_ends_wi
         for _ in range(2):
             assert pool.submit(made, places[0], tmp_path / "note", 0.0, timeout_s=60).result().value
     assert (tmp_path / "note").read_text() == "made\n"
-    assert shared(places[0], never)["small"] == 7
+    assert get_or_publish(places[0], never)["small"] == 7
     cases.close()
     assert not os.path.exists(cases.path)

@@ -11,7 +11,7 @@ from evoflash.numerics import decode, encode
 from evoflash.operations.attention import abi
 from evoflash.operations.attention.inputs import ALL, draw
 from evoflash.operations.attention.reference import attention, expect
-from evoflash.operations.attention.workload import Workload
+from evoflash.operations.attention.workload import AttentionWorkload
 from evoflash.operations.expectations import every_row, thresholds_of
 from evoflash.validation.validator import judge
 
@@ -19,7 +19,7 @@ LENGTHS = [64, 256, 1024]
 
 
 def workload_of(length, *, dtype="fp16", causal=False):
-    return Workload(1, 2, 1, length, length, 64, dtype, causal)
+    return AttentionWorkload(1, 2, 1, length, length, 64, dtype, causal)
 
 
 def answer(kernel, workload, names=ALL, seed=11):
@@ -56,7 +56,7 @@ def test_an_honest_lazily_rescaling_kernel_passes_every_trial(dtype):
 @pytest.mark.parametrize("dtype", ["fp16", "bf16"])
 def test_an_honest_kernel_that_samples_its_maximum_passes(name, dtype):
     """P of a dominating key that the sample missed is rounded, and its share of the sum is not."""
-    workload = Workload(2, 4, 2, 113, 203, 64, dtype)
+    workload = AttentionWorkload(2, 4, 2, 113, 203, 64, dtype)
 
     def guarded(trial):  # as flash_mma: where P outgrows 16 bits the block is done again, exactly
         output = tiled(trial, dtype=dtype, sampled=True)
@@ -69,7 +69,7 @@ def test_an_honest_kernel_that_samples_its_maximum_passes(name, dtype):
 
 def test_a_lagging_maximum_is_what_the_room_for_it_is_for():
     """By the error of a maximum that does not lag alone, some honest kernels would be rejected; none is."""
-    workload = Workload(1, 2, 1, 3, 40, 64, "bf16")
+    workload = AttentionWorkload(1, 2, 1, 3, 40, 64, "bf16")
     over_plain = []
     for seed in range(40):
         trial = draw("needles", workload, seed=seed)
@@ -86,7 +86,7 @@ def test_a_lagging_maximum_is_what_the_room_for_it_is_for():
 
 
 def test_an_honest_kernel_passes_where_rows_see_nothing():
-    workload = Workload(1, 2, 2, 70, 33, 64, "fp16", causal=True)
+    workload = AttentionWorkload(1, 2, 2, 70, 33, 64, "fp16", causal=True)
     verdict = answer(partial(tiled, causal=True), workload)
     assert verdict.passed, verdict.reason
 
@@ -158,7 +158,7 @@ def test_a_wrong_lse_fails_though_the_output_is_right():
 
 
 def test_a_row_that_sees_nothing_must_be_zero():
-    workload = Workload(1, 1, 1, 40, 8, 64, "fp16", causal=True)
+    workload = AttentionWorkload(1, 1, 1, 40, 8, 64, "fp16", causal=True)
 
     def leftover(trial):
         output = tiled(trial, causal=True)
@@ -182,7 +182,7 @@ def test_the_reference_itself_passes_with_room():
 
 @pytest.mark.parametrize("name", ALL)
 def test_scores_summed_in_fp16_pass_their_own_gates_and_only_those(name):
-    apart = Workload(1, 2, 1, 60, 200, 128, "fp16", False, "fp16")
+    apart = AttentionWorkload(1, 2, 1, 60, 200, 128, "fp16", False, "fp16")
     trial = draw(name, apart, seed=3)
     expected = expect(apart, trial, where=every_row(apart))
     output = abi.output(

@@ -11,7 +11,7 @@ from evoflash.evaluation import Basis, Evaluation, Proposal, Rung, RunKey, Statu
 from evoflash.kernels.family import load_family
 from evoflash.problem import parse_problem
 from evoflash.specs import load_gpu
-from evoflash.store.standing import Cost, charge
+from evoflash.store.standing import ComputeCost, charge
 from evoflash.store.store import open_store
 
 GPU, PROBLEM = load_gpu("l4"), parse_problem("mission")
@@ -40,7 +40,7 @@ def printed(monkeypatch, capsys, db):
 
     def call(*arguments: str) -> tuple[str, str]:
         with pytest.raises(SystemExit) as ended:
-            cli.run([*arguments, "--db", db])
+            cli.run_command([*arguments, "--db", db])
         assert ended.value.code == 0
         return tuple(capsys.readouterr())
 
@@ -61,7 +61,7 @@ def test_a_search_that_is_not_quiet_prints_its_report_and_its_notes(printed) -> 
 def test_what_a_search_took_is_a_note_beside_its_report_which_repeats(printed, db) -> None:
     before, _ = printed(*SEARCH)
     with open_store(db) as store:
-        charge(store.database, store.runs()[0], Cost(0.0, 90.0))
+        charge(store.database, store.runs()[0], ComputeCost(0.0, 90.0))
 
     after, err = printed(*SEARCH)
 

@@ -53,7 +53,7 @@ def pages(tmp_path_factory) -> dict[str, Path]:
     for name, words in made.items():
         option = "--html" if name == "leaderboard" else "-o"
         with contextlib.suppress(SystemExit):  # so commands end; without its page no test passes
-            cli.run([*words, "--db", str(database), option, str(folder / f"{name}.html")])
+            cli.run_command([*words, "--db", str(database), option, str(folder / f"{name}.html")])
     return {name: folder / f"{name}.html" for name in made}
 
 

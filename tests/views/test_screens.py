@@ -11,26 +11,26 @@ import pytest
 from rich.console import Console
 from screens import screens
 
-from evoflash.app.doctor import Finding, render
+from evoflash.app.doctor import Diagnosis, render
 from evoflash.app.known import known_genome
 from evoflash.app.ladder import sources
 from evoflash.champions import champion_today
-from evoflash.cli.commands.families import _explained
+from evoflash.cli.commands.families import _explanation
 from evoflash.cli.commands.problems import WHAT
 from evoflash.errors import UsageError
 from evoflash.evaluation import Basis, Build, Evaluation, Proposal, Rung, RunKey, Status, Timing
 from evoflash.kernels.family import known_families, load_family
 from evoflash.kernels.header import body_of, gene_notes
 from evoflash.kernels.standalone import export_kernel, genome_of
-from evoflash.operations.attention.workload import NAMED, CompileKey
+from evoflash.operations.attention.workload import NAMED, AttentionKey
 from evoflash.problem import parse_problem
 from evoflash.space import Genome
 from evoflash.specs import load_gpu
 from evoflash.store.store import open_store
 from evoflash.strategies import check_strategy
-from evoflash.views.progress import Piece, drawn, fitted
+from evoflash.views.progress import Piece, draw_bar, fit_line
 from evoflash.views.tables import Column, print_table
-from evoflash.views.terminal import wrapped
+from evoflash.views.terminal import wrap
 
 MISSION = "b=1,h=8,hkv=8,sq=512,skv=512,d=64,dtype=fp16"
 WIDTHS = (40, 60, 80, 100, 140)
@@ -54,7 +54,7 @@ SHOTS = [(name, width) for name in COMMANDS for width in (SOME_WIDTHS if name in
 
 def fill(path: Path) -> None:
     """A run of four estimated kernels, begun at a known time; its newest is not older than now."""
-    key = CompileKey(64, "fp16", False, 1, "sm_89")
+    key = AttentionKey(64, "fp16", False, 1, "sm_89")
     with open_store(str(path)) as store:
         run = store.begin(
             RunKey(MISSION, "l4", Basis.ESTIMATED, "evolution", 1),
@@ -100,25 +100,25 @@ def test_a_command_looks_as_it_did(shown, golden, name, width):
 
 
 DOCTOR = [  # some of what a machine without a GPU said on 2026-11-24, shortened
-    Finding(
+    Diagnosis(
         "python packages", "ok", "numpy 2.4.6, jinja2 3.1.6, sqlalchemy 2.1.9, alembic 1.20.1, typer 0.29.2"
     ),
-    Finding("templates", "ok", "flash_cluster 1, flash_direct 1, flash_mma 2, flash_simt 1, flash_wgmma 1"),
-    Finding("NVRTC", "ok", "13.5.37, compiles for sm_90a: yes"),
-    Finding(
+    Diagnosis("templates", "ok", "flash_cluster 1, flash_direct 1, flash_mma 2, flash_simt 1, flash_wgmma 1"),
+    Diagnosis("NVRTC", "ok", "13.5.37, compiles for sm_90a: yes"),
+    Diagnosis(
         "GPU",
         "absent",
         "no GPU can be used (cudaErrorInsufficientDriver: CUDA driver version is insufficient for CUDA "
         "runtime version): run on a machine with an NVIDIA GPU and its driver; without one `evoflash search "
         "--evaluator emulated` estimates times.",
     ),
-    Finding("noise floor", "absent", "not measured for this GPU and driver: `evoflash doctor --noise`"),
+    Diagnosis("noise floor", "absent", "not measured for this GPU and driver: `evoflash doctor --noise`"),
 ]
 
 
 @pytest.mark.parametrize("width", [80, 120])
 def test_doctor_without_a_gpu_looks_as_it_did(golden, width):
-    golden(f"screens/doctor-{width}.txt", wrapped(render(DOCTOR), width) + "\n")
+    golden(f"screens/doctor-{width}.txt", wrap(render(DOCTOR), width) + "\n")
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -153,25 +153,25 @@ def test_a_line_of_a_kernel_goes_on_beside_its_label(shown, command, width):
 
 
 def test_a_line_without_a_label_goes_on_a_little_further_in():
-    assert wrapped("  one two three", 9) == "  one two\n    three"
+    assert wrap("  one two three", 9) == "  one two\n    three"
 
 
 def test_the_last_label_in_the_left_half_is_where_a_line_goes_on():
     line = "absent   torch baselines  kernels are timed alone   pip install torch"
-    assert wrapped(line, 60).splitlines() == [line[:55].rstrip(), " " * 26 + "install torch"]
-    assert wrapped(line, 40).splitlines()[1].startswith(" " * 9 + "timed")
+    assert wrap(line, 60).splitlines() == [line[:55].rstrip(), " " * 26 + "install torch"]
+    assert wrap(line, 40).splitlines()[1].startswith(" " * 9 + "timed")
 
 
 def test_a_command_stays_in_one_line_and_a_line_that_fits_stays_as_it_is():
     text = "again     evoflash export 81d5ac662c88cd6a\nproblem   a   on l4"
-    assert wrapped(text, 20) == text
+    assert wrap(text, 20) == text
 
 
 @pytest.mark.parametrize("width", range(20, 200, 9))
 def test_wrapping_loses_no_character_and_no_line_is_too_long(width):
     text = "build     d=64,dtype=fp16,full,gqa=1,sm_89: 128 registers, 4 bytes spilled; a remark of ptxas" * 2
-    assert "".join(wrapped(text, width).split()) == "".join(text.split())
-    assert all(len(line) <= width for line in wrapped(text, width).splitlines())
+    assert "".join(wrap(text, width).split()) == "".join(text.split())
+    assert all(len(line) <= width for line in wrap(text, width).splitlines())
 
 
 @pytest.mark.parametrize("width", [80, 100, 140])
@@ -182,21 +182,21 @@ def test_from_80_columns_a_search_shows_bar_counts_times_rate_and_time_left(show
 
 def test_pieces_of_the_line_are_left_out_whole_and_the_least_important_first():
     pieces = (Piece("9/99", 0), Piece("best ~1.23 us", 1), Piece("seed ~4.56", 3), Piece("0:07 left", 2))
-    assert fitted(pieces, 42) == "9/99  best ~1.23 us  seed ~4.56  0:07 left"
-    assert fitted(pieces, 41) == "9/99  best ~1.23 us  0:07 left"
-    assert fitted(pieces, 29) == "9/99  best ~1.23 us"
-    assert fitted(pieces, 3) == "9/99"
+    assert fit_line(pieces, 42) == "9/99  best ~1.23 us  seed ~4.56  0:07 left"
+    assert fit_line(pieces, 41) == "9/99  best ~1.23 us  0:07 left"
+    assert fit_line(pieces, 29) == "9/99  best ~1.23 us"
+    assert fit_line(pieces, 3) == "9/99"
 
 
 @pytest.mark.parametrize(("share", "lengths"), [(0.0, (0, 20)), (0.5, (10, 10)), (2.0, (20, 0))])
 def test_the_bar_has_the_length_that_is_left_and_parts_that_differ_without_colour(share, lengths):
-    done, rest = drawn(share, 20)
+    done, rest = draw_bar(share, 20)
     assert (len(done), len(rest)) == lengths
     assert not set(done) & set(rest)
 
 
 def test_a_bar_that_would_be_too_short_or_has_no_end_is_not_drawn():
-    assert drawn(0.5, 5) == drawn(None, 50) == ("", "")
+    assert draw_bar(0.5, 5) == draw_bar(None, 50) == ("", "")
 
 
 @pytest.mark.parametrize("width", range(20, 200, 7))
@@ -264,7 +264,7 @@ def test_an_id_that_nobody_knows_or_that_is_none_is_refused(tmp_path):
 @pytest.mark.parametrize("name", known_families())
 def test_every_gene_and_every_check_of_a_family_is_explained(name):
     family = load_family(name)
-    lines = [line.strip() for line in _explained(family, 100).splitlines()]
+    lines = [line.strip() for line in _explanation(family, 100).splitlines()]
     for param in family.params:
         assert any(line.startswith(f"{param.name}: ") for line in lines), param.name
     for check in family.check:

@@ -15,7 +15,7 @@ from waiting import LIMIT_S, until
 
 from evoflash.errors import StoreError
 from evoflash.store.database import open_database
-from evoflash.store.standing import Standing
+from evoflash.store.standing import RunStatus
 from evoflash.views import runs as report
 
 
@@ -34,14 +34,14 @@ def searching(tmp_path: Path) -> Iterator["subprocess.Popen[bytes]"]:
     process.communicate()
 
 
-def running(path: Path) -> list[Standing]:
+def running(path: Path) -> list[RunStatus]:
     """The runs that a process works on; none while there is no database."""
     try:
         database = open_database(str(path), read_only=True)
     except StoreError:
         return []
     try:
-        return [each for each in report.chosen(database) if each.process is not None]
+        return [each for each in report.active_runs(database) if each.process is not None]
     finally:
         database.engine.dispose()
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from evoflash.emulator.launch import Report, Site
+from evoflash.emulator.launch import EmulatorReport, Site
 
 Severity = Literal["error", "warning"]
 
@@ -94,7 +94,7 @@ class Finding:
         return self.instead or advice(self.kind).remedy
 
 
-def from_report(report: Report, *, run: str, shift: int = 0) -> Finding:
+def from_report(report: EmulatorReport, *, run: str, shift: int = 0) -> Finding:
     """One report of one run; `shift` is added to every line."""
     message = _LINE.sub(lambda match: f"line {int(match[1]) + shift}", " ".join(report.message.split()))
     block = _BLOCK.match(message)
@@ -139,14 +139,14 @@ def merge(runs: Iterable[Sequence[Finding]]) -> tuple[Finding, ...]:
     for findings in runs:
         seen = set()
         for finding in findings:
-            key = _mirrored(finding, merged) or (finding.kind, finding.line)
+            key = _mirrored_key(finding, merged) or (finding.kind, finding.line)
             known = merged.get(key)
-            merged[key] = finding if known is None else _joined(known, finding, again=key not in seen)
+            merged[key] = finding if known is None else _join_findings(known, finding, again=key not in seen)
             seen.add(key)
     return tuple(sorted(merged.values(), key=lambda finding: finding.severity != "error"))
 
 
-def _mirrored(finding: Finding, merged: Mapping[tuple[str, int], Finding]) -> tuple[str, int] | None:
+def _mirrored_key(finding: Finding, merged: Mapping[tuple[str, int], Finding]) -> tuple[str, int] | None:
     """The key of the finding whose two places are this one's, the other way round."""
     if finding.kind not in _SYMMETRIC or (finding.kind, finding.line) in merged:
         return None
@@ -157,7 +157,7 @@ def _mirrored(finding: Finding, merged: Mapping[tuple[str, int], Finding]) -> tu
     return None
 
 
-def _joined(known: Finding, more: Finding, *, again: bool) -> Finding:
+def _join_findings(known: Finding, more: Finding, *, again: bool) -> Finding:
     """One finding of both. `again`: the second one comes from another run."""
     # In a mirrored finding the other's second place is this one's first.
     lines = {place.line for place in known.places} | ({known.line} if more.line != known.line else set())
@@ -181,7 +181,7 @@ def slow_accesses(sites: Iterable[Site], *, shift: int = 0) -> tuple[Finding, ..
     totals: dict[tuple[int, str], Site] = {}
     for site in sites:
         known = totals.get((site.line, site.op))
-        totals[site.line, site.op] = site if known is None else _added(known, site)
+        totals[site.line, site.op] = site if known is None else _add_sites(known, site)
     findings: list[Finding] = []
     for kind, is_shared in (("bank-conflict", True), ("uncoalesced", False)):
         group = [site for site in totals.values() if (site.op in _SHARED_OPS) == is_shared]
@@ -192,7 +192,7 @@ def slow_accesses(sites: Iterable[Site], *, shift: int = 0) -> tuple[Finding, ..
     return tuple(findings)
 
 
-def _added(a: Site, b: Site) -> Site:
+def _add_sites(a: Site, b: Site) -> Site:
     return Site(a.line, a.op, a.requests + b.requests, a.actual + b.actual, a.ideal + b.ideal)
 
 

@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 
 from evoflash.emulator import launch as emulator
-from evoflash.emulator.call import Run, launch_once, mapped
+from evoflash.emulator.call import EmulatorRun, launch_once, map_tensor
 from evoflash.errors import TemplateError, UsageError
 from evoflash.kernels.expression import Expression
-from evoflash.launch import Launch, TensorMap
+from evoflash.launch import LaunchConfig, TensorMapSpec
 from evoflash.numerics import encode
 from evoflash.operation import Loop, Workload
 
@@ -39,7 +39,7 @@ class Argument:
     shape: tuple[int, ...] | None = None
     fill: str | float = "random"  # a name of FILLS, or the number in every element
     is_output: bool = False
-    map: TensorMap | None = None  # what the kernel gets instead of the array's address
+    map: TensorMapSpec | None = None  # what the kernel gets instead of the array's address
     value: float = 0  # an int for integer types
 
 
@@ -59,13 +59,13 @@ class KernelFile:
     arguments: tuple[Argument, ...]
     loop: Loop | None
     problem: str  # what an attention kernel is for, where the comment says so
-    maps: tuple[TensorMap, ...]  # an attention kernel's first arguments
+    maps: tuple[TensorMapSpec, ...]  # an attention kernel's first arguments
 
-    def launch(self, workload: Workload | None = None) -> Launch:
+    def launch(self, workload: Workload | None = None) -> LaunchConfig:
         """The launch, on a workload where it is attention. UsageError when an expression fails."""
         names = _names(workload) if workload else {}
         try:
-            return Launch(
+            return LaunchConfig(
                 self.entry,
                 grid=_three(self.grid, names),
                 block=_three(self.block, names),
@@ -243,7 +243,7 @@ class _Header:
                 )
         return arguments
 
-    def maps(self, table: Mapping[str, Any]) -> tuple[TensorMap, ...]:
+    def maps(self, table: Mapping[str, Any]) -> tuple[TensorMapSpec, ...]:
         maps = [self.map(given) for given in self.tables(table.get("attention", {}), "maps")]
         for tensor_map in maps:
             if tensor_map.of not in ("Q", "K", "V", "O") or len(tensor_map.box) != 4:
@@ -252,7 +252,7 @@ class _Header:
                 )
         return tuple(maps)
 
-    def map(self, given: Mapping[str, Any], of: str = "") -> TensorMap:
+    def map(self, given: Mapping[str, Any], of: str = "") -> TensorMapSpec:
         if not of:
             self.only(given, _MAP_KEYS, "a map")
         name = of or str(self.need(given, "map", str))
@@ -261,7 +261,7 @@ class _Header:
         swizzle = given.get("swizzle", 0)
         if swizzle not in (0, 32, 64, 128):
             raise self.wrong("swizzle", f"swizzle = {swizzle!r} of '{name}' must be 0, 32, 64 or 128")
-        return TensorMap(name, self._sides(given, "box", name), swizzle)
+        return TensorMapSpec(name, self._sides(given, "box", name), swizzle)
 
     def argument(self, given: Mapping[str, Any]) -> Argument:
         if "map" in given:
@@ -321,7 +321,7 @@ _FLOATS = ("f16", "bf16", "f32", "f64")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Written:
+class OutputArray:
     """An output array after a run."""
 
     name: str
@@ -331,8 +331,8 @@ class Written:
 
 
 def launch_own(
-    library: Path, launch: Launch, arguments: tuple[Argument, ...], run: Run
-) -> tuple[emulator.Emulation, tuple[Written, ...]]:
+    library: Path, launch: LaunchConfig, arguments: tuple[Argument, ...], run: EmulatorRun
+) -> tuple[emulator.Emulation, tuple[OutputArray, ...]]:
     """What the emulator says of the launch, and the arrays that it may write, as it left them."""
     with emulator.Memory() as memory:
         arrays = {
@@ -340,19 +340,19 @@ def launch_own(
             for argument in arguments
             if argument.shape is not None
         }
-        given = [_passed(argument, arrays) for argument in arguments]
+        given = [_argument_value(argument, arrays) for argument in arguments]
         emulation = launch_once(library, launch, given, run)
         return emulation, tuple(
-            _written(argument, array) for argument, array in arrays.values() if argument.is_output
+            _read_output(argument, array) for argument, array in arrays.values() if argument.is_output
         )
 
 
 def _scalar(argument: Argument) -> np.generic:
-    scalar: np.generic = _stored(np.array([argument.value]), argument.dtype)[0]
+    scalar: np.generic = _to_dtype(np.array([argument.value]), argument.dtype)[0]
     return scalar
 
 
-def _stored(values: Array, dtype: str) -> Array:
+def _to_dtype(values: Array, dtype: str) -> Array:
     return encode(values, "bf16") if dtype == "bf16" else values.astype(_NUMPY[dtype])
 
 
@@ -364,7 +364,7 @@ def _array(memory: emulator.Memory, argument: Argument, shape: tuple[int, ...]) 
     if is_poison:
         array.view(np.uint8)[...] = 0xFF
     elif argument.fill != "zeros":
-        array[...] = _stored(_content(argument, shape), argument.dtype)
+        array[...] = _to_dtype(_content(argument, shape), argument.dtype)
     return array
 
 
@@ -378,22 +378,22 @@ def _content(argument: Argument, shape: tuple[int, ...]) -> Array:
     return rng.standard_normal(shape) if is_float else rng.integers(0, 100, shape)
 
 
-def _passed(argument: Argument, arrays: dict[str, tuple[Argument, Array]]) -> np.generic:
+def _argument_value(argument: Argument, arrays: dict[str, tuple[Argument, Array]]) -> np.generic:
     """What the kernel gets: a map, an address or a number."""
     if argument.map is not None:
-        return mapped(argument.map, arrays[argument.map.of][1])
+        return map_tensor(argument.map, arrays[argument.map.of][1])
     if argument.shape is None:
         return _scalar(argument)
     return np.uint64(arrays[argument.name][1].ctypes.data)
 
 
-def _written(argument: Argument, array: Array) -> Written:
+def _read_output(argument: Argument, array: Array) -> OutputArray:
     raw = np.ascontiguousarray(array).view(np.uint8).reshape(array.size, -1)
     poisoned = int((raw == 0xFF).all(axis=1).sum()) if argument.fill == "poison" else 0
-    return Written(argument.name, argument.dtype, array.copy(), poisoned)
+    return OutputArray(argument.name, argument.dtype, array.copy(), poisoned)
 
 
-def difference(a: Written, b: Written) -> str:
+def difference(a: OutputArray, b: OutputArray) -> str:
     """Where two runs' versions of an output first differ; "" where they are bitwise equal."""
     wide = {2: np.uint16, 4: np.uint32, 8: np.uint64}.get(a.values.itemsize, np.uint8)
     unequal = np.flatnonzero(a.values.view(wide) != b.values.view(wide))
@@ -402,11 +402,11 @@ def difference(a: Written, b: Written) -> str:
     at = int(unequal[0])
     place = ",".join(map(str, np.unravel_index(at, a.values.shape)))
     return f"{len(unequal)} of {a.values.size} elements of '{a.name}' differ, the first at [{place}]: " + (
-        f"{_shown(a, at)} and {_shown(b, at)}"
+        f"{_element_text(a, at)} and {_element_text(b, at)}"
     )
 
 
-def _shown(written: Written, at: int) -> str:
+def _element_text(written: OutputArray, at: int) -> str:
     value = written.values.reshape(-1)[at]
     if written.dtype == "bf16":
         value = (np.uint32(value) << np.uint32(16)).view(np.float32)

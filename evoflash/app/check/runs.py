@@ -19,10 +19,10 @@ from evoflash import operation as registry
 from evoflash.app.check import lint as compiler_messages
 from evoflash.app.check.findings import Finding, Place, advice, from_report, merge, slow_accesses
 from evoflash.app.check.lint import unseen_in
-from evoflash.app.check.own_kernel import Written, difference, launch_own
-from evoflash.app.check.subject import Case, Subject, WorkloadCase
-from evoflash.emulator.call import Run, run_call
-from evoflash.emulator.launch import Emulation, Report, Site
+from evoflash.app.check.own_kernel import OutputArray, difference, launch_own
+from evoflash.app.check.subject import Case, KernelUnderTest, WorkloadCase
+from evoflash.emulator.call import EmulatorRun, run_call
+from evoflash.emulator.launch import Emulation, EmulatorReport, Site
 from evoflash.emulator.preflight import CPU_LIMIT_S, cpu_limit_s
 from evoflash.errors import DeviceError
 from evoflash.evaluation import Build, Status
@@ -38,17 +38,17 @@ _MOST_S_AGAIN = 2.0  # of CPU time: a run that took longer is not repeated
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Ran:
+class CaseRun:
     """What one run of one case brought."""
 
-    reports: tuple[Report, ...]
+    reports: tuple[EmulatorReport, ...]
     sites: tuple[Site, ...]
     seconds: float  # CPU time in the emulator
     wrong: tuple[str, ...] = ()  # how the result is wrong: a headline, then notes
-    written: tuple[Written, ...] = ()
+    written: tuple[OutputArray, ...] = ()
 
 
-def run_case(library: Path, case: Case, run: Run, inputs_name: str) -> Ran:
+def run_case(library: Path, case: Case, run: EmulatorRun, inputs_name: str) -> CaseRun:
     """One run of one case, and once more where its reports are to name callers of their second place.
 
     UsageError when the launch does not fit the kernel.
@@ -62,20 +62,22 @@ def run_case(library: Path, case: Case, run: Run, inputs_name: str) -> Ran:
     return replace(ran, reports=tuple(_with_callers(ran.reports, again.reports)))
 
 
-def _with_callers(reports: Sequence[Report], again: Sequence[Report]) -> Iterator[Report]:
+def _with_callers(
+    reports: Sequence[EmulatorReport], again: Sequence[EmulatorReport]
+) -> Iterator[EmulatorReport]:
     """Each report as the second run tells it, once for each way that the kernel came to its places."""
-    told: dict[tuple[str, int, int], list[Report]] = {}
+    told: dict[tuple[str, int, int], list[EmulatorReport]] = {}
     for each in again:
         told.setdefault(_places(each), []).append(each)
     for report in reports:
         yield from told.get(_places(report), (report,))
 
 
-def _places(report: Report) -> tuple[str, int, int]:
+def _places(report: EmulatorReport) -> tuple[str, int, int]:
     return report.kind, report.line, report.line2
 
 
-def _run_once(library: Path, case: Case, run: Run, inputs_name: str) -> Ran:
+def _run_once(library: Path, case: Case, run: EmulatorRun, inputs_name: str) -> CaseRun:
     if not isinstance(case, WorkloadCase):
         emulation, written = launch_own(library, case.launch, case.arguments, run)
         return _ran((emulation,), written=written)
@@ -99,9 +101,9 @@ def _wrong(case: WorkloadCase, inputs: TestInput, output: Output) -> tuple[str, 
 
 
 def _ran(
-    emulations: Sequence[Emulation], *, wrong: tuple[str, ...] = (), written: tuple[Written, ...] = ()
-) -> Ran:
-    return Ran(
+    emulations: Sequence[Emulation], *, wrong: tuple[str, ...] = (), written: tuple[OutputArray, ...] = ()
+) -> CaseRun:
+    return CaseRun(
         reports=tuple(report for emulation in emulations for report in emulation.reports),
         sites=tuple(site for emulation in emulations for site in emulation.sites),
         seconds=sum(emulation.seconds for emulation in emulations),
@@ -115,7 +117,7 @@ class RunRecord:
     """A run as the report lists it."""
 
     case: str
-    run: Run
+    run: EmulatorRun
     inputs: str  # the kind of them; of no meaning for a kernel with arguments of its own
     seconds: float | None  # of CPU time; None where the run's process was lost
 
@@ -125,12 +127,12 @@ class OneRun:
     """One run of one case, and how it ended."""
 
     case: Case
-    run: Run
+    run: EmulatorRun
     inputs: str  # the name of their kind
-    ending: Ending[Ran]
+    ending: Ending[CaseRun]
 
     @property
-    def written(self) -> tuple[Written, ...]:
+    def outputs(self) -> tuple[OutputArray, ...]:
         """The output arrays of a kernel with arguments of its own."""
         return self.ending.value.written if self.ending.value else ()
 
@@ -157,7 +159,7 @@ def _name(case: Case) -> str:
     return f"grid {case.launch.grid}, block {case.launch.block}".replace(" ", "")
 
 
-def seen(subject: Subject, runs: Sequence[OneRun]) -> tuple[Finding, ...]:
+def findings_of(subject: KernelUnderTest, runs: Sequence[OneRun]) -> tuple[Finding, ...]:
     """What was found by running, each kind once for a line. The runs of a case follow one another."""
     return (*merge(_of(one, shift=subject.shift) for one in runs), *_unsteady(runs))
 
@@ -183,7 +185,7 @@ def _unsteady(runs: Sequence[OneRun]) -> Iterator[Finding]:
     clean = (one for one in runs if one.is_clean)
     for _, of_case in itertools.groupby(clean, key=lambda one: id(one.case)):
         first, *others = of_case
-        for array in first.written:
+        for array in first.outputs:
             if array.poisoned:
                 text = f"{array.poisoned} of {array.values.size} elements of '{array.name}' were not written"
                 findings["unwritten-output", array.name] = Finding("unwritten-output", text)
@@ -196,7 +198,7 @@ def _unsteady(runs: Sequence[OneRun]) -> Iterator[Finding]:
 def _differences(first: OneRun, other: OneRun) -> Iterator[tuple[str, Finding]]:
     """The output arrays that two runs of a case left unequal."""
     between = Place(0, f"between {first.run} and {other.run}")
-    for one, another in zip(first.written, other.written, strict=True):
+    for one, another in zip(first.outputs, other.outputs, strict=True):
         if text := difference(one, another):
             yield one.name, Finding("schedule-dependent", text, places=(between,))
 
@@ -222,10 +224,10 @@ _GRACE_S = 30.0  # over the launches' CPU limits: a process starts, a reference 
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Checked:
+class CheckReport:
     """A subject and everything that was found."""
 
-    subject: Subject
+    subject: KernelUnderTest
     path: Path  # of the file that findings point into
     runs: tuple[RunRecord, ...]
     findings: tuple[Finding, ...]
@@ -243,7 +245,7 @@ class Checked:
 
 def plan(
     runs: int, *, seed: int, registers: int = 0, workload: Workload | None = None, at_kind: int = 0
-) -> tuple[tuple[Run, str], ...]:
+) -> tuple[tuple[EmulatorRun, str], ...]:
     """That many runs and the kinds of inputs for them, from the `at_kind`-th on: the likeliest to find
     something come first, then every delivery with every schedule. With a workload, one run in four wants no
     optional output, and one in four has tensors that are not dense.
@@ -258,12 +260,12 @@ def plan(
     for at, (delivery, schedule) in enumerate(choices):
         without = optional if at % 4 == 2 else ()
         is_strided = workload is not None and at % 4 == 1
-        run = Run(delivery, schedule, seed + at, CPU_LIMIT_S, registers, without, is_strided)
+        run = EmulatorRun(delivery, schedule, seed + at, CPU_LIMIT_S, registers, without, is_strided)
         planned.append((run, kinds[(at_kind + at) % len(kinds)]))
     return tuple(planned)
 
 
-def check(subject: Subject, *, runs: int, seed: int) -> Checked:
+def check_kernel(subject: KernelUnderTest, *, runs: int, seed: int) -> CheckReport:
     """Everything that `runs` runs of each case and the compilers find. DeviceError without g++."""
     gxx.runtime()  # once, before the processes ask for it
     unseen = unseen_in(subject.source.splitlines(), subject.unseen, shift=subject.shift)
@@ -272,15 +274,15 @@ def check(subject: Subject, *, runs: int, seed: int) -> Checked:
     except gxx.KernelBuildError as error:
         refused = compiler_messages.from_gcc(error.log, file=f"{subject.name}.cu", shift=subject.shift)
         path = subject.path or Path(f"{subject.name}.cu")
-        return Checked(subject, path, (), (*unseen, *refused), None, subject.notes)
-    build, compiled, notes = _compiled(subject)
+        return CheckReport(subject, path, (), (*unseen, *refused), None, subject.notes)
+    build, compiled, notes = _compile(subject)
     to_run = _to_run(subject, build, runs=runs, seed=seed)
     ran = _run_all(library, to_run)
     if len(ran) < len(to_run):
         notes = (*notes, f"{len(to_run) - len(ran)} runs were not made after one that does not end.")
-    findings = (*_launches_that_do_not_fit(subject, build), *seen(subject, ran), *compiled, *unseen)
+    findings = (*_launches_that_do_not_fit(subject, build), *findings_of(subject, ran), *compiled, *unseen)
     slow = slow_accesses(clean_sites(ran), shift=subject.shift)
-    return Checked(
+    return CheckReport(
         subject,
         path=subject.path or library.with_suffix(".cu"),
         runs=tuple(one.record() for one in ran),
@@ -290,10 +292,12 @@ def check(subject: Subject, *, runs: int, seed: int) -> Checked:
     )
 
 
-def _to_run(subject: Subject, build: Build | None, *, runs: int, seed: int) -> list[tuple[Case, Run, str]]:
+def _to_run(
+    subject: KernelUnderTest, build: Build | None, *, runs: int, seed: int
+) -> list[tuple[Case, EmulatorRun, str]]:
     """Each case's runs. Few runs do not have all kinds of inputs: the next case goes on with them."""
     registers = build.registers if build else 0
-    to_run: list[tuple[Case, Run, str]] = []
+    to_run: list[tuple[Case, EmulatorRun, str]] = []
     for at, case in enumerate(subject.cases):
         workload = case.workload if isinstance(case, WorkloadCase) else None
         for run, inputs in plan(runs, seed=seed, registers=registers, workload=workload, at_kind=at * runs):
@@ -303,12 +307,12 @@ def _to_run(subject: Subject, build: Build | None, *, runs: int, seed: int) -> l
     return to_run
 
 
-def _run_all(library: Path, to_run: Sequence[tuple[Case, Run, str]]) -> list[OneRun]:
+def _run_all(library: Path, to_run: Sequence[tuple[Case, EmulatorRun, str]]) -> list[OneRun]:
     """The runs that were made: those that have not begun when one turns out to be endless are left out."""
     processes = min(-(-len(to_run) // _RUNS_OF_A_PROCESS), os.cpu_count() or 1, _MOST_PROCESSES)
     ran: list[OneRun] = []
     with IsolatedPool(processes) as pool:
-        under_way: deque[tuple[tuple[Case, Run, str], Future[Ending[Ran]]]] = deque()
+        under_way: deque[tuple[tuple[Case, EmulatorRun, str], Future[Ending[CaseRun]]]] = deque()
         waiting = deque(to_run)
         while waiting or under_way:
             while waiting and len(under_way) < 2 * processes:
@@ -321,7 +325,9 @@ def _run_all(library: Path, to_run: Sequence[tuple[Case, Run, str]]) -> list[One
     return ran
 
 
-def _start(pool: IsolatedPool, library: Path, case: Case, run: Run, inputs: str) -> Future[Ending[Ran]]:
+def _start(
+    pool: IsolatedPool, library: Path, case: Case, run: EmulatorRun, inputs: str
+) -> Future[Ending[CaseRun]]:
     launches = len(case.launches) if isinstance(case, WorkloadCase) else 1
     # CPU seconds take longer where more processes want to run than there are cores.
     waits = max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
@@ -329,7 +335,7 @@ def _start(pool: IsolatedPool, library: Path, case: Case, run: Run, inputs: str)
     return pool.submit(run_case, library, case, run, inputs, timeout_s=limit_s)
 
 
-def _launches_that_do_not_fit(subject: Subject, build: Build | None) -> list[Finding]:
+def _launches_that_do_not_fit(subject: KernelUnderTest, build: Build | None) -> list[Finding]:
     """Launches that the GPU has no room for."""
     gpu = subject.gpu
     if gpu is None:
@@ -351,7 +357,7 @@ def _launches_that_do_not_fit(subject: Subject, build: Build | None) -> list[Fin
     return [Finding("cannot-launch", text) for text in texts]
 
 
-def _compiled(subject: Subject) -> tuple[Build | None, tuple[Finding, ...], tuple[str, ...]]:
+def _compile(subject: KernelUnderTest) -> tuple[Build | None, tuple[Finding, ...], tuple[str, ...]]:
     """What NVRTC and ptxas make of the text for the GPU; without NVRTC a note says so."""
     if subject.candidate is None:
         return None, (), ()

@@ -22,7 +22,7 @@ from evoflash.kernels.standalone import (
     genome_of_words,
     without_prefix,
 )
-from evoflash.launch import Launch
+from evoflash.launch import LaunchConfig
 from evoflash.operation import CompileKey, Loop, Workload, operation_of
 from evoflash.problem import Problem, parse_problem
 from evoflash.space import Genome
@@ -37,7 +37,7 @@ class WorkloadCase:
     """A workload whose result is known."""
 
     workload: Workload
-    launches: tuple[Launch, ...]
+    launches: tuple[LaunchConfig, ...]
     is_crowded: bool = False  # on a GPU with a single SM: persistent blocks take several tiles each
 
 
@@ -45,7 +45,7 @@ class WorkloadCase:
 class OwnCase:
     """One launch with arguments of its own: no result to compare with."""
 
-    launch: Launch
+    launch: LaunchConfig
     arguments: tuple[Argument, ...]
 
 
@@ -53,7 +53,7 @@ Case = WorkloadCase | OwnCase
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Subject:
+class KernelUnderTest:
     """One kernel text and the launches to try. Findings point into `shown`, `shift` lines further down."""
 
     title: str
@@ -69,12 +69,12 @@ class Subject:
     notes: tuple[str, ...] = ()  # what the reader should know about what was checked
 
 
-def of_genome(genome: Genome, problem: Problem, gpu: GpuSpec) -> tuple[Subject, ...]:
+def of_genome(genome: Genome, problem: Problem, gpu: GpuSpec) -> tuple[KernelUnderTest, ...]:
     """A genome, once for each kernel that the problem's workloads compile to."""
     return tuple(_of_key(genome, problem, key, gpu) for key in problem.compile_keys(gpu.arch))
 
 
-def _of_key(genome: Genome, problem: Problem, key: CompileKey, gpu: GpuSpec) -> Subject:
+def _of_key(genome: Genome, problem: Problem, key: CompileKey, gpu: GpuSpec) -> KernelUnderTest:
     family, candidate = load_family(genome.family), render(genome, key, gpu)
     wanted = tuple(w for w in problem.workloads if w.compile_key(gpu.arch) == key)
     loop = family.loop(family.names(genome.as_dict(), key, gpu))
@@ -83,7 +83,7 @@ def _of_key(genome: Genome, problem: Problem, key: CompileKey, gpu: GpuSpec) -> 
     lone_sm = replace(gpu, sm_count=1)
     crowded = [WorkloadCase(w, family.launches(genome, w, lone_sm), is_crowded=True) for w in workloads]
     cases += [new for new, case in zip(crowded, cases, strict=True) if new.launches != case.launches]
-    return Subject(
+    return KernelUnderTest(
         title=f"{family.name} {genome.id} for {key} on {gpu.name}",
         name=family.name,
         source=candidate.source,
@@ -110,12 +110,12 @@ def _workloads(
     return tuple(dict.fromkeys([*shapes, *small])), notes
 
 
-def of_words(family: str, words: list[str], *, problem: str, gpu: str) -> tuple[Subject, ...]:
+def of_words(family: str, words: list[str], *, problem: str, gpu: str) -> tuple[KernelUnderTest, ...]:
     """A genome as `evoflash export` takes it."""
     return of_genome(*genome_of(family, words, problem=problem, gpu=gpu))
 
 
-def of_file(path: Path, *, problem: str | None, gpu: str | None) -> tuple[Subject, ...]:
+def of_file(path: Path, *, problem: str | None, gpu: str | None) -> tuple[KernelUnderTest, ...]:
     """A user's own .cu. UsageError says what is missing in it."""
     return (_own(path, read_text(path), problem, load_gpu(gpu) if gpu else None),)
 
@@ -129,13 +129,13 @@ def read_text(path: Path) -> str:
         raise UsageError(f"{path} cannot be read ({why}): give a .cu file or a genome id.") from None
 
 
-def _own(path: Path, text: str, problem: str | None, gpu: GpuSpec | None) -> Subject:
+def _own(path: Path, text: str, problem: str | None, gpu: GpuSpec | None) -> KernelUnderTest:
     kernel = read_kernel_file(path, text)
     key, cases, notes = _cases(kernel, problem, gpu)
     name = re.sub(r"\W", "_", path.stem)
     if gpu is None:
         notes = (*notes, "no --gpu: neither NVRTC nor ptxas was asked about registers, spills and limits.")
-    return Subject(
+    return KernelUnderTest(
         title=str(path),
         name=name,
         source=text,
@@ -196,7 +196,7 @@ def is_exported(path: Path, text: str) -> bool:
     return _INCLUDE not in text and export_words(text, path) is not None
 
 
-def of_exported(path: Path, *, problem: str | None, gpu: str | None) -> tuple[Subject, ...]:
+def of_export(path: Path, *, problem: str | None, gpu: str | None) -> tuple[KernelUnderTest, ...]:
     """The kernel of an exported file, for its banner's problem and GPU or for others that it is compiled for.
 
     UsageError where the banner, the layer or their order are no more those of an export.

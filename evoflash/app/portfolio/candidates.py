@@ -16,7 +16,7 @@ from pathlib import Path
 from evoflash.champions import champions, distance
 from evoflash.errors import UsageError
 from evoflash.evaluation import Build
-from evoflash.evaluators.prepare import PREPARE_LIMIT_S, Prepared, prepare
+from evoflash.evaluators.prepare import PREPARE_LIMIT_S, Preparation, prepare
 from evoflash.isolation import Ending, IsolatedPool
 from evoflash.kernels.family import Family, families_for, load_family
 from evoflash.operation import CompileKey, Workload
@@ -30,7 +30,7 @@ _FEW = 3  # of the database for each of its problems
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class CandidateKernel:
     """A kernel that is known to be fast on a problem."""
 
     problem: Problem
@@ -43,7 +43,7 @@ def candidates(workloads: Sequence[Workload], gpu: GpuSpec, *, db: str, most: in
     UsageError where no family has any.
     """
     keys = Problem(tuple(workloads)).compile_keys(gpu.arch)
-    sources = [*_stored(db, gpu), *_archived(gpu)]
+    sources = [*_stored_kernels(db, gpu), *_archived_kernels(gpu)]
     ways = [_nearest(workload, sources, keys, gpu) for workload in workloads]
     found: dict[Genome, None] = {}
     while ways and len(found) < most:
@@ -72,7 +72,7 @@ def _space(family: str, keys: tuple[CompileKey, ...], gpu: GpuSpec) -> SearchSpa
 
 
 def _nearest(
-    workload: Workload, sources: Sequence[Source], keys: Sequence[CompileKey], gpu: GpuSpec
+    workload: Workload, sources: Sequence[CandidateKernel], keys: Sequence[CompileKey], gpu: GpuSpec
 ) -> Iterator[Genome]:
     """Kernels valid for the shape: the known ones, nearest problem first, and between them the seeds."""
     problem = Problem((workload,))
@@ -82,8 +82,8 @@ def _nearest(
         each.genome.family for each in sources
     }  # a family that is the best nowhere has no seed worth trying
     seeding = [family for family in families if family.name in fast or not sources]
-    known = (genome for each in ranked if (genome := _adapted(each.genome, families, keys, gpu)))
-    seeds = (_adapted(seed, families, keys, gpu) for seed in _seeds(problem, seeding, gpu))
+    known = (genome for each in ranked if (genome := _adapt(each.genome, families, keys, gpu)))
+    seeds = (_adapt(seed, families, keys, gpu) for seed in _seeds(problem, seeding, gpu))
     mixed = itertools.chain.from_iterable(itertools.zip_longest(known, seeds))
     own = workload.compile_key(gpu.arch)
     yield from (genome for genome in mixed if genome and valid_keys(genome, (own,), gpu))
@@ -97,7 +97,7 @@ def _seeds(problem: Problem, families: Sequence[Family], gpu: GpuSpec) -> Iterat
     yield from (seed for turn in in_turns for seed in turn if seed is not None)
 
 
-def _adapted(
+def _adapt(
     genome: Genome, families: Sequence[Family], keys: Sequence[CompileKey], gpu: GpuSpec
 ) -> Genome | None:
     """The genome with a value for each gene that is active under any of the keys; None where its family does
@@ -112,11 +112,11 @@ def _adapted(
         return None
 
 
-def _archived(gpu: GpuSpec) -> list[Source]:
-    return [Source(parse_problem(each.problem), each.genome) for each in champions(gpu.name)]
+def _archived_kernels(gpu: GpuSpec) -> list[CandidateKernel]:
+    return [CandidateKernel(parse_problem(each.problem), each.genome) for each in champions(gpu.name)]
 
 
-def _stored(db: str, gpu: GpuSpec) -> list[Source]:
+def _stored_kernels(db: str, gpu: GpuSpec) -> list[CandidateKernel]:
     """The best few of every attention problem in the database on this GPU, measured before estimated."""
     if "://" not in db and not Path(db).expanduser().exists():
         return []
@@ -124,7 +124,7 @@ def _stored(db: str, gpu: GpuSpec) -> list[Source]:
         return list(_few(store, gpu))
 
 
-def _few(store: Store, gpu: GpuSpec) -> Iterator[Source]:
+def _few(store: Store, gpu: GpuSpec) -> Iterator[CandidateKernel]:
     query = (
         f"SELECT problem, genome_id FROM ({leaderboard_sql()}) AS board WHERE kind = 'candidate' "
         "AND gpu = :gpu AND basis = :basis AND rank <= :most ORDER BY problem, rank"
@@ -134,19 +134,19 @@ def _few(store: Store, gpu: GpuSpec) -> Iterator[Source]:
         for problem, genome_id in ranked:
             found = [each for each in store.find(genome_id) if each.genome.id == genome_id]
             if found:
-                yield Source(parse_problem(problem), found[0].genome)
+                yield CandidateKernel(parse_problem(problem), found[0].genome)
 
 
 # isort: skip
 
 
 @dataclass(frozen=True, slots=True)
-class Built:
+class BuildResult:
     """A kernel compiled for one compile key, or the reason why it is none."""
 
     genome: Genome
     key: CompileKey
-    prepared: Prepared | None = None
+    prepared: Preparation | None = None
     reason: str = ""
 
     @property
@@ -155,10 +155,10 @@ class Built:
         return self.prepared.builds[0]
 
 
-Parts = Mapping[tuple[str, CompileKey], Built]  # by genome id and key
+Parts = Mapping[tuple[str, CompileKey], BuildResult]  # by genome id and key
 
 
-def built(
+def build_all(
     genomes: Sequence[Genome], workloads: Sequence[Workload], gpu: GpuSpec, *, emulate: bool, seed: int = 0
 ) -> Parts:
     """Every kernel under every compile key of the workloads; where it is not valid that is its reason."""
@@ -174,18 +174,18 @@ def built(
             if key in valid[genome]
         }
         ended = {pair: future.result() for pair, future in waiting.items()}
-    return {(genome.id, key): _built(genome, key, ended.get((genome, key))) for genome, key in pairs}
+    return {(genome.id, key): _build_result(genome, key, ended.get((genome, key))) for genome, key in pairs}
 
 
 def _of(key: CompileKey, workloads: Sequence[Workload], gpu: GpuSpec) -> Problem:
     return Problem(tuple(w for w in workloads if w.compile_key(gpu.arch) == key))
 
 
-def _built(genome: Genome, key: CompileKey, ending: Ending[Prepared] | None) -> Built:
+def _build_result(genome: Genome, key: CompileKey, ending: Ending[Preparation] | None) -> BuildResult:
     if ending is None:
-        return Built(genome, key, reason="not valid for this head dimension, type or mask")
+        return BuildResult(genome, key, reason="not valid for this head dimension, type or mask")
     if ending.value is None:
-        return Built(genome, key, reason=f"{ending.status}: {ending.reason}")
+        return BuildResult(genome, key, reason=f"{ending.status}: {ending.reason}")
     if failure := ending.value.failure:
-        return Built(genome, key, reason=f"{failure.status} at {failure.rung}: {failure.reason}")
-    return Built(genome, key, ending.value)
+        return BuildResult(genome, key, reason=f"{failure.status} at {failure.rung}: {failure.reason}")
+    return BuildResult(genome, key, ending.value)

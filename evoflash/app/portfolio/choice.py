@@ -75,16 +75,18 @@ def choose(regret: Regrets, weights: Sequence[float], most: int) -> Choice:
     regret, then the number of kernels.
     """
     shares = np.asarray(weights, float)
-    columns = _undominated(regret)
+    columns = _undominated_columns(regret)
     if not columns:
         return evaluate(regret, shares, ())
     most = min(most, len(columns))
     is_exact = math.comb(len(columns), most - 1) <= _EXACT
-    found = _exact(regret, shares, columns, most) if is_exact else _exchanged(regret, shares, columns, most)
+    found = (
+        _exact(regret, shares, columns, most) if is_exact else _local_search(regret, shares, columns, most)
+    )
     return evaluate(regret, shares, found, is_exact=is_exact)
 
 
-def _undominated(regret: Regrets) -> list[int]:
+def _undominated_columns(regret: Regrets) -> list[int]:
     """Columns that are not everywhere at least as slow as another one: some best set has only these."""
     count = regret.shape[1]
     return [
@@ -129,7 +131,7 @@ def _best_completion(reached: Regrets, weights: Regrets) -> list[int]:
     return [int(at) for at in fewest[mean <= mean.min() + _EQUAL]]
 
 
-def _exchanged(regret: Regrets, weights: Regrets, columns: Sequence[int], most: int) -> tuple[int, ...]:
+def _local_search(regret: Regrets, weights: Regrets, columns: Sequence[int], most: int) -> tuple[int, ...]:
     """One column after the other, greedily; exchanges, additions and removals until none of them helps."""
     best = evaluate(regret, weights, ())
     while True:
@@ -180,7 +182,7 @@ def key_of(workload: Workload, arch: str) -> tuple[Any, ...]:
     return names["head_dim"], names["dtype"], names["causal"], names["gqa_ratio"]
 
 
-def ask(dispatcher: Dispatcher, workload: Workload, arch: str) -> int:
+def ask_dispatcher(dispatcher: Dispatcher, workload: Workload, arch: str) -> int:
     """The kernel that the dispatcher gives a workload."""
     head_dim, dtype, causal, _ = key_of(workload, arch)
     sizes = workload.names()
@@ -212,11 +214,11 @@ def _neighbours(points: Sequence[Workload], arch: str) -> Iterator[tuple[Workloa
             if key_of(first, arch) != key_of(second, arch):
                 continue
             middle = [(a + b) / 2 for a, b in zip(place(first), place(second), strict=True)]
-            radius = _squared(place(first), middle)
+            radius = _squared_distance(place(first), middle)
             others = (
                 x for x in points if x not in (first, second) and key_of(x, arch) == key_of(first, arch)
             )
-            if all(_squared(place(other), middle) >= radius for other in others):
+            if all(_squared_distance(place(other), middle) >= radius for other in others):
                 yield first, second
 
 
@@ -226,16 +228,16 @@ def place(workload: Workload) -> tuple[float, float, float]:
     return tuple(math.log2(n) for n in (sizes["batch"] * sizes["heads"], sizes["seq_q"], sizes["seq_kv"]))  # type: ignore[return-value]
 
 
-def _squared(a: Sequence[float], b: Sequence[float]) -> float:
+def _squared_distance(a: Sequence[float], b: Sequence[float]) -> float:
     return sum((x - y) ** 2 for x, y in zip(a, b, strict=True))
 
 
 def _changes(first: Workload, second: Workload, dispatcher: Dispatcher, arch: str) -> Iterator[Border]:
     """Each pair of successive shapes on the way from one to the other that get different kernels."""
-    before, kernel = first, ask(dispatcher, first, arch)
+    before, kernel = first, ask_dispatcher(dispatcher, first, arch)
     for step in range(1, _STEPS + 1):
         here = _between(first, second, step / _STEPS)
-        given = ask(dispatcher, here, arch)
+        given = ask_dispatcher(dispatcher, here, arch)
         if given != kernel:
             yield Border(before, here, (kernel, given))
         before, kernel = here, given

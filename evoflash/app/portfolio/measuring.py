@@ -11,9 +11,9 @@ from types import TracebackType
 from typing import Any
 
 from evoflash import operation as operations
-from evoflash.app.portfolio.candidates import Built, Parts
+from evoflash.app.portfolio.candidates import BuildResult, Parts
 from evoflash.app.portfolio.on_gpu import ShapeTask, compute_references, time_libraries, time_shape
-from evoflash.app.portfolio.table import WRONG, Row
+from evoflash.app.portfolio.table import WRONG, ShapeTimes
 from evoflash.errors import DeviceError
 from evoflash.evaluation import Status
 from evoflash.gpu import launcher
@@ -31,7 +31,7 @@ _COMMON_S = 1.5  # a shape's inputs and its few turns, about
 _AHEAD = 8  # shapes whose references are kept at a time: gpu_process/cache.py keeps 12
 
 
-def checked(parts: Parts, spec: GpuSpec, seed: int) -> Parts:
+def check_on_gpu(parts: Parts, spec: GpuSpec, seed: int) -> Parts:
     """The parts, those with a reason that fail on a small or odd shape of the ladder."""
     ready = sorted((part for part in parts.values() if not part.reason), key=lambda part: str(part.key))
     checks = {part.key: _checks(part.key) for part in ready}
@@ -54,7 +54,7 @@ def _checks(key: CompileKey) -> tuple[Workload, ...]:
 
 
 def _task(
-    part: Built,
+    part: BuildResult,
     spec: GpuSpec,
     seed: int,
     *,
@@ -95,10 +95,10 @@ class Clock:
 
     def __init__(self, parts: Parts, spec: GpuSpec, seed: int) -> None:
         self._parts, self._spec, self._seed = parts, spec, seed
-        self._pool = self._made()
+        self._pool = self._new_pool()
         self._known: tuple[Workload, ...] = ()
 
-    def _made(self) -> IsolatedPool:
+    def _new_pool(self) -> IsolatedPool:
         return IsolatedPool(1, initializer=launcher.warm_up)
 
     def __enter__(self) -> "Clock":
@@ -116,36 +116,40 @@ class Clock:
             threads = len(os.sched_getaffinity(0))
             self._ask(compute_references, self._known, self._seed, threads, limit_s=_REFERENCE_LIMIT_S)
 
-    def row(self, workload: Workload, ids: Sequence[str], *, turns_s: float, judges_all: bool = False) -> Row:
+    def row(
+        self, workload: Workload, ids: Sequence[str], *, turns_s: float, judges_all: bool = False
+    ) -> ShapeTimes:
         """The kernels of these ids on the shape: times, or reasons why there are none."""
         key = workload.compile_key(self._spec.arch)
         mine = [self._parts[name, key] for name in ids]
         absent = {part.genome.id: part.reason for part in mine if part.reason}
         tasks = [_task(p, self._spec, self._seed, timed=(workload,)) for p in mine if not p.reason]
-        found = self._timed(ShapeTask(workload, tuple(tasks), self._spec, self._seed, turns_s, judges_all))
+        found = self._time_shape(
+            ShapeTask(workload, tuple(tasks), self._spec, self._seed, turns_s, judges_all)
+        )
         return replace(found, absent={**absent, **found.absent})
 
-    def _timed(self, task: ShapeTask) -> Row:
+    def _time_shape(self, task: ShapeTask) -> ShapeTimes:
         if not task.tasks:
-            return Row(task.workload, {})
-        ending: Ending[Row] = self._ask(time_shape, task, limit_s=_SHAPE_LIMIT_S)
+            return ShapeTimes(task.workload, {})
+        ending: Ending[ShapeTimes] = self._ask(time_shape, task, limit_s=_SHAPE_LIMIT_S)
         if ending.value is not None:
             return ending.value
         if len(task.tasks) == 1:
-            return Row(
+            return ShapeTimes(
                 task.workload, {}, {task.tasks[0].genome_id: f"{WRONG}{ending.status}: {ending.reason}"}
             )
-        alone = [self._timed(replace(task, tasks=(each,), max_s=0.0)) for each in task.tasks]
+        alone = [self._time_shape(replace(task, tasks=(each,), max_s=0.0)) for each in task.tasks]
         absent = {name: reason for row in alone for name, reason in row.absent.items()}
         if not absent:
             raise DeviceError(
                 f"{task.workload} cannot be timed on this GPU ({ending.reason}): see nvidia-smi."
             )
         sound = tuple(each for each in task.tasks if each.genome_id not in absent)
-        found = self._timed(replace(task, tasks=sound))
+        found = self._time_shape(replace(task, tasks=sound))
         return replace(found, absent={**absent, **found.absent})
 
-    def libraries(self, row: Row) -> Row:
+    def libraries(self, row: ShapeTimes) -> ShapeTimes:
         """The row with PyTorch's times beside its fastest kernel; as it is where there is no PyTorch."""
         if not row.best:
             return row
@@ -161,5 +165,5 @@ class Clock:
         inner = ending.value if isinstance(ending.value, Ending) else ending
         if inner.value is None and function is not compute_references:
             self._pool.close()
-            self._pool, self._known = self._made(), ()
+            self._pool, self._known = self._new_pool(), ()
         return inner

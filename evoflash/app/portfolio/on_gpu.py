@@ -12,17 +12,17 @@ from typing import TypeVar
 
 import numpy as np
 
-from evoflash.app.portfolio.table import WRONG, KernelTime, Row
+from evoflash.app.portfolio.table import WRONG, KernelTime, ShapeTimes
 from evoflash.evaluation import Status, Timing
 from evoflash.gpu import launcher
 from evoflash.gpu.arena import MemoryFaultError
 from evoflash.gpu.baselines import BaselineAbsentError, BaselineFailedError, baseline
 from evoflash.gpu.launcher import KernelHungError, LaunchRefusedError, Stopwatch, wait
 from evoflash.gpu.process import cache
-from evoflash.gpu.process.checks import LARGE_LIMIT_S, of_timed
+from evoflash.gpu.process.checks import LARGE_LIMIT_S, judge_replay
 from evoflash.gpu.process.rungs import GpuTask
 from evoflash.gpu.timing.benchmark import Bench, KernelContender
-from evoflash.gpu.timing.paired import beats_physics, compare, interleaved
+from evoflash.gpu.timing.paired import beats_physics, compare, time_interleaved
 from evoflash.gpu.timing.protocols import Pace, StoppingRule, TimingProtocol
 from evoflash.isolation import Ending
 from evoflash.operation import Workload, operation_of
@@ -59,24 +59,24 @@ def compute_references(workloads: Sequence[Workload], seed: int, threads: int) -
             pool.submit(cache.large, workload, operation_of(workload).inputs.after_timing, seed)
 
 
-def time_shape(task: ShapeTask) -> Ending[Row]:
+def time_shape(task: ShapeTask) -> Ending[ShapeTimes]:
     """Every kernel in one call, those not far from the fastest in a few turns, those near it in many, and
     judged.
 
     A kernel that fails a check has its reason in the row. One that hangs or spoils memory ends the call, and
     is to blame only where it was alone: measuring.py then asks for each by itself.
     """
-    return _guarded(lambda: _row(task))
+    return _run_guarded(lambda: _row(task))
 
 
 def time_libraries(task: ShapeTask, names: Sequence[str]) -> Ending[dict[str, float]]:
     """PyTorch's kernels in turns with the task's one kernel, in us. One that has none for the shape is left
     out.
     """
-    return _guarded(lambda: _libraries(task, names))
+    return _run_guarded(lambda: _libraries(task, names))
 
 
-def _guarded(work: Callable[[], T]) -> Ending[T]:
+def _run_guarded(work: Callable[[], T]) -> Ending[T]:
     try:
         return Ending(work())
     except KernelHungError as hung:
@@ -89,9 +89,9 @@ def _guarded(work: Callable[[], T]) -> Ending[T]:
         return Ending(None, Status.RUNTIME, str(error).strip().splitlines()[0])
 
 
-def _row(task: ShapeTask) -> Row:
+def _row(task: ShapeTask) -> ShapeTimes:
     bench = cache.bench(task.workload, task.spec, task.seed)
-    contenders, absent = _loaded(task)
+    contenders, absent = _load_contenders(task)
     rng = np.random.default_rng(task.seed)
     times = {each.name: _first_look(each, bench) for each in contenders}
     worth = _with_scratch(_near(contenders, times, _WORTH_TURNS, _OVERHEAD_US))
@@ -105,7 +105,9 @@ def _row(task: ShapeTask) -> Row:
             absent[each.name] = f"{WRONG}{reason}"
         else:
             times[each.name] = replace(times[each.name], is_checked=True)
-    return Row(task.workload, {name: time for name, time in times.items() if name not in absent}, absent)
+    return ShapeTimes(
+        task.workload, {name: time for name, time in times.items() if name not in absent}, absent
+    )
 
 
 def _protocol(bench: Bench) -> TimingProtocol:
@@ -156,12 +158,12 @@ def _wrong(contender: KernelContender, bench: Bench, time: KernelTime, task: Sha
     if impossible := beats_physics(timing, task.workload, task.spec):
         return impossible
     exact = any(each.is_deterministic for each in task.tasks if each.genome_id == contender.name)
-    return of_timed(contender, bench, seed=task.seed, timed_us=time.us, is_deterministic=exact).reason
+    return judge_replay(contender, bench, seed=task.seed, timed_us=time.us, is_deterministic=exact).reason
 
 
 def _libraries(task: ShapeTask, names: Sequence[str]) -> dict[str, float]:
     bench = cache.bench(task.workload, task.spec, task.seed)
-    (ours,), _ = _loaded(task)
+    (ours,), _ = _load_contenders(task)
     libraries = []
     for name in names:
         with contextlib.suppress(BaselineAbsentError):
@@ -169,11 +171,11 @@ def _libraries(task: ShapeTask, names: Sequence[str]) -> dict[str, float]:
     if not libraries:
         return {}
     rng = np.random.default_rng(task.seed)
-    _, timings = interleaved([ours, *libraries], bench, _protocol(bench), rule=_ROUGH, rng=rng)
+    _, timings = time_interleaved([ours, *libraries], bench, _protocol(bench), rule=_ROUGH, rng=rng)
     return {each.name: timings[each.name].median_us for each in libraries}
 
 
-def _loaded(task: ShapeTask) -> tuple[list[KernelContender], dict[str, str]]:
+def _load_contenders(task: ShapeTask) -> tuple[list[KernelContender], dict[str, str]]:
     found, absent = [], {}
     for each in task.tasks:
         try:
@@ -197,7 +199,7 @@ def _in_turns(
     if not contenders:
         return {}
     protocol = _protocol(bench)
-    samples, timings = interleaved(contenders, bench, protocol, rule=rule, rng=rng)
+    samples, timings = time_interleaved(contenders, bench, protocol, rule=rule, rng=rng)
     best = min(timings, key=lambda name: timings[name].median_us)
     best_us, found = timings[best].median_us, {}
     for name, sampled in samples.items():

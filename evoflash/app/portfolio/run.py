@@ -19,26 +19,26 @@ from evoflash.app.portfolio import choice
 from evoflash.app.portfolio import choice as rule
 from evoflash.app.portfolio.candidates import candidates
 from evoflash.app.portfolio.choice import Choice
-from evoflash.app.portfolio.session import Session
-from evoflash.app.portfolio.table import WRONG, KernelTime, Row, Table, read_table
+from evoflash.app.portfolio.session import TableBuilder
+from evoflash.app.portfolio.table import WRONG, KernelTime, ShapeTimes, TimeTable, read_table
 from evoflash.app.search.plan import where
 from evoflash.errors import NoKernelError, UsageError
 from evoflash.evaluation import Basis, Evaluation, Rung, Status, Timing
-from evoflash.exports.exported import Exported
+from evoflash.exports.exported import ExportRequest
 from evoflash.exports.portfolio import Member, Package, by_members
 from evoflash.gpu.launcher import present_gpu
 from evoflash.gpu.timing.noise_floor import environment
 from evoflash.operation import Workload
 from evoflash.problem import Problem, check_fits
 from evoflash.runtime.dispatch import FALLBACK, Dispatcher
-from evoflash.specs import GpuSpec, known_name, load_gpu
+from evoflash.specs import GpuSpec, canonical_gpu, load_gpu
 
 _LOOKS = 3  # at borders
 MAY_BE_SLOWER = 1.02  # a kernel that is given at a border and slower than another kept one teaches the rule
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class PortfolioOptions:
     """What was asked for."""
 
     problems: Path
@@ -53,7 +53,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Portfolio:
+class PortfolioResult:
     """The kernels kept, their rule, and the table that both come from.
 
     A kernel's number is its place in `kernels`. `by_count` has the best choice of one kernel, of two, ...
@@ -61,7 +61,7 @@ class Portfolio:
 
     mix: tuple[Shape, ...]
     spec: GpuSpec
-    table: Table
+    table: TimeTable
     path: Path  # the table's file
     choice: Choice
     by_count: tuple[Choice, ...]
@@ -74,7 +74,7 @@ class Portfolio:
         return rule.rule_of(self.points, self.spec.arch)
 
 
-def portfolio(wanted: Wanted) -> Portfolio:
+def portfolio(wanted: PortfolioOptions) -> PortfolioResult:
     """Measure or estimate what the table lacks, choose, and look at the borders.
 
     UsageError for a file or table that does not fit, DeviceError where a table would have to be measured on
@@ -90,7 +90,7 @@ def portfolio(wanted: Wanted) -> Portfolio:
     for shape in mix:
         check_fits(Problem((shape.workload,)), spec)
     table = known or _new_table(wanted, mix, spec, basis)
-    with Session(table, path, spec, seed=wanted.seed, minutes=wanted.minutes) as session:
+    with TableBuilder(table, path, spec, seed=wanted.seed, minutes=wanted.minutes) as session:
         session.fill([shape.workload for shape in mix])
         while True:
             found = _with_borders(_sure(mix, session, wanted.kernels), session)
@@ -100,16 +100,16 @@ def portfolio(wanted: Wanted) -> Portfolio:
             session.strike(*wrong)
 
 
-def _sure(mix: tuple[Shape, ...], session: Session, most: int) -> Portfolio:
+def _sure(mix: tuple[Shape, ...], session: TableBuilder, most: int) -> PortfolioResult:
     """The best choice, in which each shape gets a kernel that was timed in many turns and judged there."""
-    found = _chosen(mix, session, most)
+    found = _choose_portfolio(mix, session, most)
     while session.can_measure and (unsure := _unsure(found)):
         session.settle(*unsure)
-        found = _chosen(mix, session, most)
+        found = _choose_portfolio(mix, session, most)
     return found
 
 
-def _wrong_at_border(found: Portfolio) -> tuple[str, str] | None:
+def _wrong_at_border(found: PortfolioResult) -> tuple[str, str] | None:
     """A kept kernel that failed at a border shape, and why."""
     for row in (*found.table.borders, *found.table.rows):
         for name, reason in row.absent.items():
@@ -118,11 +118,11 @@ def _wrong_at_border(found: Portfolio) -> tuple[str, str] | None:
     return None
 
 
-def _where(wanted: Wanted) -> tuple[GpuSpec, Basis, Path]:
+def _where(wanted: PortfolioOptions) -> tuple[GpuSpec, Basis, Path]:
     """The GPU and the basis of the times, and the table's file. A table that is there says both itself."""
     if wanted.table is not None and wanted.table.exists() and wanted.evaluator is None:
         known = read_table(wanted.table)
-        if (asked := known_name(wanted.gpu)) not in (None, known.gpu):
+        if (asked := canonical_gpu(wanted.gpu)) not in (None, known.gpu):
             raise UsageError(f"{wanted.table} is of {known.gpu}, not of {asked}: give another --table.")
         return load_gpu(known.gpu), known.basis, wanted.table
     spec, basis = where(wanted.gpu, wanted.evaluator)
@@ -131,16 +131,16 @@ def _where(wanted: Wanted) -> tuple[GpuSpec, Basis, Path]:
     return spec, basis, wanted.table or beside
 
 
-def _new_table(wanted: Wanted, mix: tuple[Shape, ...], spec: GpuSpec, basis: Basis) -> Table:
+def _new_table(wanted: PortfolioOptions, mix: tuple[Shape, ...], spec: GpuSpec, basis: Basis) -> TimeTable:
     workloads = [shape.workload for shape in mix]
     kernels = candidates(workloads, spec, db=wanted.db, most=wanted.candidates)
     noted = {**environment(), "date": datetime.now(UTC).isoformat(timespec="seconds")}
     if basis is Basis.MEASURED:
         noted["device"] = present_gpu().device_name
-    return Table(spec.name, basis, kernels, environment=noted)
+    return TimeTable(spec.name, basis, kernels, environment=noted)
 
 
-def _chosen(mix: tuple[Shape, ...], session: Session, most: int) -> Portfolio:
+def _choose_portfolio(mix: tuple[Shape, ...], session: TableBuilder, most: int) -> PortfolioResult:
     table = session.table
     times = table.times_us([shape.workload for shape in mix])
     regret, weights = choice.regrets(times), [shape.weight for shape in mix]
@@ -154,17 +154,17 @@ def _chosen(mix: tuple[Shape, ...], session: Session, most: int) -> Portfolio:
         )
     ids = tuple(table.kernels[at].id for at in best.kernels)
     points = {shape.workload: number for shape in mix if (number := fastest(table, ids, shape.workload)) >= 0}
-    return Portfolio(mix, session.spec, table, session.path, best, by_count, ids, points, ())
+    return PortfolioResult(mix, session.spec, table, session.path, best, by_count, ids, points, ())
 
 
-def fastest(table: Table, ids: tuple[str, ...], workload: Workload) -> int:
+def fastest(table: TimeTable, ids: tuple[str, ...], workload: Workload) -> int:
     """The number of the fastest of these kernels on a shape of the table; FALLBACK where none has a time."""
     row = table.row(workload) or table.border(workload, ids)
     times = {name: row.times[name].us for name in ids if row and name in row.times}
     return ids.index(min(times, key=lambda name: times[name])) if times else FALLBACK
 
 
-def _unsure(found: Portfolio) -> tuple[Workload, str] | None:
+def _unsure(found: PortfolioResult) -> tuple[Workload, str] | None:
     """A shape and the kernel that it gets from a rough time, or though nobody looked at its output there."""
     if found.table.basis is not Basis.MEASURED:
         return None
@@ -176,7 +176,7 @@ def _unsure(found: Portfolio) -> tuple[Workload, str] | None:
     return None
 
 
-def _with_borders(found: Portfolio, session: Session) -> Portfolio:
+def _with_borders(found: PortfolioResult, session: TableBuilder) -> PortfolioResult:
     """The portfolio whose rule has learnt from its borders, and the borders that it has then.
 
     What is learnt moves borders: they are looked at again, and what the last look shows is not learnt.
@@ -191,18 +191,18 @@ def _with_borders(found: Portfolio, session: Session) -> Portfolio:
             break
         found = replace(found, points={**found.points, **taught})
     dispatcher = Dispatcher(found.rule)
-    numbers = {shape: rule.ask(dispatcher, shape, found.spec.arch) for shape in shapes}
+    numbers = {shape: rule.ask_dispatcher(dispatcher, shape, found.spec.arch) for shape in shapes}
     session.emulate({shape: found.kernels[n] for shape, n in numbers.items() if n != FALLBACK})
     return replace(found, table=session.table)
 
 
-def _taught(found: Portfolio, shape: Workload) -> int | None:
+def _taught(found: PortfolioResult, shape: Workload) -> int | None:
     """The kernel that a border shape should have, where that is clearly not the one that it is given, and no
     shape of its bucket has a kernel yet.
     """
     row = found.table.border(shape, found.kernels)
     better = fastest(found.table, found.kernels, shape)
-    given = rule.ask(Dispatcher(found.rule), shape, found.spec.arch)
+    given = rule.ask_dispatcher(Dispatcher(found.rule), shape, found.spec.arch)
     if row is None or FALLBACK in (better, given) or better == given:
         return None
     if rule.bucket(shape, found.spec.arch) in {rule.bucket(x, found.spec.arch) for x in found.points}:
@@ -212,7 +212,7 @@ def _taught(found: Portfolio, shape: Workload) -> int | None:
     return better if mine is None or mine.us > MAY_BE_SLOWER * best_us else None
 
 
-def package_of(found: Portfolio) -> Package:
+def package_of(found: PortfolioResult) -> Package:
     """UsageError where no shape gets a kernel."""
     told, numbered = by_members(found.rule)
     if not numbered:
@@ -221,7 +221,7 @@ def package_of(found: Portfolio) -> Package:
     return Package(members, told, summary(found), len(found.mix))
 
 
-def _member(found: Portfolio, number: int, key: tuple[Any, ...]) -> Member:
+def _member(found: PortfolioResult, number: int, key: tuple[Any, ...]) -> Member:
     shapes = [
         workload
         for workload, given in found.points.items()
@@ -229,10 +229,10 @@ def _member(found: Portfolio, number: int, key: tuple[Any, ...]) -> Member:
     ]
     genome = found.table.kernel(found.kernels[number])
     known = _evaluation(found, found.kernels[number], shapes)
-    return Member(Exported(genome, Problem((shapes[0],)), found.spec, known))
+    return Member(ExportRequest(genome, Problem((shapes[0],)), found.spec, known))
 
 
-def _evaluation(found: Portfolio, genome_id: str, shapes: list[Workload]) -> Evaluation | None:
+def _evaluation(found: PortfolioResult, genome_id: str, shapes: list[Workload]) -> Evaluation | None:
     """What the table says of the kernel on these shapes; None where it is estimates."""
     if found.table.basis is not Basis.MEASURED:
         return None
@@ -254,7 +254,7 @@ def _evaluation(found: Portfolio, genome_id: str, shapes: list[Workload]) -> Eva
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class ServedShape:
     """One shape of the mix. Without a kernel it falls back to PyTorch's attention."""
 
     workload: Workload
@@ -295,20 +295,20 @@ class AtBorder:
         return self.time.us / self.best_us - 1 if self.time and self.best_us else 0.0
 
 
-def served(found: Portfolio) -> tuple[Served, ...]:
+def serve_mix(found: PortfolioResult) -> tuple[ServedShape, ...]:
     """In the order of the mix."""
     dispatcher = Dispatcher(found.rule)
     rows = []
     for shape in found.mix:
-        row = found.table.row(shape.workload) or Row(shape.workload, {})
-        kernel = _given(dispatcher, found, shape.workload)
+        row = found.table.row(shape.workload) or ShapeTimes(shape.workload, {})
+        kernel = _dispatched_kernel(dispatcher, found, shape.workload)
         best_us = row.times[row.best].us if row.best else None
         known = (shape.workload, shape.weight, kernel, row.times.get(kernel))
-        rows.append(Served(*known, row.best, best_us, dict(row.libraries_us)))
+        rows.append(ServedShape(*known, row.best, best_us, dict(row.libraries_us)))
     return tuple(rows)
 
 
-def at_borders(found: Portfolio) -> tuple[AtBorder, ...]:
+def at_borders(found: PortfolioResult) -> tuple[AtBorder, ...]:
     """Both shapes of each border that get a kernel, each once."""
     dispatcher = Dispatcher(found.rule)
     shapes = dict.fromkeys(shape for border in found.borders for shape in (border.first, border.second))
@@ -316,16 +316,16 @@ def at_borders(found: Portfolio) -> tuple[AtBorder, ...]:
     return tuple(row for row in rows if row.kernel)
 
 
-def _at_border(dispatcher: Dispatcher, found: Portfolio, workload: Workload) -> AtBorder:
-    row = found.table.border(workload, found.kernels) or Row(workload, {})
-    kernel = _given(dispatcher, found, workload)
+def _at_border(dispatcher: Dispatcher, found: PortfolioResult, workload: Workload) -> AtBorder:
+    row = found.table.border(workload, found.kernels) or ShapeTimes(workload, {})
+    kernel = _dispatched_kernel(dispatcher, found, workload)
     kept = {name: row.times[name].us for name in found.kernels if name in row.times}
     best = min(kept, key=lambda name: kept[name], default="")
     return AtBorder(workload, kernel, row.times.get(kernel), best, kept.get(best))
 
 
-def _given(dispatcher: Dispatcher, found: Portfolio, workload: Workload) -> str:
-    number = rule.ask(dispatcher, workload, found.spec.arch)
+def _dispatched_kernel(dispatcher: Dispatcher, found: PortfolioResult, workload: Workload) -> str:
+    number = rule.ask_dispatcher(dispatcher, workload, found.spec.arch)
     return "" if number == FALLBACK else found.kernels[number]
 
 
@@ -338,7 +338,7 @@ class Regret:
     worst: float = 0.0
 
 
-def regret(rows: Sequence[Served]) -> Regret:
+def regret(rows: Sequence[ServedShape]) -> Regret:
     costs = [(row.weight, row.regret) for row in rows if row.regret is not None]
     if not costs:
         return Regret()
@@ -346,14 +346,14 @@ def regret(rows: Sequence[Served]) -> Regret:
     return Regret(mean, sum(cost for _, cost in costs) / len(costs), max(cost for _, cost in costs))
 
 
-def as_json(found: Portfolio) -> str:
+def as_json(found: PortfolioResult) -> str:
     """The summary and the rule as one object."""
     return json.dumps({**summary(found), "rule": found.rule}, indent=2)
 
 
-def summary(found: Portfolio) -> dict[str, Any]:
+def summary(found: PortfolioResult) -> dict[str, Any]:
     """Kernels, shapes and borders; times in us, regrets as ratios less 1."""
-    rows = served(found)
+    rows = serve_mix(found)
     costs = regret(rows)
     return {
         "gpu": found.spec.name,
@@ -375,12 +375,12 @@ def summary(found: Portfolio) -> dict[str, Any]:
     }
 
 
-def _kernel(found: Portfolio, name: str) -> dict[str, Any]:
+def _kernel(found: PortfolioResult, name: str) -> dict[str, Any]:
     genome = found.table.kernel(name)
     return {"id": name, "family": genome.family, "version": genome.version, "values": genome.as_dict()}
 
 
-def _shape(row: Served) -> dict[str, Any]:
+def _shape(row: ServedShape) -> dict[str, Any]:
     return {
         "problem": str(row.workload),
         "weight": row.weight,

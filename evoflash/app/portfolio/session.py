@@ -14,9 +14,9 @@ from itertools import chain
 from pathlib import Path
 from types import TracebackType
 
-from evoflash.app.portfolio.candidates import Built, Parts, built
-from evoflash.app.portfolio.measuring import Clock, Deadline, checked
-from evoflash.app.portfolio.table import KernelTime, Row, Table, write_table
+from evoflash.app.portfolio.candidates import BuildResult, Parts, build_all
+from evoflash.app.portfolio.measuring import Clock, Deadline, check_on_gpu
+from evoflash.app.portfolio.table import KernelTime, ShapeTimes, TimeTable, write_table
 from evoflash.emulator.preflight import complaint_of, emulate
 from evoflash.errors import DeviceError, EvoflashError
 from evoflash.evaluation import Basis
@@ -34,15 +34,15 @@ from evoflash.specs import GpuSpec
 MOST_FLOPS = 1 << 27  # of an emulated call: some seconds of a core
 
 
-def estimated(workload: Workload, ids: Sequence[str], parts: Parts, gpu: GpuSpec) -> Row:
+def estimate_row(workload: Workload, ids: Sequence[str], parts: Parts, gpu: GpuSpec) -> ShapeTimes:
     """The kernels of these ids on the shape: estimates in us, or reasons why there are none."""
     key = workload.compile_key(gpu.arch)
     mine = {name: parts[name, key] for name in ids}
     times = {name: _time(part, workload, gpu) for name, part in mine.items() if not part.reason}
-    return Row(workload, times, {name: part.reason for name, part in mine.items() if part.reason})
+    return ShapeTimes(workload, times, {name: part.reason for name, part in mine.items() if part.reason})
 
 
-def _time(part: Built, workload: Workload, gpu: GpuSpec) -> KernelTime:
+def _time(part: BuildResult, workload: Workload, gpu: GpuSpec) -> KernelTime:
     assert part.prepared is not None, "asked of what has no reason only"
     (found,) = estimates(part.genome, part.prepared, Problem((workload,)), gpu)
     return KernelTime(found.total_us, found.total_us, found.total_us, n=0)
@@ -57,7 +57,7 @@ def one_group(workload: Workload) -> Workload | None:
     return part if part.flops <= MOST_FLOPS else None
 
 
-def complaint(part: Built, workload: Workload, gpu: GpuSpec, seed: int) -> str:
+def complaint(part: BuildResult, workload: Workload, gpu: GpuSpec, seed: int) -> str:
     """What the emulator finds wrong with the kernel on that shape; empty where nothing is."""
     family = load_family(part.genome.family)
     library = gxx.build(render(part.genome, part.key, gpu).source, name=family.name)
@@ -85,10 +85,10 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0))
 
 
-class Session:
+class TableBuilder:
     """A table being filled, with what fills it."""
 
-    def __init__(self, table: Table, path: Path, spec: GpuSpec, *, seed: int, minutes: float) -> None:
+    def __init__(self, table: TimeTable, path: Path, spec: GpuSpec, *, seed: int, minutes: float) -> None:
         """`minutes`: after so many no kernel gets more than the few turns that every one gets."""
         self.table, self.path, self.spec, self._seed = table, path, spec, seed
         now = time.monotonic()
@@ -98,7 +98,7 @@ class Session:
         self._clock: Clock | None = None
         self._open = ExitStack()
 
-    def __enter__(self) -> "Session":
+    def __enter__(self) -> "TableBuilder":
         return self
 
     def __exit__(
@@ -160,7 +160,7 @@ class Session:
             self._clock.expect([workload])
             turns_s = max(_SETTLED_S, self._deadline.turns_s(1))
             found = self._clock.row(workload, ids, turns_s=turns_s)
-            self._keep(self.table.with_row(row.settled(genome_id, found)))
+            self._keep(self.table.with_row(row.with_retiming(genome_id, found)))
 
     def emulate(self, served: Mapping[Workload, str]) -> None:
         """Run the kernel of each border shape in the emulator, where that is not too much for it."""
@@ -181,13 +181,13 @@ class Session:
             ended = {shape: future.result() for shape, future in asked.items()}
         for shape, ending in ended.items():
             why = ending.value if ending.value is not None else f"{ending.status}: {ending.reason}"
-            self._keep(self.table.judged(shape, served[shape], why))
+            self._keep(self.table.with_verdict(shape, served[shape], why))
 
     @property
     def _how(self) -> tuple[GpuSpec, int]:
         return self.spec, self._seed
 
-    def _part(self, workload: Workload, genome_id: str) -> Built:
+    def _part(self, workload: Workload, genome_id: str) -> BuildResult:
         return self._parts[genome_id, workload.compile_key(self.spec.arch)]
 
     def _is_checked(self, workload: Workload, genome_id: str) -> bool:
@@ -207,9 +207,9 @@ class Session:
         *,
         turns_s: float,
         judges_all: bool = False,
-    ) -> Row:
+    ) -> ShapeTimes:
         if self._clock is None:
-            return estimated(workload, ids, self._parts, self.spec)
+            return estimate_row(workload, ids, self._parts, self.spec)
         self._clock.expect(left)
         return self._clock.row(workload, ids, turns_s=turns_s, judges_all=judges_all)
 
@@ -222,15 +222,15 @@ class Session:
         if wanted:
             doing = "compiling and emulating" if self.is_estimate else "compiling"
             with working(f"{doing} {len(wanted)} kernels for {len(keys)} kinds of shapes"):
-                parts = built(wanted, workloads, self.spec, emulate=self.is_estimate, seed=self._seed)
+                parts = build_all(wanted, workloads, self.spec, emulate=self.is_estimate, seed=self._seed)
             if not self.is_estimate:
                 with working("checking them on small and odd shapes"):
-                    parts = checked(parts, self.spec, self._seed)
+                    parts = check_on_gpu(parts, self.spec, self._seed)
             self._parts = {**self._parts, **parts}
         if not self.is_estimate and (wanted or self._clock is None):
             self._open.close()
             self._clock = self._open.enter_context(Clock(self._parts, self.spec, self._seed))
 
-    def _keep(self, table: Table) -> None:
+    def _keep(self, table: TimeTable) -> None:
         self.table = table
         write_table(self.path, table)

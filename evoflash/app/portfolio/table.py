@@ -40,7 +40,7 @@ class KernelTime:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ShapeTimes:
     """One shape: times by genome id, and why other kernels have none.
 
     `libraries_us`: PyTorch's attention in turns with the fastest kernel, by backend.
@@ -56,12 +56,12 @@ class Row:
         """The id of the fastest kernel; empty where none has a time."""
         return min(self.times, key=lambda each: self.times[each].us, default="")
 
-    def without(self, genome_id: str, reason: str) -> "Row":
+    def without(self, genome_id: str, reason: str) -> "ShapeTimes":
         """The row in which this kernel has no time, for that reason."""
         others = {name: time for name, time in self.times.items() if name != genome_id}
         return replace(self, times=others, absent={**self.absent, genome_id: reason})
 
-    def settled(self, genome_id: str, found: "Row") -> "Row":
+    def with_retiming(self, genome_id: str, found: "ShapeTimes") -> "ShapeTimes":
         """The row once this kernel was timed again in turns with the row's fastest: the ratio to that one is
         the new one. A kernel whose output was wrong there has no time any more.
         """
@@ -76,7 +76,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class TimeTable:
     """Rows of one GPU and one session or several, and the kernels that they name.
 
     `borders`: shapes where a dispatcher changed its mind, timed with the kernels kept then and no others.
@@ -85,34 +85,34 @@ class Table:
     gpu: str
     basis: Basis  # measured, or estimated by the performance model
     kernels: tuple[Genome, ...]
-    rows: tuple[Row, ...] = ()
-    borders: tuple[Row, ...] = ()
+    rows: tuple[ShapeTimes, ...] = ()
+    borders: tuple[ShapeTimes, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)  # device, driver, versions, date
 
-    def row(self, workload: Workload) -> Row | None:
+    def row(self, workload: Workload) -> ShapeTimes | None:
         return next((row for row in self.rows if row.workload == workload), None)
 
     def kernel(self, genome_id: str) -> Genome:
         return next(genome for genome in self.kernels if genome.id == genome_id)
 
-    def with_row(self, row: Row) -> "Table":
+    def with_row(self, row: ShapeTimes) -> "TimeTable":
         """The table with this row, in the place of an older one of the same shape."""
         others = tuple(each for each in self.rows if each.workload != row.workload)
         return replace(self, rows=(*others, row))
 
-    def with_border(self, row: Row) -> "Table":
+    def with_border(self, row: ShapeTimes) -> "TimeTable":
         """The same for a shape at a border."""
         others = tuple(each for each in self.borders if each.workload != row.workload)
         return replace(self, borders=(*others, row))
 
-    def without(self, genome_id: str, reason: str) -> "Table":
+    def without(self, genome_id: str, reason: str) -> "TimeTable":
         """The table in which this kernel has no time on any shape, for that reason."""
         rows, borders = (
             tuple(row.without(genome_id, reason) for row in each) for each in (self.rows, self.borders)
         )
         return replace(self, rows=rows, borders=borders)
 
-    def judged(self, workload: Workload, genome_id: str, complaint: str) -> "Table":
+    def with_verdict(self, workload: Workload, genome_id: str, complaint: str) -> "TimeTable":
         """The table once the kernel's output at a border shape was looked at; an empty complaint is none."""
         beside = next((row for row in self.borders if row.workload == workload), None)
         keep, row = (self.with_border, beside) if beside else (self.with_row, self.row(workload))
@@ -122,7 +122,7 @@ class Table:
         sure = replace(row.times[genome_id], is_checked=True)
         return keep(replace(row, times={**row.times, genome_id: sure}))
 
-    def border(self, workload: Workload, ids: Sequence[str]) -> Row | None:
+    def border(self, workload: Workload, ids: Sequence[str]) -> ShapeTimes | None:
         """The row of a border shape, or of the mix, that says something of each of these kernels."""
         rows = (row for row in (*self.borders, *self.rows) if row.workload == workload)
         return next((row for row in rows if set(ids) <= {*row.times, *row.absent}), None)
@@ -137,13 +137,13 @@ class Table:
         ).reshape(len(workloads), len(ids))
 
 
-def read_table(path: Path) -> Table:
+def read_table(path: Path) -> TimeTable:
     """The table in a file that write_table() wrote. UsageError for any other file."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
         if (found["format"], found["version"]) != (_FORMAT, _VERSION):
             raise ValueError(f"it is of version {found['version']}, this evoflash reads {_VERSION}")
-        return Table(
+        return TimeTable(
             gpu=found["gpu"],
             basis=Basis(found["basis"]),
             kernels=tuple(_genome(each) for each in found["kernels"]),
@@ -160,12 +160,12 @@ def read_table(path: Path) -> Table:
         ) from None
 
 
-def write_table(path: Path, table: Table) -> None:
+def write_table(path: Path, table: TimeTable) -> None:
     """Whole or not at all. UsageError where the path cannot be written."""
     write_text(path, as_json(table) + "\n")
 
 
-def as_json(table: Table) -> str:
+def as_json(table: TimeTable) -> str:
     """The file's text: genomes with all values, times in us."""
     kernels = [
         {"id": each.id, "family": each.family, "version": each.version, "values": each.as_dict()}
@@ -179,7 +179,7 @@ def as_json(table: Table) -> str:
     )
 
 
-def _shape(row: Row) -> dict[str, Any]:
+def _shape(row: ShapeTimes) -> dict[str, Any]:
     return {
         "problem": str(row.workload),
         "times": {name: asdict(time) for name, time in row.times.items()},
@@ -188,11 +188,13 @@ def _shape(row: Row) -> dict[str, Any]:
     }
 
 
-def _row(found: Mapping[str, Any]) -> Row:
+def _row(found: Mapping[str, Any]) -> ShapeTimes:
     times = {name: KernelTime(**time) for name, time in found["times"].items()}
     if not all(np.isfinite(time.us) and time.us > 0 for time in times.values()):
         raise ValueError(f"a time on {found['problem']} is no positive number")
-    return Row(parse_workload(found["problem"]), times, dict(found["absent"]), dict(found["libraries_us"]))
+    return ShapeTimes(
+        parse_workload(found["problem"]), times, dict(found["absent"]), dict(found["libraries_us"])
+    )
 
 
 def _genome(found: Mapping[str, Any]) -> Genome:

@@ -13,20 +13,20 @@ from evoflash.app import words as cost
 from evoflash.app.leaderboard import OBJECTIVES, Objective, pareto_front
 from evoflash.app.report.record import (
     BestSoFar,
-    Cost,
+    CandidateRow,
     Front,
     FrontPoint,
-    Progress,
     RandomRun,
-    Reached,
     Rejection,
-    Row,
+    ReportedCost,
+    RungCount,
+    SearchProgress,
 )
 from evoflash.evaluation import Basis, Evaluation, Proposal, Run, Rung
 from evoflash.gpu.process.outcome import seconds_by_rung
 from evoflash.search import faster
 from evoflash.store.rows import score_row
-from evoflash.store.standing import Cost as Charged
+from evoflash.store.standing import ComputeCost as Charged
 
 History = Sequence[tuple[Proposal, Evaluation]]
 RANDOM = "uniform"  # the strategy that is random search
@@ -34,16 +34,16 @@ _ON_GPU = (Rung.SMOKE, Rung.CORRECTNESS, Rung.TIMING)
 _REASONS = 3  # of a rung and status that are named
 
 
-def rows(history: History, best: Evaluation | None) -> tuple[Row, ...]:
+def rows(history: History, best: Evaluation | None) -> tuple[CandidateRow, ...]:
     """Every proposal, duplicates too; a duplicate has the outcome of the kernel that it repeats."""
     winner_us = best.score_us if best else None
     return tuple(_row(n, *outcome, winner_us) for n, outcome in enumerate(history, 1))
 
 
-def _row(n: int, proposal: Proposal, evaluation: Evaluation, winner_us: float | None) -> Row:
+def _row(n: int, proposal: Proposal, evaluation: Evaluation, winner_us: float | None) -> CandidateRow:
     us = evaluation.learnt_us
     builds = [build for build in evaluation.builds if build.ok]
-    return Row(
+    return CandidateRow(
         n=n,
         id=evaluation.genome.id,
         family=evaluation.genome.family,
@@ -84,14 +84,14 @@ def seed_us(history: History) -> tuple[int, float | None]:
     return len(seeds), min(timed, default=None)
 
 
-def progress(run: Run, history: History, random: Sequence[RandomRun]) -> Progress:
+def progress(run: Run, history: History, random: Sequence[RandomRun]) -> SearchProgress:
     """The best so far beside the seeds and the random searches that are stored."""
     best, (seeds, from_us) = best_so_far(history), seed_us(history)
     evaluated = sum(not evaluation.duplicate_of for _, evaluation in history)
     count = f"{seeds} seeds were tried." if seeds > 1 else "One seed was tried."
     says = [count if seeds else "No proposal of this run is marked as a seed."]
     says.append(_of_random(run, evaluated, best, random))
-    return Progress(evaluated, best, seeds, from_us, tuple(random), tuple(says))
+    return SearchProgress(evaluated, best, seeds, from_us, tuple(random), tuple(says))
 
 
 def _of_random(run: Run, evaluated: int, best: Sequence[BestSoFar], random: Sequence[RandomRun]) -> str:
@@ -117,7 +117,7 @@ def _at(best: Sequence[BestSoFar], evaluations: int) -> float | None:
     return min((each.us for each in best if each.evaluations <= evaluations), default=None)
 
 
-def reached(history: History) -> tuple[Reached, ...]:
+def count_by_rung(history: History) -> tuple[RungCount, ...]:
     """The rungs from the cheapest on; those of a GPU only where one was used."""
     own = [evaluation for _, evaluation in history if not evaluation.duplicate_of]
     is_measured = any(each.basis is Basis.MEASURED or each.rung in _ON_GPU for each in own)
@@ -126,7 +126,7 @@ def reached(history: History) -> tuple[Reached, ...]:
     for at, rung in enumerate(order):
         came = [each for each in own if order.index(each.rung) >= at]
         rejected = sum(each.rung is rung and each.learnt_us is None for each in came)
-        found.append(Reached(str(rung), len(came), rejected))
+        found.append(RungCount(str(rung), len(came), rejected))
     return tuple(found)
 
 
@@ -147,7 +147,7 @@ def rejections(history: History) -> tuple[Rejection, ...]:
 
 def took(
     run: Run, history: History, newest: str, charged: Charged | None, price_per_hour: float | None
-) -> Cost:
+) -> ReportedCost:
     """Wall clock, GPU, CPU, compiler; in money where a price is given."""
     own = [evaluation for _, evaluation in history if not evaluation.duplicate_of]
     seconds: Counter[str] = Counter()
@@ -156,7 +156,7 @@ def took(
     wall_s = (datetime.fromisoformat(newest) - datetime.fromisoformat(run.created)).total_seconds()
     compiled = sum(build.compile_s for each in own for build in each.builds)
     known = cost.as_dict(charged, price_per_hour)
-    return Cost(
+    return ReportedCost(
         wall_s=max(wall_s, 0.0),
         gpu_minutes=known["gpu_minutes"],
         cpu_minutes=known["cpu_minutes"],
@@ -173,12 +173,14 @@ AGAINST = ("registers", "spills", "error", "energy")  # objectives beside latenc
 def fronts(history: History) -> tuple[Front, ...]:
     """Of each objective that costs time: where the fastest kernel has the least of it, there is no front."""
     own = [evaluation for _, evaluation in history if not evaluation.duplicate_of]
-    rows = [_row_fronts(each) for each in own if each.is_correct and each.score_us and not each.is_censored]
+    rows = [
+        _objective_values(each) for each in own if each.is_correct and each.score_us and not each.is_censored
+    ]
     found = [_front(rows, OBJECTIVES["latency"], OBJECTIVES[name]) for name in AGAINST]
     return tuple(front for front in found if front is not None)
 
 
-def _row_fronts(each: Evaluation) -> Mapping[str, Any]:
+def _objective_values(each: Evaluation) -> Mapping[str, Any]:
     """Under the names that objectives give the leaderboard's columns."""
     builds = [build for build in each.builds if build.ok]
     return {

@@ -12,7 +12,7 @@ from evoflash.app.report import record
 from evoflash.app.report.candidates import History, fronts
 from evoflash.app.report.lineage import lineage
 from evoflash.app.report.winner import kernel, rooflines, verdict
-from evoflash.app.search.session import NOTE, noted
+from evoflash.app.search.session import NOTE, read_pairs
 from evoflash.app.words import state
 from evoflash.errors import NoKernelError, without_passwords
 from evoflash.evaluation import Baseline, Basis, Evaluation, Run
@@ -20,13 +20,13 @@ from evoflash.gpu.timing.relative import factors, in_words
 from evoflash.store import run_edits
 from evoflash.store.database import Database
 from evoflash.store.rows import score_row
-from evoflash.store.standing import Standing, costs, standings
+from evoflash.store.standing import RunStatus, costs, standings
 from evoflash.store.store import Store, best_in
 
 _NO_SEARCH = ("remeasure", "baselines", "archive", "evaluate")  # strategies of runs that are none
 
 
-def chosen(database: Database, store: Store, wanted: str | None) -> Run:
+def find_run(database: Database, store: Store, wanted: str | None) -> Run:
     """The run with this number or name; without one the newest search, a recorded one only where no other is.
 
     UsageError or NoKernelError where there is none.
@@ -58,17 +58,17 @@ def collect(
     gpus = factors(each.environment for _, each in history if not each.duplicate_of)
     again = None
     if is_retimed and best is not None:
-        from evoflash.app.report.lineage import timed_again
+        from evoflash.app.report.lineage import retime
 
         genomes = {evaluation.genome.id: evaluation.genome for _, evaluation in history}
         hops = [genomes[step.genome_id] for step in insights.lineage]
-        again = timed_again(hops, run.key.problem, run.key.gpu)
+        again = retime(hops, run.key.problem, run.key.gpu)
     return record.Report(
         format=record.FORMAT,
         made=datetime.now(UTC).isoformat(timespec="seconds"),
         made_by=__version__,
         run=_about(store, standing, history, dict(environment)),
-        verdict=verdict(best, history, baselines, noted(environment)),
+        verdict=verdict(best, history, baselines, read_pairs(environment)),
         progress=outcomes.progress(run, history, _random(store, run)),
         candidates=outcomes.rows(history, best),
         effects=insights.effects,
@@ -76,7 +76,7 @@ def collect(
         learnt=tuple(sentences(insights)),
         lineage=lineage(insights.lineage, history, best, again),
         rooflines=rooflines(best, history, baselines),
-        reached=outcomes.reached(history),
+        reached=outcomes.count_by_rung(history),
         rejections=outcomes.rejections(history),
         peers=tuple(_peer(each, best) for each in baselines),
         kernel=kernel(best, is_checked=is_checked),
@@ -89,11 +89,11 @@ def collect(
     )
 
 
-def _about(store: Store, standing: Standing, history: History, environment: dict[str, str]) -> record.About:
+def _about(store: Store, standing: RunStatus, history: History, environment: dict[str, str]) -> record.About:
     run, own = standing.run, [each for _, each in history if not each.duplicate_of]
     key, correct = run.key, sum(each.is_correct for each in own)
     screened = sum(each.is_screened for each in own)
-    argv, version = _made_by(store, run)
+    argv, version = _command_and_version(store, run)
     return record.About(
         id=run.id,
         name=standing.name,
@@ -120,7 +120,7 @@ def _about(store: Store, standing: Standing, history: History, environment: dict
     )
 
 
-def _made_by(store: Store, run: Run) -> tuple[list[str], str]:
+def _command_and_version(store: Store, run: Run) -> tuple[list[str], str]:
     query = "SELECT argv_json, evoflash_version FROM runs WHERE id = :id"
     _, ((argv, version),) = store.query(query, {"id": run.id})
     return [str(word) for word in json.loads(argv)], str(version)

@@ -8,17 +8,17 @@ A lineage timed again on this machine's GPU, all its hops and the libraries in t
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from evoflash.app.insights import Step
+from evoflash.app.insights import Generation
 from evoflash.app.report.candidates import History
 from evoflash.app.report.record import Hop, Lineage, Neighbour
-from evoflash.app.search.session import mirrored
+from evoflash.app.search.session import swap_pair
 from evoflash.app.words import short
 from evoflash.errors import DeviceError, EvoflashError
 from evoflash.evaluation import FINAL, Evaluation, score
 from evoflash.evaluators.measured import MeasuredEvaluator
 from evoflash.gpu.launcher import present_spec
 from evoflash.gpu.process.finals import FinalReport, failed_check
-from evoflash.gpu.timing.paired import Comparison
+from evoflash.gpu.timing.paired import PairedComparison
 from evoflash.notices import say
 from evoflash.problem import parse_problem
 from evoflash.space import Genome, Value
@@ -27,7 +27,7 @@ NOT_RETIMED = "Times are those of the search; `evoflash report --retime` times e
 
 
 def lineage(
-    steps: Sequence[Step], history: History, best: Evaluation | None, again: "Again | None"
+    steps: Sequence[Generation], history: History, best: Evaluation | None, again: "RetimedLineage | None"
 ) -> Lineage:
     """The hops from a seed or a sample to the winner; empty without a winner."""
     if best is None:
@@ -42,7 +42,12 @@ def lineage(
     return Lineage(hops, again.how if again else NOT_RETIMED, near, says)
 
 
-def _hop(step: Step, before: Step | None, outcomes: Mapping[str, Evaluation], again: "Again | None") -> Hop:
+def _hop(
+    step: Generation,
+    before: Generation | None,
+    outcomes: Mapping[str, Evaluation],
+    again: "RetimedLineage | None",
+) -> Hop:
     evaluation = outcomes[step.genome_id]
     pair = again.pair(step.genome_id, before.genome_id) if again and before else None
     was = before.score_us if before else None
@@ -135,25 +140,25 @@ def _word(value: Value | None) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Again:
+class RetimedLineage:
     """Final times by genome id, and every pair; `how` says on what."""
 
     us: Mapping[str, float]
-    pairs: tuple[Comparison, ...]
+    pairs: tuple[PairedComparison, ...]
     how: str
 
-    def pair(self, first: str, second: str) -> Comparison | None:
+    def pair(self, first: str, second: str) -> PairedComparison | None:
         """The first over the second; None where they were not timed on one workload, or on several."""
-        ways = {(first, second): _as_it_is, (second, first): mirrored}
+        ways = {(first, second): _as_it_is, (second, first): swap_pair}
         found = [ways[p.first, p.second](p) for p in self.pairs if (p.first, p.second) in ways]
         return found[0] if len(found) == 1 else None
 
 
-def _as_it_is(pair: Comparison) -> Comparison:
+def _as_it_is(pair: PairedComparison) -> PairedComparison:
     return pair
 
 
-def timed_again(genomes: Sequence[Genome], problem: str, gpu: str) -> Again:
+def retime(genomes: Sequence[Genome], problem: str, gpu: str) -> RetimedLineage:
     """Time the genomes in turns, in a fresh GPU process; each output is checked as it was timed.
 
     DeviceError where that GPU is not here; EvoflashError where they could not be timed, or one is wrong.
@@ -171,7 +176,7 @@ def timed_again(genomes: Sequence[Genome], problem: str, gpu: str) -> Again:
     return _again(report, [genome.id for genome in genomes], spec.name)
 
 
-def _again(report: FinalReport, ids: Sequence[str], gpu: str) -> Again:
+def _again(report: FinalReport, ids: Sequence[str], gpu: str) -> RetimedLineage:
     for name in ids:
         if wrong := failed_check(report, name):
             raise EvoflashError(f"{name} is wrong as it was timed ({wrong}): `evoflash check {name}`.")
@@ -180,4 +185,4 @@ def _again(report: FinalReport, ids: Sequence[str], gpu: str) -> Again:
         for name in ids
     }
     pairs = tuple(pair for pair in report.comparisons if pair.protocol in FINAL)
-    return Again(us, pairs, f"All hops were timed again for this report, in turns, on {gpu}.")
+    return RetimedLineage(us, pairs, f"All hops were timed again for this report, in turns, on {gpu}.")

@@ -62,7 +62,7 @@ class Lineage:
 
 
 @dataclass(frozen=True, slots=True)
-class Floor:
+class RooflineBound:
     """A time that one unit of the GPU needs for the work alone; `share` of it in the winner's time."""
 
     name: str
@@ -94,13 +94,13 @@ class Roofline:
     peak_tflops: float  # of the tensor units, at boost clock
     mma_tflops: float  # of the same through mma.sync
     dram_gbps: float
-    floors: tuple[Floor, ...]
+    floors: tuple[RooflineBound, ...]
     points: tuple[Point, ...]
     terms: tuple[tuple[str, float], ...]  # of the model for the winner, largest first; empty: not estimated
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class StoredCheck:
     """An output on one workload compared with the reference, as the run stored it."""
 
     workload: str
@@ -113,7 +113,7 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SourceFinding:
     """What `evoflash check` found in the winner, by line of its source; 0: of no line."""
 
     severity: str
@@ -124,7 +124,7 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class CompiledSource:
     """The winner's CUDA for one compile key, and what the compiler made of it."""
 
     compile_key: str
@@ -137,14 +137,14 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class Kernel:
+class WinnerKernel:
     """The winner's sources and checks. `emulated` says what the emulator did for this report, or why not."""
 
-    sources: tuple[Source, ...]
-    checks: tuple[Check, ...]
+    sources: tuple[CompiledSource, ...]
+    checks: tuple[StoredCheck, ...]
     emulated: str
     emulated_runs: int
-    found: tuple[Found, ...]
+    found: tuple[SourceFinding, ...]
     export: tuple[str, ...]  # commands
     says: str  # why there is no source; empty where there is
 
@@ -181,7 +181,7 @@ class About:
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class PairedRatio:
     """The winner's time over another's, timed in turns; below 1 the winner is faster."""
 
     other: str
@@ -221,7 +221,7 @@ class VerdictOn:
     tflops: float | None
     seed_us: float | None  # the fastest of what the search started from
     over_seed: float | None  # the seed's time over the winner's
-    pairs: tuple[Pair, ...]
+    pairs: tuple[PairedRatio, ...]
     ties: tuple[Tie, ...]
     says: tuple[str, ...]
 
@@ -246,7 +246,7 @@ class RandomRun:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class SearchProgress:
     """The best so far, beside what the search started from and beside random searches."""
 
     evaluated: int
@@ -258,7 +258,7 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class CandidateRow:
     """A candidate in the order of its evaluation; times of a wrong one are None."""
 
     n: int
@@ -290,7 +290,7 @@ class Rejection:
 
 
 @dataclass(frozen=True, slots=True)
-class Reached:
+class RungCount:
     """How many candidates came to a rung, and how many of them it rejected."""
 
     rung: str
@@ -332,7 +332,7 @@ class Front:
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class ReportedCost:
     """What the run took. Minutes are None for a run of an evoflash that did not note them."""
 
     wall_s: float | None  # from its beginning to its newest outcome, pauses included
@@ -353,33 +353,33 @@ class Report:
     made_by: str  # evoflash's version
     run: About
     verdict: VerdictOn | None
-    progress: Progress
-    candidates: tuple[Row, ...]
+    progress: SearchProgress
+    candidates: tuple[CandidateRow, ...]
     effects: tuple[GeneEffect, ...]
     nogoods: tuple[Nogood, ...]
     learnt: tuple[str, ...]  # effects, nogoods and operators in sentences
     lineage: Lineage
     rooflines: tuple[Roofline, ...]
-    reached: tuple[Reached, ...]
+    reached: tuple[RungCount, ...]
     rejections: tuple[Rejection, ...]
     peers: tuple[Peer, ...]
     fronts: tuple[Front, ...]
-    kernel: Kernel | None
-    cost: Cost
+    kernel: WinnerKernel | None
+    cost: ReportedCost
     gpus: tuple[GpuFactor, ...] = ()  # empty where nothing was timed beside an anchor
     gpus_say: tuple[str, ...] = ()
 
 
 def as_json(report: Report) -> str:
     """One object. A number that nobody knows (not finite) is null."""
-    return json.dumps(_known(asdict(report)), indent=1, allow_nan=False)
+    return json.dumps(_json_safe(asdict(report)), indent=1, allow_nan=False)
 
 
-def _known(value: Any) -> Any:
+def _json_safe(value: Any) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
-        return {str(name): _known(each) for name, each in value.items()}
+        return {str(name): _json_safe(each) for name, each in value.items()}
     if isinstance(value, list | tuple):
-        return [_known(each) for each in value]
+        return [_json_safe(each) for each in value]
     return value

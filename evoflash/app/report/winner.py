@@ -11,22 +11,22 @@ from collections.abc import Sequence
 
 from evoflash.app.report.candidates import History, seed_us
 from evoflash.app.report.record import (
-    Check,
-    Floor,
-    Found,
-    Kernel,
-    Pair,
+    CompiledSource,
+    PairedRatio,
     Point,
     Roofline,
-    Source,
+    RooflineBound,
+    SourceFinding,
+    StoredCheck,
     Tie,
     VerdictOn,
+    WinnerKernel,
 )
 from evoflash.app.words import export_commands
 from evoflash.errors import EvoflashError, UsageError, without_passwords
 from evoflash.evaluation import SCORED, Baseline, Build, Evaluation, Timing, was_timed_again
-from evoflash.gpu.timing.paired import Comparison
-from evoflash.kernels.nvrtc import kept_source
+from evoflash.gpu.timing.paired import PairedComparison
+from evoflash.kernels.nvrtc import cached_source
 from evoflash.operation import CompileKey, Workload, operation_of
 from evoflash.problem import parse_problem
 from evoflash.specs import GpuSpec, load_gpu
@@ -96,7 +96,7 @@ def _point(kind: str, name: str, workload: Workload, us: float | None) -> Point 
     return Point(name, kind, us, workload.flops / us / 1e6) if us else None
 
 
-def _floors(workload: Workload, gpu: GpuSpec, us: float | None) -> tuple[Floor, ...]:
+def _floors(workload: Workload, gpu: GpuSpec, us: float | None) -> tuple[RooflineBound, ...]:
     """Each as if it alone bounded the kernel, at boost clock."""
     cycles_us = gpu.sm_count * gpu.clock_mhz
     found = [
@@ -111,7 +111,7 @@ def _floors(workload: Workload, gpu: GpuSpec, us: float | None) -> tuple[Floor, 
     if gpu.mma_flops_per_clk == gpu.tensor_flops_per_clk:
         del found[1]
     return tuple(
-        Floor(name, floor_us, workload.flops / floor_us / 1e6, floor_us / us if us else None, says)
+        RooflineBound(name, floor_us, workload.flops / floor_us / 1e6, floor_us / us if us else None, says)
         for name, floor_us, says in found
     )
 
@@ -129,7 +129,7 @@ STORED = (
 RUNS = 4  # of each shape, as `evoflash check` makes them
 
 
-def kernel(best: Evaluation | None, *, is_checked: bool) -> Kernel | None:
+def kernel(best: Evaluation | None, *, is_checked: bool) -> WinnerKernel | None:
     """The source, from the cache of what was compiled or rendered anew, and the stored checks; None without a
     winner.
 
@@ -138,7 +138,7 @@ def kernel(best: Evaluation | None, *, is_checked: bool) -> Kernel | None:
     if best is None:
         return None
     checks = tuple(
-        Check(
+        StoredCheck(
             verdict.workload,
             verdict.passed,
             verdict.rel_l2,
@@ -153,17 +153,17 @@ def kernel(best: Evaluation | None, *, is_checked: bool) -> Kernel | None:
         sources, of_version = _sources(best)
         export = tuple(map(without_passwords, export_commands(best.genome, best.problem, best.gpu)))
     except EvoflashError as error:  # a recording's, or a family that is gone: the rest is shown without
-        return Kernel((), checks, "", 0, (), (), f"There is no source: {error}")
-    said, runs, found = _emulated(best) if is_checked else (STORED, 0, ())
-    return Kernel(sources, checks, said, runs, found, export, of_version)
+        return WinnerKernel((), checks, "", 0, (), (), f"There is no source: {error}")
+    said, runs, found = _emulate_winner(best) if is_checked else (STORED, 0, ())
+    return WinnerKernel(sources, checks, said, runs, found, export, of_version)
 
 
-def _sources(best: Evaluation) -> tuple[tuple[Source, ...], str]:
+def _sources(best: Evaluation) -> tuple[tuple[CompiledSource, ...], str]:
     """One for each compile key, and a remark where they are not what the run compiled."""
     gpu = load_gpu(best.gpu)
     builds = {build.compile_key: build for build in best.builds}
     keys = parse_problem(best.problem).compile_keys(gpu.arch)
-    kept = {key: kept_source(builds[key]) for key in keys if key in builds}
+    kept = {key: cached_source(builds[key]) for key in keys if key in builds}
     if all(kept.get(key) for key in keys):
         return tuple(_source(key, kept[key] or "", builds[key]) for key in keys), ""
     from evoflash.kernels.renderer import render  # it takes as long to load as all the rest of a report
@@ -184,8 +184,8 @@ def _of_version(best: Evaluation) -> str:
     )
 
 
-def _source(key: CompileKey, text: str, build: Build | None) -> Source:
-    return Source(
+def _source(key: CompileKey, text: str, build: Build | None) -> CompiledSource:
+    return CompiledSource(
         compile_key=str(key),
         text=text,
         lines=len(text.splitlines()),
@@ -196,16 +196,16 @@ def _source(key: CompileKey, text: str, build: Build | None) -> Source:
     )
 
 
-def _emulated(best: Evaluation) -> tuple[str, int, tuple[Found, ...]]:
-    from evoflash.app.check.runs import check
+def _emulate_winner(best: Evaluation) -> tuple[str, int, tuple[SourceFinding, ...]]:
+    from evoflash.app.check.runs import check_kernel
     from evoflash.app.check.subject import of_genome
     from evoflash.notices import working
 
     subjects = of_genome(best.genome, parse_problem(best.problem), load_gpu(best.gpu))
     with working(f"running {best.genome.id} in the emulator"):
-        checked = [check(subject, runs=RUNS, seed=1) for subject in subjects]
+        checked = [check_kernel(subject, runs=RUNS, seed=1) for subject in subjects]
     found = tuple(
-        Found(str(each.severity), each.kind, each.line, each.message, each.runs)
+        SourceFinding(str(each.severity), each.kind, each.line, each.message, each.runs)
         for one in checked
         for each in one.findings
     )
@@ -221,7 +221,7 @@ def verdict(
     best: Evaluation | None,
     history: History,
     baselines: Sequence[Baseline],
-    pairs: Sequence[Comparison],
+    pairs: Sequence[PairedComparison],
 ) -> VerdictOn | None:
     """What is said of the winner; None where no kernel was correct. `pairs` are of the winner over others."""
     if best is None or best.score_us is None:
@@ -242,7 +242,7 @@ def verdict(
         n=spread["n"],
         protocol=spread["protocol"],
         is_final=was_timed_again(best),
-        tflops=_tflops_verdict(best.problem, us),
+        tflops=_reported_tflops(best.problem, us),
         seed_us=from_us,
         over_seed=from_us / us if from_us else None,
         pairs=known,
@@ -251,7 +251,7 @@ def verdict(
     )
 
 
-def _tflops_verdict(problem: str, us: float) -> float | None:
+def _reported_tflops(problem: str, us: float) -> float | None:
     """At the geometric means over the workloads, by the field's convention; None of what is not ours."""
     try:
         flops = [workload.reported_flops for workload in parse_problem(problem).workloads]
@@ -263,8 +263,8 @@ def _tflops_verdict(problem: str, us: float) -> float | None:
     return mean / us / 1e6
 
 
-def _pair(found: Comparison, libraries: set[str]) -> Pair:
-    return Pair(
+def _pair(found: PairedComparison, libraries: set[str]) -> PairedRatio:
+    return PairedRatio(
         other=found.second,
         is_baseline=found.second in libraries,
         workload=found.workload,
@@ -282,7 +282,7 @@ def _pair(found: Comparison, libraries: set[str]) -> Pair:
 
 
 def _ties(
-    best: Evaluation, history: History, pairs: Sequence[Pair]
+    best: Evaluation, history: History, pairs: Sequence[PairedRatio]
 ) -> tuple[tuple[Tie, ...], tuple[str, ...]]:
     """Kernels that are not clearly apart from the winner, and by what that was judged."""
     others = [each for _, each in history if _is_other(each, best)]
@@ -296,7 +296,7 @@ def _ties(
         tied = [each for each in others if was_timed_again(each) and _overlap(each, best)]
         alone = "No other finalist was timed in turns with it." if not tied else ""
         return _as_ties(tied), (alone or "No interval is stored; ties are finalists whose spreads overlap.",)
-    tied = [each for each in others if _shown(each) == _shown(best)]
+    tied = [each for each in others if _time_text(each) == _time_text(best)]
     return _as_ties(tied), (_of_digits(best, len(tied)),)
 
 
@@ -310,7 +310,7 @@ def _as_ties(tied: Sequence[Evaluation]) -> tuple[Tie, ...]:
     return tuple(sorted(found, key=lambda tie: tie.us))
 
 
-def _of_pairs(others: int, tied: int, pair: Pair) -> str:
+def _of_pairs(others: int, tied: int, pair: PairedRatio) -> str:
     sure = f"{pair.confidence:.1%} intervals"
     clear = f"It was timed in turns with {others} other finalist{'s' if others > 1 else ''}; by {sure} "
     return clear + (f"{tied} of them cannot be told apart from it." if tied else "it is apart from all.")
@@ -323,18 +323,18 @@ def _of_digits(best: Evaluation, tied: int) -> str:
     return f"It was not timed again in turns with others; {alike} the same time to the four digits shown."
 
 
-def _shown(each: Evaluation) -> str:
+def _time_text(each: Evaluation) -> str:
     return f"{each.score_us:.4g}"
 
 
 def _overlap(one: Evaluation, other: Evaluation) -> bool:
-    mine, theirs = _scored(one), _scored(other)
+    mine, theirs = _scored_timing(one), _scored_timing(other)
     if mine is None or theirs is None:
         return False
     return mine.p10_us <= theirs.p90_us and theirs.p10_us <= mine.p90_us
 
 
-def _scored(each: Evaluation) -> Timing | None:
+def _scored_timing(each: Evaluation) -> Timing | None:
     by_protocol = {timing.protocol: timing for timing in each.timings}
     return next((by_protocol[name] for name in SCORED if name in by_protocol), None)
 
@@ -342,7 +342,7 @@ def _scored(each: Evaluation) -> Timing | None:
 # ---- beside the libraries
 
 
-def _beside(pairs: Sequence[Pair], baselines: Sequence[Baseline], best: Evaluation) -> tuple[str, ...]:
+def _beside(pairs: Sequence[PairedRatio], baselines: Sequence[Baseline], best: Evaluation) -> tuple[str, ...]:
     """The winner against the libraries' fastest kernel."""
     if not baselines:
         return ("No library was timed in this run.",)
@@ -353,6 +353,6 @@ def _beside(pairs: Sequence[Pair], baselines: Sequence[Baseline], best: Evaluati
     return (f"The fastest library, {rival.name}, takes {ratio:.3f} times as long{interval}.",)
 
 
-def _interval(pair: Pair) -> str:
+def _interval(pair: PairedRatio) -> str:
     span = f"{1 / pair.high:.3f} to {1 / pair.low:.3f}"
     return f" ({pair.confidence:.1%} interval {span}; this kernel is {pair.answer})"

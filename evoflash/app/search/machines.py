@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evoflash.app.search.plan import Plan, Present
+from evoflash.app.search.plan import Present, SearchPlan
 from evoflash.errors import UsageError
 from evoflash.evaluation import Basis
 from evoflash.evaluators.machines import Cores, GpuQueues
@@ -40,7 +40,7 @@ class Machines:
         ahead = {_AHEAD: str(self.ahead)} if self.ahead else {}
         return ahead | ({"machines": self.where} if self.where else {})
 
-    def as_noted(self, environment: Mapping[str, str]) -> "Machines":
+    def with_noted_ahead(self, environment: Mapping[str, str]) -> "Machines":
         """With as many proposals in flight as the run began with, unless another number was asked for: a
         search that is continued then proposes what it would have proposed.
         """
@@ -49,11 +49,11 @@ class Machines:
 
 
 HERE = Machines()
-Planning = Callable[[Present | None], Plan]
+Planning = Callable[[Present | None], SearchPlan]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class MachineOptions:
     """The options that say where, and how many proposals are in flight."""
 
     gpus: str | None = None
@@ -80,7 +80,7 @@ class Asked:
 
 
 @contextmanager
-def machines(asked: Asked, planned: Planning) -> Iterator[tuple[Plan, Machines]]:
+def machines(asked: MachineOptions, planned: Planning) -> Iterator[tuple[SearchPlan, Machines]]:
     """The plan, which may depend on what is there, and where its work is done."""
     asked.check()
     if asked.scheduler is not None:
@@ -97,12 +97,12 @@ def machines(asked: Asked, planned: Planning) -> Iterator[tuple[Plan, Machines]]
 
 
 @contextmanager
-def _by_scheduler(asked: Asked, planned: Planning) -> Iterator[tuple[Plan, Machines]]:
+def _by_scheduler(asked: MachineOptions, planned: Planning) -> Iterator[tuple[SearchPlan, Machines]]:
     from evoflash.evaluators.cluster.address import address
-    from evoflash.evaluators.cluster.connection import connected, gpu_kind
+    from evoflash.evaluators.cluster.connection import connect, gpu_kind
     from evoflash.evaluators.cluster.pools import ClusterCores, ClusterGpus
 
-    with connected(address(asked.scheduler or "", asked.tls)) as connection:
+    with connect(address(asked.scheduler or "", asked.tls)) as connection:
         plan = planned(partial(_gpu_of, connection, asked.evaluator))
         kind, where = gpu_kind(plan.gpu.name), f"workers of {connection.url}"
         gpus = partial(ClusterGpus, connection, kind) if plan.basis is Basis.MEASURED else None
@@ -125,12 +125,12 @@ def _gpu_of(connection: "Connection", evaluator: str | None, wanted: GpuSpec | N
 
 
 @contextmanager
-def _on_gpus(asked: Asked, planned: Planning) -> Iterator[tuple[Plan, Machines]]:
+def _on_gpus(asked: MachineOptions, planned: Planning) -> Iterator[tuple[SearchPlan, Machines]]:
     """A worker for each GPU; genomes are prepared by this process's own pool."""
     from evoflash.gpu import launcher as visible_devices
 
     visible_devices.restrict(asked.gpus or "all")
-    from evoflash.evaluators.cluster.connection import connected, gpu_kind
+    from evoflash.evaluators.cluster.connection import connect, gpu_kind
     from evoflash.evaluators.cluster.loopback import private_cluster
     from evoflash.evaluators.cluster.pools import ClusterGpus
 
@@ -141,19 +141,19 @@ def _on_gpus(asked: Asked, planned: Planning) -> Iterator[tuple[Plan, Machines]]
     say(f"{len(devices)} GPUs: {', '.join(devices)}.")
     with (
         private_cluster(gpus=devices, model=plan.gpu.name) as address,
-        connected(address) as connection,
+        connect(address) as connection,
     ):
         gpus = partial(ClusterGpus, connection, gpu_kind(plan.gpu.name))
         yield plan, Machines(gpus=gpus, where=f"GPUs {','.join(devices)}")
 
 
 @contextmanager
-def _on_workers(asked: Asked, planned: Planning) -> Iterator[tuple[Plan, Machines]]:
-    from evoflash.evaluators.cluster.connection import connected
+def _on_workers(asked: MachineOptions, planned: Planning) -> Iterator[tuple[SearchPlan, Machines]]:
+    from evoflash.evaluators.cluster.connection import connect
     from evoflash.evaluators.cluster.loopback import private_cluster
     from evoflash.evaluators.cluster.pools import ClusterCores
 
     count = asked.workers or 1
     plan = planned(None)
-    with private_cluster(cores=count) as address, connected(address) as connection:
+    with private_cluster(cores=count) as address, connect(address) as connection:
         yield plan, Machines(ClusterCores(connection, expected=count), where=f"{count} workers")

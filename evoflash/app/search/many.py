@@ -19,13 +19,13 @@ from multiprocessing.connection import wait
 from multiprocessing.context import SpawnProcess
 from typing import Any, TextIO
 
-from evoflash.app.mix import Weighted
+from evoflash.app.mix import WeightedProblem
 from evoflash.app.search import plan as planning
 from evoflash.app.search import session as running
 from evoflash.app.search.limits import Limits
-from evoflash.app.search.machines import Asked, machines
-from evoflash.app.search.session import SearchResult
-from evoflash.app.search.stopping import LIMIT_S, Terminated, end_on_signals
+from evoflash.app.search.machines import MachineOptions, machines
+from evoflash.app.search.session import RunResult
+from evoflash.app.search.stopping import LIMIT_S, TerminatedError, end_on_signals
 from evoflash.app.words import time_in_words
 from evoflash.errors import EvoflashError, NoKernelError
 from evoflash.isolation import die_with_parent
@@ -33,22 +33,22 @@ from evoflash.notices import log_to_stderr, say
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ProblemResult:
     """What came of one problem: a result with a kernel, or why there is none."""
 
-    problem: Weighted
-    result: SearchResult | None
+    problem: WeightedProblem
+    result: RunResult | None
     error: str = ""
     exit_code: int = 0
 
 
-Search = Callable[[str], SearchResult]
-Heard = Callable[[Weighted, Outcome | None], object]  # None: it begins
+Search = Callable[[str], RunResult]
+Heard = Callable[[WeightedProblem, ProblemResult | None], object]  # None: it begins
 
 
-def in_turn(problems: Sequence[Weighted], search: Search, heard: Heard) -> list[Outcome]:
+def in_turn(problems: Sequence[WeightedProblem], search: Search, heard: Heard) -> list[ProblemResult]:
     """One after the other, the heaviest first; outcomes in the order of `problems`."""
-    found: dict[Weighted, Outcome] = {}
+    found: dict[WeightedProblem, ProblemResult] = {}
     for problem in by_weight(problems):
         heard(problem, None)
         found[problem] = outcome_of(problem, partial(search, problem.text))
@@ -56,25 +56,25 @@ def in_turn(problems: Sequence[Weighted], search: Search, heard: Heard) -> list[
     return [found[problem] for problem in problems]
 
 
-def by_weight(problems: Sequence[Weighted]) -> list[Weighted]:
+def by_weight(problems: Sequence[WeightedProblem]) -> list[WeightedProblem]:
     """The heaviest first, equal ones in their order."""
     return sorted(problems, key=lambda each: -each.weight)
 
 
-def outcome_of(problem: Weighted, search: Callable[[], SearchResult]) -> Outcome:
+def outcome_of(problem: WeightedProblem, search: Callable[[], RunResult]) -> ProblemResult:
     """What the search comes to; what it raises at people is an error of this problem alone."""
     try:
         result = search()
     except EvoflashError as error:
-        return Outcome(problem, None, str(error), error.exit_code)
+        return ProblemResult(problem, None, str(error), error.exit_code)
     if result.best is None:
         said = f"no correct kernel among {result.spent} evaluations: raise --budget."
-        return Outcome(problem, result, said, NoKernelError.exit_code)
-    return Outcome(problem, result)
+        return ProblemResult(problem, result, said, NoKernelError.exit_code)
+    return ProblemResult(problem, result)
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class SearchRequest:
     """A search as it was asked for, but for its problem and where it works."""
 
     planned: Mapping[str, Any]  # arguments of plan.plan, without problem and evaluator
@@ -84,13 +84,13 @@ class Wanted:
     argv: Sequence[str]
 
 
-def searched(
-    wanted: Wanted, problem: str, asked: Asked, *, watch: running.Watch = running.NotesOnly
-) -> running.SearchResult:
+def search_one(
+    wanted: SearchRequest, problem: str, asked: MachineOptions, *, watch: running.Watch = running.NotesOnly
+) -> running.RunResult:
     """What came of it; begins a run or continues it. Errors as those of plan.plan, machines and run.run."""
     planned = partial(planning.plan, problem=problem, evaluator=asked.evaluator, **wanted.planned)
     with machines(asked, lambda present: planned(present=present)) as (plan, where):
-        return running.run(
+        return running.run_search(
             plan,
             wanted.db,
             limits=wanted.limits,
@@ -108,36 +108,40 @@ _PER_SEARCH = 2  # workers of a scheduler that one of several searches is counte
 class Slot:
     """What one of several searches at a time works with."""
 
-    asked: Asked
+    asked: MachineOptions
     cores: frozenset[int] = frozenset()  # of this machine; empty: all
     gpu: str = ""  # what CUDA_VISIBLE_DEVICES holds; empty: as it is
 
 
 def search(
-    problems: Sequence[Weighted], wanted: Wanted, asked: Asked, *, watch: running.Watch = running.NotesOnly
-) -> list[Outcome]:
+    problems: Sequence[WeightedProblem],
+    wanted: SearchRequest,
+    asked: MachineOptions,
+    *,
+    watch: running.Watch = running.NotesOnly,
+) -> list[ProblemResult]:
     """All of them, as many at a time as there is room for; one alone is shown to `watch`."""
-    shares, begun = slots(asked, len(problems)), list[Weighted]()
+    shares, begun = slots(asked, len(problems)), list[WeightedProblem]()
 
-    def heard(problem: Weighted, outcome: Outcome | None) -> None:
+    def heard(problem: WeightedProblem, outcome: ProblemResult | None) -> None:
         if outcome is None:
             begun.append(problem)
         which = f"{begun.index(problem) + 1} of {len(problems)}, {problem.text}"
         say(f"{which}: {'searching' if outcome is None else _in_words(outcome)}.")
 
     if len(shares) == 1:
-        return in_turn(problems, lambda text: searched(wanted, text, shares[0].asked, watch=watch), heard)
+        return in_turn(problems, lambda text: search_one(wanted, text, shares[0].asked, watch=watch), heard)
     say(f"{len(shares)} searches at a time: `evoflash watch` shows each.")
     return at_once(problems, wanted, shares, heard)
 
 
-def _in_words(outcome: Outcome) -> str:
+def _in_words(outcome: ProblemResult) -> str:
     if outcome.result is None or outcome.result.best is None:
         return outcome.error.removesuffix(".")
     return f"{time_in_words(outcome.result.best)}, {outcome.result.spent} evaluations"
 
 
-def slots(asked: Asked, problems: int) -> tuple[Slot, ...]:
+def slots(asked: MachineOptions, problems: int) -> tuple[Slot, ...]:
     """As many as there is room for, at most one for each problem. One alone gets everything.
 
     With --gpus a search for each GPU, with a share of the cores; with --workers these are shared out; on a
@@ -158,7 +162,7 @@ def slots(asked: Asked, problems: int) -> tuple[Slot, ...]:
     return tuple(shares[:problems]) if len(shares) > 1 and problems > 1 else (Slot(asked),)
 
 
-def _by_gpu(asked: Asked) -> list[Slot]:
+def _by_gpu(asked: MachineOptions) -> list[Slot]:
     from evoflash.gpu import launcher as visible_devices
 
     visible_devices.restrict(asked.gpus or "all")
@@ -169,12 +173,12 @@ def _by_gpu(asked: Asked) -> list[Slot]:
     return [Slot(own, share, gpu) for gpu, share in zip(devices, shares, strict=True)]
 
 
-def _room(asked: Asked) -> int:
+def _room(asked: MachineOptions) -> int:
     """Searches that a scheduler's workers keep busy, and this machine's cores can serve."""
     from evoflash.evaluators.cluster.address import address
-    from evoflash.evaluators.cluster.connection import CPU, connected
+    from evoflash.evaluators.cluster.connection import CPU, connect
 
-    with connected(address(asked.scheduler or "", asked.tls)) as connection:
+    with connect(address(asked.scheduler or "", asked.tls)) as connection:
         if connection.models() and asked.evaluator != "emulated":
             return 1
         return max(1, min(len(connection.workers(CPU)) // _PER_SEARCH, len(os.sched_getaffinity(0))))
@@ -182,36 +186,36 @@ def _room(asked: Asked) -> int:
 
 @dataclass
 class _Running:
-    problem: Weighted
+    problem: WeightedProblem
     slot: Slot
     process: SpawnProcess
     pipe: Pipe = field(repr=False)
 
 
 def at_once(
-    problems: Sequence[Weighted], wanted: Wanted, shares: Sequence[Slot], heard: Heard
-) -> list[Outcome]:
+    problems: Sequence[WeightedProblem], wanted: SearchRequest, shares: Sequence[Slot], heard: Heard
+) -> list[ProblemResult]:
     """A search in each slot, the heaviest problems first; outcomes in the order of `problems`."""
     waiting, free = deque(by_weight(problems)), deque(shares)
-    found: dict[Weighted, Outcome] = {}
+    found: dict[WeightedProblem, ProblemResult] = {}
     running: list[_Running] = []
     try:
         while waiting or running:
             while waiting and free:
-                running.append(_started(waiting.popleft(), wanted, free.popleft()))
+                running.append(_start_process(waiting.popleft(), wanted, free.popleft()))
                 heard(running[-1].problem, None)
             ready = wait([each.pipe for each in running])
             for each in [each for each in running if each.pipe in ready]:
                 running.remove(each)
                 free.append(each.slot)
-                found[each.problem] = _received(each)
+                found[each.problem] = _receive_result(each)
                 heard(each.problem, found[each.problem])
     finally:
         _end(running)
     return [found[problem] for problem in problems]
 
 
-def _started(problem: Weighted, wanted: Wanted, slot: Slot) -> _Running:
+def _start_process(problem: WeightedProblem, wanted: SearchRequest, slot: Slot) -> _Running:
     spawning = multiprocessing.get_context("spawn")
     mine, theirs = spawning.Pipe(duplex=False)
     process = spawning.Process(target=_search_alone, args=(theirs, problem, wanted, slot))
@@ -220,7 +224,7 @@ def _started(problem: Weighted, wanted: Wanted, slot: Slot) -> _Running:
     return _Running(problem, slot, process, mine)
 
 
-class _Named(io.TextIOBase):
+class _NamedStream(io.TextIOBase):
     """A stream on which each of this program's lines says which problem it is about."""
 
     def __init__(self, stream: TextIO, problem: str) -> None:
@@ -234,29 +238,29 @@ class _Named(io.TextIOBase):
         self._stream.flush()
 
 
-def _search_alone(pipe: Pipe, problem: Weighted, wanted: Wanted, slot: Slot) -> None:
+def _search_alone(pipe: Pipe, problem: WeightedProblem, wanted: SearchRequest, slot: Slot) -> None:
     """In a process of its own: what it does is seen in the store, and by `evoflash watch`."""
     die_with_parent()
     end_on_signals()
-    sys.stderr = _Named(sys.stderr, problem.text)
+    sys.stderr = _NamedStream(sys.stderr, problem.text)
     log_to_stderr()
     if slot.gpu:
         os.environ["CUDA_VISIBLE_DEVICES"] = slot.gpu
     if slot.cores:
         os.sched_setaffinity(0, slot.cores)
     try:
-        pipe.send(outcome_of(problem, partial(searched, wanted, problem.text, slot.asked)))
-    except (KeyboardInterrupt, Terminated):  # the parent says it, in one line for all
+        pipe.send(outcome_of(problem, partial(search_one, wanted, problem.text, slot.asked)))
+    except (KeyboardInterrupt, TerminatedError):  # the parent says it, in one line for all
         raise SystemExit(1) from None
 
 
-def _received(ended: _Running) -> Outcome:
+def _receive_result(ended: _Running) -> ProblemResult:
     try:
-        outcome: Outcome = ended.pipe.recv()
+        outcome: ProblemResult = ended.pipe.recv()
     except EOFError:
         ended.process.join()
         said = f"its process ended with {ended.process.exitcode}: the same command continues it."
-        outcome = Outcome(ended.problem, None, said, EvoflashError.exit_code)
+        outcome = ProblemResult(ended.problem, None, said, EvoflashError.exit_code)
     ended.process.join()
     ended.pipe.close()
     return outcome

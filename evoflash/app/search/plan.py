@@ -30,7 +30,7 @@ SHIPPED_SEARCHES = 6  # that a run learns from, the nearest
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class SearchField:
     """Where a search looks: a family, on a problem and a GPU."""
 
     family: Family
@@ -40,12 +40,12 @@ class Field:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class SearchPlan:
     """Everything that makes a search, before anything has run."""
 
     problem: Problem
     gpu: GpuSpec
-    fields: tuple[Field, ...]
+    fields: tuple[SearchField, ...]
     strategy: str
     seed: int
     basis: Basis
@@ -60,7 +60,7 @@ class Plan:
         """A search that is restricted to a family, starts from the archive or from fewer seeds, or may not
         learn from other searches is a run of its own.
         """
-        strategy = f"{self.strategy}+archive" if self.archived or self.shipped else self.strategy
+        strategy = f"{self.strategy}+archive" if self.archived_seeds or self.shipped else self.strategy
         alone = self.strategy in LEARNS_EARLIER and not self.transfer
         strategy = f"{strategy}-transfer" if alone else strategy
         strategy = strategy if self.most_seeds is None else f"{strategy}-seeds={self.most_seeds}"
@@ -68,7 +68,7 @@ class Plan:
         return RunKey(str(self.problem), self.gpu.name, self.basis, strategy, self.seed)
 
     @property
-    def archived(self) -> tuple[Genome, ...]:
+    def archived_seeds(self) -> tuple[Genome, ...]:
         """The kernels of the shipped archive that the search starts from."""
         return tuple(genome for field in self.fields for genome in field.archived)
 
@@ -91,7 +91,7 @@ def plan(
     seeds: int | None = None,
     present: "Present | None" = None,
     objective: str | None = None,
-) -> Plan:
+) -> SearchPlan:
     """Strings -> a checked Plan; UsageError or DeviceError say what does not fit.
 
     `archive`: start from what the shipped archive has near the problem. It is off where strategies are
@@ -117,7 +117,7 @@ def plan(
     if not fields:
         asked = family or "any family"
         raise UsageError(f"{asked} has no kernel for '{what}' on {spec.name}: see `evoflash families`.")
-    return Plan(
+    return SearchPlan(
         what,
         spec,
         fields,
@@ -127,12 +127,12 @@ def plan(
         is_restricted=family is not None,
         transfer=transfer,
         objectives=objectives,
-        shipped=_shipped(what, spec, basis) if archive and strategy in LEARNS_EARLIER else (),
+        shipped=_shipped_problems(what, spec, basis) if archive and strategy in LEARNS_EARLIER else (),
         most_seeds=seeds,
     )
 
 
-def _shipped(problem: Problem, gpu: GpuSpec, basis: Basis) -> tuple[str, ...]:
+def _shipped_problems(problem: Problem, gpu: GpuSpec, basis: Basis) -> tuple[str, ...]:
     """Near problems whose outcomes ship with evoflash. They were measured, and teach no model's estimates."""
     if basis is not Basis.MEASURED:
         return ()
@@ -149,7 +149,7 @@ def _check_energy(basis: Basis) -> None:
 
 def _field(
     family: Family, problem: Problem, gpu: GpuSpec, *, archive: bool, most_seeds: int | None
-) -> Field | None:
+) -> SearchField | None:
     """None where the family has no valid genome for the problem."""
     space = family.space(problem.compile_keys(gpu.arch), gpu)
     space = replace(space, proportions=proportions_on(problem, family, gpu))
@@ -160,7 +160,7 @@ def _field(
     except UsageError:
         if not seeds:
             return None
-    return Field(family, space, seeds, archived)
+    return SearchField(family, space, seeds, archived)
 
 
 def where(gpu: str | None, evaluator: str | None, find: Present | None = None) -> tuple[GpuSpec, Basis]:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from evoflash.app.search.limits import Limits
-from evoflash.app.search.session import NotesOnly, SearchResult, Watch, counting, result_of
+from evoflash.app.search.session import NotesOnly, RunResult, Watch, counting, result_of
 from evoflash.errors import UsageError
 from evoflash.evaluation import Basis, RunKey
 from evoflash.gpu.timing.noise_floor import environment
@@ -30,7 +30,7 @@ def search_recording(
     fresh: bool,
     argv: Sequence[str],
     watch: Watch = NotesOnly,
-) -> SearchResult:
+) -> RunResult:
     """A search on a recorded space, stored as a run of basis `replayed`; resumes like any other."""
     if limits.until is not None:
         raise UsageError("a recorded space has no physical floor: --until is for searches on kernels.")
@@ -47,10 +47,10 @@ def search_recording(
             fresh=fresh,
         )
         history = store.history(current)
-        if limits.is_spent(store.spent(current)):  # the loop below then spends nothing
+        if limits.is_spent(store.spent_budget(current)):  # the loop below then spends nothing
             say(f"this run has spent its budget ({limits.budget}): raise --budget or use --fresh.")
         title = f"{recording.problem} on {recording.device}"
-        showing = watch(title, _shown_as(recording), limits, history)
+        showing = watch(title, _display_basis(recording), limits, history)
         with counting(store, current, limits), showing as progress:
             search(
                 chosen,
@@ -64,7 +64,7 @@ def search_recording(
         return result_of(store, current)
 
 
-def _shown_as(recording: Recording) -> Basis:
+def _display_basis(recording: Recording) -> Basis:
     """An estimate keeps its mark in a replay."""
     return Basis.ESTIMATED if recording.basis is Basis.ESTIMATED else Basis.REPLAYED
 

@@ -17,13 +17,13 @@ from typing import Protocol, Self
 
 import numpy as np
 
-from evoflash.app.leaderboard import LATENCY, Only, Table, read_front
+from evoflash.app.leaderboard import LATENCY, Only, Rankings, read_front
 from evoflash.app.search import transfer
 from evoflash.app.search.limits import Limits, floor_us, is_near
 from evoflash.app.search.machines import HERE, Machines
-from evoflash.app.search.plan import Plan
-from evoflash.app.search.stopping import Terminated
-from evoflash.champions import won_near
+from evoflash.app.search.plan import SearchPlan
+from evoflash.app.search.stopping import TerminatedError
+from evoflash.champions import family_shares_near
 from evoflash.errors import StoreError
 from evoflash.evaluation import FINAL, Basis, Evaluation, Proposal, Run, was_timed_again
 from evoflash.evaluators.emulated import EmulatedEvaluator
@@ -33,13 +33,13 @@ from evoflash.evaluators.prepare import compile_only
 from evoflash.gpu.process import outcome as rung_times
 from evoflash.gpu.process.finals import FinalReport
 from evoflash.gpu.timing.noise_floor import environment
-from evoflash.gpu.timing.paired import Comparison
+from evoflash.gpu.timing.paired import PairedComparison
 from evoflash.kernels.nvrtc import first_error
 from evoflash.notices import say
 from evoflash.search import Strategy, search
 from evoflash.store import run_edits
 from evoflash.store.database import Database
-from evoflash.store.standing import Cost, charge, costs
+from evoflash.store.standing import ComputeCost, charge, costs
 from evoflash.store.store import Store, open_store
 from evoflash.strategies import LEARNS_EARLIER, make_strategy
 from evoflash.strategies.model.earlier import Earlier
@@ -51,20 +51,20 @@ NOTE = "final_pairs"  # the key in a run's environment
 def as_note(report: "FinalReport", winner: str) -> str:
     """The pairs that the winner is one of, in the protocol that ranks, the winner first in each."""
     pairs = [pair for pair in report.comparisons if winner in (pair.first, pair.second)]
-    ours = [pair if pair.first == winner else mirrored(pair) for pair in pairs if pair.protocol in FINAL]
+    ours = [pair if pair.first == winner else swap_pair(pair) for pair in pairs if pair.protocol in FINAL]
     return json.dumps([asdict(pair) for pair in ours], separators=(",", ":"))
 
 
-def mirrored(pair: Comparison) -> Comparison:
+def swap_pair(pair: PairedComparison) -> PairedComparison:
     """The second over the first."""
     low, high = 1 / pair.high, 1 / pair.low
     return replace(pair, first=pair.second, second=pair.first, ratio=1 / pair.ratio, low=low, high=high)
 
 
-def noted(environment: Mapping[str, str]) -> tuple[Comparison, ...]:
+def read_pairs(environment: Mapping[str, str]) -> tuple[PairedComparison, ...]:
     """The pairs of `as_note`; none where nothing was noted. StoreError where it cannot be read."""
     try:
-        return tuple(Comparison(**pair) for pair in json.loads(environment.get(NOTE, "[]")))
+        return tuple(PairedComparison(**pair) for pair in json.loads(environment.get(NOTE, "[]")))
     except (ValueError, TypeError):
         raise StoreError(f"the run's {NOTE} cannot be read: `evoflash db check` looks into it.") from None
 
@@ -83,7 +83,7 @@ class Meter:
     def note(self) -> None:
         """Charge the run."""
         now_s = self._now()
-        spent = Cost(*(now - before for now, before in zip(now_s, self._noted_s, strict=True)))
+        spent = ComputeCost(*(now - before for now, before in zip(now_s, self._noted_s, strict=True)))
         charge(self._database, self._run, spent)
         self._noted_s, self._last_note = now_s, time.monotonic()
 
@@ -100,7 +100,7 @@ class Meter:
 
 
 @contextmanager
-def metered(database: Database, run: Run) -> Iterator[Meter]:
+def meter_run(database: Database, run: Run) -> Iterator[Meter]:
     """Charge the run at the end, however it ends."""
     meter = Meter(database, run)
     try:
@@ -120,16 +120,18 @@ FEWEST_SEEDS = 3  # of each family that come before the strategy's own choice, h
 
 
 @dataclass(frozen=True, slots=True)
-class SearchResult:
+class RunResult:
     """What a search or a remeasurement came to."""
 
     best: Evaluation | None
     spent: int
     finals: FinalReport | None = None  # the timing in turns with the baselines, where there was one
     validator: str = ""  # its share of a candidate's time, in words; empty where nothing was timed
-    cost: Cost | None = None  # of the run, all its commands together
+    cost: ComputeCost | None = None  # of the run, all its commands together
     library: tuple[str, float] | None = None  # the fastest that was timed in this run, and its time in us
-    front: Table | None = None  # the run's Pareto front, where other objectives than latency were asked for
+    front: Rankings | None = (
+        None  # the run's Pareto front, where other objectives than latency were asked for
+    )
 
 
 class Watcher(Protocol):
@@ -165,8 +167,8 @@ class NotesOnly:
 Watch = Callable[[str, Basis, Limits, Sequence[tuple[Proposal, Evaluation]]], AbstractContextManager[Watcher]]
 
 
-def run(
-    plan: Plan,
+def run_search(
+    plan: SearchPlan,
     db: str,
     *,
     limits: Limits,
@@ -174,7 +176,7 @@ def run(
     argv: Sequence[str],
     watch: Watch = NotesOnly,
     machines: Machines = HERE,
-) -> SearchResult:
+) -> RunResult:
     """Search to one of the limits or Ctrl-C; on a GPU, then re-time the finalists."""
     with open_store(db) as store:
         noted = environment() | _archive_note(plan) | _transfer_note(store, plan) | machines.note
@@ -199,14 +201,14 @@ def run(
         return replace(result_of(store, current, finals, validator), front=front)
 
 
-def _note_objectives(store: Store, plan: Plan, current: Run) -> None:
+def _note_objectives(store: Store, plan: SearchPlan, current: Run) -> None:
     """What was asked for last is kept with the run."""
     asked = ",".join(each.name for each in plan.objectives)
     if asked != store.environment(current).get(OBJECTIVE, LATENCY[0].name):
         run_edits.note(store.database, current, OBJECTIVE, asked)
 
 
-def _front(store: Store, plan: Plan, current: Run) -> Table | None:
+def _front(store: Store, plan: SearchPlan, current: Run) -> Rankings | None:
     if plan.objectives == LATENCY:
         return None
     only, basis = Only(run=current.id), current.key.basis
@@ -215,11 +217,11 @@ def _front(store: Store, plan: Plan, current: Run) -> Table | None:
 
 def result_of(
     store: Store, current: Run, finals: FinalReport | None = None, validator: str = ""
-) -> SearchResult:
+) -> RunResult:
     """What the run came to, as the store has it."""
     cost = costs(store.database, current.id).get(current.id)
     timed = next(((each.name, each.score_us) for each in store.baselines(current) if each.score_us), None)
-    return SearchResult(store.best_of(current), store.spent(current), finals, validator, cost, timed)
+    return RunResult(store.best_of(current), store.spent_budget(current), finals, validator, cost, timed)
 
 
 def keep_pairs(store: Store, current: Run, finals: FinalReport | None) -> None:
@@ -229,9 +231,9 @@ def keep_pairs(store: Store, current: Run, finals: FinalReport | None) -> None:
         run_edits.note(store.database, current, NOTE, as_note(finals, best.genome.id))
 
 
-def _why_over(plan: Plan, store: Store, current: Run, limits: Limits) -> str:
+def _why_over(plan: SearchPlan, store: Store, current: Run, limits: Limits) -> str:
     """Why nothing is left to search, in words; empty where something is."""
-    spent = store.spent(current)
+    spent = store.spent_budget(current)
     if limits.is_spent(spent):
         return f"this run has spent its budget ({limits.of_budget(spent)}): raise --budget or use --fresh."
     if is_near(store.best_of(current), floor_us(plan.problem, plan.gpu), limits.until):
@@ -245,22 +247,22 @@ def counting(store: Store, current: Run, limits: Limits) -> Iterator[Meter]:
     for termination.kept().
     """
     try:
-        with metered(store.database, current) as meter:
+        with meter_run(store.database, current) as meter:
             yield meter
-    except (KeyboardInterrupt, Terminated) as stop:
-        stop.add_note(f"{limits.of_budget(store.spent(current))} evaluations are kept")
+    except (KeyboardInterrupt, TerminatedError) as stop:
+        stop.add_note(f"{limits.of_budget(store.spent_budget(current))} evaluations are kept")
         raise
 
 
-def _archive_note(plan: Plan) -> dict[str, str]:
+def _archive_note(plan: SearchPlan) -> dict[str, str]:
     """What is stored, and said, of a start from the archive; nothing where the archive was not used."""
-    if not plan.archived:
+    if not plan.archived_seeds:
         return {}
-    say(f"starting from {len(plan.archived)} archived kernels of {plan.gpu.name}; --no-archive: not.")
-    return {"archive": " ".join(genome.id for genome in plan.archived)}
+    say(f"starting from {len(plan.archived_seeds)} archived kernels of {plan.gpu.name}; --no-archive: not.")
+    return {"archive": " ".join(genome.id for genome in plan.archived_seeds)}
 
 
-def _transfer_note(store: Store, plan: Plan) -> dict[str, str]:
+def _transfer_note(store: Store, plan: SearchPlan) -> dict[str, str]:
     """What a run that begins now would learn from earlier ones; a run that is continued keeps its own."""
     return transfer.note(store, plan) if plan.strategy in LEARNS_EARLIER else {}
 
@@ -286,7 +288,7 @@ def _is_final(store: Store, current: Run, *, energy: bool = False) -> bool:
 
 
 def _search(
-    plan: Plan,
+    plan: SearchPlan,
     store: Store,
     current: Run,
     limits: Limits,
@@ -297,7 +299,7 @@ def _search(
 ) -> FinalReport | None:
     history = store.history(current)
     if history:
-        say(f"continuing run {current.number} at {limits.of_budget(store.spent(current))}.")
+        say(f"continuing run {current.number} at {limits.of_budget(store.spent_budget(current))}.")
     earlier = transfer.earlier(store, current, plan.fields)
     _say_learning(store.environment(current))
     strategy, floor = strategy_of(plan, earlier), floor_us(plan.problem, plan.gpu)
@@ -305,13 +307,13 @@ def _search(
         say(f"searching until {floor / limits.until:.2f} us: the physical floor is {floor:.2f} us.")
     title = f"{', '.join(field.family.name for field in plan.fields)} for {plan.gpu.name}"
     past = [evaluation for _, evaluation in history]
-    machines = machines.as_noted(store.environment(current))
+    machines = machines.with_noted_ahead(store.environment(current))
     with (
         evaluator(plan, past, machines=machines) as evaluates,
         watch(title, plan.basis, limits, history) as progress,
     ):
 
-        def seen(proposal: Proposal, evaluation: Evaluation) -> None:
+        def on_evaluation(proposal: Proposal, evaluation: Evaluation) -> None:
             progress.show(proposal, evaluation)
             meter.note_now_and_then()
 
@@ -323,12 +325,12 @@ def _search(
             budget=limits.budget,
             time_limit_s=limits.seconds,
             is_enough=lambda best: is_near(best, floor, limits.until),
-            on_evaluation=seen,
+            on_evaluation=on_evaluation,
         )
         return time_finalists(evaluates.retimer, store, current, said=progress.say)
 
 
-def strategy_of(plan: Plan, earlier: Mapping[str, tuple[Earlier, ...]] | None = None) -> Strategy:
+def strategy_of(plan: SearchPlan, earlier: Mapping[str, tuple[Earlier, ...]] | None = None) -> Strategy:
     """A strategy for each family; above several of them stands the bandit that divides the budget.
 
     `earlier` are searches on near problems by family, the nearest first.
@@ -350,12 +352,12 @@ def strategy_of(plan: Plan, earlier: Mapping[str, tuple[Earlier, ...]] | None = 
     from evoflash.strategies.family_bandit import Bandit
 
     genes = {field.family.name: len(field.space.params) for field in plan.fields}
-    won = won_near(plan.problem, plan.gpu.name) if plan.archived else {}
+    won = family_shares_near(plan.problem, plan.gpu.name) if plan.archived_seeds else {}
     return Bandit(members, seed=plan.seed, genes=genes, won=won)
 
 
 def evaluator(
-    plan: Plan, history: Sequence[Evaluation], *, proves_all: bool = False, machines: Machines = HERE
+    plan: SearchPlan, history: Sequence[Evaluation], *, proves_all: bool = False, machines: Machines = HERE
 ) -> EmulatedEvaluator | MeasuredEvaluator:
     """The evaluator of the plan's basis; `proves_all`: nothing is screened out for its time."""
     if plan.basis is Basis.MEASURED:
@@ -381,7 +383,7 @@ def evaluator(
     )
 
 
-def dry_run(plan: Plan, *, budget: int) -> None:
+def dry_run(plan: SearchPlan, *, budget: int) -> None:
     """Render and compile `budget` uniform genomes and print what ptxas says of each; stores nothing."""
     rng = np.random.default_rng(plan.seed)
     for at in range(budget):

@@ -19,7 +19,7 @@ _NAMES = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM"}
 _heard: list[int] = []  # the first of them, once the main thread knows of it
 
 
-class Terminated(SystemExit):
+class TerminatedError(SystemExit):
     """SIGTERM, as a batch system sends it before SIGKILL; no `except Exception` stops it on its way."""
 
     def __init__(self) -> None:
@@ -43,7 +43,7 @@ def end_on_signals() -> None:
     threading.Thread(target=_end_late, args=(told,), name="evoflash-termination", daemon=True).start()
 
 
-def kept(stop: BaseException) -> str:
+def progress_note(stop: BaseException) -> str:
     """What the store said as it was stopped (search/run.py), in words."""
     return " ".join(getattr(stop, "__notes__", ())) or "everything evaluated so far is kept"
 
@@ -55,7 +55,7 @@ def _end(number: int, frame: FrameType | None) -> None:
     if _is_importing(frame):
         os.write(2, f"evoflash: stopped by {_NAMES[signal.Signals(number)]}.\n".encode())
         os._exit(128 + number)
-    raise KeyboardInterrupt if number == signal.SIGINT else Terminated
+    raise KeyboardInterrupt if number == signal.SIGINT else TerminatedError
 
 
 def _is_importing(frame: FrameType | None) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 
 from evoflash import champions as champion
-from evoflash.app.search.plan import Field, Plan
+from evoflash.app.search.plan import SearchField, SearchPlan
 from evoflash.champions import past_searches
 from evoflash.errors import UsageError
 from evoflash.evaluation import Evaluation, Run
@@ -28,7 +28,7 @@ SEEDS = 2  # of each search, its best
 Timed = tuple[Genome, float]  # in us, infinite for what failed
 
 
-def note(store: Store, plan: Plan) -> dict[str, str]:
+def note(store: Store, plan: SearchPlan) -> dict[str, str]:
     """The nearest runs on other problems of the same GPU and basis, unless transfer is off, and the nearest
     shipped searches, where the plan starts from the archive.
     """
@@ -36,7 +36,7 @@ def note(store: Store, plan: Plan) -> dict[str, str]:
     return shipped | (_of_store(store, plan) if plan.transfer else {})
 
 
-def _of_store(store: Store, plan: Plan) -> dict[str, str]:
+def _of_store(store: Store, plan: SearchPlan) -> dict[str, str]:
     near = sorted((_distance(plan, run), -run.id, run) for run in store.runs() if _is_near(plan, run))
     counts = ((run, len(store.history(run))) for _, _, run in near[:RUNS])
     used = [(*_name(run), count) for run, count in counts if count]
@@ -48,23 +48,26 @@ def _name(run: Run) -> tuple[str | int, ...]:
     return run.key.problem, run.key.strategy, run.key.seed, run.created
 
 
-def _is_near(plan: Plan, run: Run) -> bool:
+def _is_near(plan: SearchPlan, run: Run) -> bool:
     key = run.key
     is_alike = (key.gpu, key.basis, run.gpu_hash) == (plan.gpu.name, plan.basis, plan.gpu.hash)
     return is_alike and key.problem != str(plan.problem) and _distance(plan, run) <= champion.NEAR
 
 
-def _distance(plan: Plan, run: Run) -> float:
+def _distance(plan: SearchPlan, run: Run) -> float:
     try:
         return champion.distance(plan.problem, parse_problem(run.key.problem))
     except UsageError:  # of an operation or a version that is gone
         return np.inf
 
 
-def earlier(store: Store, current: Run, fields: Sequence[Field]) -> Mapping[str, tuple[Earlier, ...]]:
+def earlier(store: Store, current: Run, fields: Sequence[SearchField]) -> Mapping[str, tuple[Earlier, ...]]:
     """What the run `current` uses, by family, the nearest search first."""
     problem, noted = parse_problem(current.key.problem), store.environment(current)
-    found = [*_runs(store, current, noted.get(NOTE, "[]")), *_shipped(current, noted.get(SHIPPED, "[]"))]
+    found = [
+        *_runs(store, current, noted.get(NOTE, "[]")),
+        *_shipped_outcomes(current, noted.get(SHIPPED, "[]")),
+    ]
     searches = sorted(found, key=lambda search: champion.distance(problem, parse_problem(search[0])))
     mine = {
         field.family.name: [_earlier(outcomes, field.space) for _, outcomes in searches] for field in fields
@@ -79,10 +82,10 @@ def _runs(store: Store, current: Run, noted: str) -> Iterator[tuple[str, list[Ti
     for *name, count in json.loads(noted):
         if (run := runs.get(tuple(name))) is not None:
             history = (evaluation for _, evaluation in store.history(run)[:count])
-            yield run.key.problem, [_timed(each) for each in history if not each.is_censored]
+            yield run.key.problem, [_genome_time(each) for each in history if not each.is_censored]
 
 
-def _shipped(current: Run, noted: str) -> Iterator[tuple[str, list[Timed]]]:
+def _shipped_outcomes(current: Run, noted: str) -> Iterator[tuple[str, list[Timed]]]:
     """The problem and the outcomes of each shipped search of the note that this version has, too."""
     known = {each.problem: each for each in past_searches(current.key.gpu)}
     for problem in json.loads(noted):
@@ -90,7 +93,7 @@ def _shipped(current: Run, noted: str) -> Iterator[tuple[str, list[Timed]]]:
             yield problem, [pair for each in known[problem].families.values() for pair in each]
 
 
-def _timed(evaluation: Evaluation) -> Timed:
+def _genome_time(evaluation: Evaluation) -> Timed:
     return evaluation.genome, np.inf if evaluation.learnt_us is None else evaluation.learnt_us
 
 
@@ -109,7 +112,7 @@ def _here(genome: Genome, space: SearchSpace) -> Genome | None:
     return found if genome.version == space.version and space.is_valid(found) else None
 
 
-def seeds(field: Field, searches: Sequence[Earlier]) -> tuple[Genome, ...]:
+def seeds(field: SearchField, searches: Sequence[Earlier]) -> tuple[Genome, ...]:
     """In the order of what they are expected to be worth: the archive's, the best of near searches, the
     family's own.
     """

@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
-from evoflash.app.check.runs import Checked, check
-from evoflash.app.check.subject import of_exported
+from evoflash.app.check.runs import CheckReport, check_kernel
+from evoflash.app.check.subject import of_export
 from evoflash.app.compare import gpu_task
-from evoflash.app.evaluate import Subject, emulated, evaluate
+from evoflash.app.evaluate import GenomeRequest, emulate, evaluate
 from evoflash.app.verify.claim import Claim
 from evoflash.errors import DeviceError, UsageError
 from evoflash.evaluation import Basis, Evaluation, Rung, Status
@@ -27,24 +27,24 @@ from evoflash.notices import say
 from evoflash.perf_model.estimate import model_version
 from evoflash.problem import Problem, parse_problem
 from evoflash.space import Genome
-from evoflash.specs import GpuSpec, known_name, load_gpu
+from evoflash.specs import GpuSpec, canonical_gpu, load_gpu
 
 _RUNS = 4  # of each shape, as `evoflash check` makes by default
 
 
-def evaluated(path: Path, *, is_measured: bool) -> Evaluation:
+def evaluate_edited(path: Path, *, is_measured: bool) -> Evaluation:
     """What became of the kernel's text: the emulator's findings, with `is_measured` every rung on the GPU.
 
     UsageError where the file is not laid out as an export any more.
     """
-    (subject,) = of_exported(path, problem=None, gpu=None)
-    checked, named = check(subject, runs=_RUNS, seed=1), _banner(path)
-    evaluation = _emulated(named, checked)
+    (subject,) = of_export(path, problem=None, gpu=None)
+    checked, named = check_kernel(subject, runs=_RUNS, seed=1), _banner(path)
+    evaluation = _evaluation_of_check(named, checked)
     is_next = is_measured and evaluation.is_correct
-    return _measured(path, named[1], checked, evaluation) if is_next else evaluation
+    return _measure_edited(path, named[1], checked, evaluation) if is_next else evaluation
 
 
-def _emulated(named: tuple[Genome, Problem, GpuSpec], checked: Checked) -> Evaluation:
+def _evaluation_of_check(named: tuple[Genome, Problem, GpuSpec], checked: CheckReport) -> Evaluation:
     genome, problem, gpu = named
     wrong = [finding for finding in checked.findings if finding.severity == "error"]
     more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
@@ -67,7 +67,7 @@ def _banner(path: Path) -> tuple[Genome, Problem, GpuSpec]:
     return genome_of_words(words)
 
 
-def _measured(path: Path, problem: Problem, checked: Checked, emulated: Evaluation) -> Evaluation:
+def _measure_edited(path: Path, problem: Problem, checked: CheckReport, emulated: Evaluation) -> Evaluation:
     assert checked.build is not None, "what NVRTC refuses is an error"
     genome, spec = emulated.genome, present_spec(emulated.gpu)
     family = load_family(genome.family)
@@ -111,7 +111,7 @@ class Identity:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Reproduction:
     """What came out here. `machine` is the GPU that is present, None without one that is known."""
 
     identity: Identity
@@ -121,31 +121,33 @@ class Found:
     gpu: str = ""  # the machine's GPU by its spec's name
 
 
-def find_out(claim: Claim, db: str, *, argv: Sequence[str]) -> Found:
+def find_out(claim: Claim, db: str, *, argv: Sequence[str]) -> Reproduction:
     """Take the claim's kernel as far as this machine can. UsageError for a problem or GPU that is unknown."""
     identity = identify(claim)
     machine, gpu = _present()
     if claim.edited is not None and identity.genome is not None:
         how = _way(claim, gpu)
-        evaluation = evaluated(claim.edited, is_measured=how is How.MEASURED)
-        return Found(identity, how, evaluation, machine, gpu)
+        evaluation = evaluate_edited(claim.edited, is_measured=how is How.MEASURED)
+        return Reproduction(identity, how, evaluation, machine, gpu)
     if claim.faults or identity.genome is None or identity.fault:
-        return Found(identity, How.NOTHING, None, machine, gpu)
+        return Reproduction(identity, How.NOTHING, None, machine, gpu)
     how = _way(claim, gpu)
-    say(f"{identity.genome.id} for {claim.problem} on {known_name(claim.gpu)} is to be {how}.")
-    return Found(identity, how, _evaluated(claim, identity.genome, how, db, argv=argv), machine, gpu)
+    say(f"{identity.genome.id} for {claim.problem} on {canonical_gpu(claim.gpu)} is to be {how}.")
+    return Reproduction(
+        identity, how, _evaluate_claim(claim, identity.genome, how, db, argv=argv), machine, gpu
+    )
 
 
 def _way(claim: Claim, gpu: str) -> How:
     if claim.basis is Basis.ESTIMATED:
         return How.ESTIMATED if claim.model_version in ("", model_version()) else How.EMULATED
-    return How.MEASURED if gpu == known_name(claim.gpu) else How.EMULATED
+    return How.MEASURED if gpu == canonical_gpu(claim.gpu) else How.EMULATED
 
 
-def _evaluated(claim: Claim, genome: Genome, how: How, db: str, *, argv: Sequence[str]) -> Evaluation:
+def _evaluate_claim(claim: Claim, genome: Genome, how: How, db: str, *, argv: Sequence[str]) -> Evaluation:
     if how is How.EMULATED:
-        return emulated(genome, parse_problem(claim.problem), load_gpu(claim.gpu))
-    subject = Subject(genome.family, genome.as_dict(), claim.problem, known_name(claim.gpu))
+        return emulate(genome, parse_problem(claim.problem), load_gpu(claim.gpu))
+    subject = GenomeRequest(genome.family, genome.as_dict(), claim.problem, canonical_gpu(claim.gpu))
     evaluator = "gpu" if how is How.MEASURED else "emulated"
     return evaluate(subject, evaluator, db, argv=argv, strategy=STRATEGY).evaluation
 

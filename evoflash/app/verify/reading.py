@@ -38,7 +38,7 @@ _DESCRIPTION, _CUBINS = "DESCRIPTION", "_CUBINS"
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class EmbeddedKernel:
     """What the file holds."""
 
     description: Mapping[str, Any]
@@ -46,22 +46,22 @@ class Held:
     packed: str  # the literal of the cubins, as it stands in the text
 
 
-def held_in(text: str, name: str) -> Held:
+def extract_kernel(text: str, name: str) -> EmbeddedKernel:
     """UsageError where the file is no such export, or its kernel cannot be read."""
     try:
-        values = _assigned(ast.parse(text))
+        values = _assignments(ast.parse(text))
         description = json.loads(ast.literal_eval(values[_DESCRIPTION].args[0]))  # type: ignore[attr-defined]
         texts = ast.literal_eval(values[_CUBINS])
-        cubins = {arch: _unpacked(packed) for arch, packed in texts.items()}
+        cubins = {arch: _unpack(packed) for arch, packed in texts.items()}
         literal = ast.get_source_segment(text, values[_CUBINS])
     except (SyntaxError, ValueError, KeyError, IndexError, AttributeError, RecursionError, TypeError):
         raise UsageError(
             f"{name} is no Python file that `evoflash export` wrote, or was cut short: export it again."
         ) from None
-    return Held(description, cubins, literal or "")
+    return EmbeddedKernel(description, cubins, literal or "")
 
 
-def _assigned(tree: ast.Module) -> dict[str, ast.expr]:
+def _assignments(tree: ast.Module) -> dict[str, ast.expr]:
     """Values by name, of the file's own assignments; the last one counts, as it would for Python."""
     return {
         target.id: node.value
@@ -72,7 +72,7 @@ def _assigned(tree: ast.Module) -> dict[str, ast.expr]:
     }
 
 
-def _unpacked(packed: str) -> bytes:
+def _unpack(packed: str) -> bytes:
     unpacking = zlib.decompressobj()
     try:
         content = unpacking.decompress(base64.b64decode(packed, validate=True), _MOST)
@@ -92,7 +92,7 @@ _WANTED = "an id, a JSON file or - for stdin, an exported file, or an exported f
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ClaimSelector:
     """Which of several claims is meant; None: it does not matter, or there is one."""
 
     row: int | None = None  # of a file with several, from 1
@@ -100,7 +100,7 @@ class Asked:
     gpu: str | None = None
 
 
-def claim_of(what: str, asked: Asked, db: str) -> Claim:
+def claim_of(what: str, asked: ClaimSelector, db: str) -> Claim:
     """The one claim. UsageError where there is none or several, and for what cannot be read."""
     path = Path(expanduser(what))
     if what == "-":
@@ -131,9 +131,9 @@ def _text(path: Path) -> str:
 # ---- an id
 
 
-def _of_id(prefix: str, asked: Asked, db: str) -> Claim:
+def _of_id(prefix: str, asked: ClaimSelector, db: str) -> Claim:
     genome, problem, gpu = known_genome(prefix, db, problem=asked.problem, gpu=asked.gpu)
-    stored = _stored(genome.id, db)
+    stored = _stored_evaluations(genome.id, db)
     here = [e for e in stored if (e.problem, e.gpu) == (str(problem), gpu.name)]
     if here:
         best = min(here, key=_preference)
@@ -148,7 +148,7 @@ def _of_id(prefix: str, asked: Asked, db: str) -> Claim:
     )
 
 
-def _stored(genome_id: str, db: str) -> list[Evaluation]:
+def _stored_evaluations(genome_id: str, db: str) -> list[Evaluation]:
     if "://" not in db and not Path(expanduser(db)).exists():
         return []
     with open_store(db, read_only=True) as store:
@@ -165,7 +165,7 @@ def _preference(evaluation: Evaluation) -> tuple[bool, bool, bool, float]:
 # ---- JSON
 
 
-def _of_text(text: str, name: str, asked: Asked) -> Claim:
+def _of_text(text: str, name: str, asked: ClaimSelector) -> Claim:
     try:
         data = json.loads(text)
     except (json.JSONDecodeError, RecursionError) as error:
@@ -176,7 +176,7 @@ def _of_text(text: str, name: str, asked: Asked) -> Claim:
     rows = _rows(data)
     if not rows or not all(isinstance(row, dict) for row in rows):
         raise UsageError(f"{name} holds no row: give {_WANTED}.")
-    number, row = _chosen(rows, name, asked)
+    number, row = _choose_row(rows, name, asked)
     where = f"row {number} of {name}" if len(rows) > 1 else name
     claim = of_json(row, where)
     problem, gpu = claim.problem or asked.problem, claim.gpu or asked.gpu
@@ -192,7 +192,9 @@ def _rows(data: Any) -> list[Any]:
     return data if isinstance(data, list) else []
 
 
-def _chosen(rows: Sequence[dict[str, Any]], name: str, asked: Asked) -> tuple[int, dict[str, Any]]:
+def _choose_row(
+    rows: Sequence[dict[str, Any]], name: str, asked: ClaimSelector
+) -> tuple[int, dict[str, Any]]:
     """The row that is meant, and its number."""
     if asked.row is not None:
         if asked.row > len(rows):
@@ -225,10 +227,10 @@ def _of_cuda(path: Path) -> Claim:
     claim = Claim(str(path), genome.family, genome.as_dict(), str(problem), gpu.name, genome.id)
     if text == export_kernel(genome, problem, gpu, prefix=words.prefix):
         return claim
-    return _as_edited(claim, path, text)
+    return _edited_claim(claim, path, text)
 
 
-def _as_edited(claim: Claim, path: Path, text: str) -> Claim:
+def _edited_claim(claim: Claim, path: Path, text: str) -> Claim:
     """The claim of an export that is not what its banner's command prints, and where it differs."""
     try:
         lines = edits_in(path, text)
@@ -242,7 +244,7 @@ def _as_edited(claim: Claim, path: Path, text: str) -> Claim:
     return replace(claim, faults=(why,), edited=path)
 
 
-def _of_folder(folder: Path, asked: Asked) -> Claim:
+def _of_folder(folder: Path, asked: ClaimSelector) -> Claim:
     """A folder of an export: a launch.json with its cubins, or equal ones, as a hub folder has them."""
     found = sorted(path for path in folder.rglob("*.json") if f'"{FORMAT}"' in _text(path))
     texts = {_text(path) for path in found}
@@ -270,9 +272,9 @@ def _of_solution(data: Json, name: str) -> Claim:
 
 def _of_python(text: str, name: str, *, ending: str = "") -> Claim:
     """attention.py or torch_op.py, which ends in `ending`: the description and the machine code inside."""
-    from evoflash.app.verify.reading import held_in
+    from evoflash.app.verify.reading import extract_kernel
 
-    held = held_in(text, name)
+    held = extract_kernel(text, name)
     if not isinstance(held.description, dict) or held.description.get("format") != FORMAT:
         raise UsageError(f"{name} holds no launch.json of evoflash: export it again.")
     claim = of_json(held.description, name)

@@ -7,13 +7,13 @@ from enum import StrEnum
 
 from evoflash.app.search.limits import floor_us
 from evoflash.app.verify.claim import Claim, ClaimedBuild
-from evoflash.app.verify.finding import Found, How
+from evoflash.app.verify.finding import How, Reproduction
 from evoflash.errors import UsageError
 from evoflash.evaluation import FINAL, Basis, Build, Evaluation, Timing
 from evoflash.gpu.timing.intervals import ALPHA, student
 from evoflash.perf_model.estimate import model_version
 from evoflash.problem import parse_problem
-from evoflash.specs import known_name, load_gpu
+from evoflash.specs import canonical_gpu, load_gpu
 
 # Between two machines: their clocks, drivers and cooling. It is assumed, not measured; --within sets another.
 WITHIN = 0.05
@@ -21,7 +21,7 @@ _SAME_ESTIMATE = 1e-3  # relative; a model's estimate has no noise, what it coun
 _OF_NORMAL = 2.563  # standard deviations from the tenth to the ninetieth percentile
 
 
-class Answer(StrEnum):
+class ClaimStatus(StrEnum):
     """What is said of a claim."""
 
     CONFIRMED = "confirmed"
@@ -30,16 +30,16 @@ class Answer(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class ClaimVerdict:
     """The answer, why, and what does not decide it."""
 
-    answer: Answer
+    answer: ClaimStatus
     reasons: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Interval:
+class TimeInterval:
     """A time in us with the interval of its median, which is missed with probability `intervals.ALPHA`."""
 
     us: float
@@ -47,24 +47,24 @@ class Interval:
     high_us: float
 
 
-def checked_within(share: float | None) -> float:
+def parse_tolerance(share: float | None) -> float:
     """How far beyond the interval a claimed time may be. UsageError for what is no share."""
     if share is not None and not 0 <= share < 1:
         raise UsageError(f"--within {share:g}: give a share from 0 up and below 1, as 0.05.")
     return WITHIN if share is None else share
 
 
-def judge(claim: Claim, found: Found, *, within: float = WITHIN) -> Verdict:
+def judge(claim: Claim, found: Reproduction, *, within: float = WITHIN) -> ClaimVerdict:
     """What is untrue comes first, then what cannot be told here; only the rest is confirmed."""
     notes = tuple(_notes(claim, found))
     if wrong := tuple(_refutations(claim, found, within)):
-        return Verdict(Answer.REFUTED, wrong, notes)
+        return ClaimVerdict(ClaimStatus.REFUTED, wrong, notes)
     if apart := tuple(_gaps(claim, found)):
-        return Verdict(Answer.APART, apart, notes)
-    return Verdict(Answer.CONFIRMED, (), notes)
+        return ClaimVerdict(ClaimStatus.APART, apart, notes)
+    return ClaimVerdict(ClaimStatus.CONFIRMED, (), notes)
 
 
-def interval_of(evaluation: Evaluation) -> Interval | None:
+def interval_of(evaluation: Evaluation) -> TimeInterval | None:
     """The score with the interval of its final timings; None where there are none.
 
     From each timing's spread, p10 to p90 as of a normal distribution, and its number of samples.
@@ -74,7 +74,7 @@ def interval_of(evaluation: Evaluation) -> Interval | None:
         return None
     error = math.sqrt(sum(_error(timing) ** 2 for timing in timings)) / len(timings)
     reach = math.exp(error * student(ALPHA, min(timing.n for timing in timings) - 1))
-    return Interval(evaluation.score_us, evaluation.score_us / reach, evaluation.score_us * reach)
+    return TimeInterval(evaluation.score_us, evaluation.score_us / reach, evaluation.score_us * reach)
 
 
 def _error(timing: Timing) -> float:
@@ -85,7 +85,7 @@ def _error(timing: Timing) -> float:
 # ---- what is untrue
 
 
-def _refutations(claim: Claim, found: Found, within: float) -> Iterator[str]:
+def _refutations(claim: Claim, found: Reproduction, within: float) -> Iterator[str]:
     yield from claim.faults
     yield from claim.contradictions
     if found.identity.fault:
@@ -151,7 +151,7 @@ def _counts(said: ClaimedBuild, made: Build) -> Iterator[str]:
         yield f"{said.spill_bytes} bytes spilled are claimed, {made.spill_bytes} are here"
 
 
-def _other_time(claim: Claim, found: Found, within: float) -> Iterator[str]:
+def _other_time(claim: Claim, found: Reproduction, within: float) -> Iterator[str]:
     here = found.evaluation.score_us if found.evaluation else None
     if claim.time_us is None or here is None:
         return
@@ -160,7 +160,7 @@ def _other_time(claim: Claim, found: Found, within: float) -> Iterator[str]:
         yield f"~{claim.time_us:.4g} us are claimed, {model} says ~{here:.4g} us"
     if found.how is not How.MEASURED or found.evaluation is None:
         return
-    known = interval_of(found.evaluation) or Interval(here, here, here)
+    known = interval_of(found.evaluation) or TimeInterval(here, here, here)
     if not known.low_us * (1 - within) <= claim.time_us <= known.high_us * (1 + within):
         more = here / claim.time_us - 1
         apart = f"{abs(more):.1%} {'more' if more > 0 else 'less'}"
@@ -172,7 +172,7 @@ def _other_time(claim: Claim, found: Found, within: float) -> Iterator[str]:
 # ---- what cannot be told, and what does not decide
 
 
-def _gaps(claim: Claim, found: Found) -> Iterator[str]:
+def _gaps(claim: Claim, found: Reproduction) -> Iterator[str]:
     yield from claim.apart
     if found.identity.apart:
         yield found.identity.apart
@@ -182,10 +182,11 @@ def _gaps(claim: Claim, found: Found) -> Iterator[str]:
     elif found.how is How.EMULATED:
         present = found.machine.device_name if found.machine else "none"
         has = f"has {present}" if found.machine is None else f"has an {present}"
-        yield f"claimed on {known_name(claim.gpu)}, this machine {has} (correctness checked by the emulator)"
+        where = canonical_gpu(claim.gpu)
+        yield f"claimed on {where}, this machine {has} (correctness checked by the emulator)"
 
 
-def _notes(claim: Claim, found: Found) -> Iterator[str]:
+def _notes(claim: Claim, found: Reproduction) -> Iterator[str]:
     if claim.edited is not None and found.evaluation is not None:
         reason = found.evaluation.reason
         yield f"the edited kernel fails here: {reason}" if reason else "the edited kernel is correct here"

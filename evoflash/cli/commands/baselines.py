@@ -43,7 +43,7 @@ def baselines(
     from evoflash.problem import parse_problem
     from evoflash.views import baselines as report
 
-    what, names = parse_problem(problem), report.chosen(only)
+    what, names = parse_problem(problem), report.parse_names(only)
     spec = present_spec(gpu)
     say(f"timing {', '.join(names)} in turns; a library may compile its kernels first")
     with interrupt_in_words("nothing is stored"):

@@ -56,18 +56,18 @@ def benchmark_search(
     Example: evoflash benchmark-search --strategies all,optuna,kernel-tuner --seeds 50 --budget 200
     """
     from evoflash.replay.benchmark import benchmark
-    from evoflash.replay.spaces import shipped
+    from evoflash.replay.spaces import shipped_spaces
     from evoflash.views import benchmark as record
     from evoflash.views import benchmark as report
     from evoflash.views.html import benchmark as page
 
     names = _runnable(strategies, reference)
-    how = record.made(sys.argv[1:], seeds=seeds, first_seed=first_seed, reference=reference)
+    how = record.provenance(sys.argv[1:], seeds=seeds, first_seed=first_seed, reference=reference)
     spaces: list[Space] = []
     words = f"{output.with_suffix('.json')} has the spaces that were done"
     with interrupt_in_words(words), working(f"{len(names)} strategies, {seeds} runs each, space after space"):
         for space in benchmark(
-            tuple(files or shipped()),
+            tuple(files or shipped_spaces()),
             names,
             budget=budget,
             seeds=range(first_seed, first_seed + seeds),

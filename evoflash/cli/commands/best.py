@@ -58,5 +58,5 @@ def best(
         typer.echo(chosen.cuda(prefix), nl=False)
         return
     if export is not None:
-        write(chosen.exported(db, prefix), export, kind=kind, archs=arch)
+        write(chosen.to_exported(db, prefix), export, kind=kind, archs=arch)
     tell(view.as_json(chosen) if as_json else view.describe(chosen), whole=as_json)

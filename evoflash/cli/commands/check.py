@@ -12,7 +12,7 @@ from evoflash.notices import working
 from evoflash.views.terminal import stdout_console
 
 if TYPE_CHECKING:
-    from evoflash.app.check.subject import Subject
+    from evoflash.app.check.subject import KernelUnderTest
 
 
 def check(
@@ -68,7 +68,7 @@ def check(
 
     Example: evoflash check kernel.cu --gpu h200
     """
-    from evoflash.app.check.runs import check as check_subject
+    from evoflash.app.check.runs import check_kernel as check_subject
     from evoflash.views import check as check_report
 
     if explain is not None:
@@ -81,16 +81,16 @@ def check(
     if as_json:
         typer.echo(check_report.as_json(checked))
     else:
-        check_report.print_checked(checked, stdout_console())
+        check_report.print_reports(checked, stdout_console())
     if any(one.errors or (strict and one.warnings) for one in checked):
         raise typer.Exit(1)
 
 
 def _subjects(
     what: str | None, family: str | None, values: list[str], *, gpu: str | None, problem: str | None, db: str
-) -> "tuple[Subject, ...]":
+) -> "tuple[KernelUnderTest, ...]":
     from evoflash.app.check import subject as check_subject
-    from evoflash.app.check.subject import is_exported, of_exported
+    from evoflash.app.check.subject import is_exported, of_export
     from evoflash.app.known import known_genome
 
     if (what is None) == (family is None):
@@ -104,6 +104,6 @@ def _subjects(
     path = Path(str(what))
     if path.exists() or not re.fullmatch(r"[0-9a-f]{1,16}", str(what)):
         if is_exported(path, check_subject.read_text(path)):
-            return of_exported(path, problem=problem, gpu=gpu)
+            return of_export(path, problem=problem, gpu=gpu)
         return check_subject.of_file(path, problem=problem, gpu=gpu)
     return check_subject.of_genome(*known_genome(str(what), db, problem=problem, gpu=gpu))

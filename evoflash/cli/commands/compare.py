@@ -33,10 +33,10 @@ def compare(
 
     Example: evoflash compare 3f2a sdpa_cudnn --problem mission
     """
-    from evoflash.app.compare import compare_named
+    from evoflash.app.compare import compare_by_name
     from evoflash.views import compare as report
 
     with interrupt_in_words("nothing is stored"):
-        run, outcome = compare_named(first, second, problem=problem, seed=seed, db=db)
+        run, outcome = compare_by_name(first, second, problem=problem, seed=seed, db=db)
     shown = report.as_json if as_json else report.text
     tell(shown(run, outcome), whole=as_json)

@@ -17,7 +17,7 @@ def config(as_json: Json = False) -> None:
 
     Example: evoflash config
     """
-    from evoflash.extensions import described, extension_folders
+    from evoflash.extensions import describe_folder, extension_folders
     from evoflash.settings import config_files, places
 
     files = [str(file.path) for file in config_files()]
@@ -27,26 +27,26 @@ def config(as_json: Json = False) -> None:
         typer.echo(json.dumps({"settings": rows, "files": files, "looked_for": looked}, indent=2))
         return
     width = max(len(row["name"]) for row in rows)
-    values = [_shown(row) for row in rows]
+    values = [_value_text(row) for row in rows]
     wide = min(44, max(map(len, values)))
     for row, value in zip(rows, values, strict=True):
         typer.echo(f"{row['name']:{width}}  {value:{wide}}  {row['source']}")
     typer.echo()
     typer.echo("config files: " + ", ".join(f"{p} ({'read' if p in files else 'not there'})" for p in looked))
     for folder in extension_folders():
-        typer.echo(f"extensions:   {described(folder)}")
+        typer.echo(f"extensions:   {describe_folder(folder)}")
 
 
 def _settings() -> list[dict[str, Any]]:
     """Every setting of the table; of one that is a variable alone its value in the environment."""
     import os
 
-    from evoflash.settings import SETTINGS, held
+    from evoflash.settings import SETTINGS, lookup
 
     rows = []
     for setting in SETTINGS:
         if setting.key:
-            here = held(setting.key)
+            here = lookup(setting.key)
             value, source = here.value, here.source
             value = without_passwords(value) if isinstance(value, str) else value
         else:
@@ -78,7 +78,7 @@ def _options() -> list[dict[str, Any]]:
     return list(rows.values())
 
 
-def _shown(row: Mapping[str, Any]) -> str:
+def _value_text(row: Mapping[str, Any]) -> str:
     value = row["value"]
     if value is None:
         return f"({row['default']})"

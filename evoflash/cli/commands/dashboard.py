@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from evoflash.cli.commands.runs import opened
+from evoflash.cli.commands.runs import closing_database
 from evoflash.cli.options import Db, Quiet, interrupt_in_words
 from evoflash.errors import UsageError
 from evoflash.notices import say, working
@@ -55,7 +55,7 @@ def dashboard(
     with tempfile.TemporaryDirectory() as folder:
         path = out or Path(folder) / "study.log"
         with working("writing the study"):
-            trials = _written(db, run, path)
+            trials = _write_study(db, run, path)
         if out is not None:
             say(f"wrote {out}: {trials} trials.")
         if serve:
@@ -63,14 +63,14 @@ def dashboard(
                 serving.serve(path, host, port)
 
 
-def _written(db: str, wanted: str | None, path: Path) -> int:
+def _write_study(db: str, wanted: str | None, path: Path) -> int:
     from evoflash.app.dashboard import write
-    from evoflash.app.report.collect import chosen, times_of
+    from evoflash.app.report.collect import find_run, times_of
     from evoflash.store.store import Store
 
-    with opened(db, read_only=True) as database:
+    with closing_database(db, read_only=True) as database:
         store = Store(database)
-        run = chosen(database, store, wanted)
+        run = find_run(database, store, wanted)
         history = store.history(run)
         said = {"times": times_of(run, [evaluation for _, evaluation in history]), "database": database.label}
         return write(path, run, history, said=said)

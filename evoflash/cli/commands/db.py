@@ -34,7 +34,7 @@ def check(*, db: Db, as_json: Json = False) -> None:
     Example: evoflash db check --db evoflash.db
     """
     from evoflash.store.database import open_database
-    from evoflash.store.integrity import check as check_database
+    from evoflash.store.integrity import check_database
     from evoflash.views import database as report
 
     database = open_database(db, read_only=True)

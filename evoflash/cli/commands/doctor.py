@@ -107,11 +107,13 @@ def _measure_noise(*, as_json: bool) -> None:
 
 def _conform(only: list[str], time_limit_s: float, *, as_json: bool) -> None:
     from evoflash.trust.conformance import run as report
-    from evoflash.trust.conformance.run import check
+    from evoflash.trust.conformance.run import check_primitives
 
-    outcome = check(only=only, time_limit_s=time_limit_s, said=lambda line: say(f"conformance: {line}"))
+    outcome = check_primitives(
+        only=only, time_limit_s=time_limit_s, said=lambda line: say(f"conformance: {line}")
+    )
     typer.echo(report.as_json(outcome) if as_json else report.render(outcome))
-    if outcome.interrupted:
+    if outcome.is_interrupted:
         raise typer.Exit(130)
     if outcome.equal < outcome.cases:
         raise typer.Exit(1)

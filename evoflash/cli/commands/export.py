@@ -52,7 +52,7 @@ def export(
     """
     from evoflash.app.export import write
     from evoflash.app.known import known_genome
-    from evoflash.exports.exported import Exported, with_what_is_known
+    from evoflash.exports.exported import ExportRequest, with_evaluation
     from evoflash.kernels.standalone import export_kernel, genome_of
 
     if (genome_id is None) == (family is None):
@@ -66,7 +66,7 @@ def export(
     else:
         what = genome_of(str(family), values or [], problem=problem or "mission", gpu=gpu)
     if output is not None:
-        write(with_what_is_known(Exported(*what, prefix=prefix), db), output, kind=kind, archs=arch)
+        write(with_evaluation(ExportRequest(*what, prefix=prefix), db), output, kind=kind, archs=arch)
     elif kind not in (None, "cu") or arch:
         raise UsageError("--kind and --arch write files: add -o PATH.")
     else:

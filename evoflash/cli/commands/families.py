@@ -32,7 +32,7 @@ def families(
         typer.echo(_as_json(loaded))
         return
     width = max(40, min(stdout_console(100).width, 120))
-    blocks = (_explained(family, width) if explain else _block(family, width) for family in loaded)
+    blocks = (_explanation(family, width) if explain else _block(family, width) for family in loaded)
     typer.echo("\n\n".join(blocks))
 
 
@@ -57,37 +57,37 @@ def _block(family: "Family", width: int) -> str:
     from evoflash.specs import load_gpu
 
     column = max(len(p.name) for p in family.params) + 4
-    lines = _folded(_title(family), width)
+    lines = _wrap_lines(_title(family), width)
     for param in family.params:
         values = " ".join(map(str, param.values))
-        lines += _folded(f"  {param.name}".ljust(column) + values, width, column)
+        lines += _wrap_lines(f"  {param.name}".ljust(column) + values, width, column)
     space = family.space((load(family.op).probe.compile_key("sm_89"),), load_gpu("l4"))
     checks = f"  {space.cardinality} points before {len(family.check)} checks: {', '.join(family.check)}"
-    return "\n".join([*lines, *_folded(checks, width)])
+    return "\n".join([*lines, *_wrap_lines(checks, width)])
 
 
 def _title(family: "Family") -> str:
     return f"{family.name} (version {family.version}, {', '.join(family.arch)}): {family.summary}"
 
 
-def _folded(text: str, width: int, indent: int = 4) -> list[str]:
+def _wrap_lines(text: str, width: int, indent: int = 4) -> list[str]:
     return textwrap.wrap(text, width, subsequent_indent=" " * indent, break_on_hyphens=False)
 
 
-def _explained(family: "Family", width: int) -> str:
+def _explanation(family: "Family", width: int) -> str:
     """Every gene with its values, the default first, what it is and when it is active; every check."""
     from evoflash.kernels.header import body_of, gene_notes
 
     header = family.path.read_text(encoding="utf-8").removesuffix(body_of(family.path))
     notes = gene_notes(header)
-    lines = [*_folded(_title(family), width), "", "genes (the first value is the default):"]
+    lines = [*_wrap_lines(_title(family), width), "", "genes (the first value is the default):"]
     for param in family.params:
-        lines += _folded(f"  {param.name}: {', '.join(map(str, param.values))}", width)
+        lines += _wrap_lines(f"  {param.name}: {', '.join(map(str, param.values))}", width)
         if param.name in notes:
-            lines += _folded(f"      {notes[param.name]}", width, 6)
+            lines += _wrap_lines(f"      {notes[param.name]}", width, 6)
         if param.name in family.when:
-            lines += _folded(f"      only where {family.when[param.name].text}", width, 6)
+            lines += _wrap_lines(f"      only where {family.when[param.name].text}", width, 6)
     lines += ["", "checks (what a genome must fulfil before it is compiled):"]
     for name, condition in family.check.items():
-        lines += _folded(f"  {name.replace('_', ' ')}: {condition.text}", width, 6)
+        lines += _wrap_lines(f"  {name.replace('_', ' ')}: {condition.text}", width, 6)
     return "\n".join(lines)

@@ -31,12 +31,14 @@ def insights(
     """
     from evoflash.app import insights as digest
     from evoflash.problem import canonical
-    from evoflash.specs import known_name
+    from evoflash.specs import canonical_gpu
     from evoflash.store.store import open_store
     from evoflash.views import insights as report
 
     with working("counting what the search has learnt"), open_store(db, read_only=True) as store:
-        insights = digest.read(store, problem=canonical(problem), gpu=known_name(gpu), replayed=replayed)
+        insights = digest.read_insights(
+            store, problem=canonical(problem), gpu=canonical_gpu(gpu), replayed=replayed
+        )
     if as_json:
         typer.echo(report.as_json(insights))
     else:

@@ -17,7 +17,7 @@ from typing import Annotated
 
 import typer
 
-from evoflash.cli.commands.runs import opened
+from evoflash.cli.commands.runs import closing_database
 from evoflash.cli.options import Dbs, Gpu, Json, MaybeProblem, PricePerHour, Replayed
 from evoflash.notices import say
 from evoflash.settings import MOST
@@ -67,18 +67,18 @@ def leaderboard(
     """
     from evoflash.app import leaderboard as several
     from evoflash.app.leaderboard import Only, objectives_of, since_of
-    from evoflash.app.words import checked_price
+    from evoflash.app.words import parse_price
     from evoflash.evaluation import Basis
     from evoflash.kernels.family import load_family
     from evoflash.problem import canonical
-    from evoflash.specs import known_name
+    from evoflash.specs import canonical_gpu
     from evoflash.views import leaderboard as report
 
-    objectives, price = objectives_of(objective), checked_price(price_per_hour)
+    objectives, price = objectives_of(objective), parse_price(price_per_hour)
     if family is not None:
         load_family(family)
     only = Only(family, None if run is None else _run_id(db, run), None if since is None else since_of(since))
-    wanted, where = Basis.REPLAYED if replayed else None, known_name(gpu)
+    wanted, where = Basis.REPLAYED if replayed else None, canonical_gpu(gpu)
     table, took = several.leaderboard(
         db,
         objectives=() if objective is None else objectives,
@@ -103,5 +103,5 @@ def leaderboard(
 def _run_id(databases: Sequence[str], wanted: str) -> int:
     from evoflash.store import run_edits
 
-    with opened(databases[0], read_only=True) as database:
+    with closing_database(databases[0], read_only=True) as database:
         return run_edits.find(database, wanted).id

@@ -51,13 +51,13 @@ def portfolio(
 
     Example: evoflash portfolio --problems docs/examples/serving-mix.txt --kernels 4 --export fast_attention
     """
-    from evoflash.app.portfolio.run import Wanted, package_of
+    from evoflash.app.portfolio.run import PortfolioOptions, package_of
     from evoflash.app.portfolio.run import as_json as as_json_of_report
     from evoflash.app.portfolio.run import portfolio as made
     from evoflash.exports.portfolio import write
     from evoflash.views import portfolio as report
 
-    wanted = Wanted(
+    wanted = PortfolioOptions(
         problems,
         kernels,
         gpu=gpu,

@@ -38,11 +38,11 @@ def replay(
 
     Example: evoflash replay convolution.json.gz --strategy evolution,tpe --budget 200 --repeats 20
     """
-    from evoflash.replay.comparison import chosen, compare
+    from evoflash.replay.comparison import compare, parse_strategies
     from evoflash.replay.kernel_tuner import read_recording
     from evoflash.views import replay as report
 
-    names = chosen(strategy)
+    names = parse_strategies(strategy)
     recording = read_recording(file)
     size = f"{len(names)} strategies, {repeats} runs of {budget} evaluations each"
     with working(f"replaying {file.name}: {size}"):

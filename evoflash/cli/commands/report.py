@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from evoflash.cli.commands.runs import opened
+from evoflash.cli.commands.runs import closing_database
 from evoflash.cli.options import Db, PricePerHour, Quiet
 from evoflash.errors import UsageError
 from evoflash.notices import say
@@ -41,14 +41,12 @@ def report(
 
     Example: evoflash report -o report.html
     """
-    from evoflash.app.words import checked_price
+    from evoflash.app.words import parse_price
 
     page = out or (None if json_file else Path("report.html"))
     if page is not None and json_file is not None and page.resolve() == json_file.resolve():
         raise UsageError(f"page and JSON would be one file, {page}: give them different names.")
-    text = _as_json(
-        db, run, is_retimed=retime, is_checked=check, price_per_hour=checked_price(price_per_hour)
-    )
+    text = _as_json(db, run, is_retimed=retime, is_checked=check, price_per_hour=parse_price(price_per_hour))
     if json_file is not None:
         _write(json_file, text)
     if page is not None:
@@ -62,9 +60,9 @@ def _as_json(db: str, wanted: str | None, **asked: Any) -> str:
     from evoflash.app.report import collect, record
     from evoflash.store.store import Store
 
-    with opened(db, read_only=True) as database:
+    with closing_database(db, read_only=True) as database:
         store = Store(database)
-        found = collect.chosen(database, store, wanted)
+        found = collect.find_run(database, store, wanted)
         made = collect.collect(database, store, found, **asked)
     return record.as_json(made)
 

@@ -39,7 +39,7 @@ def group() -> typer.Typer:
 
 
 @contextmanager
-def opened(target: str, *, read_only: bool = False) -> Iterator["Database"]:
+def closing_database(target: str, *, read_only: bool = False) -> Iterator["Database"]:
     """A database, closed at the end."""
     from evoflash.store.database import open_database
 
@@ -52,7 +52,7 @@ def opened(target: str, *, read_only: bool = False) -> Iterator["Database"]:
 
 def _existing(target: str) -> None:
     """StoreError where there is no database yet: none of these commands makes one."""
-    with opened(target, read_only=True):
+    with closing_database(target, read_only=True):
         pass
 
 
@@ -65,12 +65,12 @@ def runs(ctx: typer.Context, *, price_per_hour: PricePerHour = None, db: Db, as_
     """
     if ctx.invoked_subcommand:
         return
-    from evoflash.app.words import checked_price
+    from evoflash.app.words import parse_price
     from evoflash.store.standing import standings
     from evoflash.views import runs as report
 
-    price = checked_price(price_per_hour)
-    with opened(db, read_only=True) as database:
+    price = parse_price(price_per_hour)
+    with closing_database(db, read_only=True) as database:
         found = standings(database)
     if as_json:
         typer.echo(report.as_json(found, price))
@@ -93,7 +93,7 @@ def rename(
     from evoflash.store import run_edits
 
     _existing(db)
-    with opened(db) as database:
+    with closing_database(db) as database:
         found = run_edits.find(database, run)
         run_edits.rename(database, found, name)
     say(f"run {found.id} is called '{name}'." if name else f"run {found.id} has no name any more.")
@@ -114,7 +114,7 @@ def merge(
     """
     from evoflash.store import run_edits
 
-    with opened(source, read_only=True) as there, opened(db) as database:
+    with closing_database(source, read_only=True) as there, closing_database(db) as database:
         if there.label == database.label:
             raise UsageError("that is the same database: give the one to take runs from, and --db the other.")
         new, outcomes = run_edits.merge(database, there)
@@ -136,7 +136,7 @@ def delete(
     from evoflash.store import run_edits
 
     _existing(db)
-    with opened(db) as database:
+    with closing_database(db) as database:
         found = run_edits.find(database, run)
         key = found.key
         words = f"run {found.id} ({key.problem} on {key.gpu}, {key.basis}, {key.strategy} seed {key.seed})"

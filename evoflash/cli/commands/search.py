@@ -24,8 +24,8 @@ from evoflash.views.terminal import stdout_console, tell
 
 if TYPE_CHECKING:
     from evoflash.app.search.limits import Limits
-    from evoflash.app.search.machines import Asked
-    from evoflash.app.search.many import Wanted
+    from evoflash.app.search.machines import MachineOptions
+    from evoflash.app.search.many import SearchRequest
 
 
 def search(
@@ -157,12 +157,12 @@ def search(
     """
     from evoflash.app.search.limits import DEFAULT_BUDGET
     from evoflash.app.search.limits import limits as limits_of
-    from evoflash.app.words import checked_price
-    from evoflash.strategies.evolution import named_strategy, trials_of
+    from evoflash.app.words import parse_price
+    from evoflash.strategies.evolution import strategy_name, trials_of
 
-    checked_price(price_per_hour)
+    parse_price(price_per_hour)
     usual = "evolution" if preset or population else DEFAULT_STRATEGY
-    strategy = named_strategy(strategy or usual, preset, population)
+    strategy = strategy_name(strategy or usual, preset, population)
     limits = limits_of(trials_of(preset) if budget is None else budget, time_limit, minutes, until)
     problems = _file(ctx, problems)
     if problems is not None and (recorded is not None or evaluator == "replay" or dry_run):
@@ -192,8 +192,8 @@ def search(
         gxx.begin_runtime()  # all that is imported next takes a second, the first emulation waits for it
     from evoflash.app.search import plan as planning
     from evoflash.app.search import session as running
-    from evoflash.app.search.machines import Asked
-    from evoflash.app.search.many import Wanted, searched
+    from evoflash.app.search.machines import MachineOptions
+    from evoflash.app.search.many import SearchRequest, search_one
     from evoflash.views import kernel as kernel_report
     from evoflash.views.progress import Progress
 
@@ -213,13 +213,13 @@ def search(
             plan = planning.plan(problem=problem, evaluator=evaluator, **planned)
         running.dry_run(plan, budget=limits.budget or DEFAULT_BUDGET)
         return
-    asked = Asked(gpus, workers, scheduler, tls, ahead, evaluator)
-    wanted = Wanted(planned, db, limits, fresh, sys.argv[1:])
+    asked = MachineOptions(gpus, workers, scheduler, tls, ahead, evaluator)
+    wanted = SearchRequest(planned, db, limits, fresh, sys.argv[1:])
     if problems is not None:
         _for_each(problems, wanted, asked, as_json=as_json, price_per_hour=price_per_hour)
         return
     with interrupt_in_words():
-        result = searched(wanted, problem, asked, watch=Progress)
+        result = search_one(wanted, problem, asked, watch=Progress)
     if result.best is None:
         raise NoKernelError(
             f"no correct kernel among {result.spent} evaluations: "
@@ -246,7 +246,12 @@ def _is_on_command_line(ctx: typer.Context, name: str) -> bool:
 
 
 def _for_each(
-    file: Path, wanted: "Wanted", asked: "Asked", *, as_json: bool, price_per_hour: float | None
+    file: Path,
+    wanted: "SearchRequest",
+    asked: "MachineOptions",
+    *,
+    as_json: bool,
+    price_per_hour: float | None,
 ) -> None:
     from evoflash.app.mix import read_problems
     from evoflash.app.search import many as side_by_side
@@ -261,7 +266,7 @@ def _for_each(
         tell(many_report.in_lines(outcomes))
     else:
         many_report.print_summary(outcomes, stdout_console())
-    many_report.check(outcomes)
+    many_report.check_results(outcomes)
 
 
 def _check_alone(**options: object) -> None:

@@ -15,7 +15,7 @@ from evoflash.views.terminal import stdout_console, tell
 
 if TYPE_CHECKING:
     from evoflash.store.database import Database
-    from evoflash.store.standing import Standing
+    from evoflash.store.standing import RunStatus
 
 
 def status(*, price_per_hour: PricePerHour = None, db: Db, as_json: Json = False) -> None:
@@ -25,13 +25,13 @@ def status(*, price_per_hour: PricePerHour = None, db: Db, as_json: Json = False
 
     Example: evoflash status
     """
-    from evoflash.app.words import checked_price
+    from evoflash.app.words import parse_price
     from evoflash.views import runs as report
     from evoflash.views.runs import as_json as as_json_text
 
-    price = checked_price(price_per_hour)
-    database = _opened(db)
-    found = _chosen(database)
+    price = parse_price(price_per_hour)
+    database = _open_read_only(db)
+    found = _runs_to_show(database)
     gpus = [report.gpus_of(database, each) for each in found]
     told = (report.lines(each, price, fast) for each, fast in zip(found, gpus, strict=True))
     text = "\n".join(line for lines in told for line in lines)
@@ -51,22 +51,22 @@ def watch(
     """
     from evoflash.views import runs as report
 
-    database = _opened(db)
+    database = _open_read_only(db)
     with interrupt_in_words("the search goes on"):
-        report.watch(database, _chosen(database), stdout_console(), every_s=every)
+        report.watch(database, _runs_to_show(database), stdout_console(), every_s=every)
 
 
-def _opened(db: str) -> "Database":
+def _open_read_only(db: str) -> "Database":
     from evoflash.store.database import open_database
 
     return open_database(db, read_only=True)
 
 
-def _chosen(database: "Database") -> "list[Standing]":
+def _runs_to_show(database: "Database") -> "list[RunStatus]":
     from evoflash.errors import NoKernelError
     from evoflash.views import runs as report
 
-    found = report.chosen(database)
+    found = report.active_runs(database)
     if not found:
         raise NoKernelError("nothing was searched in this database yet: run `evoflash search`.")
     return found

@@ -50,13 +50,13 @@ def verify(
     Example: evoflash verify kernel.json
     """
     from evoflash.app.verify.finding import find_out
-    from evoflash.app.verify.reading import Asked, claim_of
-    from evoflash.app.verify.verdict import checked_within, judge
+    from evoflash.app.verify.reading import ClaimSelector, claim_of
+    from evoflash.app.verify.verdict import judge, parse_tolerance
     from evoflash.views import verify as report
 
-    share = checked_within(within)
+    share = parse_tolerance(within)
     with interrupt_in_words():
-        claim = claim_of(what, Asked(row, problem, gpu), db)
+        claim = claim_of(what, ClaimSelector(row, problem, gpu), db)
         found = find_out(claim, db, argv=sys.argv[1:])
     verdict = judge(claim, found, within=share)
     if as_json:

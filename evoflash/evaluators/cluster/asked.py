@@ -17,8 +17,8 @@ from typing import Any, Generic, TypeVar
 
 from evoflash.errors import DeviceError
 from evoflash.evaluators.cluster.connection import distributed
-from evoflash.evaluators.cluster.cubins import Parcel, pack_prepared, unpack_finals, unpack_task
-from evoflash.evaluators.prepare import Prepared
+from evoflash.evaluators.cluster.cubins import Parcel, pack_preparation, unpack_finals, unpack_task
+from evoflash.evaluators.prepare import Preparation
 from evoflash.gpu.launcher import present_gpu, spec_of
 from evoflash.gpu.process.finals import FinalReport, FinalTask
 from evoflash.gpu.process.outcome import GpuOutcome
@@ -41,10 +41,12 @@ def end() -> None:
         _processes().close()
 
 
-def called(function: Callable[..., Any], arguments: tuple[Any, ...], timeout_s: float) -> Parcel[Ending[Any]]:
+def call_isolated(
+    function: Callable[..., Any], arguments: tuple[Any, ...], timeout_s: float
+) -> Parcel[Ending[Any]]:
     """The call's ending, as on one machine; builds bring their cubins with them."""
     ending = _processes().submit(function, *arguments, timeout_s=timeout_s).result()
-    return pack_prepared(ending) if isinstance(ending.value, Prepared) else Parcel(ending, {})
+    return pack_preparation(ending) if isinstance(ending.value, Preparation) else Parcel(ending, {})
 
 
 T = TypeVar("T")
@@ -53,7 +55,7 @@ _IDLE_S = 300.0  # without a question; emulating before the next one takes far l
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class WorkerSession:
     """One search, and what GPU processes make ready for it."""
 
     id: str
@@ -64,7 +66,7 @@ class Session:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer(Generic[T]):
+class WorkerReply(Generic[T]):
     """A value, or why this worker's GPU can give none any more."""
 
     value: T | None
@@ -83,7 +85,7 @@ class _Gpu:
         self.broken = ""  # why the GPU can be used no more
 
     @contextmanager
-    def of(self, session: Session) -> Iterator[GpuWorker]:
+    def of(self, session: WorkerSession) -> Iterator[GpuWorker]:
         """The queue of the session; another one's is closed, once its questions are answered. After the last
         question the time without one is counted.
         """
@@ -103,7 +105,7 @@ class _Gpu:
                     self._clock.daemon = True
                     self._clock.start()
 
-    def _queue_of(self, session: Session) -> GpuWorker:
+    def _queue_of(self, session: WorkerSession) -> GpuWorker:
         if self._queue is None or self.session != session.id:
             self._close()
             self._queue = GpuWorker(
@@ -126,12 +128,12 @@ class _Gpu:
 _gpu = _Gpu()
 
 
-def end_asked_gpu() -> None:
+def end_gpu_process() -> None:
     """End the GPU process, if there is one."""
     _gpu.end()
 
 
-async def closed(session_id: str) -> None:
+async def close_session(session_id: str) -> None:
     """The search is over: its GPU process ends, also in the middle of a task."""
     if _gpu.session == session_id:
         await asyncio.to_thread(_gpu.end)
@@ -143,38 +145,38 @@ def spec() -> GpuSpec:
     return replace(spec_of(device), **dict(device.attributes))  # type: ignore[arg-type]  # all are numbers
 
 
-def screened(session: Session, parcel: Parcel[GpuTask]) -> Answer[GpuOutcome]:
+def screen(session: WorkerSession, parcel: Parcel[GpuTask]) -> WorkerReply[GpuOutcome]:
     """What a short look says of the task."""
     return _answer(session, lambda queue: queue.screen(unpack_task(parcel)).result())
 
 
-def proven(session: Session, parcel: Parcel[GpuTask]) -> Answer[GpuOutcome]:
+def proven(session: WorkerSession, parcel: Parcel[GpuTask]) -> WorkerReply[GpuOutcome]:
     """The task's outcome after all rungs."""
     return _answer(session, lambda queue: queue.submit(unpack_task(parcel)).result())
 
 
-def finals_prepared(session: Session, hidden: tuple[Workload, ...], seed: int) -> Answer[None]:
+def prepare_finals(session: WorkerSession, hidden: tuple[Workload, ...], seed: int) -> WorkerReply[None]:
     """Begin what finals need, beside the search; returns at once."""
     return _answer(session, lambda queue: queue.prepare_finals(hidden, seed))
 
 
-def finals_begun(session: Session) -> Answer[None]:
+def begin_finals(session: WorkerSession) -> WorkerReply[None]:
     """From here on tasks are about hidden workloads."""
     return _answer(session, lambda queue: queue.begin_finals().result())
 
 
-def timed_again(session: Session, parcel: Parcel[FinalTask]) -> Answer[Ending[FinalReport]]:
+def time_finals(session: WorkerSession, parcel: Parcel[FinalTask]) -> WorkerReply[Ending[FinalReport]]:
     """Finalists and baselines in turns, in a fresh process."""
     return _answer(session, lambda queue: queue.finalists(unpack_finals(parcel)).result())
 
 
-def _answer(session: Session, question: Callable[[GpuWorker], T]) -> Answer[T]:
+def _answer(session: WorkerSession, question: Callable[[GpuWorker], T]) -> WorkerReply[T]:
     try:
         with _gpu.of(session) as queue:
-            return Answer(question(queue))
+            return WorkerReply(question(queue))
     except DeviceError as error:  # this GPU's, which says nothing of the candidate and of other GPUs
         _gpu.broken = str(error)
         _gpu.end()
     except CancelledError:  # the other thread's question has found it broken, or the search is over
         pass
-    return Answer(None, _gpu.broken or "its search is over", distributed.get_worker().address)
+    return WorkerReply(None, _gpu.broken or "its search is over", distributed.get_worker().address)

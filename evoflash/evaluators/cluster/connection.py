@@ -65,30 +65,30 @@ class EndsWorkersError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class WorkerKind:
     """The workers that can answer a question: with a core, or a GPU of one model, and our code."""
 
     resource: str  # "CPU" or "GPU h200"
     option: str  # of the command that starts such a worker
 
     @property
-    def wanted(self) -> dict[str, float]:
+    def resources(self) -> dict[str, float]:
         return {self.resource: 1.0, code(): 1.0}
 
 
-CPU = Kind("CPU", "")
+CPU = WorkerKind("CPU", "")
 
 
-def gpu_kind(model: str) -> Kind:
+def gpu_kind(model: str) -> WorkerKind:
     """The workers that own a GPU of the model."""
-    return Kind(_GPU + model, " --gpu 0")
+    return WorkerKind(_GPU + model, " --gpu 0")
 
 
 @dataclass(slots=True)
 class _Watched:
     """A kind of worker that the search needs, and what hears how many there are."""
 
-    kind: Kind
+    kind: WorkerKind
     heard: Callable[[int], None]
     missing_s: float = field(default_factory=time.monotonic)  # since when there are none
     is_said: bool = False
@@ -109,9 +109,9 @@ class Connection:
         self._watcher = threading.Thread(target=self._watch, name="evoflash-cluster", daemon=True)
         self._watcher.start()
 
-    def workers(self, kind: Kind) -> tuple[str, ...]:
+    def workers(self, kind: WorkerKind) -> tuple[str, ...]:
         """Addresses of those who can answer now, in alphabetical order."""
-        wanted = kind.wanted
+        wanted = kind.resources
         return tuple(sorted(who for who, offer in self._offers.items() if offer.keys() >= wanted.keys()))
 
     def models(self) -> tuple[str, ...]:
@@ -119,12 +119,12 @@ class Connection:
         names = (name for offer in self._offers.values() for name in offer if name.startswith(_GPU))
         return tuple(sorted({name.removeprefix(_GPU) for name in names}))
 
-    def watch(self, kind: Kind, heard: Callable[[int], None]) -> None:
+    def watch(self, kind: WorkerKind, heard: Callable[[int], None]) -> None:
         """Tell `heard`, now and then, how many of the kind are there; say so when there are none for long."""
         heard(len(self.workers(kind)))
         self._watched.append(_Watched(kind, heard))
 
-    def ask(self, kind: Kind, function: Callable[..., T], *args: Any, on: str | None = None) -> T:
+    def ask(self, kind: WorkerKind, function: Callable[..., T], *args: Any, on: str | None = None) -> T:
         """What the function returns in a worker of the kind, or in the one at the address `on`.
 
         Raises what it raises; EndsWorkersError, WorkerGoneError, DeviceError once the scheduler is lost, and
@@ -133,7 +133,7 @@ class Connection:
         while True:
             self._check()
             try:
-                return self._asked(kind, function, args, on)
+                return self._ask_once(kind, function, args, on)
             except KilledWorker as error:
                 raise EndsWorkersError(
                     f"it ended the {error.allowed_failures + 1} workers that tried it, one after the other"
@@ -160,13 +160,15 @@ class Connection:
         self._is_closed.set()
         self._client.close(timeout=2)
 
-    def _asked(self, kind: Kind, function: Callable[..., T], args: tuple[Any, ...], on: str | None) -> T:
+    def _ask_once(
+        self, kind: WorkerKind, function: Callable[..., T], args: tuple[Any, ...], on: str | None
+    ) -> T:
         future = self._client.submit(
             _CALLED,
             pickle.dumps((function, args)),
             key=f"{function.__name__}-{uuid.uuid4().hex}",
             pure=False,
-            resources=kind.wanted,
+            resources=kind.resources,
             workers=[on] if on else None,
         )
         try:
@@ -220,7 +222,7 @@ class Connection:
             watched.is_said = True
             log.warning("%s", self._missing(watched.kind))
 
-    def _missing(self, kind: Kind) -> str:
+    def _missing(self, kind: WorkerKind) -> str:
         """That nobody can answer, what would help, and what those offer who are there."""
         alike = [offer for offer in self._offers.values() if kind.resource in offer]
         others = sorted({name for offer in alike for name in offer if name.startswith("evoflash ")})
@@ -233,7 +235,7 @@ class Connection:
 
 
 @contextmanager
-def connected(address: Address) -> Iterator[Connection]:
+def connect(address: Address) -> Iterator[Connection]:
     """A connection that is closed afterwards."""
     connection = Connection(address)
     try:

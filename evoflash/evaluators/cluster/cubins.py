@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from evoflash.errors import DeviceError
-from evoflash.evaluators.prepare import Prepared
+from evoflash.evaluators.prepare import Preparation
 from evoflash.gpu.process.finals import FinalTask
 from evoflash.gpu.process.rungs import GpuTask
 from evoflash.isolation import Ending
@@ -29,15 +29,15 @@ class Parcel(Generic[T]):
     files: Mapping[str, bytes]
 
 
-def pack_prepared(ending: Ending[Prepared]) -> Parcel[Ending[Prepared]]:
+def pack_preparation(ending: Ending[Preparation]) -> Parcel[Ending[Preparation]]:
     """What a worker process made of a genome, with its cubins."""
     builds = ending.value.builds if ending.value else ()
     return Parcel(ending, _read(build.cubin_path for build in builds))
 
 
-def unpack_prepared(parcel: Parcel[Ending[Prepared]]) -> Ending[Prepared]:
+def unpack_preparation(parcel: Parcel[Ending[Preparation]]) -> Ending[Preparation]:
     """The same on this machine, with files of this machine."""
-    prepared, here = parcel.record.value, _placed(parcel.files)
+    prepared, here = parcel.record.value, _place_files(parcel.files)
     if prepared is None:
         return parcel.record
     builds = tuple(replace(each, cubin_path=here.get(each.cubin_path, "")) for each in prepared.builds)
@@ -53,7 +53,7 @@ def pack_task(task: GpuTask, *, is_here: bool = False) -> Parcel[GpuTask]:
 
 def unpack_task(parcel: Parcel[GpuTask]) -> GpuTask:
     """The same task on this machine."""
-    return _moved(parcel.record, _placed(parcel.files))
+    return _with_local_paths(parcel.record, _place_files(parcel.files))
 
 
 def pack_finals(task: FinalTask, *, is_here: bool = False) -> Parcel[FinalTask]:
@@ -64,8 +64,8 @@ def pack_finals(task: FinalTask, *, is_here: bool = False) -> Parcel[FinalTask]:
 
 def unpack_finals(parcel: Parcel[FinalTask]) -> FinalTask:
     """The same finalists on this machine."""
-    here = _placed(parcel.files)
-    return replace(parcel.record, tasks=tuple(_moved(each, here) for each in parcel.record.tasks))
+    here = _place_files(parcel.files)
+    return replace(parcel.record, tasks=tuple(_with_local_paths(each, here) for each in parcel.record.tasks))
 
 
 def _paths(task: GpuTask) -> tuple[str, ...]:
@@ -73,8 +73,8 @@ def _paths(task: GpuTask) -> tuple[str, ...]:
     return (*(path for _, path in task.cubins), *beside)
 
 
-def _moved(task: GpuTask, here: Mapping[str, str]) -> GpuTask:
-    anchor = task.anchor and replace(task.anchor, task=_moved(task.anchor.task, here))
+def _with_local_paths(task: GpuTask, here: Mapping[str, str]) -> GpuTask:
+    anchor = task.anchor and replace(task.anchor, task=_with_local_paths(task.anchor.task, here))
     return replace(
         task, cubins=tuple((key, here.get(path, path)) for key, path in task.cubins), anchor=anchor
     )
@@ -84,15 +84,17 @@ def _read(paths: Iterable[str]) -> dict[str, bytes]:
     return {path: Path(path).read_bytes() for path in paths if path}
 
 
-def _placed(files: Mapping[str, bytes]) -> dict[str, str]:
+def _place_files(files: Mapping[str, bytes]) -> dict[str, str]:
     """Where each file is on this machine."""
     try:
-        return {path: path if Path(path).is_file() else str(_kept(cubin)) for path, cubin in files.items()}
+        return {
+            path: path if Path(path).is_file() else str(_keep_cubin(cubin)) for path, cubin in files.items()
+        }
     except OSError as error:
         raise DeviceError(cache_advice(error)) from None
 
 
-def _kept(cubin: bytes) -> Path:
+def _keep_cubin(cubin: bytes) -> Path:
     name = hashlib.sha256(cubin).hexdigest()
     path = cache_dir() / "received" / name[:2] / f"{name}.cubin"
     if not path.is_file():

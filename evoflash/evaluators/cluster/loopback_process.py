@@ -11,7 +11,7 @@ import sys
 from typing import Any
 
 from evoflash.evaluators.cluster.connection import distributed
-from evoflash.evaluators.cluster.serving import configured, nanny
+from evoflash.evaluators.cluster.serving import configure_dask, nanny
 
 _HOST = "127.0.0.1"
 _CLOSE_S = 2  # for each worker; less than loopback.py gives all of them
@@ -22,7 +22,7 @@ Offer = tuple[dict[str, str], dict[str, float]]  # environment and resources of 
 def main() -> None:
     """Serve the workers that the argument asks for, as JSON."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    with configured():
+    with configure_dask():
         asyncio.run(_serve(json.loads(sys.argv[1])))
 
 
@@ -42,12 +42,12 @@ async def _with_workers(url: str, offers: list[Offer]) -> None:
     try:
         await asyncio.gather(*made)
         _say({"url": url})
-        await _input_ended()
+        await _wait_for_input_end()
     finally:
         await asyncio.gather(*(each.close(timeout=_CLOSE_S) for each in made), return_exceptions=True)
 
 
-async def _input_ended() -> None:
+async def _wait_for_input_end() -> None:
     """A thread would keep the interpreter from ending; the loop watches the pipe."""
     ended = asyncio.Event()
     asyncio.get_running_loop().add_reader(sys.stdin.fileno(), ended.set)

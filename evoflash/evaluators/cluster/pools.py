@@ -17,10 +17,16 @@ from evoflash.errors import DeviceError
 from evoflash.evaluation import Rung, Status
 from evoflash.evaluators.cluster import asked
 from evoflash.evaluators.cluster import asked as asked_gpu
-from evoflash.evaluators.cluster.asked import Answer, Session
-from evoflash.evaluators.cluster.connection import CPU, Connection, EndsWorkersError, Kind, WorkerGoneError
-from evoflash.evaluators.cluster.cubins import pack_finals, pack_task, unpack_prepared
-from evoflash.evaluators.prepare import Prepared
+from evoflash.evaluators.cluster.asked import WorkerReply, WorkerSession
+from evoflash.evaluators.cluster.connection import (
+    CPU,
+    Connection,
+    EndsWorkersError,
+    WorkerGoneError,
+    WorkerKind,
+)
+from evoflash.evaluators.cluster.cubins import pack_finals, pack_task, unpack_preparation
+from evoflash.evaluators.prepare import Preparation
 from evoflash.gpu.process.finals import FinalReport, FinalTask
 from evoflash.gpu.process.outcome import GpuOutcome
 from evoflash.gpu.process.process import Jobs
@@ -73,7 +79,7 @@ _FINALS_TRIES = 2
 _ON_THE_WAY = 2  # tasks for each GPU: while one runs, the next one's message is there already
 
 
-def _unchanged(task: GpuTask) -> GpuTask:
+def _identity(task: GpuTask) -> GpuTask:
     return task
 
 
@@ -83,7 +89,7 @@ class ClusterGpus:
     def __init__(
         self,
         connection: Connection,
-        kind: Kind,
+        kind: WorkerKind,
         *,
         checks: tuple[Workload, ...] = (),
         timed: tuple[Workload, ...] = (),
@@ -92,18 +98,18 @@ class ClusterGpus:
     ) -> None:
         """The workloads and the seed of the tasks to come, as of GpuWorker."""
         self._connection, self._kind, self.at_once = connection, kind, 1
-        self._session = Session(uuid.uuid4().hex, checks, timed, seed, jobs)
+        self._session = WorkerSession(uuid.uuid4().hex, checks, timed, seed, jobs)
         self._turns = Turns("evoflash-cluster-gpu", at_once=_ON_THE_WAY)
         self._lanes = Lanes()
         self._finals_on: str | None = None  # the one worker that has them
         self._only: str | None = None  # the one worker that is asked, once finals have begun
         connection.watch(kind, self._hear)
 
-    def screen(self, task: GpuTask, *, now: TaskNow = _unchanged) -> "Future[GpuOutcome]":
+    def screen(self, task: GpuTask, *, now: TaskNow = _identity) -> "Future[GpuOutcome]":
         """What a short look says of the task: CORRECT means worth a submit()."""
-        return self._turns.submit(self._outcome, asked_gpu.screened, task, now)
+        return self._turns.submit(self._outcome, asked_gpu.screen, task, now)
 
-    def submit(self, task: GpuTask, *, now: TaskNow = _unchanged) -> "Future[GpuOutcome]":
+    def submit(self, task: GpuTask, *, now: TaskNow = _identity) -> "Future[GpuOutcome]":
         """The task's outcome after all rungs, whatever the kernel does; raises in result() only for a broken
         cluster. `now` is asked for the task as it stands when its turn has come.
         """
@@ -128,14 +134,14 @@ class ClusterGpus:
     def close(self) -> None:
         """Cancel the tasks that have not run, and have the workers free their GPUs."""
         self._turns.close()
-        self._connection.tell(self._connection.workers(self._kind), asked_gpu.closed, self._session.id)
+        self._connection.tell(self._connection.workers(self._kind), asked_gpu.close_session, self._session.id)
 
     def _hear(self, count: int) -> None:
         self.at_once = max(self.at_once, count)
         self._turns.widen(_ON_THE_WAY * self.at_once)
 
     def _outcome(
-        self, function: Callable[..., Answer[GpuOutcome]], task: GpuTask, now: TaskNow
+        self, function: Callable[..., WorkerReply[GpuOutcome]], task: GpuTask, now: TaskNow
     ) -> GpuOutcome:
         try:
             with self._lanes.beside():
@@ -149,44 +155,44 @@ class ClusterGpus:
             return GpuOutcome(task.genome_id, Status.RUNTIME, Rung.SMOKE, str(error), process_lost=True)
 
     def _prepare_finals(self, hidden: tuple[Workload, ...], seed: int) -> None:
-        self._finals_on = self._chosen()
-        self._ask_only(self._finals_on, asked_gpu.finals_prepared, hidden, seed)
+        self._finals_on = self._first_worker()
+        self._ask_only(self._finals_on, asked_gpu.prepare_finals, hidden, seed)
 
     def _begin_finals(self) -> None:
-        self._only = self._finals_on or self._chosen()
-        self._ask(asked_gpu.finals_begun)
+        self._only = self._finals_on or self._first_worker()
+        self._ask(asked_gpu.begin_finals)
 
     def _finals(self, task: FinalTask) -> Ending[FinalReport]:
-        self._only = self._only or self._chosen()
+        self._only = self._only or self._first_worker()
         parcel = pack_finals(task, is_here=self._connection.is_here)
         for _ in range(_FINALS_TRIES):
             try:
-                return self._ask_only(self._only, asked_gpu.timed_again, parcel)
+                return self._ask_only(self._only, asked_gpu.time_finals, parcel)
             except WorkerGoneError:
-                self._only = self._chosen()
+                self._only = self._first_worker()
             except EndsWorkersError:
                 break
         return Ending(None, Status.RUNTIME, "the worker that timed them ended")
 
-    def _chosen(self) -> str | None:
+    def _first_worker(self) -> str | None:
         return next(iter(self._connection.workers(self._kind)), None)
 
-    def _ask(self, function: Callable[..., Answer[T]], *args: Any) -> T:
+    def _ask(self, function: Callable[..., WorkerReply[T]], *args: Any) -> T:
         """The answer of any GPU, or of the one that has the finals while it is there."""
         while True:
             try:
                 return self._ask_only(self._only, function, *args)
             except WorkerGoneError:
-                self._only = self._chosen()
+                self._only = self._first_worker()
 
-    def _ask_only(self, worker: str | None, function: Callable[..., Answer[T]], *args: Any) -> T:
+    def _ask_only(self, worker: str | None, function: Callable[..., WorkerReply[T]], *args: Any) -> T:
         answer = self._connection.ask(self._kind, function, self._session, *args, on=worker)
         if answer.broken:
             self._give_up(answer)
             raise WorkerGoneError(answer.worker)
         return answer.value  # type: ignore[return-value]  # None where T is
 
-    def _give_up(self, answer: Answer[Any]) -> None:
+    def _give_up(self, answer: WorkerReply[Any]) -> None:
         """Go on without a GPU that is lost, while there is another one."""
         there = set(self._connection.workers(self._kind))
         if there <= {answer.worker}:
@@ -254,7 +260,7 @@ class ClusterProcesses:
 
     def _ending(self, function: Callable[..., Any], args: tuple[Any, ...], timeout_s: float) -> Ending[Any]:
         try:
-            parcel = self._connection.ask(CPU, asked.called, function, args, timeout_s)
+            parcel = self._connection.ask(CPU, asked.call_isolated, function, args, timeout_s)
         except EndsWorkersError as error:
             return Ending(None, Status.RUNTIME, str(error))
-        return unpack_prepared(parcel) if isinstance(parcel.record.value, Prepared) else parcel.record
+        return unpack_preparation(parcel) if isinstance(parcel.record.value, Preparation) else parcel.record

@@ -25,7 +25,7 @@ _JOIN_S = 30  # that a scheduler has to answer, at first and when it was gone
 
 
 @contextmanager
-def configured() -> Iterator[None]:
+def configure_dask() -> Iterator[None]:
     """Dask as a worker that starts processes of its own needs it: daemons may not have children."""
     settings = {
         "distributed.worker.daemon": False,
@@ -50,7 +50,7 @@ def serve(address: Address, *, model: str | None = None) -> None:
     `model` is the name of the GPU that this process sees; without one it compiles and emulates. DeviceError
     where no scheduler answers, or none comes back.
     """
-    with configured():
+    with configure_dask():
         asyncio.run(_serve(address, resources(gpu=model)))
 
 
@@ -61,7 +61,7 @@ def nanny(url: str, offer: dict[str, float], **more: Any) -> Any:
 
 async def _serve(address: Address, offer: dict[str, float]) -> None:
     while True:
-        joined = await _joined(address, offer)
+        joined = await _join(address, offer)
         try:
             await joined.finished()
         finally:
@@ -69,7 +69,7 @@ async def _serve(address: Address, offer: dict[str, float]) -> None:
         log.warning("the scheduler %s is gone: waiting %d s for it.", address.url, _JOIN_S)
 
 
-async def _joined(address: Address, offer: dict[str, float]) -> Any:
+async def _join(address: Address, offer: dict[str, float]) -> Any:
     secure = security(address.certificate)
     host = {} if secure else {"host": "127.0.0.1"}  # loopback only, unless TLS guards what listens
     try:

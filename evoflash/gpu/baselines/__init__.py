@@ -18,9 +18,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from evoflash.gpu.baselines.contender import (
-    Attention,
     BaselineAbsentError,
     BaselineFailedError,
+    LibraryCall,
     LibraryContender,
     attempt,
     check_device,
@@ -89,7 +89,7 @@ def _first_that_runs(name: str, bench: Bench) -> LibraryContender | str:
     return reasons[0]
 
 
-def _attentions(name: str, bench: Bench) -> Iterator[Attention]:
+def _attentions(name: str, bench: Bench) -> Iterator[LibraryCall]:
     file: Any = importlib.import_module(f"evoflash.gpu.baselines.{_FILES[name]}")
-    attentions: Iterator[Attention] = file.attentions(name, bench)
+    attentions: Iterator[LibraryCall] = file.attentions(name, bench)
     return attentions

@@ -22,7 +22,7 @@ from evoflash.gpu.launcher import KernelHungError, settle, wait
 from evoflash.gpu.timing.benchmark import Bench
 from evoflash.operation import Output
 from evoflash.operations.attention import abi
-from evoflash.operations.attention.workload import Workload
+from evoflash.operations.attention.workload import AttentionWorkload
 
 LIMIT_S = 300.0  # FlashInfer compiles its kernels on their first use, FlashAttention-4 one for each setting
 _OVERDUE = re.compile(r"Timeout \((.+)\)!")  # how the traceback of faulthandler's watchdog begins
@@ -78,9 +78,9 @@ class BaselineAbsentError(Exception):
     """A library is not installed or has no kernel for this workload; the message is its reason, one line."""
 
 
-def attention_on(bench: Bench) -> Workload:
+def attention_on(bench: Bench) -> AttentionWorkload:
     """The bench's workload. BaselineAbsentError where it is not attention: the libraries know no other."""
-    if not isinstance(bench.workload, Workload):
+    if not isinstance(bench.workload, AttentionWorkload):
         raise BaselineAbsentError(f"it computes attention, not {bench.workload.operation}")
     return bench.workload
 
@@ -95,13 +95,13 @@ def rows_first(tensor: Any) -> Any:
     return tensor.transpose(1, 2)
 
 
-def rows_first_copied(tensor: Any) -> Any:
+def rows_first_dense(tensor: Any) -> Any:
     """The same, dense: for a library that refuses strides."""
     return rows_first(tensor).contiguous()
 
 
 @dataclass(frozen=True, slots=True)
-class Attention:
+class LibraryCall:
     """How a library is called on a workload.
 
     `attend` takes q, k and v as `arrange` made them of (B, H, S, D), on torch's current stream, and returns
@@ -114,7 +114,7 @@ class Attention:
     heads_first: Callable[[Any], Any] = same
 
 
-def imported(module: str, install: str) -> Any:
+def import_library(module: str, install: str) -> Any:
     """A module. BaselineAbsentError where it is not installed, or where something that it needs is not."""
     try:
         return importlib.import_module(module)
@@ -127,7 +127,7 @@ def imported(module: str, install: str) -> Any:
 
 def torch() -> Any:
     """PyTorch; BaselineAbsentError without it."""
-    return imported("torch", 'pip install "evoflash[baselines]"')
+    return import_library("torch", 'pip install "evoflash[baselines]"')
 
 
 def version(distribution: str) -> str:
@@ -149,7 +149,7 @@ def reason_of(error: BaseException) -> str:
 class LibraryContender:
     """A library's attention as a contender of benchmark.py, on the same Q, K and V as the candidates."""
 
-    def __init__(self, name: str, bench: Bench, attention: Attention) -> None:
+    def __init__(self, name: str, bench: Bench, attention: LibraryCall) -> None:
         self.name = name
         self._torch = torch()
         self._attention = attention
@@ -187,11 +187,11 @@ class LibraryContender:
         """
         with attempt(self.name):
             try:
-                return self._captured(bench, order)
+                return self._capture(bench, order)
             except Exception as error:
                 raise BaselineFailedError(f"{self.name}: {reason_of(error)}") from error
 
-    def _captured(self, bench: Bench, order: Sequence[int]) -> Callable[[], None]:
+    def _capture(self, bench: Bench, order: Sequence[int]) -> Callable[[], None]:
         cuda = self._torch.cuda
         graph, external = cuda.CUDAGraph(), cuda.ExternalStream(bench.stream.ptr)
         self.refresh()
@@ -228,7 +228,7 @@ class LibraryContender:
         where the process cannot be used any more.
         """
         try:
-            replay = self._captured(bench, [0])
+            replay = self._capture(bench, [0])
             replay()
             wait(bench.stream, limit_s=_LIMIT_S)
         except (Exception, SystemExit) as error:
@@ -262,7 +262,7 @@ def check_device(name: str, error: BaseException) -> None:
         raise BaselineFailedError(f"{name}: {said}") from error
 
 
-def _tensors(torch: Any, arena: Arena, w: Workload) -> tuple[Any, Any, Any]:
+def _tensors(torch: Any, arena: Arena, w: AttentionWorkload) -> tuple[Any, Any, Any]:
     kind = torch.float16 if w.dtype == "fp16" else torch.bfloat16
 
     def view(name: str, heads: int, rows: int) -> Any:

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from evoflash.gpu.baselines.contender import (
-    Attention,
     BaselineAbsentError,
+    LibraryCall,
     attention_on,
-    imported,
+    import_library,
     reason_of,
     rows_first,
-    rows_first_copied,
+    rows_first_dense,
     torch,
     version,
 )
@@ -30,7 +30,7 @@ _MODULES = ("flash_attn_interface", "flash_attn_3.flash_attn_interface")
 Call = Callable[[Any, Any, Any, float, bool], Any]  # q, k, v, scale, causal -> output, or output first
 
 
-def attentions(name: str, bench: Bench) -> Iterator[Attention]:
+def attentions(name: str, bench: Bench) -> Iterator[LibraryCall]:
     """(B, S, H, D) by strides, or else copied; grouped heads natively."""
     del name
     w = attention_on(bench)
@@ -41,15 +41,15 @@ def attentions(name: str, bench: Bench) -> Iterator[Attention]:
         found = call(q, k, v, scale, causal)
         return found[0] if isinstance(found, tuple | list) else found  # some return the LSE, too
 
-    for arrange in (rows_first, rows_first_copied):
-        yield Attention(attend, {"flash-attn-3": known}, arrange, rows_first)
+    for arrange in (rows_first, rows_first_dense):
+        yield LibraryCall(attend, {"flash-attn-3": known}, arrange, rows_first)
 
 
 def _library() -> tuple[Call, str]:
     """How it is called, and its version for the record. BaselineAbsentError where there is none."""
     for module in _MODULES:
         try:
-            library = imported(module, _INSTALL)
+            library = import_library(module, _INSTALL)
         except BaselineAbsentError as missing:
             absent = missing
             continue

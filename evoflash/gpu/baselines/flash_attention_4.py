@@ -11,22 +11,22 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from evoflash.gpu.baselines.contender import (
-    Attention,
     BaselineAbsentError,
     BaselineFailedError,
+    LibraryCall,
     LibraryContender,
     attention_on,
     check_device,
-    imported,
+    import_library,
     rows_first,
-    rows_first_copied,
+    rows_first_dense,
     torch,
     version,
 )
 from evoflash.gpu.timing.benchmark import Bench, measure
 from evoflash.gpu.timing.protocols import SHORT
 from evoflash.operations.attention import abi
-from evoflash.operations.attention.workload import Workload
+from evoflash.operations.attention.workload import AttentionWorkload
 
 _INSTALL = 'pip install "evoflash[fa4]"'
 TRYING_LIMIT_S = 90.0  # a setting costs two to five seconds of compilation
@@ -34,7 +34,7 @@ _SAME_REL_L2 = 1e-2  # two settings differ by rounding; a setting that drops a t
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class Fa4Config:
     """What `_flash_attn_fwd` is told."""
 
     rows: int
@@ -47,42 +47,42 @@ class Setting:
         return f"{self.rows}x{self.keys}{place}{'' if self.overlap else ', no overlap'}"
 
 
-def settings(head_dim: int) -> tuple[Setting, ...]:
+def settings(head_dim: int) -> tuple[Fa4Config, ...]:
     """Settings to try on Hopper: its default, then smaller tiles, which fill the GPU at short sequences,
     and wider ones. Those whose two stages do not fit in shared memory, or registers, are left out.
     """
     default = _default(head_dim)
     tiles = [(128, 128), (64, 128), (64, 64), (128, 64), (64, 192), (128, 192), (128, 96)]
-    others = [replace(default, overlap=False), Setting(64, 128, overlap=False)]
-    tried = [*(Setting(*tile) for tile in tiles), *others]
+    others = [replace(default, overlap=False), Fa4Config(64, 128, overlap=False)]
+    tried = [*(Fa4Config(*tile) for tile in tiles), *others]
     return tuple(dict.fromkeys([default, *(each for each in tried if _fits(each, head_dim))]))
 
 
-def _default(head_dim: int) -> Setting:
+def _default(head_dim: int) -> Fa4Config:
     """As its `_tile_size_fwd_sm90` has it in 4.0.0b36, for full masks."""
     if head_dim <= 64:
-        return Setting(192, 128)
+        return Fa4Config(192, 128)
     if head_dim <= 96:
-        return Setting(192, 144, p_in_registers=False)
-    return Setting(128, 128) if head_dim <= 128 else Setting(128, 112 if head_dim <= 192 else 80)
+        return Fa4Config(192, 144, p_in_registers=False)
+    return Fa4Config(128, 128) if head_dim <= 128 else Fa4Config(128, 112 if head_dim <= 192 else 80)
 
 
-def _fits(setting: Setting, head_dim: int) -> bool:
+def _fits(setting: Fa4Config, head_dim: int) -> bool:
     # The limits of its own sm90_config_search.py: a thread's registers hold S, O and P of its rows.
     smem = 2 * head_dim * (setting.rows + 2 * 2 * setting.keys)
     registers = (setting.keys + head_dim + setting.keys // 2) // 2
     return smem <= 224 << 10 and registers <= (128 if setting.rows == 192 else 216)
 
 
-def attentions(name: str, bench: Bench) -> Iterator[Attention]:
+def attentions(name: str, bench: Bench) -> Iterator[LibraryCall]:
     """As shipped (`fa4`), by strides or else copied, or with its fastest setting on this workload."""
-    interface = imported("flash_attn.cute.interface", _INSTALL)
+    interface = import_library("flash_attn.cute.interface", _INSTALL)
     if name == "fa4_tuned":
         yield _fastest(interface, bench)
         return
-    shipped = _as_shipped(interface, attention_on(bench))
+    shipped = _default_call(interface, attention_on(bench))
     yield shipped
-    yield replace(shipped, arrange=rows_first_copied)
+    yield replace(shipped, arrange=rows_first_dense)
 
 
 def _environment() -> dict[str, str]:
@@ -90,15 +90,15 @@ def _environment() -> dict[str, str]:
     return {name: version(name) or "unknown" for name in names}
 
 
-def _as_shipped(interface: Any, workload: Workload) -> Attention:
+def _default_call(interface: Any, workload: AttentionWorkload) -> LibraryCall:
     def attend(q: Any, k: Any, v: Any) -> Any:
         found = interface.flash_attn_func(q, k, v, softmax_scale=abi.scale(workload), causal=workload.causal)
         return found[0] if isinstance(found, tuple) else found
 
-    return Attention(attend, _environment(), rows_first, rows_first)
+    return LibraryCall(attend, _environment(), rows_first, rows_first)
 
 
-def _with(interface: Any, workload: Workload, setting: Setting) -> Attention:
+def _with(interface: Any, workload: AttentionWorkload, setting: Fa4Config) -> LibraryCall:
     def attend(q: Any, k: Any, v: Any) -> Any:
         return interface._flash_attn_fwd(
             q,
@@ -111,19 +111,19 @@ def _with(interface: Any, workload: Workload, setting: Setting) -> Attention:
             intra_wg_overlap=setting.overlap,
         )[0]
 
-    return Attention(attend, _environment(), rows_first, rows_first)
+    return LibraryCall(attend, _environment(), rows_first, rows_first)
 
 
-def _fastest(interface: Any, bench: Bench) -> Attention:
+def _fastest(interface: Any, bench: Bench) -> LibraryCall:
     """The setting of the lowest short timing. A setting that is refused, or computes something else than the
     shipped one, does not count; finals judge and time the winner again.
     """
     if torch().cuda.get_device_capability()[0] != 9:
         raise BaselineAbsentError("its tile settings are tried on Hopper only")
-    shipped = LibraryContender("fa4_tuned", bench, _as_shipped(interface, attention_on(bench)))
+    shipped = LibraryContender("fa4_tuned", bench, _default_call(interface, attention_on(bench)))
     shipped.try_out(bench)
     expected = shipped.tensor().clone()
-    times_us: dict[Setting, float] = {}
+    times_us: dict[Fa4Config, float] = {}
     deadline = time.monotonic() + TRYING_LIMIT_S
     for setting in settings(attention_on(bench).head_dim):
         if time.monotonic() > deadline:
@@ -132,19 +132,21 @@ def _fastest(interface: Any, bench: Bench) -> Attention:
         time_us = _time_us(LibraryContender("fa4_tuned", bench, attention), bench, expected)
         if time_us is not None:
             times_us[setting] = time_us
-    return _named(interface, attention_on(bench), times_us)
+    return _fastest_call(interface, attention_on(bench), times_us)
 
 
-def _named(interface: Any, workload: Workload, times_us: dict[Setting, float]) -> Attention:
+def _fastest_call(
+    interface: Any, workload: AttentionWorkload, times_us: dict[Fa4Config, float]
+) -> LibraryCall:
     if not times_us:
         raise BaselineAbsentError("none of its tile settings ran")
     best = min(times_us, key=times_us.__getitem__)
     attention = _with(interface, workload, best)
-    tried = {"setting": str(best), "tried": _listed(times_us)}
+    tried = {"setting": str(best), "tried": _list_times(times_us)}
     return replace(attention, environment={**attention.environment, **tried})
 
 
-def _listed(times_us: dict[Setting, float]) -> str:
+def _list_times(times_us: dict[Fa4Config, float]) -> str:
     return "; ".join(f"{setting}: {time_us:.2f} us" for setting, time_us in times_us.items())
 
 

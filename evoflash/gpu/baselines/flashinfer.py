@@ -8,25 +8,25 @@ compiles a kernel on its first use: minutes with few cores, then kept in its own
 from collections.abc import Iterator
 from typing import Any
 
-from evoflash.gpu.baselines.contender import Attention, attention_on, imported, torch, version
+from evoflash.gpu.baselines.contender import LibraryCall, attention_on, import_library, torch, version
 from evoflash.gpu.timing.benchmark import Bench
 from evoflash.operations.attention import abi
-from evoflash.operations.attention.workload import Workload
+from evoflash.operations.attention.workload import AttentionWorkload
 
 _INSTALL = 'pip install "evoflash[flashinfer]"'
 _WORKSPACE_BYTES = 128 << 20  # what its documentation recommends
 
 
-def attentions(name: str, bench: Bench) -> Iterator[Attention]:
+def attentions(name: str, bench: Bench) -> Iterator[LibraryCall]:
     """The template for the GPU first; the older one where that refuses the workload."""
     del name
-    library, w = imported("flashinfer", _INSTALL), attention_on(bench)
+    library, w = import_library("flashinfer", _INSTALL), attention_on(bench)
     is_hopper = torch().cuda.get_device_capability()[0] == 9
     for backend in ("fa3", "fa2") if is_hopper else ("fa2",):
-        yield _single(library, w, backend) if w.batch == 1 else _ragged(library, w, backend)
+        yield _single(library, w, backend) if w.batch == 1 else _ragged_batch(library, w, backend)
 
 
-def _single(library: Any, workload: Workload, backend: str) -> Attention:
+def _single(library: Any, workload: AttentionWorkload, backend: str) -> LibraryCall:
     options = {"causal": workload.causal, "sm_scale": abi.scale(workload), "backend": backend}
 
     def attend(q: Any, k: Any, v: Any) -> Any:
@@ -35,7 +35,7 @@ def _single(library: Any, workload: Workload, backend: str) -> Attention:
     return _attention(attend, workload, f"{backend}, single prefill")
 
 
-def _ragged(library: Any, workload: Workload, backend: str) -> Attention:
+def _ragged_batch(library: Any, workload: AttentionWorkload, backend: str) -> LibraryCall:
     w, tensors = workload, torch()
     space = tensors.empty(_WORKSPACE_BYTES, dtype=tensors.uint8, device="cuda")
     wrapper = library.BatchPrefillWithRaggedKVCacheWrapper(space, "NHD", backend=backend)
@@ -46,12 +46,12 @@ def _ragged(library: Any, workload: Workload, backend: str) -> Attention:
     return _attention(wrapper.run, workload, f"{backend}, ragged batch")
 
 
-def _attention(attend: Any, workload: Workload, backend: str) -> Attention:
+def _attention(attend: Any, workload: AttentionWorkload, backend: str) -> LibraryCall:
     def heads_first(out: Any) -> Any:
         return out.unflatten(0, (workload.batch, workload.seq_q)).transpose(1, 2)
 
     environment = {"flashinfer-python": version("flashinfer-python") or "unknown", "backend": backend}
-    return Attention(attend, environment, _tokens, heads_first)
+    return LibraryCall(attend, environment, _tokens, heads_first)
 
 
 def _tokens(x: Any) -> Any:

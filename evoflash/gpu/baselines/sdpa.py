@@ -7,10 +7,10 @@ and a single causal query, which sees everything, runs unmasked.
 from collections.abc import Iterator
 from typing import Any
 
-from evoflash.gpu.baselines.contender import Attention, BaselineAbsentError, attention_on, torch
+from evoflash.gpu.baselines.contender import BaselineAbsentError, LibraryCall, attention_on, torch
 from evoflash.gpu.timing.benchmark import Bench
 from evoflash.operations.attention import abi
-from evoflash.operations.attention.workload import Workload
+from evoflash.operations.attention.workload import AttentionWorkload
 
 _BACKENDS = {
     "sdpa_flash": "FLASH_ATTENTION",
@@ -21,7 +21,7 @@ _BACKENDS = {
 _SCORES = 4  # of the size of its scores in fp32: what math holds at a time, about
 
 
-def attentions(name: str, bench: Bench) -> Iterator[Attention]:
+def attentions(name: str, bench: Bench) -> Iterator[LibraryCall]:
     """Grouped heads natively where the backend can; else keys and values are repeated beforehand, untimed."""
     library, w = torch(), attention_on(bench)
     if name == "sdpa_math":
@@ -30,7 +30,7 @@ def attentions(name: str, bench: Bench) -> Iterator[Attention]:
         yield _attention(library, name, w, repeats=repeats)
 
 
-def _check_room(library: Any, workload: Workload) -> None:
+def _check_room(library: Any, workload: AttentionWorkload) -> None:
     """The math backend writes its scores out: beside other contenders there must stay room for them."""
     w = workload
     needs = _SCORES * 4 * w.batch * w.heads * w.seq_q * w.seq_kv
@@ -39,7 +39,7 @@ def _check_room(library: Any, workload: Workload) -> None:
         raise BaselineAbsentError(f"its scores take about {needs / 2**30:.0f} GiB, too much of what is free")
 
 
-def _attention(library: Any, name: str, workload: Workload, *, repeats: bool) -> Attention:
+def _attention(library: Any, name: str, workload: AttentionWorkload, *, repeats: bool) -> LibraryCall:
     functional, kernels = library.nn.functional, library.nn.attention
     backend = getattr(kernels.SDPBackend, _BACKENDS[name])
     options = _options(workload, repeats=repeats)
@@ -48,17 +48,17 @@ def _attention(library: Any, name: str, workload: Workload, *, repeats: bool) ->
         with kernels.sdpa_kernel([backend]):
             return functional.scaled_dot_product_attention(q, k, v, **options)
 
-    def repeated(x: Any) -> Any:
+    def repeat_heads(x: Any) -> Any:
         missing = workload.heads // x.shape[1]
         return x.repeat_interleave(missing, dim=1) if missing > 1 else x
 
     environment = {"grouped_heads": "repeated, untimed" if repeats else "native"}
     if name == "sdpa_cudnn":
         environment["cudnn"] = str(library.backends.cudnn.version())
-    return Attention(attend, environment, repeated) if repeats else Attention(attend, environment)
+    return LibraryCall(attend, environment, repeat_heads) if repeats else LibraryCall(attend, environment)
 
 
-def _options(workload: Workload, *, repeats: bool) -> dict[str, Any]:
+def _options(workload: AttentionWorkload, *, repeats: bool) -> dict[str, Any]:
     options: dict[str, Any] = {"scale": abi.scale(workload)}
     if workload.gqa_ratio > 1 and not repeats:
         options["enable_gqa"] = True

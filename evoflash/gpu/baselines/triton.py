@@ -12,20 +12,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from evoflash.gpu.baselines.contender import (
-    Attention,
     BaselineAbsentError,
     BaselineFailedError,
+    LibraryCall,
     LibraryContender,
     attention_on,
     check_device,
-    imported,
+    import_library,
     torch,
     version,
 )
 from evoflash.gpu.timing.benchmark import Bench, measure
 from evoflash.gpu.timing.protocols import SHORT, Pace, TimingProtocol
 from evoflash.operations.attention import abi
-from evoflash.operations.attention.workload import Workload
+from evoflash.operations.attention.workload import AttentionWorkload
 
 _INSTALL = 'pip install "evoflash[baselines]"'
 TRYING_LIMIT_S = 60.0  # a setting costs a second or two of compilation, once: Triton keeps what it compiled
@@ -35,7 +35,7 @@ _TRYING = TimingProtocol(
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class TritonConfig:
     """A tile of queries and keys, the warps that share it, and how many tiles of keys are in flight."""
 
     block_m: int
@@ -48,30 +48,30 @@ class Setting:
 
 
 SETTINGS = (
-    Setting(128, 128, 8, 2),
-    Setting(128, 128, 8, 3),
-    Setting(128, 64, 8, 3),
-    Setting(128, 64, 4, 3),
-    Setting(64, 64, 4, 3),
-    Setting(64, 128, 4, 2),
-    Setting(64, 32, 4, 4),
-    Setting(128, 32, 4, 4),
+    TritonConfig(128, 128, 8, 2),
+    TritonConfig(128, 128, 8, 3),
+    TritonConfig(128, 64, 8, 3),
+    TritonConfig(128, 64, 4, 3),
+    TritonConfig(64, 64, 4, 3),
+    TritonConfig(64, 128, 4, 2),
+    TritonConfig(64, 32, 4, 4),
+    TritonConfig(128, 32, 4, 4),
 )
 
 
-def attentions(name: str, bench: Bench) -> Iterator[Attention]:
+def attentions(name: str, bench: Bench) -> Iterator[LibraryCall]:
     """The setting of the lowest short time; one that Triton refuses does not count. Finals time it again."""
     head_dim = attention_on(bench).head_dim
-    imported("triton", _INSTALL)
+    import_library("triton", _INSTALL)
     if head_dim & (head_dim - 1):
         raise BaselineAbsentError(f"head dimension {head_dim} is no power of two")
-    times_us: dict[Setting, float] = {}
+    times_us: dict[TritonConfig, float] = {}
     reasons: list[str] = []
     deadline = time.monotonic() + TRYING_LIMIT_S
     for setting in SETTINGS:
         if time.monotonic() > deadline:
             break
-        found = _time_us(LibraryContender(name, bench, called(attention_on(bench), setting)), bench)
+        found = _time_us(LibraryContender(name, bench, library_call(attention_on(bench), setting)), bench)
         if isinstance(found, str):
             reasons.append(found)
         else:
@@ -80,7 +80,7 @@ def attentions(name: str, bench: Bench) -> Iterator[Attention]:
         raise BaselineAbsentError(f"none of its settings ran: {reasons[0]}")
     best = min(times_us, key=times_us.__getitem__)
     tried = "; ".join(f"{setting}: {time_us:.2f} us" for setting, time_us in times_us.items())
-    yield called(attention_on(bench), best, tried=tried)
+    yield library_call(attention_on(bench), best, tried=tried)
 
 
 def _time_us(contender: LibraryContender, bench: Bench) -> float | str:
@@ -98,9 +98,9 @@ def _time_us(contender: LibraryContender, bench: Bench) -> float | str:
     return timing.median_us
 
 
-def called(workload: Workload, setting: Setting, *, tried: str = "") -> Attention:
+def library_call(workload: AttentionWorkload, setting: TritonConfig, *, tried: str = "") -> LibraryCall:
     """The kernel with this setting; `tried` is what to record of the others."""
-    kernel = imported("evoflash.gpu.baselines.triton_kernel", _INSTALL).forward
+    kernel = import_library("evoflash.gpu.baselines.triton_kernel", _INSTALL).forward
     w, tensors = workload, torch()
     grid = (-(-w.seq_q // setting.block_m), w.batch * w.heads)
     scale = abi.scale(w) * math.log2(math.e)
@@ -121,4 +121,4 @@ def called(workload: Workload, setting: Setting, *, tried: str = "") -> Attentio
         )
         return out
 
-    return Attention(attend, environment | ({"tried": tried} if tried else {}))
+    return LibraryCall(attend, environment | ({"tried": tried} if tried else {}))

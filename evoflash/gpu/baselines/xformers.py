@@ -6,21 +6,21 @@ It takes (B, S, H, D), and grouped heads as (B, S, groups, heads of a group, D) 
 from collections.abc import Iterator
 from typing import Any
 
-from evoflash.gpu.baselines.contender import Attention, attention_on, imported, version
+from evoflash.gpu.baselines.contender import LibraryCall, attention_on, import_library, version
 from evoflash.gpu.timing.benchmark import Bench
 from evoflash.operations.attention import abi
-from evoflash.operations.attention.workload import Workload
+from evoflash.operations.attention.workload import AttentionWorkload
 
 _INSTALL = 'pip install "evoflash[xformers]"'
 
 
-def attentions(name: str, bench: Bench) -> Iterator[Attention]:
+def attentions(name: str, bench: Bench) -> Iterator[LibraryCall]:
     """One way: by strides, nothing is copied."""
     del name
-    yield _attention(imported("xformers.ops.fmha", _INSTALL), attention_on(bench))
+    yield _attention(import_library("xformers.ops.fmha", _INSTALL), attention_on(bench))
 
 
-def _attention(library: Any, workload: Workload) -> Attention:
+def _attention(library: Any, workload: AttentionWorkload) -> LibraryCall:
     ratio, scale, mask = workload.gqa_ratio, abi.scale(workload), _mask(library, workload)
     environment = {"xformers": version("xformers") or "unknown", "operator": "not asked yet"}
     chosen: list[Any] = []
@@ -42,10 +42,10 @@ def _attention(library: Any, workload: Workload) -> Attention:
     def heads_first(out: Any) -> Any:
         return (out if ratio == 1 else out.flatten(2, 3)).transpose(1, 2)
 
-    return Attention(attend, environment, arrange, heads_first)
+    return LibraryCall(attend, environment, arrange, heads_first)
 
 
-def _mask(library: Any, workload: Workload) -> Any:
+def _mask(library: Any, workload: AttentionWorkload) -> Any:
     """Bottom-right aligned; a single query sees everything."""
     if not workload.causal or workload.seq_q == 1:
         return None

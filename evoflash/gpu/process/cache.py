@@ -16,13 +16,13 @@ import numpy as np
 
 from evoflash.gpu.arena import Arena, Original, keep_on_device
 from evoflash.gpu.memory import has_room
-from evoflash.gpu.process.check_batch import Plan, TrialBatch, plan_of, size_plan_of
+from evoflash.gpu.process.check_batch import CheckBatch, CheckPlan, plan_of, size_plan_of
 from evoflash.gpu.process.device_reference import applies
 from evoflash.gpu.sharing import beside_others
 from evoflash.gpu.timing.benchmark import Bench
-from evoflash.operation import Expected, TestInput, Workload, operation_of
+from evoflash.operation import ExpectedOutputs, TestInput, Workload, operation_of
 from evoflash.specs import GpuSpec
-from evoflash.validation.cases import kept, place_of
+from evoflash.validation.cases import get_or_make, place_of
 
 _BATCH_BYTES = 4 << 30  # of slabs, their images and references
 _REARRANGED = 0x5245  # a random stream of its own
@@ -38,13 +38,13 @@ def precompute_references(checks: tuple[Workload, ...], timed: tuple[Workload, .
 
 
 @lru_cache(maxsize=64)
-def plan(workload: Workload, seed: int) -> Plan:
+def plan(workload: Workload, seed: int) -> CheckPlan:
     """The launches that check a kernel on a small workload."""
     return plan_of(workload, seed)
 
 
 @lru_cache(maxsize=2)  # a search's, and that of a finalist's hidden shapes
-def trial_batch(workloads: tuple[Workload, ...], seed: int) -> TrialBatch | None:
+def check_batch(workloads: tuple[Workload, ...], seed: int) -> CheckBatch | None:
     """The checks on these workloads as one batch; None where they take too much memory, or the device has too
     little to spare.
     """
@@ -53,11 +53,11 @@ def trial_batch(workloads: tuple[Workload, ...], seed: int) -> TrialBatch | None
     if size_bytes > _BATCH_BYTES or not has_room(size_bytes) or not all(x.is_comparable for x in plans):
         return None
     with beside_others():
-        return TrialBatch(plans)
+        return CheckBatch(plans)
 
 
 @lru_cache(maxsize=4)
-def size_batch(workload: Workload, seed: int) -> TrialBatch | None:
+def size_batch(workload: Workload, seed: int) -> CheckBatch | None:
     """The checks at the benchmark's shape, where the device computes what is right; None where it cannot, or
     has too little memory to spare.
     """
@@ -71,14 +71,14 @@ def size_batch(workload: Workload, seed: int) -> TrialBatch | None:
     if not plan.is_comparable or not has_room(plan.size_bytes):
         return None
     with beside_others():
-        return TrialBatch([plan], [expected for _, expected in cases])
+        return CheckBatch([plan], [expected for _, expected in cases])
 
 
 # A large test input is up to a gigabyte of host memory: few are kept.
 @lru_cache(maxsize=12)
-def large(workload: Workload, name: str, seed: int) -> tuple[TestInput, Expected]:
+def large(workload: Workload, name: str, seed: int) -> tuple[TestInput, ExpectedOutputs]:
     """A timed workload's test input, and what is right at a sample of rows."""
-    return kept(key_of_large(workload, name, seed), lambda: _large(workload, name, seed))
+    return get_or_make(key_of_large(workload, name, seed), lambda: _large(workload, name, seed))
 
 
 def names_of_large(workload: Workload) -> tuple[str, ...]:
@@ -92,7 +92,7 @@ def key_of_large(workload: Workload, name: str, seed: int) -> object:
     return "large", workload, name, seed
 
 
-def _large(workload: Workload, name: str, seed: int) -> tuple[TestInput, Expected]:
+def _large(workload: Workload, name: str, seed: int) -> tuple[TestInput, ExpectedOutputs]:
     operation = operation_of(workload)
     drawn: TestInput = operation.draw(name, workload, seed=seed)
     where = operation.sample(workload, np.random.default_rng([seed, zlib.crc32(name.encode())]))

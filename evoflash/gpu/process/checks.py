@@ -18,11 +18,19 @@ from evoflash.gpu.arena import Arena, Original
 from evoflash.gpu.baselines import LibraryContender
 from evoflash.gpu.launcher import LoadedKernel, Stopwatch
 from evoflash.gpu.process import cache
-from evoflash.gpu.process.check_batch import STRIDED, TrialBatch
+from evoflash.gpu.process.check_batch import STRIDED, CheckBatch
 from evoflash.gpu.sharing import alone
 from evoflash.gpu.timing.benchmark import Bench, KernelContender
 from evoflash.numerics import is_non_finite
-from evoflash.operation import Expected, InputNames, Kernel, Output, TestInput, Workload, operation_of
+from evoflash.operation import (
+    ExpectedOutputs,
+    InputNames,
+    KernelCall,
+    Output,
+    TestInput,
+    Workload,
+    operation_of,
+)
 from evoflash.operations.expectations import outputs_of
 from evoflash.validation import metamorphic, validator
 from evoflash.validation.cases import case
@@ -35,7 +43,7 @@ SMOKE_LIMIT_S = 1.0  # the first launch, on the smallest check workload: most ha
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class CheckSubject:
     """A kernel loaded for one workload, the run's seed, and how long one launch may take."""
 
     kernel: LoadedKernel
@@ -45,7 +53,7 @@ class Subject:
     is_deterministic: bool = True  # two runs must agree in every bit
 
 
-def smoke(subject: Subject) -> str:
+def smoke(subject: CheckSubject) -> str:
     """Empty when a first launch writes finite numbers everywhere; else how many are missing."""
     inputs, _ = case(subject.workload, _names(subject.workload).small[0], subject.seed)
     output = _runner(subject)(inputs)
@@ -59,14 +67,14 @@ def _names(workload: Workload) -> InputNames:
     return operation_of(workload).inputs
 
 
-def on_check_shapes(subjects: Sequence[Subject]) -> Iterator[Verdict]:
+def on_check_shapes(subjects: Sequence[CheckSubject]) -> Iterator[Verdict]:
     """A verdict for each kernel on its workload, in their order: all launches in one batch, where it fits
     into the device's memory. Where a verdict is bad the kernel is asked again launch by launch.
 
     Raises MemoryFaultError, KernelHungError or CuPy's errors before the first verdict.
     """
     workloads = tuple(subject.workload for subject in subjects)
-    batch = cache.trial_batch(workloads, subjects[0].seed) if subjects else None
+    batch = cache.check_batch(workloads, subjects[0].seed) if subjects else None
     if batch is None:
         yield from map(on_check_shape, subjects)
         return
@@ -76,10 +84,10 @@ def on_check_shapes(subjects: Sequence[Subject]) -> Iterator[Verdict]:
     for subject, verdict in zip(
         subjects, batch.verdicts(kernels, limit_s=limit_s, is_deterministic=exact), strict=True
     ):
-        yield verdict if verdict.passed else _confirmed(subject, verdict, batch)
+        yield verdict if verdict.passed else _confirm(subject, verdict, batch)
 
 
-def _confirmed(subject: Subject, verdict: Verdict, batch: TrialBatch) -> Verdict:
+def _confirm(subject: CheckSubject, verdict: Verdict, batch: CheckBatch) -> Verdict:
     """The verdict of launches one by one; where they find nothing, the batch's, if its memory is whole."""
     by_itself = on_check_shape(subject)
     if not by_itself.passed:
@@ -88,7 +96,7 @@ def _confirmed(subject: Subject, verdict: Verdict, batch: TrialBatch) -> Verdict
     return replace(verdict, reason=f"{verdict.reason} (in a batch of launches)")
 
 
-def on_check_shape(subject: Subject) -> Verdict:
+def on_check_shape(subject: CheckSubject) -> Verdict:
     """Every test input against the reference at every row, the checks that need none, a launch without each
     output that may be left out, and one whose tensors are not dense.
     """
@@ -97,11 +105,13 @@ def on_check_shape(subject: Subject) -> Verdict:
     if not verdict.passed:
         return verdict
     optional = (spec.name for spec in operation_of(workload).tensors(workload) if spec.is_optional)
-    reason = next(filter(None, (_without(name, subject) for name in optional)), "") or _strided(subject)
+    reason = next(filter(None, (_without(name, subject) for name in optional)), "") or _strided_mismatch(
+        subject
+    )
     return replace(verdict, passed=not reason, reason=reason)
 
 
-def _without(name: str, subject: Subject) -> str:
+def _without(name: str, subject: CheckSubject) -> str:
     """Empty when the rows are right, and the same, where the pointer to an output is null; else how they
     differ.
     """
@@ -117,7 +127,7 @@ def _without(name: str, subject: Subject) -> str:
     return f"without {name}: {reason}" if reason else ""
 
 
-def _strided(subject: Subject) -> str:
+def _strided_mismatch(subject: CheckSubject) -> str:
     """Empty when the rows are right where tensors have strides of their own; else how they are wrong."""
     workload, limit_s = subject.workload, subject.limit_s
     if not any(spec.spread for spec in operation_of(workload).tensors(workload)):
@@ -129,7 +139,7 @@ def _strided(subject: Subject) -> str:
     return f"{STRIDED}{reason}" if reason else ""
 
 
-def first_look(subject: Subject) -> tuple[Verdict, float]:
+def first_look(subject: CheckSubject) -> tuple[Verdict, float]:
     """One checked launch at size, and its time in us. A bad verdict needs at_size() to confirm it."""
     workload, seed = subject.workload, subject.seed
     name = _names(workload).at_size[0]
@@ -144,7 +154,7 @@ def first_look(subject: Subject) -> tuple[Verdict, float]:
     return verdict, took_us
 
 
-def at_size(subject: Subject) -> Verdict:
+def at_size(subject: CheckSubject) -> Verdict:
     """The inputs of the benchmark's shape against right answers that the device computes, two runs bit for
     bit, and one with groups exchanged: in one batch, where the operation and the memory allow. Else, and
     where a verdict is bad, launch by launch, against the host's answers at a sample.
@@ -163,7 +173,7 @@ def at_size(subject: Subject) -> Verdict:
     return verdict
 
 
-def _at_size_alone(subject: Subject) -> Verdict:
+def _at_size_alone(subject: CheckSubject) -> Verdict:
     """The inputs of the benchmark's shape against the reference at a sample; and two runs, bit for bit."""
     workload, seed, run = subject.workload, subject.seed, _launcher(subject)
     arena, parts, names = cache.arena(workload), [], _names(workload).at_size
@@ -179,7 +189,7 @@ def _at_size_alone(subject: Subject) -> Verdict:
     return replace(verdict, passed=not reason, reason=reason)
 
 
-def _repeats(subject: Subject, name: str) -> str:
+def _repeats(subject: CheckSubject, name: str) -> str:
     """metamorphic.repeats for outputs that stay on the device, where there is room for two."""
     workload = subject.workload
     on_host, _ = cache.large(workload, name, subject.seed)
@@ -196,13 +206,13 @@ def _repeats(subject: Subject, name: str) -> str:
     return reason or "two runs on the same input differ"
 
 
-def _runner(subject: Subject) -> Kernel:
+def _runner(subject: CheckSubject) -> KernelCall:
     arena, stream = cache.arena(subject.workload), launcher.new_stream()
     limit_s = subject.limit_s
     return lambda inputs: memory.run_once(subject.kernel, arena, inputs, stream=stream, limit_s=limit_s)
 
 
-def _launcher(subject: Subject) -> Callable[[TestInput | Original], float]:
+def _launcher(subject: CheckSubject) -> Callable[[TestInput | Original], float]:
     arena, stream = cache.arena(subject.workload), launcher.new_stream()
     limit_s = subject.limit_s
     return lambda inputs: memory.launch(subject.kernel, arena, inputs, stream=stream, limit_s=limit_s)
@@ -212,7 +222,7 @@ _FINITE = 0x3C  # this byte repeated is 1.06 in fp16, 0.0115 in bf16 and fp32
 _SLOWER, _LATENCY_US, _AGAIN = 1.5, 1.0, 3  # a replay's own latency is shared by its launches
 
 
-def of_timed(
+def judge_replay(
     contender: KernelContender | LibraryContender,
     bench: Bench,
     *,
@@ -232,12 +242,12 @@ def of_timed(
     unseen, replay = cache.inputs(workload, name, seed), contender.graph(bench, bench.walk)
     with alone():
         before = arena.inputs
-        took_us, output = _replayed_on(unseen, replay, contender, bench, expected)
+        took_us, output = _replay_on(unseen, replay, contender, bench, expected)
         verdict = validator.judge(workload, [(inputs, expected, output)])
         if verdict.passed and isinstance(contender, KernelContender):
-            reason = _known_inputs(contender, bench, is_deterministic=is_deterministic)
+            reason = _known_input_mismatch(contender, bench, is_deterministic=is_deterministic)
             if not reason and timed_us is not None:
-                reason = _slower_when_judged(replay, bench, took_us, timed_us)
+                reason = _slowdown(replay, bench, took_us, timed_us)
             verdict = replace(verdict, passed=not reason, reason=reason)
         if before is not None:
             arena.load(before)
@@ -246,12 +256,12 @@ def of_timed(
     return verdict
 
 
-def _replayed_on(
+def _replay_on(
     unseen: TestInput | Original,
     replay: Callable[[], None],
     contender: KernelContender | LibraryContender,
     bench: Bench,
-    expected: Expected,
+    expected: ExpectedOutputs,
 ) -> tuple[float, Output | Part]:
     """Microseconds a launch of the replay with unseen inputs in the first arena, and what is left there."""
     replay()  # the first one pays for loading
@@ -259,7 +269,7 @@ def _replayed_on(
     bench.arenas[0].load(unseen)
     if isinstance(contender, LibraryContender):
         contender.refresh()
-    took_us = _replayed_us(replay, bench)
+    took_us = _time_replay(replay, bench)
     if isinstance(contender, LibraryContender):
         output: Output | Part = contender.output()
     else:
@@ -268,24 +278,26 @@ def _replayed_on(
     return took_us, output
 
 
-def _known_inputs(contender: KernelContender, bench: Bench, *, is_deterministic: bool) -> str:
+def _known_input_mismatch(contender: KernelContender, bench: Bench, *, is_deterministic: bool) -> str:
     """Empty when one of the other input sets, by chance, holds what a launch by itself gives for it."""
     if len(bench.arenas) == 1:
         return ""
-    both = _left_and_alone(
+    both = _replay_and_launch(
         contender, bench, bench.arenas[int(np.random.default_rng().integers(1, len(bench.arenas)))]
     )
     if both is None:
         return ""
     replayed, launched = both
-    reason = metamorphic.moved("inputs that it knew", launched, replayed, workload=bench.workload)
+    reason = metamorphic.drift_of("inputs that it knew", launched, replayed, workload=bench.workload)
     unequal = sum(int((launched.tensors[name] != out).sum()) for name, out in replayed.tensors.items())
     if reason or not is_deterministic or not unequal:
         return reason
     return f"inputs that it knew: {unequal} elements are not those of a launch"
 
 
-def _left_and_alone(contender: KernelContender, bench: Bench, arena: Arena) -> tuple[Output, Output] | None:
+def _replay_and_launch(
+    contender: KernelContender, bench: Bench, arena: Arena
+) -> tuple[Output, Output] | None:
     """The rows that a replay left in an arena, and those of a launch by itself; None where they are the same
     to the bit, which the device says.
     """
@@ -298,17 +310,17 @@ def _left_and_alone(contender: KernelContender, bench: Bench, arena: Arena) -> t
     return left or arena.as_output(kept or {}), arena.output_rows()
 
 
-def _slower_when_judged(replay: Callable[[], None], bench: Bench, took_us: float, timed_us: float) -> str:
+def _slowdown(replay: Callable[[], None], bench: Bench, took_us: float, timed_us: float) -> str:
     """Empty when a launch takes about as long as it did while it was timed; asked again before it is not."""
     limit_us = _SLOWER * timed_us + _LATENCY_US
     if took_us > limit_us:
-        took_us = min(_replayed_us(replay, bench) for _ in range(_AGAIN))
+        took_us = min(_time_replay(replay, bench) for _ in range(_AGAIN))
     if took_us > limit_us:
         return f"a launch that is judged takes {took_us:.1f} us instead of the {timed_us:.1f} us timed"
     return ""
 
 
-def _replayed_us(replay: Callable[[], None], bench: Bench) -> float:
+def _time_replay(replay: Callable[[], None], bench: Bench) -> float:
     """Microseconds a launch in one replay over outputs that hold one finite number everywhere."""
     for each in bench.arenas:
         each.fill_outputs(_FINITE, bench.stream)

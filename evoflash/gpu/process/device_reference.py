@@ -18,8 +18,8 @@ from evoflash.errors import DeviceError
 from evoflash.gpu.comparisons import cubin_path, on_device
 from evoflash.gpu.launcher import LoadedKernel, new_stream, present_gpu, wait
 from evoflash.gpu.memory import allocate
-from evoflash.launch import Launch
-from evoflash.operation import Expected, Scale, Workload, operation_of
+from evoflash.launch import LaunchConfig
+from evoflash.operation import ErrorScale, ExpectedOutputs, Workload, operation_of
 from evoflash.operations.expectations import DeviceReference, outputs_of, thresholds_of
 
 _LIMIT_S = 60.0
@@ -37,7 +37,7 @@ class Right:
     count: int
     address: int
     numbers_address: int
-    scale: Scale
+    scale: ErrorScale
     memory: tuple[Any, ...]  # kept alive
 
 
@@ -52,7 +52,7 @@ def applies(workload: Workload) -> bool:
     )
 
 
-def compute(workload: Workload, addresses: Mapping[str, int], expected: Expected) -> Right:
+def compute(workload: Workload, addresses: Mapping[str, int], expected: ExpectedOutputs) -> Right:
     """The right outputs for inputs that lie dense at these addresses. `expected`: the same at a sample.
 
     DeviceError when the two disagree; NoRoomError when the device's memory is used up.
@@ -87,20 +87,20 @@ def _places(reference: DeviceReference, workload: Workload) -> tuple[NDArray[np.
 
 def _run(reference: DeviceReference, workload: Workload, addresses: Mapping[str, int], blocks: int) -> None:
     path = cubin_path(f"sm_{present_gpu().compute_capability}", reference.source)
-    launch = Launch(reference.entry, (blocks, 1, 1), (reference.threads, 1, 1), 0)
+    launch = LaunchConfig(reference.entry, (blocks, 1, 1), (reference.threads, 1, 1), 0)
     stream = new_stream()
     with stream:
         LoadedKernel(path, (launch,)).enqueue(reference.arguments(workload, addresses))
     wait(stream, limit_s=_LIMIT_S)
 
 
-def _scale(told: NDArray[np.float64], columns: int) -> Scale:
+def _scale(told: NDArray[np.float64], columns: int) -> ErrorScale:
     """What errors are measured by, of what is told of each row; as validation/expected.py has it."""
     rms = np.sqrt(told[:, 0] / columns)
     furthest = told[:, [2, 4]].max(axis=1)
     over = np.divide(furthest, rms, out=np.zeros_like(furthest), where=rms > 0)
     honest = max(float(told[:, 1].sum()), float(told[:, 3].sum()))
-    return Scale(rms, float(told[:, 0].sum()), honest, float(over.max()))
+    return ErrorScale(rms, float(told[:, 0].sum()), honest, float(over.max()))
 
 
 def _verify(
@@ -108,7 +108,7 @@ def _verify(
     reference: DeviceReference,
     rows: NDArray[np.intp],
     made: tuple[Any, Any, Any],
-    expected: Expected,
+    expected: ExpectedOutputs,
 ) -> None:
     """Raises DeviceError where the device's answers are not the host's, at rows that both have."""
     (spec,), limits, sample = outputs_of(workload, "rows"), thresholds_of(workload), expected.sample

@@ -28,12 +28,18 @@ from evoflash.gpu.baselines import (
 )
 from evoflash.gpu.baselines.contender import culprit, note_in
 from evoflash.gpu.launcher import KernelHungError
-from evoflash.gpu.process.checks import of_timed
+from evoflash.gpu.process.checks import judge_replay
 from evoflash.gpu.process.rungs import GpuTask
 from evoflash.gpu.timing import noise_floor as noise
-from evoflash.gpu.timing.benchmark import Bench, KernelContender, can_be_timed, synced_us
+from evoflash.gpu.timing.benchmark import Bench, KernelContender, can_be_timed, time_synced
 from evoflash.gpu.timing.energy import energy_mj
-from evoflash.gpu.timing.paired import Comparison, beats_physics, compare, interleaved, left_running
+from evoflash.gpu.timing.paired import (
+    PairedComparison,
+    beats_physics,
+    compare,
+    time_interleaved,
+    unfinished_work,
+)
 from evoflash.gpu.timing.protocols import TimingProtocol, finals_of
 from evoflash.isolation import Ending
 from evoflash.operation import Workload
@@ -66,7 +72,7 @@ class FinalReport:
     """Final timings by genome id or baseline name, and every pair compared on every workload and protocol."""
 
     timings: Mapping[str, tuple[Timing, ...]]
-    comparisons: tuple[Comparison, ...]
+    comparisons: tuple[PairedComparison, ...]
     verdicts: Mapping[str, tuple[Verdict, ...]]  # of what was timed, and whether its time is possible
     absent: Mapping[str, str]  # baseline on a workload -> why it was not timed
     environment: Mapping[str, Mapping[str, str]]  # by baseline name
@@ -88,15 +94,15 @@ def _finals(task: FinalTask) -> FinalReport:
     rng = np.random.default_rng(task.seed)
     reports = [_finals_on(workload, task, rng=rng) for workload in task.workloads]
     return FinalReport(
-        timings=_joined([report.timings for report in reports]),
+        timings=_join([report.timings for report in reports]),
         comparisons=tuple(itertools.chain.from_iterable(report.comparisons for report in reports)),
-        verdicts=_joined([report.verdicts for report in reports]),
+        verdicts=_join([report.verdicts for report in reports]),
         absent={name: why for report in reports for name, why in report.absent.items()},
         environment={name: found for report in reports for name, found in report.environment.items()},
     )
 
 
-def _joined(parts: Sequence[Mapping[str, tuple[T, ...]]]) -> dict[str, tuple[T, ...]]:
+def _join(parts: Sequence[Mapping[str, tuple[T, ...]]]) -> dict[str, tuple[T, ...]]:
     names = dict.fromkeys(name for part in parts for name in part)
     return {name: tuple(x for part in parts for x in part.get(name, ())) for name in names}
 
@@ -106,13 +112,13 @@ def _finals_on(workload: Workload, task: FinalTask, *, rng: np.random.Generator)
     libraries, absent = _libraries(task, bench)
     contenders: list[KernelContender | LibraryContender] = [*_finalists(task, workload), *libraries]
     timings: list[Mapping[str, tuple[Timing, ...]]] = []
-    comparisons: list[Comparison] = []
+    comparisons: list[PairedComparison] = []
     for protocol, rule in finals_of(bench.protocols):
         timed = [contender for contender in contenders if can_be_timed(contender, protocol)]
-        samples, found = interleaved(timed, bench, protocol, rule=rule, rng=rng)
+        samples, found = time_interleaved(timed, bench, protocol, rule=rule, rng=rng)
         timings.append({name: (timing,) for name, timing in found.items()})
         comparisons += _every_pair(samples, workload, protocol, noise=task.noise)
-    by_name = _joined(timings)
+    by_name = _join(timings)
     if task.energy:
         by_name = {each.name: _with_energy(by_name[each.name], each, bench) for each in contenders}
     return FinalReport(
@@ -133,7 +139,7 @@ def _with_energy(
 
 def _every_pair(
     samples: Mapping[str, Sequence[float]], workload: Workload, protocol: TimingProtocol, *, noise: float
-) -> list[Comparison]:
+) -> list[PairedComparison]:
     name = f"final-{protocol.name}"
     return [
         compare(samples, first, second, workload=str(workload), protocol=name, noise=noise)
@@ -177,9 +183,9 @@ def _verdict(
 ) -> Verdict:
     exact = any(each.is_deterministic for each in task.tasks if each.genome_id == contender.name)
     timed_us = timings[0].p10_us
-    verdict = of_timed(contender, bench, seed=task.seed, timed_us=timed_us, is_deterministic=exact)
+    verdict = judge_replay(contender, bench, seed=task.seed, timed_us=timed_us, is_deterministic=exact)
     reasons = [reason for t in timings if (reason := beats_physics(t, bench.workload, task.spec))]
-    if late := left_running(timings[0], synced_us(contender, bench, bench.protocols[0])):
+    if late := unfinished_work(timings[0], time_synced(contender, bench, bench.protocols[0])):
         reasons.append(late)
     return replace(verdict, passed=False, reason=reasons[0]) if reasons and verdict.passed else verdict
 

@@ -20,31 +20,33 @@ _VALIDATOR = (Rung.SMOKE, Rung.CORRECTNESS)
 _ALL = (*_VALIDATOR, Rung.TIMING)
 
 
-def charged(environment: Mapping[str, str], seconds: Mapping[Rung, float]) -> dict[str, str]:
+def charge_rungs(environment: Mapping[str, str], seconds: Mapping[Rung, float]) -> dict[str, str]:
     """The environment with seconds added to the rungs': `smoke_s`, `correctness_s`, `timing_s`."""
-    added = {f"{rung}_s": f"{_spent(environment, rung) + spent:.4f}" for rung, spent in seconds.items()}
+    added = {
+        f"{rung}_s": f"{_rung_seconds(environment, rung) + spent:.4f}" for rung, spent in seconds.items()
+    }
     return {**environment, **added}
 
 
-def _spent(environment: Mapping[str, str], rung: Rung) -> float:
+def _rung_seconds(environment: Mapping[str, str], rung: Rung) -> float:
     return float(environment.get(f"{rung}_s", 0))
 
 
 def together(environment: Mapping[str, str], earlier: Mapping[str, str]) -> dict[str, str]:
     """The environment of a proof, with the seconds that the candidate's screen took before it."""
-    known = {rung: _spent(earlier, rung) for rung in _ALL if f"{rung}_s" in earlier}
-    return charged(environment, known)
+    known = {rung: _rung_seconds(earlier, rung) for rung in _ALL if f"{rung}_s" in earlier}
+    return charge_rungs(environment, known)
 
 
 def seconds_by_rung(evaluation: Evaluation) -> dict[str, float]:
     """Of the rungs that the candidate reached on the GPU; empty where nothing was measured."""
     rungs = (rung for rung in _ALL if f"{rung}_s" in evaluation.environment)
-    return {str(rung): _spent(evaluation.environment, rung) for rung in rungs}
+    return {str(rung): _rung_seconds(evaluation.environment, rung) for rung in rungs}
 
 
 def validator_seconds(evaluation: Evaluation) -> float:
     """What the smoke test and correctness took."""
-    return sum(_spent(evaluation.environment, rung) for rung in _VALIDATOR)
+    return sum(_rung_seconds(evaluation.environment, rung) for rung in _VALIDATOR)
 
 
 def describe(evaluations: Iterable[Evaluation]) -> str:
@@ -96,17 +98,17 @@ class RejectedError(Exception):
         self.status = status
 
 
-def guarded(
+def climb_rungs(
     task: T, outcome: GpuOutcome, climb: Callable[[T, GpuOutcome], Iterator[GpuOutcome]]
 ) -> GpuOutcome:
     """The last outcome of the rungs that `climb` takes; a failure on one of them is its outcome."""
-    ended = _climbed(task, outcome, climb)
+    ended = _climb(task, outcome, climb)
     if not ended.process_lost:  # else what runs, or hangs, does so until the process is killed
         let_go()
     return ended
 
 
-def _climbed(
+def _climb(
     task: T, outcome: GpuOutcome, climb: Callable[[T, GpuOutcome], Iterator[GpuOutcome]]
 ) -> GpuOutcome:
     # Each rung yields its outcome so far, which is kept when the next one fails.
@@ -119,18 +121,18 @@ def _climbed(
             outcome, since = step, now
     except (RejectedError, LaunchRefusedError, MemoryFaultError, KernelHungError) as error:
         spent[outcome.rung] += time.monotonic() - since
-        return _ended(_charged(outcome, spent), error)
+        return _with_failure(_charge(outcome, spent), error)
     except launcher.cuda_errors() as error:
         spent[outcome.rung] += time.monotonic() - since
-        return _ended(_charged(outcome, spent), error)
-    return _charged(outcome, spent)
+        return _with_failure(_charge(outcome, spent), error)
+    return _charge(outcome, spent)
 
 
-def _charged(outcome: GpuOutcome, spent: Mapping[Rung, float]) -> GpuOutcome:
-    return replace(outcome, environment=charged(outcome.environment, spent))
+def _charge(outcome: GpuOutcome, spent: Mapping[Rung, float]) -> GpuOutcome:
+    return replace(outcome, environment=charge_rungs(outcome.environment, spent))
 
 
-def _ended(outcome: GpuOutcome, error: Exception) -> GpuOutcome:
+def _with_failure(outcome: GpuOutcome, error: Exception) -> GpuOutcome:
     reason = str(error).strip().splitlines()[0]
     match error:
         case RejectedError():
@@ -146,7 +148,7 @@ def _ended(outcome: GpuOutcome, error: Exception) -> GpuOutcome:
             return replace(outcome, status=Status.RUNTIME, reason=reason, process_lost=True)
 
 
-def judged(outcome: GpuOutcome, verdict: Verdict) -> GpuOutcome:
+def with_verdict(outcome: GpuOutcome, verdict: Verdict) -> GpuOutcome:
     """The outcome with one more verdict."""
     return replace(outcome, verdicts=(*outcome.verdicts, verdict))
 

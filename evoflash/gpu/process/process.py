@@ -24,7 +24,7 @@ from evoflash.gpu.memory import NoRoomError
 from evoflash.gpu.process import cache
 from evoflash.gpu.process.finals import FinalReport, FinalTask, run_noting
 from evoflash.gpu.process.outcome import GpuOutcome
-from evoflash.gpu.process.rungs import GpuTask, check, time_correct
+from evoflash.gpu.process.rungs import GpuTask, check_task, time_correct
 from evoflash.gpu.process.screening import screen
 from evoflash.gpu.sharing import share_gpu_by
 from evoflash.isolation import Ending, IsolatedPool
@@ -65,7 +65,7 @@ def _sources(timed: tuple[Workload, ...]) -> tuple[Path, ...]:
     """What the first candidate's checks launch besides the candidate."""
     references = [operation_of(workload).device_reference for workload in timed]
     at_size = [reference.source for reference in references if reference is not None]
-    return tuple(dict.fromkeys((*at_size, comparisons.SOURCE_comparisons, device_checks.SOURCE)))
+    return tuple(dict.fromkeys((*at_size, comparisons.COMPARISONS_SOURCE, device_checks.SOURCE)))
 
 
 def _compile(source: Path) -> None:
@@ -106,7 +106,7 @@ class Jobs:
     precompute_references: Callable[..., None] = prepare
     prepare_finals: Callable[..., None] = prepare_finals
     screen: Callable[[GpuTask], GpuOutcome] = screen
-    check: Callable[[GpuTask], GpuOutcome] = check
+    check: Callable[[GpuTask], GpuOutcome] = check_task
     time_correct: Callable[[GpuTask, GpuOutcome], GpuOutcome] = time_correct
     finals: Callable[[FinalTask], Ending[FinalReport]] = run_noting
     memory: Callable[[], tuple[int, int]] = launcher.memory_bytes
@@ -133,7 +133,7 @@ class GpuProcess:
             self.warm_up()
 
 
-def started(
+def start_process(
     function: Callable[..., None],
     *args: Any,
     warm_up: Callable[[], None],
@@ -237,9 +237,9 @@ class Lane:
         it: the call is made once more.
         """
         began_s, lost = time.monotonic(), self._standbys.lost
-        ending = self._settled(task, function, *args)
+        ending = self._call_and_recover(task, function, *args)
         if _is_lost(ending) and self._standbys.lost > lost + 1:
-            ending = self._settled(task, function, *args)
+            ending = self._call_and_recover(task, function, *args)
         if not _is_lost(ending) and ending.value is not None:
             return ending.value
         outcome = ending.value or GpuOutcome(
@@ -248,7 +248,9 @@ class Lane:
         took = {"lost_s": f"{time.monotonic() - began_s:.3f}"}  # the time until another process could go on
         return replace(outcome, environment={**outcome.environment, **took})
 
-    def _settled(self, task: GpuTask, function: Callable[..., GpuOutcome], *args: Any) -> Ending[GpuOutcome]:
+    def _call_and_recover(
+        self, task: GpuTask, function: Callable[..., GpuOutcome], *args: Any
+    ) -> Ending[GpuOutcome]:
         """The call's ending; where the process was lost another one is ready."""
         ending = self._ending_of(task, function, *args)
         if _is_lost(ending):

@@ -16,21 +16,27 @@ from evoflash.gpu import launcher
 from evoflash.gpu.launcher import LoadedKernel
 from evoflash.gpu.process import cache
 from evoflash.gpu.process import checks as verdicts
-from evoflash.gpu.process.checks import LARGE_LIMIT_S, SMALL_LIMIT_S, SMOKE_LIMIT_S, Subject, of_timed
-from evoflash.gpu.process.outcome import GpuOutcome, RejectedError, guarded, judged, stop_if_wrong
+from evoflash.gpu.process.checks import (
+    LARGE_LIMIT_S,
+    SMALL_LIMIT_S,
+    SMOKE_LIMIT_S,
+    CheckSubject,
+    judge_replay,
+)
+from evoflash.gpu.process.outcome import GpuOutcome, RejectedError, climb_rungs, stop_if_wrong, with_verdict
 from evoflash.gpu.sharing import alone
 from evoflash.gpu.timing import clocks
 from evoflash.gpu.timing.benchmark import Bench, KernelContender, measure
-from evoflash.gpu.timing.intervals import Interval
+from evoflash.gpu.timing.intervals import RatioInterval
 from evoflash.gpu.timing.paired import beats_physics
 from evoflash.gpu.timing.protocols import RELATIVE, RELATIVE_EFFORT, rules_of
 from evoflash.gpu.timing.relative import Beside, anchor_note, gpu_note, relative_time
-from evoflash.launch import Launch
+from evoflash.launch import LaunchConfig
 from evoflash.operation import CompileKey, Workload
 from evoflash.specs import GpuSpec
 
-Launcher = Callable[[Workload], tuple[Launch, ...]]
-Launches = tuple[tuple[Workload, tuple[Launch, ...]], ...]
+Launcher = Callable[[Workload], tuple[LaunchConfig, ...]]
+Launches = tuple[tuple[Workload, tuple[LaunchConfig, ...]], ...]
 
 _SETTLED = 1.006  # the ends of an interval of times that are good enough: finals time the best again
 
@@ -50,7 +56,7 @@ class GpuTask:
     rival_us: float | None = None  # the slowest score that is still of interest
     limit_s: float = 180.0  # for everything together
 
-    def kernel(self, workload: Workload, launches: tuple[Launch, ...]) -> LoadedKernel:
+    def kernel(self, workload: Workload, launches: tuple[LaunchConfig, ...]) -> LoadedKernel:
         """The kernel for one of the workloads, loaded into this process."""
         return LoadedKernel(dict(self.cubins)[workload.compile_key(self.spec.arch)], launches)
 
@@ -91,14 +97,14 @@ def launches_on(workloads: Iterable[Workload], launcher: Launcher) -> Launches:
     return tuple((workload, launcher(workload)) for workload in workloads)
 
 
-def check(task: GpuTask) -> GpuOutcome:
+def check_task(task: GpuTask) -> GpuOutcome:
     """Smoke test and correctness, in a GPU process. `status` is CORRECT when all of it passed."""
-    return guarded(task, GpuOutcome(task.genome_id, Status.CORRECT, Rung.SMOKE), _check)
+    return climb_rungs(task, GpuOutcome(task.genome_id, Status.CORRECT, Rung.SMOKE), _check)
 
 
 def time_correct(task: GpuTask, checked: GpuOutcome) -> GpuOutcome:
     """Timing of a task that check() passed, and a last check of what was timed, in a GPU process."""
-    return guarded(task, replace(checked, rung=Rung.TIMING), _time)
+    return climb_rungs(task, replace(checked, rung=Rung.TIMING), _time)
 
 
 def smoke(task: GpuTask) -> None:
@@ -120,20 +126,20 @@ def _check(task: GpuTask, outcome: GpuOutcome) -> Iterator[GpuOutcome]:
     outcome = replace(outcome, rung=Rung.CORRECTNESS)
     yield outcome
     for verdict in verdicts.on_check_shapes([subject_of(task, *each) for each in task.checks]):
-        outcome = judged(outcome, verdict)
+        outcome = with_verdict(outcome, verdict)
         yield outcome
         stop_if_wrong(outcome)
     for workload, parts in task.timed:
-        outcome = judged(outcome, verdicts.at_size(subject_of(task, workload, parts)))
+        outcome = with_verdict(outcome, verdicts.at_size(subject_of(task, workload, parts)))
         yield outcome
         stop_if_wrong(outcome)
 
 
-def subject_of(task: GpuTask, workload: Workload, launches: tuple[Launch, ...]) -> Subject:
+def subject_of(task: GpuTask, workload: Workload, launches: tuple[LaunchConfig, ...]) -> CheckSubject:
     """The task's kernel on one of its workloads, loaded."""
     is_timed = any(workload == timed for timed, _ in task.timed)
     limit_s = LARGE_LIMIT_S if is_timed else SMALL_LIMIT_S
-    return Subject(task.kernel(workload, launches), workload, task.seed, limit_s, task.is_deterministic)
+    return CheckSubject(task.kernel(workload, launches), workload, task.seed, limit_s, task.is_deterministic)
 
 
 def _time(task: GpuTask, outcome: GpuOutcome) -> Iterator[GpuOutcome]:
@@ -146,10 +152,10 @@ def _time(task: GpuTask, outcome: GpuOutcome) -> Iterator[GpuOutcome]:
         # The fastest tenth: beside another kernel, which writes the same output, one that rests where it
         # finds its own result rests in some of the samples alone.
         timed_us = next(t.p10_us for t in ranked if t.workload == str(bench.workload))
-        verdict = of_timed(
+        verdict = judge_replay(
             contender, bench, seed=task.seed, timed_us=timed_us, is_deterministic=task.is_deterministic
         )
-        outcome = judged(outcome, verdict)
+        outcome = with_verdict(outcome, verdict)
         if not verdict.passed:
             yield outcome
             raise RejectedError(Status.CORRECTNESS, f"{bench.workload}, after timing: {verdict.reason}")
@@ -182,11 +188,11 @@ def _timings(
     return timings, tuple(t for t in timings if t.protocol == first[t.workload]), {}
 
 
-def _is_settled(found: Interval) -> bool:
+def _is_settled(found: RatioInterval) -> bool:
     return found.high < _SETTLED * found.low
 
 
-def _is_slower(found: Interval, rival_us: float | None) -> bool:
+def _is_slower(found: RatioInterval, rival_us: float | None) -> bool:
     """Whether it is no longer of interest: more precise it need not be."""
     return rival_us is not None and found.low > rival_us
 
@@ -204,7 +210,7 @@ def contenders_of(task: GpuTask) -> list[tuple[KernelContender, Bench]]:
 
 def beside(anchor: Anchor, pairs: list[tuple[KernelContender, Bench]]) -> list[Beside]:
     """The candidate and the anchor on each workload, captured: the host's part, while others launch."""
-    known = zip(_kept(anchor.task), anchor.times_us, strict=True)
+    known = zip(_anchor_contenders(anchor.task), anchor.times_us, strict=True)
     sides = [
         Beside(contender, other, us, bench)
         for (contender, bench), ((other, _), us) in zip(pairs, known, strict=True)
@@ -216,7 +222,7 @@ def beside(anchor: Anchor, pairs: list[tuple[KernelContender, Bench]]) -> list[B
 
 
 @lru_cache(maxsize=1)  # the next anchor replaces it
-def _kept(anchor: GpuTask) -> list[tuple[KernelContender, Bench]]:
+def _anchor_contenders(anchor: GpuTask) -> list[tuple[KernelContender, Bench]]:
     """An anchor's kernel on each timed workload, loaded once, and so captured once."""
     return contenders_of(anchor)
 

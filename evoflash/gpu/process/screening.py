@@ -12,7 +12,7 @@ import numpy as np
 
 from evoflash.evaluation import Rung, Status, Timing, score
 from evoflash.gpu.process import checks as verdicts
-from evoflash.gpu.process.outcome import GpuOutcome, guarded, judged, stop_if_wrong
+from evoflash.gpu.process.outcome import GpuOutcome, climb_rungs, stop_if_wrong, with_verdict
 from evoflash.gpu.process.rungs import (
     GpuTask,
     beside,
@@ -22,7 +22,7 @@ from evoflash.gpu.process.rungs import (
     smoke,
     subject_of,
 )
-from evoflash.gpu.timing.intervals import Interval
+from evoflash.gpu.timing.intervals import RatioInterval
 from evoflash.gpu.timing.protocols import SCREEN_EFFORT, SCREENED
 from evoflash.gpu.timing.relative import anchor_note, relative_time
 
@@ -38,7 +38,7 @@ def screen(task: GpuTask) -> GpuOutcome:
     Without an anchor or a rival there is nothing to be slower than: CORRECT at once, and nothing is run.
     """
     outcome = GpuOutcome(task.genome_id, Status.CORRECT, Rung.SMOKE)
-    return guarded(task, outcome, _screen) if task.anchor and task.rival_us else outcome
+    return climb_rungs(task, outcome, _screen) if task.anchor and task.rival_us else outcome
 
 
 def _screen(task: GpuTask, outcome: GpuOutcome) -> Iterator[GpuOutcome]:
@@ -47,7 +47,7 @@ def _screen(task: GpuTask, outcome: GpuOutcome) -> Iterator[GpuOutcome]:
     smoke(task)
     outcome = replace(outcome, rung=Rung.CORRECTNESS)
     yield outcome
-    outcome, took_us = _looked_at(task, outcome)
+    outcome, took_us = _look_at(task, outcome)
     outcome = replace(outcome, rung=Rung.TIMING)
     yield outcome
     rival_us = task.rival_us
@@ -73,15 +73,15 @@ def _screen(task: GpuTask, outcome: GpuOutcome) -> Iterator[GpuOutcome]:
         yield replace(outcome, timings=found.timings, score_us=found.score_us.ratio)
 
 
-def _looked_at(task: GpuTask, outcome: GpuOutcome) -> tuple[GpuOutcome, list[float]]:
+def _look_at(task: GpuTask, outcome: GpuOutcome) -> tuple[GpuOutcome, list[float]]:
     """One checked launch on each timed workload, and their times in us."""
     limit_s, took_us = allowance_s(task), []
     for workload, parts in task.timed:
         subject = replace(subject_of(task, workload, parts), limit_s=limit_s)
         verdict, one_us = verdicts.first_look(subject)
-        outcome = judged(outcome, verdict)
+        outcome = with_verdict(outcome, verdict)
         if not verdict.passed:  # all checks at size also find out whether evoflash's own copies are whole
-            stop_if_wrong(judged(outcome, verdicts.at_size(subject)))
+            stop_if_wrong(with_verdict(outcome, verdicts.at_size(subject)))
             stop_if_wrong(outcome)
         took_us.append(one_us)
     return outcome, took_us
@@ -92,7 +92,7 @@ def allowance_s(task: GpuTask) -> float:
     return max(_LEAST_S, _ALLOWANCE * 1e-6 * (task.rival_us or 0.0))
 
 
-def _is_clear(found: Interval, rival_us: float) -> bool:
+def _is_clear(found: RatioInterval, rival_us: float) -> bool:
     return found.low > (1 + _APART) * rival_us or found.high < rival_us
 
 

@@ -25,7 +25,15 @@ from evoflash.gpu.memory import NoRoomError
 from evoflash.gpu.process.cache import SharedCases
 from evoflash.gpu.process.finals import FinalReport, FinalTask, rounds
 from evoflash.gpu.process.outcome import GpuOutcome
-from evoflash.gpu.process.process import MEMORY_LIMIT_S, STANDBYS, GpuProcess, Jobs, Lane, Standbys, started
+from evoflash.gpu.process.process import (
+    MEMORY_LIMIT_S,
+    STANDBYS,
+    GpuProcess,
+    Jobs,
+    Lane,
+    Standbys,
+    start_process,
+)
 from evoflash.gpu.process.rungs import GpuTask
 from evoflash.isolation import Ending
 from evoflash.operation import Workload
@@ -108,7 +116,7 @@ _ROOM_FOR_TWO = 1.5  # times what is in use is still free: a second process take
 TaskNow = Callable[[GpuTask], GpuTask]
 
 
-def _unchanged(task: GpuTask) -> GpuTask:
+def _as_is(task: GpuTask) -> GpuTask:
     return task
 
 
@@ -137,9 +145,9 @@ class GpuWorker:
             launcher.present_gpu()  # without a GPU the error comes from here and not from a process
         self._jobs, self._reference_args = jobs or Jobs(), (checks, timed, seed)
         self._turns, self._cases = Turns("evoflash-gpu"), SharedCases(timed, seed)
-        first = self._begun(hurries=True)
-        waiting = deque(self._begun(after=first) for _ in range(STANDBYS))
-        self._standbys = Standbys(lambda: self._begun(), waiting)
+        first = self._begin_process(hurries=True)
+        waiting = deque(self._begin_process(after=first) for _ in range(STANDBYS))
+        self._standbys = Standbys(lambda: self._begin_process(), waiting)
         self._room_limit_s = room_limit_s
         self._lanes = [self._lane(first)]
         self._free: queue.SimpleQueue[Lane] = queue.SimpleQueue()
@@ -153,15 +161,15 @@ class GpuWorker:
         """The folder in which its processes share what candidates are compared with; others may add to it."""
         return self._cases.path
 
-    def submit(self, task: GpuTask, *, now: TaskNow = _unchanged) -> "Future[GpuOutcome]":
+    def submit(self, task: GpuTask, *, now: TaskNow = _as_is) -> "Future[GpuOutcome]":
         """The task's outcome after all rungs, whatever the kernel does; raises in result() only for a broken
         machine. `now` is asked for the task as it stands when its turn has come.
         """
         return self._turns.submit(lambda: self._evaluate(now(task)), first=True)
 
-    def screen(self, task: GpuTask, *, now: TaskNow = _unchanged) -> "Future[GpuOutcome]":
+    def screen(self, task: GpuTask, *, now: TaskNow = _as_is) -> "Future[GpuOutcome]":
         """What a short look says of the task (screening.py): CORRECT means worth a submit()."""
-        return self._turns.submit(lambda: self._screened(now(task)))
+        return self._turns.submit(lambda: self._screen(now(task)))
 
     def cancel(self) -> None:
         """Drop the tasks that have not begun."""
@@ -188,7 +196,7 @@ class GpuWorker:
         """Long timings in turns in a fresh process; with no tasks, the baselines alone."""
         return self._turns.submit(rounds, task, self._finals)
 
-    def _screened(self, task: GpuTask) -> GpuOutcome:
+    def _screen(self, task: GpuTask) -> GpuOutcome:
         if task.anchor is None or task.rival_us is None:  # nothing to be slower than: no process is asked
             return GpuOutcome(task.genome_id, Status.CORRECT, Rung.SMOKE)
         with self._next_lane() as lane:
@@ -268,13 +276,13 @@ class GpuWorker:
     def _lane(self, process: GpuProcess) -> Lane:
         return Lane(process, self._standbys, room_limit_s=self._room_limit_s)
 
-    def _begun(self, *, hurries: bool = False, after: GpuProcess | None = None) -> GpuProcess:
+    def _begin_process(self, *, hurries: bool = False, after: GpuProcess | None = None) -> GpuProcess:
         return self._starting(self._jobs.precompute_references, *self._reference_args, hurries, after=after)
 
     def _starting(
         self, function: Callable[..., None], *args: Any, after: GpuProcess | None = None
     ) -> GpuProcess:
-        return started(function, *args, warm_up=self._jobs.warm_up, cases=self._cases.path, after=after)
+        return start_process(function, *args, warm_up=self._jobs.warm_up, cases=self._cases.path, after=after)
 
     def close(self) -> None:
         """Kill the processes; tasks that have not run are cancelled."""

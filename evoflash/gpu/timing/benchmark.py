@@ -72,10 +72,10 @@ class KernelContender:
         """See Contender. Captured once and kept: what is judged after timing is the graph that was timed."""
         key = bench, tuple(order)
         if key not in self._graphs:
-            self._graphs[key] = self._captured(bench, order)
+            self._graphs[key] = self._capture(bench, order)
         return self._graphs[key]
 
-    def _captured(self, bench: "Bench", order: Sequence[int]) -> Callable[[], None]:
+    def _capture(self, bench: "Bench", order: Sequence[int]) -> Callable[[], None]:
         arguments = [arena.packed_arguments(self.kernel) for arena in bench.arenas]
         with bench.stream:
             bench.stream.begin_capture()
@@ -113,9 +113,9 @@ class Bench:
         self.arenas = [Arena(workload, rng=rng, guard_bytes=_GUARD_BYTES) for _ in sets]
         for arena, inputs in zip(self.arenas, sets, strict=True):
             arena.load(inputs)
-        self.walk = self.shuffled(np.random.default_rng())
+        self.walk = self.random_order(np.random.default_rng())
 
-    def shuffled(self, rng: np.random.Generator) -> list[int]:
+    def random_order(self, rng: np.random.Generator) -> list[int]:
         """All input sets, in an order of chance; `walk` is one for as long as the bench lives."""
         return [int(at) for at in rng.permutation(len(self.arenas))]
 
@@ -161,7 +161,7 @@ def capture(contender: Contender, bench: Bench, protocol: TimingProtocol) -> tup
     probe = contender.graph(bench, bench.order(protocol, launches=sets))
     probe()
     wait(bench.stream, limit_s=REPLAY_LIMIT_S)  # the first replay pays for loading
-    one_us = _timed_us(probe, bench) / sets
+    one_us = _time_replay(probe, bench) / sets
     launches = launches_of(protocol, sets=sets, one_us=one_us)
     if launches == sets:
         return probe, sets
@@ -194,10 +194,12 @@ def sample(
         time.sleep(IDLE_S)
     if protocol.pace is Pace.STEADY:
         replay()
-    return _timed_us(replay, bench, states=None if protocol.pace is Pace.CALL else states) / launches
+    return _time_replay(replay, bench, states=None if protocol.pace is Pace.CALL else states) / launches
 
 
-def _timed_us(replay: Callable[[], None], bench: Bench, *, states: list[ClockState] | None = None) -> float:
+def _time_replay(
+    replay: Callable[[], None], bench: Bench, *, states: list[ClockState] | None = None
+) -> float:
     stopwatch = Stopwatch(bench.stream)
     replay()
     if states is not None:  # takes some 4 us, a replay 0.1 ms or more
@@ -205,7 +207,7 @@ def _timed_us(replay: Callable[[], None], bench: Bench, *, states: list[ClockSta
     return stopwatch.stop(limit_s=REPLAY_LIMIT_S)
 
 
-def synced_us(contender: Contender, bench: Bench, protocol: TimingProtocol) -> float:
+def time_synced(contender: Contender, bench: Bench, protocol: TimingProtocol) -> float:
     """As a sample, in us per launch, but its end is stamped after a wait for the whole device: what a kernel
     left running elsewhere is in it, and some 0.1 ms of the host's over all launches together.
     """

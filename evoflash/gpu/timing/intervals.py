@@ -23,7 +23,7 @@ _TRIMMED = 0.125  # of the samples at either end
 
 
 @dataclass(frozen=True, slots=True)
-class Interval:
+class RatioInterval:
     """A ratio of times with its interval; (nan, 0, inf) where samples are too few to say."""
 
     ratio: float
@@ -31,22 +31,22 @@ class Interval:
     high: float
 
 
-def interval(log_ratios: Sequence[float], *, alpha: float = ALPHA) -> Interval:
+def interval(log_ratios: Sequence[float], *, alpha: float = ALPHA) -> RatioInterval:
     """The ratio of times and its two-sided interval, missed with probability alpha; none below 5 samples."""
     samples = np.sort(np.asarray(log_ratios, float))
     if len(samples) < FEWEST:
-        return Interval(math.nan, 0.0, math.inf)
+        return RatioInterval(math.nan, 0.0, math.inf)
     cut = int(_TRIMMED * len(samples))
     kept = samples[cut : len(samples) - cut]
     pulled_in = np.clip(samples, kept[0], kept[-1])
     error = math.sqrt(float(((pulled_in - pulled_in.mean()) ** 2).sum()) / (len(kept) * (len(kept) - 1)))
     middle, reach = float(kept.mean()), error * student(alpha, len(kept) - 1)
-    return Interval(math.exp(middle), math.exp(middle - reach), math.exp(middle + reach))
+    return RatioInterval(math.exp(middle), math.exp(middle - reach), math.exp(middle + reach))
 
 
-def scaled(found: Interval, *, by: float) -> Interval:
+def scale(found: RatioInterval, *, by: float) -> RatioInterval:
     """The interval of a ratio as one of times, given the time that it is a ratio to."""
-    return Interval(by * found.ratio, by * found.low, by * found.high)
+    return RatioInterval(by * found.ratio, by * found.low, by * found.high)
 
 
 def answer(low: float, high: float, *, noise: float) -> str:
@@ -56,7 +56,7 @@ def answer(low: float, high: float, *, noise: float) -> str:
     return "slower" if low > 1 + noise else "unclear"
 
 
-def is_settled(found: Interval, *, noise: float) -> bool:
+def is_settled(found: RatioInterval, *, noise: float) -> bool:
     """Whether more samples would hardly change the answer: clear, or so narrow that it will not become so."""
     is_narrow = found.low > 1 - noise and found.high < 1 + noise
     return is_narrow or answer(found.low, found.high, noise=noise) != "unclear"

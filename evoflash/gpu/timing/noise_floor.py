@@ -31,7 +31,7 @@ from evoflash.isolation import IsolatedPool
 from evoflash.kernels.family import families_for, load_family
 from evoflash.kernels.nvrtc import compile_candidate, first_error
 from evoflash.kernels.renderer import render
-from evoflash.launch import Launch
+from evoflash.launch import LaunchConfig
 from evoflash.operation import Workload
 from evoflash.paths import cache_dir
 from evoflash.problem import Problem, parse_problem
@@ -100,7 +100,7 @@ _LIMIT_S = 300.0
 
 
 @dataclass(frozen=True, slots=True)
-class Floor:
+class NoiseEstimate:
     """What copies of one kernel, loaded apart, came to under one protocol."""
 
     problem: str
@@ -116,11 +116,11 @@ class _Copies:
 
     cubin_path: str
     workload: Workload
-    launches: tuple[Launch, ...]
+    launches: tuple[LaunchConfig, ...]
     spec: GpuSpec
 
 
-def measure(spec: GpuSpec, *, said: Callable[[str], None]) -> list[Floor]:
+def measure(spec: GpuSpec, *, said: Callable[[str], None]) -> list[NoiseEstimate]:
     """Time copies against each other in a GPU process, and keep what came out for this GPU and driver."""
     floors = []
     with IsolatedPool(1, initializer=launcher.warm_up) as pool:
@@ -157,7 +157,7 @@ def _any_genome(problem: Problem, spec: GpuSpec) -> Genome:
     raise DeviceError(f"no kernel family has a kernel for {problem} on {spec.name}: see `evoflash families`.")
 
 
-def _floors(copies: _Copies) -> list[Floor]:
+def _floors(copies: _Copies) -> list[NoiseEstimate]:
     bench, rng = Bench(copies.workload, spec=copies.spec, seed=0), np.random.default_rng()
     with tempfile.TemporaryDirectory(prefix="evoflash-") as folder:
         return [_floor(copies, bench, protocol, Path(folder), rng=rng) for protocol in bench.protocols]
@@ -165,14 +165,14 @@ def _floors(copies: _Copies) -> list[Floor]:
 
 def _floor(
     copies: _Copies, bench: Bench, protocol: TimingProtocol, folder: Path, *, rng: np.random.Generator
-) -> Floor:
+) -> NoiseEstimate:
     found = [
         run_sequential_test(
             _load(copies, folder, "one"), _load(copies, folder, "other"), bench, protocol, rng=rng
         ).comparison
         for _ in range(PAIRS[protocol.pace])
     ]
-    return Floor(
+    return NoiseEstimate(
         str(copies.workload),
         protocol.name,
         len(found),
@@ -195,20 +195,20 @@ def floor_of(ratios: list[float]) -> float:
 
 def floor() -> float:
     """What comparisons take for noise on this machine: what was measured here, and never less than 0.3 %."""
-    return max([MINIMAL_EFFECT, *(float(each["relative"]) for each in known().get("floors", []))])
+    return max([MINIMAL_EFFECT, *(float(each["relative"]) for each in load_noise_floor().get("floors", []))])
 
 
-def known() -> dict[str, Any]:
+def load_noise_floor() -> dict[str, Any]:
     """What is kept for the GPU and driver of this machine; empty where nothing was measured."""
     try:
-        return dict(_kept().get(_machine(launcher.present_gpu()), {}))
+        return dict(_read_cache().get(_machine(launcher.present_gpu()), {}))
     except DeviceError:
         return {}
 
 
-def keep(floors: list[Floor], gpu: PresentGpu) -> None:
+def keep(floors: list[NoiseEstimate], gpu: PresentGpu) -> None:
     """Write the floors down for this GPU and driver, in the cache folder."""
-    kept = _kept()
+    kept = _read_cache()
     rows = [
         {"problem": f.problem, "protocol": f.protocol, "pairs": f.pairs, "relative": f.relative}
         for f in floors
@@ -218,7 +218,7 @@ def keep(floors: list[Floor], gpu: PresentGpu) -> None:
     _path().write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
 
 
-def _kept() -> dict[str, Any]:
+def _read_cache() -> dict[str, Any]:
     try:
         return dict(json.loads(_path().read_text(encoding="utf-8")))
     except (OSError, ValueError):
@@ -235,6 +235,6 @@ def _machine(gpu: PresentGpu) -> str:
 
 def describe() -> str:
     """The kept floor in one line; empty where nothing was measured."""
-    found = known()
+    found = load_noise_floor()
     rows = [f"{row['protocol']} {row['relative']:.2%}" for row in found.get("floors", [])]
     return f"{', '.join(rows)} ({found['date']}); {floor():.1%} counts as equal" if rows else ""

@@ -31,7 +31,7 @@ from evoflash.gpu.timing.benchmark import (
     summarise,
 )
 from evoflash.gpu.timing.clocks import ClockState, clock_state, over
-from evoflash.gpu.timing.intervals import ALPHA, MINIMAL_EFFECT, Interval, interval, is_settled
+from evoflash.gpu.timing.intervals import ALPHA, MINIMAL_EFFECT, RatioInterval, interval, is_settled
 from evoflash.gpu.timing.protocols import IDLE_S, WINDOW_US, Pace, StoppingRule, TimingProtocol, enough
 from evoflash.operation import Workload
 from evoflash.specs import GpuSpec
@@ -41,7 +41,7 @@ CALL_QUADS = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class QuadTimes:
     """Times in us a launch of both contenders, two each for every quad, and the GPU's state meanwhile."""
 
     first: tuple[float, ...]
@@ -54,7 +54,7 @@ class Block:
         return float(np.mean(np.log(self.first)) - np.mean(np.log(self.second)))
 
 
-class Pair:
+class ContenderPair:
     """Two contenders captured over the same input sets, and warmed up.
 
     `rough_ratio`: of the first's time to the second's in one replay each; nan where single calls are timed.
@@ -78,7 +78,7 @@ class Pair:
         """
         self._block_us = block_us
         self._bench, self._protocol, self._rng = bench, protocol, rng
-        order = bench.shuffled(rng) if order is None else order
+        order = bench.random_order(rng) if order is None else order
         sets = list(order) if protocol.rotate else [0]
         if protocol.pace is Pace.CALL:
             self._replays = [one_by_one(each, bench, sets) for each in (first, second)]
@@ -91,7 +91,7 @@ class Pair:
 
     def _capture(self, contenders: tuple[Contender, Contender], sets: list[int]) -> None:
         self._replays = [self._warm(each, sets) for each in contenders]
-        rounds_us = [self._timed_us(replay) for replay in self._replays]
+        rounds_us = [self._time_replay(replay) for replay in self._replays]
         self.rough_ratio, round_us = rounds_us[0] / rounds_us[1], max(rounds_us)
         rounds = turn_rounds(round_us)
         if rounds > 1:
@@ -104,7 +104,7 @@ class Pair:
         wait(self._bench.stream, limit_s=REPLAY_LIMIT_S)  # the first replay pays for loading
         return replay
 
-    def _timed_us(self, replay: Callable[[], None]) -> float:
+    def _time_replay(self, replay: Callable[[], None]) -> float:
         stopwatch = Stopwatch(self._bench.stream)
         replay()
         return stopwatch.stop(limit_s=REPLAY_LIMIT_S)
@@ -115,7 +115,7 @@ class Pair:
         while self._protocol.pace is Pace.SUSTAINED and time.monotonic() < until:
             self.block()
 
-    def block(self) -> Block:
+    def block(self) -> QuadTimes:
         """Time one block. Raises as the constructor does."""
         if self._protocol.pace is Pace.BOOST:
             time.sleep(IDLE_S)
@@ -124,14 +124,14 @@ class Pair:
             replay()
         if self._protocol.pace is Pace.CALL:
             wait(stream, limit_s=REPLAY_LIMIT_S)
-            times = [self._timed_us(self._replays[which]) for which in turns]
+            times = [self._time_replay(self._replays[which]) for which in turns]
             state = clock_state(self._bench.pci_bus_id)
         else:
             times, state = self._in_one_go(turns)
         first, second = (
             tuple(us for us, which in zip(times, turns, strict=True) if which == each) for each in (0, 1)
         )
-        return Block(first, second, state)
+        return QuadTimes(first, second, state)
 
     def _in_one_go(self, turns: list[int]) -> tuple[list[float], ClockState]:
         stream = self._bench.stream
@@ -164,7 +164,7 @@ def quads(count: int, *, rng: np.random.Generator) -> list[int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class PairedComparison:
     """Two contenders timed in turns: first over second. Below 1 the first is faster."""
 
     first: str
@@ -187,7 +187,7 @@ class Comparison:
 OUTLASTED = 1.5  # times what was timed: the host's own latency is below
 
 
-def interleaved(
+def time_interleaved(
     contenders: Sequence[Contender],
     bench: Bench,
     protocol: TimingProtocol,
@@ -233,7 +233,7 @@ def compare(
     workload: str,
     protocol: str,
     noise: float = intervals.MINIMAL_EFFECT,
-) -> Comparison:
+) -> PairedComparison:
     """The ratio of two contenders that were sampled in turns, with its interval.
 
     A round is a pair: what slowed one contender in a round slowed the other.
@@ -242,10 +242,12 @@ def compare(
     if len(a) != len(b) or not len(a):
         raise UsageError(f"{first} and {second} were not sampled in turns: compare samples of interleaved().")
     found = intervals.interval(np.log(a) - np.log(b))
-    return Comparison(first, second, workload, protocol, found.ratio, found.low, found.high, noise, n=len(a))
+    return PairedComparison(
+        first, second, workload, protocol, found.ratio, found.low, found.high, noise, n=len(a)
+    )
 
 
-def left_running(timing: Timing, synced_us: float) -> str:
+def unfinished_work(timing: Timing, synced_us: float) -> str:
     """Empty when a launch takes as long with a wait for the whole device behind it; else one line."""
     if synced_us <= OUTLASTED * timing.median_us:
         return ""
@@ -275,9 +277,9 @@ PREFIX = "pairs-"  # of the protocol
 class SequentialTest:
     """A comparison, the two timings that its samples give, and the samples."""
 
-    comparison: Comparison
+    comparison: PairedComparison
     timings: tuple[Timing, Timing]
-    blocks: tuple[Block, ...] = field(repr=False)
+    blocks: tuple[QuadTimes, ...] = field(repr=False)
     took_s: float
 
 
@@ -293,14 +295,14 @@ def run_sequential_test(
 ) -> SequentialTest:
     """Time the two in pairs. Raises launcher.KernelHungError or CuPy's errors, whichever caused them."""
     started = time.monotonic()
-    pair, blocks = Pair(first, second, bench, protocol, rng=rng), list[Block]()
+    pair, blocks = ContenderPair(first, second, bench, protocol, rng=rng), list[QuadTimes]()
     block_s = 0.0
     while not is_over(blocks, noise=noise, left_s=started + limit_s - time.monotonic() - block_s):
         began = time.monotonic()
         blocks.append(pair.block())
         block_s = time.monotonic() - began
     found = estimate(blocks)
-    comparison = Comparison(
+    comparison = PairedComparison(
         first.name,
         second.name,
         str(bench.workload),
@@ -315,7 +317,7 @@ def run_sequential_test(
     return SequentialTest(comparison, (timings[0], timings[1]), tuple(blocks), time.monotonic() - started)
 
 
-def is_over(blocks: Sequence[Block], *, noise: float, left_s: float) -> bool:
+def is_over(blocks: Sequence[QuadTimes], *, noise: float, left_s: float) -> bool:
     """Whether to stop: settled at a scheduled look, or out of time with enough for one look."""
     if len(blocks) < LOOKS[0]:
         return False
@@ -324,12 +326,12 @@ def is_over(blocks: Sequence[Block], *, noise: float, left_s: float) -> bool:
     return len(blocks) in LOOKS and is_settled(estimate(blocks), noise=noise)
 
 
-def estimate(blocks: Sequence[Block]) -> Interval:
+def estimate(blocks: Sequence[QuadTimes]) -> RatioInterval:
     """The ratio of the first's time to the second's, as it may be read at each of the looks."""
     return interval([block.log_ratio for block in blocks], alpha=ALPHA / len(LOOKS))
 
 
-def _timing(blocks: Sequence[Block], bench: Bench, protocol: TimingProtocol, *, which: int) -> Timing:
+def _timing(blocks: Sequence[QuadTimes], bench: Bench, protocol: TimingProtocol, *, which: int) -> Timing:
     samples = [us for block in blocks for us in (block.first, block.second)[which]]
     state = clocks.over([block.state for block in blocks])
     return summarise(samples, bench, protocol, state=state, prefix=PREFIX)

@@ -23,8 +23,8 @@ from evoflash.evaluation import Timing, score
 from evoflash.gpu.sharing import alone
 from evoflash.gpu.timing import clocks
 from evoflash.gpu.timing.benchmark import Bench, Contender, summarise
-from evoflash.gpu.timing.intervals import FEWEST, Interval, interval, scaled
-from evoflash.gpu.timing.paired import Block, Pair
+from evoflash.gpu.timing.intervals import FEWEST, RatioInterval, interval, scale
+from evoflash.gpu.timing.paired import ContenderPair, QuadTimes
 from evoflash.gpu.timing.protocols import SCREENED, Effort, TimingProtocol
 
 _GPU, _ANCHOR, _ANCHOR_US = "gpu_uuid", "anchor", "anchor_us"  # in the environment of an evaluation
@@ -44,10 +44,10 @@ class GpuFactor:
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON; what nobody knows is None."""
-        return {name: _known(value) for name, value in asdict(self).items()}
+        return {name: _finite_or_none(value) for name, value in asdict(self).items()}
 
 
-def _known(value: Any) -> Any:
+def _finite_or_none(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
@@ -89,7 +89,7 @@ def _factor(gpu: str, n: int, times: Mapping[str, list[float]], usual: Mapping[s
     return GpuFactor(gpu, n, statistics.median(times[most]), ratio, found.low, found.high)
 
 
-def far_apart(found: Iterable[GpuFactor], *, by: float = FAR) -> Interval | None:
+def far_apart(found: Iterable[GpuFactor], *, by: float = FAR) -> RatioInterval | None:
     """The slowest GPU's time over the fastest one's, where it is larger than that and the intervals do not
     meet; else None.
     """
@@ -98,7 +98,7 @@ def far_apart(found: Iterable[GpuFactor], *, by: float = FAR) -> Interval | None
     if not apart:
         return None
     slow, fast = max(apart, key=lambda pair: pair[0].factor / pair[1].factor)
-    return Interval(slow.factor / fast.factor, slow.low / fast.high, slow.high / fast.low)
+    return RatioInterval(slow.factor / fast.factor, slow.low / fast.high, slow.high / fast.low)
 
 
 def in_words(found: Iterable[GpuFactor]) -> list[str]:
@@ -125,7 +125,7 @@ def _as_factor(each: GpuFactor) -> str:
     return f"{each.factor:.4f} times the usual time, {each.low:.4f} to {each.high:.4f}"
 
 
-def _percent(found: Interval) -> str:
+def _percent(found: RatioInterval) -> str:
     return f"{100 * (found.ratio - 1):.1f} % ({100 * (found.low - 1):.1f} to {100 * (found.high - 1):.1f} %)"
 
 
@@ -143,7 +143,7 @@ class Beside:
 class RelativeTime:
     """The score in us with its interval, and a timing for each workload."""
 
-    score_us: Interval
+    score_us: RatioInterval
     timings: tuple[Timing, ...]
     known_us: float  # what the known ones took meanwhile, as a score; nan where it was a single replay
 
@@ -153,7 +153,7 @@ def relative_time(
     *,
     protocol: TimingProtocol = SCREENED,
     effort: Effort,
-    is_clear: Callable[[Interval], bool],
+    is_clear: Callable[[RatioInterval], bool],
     is_far: Callable[[float], bool] = lambda _: False,
     rng: np.random.Generator,
 ) -> RelativeTime:
@@ -170,12 +170,12 @@ def _relative_time(
     sides: Sequence[Beside],
     protocol: TimingProtocol,
     effort: Effort,
-    is_clear: Callable[[Interval], bool],
+    is_clear: Callable[[RatioInterval], bool],
     is_far: Callable[[float], bool],
     rng: np.random.Generator,
 ) -> RelativeTime:
     pairs = [
-        Pair(
+        ContenderPair(
             each.contender,
             each.known,
             each.bench,
@@ -190,13 +190,13 @@ def _relative_time(
     rough_us = known_us * score([pair.rough_ratio for pair in pairs])
     if is_far(rough_us):
         single = tuple(_single(pair, side, protocol) for pair, side in zip(pairs, sides, strict=True))
-        return RelativeTime(Interval(rough_us, 0.0, math.inf), single, math.nan)
-    rounds, started = list[list[Block]](), time.monotonic()
+        return RelativeTime(RatioInterval(rough_us, 0.0, math.inf), single, math.nan)
+    rounds, started = list[list[QuadTimes]](), time.monotonic()
     while True:
         rounds.append([pair.block() for pair in pairs])
         is_last = len(rounds) >= effort.looks[-1] or time.monotonic() - started > effort.max_s
         if len(rounds) in effort.looks or (is_last and len(rounds) > effort.looks[0]):
-            found = scaled(_ratio(rounds, effort), by=known_us)
+            found = scale(_ratio(rounds, effort), by=known_us)
             if is_last or is_clear(found):
                 break
     timings = tuple(_timing([each[at] for each in rounds], side, protocol) for at, side in enumerate(sides))
@@ -204,22 +204,22 @@ def _relative_time(
     return RelativeTime(found, timings, here_us)
 
 
-def _known_us(blocks: Sequence[Block]) -> float:
+def _known_us(blocks: Sequence[QuadTimes]) -> float:
     return float(np.median([us for block in blocks for us in block.second]))
 
 
-def _ratio(rounds: Sequence[Sequence[Block]], effort: Effort) -> Interval:
+def _ratio(rounds: Sequence[Sequence[QuadTimes]], effort: Effort) -> RatioInterval:
     """Of the scores, which are geometric means over the workloads."""
     logs = [float(np.mean([block.log_ratio for block in blocks])) for blocks in rounds]
     return interval(logs, alpha=effort.alpha / len(effort.looks))
 
 
-def _single(pair: Pair, side: Beside, protocol: TimingProtocol) -> Timing:
+def _single(pair: ContenderPair, side: Beside, protocol: TimingProtocol) -> Timing:
     us = side.known_us * pair.rough_ratio
     return Timing(str(side.bench.workload), protocol.name, us, us, us, n=1)
 
 
-def _timing(blocks: Sequence[Block], side: Beside, protocol: TimingProtocol) -> Timing:
+def _timing(blocks: Sequence[QuadTimes], side: Beside, protocol: TimingProtocol) -> Timing:
     """The kernel's samples, each as a ratio to the known one's beside it, times the known time."""
     samples = [
         side.known_us * ours / theirs

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from evoflash.numerics import Bits
 from evoflash.operation import Output, Role, TensorSpec
-from evoflash.operations.attention.workload import Workload
+from evoflash.operations.attention.workload import AttentionWorkload
 
 Strides = tuple[int, int, int]  # batch, head, row; in elements; the last dimension is contiguous
 
@@ -39,7 +39,7 @@ class Parameter:
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class AbiField:
     """One field of the C struct that an exported launcher takes, or an array of `count`."""
 
     name: str
@@ -66,34 +66,37 @@ PARAMETERS = (
 # The struct of version 1. Fields stand where their alignment wants them, so that there is no padding.
 VERSION = 1
 FIELDS = (
-    Field("size", "uint32_t", "sizeof(evoflash_attention_args) of the caller"),
-    Field("version", "uint32_t", "EVOFLASH_ATTENTION_VERSION of the caller"),
-    Field("q", "const void*", "(batch, heads, seq_q, head_dim), on the device as all tensors"),
-    Field("k", "const void*", "(batch, kv_heads, seq_kv, head_dim)"),
-    Field("v", "const void*", "(batch, kv_heads, seq_kv, head_dim)"),
-    Field("o", "void*", "the output, (batch, heads, seq_q, head_dim)"),
-    Field("lse", "float*", "dense (batch, heads, seq_q), natural logarithm; null: not wanted"),
-    *(Field(f"{name.lower()}_strides", "int64_t", "of batch, head, row; in elements", 3) for name in STRIDED),
-    Field("batch", "int32_t", ""),
-    Field("heads", "int32_t", "of q and o"),
-    Field("kv_heads", "int32_t", "of k and v"),
-    Field("seq_q", "int32_t", "rows of q and o"),
-    Field("seq_kv", "int32_t", "rows of k and v"),
-    Field("head_dim", "int32_t", ""),
-    Field("dtype", "uint32_t", "of q, k, v, o: EVOFLASH_FP16 or EVOFLASH_BF16"),
-    Field("mask", "uint32_t", "EVOFLASH_MASK_NONE or EVOFLASH_MASK_CAUSAL"),
-    Field("scale", "float", "of the scores, above 0; 0: 1/sqrt(head_dim)"),
-    Field("flags", "uint32_t", "0"),
-    Field("workspace", "void*", "on the device; zero its bytes once, before the first call"),
-    Field("workspace_bytes", "uint64_t", "how large it is"),
-    Field("reserved_pointers", "const void*", "null: room for lengths, page tables, scales", 8),
-    Field("reserved_values", "int64_t", "0: room for what belongs to those", 8),
+    AbiField("size", "uint32_t", "sizeof(evoflash_attention_args) of the caller"),
+    AbiField("version", "uint32_t", "EVOFLASH_ATTENTION_VERSION of the caller"),
+    AbiField("q", "const void*", "(batch, heads, seq_q, head_dim), on the device as all tensors"),
+    AbiField("k", "const void*", "(batch, kv_heads, seq_kv, head_dim)"),
+    AbiField("v", "const void*", "(batch, kv_heads, seq_kv, head_dim)"),
+    AbiField("o", "void*", "the output, (batch, heads, seq_q, head_dim)"),
+    AbiField("lse", "float*", "dense (batch, heads, seq_q), natural logarithm; null: not wanted"),
+    *(
+        AbiField(f"{name.lower()}_strides", "int64_t", "of batch, head, row; in elements", 3)
+        for name in STRIDED
+    ),
+    AbiField("batch", "int32_t", ""),
+    AbiField("heads", "int32_t", "of q and o"),
+    AbiField("kv_heads", "int32_t", "of k and v"),
+    AbiField("seq_q", "int32_t", "rows of q and o"),
+    AbiField("seq_kv", "int32_t", "rows of k and v"),
+    AbiField("head_dim", "int32_t", ""),
+    AbiField("dtype", "uint32_t", "of q, k, v, o: EVOFLASH_FP16 or EVOFLASH_BF16"),
+    AbiField("mask", "uint32_t", "EVOFLASH_MASK_NONE or EVOFLASH_MASK_CAUSAL"),
+    AbiField("scale", "float", "of the scores, above 0; 0: 1/sqrt(head_dim)"),
+    AbiField("flags", "uint32_t", "0"),
+    AbiField("workspace", "void*", "on the device; zero its bytes once, before the first call"),
+    AbiField("workspace_bytes", "uint64_t", "how large it is"),
+    AbiField("reserved_pointers", "const void*", "null: room for lengths, page tables, scales", 8),
+    AbiField("reserved_values", "int64_t", "0: room for what belongs to those", 8),
 )
 DTYPE_CODES: Mapping[str, int] = {"fp16": 1, "bf16": 2}
 MASK_CODES: Mapping[str, int] = {"none": 0, "causal": 1}  # causal: query i sees keys j <= i + seq_kv - seq_q
 
 
-def tensors(workload: Workload) -> tuple[TensorSpec, ...]:
+def tensors(workload: AttentionWorkload) -> tuple[TensorSpec, ...]:
     """Q, K, V, O and LSE, which is a float32 tensor (batch, heads, seq_q) and may be left out."""
     w = workload
     query, key = (w.batch, w.heads, w.seq_q, w.head_dim), (w.batch, w.kv_heads, w.seq_kv, w.head_dim)
@@ -121,20 +124,20 @@ def contiguous(heads: int, rows: int, head_dim: int) -> Strides:
     return heads * rows * head_dim, rows * head_dim, head_dim
 
 
-def dense_strides(workload: Workload) -> tuple[Strides, Strides, Strides, Strides]:
+def dense_strides(workload: AttentionWorkload) -> tuple[Strides, Strides, Strides, Strides]:
     """Strides of dense Q, K, V, O."""
     query = contiguous(workload.heads, workload.seq_q, workload.head_dim)
     key = contiguous(workload.kv_heads, workload.seq_kv, workload.head_dim)
     return query, key, key, query
 
 
-def scale(workload: Workload) -> float:
+def scale(workload: AttentionWorkload) -> float:
     """The softmax scale, 1/sqrt(head_dim)."""
     return 1.0 / math.sqrt(workload.head_dim)
 
 
 def call_arguments(
-    workload: Workload,
+    workload: AttentionWorkload,
     addresses: Mapping[str, int],
     strides: Mapping[str, Sequence[int]],
     *,
@@ -148,7 +151,7 @@ def call_arguments(
 
 
 def arguments(
-    workload: Workload,
+    workload: AttentionWorkload,
     pointers: tuple[int, int, int, int, int],
     strides: tuple[Strides, Strides, Strides, Strides] | None = None,
     *,

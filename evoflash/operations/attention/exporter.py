@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from evoflash.launch import TensorMap
+from evoflash.launch import TensorMapSpec
 from evoflash.operations.attention import abi
 from evoflash.paths import TEMPLATES
 
@@ -54,7 +54,7 @@ def interface_names() -> dict[str, Any]:
     }
 
 
-def launcher_names(maps: Iterable[TensorMap]) -> dict[str, Any]:
+def launcher_names(maps: Iterable[TensorMapSpec]) -> dict[str, Any]:
     """The tensor maps and the kernel's parameters in the launcher's words."""
     return {
         **interface_names(),
@@ -64,7 +64,7 @@ def launcher_names(maps: Iterable[TensorMap]) -> dict[str, Any]:
     }
 
 
-def _map(given: TensorMap) -> dict[str, str]:
+def _map(given: TensorMapSpec) -> dict[str, str]:
     of_keys = given.of in "KV"
     _, heads, rows, columns = given.box
     swizzle = f"{given.swizzle}B" if given.swizzle else "NONE"

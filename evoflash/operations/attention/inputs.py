@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from evoflash.errors import UsageError
 from evoflash.numerics import Bits, encode, standard_normal
 from evoflash.operation import InputNames
-from evoflash.operations.attention.workload import CompileKey, Workload
+from evoflash.operations.attention.workload import AttentionKey, AttentionWorkload
 
 # Shapes that finalists meet first, drawn when they are promoted: the longest seq_q and seq_kv, and the most
 # batches and key/value heads. References cost the product, and the test inputs are many.
@@ -35,7 +35,7 @@ _MANY_HEADS, _MANY_GROUPS, _ODD_BATCH, _MANY_LENGTHS = 33, 8, 5, (20, 70)
 _MOST_HEADS, _FEW_LENGTHS, _TALL = 130, (3, 270), (1030, 40)
 
 
-def check_workloads(keys: Sequence[CompileKey]) -> tuple[Workload, ...]:
+def check_workloads(keys: Sequence[AttentionKey]) -> tuple[AttentionWorkload, ...]:
     """What every candidate is checked on, cheapest first. Two batches and heads: a mixed-up stride shows."""
     ordinary = tuple(key.workload(2, 2, *lengths) for lengths in _CHECK_LENGTHS for key in keys)
     special = tuple(
@@ -52,23 +52,25 @@ def check_workloads(keys: Sequence[CompileKey]) -> tuple[Workload, ...]:
     return ordinary + special
 
 
-def _many_groups(key: CompileKey) -> int:
+def _many_groups(key: AttentionKey) -> int:
     return max(_MANY_GROUPS, -(-_MANY_HEADS // key.gqa_ratio))
 
 
-def hidden_workloads(keys: Sequence[CompileKey], *, seed: int) -> tuple[Workload, ...]:
+def hidden_workloads(keys: Sequence[AttentionKey], *, seed: int) -> tuple[AttentionWorkload, ...]:
     """What finalists are checked on before they are promoted, of every kind one for each compile key."""
     rng = np.random.default_rng(seed)
-    return tuple(_hidden(key, most, rng) for most in _HIDDEN for key in keys)
+    return tuple(_hidden_workload(key, most, rng) for most in _HIDDEN for key in keys)
 
 
-def _hidden(key: CompileKey, most: tuple[int, int, int, int], rng: np.random.Generator) -> Workload:
+def _hidden_workload(
+    key: AttentionKey, most: tuple[int, int, int, int], rng: np.random.Generator
+) -> AttentionWorkload:
     # From half of the most on: a kind that is for its length must be long.
     seq_q, seq_kv, batch, kv_heads = (int(rng.integers(-(-x // 2), x + 1)) for x in most)
     return key.workload(batch, kv_heads, seq_q, seq_kv)
 
 
-def key_of_each_row(workload: Workload, rng: np.random.Generator) -> NDArray[np.intp]:
+def key_of_each_row(workload: AttentionWorkload, rng: np.random.Generator) -> NDArray[np.intp]:
     """A key near a tile edge for each row, its newest visible one, or the first hidden one."""
     last = workload.seq_kv - 1
     multiples = np.arange(0, last + 17, 16)
@@ -106,7 +108,7 @@ _HEAVY = 6  # of a hidden key's score above the visible ones': below what lets P
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class TestInput:
+class AttentionInputs:
     """Q (batch, heads, seq_q, head_dim) and K, V (batch, kv_heads, seq_kv, head_dim) as 16-bit patterns."""
 
     __test__ = False  # to pytest, which takes a class of such a name for a test
@@ -121,7 +123,7 @@ class TestInput:
         return {"Q": self.q, "K": self.k, "V": self.v}
 
 
-def draw(name: str, workload: Workload, *, seed: int) -> TestInput:
+def draw(name: str, workload: AttentionWorkload, *, seed: int) -> AttentionInputs:
     """The test input of that name, always the same for one workload and seed.
 
     UsageError for an unknown name.
@@ -130,10 +132,10 @@ def draw(name: str, workload: Workload, *, seed: int) -> TestInput:
         raise UsageError(f"no trial is called '{name}': use {', '.join(_RECIPES)}.")
     rng = np.random.default_rng([seed, zlib.crc32(name.encode()), zlib.crc32(str(workload).encode())])
     q, k, v = _RECIPES[name](workload, rng)
-    return TestInput(name, *(encode(x, workload.dtype) for x in (q, k, v)))
+    return AttentionInputs(name, *(encode(x, workload.dtype) for x in (q, k, v)))
 
 
-def _normal(workload: Workload, rng: np.random.Generator) -> Inputs:
+def _normal(workload: AttentionWorkload, rng: np.random.Generator) -> Inputs:
     """N(0, 1): the ordinary case, whose errors are pooled."""
     w = workload
     query, key = (w.batch, w.heads, w.seq_q, w.head_dim), (w.batch, w.kv_heads, w.seq_kv, w.head_dim)
@@ -141,23 +143,23 @@ def _normal(workload: Workload, rng: np.random.Generator) -> Inputs:
     return q, k, v
 
 
-def _large_logits(workload: Workload, rng: np.random.Generator) -> Inputs:
+def _large_logits(workload: AttentionWorkload, rng: np.random.Generator) -> Inputs:
     """Scores of +-100: without the maximum subtracted, fp32 exp overflows, in most long rows."""
     q, k, v = _normal(workload, rng)
     return 30 * q, k, v
 
 
-def _rising(workload: Workload, rng: np.random.Generator) -> Inputs:
+def _rising(workload: AttentionWorkload, rng: np.random.Generator) -> Inputs:
     """The row maximum rises in every tile, by 64 in all: a skipped or late rescale shows."""
     return _ramp(workload, rng, np.linspace(-1, 1, workload.seq_kv, dtype=np.float32))
 
 
-def _falling(workload: Workload, rng: np.random.Generator) -> Inputs:
+def _falling(workload: AttentionWorkload, rng: np.random.Generator) -> Inputs:
     """The maximum stands in the first tile: what follows must fade, also when walked backwards."""
     return _ramp(workload, rng, np.linspace(1, -1, workload.seq_kv, dtype=np.float32))
 
 
-def _ramp(workload: Workload, rng: np.random.Generator, height: Single) -> Inputs:
+def _ramp(workload: AttentionWorkload, rng: np.random.Generator, height: Single) -> Inputs:
     q, k, v = _normal(workload, rng)
     direction = _signs(rng, (workload.head_dim,))
     steep = np.float32(32 / workload.head_dim**0.5)  # the score moves from -32 to +32 along the keys
@@ -172,7 +174,7 @@ def _signs(rng: np.random.Generator, shape: tuple[int, ...]) -> Single:
     return rng.choice(np.array([-1, 1], np.float32), shape)
 
 
-def _needles(workload: Workload, rng: np.random.Generator) -> Inputs:
+def _needles(workload: AttentionWorkload, rng: np.random.Generator) -> Inputs:
     """Each row points at one key near a tile edge, at its newest visible key, or at the first hidden one.
 
     A dropped tile, tail or diagonal loses the pointed-at row of V; a leaking mask shows the hidden one.
@@ -184,7 +186,7 @@ def _needles(workload: Workload, rng: np.random.Generator) -> Inputs:
     return q, k, v
 
 
-def _spikes(workload: Workload, rng: np.random.Generator) -> Inputs:
+def _spikes(workload: AttentionWorkload, rng: np.random.Generator) -> Inputs:
     """Needles 100 above the rest: a maximum that misses the key pointed at overflows fp32."""
     q, k, v = _needles(workload, rng)
     return q * np.float32(_spike(workload.head_dim) / 4), k, v
@@ -199,19 +201,19 @@ def _spike(head_dim: int) -> float:
     return 128 / max(2.0, math.sqrt(head_dim) - 3)
 
 
-def _equal_keys(workload: Workload, rng: np.random.Generator) -> Inputs:
+def _equal_keys(workload: AttentionWorkload, rng: np.random.Generator) -> Inputs:
     """All keys the same: every weight is equal, and the output is the mean of the visible values."""
     q, k, v = _normal(workload, rng)
     return q, np.repeat(k[:, :, :1], workload.seq_kv, axis=2), v
 
 
-def _ones(workload: Workload, rng: np.random.Generator) -> Inputs:
+def _ones(workload: AttentionWorkload, rng: np.random.Generator) -> Inputs:
     """V = 1: the output is 1 when the weights are normalised."""
     q, k, v = _normal(workload, rng)
     return q, k, np.ones_like(v)
 
 
-def _ties(workload: Workload, rng: np.random.Generator) -> Inputs:
+def _ties(workload: AttentionWorkload, rng: np.random.Generator) -> Inputs:
     """The largest key stands at several tile edges: a maximum met again is no rise, and its share counts."""
     q, k, v = _normal(workload, rng)
     direction = _signs(rng, (workload.head_dim,))
@@ -220,7 +222,7 @@ def _ties(workload: Workload, rng: np.random.Generator) -> Inputs:
     return q + np.float32(12 / workload.head_dim**0.5) * direction, k, v
 
 
-def _sink(workload: Workload, rng: np.random.Generator) -> Inputs:
+def _sink(workload: AttentionWorkload, rng: np.random.Generator) -> Inputs:
     """Key 0 holds most of each row's weight: the other keys, all small, must not be lost."""
     q, k, v = _normal(workload, rng)
     direction = _signs(rng, (workload.head_dim,))
@@ -229,19 +231,19 @@ def _sink(workload: Workload, rng: np.random.Generator) -> Inputs:
     return q + direction / np.float32(2), k, v
 
 
-def _zero_queries(workload: Workload, rng: np.random.Generator) -> Inputs:
+def _zero_queries(workload: AttentionWorkload, rng: np.random.Generator) -> Inputs:
     """Q = 0: every visible key counts the same, and the LSE is the logarithm of their number."""
     q, k, v = _normal(workload, rng)
     return np.zeros_like(q), k, v
 
 
-def _constant_rows(workload: Workload, rng: np.random.Generator) -> Inputs:
+def _constant_rows(workload: AttentionWorkload, rng: np.random.Generator) -> Inputs:
     """One number along each row of Q, K and V: what a wrong stride brings in does not average out."""
     q, k, v = (np.repeat(x[..., :1], workload.head_dim, axis=-1) for x in _normal(workload, rng))
     return q, k, 1 + np.abs(v)
 
 
-def _saturated(workload: Workload, rng: np.random.Generator) -> Inputs:
+def _saturated_scores(workload: AttentionWorkload, rng: np.random.Generator) -> Inputs:
     """A large constant, of either sign, in all scores of a row: softmax does not see it, overflow does."""
     q, k, v = _normal(workload, rng)
     direction = _signs(rng, (workload.head_dim,))
@@ -249,18 +251,18 @@ def _saturated(workload: Workload, rng: np.random.Generator) -> Inputs:
     return q + 8 * sign * direction, k + 8 * direction, v
 
 
-def _outliers(workload: Workload, rng: np.random.Generator) -> Inputs:
+def _outliers(workload: AttentionWorkload, rng: np.random.Generator) -> Inputs:
     """N(0, 1) with one element in a thousand ten times as wide: uneven weights, uneven values."""
 
-    def spiked(x: Single) -> Single:
+    def add_spikes(x: Single) -> Single:
         rare = rng.random(x.shape, dtype=np.float32) < 1e-3
         return x + 10 * rare * rng.standard_normal(x.shape, dtype=np.float32)
 
-    q, k, v = (spiked(x) for x in _normal(workload, rng))
+    q, k, v = (add_spikes(x) for x in _normal(workload, rng))
     return q, k, v
 
 
-def _lone_spikes(workload: Workload, rng: np.random.Generator) -> Inputs:
+def _lone_spikes(workload: AttentionWorkload, rng: np.random.Generator) -> Inputs:
     """One row of each group of query heads alone outgrows all else, by 100, at one of the last keys it sees.
 
     What asks only some rows whether their maximum still holds misses it; the other rows are ordinary. It is
@@ -279,7 +281,7 @@ def _lone_spikes(workload: Workload, rng: np.random.Generator) -> Inputs:
     return q, k, v
 
 
-def _zero_keys(workload: Workload, rng: np.random.Generator) -> Inputs:
+def _zero_keys(workload: AttentionWorkload, rng: np.random.Generator) -> Inputs:
     """K is zero at the first key and in two thirds of the keys, V in the rest; by turns, head for head.
 
     A row of zeros, or a whole tile, is a key as good as any: its score is 0, which counts.
@@ -295,7 +297,7 @@ def _zero_keys(workload: Workload, rng: np.random.Generator) -> Inputs:
     return q, k, v
 
 
-def _heavy_hidden(workload: Workload, rng: np.random.Generator) -> Inputs:
+def _heavy_hidden_keys(workload: AttentionWorkload, rng: np.random.Generator) -> Inputs:
     """A key that a row must not see weighs e^6 times as much as one that it sees: a mask that leaks shows.
 
     Not more, because kernels that keep an old maximum do rows that outgrow it again, and come out right.
@@ -320,7 +322,7 @@ def _across(x: Single, direction: Single) -> Single:
     return x - along[..., None] * direction
 
 
-def _large_values(workload: Workload, rng: np.random.Generator) -> Inputs:
+def _large_values(workload: AttentionWorkload, rng: np.random.Generator) -> Inputs:
     """V near the type's maximum: an output accumulated in 16 bits before the division overflows.
 
     For bf16, whose range is that of fp32, near what fp32 sums of some thousand undivided terms can hold.
@@ -331,7 +333,7 @@ def _large_values(workload: Workload, rng: np.random.Generator) -> Inputs:
     return q, k, (16000 * v).clip(-60000, 60000)
 
 
-_RECIPES: dict[str, Callable[[Workload, np.random.Generator], Inputs]] = {
+_RECIPES: dict[str, Callable[[AttentionWorkload, np.random.Generator], Inputs]] = {
     "normal": _normal,
     "normal-again": _normal,
     "normal-after": _normal,
@@ -346,12 +348,12 @@ _RECIPES: dict[str, Callable[[Workload, np.random.Generator], Inputs]] = {
     "zero_queries": _zero_queries,
     "constant_rows": _constant_rows,
     "ones": _ones,
-    "saturated": _saturated,
+    "saturated": _saturated_scores,
     "outliers": _outliers,
     "large_values": _large_values,
     "lone_spikes": _lone_spikes,
     "zero_keys": _zero_keys,
-    "heavy_hidden": _heavy_hidden,
+    "heavy_hidden": _heavy_hidden_keys,
 }
 
 ALL = tuple(name for name in _RECIPES if name != "normal-after")  # for small shapes
@@ -378,7 +380,9 @@ NAMES = InputNames(
 )
 
 
-def timed_inputs(workload: Workload, *, sets: int, rng: np.random.Generator) -> list[TestInput]:
+def timed_inputs(
+    workload: AttentionWorkload, *, sets: int, rng: np.random.Generator
+) -> list[AttentionInputs]:
     """That many inputs to be timed on: overlapping windows of one pool of normal numbers, so that every set
     differs. Zeros would run too fast.
     """
@@ -391,4 +395,4 @@ def timed_inputs(workload: Workload, *, sets: int, rng: np.random.Generator) -> 
         return [bits[at * step : at * step + size].reshape(shape) for at in range(sets)]
 
     windows = zip(pool(query), pool(key), pool(key), strict=True)
-    return [TestInput("normal", q, k, v) for q, k, v in windows]
+    return [AttentionInputs("normal", q, k, v) for q, k, v in windows]

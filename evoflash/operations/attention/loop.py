@@ -3,23 +3,23 @@
 from collections.abc import Mapping
 
 from evoflash.operation import Loop, Work
-from evoflash.operations.attention.workload import Workload
+from evoflash.operations.attention.workload import AttentionWorkload
 
 _ROWS, _DEPTH = 64, 16  # of a wgmma product
 
 
-def work(workload: Workload, loop: Loop) -> Work:
+def work(workload: AttentionWorkload, loop: Loop) -> Work:
     """The steps of each CTA, of so many packs of heads."""
     heads = workload.batch * workload.heads // loop.pack
     return Work(steps_of(workload, loop), heads, workload.batch)
 
 
-def exponentials(workload: Workload) -> int:
+def exponentials(workload: AttentionWorkload) -> int:
     """One for each pair of a query and a key that it sees, in every head."""
     return workload.batch * workload.heads * workload.visible_pairs
 
 
-def kv_tiles(workload: Workload, rows: int, keys: int) -> tuple[int, ...]:
+def kv_tiles(workload: AttentionWorkload, rows: int, keys: int) -> tuple[int, ...]:
     """Steps that each query block of one head takes, in launch order (causal: last block first)."""
     blocks = -(-workload.seq_q // rows)
     if not workload.causal:
@@ -29,7 +29,7 @@ def kv_tiles(workload: Workload, rows: int, keys: int) -> tuple[int, ...]:
     return tuple(-(-max(0, end) // keys) for end in ends)
 
 
-def steps_of(workload: Workload, loop: Loop) -> tuple[int, ...]:
+def steps_of(workload: AttentionWorkload, loop: Loop) -> tuple[int, ...]:
     """Steps of each CTA of one head, or pack of heads: those of its query block, or its share of them.
 
     A grid has whole clusters: their CTAs without a query row walk the tiles all the same.
@@ -45,7 +45,7 @@ def steps_of(workload: Workload, loop: Loop) -> tuple[int, ...]:
     )
 
 
-def consumers(counts: Mapping[str, float], workload: Workload, loop: Loop) -> int:
+def consumers(counts: Mapping[str, float], workload: AttentionWorkload, loop: Loop) -> int:
     """Warpgroups of a CTA that compute, from its counts in a step; 0 where nothing is computed on wgmma.
 
     Each multiplies 64 rows, or `loop.row_tiles` times 64, by b keys, and P by b values: for each 64 head_dim

@@ -9,13 +9,19 @@ from evoflash.operations.attention.preflight_runs import preflight_runs
 from evoflash.operations.attention.reference import REFERENCE, expect, sample
 from evoflash.operations.attention.relations import keeps_heads_apart, relations
 from evoflash.operations.attention.thresholds import thresholds
-from evoflash.operations.attention.workload import Workload, distance, fitting, parse_workload, stored_key
+from evoflash.operations.attention.workload import (
+    AttentionWorkload,
+    distance,
+    fitting,
+    parse_workload,
+    stored_key,
+)
 
 OPERATION = Operation(
     name="attention",
     parse=parse_workload,
     stored_key=stored_key,
-    probe=Workload(1, 1, 1, 64, 64, 64),
+    probe=AttentionWorkload(1, 1, 1, 64, 64, 64),
     tensors=abi.tensors,
     groups="heads",
     arguments=abi.call_arguments,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from evoflash.operation import EmulatedRun, Loop
-from evoflash.operations.attention.workload import CompileKey, Workload
+from evoflash.operations.attention.workload import AttentionKey, AttentionWorkload
 
 _SMS = 3  # of a small GPU: its blocks, one to four an SM, are no multiple of _BATCH
 _BATCH = 5  # divides no GPU's number of SMs, nor small multiples of it, so that a grid has blocks too many
@@ -27,7 +27,7 @@ _MOST_PARTS = 4  # of a step, that are masked apart from one another and each ha
 class _Cut:
     """A kernel's constants, as shapes are made of them."""
 
-    key: CompileKey
+    key: AttentionKey
     loop: Loop
     whole_groups: bool  # kernels see no part of a group of query heads
 
@@ -85,7 +85,7 @@ class _Cut:
                 return blocks
         return 0
 
-    def workload(self, seq_q: int, seq_kv: int, *, heads: int = 1, batch: int = 1) -> Workload:
+    def workload(self, seq_q: int, seq_kv: int, *, heads: int = 1, batch: int = 1) -> AttentionWorkload:
         """With that many heads of blocks: query heads, or groups of them that blocks take together.
 
         Where a kernel takes query heads one by one it does not matter to it whether a group is whole: a few
@@ -98,7 +98,7 @@ class _Cut:
         return replace(self.key.workload(batch, 1, seq_q, seq_kv), heads=heads)
 
 
-def preflight_runs(key: CompileKey, loop: Loop, *, whole_groups: bool = False) -> tuple[EmulatedRun, ...]:
+def preflight_runs(key: AttentionKey, loop: Loop, *, whole_groups: bool = False) -> tuple[EmulatedRun, ...]:
     """The runs, those that the performance model counts among them. Every input and schedule is met.
 
     `whole_groups`: the kernel may rely on whole groups of query heads, as all callers but this one give them.
@@ -134,7 +134,7 @@ def _ring_runs(cut: _Cut) -> Iterator[EmulatedRun]:
     yield EmulatedRun(brief, "rising", "eager", "random", without=("LSE",))
 
 
-def _stub(cut: _Cut) -> Workload:
+def _stub(cut: _Cut) -> AttentionWorkload:
     """Less than one tile; under a causal mask rows that see nothing, and blocks that lack more than a tile,
     unless that takes many of them.
 
@@ -179,7 +179,7 @@ def _short_runs(cut: _Cut) -> Iterator[EmulatedRun]:
         yield EmulatedRun(_stairs(cut), "rising", "lazy", "random", crowded=True)
 
 
-def _stairs(cut: _Cut) -> Workload:
+def _stairs(cut: _Cut) -> AttentionWorkload:
     """One query block; its first row sees more than a tile, and only its last row the last tile, of one key.
     Each warp's last key outweighs those before it; what one leaves out, another waits for.
 
@@ -198,7 +198,7 @@ def _stairs(cut: _Cut) -> Workload:
     return cut.workload(some, (tiles - 1) * keys + 1, heads=2 if cut.is_persistent else 1)
 
 
-def _late(cut: _Cut) -> Workload:
+def _late(cut: _Cut) -> AttentionWorkload:
     """One key more than half a tile: the end of the keys or, under a causal mask, what a warpgroup sees last
     of its block's last tile. Two tiles for each split; of four splits and more the last one has none.
     """
@@ -242,12 +242,12 @@ def _pairs(cut: _Cut, keys: int) -> EmulatedRun:
     return EmulatedRun(pairs, "normal", "eager", "fifo", shrunk=("kGqaRatio",) if ratio > 1 else ())
 
 
-def _groups(cut: _Cut, keys: int) -> Workload:
+def _groups(cut: _Cut, keys: int) -> AttentionWorkload:
     """Two groups of query heads, whole."""
     return cut.key.workload(2 if cut.heads_of_groups == 2 else 1, 2, 3, keys)
 
 
-def _square(cut: _Cut) -> Workload:
+def _square(cut: _Cut) -> AttentionWorkload:
     rows = cut.square_blocks * cut.rows or 2 * cut.keys
     return cut.workload(rows, rows)
 

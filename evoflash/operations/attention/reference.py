@@ -11,19 +11,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evoflash.numerics import PART, Floats, decode, each, rounded
-from evoflash.operation import Expected, ExpectedNumbers, Sample
+from evoflash.numerics import PART, Floats, decode, each, round_to
+from evoflash.operation import ExpectedNumbers, ExpectedOutputs, Sample
 from evoflash.operations.attention.abi import scale
 from evoflash.operations.attention.abi import scale as softmax_scale
-from evoflash.operations.attention.inputs import TestInput
-from evoflash.operations.attention.workload import Workload
+from evoflash.operations.attention.inputs import AttentionInputs
+from evoflash.operations.attention.workload import AttentionWorkload
 from evoflash.operations.expectations import DeviceReference, distance, every_row, expected_rows
 
 _ROWS, _THREADS = 16, 128  # of a block
 _MOST = 1 << 38  # products of a query with a key, times head_dim: 0.2 s of an H200
 
 
-def blocks(workload: Workload) -> NDArray[np.int32]:
+def blocks(workload: AttentionWorkload) -> NDArray[np.int32]:
     """Blocks of 16 rows: head, counted through all batches, first row, and the rows stored before them.
 
     Of a workload that is too large every n-th block of a head, with another one to begin with in each.
@@ -42,7 +42,7 @@ def blocks(workload: Workload) -> NDArray[np.int32]:
     return np.concatenate(found).astype(np.int32)
 
 
-def rows(workload: Workload) -> NDArray[np.intp]:
+def rows(workload: AttentionWorkload) -> NDArray[np.intp]:
     """The rows that are stored, in order, counted through all heads."""
     found = [
         head * workload.seq_q + np.arange(first, min(first + _ROWS, workload.seq_q))
@@ -51,7 +51,7 @@ def rows(workload: Workload) -> NDArray[np.intp]:
     return np.concatenate(found).astype(np.intp)
 
 
-def arguments(workload: Workload, addresses: Mapping[str, int]) -> tuple[np.generic, ...]:
+def arguments(workload: AttentionWorkload, addresses: Mapping[str, int]) -> tuple[np.generic, ...]:
     """Of the kernel: addresses of Q, K, V, `blocks`, `right`, `numbers` and `per_row`, then sizes."""
     w = workload
     names = ("Q", "K", "V", "blocks", "right", "numbers", "per_row")
@@ -60,7 +60,7 @@ def arguments(workload: Workload, addresses: Mapping[str, int]) -> tuple[np.gene
     return (*pointers, *(np.int32(size) for size in sizes), np.float32(scale(w)))
 
 
-def applies(workload: Workload) -> bool:
+def applies(workload: AttentionWorkload) -> bool:
     """Whether the kernel knows what honest arithmetic of this precision gives: not where it sums in fp16."""
     return workload.accumulate == "fp32"
 
@@ -109,7 +109,7 @@ def honest(
     return out.astype(np.float32)
 
 
-def sample(workload: Workload, rng: np.random.Generator) -> Sample:
+def sample(workload: AttentionWorkload, rng: np.random.Generator) -> Sample:
     """The whole output while that is cheap; else up to 8 heads, and rows among which are the first, the last,
     the neighbours of the first and last multiples of 16, 64 and 128, and tile edges and rows at random.
     """
@@ -137,7 +137,7 @@ def _near(edge: int, rows: int) -> set[int]:
     return {row for row in (edge - 1, edge, edge + 1) if 0 <= row < rows}
 
 
-def expect(workload: Workload, inputs: TestInput, *, where: Sample) -> Expected:
+def expect(workload: AttentionWorkload, inputs: AttentionInputs, *, where: Sample) -> ExpectedOutputs:
     """The right answer and the honest one at a sample of rows, for 16-bit inputs of the workload's shapes."""
     shape = (len(where.groups), len(where.rows), workload.head_dim)
     out, lse = np.empty(shape), np.empty(shape[:2])
@@ -166,10 +166,10 @@ def expect(workload: Workload, inputs: TestInput, *, where: Sample) -> Expected:
     # An LSE of fp32 scores needs no excuse; one of fp16 sums may be as far off as honest ones.
     excused = float(distance(plain_lse, lse).max()) if workload.accumulate == "fp16" else 0.0
     rows = {"O": expected_rows(out, plain, lagging)}
-    return Expected(where, rows, {"LSE": ExpectedNumbers(lse, plain_lse, excused)})
+    return ExpectedOutputs(where, rows, {"LSE": ExpectedNumbers(lse, plain_lse, excused)})
 
 
-def _readers(workload: Workload, where: Sample) -> dict[tuple[int, int], list[tuple[int, int]]]:
+def _readers(workload: AttentionWorkload, where: Sample) -> dict[tuple[int, int], list[tuple[int, int]]]:
     """By batch and head of K and V: places in the sample and their heads of Q."""
     found: dict[tuple[int, int], list[tuple[int, int]]] = {}
     for at, flat in enumerate(where.groups):
@@ -268,7 +268,7 @@ def _both_honest(
         scores = _fp16_sums(q[block], k) if accumulate == "fp16" else q[block] @ k.T
         scores = scores * np.float32(scale * math.log2(math.e))
         weights, total, top = _weights(scores, seen[block], np.exp2)
-        out[block] = rounded(weights, dtype) @ v / total
-        lagging[block] = rounded(weights * between, dtype) @ v / (total * between)
+        out[block] = round_to(weights, dtype) @ v / total
+        lagging[block] = round_to(weights * between, dtype) @ v / (total * between)
         lse[block] = ((top + np.log2(total)) * np.float32(math.log(2)))[:, 0]
-    return rounded(out, dtype), lse, rounded(lagging, dtype)
+    return round_to(out, dtype), lse, round_to(lagging, dtype)

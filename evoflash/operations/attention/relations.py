@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evoflash.numerics import decode, encode
-from evoflash.operations.attention.inputs import TestInput
+from evoflash.operations.attention.inputs import AttentionInputs
 from evoflash.operations.attention.reference import visible
-from evoflash.operations.attention.workload import Workload
+from evoflash.operations.attention.workload import AttentionWorkload
 from evoflash.operations.expectations import Reach, Relation, Rows
 
 _STREAM = 0x4F52  # a random stream of its own
@@ -21,7 +21,9 @@ _GROUPS = 4  # of which each query head's own keys are asked
 _SIGN = np.uint16(0x8000)  # of fp16 and of bf16
 
 
-def relations(inputs: TestInput, workload: Workload, *, seed: int) -> Iterator[Relation | Reach]:
+def relations(
+    inputs: AttentionInputs, workload: AttentionWorkload, *, seed: int
+) -> Iterator[Relation | Reach]:
     """All that hold for the workload, the cheapest first. `inputs` are ordinary data."""
     rng = np.random.default_rng([seed, _STREAM])
     yield averages_without_queries(inputs, workload=workload)
@@ -36,9 +38,9 @@ def relations(inputs: TestInput, workload: Workload, *, seed: int) -> Iterator[R
         yield from ignores_copies(inputs, workload=workload)
 
 
-def averages_without_queries(inputs: TestInput, *, workload: Workload) -> Relation:
+def averages_without_queries(inputs: AttentionInputs, *, workload: AttentionWorkload) -> Relation:
     """Q = 0 gives the mean of the visible values: every key is counted, once. Needs no exp."""
-    zero = TestInput(f"{inputs.name} without queries", np.zeros_like(inputs.q), inputs.k, inputs.v)
+    zero = AttentionInputs(f"{inputs.name} without queries", np.zeros_like(inputs.q), inputs.k, inputs.v)
     values = np.repeat(decode(inputs.v, workload.dtype), workload.gqa_ratio, axis=1).astype(np.float64)
     sums = np.concatenate([np.zeros_like(values[:, :, :1]), values.cumsum(axis=2)], axis=2)
     seen = visible(np.arange(workload.seq_q), workload.seq_q, workload.seq_kv, causal=workload.causal)
@@ -47,18 +49,22 @@ def averages_without_queries(inputs: TestInput, *, workload: Workload) -> Relati
     return Relation("queries of zero: against the mean of V", known, Rows((zero,)))
 
 
-def is_linear_in_values(inputs: TestInput, *, workload: Workload, rng: np.random.Generator) -> Relation:
+def is_linear_in_values(
+    inputs: AttentionInputs, *, workload: AttentionWorkload, rng: np.random.Generator
+) -> Relation:
     """The outputs of V's rows in two parts, zeros in the place of the others, add up to that of V.
 
     Catches what depends on the values: a tile skipped for its zeros, a maximum over V, a result kept.
     """
     in_first = rng.random((workload.seq_kv, 1)) < 0.5
     parts = (np.where(in_first, inputs.v, np.uint16(0)), np.where(in_first, np.uint16(0), inputs.v))
-    first, second = (TestInput(f"{inputs.name}, part of V", inputs.q, inputs.k, part) for part in parts)
+    first, second = (AttentionInputs(f"{inputs.name}, part of V", inputs.q, inputs.k, part) for part in parts)
     return Relation("V in two parts", Rows((inputs,)), Rows((first, second)))
 
 
-def ignores_shifts(inputs: TestInput, *, workload: Workload, rng: np.random.Generator) -> Relation:
+def ignores_shifts(
+    inputs: AttentionInputs, *, workload: AttentionWorkload, rng: np.random.Generator
+) -> Relation:
     """One vector added to all keys leaves the output as it was: a row's scores shift together.
 
     Keys are put on a grid first, on which 16 bits hold the sum exactly.
@@ -66,38 +72,40 @@ def ignores_shifts(inputs: TestInput, *, workload: Workload, rng: np.random.Gene
     shift = rng.choice(np.array([-2, 2], np.float32), workload.head_dim)
     grid = np.round(decode(inputs.k, workload.dtype) * 32).clip(-60, 60) / 32
     given, shifted = (
-        TestInput(f"{inputs.name}, keys {word}", inputs.q, encode(keys, workload.dtype), inputs.v)
+        AttentionInputs(f"{inputs.name}, keys {word}", inputs.q, encode(keys, workload.dtype), inputs.v)
         for word, keys in (("on a grid", grid), ("shifted", grid + shift))
     )
     return Relation("shifted keys", Rows((given,)), Rows((shifted,)))
 
 
-def keeps_heads_apart(inputs: TestInput, *, workload: Workload, rng: np.random.Generator) -> Relation:
+def keeps_heads_apart(
+    inputs: AttentionInputs, *, workload: AttentionWorkload, rng: np.random.Generator
+) -> Relation:
     """Batches and key/value heads, with their queries, may change places: outputs go along, in every bit."""
     w = workload
-    batches, groups = _exchanged(w.batch, rng), _exchanged(w.kv_heads, rng)
+    batches, groups = _permutation(w.batch, rng), _permutation(w.kv_heads, rng)
     heads = (groups[:, None] * w.gqa_ratio + np.arange(w.gqa_ratio)).reshape(-1)
     places = np.ix_(batches, heads), np.ix_(batches, groups)
     q, k, v = inputs.q[places[0]], inputs.k[places[1]], inputs.v[places[1]]
-    exchanged = TestInput(f"{inputs.name}, heads exchanged", q, k, v)
+    exchanged = AttentionInputs(f"{inputs.name}, heads exchanged", q, k, v)
     moved = _row_numbers(w)[places[0]].reshape(-1)
     change = "exchanged batches and heads"
     return Relation(change, Rows((inputs,), moved), Rows((exchanged,)))
 
 
-def _exchanged(count: int, rng: np.random.Generator) -> NDArray[np.intp]:
+def _permutation(count: int, rng: np.random.Generator) -> NDArray[np.intp]:
     """An order of so many things in which, if they are several, they do not all stay where they are."""
     order = rng.permutation(count)
     return np.roll(order, 1) if (order == np.arange(count)).all() else order
 
 
-def _row_numbers(workload: Workload) -> NDArray[np.intp]:
+def _row_numbers(workload: AttentionWorkload) -> NDArray[np.intp]:
     """O's rows, counted through: (batch, heads, seq_q)."""
     shape = workload.batch, workload.heads, workload.seq_q
     return np.arange(np.prod(shape)).reshape(shape)
 
 
-def shares_keys_in_groups(inputs: TestInput, *, workload: Workload) -> Iterator[Relation]:
+def shares_keys_in_groups(inputs: AttentionInputs, *, workload: AttentionWorkload) -> Iterator[Relation]:
     """Each query head reads the keys and values of its own group: where all groups have those of one, the
     query heads of that one give what they gave before. GQA is MHA with repeated keys and values.
 
@@ -105,13 +113,13 @@ def shares_keys_in_groups(inputs: TestInput, *, workload: Workload) -> Iterator[
     """
     for group in np.unique(np.linspace(0, workload.kv_heads - 1, _GROUPS).round().astype(int)):
         k, v = (np.repeat(x[:, group : group + 1], workload.kv_heads, axis=1) for x in (inputs.k, inputs.v))
-        shared = TestInput(f"{inputs.name}, keys of group {group}", inputs.q, k, v)
+        shared = AttentionInputs(f"{inputs.name}, keys of group {group}", inputs.q, k, v)
         own = slice(group * workload.gqa_ratio, (group + 1) * workload.gqa_ratio)
         rows = _row_numbers(workload)[:, own].reshape(-1)
         yield Relation(f"keys of group {group} in all groups", Rows((inputs,), rows), Rows((shared,), rows))
 
 
-def hides_the_future(inputs: TestInput, *, workload: Workload) -> Iterator[Reach]:
+def hides_the_future(inputs: AttentionInputs, *, workload: AttentionWorkload) -> Iterator[Reach]:
     """Under a causal mask, negating keys and values changes no bit of a row that cannot see them and does
     change every row that can. For ordinary data of up to a few thousand keys: further out a single key may be
     rounded away.
@@ -120,7 +128,7 @@ def hides_the_future(inputs: TestInput, *, workload: Workload) -> Iterator[Reach
         k, v = inputs.k.copy(), inputs.v.copy()
         k[:, :, cut:] ^= _SIGN
         v[:, :, cut:] ^= _SIGN
-        changed = TestInput(f"{inputs.name} with keys changed from {cut} on", inputs.q, k, v)
+        changed = AttentionInputs(f"{inputs.name} with keys changed from {cut} on", inputs.q, k, v)
         first_seeing = max(0, cut - (workload.seq_kv - workload.seq_q))
         yield Reach("causal", f"keys from {cut} on", inputs, changed, first_seeing)
 
@@ -130,14 +138,16 @@ def _cuts(seq_kv: int) -> Sequence[int]:
     return sorted(cut for cut in wanted if 0 < cut < seq_kv)
 
 
-def ignores_order(inputs: TestInput, *, workload: Workload, rng: np.random.Generator) -> Relation:
+def ignores_order(
+    inputs: AttentionInputs, *, workload: AttentionWorkload, rng: np.random.Generator
+) -> Relation:
     """Without a mask, permuting keys with their values leaves the output as it was, but for rounding."""
     order = rng.permutation(workload.seq_kv)
-    other = TestInput(f"{inputs.name} permuted", inputs.q, inputs.k[:, :, order], inputs.v[:, :, order])
+    other = AttentionInputs(f"{inputs.name} permuted", inputs.q, inputs.k[:, :, order], inputs.v[:, :, order])
     return Relation("permuted keys", Rows((inputs,)), Rows((other,)))
 
 
-def ignores_copies(inputs: TestInput, *, workload: Workload) -> Iterator[Relation]:
+def ignores_copies(inputs: AttentionInputs, *, workload: AttentionWorkload) -> Iterator[Relation]:
     """Without a mask, the first half of the keys and values counts the same alone, the others out of every
     row's sight, and with a copy of itself in the second half's place. Nothing for a single key.
 
@@ -153,8 +163,8 @@ def ignores_copies(inputs: TestInput, *, workload: Workload) -> Iterator[Relatio
     tail = w.seq_kv - half
     far = encode(np.full((w.batch, w.kv_heads, tail, w.head_dim), -lean * 4), w.dtype)
     copied = np.concatenate([k, k, far[:, :, : tail - half]], axis=2)
-    alone = TestInput(f"{inputs.name}, half", q, np.concatenate([k, far], axis=2), inputs.v)
-    twice = TestInput(
+    alone = AttentionInputs(f"{inputs.name}, half", q, np.concatenate([k, far], axis=2), inputs.v)
+    twice = AttentionInputs(
         f"{inputs.name}, half twice", q, copied, np.concatenate([v, v, inputs.v[:, :, 2 * half :]], axis=2)
     )
     yield Relation("doubled keys", Rows((alone,)), Rows((twice,)))

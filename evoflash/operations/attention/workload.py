@@ -16,7 +16,7 @@ ACCUMULATORS = ("fp32", "fp16")  # fp16: scores summed in 16 bits, an accuracy c
 
 
 @dataclass(frozen=True, slots=True)
-class CompileKey:
+class AttentionKey:
     """The part of a workload that a kernel is compiled for; everything else is a run-time argument."""
 
     head_dim: int
@@ -42,9 +42,9 @@ class CompileKey:
             "accumulate": self.accumulate,
         }
 
-    def workload(self, batch: int, kv_heads: int, seq_q: int, seq_kv: int) -> "Workload":
+    def workload(self, batch: int, kv_heads: int, seq_q: int, seq_kv: int) -> "AttentionWorkload":
         """A workload that compiles to this key: the way back from Workload.compile_key."""
-        return Workload(
+        return AttentionWorkload(
             batch=batch,
             heads=kv_heads * self.gqa_ratio,
             kv_heads=kv_heads,
@@ -58,7 +58,7 @@ class CompileKey:
 
 
 @dataclass(frozen=True, slots=True)
-class Workload:
+class AttentionWorkload:
     """One attention shape. Q is (batch, heads, seq_q, head_dim), K and V (batch, kv_heads, seq_kv, head_dim).
 
     Causal is bottom-right aligned: query i sees keys j <= i + seq_kv - seq_q. `accumulate` is what the scores
@@ -141,8 +141,8 @@ class Workload:
         """What thresholds go by: the dtype, or "fp16-scores" where scores may be fp16 sums."""
         return self.dtype if self.accumulate == "fp32" else "fp16-scores"
 
-    def compile_key(self, arch: str) -> CompileKey:
-        return CompileKey(self.head_dim, self.dtype, self.causal, self.gqa_ratio, arch, self.accumulate)
+    def compile_key(self, arch: str) -> AttentionKey:
+        return AttentionKey(self.head_dim, self.dtype, self.causal, self.gqa_ratio, arch, self.accumulate)
 
     @property
     def extents(self) -> tuple[int, ...]:
@@ -160,17 +160,19 @@ class Workload:
         }
 
 
-def stored_key(row: Mapping[Any, Any]) -> CompileKey:
+def stored_key(row: Mapping[Any, Any]) -> AttentionKey:
     """The key of a stored build, from its columns of the same names."""
-    return CompileKey(**{field.name: row[field.name] for field in fields(CompileKey)})
+    return AttentionKey(**{field.name: row[field.name] for field in fields(AttentionKey)})
 
 
-def _shape(batch: int, heads: int, kv_heads: int, seq_q: int, seq_kv: int, head_dim: int) -> Workload:
-    return Workload(batch, heads, kv_heads, seq_q, seq_kv, head_dim)
+def _shape(
+    batch: int, heads: int, kv_heads: int, seq_q: int, seq_kv: int, head_dim: int
+) -> AttentionWorkload:
+    return AttentionWorkload(batch, heads, kv_heads, seq_q, seq_kv, head_dim)
 
 
 # The seeds' three, then the rows of the H200 anchors. A name is a shape; alone it means full mask, fp16.
-NAMED: dict[str, Workload] = {
+NAMED: dict[str, AttentionWorkload] = {
     "mission": _shape(1, 8, 8, 512, 512, 64),
     "seed_short": _shape(1, 8, 8, 256, 256, 64),
     "seed_long": _shape(1, 8, 8, 1024, 1024, 64),
@@ -211,7 +213,7 @@ _WHY = {
 _LARGEST_GPU_GB = 288  # the memory of a B300 (NVIDIA's data sheet), the largest of one GPU in 2026
 
 
-def parse_workload(text: str) -> Workload:
+def parse_workload(text: str) -> AttentionWorkload:
     """One workload from its name, a refined name, or the free form; UsageError says what is missing.
 
     `mission`, `s2k_d64,causal,dtype=bf16` or `b=4,h=32,hkv=8,s=4096,d=128`.
@@ -224,19 +226,19 @@ def parse_workload(text: str) -> Workload:
     if named:
         if "heads" in numbers and named.heads == named.kv_heads:
             numbers.setdefault("kv_heads", numbers["heads"])  # the name means one key/value head a query head
-        return _checked(replace(named, **numbers, **marks), text)  # type: ignore[arg-type]
+        return _check_size(replace(named, **numbers, **marks), text)  # type: ignore[arg-type]
     if "heads" in numbers:
         numbers.setdefault("kv_heads", numbers["heads"])
-    missing = [field for field in _needed() if field not in numbers]
+    missing = [field for field in _required_fields() if field not in numbers]
     if missing:
         raise UsageError(
             f"problem '{text}' lacks {', '.join(missing)}: write b=,h=,s=,d= (and hkv=, sq=, skv=, dtype=, "
             f"acc=, causal) or a name: {', '.join(NAMED)}."
         )
-    return _checked(Workload(**numbers, **marks), text)  # type: ignore[arg-type]
+    return _check_size(AttentionWorkload(**numbers, **marks), text)  # type: ignore[arg-type]
 
 
-def _checked(workload: Workload, text: str) -> Workload:
+def _check_size(workload: AttentionWorkload, text: str) -> AttentionWorkload:
     """The workload; UsageError where no GPU has the memory for its tensors."""
     if workload.bytes_moved > _LARGEST_GPU_GB << 30:
         most = fitting(workload, _LARGEST_GPU_GB << 30)
@@ -247,7 +249,7 @@ def _checked(workload: Workload, text: str) -> Workload:
     return workload
 
 
-def fitting(workload: Workload, most_bytes: int) -> str:
+def fitting(workload: AttentionWorkload, most_bytes: int) -> str:
     """Shorter sequences with which the tensors of the workload take no more bytes, as words of a problem;
     where that is not enough a smaller batch as well. Empty where it still does not fit.
     """
@@ -279,7 +281,7 @@ def _read_words(words: Sequence[str], text: str) -> dict[str, int | str | bool]:
     return found
 
 
-def _needed() -> tuple[str, ...]:
+def _required_fields() -> tuple[str, ...]:
     return ("batch", "heads", "kv_heads", "seq_q", "seq_kv", "head_dim")
 
 
@@ -305,16 +307,16 @@ def _read_word(word: str, text: str) -> tuple[str, int | str | bool]:
 
 # What a workload is further away for, each by the octaves between the two: of the rows that fill the GPU, of
 # the keys that the loop walks over, of query heads a key/value head; nearly another kernel: of the head dim.
-_ROWS_distance, _KEYS, _GROUP, _HEAD_DIM = 0.5, 0.5, 0.5, 4.0
+_ROW_WEIGHT, _KEYS, _GROUP, _HEAD_DIM = 0.5, 0.5, 0.5, 4.0
 _MASK, _DTYPE, _ACCUMULATOR = 1.0, 0.5, 1.0  # where they differ
 
 
-def distance(a: Workload, b: Workload) -> float:
+def distance(a: AttentionWorkload, b: AttentionWorkload) -> float:
     """0 for the same workload. Rows are batch * heads * seq_q, since they decide how full the GPU is; keys
     are seq_kv.
     """
     return (
-        _ROWS_distance * _octaves(a.batch * a.heads * a.seq_q, b.batch * b.heads * b.seq_q)
+        _ROW_WEIGHT * _octaves(a.batch * a.heads * a.seq_q, b.batch * b.heads * b.seq_q)
         + _KEYS * _octaves(a.seq_kv, b.seq_kv)
         + _GROUP * _octaves(a.gqa_ratio, b.gqa_ratio)
         + _HEAD_DIM * _octaves(a.head_dim, b.head_dim)

@@ -3,6 +3,6 @@
 from pathlib import Path
 
 
-def shipped() -> tuple[Path, ...]:
+def shipped_spaces() -> tuple[Path, ...]:
     """Their files."""
     return tuple(sorted(Path(__file__).parent.glob("*.json.gz")))

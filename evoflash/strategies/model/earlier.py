@@ -32,7 +32,7 @@ class Earlier:
         return tuple(self.outcomes[at][0] for _, at in timed[:count])
 
 
-def brought_here(searches: Sequence[Earlier], own: Mapping[Genome, float]) -> list[tuple[Genome, float]]:
+def transfer_genomes(searches: Sequence[Earlier], own: Mapping[Genome, float]) -> list[tuple[Genome, float]]:
     """Genomes of earlier searches that this one has not tried, with the times expected here, the nearest
     search's first; `own` are this search's outcomes.
     """

@@ -24,13 +24,13 @@ _JITTER = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
-class Kernel:
+class Covariance:
     """How fast each view of a gene makes genomes unlike; the variance is that of the targets."""
 
     log_scales: Floats  # (views,), of the reciprocal lengths
     log_noise: float
 
-    def scaled(self, rows: Floats, view: Ints) -> Floats:
+    def scale_rows(self, rows: Floats, view: Ints) -> Floats:
         """Rows in which a Euclidean distance of 1 is one length."""
         scaled: Floats = rows * np.exp(self.log_scales)[view]
         return scaled
@@ -40,14 +40,14 @@ class Kernel:
         return float(np.exp(self.log_noise)) + _JITTER
 
 
-def usual_kernel(views: int) -> Kernel:
+def usual_kernel(views: int) -> Covariance:
     """Before any outcome: lengths that grow with the root of the number of views, so that random genomes
     of a space of many genes still tell of each other (C. Hvarfner et al., 2024, on such priors).
     """
-    return Kernel(np.full(views, -0.5 * np.log(max(1.0, views / 4))), float(np.log(USUAL_NOISE)))
+    return Covariance(np.full(views, -0.5 * np.log(max(1.0, views / 4))), float(np.log(USUAL_NOISE)))
 
 
-def fitted(start: Kernel, rows: Floats, view: Ints, targets: Floats) -> Kernel:
+def fit(start: Covariance, rows: Floats, view: Ints, targets: Floats) -> Covariance:
     """The kernel under which the targets are likely: an ascent from `start`, kept near the usual kernel."""
     usual = usual_kernel(len(start.log_scales))
     middle = np.append(usual.log_scales, usual.log_noise)
@@ -55,19 +55,19 @@ def fitted(start: Kernel, rows: Floats, view: Ints, targets: Floats) -> Kernel:
     best, best_at = -np.inf, at
     step, before = np.full(len(at), FIRST_STEP), np.zeros(len(at))
     for _ in range(STEPS):
-        value, slope = _likelihood(Kernel(at[:-1], float(at[-1])), rows, view, targets)
+        value, slope = _likelihood(Covariance(at[:-1], float(at[-1])), rows, view, targets)
         value -= 0.5 * float((((at - middle) / SPREAD) ** 2).sum())
         if value > best:
             best, best_at = value, at
         sign = np.sign(slope - (at - middle) / SPREAD**2)
         step = np.minimum(step * np.where(sign == before, LONGER, SHORTER), LONGEST_STEP)
         at, before = np.clip(at + sign * step, LEAST, MOST), sign
-    return Kernel(best_at[:-1], float(best_at[-1]))
+    return Covariance(best_at[:-1], float(best_at[-1]))
 
 
-def _likelihood(kernel: Kernel, rows: Floats, view: Ints, targets: Floats) -> tuple[float, Floats]:
+def _likelihood(kernel: Covariance, rows: Floats, view: Ints, targets: Floats) -> tuple[float, Floats]:
     """The logarithm of the targets' likelihood, and its slope along the logarithms of scales and noise."""
-    scaled = kernel.scaled(rows, view)
+    scaled = kernel.scale_rows(rows, view)
     far = _distance(scaled, scaled)
     decay = np.exp(-far)
     covariance = (1 + far) * decay + kernel.noise * np.eye(len(rows))
@@ -129,7 +129,7 @@ class Posterior:
 
 
 def posterior(
-    kernel: Kernel,
+    kernel: Covariance,
     view: Ints,
     rows: Floats,
     targets: Floats,
@@ -146,7 +146,7 @@ def posterior(
     count, noise = len(rows), np.full(len(rows), kernel.noise) + doubts
     if in_flight is not None:
         rows, noise = np.vstack([rows, in_flight]), np.append(noise, np.full(len(in_flight), kernel.noise))
-    known, wanted = kernel.scaled(rows, view), kernel.scaled(asked, view)
+    known, wanted = kernel.scale_rows(rows, view), kernel.scale_rows(asked, view)
     unmixing = np.linalg.inv(np.linalg.cholesky(correlation(known, known) + np.diag(noise)))
     whitened = unmixing @ correlation(known, wanted)
     innovations = unmixing[:count, :count] @ targets  # those of rows in flight are 0: they are as expected

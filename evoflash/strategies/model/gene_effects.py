@@ -61,8 +61,8 @@ def effects(history: Iterable[Evaluation]) -> tuple[GeneEffect, ...]:
     Times are compared within a family, problem, GPU and basis. Duplicates are left out, and lower bounds.
     """
     timed = [each for each in history if each.learnt_us and not each.duplicate_of and not each.is_censored]
-    logs = _centred(timed)
-    paired, lists = _paired(timed, logs), _by_value(timed, logs)
+    logs = _centred_logs(timed)
+    paired, lists = _paired_ratios(timed, logs), _by_value(timed, logs)
     found = []
     for (family, gene), values in lists.items():
         for value, mine in values.items() if len(values) > 1 else ():
@@ -82,7 +82,7 @@ def _by_value(
     return lists
 
 
-def _centred(timed: Sequence[Evaluation]) -> list[float]:
+def _centred_logs(timed: Sequence[Evaluation]) -> list[float]:
     """The logarithm of each time less the mean of its family, problem, GPU and basis."""
     groups: defaultdict[_Context, list[float]] = defaultdict(list)
     logs = [math.log(each.learnt_us or 1.0) for each in timed]
@@ -96,7 +96,7 @@ def _context(each: Evaluation) -> _Context:
     return each.genome.family, each.problem, each.gpu, each.basis
 
 
-def _paired(timed: Sequence[Evaluation], logs: Sequence[float]) -> defaultdict[_Gene, list[float]]:
+def _paired_ratios(timed: Sequence[Evaluation], logs: Sequence[float]) -> defaultdict[_Gene, list[float]]:
     """For each value the log ratios of kernels that have it over those that differ in its gene alone."""
     alike: defaultdict[tuple[_Context, str, object], list[tuple[Value, float]]] = defaultdict(list)
     for each, log in zip(timed, logs, strict=True):

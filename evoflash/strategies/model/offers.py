@@ -40,7 +40,7 @@ class Neighbourhood:
         """Every valid genome that gives one gene another value, near or far; kept, for an elite stays one."""
         if genome not in self._near:
             changes = ({name: value} for name, others in self._free(genome) for value in others)
-            changed = (self._changed(genome, change) for change in changes)
+            changed = (self._with_values(genome, change) for change in changes)
             self._near[genome] = tuple(other for other in changed if other is not None)
         return self._near[genome]
 
@@ -62,7 +62,7 @@ class Neighbourhood:
             }
             for (name, others), part in zip((free[first], free[second]), draw[2:4], strict=True):
                 change[name] = _at(others, part)
-            if (jumped := self._changed(genome, change)) is not None:
+            if (jumped := self._with_values(genome, change)) is not None:
                 yield jumped
                 found += 1
             if found == count:
@@ -74,7 +74,7 @@ class Neighbourhood:
         """The valid genomes of so many draws that give all these genes any values; some may come twice."""
         for draw in rng.random((draws, len(names))):
             change = {name: _at(self._values[name], part) for name, part in zip(names, draw, strict=True)}
-            if (changed := self._changed(genome, change)) is not None:
+            if (changed := self._with_values(genome, change)) is not None:
                 yield changed
 
     def _free(self, genome: Genome) -> list[tuple[str, tuple[Value, ...]]]:
@@ -87,7 +87,7 @@ class Neighbourhood:
                 free.append((name, values[:at] + values[at + 1 :]))
         return free
 
-    def _changed(self, genome: Genome, change: Values) -> Genome | None:
+    def _with_values(self, genome: Genome, change: Values) -> Genome | None:
         """The genome with these values; None where it is not valid, or the same.
 
         SearchSpace.genome would do, but its checks of each value take five times as long, and all values here
@@ -116,7 +116,7 @@ STEPS = 3  # jumps that make a walk
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class BatchContext:
     """What the picks of one batch depend on."""
 
     told: Sequence[Evaluation]
@@ -137,7 +137,7 @@ class Offers:
         self._jumps: dict[tuple[Genome, int], tuple[Genome, ...]] = {}  # from what was an elite
         self._retiled: dict[Genome, tuple[Genome, ...]] = {}
 
-    def all(self, known: Known, elites: Population) -> Iterator[Proposal]:
+    def all(self, known: BatchContext, elites: Population) -> Iterator[Proposal]:
         """Seeds that were not tried, neighbours of the elites, operators' children and raw points."""
         yield from (Proposal(seed, "seed") for seed in self._seeds)
         for elite in known.elites:
@@ -151,7 +151,7 @@ class Offers:
             walks = (self._walk(known) for _ in range(WALKS))
             yield from (walk for walk in walks if walk is not None)
 
-    def _far(self, genome: Genome, known: Known) -> tuple[Genome, ...]:
+    def _far(self, genome: Genome, known: BatchContext) -> tuple[Genome, ...]:
         """Jumps from a genome, kept for some time: to check whether one is valid takes some 0.1 ms."""
         drawing = len(known.told) // REDRAWN
         if (genome, drawing) not in self._jumps:
@@ -169,7 +169,7 @@ class Offers:
             self._retiled[genome] = tuple(dict.fromkeys(others))
         return self._retiled[genome]
 
-    def _children(self, known: Known, elites: Population) -> Iterator[Proposal]:
+    def _children(self, known: BatchContext, elites: Population) -> Iterator[Proposal]:
         usable = list(self._operators)
         for _ in range(CHILDREN):
             if not usable:
@@ -187,7 +187,7 @@ class Offers:
         points = (self._space.draw(rng) for _ in range(POINTS))
         return (point for point in points if point is not None and self._space.is_valid(point))
 
-    def jump(self, known: Known) -> Proposal | None:
+    def jump(self, known: BatchContext) -> Proposal | None:
         """Two genes of an elite changed, whatever the model says."""
         for _ in range(DRAWS):
             start = known.elites[int(known.rng.integers(len(known.elites)))]
@@ -196,7 +196,7 @@ class Offers:
                     return Proposal(far, "two_genes", (start.id,))
         return None
 
-    def immigrant(self, known: Known) -> Proposal | None:
+    def immigrant(self, known: BatchContext) -> Proposal | None:
         """A random genome; where valid ones are rare, several jumps away from one that was told.
 
         A uniform sample of flash_wgmma takes 0.2 s, ten times what a proposal may.
@@ -204,7 +204,7 @@ class Offers:
         point = next((point for point in known.points if point not in known.taken), None)
         return self._walk(known) if point is None else Proposal(point)
 
-    def _walk(self, known: Known) -> Proposal | None:
+    def _walk(self, known: BatchContext) -> Proposal | None:
         for _ in range(DRAWS):
             start = at = known.told[int(known.rng.integers(len(known.told)))].genome
             for _ in range(STEPS):

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from evoflash.launch import Launch
+from evoflash.launch import LaunchConfig
 from evoflash.trust.conformance.cases import (
     UNWRITTEN,
     Array,
@@ -61,12 +61,12 @@ def _trial(entry: Primitive, case: Case) -> Trial:
     outputs = 2 if entry.name == "unpack2" else 1
     return Trial(
         cases=(Label.of(entry, case),),
-        launches=(Launch(f"all_{entry.name}_{dtype}".rstrip("_"), (blocks, 1, 1), (THREADS, 1, 1), 0),),
+        launches=(LaunchConfig(f"all_{entry.name}_{dtype}".rstrip("_"), (blocks, 1, 1), (THREADS, 1, 1), 0),),
         arguments=(Pointer("a"), Pointer("b"), Pointer("c"), Pointer("out")),
         inputs=dict(zip("abc", inputs, strict=True)),
         results={"out": np.full((outputs, count), UNWRITTEN, np.uint32)},
         kind=_kind(entry.name, dtype),
-        expected=_expected(entry.name, dtype, *inputs),
+        expected=_expected_results(entry.name, dtype, *inputs),
         bound=_BOUNDS.get(entry.name),
     )
 
@@ -77,7 +77,7 @@ def _kind(name: str, dtype: str) -> Kind:
     return "f32"
 
 
-def _expected(name: str, dtype: str, a: Array, b: Array, c: Array) -> dict[str, Array]:
+def _expected_results(name: str, dtype: str, a: Array, b: Array, c: Array) -> dict[str, Array]:
     """NumPy's results; none for approximations (see Bound) and for fma, which NumPy has not."""
     x, y, z = (words.view(np.float32) for words in (a, b, c))
     low, high = (a & 0xFFFF).astype(np.uint16), (a >> 16).astype(np.uint16)
@@ -89,8 +89,8 @@ def _expected(name: str, dtype: str, a: Array, b: Array, c: Array) -> dict[str, 
             "neg_inf": lambda: np.full(a.shape, -np.inf, np.float32),
             "to_f32": lambda: value_of(low, dtype),
             "unpack2": lambda: np.stack([value_of(low, dtype), value_of(high, dtype)]),
-            "from_f32": lambda: rounded(a, dtype).astype(np.uint32),
-            "pack2": lambda: rounded(a, dtype) | rounded(b, dtype).astype(np.uint32) << 16,
+            "from_f32": lambda: rounded_bits(a, dtype).astype(np.uint32),
+            "pack2": lambda: rounded_bits(a, dtype) | rounded_bits(b, dtype).astype(np.uint32) << 16,
         }
         return {"out": np.atleast_2d(found[name]()).view(np.uint32)} if name in found else {}
 
@@ -103,7 +103,7 @@ def _larger(x: Array, y: Array) -> Array:
     return np.where(both_zero, zero, plain)
 
 
-def rounded(words: Array, dtype: str) -> Array:
+def rounded_bits(words: Array, dtype: str) -> Array:
     """The bits of the nearest 16-bit floats, ties to even."""
     if dtype == "f16":
         return words.view(np.float32).astype(np.float16).view(np.uint16)
@@ -181,21 +181,21 @@ def spread(name: str) -> Array:
     return values.view(np.uint32)
 
 
-def flushed(values: Array) -> Array:
+def flush_subnormals(values: Array) -> Array:
     """What .ftz does to a subnormal float."""
     return np.where(np.abs(values) < _SMALLEST_NORMAL, np.copysign(0.0, values), values)
 
 
 def _ex2(x: Array) -> Array:
-    return np.exp2(flushed(x))
+    return np.exp2(flush_subnormals(x))
 
 
 def _lg2(x: Array) -> Array:
-    return np.log2(flushed(x))
+    return np.log2(flush_subnormals(x))
 
 
 def _rcp(x: Array) -> Array:
-    return 1.0 / flushed(x)
+    return 1.0 / flush_subnormals(x)
 
 
 _ULPS = {entry.name: entry.ulp for entry in primitives() if entry.compare == "ulp"}

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evoflash.emulator.tensor_map import Swizzle
-from evoflash.launch import Launch
+from evoflash.launch import LaunchConfig
 from evoflash.paths import DEVICE
 
 Mode = int | bool | str
@@ -155,7 +155,7 @@ class Trial:
     """
 
     cases: tuple[Label, ...]
-    launches: tuple[Launch, ...]
+    launches: tuple[LaunchConfig, ...]
     arguments: tuple[Argument, ...]
     inputs: Mapping[str, Array]
     results: Mapping[str, Array]  # written by the kernel: as they are before the launch
@@ -175,7 +175,7 @@ class Module:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class CaseResult:
     """What became of one case: equal, or in `detail` what differs; of approximations the largest errors."""
 
     label: Label

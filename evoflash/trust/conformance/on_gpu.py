@@ -4,14 +4,14 @@ from typing import Any
 
 import numpy as np
 
-from evoflash.gpu.driver import encoded_map
+from evoflash.gpu.driver import encode_map
 from evoflash.gpu.launcher import LoadedKernel, cupy, new_stream, settle, wait
 from evoflash.trust.conformance.cases import Argument, Array, Map, Pointer, Trial
 
 _LIMIT_S = 3.0  # a kernel here takes microseconds; other processes have their turns between
 
 
-def run(trial: Trial, cubin_path: str) -> dict[str, Array]:
+def run_on_gpu(trial: Trial, cubin_path: str) -> dict[str, Array]:
     """The results after the launches. Raises what launcher.wait does, and CuPy's own errors."""
     kernel, stream = LoadedKernel(cubin_path, trial.launches), new_stream()
     buffers = {
@@ -29,7 +29,7 @@ def _argument(argument: Argument, buffers: dict[str, Any]) -> Any:
     if isinstance(argument, Pointer):
         return np.uint64(buffers[argument.buffer].data.ptr)
     if isinstance(argument, Map):
-        return encoded_map(
+        return encode_map(
             buffers[argument.buffer].data.ptr,
             argument.dims,
             argument.strides,

@@ -10,14 +10,14 @@ from dataclasses import asdict, dataclass
 
 from evoflash.gpu.launcher import PresentGpu, cupy, present_gpu
 from evoflash.gpu.timing.noise_floor import versions
-from evoflash.trust.conformance.cases import Outcome, Primitive, primitives
+from evoflash.trust.conformance.cases import CaseResult, Primitive, primitives
 from evoflash.trust.conformance.sweep import BY_CTRL_C, conform
 
 _SHOWN = 3  # failures of one primitive
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class CaseFailure:
     """A case that is not equal, and how."""
 
     case: str
@@ -25,7 +25,7 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class PrimitiveSummary:
     """One entry of the table: how many cases it has, how many were equal, which were not."""
 
     primitive: str
@@ -38,7 +38,7 @@ class Summary:
     compare: str  # "bits", "ulp" or "runs"
     bound_ulp: int
     worst_ulp: dict[str, float]  # by where, for approximations: "gpu", "emulator"
-    failures: tuple[Failure, ...]  # of those that ran
+    failures: tuple[CaseFailure, ...]  # of those that ran
 
     @property
     def state(self) -> str:
@@ -57,7 +57,7 @@ class Conformance:
     arch: str
     versions: str
     seconds: float
-    primitives: tuple[Summary, ...]
+    primitives: tuple[PrimitiveSummary, ...]
     stopped: str = ""  # why before its end
 
     @property
@@ -69,43 +69,43 @@ class Conformance:
         return sum(each.equal for each in self.primitives)
 
     @property
-    def interrupted(self) -> bool:
+    def is_interrupted(self) -> bool:
         return self.stopped == BY_CTRL_C
 
 
-def summaries(outcomes: Sequence[Outcome], arch: str) -> tuple[Summary, ...]:
+def summaries(outcomes: Sequence[CaseResult], arch: str) -> tuple[PrimitiveSummary, ...]:
     """One for each entry of the table, in its order."""
-    by_name: dict[str, list[Outcome]] = {}
+    by_name: dict[str, list[CaseResult]] = {}
     for outcome in outcomes:
         by_name.setdefault(outcome.label.primitive, []).append(outcome)
     return tuple(_summary(entry, by_name.get(entry.name, []), arch) for entry in primitives())
 
 
-def _summary(entry: Primitive, outcomes: list[Outcome], arch: str) -> Summary:
+def _summary(entry: Primitive, outcomes: list[CaseResult], arch: str) -> PrimitiveSummary:
     worst: dict[str, float] = {}
     for outcome in outcomes:
         for side, error in outcome.ulp.items():
             worst[side] = max(error, worst.get(side, 0.0))
-    return Summary(
+    return PrimitiveSummary(
         primitive=entry.name,
         arch=entry.arch,
         cases=len(outcomes),
         equal=sum(outcome.ok for outcome in outcomes),
         crashed=sum(outcome.end == "crashed" for outcome in outcomes),
         not_run=sum(outcome.end == "not run" for outcome in outcomes),
-        skipped=_why_skipped(entry, outcomes, arch),
+        skipped=_skip_reason(entry, outcomes, arch),
         compare=entry.compare,
         bound_ulp=entry.ulp,
         worst_ulp=worst,
         failures=tuple(
-            Failure(each.label.case, each.detail)
+            CaseFailure(each.label.case, each.detail)
             for each in outcomes
             if not each.ok and each.end != "not run"
         ),
     )
 
 
-def _why_skipped(entry: Primitive, outcomes: list[Outcome], arch: str) -> str:
+def _skip_reason(entry: Primitive, outcomes: list[CaseResult], arch: str) -> str:
     if not entry.runs_on(arch):
         return f"needs {entry.arch}"
     return "" if outcomes else "not chosen"
@@ -142,7 +142,7 @@ def _lines(found: Conformance) -> Iterator[str]:
     )
 
 
-def _detail(each: Summary) -> str:
+def _detail(each: PrimitiveSummary) -> str:
     if each.skipped:
         return each.skipped
     if each.not_run:
@@ -159,7 +159,7 @@ _MOST_CONTEXTS = 16
 _COMPUTE_MODE, _DEFAULT_MODE = 20, 0  # of cudaDeviceAttr and cudaComputeMode; others admit one process
 
 
-def check(
+def check_primitives(
     *, only: Collection[str] = (), time_limit_s: float = 240.0, said: Callable[[str], None] | None = None
 ) -> Conformance:
     """Runs every case that this GPU has; see sweep.conform. DeviceError without a GPU, or without g++."""

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from evoflash.launch import Launch
+from evoflash.launch import LaunchConfig
 from evoflash.trust.conformance.cases import (
     UNWRITTEN,
     Case,
@@ -69,7 +69,7 @@ EF_EXPORT_KERNEL({entry})
         """Its launches, on random words."""
         shape = ((self.cluster * self.clusters, 1, 1), (self.threads, 1, 1), self.smem)
         launches = tuple(
-            Launch(f"{entry}_{i}", *shape, cluster=(self.cluster, 1, 1), dependent=i > 0)
+            LaunchConfig(f"{entry}_{i}", *shape, cluster=(self.cluster, 1, 1), dependent=i > 0)
             for i in range(len(self.bodies))
         )
         cells = np.arange(_CELLS, dtype=np.uint32)
@@ -113,17 +113,17 @@ def snippet(primitive: Primitive, case: Case) -> Snippet:
         words = _word(mode).split()
         values |= {axis: _word(mode), **{f"{axis}{i}": word for i, word in enumerate(words)}}
 
-    def filled(value: object) -> str:
+    def fill(value: object) -> str:
         return Template(str(value)).substitute(values)
 
     return Snippet(
         label=Label.of(primitive, case),
-        bodies=tuple(filled(template[key]) for key in ("first", "kernel") if key in template),
-        threads=int(filled(template.get("threads", 32))),
-        smem=int(filled(template.get("smem", 4096))),
-        cluster=int(filled(template.get("cluster", 1))),
-        clusters=int(filled(template.get("clusters", 1))),
-        out=int(filled(template.get("out", 1024))),
+        bodies=tuple(fill(template[key]) for key in ("first", "kernel") if key in template),
+        threads=int(fill(template.get("threads", 32))),
+        smem=int(fill(template.get("smem", 4096))),
+        cluster=int(fill(template.get("cluster", 1))),
+        clusters=int(fill(template.get("clusters", 1))),
+        out=int(fill(template.get("out", 1024))),
         cells=template.get("cells", "index"),
     )
 

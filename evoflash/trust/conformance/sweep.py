@@ -20,7 +20,7 @@ from typing import Any
 from evoflash.errors import EvoflashError, UsageError
 from evoflash.isolation import Ending, IsolatedPool
 from evoflash.kernels import gxx
-from evoflash.trust.conformance.cases import Label, Outcome
+from evoflash.trust.conformance.cases import CaseResult, Label
 from evoflash.trust.conformance.worker import modules, read_journal, run_module
 
 MODULE_LIMIT_S = 120.0
@@ -29,10 +29,10 @@ BY_CTRL_C = "by Ctrl-C"
 
 
 @dataclass(frozen=True, slots=True)
-class Swept:
+class SweepResult:
     """What became of every case of the modules chosen, and why it ended early: "" if it did not."""
 
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[CaseResult, ...]
     stopped: str = ""
 
 
@@ -42,7 +42,7 @@ class _Progress:
 
     labels: tuple[Label, ...]
     journal: Path
-    outcomes: list[Outcome] = field(default_factory=list)
+    outcomes: list[CaseResult] = field(default_factory=list)
     open_labels: tuple[Label, ...] = ()  # of the trial under way when the journal ends
     next: int = 0
     finished: bool = False
@@ -52,21 +52,21 @@ class _Progress:
     crashes: Counter[str] = field(default_factory=Counter)  # by primitive
 
     @property
-    def given_up(self) -> frozenset[str]:
+    def abandoned_primitives(self) -> frozenset[str]:
         """Primitives whose other cases are left out."""
         return frozenset(name for name, count in self.crashes.items() if count >= CRASHES)
 
-    def all(self) -> tuple[Outcome, ...]:
+    def all(self) -> tuple[CaseResult, ...]:
         """One outcome for each case: what was never reached has failed."""
         reached = {outcome.label for outcome in self.outcomes}
-        missing = [self._unreached(label) for label in self.labels if label not in reached]
+        missing = [self._not_run_result(label) for label in self.labels if label not in reached]
         return (*self.outcomes, *missing)
 
-    def _unreached(self, label: Label) -> Outcome:
+    def _not_run_result(self, label: Label) -> CaseResult:
         reason = f"was not reached: {self.ending or 'the process ended'}"
-        if label.primitive in self.given_up:
+        if label.primitive in self.abandoned_primitives:
             reason = f"not run: {CRASHES} kernels of {label.primitive} had crashed before it"
-        return Outcome(label, False, reason, end="not run")
+        return CaseResult(label, False, reason, end="not run")
 
     def read(self) -> None:
         """All of it again."""
@@ -85,7 +85,7 @@ class _Progress:
 
     def write_off(self, reason: str) -> None:
         """The trial under way has failed for that reason; it is written to the journal as well."""
-        lost = [asdict(Outcome(label, False, reason, end="crashed")) for label in self.open_labels]
+        lost = [asdict(CaseResult(label, False, reason, end="crashed")) for label in self.open_labels]
         with self.journal.open("a", encoding="utf-8") as file:
             print(file=file)  # a line that a dying process left unfinished
             print(json.dumps({"outcomes": lost}), file=file)
@@ -105,7 +105,7 @@ def conform(
     most_workers: int = 16,
     time_limit_s: float = 240.0,
     said: Callable[[str], None] | None = None,
-) -> Swept:
+) -> SweepResult:
     """Every case of the table that a GPU such as "sm_90a" has; `only`: of modules whose names begin so.
 
     Without `on_gpu` the emulator is held against NumPy alone, which needs no GPU and no NVRTC. There are as
@@ -129,10 +129,10 @@ def conform(
             with IsolatedPool(workers) as pool:
                 over = _Sweep(pool, arch, on_gpu, progress, said or _silent).run(end_s)
                 stopped = "" if over else f"after its time limit of {time_limit_s:g} s"
-        return Swept(_gathered(progress, stopped), stopped)
+        return SweepResult(_gather_results(progress, stopped), stopped)
 
 
-def _gathered(progress: dict[str, _Progress], stopped: str) -> tuple[Outcome, ...]:
+def _gather_results(progress: dict[str, _Progress], stopped: str) -> tuple[CaseResult, ...]:
     for mine in progress.values():
         if stopped and not mine.finished:
             mine.read()
@@ -166,7 +166,7 @@ class _Sweep:
 
     def _start(self, name: str) -> "Future[Ending[None]]":
         mine = self.progress[name]
-        given_up = tuple(mine.given_up)
+        given_up = tuple(mine.abandoned_primitives)
         arguments = (name, self.arch, mine.journal, mine.next, self.on_gpu, given_up)
         return self.pool.submit(_run, *arguments, timeout_s=MODULE_LIMIT_S)
 
@@ -204,5 +204,5 @@ def _labels(raw: list[dict[str, Any]]) -> tuple[Label, ...]:
     return tuple(Label(**each) for each in raw)
 
 
-def _outcome(raw: dict[str, Any]) -> Outcome:
-    return Outcome(**{**raw, "label": Label(**raw["label"])})
+def _outcome(raw: dict[str, Any]) -> CaseResult:
+    return CaseResult(**{**raw, "label": Label(**raw["label"])})

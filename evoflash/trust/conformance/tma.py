@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from evoflash.launch import Launch
+from evoflash.launch import LaunchConfig
 from evoflash.trust.conformance.cases import (
     UNWRITTEN,
     Array,
@@ -158,11 +158,11 @@ def _load(entry: Primitive, case: Case) -> Trial:
         arguments=(tensor, Pointer("out"), *_arguments(tensor, where)),
         inputs={"tensor": values},
         results={"out": _unwritten((box_bytes(tensor) // 4,))},
-        expected={"out": loaded(tensor, where, values)},
+        expected={"out": load_box(tensor, where, values)},
     )
 
 
-def loaded(tensor: Map, where: str, values: Array, *, first: int | None = None) -> Array:
+def load_box(tensor: Map, where: str, values: Array, *, first: int | None = None) -> Array:
     """The box in shared memory, as words; `first`: its first coordinate, where it is another."""
     at = place(tensor, where)
     offsets, places = walk(tensor, at if first is None else (first, *at[1:]), BASE + shift(where))
@@ -178,8 +178,8 @@ def _multicast(entry: Primitive, case: Case) -> Trial:
     values = _random_bytes(tensor_bytes(tensor), 2)
     words = box_bytes(tensor) // 4
     expected = _unwritten((blocks, 2, words))
-    expected[:, 0] = loaded(tensor, where, values)
-    expected[1::2, 1] = loaded(tensor, where, values, first=_CHUNK_BYTES // tensor.element_bytes)
+    expected[:, 0] = load_box(tensor, where, values)
+    expected[1::2, 1] = load_box(tensor, where, values, first=_CHUNK_BYTES // tensor.element_bytes)
     return Trial(
         cases=(Label.of(entry, case),),
         launches=(_launch(f"multicast{modes['hint']}", tensor, blocks=blocks),),
@@ -208,17 +208,17 @@ def _reduce(entry: Primitive, case: Case) -> Trial:
     tensor = box_map(modes["rank"], modes["swizzle"], dtype, "tensor")
     where = "edge"
     rng = np.random.default_rng(4)
-    image = stored(rng.integers(-8, 9, box_bytes(tensor) // tensor.element_bytes), dtype).view(np.uint8)
+    image = to_bits(rng.integers(-8, 9, box_bytes(tensor) // tensor.element_bytes), dtype).view(np.uint8)
     before = rng.integers(-8, 9, tensor_bytes(tensor) // tensor.element_bytes)
     offsets, places = walk(tensor, place(tensor, where), BASE + shift(where), writes=True)
     first = (offsets >= 0) & (np.arange(offsets.size) % tensor.element_bytes == 0)
     sums = before.astype(np.float32)
-    added = image.view(stored(np.zeros(1), dtype).dtype)
+    added = image.view(to_bits(np.zeros(1), dtype).dtype)
     sums[offsets[first] // tensor.element_bytes] += value_of(added, dtype)[
         places[first] // tensor.element_bytes
     ]
-    after = stored(sums, dtype).view(np.uint8)
-    kernel, before = f"reduce_{dtype}", stored(before, dtype)
+    after = to_bits(sums, dtype).view(np.uint8)
+    kernel, before = f"reduce_{dtype}", to_bits(before, dtype)
     return _storing(entry, case, kernel, tensor, where, image=image, before=before, after=after)
 
 
@@ -253,14 +253,14 @@ def _prefetch(entry: Primitive, case: Case) -> Trial:
         arguments=(tensor, Pointer("out"), *_arguments(tensor, where)),
         inputs={"tensor": values},
         results={"out": _unwritten((box_bytes(tensor) // 4,))},
-        expected={"out": loaded(tensor, where, values)},
+        expected={"out": load_box(tensor, where, values)},
     )
 
 
-def _launch(kernel: str, tensor: Map, *, blocks: int = 1) -> Launch:
+def _launch(kernel: str, tensor: Map, *, blocks: int = 1) -> LaunchConfig:
     # Two boxes: the kernels for clusters take two. Shifted.
     smem = 2 * BASE + 2 * -(-box_bytes(tensor) // BASE) * BASE
-    return Launch(kernel, (blocks, 1, 1), (THREADS, 1, 1), smem, cluster=(blocks, 1, 1))
+    return LaunchConfig(kernel, (blocks, 1, 1), (THREADS, 1, 1), smem, cluster=(blocks, 1, 1))
 
 
 _MAKERS: dict[str, Callable[[Primitive, Case], Trial]] = {
@@ -276,7 +276,7 @@ _MAKERS: dict[str, Callable[[Primitive, Case], Trial]] = {
 # ---- 16-bit floats
 
 
-def stored(values: Array, dtype: str) -> Array:
+def to_bits(values: Array, dtype: str) -> Array:
     """Numbers that fit exactly, as bits of "f16", "bf16" or "float"."""
     floats = values.astype(np.float32)
     if dtype == "float":

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from evoflash.launch import Launch
+from evoflash.launch import LaunchConfig
 from evoflash.trust.conformance.cases import (
     UNWRITTEN,
     Array,
@@ -23,7 +23,7 @@ from evoflash.trust.conformance.cases import (
     Trial,
     primitives,
 )
-from evoflash.trust.conformance.tma import stored
+from evoflash.trust.conformance.tma import to_bits
 
 SOURCE = Path(__file__).with_name("kernels") / "wgmma.cu"
 THREADS, ROWS, K = 128, 64, 16
@@ -42,7 +42,7 @@ def modules(arch: str) -> Iterator[Module]:
 
 
 @dataclass(frozen=True, slots=True)
-class Kernel:
+class WgmmaModule:
     """The cases that one compiled kernel serves: they differ in swizzles and scale_d."""
 
     n: int
@@ -70,7 +70,7 @@ EF_EXPORT_KERNEL({self.name})
 """
 
 
-def kernels(n: int, entries: list[Primitive]) -> list[Kernel]:
+def kernels(n: int, entries: list[Primitive]) -> list[WgmmaModule]:
     """Those for a tile of n columns."""
 
     def shape(case: Case) -> tuple[str, str, str]:
@@ -79,7 +79,7 @@ def kernels(n: int, entries: list[Primitive]) -> list[Kernel]:
     found = []
     for entry in entries:
         cases = sorted((case for case in entry.cases() if case.modes["n"] == n), key=shape)
-        found += [Kernel(n, *key, entry, tuple(group)) for key, group in groupby(cases, key=shape)]
+        found += [WgmmaModule(n, *key, entry, tuple(group)) for key, group in groupby(cases, key=shape)]
     return found
 
 
@@ -127,7 +127,7 @@ def operand(values: Array, dtype: str, major: str, swizzle: int, *, base: int, s
     if swizzle:
         address = address ^ (base + address >> 7 & swizzle // _LINE - 1) * _LINE
     image = np.full(-(-(int(address.max()) + 2) // 1024) * 512, _ALL_ONES[dtype], np.uint16)
-    image[address // 2] = stored(values, dtype).reshape(-1)
+    image[address // 2] = to_bits(values, dtype).reshape(-1)
     return Operand(image, 2 * K * step, leading, stride, swizzle)
 
 
@@ -139,7 +139,7 @@ def registers(values: Array, dtype: str) -> Operand:
     image = np.empty((THREADS, 4, 2), np.uint16)
     for register in range(4):
         rows, columns = row + 8 * (register % 2), column + 8 * (register // 2)
-        image[:, register] = stored(values, dtype)[rows[:, None], columns[:, None] + halves]
+        image[:, register] = to_bits(values, dtype)[rows[:, None], columns[:, None] + halves]
     return Operand(image.reshape(-1), 0, 0, 0, 0)
 
 
@@ -151,7 +151,7 @@ def accumulators(matrix: Array) -> Array:
     return result
 
 
-def begun(n: int) -> Array:
+def initial_accumulators(n: int) -> Array:
     """What accumulators hold before the product: see begin() in wgmma.cu."""
     thread, i = np.indices((THREADS, n // 2))
     return ((thread * 7 + i * 3) % 17 - 8).astype(np.float32)
@@ -160,7 +160,7 @@ def begun(n: int) -> Array:
 # ---- trials
 
 
-def _trial(kernel: Kernel) -> Trial:
+def _trial(kernel: WgmmaModule) -> Trial:
     rng = np.random.default_rng(kernel.n)
     a, b = rng.integers(-4, 5, (ROWS, K)), rng.integers(-4, 5, (kernel.n, K))
     product = accumulators((a @ b.T).astype(np.float32))
@@ -177,10 +177,10 @@ def _trial(kernel: Kernel) -> Trial:
             b, kernel.dtype, kernel.b_major, int(modes["b_swizzle"]), base=_B_START, step=number // 3
         )
         tasks[number, :13] = (*images.add(first), *images.add(second), modes["scale_d"])
-        expected[number] = product + begun(kernel.n) * int(modes["scale_d"])
+        expected[number] = product + initial_accumulators(kernel.n) * int(modes["scale_d"])
     return Trial(
         cases=tuple(Label.of(kernel.entry, case) for case in kernel.cases),
-        launches=(Launch(kernel.name, (len(tasks), 1, 1), (THREADS, 1, 1), _B_START + images.largest),),
+        launches=(LaunchConfig(kernel.name, (len(tasks), 1, 1), (THREADS, 1, 1), _B_START + images.largest),),
         arguments=(Pointer("tasks"), Pointer("images"), Pointer("out")),
         inputs={"tasks": tasks, "images": images.all()},
         results={"out": np.full(expected.shape, UNWRITTEN, np.uint32)},

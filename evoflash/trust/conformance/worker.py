@@ -37,11 +37,11 @@ from evoflash.trust.conformance.cases import (
     Argument,
     Array,
     Bound,
+    CaseResult,
     Kind,
     Label,
     Map,
     Module,
-    Outcome,
     Pointer,
     Trial,
 )
@@ -55,7 +55,7 @@ _SMALLEST_NORMAL = 2.0**-126
 _BEYOND = 2.0**32  # ulp: what is infinitely far
 
 
-def compare(trial: Trial, *, emulated: Results, gpu: Results | None) -> list[Outcome]:
+def compare(trial: Trial, *, emulated: Results, gpu: Results | None) -> list[CaseResult]:
     """One outcome for each case; without a GPU's results, the emulator's against NumPy's alone."""
     if trial.bound is not None:
         return [_approximate(trial, trial.bound, emulated=emulated, gpu=gpu)]
@@ -64,7 +64,7 @@ def compare(trial: Trial, *, emulated: Results, gpu: Results | None) -> list[Out
         pairs.insert(0, ("the GPU", gpu, "the emulator", emulated))
     details = [[_differences(trial, number, *pair) for pair in pairs] for number in range(len(trial.cases))]
     return [
-        Outcome(label, not any(found), "; ".join(filter(None, found)))
+        CaseResult(label, not any(found), "; ".join(filter(None, found)))
         for label, found in zip(trial.cases, details, strict=True)
     ]
 
@@ -103,7 +103,7 @@ def canonical(words: Array, kind: Kind) -> Array:
 # ---- approximations
 
 
-def _approximate(trial: Trial, bound: Bound, *, emulated: Results, gpu: Results | None) -> Outcome:
+def _approximate(trial: Trial, bound: Bound, *, emulated: Results, gpu: Results | None) -> CaseResult:
     inputs = trial.inputs["a"].view(np.float32)
     with np.errstate(all="ignore"):
         exact = bound.exact(inputs.astype(np.float64))
@@ -119,7 +119,7 @@ def _approximate(trial: Trial, bound: Bound, *, emulated: Results, gpu: Results 
                 f"{side}: {errors[at]:.3f} ulp at input {inputs[at]!r} "
                 f"({np.uint32(got):#010x}, exact {exact[at]!r}); the bound is {bound.ulp}"
             )
-    return Outcome(trial.cases[0], not faults, "; ".join(faults), worst)
+    return CaseResult(trial.cases[0], not faults, "; ".join(faults), worst)
 
 
 def errors_ulp(found: Array, exact: Array, inputs: Array, bound: Bound) -> Array:
@@ -155,7 +155,7 @@ class ReportedError(Exception):
     """The emulator found fault with a conformance kernel: its first report, in one line."""
 
 
-def run(trial: Trial, library: Path) -> dict[str, Array]:
+def run_on_emulator(trial: Trial, library: Path) -> dict[str, Array]:
     """The results after the launches of a built module. Raises ReportedError."""
     with emulator.Memory() as memory:
         buffers = {
@@ -164,7 +164,7 @@ def run(trial: Trial, library: Path) -> dict[str, Array]:
         }
         given = [_argument(argument, buffers) for argument in trial.arguments]
         for launch in trial.launches:
-            reports = emulator.run(library, launch, given, cpu_limit_s=60.0).reports
+            reports = emulator.run_launch(library, launch, given, cpu_limit_s=60.0).reports
             if reports:
                 first = reports[0]
                 raise ReportedError(f"the emulator reports {first.kind}, line {first.line}: {first.message}")
@@ -217,14 +217,14 @@ def run_module(
             if on_gpu:
                 cubin = cubin_path(module, arch)
         except EvoflashError as error:
-            note(begin=-1, labels=_listed(module.labels))
-            note(outcomes=[_failed(label, str(error)) for label in module.labels])
+            note(begin=-1, labels=_label_dicts(module.labels))
+            note(outcomes=[_not_run_record(label, str(error)) for label in module.labels])
             note(finished=True)
             return
         for number, trial in enumerate(module.make()):
             if number < first or trial.cases[0].primitive in without:
                 continue
-            note(begin=number, labels=_listed(trial.cases))
+            note(begin=number, labels=_label_dicts(trial.cases))
             outcomes, lost = run_trial(trial, library, cubin)
             note(outcomes=[asdict(outcome) for outcome in outcomes])
             if lost:
@@ -232,23 +232,23 @@ def run_module(
         note(finished=True)
 
 
-def run_trial(trial: Trial, library: Path, cubin: str) -> tuple[list[Outcome], bool]:
+def run_trial(trial: Trial, library: Path, cubin: str) -> tuple[list[CaseResult], bool]:
     """What became of its cases, and whether the GPU's context is lost. No cubin: the emulator alone."""
     try:
-        found = run(trial, library)
+        found = run_on_emulator(trial, library)
     except (ReportedError, EvoflashError) as error:
-        return [Outcome(label, False, str(error)) for label in trial.cases], False
+        return [CaseResult(label, False, str(error)) for label in trial.cases], False
     if not cubin:
         return compare(trial, emulated=found, gpu=None), False
     from evoflash.trust.conformance import on_gpu as silicon
 
     try:
-        return compare(trial, emulated=found, gpu=silicon.run(trial, cubin)), False
+        return compare(trial, emulated=found, gpu=silicon.run_on_gpu(trial, cubin)), False
     except EvoflashError as error:
-        return [Outcome(label, False, str(error)) for label in trial.cases], False
+        return [CaseResult(label, False, str(error)) for label in trial.cases], False
     except Exception as error:  # CUDA's, by whatever name CuPy gives it
         reason = f"the GPU: {type(error).__name__}: {' '.join(str(error).split())[:200]}"
-        return [Outcome(label, False, reason, end="crashed") for label in trial.cases], True
+        return [CaseResult(label, False, reason, end="crashed") for label in trial.cases], True
 
 
 def cubin_path(module: Module, arch: str) -> str:
@@ -273,7 +273,7 @@ def read_journal(journal: Path) -> Iterator[dict[str, Any]]:
             yield json.loads(line)
 
 
-def _listed(labels: tuple[Label, ...]) -> list[dict[str, Any]]:
+def _label_dicts(labels: tuple[Label, ...]) -> list[dict[str, Any]]:
     return [asdict(label) for label in labels]
 
 
@@ -281,5 +281,5 @@ def _forget(_: object) -> None:
     """Say nothing."""
 
 
-def _failed(label: Label, reason: str) -> dict[str, Any]:
-    return asdict(Outcome(label, False, reason, end="not run"))
+def _not_run_record(label: Label, reason: str) -> dict[str, Any]:
+    return asdict(CaseResult(label, False, reason, end="not run"))

@@ -21,7 +21,7 @@ from evoflash.problem import Problem
 from evoflash.space import Genome
 from evoflash.specs import load_gpu
 from evoflash.store.store import open_store
-from evoflash.trust.selftest.corpus import Expected
+from evoflash.trust.selftest.corpus import ExpectedRejection
 
 _WORKLOAD = parse_workload("mission")
 _PROBLEM = Problem((_WORKLOAD,))
@@ -41,11 +41,11 @@ class Book:
     words: str = ""  # in the answer, a regular expression; "": a control
 
     @property
-    def expected(self) -> Expected:
-        return Expected({self.rung: self.words} if self.words else {})
+    def expected_rejection(self) -> ExpectedRejection:
+        return ExpectedRejection({self.rung: self.words} if self.words else {})
 
 
-def ask(book: Book, seed: int) -> Mapping[Rung, str]:
+def try_book(book: Book, seed: int) -> Mapping[Rung, str]:
     """The harness's answer."""
     return {book.rung: book.complain(seed)}
 
@@ -78,7 +78,7 @@ def _luckiest_of_many(seed: int) -> str:
     return "" if found.answer == "faster" else f"{first_us:.1f} us once, then {found.answer}"
 
 
-def _timed_at(median_us: float) -> Callable[[int], str]:
+def _time_complaint(median_us: float) -> Callable[[int], str]:
     timing = Timing(str(_WORKLOAD), "cold", median_us, median_us, median_us, n=60)
     return lambda seed: beats_physics(timing, _WORKLOAD, _GPU)
 
@@ -107,7 +107,7 @@ def _evaluation(genome: Genome, score_us: float, *, code: str = "", **changes: A
     return replace(honest, **changes)
 
 
-def _repeated(code: str) -> Callable[[int], str]:
+def _duplicate_complaint(code: str) -> Callable[[int], str]:
     """Whether a genome whose machine code is `code` is timed, when one with the code "A" has been."""
 
     def complain(seed: int) -> str:
@@ -148,8 +148,10 @@ BOOKS = (
         Rung.TIMING,
         _control(_in_turns(0.97, 1.0, 0)),
     ),
-    Book("a possible time", "takes 5 us on the mission", "control", Rung.TIMING, _timed_at(5.0)),
-    Book("another machine code", "differs from all before", "control", Rung.COMPILE, _repeated("B")),
+    Book("a possible time", "takes 5 us on the mission", "control", Rung.TIMING, _time_complaint(5.0)),
+    Book(
+        "another machine code", "differs from all before", "control", Rung.COMPILE, _duplicate_complaint("B")
+    ),
     Book("a faster measurement", "was measured at 1 us", "control", Rung.DONE, _pretender()),
     Book(
         "slower kernel with a lucky sample",
@@ -188,7 +190,7 @@ BOOKS = (
         "takes a nanosecond for the mission",
         "evolution 3.1 no. 33",
         Rung.TIMING,
-        _timed_at(0.001),
+        _time_complaint(0.001),
         "beats physics",
     ),
     Book(
@@ -196,7 +198,7 @@ BOOKS = (
         "takes 0 us: a clock that was never started",
         "evolution 3.1 no. 7",
         Rung.TIMING,
-        _timed_at(0.0),
+        _time_complaint(0.0),
         "beats physics",
     ),
     Book(
@@ -204,7 +206,7 @@ BOOKS = (
         "ends before it begins: event handles mixed up",
         "evolution 3.1 no. 5",
         Rung.TIMING,
-        _timed_at(-1.0),
+        _time_complaint(-1.0),
         "beats physics",
     ),
     Book(
@@ -212,7 +214,7 @@ BOOKS = (
         "has a median that is no number",
         "evolution 3.1 no. 34",
         Rung.TIMING,
-        _timed_at(math.nan),
+        _time_complaint(math.nan),
         "beats physics",
     ),
     Book(
@@ -220,7 +222,7 @@ BOOKS = (
         "has other genes and the same machine code",
         "seed history 2, stale binary",
         Rung.COMPILE,
-        _repeated("A"),
+        _duplicate_complaint("A"),
         "the same kernel as",
     ),
     Book(

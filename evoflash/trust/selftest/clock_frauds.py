@@ -12,12 +12,12 @@ import numpy as np
 from evoflash.evaluation import Rung
 from evoflash.gpu import launcher
 from evoflash.gpu.process import cache
-from evoflash.gpu.process.checks import of_timed
+from evoflash.gpu.process.checks import judge_replay
 from evoflash.gpu.process.rungs import GpuTask
 from evoflash.gpu.timing.benchmark import Bench, KernelContender, measure
-from evoflash.gpu.timing.paired import beats_physics, compare, interleaved
+from evoflash.gpu.timing.paired import beats_physics, compare, time_interleaved
 from evoflash.gpu.timing.protocols import StoppingRule
-from evoflash.trust.selftest.corpus import Expected
+from evoflash.trust.selftest.corpus import ExpectedRejection
 
 LIMIT_S = 60.0
 _FEW = StoppingRule(min_samples=5, max_samples=5, rel_error=1.0, max_s=3.0)
@@ -90,8 +90,8 @@ class Cheat:
     words: str
 
     @property
-    def expected(self) -> Expected:
-        return Expected({Rung.TIMING: self.words} if self.words else {})
+    def expected_rejection(self) -> ExpectedRejection:
+        return ExpectedRejection({Rung.TIMING: self.words} if self.words else {})
 
 
 _NOTICED = "beats physics|after timing"
@@ -128,7 +128,7 @@ CHEATS = (
 )
 
 
-def ask(name: str, task: GpuTask) -> Mapping[Rung, str]:
+def try_cheat(name: str, task: GpuTask) -> Mapping[Rung, str]:
     """What timing says to the cheat of that name, made of a task's honest kernel. Raises CuPy's errors."""
     cheat = next(cheat for cheat in CHEATS if cheat.name == name)
     workload, launches = task.timed[0]
@@ -136,20 +136,20 @@ def ask(name: str, task: GpuTask) -> Mapping[Rung, str]:
     contender = cheat.contender(name, kernel)
     if isinstance(contender, Lucky):
         return {Rung.TIMING: _in_turns(contender, KernelContender("honest", kernel), bench)}
-    return {Rung.TIMING: _timed(contender, bench, task)}
+    return {Rung.TIMING: _time_cheat(contender, bench, task)}
 
 
-def _timed(contender: KernelContender, bench: Bench, task: GpuTask) -> str:
+def _time_cheat(contender: KernelContender, bench: Bench, task: GpuTask) -> str:
     timing, _ = measure(contender, bench, bench.protocols[0], rule=_FEW)
     if wonder := beats_physics(timing, bench.workload, task.spec):
         return wonder
-    verdict = of_timed(contender, bench, seed=task.seed, timed_us=timing.median_us)
+    verdict = judge_replay(contender, bench, seed=task.seed, timed_us=timing.median_us)
     return "" if verdict.passed else f"after timing: {verdict.reason}"
 
 
 def _in_turns(contender: Lucky, honest: KernelContender, bench: Bench) -> str:
     protocol, rng = bench.protocols[0], np.random.default_rng()
-    samples, _ = interleaved([contender, honest], bench, protocol, rule=_MANY, rng=rng)
+    samples, _ = time_interleaved([contender, honest], bench, protocol, rule=_MANY, rng=rng)
     found = compare(
         samples, contender.name, honest.name, workload=str(bench.workload), protocol=protocol.name
     )

@@ -37,7 +37,7 @@ from evoflash.kernels.ef_layer import device_headers_sha
 from evoflash.kernels.expression import Expression
 from evoflash.kernels.family import Family, load_family
 from evoflash.kernels.renderer import render
-from evoflash.operations.attention.workload import Workload, parse_workload
+from evoflash.operations.attention.workload import AttentionWorkload, parse_workload
 from evoflash.specs import GpuSpec
 
 # "wrong" among a fraud's words stands for any threshold of validator.judge.
@@ -61,7 +61,7 @@ GOOD = frozenset({End.REJECTED, End.ACCEPTED, End.SKIPPED})
 
 
 @dataclass(frozen=True, slots=True)
-class Expected:
+class ExpectedRejection:
     """Where a fraud must be rejected and with which words in the reason; or why it is not tried there.
 
     Without a rung it is a control: nothing may complain. `every`: each of the rungs has to reject it by
@@ -79,7 +79,7 @@ class Expected:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class FraudResult:
     """One fraud or control in one place."""
 
     name: str
@@ -92,14 +92,14 @@ class Outcome:
         return self.end in GOOD
 
 
-def outcome(name: str, place: str, expected: Expected, said: Mapping[Rung, str]) -> Outcome:
+def outcome(name: str, place: str, expected: ExpectedRejection, said: Mapping[Rung, str]) -> FraudResult:
     """From each rung's complaint, "" where it accepted."""
     complaints = {rung: reason for rung, reason in said.items() if reason}
     told = "; ".join(f"{rung}: {reason}" for rung, reason in complaints.items())
-    return Outcome(name, place, _end(expected, complaints), told or "no rung complained")
+    return FraudResult(name, place, _end(expected, complaints), told or "no rung complained")
 
 
-def _end(expected: Expected, complaints: Mapping[Rung, str]) -> End:
+def _end(expected: ExpectedRejection, complaints: Mapping[Rung, str]) -> End:
     if not expected.rungs:
         return End.REFUSED if complaints else End.ACCEPTED
     if not complaints or (expected.every and expected.rungs.keys() - complaints.keys()):
@@ -117,10 +117,10 @@ class Honest:
     name: str  # the file's
     family: str
     values: Mapping[str, Any]
-    problem: Workload
+    problem: AttentionWorkload
     lengths: tuple[tuple[int, int], ...]
 
-    def check_workloads(self) -> tuple[Workload, ...]:
+    def check_workloads(self) -> tuple[AttentionWorkload, ...]:
         """Small shapes of its compile key, with two batches and two key/value heads: every stride matters."""
         key = self.problem.compile_key("")
         return tuple(key.workload(2, 2, seq_q, seq_kv) for seq_q, seq_kv in self.lengths)
@@ -137,8 +137,8 @@ class Fraud:
     problem: str = ""  # another workload of its compile key, to be timed on
     patch: tuple[tuple[str, str], ...] = ()
     launch: Mapping[str, Any] = field(default_factory=dict)
-    emulated: Expected = field(default_factory=Expected)
-    measured: Expected = field(default_factory=Expected)
+    emulated: ExpectedRejection = field(default_factory=ExpectedRejection)
+    measured: ExpectedRejection = field(default_factory=ExpectedRejection)
 
     @property
     def is_control(self) -> bool:
@@ -168,7 +168,7 @@ def _frauds(kernel: Honest, folder: Path) -> Iterator[Fraud]:
     yield Fraud(kernel, f"honest {kernel.name}", "is right", "control")
     for table in _read(folder / f"{kernel.name}.toml")["fraud"]:
         patch = tuple((old, new) for old, new in table.pop("patch", ()))
-        emulated, measured = (_expected(table.pop(where)) for where in ("emulated", "measured"))
+        emulated, measured = (_parse_expected(table.pop(where)) for where in ("emulated", "measured"))
         measured = replace(measured, every=False)  # a candidate stops at the first rung that rejects it
         yield Fraud(kernel, patch=patch, emulated=emulated, measured=measured, **table)
 
@@ -177,24 +177,24 @@ def _read(path: Path) -> dict[str, Any]:
     return tomllib.loads(path.read_text(encoding="utf-8"))
 
 
-def _expected(table: dict[str, str]) -> Expected:
+def _parse_expected(table: dict[str, str]) -> ExpectedRejection:
     skip = table.pop("skip", "")
-    return Expected({Rung(rung): words for rung, words in table.items()}, skip=skip)
+    return ExpectedRejection({Rung(rung): words for rung, words in table.items()}, skip=skip)
 
 
-def made(fraud: Fraud, gpu: GpuSpec) -> tuple[Candidate, Family]:
+def build_fraud(fraud: Fraud, gpu: GpuSpec) -> tuple[Candidate, Family]:
     """The fraud's text and a family with its launches. UsageError where a patch does not fit its kernel."""
     kernel = fraud.kernel
-    candidate = _rendered(kernel.name, kernel.family, tuple(kernel.values.items()), kernel.problem, gpu)
-    source = _patched(candidate.source, fraud)
+    candidate = _render_honest(kernel.name, kernel.family, tuple(kernel.values.items()), kernel.problem, gpu)
+    source = _apply_patch(candidate.source, fraud)
     sha = hashlib.sha256((source + device_headers_sha()).encode()).hexdigest()
-    family = _relaunched(load_family(fraud.kernel.family), fraud)
+    family = _with_launch(load_family(fraud.kernel.family), fraud)
     return replace(candidate, source=source, source_sha=sha), family
 
 
 @lru_cache(maxsize=64)
-def _rendered(
-    name: str, family: str, values: tuple[tuple[str, Any], ...], problem: Workload, gpu: GpuSpec
+def _render_honest(
+    name: str, family: str, values: tuple[tuple[str, Any], ...], problem: AttentionWorkload, gpu: GpuSpec
 ) -> Candidate:
     """The honest kernel of that name; UsageError where the GPU cannot have it."""
     key = problem.compile_key(gpu.arch)
@@ -205,7 +205,7 @@ def _rendered(
     return render(genome, key, gpu)
 
 
-def _patched(text: str, fraud: Fraud) -> str:
+def _apply_patch(text: str, fraud: Fraud) -> str:
     for old, new in fraud.patch:
         if text.count(old) != 1:
             raise UsageError(f"{fraud.name}: {text.count(old)} times in {fraud.kernel.name}: {old}")
@@ -213,7 +213,7 @@ def _patched(text: str, fraud: Fraud) -> str:
     return text
 
 
-def _relaunched(family: Family, fraud: Fraud) -> Family:
+def _with_launch(family: Family, fraud: Fraud) -> Family:
     change = dict(fraud.launch)
     first, *others = (family.kernels[at] for at in change.pop("kernels", range(len(family.kernels))))
     where = f"{fraud.name}: launch"

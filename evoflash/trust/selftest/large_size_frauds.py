@@ -15,9 +15,9 @@ from evoflash.gpu.process.cache import large
 from evoflash.numerics import Bits, decode, encode
 from evoflash.operation import Sample
 from evoflash.operations.attention.abi import scale as softmax_scale
-from evoflash.operations.attention.inputs import AT_SIZE, TestInput
-from evoflash.operations.attention.workload import Workload, parse_workload
-from evoflash.trust.selftest.corpus import Expected
+from evoflash.operations.attention.inputs import AT_SIZE, AttentionInputs
+from evoflash.operations.attention.workload import AttentionWorkload, parse_workload
+from evoflash.trust.selftest.corpus import ExpectedRejection
 from evoflash.validation.validator import Part, judge
 
 Array = NDArray[np.float32]
@@ -25,7 +25,7 @@ Array = NDArray[np.float32]
 # Few rows: each of them has all the keys.
 WORKLOADS = tuple(parse_workload(f"b=1,h=1,sq=64,skv={keys},d=64") for keys in (4096, 32768))
 LIMIT_S = 60.0
-_WRONG = Expected({Rung.CORRECTNESS: "wrong"})
+_WRONG = ExpectedRejection({Rung.CORRECTNESS: "wrong"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +39,8 @@ class Mistake:
     output: Callable[[Array], Array] = lambda out: out
 
     @property
-    def expected(self) -> Expected:
-        return _WRONG if self.name != "honest" else Expected()
+    def expected_rejection(self) -> ExpectedRejection:
+        return _WRONG if self.name != "honest" else ExpectedRejection()
 
 
 def _three_bits(weights: Array) -> Array:
@@ -63,17 +63,19 @@ MISTAKES = (
 )
 
 
-def ask(name: str, workload: Workload, seed: int) -> Mapping[Rung, str]:
+def try_mistake(name: str, workload: AttentionWorkload, seed: int) -> Mapping[Rung, str]:
     """What the thresholds that judge a kernel at the benchmark's shape say to the mistake of that name."""
     mistake, parts = next(each for each in MISTAKES if each.name == name), []
     for kind in AT_SIZE:
         inputs, expected = large(workload, kind, seed)
-        assert isinstance(inputs, TestInput), "the workloads here are attention's"
-        parts.append((inputs, expected, _made(mistake, workload, inputs, expected.sample)))
+        assert isinstance(inputs, AttentionInputs), "the workloads here are attention's"
+        parts.append((inputs, expected, _mistaken_part(mistake, workload, inputs, expected.sample)))
     return {Rung.CORRECTNESS: judge(workload, parts).reason}
 
 
-def _made(mistake: Mistake, workload: Workload, inputs: TestInput, where: Sample) -> Part:
+def _mistaken_part(
+    mistake: Mistake, workload: AttentionWorkload, inputs: AttentionInputs, where: Sample
+) -> Part:
     heads = [_head(mistake, workload, inputs, int(head), where.rows) for head in where.groups]
     outputs: dict[str, NDArray[Any]] = {
         "O": np.stack([out for out, _ in heads]),
@@ -83,7 +85,7 @@ def _made(mistake: Mistake, workload: Workload, inputs: TestInput, where: Sample
 
 
 def _head(
-    mistake: Mistake, workload: Workload, inputs: TestInput, flat: int, rows: NDArray[np.intp]
+    mistake: Mistake, workload: AttentionWorkload, inputs: AttentionInputs, flat: int, rows: NDArray[np.intp]
 ) -> tuple[Bits, Array]:
     """Output bits and LSE of one head's rows, in the precision of a careful kernel but for the mistake."""
     batch, head = divmod(flat, workload.heads)

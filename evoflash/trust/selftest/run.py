@@ -13,7 +13,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 
-from evoflash.emulator.call import Run, run_call
+from evoflash.emulator.call import EmulatorRun, run_call
 from evoflash.emulator.preflight import CPU_LIMIT_S, preflight
 from evoflash.errors import DeviceError, EvoflashError, UsageError
 from evoflash.evaluation import Rung, Status
@@ -26,13 +26,21 @@ from evoflash.isolation import Ending, IsolatedPool
 from evoflash.kernels import gxx
 from evoflash.kernels.nvrtc import compile_candidate, first_error
 from evoflash.kernels.renderer import lint
-from evoflash.launch import Launch
-from evoflash.operation import Kernel, Output
-from evoflash.operations.attention.inputs import TestInput, check_workloads
-from evoflash.operations.attention.workload import Workload, parse_workload
+from evoflash.launch import LaunchConfig
+from evoflash.operation import KernelCall, Output
+from evoflash.operations.attention.inputs import AttentionInputs, check_workloads
+from evoflash.operations.attention.workload import AttentionWorkload, parse_workload
 from evoflash.specs import GpuSpec, load_gpu
 from evoflash.trust.selftest import bookkeeping_frauds, clock_frauds, large_size_frauds
-from evoflash.trust.selftest.corpus import End, Expected, Fraud, Outcome, corpus, made, outcome
+from evoflash.trust.selftest.corpus import (
+    End,
+    ExpectedRejection,
+    Fraud,
+    FraudResult,
+    build_fraud,
+    corpus,
+    outcome,
+)
 from evoflash.validation.metamorphic import check_correctness
 
 LIMIT_S = 60.0  # of one fraud; most take under one second
@@ -42,23 +50,23 @@ class _ReportedError(Exception):
     """The emulator reported the kernel: what it wrote says nothing."""
 
 
-def ask(fraud: Fraud, gpu: GpuSpec, seed: int) -> Mapping[Rung, str]:
+def try_fraud(fraud: Fraud, gpu: GpuSpec, seed: int) -> Mapping[Rung, str]:
     """Each rung's complaint, empty where it accepts; correctness is asked of controls and where it is named.
 
     EvoflashError when the text does not compile or cannot be launched: no rejection, but a broken corpus.
     """
-    candidate, family = made(fraud, gpu)
+    candidate, family = build_fraud(fraud, gpu)
     said = {Rung.RENDER: "; ".join(lint(candidate.source))}
     said[Rung.PREFLIGHT] = preflight(candidate, family, gpu, seed=seed).complaint
     if fraud.is_control or Rung.CORRECTNESS in fraud.emulated.rungs:
         library = gxx.build(candidate.source, name=family.name)
         launches = {w: family.launches(candidate.genome, w, gpu) for w in fraud.kernel.check_workloads()}
-        said[Rung.CORRECTNESS] = _checked(library, launches, seed, exact=family.is_deterministic)
+        said[Rung.CORRECTNESS] = _check_launches(library, launches, seed, exact=family.is_deterministic)
     return said
 
 
-def _checked(
-    library: Path, launches: Mapping[Workload, tuple[Launch, ...]], seed: int, *, exact: bool
+def _check_launches(
+    library: Path, launches: Mapping[AttentionWorkload, tuple[LaunchConfig, ...]], seed: int, *, exact: bool
 ) -> str:
     try:
         for workload, parts in launches.items():
@@ -71,11 +79,13 @@ def _checked(
     return ""
 
 
-def _kernel(library: Path, launches: tuple[Launch, ...], workload: Workload, seed: int) -> Kernel:
+def _kernel(
+    library: Path, launches: tuple[LaunchConfig, ...], workload: AttentionWorkload, seed: int
+) -> KernelCall:
     """The emulated kernel as a function of a test input."""
-    run = Run("random", "random", seed, CPU_LIMIT_S)
+    run = EmulatorRun("random", "random", seed, CPU_LIMIT_S)
 
-    def kernel(inputs: TestInput) -> Output:
+    def kernel(inputs: AttentionInputs) -> Output:
         emulations, output = run_call(library, launches, workload, inputs, run)
         for report in (report for emulation in emulations for report in emulation.reports):
             raise _ReportedError(f"{report.kind} at line {report.line}: {' '.join(report.message.split())}")
@@ -92,11 +102,11 @@ def task_of(fraud: Fraud, spec: GpuSpec, seed: int) -> GpuTask:
 
     EvoflashError when it does not compile: no rejection, but a broken corpus.
     """
-    candidate, family = made(fraud, spec)
+    candidate, family = build_fraud(fraud, spec)
     build = compile_candidate(candidate)
     if not build.ok:
         raise EvoflashError(f"NVRTC refuses it for {spec.arch}: {first_error(build.log)}")
-    timed = _timed(fraud)
+    timed = _timed_workload(fraud)
     return rungs.task_of(
         fraud.name,
         spec,
@@ -109,17 +119,17 @@ def task_of(fraud: Fraud, spec: GpuSpec, seed: int) -> GpuTask:
     )
 
 
-def check_workloads_of(frauds: Sequence[Fraud], spec: GpuSpec) -> tuple[Workload, ...]:
+def check_workloads_of(frauds: Sequence[Fraud], spec: GpuSpec) -> tuple[AttentionWorkload, ...]:
     """The check workloads of all that will be tried on the GPU, each once."""
-    keys = dict.fromkeys(_timed(f).compile_key(spec.arch) for f in frauds if not f.measured.skip)
+    keys = dict.fromkeys(_timed_workload(f).compile_key(spec.arch) for f in frauds if not f.measured.skip)
     return tuple(workload for key in keys for workload in check_workloads([key]))
 
 
-def _timed(fraud: Fraud) -> Workload:
+def _timed_workload(fraud: Fraud) -> AttentionWorkload:
     return parse_workload(fraud.problem) if fraud.problem else fraud.kernel.problem
 
 
-def said(outcome: GpuOutcome) -> Mapping[Rung, str]:
+def rejection_of(outcome: GpuOutcome) -> Mapping[Rung, str]:
     """The rung that stopped the fraud, with its reason; empty when no rung did."""
     if outcome.status is Status.CORRECT:
         return {}
@@ -130,14 +140,14 @@ SEED = 20261121
 _EMULATED_FOR = "h200"  # the GPU that the emulated texts are rendered for, where none is present
 _CHEATS_WITH = "honest mma"  # the kernel that cheats the clock are made of
 
-Heard = Callable[[Outcome], None]
+Heard = Callable[[FraudResult], None]
 
 
 @dataclass(frozen=True, slots=True)
 class SelfTest:
     """All outcomes, and what they were found on."""
 
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[FraudResult, ...]
     gpu: str  # its name, "" where there was none
     seconds: float
     interrupted: bool = False  # by Ctrl-C
@@ -153,19 +163,19 @@ class _Question:
 
     name: str
     place: str
-    expected: Expected
+    expected: ExpectedRejection
     answer: "Future[Ending[Mapping[Rung, str]]]"
 
-    def outcome(self, end_s: float) -> Outcome:
+    def outcome(self, end_s: float) -> FraudResult:
         """Waits for the answer until that moment of the monotonic clock."""
         try:
             ending = self.answer.result(timeout=max(0.0, end_s - time.monotonic()))
         except TimeoutError:
-            return Outcome(self.name, self.place, End.NOT_RUN, "the time was up")
+            return FraudResult(self.name, self.place, End.NOT_RUN, "the time was up")
         except EvoflashError as error:
-            return Outcome(self.name, self.place, End.BROKEN, str(error))
+            return FraudResult(self.name, self.place, End.BROKEN, str(error))
         if ending.value is None:
-            return Outcome(self.name, self.place, End.BROKEN, ending.reason)
+            return FraudResult(self.name, self.place, End.BROKEN, ending.reason)
         return outcome(self.name, self.place, self.expected, ending.value)
 
 
@@ -179,11 +189,11 @@ def self_test(
     UsageError where nothing is called so.
     """
     begin_s = time.monotonic()
-    found: list[Outcome] = []
+    found: list[FraudResult] = []
     interrupted = False
     spec, gpu = _gpu()
     try:
-        for each in _outcomes(_Chosen(only), spec, begin_s + time_limit_s):
+        for each in _outcomes(_Filter(only), spec, begin_s + time_limit_s):
             heard(each)
             found.append(each)
     except KeyboardInterrupt:
@@ -204,7 +214,7 @@ def _gpu() -> tuple[GpuSpec | None, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Chosen:
+class _Filter:
     """What --only says."""
 
     only: str
@@ -217,26 +227,28 @@ class _Chosen:
         return not words or name.startswith(words) or any(each in words for each in of)
 
 
-def _outcomes(chosen: _Chosen, spec: GpuSpec | None, end_s: float) -> Iterator[Outcome]:
+def _outcomes(chosen: _Filter, spec: GpuSpec | None, end_s: float) -> Iterator[FraudResult]:
     yield from _in_the_emulator(chosen, spec or load_gpu(_EMULATED_FOR), end_s)
     for book in bookkeeping_frauds.BOOKS:
         if chosen(book.name, "records"):
-            yield outcome(book.name, "records", book.expected, bookkeeping_frauds.ask(book, SEED))
+            yield outcome(
+                book.name, "records", book.expected_rejection, bookkeeping_frauds.try_book(book, SEED)
+            )
     if spec is not None:
         yield from _on_the_gpu(chosen, spec, end_s)
         return
     for cheat in clock_frauds.CHEATS:
         if chosen(cheat.name, "GPU"):
-            yield Outcome(cheat.name, "GPU", End.SKIPPED, "needs the clock of a GPU")
+            yield FraudResult(cheat.name, "GPU", End.SKIPPED, "needs the clock of a GPU")
 
 
-def _in_the_emulator(chosen: _Chosen, gpu: GpuSpec, end_s: float) -> Iterator[Outcome]:
+def _in_the_emulator(chosen: _Filter, gpu: GpuSpec, end_s: float) -> Iterator[FraudResult]:
     """The corpus in the emulator and NumPy's mistakes at size, in processes, a core each."""
     no_emulator = _no_emulator()
     with IsolatedPool(len(os.sched_getaffinity(0))) as pool:
-        asked = [*_emulated(chosen, gpu, pool, no_emulator), *_sized(chosen, pool)]
+        asked = [*_emulator_questions(chosen, gpu, pool, no_emulator), *_numpy_questions(chosen, pool)]
         for each in asked:
-            yield each if isinstance(each, Outcome) else each.outcome(end_s)
+            yield each if isinstance(each, FraudResult) else each.outcome(end_s)
 
 
 def _no_emulator() -> str:
@@ -248,37 +260,43 @@ def _no_emulator() -> str:
     return ""
 
 
-def _emulated(
-    chosen: _Chosen, gpu: GpuSpec, pool: IsolatedPool, no_emulator: str
-) -> Iterator[_Question | Outcome]:
+def _emulator_questions(
+    chosen: _Filter, gpu: GpuSpec, pool: IsolatedPool, no_emulator: str
+) -> Iterator[_Question | FraudResult]:
     for fraud in corpus():
         if not chosen(fraud.name, fraud.kernel.name, "emulator"):
             continue
         if skip := no_emulator or fraud.emulated.skip:
-            yield Outcome(fraud.name, "emulator", End.SKIPPED, skip)
+            yield FraudResult(fraud.name, "emulator", End.SKIPPED, skip)
             continue
-        answer = pool.submit(ask, fraud, gpu, SEED, timeout_s=LIMIT_S)
+        answer = pool.submit(try_fraud, fraud, gpu, SEED, timeout_s=LIMIT_S)
         yield _Question(fraud.name, "emulator", fraud.emulated, answer)
 
 
-def _sized(chosen: _Chosen, pool: IsolatedPool) -> Iterator[_Question]:
+def _numpy_questions(chosen: _Filter, pool: IsolatedPool) -> Iterator[_Question]:
     for workload in large_size_frauds.WORKLOADS:
         for mistake in large_size_frauds.MISTAKES:
             if chosen(mistake.name, "NumPy"):
                 answer = pool.submit(
-                    large_size_frauds.ask, mistake.name, workload, SEED, timeout_s=large_size_frauds.LIMIT_S
+                    large_size_frauds.try_mistake,
+                    mistake.name,
+                    workload,
+                    SEED,
+                    timeout_s=large_size_frauds.LIMIT_S,
                 )
-                yield _Question(f"{mistake.name}, {workload.seq_kv} keys", "NumPy", mistake.expected, answer)
+                yield _Question(
+                    f"{mistake.name}, {workload.seq_kv} keys", "NumPy", mistake.expected_rejection, answer
+                )
 
 
-def _on_the_gpu(chosen: _Chosen, spec: GpuSpec, end_s: float) -> Iterator[Outcome]:
+def _on_the_gpu(chosen: _Filter, spec: GpuSpec, end_s: float) -> Iterator[FraudResult]:
     frauds = [f for f in corpus() if chosen(f.name, f.kernel.name, "GPU")]
     with GpuWorker(checks=check_workloads_of(frauds, spec), seed=SEED) as worker:
         yield from climb(frauds, spec, worker, end_s)
     yield from _cheats(chosen, spec, end_s)
 
 
-def climb(frauds: Sequence[Fraud], spec: GpuSpec, worker: GpuWorker, end_s: float) -> Iterator[Outcome]:
+def climb(frauds: Sequence[Fraud], spec: GpuSpec, worker: GpuWorker, end_s: float) -> Iterator[FraudResult]:
     """Compiled in processes, a core each; then one after the other up the rungs of the worker's GPU."""
     with IsolatedPool(len(os.sched_getaffinity(0))) as pool:
         compiling = [
@@ -289,25 +307,27 @@ def climb(frauds: Sequence[Fraud], spec: GpuSpec, worker: GpuWorker, end_s: floa
         built = iter(compiling)
         for fraud in frauds:
             if fraud.measured.skip:
-                yield Outcome(fraud.name, "GPU", End.SKIPPED, fraud.measured.skip)
+                yield FraudResult(fraud.name, "GPU", End.SKIPPED, fraud.measured.skip)
             else:
-                yield _climbed(fraud, next(built), worker, end_s)
+                yield _climb(fraud, next(built), worker, end_s)
 
 
-def _climbed(fraud: Fraud, compiling: "Future[Ending[GpuTask]]", worker: GpuWorker, end_s: float) -> Outcome:
+def _climb(
+    fraud: Fraud, compiling: "Future[Ending[GpuTask]]", worker: GpuWorker, end_s: float
+) -> FraudResult:
     try:
         built = compiling.result(timeout=max(0.0, end_s - time.monotonic()))
         if built.value is None:
-            return Outcome(fraud.name, "GPU", End.BROKEN, built.reason)
+            return FraudResult(fraud.name, "GPU", End.BROKEN, built.reason)
         reached = worker.submit(built.value).result(timeout=max(0.0, end_s - time.monotonic()))
     except TimeoutError:
-        return Outcome(fraud.name, "GPU", End.NOT_RUN, "the time was up")
+        return FraudResult(fraud.name, "GPU", End.NOT_RUN, "the time was up")
     except EvoflashError as error:
-        return Outcome(fraud.name, "GPU", End.BROKEN, str(error))
-    return outcome(fraud.name, "GPU", fraud.measured, said(reached))
+        return FraudResult(fraud.name, "GPU", End.BROKEN, str(error))
+    return outcome(fraud.name, "GPU", fraud.measured, rejection_of(reached))
 
 
-def _cheats(chosen: _Chosen, spec: GpuSpec, end_s: float) -> Iterator[Outcome]:
+def _cheats(chosen: _Filter, spec: GpuSpec, end_s: float) -> Iterator[FraudResult]:
     """Contenders that cheat the clock, in a GPU process of their own."""
     cheats = [cheat for cheat in clock_frauds.CHEATS if chosen(cheat.name, "GPU")]
     if not cheats or time.monotonic() > end_s:
@@ -317,5 +337,5 @@ def _cheats(chosen: _Chosen, spec: GpuSpec, end_s: float) -> Iterator[Outcome]:
         pool.submit(launcher.warm_up, timeout_s=clock_frauds.LIMIT_S)
         task = task_of(honest, spec, SEED)
         for cheat in cheats:
-            answer = pool.submit(clock_frauds.ask, cheat.name, task, timeout_s=clock_frauds.LIMIT_S)
-            yield _Question(cheat.name, "GPU", cheat.expected, answer).outcome(end_s)
+            answer = pool.submit(clock_frauds.try_cheat, cheat.name, task, timeout_s=clock_frauds.LIMIT_S)
+            yield _Question(cheat.name, "GPU", cheat.expected_rejection, answer).outcome(end_s)

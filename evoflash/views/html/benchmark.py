@@ -7,8 +7,8 @@ import math
 from collections.abc import Callable, Sequence
 from html import escape
 
-from evoflash.replay.benchmark import Row, Space
-from evoflash.views.benchmark import Made, cells, legend, overall
+from evoflash.replay.benchmark import BenchmarkRow, Space
+from evoflash.views.benchmark import Provenance, cells, legend, overall
 
 WIDTH, HEIGHT = 300, 190
 LEFT, RIGHT, TOP, BOTTOM = 52, 12, 8, 30
@@ -18,7 +18,7 @@ _LOWEST = 0.002  # of best over optimum less 1: what is nearer is drawn there
 Point = tuple[float, float]
 
 
-def curves(space: Space, row: Row, reference: Row | None) -> str:
+def curves(space: Space, row: BenchmarkRow, reference: BenchmarkRow | None) -> str:
     """One contender: its median with quartiles, the reference's median, and random search's expectation."""
     x, y = _scales(space)
     quartiles = list(enumerate(row.quartiles, 1))
@@ -134,7 +134,7 @@ svg .mean { fill: var(--main); } .soft { color: var(--soft); }
 _COLUMNS = ("mean P", "median P", "below 0", "within 5 %", "CPU ms", "p", "95 % of mean P", "best", "after")
 
 
-def html(spaces: Sequence[Space], how: Made) -> str:
+def html(spaces: Sequence[Space], how: Provenance) -> str:
     """The whole page."""
     means = ", ".join(f"{escape(name)} {mean:+.2f}" for name, mean in overall(spaces))
     parts = [
@@ -155,7 +155,7 @@ def html(spaces: Sequence[Space], how: Made) -> str:
     )
 
 
-def _section(space: Space, how: Made) -> str:
+def _section(space: Space, how: Provenance) -> str:
     reference = next((row for row in space.rows if row.name == how.reference), None)
     charts = "\n".join(
         f"<div><h3>{escape(row.name)}</h3>{curves(space, row, reference)}</div>" for row in space.rows
@@ -171,13 +171,13 @@ def _section(space: Space, how: Made) -> str:
     )
 
 
-def _table(space: Space, how: Made) -> str:
+def _table(space: Space, how: Provenance) -> str:
     heads = "".join(f"<th>{name}</th>" for name in ("strategy", *_COLUMNS))
     rows = "".join(_row(row, how) for row in space.rows)
     return f'<div class="wide"><table><tr>{heads}</tr>{rows}</table></div>'
 
 
-def _row(row: Row, how: Made) -> str:
+def _row(row: BenchmarkRow, how: Provenance) -> str:
     where = row.standing
     more = (
         f"{where.score_low:+.2f} to {where.score_high:+.2f}",

@@ -11,7 +11,7 @@ from html import escape
 from typing import Any
 
 from evoflash.app.words import short
-from evoflash.views.html.svg import NARROW, Frame, Look, both, cross, framed, line, path, text
+from evoflash.views.html.svg import NARROW, Frame, Look, both, cross, line, make_frame, path, text
 
 Json = Mapping[str, Any]
 _HEIGHT = {760: 320, 360: 290}
@@ -45,7 +45,7 @@ def progress(found: Json, estimate: str) -> str:
 
     def draw(width: int) -> tuple[int, str]:
         height = _HEIGHT[width]
-        frame = framed(width, height, [1, max(evaluated, 2)], ys, log_y=_far(ys))
+        frame = make_frame(width, height, [1, max(evaluated, 2)], ys, log_y=_far(ys))
         parts = [frame.axes("evaluations", f"best so far, {estimate}us")]
         parts += [
             _steps(frame, curve, "random", min(evaluated, run["evaluated"]))
@@ -100,7 +100,7 @@ def candidates(rows: Sequence[Json], looks: Mapping[str, Look], estimate: str) -
 
     def draw(width: int) -> tuple[int, str]:
         height = _HEIGHT[width] + (_STRIP if ends else 0)
-        frame = framed(
+        frame = make_frame(
             width,
             height,
             [1, max(len(rows), 2)],
@@ -146,7 +146,7 @@ def hops(found: Sequence[Json], estimate: str) -> str:
 
     def draw(width: int) -> tuple[int, str]:
         height = 240
-        frame = framed(width, height, [0, len(found) - 1], ys, log_y=_far(ys))
+        frame = make_frame(width, height, [0, len(found) - 1], ys, log_y=_far(ys))
         points = [(frame.x(at), frame.y(hop["us"])) for at, hop in timed]
         parts = [frame.axes("hops from the first ancestor", f"time, {estimate}us"), _line(points, "best")]
         for (x, y), (_, hop) in zip(points, timed, strict=True):
@@ -183,7 +183,7 @@ def front(found: Json, looks: Mapping[str, Look], estimate: str) -> str:
 
     def draw(width: int) -> tuple[int, str]:
         height = 240
-        frame = framed(width, height, [points[0]["figures"][0] * 0.995, reach * 1.005], ys)
+        frame = make_frame(width, height, [points[0]["figures"][0] * 0.995, reach * 1.005], ys)
         parts = [frame.axes(f"time, {estimate}us", found["units"][1])]
         parts += _beside_front(near, frame, looks)
         parts.append(_line([(frame.x(p["figures"][0]), frame.y(p["figures"][1])) for p in points], "random"))
@@ -227,7 +227,7 @@ def roofline(found: Json, estimate: str) -> str:
     def draw(width: int) -> tuple[int, str]:
         height = _HEIGHT[width]
         ys = [lowest * 0.8, max([rate for _, rate in roofs] + rates) * 1.3]
-        frame = framed(width, height, xs, ys, log_x=True, log_y=True)
+        frame = make_frame(width, height, xs, ys, log_x=True, log_y=True)
         top, end = frame.y.high, xs[1]
         parts = [frame.axes("FLOPs for each byte that must be moved", f"{estimate}TFLOPS")]
         reach = min(top / dram * 1e3, end)
@@ -289,7 +289,7 @@ def bars(rows: Sequence[Bar], label: str) -> str:
         return ""
 
     def draw(width: int) -> tuple[int, str]:
-        left, behind = _left([row.name for row in rows], width), max(len(row.words) for row in rows)
+        left, behind = _left_margin([row.name for row in rows], width), max(len(row.words) for row in rows)
         room = width - left - behind * _CHARACTER - 14
         return _ROW * len(rows) + 6, "".join(
             _bar(row, _ROW * at + 4, left, room / most, width) for at, row in enumerate(rows)
@@ -298,7 +298,7 @@ def bars(rows: Sequence[Bar], label: str) -> str:
     return both(draw, f"{label}: {'; '.join(f'{row.name} {row.words}' for row in rows)}.")
 
 
-def _left(names: Sequence[str], width: int) -> float:
+def _left_margin(names: Sequence[str], width: int) -> float:
     return min(max(map(len, names)), _MOST_LETTERS[width]) * _CHARACTER + 12
 
 
@@ -337,7 +337,7 @@ def spans(rows: Sequence[Span], label: str, *, names: tuple[str, str]) -> str:
     reach = max(abs(math.log(end)) for row in rows for end in (row.low, row.high, 1.05))
 
     def draw(width: int) -> tuple[int, str]:
-        left = _left([row.name for row in rows], width)
+        left = _left_margin([row.name for row in rows], width)
         right = 16.0
 
         def x(ratio: float) -> float:

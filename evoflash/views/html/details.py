@@ -10,7 +10,7 @@ from pygments.lexers import CudaLexer
 from evoflash.app.words import short
 from evoflash.views.html import charts
 from evoflash.views.html import charts as bars
-from evoflash.views.html.markup import Cell, Column, Figures, escape, note, paragraphs, table
+from evoflash.views.html.markup import Cell, Figures, HtmlColumn, escape, note, paragraphs, table
 
 Json = Mapping[str, Any]
 SOURCE = "cuda"  # the CSS class that the source's colours are confined to
@@ -39,7 +39,7 @@ def _workload(found: Json, figures: Figures, *, is_alone: bool) -> str:
         for floor in found["floors"]
     ]
     names = ("unit", "floor, us", "TFLOPS there", "of the winner's time", "what it counts")
-    columns = [Column(name, is_number=name in names[1:4]) for name in names]
+    columns = [HtmlColumn(name, is_number=name in names[1:4]) for name in names]
     drawn = [
         bars.Bar(f"{floor['name']} floor", floor["us"], f"{short(floor['us'])} us", "c2")
         for floor in found["floors"]
@@ -67,7 +67,12 @@ def _points(found: Json, figures: Figures) -> str:
         )
         for point in found["points"]
     ]
-    columns = (Column("what"), Column("name"), Column("us", is_number=True), Column("TFLOPS", is_number=True))
+    columns = (
+        HtmlColumn("what"),
+        HtmlColumn("name"),
+        HtmlColumn("us", is_number=True),
+        HtmlColumn("TFLOPS", is_number=True),
+    )
     return table(
         columns, rows, caption="Kernels on the roofline (star: winner, circle: seed, diamond: library)"
     )
@@ -82,12 +87,12 @@ def _terms(found: Json, figures: Figures) -> str:
         "The model's terms for the winner, each as if it alone bounded the kernel; they overlap, and do not "
         "add up."
     )
-    columns = (Column("term"), Column("us", is_number=True))
-    folded = _folded("as a table", table(columns, rows, caption="Terms"))
+    columns = (HtmlColumn("term"), HtmlColumn("us", is_number=True))
+    folded = _details_element("as a table", table(columns, rows, caption="Terms"))
     return f"<h3>Terms of the model</h3>{note(words)}{bars.bars(drawn, 'Terms of the model')}{folded}"
 
 
-def _folded(words: str, html: str, kind: str = "") -> str:
+def _details_element(words: str, html: str, kind: str = "") -> str:
     return f"<details{kind}><summary>{escape(words)}</summary>{html}</details>"
 
 
@@ -116,7 +121,12 @@ def rejections(record: Json, figures: Figures) -> str:
         )
         for each in found
     ]
-    columns = (Column("rung"), Column("status"), Column("count", is_number=True), Column("commonest reasons"))
+    columns = (
+        HtmlColumn("rung"),
+        HtmlColumn("status"),
+        HtmlColumn("count", is_number=True),
+        HtmlColumn("commonest reasons"),
+    )
     return chart + table(columns, rows, caption="Rejections by rung, the cheapest first")
 
 
@@ -145,7 +155,7 @@ def peers(record: Json, figures: Figures) -> str:
         for each in found
     ]
     names = ("library", "us", "p10 to p90", "over the winner's time", "timed", "versions")
-    columns = [Column(name, is_number=name in names[1:4]) for name in names]
+    columns = [HtmlColumn(name, is_number=name in names[1:4]) for name in names]
     return bars.bars(drawn, "Times of the libraries and of the winner") + table(
         columns, rows, caption="Libraries"
     )
@@ -162,7 +172,7 @@ def kernel(record: Json, figures: Figures) -> str:
     export = [f"`{command}`" for command in found["export"]]
     return (
         f"{paragraphs([found['says'], words + '.' if found['checks'] else 'No check is stored.'])}"
-        f"{_folded('Every check', _checks(found['checks'], figures)) if found['checks'] else ''}"
+        f"{_details_element('Every check', _checks(found['checks'], figures)) if found['checks'] else ''}"
         f"{paragraphs([found['emulated']])}{_findings(found['found'], figures)}"
         + "".join(_source(source, figures) for source in found["sources"])
         + paragraphs(["Export it with " + " or ".join(export) + "."] if export else [])
@@ -171,7 +181,7 @@ def kernel(record: Json, figures: Figures) -> str:
 
 def _checks(checks: Sequence[Json], figures: Figures) -> str:
     names = ("workload", "passed", "rel. L2", "max over RMS", "LSE error", "over an honest error", "reason")
-    columns = [Column(name, is_number=name in names[2:6]) for name in names]
+    columns = [HtmlColumn(name, is_number=name in names[2:6]) for name in names]
     measures = ("rel_l2", "max_over_rms", "lse_error", "honest_ratio")
     rows = [
         (
@@ -201,7 +211,12 @@ def _findings(found: Sequence[Json], figures: Figures) -> str:
         )
         for each in found
     ]
-    columns = (Column("severity"), Column("kind"), Column("line", is_number=True), Column("what"))
+    columns = (
+        HtmlColumn("severity"),
+        HtmlColumn("kind"),
+        HtmlColumn("line", is_number=True),
+        HtmlColumn("what"),
+    )
     return table(columns, rows, caption="What the emulator and the compilers found")
 
 
@@ -219,7 +234,7 @@ def _source(source: Json, figures: Figures) -> str:
     remarks = "".join(f"<p class=soft>{escape(remark)}</p>" for remark in source["remarks"])
     summary = f"{source['lines']} lines of CUDA for {source['compile_key']}"
     code = highlight(source["text"], CudaLexer(), formatter)
-    return f"<p>Compiled: {', '.join(build) or 'nothing is stored of it'}.</p>{remarks}" + _folded(
+    return f"<p>Compiled: {', '.join(build) or 'nothing is stored of it'}.</p>{remarks}" + _details_element(
         summary, code, ' class="source"'
     )
 
@@ -244,12 +259,12 @@ def origin(record: Json, figures: Figures) -> str:
     rows += [(name, escape(text)) for name, text in run["environment"].items()]
     rows += [("how fast a GPU was", escape(words)) for words in record["gpus_say"]]
     rows.append(("wall clock", f"{figures.exact(cost['wall_s'])} s, pauses included"))
-    rows += [(name, html) for name, html in _spent(cost) if html]
+    rows += [(name, html) for name, html in _cost_rows(cost) if html]
     cells = [(Cell(escape(name)), Cell(html)) for name, html in rows]
-    return table((Column("what"), Column("as noted")), cells, caption="Environment and cost")
+    return table((HtmlColumn("what"), HtmlColumn("as noted")), cells, caption="Environment and cost")
 
 
-def _spent(cost: Json) -> list[tuple[str, str]]:
+def _cost_rows(cost: Json) -> list[tuple[str, str]]:
     exact = Figures.exact
     price = (
         f"{exact(cost['price'])} at {exact(cost['price_per_hour'])} for a GPU hour" if cost["price"] else ""

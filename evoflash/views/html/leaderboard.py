@@ -4,9 +4,9 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
-from evoflash.app.leaderboard import RANKING, Table
+from evoflash.app.leaderboard import RANKING, Rankings
 from evoflash.views.html.charts import Bar, bars
-from evoflash.views.html.markup import Cell, Column, escape, paragraphs, sorting, table
+from evoflash.views.html.markup import Cell, HtmlColumn, escape, paragraphs, sorting, table
 from evoflash.views.html.report import document
 from evoflash.views.leaderboard import nothing, rankings_in_words
 
@@ -18,7 +18,7 @@ _KEYS = {
 _DRAWN = 20  # rows of a ranking
 
 
-def page(found: Table) -> str:
+def page(found: Rankings) -> str:
     """Every row; cells read as on a terminal, estimates carry their mark."""
     rankings = groupby(found.as_dicts(), key=itemgetter(*RANKING))
     words = rankings_in_words(found)
@@ -33,7 +33,7 @@ def _ranking(
         [_cell(row, *cell) for cell in zip(names, texts, strict=True)]
         for row, texts in zip(rows, cells, strict=True)
     ]
-    columns = [Column(name, is_number=name in _KEYS) for name in names]
+    columns = [HtmlColumn(name, is_number=name in _KEYS) for name in names]
     drawn = [_bar(row, dict(zip(names, texts, strict=True))) for row, texts in zip(rows, cells, strict=True)]
     chart = bars(drawn[:_DRAWN], f"Times of the first {min(_DRAWN, len(drawn))}")
     shown_table = table(columns, shown, caption=title, attributes=' class="sortable"')

@@ -5,7 +5,7 @@ from typing import Any
 
 from evoflash.views.html import charts
 from evoflash.views.html import charts as bars
-from evoflash.views.html.markup import Cell, Column, Figures, escape, note, paragraphs, sorting, table
+from evoflash.views.html.markup import Cell, Figures, HtmlColumn, escape, note, paragraphs, sorting, table
 
 Json = Mapping[str, Any]
 _EFFECTS = 14  # of the surest ones that are drawn; the table has all
@@ -48,7 +48,7 @@ def learnt(record: Json, figures: Figures) -> str:
 
 def _effects(effects: Sequence[Json], figures: Figures) -> str:
     names = ("family", "gene", "value", "ratio", "95 % interval", "n", "compared with")
-    columns = [Column(name, is_number=name in ("ratio", "95 % interval", "n")) for name in names]
+    columns = [HtmlColumn(name, is_number=name in ("ratio", "95 % interval", "n")) for name in names]
     rows = [
         (
             Cell(escape(each["family"])),
@@ -90,10 +90,10 @@ def lineage(record: Json, figures: Figures) -> str:
         *(["again us", "again, interval", "it is"] if again else []),
     ]
     columns = [
-        Column(name, is_number=name in ("hop", "us", "change", "again us", "again, interval"))
+        HtmlColumn(name, is_number=name in ("hop", "us", "change", "again us", "again, interval"))
         for name in names
     ]
-    columns += [Column("genes that changed"), Column("bound")]
+    columns += [HtmlColumn("genes that changed"), HtmlColumn("bound")]
     rows = [_hop(at, hop, figures, again=again) for at, hop in enumerate(found["hops"])]
     shown = table(columns, rows, caption="The winner's ancestors, each the fastest parent of the next")
     return (
@@ -136,7 +136,7 @@ def _neighbours(near: Sequence[Json], figures: Figures) -> str:
     if not near:
         return ""
     names = ("gene", "winner", "instead", "us", "over best", "status", "kernel")
-    columns = [Column(name, is_number=name in ("us", "over best")) for name in names]
+    columns = [HtmlColumn(name, is_number=name in ("us", "over best")) for name in names]
     rows = [
         (
             Cell(escape(each["gene"])),

@@ -9,7 +9,7 @@ from html import escape
 
 from evoflash.app.words import short
 
-__all__ = ["Cell", "Column", "Figures", "escape", "note", "paragraphs", "sorting", "table"]
+__all__ = ["Cell", "Figures", "HtmlColumn", "escape", "note", "paragraphs", "sorting", "table"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class HtmlColumn:
     """A table's column."""
 
     name: str
@@ -47,7 +47,7 @@ class Figures:
         """A ratio as what it adds or takes off: 0.9 reads -10.0 %."""
         if value is None:
             return ""
-        words = _signed(100 * (value - 1))
+        words = _signed_number(100 * (value - 1))
         between = "\u2009" if self.mark and words[0] in "+\u2212" else ""  # "~-" would look like one sign
         return _data(value, f"{self.mark}{between}{words} %")
 
@@ -70,7 +70,7 @@ class Figures:
         return _data(value, text)
 
 
-def _signed(value: float) -> str:
+def _signed_number(value: float) -> str:
     words = f"{value:+.1f}".replace("-", "\u2212")  # a minus, and no hyphen
     return "0.0" if float(f"{value:.1f}") == 0 else words
 
@@ -85,7 +85,7 @@ def sorting(value: float | None) -> float | str:
 
 
 def table(
-    columns: Sequence[Column],
+    columns: Sequence[HtmlColumn],
     rows: Iterable[Sequence[Cell]],
     *,
     caption: str,
@@ -109,15 +109,15 @@ def table(
     )
 
 
-def _kind(column: Column) -> str:
+def _kind(column: HtmlColumn) -> str:
     return ' class="n"' if column.is_number else ""
 
 
-def _title(column: Column) -> str:
+def _title(column: HtmlColumn) -> str:
     return f' title="{escape(column.help, quote=True)}"' if column.help else ""
 
 
-def _cell(column: Column, cell: Cell) -> str:
+def _cell(column: HtmlColumn, cell: Cell) -> str:
     key = "" if cell.key is None else f' data-key="{escape(str(cell.key), quote=True)}"'
     return f"<td{_kind(column)}{key}>{cell.html}</td>"
 

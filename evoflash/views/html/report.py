@@ -33,7 +33,7 @@ def html(record: Json) -> str:
         f'<footer><p class="soft">Made by evoflash {escape(record["made_by"])}, {escape(record["made"])}.'
         ' <button id="save" class="plain" type="button" hidden>'
         "Save the numbers as JSON</button></p></footer>\n"
-        f'<script type="application/json" id="record">{_embedded(record)}</script>',
+        f'<script type="application/json" id="record">{_json_for_script(record)}</script>',
     )
 
 
@@ -92,7 +92,7 @@ def _about(record: Json) -> str:
     return f"<p>{escape(said)}</p>{marked}"
 
 
-def _embedded(record: Json) -> str:
+def _json_for_script(record: Json) -> str:
     # "</script" in a kernel's text must not end the element.
     return json.dumps(record, separators=(",", ":")).replace("<", "\\u003c")
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from evoflash.views.html import charts
 from evoflash.views.html import charts as bars
-from evoflash.views.html.markup import Cell, Column, Figures, escape, note, paragraphs, sorting, table
+from evoflash.views.html.markup import Cell, Figures, HtmlColumn, escape, note, paragraphs, sorting, table
 from evoflash.views.html.svg import Look, cross, path
 
 Json = Mapping[str, Any]
@@ -49,7 +49,7 @@ def _ties(found: Json, figures: Figures) -> str:
         (Cell(f"<code>{escape(tie['id'])}</code>"), Cell(escape(tie["family"])), Cell(figures.us(tie["us"])))
         for tie in found["ties"]
     ]
-    columns = (Column("kernel"), Column("family"), Column("us", is_number=True))
+    columns = (HtmlColumn("kernel"), HtmlColumn("family"), HtmlColumn("us", is_number=True))
     return table(columns, rows, caption="Kernels that cannot be told apart from the winner") if rows else ""
 
 
@@ -74,7 +74,7 @@ def _pairs(found: Json, figures: Figures) -> str:
         for pair in found["pairs"]
     ]
     names = ("other", "workload", "winner over it", "interval", "n", "the winner is")
-    columns = [Column(name, is_number=name in ("winner over it", "interval", "n")) for name in names]
+    columns = [HtmlColumn(name, is_number=name in ("winner over it", "interval", "n")) for name in names]
     sure = f"{found['pairs'][0]['confidence']:.1%} intervals"
     label = f"The winner's time over others', timed in turns, with {sure}"
     chart = bars.spans(drawn, label, names=("the winner is faster", "slower"))
@@ -95,7 +95,11 @@ def progress(record: Json, figures: Figures) -> str:
         )
         for point in found["best"]
     ]
-    columns = (Column("evaluations", is_number=True), Column("best us", is_number=True), Column("kernel"))
+    columns = (
+        HtmlColumn("evaluations", is_number=True),
+        HtmlColumn("best us", is_number=True),
+        HtmlColumn("kernel"),
+    )
     each = table(columns, rows, caption="Each improvement") if rows else ""
     random = "".join(_random(run, figures) for run in found["random"])
     return (
@@ -159,7 +163,7 @@ def candidates(record: Json, figures: Figures, looks: Mapping[str, Look]) -> str
         "reason",
     )
     numbers = ("#", "us", "over best", "regs", "spills")
-    columns = [Column(name, is_number=name in numbers) for name in names]
+    columns = [HtmlColumn(name, is_number=name in numbers) for name in names]
     winner = record["verdict"]["id"] if record["verdict"] else ""
     shown = table(
         columns,
@@ -236,7 +240,12 @@ def _front(found: Json, figures: Figures, looks: Mapping[str, Look]) -> str:
         )
         for point in found["points"]
     ]
-    columns = (Column("kernel"), Column("family"), Column("us", True), Column(found["units"][1], True))
+    columns = (
+        HtmlColumn("kernel"),
+        HtmlColumn("family"),
+        HtmlColumn("us", True),
+        HtmlColumn(found["units"][1], True),
+    )
     caption = f"Kernels that no other is as good as in {first} and {second} and better in one"
     chart = charts.front(found, looks, figures.mark)
     return f"<h3>{escape(first)} against {escape(second)}</h3>{chart}{table(columns, rows, caption=caption)}"

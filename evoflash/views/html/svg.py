@@ -12,7 +12,7 @@ WIDE, NARROW = 760, 360
 
 
 @dataclass(frozen=True, slots=True)
-class Scale:
+class AxisScale:
     """From numbers to places; `low` and `high` are drawn at `start` and `end`."""
 
     low: float
@@ -59,8 +59,8 @@ class Frame:
 
     width: int
     height: int
-    x: Scale
-    y: Scale
+    x: AxisScale
+    y: AxisScale
     floor: float  # where the lower axis is; below y's start where a strip is free above it
 
     def axes(self, x_name: str, y_name: str, *, x_most: int = 8, y_most: int = 6) -> str:
@@ -80,7 +80,7 @@ class Frame:
         return "".join(parts)
 
 
-def framed(
+def make_frame(
     width: int,
     height: int,
     xs: Sequence[float],
@@ -93,8 +93,8 @@ def framed(
     """A frame that holds these values with a margin; `strip` pixels stay free above the lower axis."""
     left, right, top, bottom = 52, 12, 24, 42
     whole = all(isinstance(value, int) for value in xs)
-    x = Scale(*_span(xs, log=log_x, pad=0.0), left, width - right, log_x, is_whole=whole)
-    y = Scale(*_span(ys, log=log_y, pad=0.06), height - bottom - strip, top, log_y)
+    x = AxisScale(*_span(xs, log=log_x, pad=0.0), left, width - right, log_x, is_whole=whole)
+    y = AxisScale(*_span(ys, log=log_y, pad=0.06), height - bottom - strip, top, log_y)
     return Frame(width, height, x, y, height - bottom)
 
 

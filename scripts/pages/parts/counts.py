@@ -30,7 +30,7 @@ class Count:
 def frauds() -> int:
     """Frauds and mistakes of the self-test, its controls not counted."""
     of_kernels = sum(not fraud.is_control for fraud in corpus())
-    at_size = sum(bool(mistake.expected.rungs) for mistake in large_size_frauds.MISTAKES)
+    at_size = sum(bool(mistake.expected_rejection.rungs) for mistake in large_size_frauds.MISTAKES)
     books = sum(bool(book.words) for book in bookkeeping_frauds.BOOKS)
     return of_kernels + at_size + books + sum(bool(cheat.words) for cheat in clock_frauds.CHEATS)
 

@@ -12,8 +12,8 @@ from places import KERNELS
 from rich.console import Console
 
 from evoflash.app.check import subject as check_subject
-from evoflash.app.check.runs import Checked, check, plan, run_case
-from evoflash.app.check.subject import of_exported
+from evoflash.app.check.runs import CheckReport, check_kernel, plan, run_case
+from evoflash.app.check.subject import of_export
 from evoflash.errors import UsageError
 from evoflash.kernels.family import load_family
 from evoflash.kernels.gxx import build
@@ -22,7 +22,7 @@ from evoflash.kernels.standalone import export_values, genome_of
 from evoflash.operation import operation_of
 from evoflash.operations.attention.workload import parse_workload
 from evoflash.paths import TEMPLATES
-from evoflash.views.check import as_json, print_checked
+from evoflash.views.check import as_json, print_reports
 
 FAULTS_HEADER = """\
 /* evoflash check
@@ -93,9 +93,11 @@ def small(folder: Path, body: str, *, old: str = "", new: str = "") -> Path:
     return path
 
 
-def check_file(path: Path, *, runs: int = 4, gpu: str | None = None, problem: str | None = None) -> Checked:
+def check_file(
+    path: Path, *, runs: int = 4, gpu: str | None = None, problem: str | None = None
+) -> CheckReport:
     (subject,) = check_subject.of_file(path, problem=problem, gpu=gpu)
-    return check(subject, runs=runs, seed=1)
+    return check_kernel(subject, runs=runs, seed=1)
 
 
 def line_of(path: Path, wanted: str) -> int:
@@ -104,13 +106,13 @@ def line_of(path: Path, wanted: str) -> int:
     return max(number for number, line in enumerate(lines, 1) if line.strip().startswith(wanted))
 
 
-def kinds(checked: Checked) -> dict[str, int]:
+def kinds(checked: CheckReport) -> dict[str, int]:
     return {finding.kind: finding.line for finding in checked.findings}
 
 
-def page(checked: Checked) -> str:
+def page(checked: CheckReport) -> str:
     text = io.StringIO()
-    print_checked([checked], Console(file=text, width=180))
+    print_reports([checked], Console(file=text, width=180))
     return text.getvalue()
 
 
@@ -351,7 +353,7 @@ def test_a_genome_is_checked_in_its_rendered_source(tmp_path, monkeypatch):
     monkeypatch.setenv("EVOFLASH_TEMPLATES", str(broken))
 
     (subject,) = check_subject.of_words("unsynced", [], problem="mission", gpu="l4")
-    checked = check(subject, runs=2, seed=1)
+    checked = check_kernel(subject, runs=2, seed=1)
 
     races = [finding for finding in checked.findings if finding.kind.startswith("race")]
     assert races
@@ -369,8 +371,8 @@ def test_a_problem_of_two_kernels_is_checked_as_two(tmp_path):
 def test_an_exported_file_is_rendered_again_and_its_own_lines_are_named(tmp_path):
     path = tmp_path / "kernel.cu"
     path.write_text(export_values(GENOME["family"], GENOME["words"], problem=GENOME["problem"], gpu="l4"))
-    (subject,) = of_exported(path, problem=None, gpu=None)
-    checked = check(subject, runs=1, seed=1)
+    (subject,) = of_export(path, problem=None, gpu=None)
+    checked = check_kernel(subject, runs=1, seed=1)
     store = next(finding for finding in checked.findings if finding.kind == "uncoalesced")
 
     assert checked.errors == 0
@@ -383,19 +385,19 @@ def test_an_exported_file_is_checked_with_the_gpu_and_problem_that_it_was_export
     path = tmp_path / "kernel.cu"
     path.write_text(export_values(GENOME["family"], GENOME["words"], problem=GENOME["problem"], gpu="l4"))
 
-    (subject,) = of_exported(path, problem=GENOME["problem"], gpu="l4")
+    (subject,) = of_export(path, problem=GENOME["problem"], gpu="l4")
     assert "edited" not in subject.title
-    (on_another,) = of_exported(path, problem=None, gpu="a100")
+    (on_another,) = of_export(path, problem=None, gpu="a100")
     assert on_another.gpu.name == "a100"
     with pytest.raises(UsageError, match="leave --problem out"):
-        of_exported(path, problem="s2k_d128,dtype=bf16", gpu=None)
+        of_export(path, problem="s2k_d128,dtype=bf16", gpu=None)
 
 
 def test_an_export_that_was_edited_outside_of_its_kernel_is_said_to_be(tmp_path):
     path = tmp_path / "kernel.cu"
     text = export_values(GENOME["family"], GENOME["words"], problem=GENOME["problem"], gpu="l4")
     path.write_text(text.replace("int main(", "int  main("))
-    (subject,) = of_exported(path, problem=None, gpu=None)
+    (subject,) = of_export(path, problem=None, gpu=None)
     assert "differs from its export outside of the kernel" in subject.notes[1]
 
 
@@ -415,8 +417,8 @@ def test_a_fault_edited_into_an_exported_kernel_is_found(tmp_path, old, new, kin
     assert old in kernel, kernel
     path.write_text(before + "}  // namespace ef\n" + kernel.replace(old, new))
 
-    (subject,) = of_exported(path, problem=None, gpu=None)
-    checked = check(subject, runs=2, seed=1)
+    (subject,) = of_export(path, problem=None, gpu=None)
+    checked = check_kernel(subject, runs=2, seed=1)
     assert "edited" in subject.title
     found = [finding for finding in checked.findings if finding.severity == "error"]
     assert any(finding.kind.startswith(kind) for finding in found), found
@@ -426,14 +428,16 @@ def test_a_file_with_a_prefix_is_checked_as_the_kernel_that_it_is_and_its_edits_
     path = tmp_path / "kernel.cu"
     text = export_values("flash_mma", FAULTY, problem="b=1,h=2,s=96,d=32", gpu="l4", prefix="mine")
     path.write_text(text)
-    (whole,) = of_exported(path, problem=None, gpu=None)
+    (whole,) = of_export(path, problem=None, gpu=None)
     path.write_text(text.replace("ef::syncthreads();  // K tile j is", "// K tile j is"))
-    (edited,) = of_exported(path, problem=None, gpu=None)
+    (edited,) = of_export(path, problem=None, gpu=None)
 
     assert "edited" not in whole.title
     assert len(whole.notes) == 1
     assert "edited" in edited.title
-    errors = [finding for finding in check(edited, runs=2, seed=1).findings if finding.severity == "error"]
+    errors = [
+        finding for finding in check_kernel(edited, runs=2, seed=1).findings if finding.severity == "error"
+    ]
     (race, *_) = [finding for finding in errors if finding.kind.startswith("race")]
     assert "ef::" in path.read_text().splitlines()[race.line - 1]
 

@@ -10,14 +10,14 @@ from rich.console import Console
 
 from evoflash.app.check import lint as compiler_messages
 from evoflash.app.check.findings import KINDS, Finding, Place, from_report, merge, slow_accesses
-from evoflash.app.check.runs import Checked, RunRecord
-from evoflash.app.check.subject import Subject
-from evoflash.emulator.call import Run
-from evoflash.emulator.launch import Report, Site
+from evoflash.app.check.runs import CheckReport, RunRecord
+from evoflash.app.check.subject import KernelUnderTest
+from evoflash.emulator.call import EmulatorRun
+from evoflash.emulator.launch import EmulatorReport, Site
 from evoflash.errors import UsageError
 from evoflash.evaluation import Build
-from evoflash.operations.attention.workload import CompileKey
-from evoflash.views.check import explain, print_checked
+from evoflash.operations.attention.workload import AttentionKey
+from evoflash.views.check import explain, print_reports
 
 EMU = ROOT / "evoflash" / "emulator" / "emu"
 TEXT = "one\n  ef::sts(smem, ef::fmax(a, b));  // comment\n\tx = y;\n" + "four(" + "x" * 200 + ");\n"
@@ -37,13 +37,13 @@ def kinds_in_the_emulator() -> set[str]:
 def shown(
     findings: tuple[Finding, ...], *, width: int | None = None, colours: bool = False, text: str = TEXT
 ) -> str:
-    subject = Subject("k.cu", "k", text, (), None, None, Path("k.cu"), text)
-    runs = (RunRecord("case", Run("lazy", "fifo", 1, 1.0), "normal", 0.1),) * 4
+    subject = KernelUnderTest("k.cu", "k", text, (), None, None, Path("k.cu"), text)
+    runs = (RunRecord("case", EmulatorRun("lazy", "fifo", 1, 1.0), "normal", 0.1),) * 4
     page = io.StringIO()
     console = Console(
         file=page, width=width or 180, force_terminal=width is not None, no_color=not colours, highlight=False
     )
-    print_checked([Checked(subject, Path("k.cu"), runs, findings, None, ())], console)
+    print_reports([CheckReport(subject, Path("k.cu"), runs, findings, None, ())], console)
     return page.getvalue()
 
 
@@ -86,7 +86,7 @@ def test_explain_prints_what_a_kind_means_and_lists_the_kinds_for_another():
 
 
 def test_a_report_becomes_a_finding_with_its_block_and_its_second_place():
-    finding = from_report(Report("race-WAR", 9, 5, 7, RACE), run="lazy")
+    finding = from_report(EmulatorReport("race-WAR", 9, 5, 7, RACE), run="lazy")
 
     assert finding.where == "block (0,1,0)"
     assert finding.message.startswith("write of shared offset 8 by thread 3")
@@ -95,7 +95,7 @@ def test_a_report_becomes_a_finding_with_its_block_and_its_second_place():
 
 
 def test_lines_are_shifted_in_places_and_in_the_message():
-    finding = from_report(Report("race-WAR", 9, 5, 1, RACE), run="", shift=100)
+    finding = from_report(EmulatorReport("race-WAR", 9, 5, 1, RACE), run="", shift=100)
 
     assert (finding.line, finding.places[0].line) == (109, 105)
     assert "the read at line 105 by thread 4" in finding.message
@@ -106,7 +106,7 @@ def test_each_group_of_a_deadlock_is_a_place():
         "block (0,0,0): no thread can go on; threads 0-31: bar_sync at line 7 (barrier 1: 32 of 64 threads "
         "have come); threads 32-63: exited"
     )
-    finding = from_report(Report("DEADLOCK", 7, 0, 1, message), run="")
+    finding = from_report(EmulatorReport("DEADLOCK", 7, 0, 1, message), run="")
 
     assert finding.message == "no thread can go on"
     assert finding.places == (
@@ -116,7 +116,7 @@ def test_each_group_of_a_deadlock_is_a_place():
 
 
 def report(kind: str, line: int, line2: int, count: int = 1) -> Finding:
-    return from_report(Report(kind, line, line2, count, "message"), run="")
+    return from_report(EmulatorReport(kind, line, line2, count, "message"), run="")
 
 
 def test_runs_merge_to_one_finding_a_kind_and_line_that_counts_its_runs():
@@ -197,7 +197,7 @@ def test_spills_and_serialised_wgmma_are_warnings():
         "ptxas info    : (C7513) Potential Performance Loss: wgmma.mma_async instructions are serialized "
         "due to non wgmma instructions in the function 'k'"
     )
-    key = CompileKey(64, "fp16", False, 1, "sm_90a")
+    key = AttentionKey(64, "fp16", False, 1, "sm_90a")
     build = Build("g", key, "s", "c", registers=255, spill_bytes=40, warnings=(message,))
     spills, serialized = compiler_messages.from_build(build, arch="sm_90a")
 

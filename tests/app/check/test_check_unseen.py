@@ -6,8 +6,8 @@ import pytest
 
 from evoflash.app.check import subject as check_subject
 from evoflash.app.check.lint import unseen_in
-from evoflash.app.check.runs import Checked, check
-from evoflash.app.check.subject import of_exported
+from evoflash.app.check.runs import CheckReport, check_kernel
+from evoflash.app.check.subject import of_export
 from evoflash.errors import UsageError
 from evoflash.kernels.renderer import lint
 from evoflash.kernels.standalone import export_values
@@ -38,15 +38,17 @@ TICKET = """const int ticket = ef::shfl_idx(threadIdx.x % 32 == 0 ? int(ef::atom
   ef::stg(y + ticket * 32 + threadIdx.x % 32, ef::ldg(x + i));"""
 
 
-def checked(tmp_path: Path, body: str = COPY, *, above: str = "", runs: int = 4, **launch: object) -> Checked:
+def checked(
+    tmp_path: Path, body: str = COPY, *, above: str = "", runs: int = 4, **launch: object
+) -> CheckReport:
     path = tmp_path / "kernel.cu"
     values = {"grid": 4, "block": 128, "smem": 512} | launch
     path.write_text(HEAD.format(body=body, above=above, **values))
     (subject,) = check_subject.of_file(path, problem=None, gpu=None)
-    return check(subject, runs=runs, seed=1)
+    return check_kernel(subject, runs=runs, seed=1)
 
 
-def kinds(found: Checked) -> list[str]:
+def kinds(found: CheckReport) -> list[str]:
     return [finding.kind for finding in found.findings]
 
 
@@ -142,4 +144,4 @@ def test_an_exported_file_whose_ptx_was_edited_is_refused(tmp_path: Path) -> Non
     path.write_text(text.replace("ex2.approx", "lg2.approx"))
 
     with pytest.raises(UsageError, match=r"PTX above the kernel .*lg2|PTX above the kernel .*ex2.*edited"):
-        of_exported(path, problem=None, gpu=None)
+        of_export(path, problem=None, gpu=None)

@@ -40,11 +40,11 @@ def test_no_set_of_as_many_kernels_is_better(table, most):
 @settings(max_examples=100, deadline=None)
 def test_exchanges_end_at_a_set_that_no_exchange_makes_better(table, most):
     regret, weights = table
-    columns = choice._undominated(regret)
+    columns = choice._undominated_columns(regret)
     if not columns:
         return
 
-    found = evaluate(regret, weights, choice._exchanged(regret, weights, columns, most))
+    found = evaluate(regret, weights, choice._local_search(regret, weights, columns, most))
 
     swaps = [tuple(sorted({*found.kernels} - {out} | {new})) for out in found.kernels for new in columns]
     assert len(found.kernels) <= most

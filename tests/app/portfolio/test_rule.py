@@ -31,7 +31,7 @@ def mixes(draw):
 
 
 def given_to(points, workload):
-    return rule.ask(Dispatcher(rule.rule_of(points, ARCH)), workload, ARCH)
+    return rule.ask_dispatcher(Dispatcher(rule.rule_of(points, ARCH)), workload, ARCH)
 
 
 def test_every_shape_of_the_mix_gets_its_own_kernel():

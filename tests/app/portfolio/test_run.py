@@ -8,10 +8,10 @@ from portfolio_cases import SHAPES, chosen_from, kernels, table_of, time_of
 from rich.console import Console
 
 from evoflash.app.portfolio import choice as rule
-from evoflash.app.portfolio.candidates import built, candidates, valid_keys
-from evoflash.app.portfolio.run import as_json, at_borders, regret, served
+from evoflash.app.portfolio.candidates import build_all, candidates, valid_keys
+from evoflash.app.portfolio.run import as_json, at_borders, regret, serve_mix
 from evoflash.app.portfolio.session import complaint, one_group
-from evoflash.app.portfolio.table import Row, read_table
+from evoflash.app.portfolio.table import ShapeTimes, read_table
 from evoflash.errors import DeviceError, NoKernelError, UsageError
 from evoflash.evaluation import Basis
 from evoflash.problem import parse_workload
@@ -32,13 +32,13 @@ def test_each_shape_is_served_by_the_fastest_of_the_kept_kernels(tmp_path):
     found = chosen_from(table_of(TIMES), tmp_path, kernels=2)
 
     assert found.kernels == tuple(genome.id for genome in kernels(3)[:2])
-    assert [row.kernel for row in served(found)] == [found.kernels[0], found.kernels[1], found.kernels[1]]
+    assert [row.kernel for row in serve_mix(found)] == [found.kernels[0], found.kernels[1], found.kernels[1]]
 
 
 def test_the_regret_is_beside_the_fastest_of_all_kernels_and_not_of_the_kept_ones(tmp_path):
     found = chosen_from(table_of(TIMES), tmp_path, kernels=1)
 
-    costs = regret(served(found))
+    costs = regret(serve_mix(found))
 
     assert found.kernels == (kernels(3)[2].id,)
     assert costs.worst == pytest.approx(0.5)
@@ -55,7 +55,7 @@ def test_choosing_again_with_other_weights_needs_no_gpu(tmp_path):
 def test_a_shape_that_no_kernel_computes_falls_back_and_says_why(tmp_path):
     found = chosen_from(table_of([[10.0], [None], [5.0]]), tmp_path)
 
-    rows = served(found)
+    rows = serve_mix(found)
 
     assert [bool(row.kernel) for row in rows] == [True, False, True]
     text = " ".join(shown(found).split())
@@ -87,13 +87,16 @@ def test_a_border_whose_kernel_is_slower_than_another_teaches_the_rule(tmp_path)
     border = before.borders[0]
     first, second = before.kernels
     for shape in (border.first, border.second):  # the second kernel is twice as fast on both sides
-        table = table.with_border(Row(shape, {first: time_of(20.0), second: time_of(10.0)}))
+        table = table.with_border(ShapeTimes(shape, {first: time_of(20.0), second: time_of(10.0)}))
 
     after = chosen_from(table, tmp_path, kernels=2)
 
-    ask = [rule.ask(rule.Dispatcher(after.rule), shape, "sm_89") for shape in (border.first, border.second)]
+    ask = [
+        rule.ask_dispatcher(rule.Dispatcher(after.rule), shape, "sm_89")
+        for shape in (border.first, border.second)
+    ]
     assert ask == [1, 1]
-    assert [row.kernel for row in served(after)] == [row.kernel for row in served(before)]
+    assert [row.kernel for row in serve_mix(after)] == [row.kernel for row in serve_mix(before)]
 
 
 def test_the_report_fits_80_columns(tmp_path):
@@ -125,7 +128,7 @@ def test_json_has_the_rule_and_every_figure_of_the_text(tmp_path):
 
     assert told["rule"] == json.loads(json.dumps(found.rule))
     assert [shape["problem"] for shape in told["shapes"]] == [str(parse_workload(each)) for each in SHAPES]
-    assert told["mean_regret"] == regret(served(found)).mean
+    assert told["mean_regret"] == regret(serve_mix(found)).mean
     assert [each["kernels"] for each in told["by_count"]] == [1, 2]
 
 
@@ -199,7 +202,7 @@ def test_a_kernel_that_was_wrong_at_a_border_is_not_kept(tmp_path):
     first, second = before.kernels
     shape = before.borders[0].first
     table = table.with_border(
-        Row(shape, {second: time_of(9.0)}, {first: "wrong: row 3 is 1.0, 2.0 is right"})
+        ShapeTimes(shape, {second: time_of(9.0)}, {first: "wrong: row 3 is 1.0, 2.0 is right"})
     )
 
     after = chosen_from(table, tmp_path, kernels=2)
@@ -215,18 +218,23 @@ def test_a_kernel_that_cannot_be_launched_at_a_border_is_kept_elsewhere(tmp_path
     first, second = before.kernels
     border = before.borders[0]
     for shape in (border.first, border.second):
-        table = table.with_border(Row(shape, {second: time_of(9.0)}, {first: "its blocks do not all fit"}))
+        table = table.with_border(
+            ShapeTimes(shape, {second: time_of(9.0)}, {first: "its blocks do not all fit"})
+        )
 
     after = chosen_from(table, tmp_path, kernels=2)
 
     assert after.kernels == before.kernels
-    ask = [rule.ask(rule.Dispatcher(after.rule), shape, "sm_89") for shape in (border.first, border.second)]
+    ask = [
+        rule.ask_dispatcher(rule.Dispatcher(after.rule), shape, "sm_89")
+        for shape in (border.first, border.second)
+    ]
     assert ask == [1, 1]
 
 
 def test_the_emulator_takes_one_group_of_a_border_shape_and_no_more_than_it_can():
     gpu, shape = load_gpu("l4"), parse_workload("b=3,h=2,hkv=1,s=70,d=32")
-    (part,) = built(kernels(1), [shape], gpu, emulate=False).values()
+    (part,) = build_all(kernels(1), [shape], gpu, emulate=False).values()
     alone = one_group(shape)
 
     assert (alone.batch, alone.heads, alone.kv_heads) == (1, 2, 1)

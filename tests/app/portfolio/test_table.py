@@ -5,7 +5,7 @@ import json
 import pytest
 from portfolio_cases import SHAPES, table_of, time_of
 
-from evoflash.app.portfolio.table import Row, read_table, write_table
+from evoflash.app.portfolio.table import ShapeTimes, read_table, write_table
 from evoflash.errors import UsageError
 from evoflash.problem import parse_workload
 
@@ -14,7 +14,7 @@ W = parse_workload(SHAPES[0])
 
 def test_a_table_comes_back_from_its_file_as_it_was(tmp_path):
     table = table_of([[1.0, 2.0], [3.0, None], [5.0, 4.0]])
-    table = table.with_border(Row(W, {table.kernels[0].id: time_of(9.0)}))
+    table = table.with_border(ShapeTimes(W, {table.kernels[0].id: time_of(9.0)}))
 
     write_table(tmp_path / "t.json", table)
 
@@ -50,10 +50,10 @@ def test_a_time_that_is_no_time_is_found(tmp_path):
 
 
 def test_a_kernel_timed_again_keeps_its_new_ratio_to_the_fastest():
-    row = Row(W, {"fast": time_of(10.0), "slow": time_of(16.0, is_rough=True, is_checked=False)})
-    again = Row(W, {"fast": time_of(20.0), "slow": time_of(22.0)})
+    row = ShapeTimes(W, {"fast": time_of(10.0), "slow": time_of(16.0, is_rough=True, is_checked=False)})
+    again = ShapeTimes(W, {"fast": time_of(20.0), "slow": time_of(22.0)})
 
-    settled = row.settled("slow", again)
+    settled = row.with_retiming("slow", again)
 
     assert settled.times["slow"].us == pytest.approx(11.0)
     assert settled.times["slow"].is_checked
@@ -62,9 +62,9 @@ def test_a_kernel_timed_again_keeps_its_new_ratio_to_the_fastest():
 
 
 def test_a_kernel_that_was_wrong_when_it_was_timed_again_has_no_time_any_more():
-    row = Row(W, {"fast": time_of(10.0), "wrong": time_of(16.0, is_checked=False)})
+    row = ShapeTimes(W, {"fast": time_of(10.0), "wrong": time_of(16.0, is_checked=False)})
 
-    settled = row.settled("wrong", Row(W, {"fast": time_of(10.0)}, {"wrong": "row 3 is 1.0"}))
+    settled = row.with_retiming("wrong", ShapeTimes(W, {"fast": time_of(10.0)}, {"wrong": "row 3 is 1.0"}))
 
     assert set(settled.times) == {"fast"}
     assert settled.absent == {"wrong": "row 3 is 1.0"}

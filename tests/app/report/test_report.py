@@ -11,14 +11,14 @@ import pytest
 import report_cases as cases
 
 from evoflash.app.report import collect, record
-from evoflash.app.search.session import as_note, noted
+from evoflash.app.search.session import as_note, read_pairs
 from evoflash.app.words import short
 from evoflash.cli import program as cli
-from evoflash.cli.commands.runs import opened
+from evoflash.cli.commands.runs import closing_database
 from evoflash.errors import NoKernelError, StoreError, UsageError, without_passwords
 from evoflash.evaluation import Basis, Status
 from evoflash.gpu.process.finals import FinalReport
-from evoflash.gpu.timing.paired import Comparison
+from evoflash.gpu.timing.paired import PairedComparison
 from evoflash.store import run_edits
 from evoflash.store.store import Store, open_store
 from evoflash.views.html import report as report_page
@@ -27,9 +27,9 @@ from evoflash.views.html.report import html
 
 
 def reported(path: Path, wanted: str | None = None, **asked: float) -> dict:
-    with opened(str(path), read_only=True) as database:
+    with closing_database(str(path), read_only=True) as database:
         store = Store(database)
-        run = collect.chosen(database, store, wanted)
+        run = collect.find_run(database, store, wanted)
         return json.loads(record.as_json(collect.collect(database, store, run, **asked)))
 
 
@@ -133,14 +133,14 @@ def test_a_run_whose_pairs_were_not_kept_says_so_and_goes_by_the_spreads(tmp_pat
 
 
 def test_final_pairs_come_back_from_their_note_and_a_broken_note_is_one_line():
-    pair = Comparison("a", "b", "w", "final-cold", 0.9, 0.8, 0.95, n=9)
-    other = Comparison("b", "c", "w", "final-cold", 0.9, 0.8, 0.95, n=9)
-    hot = Comparison("a", "b", "w", "final-hot", 0.9, 0.8, 0.95, n=9)
+    pair = PairedComparison("a", "b", "w", "final-cold", 0.9, 0.8, 0.95, n=9)
+    other = PairedComparison("b", "c", "w", "final-cold", 0.9, 0.8, 0.95, n=9)
+    hot = PairedComparison("a", "b", "w", "final-hot", 0.9, 0.8, 0.95, n=9)
     note = as_note(FinalReport({}, (pair, other, hot), {}, {}, {}), "a")
-    assert noted({"final_pairs": note}) == (pair,)
-    assert noted({}) == ()
+    assert read_pairs({"final_pairs": note}) == (pair,)
+    assert read_pairs({}) == ()
     with pytest.raises(StoreError, match="db check"):
-        noted({"final_pairs": "[{]"})
+        read_pairs({"final_pairs": "[{]"})
 
 
 def test_every_candidate_is_listed_with_its_end(found):
@@ -360,7 +360,7 @@ def test_the_command_writes_the_page_of_the_json_that_it_writes(database, tmp_pa
 
 def run(arguments: list[str]) -> int:
     try:
-        return cli.run(arguments)
+        return cli.run_command(arguments)
     except SystemExit as ended:
         return int(ended.code or 0)
 

@@ -2,19 +2,19 @@
 
 import pytest
 
-from evoflash.app.search.machines import HERE, Asked, Machines
+from evoflash.app.search.machines import HERE, MachineOptions, Machines
 from evoflash.errors import UsageError
 
 
 @pytest.mark.parametrize(
     ("asked", "says"),
     [
-        (Asked(gpus="0", workers=2), "--gpus and --workers"),
-        (Asked(gpus="0", scheduler="localhost"), "--gpus and --scheduler"),
-        (Asked(tls="certs"), "--tls is the certificate for a --scheduler"),
-        (Asked(gpus="0", evaluator="emulated"), "--gpus measures"),
-        (Asked(workers=0), "give a number from 1 to 512"),
-        (Asked(ahead=0), "--ahead 0"),
+        (MachineOptions(gpus="0", workers=2), "--gpus and --workers"),
+        (MachineOptions(gpus="0", scheduler="localhost"), "--gpus and --scheduler"),
+        (MachineOptions(tls="certs"), "--tls is the certificate for a --scheduler"),
+        (MachineOptions(gpus="0", evaluator="emulated"), "--gpus measures"),
+        (MachineOptions(workers=0), "give a number from 1 to 512"),
+        (MachineOptions(ahead=0), "--ahead 0"),
     ],
 )
 def test_options_that_contradict_one_another_are_refused(asked, says):
@@ -22,14 +22,16 @@ def test_options_that_contradict_one_another_are_refused(asked, says):
         asked.check()
 
 
-@pytest.mark.parametrize("asked", [Asked(), Asked(gpus="all"), Asked(workers=3, ahead=1)])
+@pytest.mark.parametrize(
+    "asked", [MachineOptions(), MachineOptions(gpus="all"), MachineOptions(workers=3, ahead=1)]
+)
 def test_options_that_make_sense_are_not(asked):
     asked.check()
 
 
 def test_a_continued_search_keeps_its_proposals_in_flight_unless_told_otherwise():
     begun = Machines(ahead=6).note
-    assert HERE.as_noted(begun).ahead == 6
-    assert Machines(ahead=2).as_noted(begun).ahead == 2
-    assert HERE.as_noted({}) is HERE
+    assert HERE.with_noted_ahead(begun).ahead == 6
+    assert Machines(ahead=2).with_noted_ahead(begun).ahead == 2
+    assert HERE.with_noted_ahead({}) is HERE
     assert HERE.note == {}

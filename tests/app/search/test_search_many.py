@@ -15,11 +15,11 @@ from places import ROOT, environment
 from rich.console import Console
 from waiting import LIMIT_S, is_alive, until
 
-from evoflash.app.mix import Weighted, read_problems
+from evoflash.app.mix import WeightedProblem, read_problems
 from evoflash.app.search import many
 from evoflash.app.search import many as side_by_side
-from evoflash.app.search.machines import Asked
-from evoflash.app.search.session import SearchResult
+from evoflash.app.search.machines import MachineOptions
+from evoflash.app.search.session import RunResult
 from evoflash.errors import DeviceError, EvoflashError, NoKernelError, StoreError, UsageError
 from evoflash.problem import parse_problem
 from evoflash.store.store import open_store
@@ -30,12 +30,12 @@ SMALL, OTHER, NOT_OURS = "b=1,h=1,s=64,d=64", "b=1,h=1,s=96,d=64,causal", "b=1,h
 EMULATED = ("search", "--gpu", "l4", "--evaluator", "emulated", "--family", "flash_wmma")
 
 
-def weighted(*texts: str) -> list[Weighted]:
-    return [Weighted(parse_problem(text), text, 1.0) for text in texts]
+def weighted(*texts: str) -> list[WeightedProblem]:
+    return [WeightedProblem(parse_problem(text), text, 1.0) for text in texts]
 
 
-def found(us: float = 12.5) -> SearchResult:
-    return SearchResult(replace(full_evaluation(), score_us=us), 7, library=("sdpa_flash", 2 * us))
+def found(us: float = 12.5) -> RunResult:
+    return RunResult(replace(full_evaluation(), score_us=us), 7, library=("sdpa_flash", 2 * us))
 
 
 def mix(folder: Path, *lines: str) -> Path:
@@ -58,7 +58,7 @@ def started(*arguments: object) -> "subprocess.Popen[str]":
 
 def spent(db: Path) -> dict[str, int]:
     with open_store(str(db), read_only=True) as store:
-        return {run.key.problem: store.spent(run) for run in store.runs()}
+        return {run.key.problem: store.spent_budget(run) for run in store.runs()}
 
 
 def begun(db: Path) -> list[int]:
@@ -96,7 +96,7 @@ def test_the_heaviest_is_first_and_outcomes_stand_in_the_order_of_the_file() -> 
 
 @pytest.mark.parametrize("error", [UsageError("no"), DeviceError("no"), StoreError("no")])
 def test_a_problem_that_fails_costs_only_itself(error: EvoflashError) -> None:
-    def search(text: str) -> SearchResult:
+    def search(text: str) -> RunResult:
         if text == SMALL:
             raise error
         return found()
@@ -104,19 +104,19 @@ def test_a_problem_that_fails_costs_only_itself(error: EvoflashError) -> None:
     failed, done = many.in_turn(weighted(SMALL, OTHER), search, lambda *_: None)
     assert (failed.error, failed.exit_code, done.error) == ("no", error.exit_code, "")
     with pytest.raises(EvoflashError, match="1 of 2 problems failed: the same command tries") as caught:
-        many_report.check([failed, done])
+        many_report.check_results([failed, done])
     assert caught.value.exit_code == 1
 
 
 def test_where_all_failed_alike_the_exit_code_is_theirs() -> None:
-    nothing = many.in_turn(weighted(SMALL, OTHER), lambda _: SearchResult(None, 3), lambda *_: None)
+    nothing = many.in_turn(weighted(SMALL, OTHER), lambda _: RunResult(None, 3), lambda *_: None)
     with pytest.raises(EvoflashError) as caught:
-        many_report.check(nothing)
+        many_report.check_results(nothing)
     assert caught.value.exit_code == NoKernelError.exit_code
 
 
 def test_ctrl_c_in_one_problem_begins_no_other() -> None:
-    def search(text: str) -> SearchResult:
+    def search(text: str) -> RunResult:
         begun.append(text)
         raise KeyboardInterrupt
 
@@ -129,7 +129,7 @@ def test_ctrl_c_in_one_problem_begins_no_other() -> None:
 # ---- the table
 
 
-def printed(outcomes: list[many.Outcome]) -> list[str]:
+def printed(outcomes: list[many.ProblemResult]) -> list[str]:
     text = io.StringIO()
     many_report.print_summary(outcomes, Console(width=80, file=text, force_terminal=True, color_system=None))
     return text.getvalue().splitlines()
@@ -146,7 +146,7 @@ def test_the_table_says_best_over_what_and_evaluations_in_80_columns() -> None:
 
 
 def test_json_has_a_result_or_an_error_for_each_problem() -> None:
-    def search(text: str) -> SearchResult:
+    def search(text: str) -> RunResult:
         if text == SMALL:
             raise UsageError("no")
         return found()
@@ -161,12 +161,12 @@ def test_json_has_a_result_or_an_error_for_each_problem() -> None:
 
 
 def test_workers_are_shared_out_and_none_is_left_over() -> None:
-    assert [slot.asked.workers for slot in side_by_side.slots(Asked(workers=5), 3)] == [2, 2, 1]
-    assert [slot.asked.workers for slot in side_by_side.slots(Asked(workers=2), 9)] == [1, 1]
+    assert [slot.asked.workers for slot in side_by_side.slots(MachineOptions(workers=5), 3)] == [2, 2, 1]
+    assert [slot.asked.workers for slot in side_by_side.slots(MachineOptions(workers=2), 9)] == [1, 1]
 
 
-@pytest.mark.parametrize(("asked", "problems"), [(Asked(), 9), (Asked(workers=4), 1)])
-def test_one_search_at_a_time_has_everything(asked: Asked, problems: int) -> None:
+@pytest.mark.parametrize(("asked", "problems"), [(MachineOptions(), 9), (MachineOptions(workers=4), 1)])
+def test_one_search_at_a_time_has_everything(asked: MachineOptions, problems: int) -> None:
     assert side_by_side.slots(asked, problems) == (side_by_side.Slot(asked),)
 
 
@@ -179,7 +179,7 @@ def test_a_search_whose_process_dies_costs_only_itself_and_the_others_go_on(tmp_
         def __reduce__(self) -> tuple[object, tuple[int]]:
             return os._exit, (9,)
 
-    slots = [side_by_side.Slot(Asked(tls=Dies())), side_by_side.Slot(Asked(tls=Dies()))]  # type: ignore[arg-type]
+    slots = [side_by_side.Slot(MachineOptions(tls=Dies())), side_by_side.Slot(MachineOptions(tls=Dies()))]  # type: ignore[arg-type]
     outcomes = side_by_side.at_once(problems, None, slots, lambda *_: None)  # type: ignore[arg-type]
     assert [each.error for each in outcomes] == [
         "its process ended with 9: the same command continues it."

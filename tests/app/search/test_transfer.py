@@ -20,7 +20,7 @@ from evoflash.store.store import Store, open_store
 NEAR, FAR, OWN = "b=1,h=8,s=640,d=64", "b=8,h=32,s=8192,d=128", "b=1,h=8,s=512,d=64"
 
 
-def plan(*, problem: str = OWN, strategy: str = "surrogate", **options: bool) -> planning.Plan:
+def plan(*, problem: str = OWN, strategy: str = "surrogate", **options: bool) -> planning.SearchPlan:
     where = {"gpu": "l4", "evaluator": "emulated", "family": "flash_mma"}
     return planning.plan(problem=problem, strategy=strategy, seed=0, **where, **options)
 
@@ -31,11 +31,11 @@ def store(tmp_path) -> Iterator[Store]:
         yield opened
 
 
-def begun(store: Store, wanted: planning.Plan, environment: dict[str, str] | None = None) -> Run:
+def begun(store: Store, wanted: planning.SearchPlan, environment: dict[str, str] | None = None) -> Run:
     return store.begin(wanted.key, gpu_hash=wanted.gpu.hash, budget=9, argv=[], environment=environment or {})
 
 
-def drawn(wanted: planning.Plan, count: int, seed: int = 0) -> list[Genome]:
+def drawn(wanted: planning.SearchPlan, count: int, seed: int = 0) -> list[Genome]:
     rng = np.random.default_rng(seed)
     return [wanted.fields[0].space.sample(rng) for _ in range(count)]
 

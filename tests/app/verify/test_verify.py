@@ -15,16 +15,16 @@ from rich.console import Console
 
 from evoflash.app import evaluate as evaluating
 from evoflash.app import evaluate as subject
-from evoflash.app.leaderboard import read
+from evoflash.app.leaderboard import read_rankings
 from evoflash.app.verify.claim import Claim, of_evaluation, of_json
-from evoflash.app.verify.finding import Found, How, Identity, find_out, identify
-from evoflash.app.verify.reading import Asked, claim_of
-from evoflash.app.verify.verdict import Answer, checked_within, interval_of, judge
+from evoflash.app.verify.finding import How, Identity, Reproduction, find_out, identify
+from evoflash.app.verify.reading import ClaimSelector, claim_of
+from evoflash.app.verify.verdict import ClaimStatus, interval_of, judge, parse_tolerance
 from evoflash.champions import champion_today
 from evoflash.cli import program as cli
 from evoflash.errors import EvoflashError, UsageError
 from evoflash.evaluation import Basis, Rung, Status, Timing
-from evoflash.exports.exported import Exported
+from evoflash.exports.exported import ExportRequest
 from evoflash.exports.kinds import kind_of
 from evoflash.gpu.launcher import PresentGpu, present_gpu
 from evoflash.kernels.family import load_family
@@ -57,7 +57,7 @@ def evaluation(database):
 def row(evaluation, database):
     """The kernel's row as `leaderboard --json` prints it."""
     with open_store(database, read_only=True) as store:
-        rows = json.loads(board_report.as_json(read(store)))["leaderboard"]
+        rows = json.loads(board_report.as_json(read_rankings(store)))["leaderboard"]
     (mine,) = (row for row in rows if row["genome_id"] == evaluation.genome.id)
     return mine
 
@@ -85,14 +85,14 @@ def verified(tmp_path, capsys):
 
     def call(*arguments):
         with pytest.raises(SystemExit) as ended:
-            cli.run(["verify", *arguments, "--json", "--db", str(tmp_path / "own.db")])
+            cli.run_command(["verify", *arguments, "--json", "--db", str(tmp_path / "own.db")])
         return ended.value.code, json.loads(capsys.readouterr().out)
 
     return call
 
 
 def claimed(what, database, **asked):
-    return claim_of(what, Asked(**asked), database)
+    return claim_of(what, ClaimSelector(**asked), database)
 
 
 def measured(evaluation, us=20.0, **changes):
@@ -103,7 +103,7 @@ def measured(evaluation, us=20.0, **changes):
 
 
 def judged(claim, evaluation, how=How.MEASURED, **given):
-    return judge(claim, Found(identify(claim), how, evaluation, MACHINE, "l4"), **given)
+    return judge(claim, Reproduction(identify(claim), how, evaluation, MACHINE, "l4"), **given)
 
 
 # ---- claims that are run
@@ -208,8 +208,8 @@ def test_a_true_row_of_this_gpu_is_confirmed_and_a_halved_time_is_not(tmp_path, 
     found = find_out(claim, db, argv=())
 
     print(gpu.device_name, report.lines(judge(claim, found)))
-    assert judge(claim, found).answer is Answer.CONFIRMED
-    assert judge(replace(claim, time_us=claim.time_us / 2), found).answer is Answer.REFUTED
+    assert judge(claim, found).answer is ClaimStatus.CONFIRMED
+    assert judge(replace(claim, time_us=claim.time_us / 2), found).answer is ClaimStatus.REFUTED
 
 
 # ---- what was found, judged
@@ -218,8 +218,8 @@ def test_a_true_row_of_this_gpu_is_confirmed_and_a_halved_time_is_not(tmp_path, 
 def test_a_measured_time_within_the_interval_and_its_margin_is_confirmed(evaluation) -> None:
     claim = of_evaluation(measured(evaluation, 20.0), "a row")
 
-    assert judged(claim, measured(evaluation, 20.6)).answer is Answer.CONFIRMED
-    assert judged(claim, measured(evaluation, 20.6), within=0.001).answer is Answer.REFUTED
+    assert judged(claim, measured(evaluation, 20.6)).answer is ClaimStatus.CONFIRMED
+    assert judged(claim, measured(evaluation, 20.6), within=0.001).answer is ClaimStatus.REFUTED
 
 
 @pytest.mark.parametrize("us", [10.0, 40.0])
@@ -227,15 +227,15 @@ def test_a_measured_time_that_is_half_or_double_here_is_refuted(us, evaluation) 
     claim = of_evaluation(measured(evaluation, 20.0), "a row")
     verdict = judged(claim, measured(evaluation, us))
 
-    assert verdict.answer is Answer.REFUTED
+    assert verdict.answer is ClaimStatus.REFUTED
     assert "were measured here" in verdict.reasons[0]
 
 
 def test_a_time_below_the_physical_floor_is_refuted_without_its_gpu(evaluation) -> None:
     claim = of_evaluation(measured(evaluation, 0.5), "a row")
-    found = Found(identify(claim), How.EMULATED, replace(evaluation, score_us=None), None, "")
+    found = Reproduction(identify(claim), How.EMULATED, replace(evaluation, score_us=None), None, "")
 
-    assert judge(claim, found).answer is Answer.REFUTED
+    assert judge(claim, found).answer is ClaimStatus.REFUTED
     assert "beats physics" in judge(claim, found).reasons[0]
 
 
@@ -244,7 +244,7 @@ def test_a_kernel_that_is_wrong_here_refutes_a_claim_of_being_correct(evaluation
     wrong = replace(measured(evaluation), status=Status.CORRECTNESS, rung=Rung.SMOKE, reason="a NaN")
     verdict = judged(claim, wrong)
 
-    assert verdict.answer is Answer.REFUTED
+    assert verdict.answer is ClaimStatus.REFUTED
     assert verdict.reasons == ("it is called correct and is correctness at smoke here: a NaN",)
 
 
@@ -253,15 +253,15 @@ def test_a_failure_that_is_one_here_too_is_confirmed(evaluation) -> None:
         measured(evaluation), status=Status.CORRECTNESS, rung=Rung.SMOKE, reason="a NaN", score_us=None
     )
 
-    assert judged(of_evaluation(failed, "a row"), failed).answer is Answer.CONFIRMED
+    assert judged(of_evaluation(failed, "a row"), failed).answer is ClaimStatus.CONFIRMED
 
 
 def test_another_gpu_than_the_claims_is_named(evaluation) -> None:
     claim = replace(of_evaluation(measured(evaluation), "a row"), gpu="h200")
-    found = Found(Identity(evaluation.genome), How.EMULATED, evaluation, MACHINE, "l4")
+    found = Reproduction(Identity(evaluation.genome), How.EMULATED, evaluation, MACHINE, "l4")
     verdict = judge(claim, found)
 
-    assert verdict.answer is Answer.APART
+    assert verdict.answer is ClaimStatus.APART
     assert verdict.reasons[0].startswith("claimed on h200, this machine has an NVIDIA L4")
 
 
@@ -269,7 +269,7 @@ def test_an_estimate_of_another_model_cannot_be_compared(evaluation) -> None:
     claim = replace(of_evaluation(evaluation, "a row"), model_version="0")
     verdict = judged(claim, replace(evaluation, score_us=None), How.EMULATED)
 
-    assert verdict.answer is Answer.APART
+    assert verdict.answer is ClaimStatus.APART
     assert "estimated by model 0" in verdict.reasons[0]
 
 
@@ -292,7 +292,7 @@ def test_values_that_are_not_those_of_the_id_are_refuted_before_anything_runs(ev
     found = find_out(lying, database, argv=())
 
     assert found.how is How.NOTHING
-    assert judge(lying, found).answer is Answer.REFUTED
+    assert judge(lying, found).answer is ClaimStatus.REFUTED
     assert evaluation.genome.id in judge(lying, found).reasons[0]
 
 
@@ -303,14 +303,14 @@ def test_a_kernel_of_an_older_family_version_cannot_be_compared() -> None:
     claim = Claim("a row", family.name, today.as_dict(), str(MISSION), "l4", older.id)
 
     assert f"it is of version {older.version} of flash_mma" in identify(claim).apart
-    assert judge(claim, Found(identify(claim), How.NOTHING)).answer is Answer.APART
+    assert judge(claim, Reproduction(identify(claim), How.NOTHING)).answer is ClaimStatus.APART
 
 
 def test_values_that_no_family_of_today_has_cannot_be_compared() -> None:
     claim = Claim("a row", "flash_wmma", {"colour": "red"}, str(MISSION), "l4")
-    found = Found(identify(claim), How.NOTHING)
+    found = Reproduction(identify(claim), How.NOTHING)
 
-    assert judge(claim, found).answer is Answer.APART
+    assert judge(claim, found).answer is ClaimStatus.APART
     assert "no kernel of this evoflash" in judge(claim, found).reasons[0]
 
 
@@ -393,7 +393,7 @@ def test_a_cu_file_without_a_banner_claims_nothing(written, database) -> None:
 
 def exported(evaluation, path):
     """What `best --export` writes there."""
-    given = Exported(evaluation.genome, MISSION, L4, evaluation)
+    given = ExportRequest(evaluation.genome, MISSION, L4, evaluation)
     kind_of(None, str(path)).write(given, path)
     return path
 
@@ -405,7 +405,7 @@ def test_an_export_with_machine_code_is_the_kernel_that_it_says(name, evaluation
     assert (claim.faults, claim.genome_id) == ((), evaluation.genome.id)
     assert claim.time_us == pytest.approx(20.0)
     assert claim.builds[0].text_sha == evaluation.builds[0].text_sha
-    assert judged(claim, measured(evaluation)).answer is Answer.CONFIRMED
+    assert judged(claim, measured(evaluation)).answer is ClaimStatus.CONFIRMED
 
 
 def test_a_launch_json_whose_time_was_halved_is_refuted(evaluation, tmp_path) -> None:
@@ -415,7 +415,7 @@ def test_a_launch_json_whose_time_was_halved_is_refuted(evaluation, tmp_path) ->
     data["timings"][0]["median_us"] /= 2
     description.write_text(json.dumps(data))
 
-    assert judged(claimed(str(tmp_path), "none.db"), measured(evaluation)).answer is Answer.REFUTED
+    assert judged(claimed(str(tmp_path), "none.db"), measured(evaluation)).answer is ClaimStatus.REFUTED
 
 
 def in_file(path, old, new):
@@ -430,7 +430,7 @@ def test_a_python_file_whose_claimed_time_was_halved_is_refuted(evaluation, tmp_
     path = exported(measured(evaluation), tmp_path / "torch_op.py")
     claim = claimed(in_file(path, '"median_us": 20.0', '"median_us": 10.0'), "none.db")
 
-    assert judged(claim, measured(evaluation)).answer is Answer.REFUTED
+    assert judged(claim, measured(evaluation)).answer is ClaimStatus.REFUTED
 
 
 def test_a_python_file_with_other_machine_code_is_refuted(evaluation, tmp_path) -> None:
@@ -446,7 +446,7 @@ def test_a_python_file_with_an_edited_launcher_is_neither_confirmed_nor_refuted(
     claim = claimed(in_file(path, "raise Refused(", "print("), "none.db")
     verdict = judged(claim, measured(evaluation))
 
-    assert verdict.answer is Answer.APART
+    assert verdict.answer is ClaimStatus.APART
     assert "not this evoflash's" in verdict.reasons[0]
 
 
@@ -458,7 +458,7 @@ def test_a_python_file_with_more_code_below_its_launcher_cannot_be_compared(
     old, more = "attention = Attention(KERNEL)", "attention = Attention(KERNEL); KERNEL.scale = 2"
     verdict = judged(claimed(in_file(path, old, more), "none.db"), measured(evaluation))
 
-    assert (verdict.answer, len(verdict.reasons)) == (Answer.APART, 1)
+    assert (verdict.answer, len(verdict.reasons)) == (ClaimStatus.APART, 1)
     assert "attention = Attention(KERNEL)" in verdict.reasons[0]
 
 
@@ -472,7 +472,7 @@ def test_cubins_that_another_zlib_packed_are_the_same_file(evaluation, tmp_path)
     end = text.index("\n}\n", start)
     path.write_text(f"{text[:start]}_CUBINS = {again!r}{text[end + 2 :]}")
 
-    assert judged(claimed(str(path), "none.db"), measured(evaluation)).answer is Answer.CONFIRMED
+    assert judged(claimed(str(path), "none.db"), measured(evaluation)).answer is ClaimStatus.CONFIRMED
 
 
 @pytest.mark.parametrize("part", ["", "build/torch-cuda"])
@@ -487,7 +487,7 @@ def test_a_hub_folder_with_edited_python_cannot_be_compared(
     in_file(hub / "build" / "torch-cuda" / file, old, new)
     verdict = judged(claimed(str(hub / part), "none.db"), measured(evaluation))
 
-    assert (verdict.answer, len(verdict.reasons)) == (Answer.APART, 1)
+    assert (verdict.answer, len(verdict.reasons)) == (ClaimStatus.APART, 1)
     assert file in verdict.reasons[0]
     assert new in verdict.reasons[0]
 
@@ -498,7 +498,7 @@ def test_a_hub_folder_with_python_of_somebody_else_cannot_be_compared(evaluation
     (hub / "build" / "torch-cuda" / "launch" / "__init__.py").write_text("")  # Python prefers it to launch.py
     verdict = judged(claimed(str(hub), "none.db"), measured(evaluation))
 
-    assert verdict.answer is Answer.APART
+    assert verdict.answer is ClaimStatus.APART
     assert "launch/__init__.py is no file that this evoflash writes" in verdict.reasons[0]
 
 
@@ -506,7 +506,7 @@ def test_a_hub_folder_whose_card_was_rewritten_is_as_it_was(evaluation, tmp_path
     hub = exported(measured(evaluation), tmp_path / "hub")
     (hub / "README.md").write_text("My kernel.")
 
-    assert judged(claimed(str(hub), "none.db"), measured(evaluation)).answer is Answer.CONFIRMED
+    assert judged(claimed(str(hub), "none.db"), measured(evaluation)).answer is ClaimStatus.CONFIRMED
 
 
 @pytest.mark.parametrize(("where", "key"), [("contract", "scale"), ("image", "launches"), ("", "licence")])
@@ -519,7 +519,7 @@ def test_a_launch_json_that_launches_otherwise_cannot_be_compared(where, key, ev
         path.write_text(json.dumps(data, indent=2) + "\n")
     verdict = judged(claimed(str(hub), "none.db"), measured(evaluation))
 
-    assert verdict.answer is Answer.APART
+    assert verdict.answer is ClaimStatus.APART
     assert "edited" in verdict.reasons[0]
 
 
@@ -550,7 +550,7 @@ def test_a_configuration_of_t4_results_is_a_claim(evaluation, tmp_path) -> None:
 
     assert (claim.genome_id, claim.problem, claim.gpu) == (evaluation.genome.id, evaluation.problem, "l4")
     assert claim.time_us == pytest.approx(20.0)
-    assert judged(claim, measured(evaluation)).answer is Answer.CONFIRMED
+    assert judged(claim, measured(evaluation)).answer is ClaimStatus.CONFIRMED
 
 
 def test_t4_results_of_another_tuner_name_no_family(tmp_path) -> None:
@@ -567,7 +567,7 @@ def test_a_folder_with_another_cubin_is_refuted(evaluation, tmp_path) -> None:
     claim = claimed(str(tmp_path), "none.db")
 
     assert "its sha256 is another" in claim.faults[0]
-    assert judge(claim, find_out(claim, "none.db", argv=())).answer is Answer.REFUTED
+    assert judge(claim, find_out(claim, "none.db", argv=())).answer is ClaimStatus.REFUTED
     cubin.unlink()
     assert "is not there" in claimed(str(tmp_path), "none.db").faults[0]
 
@@ -587,7 +587,7 @@ def test_a_folder_with_something_else_in_place_of_its_machine_code_is_refuted(
     (tmp_path / "kernel.json").write_text(json.dumps(data))
     verdict = judged(claimed(str(tmp_path), "none.db"), measured(evaluation))
 
-    assert verdict.answer is Answer.REFUTED
+    assert verdict.answer is ClaimStatus.REFUTED
     assert ("machine code has another hash" if is_code else "no machine code") in verdict.reasons[0]
 
 
@@ -603,13 +603,13 @@ def test_a_folder_without_a_launch_json_or_with_two_kernels_is_refused(evaluatio
 @pytest.mark.parametrize("share", [-0.1, 1.0, float("nan"), float("inf")])
 def test_a_margin_that_is_no_share_is_refused(share) -> None:
     with pytest.raises(UsageError, match="--within"):
-        checked_within(share)
+        parse_tolerance(share)
 
 
 @pytest.mark.parametrize("width", [60, 80, 140])
 def test_both_sides_stand_beside_one_another_at_any_width(width, evaluation) -> None:
     claim = of_evaluation(measured(evaluation, 20.0), "kernel.json")
-    found = Found(identify(claim), How.MEASURED, measured(evaluation, 31.25), MACHINE, "l4")
+    found = Reproduction(identify(claim), How.MEASURED, measured(evaluation, 31.25), MACHINE, "l4")
     console = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None)
     report.print_verdict(claim, found, judge(claim, found), console)
     text = console.file.getvalue()

@@ -8,13 +8,13 @@ import pytest
 from evoflash.evaluation import Build, Status
 from evoflash.evaluators.cluster.cubins import (
     pack_finals,
-    pack_prepared,
+    pack_preparation,
     pack_task,
     unpack_finals,
-    unpack_prepared,
+    unpack_preparation,
     unpack_task,
 )
-from evoflash.evaluators.prepare import Prepared
+from evoflash.evaluators.prepare import Preparation
 from evoflash.gpu.process.finals import FinalTask
 from evoflash.gpu.process.rungs import Anchor, GpuTask
 from evoflash.isolation import Ending
@@ -49,22 +49,22 @@ def task_of(name, path):
 
 def test_a_prepared_genome_brings_its_cubins(there):
     builds = (Build("id", KEY, "", "", cubin_path=cubin(there, "a")), Build("id", KEY, "", "", ok=False))
-    parcel = pack_prepared(Ending(Prepared(builds)))
+    parcel = pack_preparation(Ending(Preparation(builds)))
     gone(there)
-    found = unpack_prepared(parcel).value.builds
+    found = unpack_preparation(parcel).value.builds
     assert Path(found[0].cubin_path).read_bytes() == b"a"
     assert found[1].cubin_path == ""
     assert replace(found[0], cubin_path=builds[0].cubin_path) == builds[0]
 
 
 def test_a_file_that_is_here_is_not_written_again(there):
-    ending = Ending(Prepared((Build("id", KEY, "", "", cubin_path=cubin(there, "a")),)))
-    assert unpack_prepared(pack_prepared(ending)) == ending
+    ending = Ending(Preparation((Build("id", KEY, "", "", cubin_path=cubin(there, "a")),)))
+    assert unpack_preparation(pack_preparation(ending)) == ending
 
 
 def test_a_call_that_ended_without_a_genome_stays_as_it_is():
     ending = Ending(None, Status.TIMEOUT, "no answer")
-    assert unpack_prepared(pack_prepared(ending)) == ending
+    assert unpack_preparation(pack_preparation(ending)) == ending
 
 
 def test_a_task_brings_its_cubin_and_that_of_its_anchor(there):

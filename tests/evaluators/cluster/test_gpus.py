@@ -13,19 +13,19 @@ from waiting import LIMIT_S
 from evoflash.app.search import plan as planning
 from evoflash.app.search.limits import Limits
 from evoflash.app.search.machines import Machines
-from evoflash.app.search.session import run
+from evoflash.app.search.session import run_search
 from evoflash.errors import DeviceError
 from evoflash.evaluation import Basis, Status
 from evoflash.gpu.process.finals import FinalTask
 from evoflash.gpu.process.rungs import GpuTask
 from evoflash.gpu.process.worker import GpuWorker
-from evoflash.launch import Launch
+from evoflash.launch import LaunchConfig
 from evoflash.problem import parse_problem
 from evoflash.specs import load_gpu
 
 pytest.importorskip("distributed")
 
-from evoflash.evaluators.cluster.connection import connected, gpu_kind
+from evoflash.evaluators.cluster.connection import connect, gpu_kind
 from evoflash.evaluators.cluster.loopback import private_cluster
 from evoflash.evaluators.cluster.pools import ClusterGpus
 
@@ -42,7 +42,7 @@ def cluster():
 
 @pytest.fixture
 def connection(cluster):
-    with connected(cluster) as made:
+    with connect(cluster) as made:
         yield made
 
 
@@ -54,7 +54,7 @@ def gpus(connection):
 
 
 def task_of(name):
-    shapes = ((WORKLOAD, (Launch("kernel", (1, 1, 1), (32, 1, 1), 0),)),)
+    shapes = ((WORKLOAD, (LaunchConfig("kernel", (1, 1, 1), (32, 1, 1), 0),)),)
     return GpuTask(name, SPEC, (), shapes, (), seed=0, limit_s=LIMIT_S)
 
 
@@ -116,7 +116,7 @@ def test_a_search_on_two_gpus_finds_what_one_on_one_gpu_does(connection, tmp_pat
 
     def searched(gpus, name):
         machines = Machines(gpus=partial(gpus, jobs=jobs()), ahead=4)
-        run(plan, str(tmp_path / name), limits=Limits(6), fresh=False, argv=[], machines=machines)
+        run_search(plan, str(tmp_path / name), limits=Limits(6), fresh=False, argv=[], machines=machines)
         return history_of(tmp_path / name)
 
     one = searched(GpuWorker, "one.db")

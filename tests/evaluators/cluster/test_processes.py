@@ -20,7 +20,7 @@ pytest.importorskip("distributed")
 
 from evoflash.evaluators.cluster import connection as connections
 from evoflash.evaluators.cluster.address import MAKE_CERTIFICATE, Address, address
-from evoflash.evaluators.cluster.connection import CPU, Connection, connected
+from evoflash.evaluators.cluster.connection import CPU, Connection, connect
 from evoflash.evaluators.cluster.loopback import private_cluster
 from evoflash.evaluators.cluster.pools import ClusterCores
 
@@ -35,7 +35,7 @@ def cluster():
 
 @pytest.fixture
 def connection(cluster):
-    with connected(cluster) as made:
+    with connect(cluster) as made:
         yield made
 
 
@@ -183,7 +183,7 @@ def test_a_worker_that_falls_silent_is_counted_as_gone_and_its_call_is_made_by_a
     monkeypatch.setenv("DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL", "1s")  # never under ten heartbeats
     parts, note = Parts(tmp_path, workers=2), tmp_path / "note"
     try:
-        with connected(reachable(parts)) as connection:
+        with connect(reachable(parts)) as connection:
             cores = ClusterCores(connection)
             until(lambda: cores.count == 2, what="both are counted")
             answer = cores.processes().submit(freeze_worker_once, str(note), timeout_s=LIMIT_S)
@@ -211,7 +211,7 @@ def test_workers_that_join_late_are_waited_for_and_used(tmp_path, caplog, monkey
     monkeypatch.setattr(connections, "_SAID_AFTER_S", 0.0)
     parts = Parts(tmp_path, workers=0)
     try:
-        with connected(reachable(parts)) as connection:
+        with connect(reachable(parts)) as connection:
             cores = ClusterCores(connection)
             answer = cores.processes().submit(divmod, 7, 2, timeout_s=LIMIT_S)
             until(lambda: "waiting for a worker with CPU" in caplog.text, what="it is said")
@@ -229,7 +229,7 @@ def test_a_worker_with_other_code_gets_nothing_to_do_and_the_search_says_why(clu
     monkeypatch.setattr(connections, "_SAID_AFTER_S", 0.0)
     mine = connections.code()
     monkeypatch.setattr(connections, "code", lambda: "evoflash 9, NVRTC 1, code 0")
-    with connected(cluster) as connection:
+    with connect(cluster) as connection:
         assert connection.workers(CPU) == ()
         answer = ClusterCores(connection).processes().submit(divmod, 7, 2, timeout_s=LIMIT_S)
         until(lambda: "waiting for a worker" in caplog.text, what="it is said")
@@ -244,7 +244,7 @@ def test_with_a_certificate_scheduler_worker_and_search_meet_by_tls_and_nobody_e
     parts = Parts(tmp_path, workers=1, scheduler=files, worker=("--tls", str(tmp_path)), scheme="tls")
     try:
         until(lambda: answers(parts, tmp_path), what="the scheduler answers")
-        with connected(address(parts.url, tmp_path)) as connection:
+        with connect(address(parts.url, tmp_path)) as connection:
             processes = ClusterCores(connection).processes()
             assert processes.submit(divmod, 7, 2, timeout_s=LIMIT_S).result(LIMIT_S).value == (3, 1)
         with pytest.raises(DeviceError, match="no scheduler answers"):

@@ -11,8 +11,8 @@ from waiting import until
 
 from evoflash.app.search import plan as planning
 from evoflash.app.search.limits import Limits
-from evoflash.app.search.machines import Asked, machines
-from evoflash.app.search.session import run
+from evoflash.app.search.machines import MachineOptions, machines
+from evoflash.app.search.session import run_search
 
 pytest.importorskip("distributed")
 pytestmark = pytest.mark.slow
@@ -35,8 +35,8 @@ def searched(db, budget, **asked):
             present=present,
         )
 
-    with machines(Asked(**asked), planned) as (plan, where):
-        run(plan, str(db), limits=Limits(budget), fresh=False, argv=[], machines=where)
+    with machines(MachineOptions(**asked), planned) as (plan, where):
+        run_search(plan, str(db), limits=Limits(budget), fresh=False, argv=[], machines=where)
     return history_of(db)
 
 

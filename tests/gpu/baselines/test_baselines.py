@@ -18,17 +18,17 @@ from evoflash.evaluation import Baseline, Basis, RunKey, Timing, Verdict
 from evoflash.gpu.baselines import DEFAULT, NAMES, OPTIONAL, flashinfer, sdpa, xformers
 from evoflash.gpu.baselines import flash_attention_3 as fa3
 from evoflash.gpu.baselines import flash_attention_4 as fa4
-from evoflash.gpu.baselines.contender import BaselineAbsentError, imported, reason_of
+from evoflash.gpu.baselines.contender import BaselineAbsentError, import_library, reason_of
 from evoflash.gpu.process.finals import FinalReport, row_of
 from evoflash.operations.attention.reference import attention
-from evoflash.operations.attention.workload import Workload
+from evoflash.operations.attention.workload import AttentionWorkload
 from evoflash.problem import parse_problem
 from evoflash.store.store import open_store
 from evoflash.views import baselines as baseline_report
 
-SQUARE = Workload(2, 4, 4, 9, 9, 16, causal=True)
-GROUPED = Workload(2, 6, 2, 5, 9, 16, causal=True)
-SINGLE = Workload(1, 6, 2, 5, 9, 16)
+SQUARE = AttentionWorkload(2, 4, 4, 9, 9, 16, causal=True)
+GROUPED = AttentionWorkload(2, 6, 2, 5, 9, 16, causal=True)
+SINGLE = AttentionWorkload(1, 6, 2, 5, 9, 16)
 SHAPES = pytest.mark.parametrize("workload", [SQUARE, GROUPED, SINGLE], ids=["square", "grouped", "single"])
 
 
@@ -58,14 +58,14 @@ def test_the_names_are_in_one_order_and_finals_time_rivals_only():
 
 def test_a_module_that_is_not_installed_says_how_to_get_it():
     with pytest.raises(BaselineAbsentError, match=r"^no_such_library is not installed: pip install it$"):
-        imported("no_such_library.interface", "pip install it")
+        import_library("no_such_library.interface", "pip install it")
 
 
 def test_a_module_whose_own_need_is_missing_says_which(tmp_path, monkeypatch):
     (tmp_path / "needy_library.py").write_text("import no_such_need\n")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(BaselineAbsentError, match="needy_library needs no_such_need, which is not installed"):
-        imported("needy_library", "pip install it")
+        import_library("needy_library", "pip install it")
 
 
 def test_a_reason_is_one_line_of_bounded_length():
@@ -306,10 +306,10 @@ def test_tables_show_times_versions_and_what_is_absent(rivals):
 
 
 def test_names_are_chosen_in_table_order_and_misspelt_ones_refused():
-    assert baseline_report.chosen("") == NAMES
-    assert baseline_report.chosen("fa4, sdpa_flash") == ("sdpa_flash", "fa4")
+    assert baseline_report.parse_names("") == NAMES
+    assert baseline_report.parse_names("fa4, sdpa_flash") == ("sdpa_flash", "fa4")
     with pytest.raises(UsageError, match="no baseline is called 'fa5': use sdpa_flash"):
-        baseline_report.chosen("fa5")
+        baseline_report.parse_names("fa5")
 
 
 # The store
@@ -337,7 +337,7 @@ def test_a_run_of_baselines_is_no_search(tmp_path):
         store.add_baseline(run, Baseline("fa4", run.key.problem, "h200", (timing_of(5.0),), 5.0))
         assert store.newest_history() == []
         with pytest.raises(NoKernelError, match="no search"):
-            insights.read(store)
+            insights.read_insights(store)
 
 
 def test_the_leaderboard_ranks_a_run_of_baselines(tmp_path):
@@ -347,7 +347,7 @@ def test_the_leaderboard_ranks_a_run_of_baselines(tmp_path):
         run = begin(store, baseline_times.STRATEGY)
         for name, us in (("fa4", 5.0), ("sdpa_flash", 10.0)):
             store.add_baseline(run, Baseline(name, run.key.problem, "h200", (timing_of(us),), us))
-        rows = leaderboard.read(store).as_dicts()
+        rows = leaderboard.read_rankings(store).as_dicts()
     assert [(row["name"], row["kind"], row["rank"]) for row in rows] == [
         ("fa4", "baseline", 1),
         ("sdpa_flash", "baseline", 2),

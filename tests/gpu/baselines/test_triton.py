@@ -14,13 +14,13 @@ import pytest
 from places import environment
 
 from evoflash.gpu.baselines import DEFAULT, NAMES, OPTIONAL, triton
-from evoflash.gpu.baselines.contender import Attention, BaselineAbsentError, BaselineFailedError
+from evoflash.gpu.baselines.contender import BaselineAbsentError, BaselineFailedError, LibraryCall
 from evoflash.operations.attention.reference import attention
-from evoflash.operations.attention.workload import Workload
+from evoflash.operations.attention.workload import AttentionWorkload
 
 
 def bench_of(head_dim=64):
-    return types.SimpleNamespace(workload=Workload(1, 2, 2, 9, 9, head_dim))
+    return types.SimpleNamespace(workload=AttentionWorkload(1, 2, 2, 9, 9, head_dim))
 
 
 @pytest.fixture
@@ -29,9 +29,9 @@ def installed(monkeypatch):
     monkeypatch.setitem(sys.modules, "triton", types.ModuleType("triton"))
 
     def called(workload, setting, *, tried=""):
-        return Attention(lambda q, k, v: setting, {"setting": str(setting), "tried": tried})
+        return LibraryCall(lambda q, k, v: setting, {"setting": str(setting), "tried": tried})
 
-    monkeypatch.setattr(triton, "called", called)
+    monkeypatch.setattr(triton, "library_call", called)
     monkeypatch.setattr(triton, "LibraryContender", lambda name, bench, attention: attention.attend(0, 0, 0))
     return monkeypatch
 
@@ -100,13 +100,13 @@ def test_a_refused_setting_is_a_reason_and_a_lost_process_is_not(monkeypatch):
 
 
 SHAPES = [
-    Workload(2, 4, 4, 9, 9, 16, causal=True),
-    Workload(2, 6, 2, 5, 9, 16, causal=True),
-    Workload(1, 6, 2, 5, 9, 16),
-    Workload(1, 2, 1, 130, 300, 64, causal=True),
-    Workload(1, 2, 1, 300, 130, 64, causal=True),  # rows that see nothing
-    Workload(1, 2, 2, 200, 193, 32),
-    Workload(2, 4, 1, 1, 257, 128),
+    AttentionWorkload(2, 4, 4, 9, 9, 16, causal=True),
+    AttentionWorkload(2, 6, 2, 5, 9, 16, causal=True),
+    AttentionWorkload(1, 6, 2, 5, 9, 16),
+    AttentionWorkload(1, 2, 1, 130, 300, 64, causal=True),
+    AttentionWorkload(1, 2, 1, 300, 130, 64, causal=True),  # rows that see nothing
+    AttentionWorkload(1, 2, 2, 200, 193, 32),
+    AttentionWorkload(2, 4, 1, 1, 257, 128),
 ]
 
 
@@ -121,7 +121,7 @@ def largest_errors():
         q, k, v = (x.numpy().astype(np.float32) for x in tensors)
         expected, _ = attention(q, k, v, causal=w.causal, scale=1 / math.sqrt(w.head_dim))
         settings = (triton.SETTINGS[0], triton.SETTINGS[6])
-        outs = [triton.called(w, setting).attend(*tensors).float().numpy() for setting in settings]
+        outs = [triton.library_call(w, setting).attend(*tensors).float().numpy() for setting in settings]
         yield max(float(np.abs(out - expected).max()) for out in outs)  # NaN, where there is one
 
 

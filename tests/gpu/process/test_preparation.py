@@ -16,7 +16,7 @@ def test_a_process_that_hurries_compiles_what_checks_the_first_candidate(monkeyp
     monkeypatch.setattr(device_checks, "cubin_path", lambda arch, path: compiled.append((arch, path)))
     prepare((SMALL,), (SMALL,), 0, hurries=True)
     sources = {path for _, path in compiled}
-    assert sources >= {comparisons.SOURCE_comparisons, device_checks.SOURCE}
+    assert sources >= {comparisons.COMPARISONS_SOURCE, device_checks.SOURCE}
     assert {path.name for path in sources} == {"comparisons.cu", "device_checks.cu", "reference.cu"}
     assert {arch for arch, _ in compiled} == {"sm_90"}
 

@@ -3,12 +3,12 @@
 from dataclasses import replace
 
 from evoflash.evaluation import Basis, Evaluation, Rung, Status
-from evoflash.gpu.process.outcome import charged, describe, seconds_by_rung, together, validator_seconds
+from evoflash.gpu.process.outcome import charge_rungs, describe, seconds_by_rung, together, validator_seconds
 from evoflash.space import Genome
 
 
 def evaluation(**seconds):
-    environment = charged({"gpu": "H200"}, {Rung(rung): spent for rung, spent in seconds.items()})
+    environment = charge_rungs({"gpu": "H200"}, {Rung(rung): spent for rung, spent in seconds.items()})
     return Evaluation(
         Genome("flash_mma", 1, ()),
         "mission",
@@ -21,7 +21,7 @@ def evaluation(**seconds):
 
 
 def test_seconds_of_one_rung_add_up_and_nothing_else_is_lost():
-    environment = charged(charged({"gpu": "H200"}, {Rung.SMOKE: 0.25}), {Rung.SMOKE: 0.5})
+    environment = charge_rungs(charge_rungs({"gpu": "H200"}, {Rung.SMOKE: 0.25}), {Rung.SMOKE: 0.5})
     assert environment == {"gpu": "H200", "smoke_s": "0.7500"}
 
 

@@ -11,7 +11,7 @@ import pytest
 from evoflash.evaluation import Rung, Status
 from evoflash.gpu.arena import MemoryFaultError
 from evoflash.gpu.launcher import KernelHungError, LaunchRefusedError, cuda_errors
-from evoflash.gpu.process.outcome import GpuOutcome, guarded
+from evoflash.gpu.process.outcome import GpuOutcome, climb_rungs
 from evoflash.gpu.process.rungs import GpuTask
 from evoflash.operations.attention.inputs import check_workloads, hidden_workloads
 from evoflash.operations.attention.workload import parse_workload
@@ -41,7 +41,7 @@ def climb_and_raise(error):
     ],
 )
 def test_a_failure_is_data_with_the_rung_and_the_seconds_until_there(error, status, lost):
-    outcome = guarded(TASK, START, climb_and_raise(error))
+    outcome = climb_rungs(TASK, START, climb_and_raise(error))
 
     assert (outcome.status, outcome.rung, outcome.process_lost) == (status, Rung.CORRECTNESS, lost)
     assert outcome.reason
@@ -61,9 +61,9 @@ def test_seconds_go_to_the_rung_that_was_being_climbed(monkeypatch):
         yield outcome
         yield replace(outcome, rung=Rung.DONE)
 
-    outcome = guarded(TASK, START, climb)
+    outcome = climb_rungs(TASK, START, climb)
     assert dict(outcome.environment) == {"smoke_s": "2.0000", "correctness_s": "2.0000"}
-    timed = guarded(TASK, replace(outcome, rung=Rung.TIMING), climb_once)
+    timed = climb_rungs(TASK, replace(outcome, rung=Rung.TIMING), climb_once)
     assert dict(timed.environment) == {"smoke_s": "2.0000", "correctness_s": "2.0000", "timing_s": "1.0000"}
 
 
@@ -73,7 +73,7 @@ def climb_once(task, outcome):
 
 def test_other_errors_are_nobodys_data():
     with pytest.raises(ZeroDivisionError):
-        guarded(TASK, START, climb_and_raise(ZeroDivisionError()))
+        climb_rungs(TASK, START, climb_and_raise(ZeroDivisionError()))
 
 
 def test_check_shapes_lie_off_every_tile_grid():

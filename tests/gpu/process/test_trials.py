@@ -8,11 +8,11 @@ from tiled_kernel import tiled
 
 from evoflash.gpu.process.check_batch import STRIDED, plan_of, size_plan_of
 from evoflash.operations.attention.inputs import AT_SIZE, check_workloads, draw
-from evoflash.operations.attention.workload import Workload
+from evoflash.operations.attention.workload import AttentionWorkload
 from evoflash.operations.expectations import Reach, Rows
 from evoflash.validation.metamorphic import check_correctness, names_of
 
-SHAPES = [Workload(2, 4, 2, 60, 131, 64), Workload(2, 4, 2, 70, 33, 64, causal=True)]
+SHAPES = [AttentionWorkload(2, 4, 2, 60, 131, 64), AttentionWorkload(2, 4, 2, 70, 33, 64, causal=True)]
 
 
 @pytest.mark.parametrize("workload", SHAPES, ids=str)
@@ -56,7 +56,7 @@ def test_relations_find_the_launches_of_their_inputs():
 
 
 def test_at_size_whole_groups_change_places():
-    workload = Workload(2, 4, 2, 60, 131, 64)
+    workload = AttentionWorkload(2, 4, 2, 60, 131, 64)
     drawn = [draw(name, workload, seed=1) for name in AT_SIZE]
     plan = size_plan_of(workload, drawn, np.random.default_rng(1))
     (relation,) = plan.exact
@@ -70,6 +70,6 @@ def test_at_size_whole_groups_change_places():
 
 
 def test_workloads_of_many_heads_have_few_inputs():
-    key = Workload(1, 8, 8, 64, 64, 64).compile_key("sm_90a")
+    key = AttentionWorkload(1, 8, 8, 64, 64, 64).compile_key("sm_90a")
     for workload in check_workloads([key]):
         assert (len(names_of(workload)) == len(AT_SIZE)) is (workload.batch * workload.heads > 64)

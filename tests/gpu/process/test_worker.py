@@ -23,7 +23,7 @@ from evoflash.gpu.process.process import Jobs
 from evoflash.gpu.process.rungs import Anchor, GpuTask
 from evoflash.gpu.process.worker import GpuWorker
 from evoflash.isolation import Ending
-from evoflash.launch import Launch
+from evoflash.launch import LaunchConfig
 from evoflash.problem import parse_problem
 from evoflash.specs import load_gpu
 
@@ -32,7 +32,7 @@ NO_DEVICE = 100  # cudaError_t
 
 
 def task_of(name, *, workspace_bytes=0, timed=False, limit_s=LIMIT_S):
-    launch = Launch("kernel", (1, 1, 1), (32, 1, 1), 0, workspace_bytes=workspace_bytes)
+    launch = LaunchConfig("kernel", (1, 1, 1), (32, 1, 1), 0, workspace_bytes=workspace_bytes)
     shapes = ((WORKLOAD, (launch,)),)
     spec = load_gpu("h200")
     return GpuTask(name, spec, (), shapes, shapes if timed else (), seed=0, limit_s=limit_s)

@@ -10,7 +10,7 @@ from evoflash.errors import UsageError
 from evoflash.evaluation import Timing, score
 from evoflash.gpu.timing.benchmark import KernelContender, can_be_timed
 from evoflash.gpu.timing.clocks import clock_state, in_words, over
-from evoflash.gpu.timing.paired import beats_physics, compare, left_running
+from evoflash.gpu.timing.paired import beats_physics, compare, unfinished_work
 from evoflash.gpu.timing.protocols import (
     CALL,
     FULL,
@@ -185,8 +185,8 @@ def test_of_several_clock_readings_the_range_is_kept_with_every_reason():
 
 
 def test_work_that_goes_on_after_the_timed_end_is_an_error_that_says_so():
-    assert left_running(timing(5.0), 6.2) == ""
-    assert "after the end" in left_running(timing(5.0), 8.0)
+    assert unfinished_work(timing(5.0), 6.2) == ""
+    assert "after the end" in unfinished_work(timing(5.0), 8.0)
 
 
 def test_finals_time_short_workloads_call_by_call_too_and_long_ones_not():

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from evoflash.evaluation import Timing
-from evoflash.gpu.timing.intervals import Interval
+from evoflash.gpu.timing.intervals import RatioInterval
 from evoflash.gpu.timing.relative import RelativeTime, anchor_note, factors, far_apart, gpu_note, in_words
 
 
 def timed(gpu, us, *, anchor="a", protocol="screen"):
     timing = Timing("w", protocol, 9.0, 9.0, 9.0, 5)
-    return gpu_note(gpu) | anchor_note(anchor, RelativeTime(Interval(1, 1, 1), (timing,), us))
+    return gpu_note(gpu) | anchor_note(anchor, RelativeTime(RatioInterval(1, 1, 1), (timing,), us))
 
 
 def samples(gpu, us, count, *, noise=0.003, **named):

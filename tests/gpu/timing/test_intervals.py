@@ -11,7 +11,7 @@ from evoflash.gpu.timing.intervals import (
     ALPHA,
     FEWEST,
     MINIMAL_EFFECT,
-    Interval,
+    RatioInterval,
     answer,
     interval,
     is_settled,
@@ -62,8 +62,8 @@ def test_an_answer_needs_the_whole_interval_beyond_the_noise():
 
 
 def test_a_narrow_interval_about_one_is_settled_and_a_wide_one_is_not():
-    assert is_settled(Interval(1.0, 0.998, 1.002), noise=0.003)
-    assert not is_settled(Interval(1.001, 0.998, 1.004), noise=0.003)
+    assert is_settled(RatioInterval(1.0, 0.998, 1.002), noise=0.003)
+    assert not is_settled(RatioInterval(1.001, 0.998, 1.004), noise=0.003)
 
 
 def looked_at(rng, effect, noise):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from evoflash.gpu.timing import relative
-from evoflash.gpu.timing.paired import Block
+from evoflash.gpu.timing.paired import QuadTimes
 from evoflash.gpu.timing.protocols import Effort
 from evoflash.gpu.timing.relative import Beside, relative_time
 
@@ -30,12 +30,12 @@ class MadeUp:
         clock = DRIFT if self.rng.random() < 0.5 else 1.0
         noise = self.rng.normal(1, 0.002, (2, 4))
         first, second = clock * noise * np.array([[self.first_us], [2.0]])
-        return Block(tuple(first), tuple(second), (1980, ""))
+        return QuadTimes(tuple(first), tuple(second), (1980, ""))
 
 
 @pytest.fixture(autouse=True)
 def pairs(monkeypatch):
-    monkeypatch.setattr(relative, "Pair", MadeUp)
+    monkeypatch.setattr(relative, "ContenderPair", MadeUp)
 
 
 def timed(*first_us, known_us=20.0, is_clear=lambda _: False, **named):

@@ -11,7 +11,7 @@ from evoflash.gpu.timing import paired as sequential_test
 from evoflash.gpu.timing.intervals import ALPHA, interval
 from evoflash.gpu.timing.paired import (
     LOOKS,
-    Block,
+    QuadTimes,
     estimate,
     is_over,
     quads,
@@ -40,11 +40,11 @@ class MadeUp:
         time.sleep(self._block_s)
         noise = np.exp(self._rng.normal(0, self._spread, 4))
         first, second = 5.0 * self._ratio * noise[:2], 5.0 * noise[2:]
-        return Block(tuple(first), tuple(second), (1980, ""))
+        return QuadTimes(tuple(first), tuple(second), (1980, ""))
 
 
 def fought(monkeypatch, made_up, **options):
-    monkeypatch.setattr(sequential_test, "Pair", made_up)
+    monkeypatch.setattr(sequential_test, "ContenderPair", made_up)
     names = (SimpleNamespace(name="a"), SimpleNamespace(name="b"))
     bench = SimpleNamespace(workload=NAMED["mission"])
     return run_sequential_test(*names, bench, COLD, rng=np.random.default_rng(0), **options)
@@ -59,7 +59,7 @@ def test_an_even_drift_cancels_in_the_ratio_of_a_block():
     turns = quads(6, rng=np.random.default_rng(1))
     drifting = [(1.05 if which == 0 else 1.0) * (1 + 0.01 * at) for at, which in enumerate(turns)]
     first, second = (tuple(us for us, w in zip(drifting, turns, strict=True) if w == each) for each in (0, 1))
-    assert Block(first, second, (None, "")).log_ratio == pytest.approx(math.log(1.05), abs=2e-4)
+    assert QuadTimes(first, second, (None, "")).log_ratio == pytest.approx(math.log(1.05), abs=2e-4)
 
 
 @pytest.mark.parametrize(("round_us", "rounds"), [(0.2, 400), (100.0, 4), (420.0, 1), (5000.0, 1)])
@@ -99,7 +99,7 @@ def test_even_without_time_there_are_enough_blocks_for_one_look(monkeypatch):
 
 def test_each_look_takes_its_share_of_the_false_alarms():
     rng = np.random.default_rng(3)
-    blocks = [Block((float(us),), (5.0,), (None, "")) for us in rng.normal(5.0, 0.01, 20)]
+    blocks = [QuadTimes((float(us),), (5.0,), (None, "")) for us in rng.normal(5.0, 0.01, 20)]
     found, alone = estimate(blocks), interval([block.log_ratio for block in blocks])
     share = interval([block.log_ratio for block in blocks], alpha=ALPHA / len(LOOKS))
     assert found == share
@@ -107,6 +107,6 @@ def test_each_look_takes_its_share_of_the_false_alarms():
 
 
 def test_between_the_scheduled_looks_nobody_looks():
-    clear = [Block((6.0, 6.0), (5.0, 5.0), (None, ""))] * (LOOKS[1] - 1)
+    clear = [QuadTimes((6.0, 6.0), (5.0, 5.0), (None, ""))] * (LOOKS[1] - 1)
     assert not is_over(clear, noise=0.003, left_s=1.0)
     assert is_over([*clear, clear[0]], noise=0.003, left_s=1.0)

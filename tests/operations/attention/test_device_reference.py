@@ -5,12 +5,12 @@ import pytest
 
 from evoflash.emulator import launch as emulator
 from evoflash.kernels import gxx
-from evoflash.launch import Launch
+from evoflash.launch import LaunchConfig
 from evoflash.operation import Sample
 from evoflash.operations.attention import reference as device_reference
 from evoflash.operations.attention.inputs import draw
 from evoflash.operations.attention.reference import REFERENCE, expect
-from evoflash.operations.attention.workload import Workload
+from evoflash.operations.attention.workload import AttentionWorkload
 from evoflash.operations.expectations import every_row
 
 
@@ -26,8 +26,8 @@ def asked(workload, trial):
             kind = np.float64 if name == "numbers" else np.float32
             given[name] = memory.array(name, shape, kind, writable=True, unset=True, fill=np.nan)
         addresses = {name: array.ctypes.data for name, array in given.items()}
-        launch = Launch(REFERENCE.entry, (len(places), 1, 1), (REFERENCE.threads, 1, 1), 0)
-        emulation = emulator.run(library, launch, device_reference.arguments(workload, addresses))
+        launch = LaunchConfig(REFERENCE.entry, (len(places), 1, 1), (REFERENCE.threads, 1, 1), 0)
+        emulation = emulator.run_launch(library, launch, device_reference.arguments(workload, addresses))
         assert emulation.reports == ()
         return [given[name].copy() for name in shapes]
 
@@ -36,10 +36,10 @@ def asked(workload, trial):
 @pytest.mark.parametrize(
     "workload",
     [
-        Workload(1, 2, 1, 37, 70, 64),
-        Workload(2, 2, 2, 20, 33, 32, "bf16", causal=True),
-        Workload(1, 1, 1, 40, 20, 256, causal=True),  # rows that see nothing
-        Workload(1, 1, 1, 1, 65, 16, "bf16"),
+        AttentionWorkload(1, 2, 1, 37, 70, 64),
+        AttentionWorkload(2, 2, 2, 20, 33, 32, "bf16", causal=True),
+        AttentionWorkload(1, 1, 1, 40, 20, 256, causal=True),  # rows that see nothing
+        AttentionWorkload(1, 1, 1, 1, 65, 16, "bf16"),
     ],
     ids=str,
 )
@@ -61,7 +61,7 @@ def test_it_gives_what_the_host_gives(workload, name):
 
 
 def test_a_large_workload_is_sampled_in_every_head_and_at_all_offsets():
-    workload = Workload(2, 16, 4, 32768, 32768, 128)
+    workload = AttentionWorkload(2, 16, 4, 32768, 32768, 128)
     rows = device_reference.rows(workload)
     heads, at = np.divmod(rows, 32768)
     assert len(rows) < 32 * 32768 // 8
@@ -74,7 +74,7 @@ def test_a_large_workload_is_sampled_in_every_head_and_at_all_offsets():
 
 def test_a_sample_of_rows_is_right(monkeypatch):
     monkeypatch.setattr(device_reference, "_MOST", 1 << 17)
-    workload = Workload(1, 3, 1, 150, 90, 64)
+    workload = AttentionWorkload(1, 3, 1, 150, 90, 64)
     rows = device_reference.rows(workload)
     assert len(rows) < 450
     trial = draw("normal", workload, seed=3)

@@ -6,11 +6,11 @@ import pytest
 from evoflash.numerics import decode
 from evoflash.operations.attention.inputs import ALL, NAMES, draw
 from evoflash.operations.attention.reference import attention, expect
-from evoflash.operations.attention.workload import Workload
+from evoflash.operations.attention.workload import AttentionWorkload
 from evoflash.operations.expectations import every_row
 
-FULL = Workload(2, 4, 2, 40, 300, 64)
-BF16 = Workload(2, 4, 2, 40, 300, 64, "bf16")
+FULL = AttentionWorkload(2, 4, 2, 40, 300, 64)
+BF16 = AttentionWorkload(2, 4, 2, 40, 300, 64, "bf16")
 
 
 def scores(name, workload=FULL):
@@ -31,7 +31,7 @@ def test_ties_are_exact_maxima_in_several_tiles(workload):
 
 @pytest.mark.parametrize("length", [2, 300, 4000])
 def test_the_sink_holds_most_of_the_weight_but_not_all(length):
-    found, _ = scores("sink", Workload(1, 2, 1, 40, length, 64))
+    found, _ = scores("sink", AttentionWorkload(1, 2, 1, 40, length, 64))
     weights = np.exp(found - found.max(axis=-1, keepdims=True))
     share = (weights / weights.sum(axis=-1, keepdims=True))[..., 0]
     assert 0.5 < np.median(share) < 0.99
@@ -81,7 +81,7 @@ def test_needles_point_at_tile_edges():
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_needle_points_at_the_last_key_however_few_the_rows_are(seed):
-    trial = draw("needles", Workload(1, 1, 1, 9, 1000, 64), seed=seed)
+    trial = draw("needles", AttentionWorkload(1, 1, 1, 9, 1000, 64), seed=seed)
     q, k = (decode(x, "fp16").astype(np.float64) for x in (trial.q, trial.k))
     targets = (q @ k.swapaxes(-1, -2)).argmax(axis=-1).ravel().tolist()
     assert 999 in targets
@@ -91,7 +91,7 @@ def test_a_needle_points_at_the_last_key_however_few_the_rows_are(seed):
 @pytest.mark.parametrize("head_dim", [64, 128, 256])
 @pytest.mark.parametrize("name", ["spikes", "lone_spikes"])
 def test_without_its_key_the_maximum_of_a_spiked_row_lets_fp32_overflow(name, head_dim):
-    found, _ = scores(name, Workload(8, 4, 4, 33, 300, head_dim))
+    found, _ = scores(name, AttentionWorkload(8, 4, 4, 33, 300, head_dim))
     ranked = np.sort(found, axis=-1)
     above = (ranked[..., -1] - ranked[..., -2]).reshape(32, 33).max(axis=-1)
     assert (above > 89).mean() > 0.7
@@ -99,8 +99,8 @@ def test_without_its_key_the_maximum_of_a_spiked_row_lets_fp32_overflow(name, he
 
 @pytest.mark.parametrize("head_dim", [64, 128, 256])
 def test_a_hidden_key_weighs_e_to_the_4_or_more_and_less_than_lets_p_overflow(head_dim):
-    causal = Workload(1, 4, 2, 66, 300, head_dim, causal=True)
-    for workload in (causal, Workload(1, 4, 2, 66, 300, head_dim)):
+    causal = AttentionWorkload(1, 4, 2, 66, 300, head_dim, causal=True)
+    for workload in (causal, AttentionWorkload(1, 4, 2, 66, 300, head_dim)):
         found, _ = scores("heavy_hidden", workload)
         first = np.arange(66) + 300 - 66 + 1 if workload.causal else np.full(66, 300)
         visible = np.where(np.arange(300) < first[:, None], found, np.nan)

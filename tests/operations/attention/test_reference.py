@@ -9,10 +9,10 @@ import pytest
 from evoflash.numerics import decode, encode
 from evoflash.operations.attention.inputs import ALL, draw
 from evoflash.operations.attention.reference import attention, expect, honest, sample
-from evoflash.operations.attention.workload import Workload
+from evoflash.operations.attention.workload import AttentionWorkload
 from evoflash.operations.expectations import every_row
 
-SMALL = Workload(batch=2, heads=4, kv_heads=2, seq_q=7, seq_kv=12, head_dim=64)
+SMALL = AttentionWorkload(batch=2, heads=4, kv_heads=2, seq_q=7, seq_kv=12, head_dim=64)
 
 
 def textbook(q, k, v, visible, scale):
@@ -105,7 +105,7 @@ def test_a_sample_holds_the_same_numbers_as_the_whole():
 
 
 def test_a_large_workload_is_sampled_at_its_ends_and_tile_edges():
-    workload = Workload(batch=2, heads=32, kv_heads=8, seq_q=8190, seq_kv=8192, head_dim=128)
+    workload = AttentionWorkload(batch=2, heads=32, kv_heads=8, seq_q=8190, seq_kv=8192, head_dim=128)
     where = sample(workload, np.random.default_rng(1))
     ends = {0, 15, 16, 17, 63, 64, 65, 127, 128, 129, 8063, 8064, 8065, 8127, 8128, 8175, 8176, 8177, 8189}
     assert ends <= set(where.rows.tolist())

@@ -9,13 +9,13 @@ from tiled_kernel import tiled
 from evoflash.numerics import decode, encode
 from evoflash.operations.attention import abi, relations
 from evoflash.operations.attention.inputs import draw
-from evoflash.operations.attention.workload import Workload
+from evoflash.operations.attention.workload import AttentionWorkload
 from evoflash.operations.expectations import Relation
 from evoflash.validation import metamorphic
 
-FULL = Workload(2, 4, 2, 60, 131, 64)
-CAUSAL = Workload(2, 4, 2, 60, 131, 64, causal=True)
-EMPTY_ROWS = Workload(2, 4, 2, 70, 33, 64, causal=True)
+FULL = AttentionWorkload(2, 4, 2, 60, 131, 64)
+CAUSAL = AttentionWorkload(2, 4, 2, 60, 131, 64, causal=True)
+EMPTY_ROWS = AttentionWorkload(2, 4, 2, 70, 33, 64, causal=True)
 ORACLES = {
     "averages_without_queries": relations.averages_without_queries,
     "is_linear_in_values": relations.is_linear_in_values,
@@ -43,7 +43,7 @@ def ask(name, kernel, workload):
 def test_an_oracle_says_nothing_about_a_right_kernel(name, dtype):
     masks = {"ignores_order": (FULL,), "ignores_copies": (FULL,), "hides_the_future": (CAUSAL, EMPTY_ROWS)}
     for given in masks.get(name, (FULL, CAUSAL, EMPTY_ROWS)):
-        workload = Workload(2, 4, 2, given.seq_q, given.seq_kv, 64, dtype, given.causal)
+        workload = AttentionWorkload(2, 4, 2, given.seq_q, given.seq_kv, 64, dtype, given.causal)
         kernel = partial(tiled, dtype=dtype, causal=given.causal, tile=32)
         assert ask(name, kernel, workload) == ""
 
@@ -108,5 +108,5 @@ def test_a_racing_kernel_does_not_repeat():
 
 
 def test_a_short_workload_has_no_half_to_copy():
-    one_key = Workload(1, 1, 1, 4, 1, 64)
+    one_key = AttentionWorkload(1, 1, 1, 4, 1, 64)
     assert ask("ignores_copies", lambda trial: abi.output(trial.q), one_key) == ""

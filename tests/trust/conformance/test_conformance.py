@@ -19,7 +19,7 @@ from evoflash.kernels import gxx
 from evoflash.trust.conformance import arithmetic, snippets, tma, worker
 from evoflash.trust.conformance import run as report
 from evoflash.trust.conformance import worker as emulated
-from evoflash.trust.conformance.cases import UNWRITTEN, Bound, Label, Outcome, Trial, primitives
+from evoflash.trust.conformance.cases import UNWRITTEN, Bound, CaseResult, Label, Trial, primitives
 from evoflash.trust.conformance.sweep import _Progress, _settle, conform
 from evoflash.trust.conformance.worker import compare, errors_ulp
 
@@ -88,7 +88,7 @@ def results(name: str, **modes: Any) -> dict[str, Array]:
     (case,) = (case for case in entry.cases() if dict(case.modes) == modes)
     module = snippets._module("one", [snippets.snippet(entry, case)])
     (trial,) = module.make()
-    return emulated.run(trial, gxx.build(module.source, name="conformance"))
+    return emulated.run_on_emulator(trial, gxx.build(module.source, name="conformance"))
 
 
 def small(words: Array) -> Array:
@@ -345,7 +345,7 @@ def begin(number: int) -> dict[str, Any]:
 
 
 def done(number: int) -> dict[str, Any]:
-    return {"outcomes": [dataclasses.asdict(Outcome(Label("x", str(number)), True))]}
+    return {"outcomes": [dataclasses.asdict(CaseResult(Label("x", str(number)), True))]}
 
 
 def test_a_trial_that_its_process_died_of_is_written_off_and_the_next_goes_on(tmp_path):
@@ -368,7 +368,9 @@ def test_what_is_never_reached_has_failed(tmp_path):
 
 
 def crashed(number: int) -> dict[str, Any]:
-    return {"outcomes": [dataclasses.asdict(Outcome(Label("x", str(number)), False, "trap", end="crashed"))]}
+    return {
+        "outcomes": [dataclasses.asdict(CaseResult(Label("x", str(number)), False, "trap", end="crashed"))]
+    }
 
 
 def test_a_primitive_that_crashed_three_times_is_not_run_again(tmp_path):
@@ -376,12 +378,12 @@ def test_a_primitive_that_crashed_three_times_is_not_run_again(tmp_path):
     mine = progress(tmp_path, *lines[:4])
     mine.labels = (*mine.labels, Label("x", "3"), Label("y", "0"))
     assert not _settle(mine, Ending(None, Status.RUNTIME, "code 1"))
-    assert mine.given_up == frozenset()
+    assert mine.abandoned_primitives == frozenset()
     with mine.journal.open("a") as file:
         file.writelines(json.dumps(line) + "\n" for line in lines[4:])
     _settle(mine, Ending(None, Status.RUNTIME, "code 1"))
 
-    assert mine.given_up == {"x"}
+    assert mine.abandoned_primitives == {"x"}
     ends = [(each.label.primitive, each.end) for each in mine.all()]
     assert ends == [*[("x", "crashed")] * 3, ("x", "not run"), ("y", "not run")]
     assert mine.all()[3].detail == "not run: 3 kernels of x had crashed before it"
@@ -423,14 +425,13 @@ def test_texts_are_chosen_by_how_their_names_begin():
 CRASHING = """
 import os, sys
 from pathlib import Path
-from evoflash.trust.conformance import on_emulator as emulated
 from evoflash.trust.conformance import worker
-run = emulated.run
+run = worker.run_on_emulator
 def crash(trial, library):
     if trial.cases[0].case == "pack2 dtype=bf16":
         os.kill(os.getpid(), 11)
     return run(trial, library)
-emulated.run = crash
+worker.run_on_emulator = crash
 worker.run_module("arithmetic", "sm_80", Path(sys.argv[1]), first=int(sys.argv[2]), on_gpu=False)
 """
 
@@ -453,14 +454,14 @@ def test_a_journal_survives_its_process(tmp_path):
 # ---- the report
 
 
-def found(*outcomes: Outcome) -> report.Conformance:
+def found(*outcomes: CaseResult) -> report.Conformance:
     return report.Conformance("NVIDIA X", "sm_89", "", 1.0, report.summaries(outcomes, "sm_89"))
 
 
 def test_a_report_names_what_differs_and_what_was_left_out():
     equal, differing = (
-        Outcome(Label("fma", "fma"), True),
-        Outcome(Label("fmax", "fmax"), False, "out: 1 word"),
+        CaseResult(Label("fma", "fma"), True),
+        CaseResult(Label("fmax", "fmax"), False, "out: 1 word"),
     )
     text = report.render(found(equal, differing))
 
@@ -473,9 +474,9 @@ def test_a_report_names_what_differs_and_what_was_left_out():
 
 def test_a_report_tells_what_did_not_run_apart_from_what_differs():
     outcomes = (
-        Outcome(Label("fma", "fma"), True),
-        Outcome(Label("fmax", "fmax"), False, "was not reached: it", end="not run"),
-        Outcome(Label("mul", "mul"), False, "the GPU: illegal instruction", end="crashed"),
+        CaseResult(Label("fma", "fma"), True),
+        CaseResult(Label("fmax", "fmax"), False, "was not reached: it", end="not run"),
+        CaseResult(Label("mul", "mul"), False, "the GPU: illegal instruction", end="crashed"),
     )
     stopped = dataclasses.replace(found(*outcomes), stopped="by Ctrl-C")
     text = report.render(stopped)
@@ -490,7 +491,7 @@ def test_a_report_tells_what_did_not_run_apart_from_what_differs():
 
 
 def test_the_json_holds_every_difference_and_the_errors_measured():
-    outcome = Outcome(Label("ex2", "ex2"), False, "gpu: 3 ulp", {"gpu": 3.0, "emulator": 0.5})
+    outcome = CaseResult(Label("ex2", "ex2"), False, "gpu: 3 ulp", {"gpu": 3.0, "emulator": 0.5})
     data = json.loads(report.as_json(found(outcome)))
 
     assert (data["cases"], data["equal"], data["gpu"]) == (1, 0, "NVIDIA X")

@@ -22,12 +22,21 @@ from evoflash.specs import load_gpu
 from evoflash.trust.selftest import bookkeeping_frauds, clock_frauds, large_size_frauds
 from evoflash.trust.selftest import run as emulated
 from evoflash.trust.selftest import run as on_gpu
-from evoflash.trust.selftest.corpus import End, Expected, Fraud, Outcome, corpus, kernels, made, outcome
+from evoflash.trust.selftest.corpus import (
+    End,
+    ExpectedRejection,
+    Fraud,
+    FraudResult,
+    build_fraud,
+    corpus,
+    kernels,
+    outcome,
+)
 from evoflash.trust.selftest.run import SelfTest, climb, self_test
 from evoflash.views import selftest as report
 
 GPU = load_gpu("h200")
-PREFLIGHT = Expected({Rung.PREFLIGHT: "wrong"})
+PREFLIGHT = ExpectedRejection({Rung.PREFLIGHT: "wrong"})
 
 # Issue 5, item 2: what the corpus must hold, and what it is called here.
 DEMANDED = {
@@ -73,7 +82,7 @@ def everything() -> set[str]:
 
 
 def text_and_launches(fraud: Fraud):
-    candidate, family = made(fraud, GPU)
+    candidate, family = build_fraud(fraud, GPU)
     return candidate.source, family.launches(candidate.genome, fraud.kernel.problem, GPU)
 
 
@@ -163,13 +172,13 @@ def test_every_fraud_says_where_it_must_end(fraud):
 def test_an_honest_kernel_sold_as_a_fraud_slips_through():
     harmless = replace(fraud_of("no-op"), patch=(("#include", "// as it was\n#include"),))
 
-    found = outcome("harmless", "emulator", harmless.emulated, emulated.ask(harmless, GPU, 1))
+    found = outcome("harmless", "emulator", harmless.emulated, emulated.try_fraud(harmless, GPU, 1))
 
     assert (found.end, found.is_good) == (End.SLIPPED, False)
 
 
 def test_a_fraud_sold_as_a_control_is_rejected():
-    found = outcome("no-op", "emulator", Expected(), emulated.ask(fraud_of("no-op"), GPU, 1))
+    found = outcome("no-op", "emulator", ExpectedRejection(), emulated.try_fraud(fraud_of("no-op"), GPU, 1))
 
     assert (found.end, found.is_good) == (End.REFUSED, False)
 
@@ -178,31 +187,31 @@ def test_a_fraud_sold_as_a_control_is_rejected():
     ("ends", "end"),
     [
         (PREFLIGHT, End.REJECTED),
-        (Expected({Rung.PREFLIGHT: "lse in"}), End.ELSEWHERE),  # for another reason
-        (Expected({Rung.RENDER: "a device global"}), End.SLIPPED),  # the lint said nothing
-        (Expected({Rung.PREFLIGHT: "wrong", Rung.RENDER: "."}), End.SLIPPED),
-        (Expected({Rung.PREFLIGHT: "wrong", Rung.RENDER: "."}, every=False), End.REJECTED),
-        (Expected({Rung.RENDER: "."}, every=False), End.ELSEWHERE),
+        (ExpectedRejection({Rung.PREFLIGHT: "lse in"}), End.ELSEWHERE),  # for another reason
+        (ExpectedRejection({Rung.RENDER: "a device global"}), End.SLIPPED),  # the lint said nothing
+        (ExpectedRejection({Rung.PREFLIGHT: "wrong", Rung.RENDER: "."}), End.SLIPPED),
+        (ExpectedRejection({Rung.PREFLIGHT: "wrong", Rung.RENDER: "."}, every=False), End.REJECTED),
+        (ExpectedRejection({Rung.RENDER: "."}, every=False), End.ELSEWHERE),
     ],
 )
 def test_a_rejection_counts_only_where_and_as_it_is_named(ends, end):
     fraud = replace(fraud_of("writes zeros"), emulated=PREFLIGHT)  # correctness is not asked
 
-    assert outcome(fraud.name, "emulator", ends, emulated.ask(fraud, GPU, 1)).end is end
+    assert outcome(fraud.name, "emulator", ends, emulated.try_fraud(fraud, GPU, 1)).end is end
 
 
 def test_what_does_not_compile_is_no_rejection():
     broken = replace(fraud_of("no-op"), patch=(("#include", "this is no C++\n#include"),))
 
     with pytest.raises(KernelBuildError):
-        emulated.ask(broken, GPU, 1)
+        emulated.try_fraud(broken, GPU, 1)
     with pytest.raises(EvoflashError, match="NVRTC refuses it"):
         on_gpu.task_of(broken, GPU, 1)
 
 
 def test_a_patch_that_does_not_fit_its_kernel_is_told():
     with pytest.raises(UsageError, match="0 times in simt: no such line"):
-        made(replace(fraud_of("no-op"), patch=(("no such line", ""),)), GPU)
+        build_fraud(replace(fraud_of("no-op"), patch=(("no such line", ""),)), GPU)
 
 
 def test_a_broken_fraud_and_one_without_time_are_not_good(monkeypatch):
@@ -216,7 +225,12 @@ def test_a_broken_fraud_and_one_without_time_are_not_good(monkeypatch):
 @pytest.mark.parametrize("mistake", large_size_frauds.MISTAKES, ids=lambda mistake: mistake.name)
 def test_a_mistake_at_size_is_found_and_the_right_answer_is_not(mistake):
     (workload, _) = large_size_frauds.WORKLOADS
-    found = outcome(mistake.name, "NumPy", mistake.expected, large_size_frauds.ask(mistake.name, workload, 3))
+    found = outcome(
+        mistake.name,
+        "NumPy",
+        mistake.expected_rejection,
+        large_size_frauds.try_mistake(mistake.name, workload, 3),
+    )
 
     assert found.is_good, found
 
@@ -224,7 +238,7 @@ def test_a_mistake_at_size_is_found_and_the_right_answer_is_not(mistake):
 @pytest.mark.parametrize("book", bookkeeping_frauds.BOOKS, ids=lambda book: book.name)
 @pytest.mark.parametrize("seed", range(3))
 def test_the_books_are_believed_only_where_they_are_right(book, seed):
-    found = outcome(book.name, "records", book.expected, bookkeeping_frauds.ask(book, seed))
+    found = outcome(book.name, "records", book.expected_rejection, bookkeeping_frauds.try_book(book, seed))
 
     assert found.is_good, found
 
@@ -240,9 +254,9 @@ def test_a_task_for_the_gpu_has_the_frauds_code_and_the_shapes_of_a_search():
 
 
 def test_the_launch_of_a_fraud_is_the_one_that_it_asks_for():
-    candidate, family = made(fraud_of("launch that fails silently"), GPU)
+    candidate, family = build_fraud(fraud_of("launch that fails silently"), GPU)
     (launch,) = family.launches(candidate.genome, fraud_of("no-op").kernel.problem, GPU)
-    split, halves = made(fraud_of("combine not launched"), GPU)
+    split, halves = build_fraud(fraud_of("combine not launched"), GPU)
 
     assert launch.smem_bytes == 300 * 1024
     assert len(halves.launches(split.genome, fraud_of("combine not launched").kernel.problem, GPU)) == 1
@@ -262,7 +276,7 @@ def test_what_the_gpu_says_counts_only_where_and_as_it_is_named(status, rung, re
     fraud = fraud_of("honest until it is timed")
     reached = GpuOutcome(fraud.name, status, rung, reason)
 
-    assert outcome(fraud.name, "GPU", fraud.measured, on_gpu.said(reached)).end is end
+    assert outcome(fraud.name, "GPU", fraud.measured, on_gpu.rejection_of(reached)).end is end
 
 
 @pytest.mark.slow
@@ -284,12 +298,12 @@ def test_the_gpus_half_says_what_each_fraud_came_to():
 def test_a_process_that_dies_without_a_word_is_a_complaint():
     reached = GpuOutcome("x", Status.RUNTIME, Rung.SMOKE)
 
-    assert on_gpu.said(reached) == {Rung.SMOKE: "runtime"}
+    assert on_gpu.rejection_of(reached) == {Rung.SMOKE: "runtime"}
 
 
 def test_the_report_repeats_what_is_wrong_and_counts():
-    good = Outcome("no-op", "emulator", End.REJECTED, "preflight: non-finite in normal")
-    bad = Outcome("writes zeros", "GPU", End.SLIPPED, "no rung complained")
+    good = FraudResult("no-op", "emulator", End.REJECTED, "preflight: non-finite in normal")
+    bad = FraudResult("writes zeros", "GPU", End.SLIPPED, "no rung complained")
     found = SelfTest((bad, good), "NVIDIA H200", 12.3)
 
     assert report.totals(found).splitlines() == [
