@@ -167,7 +167,7 @@ def nearest(genome: Genome, space: SearchSpace, changes: Changes, slack: Sequenc
     """The valid child with the changes for which the slack genes move the fewest steps in all.
 
     Among equals the gene named first moves furthest. None when no values of theirs make a valid genome, and
-    where `changed` refuses the changes.
+    where `apply_changes` refuses the changes.
     """
     if not set(changes) <= set(space.names):
         return None

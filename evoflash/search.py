@@ -1,4 +1,4 @@
-"""THE LOOP: ask a strategy, evaluate, store, tell; read this file first. Renders, compiles, measures nothing.
+"""THE LOOP, to be read first, which asks a strategy, evaluates, stores and tells. Measures nothing itself.
 
 The store is the one truth. A strategy is rebuilt from it by asking and telling it its own past once more, so
 a search that was killed goes on as if it had never stopped, and one that has spent its budget spends nothing.

@@ -1,4 +1,4 @@
-"""Examines the machine: what evoflash needs, whether it is there, and what to do if not. Changes nothing."""
+"""Examines the machine for all that evoflash needs, and says what to do where it lacks. Changes nothing."""
 
 import importlib.metadata
 import os

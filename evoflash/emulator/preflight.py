@@ -1,7 +1,7 @@
-"""Runs a rendered kernel in the CPU emulator on small adversarial shapes: races, deadlocks, bounds, numbers.
+"""Runs a rendered kernel in the CPU emulator on small shapes made to break it. Times nothing.
 
-It proves synchronisation and indexing under our reading of PTX, on the pre-flight shapes only; it times
-nothing. The benchmark's shape is not emulated.
+It looks for races, deadlocks, accesses out of bounds and wrong numbers. It proves synchronisation and
+indexing under our reading of PTX, on the pre-flight shapes only. The benchmark's shape is not emulated.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""launch.json and its cubins: a genome compiled for each architecture, and how its kernels are launched.
+"""Compiles a genome for each architecture and writes launch.json, which says how its kernels are launched.
 
 evoflash/runtime launches what this describes; docs/exports.md documents the format. Launches nothing.
 """

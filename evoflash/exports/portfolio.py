@@ -1,10 +1,7 @@
-"""Several kernels and their dispatcher as a folder that is a Python package; `evoflash portfolio` writes it.
+"""Writes several kernels and their dispatcher as a folder that is a Python package. Chooses no kernel.
 
-package     its members, and the rule that names them
-folder      the folder, written
-
-What a portfolio's package holds: its members, and the rule that names them. Writes nothing.
-A portfolio as a folder that is a Python package: its kernels, the dispatcher and evoflash's runtime.
+The folder holds the kernels, the dispatcher with the rule that names one of them for a shape, and evoflash's
+runtime. `evoflash portfolio` asks for it.
 """
 
 import json

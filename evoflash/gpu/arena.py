@@ -1,9 +1,8 @@
-"""Device memory with guards around it, and one launch on it that is searched for stray writes.
+"""Device memory between guards, and one launch on it that is searched for stray writes. Judges no output.
 
-Judges no output. See launcher.py for loading, streams and errors.
-
-Inputs that are used again and again stay on the device (`keep_on_device`): a launch is then checked without
-moving them, which is 400 MB of 540 at B4 H32 S4096 D128. The bands, 32 KB each, are read back.
+Loading, streams and errors are in launcher.py. Inputs that are used again and again stay on the device
+(`keep_on_device`): a launch is then checked without moving them, which is 400 MB of 540 at B4 H32 S4096 D128.
+The bands, 32 KB each, are read back.
 """
 
 import math

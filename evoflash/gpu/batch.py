@@ -1,9 +1,8 @@
-"""Many launches of a candidate, enqueued together on slabs of memory, and waited for once.
+"""Enqueues many launches of a candidate together and waits for them once. Judges no output.
 
-Judges no output: comparisons.py's tables say what they found. What a kernel does to memory or to the machine
+The tables of comparisons.py say what the launches left behind. Each launch has guarded tensors of its own on
+one slab of device memory, which is restored by one copy. What a kernel does to memory or to the machine
 leaves here as it does from a single launch, see arena.py.
-
-Device memory for many launches on one workload: guarded tensors for each, restored by one copy.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
-"""Tensor maps for a GPU, encoded by its driver. The emulator's are made in emulator/tensor_map.py.
+"""Tensor maps and launches with attributes, for which CuPy has no call, by the CUDA driver.
 
-Launches that CuPy has no call for, by the driver's cuLaunchKernelEx: clusters, resident, dependent ones.
+Such launches are those of clusters, of blocks that must all be resident, and of kernels that may begin before
+the one before them has ended (cuLaunchKernelEx). The emulator's tensor maps are made in
+emulator/tensor_map.py. Compiles nothing.
 """
 
 import ctypes

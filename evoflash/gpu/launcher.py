@@ -1,10 +1,9 @@
-"""The door to the GPU: which one is present, loading and launching a cubin, waiting for it.
+"""Finds the GPU that is present, loads a cubin, launches it and waits. Judges nothing and times nothing.
 
-Judges nothing and times nothing. CuPy is used for memory, modules, streams and launches only, none of which
-compiles anything: inputs and references are NumPy's. A CUDA error leaves here as CuPy raises it
-(`cuda_errors`), because the process it happened in is then lost; see worker.py.
-
-Which GPUs this process may use, by the words of CUDA_VISIBLE_DEVICES; launches nothing on them.
+CuPy is used for memory, modules, streams and launches only, none of which compiles anything: inputs and
+references are NumPy's. A CUDA error leaves here as CuPy raises it (`cuda_errors`), because the process it
+happened in is then lost; see process/worker.py. Which GPUs this process may use is set here in the words of
+CUDA_VISIBLE_DEVICES.
 """
 
 import math

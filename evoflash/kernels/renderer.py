@@ -1,6 +1,6 @@
-"""Genome -> CUDA text: fills a family's template for one compile key. Compiles and launches nothing.
+"""Renders a genome as CUDA text: fills its family's template for one compile key. Compiles nothing.
 
-A rendered text with smaller constants, as its family's [shrunk] says, for the emulator; renders nothing.
+For the emulator a text can be rendered with smaller constants, as its family's [shrunk] says.
 """
 
 import re

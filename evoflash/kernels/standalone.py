@@ -1,7 +1,7 @@
-"""What an exported file says of itself: the command in its banner, read back. Writes and renders nothing.
+"""Writes a genome as one kernel.cu that needs nothing else, and reads such a file's banner back.
 
-The host part of an exported file: its operation's templates, filled for a genome. Renders no kernel.
-Genome -> one kernel.cu that needs nothing else: the ef:: functions it uses, the kernel, a launcher.
+The file holds the ef:: functions that the kernel uses, the kernel, and a launcher filled in from its
+operation's templates. Its banner names the command that exports it again. Compiles nothing.
 """
 
 import ast

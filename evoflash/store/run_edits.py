@@ -1,4 +1,7 @@
-"""Runs renamed, taken out, brought in from another database; each in one transaction. Searches nothing."""
+"""Renames runs, takes them out or brings them in from another database. Searches nothing.
+
+Each is one transaction.
+"""
 
 import json
 from collections.abc import Iterable

@@ -1,4 +1,7 @@
-"""Proposes a fixed list, in order: what `remeasure` and the archive take to the GPU. It searches nothing."""
+"""Proposes a fixed list of genomes, in order. It searches nothing.
+
+`remeasure` and the archive take their genomes to the GPU by it.
+"""
 
 from collections.abc import Sequence
 

@@ -1,9 +1,7 @@
 """Test inputs with their right answers, each computed once. Runs and judges nothing.
 
-Processes that are given one folder also share them as files: one that takes the place of another that crashed
-then computes nothing again.
-
-Values that several processes want, each made by whoever wants it first, in files that the others map.
+Processes that are given one folder share them as files, made by whoever wants one first and mapped by the
+others: a process that takes the place of one that crashed then computes nothing again.
 """
 
 import contextlib

@@ -1,9 +1,10 @@
-"""Is an output right? Checks without a reference that every operation shares: runs repeat, outputs agree.
+"""Checks an output without a reference (runs repeat, outputs of changed inputs agree), and runs every check.
 
 What must hold between outputs of changed inputs is the operation's to say. Where both outputs are rounded,
 they may differ by twice the threshold: each may be off in its own direction.
 
-Is a kernel right on a workload? Every test input against the reference, then checks without one; no GPU.
+`check_correctness` says whether a kernel is right on a workload: every test input against the reference, then
+these checks. It knows no GPU: it is given a function that runs the kernel.
 """
 
 import math

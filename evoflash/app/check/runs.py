@@ -1,10 +1,9 @@
-"""Runs a kernel under many schedules in the emulator, and gathers what is wrong with it. Prints nothing.
+"""Runs a kernel under many schedules in the emulator and gathers what is wrong with it. Prints nothing.
 
-A crash costs one run, because runs are made in other processes. What is shown holds for small shapes and
-under our reading of PTX. Nothing is timed, and what a kernel does without ef:: is not seen.
-
-One run of one case in this process: what the emulator reports, and whether the result is right.
-What the runs of a kernel showed: faults, and outputs that depend on the schedule. Runs nothing.
+Runs are made in other processes, so that a crash costs one run. Each run says what the emulator reported and
+whether the result is right; together they show faults, and outputs that depend on the schedule. What is shown
+holds for small shapes and under our reading of PTX. Nothing is timed, and what a kernel does without the ef::
+layer is not seen.
 """
 
 import itertools

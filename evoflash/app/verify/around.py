@@ -1,4 +1,4 @@
-"""What stands around an exported kernel, against what this evoflash writes around it; runs nothing of it.
+"""Compares the files around an exported kernel with what evoflash writes there today. Runs nothing of them.
 
 Python code and launch.json decide what is computed: scale, strides, grid, fallback. So both are made again,
 from the genome and from the description, and must be the same. README.md is not compared: it is prose.

@@ -5,7 +5,7 @@ so a question that was on its way when the scheduler or the network failed is si
 workers that die, leave and join; a scheduler that is gone or does not answer for half a minute. What a
 candidate is blamed for: ending worker after worker, as often as the scheduler allows (`allowed-failures`).
 
-The door to Dask's `distributed`: imported here alone, with one line for who has not installed it.
+Dask's `distributed` is imported here alone, with one line for who has not installed it.
 """
 
 import logging

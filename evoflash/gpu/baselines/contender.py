@@ -1,8 +1,8 @@
-"""A library's attention on the memory of a bench: what all libraries share, from views to graphs.
+"""Calls a library's attention on the memory of a bench: what all libraries share. Knows no library.
 
-Knows no library: each has a file of its own, which says how it is called and which layout it wants.
-
-Which baseline a GPU process is busy with: noted before it starts, and struck out when it is done.
+Each library has a file of its own, which says how it is called and which layout it wants. Which baseline a
+GPU process is busy with is noted before it starts and struck out when it is done, so that a crash can be
+blamed on it.
 """
 
 import faulthandler

@@ -1,7 +1,8 @@
-"""FlashAttention-3, the flash-attention repository's Hopper kernels, as shipped: from a build of its own, or
-else from xFormers' wheels of version 0.0.33 and 0.0.34, which bring the compiled library.
+"""FlashAttention-3, the flash-attention repository's Hopper kernels, as shipped.
 
-Its split and packing heuristics are left at their defaults. Its causal mask is bottom-right aligned.
+They come from a build of its own, or else from xFormers' wheels of version 0.0.33 and 0.0.34, which bring the
+compiled library. Its split and packing heuristics are left at their defaults. Its causal mask is bottom-right
+aligned.
 """
 
 import importlib.util

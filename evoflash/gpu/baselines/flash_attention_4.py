@@ -1,4 +1,4 @@
-"""FlashAttention-4 (`flash-attn-4`, in CuTe DSL): as shipped, and with the fastest of several settings.
+"""FlashAttention-4 (`flash-attn-4`, in CuTe DSL), as shipped and with the fastest of several settings.
 
 The settings are those of its own entry point `_flash_attn_fwd`: `tile_mn` (rows of Q and keys in a tile),
 `mma_pv_is_rs` (P from registers, not shared memory), `intra_wg_overlap` (softmax of a tile under the next

@@ -1,4 +1,4 @@
-"""FlashInfer's prefill: its FlashAttention-3 template on Hopper, its FlashAttention-2 template elsewhere.
+"""FlashInfer's prefill, by its FlashAttention-3 template on Hopper and its FlashAttention-2 one elsewhere.
 
 One sequence goes to `single_prefill_with_kv_cache`, several to the ragged batch wrapper, planned beforehand
 and untimed, as a serving engine does once for all layers. Its causal mask is bottom-right aligned. FlashInfer

@@ -1,7 +1,7 @@
-"""PyTorch's scaled_dot_product_attention, restricted to one backend: flash (FA2), cuDNN, efficient, math.
+"""PyTorch's scaled_dot_product_attention, restricted to one backend (flash, cuDNN, efficient or math).
 
-torch's `is_causal` aligns the mask top-left: where Sq differs from Skv a bottom-right bias takes its place,
-and a single causal query, which sees everything, runs unmasked.
+The backend `flash` is FlashAttention-2. torch's `is_causal` aligns the mask top-left: where Sq differs from
+Skv a bottom-right bias takes its place, and a single causal query, which sees everything, runs unmasked.
 """
 
 from collections.abc import Iterator

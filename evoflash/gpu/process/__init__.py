@@ -1,5 +1,8 @@
-"""A kernel's checks as one batch of launches, compared on the device.
+"""What runs in the process that holds the GPU, which is checks and timing, and the worker that asks for it.
 
+A kernel that crashes or hangs ends that process and not the search. Nothing here stores a result.
+
+<<<<<<< HEAD
 cache             What a GPU process keeps between candidates
 check_batch       Kernels checked on several workloads in one batch of launches
 checks            Verdicts on a loaded kernel, on check shapes and at size
@@ -11,4 +14,17 @@ process           A process on its way to the GPU, and what such processes are a
 rungs             The rungs that need the GPU, in a GPU process
 screening         The short way of a candidate that is too slow to be worth every check
 worker            The GPU process and its stand-bys
+=======
+    cache             What a GPU process keeps between candidates
+    check_batch       Checks a kernel on several workloads in one batch of launches, by what is found on the
+                      device
+    checks            Verdicts on a loaded kernel, on check shapes and at size
+    device_reference  Computes the right outputs at the benchmark's shape by a kernel of the operation
+    finals            The last timing, of finalists and baselines in turns, in a fresh GPU process
+    outcome           How a task on the GPU ended, with the seconds that each rung took
+    process           Starts GPU processes and keeps stand-bys ready
+    rungs             The rungs of the ladder that need the GPU, for one genome
+    screening         Ends a candidate early where it is too slow to be worth every check
+    worker            Gives the GPU work to processes
+>>>>>>> docs
 """

@@ -1,9 +1,7 @@
 """What a GPU process keeps between candidates: test inputs with their references, memory, benches.
 
-Checks and times nothing.
-
-Where the processes of one search share test inputs and right answers: a folder, and memory for the large
-ones. Computes none of them.
+The processes of one search share test inputs and right answers through a folder, and the large ones through
+memory. Checks and times nothing.
 """
 
 import os

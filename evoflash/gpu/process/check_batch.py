@@ -1,9 +1,8 @@
-"""Kernels checked on several workloads in one batch of launches: verdicts from what was found on the device.
+"""Checks a kernel on several workloads in one batch of launches, by what is found on the device.
 
-The thresholds and their words are the validator's. Where a verdict is bad, checks.py asks again, launch by
+Which launches check a kernel on a small workload, and what must hold of their outputs, is planned here. The
+thresholds and their words are the validator's. Where a verdict is bad, checks.py asks again, launch by
 launch.
-
-Which launches check a kernel on a small workload, and what must hold of their outputs; launches nothing.
 """
 
 from __future__ import annotations

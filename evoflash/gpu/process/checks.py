@@ -1,9 +1,8 @@
-"""Verdicts on a loaded kernel, on check shapes and at size. Decides nothing: rungs.py does.
+"""Verdicts on a loaded kernel, on check shapes and at size. Decides nothing, which rungs.py does.
 
 At size inputs stay on the GPU, and so does the output but for the groups that the reference knows: whether
 inputs are unchanged, all of it is finite and two runs agree in every bit is found out there, over every byte.
-
-The verdict on what was timed: the same graph, with inputs that it never saw. rungs.py says what follows.
+What was timed is judged by the same CUDA graph with inputs that it never saw.
 """
 
 from collections.abc import Callable, Iterator, Sequence

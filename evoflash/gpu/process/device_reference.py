@@ -1,7 +1,7 @@
-"""What outputs should be at the benchmark's shape, computed on the device by a kernel of the operation's.
+"""Computes the right outputs at the benchmark's shape by a kernel of the operation. Judges no candidate.
 
-Once for each test input. Held against the host's fp64 answers where those are known, before it is trusted;
-judges no candidate.
+Once for each test input. The answers are held against the host's fp64 answers where those are known, before
+they are trusted.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def _run(reference: DeviceReference, workload: Workload, addresses: Mapping[str,
 
 
 def _scale(told: NDArray[np.float64], columns: int) -> ErrorScale:
-    """What errors are measured by, of what is told of each row; as validation/expected.py has it."""
+    """What errors are measured by, of what is told of each row; as operations/expectations.py has it."""
     rms = np.sqrt(told[:, 0] / columns)
     furthest = told[:, [2, 4]].max(axis=1)
     over = np.divide(furthest, rms, out=np.zeros_like(furthest), where=rms > 0)

@@ -1,7 +1,7 @@
-"""The tensors and the argument list of an attention call: one for emulator, GPU and exported launcher.
+"""The tensors and the argument list of an attention call, for emulator, GPU and exported launcher alike.
 
 PARAMETERS is what a kernel takes, FIELDS what a C program hands to an exported launcher; the launcher's text
-is made of both (attention/exporter.py). Nothing is launched here.
+is made of both (exporter.py). Nothing is launched here.
 """
 
 import math

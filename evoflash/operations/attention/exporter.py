@@ -1,4 +1,4 @@
-"""What the host part of an exported attention kernel is made of; the texts themselves are templates.
+"""What the host part of an exported attention kernel is made of. The texts themselves are templates.
 
 The errors of a call stand here, as numbers that no later version gives another meaning; nothing is launched.
 """

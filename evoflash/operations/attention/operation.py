@@ -1,4 +1,4 @@
-"""Attention as the rest of evoflash knows it: one record that names what the files of this folder do."""
+"""Attention as the rest of evoflash knows it, one record that names what the files of this folder do."""
 
 from evoflash.operation import Operation
 from evoflash.operations.attention import abi, inputs

@@ -1,6 +1,7 @@
-"""What attention should be, in fp64, and what honest 16-bit arithmetic makes of it; NumPy only, no GPU.
+"""What attention should be, in fp64, and what honest 16-bit arithmetic makes of it. Runs nothing on a GPU.
 
-What attention should be at the benchmark's shape: how reference.cu's kernel is launched; runs nothing.
+The host's answers are computed with NumPy. At the benchmark's shape the device computes them, by the kernel
+of reference.cu: how that is launched stands here.
 """
 
 import math

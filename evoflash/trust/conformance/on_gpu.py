@@ -1,4 +1,4 @@
-"""Runs a trial on the GPU. After an error the process's context is lost: see sweep.py."""
+"""Runs a trial on the GPU of this process. After an error the process's context is lost: see sweep.py."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Mistakes that need many keys to be small, made by NumPy in the kernel's place and judged as at size.
+"""Mistakes that only many keys make small, made by NumPy in the kernel's place and judged as at size.
 
 At 32768 keys an absolute tolerance of 1e-2 lets most of them through. No kernel runs.
 """
