@@ -17,6 +17,7 @@ lies beside it in `scripts/<topic>/records/`, its test in `scripts/<topic>/test_
     peers/             Our kernels against the libraries, cuDNN, FlashAttention and Triton
     portfolio/         Whether a portfolio keeps its promises on a GPU: its regret, its numbers, what its
                        dispatcher costs
+    proposal_path      Traces which modules a proposal crosses, from the command to its stored row
     sanitizer/         The planted faults of tests/faults under compute-sanitizer, beside what the emulator
                        says of them
     searches/          Searches beside their control arms, and first looks at ideas

@@ -14,7 +14,6 @@ It calls the same use cases (app/) as the command line, and prints nothing.
     html       Shows the records of the Python interface as HTML in notebooks
     records    The records that the Python interface returns, which notebooks show as formatted text
     searching  Searches from Python, for one problem or several, and asks a database what it knows
->>>>>>> docs
 """
 
 from evoflash.api.comparing import compare, replay

@@ -8,5 +8,4 @@ Judges no candidate of a search.
 
     conformance/  Runs the same small kernels in the emulator and on a GPU, and says where the two disagree
     selftest/     Frauds and mistakes that the harness must reject, and honest kernels that it must accept
->>>>>>> docs
 """

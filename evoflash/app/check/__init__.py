@@ -14,5 +14,4 @@ subject     What `evoflash check` is to check
     own_kernel  Reads a user's .cu file and runs its launch in the emulator
     runs        Runs a kernel under many schedules in the emulator and gathers what is wrong with it
     subject     What `evoflash check` is to check, as texts and launches
->>>>>>> docs
 """

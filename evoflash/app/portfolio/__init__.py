@@ -18,5 +18,4 @@ table       How long each kernel takes on each shape of a mix, and the JSON file
     run         Makes a portfolio from a file of shapes
     session     Fills a table with times, and builds a kernel when it is first asked for
     table       How long each kernel takes on each shape of a mix, and the JSON file that keeps it
->>>>>>> docs
 """

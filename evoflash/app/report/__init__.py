@@ -14,5 +14,4 @@ views/html/ makes the page of `evoflash report` out of it.
     lineage     How a winner came about, hop by hop, and what each of its values is worth
     record      The records that a report is made of, with their texts as JSON objects
     winner      The winner of a run, how sure its time is, what bounds it and what was checked
->>>>>>> docs
 """

@@ -20,5 +20,4 @@ The loop itself is evoflash/search.py.
     session   Runs a plan to its budget or until Ctrl-C, and stores the run
     stopping  Ends a command in good order on Ctrl-C or SIGTERM. What it was doing is not finished
     transfer  What earlier searches teach the next one
->>>>>>> docs
 """

@@ -15,5 +15,4 @@ run.
     finding  Takes the kernel that a claim names up the whole ladder on this machine
     reading  Makes one claim of an id, a JSON file, stdin, a .cu file or a folder
     verdict  Judges a claim against what was found, as confirmed, not confirmed or not comparable
->>>>>>> docs
 """
