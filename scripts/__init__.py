@@ -24,7 +24,6 @@ lies beside it in `scripts/<topic>/records/`, its test in `scripts/<topic>/test_
     soak/              A long search on a GPU among candidates that crash, hang or give NaN: nothing may be
                        lost
     validation/        What the validator's thresholds accept and reject, shown on real kernels
-    wgmma_shapes       Writes evoflash/device/ef_wgmma_shapes.h
 """
 
 from pathlib import Path
