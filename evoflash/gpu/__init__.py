@@ -5,7 +5,7 @@ judges a number.
     baselines/   Attention of other libraries, timed by the same code on the same memory as the candidates
     batch        Many launches of a candidate, enqueued together on slabs of memory, and waited for once
     comparisons  Outputs and memory compared on the device, many at once
-    driver       Tensor maps for a GPU, encoded by its driver
+    driver       What of the CUDA driver CuPy has no call for, by evoflash.runtime's binding
     launcher     The door to the GPU: which one is present, loading and launching a cubin, waiting for it
     layout       How a tensor lies in memory
     memory       The scratch memory that kernels of one stream share, between guards

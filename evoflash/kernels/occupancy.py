@@ -19,7 +19,7 @@ from evoflash.specs import GpuSpec
 _MOST_BLOCKS = (2**31 - 1, 65_535, 65_535)
 _MOST_SMEM_BYTES = 227 * 1024  # of a block
 _CLUSTERS_FROM = 90  # compute capability
-_LARGEST_CLUSTER = 16  # blocks; more than 8 have to be allowed, which launch_attributes.py does
+_LARGEST_CLUSTER = 16  # blocks; more than 8 have to be allowed, which gpu/driver.py does
 
 
 def beyond_every_gpu(launch: LaunchConfig) -> str:

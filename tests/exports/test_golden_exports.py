@@ -1,4 +1,4 @@
-"""What each kind of export writes, as it was. Of the runtime's modules and of kernel.cu the digests stand there.
+"""What each kind of export writes, as it was; of the runtime's modules and of kernel.cu digests are kept.
 
 Machine code hangs on the compiler that is installed: other bytes stand for it, in golden texts alone.
 """
@@ -67,7 +67,8 @@ def test_launch_json_is_as_it_was(case, golden):
 @pytest.mark.parametrize("case", CASES)
 def test_kernel_cu_is_as_it_was(case, golden, tmp_path):
     (path,) = kernel_cu.write(exported(CASES[case]), tmp_path / "kernel.cu")
-    golden(f"exports/kernel-{case}.cu.sha256", digest(path.read_text().replace(f"evoflash {__version__}", "")))
+    text = path.read_text().replace(f"evoflash {__version__}", "")
+    golden(f"exports/kernel-{case}.cu.sha256", digest(text))
 
 
 @pytest.mark.parametrize("kind", [cupy_file, torch_op], ids=["cupy", "torch"])
@@ -91,9 +92,7 @@ def test_a_solution_and_its_definition_are_as_they_were(golden):
 def test_a_portfolio_is_as_it_was(golden, tmp_path):
     portfolio.write(package_of(chosen_from(table_of(TIMES), tmp_path)), tmp_path / "fast_attention")
     files = sorted(path for path in (tmp_path / "fast_attention").rglob("*") if path.suffix != ".cubin")
-    texts = {
-        path.relative_to(tmp_path).as_posix(): path.read_text() for path in files if path.is_file()
-    }
+    texts = {path.relative_to(tmp_path).as_posix(): path.read_text() for path in files if path.is_file()}
     for name in [name for name in texts if name.endswith("launch.json")]:
         texts[name] = json.dumps(without_compiler(json.loads(texts[name])), indent=2) + "\n"
     name = "fast_attention/portfolio.json"
