@@ -2,7 +2,7 @@
 
     python -m scripts.proposal_path                         # in the emulator, for an l4
     python -m scripts.proposal_path --gpu h100              # on the GPU that is here
-    python -m scripts.proposal_path --tree ../old-checkout  # the same of another one
+    python -m scripts.proposal_path --tree ../old-checkout  # of another one
 
 A search of a few evaluations runs as a user would start it. Every Python process that it starts is profiled:
 a module counts once a function of it is called (importing it does not count). Two counts are printed: of the
