@@ -5,9 +5,9 @@
     python -m scripts.proposal_path --tree ../old-checkout  # of another one
 
 A search of a few evaluations runs as a user would start it. Every Python process that it starts is profiled:
-a module counts once a function of it is called (importing it does not count). Two counts are printed: of the
-whole command, and of one proposal in the middle of the search, which is what is called after one row is stored
-until the next one is. As several proposals are under way at a time, that has every step of the way.
+a module counts once a function of it is called; importing it does not count. Two counts are printed: of the
+whole command, and of one proposal in the middle of the search: what is called from one stored row until the
+next. As several proposals are under way at a time, that has every step of the way.
 """
 
 import argparse

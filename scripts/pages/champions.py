@@ -31,8 +31,7 @@ _ARMS = ("scripts.searches.arms", "scripts/arms.py")
 HEAD = """\
 # The fastest genome measured for each problem on this GPU: where searches start, and what `evoflash best`
 # checks and times again before it says it. Times are medians in us of one run, the libraries' in turns with
-# the kernel's; [source.<name>] says what measured them. Written by scripts/pages/champions.py from the sources
-# named; not by hand.
+# the kernel's; [source.<name>] says what measured them. Written by scripts/pages/champions.py, not by hand.
 """
 
 
