@@ -215,3 +215,7 @@ def _by_distance(genome: Genome, space: SearchSpace, name: str) -> list[tuple[in
     domain = space.param(name).values
     at = domain.index(values[name])
     return sorted(((abs(i - at), {name: v}) for i, v in enumerate(domain)), key=lambda step: step[0])
+
+
+# Users' own operators import these names of earlier releases; they stay for one release.
+changed, drawn = apply_changes, draw_new_genes

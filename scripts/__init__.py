@@ -17,13 +17,13 @@ lies beside it in `scripts/<topic>/records/`, its test in `scripts/<topic>/test_
     peers/             Our kernels against the libraries, cuDNN, FlashAttention and Triton
     portfolio/         Whether a portfolio keeps its promises on a GPU: its regret, its numbers, what its
                        dispatcher costs
+    proposal_path      Traces which modules a proposal crosses, from the command to its stored row
     sanitizer/         The planted faults of tests/faults under compute-sanitizer, beside what the emulator
                        says of them
     searches/          Searches beside their control arms, and first looks at ideas
     soak/              A long search on a GPU among candidates that crash, hang or give NaN: nothing may be
                        lost
     validation/        What the validator's thresholds accept and reject, shown on real kernels
-    wgmma_shapes       Writes evoflash/device/ef_wgmma_shapes.h
 """
 
 from pathlib import Path

@@ -73,7 +73,8 @@ def known_starts(gpu: str) -> tuple[Champion, ...]:
 def read_champions(path: Path) -> tuple[Champion, ...]:
     """The champions of one file, champions/<gpu>.toml. UsageError for values that do not give their id."""
     table = tomllib.loads(path.read_text(encoding="utf-8"))
-    return tuple(_champion(entry, path) for entry in table.get("champion", ()))
+    sources = table.get("source", {})
+    return tuple(_champion(entry | sources[entry["source"]], path) for entry in table.get("champion", ()))
 
 
 def _champion(entry: dict[str, Any], path: Path) -> Champion:

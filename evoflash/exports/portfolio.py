@@ -78,7 +78,7 @@ from pathlib import Path
 
 from . import torch_doors
 from .launch import Refused
-from .torch_portfolio import Portfolio, fused
+from .torch_portfolio import Portfolio, as_fused
 
 __all__ = ["Portfolio", "Refused", "attention", "register_sdpa", "register_transformers"]
 
@@ -87,12 +87,12 @@ attention = Portfolio.read(Path(__file__).parent)
 
 def register_sdpa(name="{name}"):
     """For torch.nn.attention.activate_flash_attention_impl(name)."""
-    torch_doors.register_sdpa(fused(attention), name)
+    torch_doors.register_sdpa(as_fused(attention), name)
 
 
 def register_transformers(name="{name}"):
     """For Transformers' attn_implementation=name."""
-    torch_doors.register_transformers(fused(attention), name)
+    torch_doors.register_transformers(as_fused(attention), name)
 '''
 
 

@@ -25,7 +25,6 @@ from evoflash.operation import ELEMENT_BYTES, Output, Sample, TensorSpec, TestIn
 from evoflash.validation.validator import Part, in_groups, part_of
 
 _NUMPY = {"fp16": np.uint16, "bf16": np.uint16, "fp32": np.float32}  # 16-bit floats travel as patterns
-DTYPES_OF_MAPS = {"fp16": "f16", "bf16": "bf16", "fp32": "float"}
 
 
 class MemoryFaultError(Exception):
@@ -125,7 +124,7 @@ class Arena:
         return encode_map(
             self.buffers[wanted.of].pointer,
             *geometry(wanted, spec.shape, strides),
-            dtype=DTYPES_OF_MAPS[spec.dtype],
+            dtype=spec.dtype,
             swizzle=wanted.swizzle,
             l2_promotion=wanted.l2_promotion,
         )

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evoflash.gpu.arena import DTYPES_OF_MAPS, MemoryFaultError, spoilt
+from evoflash.gpu.arena import MemoryFaultError, spoilt
 from evoflash.gpu.comparisons import ComparisonBatch, MemoryPair, RowComparison, UntouchedRows
 from evoflash.gpu.driver import PackedArguments, encode_map, pack_arguments
 from evoflash.gpu.launcher import KernelHungError, LoadedKernel, cupy, new_stream, settle, wait
@@ -123,7 +123,7 @@ class Slab:
             encoded = encode_map(
                 self.address(run, wanted.of),
                 *geometry(wanted, layout.spec.shape, strides),
-                dtype=DTYPES_OF_MAPS[layout.spec.dtype],
+                dtype=layout.spec.dtype,
                 swizzle=wanted.swizzle,
                 l2_promotion=wanted.l2_promotion,
             )

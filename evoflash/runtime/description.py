@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .expressions import compiled
+from .expressions import compile_expression
 
 FORMAT, VERSION = "evoflash-launch", 1
 SIZES = ("batch", "heads", "kv_heads", "seq_q", "seq_kv")
@@ -108,7 +108,7 @@ class Description:
             self._strides(name, extents[name], given) for name, given in zip(TENSORS, strides, strict=True)
         ]
 
-    def checked_scale(self, scale: float | None) -> float:
+    def check_scale(self, scale: float | None) -> float:
         """The softmax scale, by default the description's. Refused for what is no scale."""
         if scale is None:
             return self.scale
@@ -132,7 +132,7 @@ class Description:
         return held[0], held[1], held[2]
 
 
-def described(given: Mapping[str, Any]) -> Description:
+def parse_description(given: Mapping[str, Any]) -> Description:
     """The records of a launch.json; Refused where it is none, or a later version than this launcher knows."""
     if not isinstance(given, Mapping) or given.get("format") != FORMAT:
         raise Refused(f"this is no launch.json of evoflash: its 'format' is not '{FORMAT}'.")
@@ -141,14 +141,14 @@ def described(given: Mapping[str, Any]) -> Description:
             f"launch.json has version {given.get('version')}, this launcher reads {VERSION}: take its own."
         )
     try:
-        return _described(given)
+        return _parse(given)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise Refused(
             f"launch.json is damaged ({type(error).__name__}: {error}): export the kernel again."
         ) from None
 
 
-def _described(given: Mapping[str, Any]) -> Description:
+def _parse(given: Mapping[str, Any]) -> Description:
     contract = given["contract"]
     return Description(
         name=str(given["name"]),
@@ -169,8 +169,8 @@ def _image(arch: str, given: Mapping[str, Any]) -> Image:
         arguments=tuple(map(_argument, given["arguments"])),
         launches=tuple(map(_launch, given["launches"])),
         maps=tuple(map(_tensor_map, given["tensor_maps"])),
-        workspace_bytes=compiled(given["workspace_bytes"], SIZES),
-        zeroed_bytes=compiled(given["zeroed_bytes"], SIZES),
+        workspace_bytes=compile_expression(given["workspace_bytes"], SIZES),
+        zeroed_bytes=compile_expression(given["zeroed_bytes"], SIZES),
     )
 
 
@@ -186,7 +186,7 @@ def _launch(given: Mapping[str, Any]) -> Launch:
         entry=str(given["entry"]),
         grid=_three(given["grid"]),
         block=_three(given["block"]),
-        shared_bytes=compiled(given["shared_memory_bytes"], SIZES),
+        shared_bytes=compile_expression(given["shared_memory_bytes"], SIZES),
         cluster=tuple(map(int, given["cluster"])),
         resident=bool(given["resident"]),
         dependent=bool(given["dependent"]),
@@ -194,7 +194,7 @@ def _launch(given: Mapping[str, Any]) -> Launch:
 
 
 def _three(given: Iterable[object]) -> tuple[Size, ...]:
-    x, y, z = (compiled(side, SIZES) for side in given)
+    x, y, z = (compile_expression(side, SIZES) for side in given)
     return x, y, z
 
 

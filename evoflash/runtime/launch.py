@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .description import Description, Image, Refused, described
+from .description import Description, Image, Refused, parse_description
 from .driver import (
     CARVEOUT,
     DEVICE_ORDINAL,
@@ -31,7 +31,7 @@ from .driver import (
     Driver,
     LaunchError,
 )
-from .plan import Plan, Step, arguments_of, encoder_of, steps_of
+from .plan import Plan, PlannedLaunch, arguments_of, encoder_of, steps_of
 from .zeros import Zeros
 
 __all__ = ["Kernel", "LaunchError", "Plan", "Refused"]
@@ -52,7 +52,7 @@ class Kernel:
         Asks no driver yet.
         """
         self.description = description
-        self._described = described(description)
+        self._described = parse_description(description)
         self._cubins = dict(images)
         for image in self._described.images:
             _check_image(image, self._cubins.get(image.arch))
@@ -71,7 +71,9 @@ class Kernel:
         path = path / "launch.json" if path.is_dir() else path
         try:
             description = json.loads(path.read_text(encoding="utf-8"))
-            files = {image.arch: path.with_name(image.file) for image in described(description).images}
+            files = {
+                image.arch: path.with_name(image.file) for image in parse_description(description).images
+            }
             return cls(description, {arch: file.read_bytes() for arch, file in files.items()}, driver=driver)
         except OSError as error:
             raise Refused(
@@ -107,7 +109,7 @@ class Kernel:
         if known is not None:
             return known
         sizes, held = self._described.check(shape, strides)
-        factor = self._described.checked_scale(scale)
+        factor = self._described.check_scale(scale)
         with self._lock:
             made = self._on(device).plan(sizes, held, factor)
             if len(self._plans) >= _MOST_PLANS:
@@ -123,21 +125,18 @@ class Kernel:
     def device_of(self, address: int, name: str = "memory") -> int:
         """The number of the device whose memory the address is in; Refused for memory of none."""
         number = ctypes.c_int(-1)
-        if (
-            self._loaded().status("cuPointerGetAttribute", number, DEVICE_ORDINAL, address)
-            or number.value < 0
-        ):
+        if self._load().status("cuPointerGetAttribute", number, DEVICE_ORDINAL, address) or number.value < 0:
             raise Refused(f"{name} is not in the memory of a GPU: move it there.")
         return number.value
 
-    def _loaded(self) -> Driver:
+    def _load(self) -> Driver:
         with self._lock:
             self._driver = self._driver or Driver(self._driver_path)
             return self._driver
 
     def _on(self, device: int) -> "_Device":
         if device not in self._devices:
-            self._devices[device] = _Device(self._loaded(), device, self._described, self._cubins)
+            self._devices[device] = _Device(self._load(), device, self._described, self._cubins)
         return self._devices[device]
 
 
@@ -198,7 +197,7 @@ class _Device:
             workspace=(image.workspace_bytes(sizes), image.zeroed_bytes(sizes)),
         )
 
-    def _make_room(self, step: Step) -> None:
+    def _make_room(self, step: PlannedLaunch) -> None:
         driver, function = self._driver, step.function
         if step.shared_bytes > self._shared_bytes.get(function, 0):
             # Shapes share the function: its limit is only ever raised.
@@ -217,7 +216,7 @@ class _Device:
                 f"{step.entry}: its {blocks} blocks wait for one another, and {room} fit on this GPU."
             )
 
-    def _room(self, step: Step) -> int:
+    def _room(self, step: PlannedLaunch) -> int:
         """Blocks of the launch that fit on the device at once."""
         driver, blocks = self._driver, math.prod(step.cluster)
         if blocks > 1:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from .description import AXES, KINDS, POINTERS, TENSORS, Description, Image, Refused, Strides, TensorMap
-from .driver import ELEMENT_BYTES, Config, Current, Driver, Encoder, LaunchError, launch_attributes
+from .driver import ELEMENT_BYTES, Config, Current, Driver, Encoder, LaunchError, config_of
 
 _MOST_BLOCKS = (2**31 - 1, 65_535, 65_535)
 _MOST_MAPS = 512  # of a tensor, kept for the addresses that it was last seen at
@@ -19,7 +19,7 @@ _pack = struct.Struct(f"{len(POINTERS)}Q").pack_into
 
 
 @dataclass(frozen=True)
-class Step:
+class PlannedLaunch:
     """One launch with its shape's numbers."""
 
     entry: str
@@ -33,15 +33,11 @@ class Step:
 
     def config(self) -> Config:
         """The driver's description, for no stream yet. What it points at is kept alive by it."""
-        attributes = launch_attributes(self.cluster, resident=self.resident, dependent=self.dependent)
-        config = Config(
-            grid=self.grid,
-            block=self.block,
-            shared_bytes=self.shared_bytes,
-            attributes=attributes,
-            attribute_count=len(attributes),
+        return config_of(
+            *(self.grid, self.block, self.shared_bytes, self.cluster),
+            resident=self.resident,
+            dependent=self.dependent,
         )
-        return config
 
 
 class _Frame:
@@ -92,7 +88,7 @@ class Plan:
         context: int,
         *,
         name: str,
-        steps: Sequence[Step],
+        steps: Sequence[PlannedLaunch],
         encoders: Sequence[tuple[str, Encoder]],
         arguments: tuple[bytes, Sequence[int]],
         workspace: tuple[int, int],
@@ -140,9 +136,9 @@ class Plan:
             self._place_maps(frame, pointers)
         for config, function in frame.launches:
             if status := self._launch(config, function, frame.params_address, None):
-                raise self._failed(status)
+                raise self._launch_error(status)
 
-    def _failed(self, status: int) -> LaunchError:
+    def _launch_error(self, status: int) -> LaunchError:
         return LaunchError(f"{self._name}: cuLaunchKernelEx: {self._driver.error(status)}")
 
     def _place_maps(self, frame: _Frame, pointers: tuple[int, int, int, int]) -> None:
@@ -176,7 +172,7 @@ class Plan:
 
 def steps_of(
     image: Image, sizes: Mapping[str, int], functions: Mapping[str, int], *, name: str
-) -> list[Step]:
+) -> list[PlannedLaunch]:
     """The image's launches for a shape. Refused where a GPU has no grid of that size."""
     steps = []
     for launch in image.launches:
@@ -188,7 +184,7 @@ def steps_of(
                     f"{name}: {shape} takes {blocks} blocks along {axis}, a GPU launches 1 to {most}."
                 )
         steps.append(
-            Step(
+            PlannedLaunch(
                 launch.entry,
                 functions[launch.entry],
                 grid,

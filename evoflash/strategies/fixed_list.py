@@ -9,7 +9,7 @@ from evoflash.evaluation import Evaluation, Proposal
 from evoflash.space import Genome
 
 
-class Given:
+class FixedList:
     """A strategy that proposes a fixed list; `operator` says where it is from."""
 
     def __init__(self, genomes: Sequence[Genome], operator: str) -> None:

@@ -31,7 +31,7 @@ _ARMS = ("scripts.searches.arms", "scripts/arms.py")
 HEAD = """\
 # The fastest genome measured for each problem on this GPU: where searches start, and what `evoflash best`
 # checks and times again before it says it. Times are medians in us of one run, the libraries' in turns with
-# the kernel's. Written by scripts/pages/champions.py from the sources named; not by hand.
+# the kernel's; [source.<name>] says what measured them. Written by scripts/pages/champions.py, not by hand.
 """
 
 
@@ -201,10 +201,18 @@ def is_current(genome: Genome) -> bool:
 
 def as_toml(found: Sequence[Champion]) -> str:
     """The file's text."""
-    return "\n".join([HEAD, *map(_entry, found)])
+    names: dict[tuple[str, str], str] = {}  # of what is said of a source: its name in the file
+    for source in ((each.source, each.command) for each in found):
+        stem = Path(source[0]).stem
+        names.setdefault(source, stem if stem not in names.values() else f"{stem}-{len(names)}")
+    heads = [
+        "\n".join([f"[source.{_key(name)}]", *_lines({"source": source, "command": command})]) + "\n"
+        for (source, command), name in names.items()
+    ]
+    return "\n".join([HEAD, *heads, *(_entry(each, names[each.source, each.command]) for each in found)])
 
 
-def _entry(champion: Champion) -> str:
+def _entry(champion: Champion, source: str) -> str:
     genome = champion.genome
     plain = {
         "problem": champion.problem,
@@ -212,8 +220,9 @@ def _entry(champion: Champion) -> str:
         "version": genome.version,
         "genome_id": genome.id,
     }
-    left_out = {"problem", "gpu", "genome", "rivals_us"}
+    left_out = {"problem", "gpu", "genome", "rivals_us", "source", "command"}
     plain |= {f.name: getattr(champion, f.name) for f in fields(champion) if f.name not in left_out}
+    plain["source"] = source
     lines = ["[[champion]]", *_lines(plain), "[champion.values]", *_lines(genome.as_dict())]
     return "\n".join([*lines, "[champion.rivals_us]", *_lines(dict(champion.rivals_us))]) + "\n"
 

@@ -16,8 +16,8 @@ from evoflash.kernels.expression import Expression, of_sizes
 from evoflash.kernels.family import known_families, load_family
 from evoflash.operations.attention.workload import AttentionWorkload
 from evoflash.problem import parse_problem
-from evoflash.runtime.description import SIZES, Refused, described
-from evoflash.runtime.expressions import compiled
+from evoflash.runtime.description import SIZES, Refused, parse_description
+from evoflash.runtime.expressions import compile_expression
 from evoflash.runtime.launch import Kernel
 from evoflash.specs import load_gpu
 
@@ -57,7 +57,7 @@ def test_the_launcher_works_out_what_the_family_works_out(family, text):
     for genome in genomes(family, problem, gpu, 12, seed=len(text)):
         given = launching(genome, problem.workloads[0], gpu)
         image = {"file": "", "sha256": "", **given}
-        read = described(minimal(images={"sm_90a": image})).images[0]
+        read = parse_description(minimal(images={"sm_90a": image})).images[0]
         for shape in SHAPES:
             workload = like(problem.workloads[0], *shape)
             sizes = {name: workload.names()[name] for name in SIZES}
@@ -116,7 +116,7 @@ def test_what_no_shape_changes_becomes_a_number(text, names, said):
     assert folded(text, **names) == said
     sizes = dict(zip(SIZES, (2, 8, 4, 100, 300), strict=True))
     direct = Expression(text, "test", (int,))({**names, **sizes})
-    assert compiled(said, SIZES)(sizes) == direct
+    assert compile_expression(said, SIZES)(sizes) == direct
 
 
 def test_a_division_that_is_not_whole_cannot_be_exported():
@@ -149,10 +149,10 @@ EVIL = (
 @pytest.mark.parametrize("text", EVIL, ids=lambda text: text[:20])
 def test_an_expression_of_anything_but_sizes_is_not_evaluated(text):
     if text.strip() == "batch":
-        assert compiled(text, SIZES)({"batch": 3}) == 3
+        assert compile_expression(text, SIZES)({"batch": 3}) == 3
         return
     with pytest.raises(ValueError, match="is no expression"):
-        compiled(text, SIZES)
+        compile_expression(text, SIZES)
 
 
 @pytest.fixture(scope="module")

@@ -1,15 +1,22 @@
-"""Writes evoflash/device/ef_wgmma_shapes.h: one asm statement for each shape, element type and home of A.
+"""Writes ef_wgmma_shapes.h, the one header that is not stored: an asm statement for each shape of wgmma,
+element type and home of A. Compiles nothing.
 
-`--check` writes nothing and exits 1 when the file differs. NVRTC takes some 14 ms to parse all of them.
+ef_wgmma.h includes it. NVRTC takes some 14 ms to parse all of them.
 """
 
-import argparse
-import sys
+import hashlib
+import os
+import tempfile
+from functools import cache
 from pathlib import Path
 
-TARGET = Path(__file__).parents[1] / "evoflash" / "device" / "ef_wgmma_shapes.h"
+from evoflash.paths import cache_dir
+
+NAME = "ef_wgmma_shapes.h"
 WIDTHS = range(8, 257, 8)
 TYPES = ("f16", "bf16")
+# Stored results and exported files have a hash of the layer: so the first line keeps its words, though it is
+# this module that writes the file.
 HEAD = """\
 // The wgmma instructions, one function for each shape. Written by scripts/wgmma_shapes.py: change it there.
 //
@@ -27,22 +34,23 @@ TAIL = """\
 """
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--check", action="store_true", help="only say whether the file is up to date")
-    text = header()
-    if not parser.parse_args().check:
-        TARGET.write_text(text, encoding="utf-8")
-    elif TARGET.read_text(encoding="utf-8") != text:
-        print(f"{TARGET.name} is not what scripts/wgmma_shapes.py writes: run it.", file=sys.stderr)
-        return 1
-    return 0
-
-
+@cache
 def header() -> str:
     """The file's text."""
     shapes = [(n, element) for n in WIDTHS for element in TYPES]
     return HEAD + "".join(from_shared(*shape) + from_registers(*shape) for shape in shapes) + TAIL
+
+
+def folder() -> Path:
+    """A folder in the cache that has the file, for compilers that read files; written on first use."""
+    text = header()
+    place = cache_dir() / "emulator" / hashlib.sha256(text.encode()).hexdigest()[:24]
+    if not (place / NAME).exists():
+        place.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", dir=place, delete=False) as file:
+            file.write(text)
+        os.replace(file.name, place / NAME)
+    return place
 
 
 def from_shared(n: int, element: str) -> str:
@@ -82,6 +90,7 @@ EF_DEV void wgmma_shape_rs(float (&d)[{d}], const u32 (&a)[4], u64 b, int scale_
 """
 
 
+@cache
 def registers(count: int) -> str:
     """The accumulator's operand numbers in braces, sixteen to a line of string."""
     lines = [",".join(f"%{i}" for i in range(first, min(first + 16, count))) for first in range(0, count, 16)]
@@ -93,12 +102,9 @@ def registers(count: int) -> str:
     )
 
 
+@cache
 def accumulator(count: int) -> str:
     """The accumulator's operands, eight to a line."""
     operands = [f'"+f"(d[{i}])' for i in range(count)]
     lines = [", ".join(operands[first : first + 8]) for first in range(0, count, 8)]
     return (",\n" + " " * 8).join(lines)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
