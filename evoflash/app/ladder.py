@@ -1,4 +1,4 @@
-"""Evaluates eight named kernels, from scalar code to tensor cores, one after the other. Prints nothing.
+"""Evaluates eight named kernels, from scalar code to tensor cores, one after the other. Searches nothing.
 
 The steps stand in steps.toml. For `evoflash ladder --show` each step's kernel is rendered as CUDA, with what
 it changes in the kernel of the step before.

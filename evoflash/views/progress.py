@@ -1,4 +1,4 @@
-"""Shows a search's progress on stderr, on a terminal as a chart and a line with a bar. Times nothing.
+"""Shows a search's progress on stderr, on a terminal as a chart and a line with a bar. Decides nothing.
 
 Where stderr is no terminal, a line is written now and then. The chart of characters is of the best so far.
 The line is as wide as the terminal: what matters least is left out, no figure is cut. At 80 characters all of

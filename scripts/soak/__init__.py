@@ -2,6 +2,5 @@
 
 account   The account of a soak
 planting  Copies of the shipped families with a fault planted in every tenth genome
-run       A long search on the GPU with a tenth of its candidates planted to crash, to hang or to give
-          NaN.
+run       A long search on the GPU with a tenth of its candidates planted to crash, to hang or to give NaN.
 """

@@ -1,4 +1,4 @@
-"""A report's charts as SVG (best so far, candidates, lineage, roofline, bars, ratios). Computes nothing."""
+"""A report's charts as SVG (best so far, candidates, lineage, roofline, bars, ratios). No statistics."""
 
 import math
 from collections import defaultdict
