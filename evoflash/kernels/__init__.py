@@ -1,13 +1,14 @@
 """Kernel families: a template with a header becomes a search space, CUDA text and launches. Compiling is
 compilers/, running is cuda/ or emulator/.
 
-    ef_layer    The ef:: layer as text
-    expression  Compiles the expressions of a template header
-    family      Kernel families
-    gxx         Builds the emulator's runtime and rendered kernels with g++; runs neither
-    header      Reads a template's TOML header into records and compiled expressions
-    nvrtc       CUDA text -> Build with NVRTC; needs no GPU and no driver
-    occupancy   How a genome's launches fill a GPU: numbers known before anything is compiled
-    renderer    Genome -> CUDA text
-    standalone  What an exported file says of itself
+    ef_layer      The ef:: layer as text
+    expression    Compiles the expressions of a template header
+    family        Kernel families
+    gxx           Builds the emulator's runtime and rendered kernels with g++; runs neither
+    header        Reads a template's TOML header into records and compiled expressions
+    nvrtc         CUDA text -> Build with NVRTC; needs no GPU and no driver
+    occupancy     How a genome's launches fill a GPU: numbers known before anything is compiled
+    renderer      Genome -> CUDA text
+    standalone    What an exported file says of itself
+    wgmma_shapes  Writes ef_wgmma_shapes.h, the one header that is not stored
 """
