@@ -10,7 +10,6 @@ kinds of input take turns.
 
 import argparse
 import itertools
-import json
 import multiprocessing
 import os
 import random
@@ -38,7 +37,7 @@ from evoflash.operations.attention.workload import AttentionKey, AttentionWorklo
 from evoflash.operations.expectations import every_row
 from evoflash.validation.metamorphic import complaint
 from evoflash.validation.validator import judge
-from scripts.command_line import command
+from scripts.records import command, write_record
 from scripts.validation.subjects import (
     Machine,
     Reference,
@@ -285,7 +284,7 @@ def main() -> None:
     except UsageError as error:
         sys.exit(f"honest: {error}")
     if args.output:
-        args.output.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+        write_record(args.output, record)
     print(summary(record))
     sys.exit(any(case["rejected"] for case in record["cases"]))
 
