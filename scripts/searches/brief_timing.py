@@ -19,7 +19,7 @@ from evoflash.gpu.timing.benchmark import KernelContender, measure
 from evoflash.gpu.timing.paired import beats_physics
 from evoflash.gpu.timing.protocols import StoppingRule
 from evoflash.operation import Workload, operation_of
-from evoflash.validation.cases import case
+from evoflash.validation.cases import case, large_case
 
 BRIEF = StoppingRule(min_samples=5, max_samples=10, rel_error=0.0, max_s=0.15)
 PROOF = "smoke test, one random input at the timed shape against the reference, 5 to 10 samples"
@@ -33,7 +33,7 @@ def prepare_briefly(
     for workload in checks:
         case(workload, operation_of(workload).inputs.small[0], seed)
     for workload in timed:
-        cache.large(workload, operation_of(workload).inputs.at_size[0], seed)
+        large_case(workload, operation_of(workload).inputs.at_size[0], seed)
 
 
 def looked_at(task: GpuTask) -> GpuOutcome:

@@ -35,7 +35,7 @@ from evoflash.operations.attention.inputs import AT_SIZE, AttentionInputs, check
 from evoflash.operations.attention.workload import AttentionKey, AttentionWorkload
 from evoflash.operations.expectations import every_row
 from evoflash.space import Value
-from evoflash.validation.metamorphic import check_correctness
+from evoflash.validation.plan import check_correctness
 from evoflash.validation.validator import judge, measure
 from scripts.command_line import command
 from scripts.validation.subjects import Machine, Reference, Silicon, Subject, machine_of, reference

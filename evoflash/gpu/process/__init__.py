@@ -1,7 +1,8 @@
 """A kernel's checks as one batch of launches, compared on the device.
 
     cache             What a GPU process keeps between candidates
-    check_batch       Kernels checked on several workloads in one batch of launches
+    check_batch       Carries plans of checks out on the GPU: all launches in one batch, what must hold
+                      compared on the device
     checks            Verdicts on a loaded kernel, on check shapes and at size
     device_reference  What outputs should be at the benchmark's shape, computed on the device by a kernel of
                       the operation's
