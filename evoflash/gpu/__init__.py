@@ -9,7 +9,8 @@ judges a number.
     launcher     The door to the GPU: which one is present, loading and launching a cubin, waiting for it
     layout       How a tensor lies in memory
     memory       The scratch memory that kernels of one stream share, between guards
-    process/     A kernel's checks as one batch of launches, compared on the device
+    process/     What runs in the process that holds the GPU: a candidate's checks and its timing, and such
+                 processes
     sharing      Lets processes share a GPU: while one of them times a kernel, none of the others launches any
     timing/      Times of kernels and of libraries, by the same code for both, and what the times say
 """

@@ -123,7 +123,7 @@ def test_the_device_knows_what_is_right_at_size(spec, cubins, dtype, causal):
     of_rows = ("rel_l2", "max_over_rms", "honest_ratio")
     for name in of_rows:
         assert getattr(verdict, name) == pytest.approx(getattr(alone, name), rel=0.05), name
-    # The device takes the logarithm of sums in fp32; device_rights.py lets it be off by a tenth of the limit.
+    # The device takes the logarithm of sums in fp32; check_batch.py lets it be off by a tenth of the limit.
     assert verdict.lse_error == pytest.approx(alone.lse_error, abs=0.1 * thresholds_of(workload).lse_absolute)
 
 

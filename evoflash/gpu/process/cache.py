@@ -9,8 +9,7 @@ import numpy as np
 
 from evoflash.gpu.arena import Arena, Original, keep_on_device
 from evoflash.gpu.memory import has_room
-from evoflash.gpu.process.check_batch import CheckBatch, bytes_on_device, can_hold
-from evoflash.gpu.process.device_reference import applies
+from evoflash.gpu.process.check_batch import CheckBatch, bytes_on_device, can_hold, has_device_reference
 from evoflash.gpu.sharing import beside_others
 from evoflash.gpu.timing.benchmark import Bench
 from evoflash.operation import TestInput, Workload, operation_of
@@ -55,7 +54,7 @@ def size_batch(workload: Workload, seed: int) -> CheckBatch | None:
     """The checks at the benchmark's shape, where the device computes what is right; None where it cannot, or
     has too little memory to spare.
     """
-    if not applies(workload):
+    if not has_device_reference(workload):
         return None
     names = operation_of(workload).inputs.at_size
     if (len(names) + 2) * sum(s.size_bytes for s in operation_of(workload).tensors(workload)) > _BATCH_BYTES:
