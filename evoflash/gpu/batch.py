@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evoflash.gpu.arena import DTYPES_OF_MAPS, MemoryFaultError, spoilt
+from evoflash.gpu.arena import MemoryFaultError, spoilt
 from evoflash.gpu.comparisons import Comparison, ComparisonBatch, MemoryPair, RowComparison, UntouchedRows
 from evoflash.gpu.driver import PackedArguments, encode_map, pack_arguments
 from evoflash.gpu.launcher import KernelHungError, LoadedKernel, cupy, new_stream, settle, wait
