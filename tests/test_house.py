@@ -18,7 +18,7 @@ LONG_MODULES = {"scripts/acceptance.py": "a list of checks, a few lines each"}
 # Triton compiles the function itself and reads its positional parameters only.
 TRITON = "evoflash/gpu/baselines/triton_kernel.py"
 # Called for every launch of an exported kernel: a keyword costs time that users count.
-LAUNCH = "evoflash/runtime/plan.py"
+LAUNCH = "evoflash/runtime/attention_dense.py"
 
 
 def modules(*tops: str) -> list[Path]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields
 from evoflash.evaluation import Candidate
 from evoflash.kernels.ef_layer import device_headers_sha
 from evoflash.launch import LaunchConfig
-from evoflash.operations.attention.abi import Strides, dense_strides
+from evoflash.operations.attention.forms.dense import Strides, dense_strides
 from evoflash.operations.attention.workload import AttentionKey, AttentionWorkload
 from evoflash.space import Genome
 from evoflash.specs import load_gpu

@@ -14,8 +14,8 @@ from evoflash.emulator.tensor_map import tensor_map
 from evoflash.evaluation import Verdict
 from evoflash.kernels import gxx
 from evoflash.operation import Delivery, Schedule
-from evoflash.operations.attention import abi
-from evoflash.operations.attention.abi import Strides, arguments
+from evoflash.operations.attention.forms import dense
+from evoflash.operations.attention.forms.dense import Strides, arguments
 from evoflash.operations.attention.inputs import AttentionInputs
 from evoflash.operations.attention.workload import AttentionWorkload
 from evoflash.validation.cases import case
@@ -84,7 +84,7 @@ def run_hopper(
             seed=seed,
             cpu_limit_s=cpu_limit_s,
         )
-        result = abi.output(out.transpose(order).copy(), None if "LSE" in without else lse.copy())
+        result = dense.output(out.transpose(order).copy(), None if "LSE" in without else lse.copy())
     return Outcome(emulation, judge(workload, [(given, expected, result)]))
 
 

@@ -14,7 +14,7 @@ from evoflash.kernels.renderer import render
 from evoflash.launch import LaunchConfig, geometry
 from evoflash.launch import TensorMapSpec as Map
 from evoflash.operations.attention import inputs
-from evoflash.operations.attention.abi import arguments, tensors
+from evoflash.operations.attention.forms.dense import arguments, tensors
 from evoflash.operations.attention.workload import AttentionWorkload, parse_workload
 from evoflash.specs import load_gpu
 from scripts.hopper_kernel.cases import CONFIGURATIONS, TensorMap

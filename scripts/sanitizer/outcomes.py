@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from evoflash.operations.attention import abi, inputs
+from evoflash.operations.attention import inputs
+from evoflash.operations.attention.forms import dense
 from evoflash.operations.attention.reference import expect
 from evoflash.operations.expectations import every_row
 from evoflash.validation.validator import judge
@@ -34,7 +35,7 @@ def wrong(key: Key, folder: Path, right: Path) -> str:
     out = np.fromfile(outputs["O"], np.uint16).reshape(trial.q.shape)
     lse = np.fromfile(outputs["LSE"], np.float32).reshape(trial.q.shape[:3])
     expected = expect(workload, trial, where=every_row(workload))
-    return judge(workload, [(trial, expected, abi.output(out, lse))]).reason
+    return judge(workload, [(trial, expected, dense.output(out, lse))]).reason
 
 
 def emulated(key: Key) -> Record:

@@ -30,7 +30,7 @@ from evoflash.kernels.family import load_family
 from evoflash.kernels.renderer import render
 from evoflash.numerics import decode
 from evoflash.operation import Output
-from evoflash.operations.attention import abi
+from evoflash.operations.attention.forms import dense
 from evoflash.operations.attention.inputs import AT_SIZE, AttentionInputs, check_workloads
 from evoflash.operations.attention.workload import AttentionKey, AttentionWorkload
 from evoflash.operations.expectations import every_row
@@ -177,7 +177,7 @@ def runner(
     def run(trial: AttentionInputs) -> Output:
         output = machine.run(subject, workload, trial, every_row(workload))
         lse = output.tensors["LSE"].reshape(shape)
-        return abi.output(output.tensors["O"].reshape(*shape, workload.head_dim), lse)
+        return dense.output(output.tensors["O"].reshape(*shape, workload.head_dim), lse)
 
     return run
 

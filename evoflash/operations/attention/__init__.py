@@ -1,9 +1,8 @@
 """All that knows attention: shapes, tensors, arithmetic, and what must hold of its outputs.
 
-The rest of evoflash reaches it through operation/registry.py alone, by the record in operation/.
+The rest of evoflash reaches it through evoflash/operation.py alone.
 
-    abi             The tensors and the argument list of an attention call
-    exporter        What the host part of an exported attention kernel is made of
+    forms/          The forms in which kernels take attention's tensors
     inputs          Inputs that find out wrong attention kernels
     loop            How a kernel's loop over the keys cuts attention's work, for the performance model
     operation       Attention as the rest of evoflash knows it
