@@ -14,10 +14,7 @@ from evoflash.evaluation import Candidate, Verdict
 from evoflash.kernels import gxx
 from evoflash.kernels.ef_layer import source_sha
 from evoflash.launch import LaunchConfig
-from evoflash.operation import Delivery, Schedule
-from evoflash.operations.attention import abi
-from evoflash.operations.attention.abi import Strides, arguments, dense_strides
-from evoflash.operations.attention.inputs import AttentionInputs
+from evoflash.operations.attention.forms.dense import Strides, dense_strides
 from evoflash.operations.attention.workload import AttentionKey, AttentionWorkload
 from evoflash.space import Genome
 from evoflash.specs import load_gpu

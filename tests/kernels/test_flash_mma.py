@@ -12,9 +12,9 @@ from evoflash.emulator.preflight import preflight
 from evoflash.kernels import gxx
 from evoflash.kernels.family import load_family
 from evoflash.kernels.renderer import render
-from evoflash.operations.attention import abi
 from evoflash.operations.attention import inputs as trials
-from evoflash.operations.attention.abi import arguments
+from evoflash.operations.attention.forms import dense
+from evoflash.operations.attention.forms.dense import arguments
 from evoflash.operations.attention.reference import expect
 from evoflash.operations.attention.workload import AttentionKey, AttentionWorkload
 from evoflash.operations.expectations import every_row
@@ -172,7 +172,7 @@ def emulate(genome, key, gpu, workload, trial_name):
         given = arguments(workload, tuple(x.ctypes.data for x in (*inputs, out, lse)), workspace=scratch)
         emulations = [emulator.run_launch(library, launch, given, seed=5) for launch in launches]
         assert [report for emulation in emulations for report in emulation.reports] == []
-        output = abi.output(out.copy(), lse.copy())
+        output = dense.output(out.copy(), lse.copy())
     copies = sum(site.requests for site in emulations[0].sites if site.op == "cp_async_global")
     expected = expect(workload, trial, where=every_row(workload))
     return copies, judge(workload, [(trial, expected, output)])

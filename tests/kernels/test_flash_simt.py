@@ -14,7 +14,7 @@ from evoflash.kernels.family import load_family
 from evoflash.kernels.renderer import lint, render
 from evoflash.kernels.standalone import export_kernel
 from evoflash.operation import Schedule
-from evoflash.operations.attention.abi import arguments
+from evoflash.operations.attention.forms.dense import arguments
 from evoflash.operations.attention.inputs import draw
 from evoflash.operations.attention.workload import HEAD_DIMS, AttentionKey, AttentionWorkload
 from evoflash.problem import parse_problem

@@ -1,11 +1,9 @@
 """All that knows attention: shapes, tensors, arithmetic, and what must hold of its outputs.
 
-The rest of evoflash reaches it through evoflash/operation.py alone, by its record `Operation`.
+The rest of evoflash reaches it through evoflash/operation.py alone.
 
-    abi             The tensors and the argument list of an attention call, for emulator, GPU and exported
-                    launcher alike
-    exporter        What the host part of an exported attention kernel is made of
-    inputs          The inputs and shapes that find out wrong attention kernels, drawn from a seed of the run
+    forms/          The forms in which kernels take attention's tensors
+    inputs          Inputs that find out wrong attention kernels
     loop            How a kernel's loop over the keys cuts attention's work, for the performance model
     operation       Attention as the rest of evoflash knows it, one record that names what the files of this
                     folder do

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from evoflash.evaluation import Rung
 from evoflash.numerics import Bits, decode, encode
 from evoflash.operation import Sample
-from evoflash.operations.attention.abi import scale as softmax_scale
+from evoflash.operations.attention.forms.dense import scale as softmax_scale
 from evoflash.operations.attention.inputs import AT_SIZE, AttentionInputs
 from evoflash.operations.attention.workload import AttentionWorkload, parse_workload
 from evoflash.trust.selftest.corpus import ExpectedRejection
