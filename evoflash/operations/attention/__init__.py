@@ -3,7 +3,7 @@
 The rest of evoflash reaches it through evoflash/operation.py alone.
 
     forms/          The forms in which kernels take attention's tensors
-    inputs          Inputs that find out wrong attention kernels
+    inputs          The inputs and shapes that find out wrong attention kernels, drawn from a seed of the run
     loop            How a kernel's loop over the keys cuts attention's work, for the performance model
     operation       Attention as the rest of evoflash knows it, one record that names what the files of this
                     folder do
