@@ -268,6 +268,16 @@ class EmulatedRun:
     is_counted: bool = False  # gives a point of the performance model's line; two runs of a plan do
 
 
+@dataclass(frozen=True, slots=True)
+class LaunchForm:
+    """How evoflash.runtime launches an operation's kernels, as launch.json says it."""
+
+    name: str
+    sizes: tuple[str, ...]  # of Workload.names() those that launch.json's expressions are of
+    arguments: Callable[..., list[str]]  # (has_workspace=) -> kind and name of each argument of a kernel
+    contract: Callable[[Any], dict[str, Any]]  # of a workload: those like it that its kernel computes
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Operation:
     """An operation: functions and names, no state.
@@ -323,6 +333,7 @@ class Operation:
     interface_names: Callable[[], Mapping[str, Any]]  # what else it sees
     launcher: Path  # a Jinja template of the exported file's host part, behind the kernel
     launcher_names: Callable[[Iterable[Any]], Mapping[str, Any]]  # of tensor maps: what else it sees
+    launch_form: LaunchForm | None = field(default=None, kw_only=True)  # None: it is exported as C++ alone
 
 
 DEFAULT = "attention"  # of problems and templates that name none

@@ -4,8 +4,7 @@ A script is run from the root of the checkout: `python -m scripts.<topic>.<name>
 lies beside it in `scripts/<topic>/records/`, its test in `scripts/<topic>/test_<name>.py`.
 
     acceptance         The acceptance checks, one JSON line a letter
-    cluster/           What a cluster costs, and how far it carries
-    command_line       The command that started a script, as its record keeps it
+    cluster/           Whether times of several GPUs are comparable
     exports/           What exported kernels cost and whether they are right, in programs that know nothing of
                        evoflash
     families/          Scripts that look at whole kernel families
@@ -18,6 +17,8 @@ lies beside it in `scripts/<topic>/records/`, its test in `scripts/<topic>/test_
     portfolio/         Whether a portfolio keeps its promises on a GPU: its regret, its numbers, what its
                        dispatcher costs
     proposal_path      Traces which modules a proposal crosses, from the command to its stored row
+    records            Records of measurements, JSON that xz may have compressed, and the command that made
+                       one
     sanitizer/         The planted faults of tests/faults under compute-sanitizer, beside what the emulator
                        says of them
     searches/          Searches beside their control arms, and first looks at ideas

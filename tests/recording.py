@@ -14,7 +14,7 @@ from places import TESTS
 
 from evoflash.gpu import driver as gpu_driver
 from evoflash.launch import geometry
-from evoflash.operations.attention import abi
+from evoflash.operations.attention.forms import dense
 from evoflash.runtime.driver import Driver
 
 _SOURCE = TESTS / "runtime" / "recording_driver.cpp"
@@ -81,7 +81,7 @@ def sent_by_evoflash(recorder, monkeypatch, launches, workload, pointers, *, str
     """What evoflash.gpu asks of the driver for the same call."""
     monkeypatch.setattr(gpu_driver, "driver", lambda: Driver(recorder.path))
     functions = {launch.entry: function_of(recorder, launch.entry) for launch in launches}
-    specs = {spec.name: spec for spec in abi.tensors(workload)}
+    specs = {spec.name: spec for spec in dense.tensors(workload)}
     addresses = dict(zip(("Q", "K", "V", "O", "LSE"), pointers, strict=True))
     by_tensor = dict(zip("QKVO", strides, strict=True))
     recorder.library.cuCtxPushCurrent_v2(ctypes.c_void_p(0x1000 + 70))
@@ -95,7 +95,7 @@ def sent_by_evoflash(recorder, monkeypatch, launches, workload, pointers, *, str
         )
         for wanted in launches[0].maps
     ]
-    plain = abi.arguments(workload, pointers, strides, workspace=workspace)
+    plain = dense.arguments(workload, pointers, strides, workspace=workspace)
     recorder.library.recording_clear()
     for launch in launches:
         given = gpu_driver.pack_arguments([*maps, *plain])

@@ -19,6 +19,7 @@ MODULES = (
     "driver",
     "description",
     "plan",
+    "attention_dense",
     "zeros",
     "launch",
 )  # each imports those before it alone

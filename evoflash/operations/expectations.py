@@ -1,9 +1,9 @@
 """What must hold of any operation's outputs, as records: thresholds, right rows, relations. Judges nothing.
 
-Thresholds are read from an operation's file and looked up for a workload. Right outputs come as the validator
-needs them: which rows, and by what their errors are measured. A relation says what must hold between outputs
-of changed inputs: an operation makes it, the validator asks a kernel. The kernel that computes right answers
-on a device is a record too; gpu/process/device_reference.py runs it.
+An operation's kernel that computes right answers, as a record; gpu/process/check_batch.py runs it.
+The right outputs, as the validator needs them: which rows, and by what their errors are measured.
+What must hold between outputs of changed inputs, as records: an operation makes them, the validator asks a
+kernel. Nothing is computed here.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ Counters of two emulated lengths give a line per step of the main loop. A step t
 slowest path needs alone (schedule.py; on wgmma the chain of one warpgroup), or as long as the SM's units need
 for all CTAs that share it; the CTAs are then scheduled on the GPU's slots, launch after launch.
 
-Constants: constants.toml, versioned. How well it ranks: scripts/model/records/model-h200.json, by
-scripts/model/report.py; of wgmma kernels model-hopper.json, by scripts/hopper_kernel/model.py.
+Constants: constants.toml, versioned. How well it ranks: scripts/model/records/model-h200.json; of wgmma
+kernels scripts/hopper_kernel/records/model-hopper.json.xz.
 """
 
 import math

@@ -41,6 +41,7 @@ from evoflash.specs import known_gpus, load_gpu
 from evoflash.store.store import open_store
 from evoflash.views.best import as_json, describe
 from scripts.pages import champions as script
+from scripts.records import read_record
 
 H200 = load_gpu("h200")
 MISSION = parse_problem("mission")
@@ -577,7 +578,7 @@ def test_records_of_two_runs_are_compared_by_the_rival_that_both_timed() -> None
 
 def test_a_row_of_the_peers_table_gives_its_kernel_unless_it_failed(tmp_path) -> None:
     path = ROOT / "scripts" / "peers" / "records" / "peers-h200.json"
-    record = json.loads(path.read_text())
+    record = read_record(path)
     good = [row for row in record["rows"] if not row["failure"]]
 
     found = script.champions_of(str(path), H200)
@@ -595,7 +596,7 @@ def test_a_row_of_the_peers_table_gives_its_kernel_unless_it_failed(tmp_path) ->
 
 def test_a_winner_that_was_wrong_and_another_gpu_are_left_out() -> None:
     path = ROOT / "scripts" / "searches" / "records" / "search-h200-mission.json"
-    record = json.loads(path.read_text())
+    record = read_record(path)
     winner = record["best"]["genome"]["id"]
 
     right = [each.genome.id for each in script._of_arms(record, "x", H200)]
@@ -609,7 +610,7 @@ def test_a_winner_that_was_wrong_and_another_gpu_are_left_out() -> None:
 
 def test_a_record_whose_values_were_changed_is_refused() -> None:
     path = ROOT / "scripts" / "searches" / "records" / "search-h200-mission.json"
-    record = json.loads(path.read_text())
+    record = read_record(path)
     record["arms"]["evolution"]["winner"]["values"]["warps"] = 4
 
     with pytest.raises(UsageError, match="the record was changed"):

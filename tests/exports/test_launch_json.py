@@ -16,9 +16,10 @@ from evoflash.kernels.expression import Expression, of_sizes
 from evoflash.kernels.family import known_families, load_family
 from evoflash.operations.attention.workload import AttentionWorkload
 from evoflash.problem import parse_problem
-from evoflash.runtime.description import SIZES, Refused, parse_description
+from evoflash.runtime.attention_dense import SIZES
+from evoflash.runtime.description import Refused, parse_description
 from evoflash.runtime.expressions import compile_expression
-from evoflash.runtime.launch import Kernel
+from evoflash.runtime.launch import FORMS, Kernel
 from evoflash.specs import load_gpu
 
 PROBLEMS = (
@@ -57,7 +58,7 @@ def test_the_launcher_works_out_what_the_family_works_out(family, text):
     for genome in genomes(family, problem, gpu, 12, seed=len(text)):
         given = launching(genome, problem.workloads[0], gpu)
         image = {"file": "", "sha256": "", **given}
-        read = parse_description(minimal(images={"sm_90a": image})).images[0]
+        read = parse_description(minimal(images={"sm_90a": image}), FORMS).images[0]
         for shape in SHAPES:
             workload = like(problem.workloads[0], *shape)
             sizes = {name: workload.names()[name] for name in SIZES}
@@ -191,6 +192,7 @@ DAMAGE = {
     "a file elsewhere": (lambda d, i: i.update(file="../../etc/passwd"), "no launch.json"),
     "an absolute file": (lambda d, i: i.update(file="/etc/passwd"), "no launch.json"),
     "a later version": (lambda d, i: d.update(version=2), "this launcher reads 1"),
+    "a form of later versions": (lambda d, i: d.update(form="other"), "this launcher knows dense"),
     "another format": (lambda d, i: d.update(format="other"), "'format' is not"),
     "no contract": (lambda d, i: d.pop("contract"), "damaged"),
     "no launches": (lambda d, i: i.pop("launches"), "damaged"),

@@ -21,7 +21,7 @@ from evoflash.gpu.arena import Arena
 from evoflash.gpu.launcher import KernelHungError, settle, wait
 from evoflash.gpu.timing.benchmark import Bench
 from evoflash.operation import Output
-from evoflash.operations.attention import abi
+from evoflash.operations.attention.forms import dense
 from evoflash.operations.attention.workload import AttentionWorkload
 
 LIMIT_S = 300.0  # FlashInfer compiles its kernels on their first use, FlashAttention-4 one for each setting
@@ -240,7 +240,7 @@ class LibraryContender:
     def output(self, at: int = 0) -> Output:
         """What the last run or replay wrote for an input set."""
         out = self.tensor(at).contiguous()
-        return abi.output(out.view(self._torch.int16).cpu().numpy().view(np.uint16))
+        return dense.output(out.view(self._torch.int16).cpu().numpy().view(np.uint16))
 
     def tensor(self, at: int = 0) -> Any:
         """The same as a torch tensor (B, H, S, D), which the next replay overwrites."""

@@ -22,7 +22,7 @@ from evoflash.gpu.baselines.contender import (
     version,
 )
 from evoflash.gpu.timing.benchmark import Bench
-from evoflash.operations.attention import abi
+from evoflash.operations.attention.forms import dense
 
 _INSTALL = "pip install flash-attn-3 from download.pytorch.org/whl, or xformers==0.0.34"
 # A build of the repository puts the interface on top; some wheels keep it inside the package.
@@ -36,7 +36,7 @@ def attentions(name: str, bench: Bench) -> Iterator[LibraryCall]:
     del name
     w = attention_on(bench)
     call, known = _library()
-    scale, causal = abi.scale(w), w.causal
+    scale, causal = dense.scale(w), w.causal
 
     def attend(q: Any, k: Any, v: Any) -> Any:
         found = call(q, k, v, scale, causal)

@@ -21,7 +21,6 @@ from typing import Any, TypeVar
 from evoflash.evaluation import Rung, Status
 from evoflash.gpu import launcher
 from evoflash.gpu.memory import NoRoomError
-from evoflash.gpu.process.cache import SharedCases
 from evoflash.gpu.process.finals import FinalReport, FinalTask, rounds
 from evoflash.gpu.process.outcome import GpuOutcome
 from evoflash.gpu.process.process import (
@@ -36,6 +35,7 @@ from evoflash.gpu.process.process import (
 from evoflash.gpu.process.rungs import GpuTask
 from evoflash.isolation import Ending
 from evoflash.operation import Workload
+from evoflash.validation.cases import SharedCases
 
 T = TypeVar("T")
 

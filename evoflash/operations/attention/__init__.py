@@ -2,9 +2,7 @@
 
 The rest of evoflash reaches it through evoflash/operation.py alone, by its record `Operation`.
 
-    abi             The tensors and the argument list of an attention call, for emulator, GPU and exported
-                    launcher alike
-    exporter        What the host part of an exported attention kernel is made of
+    forms/          The forms in which kernels take attention's tensors
     inputs          The inputs and shapes that find out wrong attention kernels, drawn from a seed of the run
     loop            How a kernel's loop over the keys cuts attention's work, for the performance model
     operation       Attention as the rest of evoflash knows it, one record that names what the files of this

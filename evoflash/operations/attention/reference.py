@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from evoflash.numerics import PART, Floats, decode, each, round_to
 from evoflash.operation import ExpectedNumbers, ExpectedOutputs, Sample
-from evoflash.operations.attention.abi import scale
-from evoflash.operations.attention.abi import scale as softmax_scale
+from evoflash.operations.attention.forms.dense import scale
+from evoflash.operations.attention.forms.dense import scale as softmax_scale
 from evoflash.operations.attention.inputs import AttentionInputs
 from evoflash.operations.attention.workload import AttentionWorkload
 from evoflash.operations.expectations import DeviceReference, distance, every_row, expected_rows
