@@ -7,7 +7,8 @@ that has the GPU, and gives verdicts.
     baselines/   Attention of other libraries, timed by the same code on the same memory as the candidates
     batch        Enqueues many launches of a candidate together and waits for them once
     comparisons  Compares outputs and memory on the device, many at once
-    driver       What of the CUDA driver CuPy has no call for, by evoflash.runtime's binding
+    driver       Tensor maps and special launches, for which CuPy has no call, by evoflash.runtime's binding
+                 of the driver
     launcher     Finds the GPU that is present, loads a cubin, launches it and waits
     layout       How a tensor lies in memory, dense or with other axes in front and gaps between its rows
     memory       Device memory between bands of random bytes that must stay as they are

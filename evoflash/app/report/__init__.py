@@ -1,4 +1,4 @@
-"""Collects all that is known of a run into one record, for a page or JSON. Shows nothing.
+"""Collects all that is known of a run into one record, for JSON or a page. Shows nothing.
 
 views/html/ makes the page of `evoflash report` out of it.
 
