@@ -1,12 +1,5 @@
 """The Python interface, which is what `import evoflash` offers to scripts and notebooks.
 
-<<<<<<< HEAD
-comparing  Comparing from Python
-exporting  A kernel as files from Python, in every form of `evoflash export`
-html       The records of the Python interface as HTML for notebooks
-records    What the Python interface returns
-searching  Searching from Python, and asking a database what it knows
-=======
 It calls the same use cases (app/) as the command line, and prints nothing.
 
     comparing  Compares strategies on a recorded space and two kernels on the GPU, from Python

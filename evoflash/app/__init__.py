@@ -8,7 +8,7 @@ is to be said on the way goes through notices.
     check/       Finds what a kernel does wrong, by running it in the emulator under many schedules
     compare      Decides which of two kernels is faster on this GPU, or that it is unclear
     dashboard    Writes a run as an Optuna study, and serves it until Ctrl-C in optuna-dashboard
-    doctor       Examines the machine for all that evoflash needs, and says what to do where it lacks
+    doctor       Says what this machine lacks of all that evoflash needs, and what to do about it
     evaluate     Takes given genomes through every check to their times, and stores them as a run
     export       Writes a kernel in one of the kinds of evoflash/exports/ and says what was written
     insights     What a run has learnt of values, failures and operators, in sentences with numbers
@@ -19,7 +19,7 @@ is to be said on the way goes through notices.
     new_files    Writes a family, operator, GPU or strategy to begin one's own from, as working files
     portfolio/   Chooses a few kernels for many shapes, with the rule that says which computes what
     record       Makes a recorded space of what a database knows of a problem
-    report/      Collects all that is known of a run into one record, for a page or JSON. Shows nothing
+    report/      Collects all that is known of a run into one record, for JSON or a page
     search/      Turns the words of `evoflash search` into a plan, and runs plans as runs in the store
     verify/      Checks somebody's claim about a kernel and times the kernel again on this machine
     words        Times, costs, genomes and export commands in words, as reports and tables say them

@@ -1,4 +1,4 @@
-"""Examines the machine for all that evoflash needs, and says what to do where it lacks. Changes nothing."""
+"""Says what this machine lacks of all that evoflash needs, and what to do about it. Changes nothing."""
 
 import importlib.metadata
 import os

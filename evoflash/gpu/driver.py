@@ -1,6 +1,7 @@
-"""What of the CUDA driver CuPy has no call for, by evoflash.runtime's binding: tensor maps, special launches.
+"""Tensor maps and special launches, for which CuPy has no call, by evoflash.runtime's binding of the driver.
 
 Special are clusters, resident and dependent launches. The emulator's maps are made in emulator/tensor_map.py.
+Compiles nothing.
 """
 
 import ctypes

@@ -1,6 +1,6 @@
 """All that knows attention: shapes, tensors, arithmetic, and what must hold of its outputs.
 
-The rest of evoflash reaches it through evoflash/operation.py alone.
+The rest of evoflash reaches it through evoflash/operation.py alone, by its record `Operation`.
 
     forms/          The forms in which kernels take attention's tensors
     inputs          The inputs and shapes that find out wrong attention kernels, drawn from a seed of the run
