@@ -20,7 +20,7 @@ from evoflash.kernels.family import Family
 from evoflash.kernels.renderer import shrunk
 from evoflash.launch import LaunchConfig
 from evoflash.operation import Delivery, EmulatedRun, Loop, Output, Schedule, Workload, operation_of
-from evoflash.perf_model.estimate import Profile, fit_counts, mean_counts
+from evoflash.perf_model import Profile, fit_counts, mean_counts
 from evoflash.specs import GpuSpec
 from evoflash.validation.cases import draw_case
 from evoflash.validation.plan import CheckPlan, PlannedLaunch, check_one_by_one, single_plan

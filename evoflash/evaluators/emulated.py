@@ -19,7 +19,7 @@ from evoflash.isolation import Ending
 from evoflash.kernels.family import load_family
 from evoflash.kernels.gxx import KernelBuildError
 from evoflash.kernels.renderer import render
-from evoflash.perf_model.estimate import model_version
+from evoflash.perf_model import model_version
 from evoflash.problem import Problem
 from evoflash.space import Genome
 from evoflash.specs import GpuSpec

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from evoflash.evaluators.prepare import Preparation
 from evoflash.kernels.family import load_family
-from evoflash.perf_model.estimate import Estimate, estimate
+from evoflash.perf_model import Estimate, estimate
 from evoflash.problem import Problem
 from evoflash.space import Genome
 from evoflash.specs import GpuSpec

@@ -11,10 +11,10 @@ from evoflash.evaluation import Build, Candidate, Rung, Status, Verdict
 from evoflash.kernels.family import Family, load_family
 from evoflash.kernels.gxx import KernelBuildError
 from evoflash.kernels.nvrtc import compile_candidate, first_error
-from evoflash.kernels.occupancy import does_not_fit
 from evoflash.kernels.renderer import render
+from evoflash.launch import does_not_fit
 from evoflash.operation import Workload
-from evoflash.perf_model.estimate import Estimate, Profile
+from evoflash.perf_model import Estimate, Profile
 from evoflash.problem import Problem
 from evoflash.space import Genome
 from evoflash.specs import GpuSpec

@@ -9,7 +9,6 @@ gpu/ and emulator/ run them.
     gxx           Builds the emulator's runtime and rendered kernels with g++. Runs neither
     header        Reads a template's TOML header into records and compiled expressions
     nvrtc         Compiles CUDA text with NVRTC to machine code and its figures
-    occupancy     How a genome's launches fill a GPU, told before anything is compiled
     renderer      Renders a genome as CUDA text
     standalone    Writes a genome as one kernel.cu that needs nothing else, and reads such a file's banner
                   back

@@ -19,7 +19,7 @@ from typing import Any
 from evoflash.errors import UsageError
 from evoflash.evaluation import Basis, Evaluation, Rung, Status
 from evoflash.kernels.family import load_family
-from evoflash.kernels.occupancy import proportions_on
+from evoflash.perf_model import proportions_on
 from evoflash.problem import parse_problem
 from evoflash.replay.recorded_space import RecordedOutcome, Recording, recorded_space
 from evoflash.space import Genome, Param, Value

@@ -15,7 +15,7 @@ from evoflash.gpu.process.outcome import GpuOutcome
 from evoflash.gpu.process.rungs import GpuTask
 from evoflash.gpu.process.worker import Turns
 from evoflash.isolation import Ending
-from evoflash.perf_model.estimate import Profile
+from evoflash.perf_model import Profile
 from evoflash.problem import parse_problem
 from evoflash.space import Genome
 from evoflash.specs import load_gpu

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from evoflash.launch import LaunchConfig
+from evoflash.launch import LaunchConfig, occupancy
 from evoflash.operations.attention.loop import kv_tiles, steps_of
 from evoflash.operations.attention.workload import AttentionWorkload, parse_workload
-from evoflash.perf_model.estimate import (
+from evoflash.perf_model import (
     Counts,
     Estimate,
     Profile,
@@ -18,7 +18,6 @@ from evoflash.perf_model.estimate import (
     fit_counts,
     mean_counts,
     model_version,
-    occupancy,
 )
 from evoflash.specs import load_gpu
 
