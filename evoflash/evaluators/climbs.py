@@ -25,10 +25,8 @@ from typing import Any
 
 from evoflash import operation as registry
 from evoflash.evaluation import SCORED, Build, Rung, Status, Timing, score
-from evoflash.evaluators.estimates import ELITES, FEW
-from evoflash.evaluators.machines import GpuQueue
-from evoflash.evaluators.pipeline import Duplicates, preparation_of
-from evoflash.evaluators.prepare import Preparation
+from evoflash.evaluators.pipeline import Duplicates, GpuQueue, preparation_of
+from evoflash.evaluators.prepare import ELITES, FEW, Preparation
 from evoflash.gpu.process import outcome as rung_times
 from evoflash.gpu.process import rungs
 from evoflash.gpu.process.outcome import GpuOutcome

@@ -11,10 +11,18 @@ from dataclasses import replace
 
 from evoflash.emulator.preflight import preflight
 from evoflash.evaluation import Basis, Evaluation, Proposal, Rung, Status, Timing, score
-from evoflash.evaluators.estimates import bound_of, estimates, rival_beating, rivals
-from evoflash.evaluators.machines import Cores
-from evoflash.evaluators.pipeline import PreparingEvaluator, preparation_of
-from evoflash.evaluators.prepare import PREPARE_LIMIT_S, Preparation, ScreeningResult, prepare, with_preflight
+from evoflash.evaluators.pipeline import Cores, PreparingEvaluator, preparation_of
+from evoflash.evaluators.prepare import (
+    PREPARE_LIMIT_S,
+    Preparation,
+    ScreeningResult,
+    bound_of,
+    estimates,
+    prepare,
+    rival_beating,
+    rivals,
+    with_preflight,
+)
 from evoflash.isolation import Ending
 from evoflash.kernels.family import load_family
 from evoflash.kernels.gxx import KernelBuildError

@@ -18,10 +18,15 @@ from typing import Self
 from evoflash.champions import known_starts
 from evoflash.evaluation import Basis, Evaluation, Rung
 from evoflash.evaluators.climbs import Climbs, Incumbents, LadderProgress, Steps, anchor_of, task_template
-from evoflash.evaluators.estimates import bound_of, estimates
-from evoflash.evaluators.machines import Cores, GpuQueues
-from evoflash.evaluators.pipeline import PreparingEvaluator, preparation_of
-from evoflash.evaluators.prepare import PREPARE_LIMIT_S, Preparation, compile_only, with_preflight
+from evoflash.evaluators.pipeline import Cores, GpuQueues, PreparingEvaluator, preparation_of
+from evoflash.evaluators.prepare import (
+    PREPARE_LIMIT_S,
+    Preparation,
+    bound_of,
+    compile_only,
+    estimates,
+    with_preflight,
+)
 from evoflash.gpu.process.finals import FinalReport, FinalTask
 from evoflash.gpu.process.outcome import GpuOutcome
 from evoflash.gpu.process.process import REFERENCES_LIMIT_S, keep_cases

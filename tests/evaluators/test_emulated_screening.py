@@ -9,8 +9,7 @@ from places import TEMPLATES
 
 from evoflash.evaluation import Basis, Evaluation, Proposal, Rung, RunKey, Status
 from evoflash.evaluators.emulated import EmulatedEvaluator
-from evoflash.evaluators.estimates import ELITES, rival_beating, rivals
-from evoflash.evaluators.prepare import Preparation, PreparationFailure
+from evoflash.evaluators.prepare import ELITES, Preparation, PreparationFailure, rival_beating, rivals
 from evoflash.isolation import Ending
 from evoflash.kernels.family import load_family
 from evoflash.problem import parse_problem

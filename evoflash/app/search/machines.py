@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from evoflash.app.search.plan import Present, SearchPlan
 from evoflash.errors import UsageError
 from evoflash.evaluation import Basis
-from evoflash.evaluators.machines import Cores, GpuQueues
+from evoflash.evaluators.pipeline import Cores, GpuQueues
 from evoflash.notices import say
 from evoflash.settings import MOST_AHEAD, MOST_WORKERS
 from evoflash.specs import GpuSpec
