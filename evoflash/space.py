@@ -126,6 +126,19 @@ class SearchSpace:
         # A condition may only look at params declared before the one it switches.
         return name not in self.when or self.when[name](chosen)
 
+    def has_point(self, genome: Genome) -> bool:
+        """Whether the genome is one of this space, valid or not: one that a store holds may be of an older
+        version of the family.
+        """
+        try:
+            return self.genome(genome.as_dict()) == genome
+        except UsageError:
+            return False
+
+    def __contains__(self, genome: Genome) -> bool:
+        """Whether it is a valid genome of this space: a seed may ask too much of this GPU."""
+        return self.has_point(genome) and self.is_valid(genome)
+
     def violations(self, genome: Genome) -> tuple[str, ...]:
         """Names of the checks that the genome fails; empty means valid."""
         values = genome.as_dict()

@@ -12,7 +12,6 @@ from evoflash.kernels.family import load_family
 from evoflash.problem import parse_problem
 from evoflash.replay.kernel_tuner import write_recording
 from evoflash.replay.recorded_space import RecordedOutcome, Recording, recorded_space
-from evoflash.space import Genome, SearchSpace
 from evoflash.specs import load_gpu
 from evoflash.store.store import Store, open_store
 
@@ -43,7 +42,7 @@ def to_recording(store: Store, *, problem: str, gpu: str, family: str | None, ba
         )
     name = _family_of(evaluations, family)
     space = load_family(name).space(what.compile_keys(spec.arch), spec)
-    outcomes = {e.genome: _outcome(e) for e in evaluations if _fits(e.genome, space)}
+    outcomes = {e.genome: _outcome(e) for e in evaluations if space.has_point(e.genome)}
     first = what.workloads[0]
     return Recording(
         recorded_space(name, space.params, outcomes, version=space.version),
@@ -79,14 +78,6 @@ def _family_of(evaluations: Sequence[Evaluation], family: str | None) -> str:
     if family is not None and family not in names:
         raise UsageError(f"the database has no {family} there: it has {', '.join(names)}.")
     return family or names[0]
-
-
-def _fits(genome: Genome, space: SearchSpace) -> bool:
-    # Genomes of other families, and of older versions of this one, are no points of its space.
-    try:
-        return space.genome(genome.as_dict()) == genome
-    except UsageError:
-        return False
 
 
 def _outcome(evaluation: Evaluation) -> RecordedOutcome:

@@ -12,7 +12,7 @@ folder.
     nsga2          Optuna's NSGA-II over one family's genomes, for time alone
     operators      Finds mutation operators, tries them on parents, repairs the children and keeps each one's
                    credit
-    optuna_study   What the Optuna strategies share, and the one door to Optuna
+    optuna_study   What the Optuna strategies share
     own_strategy   Loads and runs search strategies of the user's own
     populations    Keeps the good genomes of a search and says which of them may be parents
     surrogate      Surrogate lets a Gaussian process learn from every outcome and choose among genomes near

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from evoflash.errors import UsageError
 from evoflash.evaluation import Evaluation, Proposal
 from evoflash.space import Genome, SearchSpace, Value
 from evoflash.strategies.model.earlier import Earlier, doubts, targets_beside, transfer_genomes
@@ -64,7 +63,7 @@ class Surrogate:
     ) -> None:
         """`first`: so many seeds come before the model's own choice; `earlier`: searches on near problems."""
         self._space, self._seed, self._first, self._earlier = space, seed, first, earlier
-        self._seeds = tuple(genome for genome in seeds if self._fits(genome))
+        self._seeds = tuple(genome for genome in seeds if genome in space)
         self._unseen = Unseen(space, seed=seed)
         self._offers = Offers(space, seed=seed, seeds=self._seeds)
         self._features = Features(space)
@@ -91,26 +90,17 @@ class Surrogate:
         """Remember the outcome; the model is made when it is needed."""
         self._unseen.take(proposal.genome)
         self._in_flight.pop(proposal.genome, None)
-        if self._fits(proposal.genome):
+        if proposal.genome in self._space:
             self._told.append(evaluation)
 
-    def _fits(self, genome: Genome) -> bool:
-        # A store may hold genomes of an older version of the family; seeds may ask too much of this GPU.
-        try:
-            return self._space.genome(genome.as_dict()) == genome and self._space.is_valid(genome)
-        except UsageError:
-            return False
-
     def _opening(self) -> Proposal | None:
-        for seed in self._seeds[: self._first]:
-            if seed in self._unseen:
-                return Proposal(seed, "seed")
+        if (seed := self._unseen.seed(self._seeds[: self._first])) is not None:
+            return seed
         opening = OPENING_BESIDE_SEEDS if self._seeds else OPENING
         return self._sample() if self._unseen.proposal_count < opening else None
 
     def _sample(self) -> Proposal | None:
-        genome = self._unseen.draw(self._unseen.rng())
-        return None if genome is None else Proposal(genome)
+        return self._unseen.sample(self._unseen.rng())
 
     def _pick(self) -> Proposal | None:
         batch = BATCH * max(1, len(self._told) // EACH)
