@@ -7,5 +7,4 @@ No GPU is needed.
     contenders      Runs a contender by its name
     kernel_tuner    Reads and writes Kernel Tuner's files, which are caches and T4 results
     recorded_space  A recorded search space, and the evaluator that looks outcomes up in it
-    spaces/         Two small recorded spaces that are shipped
 """

@@ -12,7 +12,7 @@ import math
 import random
 import tempfile
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -91,19 +91,12 @@ def missing_package(contender: str) -> str:
 
 def run_contender(recording: Recording, contender: str, budget: int, seed: int) -> Found:
     """What each evaluation of one run came to: distinct configurations of the record, at most `budget`."""
-    return _runner(contender)(recording, contender.rpartition(":")[2], budget, seed)
-
-
-def _runner(contender: str) -> Callable[[Recording, str, int, int], Found]:
+    name = contender.rpartition(":")[2]
     if contender.startswith("optuna:"):
-        from evoflash.replay.contenders import run_sampler
-
-        return run_sampler
+        return run_sampler(recording, name, budget, seed)
     if contender.startswith("kt:"):
-        from evoflash.replay.contenders import run_strategy
-
-        return run_strategy
-    return lambda recording, name, budget, seed: list(comparison.replay_times(recording, name, budget, seed))
+        return run_strategy(recording, name, budget, seed)
+    return list(comparison.replay_times(recording, name, budget, seed))
 
 
 _KERNEL = "recorded"
@@ -112,7 +105,7 @@ _Key = tuple[Value, ...]
 
 def run_strategy(recording: Recording, name: str, budget: int, seed: int) -> Sequence[float]:
     """The time in us of each distinct recorded configuration that a strategy found, infinite for failures."""
-    params = [param for param in recording.space.params if len(param.values) > 1]
+    params = _varying_params(recording)
     times_us = _times(recording, params)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "cache.json"
@@ -128,11 +121,10 @@ def run_strategy(recording: Recording, name: str, budget: int, seed: int) -> Seq
 
 def _times(recording: Recording, params: Sequence[Param]) -> Mapping[_Key, float]:
     found = {}
-    for genome, outcome in recording.space.outcomes.items():
+    for genome in recording.space.outcomes:
         values = genome.as_dict()
         key = tuple(values.get(param.name, param.values[0]) for param in params)
-        is_timed = outcome.score_us is not None and not outcome.is_lower_bound
-        found[key] = outcome.score_us if is_timed and outcome.score_us is not None else math.inf
+        found[key] = time_us(recording, genome)
     return found
 
 

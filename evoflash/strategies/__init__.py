@@ -35,7 +35,7 @@ from evoflash.paths import STRATEGIES as SHIPPED
 if TYPE_CHECKING:
     from evoflash.search import Strategy
     from evoflash.space import Genome, SearchSpace
-    from evoflash.strategies.model.earlier import Earlier
+    from evoflash.strategies.model.gaussian_process import Earlier
 
 LEARNS_EARLIER = ("surrogate",)  # from searches on near problems
 WITH_SEEDS = ("evolution", "surrogate", "tpe", "nsga2")  # besides the user's own; the others pass seeds over

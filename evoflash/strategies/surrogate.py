@@ -14,17 +14,20 @@ import numpy as np
 
 from evoflash.evaluation import Evaluation, Proposal
 from evoflash.space import Genome, SearchSpace, Value
-from evoflash.strategies.model.earlier import Earlier, doubts, targets_beside, transfer_genomes
-from evoflash.strategies.model.features import Features
 from evoflash.strategies.model.gaussian_process import (
     Covariance,
+    Earlier,
+    Features,
     by_rank,
     by_share,
+    doubts,
     favourite,
     fit,
     posterior,
     some_of,
+    targets_beside,
     targets_of,
+    transfer_genomes,
     usual_kernel,
 )
 from evoflash.strategies.model.offers import BatchContext, Offers

@@ -16,9 +16,8 @@ from evoflash.evaluation import Basis, Rung, Status
 from evoflash.replay import contenders
 from evoflash.replay.benchmark import benchmark, paired_test
 from evoflash.replay.comparison import compare
-from evoflash.replay.kernel_tuner import read_recording
+from evoflash.replay.kernel_tuner import read_recording, shipped_spaces
 from evoflash.replay.recorded_space import RecordedOutcome, Recording, recorded_space
-from evoflash.replay.spaces import shipped_spaces
 from evoflash.space import Genome, Param
 from evoflash.views import benchmark as record
 from evoflash.views import benchmark as report

@@ -131,8 +131,8 @@ def _on_gpus(asked: MachineOptions, planned: Planning) -> Iterator[tuple[SearchP
 
     visible_devices.restrict(asked.gpus or "all")
     from evoflash.evaluators.cluster.connection import connect, gpu_kind
-    from evoflash.evaluators.cluster.loopback import private_cluster
     from evoflash.evaluators.cluster.pools import ClusterGpus
+    from evoflash.evaluators.cluster.serving import private_cluster
 
     devices = visible_devices.devices()
     plan = planned(None)
@@ -150,8 +150,8 @@ def _on_gpus(asked: MachineOptions, planned: Planning) -> Iterator[tuple[SearchP
 @contextmanager
 def _on_workers(asked: MachineOptions, planned: Planning) -> Iterator[tuple[SearchPlan, Machines]]:
     from evoflash.evaluators.cluster.connection import connect
-    from evoflash.evaluators.cluster.loopback import private_cluster
     from evoflash.evaluators.cluster.pools import ClusterCores
+    from evoflash.evaluators.cluster.serving import private_cluster
 
     count = asked.workers or 1
     plan = planned(None)

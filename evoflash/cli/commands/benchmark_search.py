@@ -51,7 +51,7 @@ def benchmark_search(
     Example: evoflash benchmark-search --strategies all,optuna,kernel-tuner --seeds 50 --budget 200
     """
     from evoflash.replay.benchmark import benchmark
-    from evoflash.replay.spaces import shipped_spaces
+    from evoflash.replay.kernel_tuner import shipped_spaces
     from evoflash.views import benchmark as record
     from evoflash.views import benchmark as report
     from evoflash.views.html import benchmark as page

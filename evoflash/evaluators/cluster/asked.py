@@ -35,12 +35,6 @@ def _processes() -> IsolatedPool:
     return IsolatedPool(1)
 
 
-def end() -> None:
-    """Kill the disposable process, if there is one."""
-    if _processes.cache_info().currsize:
-        _processes().close()
-
-
 def call_isolated(
     function: Callable[..., Any], arguments: tuple[Any, ...], timeout_s: float
 ) -> Parcel[Ending[Any]]:
@@ -128,8 +122,10 @@ class _Gpu:
 _gpu = _Gpu()
 
 
-def end_gpu_process() -> None:
-    """End the GPU process, if there is one."""
+def end() -> None:
+    """Kill the disposable process and end the GPU process, where there are any."""
+    if _processes.cache_info().currsize:
+        _processes().close()
     _gpu.end()
 
 
