@@ -83,7 +83,6 @@ class EmulatedEvaluator(PreparingEvaluator[Ending[Preparation]]):
         *,
         seed: int,
         history: Iterable[Evaluation] = (),
-        workers: int | None = None,
         cores: Cores | None = None,
         ahead: int | None = None,
         proves_all: bool = False,
@@ -92,7 +91,7 @@ class EmulatedEvaluator(PreparingEvaluator[Ending[Preparation]]):
         asks for every check of each of them.
         """
         past = list(history)
-        super().__init__(problem, gpu, seed=seed, history=past, workers=workers, cores=cores, ahead=ahead)
+        super().__init__(problem, gpu, seed=seed, history=past, cores=cores, ahead=ahead)
         self._proves_all = proves_all
         self._scores_us = [_proven_us(each) for each in past]  # in the order of their proposals
 
@@ -100,7 +99,7 @@ class EmulatedEvaluator(PreparingEvaluator[Ending[Preparation]]):
         known_us = () if self._proves_all else rivals(filter(None, self._scores_us[: self._known_count]))
         if not known_us:
             return self._preparing(genome, emulate=True)
-        arguments = (genome, self._problem, self._gpu, self._seed_of(genome), known_us)
+        arguments = (genome, self.problem, self.gpu, self._seed_of(genome), known_us)
         return self._pool.submit(screen_or_prepare, *arguments, timeout_s=PREPARE_LIMIT_S)
 
     @property
@@ -123,9 +122,7 @@ class EmulatedEvaluator(PreparingEvaluator[Ending[Preparation]]):
         prepared = preparation_of(found)
         screened = prepared.screened
         estimated = (
-            screened.estimates
-            if screened
-            else estimates(evaluation.genome, prepared, self._problem, self._gpu)
+            screened.estimates if screened else estimates(evaluation.genome, prepared, self.problem, self.gpu)
         )
         timings = tuple(
             Timing(
@@ -137,7 +134,7 @@ class EmulatedEvaluator(PreparingEvaluator[Ending[Preparation]]):
                 n=1,
                 terms=dict(each.terms),
             )
-            for workload, each in zip(self._problem.workloads, estimated, strict=True)
+            for workload, each in zip(self.problem.workloads, estimated, strict=True)
         )
         score_us = score([timing.median_us for timing in timings])
         timed = replace(evaluation, timings=timings, score_us=score_us, bound=bound_of(estimated))

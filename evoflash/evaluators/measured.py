@@ -58,7 +58,6 @@ class MeasuredEvaluator(PreparingEvaluator[LadderProgress]):
         *,
         seed: int,
         history: Iterable[Evaluation] = (),
-        workers: int | None = None,
         cores: Cores | None = None,
         ahead: int | None = None,
         gpus: GpuQueues | None = None,
@@ -71,7 +70,7 @@ class MeasuredEvaluator(PreparingEvaluator[LadderProgress]):
         """
         past = list(history)
         self._can_emulate = which("g++") is not None
-        super().__init__(problem, gpu, seed=seed, history=past, workers=workers, cores=cores, ahead=ahead)
+        super().__init__(problem, gpu, seed=seed, history=past, cores=cores, ahead=ahead)
         self._asked, self._proves_all = task_template(problem, gpu, seed=seed), proves_all
         self._energy = energy
         checks, timed = self._asked.checks, problem.workloads
@@ -206,30 +205,20 @@ class MeasuredEvaluator(PreparingEvaluator[LadderProgress]):
         """Beside the genome's proof, unless it has been emulated or cores are few."""
         if prepared.profiles or not self._emulates_beside:
             return None
-        arguments = (genome, self._problem, self._gpu, prepared, self._seed_of(genome))
+        arguments = (genome, self.problem, self.gpu, prepared, self._seed_of(genome))
         emulating = self._pool.submit(with_preflight, *arguments, timeout_s=PREPARE_LIMIT_S)
         emulating.add_done_callback(lambda done: self._note(genome, done))
         return emulating
 
     def _with_timings(self, evaluation: Evaluation, found: LadderProgress) -> Evaluation:
         assert found.outcome is not None, "only what failed before the GPU has none"
-        bound = bound_of(estimates(evaluation.genome, found.prepared, self._problem, self._gpu))
+        bound = bound_of(estimates(evaluation.genome, found.prepared, self.problem, self.gpu))
         return replace(_with_outcome(evaluation, found.outcome), bound=bound)
 
     @property
     def retimer(self) -> Self:
         """Itself: it can check and time any genome again."""
         return self
-
-    @property
-    def problem(self) -> Problem:
-        """What is timed."""
-        return self._problem
-
-    @property
-    def gpu(self) -> GpuSpec:
-        """Where it is timed."""
-        return self._gpu
 
     def _prepare_finals(self, _: object) -> None:
         """Once the search has begun, beside it: references of hidden shapes and libraries take seconds."""
@@ -245,9 +234,7 @@ class MeasuredEvaluator(PreparingEvaluator[LadderProgress]):
 
     def in_turns(self, finalists: Sequence[GpuTask]) -> FinalReport | None:
         """Finalists and baselines timed in turns in a fresh process; None, and a warning, when one failed."""
-        task = FinalTask(
-            tuple(finalists), self._problem.workloads, self._gpu, self._seed, energy=self._energy
-        )
+        task = FinalTask(tuple(finalists), self.problem.workloads, self.gpu, self._seed, energy=self._energy)
         ending = self._worker.finalists(task).result()
         if ending.value is None:
             log.warning(
@@ -257,7 +244,7 @@ class MeasuredEvaluator(PreparingEvaluator[LadderProgress]):
 
     def task_of(self, genome: Genome) -> GpuTask:
         """What the GPU process needs of a genome; compiles it where that was not done."""
-        return self._asked.task_of(genome, compile_only(genome, self._problem, self._gpu))
+        return self._asked.task_of(genome, compile_only(genome, self.problem, self.gpu))
 
     def checked_on_hidden_shapes(self, task: GpuTask, genome: Genome, *, seed: int) -> GpuOutcome:
         """What became of the genome on shapes and data that are drawn from the seed."""

@@ -110,11 +110,6 @@ class ThisMachine:
         return IsolatedPool(self.count, initializer=_give_way)
 
 
-def this_machine(workers: int | None = None) -> ThisMachine:
-    """With so many processes; the default is one a core."""
-    return ThisMachine(workers or len(os.sched_getaffinity(0)))
-
-
 def _give_way() -> None:
     os.nice(_NICENESS)
 
@@ -137,21 +132,20 @@ class PreparingEvaluator(ABC, Generic[T]):
         *,
         seed: int,
         history: Iterable[Evaluation] = (),
-        workers: int | None = None,
         cores: Cores | None = None,
         ahead: int | None = None,
     ) -> None:
-        """`workers` processes compile and emulate; the default is one a core. `cores` are others than this
-        machine's. `ahead` proposals are in flight: searches with the same seed and the same number propose
-        the same, however many workers they have.
+        """`cores` compile and emulate; the default is a process for each of this machine's. `ahead` proposals
+        are in flight: searches with the same seed and the same number propose the same, however many
+        processes they have.
 
         `history` is what the run has evaluated before: duplicates of its kernels cost no budget.
         """
         if cores is None:
             gxx.begin_runtime()  # before processes have started: the first emulation waits for it
-        self._problem, self._gpu, self._seed = problem, gpu, seed
+        self.problem, self.gpu, self._seed = problem, gpu, seed
         self._duplicates = Duplicates(problem, gpu, history)
-        self._cores, self._ahead = cores or this_machine(workers), ahead
+        self._cores, self._ahead = cores or ThisMachine(len(os.sched_getaffinity(0))), ahead
         self._pool = self._cores.processes()
         self._queue: deque[tuple[Proposal, Future[T]]] = deque()
 
@@ -195,7 +189,7 @@ class PreparingEvaluator(ABC, Generic[T]):
         self._queue.append((proposal, self._begin(proposal.genome)))
 
     def _preparing(self, genome: Genome, *, emulate: bool) -> "Future[Ending[Preparation]]":
-        arguments = (genome, self._problem, self._gpu, emulate, self._seed_of(genome))
+        arguments = (genome, self.problem, self.gpu, emulate, self._seed_of(genome))
         return self._pool.submit(prepare, *arguments, timeout_s=PREPARE_LIMIT_S)
 
     def _seed_of(self, genome: Genome) -> int:
@@ -229,8 +223,8 @@ class PreparingEvaluator(ABC, Generic[T]):
         prepared = self._preparation_of(found)
         evaluation = Evaluation(
             genome=genome,
-            problem=str(self._problem),
-            gpu=self._gpu.name,
+            problem=str(self.problem),
+            gpu=self.gpu.name,
             basis=self.basis,
             status=Status.CORRECT,
             rung=Rung.DONE,

@@ -7,7 +7,6 @@ folder.
                    among them
     exhaustive     Proposes every valid genome once, in the order of the space
     family_bandit  Runs one strategy for each kernel family and gives the budget to the family that pays
-    fixed_list     Proposes a fixed list of genomes, in order
     model/         The model behind `surrogate`, and the effects of genes, both learnt from outcomes
     nsga2          Optuna's NSGA-II over one family's genomes, for time alone
     operators      Finds mutation operators, tries them on parents, repairs the children and keeps each one's

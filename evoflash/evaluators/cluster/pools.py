@@ -17,7 +17,13 @@ from typing import Any, TypeVar
 from evoflash.errors import DeviceError
 from evoflash.evaluation import Rung, Status
 from evoflash.evaluators.cluster import asked
-from evoflash.evaluators.cluster.asked import WorkerReply, WorkerSession
+from evoflash.evaluators.cluster.asked import (
+    WorkerReply,
+    WorkerSession,
+    pack_finals,
+    pack_task,
+    unpack_preparation,
+)
 from evoflash.evaluators.cluster.connection import (
     CPU,
     Connection,
@@ -25,7 +31,6 @@ from evoflash.evaluators.cluster.connection import (
     WorkerGoneError,
     WorkerKind,
 )
-from evoflash.evaluators.cluster.cubins import pack_finals, pack_task, unpack_preparation
 from evoflash.evaluators.prepare import Preparation
 from evoflash.gpu.process.finals import FinalReport, FinalTask
 from evoflash.gpu.process.outcome import GpuOutcome
