@@ -13,7 +13,7 @@ from evoflash.errors import NoKernelError
 from evoflash.evaluation import Basis, Evaluation, Proposal, Run
 from evoflash.space import Value
 from evoflash.store.store import Store, best_in
-from evoflash.strategies.model.gene_effects import GeneEffect, Nogood, effects, nogoods
+from evoflash.strategies.gene_effects import GeneEffect, Nogood, effects, nogoods
 from evoflash.strategies.operators import diagnosis, gain, is_control
 
 History = list[tuple[Proposal, Evaluation]]

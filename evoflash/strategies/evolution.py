@@ -16,7 +16,7 @@ import numpy as np
 from evoflash.errors import UsageError
 from evoflash.evaluation import Evaluation, Proposal
 from evoflash.space import Genome, SearchSpace, Value
-from evoflash.strategies.model.gene_effects import GeneEffect, effects, nogoods
+from evoflash.strategies.gene_effects import GeneEffect, effects, nogoods
 from evoflash.strategies.operators import Credit, Operator, diagnosis, is_control, operators_for, reward
 from evoflash.strategies.populations import POPULATIONS, Elite, Parents, Population, make_population
 from evoflash.strategies.unseen import Unseen

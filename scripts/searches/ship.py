@@ -21,7 +21,7 @@ from evoflash.problem import parse_problem
 from evoflash.replay.kernel_tuner import read_recording
 from evoflash.space import Genome
 from evoflash.store.store import open_store
-from evoflash.strategies.model.gaussian_process import MOST_EARLIER, by_share, some_of, targets_of
+from evoflash.strategies.gaussian_process import MOST_EARLIER, by_share, some_of, targets_of
 from scripts.records import command
 
 FEWEST = 8  # outcomes of a family: its seeds alone teach nothing

@@ -18,7 +18,7 @@ from evoflash.problem import parse_problem
 from evoflash.space import Genome
 from evoflash.specs import load_gpu
 from evoflash.store.store import Store, open_store
-from evoflash.strategies.model.gaussian_process import MOST_EARLIER
+from evoflash.strategies.gaussian_process import MOST_EARLIER
 from scripts.searches import ship
 
 HERE, FAR = "b=1,h=8,s=640,d=64", "b=8,h=32,s=8192,d=128"

@@ -7,7 +7,7 @@ import pytest
 from strategy_cases import SPACE
 
 from evoflash.space import Genome, Param, Proportions, SearchSpace
-from evoflash.strategies.model.gaussian_process import (
+from evoflash.strategies.gaussian_process import (
     Covariance,
     Earlier,
     Features,

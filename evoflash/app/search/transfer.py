@@ -19,7 +19,7 @@ from evoflash.evaluation import Evaluation, Run
 from evoflash.problem import parse_problem
 from evoflash.space import Genome, SearchSpace
 from evoflash.store.store import Store
-from evoflash.strategies.model.gaussian_process import Earlier
+from evoflash.strategies.gaussian_process import Earlier
 
 NOTE = "learns_from"  # in a run's environment: the words of _name and a number of outcomes, for each run
 RUNS = 6  # the nearest
