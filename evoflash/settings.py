@@ -202,16 +202,11 @@ def is_on(key: str) -> bool:
 
 
 def _parse(setting: Setting, text: str) -> Any:
-    if setting.kind == "whole number":
+    if setting.kind in ("whole number", "number"):
         try:
-            return int(text)
+            return int(text) if setting.kind == "whole number" else float(text)
         except ValueError:
-            raise UsageError(f"{setting.variable}={text}: give a whole number.") from None
-    if setting.kind == "number":
-        try:
-            return float(text)
-        except ValueError:
-            raise UsageError(f"{setting.variable}={text}: give a number.") from None
+            raise UsageError(f"{setting.variable}={text}: give a {setting.kind}.") from None
     if setting.kind == "switch":
         if text.lower() not in (*_ON, *_OFF):
             raise UsageError(f"{setting.variable}={text}: give 1 or 0.")

@@ -23,7 +23,7 @@ from evoflash.space import Genome
 from evoflash.specs import GpuSpec
 
 if TYPE_CHECKING:
-    from evoflash.evaluators.finals import Retimer
+    from evoflash.evaluators.measured import MeasuredEvaluator
     from evoflash.gpu.process.finals import FinalReport, FinalTask
     from evoflash.gpu.process.outcome import GpuOutcome
     from evoflash.gpu.process.rungs import GpuTask
@@ -162,7 +162,7 @@ class PreparingEvaluator(ABC, Generic[T]):
         """The evaluation of a genome that came through its preparation."""
 
     @property
-    def retimer(self) -> "Retimer | None":
+    def retimer(self) -> "MeasuredEvaluator | None":
         """What checks and times genomes again for the finals; None where times are estimates."""
         return None
 
