@@ -82,7 +82,7 @@ def benchmark_search(
 
 def _runnable(strategies: str, reference: str) -> tuple[str, ...]:
     """The contenders whose packages are here, the reference among them; UsageError where none is."""
-    from evoflash.replay.contenders import contenders, missing_package
+    from evoflash.replay.benchmark import contenders, missing_package
 
     asked = contenders(f"{strategies},{reference}")
     missing = {missing_package(name) for name in asked} - {""}
