@@ -2,7 +2,6 @@
 
 One measures on the GPU that is here; the other emulates the kernel and estimates its time.
 
-    climbs    Takes many genomes at a time through compilation, screen, pre-flight and proof
     cluster/  Does an evaluator's work on many cores, GPUs and machines, by Dask
     emulated  Evaluates without a GPU, by the emulator's checks and the performance model's estimate
     finals    The last phase of a measured search, in which the best kernels face hidden shapes, then

@@ -5,13 +5,12 @@ it, and is not proven. What a proposal has to keep up with goes by its place in 
 search repeats itself whatever takes how long, and over a stop.
 """
 
-from collections.abc import Iterable
 from concurrent.futures import Future
 from dataclasses import replace
 
 from evoflash.emulator.preflight import preflight
-from evoflash.evaluation import Basis, Evaluation, Proposal, Rung, Status, Timing, score
-from evoflash.evaluators.pipeline import Cores, PreparingEvaluator, preparation_of
+from evoflash.evaluation import Basis, Evaluation, Rung, Status, Timing, score
+from evoflash.evaluators.pipeline import PreparingEvaluator, preparation_of
 from evoflash.evaluators.prepare import (
     PREPARE_LIMIT_S,
     Preparation,
@@ -76,27 +75,9 @@ class EmulatedEvaluator(PreparingEvaluator[Ending[Preparation]]):
     basis = Basis.ESTIMATED
     model_version = model_version()
 
-    def __init__(
-        self,
-        problem: Problem,
-        gpu: GpuSpec,
-        *,
-        seed: int,
-        history: Iterable[Evaluation] = (),
-        cores: Cores | None = None,
-        ahead: int | None = None,
-        proves_all: bool = False,
-    ) -> None:
-        """As its base; the best of `history` are what candidates are screened against, unless `proves_all`
-        asks for every check of each of them.
-        """
-        past = list(history)
-        super().__init__(problem, gpu, seed=seed, history=past, cores=cores, ahead=ahead)
-        self._proves_all = proves_all
-        self._scores_us = [_proven_us(each) for each in past]  # in the order of their proposals
-
     def _begin(self, genome: Genome) -> "Future[Ending[Preparation]]":
-        known_us = () if self._proves_all else rivals(filter(None, self._scores_us[: self._known_count]))
+        known = () if self._proves_all else self._told[: self._known_count]
+        known_us = rivals(filter(None, map(_proven_us, known)))
         if not known_us:
             return self._preparing(genome, emulate=True)
         arguments = (genome, self.problem, self.gpu, self._seed_of(genome), known_us)
@@ -107,13 +88,7 @@ class EmulatedEvaluator(PreparingEvaluator[Ending[Preparation]]):
         """How many outcomes a proposal that is submitted now may know of: as many as are there when it comes
         in a search that was never stopped. After a stop there are more.
         """
-        return max(0, len(self._scores_us) + self.pending - self.ahead + 1)
-
-    def collect(self) -> tuple[Proposal, Evaluation]:
-        """As its base, and what is submitted from now on has to keep up with it."""
-        proposal, evaluation = super().collect()
-        self._scores_us.append(_proven_us(evaluation))
-        return proposal, evaluation
+        return max(0, len(self._told) + self.pending - self.ahead + 1)
 
     def _preparation_of(self, found: Ending[Preparation]) -> Preparation:
         return preparation_of(found)

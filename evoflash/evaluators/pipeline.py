@@ -134,17 +134,20 @@ class PreparingEvaluator(ABC, Generic[T]):
         history: Iterable[Evaluation] = (),
         cores: Cores | None = None,
         ahead: int | None = None,
+        proves_all: bool = False,
     ) -> None:
         """`cores` compile and emulate; the default is a process for each of this machine's. `ahead` proposals
         are in flight: searches with the same seed and the same number propose the same, however many
         processes they have.
 
-        `history` is what the run has evaluated before: duplicates of its kernels cost no budget.
+        `history` is what the run has evaluated before: duplicates of its kernels cost no budget, and its best
+        are what candidates are screened against, unless `proves_all` asks for every check of each of them.
         """
         if cores is None:
             gxx.begin_runtime()  # before processes have started: the first emulation waits for it
         self.problem, self.gpu, self._seed = problem, gpu, seed
-        self._duplicates = Duplicates(problem, gpu, history)
+        self._told, self._proves_all = list(history), proves_all  # outcomes, in the order of their proposals
+        self._duplicates = Duplicates(problem, gpu, self._told)
         self._cores, self._ahead = cores or ThisMachine(len(os.sched_getaffinity(0))), ahead
         self._pool = self._cores.processes()
         self._queue: deque[tuple[Proposal, Future[T]]] = deque()
@@ -204,6 +207,7 @@ class PreparingEvaluator(ABC, Generic[T]):
         del self._queue[at]
         evaluation = self._evaluation(proposal.genome, found)
         self._duplicates.remember(evaluation)
+        self._told.append(evaluation)
         return proposal, evaluation
 
     def _next(self, pending: Sequence["Future[T]"]) -> int:

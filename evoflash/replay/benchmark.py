@@ -285,10 +285,9 @@ def run_strategy(recording: Recording, name: str, budget: int, seed: int) -> Seq
 
 def _times(recording: Recording, params: Sequence[Param]) -> Mapping[_Key, float]:
     found = {}
-    for genome in recording.space.outcomes:
+    for genome, outcome in recording.space.outcomes.items():
         values = genome.as_dict()
-        key = tuple(values.get(param.name, param.values[0]) for param in params)
-        found[key] = time_us(recording, genome)
+        found[tuple(values.get(param.name, param.values[0]) for param in params)] = outcome.time_us
     return found
 
 
@@ -367,7 +366,7 @@ def run_sampler(recording: Recording, name: str, budget: int, seed: int) -> Sequ
         if genome is None:
             study.tell(trial, state=optuna.trial.TrialState.FAIL)
             continue
-        found.setdefault(genome, time_us(recording, genome))
+        found.setdefault(genome, recording.space.outcomes[genome].time_us)
         study.tell(trial, found[genome] if math.isfinite(found[genome]) else 2 * slowest_us)
     return list(found.values())
 
@@ -380,9 +379,3 @@ def key_of(recording: Recording, genome: Genome) -> tuple[str, ...]:
 
 def _varying_params(recording: Recording) -> list[Param]:
     return [param for param in recording.space.params if len(param.values) > 1]
-
-
-def time_us(recording: Recording, genome: Genome) -> float:
-    """The recorded time; infinite where it failed or is a lower bound."""
-    outcome = recording.space.outcomes[genome]
-    return math.inf if outcome.score_us is None or outcome.is_lower_bound else outcome.score_us

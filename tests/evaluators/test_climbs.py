@@ -8,7 +8,7 @@ import pytest
 from waiting import LIMIT_S
 
 from evoflash.evaluation import Build, Rung, Status, Timing
-from evoflash.evaluators.climbs import ELITES, Climbs, Incumbents, Steps, anchor_of
+from evoflash.evaluators.measured import ELITES, Climbs, Incumbents, Steps, anchor_of
 from evoflash.evaluators.pipeline import Duplicates
 from evoflash.evaluators.prepare import Preparation, PreparationFailure
 from evoflash.gpu.process.outcome import GpuOutcome
