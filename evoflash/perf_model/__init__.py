@@ -60,38 +60,14 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True)
-class Profile:
+class Profile(Loop):
     """A candidate's counts, launch after launch, and the shape of its first launch's main loop.
 
     Launches after the first have no such loop: all that they do is `fixed`.
     """
 
-    launches: tuple[Counts, ...]
-    rows: int  # of the output, that a CTA owns
-    keys: int  # items of a step: the keys of attention
-    stages: int  # depth of the ring of tiles; 1 is none
-    splits: int  # CTAs that share the items of a block of rows
-    uncounted: float  # warp instructions of a CTA in a step that no primitive stands for
-    pack: int = 1  # groups whose rows share a CTA: the query heads of attention
-    cluster: int = 1  # CTAs that walk the same tiles together: those of the one that sees most
-    overlaps: bool = False  # on wgmma: a warpgroup's second product runs beside its exponentials
-    row_tiles: int = 1  # on wgmma: of 64 rows, that a warpgroup computes
-    operand_bytes: float = 0.0  # of operand A, that wgmma reads in shared memory in a step of a CTA
-
-    @property
-    def loop(self) -> Loop:
-        """The shape alone."""
-        return Loop(
-            rows=self.rows,
-            keys=self.keys,
-            stages=self.stages,
-            splits=self.splits,
-            pack=self.pack,
-            cluster=self.cluster,
-            overlaps=int(self.overlaps),
-            row_tiles=self.row_tiles,
-            operand_bytes=int(self.operand_bytes),
-        )
+    launches: tuple[Counts, ...] = ()
+    uncounted: float = 0.0  # warp instructions of a CTA in a step that no primitive stands for
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,9 +110,9 @@ def estimate(
 
     `launches` are those that the profile was made of, with their grids on this workload.
     """
-    operation, loop = operation_of(workload), profile.loop
-    work = operation.work(workload, loop)
-    groups = operation.consumers(profile.launches[0].per_step, workload, loop)
+    operation = operation_of(workload)
+    work = operation.work(workload, profile)
+    groups = operation.consumers(profile.launches[0].per_step, workload, profile)
     first = at_work(launches[0], len(work.steps) * work.copies, work.batch, gpu.sm_count)
     ctas = [_Ctas(launches[0], first, gpu, registers, smem_static_bytes, groups=groups)]
     for launch in launches[1:]:
@@ -207,7 +183,7 @@ def _step_cycles(profile: Profile, extra: float, ctas: _Ctas, gpu: GpuSpec) -> f
     if not ctas.groups:
         path = _path_cycles(n, extra, ctas, gpu)
         return path + exposed_copies(n, path, ctas.warps, k)
-    chain = chain_cycles(n, _instructions(n) + extra, ctas.groups, gpu, k, overlaps=profile.overlaps)
+    chain = chain_cycles(n, _instructions(n) + extra, ctas.groups, gpu, k, overlaps=bool(profile.overlaps))
     chain += k["cluster_cycles"] if profile.cluster > 1 else 0
     return chain + exposed_boxes(n, chain, profile.stages, ctas.l2_bytes_per_clk, k)
 

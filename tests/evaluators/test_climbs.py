@@ -185,7 +185,7 @@ def test_what_the_gpu_has_proven_and_is_not_among_the_best_is_not_emulated_and_e
 
 
 def test_what_was_emulated_before_the_gpu_proved_it_is_correct_however_slow():
-    profile = Profile((), 1, 1, 1, 1, 0.0)
+    profile = Profile(1, 1, 1, 1)
     search = Search({1: 10.0}, is_worth_it=lambda us: False, profiles=(profile,))
     search.compiled(1)
     assert search.ends(1) == [Status.CORRECT]

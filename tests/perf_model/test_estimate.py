@@ -38,7 +38,7 @@ PER_STEP = {
     "critical_barrier": 2.0,
     "critical_clock": 1000.0,
 }
-PROFILE = Profile((Counts(FIXED, PER_STEP),), rows=64, keys=64, stages=2, splits=1, uncounted=200.0)
+PROFILE = Profile(launches=(Counts(FIXED, PER_STEP),), rows=64, keys=64, stages=2, splits=1, uncounted=200.0)
 
 
 def _with(*, once: dict[str, float] | None = None, **per_step: float) -> Profile:

@@ -50,7 +50,7 @@ def _counts(groups: int, keys: int, head_dim: int = 64) -> dict[str, float]:
 
 def _profile(groups: int = 2, keys: int = 128, *, stages: int = 2, **changes: float) -> Profile:
     return Profile(
-        (Counts({"stg": 8.0, "mbarrier": 8.0}, {**_counts(groups, keys), **changes}),),
+        launches=(Counts({"stg": 8.0, "mbarrier": 8.0}, {**_counts(groups, keys), **changes}),),
         rows=64 * groups,
         keys=keys,
         stages=stages,
