@@ -8,7 +8,6 @@ search repeats itself whatever takes how long, and over a stop.
 from concurrent.futures import Future
 from dataclasses import replace
 
-from evoflash.emulator.preflight import preflight
 from evoflash.evaluation import Basis, Evaluation, Rung, Status, Timing, score
 from evoflash.evaluators.pipeline import PreparingEvaluator, preparation_of
 from evoflash.evaluators.prepare import (
@@ -23,9 +22,6 @@ from evoflash.evaluators.prepare import (
     with_preflight,
 )
 from evoflash.isolation import Ending
-from evoflash.kernels.family import load_family
-from evoflash.kernels.gxx import KernelBuildError
-from evoflash.kernels.renderer import render
 from evoflash.perf_model import model_version
 from evoflash.problem import Problem
 from evoflash.space import Genome
@@ -41,32 +37,13 @@ def screen_or_prepare(
     compiled = prepare(genome, problem, gpu, False, seed)
     if compiled.failure:
         return compiled
-    counted = _with_counted_runs(genome, problem, gpu, compiled, seed=seed)
-    if counted is not None:
+    counted = with_preflight(genome, problem, gpu, compiled, seed, only_counted=True)
+    if not counted.failure:
         found = estimates(genome, counted, problem, gpu)
         rival_us = rival_beating(score([each.total_us for each in found]), rivals_us)
         if rival_us is not None:
             return replace(counted, screened=ScreeningResult(found, rival_us))
     return with_preflight(genome, problem, gpu, compiled, seed)
-
-
-def _with_counted_runs(
-    genome: Genome, problem: Problem, gpu: GpuSpec, compiled: Preparation, *, seed: int
-) -> Preparation | None:
-    """What was compiled, with the counted runs of every key; None where one cannot be, or finds something
-    wrong.
-    """
-    family, counted = load_family(genome.family), compiled
-    for key in problem.compile_keys(gpu.arch):
-        try:
-            found = preflight(render(genome, key, gpu), family, gpu, seed=seed, only_counted=True)
-        except KernelBuildError:
-            return None
-        if found.complaint:
-            return None
-        verdicts, profiles = (*counted.verdicts, *found.verdicts), (*counted.profiles, found.profile)
-        counted = replace(counted, verdicts=verdicts, profiles=profiles)
-    return counted
 
 
 class EmulatedEvaluator(PreparingEvaluator[Ending[Preparation]]):

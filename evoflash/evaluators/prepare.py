@@ -71,13 +71,26 @@ def prepare(genome: Genome, problem: Problem, gpu: GpuSpec, emulate: bool, seed:
 
 
 def with_preflight(
-    genome: Genome, problem: Problem, gpu: GpuSpec, prepared: Preparation, seed: int
+    genome: Genome,
+    problem: Problem,
+    gpu: GpuSpec,
+    prepared: Preparation,
+    seed: int,
+    *,
+    only_counted: bool = False,
 ) -> Preparation:
-    """What prepare() made without the emulator, with what the emulator says of it."""
+    """What prepare() made without the emulator, with what the emulator says of it.
+
+    `only_counted`: no more than the runs that an estimate needs, which prove nothing; nor do they go by the
+    compiler's registers.
+    """
     family = load_family(genome.family)
     for at, key in enumerate(problem.compile_keys(gpu.arch)):
-        registers = prepared.builds[at].registers
-        prepared = _emulate(prepared, render(genome, key, gpu), family, gpu, seed=seed, registers=registers)
+        registers = 0 if only_counted else prepared.builds[at].registers
+        candidate = render(genome, key, gpu)
+        prepared = _emulate(
+            prepared, candidate, family, gpu, seed=seed, registers=registers, only_counted=only_counted
+        )
         if prepared.failure:
             break
     return prepared
@@ -125,10 +138,17 @@ def _does_not_fit(
 
 
 def _emulate(
-    prepared: Preparation, candidate: Candidate, family: Family, gpu: GpuSpec, *, seed: int, registers: int
+    prepared: Preparation,
+    candidate: Candidate,
+    family: Family,
+    gpu: GpuSpec,
+    *,
+    seed: int,
+    registers: int,
+    only_counted: bool = False,
 ) -> Preparation:
     try:
-        found = preflight(candidate, family, gpu, seed=seed, registers=registers)
+        found = preflight(candidate, family, gpu, seed=seed, registers=registers, only_counted=only_counted)
     except KernelBuildError as error:
         return _fail(prepared, Status.COMPILE, Rung.PREFLIGHT, str(error))
     prepared = replace(
