@@ -167,12 +167,15 @@ class SearchSpace:
     def _domains(self) -> list[_Domain]:
         return [(param.name, param.values, self.when.get(param.name)) for param in self.params]
 
-    def _at(self, point: Sequence[int] | NDArray[np.int64], domains: list[_Domain]) -> Genome | None:
+    def _at(
+        self, point: Sequence[int] | NDArray[np.int64], domains: list[_Domain], *, is_exact: bool = True
+    ) -> Genome | None:
+        """The valid genome at a point, if there is one; where not `is_exact`, whatever inactive params are."""
         chosen: dict[str, Value] = {}
         for (name, values, is_active), index in zip(domains, point, strict=True):
             if is_active is None or is_active(chosen):
                 chosen[name] = values[index]
-            elif index:
+            elif index and is_exact:
                 # An inactive param must sit at its first value: otherwise genomes with inactive params
                 # would be drawn once per value that does not matter.
                 return None
@@ -191,7 +194,8 @@ class SearchSpace:
         for point in self._points(rng, min(tries, _EXACT)):
             if (genome := self._at(point, domains)) is not None:
                 return genome
-        pool = list(itertools.islice(self._valid_genomes(rng, min(tries, _SOUGHT), domains), _POOL))
+        found = (self._at(point, domains, is_exact=False) for point in self._points(rng, min(tries, _SOUGHT)))
+        pool = list(itertools.islice((genome for genome in found if genome is not None), _POOL))
         if not pool:
             raise UsageError(
                 f"no valid genome of {self.family} found in {tries} draws: its checks leave no room."
@@ -205,18 +209,6 @@ class SearchSpace:
         sizes, batch = [len(p.values) for p in self.params], max(1, min(count, _BATCH))
         for _ in range(0, count, batch):
             yield from rng.integers(0, sizes, size=(batch, len(sizes))).tolist()
-
-    def _valid_genomes(
-        self, rng: np.random.Generator, count: int, domains: list[_Domain]
-    ) -> Iterator[Genome]:
-        """The valid genomes of some points whose inactive params are looked at by nobody."""
-        for point in self._points(rng, count):
-            chosen: dict[str, Value] = {}
-            for (name, values, is_active), index in zip(domains, point, strict=True):
-                if is_active is None or is_active(chosen):
-                    chosen[name] = values[index]
-            if self._passes(chosen):
-                yield Genome(self.family, self.version, tuple(sorted(chosen.items())))
 
     def neighbours(self, genome: Genome) -> Iterator[Genome]:
         """Valid genomes one step away in one param."""

@@ -270,7 +270,7 @@ def run_contender(recording: Recording, contender: str, budget: int, seed: int) 
 def run_strategy(recording: Recording, name: str, budget: int, seed: int) -> Sequence[float]:
     """The time in us of each distinct recorded configuration that a strategy found, infinite for failures."""
     params = _varying_params(recording)
-    times_us = _times(recording, params)
+    times_us = {_key(params, genome): outcome.time_us for genome, outcome in recording.space.outcomes.items()}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "cache.json"
         path.write_text(json.dumps(_cache(recording, params, times_us)), encoding="utf-8")
@@ -281,14 +281,6 @@ def run_strategy(recording: Recording, name: str, budget: int, seed: int) -> Seq
         if key in times_us:
             found.setdefault(key, times_us[key])
     return list(found.values())[:budget]
-
-
-def _times(recording: Recording, params: Sequence[Param]) -> Mapping[_Key, float]:
-    found = {}
-    for genome, outcome in recording.space.outcomes.items():
-        values = genome.as_dict()
-        found[tuple(values.get(param.name, param.values[0]) for param in params)] = outcome.time_us
-    return found
 
 
 def _cache(recording: Recording, params: Sequence[Param], times_us: Mapping[_Key, float]) -> dict[str, Any]:
@@ -350,10 +342,11 @@ def run_sampler(recording: Recording, name: str, budget: int, seed: int) -> Sequ
         "nsga2": optuna.samplers.NSGAIISampler,
     }
     study = optuna.create_study(sampler=samplers[name](seed=seed))
-    keys = {key_of(recording, genome): genome for genome in recording.space.genomes}
+    params = _varying_params(recording)
+    keys = {tuple(map(str, _key(params, genome))): genome for genome in recording.space.genomes}
     genes: dict[str, optuna.distributions.BaseDistribution] = {
         param.name: optuna.distributions.CategoricalDistribution(list(map(str, param.values)))
-        for param in _varying_params(recording)
+        for param in params
     }
     found: dict[Genome, float] = {}
     budget = min(budget, len(keys))
@@ -371,10 +364,10 @@ def run_sampler(recording: Recording, name: str, budget: int, seed: int) -> Sequ
     return list(found.values())
 
 
-def key_of(recording: Recording, genome: Genome) -> tuple[str, ...]:
-    """The values of the genes that vary as words, in the space's order; an inactive gene's is its first."""
+def _key(params: Sequence[Param], genome: Genome) -> _Key:
+    """The values of the params, in the space's order; an inactive gene's is its first."""
     values = genome.as_dict()
-    return tuple(str(values.get(param.name, param.values[0])) for param in _varying_params(recording))
+    return tuple(values.get(param.name, param.values[0]) for param in params)
 
 
 def _varying_params(recording: Recording) -> list[Param]:

@@ -10,8 +10,6 @@ scored -0.24 and +0.41 on two recorded spaces at a budget of 200, as categories 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cached_property
 
 import numpy as np
@@ -22,7 +20,7 @@ from optuna.study import Study
 from optuna.trial import Trial, TrialState
 
 from evoflash.evaluation import Evaluation, Proposal, Rung
-from evoflash.space import Genome, Param, SearchSpace, Value
+from evoflash.space import Genome, SearchSpace, Value
 from evoflash.strategies.unseen import Unseen
 
 INITIAL = 20  # uniform proposals before the sampler is asked
@@ -43,7 +41,9 @@ class OptunaStrategy(ABC):
         self._seeds = tuple(genome for genome in seeds if genome in space)
         self._unseen = Unseen(space, seed=seed)
         self._trials: dict[Genome, Trial] = {}  # in flight
-        self._choices = {p.name: _choices(p, space) for p in space.params}
+        self._choices = {
+            p.name: (*p.values, INACTIVE) if p.name in space.when else p.values for p in space.params
+        }
 
     @abstractmethod
     def _sampler(self, seed: int) -> BaseSampler:
@@ -82,8 +82,13 @@ class OptunaStrategy(ABC):
 
     @cached_property
     def _study(self) -> Study:
-        with _quiet():
+        # Optuna announces every study on stderr; a program that uses both keeps its own verbosity.
+        level = optuna.logging.get_verbosity()
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        try:
             return optuna.create_study(direction="minimize")
+        finally:
+            optuna.logging.set_verbosity(level)
 
     def _sample(self, rng: np.random.Generator) -> Proposal | None:
         if self._unseen.proposal_count < INITIAL:
@@ -139,21 +144,6 @@ class OptunaStrategy(ABC):
         return values[int(rng.integers(len(values)))]
 
 
-def _choices(param: Param, space: SearchSpace) -> tuple[Value, ...]:
-    return (*param.values, INACTIVE) if param.name in space.when else param.values
-
-
 def _rungs_missing(rung: Rung) -> float:
     ladder = list(Rung)
     return float(len(ladder) - ladder.index(rung))
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    # Optuna announces every study on stderr; a program that uses both keeps its own verbosity.
-    level = optuna.logging.get_verbosity()
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    try:
-        yield
-    finally:
-        optuna.logging.set_verbosity(level)
