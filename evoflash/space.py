@@ -170,7 +170,7 @@ class SearchSpace:
     def _at(
         self, point: Sequence[int] | NDArray[np.int64], domains: list[_Domain], *, is_exact: bool = True
     ) -> Genome | None:
-        """The valid genome at a point, if there is one; unless `is_exact`, inactive params may be anything."""
+        """The valid genome at a point; with inactive params at any value where it need not be exact."""
         chosen: dict[str, Value] = {}
         for (name, values, is_active), index in zip(domains, point, strict=True):
             if is_active is None or is_active(chosen):
