@@ -14,7 +14,7 @@ from places import TESTS
 
 from evoflash.gpu import driver as launch_attributes
 from evoflash.gpu import driver as tensor_map
-from evoflash.gpu.arena import DTYPES_OF_MAPS
+from evoflash.gpu.memory import DTYPES_OF_MAPS
 from evoflash.launch import geometry
 from evoflash.operations.attention import abi
 

@@ -7,8 +7,7 @@ judges a number.
     comparisons  Outputs and memory compared on the device, many at once
     driver       Tensor maps for a GPU, encoded by its driver
     launcher     The door to the GPU: which one is present, loading and launching a cubin, waiting for it
-    layout       How a tensor lies in memory
-    memory       The scratch memory that kernels of one stream share, between guards
+    memory       Device memory
     process/     What runs in the process that holds the GPU: a candidate's checks and its timing, and such
                  processes
     sharing      Lets processes share a GPU: while one of them times a kernel, none of the others launches any

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from evoflash import operation as registry
 from evoflash.errors import DeviceError
 from evoflash.evaluation import Candidate
-from evoflash.gpu.launcher import LoadedKernel, cupy, new_stream, present_gpu, settle, wait
-from evoflash.gpu.memory import allocate
+from evoflash.gpu.launcher import LoadedKernel, cupy, new_stream, present_gpu, wait
+from evoflash.gpu.memory import allocate, on_device
 from evoflash.kernels.ef_layer import device_headers_sha
 from evoflash.kernels.nvrtc import compile_candidate, first_error
 from evoflash.launch import LaunchConfig
@@ -333,14 +333,6 @@ class ComparisonBatch:
             return np.zeros((0, 1))
         answers: NDArray[Any] = self._answers.get().view(self._dtype).reshape(self._shape)
         return answers
-
-
-def on_device(values: NDArray[Any]) -> Any:
-    """A copy on the device, as a CuPy array of uint8. NoRoomError when the memory is used up."""
-    memory = allocate(values.nbytes)
-    memory.set(np.ascontiguousarray(values).view(np.uint8).reshape(-1))
-    settle()
-    return memory
 
 
 @cache

@@ -5,7 +5,7 @@ import pytest
 from comparing_device import Device
 
 from evoflash.gpu.comparisons import MemoryPair, Numbers, RowComparison, Side, UntouchedRows, read_results
-from evoflash.gpu.layout import layouts_of
+from evoflash.gpu.memory import layouts_of
 from evoflash.numerics import decode, encode
 from evoflash.operation import Output
 from evoflash.operations.attention import abi

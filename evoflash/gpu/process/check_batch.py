@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from evoflash.errors import DeviceError
 from evoflash.evaluation import Verdict
-from evoflash.gpu.arena import spoilt
+from evoflash.gpu.arena import spoilt, verify_copy
 from evoflash.gpu.batch import Batch, Slab, bytes_of
 from evoflash.gpu.comparisons import (
     COLUMNS,
@@ -33,12 +33,10 @@ from evoflash.gpu.comparisons import (
     Side,
     UntouchedRows,
     cubin_path,
-    on_device,
     read_results,
 )
 from evoflash.gpu.launcher import LoadedKernel, new_stream, present_gpu, wait
-from evoflash.gpu.layout import layouts_of
-from evoflash.gpu.memory import allocate
+from evoflash.gpu.memory import allocate, layouts_of, on_device, raw_bytes
 from evoflash.launch import LaunchConfig
 from evoflash.operation import ELEMENT_BYTES, ErrorScale, ExpectedOutputs, TensorSpec, Workload, operation_of
 from evoflash.operations.expectations import DeviceReference, Reach, Relation, Rows, outputs_of, thresholds_of
@@ -119,8 +117,7 @@ class _PlanOnSlab:
         """As CheckBatch.verify()."""
         self.slab.verify()
         for values, copy in self._kept.values():
-            if (copy.get() != np.ascontiguousarray(values).view(np.uint8).reshape(-1)).any():
-                raise spoilt("what is right")
+            verify_copy(copy, raw_bytes(values), "what is right")
         for check, right in self._rights.items():
             again = _compute_right(self.plan.workload, self.slab.inputs(check.launch), check.expected)
             both = zip(right.memory, again.memory, strict=True)

@@ -98,13 +98,13 @@ def _confirm(subject: CheckSubject, verdict: Verdict, batch: CheckBatch) -> Verd
 
 def on_check_shape(subject: CheckSubject) -> Verdict:
     """The plan of its workload, one launch at a time."""
-    workload, stream = subject.workload, launcher.new_stream()
+    kernel, workload, stream = subject.kernel, subject.workload, launcher.new_stream()
+    limit_s = subject.limit_s
 
     def launch(planned: PlannedLaunch) -> Output:
         arena = cache.strided_arena(workload) if planned.is_strided else cache.arena(workload)
-        given = {"stream": stream, "limit_s": subject.limit_s, "without": planned.without}
-        memory.launch(subject.kernel, arena, planned.inputs, **given)
-        return arena.output(without=planned.without)
+        without = planned.without
+        return memory.run_once(kernel, arena, planned.inputs, stream=stream, limit_s=limit_s, without=without)
 
     plan = cache.plan(workload, subject.seed)
     return check_one_by_one(plan, launch, is_deterministic=subject.is_deterministic)
