@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evoflash.gpu import comparisons as device_checks
-from evoflash.gpu.comparisons import ComparisonBatch, MemoryPair
+from evoflash.gpu.comparisons import ComparisonBatch, MemoryPair, differ, holds_non_finite
 from evoflash.gpu.driver import PackedArguments
 from evoflash.gpu.launcher import LoadedKernel, Stopwatch, settle
 from evoflash.gpu.memory import (
@@ -150,7 +149,7 @@ class Arena:
     def part(self, sample: Sample) -> Part:
         """The outputs at a sample. All rows are searched for NaNs and infinities, on the device."""
         for spec in self.rows:
-            if device_checks.holds_non_finite(self.buffers[spec.name].device_bytes, dtype=spec.dtype):
+            if holds_non_finite(self.buffers[spec.name].device_bytes, dtype=spec.dtype):
                 part = part_of(self.output(), sample, workload=self.workload)
                 return replace(part, broken=part.broken or "somewhere")
         return Part(
@@ -182,9 +181,7 @@ class Arena:
 
     def differ_from(self, copies: Mapping[str, Any]) -> bool:
         """Whether the outputs of rows are not, bit for bit, what copy_of_rows() copied."""
-        return any(
-            device_checks.differ(copy, self.buffers[name].device_bytes) for name, copy in copies.items()
-        )
+        return any(differ(copy, self.buffers[name].device_bytes) for name, copy in copies.items())
 
     def as_output(self, copies: Mapping[str, Any]) -> Output:
         """What copy_of_rows() made, on the host."""
@@ -214,7 +211,7 @@ class Arena:
         """Every byte is compared: with the image on the device, or, where there is none, with the inputs."""
         if isinstance(self.inputs, Original):
             kept = self.inputs.images.items()
-            changed = (n for n, x in kept if device_checks.differ(self.buffers[n].device_bytes, x))
+            changed = (n for n, x in kept if differ(self.buffers[n].device_bytes, x))
         elif self.inputs is not None:
             inputs = self.inputs.tensors.items()
             images = ((n, self._layouts[n].image(x)) for n, x in inputs)
