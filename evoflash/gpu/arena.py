@@ -85,7 +85,6 @@ class Arena:
     ) -> None:
         self.workload = workload
         specs = operation_of(workload).tensors(workload)
-        self._specs = {spec.name: spec for spec in specs}
         self._layouts = layouts_of(specs, is_strided=is_strided)
         self.buffers = {
             name: GuardedBuffer(layout.size_bytes, rng=rng, guard_bytes=guard_bytes)
@@ -107,7 +106,7 @@ class Arena:
     @property
     def outputs(self) -> tuple[TensorSpec, ...]:
         """What kernels write."""
-        return tuple(spec for spec in self._specs.values() if spec.role != "input")
+        return tuple(x.spec for x in self._layouts.values() if x.spec.role != "input")
 
     @property
     def rows(self) -> tuple[TensorSpec, ...]:
@@ -137,14 +136,11 @@ class Arena:
     def output(self, *, without: Collection[str] = ()) -> Output:
         """What a kernel wrote, but for the outputs that are left out."""
         wanted = (spec for spec in self.outputs if spec.name not in without)
-        return Output({spec.name: self._as_tensor(self.buffers[spec.name].read(), spec) for spec in wanted})
+        return Output({x.name: self._layouts[x.name].values(self.buffers[x.name].read()) for x in wanted})
 
     def output_rows(self) -> Output:
         """The outputs that are judged row by row alone."""
         return self.output(without=[spec.name for spec in self.outputs if spec.role != "rows"])
-
-    def _as_tensor(self, values: NDArray[np.uint8], spec: TensorSpec) -> NDArray[Any]:
-        return self._layouts[spec.name].values(values)
 
     def part(self, sample: Sample) -> Part:
         """The outputs at a sample. All rows are searched for NaNs and infinities, on the device."""
@@ -185,7 +181,7 @@ class Arena:
 
     def as_output(self, copies: Mapping[str, Any]) -> Output:
         """What copy_of_rows() made, on the host."""
-        return Output({name: self._as_tensor(copy.get(), self._specs[name]) for name, copy in copies.items()})
+        return Output({name: self._layouts[name].values(copy.get()) for name, copy in copies.items()})
 
     def read_only_pairs(self) -> list[MemoryPair] | None:
         """What no kernel may change, for a comparison on the device; None where that does not have it all."""
@@ -231,20 +227,10 @@ def check_memory_of(arenas: Sequence[Arena]) -> None:
         arena.check_memory()
 
 
-def run_once(
-    kernel: LoadedKernel,
-    arena: Arena,
-    inputs: TestInput,
-    *,
-    stream: Any,
-    limit_s: float,
-    without: Collection[str] = (),
-) -> Output:
-    """One guarded launch with all outputs, but for those that are left out. Raises MemoryFaultError,
-    KernelHungError, or CuPy's errors.
-    """
-    launch(kernel, arena, inputs, stream=stream, limit_s=limit_s, without=without)
-    return arena.output(without=without)
+def run_once(kernel: LoadedKernel, arena: Arena, inputs: TestInput, *, stream: Any, limit_s: float) -> Output:
+    """One guarded launch with all outputs. Raises MemoryFaultError, KernelHungError, or CuPy's errors."""
+    launch(kernel, arena, inputs, stream=stream, limit_s=limit_s)
+    return arena.output()
 
 
 def launch(
