@@ -1,9 +1,8 @@
-"""Device memory with guards around it, and one launch on it that is searched for stray writes.
+"""Device memory between guards, and one launch on it that is searched for stray writes. Judges no output.
 
-Judges no output. See launcher.py for loading, streams and errors.
-
-Inputs that are used again and again stay on the device (`keep_on_device`): a launch is then checked without
-moving them, which is 400 MB of 540 at B4 H32 S4096 D128. The bands, 32 KB each, are read back.
+Loading, streams and errors are in launcher.py. Inputs that are used again and again stay on the device
+(`keep_on_device`): a launch is then checked without moving them, which is 400 MB of 540 at B4 H32 S4096 D128.
+The bands, 32 KB each, are read back.
 """
 
 import math
@@ -227,12 +226,6 @@ def check_memory_of(arenas: Sequence[Arena]) -> None:
         arena.check_memory()
 
 
-def run_once(kernel: LoadedKernel, arena: Arena, inputs: TestInput, *, stream: Any, limit_s: float) -> Output:
-    """One guarded launch with all outputs. Raises MemoryFaultError, KernelHungError, or CuPy's errors."""
-    launch(kernel, arena, inputs, stream=stream, limit_s=limit_s)
-    return arena.output()
-
-
 def launch(
     kernel: LoadedKernel,
     arena: Arena,
@@ -242,8 +235,8 @@ def launch(
     limit_s: float,
     without: Collection[str] = (),
 ) -> float:
-    """As run_once, leaving the output in the arena; how many microseconds the launch took: unrepeated, so
-    good for a first look only.
+    """One guarded launch that leaves its outputs in the arena; how many microseconds it took: unrepeated, so
+    good for a first look only. Raises MemoryFaultError, KernelHungError, or CuPy's errors.
     """
     with beside_others():
         arena.load(inputs)

@@ -1,7 +1,8 @@
-"""Outputs and memory compared on the device, many at once: sums and places come back, never the data.
+"""Compares outputs and memory on the device, many at once. Sums come back, never the data; judges nothing.
 
-Judges nothing. A table of comparisons is made once, for addresses that stay, and asked for every candidate;
-the kernels are in comparisons.cu. Sums are in fp64, of the terms that validation/validator.py adds up.
+Places and flags come back too. A table of comparisons is made once, for addresses that stay, and asked for
+every candidate; the kernels are in comparisons.cu. Sums are in fp64, of the terms that
+validation/validator.py adds up.
 """
 
 import hashlib

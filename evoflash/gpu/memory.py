@@ -236,9 +236,6 @@ def scratch_of(kernel: LoadedKernel) -> int:
     return buffer.pointer
 
 
-DTYPES_OF_MAPS = {"fp16": "f16", "bf16": "bf16", "fp32": "float"}
-
-
 class CallArguments:
     """A kernel's arguments for the tensors of one call. They are kept: a graph takes them of 60 calls, and of
     the candidates of a search most ask for the same.
@@ -283,7 +280,7 @@ class CallArguments:
             encoded = encode_map(
                 self._buffers[wanted.of].pointer,
                 *geometry(wanted, spec.shape, [ELEMENT_BYTES[spec.dtype] * stride for stride in strides]),
-                dtype=DTYPES_OF_MAPS[spec.dtype],
+                dtype=spec.dtype,
                 swizzle=wanted.swizzle,
                 l2_promotion=wanted.l2_promotion,
             )

@@ -1,4 +1,4 @@
-"""Is an output right? Checks without a reference that every operation shares: runs repeat, outputs agree.
+"""Checks an output without a reference: runs repeat, outputs of changed inputs agree. Runs no kernel itself.
 
 What must hold between outputs of changed inputs is the operation's to say. Where both outputs are rounded,
 they may differ by twice the threshold: each may be off in its own direction.

@@ -17,7 +17,7 @@ from evoflash.gpu.comparisons import (
 from evoflash.gpu.memory import layouts_of
 from evoflash.numerics import decode, encode
 from evoflash.operation import Output
-from evoflash.operations.attention import abi
+from evoflash.operations.attention.forms import dense
 from evoflash.operations.attention.inputs import draw
 from evoflash.operations.attention.reference import expect
 from evoflash.operations.attention.relations import keeps_heads_apart
@@ -54,7 +54,7 @@ def measured_both_ways(device, workload, bits, lse, *, right=None):
     new, is_single = Side(device.put(bits)), known.dtype == np.float32
     made = RowComparison(rows, columns, workload.dtype, new, Side(), device.put(known), is_single, numbers)
     shape = workload.batch, workload.heads, workload.seq_q
-    output = abi.output(bits.reshape(*shape, -1), lse.reshape(shape))
+    output = dense.output(bits.reshape(*shape, -1), lse.reshape(shape))
     (found,) = read_results(device.ask([made]))
     return found, validator.measure(workload, trial, expected, output)
 
@@ -116,15 +116,15 @@ def test_a_reference_in_single_precision_gives_the_same_but_for_its_rounding(dev
 
 
 def test_a_strided_output_is_read_where_it_lies(device):
-    layout = layouts_of(abi.tensors(SHAPE), is_strided=True)["O"]
+    layout = layouts_of(dense.tensors(SHAPE), is_strided=True)["O"]
     expected = expect(SHAPE, draw("normal", SHAPE, seed=3), where=every_row(SHAPE))
     bits, _ = output_near(expected, "fp16", off=1e-3)
     right = device.put(expected.rows["O"].right)
     image = layout.image(bits.reshape(2, 4, 37, 64)).view(np.uint16)
     apart = Side(device.put(image), 0, device.put(layout.row_offsets()))
     made = [RowComparison(296, 64, "fp16", side, Side(), right) for side in (apart, Side(device.put(bits)))]
-    there, dense = read_results(device.ask(made))
-    assert there == dense
+    there, packed = read_results(device.ask(made))
+    assert there == packed
 
 
 @pytest.mark.parametrize("nudge", [0.0, 0.05])
@@ -140,7 +140,7 @@ def test_a_relation_is_judged_as_on_the_host(device, nudge):
     said = metamorphic.complaint(lambda x: outputs[id(x)], [relation], workload=SHAPE)
     old = Side(device.put(first), 0, device.put(relation.before.rows * 64))
     (found,) = read_results(device.ask([RowComparison(296, 64, "fp16", Side(device.put(second)), old)]))
-    at = {"at": found.worst, "spec": abi.tensors(SHAPE)[3], "workload": SHAPE}
+    at = {"at": found.worst, "spec": dense.tensors(SHAPE)[3], "workload": SHAPE}
     assert said == metamorphic.drift_of_worst("exchanged batches and heads", found.max_over_rms, **at)
     assert bool(said) is bool(nudge)
 

@@ -1,10 +1,9 @@
-"""Runs a kernel under many schedules in the emulator, and gathers what is wrong with it. Prints nothing.
+"""Runs a kernel under many schedules in the emulator and gathers what is wrong with it. Prints nothing.
 
-A crash costs one run, because runs are made in other processes. What is shown holds for small shapes and
-under our reading of PTX. Nothing is timed, and what a kernel does without ef:: is not seen.
-
-One run of one case in this process: what the emulator reports, and whether the result is right.
-What the runs of a kernel showed: faults, and outputs that depend on the schedule. Runs nothing.
+Runs are made in other processes, so that a crash costs one run. Each run says what the emulator reported and
+whether the result is right; together they show faults, and outputs that depend on the schedule. What is shown
+holds for small shapes and under our reading of PTX. Nothing is timed, and what a kernel does without the ef::
+layer is not seen.
 """
 
 import itertools
@@ -32,7 +31,7 @@ from evoflash.kernels.nvrtc import compile_candidate
 from evoflash.kernels.occupancy import does_not_fit
 from evoflash.operation import Delivery, ExpectedOutputs, Schedule, Workload, operation_of
 from evoflash.validation.cases import draw_case
-from evoflash.validation.plan import PlannedLaunch, single_plan
+from evoflash.validation.plan import CheckLaunch, single_plan
 from evoflash.validation.validator import describe_error
 
 _MOST_S_AGAIN = 2.0  # of CPU time: a run that took longer is not repeated
@@ -83,7 +82,7 @@ def _run_once(library: Path, case: Case, run: EmulatorRun, inputs_name: str) -> 
         emulation, written = launch_own(library, case.launch, case.arguments, run)
         return _ran((emulation,), written=written)
     inputs, expected = draw_case(case.workload, inputs_name, run.seed)
-    plan = single_plan(case.workload, PlannedLaunch(inputs, run.without, run.is_strided), expected)
+    plan = single_plan(case.workload, CheckLaunch(inputs, run.without, run.is_strided), expected)
     # Half an output says nothing.
     found = emulate_plan(library, case.launches, plan, run, stops=lambda report: advice(report.kind).stops)
     wrong = () if found.verdict is None or found.verdict.passed else _wrong(case, expected, found)

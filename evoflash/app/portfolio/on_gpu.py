@@ -1,7 +1,7 @@
-"""What the GPU process does for a portfolio: times kernels on one shape in turns and judges what it timed.
+"""Times a portfolio's kernels on one shape in turns and judges what it timed. Chooses nothing.
 
-Called in a process of its own (measuring.py). Chooses nothing. All kernels were checked before on the small
-and odd shapes of the ladder (gpu_process/rungs.py).
+It runs in the GPU process, called by measuring.py. All kernels were checked before on the small and odd
+shapes of the ladder (gpu/process/rungs.py).
 """
 
 import contextlib
@@ -140,7 +140,7 @@ def _near(
 
 
 def _with_scratch(ranked: Sequence[KernelContender]) -> list[KernelContender]:
-    """Those that may be timed in turns: a process keeps few large workspaces (cuda/arena.py), and a graph
+    """Those that may be timed in turns: a process keeps few large workspaces (gpu/arena.py), and a graph
     must not outlive its own. Kernels with workspaces of one size share it.
     """
     found: list[KernelContender] = []

@@ -1,7 +1,7 @@
-"""A process on its way to the GPU, and what such processes are asked to do. Who is asked what: worker.py.
+"""Starts GPU processes and keeps stand-bys ready. Who is asked what is in worker.py.
 
-What a GPU process does before its first task: references, imports, kernels that check.
-A GPU process at work, and who is to blame when it, the GPU or the GPU's memory goes.
+Before its first task a process computes references, imports what it needs and compiles the kernels that
+check. When a process, the GPU or the GPU's memory goes, it is found out here who is to blame.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""Mistakes that need many keys to be small, made by NumPy in the kernel's place and judged as at size.
+"""Mistakes that only many keys make small, made by NumPy in the kernel's place and judged as at size.
 
 At 32768 keys an absolute tolerance of 1e-2 lets most of them through. No kernel runs.
 """
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from evoflash.evaluation import Rung
 from evoflash.numerics import Bits, decode, encode
 from evoflash.operation import Sample
-from evoflash.operations.attention.abi import scale as softmax_scale
+from evoflash.operations.attention.forms.dense import scale as softmax_scale
 from evoflash.operations.attention.inputs import AT_SIZE, AttentionInputs
 from evoflash.operations.attention.workload import AttentionWorkload, parse_workload
 from evoflash.trust.selftest.corpus import ExpectedRejection

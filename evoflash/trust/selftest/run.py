@@ -1,9 +1,8 @@
-"""Runs the self-test: the corpus in the emulator and on a GPU, mistakes at size, the books.
+"""Runs the self-test's frauds in the emulator and on a GPU, with mistakes at size and frauds on the books.
 
-The harness itself rejects: on_emulator.py, on_gpu.py and the three files of frauds ask it.
-
-What the rungs that need no GPU say to a fraud: lint, pre-flight, correctness in the emulator.
-What the GPU's rungs say to a fraud: smoke test, correctness, timing, as to a search's candidate.
+The harness itself rejects a fraud, by the rungs that a search's candidate climbs: lint, pre-flight and
+correctness in the emulator; smoke test, correctness and timing on the GPU. Mistakes at size and frauds on
+clock and books are in files of their own beside this one.
 """
 
 import os
