@@ -15,8 +15,8 @@ from evoflash.kernels import gxx
 from evoflash.kernels.ef_layer import source_sha
 from evoflash.launch import LaunchConfig
 from evoflash.operation import Delivery, Schedule
-from evoflash.operations.attention import abi
-from evoflash.operations.attention.abi import Strides, arguments, dense_strides
+from evoflash.operations.attention.forms import dense
+from evoflash.operations.attention.forms.dense import Strides, arguments, dense_strides
 from evoflash.operations.attention.inputs import AttentionInputs
 from evoflash.operations.attention.workload import AttentionKey, AttentionWorkload
 from evoflash.space import Genome
@@ -198,7 +198,7 @@ def run_hopper(
             seed=seed,
             cpu_limit_s=cpu_limit_s,
         )
-        result = abi.output(out.transpose(order).copy(), None if "LSE" in without else lse.copy())
+        result = dense.output(out.transpose(order).copy(), None if "LSE" in without else lse.copy())
     return Outcome(emulation, judge(workload, [(given, expected, result)]))
 
 

@@ -1,4 +1,4 @@
-"""The ef:: layer as text: its headers, and just those GPU functions that a kernel uses. Compiles nothing.
+"""The text of the ef:: layer, and just those of its GPU functions that a kernel uses. Compiles nothing.
 
 The headers keep a layout for this module (see ef_base.h): blocks with a blank line between them and none
 inside, each a comment and one top-level thing.

@@ -1,4 +1,4 @@
-"""Builds the emulator's runtime and rendered kernels with g++; runs neither.
+"""Builds the emulator's runtime and rendered kernels with g++. Runs neither.
 
 Libraries are kept by a hash of sources, compiler version and flags, and put in place whole: several processes
 may build the same one at once.

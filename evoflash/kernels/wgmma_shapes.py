@@ -1,7 +1,7 @@
-"""Writes ef_wgmma_shapes.h, the one header that is not stored: an asm statement for each shape of wgmma,
-element type and home of A. Compiles nothing.
+"""Writes ef_wgmma_shapes.h, the one header that is not stored. Compiles nothing.
 
-ef_wgmma.h includes it. NVRTC takes some 14 ms to parse all of them.
+It has an asm statement for each shape of wgmma, element type and home of A. ef_wgmma.h includes it. NVRTC
+takes some 14 ms to parse all of them.
 """
 
 import hashlib

@@ -1,4 +1,4 @@
-"""Surrogate: a Gaussian process learns from every outcome and chooses among genomes near the best.
+"""Surrogate lets a Gaussian process learn from every outcome and choose among genomes near the best.
 
 It evaluates none. The model is made again after every few outcomes, from these alone and the seed, so that a
 resumed search goes on as an unbroken one does. At a standstill two picks of a batch are a jump and a random

@@ -30,7 +30,7 @@ from evoflash.gpu.arena import MemoryFaultError
 from evoflash.gpu.launcher import KernelHungError, LaunchRefusedError
 from evoflash.kernels.family import families_for, load_family
 from evoflash.operation import Output
-from evoflash.operations.attention import abi
+from evoflash.operations.attention.forms import dense
 from evoflash.operations.attention.inputs import ALL, AttentionInputs, draw
 from evoflash.operations.attention.relations import relations
 from evoflash.operations.attention.workload import AttentionKey, AttentionWorkload
@@ -153,7 +153,7 @@ def _ask_oracles(machine: Machine, subject: Subject, workload: AttentionWorkload
     def run(trial: AttentionInputs) -> Output:
         output = machine.run(subject, workload, trial, every_row(workload))
         lse = output.tensors["LSE"].reshape(shape)
-        return abi.output(output.tensors["O"].reshape(*shape, workload.head_dim), lse)
+        return dense.output(output.tensors["O"].reshape(*shape, workload.head_dim), lse)
 
     holding = relations(draw("normal", workload, seed=0), workload, seed=0)
     return complaint(run, holding, workload=workload)

@@ -39,7 +39,7 @@ from evoflash.problem import Problem, parse_problem
 from evoflash.space import Genome, SearchSpace
 from evoflash.specs import known_gpus, load_gpu
 from evoflash.store.store import open_store
-from evoflash.views.best import describe
+from evoflash.views.best import as_json, describe
 from scripts.pages import champions as script
 from scripts.records import read_record
 
@@ -354,7 +354,7 @@ def test_without_the_gpu_the_answer_is_checked_and_its_time_marked_as_archived(t
 
 @needs_gxx
 def test_the_archived_time_is_no_score(tmp_path, nobody) -> None:
-    (found,) = json.loads(ask(tmp_path / "none.db").json)
+    (found,) = json.loads(as_json(ask(tmp_path / "none.db")))
 
     assert (found["basis"], found["score_us"], found["rung"]) == ("archived", None, "preflight")
     known = champion.champion_of(MISSION, "h200")
@@ -440,7 +440,7 @@ def test_an_estimate_of_ones_own_stays_the_answer_and_the_archive_is_named(tmp_p
     assert answer.genome == genome
     assert "ESTIMATED" in describe(answer)
     assert "`evoflash best --archive`" in capsys.readouterr().err
-    assert "archived, measured on" in ask(tmp_path / "a.db", archive=True).text
+    assert "archived, measured on" in describe(ask(tmp_path / "a.db", archive=True))
 
 
 def test_what_nobody_knows_is_an_error_that_says_what_to_do(tmp_path, nobody) -> None:
@@ -480,10 +480,10 @@ def test_where_the_gpu_is_it_is_measured_and_stored_as_a_run_of_its_own(tmp_path
 
     (known,) = (each for each in champions("h200") if each.problem == str(MISSION))
     assert first.genome == again.genome == adapt(known, space_of(MISSION, known.genome.family))
-    assert first.text.splitlines()[-1] == (
+    assert describe(first).splitlines()[-1] == (
         f"archive   {known.us:.2f} us, archived, measured on NVIDIA H200, {known.date}"
     )
-    assert json.loads(first.json)[0]["basis"] == "measured"
+    assert json.loads(as_json(first))[0]["basis"] == "measured"
     assert capsys.readouterr().err.count("checking it and timing it again here") == 1
     with open_store(str(db), read_only=True) as store:
         (run,) = store.runs()

@@ -1,24 +1,31 @@
-"""The tensors and the argument list of an attention call: one for emulator, GPU and exported launcher.
+"""The dense form of an attention call: its tensors, its arguments, and what exports say of both.
 
-PARAMETERS is what a kernel takes, FIELDS what a C program hands to an exported launcher; the launcher's text
-is made of both (attention/exporter.py). Nothing is launched here.
+One description for the emulator, the GPU, exported launchers in C++ and launch.json. Which axes and sizes the
+tensors have is read from runtime/attention_dense.py, which goes with exported files. Launches nothing.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from evoflash.launch import TensorMapSpec
 from evoflash.numerics import Bits
-from evoflash.operation import Output, Role, TensorSpec
+from evoflash.operation import LaunchForm, Output, Role, TensorSpec
 from evoflash.operations.attention.workload import AttentionWorkload
+from evoflash.paths import TEMPLATES
+from evoflash.runtime import attention_dense as runtime
+from evoflash.runtime.description import stride_name
 
 Strides = tuple[int, int, int]  # batch, head, row; in elements; the last dimension is contiguous
 
-_AXES = ("b", "h", "row", "col"), ("batch", "heads", "rows", "columns")
-_AXES_OF_LSE = _AXES[0][:3], _AXES[1][:3]
+INTERFACE = TEMPLATES / "lib" / "interface.h.j2"
+LAUNCHER = TEMPLATES / "lib" / "launcher_dense.cu.j2"
+_MARKS = ("b", "h", "row", "col")
+_AXES = ("batch", "heads", "rows", "columns")
 # (Order of the axes batch, heads, rows, columns in memory, elements behind each row) of a caller's strided
 # tensors. No two have the same strides: a kernel that takes one's for another's reads or writes elsewhere.
 _STRIDED: Mapping[str, tuple[tuple[int, ...], int]] = {
@@ -48,16 +55,16 @@ class AbiField:
     count: int = 1
 
 
-STRIDED = ("Q", "K", "V", "O")
+TENSORS: Mapping[str, Mapping[str, str]] = {name.upper(): axes for name, axes in runtime.TENSORS.items()}
 # In launch order, after the tensor maps; a kernel without global scratch has no workspace.
 PARAMETERS = (
-    *(Parameter(name, np.uint64, f"elements(args.{name.lower()})") for name in STRIDED),
+    *(Parameter(name, np.uint64, f"elements(args.{name.lower()})") for name in TENSORS),
     Parameter("LSE", np.uint64, "args.lse"),
     *(Parameter(name, np.int32, f"args.{name}") for name in ("seq_q", "seq_kv", "heads", "kv_heads")),
     *(
         Parameter(f"{name.lower()}_{axis}", np.int64, f"{name.lower()}.{axis}")
-        for name in STRIDED
-        for axis in ("batch", "head", "row")
+        for name, axes in TENSORS.items()
+        for axis in axes
     ),
     Parameter("scale", np.float32, "scale_of(args)"),
     Parameter("workspace", np.uint64, "Scratch{args.workspace}"),
@@ -75,7 +82,7 @@ FIELDS = (
     AbiField("lse", "float*", "dense (batch, heads, seq_q), natural logarithm; null: not wanted"),
     *(
         AbiField(f"{name.lower()}_strides", "int64_t", "of batch, head, row; in elements", 3)
-        for name in STRIDED
+        for name in TENSORS
     ),
     AbiField("batch", "int32_t", ""),
     AbiField("heads", "int32_t", "of q and o"),
@@ -96,22 +103,53 @@ DTYPE_CODES: Mapping[str, int] = {"fp16": 1, "bf16": 2}
 MASK_CODES: Mapping[str, int] = {"none": 0, "causal": 1}  # causal: query i sees keys j <= i + seq_kv - seq_q
 
 
+@dataclass(frozen=True, slots=True)
+class CallError:
+    """Why a launcher refuses a call: a negative number; a positive one is a cudaError_t."""
+
+    code: int
+    name: str
+    says: str
+    compiled: str = ""  # what of the compile key it was compared with, by name
+
+
+ERRORS = (
+    CallError(-1, "BAD_VERSION", "size or version is not what evoflash_attention_args_init() sets"),
+    CallError(-2, "RESERVED", "flags, a reserved field or a byte beyond this version's struct is not 0"),
+    CallError(-3, "BAD_SHAPE", "a size is below 1, a sequence above 2^24, or a tensor above 2^38 elements"),
+    CallError(-4, "BAD_HEADS", "heads is not kv_heads times the compiled ratio", "gqa_ratio"),
+    CallError(-5, "BAD_HEAD_DIM", "head_dim is not the compiled one", "head_dim"),
+    CallError(-6, "BAD_DTYPE", "dtype is not the compiled one", "dtype"),
+    CallError(-7, "BAD_MASK", "mask is not the compiled one", "mask"),
+    CallError(-8, "BAD_SCALE", "scale is negative, infinite or no number"),
+    CallError(-9, "NULL_POINTER", "q, k, v or o is null"),
+    CallError(-10, "MISALIGNED", "q, k, v, o or workspace is no multiple of 16 bytes, or lse of 4"),
+    CallError(-11, "BAD_STRIDES", "a stride is no multiple of 8 from 8 to 2^38 elements, or rows overlap"),
+    CallError(-12, "BAD_WORKSPACE", "workspace is null or smaller than the kernel needs"),
+    CallError(-13, "BAD_GRID", "more blocks than a grid can have: use fewer heads or batch elements"),
+    CallError(-14, "NO_TENSOR_MAP", "the driver has no tensor map for these tensors"),
+)
+
+
 def tensors(workload: AttentionWorkload) -> tuple[TensorSpec, ...]:
     """Q, K, V, O and LSE, which is a float32 tensor (batch, heads, seq_q) and may be left out."""
-    w = workload
-    query, key = (w.batch, w.heads, w.seq_q, w.head_dim), (w.batch, w.kv_heads, w.seq_kv, w.head_dim)
+    rows = _extents(workload, "O")
     return (
-        _tensor("Q", "input", query, w.dtype),
-        _tensor("K", "input", key, w.dtype),
-        _tensor("V", "input", key, w.dtype),
-        _tensor("O", "rows", query, w.dtype),
-        TensorSpec("LSE", "numbers", query[:3], *_AXES_OF_LSE, "fp32", is_optional=True),
+        *(_tensor(name, workload) for name in TENSORS),
+        TensorSpec("LSE", "numbers", rows, _MARKS[:3], _AXES[:3], "fp32", is_optional=True),
     )
 
 
-def _tensor(name: str, role: Role, shape: tuple[int, ...], dtype: str) -> TensorSpec:
+def _tensor(name: str, workload: AttentionWorkload) -> TensorSpec:
     spread, gap = _STRIDED[name]
-    return TensorSpec(name, role, shape, *_AXES, dtype, spread=spread, gap=gap)
+    shape = (*_extents(workload, name), workload.head_dim)
+    role: Role = "rows" if name == "O" else "input"
+    return TensorSpec(name, role, shape, _MARKS, _AXES, workload.dtype, spread=spread, gap=gap)
+
+
+def _extents(workload: AttentionWorkload, name: str) -> tuple[int, ...]:
+    sizes = workload.names()
+    return tuple(sizes[size] for size in TENSORS[name].values())
 
 
 def output(out: Bits, lse: NDArray[np.float32] | None = None) -> Output:
@@ -119,16 +157,10 @@ def output(out: Bits, lse: NDArray[np.float32] | None = None) -> Output:
     return Output({"O": out} if lse is None else {"O": out, "LSE": lse})
 
 
-def contiguous(heads: int, rows: int, head_dim: int) -> Strides:
-    """Strides of a dense (batch, heads, rows, head_dim) tensor."""
-    return heads * rows * head_dim, rows * head_dim, head_dim
-
-
 def dense_strides(workload: AttentionWorkload) -> tuple[Strides, Strides, Strides, Strides]:
     """Strides of dense Q, K, V, O."""
-    query = contiguous(workload.heads, workload.seq_q, workload.head_dim)
-    key = contiguous(workload.kv_heads, workload.seq_kv, workload.head_dim)
-    return query, key, key, query
+    q, k, v, o = ((s[0], s[1], s[2]) for s in (spec.strides for spec in tensors(workload)[:-1]))
+    return q, k, v, o
 
 
 def scale(workload: AttentionWorkload) -> float:
@@ -145,7 +177,7 @@ def call_arguments(
 ) -> tuple[np.generic, ...]:
     """As arguments(), of addresses and strides by tensor name."""
     q, k, v, o, lse = (addresses[name] for name in ("Q", "K", "V", "O", "LSE"))
-    by_tensor = [(s[0], s[1], s[2]) for s in (strides[name] for name in STRIDED)]
+    by_tensor = [(s[0], s[1], s[2]) for s in (strides[name] for name in TENSORS)]
     given = (by_tensor[0], by_tensor[1], by_tensor[2], by_tensor[3])
     return arguments(workload, (q, k, v, o, lse), given, workspace=workspace)
 
@@ -170,3 +202,72 @@ def arguments(
     values = (*pointers, *integers, *flat, factor, *([workspace] if workspace else []))
     taken = PARAMETERS if workspace else PARAMETERS[:-1]
     return tuple(each.type(value) for each, value in zip(taken, values, strict=True))
+
+
+# ---- exports
+
+
+def interface_names() -> dict[str, Any]:
+    """What the C declarations are made of: the struct, its codes and the errors."""
+    return {
+        "version": VERSION,
+        "fields": FIELDS,
+        "dtypes": DTYPE_CODES,
+        "masks": MASK_CODES,
+        "errors": ERRORS,
+    }
+
+
+def launcher_names(maps: Iterable[TensorMapSpec]) -> dict[str, Any]:
+    """The tensors, the tensor maps and the kernel's parameters in the launcher's words."""
+    return {
+        **interface_names(),
+        "maps": [_map_in_words(given) for given in maps],
+        "parameters": PARAMETERS,
+        "tensors": runtime.TENSORS,
+    }
+
+
+def _map_in_words(given: TensorMapSpec) -> dict[str, str]:
+    axes = TENSORS[given.of]
+    _, heads, rows, columns = given.box
+    swizzle = f"{given.swizzle}B" if given.swizzle else "NONE"
+    promotion = f"L2_{given.l2_promotion}B" if given.l2_promotion else "NONE"
+    return {
+        "tensor": given.of.lower(),
+        "heads": axes["head"],
+        "rows": axes["row"],
+        "box": f"{heads}, {rows}, {columns}",
+        "swizzle": f"CU_TENSOR_MAP_SWIZZLE_{swizzle}",
+        "promotion": f"CU_TENSOR_MAP_L2_PROMOTION_{promotion}",
+        "heads_inside": str(given.heads_inside).lower(),
+    }
+
+
+_KINDS = {np.uint64: "pointer", np.int32: "int32", np.int64: "int64", np.float32: "float32"}
+
+
+def launch_arguments(*, has_workspace: bool) -> list[str]:
+    """Kind and name of each argument, in the words of launch.json: "q_batch" is "q_stride_batch" there."""
+    taken = PARAMETERS if has_workspace else PARAMETERS[:-1]
+    return [f"{_KINDS[each.type]} {_launch_name(each)}" for each in taken]
+
+
+def _launch_name(given: Parameter) -> str:
+    return stride_name(*given.name.split("_")) if given.type is np.int64 else given.name.lower()
+
+
+def contract(workload: AttentionWorkload) -> dict[str, Any]:
+    """What launch.json says of the workloads that its kernel computes."""
+    return {
+        "dtype": workload.dtype,
+        "head_dim": workload.head_dim,
+        "gqa_ratio": workload.gqa_ratio,
+        "causal": workload.causal,
+        "accumulate": workload.accumulate,
+        "scale": scale(workload),
+        "layouts": ["bhsd", "bshd", "any strides of batch, head and row that are multiples of 8 elements"],
+    }
+
+
+LAUNCH_FORM = LaunchForm(runtime.DENSE.name, runtime.SIZES, launch_arguments, contract)
