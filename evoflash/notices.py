@@ -1,7 +1,4 @@
-"""Cut out of evoflash.cli.options.
-
-Cut out of evoflash.views.terminal.
-"""
+"""Says things to the person on stderr while a command works, as loud as -v and -q ask. Prints no result."""
 
 import logging
 import shlex

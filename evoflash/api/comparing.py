@@ -1,4 +1,4 @@
-"""Comparing from Python: strategies on a recorded space, two kernels on the GPU; by the commands' modules."""
+"""Compares strategies on a recorded space and two kernels on the GPU, from Python. app/ does the work."""
 
 from collections.abc import Sequence
 from pathlib import Path

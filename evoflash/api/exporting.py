@@ -1,4 +1,4 @@
-"""A kernel as files from Python, in every form of `evoflash export`. The writers are in evoflash/exports."""
+"""Writes a kernel as files from Python, in every form of `evoflash export`. The writers are in exports/."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,6 +1,6 @@
-"""Searching from Python, and asking a database what it knows. The commands' modules do the work.
+"""Searches from Python, for one problem or several, and asks a database what it knows.
 
-Several problems searched from Python, one after the other. searching.py does each.
+The use cases in app/ do the work. Several problems are searched one after the other.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,26 +1,26 @@
-"""Use cases: what a command, a Python call or another interface asks for, one file or folder each.
+"""The use cases, one file or folder for each thing that a command or a Python call asks for.
 
-Nothing here prints or parses a command line. A use case returns a record, which views/ turns into words;
-what is to be said on the way goes through notices.
+Nothing here prints or parses a command line. A use case returns a record, which views/ turns into words; what
+is to be said on the way goes through notices.
 
-    baselines    Times the baselines of a problem alone, in turns, and stores their rows
-    best         What `evoflash best` answers
-    check/       `evoflash check`
-    compare      `evoflash compare`
-    dashboard    A run as an Optuna study in a file, for optuna-dashboard and whatever else reads studies
-    doctor       Examines the machine
-    evaluate     `evoflash evaluate`
-    export       Writes a kernel in one of the kinds of evoflash.exports and says what was written
-    insights     What a run has learnt in sentences with numbers
-    known        Cut out of evoflash.views.kernel
-    ladder       `evoflash ladder`
-    leaderboard  One leaderboard of several databases
-    mix          The shapes that a portfolio is chosen for, and what each of them counts, from a file
-    new_files    What `evoflash new` writes, and where
-    portfolio/   `evoflash portfolio`
-    record       A database's outcomes as a recorded space (the format is replay/kernel_tuner.py)
-    report/      `evoflash report`
-    search/      `evoflash search`
-    verify/      `evoflash verify`
-    words        Numbers and commands as they stand in a report, which others will read
+    baselines    Times the libraries' attention on a problem, in turns, and stores the times
+    best         Finds the best kernel known for a problem, in the database or in the shipped archive
+    check/       Finds what a kernel does wrong, by running it in the emulator under many schedules
+    compare      Decides which of two kernels is faster on this GPU, or that it is unclear
+    dashboard    Writes a run as an Optuna study, and serves it until Ctrl-C in optuna-dashboard
+    doctor       Says what this machine lacks of all that evoflash needs, and what to do about it
+    evaluate     Takes given genomes through every check to their times, and stores them as a run
+    export       Writes a kernel in one of the kinds of evoflash/exports/ and says what was written
+    insights     What a run has learnt of values, failures and operators, in sentences with numbers
+    known        Finds the genome of an id, or of an id's first digits, in the database or the shipped archive
+    ladder       Evaluates eight named kernels, from scalar code to tensor cores, one after the other
+    leaderboard  Reads and ranks the leaderboard's rows of one database or several, and their Pareto front
+    mix          Reads a file of shapes, and what each of them counts, for portfolios and searches
+    new_files    Writes a family, operator, GPU or strategy to begin one's own from, as working files
+    portfolio/   Chooses a few kernels for many shapes, with the rule that says which computes what
+    record       Makes a recorded space of what a database knows of a problem
+    report/      Collects all that is known of a run into one record, for JSON or a page
+    search/      Turns the words of `evoflash search` into a plan, and runs plans as runs in the store
+    verify/      Checks somebody's claim about a kernel and times the kernel again on this machine
+    words        Times, costs, genomes and export commands in words, as reports and tables say them
 """

@@ -1,14 +1,7 @@
-"""`evoflash compare`: which of two kernels is faster on this GPU, or that it is unclear.
+"""Decides which of two kernels is faster on this GPU, or that it is unclear. Prints no result.
 
-command     the command's options
-start       two words in, the outcome of a GPU process out
-kernels     what the two words on the command line stand for, compiled
-run         both checked, timed in pairs and checked again, in a GPU process
-report      the comparison as text or JSON
-
-What is compared: a candidate of the database, a library's kernel or a .cu file, made ready for the GPU.
-Two kernels compared in a GPU process: checked, timed in pairs by every protocol, and checked again.
-A comparison from two words to its outcome, in a GPU process of its own. Prints no result.
+Each kernel is a candidate of the database, a library's or a .cu file. Both are compiled, then checked, timed
+in pairs by every protocol and checked again, all in a GPU process of its own.
 """
 
 import re

@@ -1,10 +1,8 @@
-"""A run as an Optuna study in a file, for optuna-dashboard and whatever else reads studies. Proposes nothing.
+"""Writes a run as an Optuna study, and serves it until Ctrl-C in optuna-dashboard. Proposes nothing.
 
 A trial's value is its time in us. Params are named family.gene, because families have genes of one name that
 mean different things; `family` is a param, too. What is not proven to be right violates the constraint
 `rungs_missing`: so many rungs were left to climb.
-
-optuna-dashboard on a study's file, until Ctrl-C. Writes no study.
 """
 
 import importlib.util

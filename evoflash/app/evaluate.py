@@ -1,14 +1,8 @@
-"""`evoflash evaluate`: one given genome through every check to its time, stored like any evaluation.
+"""Takes given genomes through every check to their times, and stores them as a run. Searches nothing.
 
-command     the command's options
-subject     which genome was meant: values, an id or a file
-run         the genome evaluated and stored, on the GPU or in the emulator
-emulated    the genome checked by the emulator alone, and not stored
-
-A genome compiled for its GPU and checked by the emulator; nothing is timed, estimated or stored.
-Which genome `evoflash evaluate` was given: values of a family, an id, or a file. Evaluates nothing.
-Given genomes, taken through every check to their times and stored as a run. Searches nothing.
-Known genomes, measured on this machine's GPU as a run of their own; nothing is searched.
+A genome is given by its values in a family, by an id or by a file. `evoflash evaluate` takes one; `evoflash
+remeasure` takes known ones that were estimated elsewhere to this machine's GPU. With the emulator alone a
+genome is compiled for its GPU and checked, but not timed, estimated or stored.
 """
 
 import json
@@ -38,7 +32,7 @@ from evoflash.search import search
 from evoflash.space import Genome, Value
 from evoflash.specs import GpuSpec
 from evoflash.store.store import Store, open_store
-from evoflash.strategies.fixed_list import Given
+from evoflash.strategies.fixed_list import FixedList
 
 
 def emulate(genome: Genome, problem: Problem, spec: GpuSpec) -> Evaluation:
@@ -199,7 +193,7 @@ def evaluate_all(
     """Every check for each genome, and on a GPU the final timing for the best, stored in the run."""
     limits = Limits(budget=len(genomes))
     with counting(store, current, limits), _evaluator(problem, spec, current.key.basis) as evaluates:
-        search(Given(genomes, current.key.strategy), evaluates, store, current, budget=limits.budget)
+        search(FixedList(genomes, current.key.strategy), evaluates, store, current, budget=limits.budget)
         finals = time_finalists(evaluates.retimer, store, current)
         keep_pairs(store, current, finals)
     return result_of(store, current, finals)

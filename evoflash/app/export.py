@@ -1,4 +1,4 @@
-"""Writes a kernel in one of the kinds of evoflash.exports and says what was written."""
+"""Writes a kernel in one of the kinds of evoflash/exports/ and says what was written."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,6 +1,6 @@
-"""Cut out of evoflash.views.kernel.
+"""Finds the genome of an id, or of an id's first digits, in the database or the shipped archive.
 
-The genome of an id or of its first digits: of the database, or of the shipped archive. Writes nothing.
+Where several genomes, problems or GPUs would fit, a UsageError asks which is meant. Writes nothing.
 """
 
 import re

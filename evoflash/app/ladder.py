@@ -1,12 +1,7 @@
-"""`evoflash ladder`: eight named kernels, from scalar code to tensor cores, each checked and timed.
+"""Evaluates eight named kernels, from scalar code to tensor cores, one after the other. Searches nothing.
 
-command     the command's options
-steps       the steps (they stand in steps.toml), evaluated one after the other
-sources     the steps' CUDA and what each changes, for --show
-report      the results as a table, JSON or a bar chart
-
-The steps of `evoflash ladder`: named genomes from scalar to mma.sync, each evaluated; prints nothing.
-Each step's kernel as CUDA, and what it changes in that of the step before; compiles and runs nothing.
+The steps stand in steps.toml. For `evoflash ladder --show` each step's kernel is rendered as CUDA, with what
+it changes in the kernel of the step before.
 """
 
 import difflib

@@ -1,12 +1,11 @@
-"""One leaderboard of several databases: their rows ranked together, each with where it is from.
+"""Reads and ranks the leaderboard's rows of one database or several, and their Pareto front. Shows nothing.
+
+db/leaderboard.sql ranks the rows of one database. A row is on the Pareto front unless another row is at least
+as good in every objective and better in one.
 
 A kernel that two databases have timed stays two rows: they are two measurements, and to keep the faster one
 would be to keep the luckier one. A measurement that was copied (`evoflash runs merge`) is one row, which
-names every database that has it. Shows nothing.
-
-The Pareto front of rows: those that no other row is as good as in every objective and better in one.
-The leaderboard's rows, read by db/leaderboard.sql, which ranks them. Shows nothing.
-The Pareto front of each ranking of the database, for the objectives asked for. Shows nothing.
+names every database that has it.
 """
 
 import json

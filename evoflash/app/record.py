@@ -1,4 +1,7 @@
-"""A database's outcomes as a recorded space (the format is replay/kernel_tuner.py). Searches nothing."""
+"""Makes a recorded space of what a database knows of a problem. Searches nothing.
+
+The file's format is that of replay/kernel_tuner.py.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path

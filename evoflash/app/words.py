@@ -1,10 +1,7 @@
-"""Numbers and commands as they stand in a report, which others will read.
+"""Times, costs, genomes and export commands in words, as reports and tables say them. Stores nothing.
 
-The commands that export a known genome, one for each kernel that its problem needs. Writes nothing.
-A genome in few words: where it differs from a seed. Reads only.
-What a run took, in words and for JSON, in money too where a price is known. It stores nothing.
-Cut out of evoflash.views.kernel.
-Cut out of evoflash.views.runs.
+A genome is told by where it differs from the nearest seed of its family. What a run took is told in money too
+where a price is known.
 """
 
 import math

@@ -1,7 +1,7 @@
-"""The options that commands share, and what -v and -q do. Runs no command.
+"""The options that commands share, and their defaults from config files and the environment.
 
-The defaults of options that config files and the environment set, checked against the commands. Runs none.
-Cut out of evoflash.views.terminal.
+The defaults are checked against the commands. Typer's group of commands is here too, and what Ctrl-C says.
+Runs no command.
 """
 
 import logging

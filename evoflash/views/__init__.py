@@ -1,25 +1,25 @@
-"""Records of the application as words: text, tables and pages, one file a subject.
+"""Shows the records of the application as text, tables, JSON and pages, one file a subject.
 
-A view opens no store and computes nothing; what it shows it is given.
+A view decides nothing; what it shows it is given.
 
-    baselines    Baselines as tables or JSON for people
-    benchmark    A benchmark as tables as wide as the terminal
-    best         What `evoflash best` answers, as text and as JSON. Looks for no kernel
-    check        Shows what `evoflash check` found
-    compare      A comparison of two kernels as text or JSON; computes nothing
-    database     What `evoflash db check` found, as text or JSON; checks nothing
-    html/        A report's record as one HTML page
-    insights     What a run's mutation operators brought, as tables or JSON; counts nothing
-    kernel       Records as text or JSON for people
-    ladder       Shows what `evoflash ladder` found
-    leaderboard  The leaderboard as tables, Markdown, JSON or CSV, with a mark on every estimate
-    portfolio    A portfolio as tables for people or as JSON; computes nothing but sums
-    progress     Shows a search's progress on stderr
-    replay       A comparison of search strategies as a table or JSON; computes nothing
-    runs         A run in some lines, once or drawn again until it ends
-    search       Cut out of evoflash.app.search.recorded
-    selftest     What the self-test found
-    tables       A table as wide as where it is printed
-    terminal     What commands share towards the person
-    verify       A claim and what was found, beside one another, as text or JSON; it decides nothing
+    baselines    Shows the libraries' times as JSON or as tables, one for each workload and protocol
+    benchmark    Shows a benchmark of strategies as JSON, or as tables as wide as the terminal
+    best         Shows what `evoflash best` found, as JSON or text
+    check        Shows what `evoflash check` found, as JSON or as text in the style of a compiler
+    compare      Shows a comparison of two kernels as JSON or text
+    database     Shows what `evoflash db check` found, as JSON or text
+    html/        Shows a report as one HTML page that needs no other file and no network
+    insights     Shows what a run's mutation operators brought, as JSON or tables
+    kernel       Shows one kernel, the outcome of a search or a run's failures, as JSON or text
+    ladder       Shows what `evoflash ladder` found, as JSON, a table or a bar chart
+    leaderboard  Shows the leaderboard as tables, Markdown, JSON or CSV, every estimate marked
+    portfolio    Shows a portfolio as tables
+    progress     Shows a search's progress on stderr, on a terminal as a chart and a line with a bar
+    replay       Shows a comparison of search strategies as JSON or a table
+    runs         Shows a database's runs as a table or JSON, and one run in some lines
+    search       Shows what came of searching several problems, as a table, JSON or a line for each
+    selftest     Shows what the self-test found, as JSON or lines
+    tables       Writes a table as wide as where it is printed
+    terminal     Prints what a command answers, wrapped to the width of the terminal
+    verify       Shows a claim and what was found beside one another, as JSON or text
 """

@@ -1,4 +1,4 @@
-"""Baselines as tables or JSON for people: one table for each workload and protocol. Reads only."""
+"""Shows the libraries' times as JSON or as tables, one for each workload and protocol. Reads no store."""
 
 import json
 from collections.abc import Iterator

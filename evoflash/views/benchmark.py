@@ -1,6 +1,6 @@
-"""A benchmark as tables as wide as the terminal; computes nothing.
+"""Shows a benchmark of strategies as JSON, or as tables as wide as the terminal. Times nothing.
 
-What a benchmark found as JSON, with the command that made it. Computes nothing but means over spaces.
+The JSON names the command that made it. Nothing is computed but means over spaces.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""What `evoflash best` answers, as text and as JSON. Looks for no kernel."""
+"""Shows what `evoflash best` found, as JSON or text. Looks for no kernel."""
 
 import json
 from dataclasses import asdict

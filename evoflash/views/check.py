@@ -1,4 +1,4 @@
-"""Shows what `evoflash check` found: text in the style of a compiler, or JSON; decides nothing."""
+"""Shows what `evoflash check` found, as JSON or as text in the style of a compiler. Decides nothing."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""A comparison of two kernels as text or JSON; computes nothing."""
+"""Shows a comparison of two kernels as JSON or text. Computes nothing."""
 
 import json
 from collections.abc import Sequence

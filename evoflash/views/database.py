@@ -1,4 +1,4 @@
-"""What `evoflash db check` found, as text or JSON; checks nothing."""
+"""Shows what `evoflash db check` found, as JSON or text. Checks nothing."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What a run's mutation operators brought, as tables or JSON; counts nothing."""
+"""Shows what a run's mutation operators brought, as JSON or tables. Counts nothing."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""Records as text or JSON for people: one kernel, what a search came to, a run's failures. Reads only."""
+"""Shows one kernel, the outcome of a search or a run's failures, as JSON or text. Changes nothing."""
 
 import json
 from collections import Counter

@@ -1,9 +1,8 @@
-"""Shows a search's progress on stderr: a chart and a line with a bar on a terminal, else a line now and then.
+"""Shows a search's progress on stderr, on a terminal as a chart and a line with a bar. Decides nothing.
 
-The chart (search/best_chart.py) is of the best so far. The line is as wide as the terminal: what matters
-least is left out, no figure is cut. At 80 characters all of it is there but for what was not correct.
-
-The best so far as a small chart of characters, for a terminal. Draws; counts and times nothing.
+Where stderr is no terminal, a line is written now and then. The chart of characters is of the best so far.
+The line is as wide as the terminal: what matters least is left out, no figure is cut. At 80 characters all of
+it is there but for what was not correct.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""A comparison of search strategies as a table or JSON; computes nothing."""
+"""Shows a comparison of search strategies as JSON or a table. Computes nothing."""
 
 import json
 from dataclasses import asdict

@@ -1,6 +1,6 @@
-"""A run in some lines, once or drawn again until it ends; reads the database and changes nothing.
+"""Shows a database's runs as a table or JSON, and one run in some lines. Changes nothing.
 
-The runs of a database as a table or JSON; reads no database.
+`evoflash watch` draws these lines again until the run ends.
 """
 
 import json

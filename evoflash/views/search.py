@@ -1,7 +1,4 @@
-"""Cut out of evoflash.app.search.recorded.
-
-What came of several problems: a table, JSON, a line for each. Searches nothing.
-"""
+"""Shows what came of searching several problems, as a table, JSON or a line for each. Searches nothing."""
 
 import json
 from collections.abc import Sequence

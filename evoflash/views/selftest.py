@@ -1,4 +1,4 @@
-"""What the self-test found: as lines for people and as JSON. Runs nothing."""
+"""Shows what the self-test found, as JSON or lines. Runs nothing."""
 
 import json
 from collections import Counter

@@ -1,4 +1,4 @@
-"""A claim and what was found, beside one another, as text or JSON; it decides nothing."""
+"""Shows a claim and what was found beside one another, as JSON or text. Decides nothing."""
 
 import json
 from collections.abc import Iterator, Sequence

@@ -39,8 +39,9 @@ from evoflash.problem import Problem, parse_problem
 from evoflash.space import Genome, SearchSpace
 from evoflash.specs import known_gpus, load_gpu
 from evoflash.store.store import open_store
-from evoflash.views.best import describe
+from evoflash.views.best import as_json, describe
 from scripts.pages import champions as script
+from scripts.records import read_record
 
 H200 = load_gpu("h200")
 MISSION = parse_problem("mission")
@@ -356,7 +357,7 @@ def test_without_the_gpu_the_answer_is_checked_and_its_time_marked_as_archived(t
 
 @needs_gxx
 def test_the_archived_time_is_no_score(tmp_path, nobody) -> None:
-    (found,) = json.loads(ask(tmp_path / "none.db").json)
+    (found,) = json.loads(as_json(ask(tmp_path / "none.db")))
 
     assert (found["basis"], found["score_us"], found["rung"]) == ("archived", None, "preflight")
     known = champion.champion_of(MISSION, "h200")
@@ -442,7 +443,7 @@ def test_an_estimate_of_ones_own_stays_the_answer_and_the_archive_is_named(tmp_p
     assert answer.genome == genome
     assert "ESTIMATED" in describe(answer)
     assert "`evoflash best --archive`" in capsys.readouterr().err
-    assert "archived, measured on" in ask(tmp_path / "a.db", archive=True).text
+    assert "archived, measured on" in describe(ask(tmp_path / "a.db", archive=True))
 
 
 def test_what_nobody_knows_is_an_error_that_says_what_to_do(tmp_path, nobody) -> None:
@@ -482,10 +483,10 @@ def test_where_the_gpu_is_it_is_measured_and_stored_as_a_run_of_its_own(tmp_path
 
     (known,) = (each for each in champions("h200") if each.problem == str(MISSION))
     assert first.genome == again.genome == adapt(known, space_of(MISSION, known.genome.family))
-    assert first.text.splitlines()[-1] == (
+    assert describe(first).splitlines()[-1] == (
         f"archive   {known.us:.2f} us, archived, measured on NVIDIA H200, {known.date}"
     )
-    assert json.loads(first.json)[0]["basis"] == "measured"
+    assert json.loads(as_json(first))[0]["basis"] == "measured"
     assert capsys.readouterr().err.count("checking it and timing it again here") == 1
     with open_store(str(db), read_only=True) as store:
         (run,) = store.runs()
@@ -580,7 +581,7 @@ def test_records_of_two_runs_are_compared_by_the_rival_that_both_timed() -> None
 
 def test_a_row_of_the_peers_table_gives_its_kernel_unless_it_failed(tmp_path) -> None:
     path = ROOT / "scripts" / "peers" / "records" / "peers-h200.json"
-    record = json.loads(path.read_text())
+    record = read_record(path)
     good = [row for row in record["rows"] if not row["failure"]]
 
     found = script.champions_of(str(path), H200)
@@ -598,7 +599,7 @@ def test_a_row_of_the_peers_table_gives_its_kernel_unless_it_failed(tmp_path) ->
 
 def test_a_winner_that_was_wrong_and_another_gpu_are_left_out() -> None:
     path = ROOT / "scripts" / "searches" / "records" / "search-h200-mission.json"
-    record = json.loads(path.read_text())
+    record = read_record(path)
     winner = record["best"]["genome"]["id"]
 
     right = [each.genome.id for each in script._of_arms(record, "x", H200)]
@@ -612,7 +613,7 @@ def test_a_winner_that_was_wrong_and_another_gpu_are_left_out() -> None:
 
 def test_a_record_whose_values_were_changed_is_refused() -> None:
     path = ROOT / "scripts" / "searches" / "records" / "search-h200-mission.json"
-    record = json.loads(path.read_text())
+    record = read_record(path)
     record["arms"]["evolution"]["winner"]["values"]["warps"] = 4
 
     with pytest.raises(UsageError, match="the record was changed"):

@@ -1,6 +1,7 @@
-"""What g++, NVRTC and ptxas say about a kernel, as findings; runs none of them.
+"""What g++, NVRTC and ptxas say about a kernel, as findings. Runs none of them.
 
-The ef:: way for what the emulator cannot see, or g++ does not know, in a kernel; compiles nothing.
+Where the emulator cannot see something that a kernel does, or g++ does not know it, the finding names the
+function of the ef:: layer that does the same.
 """
 
 import re

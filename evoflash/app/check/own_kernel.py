@@ -1,9 +1,8 @@
-"""One launch of a kernel with arguments of its own in the emulator: arrays made, filled, and read back.
+"""Reads a user's .cu file and runs its launch in the emulator. Compiles nothing and judges nothing.
 
-What an array holds depends on its name alone, so that runs with different schedules can be compared.
-
-A user's own kernel and its launch, as `evoflash check` knows them; kernel_header.py reads them.
-Reads a user's .cu: the TOML comment that says how `evoflash check` launches it; compiles and runs nothing.
+A TOML comment in the file says how `evoflash check` launches the kernel. The arrays that it asks for are
+made, filled and read back here. What an array holds depends on its name alone, so that runs with different
+schedules can be compared.
 """
 
 import re

@@ -1,6 +1,6 @@
-"""What `evoflash check` is to check: a genome or a user's own file, as texts and launches; runs nothing.
+"""What `evoflash check` is to check, as texts and launches: a genome or a user's file. Runs nothing.
 
-A file that `evoflash export` wrote, edited since or not, as something to check; runs nothing.
+A file that `evoflash export` wrote is recognised, whether it was edited since or not.
 """
 
 import hashlib

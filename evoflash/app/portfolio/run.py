@@ -1,10 +1,8 @@
-"""A portfolio from a file of shapes: table, choice, rule and borders, one after the other. Prints no result.
+"""Makes a portfolio from a file of shapes: table, choice, rule and borders. Prints no result.
 
-Every row of the table is written to its file as soon as it is known, so that nothing measured is lost.
-
-A portfolio as what evoflash/exports/portfolio/ writes: which kernel is needed for which compile key.
-What users of a portfolio get on a shape, and what that costs beside the best there is. Measures nothing.
-Cut out of evoflash.views.portfolio.
+Every row of the table is written to its file as soon as it is known, so that nothing measured is lost. The
+portfolio is handed on as exports/portfolio.py writes it (which kernel is needed for which compile key), with
+what its users get on each shape and what that costs beside the best there is.
 """
 
 import json

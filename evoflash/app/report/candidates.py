@@ -1,6 +1,6 @@
-"""Pareto fronts of a run's correct kernels: time against registers, spills, error, energy. Reads no store.
+"""A run's candidates in numbers, with the best so far, rejections and Pareto fronts. Reads no store.
 
-A run's candidates in numbers: each one, the best so far, rejections, cost. Reads no store.
+The fronts are of correct kernels, in time against registers, spills, error or energy.
 """
 
 import math

@@ -1,8 +1,7 @@
-"""What a report says, as records, and their JSON: the page has no other source. Computes nothing.
+"""The records that a report is made of, with their texts as JSON objects. Computes nothing.
 
-Every number of the page is a field here, ratios and shares too. Times are in microseconds.
-
-What a report says of the winner: its lineage, floors, source and checks, as records. Computes nothing.
+The HTML page has no other source: every number of the page is a field here, ratios and shares too. Times are
+in microseconds.
 """
 
 import json

@@ -1,9 +1,7 @@
-"""Several problems, each a run of its own with its own budget, one after the other; what came of each.
+"""Searches several problems, each as a run of its own with its own budget. Prints and ranks nothing.
 
-A problem that fails costs only itself. Prints and ranks nothing. Several at a time: side_by_side.py.
-
-One search from options to its result, for a problem: planned, with its machines, run. Prints nothing.
-Several problems searched at a time, as many as there is room for; one after the other where there is none.
+They are searched one after the other, or as many at a time as there is room for, each then in a process of
+its own. A problem that fails costs only itself.
 """
 
 import io

@@ -1,9 +1,7 @@
-"""A plan is run to its budget, or until Ctrl-C, and stored; its dry run stores nothing. Plans nothing.
+"""Runs a plan to its budget or until Ctrl-C, and stores the run; a dry run stores nothing. Plans nothing.
 
-The loop is evoflash/search.py.
-
-The winner's pairs of a final timing, kept with its run, and back. Compares nothing.
-What a command takes while it works on a run, charged to the run in the store. It says nothing of it.
+The loop is evoflash/search.py. The pairs of the winner's final timing are kept with the run, and
+what a command takes while it works on a run is charged to the run in the store.
 """
 
 import logging

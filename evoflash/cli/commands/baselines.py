@@ -1,11 +1,4 @@
-"""`evoflash baselines`: what the libraries' attention kernels reach on a problem, timed in turns.
-
-command     the command's options
-run         the baselines timed, checked and stored
-report      their times as tables or JSON
-
-The command `evoflash baselines`. It parses, calls and prints; run.py times.
-"""
+"""`evoflash baselines` times the libraries' attention on a problem. app/baselines.py does the work."""
 
 import sys
 from typing import Annotated

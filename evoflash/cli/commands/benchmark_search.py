@@ -1,12 +1,7 @@
-"""`evoflash benchmark-search`: strategies and rivals on recorded spaces, by evoflash/replay/benchmark.py.
+"""`evoflash benchmark-search` compares strategies and their rivals on recorded spaces.
 
-command     the command's options
-record      what was found as JSON, with the command that made it
-report      the table for a terminal of 80 columns
-page        one HTML page that needs no other file
-plots       its plots, as SVG
-
-The command `evoflash benchmark-search`. It parses, calls and prints; evoflash/replay/benchmark.py runs.
+It parses, calls and prints: replay/benchmark.py runs them, views/ shows what was found as a table, JSON or
+HTML.
 """
 
 import os

@@ -1,10 +1,4 @@
-"""`evoflash best`: the best kernel known for a problem, from the database or from the shipped archive.
-
-command     the command's options
-answer      which kernel it is, checked (and where its GPU is, timed) again where it is the archive's
-
-The command `evoflash best`. It parses, calls and prints; answer.py chooses the kernel.
-"""
+"""`evoflash best` shows the best kernel known for a problem. app/best.py finds it."""
 
 import sys
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""The command `evoflash check`. It parses, calls and prints; runs.py finds what a kernel does wrong."""
+"""`evoflash check` shows what a kernel does wrong, found in the emulator. app/check/ does the work."""
 
 import re
 from pathlib import Path

@@ -1,11 +1,4 @@
-"""`evoflash dashboard`: a run as an Optuna study, shown by optuna-dashboard.
-
-command   the command's options
-study     a run as a study in a file: params, user attributes, constraints
-serving   optuna-dashboard on such a file
-
-The command `evoflash dashboard`. It parses and calls; study.py writes the study, serving.py shows it.
-"""
+"""`evoflash dashboard` shows a run as an Optuna study in optuna-dashboard. app/dashboard.py does the work."""
 
 import tempfile
 from pathlib import Path

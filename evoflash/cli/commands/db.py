@@ -1,10 +1,4 @@
-"""`evoflash db check`: whether a database is whole.
-
-command   the command's options
-report    what was found, as text or JSON
-
-The command `evoflash db check`. It parses, calls and prints; store/integrity.py looks.
-"""
+"""`evoflash db check` says whether a database is whole. store/integrity.py looks; nothing is mended."""
 
 import typer
 

@@ -1,9 +1,7 @@
-"""`evoflash doctor`: what this machine lacks, and whether evoflash can be trusted on it.
+"""`evoflash doctor` says what this machine lacks, and whether it can be trusted.
 
-command     the command, and its options --conformance, --self-test and --noise, which other packages answer
-examine     what is examined without these options: packages, compilers, folders, GPU
-
-The command `evoflash doctor` with its options. It calls and prints; it examines nothing itself.
+It parses, calls and prints. app/doctor.py examines the machine. trust/ answers the options --conformance and
+--self-test, gpu/timing/noise_floor.py the option --noise.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""The command `evoflash evaluate`. It parses, calls and prints; subject.py and run.py work."""
+"""`evoflash evaluate` takes a given genome through every check to its time. app/evaluate.py does the work."""
 
 import sys
 from typing import Annotated

@@ -1,11 +1,4 @@
-"""`evoflash export`: any genome as files that need no evoflash.
-
-command       the command's options
-written       writes the files
-again         the commands that export a genome, for what other commands print
-
-The command `evoflash export`. It parses, calls and prints; evoflash/exports has the writers.
-"""
+"""`evoflash export` writes any known genome as files that need no evoflash. exports/ has the writers."""
 
 import sys
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""The command `evoflash families`: the kernel families, their params and checks. Compiles nothing."""
+"""`evoflash families` shows the kernel families, their params and checks. It compiles nothing."""
 
 import json
 import textwrap

@@ -1,4 +1,4 @@
-"""The command `evoflash gpus`: the GPUs that evoflash knows, the one present marked. Measures nothing."""
+"""`evoflash gpus` lists the GPUs that evoflash knows and marks the one present. It measures nothing."""
 
 import json
 from collections.abc import Callable, Sequence

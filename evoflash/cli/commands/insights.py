@@ -1,12 +1,4 @@
-"""`evoflash insights`: what a stored search has learnt: operators, the winner's way, values of genes.
-
-command     the command's options
-digest      the counts, from the stored history
-report      the counts as tables or JSON
-words       what was learnt of values, failures and operators, in sentences
-
-The command `evoflash insights`. It parses, calls and prints; digest.py counts.
-"""
+"""`evoflash insights` shows what a stored search has learnt. app/insights.py counts."""
 
 import typer
 

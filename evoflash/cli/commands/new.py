@@ -1,4 +1,4 @@
-"""The command `evoflash new`. It parses, calls and prints; files.py does the work."""
+"""`evoflash new` writes files to begin an extension of one's own from. app/new_files.py does the work."""
 
 from enum import StrEnum
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The command `evoflash portfolio`. It parses, calls and prints; run.py measures and chooses."""
+"""`evoflash portfolio` chooses a few kernels for many shapes. app/portfolio/ measures and chooses."""
 
 from pathlib import Path
 from typing import Annotated

@@ -1,4 +1,7 @@
-"""The command `evoflash problems`: the named problems, their shapes, and what may stand behind a name."""
+"""`evoflash problems` lists the named problems and their shapes. It searches none of them.
+
+It says, too, which sizes may stand behind a name.
+"""
 
 import json
 from typing import TYPE_CHECKING

@@ -1,9 +1,6 @@
-"""`evoflash record`: what a search found out, as a file that `evoflash replay` and other tuners read.
+"""`evoflash record` writes what a search found out as a file for `evoflash replay`.
 
-command     the command's options
-recording   the store's outcomes for a problem on a GPU, as a recorded space
-
-The command `evoflash record`. It parses, calls and prints; recording.py reads the store.
+Other tuners read it too. It parses, calls and prints: app/record.py reads the store.
 """
 
 from pathlib import Path

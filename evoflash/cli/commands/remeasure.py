@@ -1,10 +1,4 @@
-"""`evoflash remeasure`: estimates made elsewhere, measured on the GPU of this machine.
-
-command     the command's options
-run         known genomes, checked, timed and stored as a run of their own
-
-The command `evoflash remeasure`. It parses, calls and prints; run.py measures.
-"""
+"""`evoflash remeasure` measures here what was estimated elsewhere. app/evaluate.py does the work."""
 
 import sys
 from typing import Annotated

@@ -1,10 +1,4 @@
-"""`evoflash replay`: search strategies compared on a recorded space, by evoflash/replay/.
-
-command     the command's options
-report      a comparison as a table or JSON
-
-The command `evoflash replay`. It parses, calls and prints; evoflash/replay/ searches and compares.
-"""
+"""`evoflash replay` compares search strategies on a recorded space. replay/ searches and compares."""
 
 from pathlib import Path
 from typing import Annotated

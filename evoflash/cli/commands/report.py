@@ -1,4 +1,4 @@
-"""The command `evoflash report`. It parses, calls and writes; collect.py reads, html/ makes the page."""
+"""`evoflash report` writes a run as JSON or an HTML page. app/report/ reads it, views/html/ shows it."""
 
 import json
 from pathlib import Path

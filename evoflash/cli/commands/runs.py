@@ -1,10 +1,6 @@
-"""`evoflash runs`: the searches of a database, listed, renamed, merged, deleted.
+"""`evoflash runs` lists, renames, merges and deletes the searches of a database.
 
-command   the commands' options
-cost      what a run took, in words, and in money
-report    the list as a table or JSON
-
-The command `evoflash runs`. It parses, asks, calls and prints; store/run_edits.py changes the store.
+It parses, asks, calls and prints; store/run_edits.py changes the store.
 """
 
 import sys

@@ -1,10 +1,4 @@
-"""`evoflash status` and `evoflash watch`: a search that another process runs.
-
-command   the commands' options
-report    a run in some lines, and the same drawn until it ends
-
-The commands `evoflash status` and `evoflash watch`. They parse, call and print, and change nothing.
-"""
+"""`evoflash status` and `evoflash watch` show how far a running search has come. They change nothing."""
 
 from typing import TYPE_CHECKING, Annotated
 

@@ -1,9 +1,4 @@
-"""`evoflash worker`: this machine works for the searches of a scheduler. The worker: evaluators/cluster/.
-
-command     the command's options
-
-The command `evoflash worker`. It decides nothing: searches ask, evaluators/cluster/ answers.
-"""
+"""`evoflash worker` lends this machine to the searches of a scheduler. evaluators/cluster/ does the work."""
 
 from pathlib import Path
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""Runs a trial on the GPU. After an error the process's context is lost: see sweep.py."""
+"""Runs a trial on the GPU of this process. After an error the process's context is lost: see sweep.py."""
 
 from typing import Any
 
@@ -8,6 +8,7 @@ from evoflash.gpu.driver import encode_map
 from evoflash.gpu.launcher import LoadedKernel, cupy, new_stream, settle, wait
 from evoflash.trust.conformance.cases import Argument, Array, Map, Pointer, Trial
 
+_DTYPES = {"f16": "fp16", "bf16": "bf16", "float": "fp32"}  # primitives have the words of C++
 _LIMIT_S = 3.0  # a kernel here takes microseconds; other processes have their turns between
 
 
@@ -34,7 +35,7 @@ def _argument(argument: Argument, buffers: dict[str, Any]) -> Any:
             argument.dims,
             argument.strides,
             argument.box,
-            dtype=argument.dtype,
+            dtype=_DTYPES[argument.dtype],
             swizzle=argument.swizzle,
         )
     return argument

@@ -1,6 +1,6 @@
-"""Conformance of the emulator with the GPU of this machine: `evoflash doctor --conformance`.
+"""Says whether the emulator agrees with the GPU of this machine, for `evoflash doctor --conformance`.
 
-What conformance found, by primitive: as lines for people and as JSON. Runs nothing.
+What was found is told by primitive, as lines for people and as JSON. Runs no kernel itself: sweep.py does.
 """
 
 import json

@@ -1,11 +1,11 @@
-"""Runs one module's trials in this process and writes a journal of what became of each; see sweep.py.
+"""Runs and judges one module's trials in this process, and writes a journal of what became of each.
 
 The journal is a file of JSON lines, so that what came before a crash is known: {"begin": number, "labels":
 [...]} before each trial, {"outcomes": [...]} after it, {"finished": true} at the end, each with the time "at"
-which it was written, in seconds of the monotonic clock.
+which it was written, in seconds of the monotonic clock. sweep.py reads it.
 
-Judges results: equal bit for bit, or, for approximations, near the exact values. Runs nothing.
-Runs a trial in the CPU emulator.
+Results are equal bit for bit, or, for approximations, near the exact values. The emulator runs them here;
+on_gpu.py has the GPU run them.
 """
 
 import contextlib

@@ -1,6 +1,6 @@
-"""A benchmark as one HTML page that needs no other file, in light and dark. Computes nothing.
+"""A benchmark of strategies as one HTML page with plots, in light and dark. Computes no statistics.
 
-The plots of a benchmark's page, as SVG text; colours come from the page's style. Computes no statistics.
+The page needs no other file. Its plots are SVG text, whose colours come from the page's style.
 """
 
 import math

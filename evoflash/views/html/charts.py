@@ -1,7 +1,4 @@
-"""A report's charts over a frame: best so far, every candidate, lineage, roofline. Computes no statistics.
-
-Charts in rows: bars with a number behind each, and ratios with their intervals. Computes nothing.
-"""
+"""A report's charts as SVG (best so far, candidates, lineage, roofline, bars, ratios). No statistics."""
 
 import math
 from collections import defaultdict

@@ -1,6 +1,6 @@
-"""A family's colour and shape, the same in every chart. Draws a mark, and knows no report.
+"""The frame of an SVG chart, its scales, ticks and axes, and a colour and a mark for each family.
 
-An SVG chart's frame: its scales, ticks and axes. Draws no data.
+A family looks the same in every chart. Draws no data, and knows no report.
 """
 
 import math

@@ -287,7 +287,7 @@ def test_the_source_of_the_winner_is_in_the_report(found):
 
 
 def test_numbers_that_nobody_knows_are_null(tmp_path):
-    text = record.as_json.__globals__["_known"]({"a": math.inf, "b": [math.nan, 1.5]})
+    text = record.as_json.__globals__["_json_safe"]({"a": math.inf, "b": [math.nan, 1.5]})
     assert text == {"a": None, "b": [None, 1.5]}
 
 
