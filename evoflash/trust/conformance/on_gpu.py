@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 
 from evoflash.gpu.driver import encode_map
-from evoflash.gpu.launcher import LoadedKernel, cupy, new_stream, settle, wait
+from evoflash.gpu.launcher import LoadedKernel, new_stream, wait
+from evoflash.gpu.memory import on_device
 from evoflash.trust.conformance.cases import Argument, Array, Map, Pointer, Trial
 
 _DTYPES = {"f16": "fp16", "bf16": "bf16", "float": "fp32"}  # primitives have the words of C++
@@ -15,15 +16,14 @@ _LIMIT_S = 3.0  # a kernel here takes microseconds; other processes have their t
 def run_on_gpu(trial: Trial, cubin_path: str) -> dict[str, Array]:
     """The results after the launches. Raises what launcher.wait does, and CuPy's own errors."""
     kernel, stream = LoadedKernel(cubin_path, trial.launches), new_stream()
-    buffers = {
-        name: cupy().asarray(np.ascontiguousarray(values).reshape(-1))
-        for name, values in (*trial.inputs.items(), *trial.results.items())
-    }
-    settle()
+    buffers = {name: on_device(values) for name, values in (*trial.inputs.items(), *trial.results.items())}
     with stream:
         kernel.enqueue(tuple(_argument(argument, buffers) for argument in trial.arguments))
     wait(stream, limit_s=_LIMIT_S)
-    return {name: buffers[name].get().reshape(values.shape) for name, values in trial.results.items()}
+    return {
+        name: buffers[name].get().view(values.dtype).reshape(values.shape)
+        for name, values in trial.results.items()
+    }
 
 
 def _argument(argument: Argument, buffers: dict[str, Any]) -> Any:
