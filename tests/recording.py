@@ -12,9 +12,6 @@ from pathlib import Path
 import numpy as np
 from places import TESTS
 
-from evoflash.gpu import driver as launch_attributes
-from evoflash.gpu import driver as tensor_map
-from evoflash.gpu.memory import DTYPES_OF_MAPS
 from evoflash.launch import geometry
 from evoflash.operations.attention.forms import dense
 from evoflash.runtime.driver import Driver
