@@ -16,7 +16,7 @@ MOST_WORDS_OF_THE_README = 1500
 
 LONG_MODULES = {"scripts/acceptance.py": "a list of checks, a few lines each"}
 # Triton compiles the function itself and reads its positional parameters only.
-TRITON = "evoflash/gpu/baselines/triton_kernel.py"
+TRITON = "evoflash/gpu/baselines/attention/triton_kernel.py"
 # Called for every launch of an exported kernel: a keyword costs time that users count.
 LAUNCH = "evoflash/runtime/attention_dense.py"
 

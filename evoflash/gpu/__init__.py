@@ -2,7 +2,7 @@
 judges a number.
 
     arena        Device memory with guards around it, and one launch on it that is searched for stray writes
-    baselines/   Attention of other libraries, timed by the same code on the same memory as the candidates
+    baselines/   Kernels of other libraries, timed by the same code on the same memory as the candidates
     batch        Many launches of a candidate, enqueued together on slabs of memory, and waited for once
     comparisons  Outputs and memory compared on the device, many at once
     driver       What of the CUDA driver CuPy has no call for, by evoflash.runtime's binding
