@@ -1,13 +1,16 @@
 """Attention of other libraries: a file for each, which says how the library is called.
 
-    flash_attention_3  FlashAttention-3, the flash-attention repository's Hopper kernels, as shipped
-    flash_attention_4  FlashAttention-4 (`flash-attn-4`, in CuTe DSL)
-    flashinfer         FlashInfer's prefill
-    sdpa               PyTorch's scaled_dot_product_attention, restricted to one backend
-    triton             A FlashAttention-2 style forward kernel in Triton, with the fastest of a few tiles on
-                       this workload
-    triton_kernel      The Triton kernel of the baseline `triton`
-    xformers           xFormers' memory-efficient attention, by the operator that its own dispatch chooses
+flash_attention_3  FlashAttention-3, the flash-attention repository's Hopper kernels, as shipped
+flash_attention_4  FlashAttention-4 (`flash-attn-4`, in CuTe DSL), as shipped and with the fastest of several
+                   settings
+flashinfer         FlashInfer's prefill, by its FlashAttention-3 template on Hopper and its FlashAttention-2
+                   one elsewhere
+sdpa               PyTorch's scaled_dot_product_attention, restricted to one backend (flash, cuDNN, efficient
+                   or math)
+triton             A FlashAttention-2 style forward kernel in Triton, with the fastest of a few tiles on this
+                   workload
+triton_kernel      The Triton kernel of the baseline `triton`
+xformers           xFormers' memory-efficient attention, by the operator that its own dispatch chooses
 """
 
 from typing import Any
