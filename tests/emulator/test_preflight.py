@@ -50,6 +50,7 @@ def planted(key: AttentionKey, *edits: tuple[str, str]) -> Candidate:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("key", KEYS, ids=str)
+@pytest.mark.sample(1)
 def test_random_genomes_pass_without_a_report(key, request):
     """Two genomes of each kind, under --full five."""
     space, rng = FAMILY.space((key,), GPU), np.random.default_rng(key.head_dim)

@@ -646,7 +646,7 @@ def test_exit_codes_and_streams(tmp_path):
     assert missing.stdout == ""
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_stored_kernel_is_checked_by_the_first_digits_of_its_id(tmp_path):
     place = ("--db", str(tmp_path / "a.db"))
     searched = evoflash(
