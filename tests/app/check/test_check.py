@@ -244,6 +244,7 @@ def test_an_attention_kernel_is_judged_by_the_reference(own_attention):
     ],
     ids=["dense", "batch", "square"],
 )
+@pytest.mark.sample(1)
 def test_what_only_strides_or_batches_or_equal_lengths_show_is_found(own_attention, right, wrong):
     text = own_attention.read_text()
     assert right in text
@@ -352,6 +353,7 @@ def test_an_export_that_was_edited_outside_of_its_kernel_is_said_to_be(tmp_path)
     ],
     ids=["barrier", "arithmetic", "wait"],
 )
+@pytest.mark.sample(1)
 def test_a_fault_edited_into_an_exported_kernel_is_found(tmp_path, old, new, kind):
     path = tmp_path / "kernel.cu"
     text = export_values("flash_mma", FAULTY, problem="b=1,h=2,s=96,d=32", gpu="l4")
