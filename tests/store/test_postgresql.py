@@ -146,7 +146,7 @@ def test_schemas_of_one_database_have_claims_of_their_own(postgres: Server) -> N
 # ---- several processes at once
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_processes_that_make_and_fill_one_database_at_once_lose_nothing(postgres: Server) -> None:
     url = postgres.database()
     searches = [python(WRITER, url, seed, 15) for seed in (1, 2, 3)]
@@ -179,6 +179,7 @@ def old_on_the_server(url: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+@pytest.mark.sample(1)
 def test_processes_that_open_an_old_database_at_once_upgrade_it_once(
     kind: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
