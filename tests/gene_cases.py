@@ -203,7 +203,7 @@ def _complaint(
 
 
 def patched(candidate: Candidate, *texts: str, places: int = 1) -> Candidate:
-    """The candidate with pieces of its text replaced, each followed by its new text; it stands `places` times."""
+    """The candidate with texts replaced, each followed by the new one; it must stand at so many places."""
     source = candidate.source
     for old, new in zip(texts[::2], texts[1::2], strict=True):
         assert source.count(old) == places, old
