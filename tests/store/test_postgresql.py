@@ -146,7 +146,7 @@ def test_schemas_of_one_database_have_claims_of_their_own(postgres: Server) -> N
 # ---- several processes at once
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_processes_that_make_and_fill_one_database_at_once_lose_nothing(postgres: Server) -> None:
     url = postgres.database()
     searches = [python(WRITER, url, seed, 15) for seed in (1, 2, 3)]
@@ -204,6 +204,7 @@ def test_an_old_database_of_a_server_upgrades_to_what_its_copy_in_a_file_does(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+@pytest.mark.sample(1)
 def test_processes_that_open_an_old_database_at_once_upgrade_it_once(
     kind: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:

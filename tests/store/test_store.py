@@ -776,7 +776,7 @@ def test_kill_9_loses_nothing_that_was_acknowledged(path: Path) -> None:
     assert len(stored) - len(acknowledged) <= 4, "at most one commit per kill was not yet acknowledged"
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_processes_that_create_and_write_one_database_at_once_lose_nothing(path: Path) -> None:
     children = [writer(path, seed, 10) for seed in (1, 2, 3)]
     assert [len(child.communicate()[0].split()) - 10 for child in children] == [0, 0, 0]
