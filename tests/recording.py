@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 from places import TESTS
 
+from evoflash.gpu import driver as gpu_driver
 from evoflash.launch import geometry
 from evoflash.operations.attention.forms import dense
 from evoflash.runtime.driver import Driver
