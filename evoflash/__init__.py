@@ -22,7 +22,7 @@ engines:
     families/    An alias, for one release, of evoflash.kernels for users' own files
     exports/     Writers that turn a genome into files that need no evoflash
     replay/      Searches on recorded search spaces, whose kernels were measured once
-    gpu/         The only way to the GPU: what is present, memory with guards, launches
+    gpu/         The only way to the GPU, for launches, checks, timing and other libraries' kernels
     emulator/    The CPU emulator runs a kernel thread by thread and reports races, deadlocks and bad accesses
     champions/   The shipped archive of the best genome measured for each problem, and of past searches
     kernels/     Kernel families, which make a search space, CUDA text and machine code of a template

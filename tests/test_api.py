@@ -162,7 +162,7 @@ def test_the_same_search_again_continues_and_spends_nothing(result, database) ->
     assert (again.spent, again.best.id, heard) == (2, result.best.id, [])
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_search_on_workers_of_its_own_finds_the_same(result, tmp_path) -> None:
     pytest.importorskip("distributed")
     spread = evoflash.search(

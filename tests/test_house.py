@@ -17,7 +17,7 @@ MOST_POSITIONAL = 6
 MOST_WORDS_OF_THE_README = 1500
 
 # Triton compiles the function itself and reads its positional parameters only.
-TRITON = "evoflash/gpu/baselines/triton_kernel.py"
+TRITON = "evoflash/gpu/baselines/attention/triton_kernel.py"
 # Called for every launch of an exported kernel: a keyword costs time that users count.
 LAUNCH = "evoflash/runtime/attention_dense.py"
 

@@ -101,7 +101,7 @@ def storage_of(path: Path) -> "BaseStorage":
 
 def name_of(run: Run) -> str:
     """The study's name."""
-    return f"run {run.id}: {run.key.problem} on {run.key.gpu}, {run.key.strategy} seed {run.key.seed}"
+    return f"run {run.id}: {run.key.problem} on {run.key.gpu}, {run.key.search_name} seed {run.key.seed}"
 
 
 def _check_replaceable(path: Path) -> None:

@@ -20,7 +20,7 @@ def as_json(insights: Insights) -> str:
     """One object; gains are natural logarithms of the speed-up over the parent. An interval's end that nobody
     knows is null.
     """
-    table = asdict(insights)
+    table = asdict(insights) | {"run": insights.run.as_dict()}
     for effect in table["effects"]:
         if math.isinf(effect["high"]):
             effect["low"] = effect["high"] = None
@@ -31,7 +31,7 @@ def print_insights(insights: Insights, console: Console) -> None:
     """A table each for operators, bottlenecks, both together and arms; the winner's lineage; sentences."""
     key, mark = insights.run.key, "~" if insights.is_estimated else ""
     of = " from a recording of a model's ESTIMATES" if mark and key.basis is Basis.REPLAYED else ""
-    console.print(escape(f"{key.problem} on {key.gpu}: {key.strategy} seed {key.seed}, {key.basis}{of}"))
+    console.print(escape(f"{key.problem} on {key.gpu}: {key.search_name} seed {key.seed}, {key.basis}{of}"))
     if not insights.operators:
         console.print(escape(f"{insights.evaluated} evaluated, none by a mutation operator."))
     else:

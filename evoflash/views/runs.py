@@ -40,12 +40,12 @@ def as_dict(
     """The run's fields beside one another, how it stands, what it took, and how fast its GPUs are where that
     was looked up.
     """
-    fields = asdict(standing)
-    run, _ = fields.pop("run"), fields.pop("cost")
-    key = run.pop("key")
+    run, fields = standing.run.as_dict(), asdict(standing)
+    run |= run.pop("key") | {"name": standing.run.name}
+    del fields["run"], fields["cost"]
     took = cost.as_dict(standing.cost, price_per_hour)
     fast = {} if gpus is None else {"gpus": [each.as_dict() for each in gpus]}
-    return {**run, **key, **fields, "state": state(standing), "left_s": standing.left_s, **took, **fast}
+    return {**run, **fields, "state": state(standing), "left_s": standing.left_s, **took, **fast}
 
 
 def as_json(
@@ -76,10 +76,10 @@ def print_runs(standings: Sequence[RunStatus], console: Console, price_per_hour:
 def _cells(standing: RunStatus, price_per_hour: float | None) -> tuple[str, ...]:
     run, key = standing.run, standing.run.key
     of = f"/{run.budget}" if run.budget else ""
-    search = f"{key.strategy} seed {key.seed} no. {run.number}"
+    search = f"{key.search_name} seed {key.seed} no. {run.number}"
     began = run.created[:16].replace("T", " ")
     done = f"{standing.evaluated}{of}"
-    what = (str(run.id), standing.name, key.problem, key.gpu, key.basis.value, search, done)
+    what = (str(run.id), run.name, key.problem, key.gpu, key.basis.value, search, done)
     return (*what, best(standing), state(standing), began, *_took(standing, price_per_hour))
 
 
@@ -108,10 +108,10 @@ def lines(
     of its GPUs is where it has several.
     """
     run, key = standing.run, standing.run.key
-    name = f" '{standing.name}'" if standing.name else ""
+    name = f" '{run.name}'" if run.name else ""
     on = f" on {standing.host}" if standing.host else ""
     by = f", process {standing.process}{on}" if standing.process is not None else ""
-    head = f"run {run.id}{name}: {key.problem} on {key.gpu}, {key.basis}, {key.strategy} seed {key.seed}"
+    head = f"run {run.id}{name}: {key.problem} on {key.gpu}, {key.basis}, {key.search_name} seed {key.seed}"
     took = [f"  {words}" for words in [in_words(standing.cost, price_per_hour)] if words]
     fast = [f"  {words}" for words in gpus_in_words(gpus)]
     return [

@@ -258,15 +258,15 @@ def test_the_archive_comes_first_among_the_seeds_and_names_the_run(archive) -> N
     assert with_it.fields[0].seeds == (entry.genome, *without.fields[0].seeds)
     assert strategy_of(with_it).ask() == Proposal(entry.genome, "seed")
     assert strategy_of(without).ask() != Proposal(entry.genome, "seed")
-    assert with_it.key.strategy == "evolution+archive/flash_mma"
-    assert without.key.strategy == "evolution/flash_mma"
+    assert with_it.key.search_name == "evolution+archive/flash_mma"
+    assert without.key.search_name == "evolution/flash_mma"
 
 
 @pytest.mark.parametrize("strategy", ["uniform", "exhaustive"])
 def test_strategies_without_seeds_do_not_claim_to_use_it(archive, strategy) -> None:
     archive(champion_of())
 
-    assert plan(archive=True, strategy=strategy).key.strategy == f"{strategy}/flash_mma"
+    assert plan(archive=True, strategy=strategy).key.search_name == f"{strategy}/flash_mma"
 
 
 def test_of_the_families_own_seeds_so_many_stay_and_the_archive_besides(archive) -> None:
@@ -278,9 +278,11 @@ def test_of_the_families_own_seeds_so_many_stay_and_the_archive_besides(archive)
 
     assert [field.seeds for field in one.fields] == [field.seeds[:1] for field in own.fields]
     assert max(len(field.seeds) for field in own.fields) > 1
-    assert (one.key.strategy, own.key.strategy) == ("evolution-seeds=1", "evolution")
+    assert (one.key.search_name, own.key.search_name) == ("evolution-seeds=1", "evolution")
+    named = plan(archive=False, strategy="evolution:full:islands").key
+    assert (named.strategy, named.preset, named.population) == ("evolution", "full", "islands")
     assert none.fields[0].seeds == (entry.genome,)
-    assert none.key.strategy == "evolution+archive-seeds=0/flash_mma"
+    assert none.key.search_name == "evolution+archive-seeds=0/flash_mma"
 
 
 @pytest.mark.parametrize("strategy", ["uniform", "exhaustive"])
@@ -297,7 +299,7 @@ def test_strategies_with_seeds_begin_with_it(archive, strategy) -> None:
     made = plan(archive=True, strategy=strategy)
 
     assert strategy_of(made).ask() == Proposal(entry.genome, "seed")
-    assert made.key.strategy == f"{strategy}+archive/flash_mma"
+    assert made.key.search_name == f"{strategy}+archive/flash_mma"
 
 
 @pytest.mark.slow
@@ -313,9 +315,10 @@ def test_the_run_records_what_it_started_from(tmp_path) -> None:
     assert f"starting from {len(shipped)} archived kernels" in done.stderr
     assert json.loads(done.stdout)["best"]["genome"]["id"] == shipped[0].id
     with sqlite3.connect(db) as connection:
-        ((strategy, environment),) = connection.execute("select strategy, environment_json from runs")
+        ((archive,),) = connection.execute("select archive_json from runs")
+        ((strategy,),) = connection.execute("select strategy from leaderboard")
     assert strategy == "surrogate+archive/flash_mma"
-    assert json.loads(environment)["archive"].split() == [genome.id for genome in shipped]
+    assert json.loads(archive) == [genome.id for genome in shipped]
 
 
 # What `best` answers

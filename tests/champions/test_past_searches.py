@@ -12,7 +12,7 @@ from evoflash.app.search import plan as planning
 from evoflash.app.search import transfer
 from evoflash.champions import Outcomes, PastSearch, read_past_searches
 from evoflash.errors import UsageError
-from evoflash.evaluation import Basis, Evaluation, Proposal, Rung, RunKey, Status
+from evoflash.evaluation import Basis, Evaluation, Proposal, Rung, RunKey, RunStart, Status
 from evoflash.kernels.family import load_family
 from evoflash.problem import parse_problem
 from evoflash.space import Genome
@@ -106,14 +106,14 @@ def planned(**options: object) -> planning.SearchPlan:
 def test_a_measured_search_from_the_archive_learns_from_them_and_goes_on_with_them(tmp_path, shipped) -> None:
     plan = planned(archive=True)
     assert plan.shipped == (NEAR,)
-    assert plan.key.strategy == "surrogate+archive/flash_mma"
+    assert plan.key.search_name == "surrogate+archive/flash_mma"
 
     with open_store(str(tmp_path / "a.db")) as store:
-        noted = transfer.note(store, plan)
-        run = store.begin(plan.key, gpu_hash=plan.gpu.hash, budget=9, argv=[], environment=noted)
+        start = transfer.start_of(store, plan)
+        run = store.begin(plan.key, gpu_hash=plan.gpu.hash, budget=9, argv=[], environment={}, start=start)
         (earlier,) = transfer.earlier(store, run, plan.fields)["flash_mma"]
 
-    assert json.loads(noted[transfer.SHIPPED]) == [NEAR]
+    assert start.learns_from_shipped == (NEAR,)
     assert earlier.outcomes == shipped.families["flash_mma"]
     assert earlier.best(1)[0] in transfer.seeds(plan.fields[0], (earlier,))
 
@@ -139,8 +139,8 @@ def test_no_estimate_is_learnt_from_what_was_measured(shipped) -> None:
 def test_a_note_of_a_search_that_ships_no_more_is_passed_over(tmp_path, shipped) -> None:
     plan = planned(archive=True)
     with open_store(str(tmp_path / "a.db")) as store:
-        noted = {transfer.SHIPPED: json.dumps(["b=1,h=1,hkv=1,sq=8,skv=8,d=64,dtype=fp16"])}
-        run = store.begin(plan.key, gpu_hash=plan.gpu.hash, budget=9, argv=[], environment=noted)
+        start = RunStart(learns_from_shipped=("b=1,h=1,hkv=1,sq=8,skv=8,d=64,dtype=fp16",))
+        run = store.begin(plan.key, gpu_hash=plan.gpu.hash, budget=9, argv=[], environment={}, start=start)
         assert transfer.earlier(store, run, plan.fields) == {"flash_mma": ()}
 
 

@@ -25,7 +25,7 @@ from evoflash.cli.options import program as program_of_terminal
 def searched(tmp_path_factory) -> Path:
     """A database in which the README's first command has run with a small budget."""
     path = tmp_path_factory.mktemp("searched") / "evoflash.db"
-    done = fresh("search", "--gpu", "l4", "--budget", "8", "--db", str(path), "--json")
+    done = evoflash("search", "--gpu", "l4", "--budget", "3", "--db", str(path), "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["best"]["basis"] == "estimated"
     return path
@@ -44,10 +44,10 @@ def test_the_search_says_that_its_times_are_estimates(tmp_path):
 @pytest.mark.slow
 @pytest.mark.full
 def test_the_same_command_again_spends_nothing(searched):
-    done = fresh("search", "--gpu", "l4", "--budget", "8", "--db", str(searched))
+    done = evoflash("search", "--gpu", "l4", "--budget", "3", "--db", str(searched))
 
     assert done.returncode == 0
-    assert "spent its budget (8 of 8)" in done.stderr
+    assert "spent its budget (3 of 3)" in done.stderr
 
 
 @pytest.mark.slow
@@ -55,10 +55,10 @@ def test_a_higher_budget_continues_the_run(searched, tmp_path):
     copy = tmp_path / "copy.db"
     copy.write_bytes(searched.read_bytes())
 
-    done = evoflash("search", "--gpu", "l4", "--budget", "10", "--db", str(copy))
+    done = evoflash("search", "--gpu", "l4", "--budget", "4", "--db", str(copy))
 
     assert done.returncode == 0
-    assert "continuing run 1 at 8 of 10" in done.stderr
+    assert "continuing run 1 at 3 of 4" in done.stderr
 
 
 def test_best_exports_a_file_whose_command_prints_it_again(searched, tmp_path):

@@ -95,7 +95,7 @@ def progress(run: Run, history: History, random: Sequence[RandomRun]) -> SearchP
 
 
 def _of_random(run: Run, evaluated: int, best: Sequence[BestSoFar], random: Sequence[RandomRun]) -> str:
-    if run.key.strategy == RANDOM:
+    if run.key.search_name == RANDOM:
         return "This run is itself a random search (strategy uniform)."
     if not random:
         where = f"--gpu {run.key.gpu} --problem {run.key.problem}"

@@ -135,7 +135,7 @@ def delete(
     with closing_database(db) as database:
         found = run_edits.find(database, run)
         key = found.key
-        words = f"run {found.id} ({key.problem} on {key.gpu}, {key.basis}, {key.strategy} seed {key.seed})"
+        words = f"run {found.id} ({key.problem} on {key.gpu}, {key.basis}, {key.search_name} seed {key.seed})"
         if not yes and not sys.stdin.isatty():
             raise UsageError(f"deleting {words} cannot be undone: add --yes.")
         if not yes and not typer.confirm(f"Delete {words} and all its outcomes?"):

@@ -164,7 +164,7 @@ def evoflash(*words):
     return forked.evoflash("portfolio", *words)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_without_a_gpu_times_are_estimated_kept_and_read_again(tmp_path):
     mix = tmp_path / "mix.txt"
     mix.write_text("b=1,h=4,s=64,d=32 weight=2\nb=2,h=4,s=256,d=32\n")

@@ -198,9 +198,9 @@ def test_a_mix_is_searched_continued_and_summed_up_though_one_problem_has_no_ker
         assert sorted(spent(db).values()) == [budget, budget]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("end", "code"), [(signal.SIGTERM, 143), (signal.SIGKILL, -9)])
 @pytest.mark.sample(1)
+@pytest.mark.full
 def test_when_the_command_ends_no_search_goes_on_and_the_same_command_continues(
     tmp_path: Path, end: signal.Signals, code: int
 ) -> None:

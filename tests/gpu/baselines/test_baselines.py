@@ -15,9 +15,10 @@ from evoflash.app import baselines as baseline_times
 from evoflash.app import insights
 from evoflash.errors import NoKernelError, UsageError
 from evoflash.evaluation import Baseline, Basis, RunKey, Timing, Verdict
-from evoflash.gpu.baselines import DEFAULT, NAMES, OPTIONAL, flashinfer, sdpa, xformers
-from evoflash.gpu.baselines import flash_attention_3 as fa3
-from evoflash.gpu.baselines import flash_attention_4 as fa4
+from evoflash.gpu.baselines import DEFAULT, NAMES, OPTIONAL
+from evoflash.gpu.baselines.attention import flash_attention_3 as fa3
+from evoflash.gpu.baselines.attention import flash_attention_4 as fa4
+from evoflash.gpu.baselines.attention import flashinfer, sdpa, xformers
 from evoflash.gpu.baselines.contender import BaselineAbsentError, import_library, reason_of
 from evoflash.gpu.process.finals import FinalReport, row_of
 from evoflash.operations.attention.reference import attention

@@ -436,7 +436,7 @@ worker.run_module("arithmetic", "sm_80", Path(sys.argv[1]), first=int(sys.argv[2
 """
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_journal_survives_its_process(tmp_path):
     mine = _Progress(worker.modules("sm_80")["arithmetic"].labels, tmp_path / "journal.jsonl")
     while True:

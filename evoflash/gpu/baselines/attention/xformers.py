@@ -6,7 +6,8 @@ It takes (B, S, H, D), and grouped heads as (B, S, groups, heads of a group, D) 
 from collections.abc import Iterator
 from typing import Any
 
-from evoflash.gpu.baselines.contender import LibraryCall, attention_on, import_library, version
+from evoflash.gpu.baselines.attention import attention_on
+from evoflash.gpu.baselines.contender import LibraryCall, import_library, version
 from evoflash.gpu.timing.benchmark import Bench
 from evoflash.operations.attention.forms import dense
 from evoflash.operations.attention.workload import AttentionWorkload

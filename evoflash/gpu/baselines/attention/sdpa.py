@@ -7,7 +7,8 @@ Skv a bottom-right bias takes its place, and a single causal query, which sees e
 from collections.abc import Iterator
 from typing import Any
 
-from evoflash.gpu.baselines.contender import BaselineAbsentError, LibraryCall, attention_on, torch
+from evoflash.gpu.baselines.attention import attention_on
+from evoflash.gpu.baselines.contender import BaselineAbsentError, LibraryCall, torch
 from evoflash.gpu.timing.benchmark import Bench
 from evoflash.operations.attention.forms import dense
 from evoflash.operations.attention.workload import AttentionWorkload

@@ -10,14 +10,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from evoflash.gpu.baselines.attention import attention_on, rows_first, rows_first_dense
 from evoflash.gpu.baselines.contender import (
     BaselineAbsentError,
     LibraryCall,
-    attention_on,
     import_library,
     reason_of,
-    rows_first,
-    rows_first_dense,
     torch,
     version,
 )

@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from evoflash.gpu.baselines.attention import attention_on
 from evoflash.gpu.baselines.contender import (
     BaselineAbsentError,
     BaselineFailedError,
     LibraryCall,
     LibraryContender,
-    attention_on,
     check_device,
     import_library,
     torch,
@@ -100,7 +100,7 @@ def _time_us(contender: LibraryContender, bench: Bench) -> float | str:
 
 def library_call(workload: AttentionWorkload, setting: TritonConfig, *, tried: str = "") -> LibraryCall:
     """The kernel with this setting; `tried` is what to record of the others."""
-    kernel = import_library("evoflash.gpu.baselines.triton_kernel", _INSTALL).forward
+    kernel = import_library("evoflash.gpu.baselines.attention.triton_kernel", _INSTALL).forward
     w, tensors = workload, torch()
     grid = (-(-w.seq_q // setting.block_m), w.batch * w.heads)
     scale = dense.scale(w) * math.log2(math.e)

@@ -10,16 +10,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from evoflash.gpu.baselines.attention import attention_on, rows_first, rows_first_dense
 from evoflash.gpu.baselines.contender import (
     BaselineAbsentError,
     BaselineFailedError,
     LibraryCall,
     LibraryContender,
-    attention_on,
     check_device,
     import_library,
-    rows_first,
-    rows_first_dense,
     torch,
     version,
 )

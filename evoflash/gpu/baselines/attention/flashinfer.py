@@ -8,7 +8,8 @@ compiles a kernel on its first use: minutes with few cores, then kept in its own
 from collections.abc import Iterator
 from typing import Any
 
-from evoflash.gpu.baselines.contender import LibraryCall, attention_on, import_library, torch, version
+from evoflash.gpu.baselines.attention import attention_on
+from evoflash.gpu.baselines.contender import LibraryCall, import_library, torch, version
 from evoflash.gpu.timing.benchmark import Bench
 from evoflash.operations.attention.forms import dense
 from evoflash.operations.attention.workload import AttentionWorkload
