@@ -6,7 +6,7 @@ The bands, 32 KB each, are read back.
 """
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -243,20 +243,21 @@ def launch(
         with stream:
             arena.poison(stream)
             if kernel.workspace_bytes:
-                workspace(kernel.workspace_bytes, kernel.zeroed_bytes).poison(stream)
+                workspace(*kernel.scratch).poison(stream)
             given = arena.arguments(kernel, without=without)
             stopwatch = Stopwatch(stream)
             kernel.enqueue(given)
         took_us = stopwatch.stop(limit_s=limit_s)
         arena.check_memory()
         if kernel.workspace_bytes:
-            _check_workspace(kernel)
+            buffer, zeroed = workspace(*kernel.scratch), kernel.zeroed_bytes
+            check_workspaces([buffer], is_dirty=bool(zeroed and buffer.device_bytes[:zeroed].get().any()))
     return took_us
 
 
-def _check_workspace(kernel: LoadedKernel) -> None:
-    buffer = workspace(kernel.workspace_bytes, kernel.zeroed_bytes)
-    if fault := buffer.fault():
+def check_workspaces(buffers: Iterable[GuardedBuffer], *, is_dirty: bool) -> None:
+    """Raises MemoryFaultError when a guard band of one changed, or what must be zero of one is not."""
+    if fault := next(filter(None, (buffer.fault() for buffer in buffers)), ""):
         raise MemoryFaultError(f"wrote outside its workspace: {fault}")
-    if kernel.zeroed_bytes and buffer.device_bytes[: kernel.zeroed_bytes].get().any():
+    if is_dirty:
         raise MemoryFaultError("left its workspace other than zero where each call expects zeros")

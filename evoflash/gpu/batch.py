@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evoflash.gpu.arena import MemoryFaultError, verify_copy
+from evoflash.gpu.arena import MemoryFaultError, check_workspaces, verify_copy
 from evoflash.gpu.comparisons import Comparison, ComparisonBatch, MemoryPair, RowComparison, UntouchedRows
 from evoflash.gpu.driver import PackedArguments
 from evoflash.gpu.launcher import KernelHungError, LoadedKernel, cupy, new_stream, settle, wait
@@ -242,10 +242,7 @@ class Batch:
         if changed.any():
             slab, run = self._runs[int(self._owners[int(changed.argmax())])]
             raise self.slabs[slab].fault(run)
-        if fault := next(filter(None, (buffer.fault() for buffer in scratch)), ""):
-            raise MemoryFaultError(f"wrote outside its workspace: {fault}")
-        if any(table.read().any() for table in zeros):
-            raise MemoryFaultError("left its workspace other than zero where each call expects zeros")
+        check_workspaces(scratch, is_dirty=any(table.read().any() for table in zeros))
 
 
 @lru_cache(maxsize=64)

@@ -228,7 +228,7 @@ def scratch_of(kernel: LoadedKernel) -> int:
     """The address of the kernel's, with zeros where the kernel expects them; 0 where it has none."""
     if not kernel.workspace_bytes:
         return 0
-    buffer = workspace(kernel.workspace_bytes, kernel.zeroed_bytes)
+    buffer = workspace(*kernel.scratch)
     if kernel.zeroed_bytes:
         settle()
         buffer.device_bytes.data.memset(0, kernel.zeroed_bytes)

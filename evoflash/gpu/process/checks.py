@@ -24,7 +24,6 @@ from evoflash.gpu.timing.benchmark import Bench, KernelContender
 from evoflash.numerics import is_non_finite
 from evoflash.operation import (
     ExpectedOutputs,
-    InputNames,
     Output,
     TestInput,
     Workload,
@@ -54,16 +53,12 @@ class CheckSubject:
 
 def smoke(subject: CheckSubject) -> str:
     """Empty when a first launch writes finite numbers everywhere; else how many are missing."""
-    inputs, _ = case(subject.workload, _names(subject.workload).small[0], subject.seed)
+    inputs, _ = case(subject.workload, operation_of(subject.workload).inputs.small[0], subject.seed)
     output = _run(subject, CheckLaunch(inputs))
     for spec in outputs_of(subject.workload, "rows"):
         if missing := int(is_non_finite(output.tensors[spec.name], spec.dtype).sum()):
             return f"{missing} elements of {spec.name} not written, or not finite"
     return ""
-
-
-def _names(workload: Workload) -> InputNames:
-    return operation_of(workload).inputs
 
 
 def on_check_shapes(subjects: Sequence[CheckSubject]) -> Iterator[Verdict]:
@@ -104,7 +99,7 @@ def on_check_shape(subject: CheckSubject) -> Verdict:
 def first_look(subject: CheckSubject) -> tuple[Verdict, float]:
     """One checked launch at size, and its time in us. A bad verdict needs at_size() to confirm it."""
     workload, seed = subject.workload, subject.seed
-    name = _names(workload).at_size[0]
+    name = operation_of(workload).inputs.at_size[0]
     inputs, expected = large_case(workload, name, seed)
     on_device = cache.inputs(workload, name, seed)
     with alone():
@@ -138,7 +133,7 @@ def at_size(subject: CheckSubject) -> Verdict:
 def _at_size_alone(subject: CheckSubject) -> Verdict:
     """The inputs of the benchmark's shape against the reference at a sample; and two runs, bit for bit."""
     workload, seed = subject.workload, subject.seed
-    arena, parts, names = cache.arena(workload), [], _names(workload).at_size
+    arena, parts, names = cache.arena(workload), [], operation_of(workload).inputs.at_size
     for name in names:
         inputs, expected = large_case(workload, name, seed)
         _launch(subject, cache.inputs(workload, name, seed))
