@@ -2,7 +2,7 @@
 compilers/, running is cuda/ or emulator/.
 
     ef_layer    The ef:: layer as text
-    expression  Compiles the expressions of a template header
+    expression  The expressions of a template header
     family      Kernel families
     gxx         Builds the emulator's runtime and rendered kernels with g++; runs neither
     header      Reads a template's TOML header into records and compiled expressions
