@@ -1,16 +1,16 @@
 """What a genome leaves evoflash as: one writer for each kind of file. Searches, measures and stores nothing.
 
-    claims               What every export says of itself
-    cubin                The kind "cubin"
-    cupy_file            The kind "cupy"
-    exported             What is exported
-    flashinfer_solution  The kind "solution"
-    hub                  The kind "hub"
-    kernel_cu            The kind "cu"
-    kinds                The registry of export kinds
-    launch_json          launch.json and its cubins
-    one_file             evoflash.runtime and a kernel inside one Python file
-    portfolio            Several kernels and their dispatcher as a folder that is a Python package
-    t4                   The kind "t4"
-    torch_op             The kind "torch"
+claims               What every export says of itself
+cubin                The kind "cubin"
+cupy_file            The kind "cupy"
+exported             What is exported
+flashinfer_solution  The kind "solution"
+hub                  The kind "hub"
+kernel_cu            The kind "cu"
+kinds                The registry of export kinds
+launch_json          launch.json and its cubins
+one_file             evoflash.runtime and a kernel inside one Python file
+portfolio            Several kernels and their dispatcher as a folder that is a Python package
+t4                   The kind "t4"
+torch_op             The kind "torch"
 """

@@ -1,5 +1,5 @@
 """Does the tool tell the truth on this machine? Frauds that must be rejected, and the emulator against a GPU.
 
-    conformance/  Conformance
-    selftest/     Self-test
+conformance/  Conformance
+selftest/     Self-test
 """
