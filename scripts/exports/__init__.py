@@ -1,4 +1,6 @@
 """Whether exported kernels are right, in programs that know nothing of evoflash.
 
-measure  Exports for PyTorch, tried where evoflash is not
+host_cost  What the Python side of an exported kernel's call costs the host, without a GPU. Times no
+           kernel
+measure    Exports for PyTorch, measured where evoflash is not
 """

@@ -3,7 +3,8 @@
 equivalents  Reads equivalent_mutants.toml
 examine      What becomes of one mutant
 grid         Which kernels mutation testing looks at
-mutants      Finds the synchronisation and the bounds predicates in a rendered kernel and weakens them, one at
-             a time
+merge        Makes one record of mutation testing out of several
+mutants      Finds the synchronisation and the bounds predicates in a rendered kernel and weakens them,
+             one at a time
 run          Mutation testing
 """
