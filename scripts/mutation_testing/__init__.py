@@ -3,8 +3,7 @@
 equivalents  Reads equivalent_mutants.toml
 examine      What becomes of one mutant
 grid         Which kernels mutation testing looks at
-merge        Makes one record of mutation testing out of several
-mutants      Finds the synchronisation and the bounds predicates in a rendered kernel and weakens them,
-             one at a time
+mutants      Finds the synchronisation and the bounds predicates in a rendered kernel and weakens them, one at
+             a time
 run          Mutation testing
 """

@@ -1,8 +1,8 @@
 """Collects all that is known of a run into one record, for JSON or a page. Shows nothing.
 
-candidates  Pareto fronts of a run's correct kernels
-collect     A run's report, from the database
+candidates  A run's candidates in numbers, with the best so far, rejections and Pareto fronts
+collect     Chooses the run that a report is of and puts the report together from the database
 lineage     How a winner came about, hop by hop, and what each of its values is worth
-record      What a report says, as records, and their JSON: the page has no other source
-winner      The winner of a run
+record      The records that a report is made of, with their texts as JSON objects
+winner      The winner of a run, how sure its time is, what bounds it and what was checked
 """

@@ -7,6 +7,6 @@ replay_table     The table of docs/searching.md on replays
 search_tables    The table of docs/searching.md
 settings         The table of settings in docs/commands.md, made of evoflash/settings.py
 unseen_digest    The README's words on docs/unseen.md
-without_archive  The section of docs/unseen.md on searches without the archive and with one seed a family,
-                 of its records
+without_archive  The section of docs/unseen.md on searches without the archive and with one seed a family, of
+                 its records
 """
