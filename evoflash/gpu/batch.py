@@ -33,7 +33,7 @@ from evoflash.gpu.memory import (
 )
 from evoflash.gpu.sharing import beside_others
 from evoflash.operation import ELEMENT_BYTES, Workload, operation_of
-from evoflash.validation.plan import PlannedLaunch
+from evoflash.validation.plan import CheckLaunch
 
 _ALIGNMENT = 256  # bytes
 
@@ -47,12 +47,12 @@ class _Place:
     payloads: dict[str, tuple[int, Layout]]
 
 
-def bytes_of(workload: Workload, runs: Sequence[PlannedLaunch]) -> int:
+def bytes_of(workload: Workload, runs: Sequence[CheckLaunch]) -> int:
     """What a slab of those runs takes, the image not counted."""
     return _places(workload, runs)[-1].end
 
 
-def _places(workload: Workload, runs: Sequence[PlannedLaunch]) -> list[_Place]:
+def _places(workload: Workload, runs: Sequence[CheckLaunch]) -> list[_Place]:
     specs, places, at = operation_of(workload).tensors(workload), [], 0
     for run in runs:
         begin, payloads = at, {}
@@ -67,9 +67,7 @@ def _places(workload: Workload, runs: Sequence[PlannedLaunch]) -> list[_Place]:
 class Slab:
     """The memory of some runs on one workload."""
 
-    def __init__(
-        self, workload: Workload, runs: Sequence[PlannedLaunch], *, rng: np.random.Generator
-    ) -> None:
+    def __init__(self, workload: Workload, runs: Sequence[CheckLaunch], *, rng: np.random.Generator) -> None:
         """NoRoomError when the device's memory is used up."""
         self.workload, self.runs = workload, tuple(runs)
         self._places = _places(workload, runs)
@@ -79,7 +77,7 @@ class Slab:
         settle()
         self._arguments = [self._arguments_of(*each) for each in zip(self.runs, self._places, strict=True)]
 
-    def _arguments_of(self, run: PlannedLaunch, place: _Place) -> CallArguments:
+    def _arguments_of(self, run: CheckLaunch, place: _Place) -> CallArguments:
         layouts = {name: layout for name, (_, layout) in place.payloads.items()}
         buffers = {
             name: DeviceBuffer(self._memory, at, layout.size_bytes)
@@ -87,7 +85,7 @@ class Slab:
         }
         return CallArguments(self.workload, buffers, layouts, without=run.without)
 
-    def _pristine(self, run: PlannedLaunch, place: _Place, rng: np.random.Generator) -> NDArray[np.uint8]:
+    def _pristine(self, run: CheckLaunch, place: _Place, rng: np.random.Generator) -> NDArray[np.uint8]:
         memory = np.empty(place.end - place.begin, np.uint8)
         at, inputs = 0, run.inputs.tensors
         for name, (payload, layout) in place.payloads.items():
@@ -119,7 +117,7 @@ class Slab:
         """For each run, all of its memory that no kernel may change, against the image."""
         return [self._read_only_pairs(run, place) for run, place in zip(self.runs, self._places, strict=True)]
 
-    def _read_only_pairs(self, run: PlannedLaunch, place: _Place) -> list[MemoryPair]:
+    def _read_only_pairs(self, run: CheckLaunch, place: _Place) -> list[MemoryPair]:
         pairs, at = [], place.begin
         for name, (payload, layout) in place.payloads.items():
             if layout.spec.role == "input" or name in run.without:

@@ -31,7 +31,7 @@ from evoflash.kernels.nvrtc import compile_candidate
 from evoflash.kernels.occupancy import does_not_fit
 from evoflash.operation import Delivery, ExpectedOutputs, Schedule, Workload, operation_of
 from evoflash.validation.cases import draw_case
-from evoflash.validation.plan import PlannedLaunch, single_plan
+from evoflash.validation.plan import CheckLaunch, single_plan
 from evoflash.validation.validator import describe_error
 
 _MOST_S_AGAIN = 2.0  # of CPU time: a run that took longer is not repeated
@@ -82,7 +82,7 @@ def _run_once(library: Path, case: Case, run: EmulatorRun, inputs_name: str) -> 
         emulation, written = launch_own(library, case.launch, case.arguments, run)
         return _ran((emulation,), written=written)
     inputs, expected = draw_case(case.workload, inputs_name, run.seed)
-    plan = single_plan(case.workload, PlannedLaunch(inputs, run.without, run.is_strided), expected)
+    plan = single_plan(case.workload, CheckLaunch(inputs, run.without, run.is_strided), expected)
     # Half an output says nothing.
     found = emulate_plan(library, case.launches, plan, run, stops=lambda report: advice(report.kind).stops)
     wrong = () if found.verdict is None or found.verdict.passed else _wrong(case, expected, found)

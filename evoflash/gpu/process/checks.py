@@ -33,7 +33,7 @@ from evoflash.operation import (
 from evoflash.operations.expectations import outputs_of
 from evoflash.validation import metamorphic, validator
 from evoflash.validation.cases import case, large_case
-from evoflash.validation.plan import PlannedLaunch, check_one_by_one
+from evoflash.validation.plan import CheckLaunch, check_one_by_one
 from evoflash.validation.validator import Part
 
 LARGE_LIMIT_S = 20.0  # one launch on a benchmark workload, by the slowest family
@@ -55,7 +55,7 @@ class CheckSubject:
 def smoke(subject: CheckSubject) -> str:
     """Empty when a first launch writes finite numbers everywhere; else how many are missing."""
     inputs, _ = case(subject.workload, _names(subject.workload).small[0], subject.seed)
-    output = _run(subject, PlannedLaunch(inputs))
+    output = _run(subject, CheckLaunch(inputs))
     for spec in outputs_of(subject.workload, "rows"):
         if missing := int(is_non_finite(output.tensors[spec.name], spec.dtype).sum()):
             return f"{missing} elements of {spec.name} not written, or not finite"
@@ -159,7 +159,7 @@ def _repeats(subject: CheckSubject, name: str) -> str:
     _launch(subject, inputs)
     first = arena.copy_of_rows()
     if first is None:
-        return metamorphic.repeats(lambda x: _run(subject, PlannedLaunch(x)), on_host, workload=workload)
+        return metamorphic.repeats(lambda x: _run(subject, CheckLaunch(x)), on_host, workload=workload)
     _launch(subject, inputs)
     if not arena.differ_from(first):
         return ""
@@ -167,7 +167,7 @@ def _repeats(subject: CheckSubject, name: str) -> str:
     return reason or "two runs on the same input differ"
 
 
-def _run(subject: CheckSubject, planned: PlannedLaunch) -> Output:
+def _run(subject: CheckSubject, planned: CheckLaunch) -> Output:
     """One guarded launch, and what it wrote."""
     workload, without = subject.workload, planned.without
     arena = cache.strided_arena(workload) if planned.is_strided else cache.arena(workload)
