@@ -1,12 +1,10 @@
 """The Python interface, which is what `import evoflash` offers to scripts and notebooks.
 
-It calls the same use cases (app/) as the command line, and prints nothing.
-
-    comparing  Compares strategies on a recorded space and two kernels on the GPU, from Python
-    exporting  Writes a kernel as files from Python, in every form of `evoflash export`
-    html       Shows the records of the Python interface as HTML in notebooks
-    records    The records that the Python interface returns, which notebooks show as formatted text
-    searching  Searches from Python, for one problem or several, and asks a database what it knows
+comparing  Compares strategies on a recorded space and two kernels on the GPU, from Python
+exporting  Writes a kernel as files from Python, in every form of `evoflash export`
+html       Shows the records of the Python interface as HTML in notebooks
+records    The records that the Python interface returns, which notebooks show as formatted text
+searching  Searches from Python, for one problem or several, and asks a database what it knows
 """
 
 from evoflash.api.comparing import compare, replay

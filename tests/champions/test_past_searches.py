@@ -1,5 +1,6 @@
 """Outcomes that ship with evoflash: written by a script, read back, chosen by distance, learnt from."""
 
+import gzip
 import json
 import math
 from pathlib import Path
@@ -60,7 +61,7 @@ def stored(store: Store, found: Outcomes, problem: str = NEAR, basis: Basis = Ba
 
 
 def written(folder: Path, *databases: str) -> Path:
-    path = folder / "h200_searches.json"
+    path = folder / "h200_searches.json.gz"
     ship.main([*databases, "--source", "a test", "-o", str(path)])
     return path
 
@@ -146,8 +147,8 @@ def test_a_note_of_a_search_that_ships_no_more_is_passed_over(tmp_path, shipped)
 
 @pytest.mark.parametrize("text", ["", "[]", '{"searches":[{}]}', '{"searches":[{"problem":1}]}'])
 def test_a_broken_file_ends_in_one_line(tmp_path: Path, text: str) -> None:
-    path = tmp_path / "h200_searches.json"
-    path.write_text(text)
+    path = tmp_path / "h200_searches.json.gz"
+    path.write_bytes(gzip.compress(text.encode()))
     with pytest.raises(UsageError, match="install evoflash anew"):
         read_past_searches(path)
 
@@ -170,7 +171,7 @@ def test_a_genome_keeps_its_id_through_the_file(tmp_path: Path) -> None:
     genome = Genome("flash_mma", 1, (("a", 1), ("b", False), ("c", "x")))
     found = ((genome, 1.0),)
     table = ship.as_json(PastSearch(NEAR, "made up", {"flash_mma": found}))
-    path = tmp_path / "a.json"
-    path.write_text(json.dumps({"searches": [table]}))
+    path = tmp_path / "a.json.gz"
+    path.write_bytes(gzip.compress(json.dumps({"searches": [table]}).encode()))
     ((back, _),) = read_past_searches(path)[0].families["flash_mma"]
     assert back.id == genome.id

@@ -20,6 +20,9 @@ from waiting import LIMIT_S, until
 from evoflash.cli import program as cli
 from evoflash.cli.options import program as program_of_terminal
 
+SEARCH_ONE = ("search", "--gpu", "l4", "--budget", "1", "--db")
+EXPORT = ("export", "--family", "flash_mma", "--gpu", "l4", "--set")
+
 
 @pytest.fixture(scope="module")
 def searched(tmp_path_factory) -> Path:
@@ -160,24 +163,10 @@ def test_a_dry_run_compiles_and_stores_nothing(tmp_path):
         (("show", "ffff"), 1, "evoflash search"),
         (("best",), 1, "evoflash search"),
         (("leaderboard",), 1, "evoflash search"),
-        (("export", "--family", "flash_mma", "--gpu", "l4", "--set", "warps=3"), EXIT_USAGE, "1, 2, 4, 8"),
-        (("export", "--family", "flash_mma", "--gpu", "l4", "--set", "wraps=4"), EXIT_USAGE, "wraps"),
-        (("export", "--family", "flash_mma", "--gpu", "l4", "--set", "warps"), EXIT_USAGE, "param=value"),
-        (
-            (
-                "export",
-                "--family",
-                "flash_mma",
-                "--gpu",
-                "l4",
-                "--set",
-                "rows_per_warp=32",
-                "--set",
-                "block_n=128",
-            ),
-            EXIT_USAGE,
-            "regs_fit",
-        ),
+        ((*EXPORT, "warps=3"), EXIT_USAGE, "1, 2, 4, 8"),
+        ((*EXPORT, "wraps=4"), EXIT_USAGE, "wraps"),
+        ((*EXPORT, "warps"), EXIT_USAGE, "param=value"),
+        ((*EXPORT, "rows_per_warp=32", "--set", "block_n=128"), EXIT_USAGE, "regs_fit"),
     ],
 )
 @pytest.mark.skipif(
@@ -222,7 +211,7 @@ def test_a_database_from_the_future_is_said_in_one_line(searched, tmp_path):
         connection.execute("update evoflash_version set version_num = '9999'")
     connection.close()
 
-    done = evoflash("search", "--gpu", "l4", "--budget", "1", "--db", str(path))
+    done = evoflash(*SEARCH_ONE, str(path))
 
     assert done.returncode == 1
     assert "newer" in one_line(done)
@@ -231,7 +220,7 @@ def test_a_database_from_the_future_is_said_in_one_line(searched, tmp_path):
 def test_a_folder_that_cannot_be_written_is_said_in_one_line(tmp_path):
     (tmp_path / "file").write_text("")
 
-    done = evoflash("search", "--gpu", "l4", "--budget", "1", "--db", str(tmp_path / "file" / "x.db"))
+    done = evoflash(*SEARCH_ONE, str(tmp_path / "file" / "x.db"))
 
     assert done.returncode == 1
     assert "file" in one_line(done)
@@ -239,17 +228,8 @@ def test_a_folder_that_cannot_be_written_is_said_in_one_line(tmp_path):
 
 @pytest.mark.slow
 def test_no_host_compiler_is_said_in_one_line(tmp_path):
-    done = evoflash(
-        "search",
-        "--gpu",
-        "l4",
-        "--budget",
-        "1",
-        "--db",
-        str(tmp_path / "a.db"),
-        PATH=str(tmp_path),
-        EVOFLASH_CACHE_DIR=str(tmp_path / "cache"),
-    )
+    bare = {"PATH": str(tmp_path), "EVOFLASH_CACHE_DIR": str(tmp_path / "cache")}
+    done = evoflash(*SEARCH_ONE, str(tmp_path / "a.db"), **bare)
 
     assert done.returncode == EXIT_DEVICE
     assert "g++" in one_line(done)
@@ -258,17 +238,11 @@ def test_no_host_compiler_is_said_in_one_line(tmp_path):
 def test_no_cuda_wheels_is_said_in_one_line(tmp_path):
     (tmp_path / "cupy.py").write_text("raise ImportError('no module named cupy')")
 
-    done = fresh(
-        "search",
-        "--gpu",
-        "l4",
-        "--budget",
-        "1",
-        "--db",
-        str(tmp_path / "a.db"),
-        PYTHONPATH=os.pathsep.join([str(tmp_path), str(ROOT)]),
-        EVOFLASH_CACHE_DIR=str(tmp_path / "cache"),
-    )
+    bare = {
+        "PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)]),
+        "EVOFLASH_CACHE_DIR": str(tmp_path / "cache"),
+    }
+    done = fresh(*SEARCH_ONE, str(tmp_path / "a.db"), **bare)
 
     assert done.returncode == EXIT_DEVICE
     assert "evoflash[cuda13]" in one_line(done)
@@ -293,20 +267,8 @@ def test_a_path_that_cannot_be_written_leaves_nothing_half_done(searched, tmp_pa
 @pytest.mark.slow
 def test_ctrl_c_keeps_what_was_evaluated(tmp_path):
     path = tmp_path / "stopped.db"
-    command = [
-        sys.executable,
-        "-m",
-        "evoflash",
-        "search",
-        "--gpu",
-        "l4",
-        "--budget",
-        "500",
-        "--db",
-        str(path),
-    ]
     process = subprocess.Popen(
-        command,
+        [sys.executable, "-m", "evoflash", "search", "--gpu", "l4", "--budget", "500", "--db", str(path)],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

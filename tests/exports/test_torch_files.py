@@ -167,7 +167,7 @@ def test_its_modules_import_only_the_standard_library_torch_and_one_another(hub)
 
 @pytest.mark.full
 def test_the_folder_loads_with_kernels_from_a_local_path(hub):
-    pytest.importorskip("kernels", reason="kernels is not installed")
+    pytest.importorskip("kernels._rust", reason="kernels is not installed")
 
     said = alone(
         hub.parent,

@@ -172,7 +172,6 @@ def test_names_known_beforehand_give_way_to_those_of_the_call():
     assert known({}) is False  # a call leaves nothing behind
     with pytest.raises(TemplateError, match="depth"):
         condition.bind({"width": 3})({})
-    assert Expression("words|length", "tiny: let.n", (int,)).bind({"words": (1, 2)})({}) == 2  # by Jinja
 
 
 SEEDS = 'second = {warps = 2, mode = "a"}\nfirst = {warps = 1, mode = "a", for = "seq_q > 8"}\n'

@@ -1,12 +1,11 @@
 """The operators for warpgroups on flash_wgmma's real space: what each changes, and when it is refused."""
 
 import itertools
-import tomllib
 from functools import cache
 
 import numpy as np
 import pytest
-from places import TESTS
+from move_cases import TOLD, Move, difference, different, each_move
 
 from evoflash.gene_edits import largest, nearest, one_of, refit, set_back
 from evoflash.kernels.family import load_family
@@ -18,7 +17,6 @@ from evoflash.strategies.operators import operators
 FAMILY, H200 = load_family("flash_wgmma"), load_gpu("h200")
 OPERATORS = {operator.name: operator for operator in operators()}
 GENERIC = {"nudge", "reset", "toggle_structure", "crossover", "two_genes"}  # they know no gene by name
-TOLD = tomllib.loads((TESTS / "mutations" / "moves.toml").read_text(encoding="utf-8"))
 GROUPED, WIDE = "b=1,h=8,hkv=2,s=2048,d=64,causal", "b=8,h=16,s=4096,d=128"
 ELSEWHERE = {
     "cheaper_mask",
@@ -45,7 +43,7 @@ def hopper(text: str) -> tuple[SearchSpace, tuple[Genome, ...]]:
     return space, (*walk, *(space.sample(rng) for _ in range(12)))
 
 
-def moves(name: str, text: str, has: dict[str, Value]) -> list[dict[str, Value]]:
+def moves(name: str, text: str, has: dict[str, Value]) -> list[Move]:
     """What the bare operator changes in one valid parent, each outcome once; "gone": what the child lacks."""
     space, _ = hopper(text)
     parent = space.genome(has)
@@ -55,25 +53,12 @@ def moves(name: str, text: str, has: dict[str, Value]) -> list[dict[str, Value]]
     return [difference(parent, child) for child in made if space.is_valid(child)]
 
 
-def difference(parent: Genome, child: Genome) -> dict[str, Value]:
-    before, after = parent.as_dict(), child.as_dict()
-    return {name: after.get(name, "gone") for name in before | after if before.get(name) != after.get(name)}
-
-
-def same(one: list[dict[str, Value]], other: list[dict[str, Value]]) -> bool:
-    return sorted(str(sorted(d.items())) for d in one) == sorted(str(sorted(d.items())) for d in other)
-
-
-def each_move(part: str) -> list[object]:
-    return [pytest.param(row, id=f"{row['operator']}-{row['has']}") for row in TOLD[part]]
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("move", each_move("moves"))
 @pytest.mark.sample(20)
 def test_a_move_makes_all_that_it_promises_and_nothing_else(move) -> None:
     got = moves(move["operator"], GROUPED, {**TOLD["base"], **move["has"]})
-    assert same(got, move["made"]), got
+    assert different(got) == different(move["made"]), got
 
 
 @pytest.mark.slow
@@ -81,7 +66,7 @@ def test_a_move_makes_all_that_it_promises_and_nothing_else(move) -> None:
 @pytest.mark.sample(4)
 def test_a_move_at_the_wall_makes_the_tile_pay_or_is_refused(move) -> None:
     got = moves(move["operator"], WIDE, {**TOLD["base"], **TOLD["broad"], **move["has"]})
-    assert same(got, move["made"]), got
+    assert different(got) == different(move["made"]), got
 
 
 @pytest.mark.parametrize("name", NAMED)

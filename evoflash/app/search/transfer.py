@@ -60,7 +60,7 @@ def _distance(plan: SearchPlan, run: Run) -> float:
 
 def earlier(store: Store, current: Run, fields: Sequence[SearchField]) -> Mapping[str, tuple[Earlier, ...]]:
     """What the run `current` uses, by family, the nearest search first."""
-    problem, found = parse_problem(current.key.problem), [*_runs(store, current), *_shipped(current)]
+    problem, found = parse_problem(current.key.problem), [*_runs(store, current), *_shipped_outcomes(current)]
     searches = sorted(found, key=lambda search: champion.distance(problem, parse_problem(search[0])))
     mine = {
         field.family.name: [_earlier(outcomes, field.space) for _, outcomes in searches] for field in fields
@@ -79,7 +79,7 @@ def _runs(store: Store, current: Run) -> Iterator[tuple[str, list[Timed]]]:
             yield run.key.problem, [_genome_time(each) for each in history if not each.is_censored]
 
 
-def _shipped(current: Run) -> Iterator[tuple[str, list[Timed]]]:
+def _shipped_outcomes(current: Run) -> Iterator[tuple[str, list[Timed]]]:
     """The problem and the outcomes of each shipped search that it learns from and this version has."""
     known = {each.problem: each for each in past_searches(current.key.gpu)}
     for problem in current.start.learns_from_shipped:
