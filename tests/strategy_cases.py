@@ -132,7 +132,7 @@ class Notebook:
     def history(self, run: str) -> list[tuple[Proposal, Evaluation]]:
         return list(self.rows)
 
-    def spent(self, run: str) -> int:
+    def spent_budget(self, run: str) -> int:
         return sum(not evaluation.duplicate_of for _, evaluation in self.rows)
 
     def add(self, run: str, evaluation: Evaluation, proposal: Proposal) -> None:
