@@ -50,7 +50,7 @@ ground:
     space       Params, search spaces and genomes
     specs/      GpuSpec
     numerics    16-bit floats as bit patterns
-    notices     Cut out of evoflash.cli.options
+    notices     Notes for the person while something works
     extensions  Families, operators, GPUs and strategies of one's own, in folders outside of the package
     paths       Where the shipped folders (templates/, mutations/, db/) and the user's folders are
     settings    What a person has set

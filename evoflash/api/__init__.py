@@ -1,10 +1,8 @@
 """The Python interface: what `import evoflash` offers, for scripts and notebooks. Shares the commands' work.
 
-    comparing  Comparing from Python
-    exporting  A kernel as files from Python, in every form of `evoflash export`
-    html       The records of the Python interface as HTML for notebooks
-    records    What the Python interface returns
-    searching  Searching from Python, and asking a database what it knows
+    calls    What Python code can call
+    html     The records of the Python interface as HTML for notebooks
+    records  What the Python interface returns
 """
 
 from evoflash.api.comparing import compare, replay

@@ -1,20 +1,14 @@
 """`evoflash compare`: which of two kernels is faster on this GPU, or that it is unclear.
 
-command     the command's options
-start       two words in, the outcome of a GPU process out
-kernels     what the two words on the command line stand for, compiled
-run         both checked, timed in pairs and checked again, in a GPU process
-report      the comparison as text or JSON
-
-What is compared: a candidate of the database, a library's kernel or a .cu file, made ready for the GPU.
-Two kernels compared in a GPU process: checked, timed in pairs by every protocol, and checked again.
-A comparison from two words to its outcome, in a GPU process of its own. Prints no result.
+A kernel is a candidate of the database, a library's or a .cu file. Both are checked, timed in pairs by every
+protocol and checked again, in a GPU process of their own.
 """
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -35,7 +29,13 @@ from evoflash.gpu.process.rungs import GpuTask, Launcher, check_task, task_of
 from evoflash.gpu.timing import noise_floor as noise
 from evoflash.gpu.timing.benchmark import Bench, KernelContender, can_be_timed
 from evoflash.gpu.timing.intervals import MINIMAL_EFFECT
-from evoflash.gpu.timing.paired import PairedComparison, SequentialTest, beats_physics, run_sequential_test
+from evoflash.gpu.timing.paired import (
+    PREFIX,
+    PairedComparison,
+    SequentialTest,
+    beats_physics,
+    run_sequential_test,
+)
 from evoflash.gpu.timing.protocols import CALL, Pace, TimingProtocol
 from evoflash.isolation import IsolatedPool
 from evoflash.kernels.family import load_family
@@ -183,6 +183,20 @@ class PairResult:
     comparison: PairedComparison
     timings: tuple[Timing, Timing]
 
+    @property
+    def protocol(self) -> str:
+        """How it was timed: cold, hot, call, ..."""
+        return self.comparison.protocol.removeprefix(PREFIX)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The ratio with its interval, the answer, and both kernels' times under `first` and `second`."""
+        row = asdict(self.comparison) | {"answer": self.comparison.answer}
+        names = ("median_us", "p10_us", "p90_us", "n", "sm_clock_mhz", "throttle")
+        for which, timing in zip(("first", "second"), self.timings, strict=True):
+            del row[which]
+            row[which] = {name: getattr(timing, name) for name in names}
+        return row
+
 
 @dataclass(frozen=True, slots=True)
 class ComparisonResult:
@@ -191,6 +205,19 @@ class ComparisonResult:
     results: tuple[PairResult, ...] = ()
     failure: str = ""
     notes: tuple[str, ...] = ()
+
+
+def as_dict(run: ComparisonRun, outcome: ComparisonResult) -> dict[str, Any]:
+    """Times in us; the ratio is the first kernel's time over the second's."""
+    first, second = (contender.name for contender in run.contenders)
+    return {
+        "problem": str(run.problem),
+        "gpu": run.spec.name,
+        "first": first,
+        "second": second,
+        "results": [result.as_dict() for result in outcome.results],
+        "notes": list(outcome.notes),
+    }
 
 
 class _FailedError(Exception):

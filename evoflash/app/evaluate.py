@@ -1,15 +1,4 @@
-"""`evoflash evaluate`: one given genome through every check to its time, stored like any evaluation.
-
-command     the command's options
-subject     which genome was meant: values, an id or a file
-run         the genome evaluated and stored, on the GPU or in the emulator
-emulated    the genome checked by the emulator alone, and not stored
-
-A genome compiled for its GPU and checked by the emulator; nothing is timed, estimated or stored.
-Which genome `evoflash evaluate` was given: values of a family, an id, or a file. Evaluates nothing.
-Given genomes, taken through every check to their times and stored as a run. Searches nothing.
-Known genomes, measured on this machine's GPU as a run of their own; nothing is searched.
-"""
+"""`evoflash evaluate` and `remeasure`: given genomes through every check to their times, stored as a run."""
 
 import json
 from collections.abc import Mapping, Sequence

@@ -2,24 +2,21 @@
 
 A view opens no store and computes nothing; what it shows it is given.
 
-    baselines    Baselines as tables or JSON for people
-    benchmark    A benchmark as tables as wide as the terminal
-    best         What `evoflash best` answers, as text and as JSON. Looks for no kernel
+    baselines    Baselines as tables
+    catalogue    What can be named in an option, in tables and lines
     check        Shows what `evoflash check` found
-    compare      A comparison of two kernels as text or JSON; computes nothing
-    database     What `evoflash db check` found, as text or JSON; checks nothing
+    doctor       What `evoflash doctor` found, in lines
     html/        A report's record as one HTML page
-    insights     What a run's mutation operators brought, as tables or JSON; counts nothing
-    kernel       Records as text or JSON for people
+    insights     What a run's mutation operators brought, as tables
+    kernel       Kernels as text
     ladder       Shows what `evoflash ladder` found
-    leaderboard  The leaderboard as tables, Markdown, JSON or CSV, with a mark on every estimate
+    leaderboard  The leaderboard as tables, Markdown or CSV, with a mark on every estimate
     portfolio    A portfolio as tables for people or as JSON; computes nothing but sums
     progress     Shows a search's progress on stderr
-    replay       A comparison of search strategies as a table or JSON; computes nothing
-    runs         A run in some lines, once or drawn again until it ends
-    search       Cut out of evoflash.app.search.recorded
-    selftest     What the self-test found
+    recordings   Strategies on recorded spaces as tables
+    runs         Runs as a table or in some lines, drawn again until they end
+    search       What came of a search on a recorded space, or of several problems, as table or lines
     tables       A table as wide as where it is printed
     terminal     What commands share towards the person
-    verify       A claim and what was found, beside one another, as text or JSON; it decides nothing
+    verify       A claim and what was found, beside one another
 """

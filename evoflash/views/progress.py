@@ -1,9 +1,7 @@
 """Shows a search's progress on stderr: a chart and a line with a bar on a terminal, else a line now and then.
 
-The chart (search/best_chart.py) is of the best so far. The line is as wide as the terminal: what matters
-least is left out, no figure is cut. At 80 characters all of it is there but for what was not correct.
-
-The best so far as a small chart of characters, for a terminal. Draws; counts and times nothing.
+The chart is of the best so far. The line is as wide as the terminal: what matters least is left out, no
+figure is cut. At 80 characters all of it is there but for what was not correct.
 """
 
 import math
@@ -20,8 +18,7 @@ from rich.progress import ProgressColumn, Task
 from rich.text import Text
 
 from evoflash.app.search.limits import Limits
-from evoflash.evaluation import Basis, Evaluation, Proposal
-from evoflash.search import faster
+from evoflash.evaluation import Basis, Evaluation, Proposal, faster
 from evoflash.settings import is_on
 
 ROWS, LONGEST, NARROWEST = 3, 60, 36  # lines; columns at most; the narrowest terminal that gets one

@@ -39,7 +39,7 @@ from evoflash.problem import Problem, parse_problem
 from evoflash.space import Genome, SearchSpace
 from evoflash.specs import known_gpus, load_gpu
 from evoflash.store.store import open_store
-from evoflash.views.best import describe
+from evoflash.views.kernel import describe_best
 from scripts.pages import champions as script
 
 H200 = load_gpu("h200")
@@ -345,9 +345,9 @@ def test_without_the_gpu_the_answer_is_checked_and_its_time_marked_as_archived(t
     answer = ask(tmp_path / "none.db")
 
     assert answer.genome == adapt(known, space_of(MISSION, known.genome.family))
-    assert f"{known.us:.2f} us, archived, measured on NVIDIA H200, {known.date}" in describe(answer)
-    assert re.search(r"checked   \d+ shapes, all passed", describe(answer))
-    assert "estimated" not in describe(answer).lower()
+    assert f"{known.us:.2f} us, archived, measured on NVIDIA H200, {known.date}" in describe_best(answer)
+    assert re.search(r"checked   \d+ shapes, all passed", describe_best(answer))
+    assert "estimated" not in describe_best(answer).lower()
     assert not (tmp_path / "none.db").exists()
 
 
@@ -369,7 +369,7 @@ def test_the_archived_time_is_no_score(tmp_path, nobody) -> None:
 def test_the_answer_exports_the_same_bytes_as_its_command(tmp_path, nobody) -> None:
     answer = ask(tmp_path / "none.db")
 
-    (line,) = re.findall(r"^again     evoflash (export .*)$", describe(answer), flags=re.MULTILINE)
+    (line,) = re.findall(r"^again     evoflash (export .*)$", describe_best(answer), flags=re.MULTILINE)
 
     assert evoflash(*line.split()).stdout == answer.cuda()
 
@@ -437,7 +437,7 @@ def test_an_estimate_of_ones_own_stays_the_answer_and_the_archive_is_named(tmp_p
     answer = ask(tmp_path / "a.db")
 
     assert answer.genome == genome
-    assert "ESTIMATED" in describe(answer)
+    assert "ESTIMATED" in describe_best(answer)
     assert "`evoflash best --archive`" in capsys.readouterr().err
     assert "archived, measured on" in ask(tmp_path / "a.db", archive=True).text
 

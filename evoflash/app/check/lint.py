@@ -1,7 +1,4 @@
-"""What g++, NVRTC and ptxas say about a kernel, as findings; runs none of them.
-
-The ef:: way for what the emulator cannot see, or g++ does not know, in a kernel; compiles nothing.
-"""
+"""What g++, NVRTC and ptxas say about a kernel as findings, and the ef:: way for what they do not know."""
 
 import re
 

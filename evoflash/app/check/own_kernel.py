@@ -1,9 +1,6 @@
-"""One launch of a kernel with arguments of its own in the emulator: arrays made, filled, and read back.
+"""A user's own .cu: the TOML comment that says how `evoflash check` launches it, and one launch of it.
 
 What an array holds depends on its name alone, so that runs with different schedules can be compared.
-
-A user's own kernel and its launch, as `evoflash check` knows them; kernel_header.py reads them.
-Reads a user's .cu: the TOML comment that says how `evoflash check` launches it; compiles and runs nothing.
 """
 
 import re

@@ -1,9 +1,8 @@
 """Which kernels a portfolio is chosen from: the database's best, the shipped archive's, families' seeds.
 
-Compiles and measures nothing. A kernel here is a genome that may be compiled for several head dimensions,
-types and masks; whether it is valid under one of them is asked for each by itself.
-
-Kernels compiled for every compile key of a mix on all cores, and emulated where no GPU is there to ask.
+A kernel here is a genome that may be compiled for several head dimensions, types and masks; whether it is
+valid under one of them is asked for each by itself. All are compiled for every compile key of a mix, and
+emulated where no GPU is there to ask.
 """
 
 import itertools
@@ -11,7 +10,6 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 
 from evoflash.champions import champions, distance
 from evoflash.errors import UsageError
@@ -23,6 +21,7 @@ from evoflash.operation import CompileKey, Workload
 from evoflash.problem import Problem, parse_problem
 from evoflash.space import Genome, SearchSpace
 from evoflash.specs import GpuSpec
+from evoflash.store.database import is_there
 from evoflash.store.schema import leaderboard_sql
 from evoflash.store.store import Store, open_store
 
@@ -118,7 +117,7 @@ def _archived_kernels(gpu: GpuSpec) -> list[CandidateKernel]:
 
 def _stored_kernels(db: str, gpu: GpuSpec) -> list[CandidateKernel]:
     """The best few of every attention problem in the database on this GPU, measured before estimated."""
-    if "://" not in db and not Path(db).expanduser().exists():
+    if not is_there(db):
         return []
     with open_store(db, read_only=True) as store:
         return list(_few(store, gpu))

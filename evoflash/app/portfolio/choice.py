@@ -1,12 +1,10 @@
-"""Which kernels of a table to keep: at most k of them, with the least regret over the mix. Measures nothing.
+"""Which kernels of a table to keep, at most k, with the least regret over the mix; the dispatcher's rule.
 
 The regret of a set on a shape is the time of its fastest kernel there over that of the fastest kernel of all,
 less 1. Its mean is weighted by the mix. A ratio and no logarithm: where a weight is a share of the attention
 time of a service, the mean is exactly how much longer the service computes.
 
-Small tables are searched exactly, large ones greedily with exchanges.
-
-The rule by which a dispatcher tells shapes apart, and the shapes at its borders. Measures nothing.
+Small tables are searched exactly, large ones greedily with exchanges. Measures nothing.
 """
 
 import itertools

@@ -1,8 +1,7 @@
 """What fills a table: kernels built when they are first asked for, and a GPU process while rows are missing.
 
 Chooses nothing. Every row is written to the table's file as soon as it is known: nothing measured is lost.
-
-Times of kernels on shapes by the performance model, where no GPU is there to ask. Measures nothing.
+Without a GPU the performance model gives the times.
 """
 
 import os

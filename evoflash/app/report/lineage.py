@@ -1,8 +1,6 @@
-"""How a winner came about, hop by hop, and what each of its values is worth. Times nothing (retimed.py does).
+"""How a winner came about, hop by hop, what each of its values is worth, and all hops timed again.
 
 "Why did it win" is answered by what was tried: its own hops, and candidates that differ from it in one gene.
-
-A lineage timed again on this machine's GPU, all its hops and the libraries in turns. Stores nothing.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,9 +8,8 @@ from dataclasses import dataclass
 
 from evoflash.app.insights import Generation
 from evoflash.app.report.candidates import History
-from evoflash.app.report.record import Hop, Lineage, Neighbour
+from evoflash.app.report.record import Hop, Lineage, Neighbour, short
 from evoflash.app.search.session import swap_pair
-from evoflash.app.words import short
 from evoflash.errors import DeviceError, EvoflashError
 from evoflash.evaluation import FINAL, Evaluation, score
 from evoflash.evaluators.measured import MeasuredEvaluator

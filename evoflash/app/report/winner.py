@@ -1,14 +1,12 @@
-"""The winner of a run: its time, how sure that is, and what cannot be told apart from it. Times nothing.
+"""The winner of a run: how sure its time is, what bounds it, its source and checks. Times nothing.
 
 Which kernel wins is the store's rule (`Store.best_of`). The pairs of the final timing are noted beside the
-run (search/final_pairs.py); a run of an older evoflash has none, and a model's estimate has no interval.
-
-What bounds a winner: the GPU's rooflines for its workloads, and the model's terms where it was estimated.
-The winner's source, what the run checked, and what the emulator says of it. Judges nothing.
+run; a run of an older evoflash has none, and a model's estimate has no interval.
 """
 
 from collections.abc import Sequence
 
+from evoflash.app.export import export_commands
 from evoflash.app.report.candidates import History, seed_us
 from evoflash.app.report.record import (
     CompiledSource,
@@ -22,7 +20,6 @@ from evoflash.app.report.record import (
     VerdictOn,
     WinnerKernel,
 )
-from evoflash.app.words import export_commands
 from evoflash.errors import EvoflashError, UsageError, without_passwords
 from evoflash.evaluation import SCORED, Baseline, Build, Evaluation, Timing, was_timed_again
 from evoflash.gpu.timing.paired import PairedComparison

@@ -2,9 +2,7 @@
 
 With the claim's GPU here it is emulated, checked on every shape and timed beside the libraries, and stored as
 a run of its own, as `evoflash evaluate` does. Without it the emulator checks it; an estimate is estimated
-anew.
-
-An exported file whose kernel was edited: the text as it stands, checked, and timed where its GPU is.
+anew. Of an exported file whose kernel was edited it is the text as it stands.
 """
 
 from collections.abc import Sequence

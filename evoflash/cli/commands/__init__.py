@@ -1,32 +1,32 @@
 """The commands, one file each: a command parses its options, makes one call of app/ and shows the answer.
 
-    baselines         `evoflash baselines`
-    benchmark_search  `evoflash benchmark-search`
-    best              `evoflash best`
+    baselines         The command `evoflash baselines`
+    benchmark_search  The command `evoflash benchmark-search`
+    best              The command `evoflash best`
     check             The command `evoflash check`
     compare           The command `evoflash compare`
     config            The command `evoflash config`
-    dashboard         `evoflash dashboard`
-    db                `evoflash db check`
-    doctor            `evoflash doctor`
+    dashboard         The command `evoflash dashboard`
+    db                The command `evoflash db check`
+    doctor            The command `evoflash doctor`
     evaluate          The command `evoflash evaluate`
-    export            `evoflash export`
+    export            The command `evoflash export`
     families          The command `evoflash families`
     gpus              The command `evoflash gpus`
-    insights          `evoflash insights`
+    insights          The command `evoflash insights`
     ladder            The command `evoflash ladder`
-    leaderboard       `evoflash leaderboard`
+    leaderboard       The command `evoflash leaderboard`
     new               The command `evoflash new`
     portfolio         The command `evoflash portfolio`
     problems          The command `evoflash problems`
-    record            `evoflash record`
-    remeasure         `evoflash remeasure`
-    replay            `evoflash replay`
+    record            The command `evoflash record`
+    remeasure         The command `evoflash remeasure`
+    replay            The command `evoflash replay`
     report            The command `evoflash report`
-    runs              `evoflash runs`
+    runs              The command `evoflash runs`
     search            The command `evoflash search`
     show              The command `evoflash show`
-    status            `evoflash status` and `evoflash watch`
+    status            The commands `evoflash status` and `evoflash watch`
     verify            The command `evoflash verify`
-    worker            `evoflash worker`
+    worker            The command `evoflash worker`
 """

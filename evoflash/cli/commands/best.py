@@ -1,10 +1,4 @@
-"""`evoflash best`: the best kernel known for a problem, from the database or from the shipped archive.
-
-command     the command's options
-answer      which kernel it is, checked (and where its GPU is, timed) again where it is the archive's
-
-The command `evoflash best`. It parses, calls and prints; answer.py chooses the kernel.
-"""
+"""The command `evoflash best`: the best kernel known, of the database or of the shipped archive."""
 
 import sys
 from typing import Annotated
@@ -13,7 +7,7 @@ import typer
 
 from evoflash.cli.options import Arch, Db, Gpu, Json, Kind, MaybeProblem, Prefix, Quiet, Verbose
 from evoflash.errors import UsageError
-from evoflash.views.terminal import tell
+from evoflash.views.terminal import json_text, tell
 
 
 def best(
@@ -47,7 +41,7 @@ def best(
     """
     from evoflash.app import best as answer
     from evoflash.app.export import write
-    from evoflash.views import best as view
+    from evoflash.views.kernel import describe_best
 
     if (kind or arch) and not export:
         raise UsageError("--kind and --arch say how --export writes the kernel: add --export PATH.")
@@ -59,4 +53,4 @@ def best(
         return
     if export is not None:
         write(chosen.to_exported(db, prefix), export, kind=kind, archs=arch)
-    tell(view.as_json(chosen) if as_json else view.describe(chosen), whole=as_json)
+    tell(json_text([chosen.as_dict()]) if as_json else describe_best(chosen), whole=as_json)

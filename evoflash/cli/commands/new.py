@@ -1,4 +1,4 @@
-"""The command `evoflash new`. It parses, calls and prints; files.py does the work."""
+"""The command `evoflash new`: a file of one's own to begin from."""
 
 from enum import StrEnum
 from pathlib import Path

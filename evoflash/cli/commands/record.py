@@ -1,10 +1,4 @@
-"""`evoflash record`: what a search found out, as a file that `evoflash replay` and other tuners read.
-
-command     the command's options
-recording   the store's outcomes for a problem on a GPU, as a recorded space
-
-The command `evoflash record`. It parses, calls and prints; recording.py reads the store.
-"""
+"""The command `evoflash record`: a search's outcomes as a recorded space."""
 
 from pathlib import Path
 from typing import Annotated
@@ -12,7 +6,7 @@ from typing import Annotated
 import typer
 
 from evoflash.cli.options import Db, Quiet
-from evoflash.notices import say, working
+from evoflash.notices import say
 
 
 def record(
@@ -35,8 +29,7 @@ def record(
 
     Example: evoflash record mission-h200.json.gz --problem mission --gpu h200
     """
-    from evoflash.app import record as recording
+    from evoflash.app.recordings import record as write_recording
 
-    with working(f"reading the outcomes of {problem} on {gpu}"):
-        written = recording.record(db, file, problem=problem, gpu=gpu, family=family, estimated=estimated)
+    written = write_recording(db, file, problem=problem, gpu=gpu, family=family, estimated=estimated)
     say(f"wrote {file}: {len(written.space.genomes)} configurations of {written.space.family}.")

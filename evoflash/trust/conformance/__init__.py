@@ -3,8 +3,7 @@ Where the two disagree, one of them is wrong.
 
     arithmetic  Trials of arithmetic on one thread's registers
     cases       What conformance is made of, as records
-    on_gpu      Runs a trial on the GPU. After an error the process's context is lost
-    run         Conformance of the emulator with the GPU of this machine
+    run         Conformance of the emulator with the GPU of this machine, by primitive
     snippets    Kernels made of snippets (kernels/threads.toml and memory.toml), one for each case
     sweep       Runs all of conformance for one GPU, modules in processes of their own
     tma         Trials of TMA's boxes

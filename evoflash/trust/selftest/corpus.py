@@ -16,9 +16,7 @@ A fraud:
                 (a regular expression; "wrong": any threshold of the validator) occur in the reason; or
                 skip = "why the emulator cannot"
     measured    the same on a GPU: the first of these rungs that it comes to must
-Reads and applies; judges nothing.
-
-What became of each fraud and each control, as records: rejected as named, or not. Runs nothing.
+Reads and applies; what became of each fraud is a record here, too.
 """
 
 import hashlib

@@ -1,17 +1,13 @@
-"""Runs the self-test: the corpus in the emulator and on a GPU, mistakes at size, the books.
-
-The harness itself rejects: on_emulator.py, on_gpu.py and the three files of frauds ask it.
-
-What the rungs that need no GPU say to a fraud: lint, pre-flight, correctness in the emulator.
-What the GPU's rungs say to a fraud: smoke test, correctness, timing, as to a search's candidate.
-"""
+"""Runs the self-test: each fraud's rungs in the emulator and on a GPU, mistakes at size, the books."""
 
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from evoflash.emulator.call import EmulatorRun, run_call
 from evoflash.emulator.preflight import CPU_LIMIT_S, preflight
@@ -155,6 +151,15 @@ class SelfTest:
     @property
     def is_good(self) -> bool:
         return all(each.is_good for each in self.outcomes)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many there were of each end."""
+        return dict(Counter(each.end.value for each in self.outcomes))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything, with the whole reasons."""
+        return {"good": self.is_good, "counts": self.counts, **asdict(self)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,12 @@
 """A report's record as one HTML page: no other file, no network, readable without JavaScript.
 
-    benchmark    A benchmark as one HTML page that needs no other file, in light and dark
-    charts       A report's charts over a frame
+    benchmark    A benchmark as one HTML page that needs no other file, in light and dark, with plots
+    charts       A report's charts
     details      The page's later sections
     leaderboard  The leaderboard as one HTML page that needs no other file
     learnt       The page's middle sections
     markup       Numbers, tables and text as HTML; everything that is not ours is escaped
     report       A report's record as one HTML page
     sections     The page's first sections
-    svg          A family's colour and shape, the same in every chart
+    svg          A chart's frame in SVG (scales, ticks, axes), and a family's colour and shape
 """

@@ -1,7 +1,4 @@
-"""A report's charts over a frame: best so far, every candidate, lineage, roofline. Computes no statistics.
-
-Charts in rows: bars with a number behind each, and ratios with their intervals. Computes nothing.
-"""
+"""A report's charts: best so far, candidates, lineage, roofline; bars, and ratios with their intervals."""
 
 import math
 from collections import defaultdict
@@ -10,7 +7,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-from evoflash.app.words import short
+from evoflash.app.report.record import short
 from evoflash.views.html.svg import NARROW, Frame, Look, both, cross, line, make_frame, path, text
 
 Json = Mapping[str, Any]

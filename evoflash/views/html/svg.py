@@ -1,7 +1,4 @@
-"""A family's colour and shape, the same in every chart. Draws a mark, and knows no report.
-
-An SVG chart's frame: its scales, ticks and axes. Draws no data.
-"""
+"""A chart's frame in SVG (scales, ticks, axes), and a family's colour and shape. Knows no report."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
