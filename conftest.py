@@ -83,7 +83,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         chosen = set(firsts.values())
         _leave_out(config, items, [item for item in items if item not in chosen])
     _put_long_files_first(items)
-    gpu_items = [item for item in items if "gpu" in item.keywords]
+    # By the mark and not by the keyword, which the folder tests/gpu is too.
+    gpu_items = [item for item in items if item.get_closest_marker("gpu")]
     if gpu_items and not _gpu_present():
         for item in gpu_items:
             item.add_marker(pytest.mark.skip(reason=NO_GPU))
@@ -94,7 +95,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     """Processes of pytest-xdist share the GPU as those of a search do: what compares times runs alone."""
-    if "gpu" not in item.keywords or "PYTEST_XDIST_TESTRUNUID" not in os.environ:
+    if item.get_closest_marker("gpu") is None or "PYTEST_XDIST_TESTRUNUID" not in os.environ:
         return (yield)
     from evoflash.gpu import sharing
 

@@ -1,60 +1,60 @@
-"""evoflash evolves fused-attention CUDA kernels: mutate, compile, check, time, keep.
+"""evoflash evolves fused-attention CUDA kernels: mutate, compile, check, time, keep the best.
 
-A package imports those below it only (pyproject.toml has the layers). To follow a search from the command to
-the launch, read cli/commands/search.py, app/search/, search.py, evaluators/ and gpu/process/, in this order.
+A module imports from its own floor and from those below, never upwards; pyproject.toml has the exact order,
+`lint-imports` checks it. To follow a search from the command to the launch, read cli/commands/search.py,
+app/search/, search.py, evaluators/ and gpu/process/, in this order.
 
 interfaces:
 
-    cli/    One file or folder for each command, and what they share
-    api/    The Python interface
+    cli/    The command line
+    api/    The Python interface, which is what `import evoflash` offers to scripts and notebooks
     torch/  evoflash's kernels in a PyTorch program
-    views/  Records of the application as words
+    views/  Shows the records of the application as text, tables, JSON and pages, one file a subject
 
 application:
 
-    app/    Use cases
-    trust/  Does the tool tell the truth on this machine? Frauds that must be rejected, and the emulator
-            against a GPU.
+    app/    The use cases, one file or folder for each thing that a command or a Python call asks for
+    trust/  Tests of the tool itself, by frauds that it must reject and a GPU that its emulator must match
 
 engines:
 
     evaluators/  Evaluators turn a genome into an Evaluation
-    families/    Where users' own files of earlier releases look for families
-    exports/     What a genome leaves evoflash as
-    replay/      Search spaces that were measured once, and searches on them without a GPU. Nothing is
-                 compiled or timed
-    gpu/         The only way to the GPU: what is present, memory with guards, launches
-    emulator/    The CPU emulator
-    champions/   The shipped archive, <gpu>.toml
-    kernels/     Kernel families
-    strategies/  Search strategies by name
-    validation/  Whether outputs are right
-    perf_model/  The performance model
-    isolation    Run functions in processes of their own, so that a crash or a hang costs one call and not the
-                 search
-    search       THE LOOP: ask a strategy, evaluate, store, tell
+    families/    An alias, for one release, of evoflash.kernels for users' own files
+    exports/     Writers that turn a genome into files that need no evoflash
+    replay/      Searches on recorded search spaces, whose kernels were measured once
+    gpu/         The only way to the GPU, for launches, checks, timing and other libraries' kernels
+    emulator/    The CPU emulator runs a kernel thread by thread and reports races, deadlocks and bad accesses
+    champions/   The shipped archive of the best genome measured for each problem, and of past searches
+    kernels/     Kernel families, which make a search space, CUDA text and machine code of a template
+    strategies/  Search strategies, which propose genomes and learn from what became of them
+    validation/  Judges whether outputs are right, with NumPy on the host
+    perf_model/  The performance model, which estimates a kernel's time from counters and a data sheet
+    isolation    Runs functions in processes of their own, so that a crash or a hang costs one call and not
+                 the search
+    search       THE LOOP, to be read first, which asks a strategy, evaluates, stores and tells
 
 knowledge:
 
-    store/       The database
-    operations/  What kernels compute
+    store/       The database of runs, evaluations, baselines and lineage, the one truth from which a search
+                 resumes
+    operations/  What kernels compute, a folder for each operation, and what must hold of all of them
 
 ground:
 
     gene_edits  What mutation operators are made of
-    mutations   Mutation operators
-    evaluation  What became of a genome
-    problem     What must be computed
-    launch      Cut out of evoflash.evaluation
-    operation   What an operation is to the rest of evoflash
-    space       Params, search spaces and genomes
-    specs/      GpuSpec
-    numerics    16-bit floats as bit patterns
+    mutations   The package of mutation operators, whose files are in the folder mutations/ of the checkout
+    evaluation  The records of what became of a genome
+    problem     A problem, one workload of an operation or several, and how it is written
+    launch      One kernel launch as records
+    operation   The record of what an operation gives to the rest of evoflash, and finding one by name
+    space       Genomes, params and search spaces
+    specs/      What each GPU allows and how fast it is, read from specs/<name>.toml
+    numerics    16-bit floats as bit patterns, to and from float32, and which are not finite
     notices     Notes for the person while something works
-    extensions  Families, operators, GPUs and strategies of one's own, in folders outside of the package
+    extensions  Finds and loads families, operators, GPUs and strategies of one's own in extension folders
     paths       Where the shipped folders (templates/, mutations/, db/) and the user's folders are
-    settings    What a person has set
-    errors      What evoflash raises at people
+    settings    What a person has set, by environment variables and config files
+    errors      The errors that evoflash raises at people
     runtime/    What exported kernels need on the machine of their user
 """
 

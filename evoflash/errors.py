@@ -1,4 +1,4 @@
-"""What evoflash raises at people; a candidate that fails is data (a Status), never one of these.
+"""The errors that evoflash raises at people. A candidate that fails is data (a Status), never one of these.
 
 EvoflashError             exit 1   a stated failure
 ├── UsageError            exit 2   the command line, a genome or a workload makes no sense
@@ -7,7 +7,7 @@ EvoflashError             exit 1   a stated failure
 ├── TemplateError         exit 1   a kernel template or its header is malformed
 └── StoreError            exit 1   the database cannot be opened, read or written
 
-Any other exception is a mistake in evoflash: exit 70, with a log (commands/unexpected.py).
+Any other exception is a mistake in evoflash: exit 70, with a log (cli/unexpected.py).
 """
 
 import difflib

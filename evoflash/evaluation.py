@@ -1,4 +1,4 @@
-"""What became of a genome: build, verdict, timings, status. Records only; nothing here measures or judges."""
+"""The records of what became of a genome: build, verdict, timings, status. Measures and judges nothing."""
 
 import math
 from collections.abc import Mapping, Sequence

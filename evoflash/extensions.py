@@ -1,10 +1,6 @@
-"""Families, operators, GPUs and strategies of one's own, in folders outside of the package.
+"""Finds and loads families, operators, GPUs and strategies of one's own in extension folders.
 
-folders   where they are, and which files there are
-own_code  a Python file of the user, loaded; its mistakes in one line
-
-The user's extension folders and the files in them; loads none of these files.
-Loads a Python file that a user may have written, and says in a line what is wrong with it. Calls none.
+A Python file of a user is loaded, and what is wrong with it is said in one line. Calls none.
 """
 
 import importlib.metadata

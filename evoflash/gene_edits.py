@@ -167,7 +167,7 @@ def nearest(genome: Genome, space: SearchSpace, changes: Changes, slack: Sequenc
     """The valid child with the changes for which the slack genes move the fewest steps in all.
 
     Among equals the gene named first moves furthest. None when no values of theirs make a valid genome, and
-    where `changed` refuses the changes.
+    where `apply_changes` refuses the changes.
     """
     if not set(changes) <= set(space.names):
         return None
@@ -215,3 +215,7 @@ def _by_distance(genome: Genome, space: SearchSpace, name: str) -> list[tuple[in
     domain = space.param(name).values
     at = domain.index(values[name])
     return sorted(((abs(i - at), {name: v}) for i, v in enumerate(domain)), key=lambda step: step[0])
+
+
+# Users' own operators import these names of earlier releases; they stay for one release.
+changed, drawn = apply_changes, draw_new_genes

@@ -1,4 +1,4 @@
-"""Run functions in processes of their own, so that a crash or a hang costs one call and not the search.
+"""Runs functions in processes of their own, so that a crash or a hang costs one call and not the search.
 
 Covered: host crashes, exits, hangs (the process is killed, whatever it does), processes killed from outside,
 a wall clock that jumps. Not covered: what a process does to files, to the GPU or to the driver. Knows nothing

@@ -1,4 +1,4 @@
-"""Cut out of evoflash.evaluation."""
+"""One kernel launch as records: grid, block, shared memory, cluster, tensor maps. Launches nothing."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

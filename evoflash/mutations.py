@@ -1,6 +1,7 @@
-"""Mutation operators. The modules live in the top-level mutations/ folder (in a wheel: under _share).
+"""The package of mutation operators, whose files are in the folder mutations/ of the checkout.
 
-strategies/operators.py adds those of extension folders as modules of this package.
+In a wheel they are in evoflash/_share/. strategies/operators.py adds those of extension folders as modules of
+this package.
 """
 
 from evoflash.paths import MUTATIONS

@@ -1,9 +1,7 @@
-"""16-bit floats as bit patterns: to and from float32, and what is not finite. NumPy only; judges nothing.
+"""16-bit floats as bit patterns, to and from float32, and which are not finite. NumPy only; judges nothing.
 
 bf16 has no NumPy type: 16-bit tensors travel as uint16 bit patterns and are computed on as float32, which
-holds both types exactly.
-
-Large arrays made in parts by several threads, the same whatever their number; judges nothing.
+holds both types exactly. Large arrays are made in parts by several threads, the same whatever their number.
 """
 
 import os

@@ -1,10 +1,8 @@
-"""What an operation is to the rest of evoflash: the records that it shares and the functions that it gives.
+"""The record of what an operation gives to the rest of evoflash, and finding one by name. Computes nothing.
 
 An operation is what kernels compute: attention, say. All that knows its tensors, its arithmetic and its
 shapes is behind one `Operation`; search, compilers, emulator, validator and clock ask that, and know no
-tensor by name. registry.py finds an operation by its name. Nothing is computed here.
-
-Finds an operation by its name; the only place that knows where operations are. Loads them when asked.
+tensor by name. Only this module knows where operations are; it loads them when asked.
 """
 
 from __future__ import annotations
@@ -266,8 +264,18 @@ class EmulatedRun:
     sms: int = 0  # of that GPU; 0: with room for a single CTA
     without: tuple[str, ...] = ()  # optional outputs that are not asked for
     is_strided: bool = False  # tensors lie in memory as their `spread` says, with a gap behind each row
-    shrunk: tuple[str, ...] = ()  # constants of the text that must be smaller: families/shrunk.py
+    shrunk: tuple[str, ...] = ()  # constants of the text that must be smaller: kernels/renderer.py
     is_counted: bool = False  # gives a point of the performance model's line; two runs of a plan do
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchForm:
+    """How evoflash.runtime launches an operation's kernels, as launch.json says it."""
+
+    name: str
+    sizes: tuple[str, ...]  # of Workload.names() those that launch.json's expressions are of
+    arguments: Callable[..., list[str]]  # (has_workspace=) -> kind and name of each argument of a kernel
+    contract: Callable[[Any], dict[str, Any]]  # of a workload: those like it that its kernel computes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -325,6 +333,7 @@ class Operation:
     interface_names: Callable[[], Mapping[str, Any]]  # what else it sees
     launcher: Path  # a Jinja template of the exported file's host part, behind the kernel
     launcher_names: Callable[[Iterable[Any]], Mapping[str, Any]]  # of tensor maps: what else it sees
+    launch_form: LaunchForm | None = field(default=None, kw_only=True)  # None: it is exported as C++ alone
 
 
 DEFAULT = "attention"  # of problems and templates that name none

@@ -1,4 +1,4 @@
-"""Where the shipped folders (templates/, mutations/, db/) and the user's folders are; creates none.
+"""Where the shipped folders (templates/, mutations/, db/) and the user's folders are. Creates none.
 
 In a wheel the shipped folders are under evoflash/_share, in a checkout beside the package.
 """

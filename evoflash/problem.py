@@ -1,4 +1,4 @@
-"""What must be computed: a problem is one workload of an operation, or several; pure data and its text."""
+"""A problem, one workload of an operation or several, and how it is written. Pure data and its text."""
 
 from dataclasses import dataclass
 

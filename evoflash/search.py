@@ -1,4 +1,4 @@
-"""THE LOOP: ask a strategy, evaluate, store, tell; read this file first. Renders, compiles, measures nothing.
+"""THE LOOP, to be read first, which asks a strategy, evaluates, stores and tells. Measures nothing itself.
 
 The store is the one truth. A strategy is rebuilt from it by asking and telling it its own past once more, so
 a search that was killed goes on as if it had never stopped, and one that has spent its budget spends nothing.
@@ -65,7 +65,7 @@ class RunStore(Protocol[RunT]):
         """Keep one outcome, in one transaction."""
 
 
-class Interrupted(KeyboardInterrupt):
+class InterruptedSearch(KeyboardInterrupt):
     """Ctrl-C during a search: all that was evaluated is stored, and the same command resumes."""
 
     def __init__(self, best: Evaluation | None) -> None:
@@ -87,7 +87,7 @@ def search(
     """Take the run to `budget` evaluations (None: without end) and return its best correct one, if any.
 
     Ends earlier when the strategy has nothing new left, when the best is_enough, or at the time limit: the
-    outcome being waited for is then kept, and what else is in flight dropped. Raises Interrupted on Ctrl-C.
+    outcome being waited for is then kept, the others in flight are dropped. Ctrl-C raises InterruptedSearch.
     """
     most = math.inf if budget is None else budget
     deadline = time.monotonic() + (math.inf if time_limit_s is None else time_limit_s)
@@ -113,7 +113,7 @@ def search(
             if on_evaluation is not None:
                 on_evaluation(proposal, evaluation)
     except KeyboardInterrupt:
-        raise Interrupted(best) from None
+        raise InterruptedSearch(best) from None
     finally:
         evaluator.cancel()
     return best

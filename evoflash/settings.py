@@ -1,13 +1,8 @@
-"""What a person has set: environment variables and config files. Runs no command and imports no extension.
+"""What a person has set, by environment variables and config files. Runs no command, imports no extension.
 
-variables    the one table of settings: names, meanings, types, defaults
-config_file  evoflash.toml, read and checked
-values       which value of a setting holds, and where it comes from
-
-The one table of settings: each environment variable, its key in a config file, meaning and default.
-Config files: evoflash.toml in the working folder and config.toml in the config home, read and checked.
-Which value of a setting holds, and where it comes from: environment, config files, else the built-in one.
-Cut out of evoflash.cli.options.
+One table holds all settings: each environment variable, its key in a config file, meaning and default. Config
+files are evoflash.toml in the working folder and config.toml in the config home. Which value of a setting
+holds, and where it comes from, is looked for in the environment, in config files, and last in the table.
 """
 
 import difflib

@@ -1,4 +1,4 @@
-"""Params, search spaces and genomes: what can be chosen, and what has been; knows no template and no GPU."""
+"""Genomes, params and search spaces: what can be chosen, and what was. Knows no template and no GPU."""
 
 import hashlib
 import itertools

@@ -4,8 +4,7 @@ A script is run from the root of the checkout: `python -m scripts.<topic>.<name>
 lies beside it in `scripts/<topic>/records/`, its test in `scripts/<topic>/test_<name>.py`.
 
     acceptance         The acceptance checks, one JSON line a letter
-    cluster/           What a cluster costs, and how far it carries
-    command_line       The command that started a script, as its record keeps it
+    cluster/           Whether times of several GPUs are comparable
     exports/           What exported kernels cost and whether they are right, in programs that know nothing of
                        evoflash
     families/          Scripts that look at whole kernel families
@@ -17,13 +16,15 @@ lies beside it in `scripts/<topic>/records/`, its test in `scripts/<topic>/test_
     peers/             Our kernels against the libraries, cuDNN, FlashAttention and Triton
     portfolio/         Whether a portfolio keeps its promises on a GPU: its regret, its numbers, what its
                        dispatcher costs
+    proposal_path      Traces which modules a proposal crosses, from the command to its stored row
+    records            Records of measurements, JSON that xz may have compressed, and the command that made
+                       one
     sanitizer/         The planted faults of tests/faults under compute-sanitizer, beside what the emulator
                        says of them
     searches/          Searches beside their control arms, and first looks at ideas
     soak/              A long search on a GPU among candidates that crash, hang or give NaN: nothing may be
                        lost
     validation/        What the validator's thresholds accept and reject, shown on real kernels
-    wgmma_shapes       Writes evoflash/device/ef_wgmma_shapes.h
 """
 
 from pathlib import Path

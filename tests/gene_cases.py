@@ -1,34 +1,46 @@
-"""What the kernel families' tests share: a header's values as cases, valid genomes, what is asked of them."""
+"""What the kernel families' tests share: cases of tests/kernels/cases, valid genomes, what is asked of them.
+
+A file of cases is named after its family. What it may say, of genomes that are `base` with some `values`:
+    gpu, key         the GPU (h200), and what differs from KEY
+    base, kernel     values that every genome here has; kernels that others begin with, by name
+    key_of           of a gene that only another key activates, what differs in that key
+    needs            what a gene, or a value of it, needs beside `base` to be active and valid
+    pairs            genes that meet in one place of the code; `keys`: the keys they meet under, by name, in
+                     turn; `meet_every`: by default every n-th of the pairs is asked
+    whole = true     no genome of these may spill, nor may ptxas complain
+    cores            the kinds of kernels that are asked odd shapes
+    refused          values, and the named checks that refuse them: all of them, or, `among_others`, some
+    texts            words that the code of a rendered kernel has or has not; `said`: in a comment
+    planted          mistakes: a patch of a kernel's text, at so many `places` (one), the status in which it
+                     ends (any failure), and what is said
+"""
 
 import re
+import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
+from typing import Any
 
 import pytest
+from places import KERNELS
 
-from evoflash.emulator.preflight import preflight
-from evoflash.evaluation import Build
-from evoflash.kernels.family import Family
+from evoflash.emulator.launch import Emulation
+from evoflash.emulator.preflight import emulate, preflight
+from evoflash.evaluation import Build, Candidate
+from evoflash.kernels import gxx
+from evoflash.kernels.family import Family, load_family
 from evoflash.kernels.nvrtc import compile_candidate
 from evoflash.kernels.renderer import lint, render
 from evoflash.launch import LaunchConfig
 from evoflash.operations.attention.workload import AttentionKey, AttentionWorkload
 from evoflash.space import Genome, SearchSpace, Value, Values
-from evoflash.specs import GpuSpec
+from evoflash.specs import GpuSpec, load_gpu
 
 Fits = Callable[[Values, AttentionKey], bool]
 Case = tuple[str, Value]  # a gene and one of its values
 _STATEMENTS = ("const ", "if (", "for (")  # what begins on a line of its own
-
-
-def each_value(family: Family, *, under_full: bool = False) -> Iterator[object]:
-    """(gene, value) of every value in the header; `under_full`: for `pytest --full`, where `packs` are the
-    default.
-    """
-    marks = pytest.mark.full if under_full else ()
-    for name, value in values_of(family):
-        yield pytest.param(name, value, id=f"{name}={value}", marks=marks)
 
 
 def values_of(family: Family) -> Iterator[Case]:
@@ -101,12 +113,78 @@ def shared_out(
             yield pytest.param(values, key, id=f"{title}-{name}", marks=marks)
 
 
-def valid_genome(family: Family, values: Values, key: AttentionKey, gpu: GpuSpec) -> Genome:
-    """The genome of these values, defaults for the rest; no check may refuse it."""
-    space = family.space((key,), gpu)
-    genome = space.genome(values)
-    assert space.violations(genome) == ()
-    return genome
+@dataclass(frozen=True, eq=False)
+class FamilyCases:
+    """What a file of cases says of a family, and the genomes of these cases."""
+
+    family: Family
+    gpu: GpuSpec
+    key: AttentionKey
+    said: Mapping[str, Any]
+
+    def key_with(self, changes: Mapping[str, Any]) -> AttentionKey:
+        return replace(self.key, **changes)
+
+    def key_of(self, gene: str) -> AttentionKey:
+        return self.key_with(self.said.get("key_of", {}).get(gene, {}))
+
+    def values(self, case: Mapping[str, Any]) -> dict[str, Value]:
+        """All that the case wants: the base, the kernel that it names, its own values."""
+        named = self.said["kernel"][case["kernel"]] if "kernel" in case else {}
+        return {**self.said.get("base", {}), **named, **case.get("values", {})}
+
+    def genome(self, values: Values, key: AttentionKey | None = None, gpu: GpuSpec | None = None) -> Genome:
+        """The base with these values, defaults for the rest; no check may refuse it."""
+        space = self.family.space((key or self.key,), gpu or self.gpu)
+        genome = space.genome({**self.said.get("base", {}), **values})
+        assert space.violations(genome) == ()
+        return genome
+
+    def with_value(self, name: str, value: Value, *others: Value) -> Genome:
+        """A genome in which the gene has the value and could have each of the others, all else equal."""
+        known = self.said.get("needs", {})
+        needs = known.get(name, {})
+        for each in (value, *others):
+            needs = {**needs, **known.get(f"{name}={each}", {})}
+        return self.genome({**needs, name: value}, self.key_of(name))
+
+    def complaint(
+        self, genome: Genome, key: AttentionKey, *, gpu: GpuSpec | None = None, seed: int = 1
+    ) -> str:
+        """What pre-flight says, asked as the ladder does: with the registers that a thread was given."""
+        build = compiled(genome, key, gpu or self.gpu)
+        if self.said.get("whole"):
+            assert (build.spill_bytes, build.warnings) == (0, ())
+        return _complaint(self.family, genome, key, gpu or self.gpu, seed, build.registers)
+
+    def run_clean(
+        self,
+        genome: Genome,
+        key: AttentionKey,
+        workload: AttentionWorkload,
+        trial: str,
+        *,
+        gpu: GpuSpec | None = None,
+        **choices: Any,
+    ) -> list[Emulation]:
+        """Its launches in the emulator, under random schedules by default: no report, and a right output."""
+        library = gxx.build(render(genome, key, gpu or self.gpu).source, name=self.family.name)
+        launches = self.family.launches(genome, workload, gpu or self.gpu)
+        how = {"delivery": "random", "schedule": "random", "seed": 1, **choices}
+        emulations, verdict = emulate(library, launches, workload, trial, **how)
+        assert [each.reports for each in emulations if each.reports] == []
+        assert verdict.passed, verdict.reason
+        return list(emulations)
+
+
+@cache
+def cases_of(name: str) -> FamilyCases:
+    """Those of tests/kernels/cases/<name>.toml."""
+    said = tomllib.loads((KERNELS / "cases" / f"{name}.toml").read_text(encoding="utf-8"))
+    gpu = load_gpu(said.get("gpu", "h200"))
+    # Causal and grouped heads: every gene can be active.
+    key = replace(AttentionKey(64, "fp16", True, 2, gpu.arch), **said.get("key", {}))
+    return FamilyCases(load_family(name), gpu, key, said)
 
 
 @cache  # a value's genome is one of several pairs, and those of values that are defaults are the same
@@ -118,10 +196,17 @@ def compiled(genome: Genome, key: AttentionKey, gpu: GpuSpec) -> Build:
 
 
 @cache  # every gene's default gives the same genome
-def complaint_of(family: Family, genome: Genome, key: AttentionKey, gpu: GpuSpec, *, seed: int) -> str:
-    """What pre-flight says, asked as the ladder does: with the registers that the compiler gave a thread."""
-    registers = compiled(genome, key, gpu).registers
+def _complaint(
+    family: Family, genome: Genome, key: AttentionKey, gpu: GpuSpec, seed: int, registers: int
+) -> str:
     return preflight(render(genome, key, gpu), family, gpu, seed=seed, registers=registers).complaint
+
+
+def patched(candidate: Candidate, old: str, new: str, *, places: int = 1) -> Candidate:
+    """The candidate with a piece of its text replaced; it must stand at so many places."""
+    assert candidate.source.count(old) == places, old
+    source = candidate.source.replace(old, new)
+    return replace(candidate, source=source, source_sha=candidate.source_sha + new)
 
 
 # A kernel is asked once for all the mistakes that are planted in it.

@@ -12,11 +12,10 @@ from pathlib import Path
 import numpy as np
 from places import TESTS
 
-from evoflash.gpu import driver as launch_attributes
-from evoflash.gpu import driver as tensor_map
-from evoflash.gpu.arena import DTYPES_OF_MAPS
+from evoflash.gpu import driver as gpu_driver
 from evoflash.launch import geometry
-from evoflash.operations.attention import abi
+from evoflash.operations.attention.forms import dense
+from evoflash.runtime.driver import Driver
 
 _SOURCE = TESTS / "runtime" / "recording_driver.cpp"
 
@@ -80,28 +79,27 @@ def sizes_of(image) -> list[int]:
 
 def sent_by_evoflash(recorder, monkeypatch, launches, workload, pointers, *, strides, workspace, stream):
     """What evoflash.gpu asks of the driver for the same call."""
-    for module in (launch_attributes, tensor_map):
-        monkeypatch.setattr(module, "driver", lambda: recorder.library)
+    monkeypatch.setattr(gpu_driver, "driver", lambda: Driver(recorder.path))
     functions = {launch.entry: function_of(recorder, launch.entry) for launch in launches}
-    specs = {spec.name: spec for spec in abi.tensors(workload)}
+    specs = {spec.name: spec for spec in dense.tensors(workload)}
     addresses = dict(zip(("Q", "K", "V", "O", "LSE"), pointers, strict=True))
     by_tensor = dict(zip("QKVO", strides, strict=True))
     recorder.library.cuCtxPushCurrent_v2(ctypes.c_void_p(0x1000 + 70))
     maps = [
-        tensor_map.encode_map(
+        gpu_driver.encode_map(
             addresses[wanted.of],
             *geometry(wanted, specs[wanted.of].shape, [2 * s for s in (*by_tensor[wanted.of], 1)]),
-            dtype=DTYPES_OF_MAPS[workload.dtype],
+            dtype=workload.dtype,
             swizzle=wanted.swizzle,
             l2_promotion=wanted.l2_promotion,
         )
         for wanted in launches[0].maps
     ]
-    plain = abi.arguments(workload, pointers, strides, workspace=workspace)
+    plain = dense.arguments(workload, pointers, strides, workspace=workspace)
     recorder.library.recording_clear()
     for launch in launches:
-        given = launch_attributes.pack_arguments([*maps, *plain])
-        assert launch_attributes.enqueue(functions[launch.entry], launch, given, stream=stream) == 0
+        given = gpu_driver.pack_arguments([*maps, *plain])
+        assert gpu_driver.enqueue(functions[launch.entry], launch, given, stream=stream) == 0
     recorder.library.cuCtxPopCurrent_v2(ctypes.byref(ctypes.c_void_p()))
     return recorder.launches()
 

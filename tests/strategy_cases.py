@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from evoflash.evaluation import Basis, Evaluation, Proposal, Rung, Status
-from evoflash.search import Interrupted, Strategy, search
+from evoflash.search import InterruptedSearch, Strategy, search
 from evoflash.space import Check, Genome, Param, SearchSpace, Values
 from evoflash.strategies import make_strategy
 
@@ -132,7 +132,7 @@ class Notebook:
     def history(self, run: str) -> list[tuple[Proposal, Evaluation]]:
         return list(self.rows)
 
-    def spent(self, run: str) -> int:
+    def spent_budget(self, run: str) -> int:
         return sum(not evaluation.duplicate_of for _, evaluation in self.rows)
 
     def add(self, run: str, evaluation: Evaluation, proposal: Proposal) -> None:
@@ -165,7 +165,7 @@ def cut(strategy: Strategy, budget: int, *, at: int, ahead: int) -> Notebook:
         if len(notebook.rows) == at:
             raise KeyboardInterrupt
 
-    with pytest.raises(Interrupted):
+    with pytest.raises(InterruptedSearch):
         search(strategy, Recorded(score_us, ahead=ahead), notebook, "run", budget=budget, on_evaluation=stop)
     return notebook
 

@@ -11,7 +11,7 @@ from evoflash.strategies import STRATEGIES
 
 PAGES = ("README.md", "CONTRIBUTING.md", *(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")))
 # Their commands and names are those of the day on which a record was made.
-HISTORIES = ("docs/h200.md", "docs/lab-notes.md", "docs/genes.md")
+HISTORIES = ("docs/h200.md", "docs/genes.md")
 OURS = ("evoflash", "templates", "mutations", "db", "scripts", "tests", "docs")
 
 

@@ -1,27 +1,48 @@
-"""The house rules that a reader relies on: small folders, modules and signatures; packages name their files.
+"""The house rules that a reader relies on: signatures, names of functions and classes, a short README.
 
-CONTRIBUTING.md says what the rules are for. import-linter holds the direction of imports (scripts/check).
+CONTRIBUTING.md says what the rules are for. import-linter holds the direction of imports, and a script the
+lists in packages' docstrings (scripts/check).
 """
 
 import ast
 import re
+from collections import defaultdict
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[1]
-MOST_ENTRIES, MOST_FILES, MOST_POSITIONAL = 40, 16, 6
-MOST_LINES, MOST_LINES_OF_THE_TEMPLATE, MOST_LINES_OF_A_PART = 320, 899, 259
+MOST_POSITIONAL = 6
 MOST_WORDS_OF_THE_README = 1500
 
-LONG_MODULES = {"scripts/acceptance.py": "a list of checks, a few lines each"}
 # Triton compiles the function itself and reads its positional parameters only.
 TRITON = "evoflash/gpu/baselines/triton_kernel.py"
 # Called for every launch of an exported kernel: a keyword costs time that users count.
-LAUNCH = "evoflash/runtime/plan.py"
+LAUNCH = "evoflash/runtime/attention_dense.py"
 INTERFACES = ("__main__.py", "api", "cli", "torch", "views")
 # A process of a private cluster: its stdout is the pipe on which it tells its parent where it listens.
 LOOPBACK = "evoflash/evaluators/cluster/loopback_process.py"
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+# Past participles that do not end in "ed", as far as code has used them for names.
+IRREGULAR = re.compile(
+    "begun|broken|brought|built|chosen|dealt|done|drawn|driven|fallen|felt|found|given|gone|grown|held|hidden|"
+    "kept|known|laid|led|left|lent|lost|made|meant|met|paid|risen|said|seen|sent|shown|sold|sought|spent|spoken|"
+    "stood|taken|thought|thrown|told|understood|won|worn|written"
+)
+OTHER_WORDS = re.compile("bed|embed|exceed|feed|need|proceed|red|seed|shed|speed")  # that end so, too
+# What users' files and exported files call: (class, why it may stand twice).
+SHARED_CLASS_NAMES = {
+    "Attention": "the call of an exported file, with and without PyTorch",
+    "Kernel": "evoflash.Kernel, and the same word in exported files, which have no evoflash",
+    "Step": "evoflash's progress, and a launch in exported files",
+}
+
+
+# "Refused" is what users of exported files catch: `from runtime.launch import Kernel, Refused`.
+PARTICIPLES = {"evoflash/runtime/description.py: Refused"}
 
 
 def modules(*tops: str) -> list[Path]:
@@ -30,47 +51,27 @@ def modules(*tops: str) -> list[Path]:
     return [path for path in found if not path.name.startswith("test_")]
 
 
-def packages() -> list[Path]:
-    return [path.parent for path in modules("evoflash", "scripts") if path.name == "__init__.py"]
-
-
 def named(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
-def entries(folder: Path) -> list[Path]:
-    # py.typed is an empty marker that type checkers want beside __init__.py.
-    return [path for path in folder.iterdir() if path.name not in ("__pycache__", "py.typed")]
+@cache
+def definitions(path: Path) -> tuple[Function | ast.ClassDef, ...]:
+    nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+    return tuple(node for node in nodes if isinstance(node, Function | ast.ClassDef))
 
 
-def lines(path: Path) -> int:
-    return len(path.read_text(encoding="utf-8").splitlines())
-
-
-def functions(path: Path) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    return [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
-
-
-def docstring_of(package: Path) -> str:
-    return ast.get_docstring(ast.parse((package / "__init__.py").read_text(encoding="utf-8"))) or ""
-
-
-def unnamed(package: Path) -> list[str]:
-    """Modules and folders of a package that its docstring does not mention."""
-    docstring = docstring_of(package)
-    files = (path for path in package.glob("*.py") if not path.name.startswith(("__", "test_")))
-    folders = (path.parent for path in package.glob("*/__init__.py"))
-    return [path.stem for path in (*files, *folders) if not re.search(rf"\b{path.stem}\b", docstring)]
+def is_participle(word: str) -> bool:
+    return bool(IRREGULAR.fullmatch(word)) or (word.endswith("ed") and not OTHER_WORDS.fullmatch(word))
 
 
 def test_no_function_takes_many_positional_arguments() -> None:
     found = [
-        f"{named(path)}: {function.name}"
+        f"{named(path)}: {node.name}"
         for path in modules("evoflash", "mutations", "scripts")
         if named(path) not in (TRITON, LAUNCH)
-        for function in functions(path)
-        if len((*function.args.posonlyargs, *function.args.args)) > MOST_POSITIONAL
+        for node in definitions(path)
+        if isinstance(node, Function) and len((*node.args.posonlyargs, *node.args.args)) > MOST_POSITIONAL
     ]
 
     assert found == []
@@ -94,6 +95,28 @@ def test_only_interfaces_and_views_write_to_the_terminal() -> None:
     ]
 
     assert found == []
+
+
+def test_no_participle_stands_alone_as_the_name_of_a_function_or_a_class() -> None:
+    found = {
+        f"{named(path)}: {node.name}"
+        for path in modules("evoflash")
+        for node in definitions(path)
+        if "_" not in (word := node.name.strip("_").lower()) and is_participle(word)
+    }
+
+    assert found == PARTICIPLES
+
+
+def test_a_class_name_stands_once_in_the_package() -> None:
+    places = defaultdict(list)
+    for path in modules("evoflash"):
+        for node in definitions(path):
+            if isinstance(node, ast.ClassDef):
+                places[node.name].append(named(path))
+
+    twice = {name: where for name, where in places.items() if len(where) > 1}
+    assert {name: where for name, where in twice.items() if name not in SHARED_CLASS_NAMES} == {}
 
 
 @pytest.mark.parametrize("top", ["scripts", "tests"])

@@ -6,7 +6,7 @@ import pytest
 from strategy_cases import SPACE, TINY, Notebook, Recorded, evaluated, fails, score_us
 
 from evoflash.evaluation import Basis, Evaluation, Proposal, Rung, Status, Timing, faster
-from evoflash.search import Interrupted, search
+from evoflash.search import InterruptedSearch, search
 from evoflash.space import Genome
 from evoflash.strategies import make_strategy
 
@@ -112,7 +112,7 @@ def test_ctrl_c_keeps_what_was_evaluated_and_names_the_best() -> None:
         if len(notebook.rows) == 12:
             raise KeyboardInterrupt
 
-    with pytest.raises(Interrupted) as interrupted:
+    with pytest.raises(InterruptedSearch) as interrupted:
         search(uniform(), evaluator, notebook, "run", budget=50, on_evaluation=stop)
     assert len(notebook.rows) == 12
     assert evaluator.pending == 0

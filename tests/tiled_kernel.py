@@ -3,7 +3,7 @@
 import numpy as np
 
 from evoflash.numerics import decode, encode
-from evoflash.operations.attention import abi
+from evoflash.operations.attention.forms import dense
 
 
 def tiled(trial, *, dtype="fp16", causal=False, tile=64, tau=0.0, sampled=False, fault=""):
@@ -49,4 +49,4 @@ def tiled(trial, *, dtype="fp16", causal=False, tile=64, tau=0.0, sampled=False,
     divisor = np.where(total > 0, total, 1)
     with np.errstate(divide="ignore"):
         lse = (np.where(np.isfinite(top), top, 0) + np.log(total))[..., 0]
-    return abi.output(encode(out / divisor, dtype), lse.astype(np.float32))
+    return dense.output(encode(out / divisor, dtype), lse.astype(np.float32))

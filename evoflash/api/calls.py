@@ -1,4 +1,4 @@
-"""What Python code can call: searching, asking a database, evaluating, comparing, exporting. app/ works."""
+"""Searches, asks a database, evaluates, compares and exports from Python. app/ does the work."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

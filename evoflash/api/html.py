@@ -1,4 +1,4 @@
-"""The records of the Python interface as HTML for notebooks; everything that is not ours is escaped."""
+"""Shows the records of the Python interface as HTML in notebooks. Everything that is not ours is escaped."""
 
 from collections.abc import Iterable
 from html import escape

@@ -1,5 +1,6 @@
-"""What the Python interface returns: frozen records that notebooks show as HTML. They start and read nothing
-but a kernel's own CUDA, which is rendered when it is asked for.
+"""The records that the Python interface returns, which notebooks show as formatted text. Starts no work.
+
+Nothing is read either, but for a kernel's own CUDA, which is rendered when it is asked for.
 """
 
 from collections.abc import Callable, Iterator, Mapping

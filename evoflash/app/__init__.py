@@ -1,29 +1,28 @@
-"""Use cases: what a command, a Python call or another interface asks for, one file or folder each.
+"""The use cases, one file or folder for each thing that a command or a Python call asks for.
 
-Nothing here prints or parses a command line. A use case returns a record, which views/ turns into words;
-what is to be said on the way goes through notices.
+Nothing here prints or parses a command line. A use case returns a record, which views/ turns into words; what
+is to be said on the way goes through notices.
 
-    baselines    Times the baselines of a problem alone, in turns, and stores their rows
-    best         What `evoflash best` answers
-    catalogue    What can be named in an option
-    check/       `evoflash check`
-    compare      `evoflash compare`
-    dashboard    A run as an Optuna study in a file, for whatever reads studies, and optuna-dashboard on it
-    doctor       Examines the machine
-    evaluate     `evoflash evaluate` and `remeasure`
-    export       `evoflash export`
-    insights     What a run brought, by operator, bottleneck, lineage and value of a gene, in numbers and in
-                 sentences
-    known        Kernels that are known, by the first digits of their id, and what a run failed at
-    ladder       `evoflash ladder`
-    leaderboard  The leaderboard of one database or several, as db/leaderboard.sql ranks it, and its Pareto
-                 fronts
-    mix          The shapes that a portfolio is chosen for, and what each of them counts, from a file
-    new_files    What `evoflash new` writes, and where
-    portfolio/   `evoflash portfolio`
-    recordings   Recorded spaces
-    report/      `evoflash report`
-    runs         The runs of a database
-    search/      `evoflash search`
-    verify/      `evoflash verify`
+    baselines    Times the libraries' attention on a problem, in turns, and stores the times
+    best         Finds the best kernel known for a problem, in the database or in the shipped archive
+    catalogue    The GPUs, problems, families, strategies and kinds of export that options can name
+    check/       Finds what a kernel does wrong, by running it in the emulator under many schedules
+    compare      Decides which of two kernels is faster on this GPU, or that it is unclear
+    dashboard    Writes a run as an Optuna study, and serves it until Ctrl-C in optuna-dashboard
+    doctor       Says what this machine lacks of all that evoflash needs, and what to do about it
+    evaluate     Takes given genomes through every check to their times, and stores them as a run
+    export       Writes a kernel in one of the kinds of evoflash/exports/ and names the commands that do
+    insights     What a run has learnt of values, failures and operators, in sentences with numbers
+    known        Finds the genome of an id or of its first digits, its nearest seed, and what a run failed at
+    ladder       Evaluates eight named kernels, from scalar code to tensor cores, one after the other
+    leaderboard  Reads and ranks the leaderboard's rows of one database or several, and their Pareto front
+    mix          Reads a file of shapes, and what each of them counts, for portfolios and searches
+    new_files    Writes a family, operator, GPU or strategy to begin one's own from, as working files
+    portfolio/   Chooses a few kernels for many shapes, with the rule that says which computes what
+    recordings   Writes a database's outcomes as a recorded space, and compares strategies on such spaces
+    report/      Collects all that is known of a run into one record, for JSON or a page
+    runs         Lists, follows, renames, merges, deletes and checks the runs of a database, with what they
+                 took
+    search/      Turns the words of `evoflash search` into a plan, and runs plans as runs in the store
+    verify/      Checks somebody's claim about a kernel and times the kernel again on this machine
 """

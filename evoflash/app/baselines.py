@@ -1,6 +1,6 @@
-"""Times the baselines of a problem alone, in turns, and stores their rows. Prints nothing.
+"""Times the libraries' attention on a problem, in turns, and stores the times. Prints nothing.
 
-The timing is that of gpu_process/finals.py, without candidates.
+The timing is that of a search's end (gpu/process/finals.py), without candidates.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

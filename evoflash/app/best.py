@@ -1,7 +1,8 @@
-"""What `evoflash best` answers: the database's kernel, or the shipped archive's, never taken on trust.
+"""Finds the best kernel known for a problem, in the database or in the shipped archive. Searches nothing.
 
-Where the archive's GPU is present, its kernel passes every check of a candidate and is timed again; elsewhere
-the emulator checks it, and its time is shown as one that was measured on another machine. Searches nothing.
+A kernel of the archive is never taken on trust. Where the archive's GPU is present, its kernel passes every
+check of a candidate and is timed again; elsewhere the emulator checks it, and its time is shown as one that
+was measured on another machine.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What can be named in an option: GPUs, problems, families, strategies, kinds of export.
+"""The GPUs, problems, families, strategies and kinds of export that options can name.
 
 The command line's help is made of it, so nothing heavy is imported with this module.
 """

@@ -1,7 +1,7 @@
-"""`evoflash compare`: which of two kernels is faster on this GPU, or that it is unclear.
+"""Decides which of two kernels is faster on this GPU, or that it is unclear. Prints no result.
 
-A kernel is a candidate of the database, a library's or a .cu file. Both are checked, timed in pairs by every
-protocol and checked again, in a GPU process of their own.
+Each kernel is a candidate of the database, a library's or a .cu file. Both are compiled, then checked, timed
+in pairs by every protocol and checked again, all in a GPU process of its own.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""A run as an Optuna study in a file, for whatever reads studies, and optuna-dashboard on it.
+"""Writes a run as an Optuna study, and serves it until Ctrl-C in optuna-dashboard. Proposes nothing.
 
 A trial's value is its time in us. Params are named family.gene, because families have genes of one name that
 mean different things; `family` is a param, too. What is not proven to be right violates the constraint

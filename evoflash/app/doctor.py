@@ -1,4 +1,4 @@
-"""Examines the machine: what evoflash needs, whether it is there, and what to do if not. Changes nothing."""
+"""Says what this machine lacks of all that evoflash needs, and what to do about it. Changes nothing."""
 
 import importlib.metadata
 import os

@@ -1,4 +1,9 @@
-"""`evoflash evaluate` and `remeasure`: given genomes through every check to their times, stored as a run."""
+"""Takes given genomes through every check to their times, and stores them as a run. Searches nothing.
+
+A genome is given by its values in a family, by an id or by a file. `evoflash evaluate` takes one; `evoflash
+remeasure` takes known ones that were estimated elsewhere to this machine's GPU. With the emulator alone a
+genome is compiled for its GPU and checked, but not timed, estimated or stored.
+"""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -27,7 +32,7 @@ from evoflash.search import search
 from evoflash.space import Genome, Value
 from evoflash.specs import GpuSpec
 from evoflash.store.store import Store, open_store
-from evoflash.strategies.fixed_list import Given
+from evoflash.strategies.fixed_list import FixedList
 
 
 def emulate(genome: Genome, problem: Problem, spec: GpuSpec) -> Evaluation:
@@ -188,7 +193,7 @@ def evaluate_all(
     """Every check for each genome, and on a GPU the final timing for the best, stored in the run."""
     limits = Limits(budget=len(genomes))
     with counting(store, current, limits), _evaluator(problem, spec, current.key.basis) as evaluates:
-        search(Given(genomes, current.key.strategy), evaluates, store, current, budget=limits.budget)
+        search(FixedList(genomes, current.key.strategy), evaluates, store, current, budget=limits.budget)
         finals = time_finalists(evaluates.retimer, store, current)
         keep_pairs(store, current, finals)
     return result_of(store, current, finals)

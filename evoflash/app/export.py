@@ -1,4 +1,4 @@
-"""`evoflash export`: a kernel as files of one of the kinds of evoflash.exports, and the commands for it."""
+"""Writes a kernel in one of the kinds of evoflash/exports/ and names the commands that do."""
 
 from collections.abc import Sequence
 from dataclasses import replace

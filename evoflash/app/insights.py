@@ -1,6 +1,7 @@
-"""What a run brought, by operator, bottleneck, lineage and value of a gene, in numbers and in sentences.
+"""What a run has learnt of values, failures and operators, in sentences with numbers. Prints nothing.
 
-A sentence on a value is said where its 95 % interval leaves 0 out; how many were left unsaid is said too.
+The numbers come from the run's stored history: by operator, bottleneck, lineage, and value of a gene. A
+sentence on a value is said where its 95 % interval leaves 0 out; how many were left unsaid is said too.
 """
 
 import math

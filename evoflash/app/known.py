@@ -1,4 +1,7 @@
-"""Kernels that are known, by the first digits of their id, and what a run failed at. Writes nothing."""
+"""Finds the genome of an id or of its first digits, its nearest seed, and what a run failed at.
+
+Where several genomes, problems or GPUs would fit, a UsageError asks which is meant. Writes nothing.
+"""
 
 import re
 from collections import Counter

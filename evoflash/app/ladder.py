@@ -1,6 +1,7 @@
-"""`evoflash ladder`: eight named kernels, from scalar code to tensor cores, each checked and timed.
+"""Evaluates eight named kernels, from scalar code to tensor cores, one after the other. Searches nothing.
 
-The steps stand in ladder.toml. For --show each step's CUDA and what it changes in that of the step before.
+The steps stand in ladder.toml. For `evoflash ladder --show` each step's kernel is rendered as CUDA, with what
+it changes in the kernel of the step before.
 """
 
 import difflib

@@ -1,4 +1,7 @@
-"""The leaderboard of one database or several, as db/leaderboard.sql ranks it, and its Pareto fronts.
+"""Reads and ranks the leaderboard's rows of one database or several, and their Pareto front. Shows nothing.
+
+db/leaderboard.sql ranks the rows of one database. A row is on the Pareto front unless another row is at least
+as good in every objective and better in one.
 
 A kernel that two databases have timed stays two rows: they are two measurements, and to keep the faster one
 would be to keep the luckier one. A measurement that was copied (`evoflash runs merge`) is one row, which

@@ -1,6 +1,6 @@
-"""The shapes that a portfolio is chosen for, and what each of them counts, from a file. Measures nothing.
+"""Reads a file of shapes, and what each of them counts, for portfolios and searches. Measures nothing.
 
-Three forms: lines of `PROBLEM [weight=NUMBER]  # remark`; TOML with [[shape]] tables and JSON with a list of
+Three forms: lines of `PROBLEM [weight=NUMBER] # remark`; TOML with [[shape]] tables and JSON with a list of
 objects, both with `problem` and, if wanted, `weight`.
 """
 

@@ -1,6 +1,6 @@
-"""What `evoflash new` writes, and where. Overwrites nothing; the folder is found as the settings say.
+"""Writes a family, operator, GPU or strategy to begin one's own from, as working files. Overwrites nothing.
 
-`evoflash new`: a family, an operator, a GPU or a strategy of one's own, as working files to begin from.
+The folder is found as the settings say.
 """
 
 from collections.abc import Iterable

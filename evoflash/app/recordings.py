@@ -1,6 +1,6 @@
-"""Recorded spaces: outcomes of a database written as one, strategies compared on them. Evaluates nothing.
+"""Writes a database's outcomes as a recorded space, and compares strategies on such spaces.
 
-The file format is replay/kernel_tuner.py's.
+The file's format is that of replay/kernel_tuner.py. Evaluates no kernel.
 """
 
 import os
@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from evoflash import __version__
 from evoflash.errors import NoKernelError, UsageError
@@ -18,15 +18,16 @@ from evoflash.gpu.timing.noise_floor import environment
 from evoflash.kernels.family import load_family
 from evoflash.notices import say, working
 from evoflash.problem import parse_problem
-from evoflash.replay.benchmark import Space, benchmark
 from evoflash.replay.comparison import WINDOW_START, StrategyComparison, compare, parse_strategies
-from evoflash.replay.contenders import contenders, missing_package
 from evoflash.replay.kernel_tuner import read_recording, write_recording
 from evoflash.replay.recorded_space import RecordedOutcome, Recording, recorded_space
 from evoflash.replay.spaces import shipped_spaces
 from evoflash.space import Genome, SearchSpace
 from evoflash.specs import load_gpu
 from evoflash.store.store import Store, open_store
+
+if TYPE_CHECKING:
+    from evoflash.replay.benchmark import Space
 
 
 def record(
@@ -147,7 +148,7 @@ def provenance(argv: Sequence[str], *, seeds: int, first_seed: int, reference: s
 class Benchmark:
     """What strategies and rivals came to on several recorded spaces."""
 
-    spaces: tuple[Space, ...]
+    spaces: "tuple[Space, ...]"
     how: Provenance
 
     @property
@@ -195,6 +196,8 @@ def run_benchmark(
     """Contenders on recorded spaces (without files on two that are shipped), after each space what there is
     so far. UsageError where the reference cannot run.
     """
+    from evoflash.replay.benchmark import benchmark  # loads Optuna, which nothing else here needs
+
     names = _runnable(strategies, reference)
     how = provenance(argv, seeds=seeds, first_seed=first_seed, reference=reference)
     spaces: list[Space] = []
@@ -214,6 +217,8 @@ def run_benchmark(
 
 def _runnable(strategies: str, reference: str) -> tuple[str, ...]:
     """The contenders whose packages are here, the reference among them; UsageError where none is."""
+    from evoflash.replay.contenders import contenders, missing_package
+
     wanted = contenders(f"{strategies},{reference}")
     missing = {missing_package(name) for name in wanted} - {""}
     for package in sorted(missing):

@@ -1,4 +1,4 @@
-"""The runs of a database: how each stands and what it took; renaming, merging, deleting. Searches nothing."""
+"""Lists, follows, renames, merges, deletes and checks the runs of a database, with what they took."""
 
 import json
 import math

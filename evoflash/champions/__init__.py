@@ -1,12 +1,11 @@
-"""The shipped archive, <gpu>.toml: the best genome measured for each problem, and which of them are near one.
+"""The shipped archive of the best genome measured for each problem, and of past searches. Measures nothing.
 
-champions/<gpu>.toml, written by scripts.pages.champions, or by hand where it only names a GPU of the same SMs
-(`starts_from`), whose champions and past searches are a start too. Measures nothing: a champion is where a
-search starts, and an answer, on its own GPU, only once it was checked again (commands/best).
+champions/<gpu>.toml is written by scripts.pages.champions, or by hand where it only names a GPU of the same
+SMs (`starts_from`), whose champions and past searches are a start too. A champion is where a search starts,
+and an answer, on its own GPU, only once it was checked again (app/best.py). Which problems are near one
+another is told here.
 
-    past_searches   outcomes of searches for other problems, which a new search learns from
-
-Outcomes of searches on a GPU that ship with evoflash, <gpu>_searches.json: what a new one may learn from.
+<gpu>_searches.json holds outcomes of searches on a GPU for other problems, which a new search may learn from.
 """
 
 import json
@@ -74,7 +73,8 @@ def known_starts(gpu: str) -> tuple[Champion, ...]:
 def read_champions(path: Path) -> tuple[Champion, ...]:
     """The champions of one file, champions/<gpu>.toml. UsageError for values that do not give their id."""
     table = tomllib.loads(path.read_text(encoding="utf-8"))
-    return tuple(_champion(entry, path) for entry in table.get("champion", ()))
+    sources = table.get("source", {})
+    return tuple(_champion(entry | sources[entry["source"]], path) for entry in table.get("champion", ()))
 
 
 def _champion(entry: dict[str, Any], path: Path) -> Champion:

@@ -1,9 +1,10 @@
-"""One file or folder for each command, and what they share. A command parses, makes one call and prints.
+"""The command line: a command parses its options, makes one call and prints what it answers.
 
-A folder's `command.py` has the command's options and loads nothing heavy; the modules beside it do the work.
+Computes nothing. Views and use cases are imported by functions, so that `--help` loads nothing heavy.
 
     commands/   The commands, one file each
-    options     The options that commands share, and what -v and -q do
-    program     The command line
-    unexpected  What a person is told of an error that nobody foresaw
+    options     The options that commands share, and their defaults from config files and the environment
+    program     The program's entry `main`, and the list of the commands, which stand in commands/. Decides
+                nothing
+    unexpected  Tells a person of an error that nobody foresaw
 """

@@ -1,4 +1,4 @@
-"""The options that commands share, and what -v and -q do. Runs no command.
+"""The options that commands share, and their defaults from config files and the environment.
 
 The defaults of options that config files and the environment set, checked against the commands, and how an
 answer is shown.

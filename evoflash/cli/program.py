@@ -1,4 +1,4 @@
-"""The command line: `main`, and the list of the commands, which stand in commands/. Decides nothing.
+"""The program's entry `main`, and the list of the commands, which stand in commands/. Decides nothing.
 
 Data goes to stdout, everything else to stderr. Typer and the commands are imported by functions, not with
 this module, so that Ctrl-C is one line from the very start.

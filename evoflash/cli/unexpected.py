@@ -1,4 +1,4 @@
-"""What a person is told of an error that nobody foresaw: one line, and a log for a report. Mends nothing.
+"""Tells a person of an error that nobody foresaw: one line, and a log for a bug report. Mends nothing.
 
 EVOFLASH_DEBUG=1 shows the traceback as well.
 """

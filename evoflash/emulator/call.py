@@ -1,6 +1,6 @@
-"""One call of a built kernel in the emulator: its tensors, arguments and launches.
+"""Calls a built kernel once in the emulator, with its tensors, arguments and launches. Judges nothing.
 
-Outputs are poisoned before. It runs in this process, as launch.py does, and judges nothing.
+Outputs are poisoned before. It runs in this process, as launch.py does.
 """
 
 import math

@@ -1,7 +1,8 @@
-"""The CPU emulator: runs a launch of a kernel that compilers/gxx.py built, with every check on.
+"""Runs one launch of a kernel that g++ built, with every check on. Judges nothing.
 
-What it finds about a kernel is data (an Emulation's reports). It runs in this process: a kernel that goes
-far astray can take the process with it, so candidates of unknown quality belong in a worker.
+What it finds about a kernel is data (an Emulation's reports). It runs in this process: a kernel that goes far
+astray can take the process with it, so candidates of unknown quality belong in a worker. kernels/gxx.py
+builds.
 """
 
 import ctypes

@@ -1,10 +1,13 @@
-"""Runs a rendered kernel in the CPU emulator on small adversarial shapes: races, deadlocks, bounds, numbers.
+"""Runs a rendered kernel in the CPU emulator on small shapes made to break it. Times nothing.
 
 It proves synchronisation and indexing under our reading of PTX, on the pre-flight shapes only; it times
 nothing. The benchmark's shape is not emulated.
+
+Any plan of checks (validation/plan.py) can be carried out here; the pre-flight's are of one launch each.
 """
 
 import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -16,11 +19,11 @@ from evoflash.kernels import gxx
 from evoflash.kernels.family import Family
 from evoflash.kernels.renderer import shrunk
 from evoflash.launch import LaunchConfig
-from evoflash.operation import Delivery, EmulatedRun, Loop, Schedule, Workload, operation_of
+from evoflash.operation import Delivery, EmulatedRun, Loop, Output, Schedule, Workload, operation_of
 from evoflash.perf_model.estimate import Profile, fit_counts, mean_counts
 from evoflash.specs import GpuSpec
 from evoflash.validation.cases import draw_case
-from evoflash.validation.validator import judge
+from evoflash.validation.plan import CheckPlan, PlannedLaunch, check_one_by_one, single_plan
 
 CPU_LIMIT_S = 10.0  # of one emulated launch of the pre-flight; the slowest of a healthy kernel takes one
 # What takes longer than a pre-flight's launches gets that many times as much.
@@ -142,14 +145,14 @@ def _profile(loop: Loop, uncounted: int, *counted: _Counted) -> Profile:
     return replace(shape, launches=(fit_counts((many, few)), *rest))
 
 
-def complaint_of(reports: tuple[emulator.EmulatorReport, ...], verdict: Verdict) -> str:
-    """What is wrong with an emulated call in one line; empty where nothing is."""
+def complaint_of(reports: tuple[emulator.EmulatorReport, ...], verdict: Verdict | None) -> str:
+    """What is wrong with emulated calls in one line; empty where nothing is."""
     if reports:
         first = reports[0]
         more = f" (and {len(reports) - 1} other reports)" if len(reports) > 1 else ""
         message = " ".join(first.message.split())
         return f"{first.kind} at line {first.line}: {message[:300]}{more}"
-    return "" if verdict.passed else verdict.reason
+    return "" if verdict is None or verdict.passed else verdict.reason
 
 
 def cpu_limit_s(launches: tuple[LaunchConfig, ...], workload: Workload) -> float:
@@ -157,6 +160,55 @@ def cpu_limit_s(launches: tuple[LaunchConfig, ...], workload: Workload) -> float
     blocks = max(math.prod(launch.grid) for launch in launches)
     times = max(blocks / _USUAL_BLOCKS, workload.flops / _USUAL_FLOPS)
     return CPU_LIMIT_S * min(max(1.0, times), _MOST_TIMES)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EmulatedPlan:
+    """What became of a plan in the emulator."""
+
+    emulations: tuple[emulator.Emulation, ...]  # of all its calls, in their order
+    outputs: Mapping[int, Output]  # by launch
+    verdict: Verdict | None  # None where a report stopped it
+
+    @property
+    def reports(self) -> tuple[emulator.EmulatorReport, ...]:
+        """Of all calls."""
+        return tuple(report for emulation in self.emulations for report in emulation.reports)
+
+
+class _StoppedError(Exception):
+    """What the kernel wrote says nothing."""
+
+
+def emulate_plan(
+    library: Path,
+    launches: tuple[LaunchConfig, ...],
+    plan: CheckPlan,
+    run: EmulatorRun,
+    *,
+    stops: Callable[[emulator.EmulatorReport], bool] = lambda report: False,
+    is_deterministic: bool = True,
+) -> EmulatedPlan:
+    """Carry out a plan: each of its launches is a call with these parts, and goes as the run says but for its
+    own layout and outputs. No call is made, and nothing judged, after a report that `stops` it.
+    """
+    emulations: list[emulator.Emulation] = []
+    outputs: dict[int, Output] = {}
+
+    def launch(planned: PlannedLaunch) -> Output:
+        this = replace(run, without=planned.without, is_strided=planned.is_strided)
+        parts, output = run_call(library, launches, plan.workload, planned.inputs, this)
+        emulations.extend(parts)
+        if any(stops(report) for part in parts for report in part.reports):
+            raise _StoppedError
+        outputs[plan.launches.index(planned)] = output
+        return output
+
+    try:
+        verdict: Verdict | None = check_one_by_one(plan, launch, is_deterministic=is_deterministic)
+    except _StoppedError:
+        verdict = None
+    return EmulatedPlan(tuple(emulations), outputs, verdict)
 
 
 def emulate(
@@ -174,7 +226,8 @@ def emulate(
 ) -> tuple[tuple[emulator.Emulation, ...], Verdict]:
     """Run the launches on inputs of one kind, and judge what they wrote by the reference, every row of it."""
     inputs, expected = _case(workload, inputs_name, seed)
-    limit_s = cpu_limit_s(launches, workload)
-    run = EmulatorRun(delivery, schedule, seed, limit_s, registers, without, is_strided)
-    emulations, output = run_call(library, launches, workload, inputs, run)
-    return emulations, judge(workload, [(inputs, expected, output)])
+    run = EmulatorRun(delivery, schedule, seed, cpu_limit_s(launches, workload), registers)
+    plan = single_plan(workload, PlannedLaunch(inputs, without, is_strided), expected)
+    found = emulate_plan(library, launches, plan, run)
+    assert found.verdict is not None, "nothing stops it"
+    return found.emulations, found.verdict

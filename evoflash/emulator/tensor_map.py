@@ -1,4 +1,4 @@
-"""Tensor maps for the emulator, under the rules that cuTensorMapEncodeTiled has for a GPU's.
+"""Makes tensor maps for the emulator, under the rules that cuTensorMapEncodeTiled has on a device.
 
 No driver is asked: a map made here is of use to evoflash.emulator.launch alone.
 """

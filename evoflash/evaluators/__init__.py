@@ -1,15 +1,15 @@
-"""Evaluators turn a genome into an Evaluation. One measures on the GPU that is here; the other emulates the
-kernel and estimates its time.
+"""Evaluators turn a genome into an Evaluation. They choose no genome and store nothing but the last timing.
 
-    climbs     Genomes on their way through compilation, screen, pre-flight and proof, many at a time
-    cluster/   Many cores, many GPUs, many machines
-    emulated   Evaluates without a GPU: correctness by the emulator, time by the performance model, always an
-               estimate
+One measures on the GPU that is here; the other emulates the kernel and estimates its time.
+
+    climbs     Takes many genomes at a time through compilation, screen, pre-flight and proof
+    cluster/   Does an evaluator's work on many cores, GPUs and machines, by Dask
+    emulated   Evaluates without a GPU, by the emulator's checks and the performance model's estimate
     estimates  What the performance model says of a prepared genome, one estimate for each workload
-    finals     The last phase of a measured search
-    machines   Where an evaluator's work is done
+    finals     The last phase of a measured search, in which the best kernels face hidden shapes, then
+               baselines
+    machines   What an evaluator may ask of processes and of a GPU, here or on a cluster
     measured   Evaluates on the GPU that is present
-    pipeline   What both evaluators share
-    prepare    The rungs that need no GPU: render, compile, emulate one genome for every compile key of a
-               problem
+    pipeline   What both evaluators share, from genomes prepared in worker processes to duplicates
+    prepare    Renders, compiles and emulates one genome for every compile key of a problem
 """

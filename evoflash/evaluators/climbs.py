@@ -1,11 +1,11 @@
-"""Genomes on their way through compilation, screen, pre-flight and proof, many at a time. Measures nothing.
+"""Takes many genomes at a time through compilation, screen, pre-flight and proof. Measures nothing itself.
 
-Each has a thread of its own, which only waits: the work is done in worker processes and in the GPU process.
-A genome goes on as soon as its own last step is done, whatever was submitted before it. A kernel whose
-machine code is known, or on its way, is not sent a second time.
+Each has a thread of its own, which only waits: the work is done in worker processes and in the GPU process. A
+genome goes on as soon as its own last step is done, whatever was submitted before it. A kernel whose machine
+code is known, or on its way, is not sent a second time.
 
-The best proven kernels of a search so far: what the next candidate is compared with. Times nothing.
-What the GPU process is asked of a genome: cubins, launches, what to check and to time. Runs nothing.
+The best proven kernels of the search so far are kept here, because the next candidate is compared with them,
+and so is what the GPU process is asked of a genome: cubins, launches, what to check and to time.
 """
 
 import bisect

@@ -1,10 +1,8 @@
-"""Evaluates without a GPU: correctness by the emulator, time by the performance model, always an estimate.
+"""Evaluates without a GPU, by the emulator's checks and the performance model's estimate. Times nothing.
 
-What is too slow to be among the best by its estimate is screened out (screening.py) before the emulator has
-checked all of it. What a proposal has to keep up with goes by its place in the search alone, so that a search
-repeats itself whatever takes how long, and over a stop.
-
-The short way of a genome whose estimate is too slow for it to be worth every check; proves nothing.
+What is too slow to be among the best by its estimate is screened out before the emulator has checked all of
+it, and is not proven. What a proposal has to keep up with goes by its place in the search alone, so that a
+search repeats itself whatever takes how long, and over a stop.
 """
 
 from collections.abc import Iterable

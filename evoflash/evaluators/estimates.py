@@ -1,6 +1,6 @@
-"""What the performance model says of a prepared genome, one estimate for each workload; measures nothing.
+"""What the performance model says of a prepared genome, one estimate for each workload. Measures nothing.
 
-What an estimate has to keep up with to be worth a proof: the best times of kernels that are proven.
+An estimate is worth a proof where it keeps up with the best times of kernels that are proven.
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,7 @@
-"""The last phase of a measured search: the best kernels face hidden shapes, then baselines, and are stored.
+"""The last phase of a measured search, in which the best kernels face hidden shapes, then baselines.
 
-It follows the loop (search.py) and proposes nothing. It checks and times nothing itself: a Retimer does, and
-gpu_process/finals.py says what is compared with what.
+What came of it is stored. The phase follows the loop (search.py) and proposes nothing. It checks and times
+nothing itself: a Retimer does, and gpu/process/finals.py says what is compared with what.
 """
 
 import logging

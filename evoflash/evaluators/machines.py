@@ -1,7 +1,7 @@
-"""Where an evaluator's work is done: what it asks of processes and of a GPU, here or on a cluster.
+"""What an evaluator may ask of processes and of a GPU, here or on a cluster. Starts nothing by itself.
 
 The loop and the evaluators know these promises alone. This machine keeps them by isolation.py and
-gpu_process/worker.py, a Dask cluster by cluster/. Starts nothing by itself.
+gpu/process/worker.py, a Dask cluster by cluster/.
 """
 
 import os

@@ -35,7 +35,7 @@ from evoflash.specs import GpuSpec
 
 log = logging.getLogger(__name__)
 # Proposals in flight for each GPU: eight a second leave it, half of them after 1.5 s in the emulator. Each
-# proposal knows so many outcomes less (docs/lab-notes.md, fourteenth and fifteenth session).
+# proposal knows so many outcomes less (notes/lab-notes.md, 2026-11-24).
 AHEAD = 16
 _MOST_CLIMBS = 4096  # threads, of which no more are started than genomes are in flight
 MANY_CORES = 4  # preparing a genome takes a core two seconds

@@ -1,4 +1,4 @@
-"""What both evaluators share: genomes prepared in worker processes, handed back, duplicates found."""
+"""What both evaluators share, from genomes prepared in worker processes to duplicates. Judges nothing."""
 
 from abc import ABC, abstractmethod
 from collections import deque

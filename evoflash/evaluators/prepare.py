@@ -1,6 +1,7 @@
-"""The rungs that need no GPU: render, compile, emulate one genome for every compile key of a problem.
+"""Renders, compiles and emulates one genome for every compile key of a problem. Needs no GPU.
 
-Runs in a worker process: a compiler or an emulated kernel that crashes or hangs costs this genome alone.
+These are the first rungs of the ladder. They run in a worker process: a compiler or an emulated kernel that
+crashes or hangs costs this genome alone.
 """
 
 from dataclasses import dataclass, replace

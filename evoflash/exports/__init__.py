@@ -1,16 +1,27 @@
-"""What a genome leaves evoflash as: one writer for each kind of file. Searches, measures and stores nothing.
+"""Writers that turn a genome into files that need no evoflash. They search, measure and store nothing.
+
+There is one writer for each kind of file; kinds.py lists them.
 
     claims               What every export says of itself
-    cubin                The kind "cubin"
-    cupy_file            The kind "cupy"
-    exported             What is exported
-    flashinfer_solution  The kind "solution"
-    hub                  The kind "hub"
-    kernel_cu            The kind "cu"
-    kinds                The registry of export kinds
-    launch_json          launch.json and its cubins
-    one_file             evoflash.runtime and a kernel inside one Python file
-    portfolio            Several kernels and their dispatcher as a folder that is a Python package
-    t4                   The kind "t4"
-    torch_op             The kind "torch"
+    cubin                The kind "cubin" is NAME.cubin with its launch.json as NAME.json, which
+                         evoflash.runtime launches
+    cupy_file            The kind "cupy" is one Python file, `attention.py`, with the kernel inside, for
+                         CuPy's arrays
+    exported             The request for an export, which is a genome for a problem and GPUs with what is
+                         known of it
+    flashinfer_solution  The kind "solution" is a Solution of flashinfer-bench, and beside it the Definition
+                         that it solves
+    hub                  The kind "hub" is a folder that Hugging Face's `kernels` loads, in its layout without
+                         compiled extensions
+    kernel_cu            The kind "cu" is one .cu file that needs nothing else
+    kinds                The registry of export kinds, one line for each
+    launch_json          Compiles a genome for each architecture and writes launch.json, which says how its
+                         kernels are launched
+    one_file             Puts evoflash.runtime and a kernel into one Python file, as the kinds "cupy" and
+                         "torch" begin
+    portfolio            Writes several kernels and their dispatcher as a folder that is a Python package
+    t4                   The kind "t4" is Kernel Tuner's T4 results of the search that the kernel comes from,
+                         of its family
+    torch_op             The kind "torch" is one Python file for PyTorch with launcher and cubin inside, which
+                         needs torch alone
 """

@@ -1,4 +1,4 @@
-"""The kind "cubin": NAME.cubin and its launch.json as NAME.json, which evoflash.runtime launches."""
+"""The kind "cubin" is NAME.cubin with its launch.json as NAME.json, which evoflash.runtime launches."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,7 @@
-"""The kind "cupy": attention.py, which holds evoflash.runtime, the kernel and a function of arrays."""
+"""The kind "cupy" is one Python file, `attention.py`, with the kernel inside, for CuPy's arrays.
+
+It holds evoflash.runtime, the kernel and a function of arrays. Launches nothing.
+"""
 
 from pathlib import Path
 

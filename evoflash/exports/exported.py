@@ -1,8 +1,7 @@
-"""What is exported: a genome for a problem and GPUs, and what is known of it. Writes nothing.
+"""The request for an export, which is a genome for a problem and GPUs with what is known of it.
 
-Known is what the database says of the genome, or the shipped archive.
-
-Writes exported files whole or not at all.
+Known is what the database says of the genome, or the shipped archive. A file is written whole or not at all.
+Renders nothing.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""The kind "solution": a Solution of flashinfer-bench, and beside it the Definition that it solves.
+"""The kind "solution" is a Solution of flashinfer-bench, and beside it the Definition that it solves.
 
 flashinfer-bench calls `run(q, k, v, o, lse)` of the Solution's one Python file with PyTorch tensors: outputs
 are handed in (destination passing). None of its own definitions is dense attention, so the Definition is

@@ -1,4 +1,4 @@
-"""The kind "hub": a folder that Hugging Face's `kernels` loads, of its layout without compiled extensions.
+"""The kind "hub" is a folder that Hugging Face's `kernels` loads, in its layout without compiled extensions.
 
 build/torch-cuda is what is loaded: evoflash's runtime, launch.json and the cubins as data; build.toml and
 torch-ext are what kernel-builder makes the same of again.

@@ -1,4 +1,4 @@
-"""The kind "cu": one .cu file that needs nothing else; families/export.py makes its text."""
+"""The kind "cu" is one .cu file that needs nothing else. kernels/standalone.py makes its text."""
 
 from pathlib import Path
 

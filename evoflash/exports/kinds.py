@@ -1,4 +1,4 @@
-"""The registry of export kinds: one line for each. A kind's writer is `write(exported, path)` of its module.
+"""The registry of export kinds, one line for each. A kind's writer is `write(exported, path)` of its module.
 
 A writer returns the paths that it wrote, the one asked for first, and raises UsageError before it writes
 anything where the kernel cannot leave in that form.

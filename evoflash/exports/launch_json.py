@@ -1,4 +1,4 @@
-"""launch.json and its cubins: a genome compiled for each architecture, and how its kernels are launched.
+"""Compiles a genome for each architecture and writes launch.json, which says how its kernels are launched.
 
 evoflash/runtime launches what this describes; docs/exports.md documents the format. Launches nothing.
 """
@@ -8,8 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from evoflash.errors import UsageError
 from evoflash.evaluation import Build
@@ -22,13 +20,10 @@ from evoflash.kernels.nvrtc import FLAGS, compile_candidate, first_error, nvrtc_
 from evoflash.kernels.renderer import render
 from evoflash.kernels.standalone import reproducing_command
 from evoflash.launch import LaunchConfig, TensorMapSpec
-from evoflash.operation import Workload
-from evoflash.operations.attention import abi
-from evoflash.runtime.description import FORMAT, SIZES, VERSION
+from evoflash.operation import CompileKey, LaunchForm, Workload, operation_of
+from evoflash.runtime.description import FORMAT, VERSION
 from evoflash.space import Genome
 from evoflash.specs import GpuSpec
-
-_KINDS = {np.uint64: "pointer", np.int32: "int32", np.int64: "int64", np.float32: "float32"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +46,9 @@ def artefact(
     """Compiles and describes the kernel. `files` names the cubins by architecture; `command` makes the export
     again, by default its source.
 
-    UsageError where the problem needs several kernels, is no attention, or the compiler refuses the kernel.
+    UsageError where the problem needs several kernels, leaves as C++ alone, or the compiler refuses it.
     """
-    key = exported.compile_key
-    if key.operation != "attention":
-        raise UsageError(
-            f"'{exported.problem}' is {key.operation}: only attention is exported as machine code."
-        )
+    form_of(exported.compile_key)
     names = files or file_names("kernel", exported)
     described, images = {}, {}
     for gpu in exported.gpus:
@@ -76,13 +67,15 @@ def _build(exported: ExportRequest, gpu: GpuSpec) -> Build:
 
 
 def _description(exported: ExportRequest, images: dict[str, Any], command: str) -> dict[str, Any]:
-    workload: Any = exported.problem.workloads[0]
+    workload = exported.problem.workloads[0]
+    form = form_of(workload)
     return {
         "format": FORMAT,
         "version": VERSION,
         "name": exported.name,
-        "operation": "attention",
-        "contract": contract(workload),
+        "operation": workload.operation,
+        "form": form.name,
+        "contract": form.contract(workload),
         "images": images,
         "kernel": _kernel(exported),
         **claims(exported),
@@ -90,17 +83,14 @@ def _description(exported: ExportRequest, images: dict[str, Any], command: str) 
     }
 
 
-def contract(workload: Any) -> dict[str, Any]:
-    """What launch.json says of the workloads that its kernel computes."""
-    return {
-        "dtype": workload.dtype,
-        "head_dim": workload.head_dim,
-        "gqa_ratio": workload.gqa_ratio,
-        "causal": workload.causal,
-        "accumulate": workload.accumulate,
-        "scale": abi.scale(workload),
-        "layouts": ["bhsd", "bshd", "any strides of batch, head and row that are multiples of 8 elements"],
-    }
+def form_of(what: Workload | CompileKey) -> LaunchForm:
+    """How such kernels are launched; UsageError where they leave as C++ alone."""
+    form = operation_of(what).launch_form
+    if form is None:
+        raise UsageError(
+            f"'{what}' is {what.operation}, which is exported as kernel.cu alone: choose that kind."
+        )
+    return form
 
 
 def _kernel(exported: ExportRequest) -> dict[str, Any]:
@@ -131,31 +121,24 @@ def launching(genome: Genome, workload: Workload, gpu: GpuSpec) -> dict[str, Any
     names = family.names(genome.as_dict(), workload.compile_key(gpu.arch), gpu)
     launches = family.launches(genome, workload, gpu)
     kernels = [kernel for kernel in family.kernels if kernel.when(names)]
+    form = form_of(workload)
     return {
-        "arguments": _arguments(has_workspace=launches[0].workspace_bytes > 0),
-        "launches": [_launch(*pair, names) for pair in zip(kernels, launches, strict=True)],
+        "arguments": form.arguments(has_workspace=launches[0].workspace_bytes > 0),
+        "launches": [_launch(*pair, names, form.sizes) for pair in zip(kernels, launches, strict=True)],
         "tensor_maps": [_tensor_map(each) for each in launches[0].maps],
-        "workspace_bytes": of_sizes(family.workspace, names, SIZES),
+        "workspace_bytes": of_sizes(family.workspace, names, form.sizes),
         "zeroed_bytes": launches[0].zeroed_bytes,
     }
 
 
-def _arguments(*, has_workspace: bool) -> list[str]:
-    """Kind and name of each argument, in the words of evoflash.runtime: "q_batch" is a stride there."""
-    taken = [each for each in abi.PARAMETERS if each.name != "workspace" or has_workspace]
-    return [f"{_KINDS[each.type]} {_name(each)}" for each in taken]
-
-
-def _name(given: abi.Parameter) -> str:
-    return given.name.replace("_", "_stride_") if given.type is np.int64 else given.name.lower()
-
-
-def _launch(kernel: KernelSpec, launch: LaunchConfig, names: Mapping[str, Any]) -> dict[str, Any]:
+def _launch(
+    kernel: KernelSpec, launch: LaunchConfig, names: Mapping[str, Any], sizes: tuple[str, ...]
+) -> dict[str, Any]:
     return {
         "entry": launch.entry,
-        "grid": [of_sizes(side, names, SIZES) for side in kernel.grid],
-        "block": [of_sizes(side, names, SIZES) for side in kernel.block],
-        "shared_memory_bytes": of_sizes(kernel.smem, names, SIZES),
+        "grid": [of_sizes(side, names, sizes) for side in kernel.grid],
+        "block": [of_sizes(side, names, sizes) for side in kernel.block],
+        "shared_memory_bytes": of_sizes(kernel.smem, names, sizes),
         "cluster": list(launch.cluster),
         "resident": launch.resident,
         "dependent": launch.dependent,

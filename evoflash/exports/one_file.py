@@ -1,4 +1,4 @@
-"""evoflash.runtime and a kernel inside one Python file: what files of kinds "cupy" and "torch" begin with.
+"""Puts evoflash.runtime and a kernel into one Python file, as the kinds "cupy" and "torch" begin.
 
 The runtime's modules are joined as they stand, but for the imports of one another.
 """
@@ -19,6 +19,7 @@ MODULES = (
     "driver",
     "description",
     "plan",
+    "attention_dense",
     "zeros",
     "launch",
 )  # each imports those before it alone

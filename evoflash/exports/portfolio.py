@@ -1,10 +1,7 @@
-"""Several kernels and their dispatcher as a folder that is a Python package; `evoflash portfolio` writes it.
+"""Writes several kernels and their dispatcher as a folder that is a Python package. Chooses no kernel.
 
-package     its members, and the rule that names them
-folder      the folder, written
-
-What a portfolio's package holds: its members, and the rule that names them. Writes nothing.
-A portfolio as a folder that is a Python package: its kernels, the dispatcher and evoflash's runtime.
+The folder holds the kernels, the dispatcher with the rule that names one of them for a shape, and evoflash's
+runtime. `evoflash portfolio` asks for it.
 """
 
 import json
@@ -81,7 +78,7 @@ from pathlib import Path
 
 from . import torch_doors
 from .launch import Refused
-from .torch_portfolio import Portfolio, fused
+from .torch_portfolio import Portfolio, as_fused
 
 __all__ = ["Portfolio", "Refused", "attention", "register_sdpa", "register_transformers"]
 
@@ -90,12 +87,12 @@ attention = Portfolio.read(Path(__file__).parent)
 
 def register_sdpa(name="{name}"):
     """For torch.nn.attention.activate_flash_attention_impl(name)."""
-    torch_doors.register_sdpa(fused(attention), name)
+    torch_doors.register_sdpa(as_fused(attention), name)
 
 
 def register_transformers(name="{name}"):
     """For Transformers' attn_implementation=name."""
-    torch_doors.register_transformers(fused(attention), name)
+    torch_doors.register_transformers(as_fused(attention), name)
 '''
 
 

@@ -1,4 +1,4 @@
-"""The kind "t4": Kernel Tuner's T4 results of the search that the kernel comes from, of its family."""
+"""The kind "t4" is Kernel Tuner's T4 results of the search that the kernel comes from, of its family."""
 
 import json
 from pathlib import Path

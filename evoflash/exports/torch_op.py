@@ -1,4 +1,4 @@
-"""The kind "torch": one Python file for PyTorch with the launcher and the cubin inside; needs torch alone."""
+"""The kind "torch" is one Python file for PyTorch with launcher and cubin inside, which needs torch alone."""
 
 from pathlib import Path
 

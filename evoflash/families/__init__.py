@@ -1,4 +1,4 @@
-"""Where users' own files of earlier releases look for families: they are in evoflash.kernels now.
+"""An alias, for one release, of evoflash.kernels for users' own files. Defines nothing.
 
-    family  An alias, for one release, of what users' own files import from here
+family  An alias, for one release, of what users' own files import from here
 """

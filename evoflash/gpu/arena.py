@@ -1,9 +1,8 @@
-"""Device memory with guards around it, and one launch on it that is searched for stray writes.
+"""Device memory between guards, and one launch on it that is searched for stray writes. Judges no output.
 
-Judges no output. See launcher.py for loading, streams and errors.
-
-Inputs that are used again and again stay on the device (`keep_on_device`): a launch is then checked without
-moving them, which is 400 MB of 540 at B4 H32 S4096 D128. The bands, 32 KB each, are read back.
+Loading, streams and errors are in launcher.py. Inputs that are used again and again stay on the device
+(`keep_on_device`): a launch is then checked without moving them, which is 400 MB of 540 at B4 H32 S4096 D128.
+The bands, 32 KB each, are read back.
 """
 
 import math
@@ -26,7 +25,6 @@ from evoflash.operation import ELEMENT_BYTES, Output, Sample, TensorSpec, TestIn
 from evoflash.validation.validator import Part, in_groups, part_of
 
 _NUMPY = {"fp16": np.uint16, "bf16": np.uint16, "fp32": np.float32}  # 16-bit floats travel as patterns
-DTYPES_OF_MAPS = {"fp16": "f16", "bf16": "bf16", "fp32": "float"}
 
 
 class MemoryFaultError(Exception):
@@ -126,7 +124,7 @@ class Arena:
         return encode_map(
             self.buffers[wanted.of].pointer,
             *geometry(wanted, spec.shape, strides),
-            dtype=DTYPES_OF_MAPS[spec.dtype],
+            dtype=spec.dtype,
             swizzle=wanted.swizzle,
             l2_promotion=wanted.l2_promotion,
         )

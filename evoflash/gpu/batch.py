@@ -1,9 +1,8 @@
-"""Many launches of a candidate, enqueued together on slabs of memory, and waited for once.
+"""Enqueues many launches of a candidate together and waits for them once. Judges no output.
 
-Judges no output: comparisons.py's tables say what they found. What a kernel does to memory or to the machine
+The tables of comparisons.py say what the launches left behind. Each launch has guarded tensors of its own on
+one slab of device memory, which is restored by one copy. What a kernel does to memory or to the machine
 leaves here as it does from a single launch, see arena.py.
-
-Device memory for many launches on one workload: guarded tensors for each, restored by one copy.
 """
 
 from __future__ import annotations
@@ -17,26 +16,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evoflash.gpu.arena import DTYPES_OF_MAPS, MemoryFaultError, spoilt
-from evoflash.gpu.comparisons import ComparisonBatch, MemoryPair, RowComparison, UntouchedRows
+from evoflash.gpu.arena import MemoryFaultError, spoilt
+from evoflash.gpu.comparisons import Comparison, ComparisonBatch, MemoryPair, RowComparison, UntouchedRows
 from evoflash.gpu.driver import PackedArguments, encode_map, pack_arguments
 from evoflash.gpu.launcher import KernelHungError, LoadedKernel, cupy, new_stream, settle, wait
 from evoflash.gpu.layout import Layout, layouts_of
 from evoflash.gpu.memory import GUARD_BYTES, GuardedBuffer, allocate, workspace
 from evoflash.gpu.sharing import beside_others
 from evoflash.launch import TensorMapSpec, geometry
-from evoflash.operation import ELEMENT_BYTES, Output, TestInput, Workload, operation_of
+from evoflash.operation import ELEMENT_BYTES, Output, Workload, operation_of
+from evoflash.validation.plan import PlannedLaunch
 
 _ALIGNMENT = 256  # bytes
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class BatchLaunch:
-    """One launch: its inputs, the outputs that it is not asked for, and whether tensors lie apart."""
-
-    inputs: TestInput
-    without: tuple[str, ...] = ()
-    is_strided: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +39,12 @@ class _Place:
     payloads: dict[str, tuple[int, Layout]]
 
 
-def bytes_of(workload: Workload, runs: Sequence[BatchLaunch]) -> int:
+def bytes_of(workload: Workload, runs: Sequence[PlannedLaunch]) -> int:
     """What a slab of those runs takes, the image not counted."""
     return _places(workload, runs)[-1].end
 
 
-def _places(workload: Workload, runs: Sequence[BatchLaunch]) -> list[_Place]:
+def _places(workload: Workload, runs: Sequence[PlannedLaunch]) -> list[_Place]:
     specs, places, at = operation_of(workload).tensors(workload), [], 0
     for run in runs:
         begin, payloads = at, {}
@@ -68,7 +59,9 @@ def _places(workload: Workload, runs: Sequence[BatchLaunch]) -> list[_Place]:
 class Slab:
     """The memory of some runs on one workload."""
 
-    def __init__(self, workload: Workload, runs: Sequence[BatchLaunch], *, rng: np.random.Generator) -> None:
+    def __init__(
+        self, workload: Workload, runs: Sequence[PlannedLaunch], *, rng: np.random.Generator
+    ) -> None:
         """NoRoomError when the device's memory is used up."""
         self.workload, self.runs = workload, tuple(runs)
         self._operation = operation_of(workload)
@@ -80,7 +73,7 @@ class Slab:
         self._plain: dict[tuple[int, int], PackedArguments] = {}
         self._maps: dict[tuple[int, TensorMapSpec], PackedArguments] = {}
 
-    def _pristine(self, run: BatchLaunch, place: _Place, rng: np.random.Generator) -> NDArray[np.uint8]:
+    def _pristine(self, run: PlannedLaunch, place: _Place, rng: np.random.Generator) -> NDArray[np.uint8]:
         memory = np.empty(place.end - place.begin, np.uint8)
         at, inputs = 0, run.inputs.tensors
         for name, (payload, layout) in place.payloads.items():
@@ -124,7 +117,7 @@ class Slab:
             encoded = encode_map(
                 self.address(run, wanted.of),
                 *geometry(wanted, layout.spec.shape, strides),
-                dtype=DTYPES_OF_MAPS[layout.spec.dtype],
+                dtype=layout.spec.dtype,
                 swizzle=wanted.swizzle,
                 l2_promotion=wanted.l2_promotion,
             )
@@ -135,7 +128,7 @@ class Slab:
         """For each run, all of its memory that no kernel may change, against the image."""
         return [self._read_only_pairs(run, place) for run, place in zip(self.runs, self._places, strict=True)]
 
-    def _read_only_pairs(self, run: BatchLaunch, place: _Place) -> list[MemoryPair]:
+    def _read_only_pairs(self, run: PlannedLaunch, place: _Place) -> list[MemoryPair]:
         pairs, at = [], place.begin
         for name, (payload, layout) in place.payloads.items():
             if layout.spec.role == "input" or name in run.without:
@@ -196,45 +189,28 @@ class Slab:
 _NOT_READY = 600  # cudaErrorNotReady
 _LIMIT_S = 20.0  # of the comparisons
 
+# Answers to comparisons of each kind, in their order, as comparisons.py describes them.
+Answers = Mapping[type[Comparison], NDArray[Any]]
 Scratch = tuple[int, int]  # a workspace's size, and how much of it is zeroed; bytes
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class BatchComparisons:
-    """What is compared when all launches have run."""
-
-    measured: tuple[RowComparison, ...] = ()
-    alike: tuple[MemoryPair, ...] = ()
-    reached: tuple[UntouchedRows, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Answers:
-    """What the comparisons found, in their order; the tables' answers as comparisons.py describes them."""
-
-    measured: NDArray[np.float64]
-    alike: NDArray[np.uint32]
-    reached: NDArray[np.uint32]
 
 
 class Batch:
     """Slabs, what is compared on them, and the stream on which all of it happens."""
 
-    def __init__(self, slabs: Sequence[Slab], compared: BatchComparisons) -> None:
+    def __init__(self, slabs: Sequence[Slab], compared: Sequence[Comparison]) -> None:
         """NoRoomError when the device's memory is used up."""
         self.slabs, self.stream = tuple(slabs), new_stream()
         self._runs = [(at, run) for at, slab in enumerate(slabs) for run in range(len(slab.runs))]
         unchanged = [pairs for slab in slabs for pairs in slab.read_only_pairs()]
         self._owners = np.repeat(np.arange(len(unchanged)), [len(pairs) for pairs in unchanged])
         self._unchanged = ComparisonBatch([pair for pairs in unchanged for pair in pairs])
-        self._tables = (
-            ComparisonBatch(compared.measured),
-            ComparisonBatch(compared.alike),
-            ComparisonBatch(compared.reached),
-        )
+        self._tables = {
+            kind: ComparisonBatch([each for each in compared if isinstance(each, kind)])
+            for kind in (RowComparison, MemoryPair, UntouchedRows)
+        }
 
     def run(self, kernels: Sequence[LoadedKernel], *, limit_s: float) -> Answers:
-        """Every run of every slab with the slab's kernel, then the comparisons.
+        """Every run of every slab with the slab's kernel, then the comparisons: what they found, by kind.
 
         Raises MemoryFaultError, KernelHungError when one launch takes longer than `limit_s`, CuPy's errors.
         """
@@ -245,7 +221,7 @@ class Batch:
                 _wait_for(event, limit_s=limit_s)
             wait(self.stream, limit_s=_LIMIT_S)
             self._check_memory(scratch.values(), zeros.values())
-            return Answers(*(table.read() for table in self._tables))
+            return {kind: table.read() for kind, table in self._tables.items()}
 
     def _enqueue_all(
         self,
@@ -257,10 +233,10 @@ class Batch:
         with self.stream:
             for slab in self.slabs:
                 slab.restore(self.stream)
-            for table in (self._unchanged, *self._tables, *zeros.values()):
+            for table in (self._unchanged, *self._tables.values(), *zeros.values()):
                 table.reset(self.stream)
             ended = [self._enqueue(at, run, kernels[at], scratch, zeros) for at, run in self._runs]
-            for table in (self._unchanged, *self._tables):
+            for table in (self._unchanged, *self._tables.values()):
                 table.ask()
         return ended
 

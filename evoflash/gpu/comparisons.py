@@ -1,9 +1,8 @@
-"""Outputs and memory compared on the device, many at once: sums and places come back, never the data.
+"""Compares outputs and memory on the device, many at once. Sums come back, never the data; judges nothing.
 
-Judges nothing. A table of comparisons is made once, for addresses that stay, and asked for every candidate;
-the kernels are in comparisons.cu. Sums are in fp64, of the terms that validation/validator.py adds up.
-
-Questions about device memory that are answered there: a flag comes back, never the data. Judges nothing.
+Places and flags come back too. A table of comparisons is made once, for addresses that stay, and asked for
+every candidate; the kernels are in comparisons.cu. Sums are in fp64, of the terms that
+validation/validator.py adds up.
 """
 
 import hashlib
@@ -233,12 +232,15 @@ class UntouchedRows:
         return self.rows
 
 
+Comparison = MemoryPair | RowComparison | UntouchedRows
+
+
 def _bits(number: float) -> int:
     """The bits of an fp64 number as a signed integer."""
     return int(struct.unpack("<q", struct.pack("<d", number))[0])
 
 
-def lines(comparisons: Sequence[MemoryPair | RowComparison | UntouchedRows]) -> NDArray[np.int64]:
+def lines(comparisons: Sequence[Comparison]) -> NDArray[np.int64]:
     """The table of comparisons of one kind, a line of a fixed length for each."""
     width = 24 if comparisons and isinstance(comparisons[0], RowComparison) else 8
     table = np.zeros((max(1, len(comparisons)), width), np.int64)
@@ -288,7 +290,7 @@ def read_results(answers: NDArray[np.float64]) -> list[ErrorStats]:
 class ComparisonBatch:
     """Comparisons of one kind on the device, and room for their answers."""
 
-    def __init__(self, comparisons: Sequence[MemoryPair | RowComparison | UntouchedRows]) -> None:
+    def __init__(self, comparisons: Sequence[Comparison]) -> None:
         """NoRoomError when the device's memory is used up."""
         self.count = len(comparisons)
         if not comparisons:

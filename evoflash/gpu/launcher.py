@@ -1,10 +1,9 @@
-"""The door to the GPU: which one is present, loading and launching a cubin, waiting for it.
+"""Finds the GPU that is present, loads a cubin, launches it and waits. Judges nothing and times nothing.
 
-Judges nothing and times nothing. CuPy is used for memory, modules, streams and launches only, none of which
-compiles anything: inputs and references are NumPy's. A CUDA error leaves here as CuPy raises it
-(`cuda_errors`), because the process it happened in is then lost; see worker.py.
-
-Which GPUs this process may use, by the words of CUDA_VISIBLE_DEVICES; launches nothing on them.
+CuPy is used for memory, modules, streams and launches only, none of which compiles anything: inputs and
+references are NumPy's. A CUDA error leaves here as CuPy raises it (`cuda_errors`), because the process it
+happened in is then lost; see process/worker.py. Which GPUs this process may use is set here in the words of
+CUDA_VISIBLE_DEVICES.
 """
 
 import math
@@ -19,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from evoflash.errors import DeviceError, UsageError
-from evoflash.gpu import driver as launch_attributes
+from evoflash.gpu import driver
 from evoflash.gpu.driver import PackedArguments, pack_arguments
 from evoflash.gpu.sharing import beside_others
 from evoflash.kernels.occupancy import too_many
@@ -190,7 +189,7 @@ class LoadedKernel:
     def enqueue(self, arguments: tuple[np.generic, ...]) -> None:
         """Launch on the current stream; returns before the kernels have run."""
         for kernel, launch in self._launches:
-            if launch_attributes.is_plain(launch):
+            if driver.is_plain(launch):
                 kernel(launch.grid, launch.block, arguments, shared_mem=launch.smem_bytes)
             else:
                 _enqueue(kernel, launch, pack_arguments(arguments))
@@ -203,19 +202,19 @@ class LoadedKernel:
 
 def _enqueue(kernel: Any, launch: LaunchConfig, arguments: PackedArguments) -> None:
     stream = cupy().cuda.get_current_stream().ptr
-    _raise_for(launch_attributes.enqueue(kernel.kernel.ptr, launch, arguments, stream=stream))
+    _raise_for(driver.enqueue(kernel.kernel.ptr, launch, arguments, stream=stream))
 
 
 def _make_room(kernel: Any, launch: LaunchConfig) -> None:
-    if launch_attributes.is_plain(launch):
+    if driver.is_plain(launch):
         return
     function = kernel.kernel.ptr
-    _raise_for(launch_attributes.allow_cluster(function, launch))
+    _raise_for(driver.allow_cluster(function, launch))
     if not launch.resident:
         return
     runtime = cupy().cuda.runtime
     sm_count = runtime.deviceGetAttribute(_ATTRIBUTES["sm_count"], runtime.getDevice())
-    status, room = launch_attributes.room(function, launch, sm_count=sm_count)
+    status, room = driver.room(function, launch, sm_count=sm_count)
     _raise_for(status)
     if math.prod(launch.grid) > room:
         raise LaunchRefusedError(too_many(launch, room))

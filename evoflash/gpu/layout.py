@@ -1,4 +1,4 @@
-"""How a tensor lies in memory: dense, or with its axes in another order and gaps between its rows.
+"""How a tensor lies in memory, dense or with other axes in front and gaps between its rows.
 
 NumPy only; knows no GPU, and judges nothing.
 """

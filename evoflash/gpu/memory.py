@@ -1,6 +1,6 @@
-"""The scratch memory that kernels of one stream share, between guards; launches nothing.
+"""Device memory between bands of random bytes that must stay as they are. Launches and judges nothing.
 
-Device memory between bands of random bytes that must stay as they are. Launches and judges nothing.
+The scratch memory that the kernels of one stream share is such memory too.
 """
 
 from functools import lru_cache

@@ -1,4 +1,4 @@
-"""Lets processes share a GPU: while one of them times a kernel, none of the others launches any.
+"""Lets processes share a GPU, so that while one times a kernel, none of the others launches any.
 
 A lock on a file says so. Launches that are not timed may run beside those of other processes. A process that
 was given no file has the GPU to itself and waits for nobody. Where an exception ends a launch or a timing its

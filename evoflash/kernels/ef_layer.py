@@ -1,4 +1,4 @@
-"""The ef:: layer as text: its headers, and just those GPU functions that a kernel uses. Compiles nothing.
+"""The text of the ef:: layer, and just those of its GPU functions that a kernel uses. Compiles nothing.
 
 The headers keep a layout for this module (see ef_base.h): blocks with a blank line between them and none
 inside, each a comment and one top-level thing.
@@ -9,11 +9,9 @@ import hashlib
 import re
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 
+from evoflash.kernels import wgmma_shapes
 from evoflash.paths import DEVICE
-
-SHAPES = "ef_wgmma_shapes.h"
 
 _INCLUDE = re.compile(r'^#include "(ef_\w+\.h)"', re.MULTILINE)
 _FRAME = re.compile(r"^(#pragma once|#include .*|namespace ef {|}  // namespace ef)\n", re.MULTILINE)
@@ -51,17 +49,18 @@ class LayerBlock:
 
 
 @cache
-def headers() -> tuple[Path, ...]:
-    """All headers: ef.h, then in the order in which the compiler reads them and export copies them."""
-    return (DEVICE / "ef.h", *_includes(DEVICE / "ef.h", set()))
+def headers() -> dict[str, str]:
+    """All headers' texts by name: ef.h, then in the order in which the compiler reads them."""
+    names = ("ef.h", *_includes("ef.h", set()))
+    return {name: _text(name) for name in names}
 
 
 @cache
 def device_headers_sha() -> str:
     """A hash over the ef:: layer: a kernel compiled against another layer is another kernel."""
     digest = hashlib.sha256()
-    for path in sorted(DEVICE.glob("*.h")):
-        digest.update(path.name.encode() + path.read_bytes())
+    for name in sorted([wgmma_shapes.NAME, *(path.name for path in DEVICE.glob("*.h"))]):
+        digest.update((name + _text(name)).encode())
     return digest.hexdigest()
 
 
@@ -75,9 +74,9 @@ def nvrtc_headers(source: str) -> tuple[list[bytes], list[bytes]]:
 
     The shapes of wgmma take 14 ms to parse, a seventh of what a kernel without them takes: it gets none.
     """
-    unused = () if "wgmma_" in source else (SHAPES,)
-    texts = [b"" if name in unused else text for name, text in _texts()]
-    return texts, [name.encode() for name, _ in _texts()]
+    unused = () if "wgmma_" in source else (wgmma_shapes.NAME,)
+    texts = [b"" if name in unused else text.encode() for name, text in headers().items()]
+    return texts, [name.encode() for name in headers()]
 
 
 def primitives(kernel: str) -> str:
@@ -95,11 +94,11 @@ def _quiet(macros: str) -> str:
     return macros.replace("#define EF_DEV static", "#define EF_DEV [[maybe_unused]] static")
 
 
-def gpu_text(path: Path) -> str:
+def gpu_text(name: str) -> str:
     """A header as the GPU's compiler sees it in a build for users; conditions on the architecture stay."""
     lines: list[str] = []
     states: list[bool | None] = []  # of the open conditions: settled as true or false, or left in the text
-    for line in path.read_text(encoding="utf-8").splitlines():
+    for line in headers()[name].splitlines():
         if line.startswith("#if"):
             states.append(_SETTLED.get(line))
         is_settled = line.startswith(("#if", "#else", "#endif")) and states[-1] is not None
@@ -140,26 +139,26 @@ def _integer(expression: str, names: dict[str, int]) -> int | None:
     return value if isinstance(value, int) else None
 
 
-def _includes(path: Path, seen: set[str]) -> list[Path]:
-    found: list[Path] = []
-    for name in _INCLUDE.findall(path.read_text(encoding="utf-8")):
-        if name not in seen:
-            seen.add(name)
-            found += [*_includes(DEVICE / name, seen), DEVICE / name]
+def _text(name: str) -> str:
+    is_made = name == wgmma_shapes.NAME
+    return wgmma_shapes.header() if is_made else (DEVICE / name).read_text(encoding="utf-8")
+
+
+def _includes(name: str, seen: set[str]) -> list[str]:
+    found: list[str] = []
+    for included in _INCLUDE.findall(_text(name)):
+        if included not in seen:
+            seen.add(included)
+            found += [*_includes(included, seen), included]
     return found
-
-
-@cache
-def _texts() -> tuple[tuple[str, bytes], ...]:
-    return tuple((path.name, path.read_bytes()) for path in headers())
 
 
 @cache
 def _blocks() -> tuple[LayerBlock, ...]:
     """The layer's blocks in order, without the lines that make a file a header."""
     blocks: list[LayerBlock] = []
-    for path in headers()[1:]:
-        text = gpu_text(path)
+    for name in [*headers()][1:]:
+        text = gpu_text(name)
         text = _FRAME.sub("", text[text.index("#pragma once") :])
         blocks += [_block(part) for part in re.split(r"\n{2,}", text.strip())]
     return tuple(blocks)

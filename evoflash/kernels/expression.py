@@ -1,12 +1,11 @@
-"""Compiles the expressions of a template header: Jinja's syntax in a sandbox, strict about names and types.
+"""Compiles the expressions of a template header, strict about names and types, in Jinja's syntax.
 
-Not a general evaluator: no attribute that starts with an underscore, no call but the functions given.
-
-Jinja parses; what it parsed becomes a Python expression, node by node from a list of harmless ones, because a
+Not a general evaluator: no attribute that starts with an underscore, no call but the functions given. Jinja
+parses; what it parsed becomes a Python expression, node by node from a list of harmless ones, because a
 search space evaluates its conditions hundreds of thousands of times, and Jinja's own code takes thirty times
-as long. What is not on the list (a filter, a test) is evaluated by Jinja.
+as long. What is not on the list (a filter, a test) is evaluated by Jinja in its sandbox.
 
-A header's launch expression with all but a shape's sizes worked out, as launch.json holds it.
+For launch.json an expression is reduced to a shape's sizes: all else in it is worked out.
 """
 
 import ast

@@ -1,8 +1,7 @@
-"""Kernel families: a template's TOML header becomes a search space and launches; renders nothing.
+"""A kernel family as a search space and launches, made of its template's header. Renders nothing.
 
-A family is a file templates/<name>.cu.j2, which may include parts from templates/<name>/.
-
-A family's checks as one Python function, with what they derive; renders nothing.
+A family is a file templates/<name>.cu.j2, which may include parts from templates/<name>/. Its checks become
+one Python function, with what they derive.
 """
 
 import ast

@@ -1,4 +1,4 @@
-"""Builds the emulator's runtime and rendered kernels with g++; runs neither.
+"""Builds the emulator's runtime and rendered kernels with g++. Runs neither.
 
 Libraries are kept by a hash of sources, compiler version and flags, and put in place whole: several processes
 may build the same one at once.
@@ -20,6 +20,7 @@ from functools import cache
 from pathlib import Path
 
 from evoflash.errors import DeviceError, EvoflashError
+from evoflash.kernels import wgmma_shapes
 from evoflash.paths import DEVICE, EMU, cache_dir
 
 # -U_FORTIFY_SOURCE: some distributions add it, and its longjmp and stack checks do not know our stacks.
@@ -172,7 +173,7 @@ def _kernel_flags() -> tuple[str, ...]:
 
 def _sources_digest() -> str:
     files = [*sorted(EMU.glob("*.h")), *sorted(EMU.glob("*.cpp")), *sorted(DEVICE.glob("*.h"))]
-    return _digest(*(file.read_text() for file in files))
+    return _digest(*(file.read_text() for file in files), wgmma_shapes.header())
 
 
 def _first_error(log: str) -> str:
@@ -226,7 +227,8 @@ def _gxx(*arguments: str, text: str | None = None) -> str:
 
     DeviceError when there is no room for what it writes.
     """
-    command = ["g++", "-I", str(DEVICE), "-I", str(EMU), *arguments]  # ef_base.h names ../emu/interface.h
+    folders = (DEVICE, EMU, wgmma_shapes.folder())  # ef_base.h names ../emu/interface.h
+    command = ["g++", *(f"-I{folder}" for folder in folders), *arguments]
     plain = {**os.environ, "LC_ALL": "C"}
     outcome = subprocess.run(command, input=text, env=plain, capture_output=True, text=True, check=False)
     if any(words in outcome.stderr for words in _NO_SPACE):  # no fault of the text

@@ -1,8 +1,6 @@
-"""Reads a template's TOML header into records and compiled expressions; knows no GPU and renders nothing.
+"""Reads a template's TOML header into records and compiled expressions. Knows no GPU and renders nothing.
 
 Seeds may stand in templates/<name>/seeds.toml. What is malformed is a TemplateError with file and key.
-
-Single fields of a header, each of a stated type; a TemplateError names file and key. Knows no key.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""CUDA text -> Build with NVRTC; needs no GPU and no driver. Loads and launches nothing.
+"""Compiles CUDA text with NVRTC to machine code and its figures. Needs no GPU and no driver, loads nothing.
 
 One folder of the cache holds one kernel: kernel.cu, kernel.cubin, log.txt, build.json; written beside and
 renamed into place, so that a half-written folder cannot be taken for a kernel.

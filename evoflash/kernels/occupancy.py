@@ -1,6 +1,7 @@
-"""How a genome's launches fill a GPU: numbers known before anything is compiled. Estimates no time.
+"""How a genome's launches fill a GPU, told before anything is compiled. Estimates no time.
 
-Whether a GPU has room for a launch: clusters, blocks that must all be there at once; launches nothing.
+It also tells whether a GPU has room for a launch: for its clusters, and for blocks that must all be there at
+once.
 """
 
 import math
@@ -19,7 +20,7 @@ from evoflash.specs import GpuSpec
 _MOST_BLOCKS = (2**31 - 1, 65_535, 65_535)
 _MOST_SMEM_BYTES = 227 * 1024  # of a block
 _CLUSTERS_FROM = 90  # compute capability
-_LARGEST_CLUSTER = 16  # blocks; more than 8 have to be allowed, which launch_attributes.py does
+_LARGEST_CLUSTER = 16  # blocks; more than 8 have to be allowed, which gpu/driver.py does
 
 
 def beyond_every_gpu(launch: LaunchConfig) -> str:

@@ -1,11 +1,11 @@
-"""Genome -> CUDA text: fills a family's template for one compile key. Compiles and launches nothing.
+"""Renders a genome as CUDA text: fills its family's template for one compile key. Compiles nothing.
 
-A rendered text with smaller constants, as its family's [shrunk] says, for the emulator; renders nothing.
+For the emulator a text can be rendered with smaller constants, as its family's [shrunk] says.
 """
 
 import re
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -150,6 +150,7 @@ def _environment(folder: Path) -> Environment:
     )
     environment.globals = {"ceil_div": ceil_div, "min": min, "max": max, "range": range}
     environment.filters["nested"] = indent
+    environment.filters["substituted"] = substitute
     return environment
 
 
@@ -158,6 +159,22 @@ def indent(text: str, columns: int) -> str:
     margin = " " * columns
     lines = text.split("\n")
     return "\n".join(margin + line if line and line[0] != "#" else line for line in lines)
+
+
+def substitute(text: str, rows: Iterable[tuple[object, str, str | None]]) -> str:
+    """The text with one row after the other applied: (when, what is written, what stands there instead).
+
+    A row whose first item is false is left out; None as its last takes out each line with what is written.
+    """
+    for when, written, instead in rows:
+        if not when or written not in text:
+            continue
+        if instead is not None:
+            text = text.replace(written, instead)
+        while instead is None and (at := text.find(written)) >= 0:
+            end = text.find("\n", at + len(written))
+            text = text[: text.rfind("\n", 0, at) + 1] + (text[end + 1 :] if end >= 0 else "")
+    return text
 
 
 def shrunk(source: str, family: Family, names: Mapping[str, Any]) -> str:

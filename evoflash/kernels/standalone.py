@@ -1,7 +1,7 @@
-"""What an exported file says of itself: the command in its banner, read back. Writes and renders nothing.
+"""Writes a genome as one kernel.cu that needs nothing else, and reads such a file's banner back.
 
-The host part of an exported file: its operation's templates, filled for a genome. Renders no kernel.
-Genome -> one kernel.cu that needs nothing else: the ef:: functions it uses, the kernel, a launcher.
+The file holds the ef:: functions that the kernel uses, the kernel, and a launcher filled in from its
+operation's templates. Its banner names the command that exports it again. Compiles nothing.
 """
 
 import ast
@@ -10,9 +10,10 @@ import re
 import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
-from jinja2 import Environment, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from evoflash import __version__
 from evoflash import operation as registry
@@ -30,9 +31,6 @@ from evoflash.specs import GpuSpec, load_gpu
 
 _WORD = re.compile(r"[A-Za-z_][\w.]*")
 _TIMES_ONE = re.compile(r" [*/] 1\b(?!\.)")  # what reads worse than it is
-_ENVIRONMENT = Environment(
-    undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
-)
 
 
 def interface(family: Family, prefix: str) -> str:
@@ -83,7 +81,19 @@ def launcher(
 
 
 def _fill(template: Path, **names: object) -> str:
-    return _ENVIRONMENT.from_string(template.read_text(encoding="utf-8")).render(**names)
+    return _environment(template.parent).get_template(template.name).render(**names)
+
+
+@cache
+def _environment(folder: Path) -> Environment:
+    """Templates of a folder, which may extend one another."""
+    return Environment(
+        loader=FileSystemLoader(folder),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
 
 
 def _attributes(launch: LaunchConfig) -> str:

@@ -1,7 +1,8 @@
-"""What kernels compute: a folder for each operation, the only place that knows it, and what must hold of all.
+"""What kernels compute, a folder for each operation, and what must hold of all of them.
 
-The rest of evoflash asks an operation through the record `Operation` of evoflash/operation.py.
+An operation's folder is the only place that knows it. The rest of evoflash asks an operation through the
+record `Operation` of evoflash/operation.py.
 
     attention/    All that knows attention
-    expectations  The validator's thresholds
+    expectations  What must hold of any operation's outputs, as records
 """

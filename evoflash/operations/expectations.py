@@ -1,6 +1,6 @@
-"""The validator's thresholds: read from an operation's file, and looked up for a workload; judges nothing.
+"""What must hold of any operation's outputs, as records: thresholds, right rows, relations. Judges nothing.
 
-An operation's kernel that computes right answers, as a record; gpu_process/batched/ runs it.
+An operation's kernel that computes right answers, as a record; gpu/process/check_batch.py runs it.
 The right outputs, as the validator needs them: which rows, and by what their errors are measured.
 What must hold between outputs of changed inputs, as records: an operation makes them, the validator asks a
 kernel. Nothing is computed here.

@@ -1,11 +1,11 @@
-"""Estimates a candidate's time from emulator counters, ptxas figures and a GpuSpec. It measures nothing.
+"""Estimates a candidate's time from emulator counters, ptxas figures and a GpuSpec. Measures nothing.
 
 Counters of two emulated lengths give a line per step of the main loop. A step takes a CTA as long as its
-slowest path needs alone (warp_path.py; on wgmma one warpgroup's chain, warpgroup_path.py), or as long as the
-SM's units need for all CTAs that share it; the CTAs are then scheduled on the GPU's slots, launch after
-launch.
-Constants: constants.toml, versioned. How well it ranks: scripts/model/records/model-h200.json, by
-scripts/model/report.py; of wgmma kernels model-hopper.json, by scripts/hopper_kernel/model.py.
+slowest path needs alone (schedule.py; on wgmma the chain of one warpgroup), or as long as the SM's units need
+for all CTAs that share it; the CTAs are then scheduled on the GPU's slots, launch after launch.
+
+Constants: constants.toml, versioned. How well it ranks: scripts/model/records/model-h200.json; of wgmma
+kernels scripts/hopper_kernel/records/model-hopper.json.xz.
 """
 
 import math

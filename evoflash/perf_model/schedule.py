@@ -1,11 +1,10 @@
-"""What one warpgroup of a Hopper kernel does in a step, as a chain of cycles.
+"""How long a step of a kernel's warps takes in cycles, and a launch's CTAs on a GPU's slots.
 
-It knows nothing of other warpgroups: the performance model sets the chain against the units that all of an SM
-share. So two of them overlap products and exponentials, and one alone adds them up unless its kernel keeps a
-product in flight. Counts are the emulator's; `k` holds the constants of constants.toml.
-
-How long a GPU's slots take for the CTAs of a launch: durations and order, not what makes them long.
-The slowest path through a step of warps that load, multiply and meet at barriers, in cycles.
+Warps load, multiply and meet at barriers: the slowest path through a step counts. On Hopper it is the chain
+of one warpgroup, which knows nothing of other warpgroups: the performance model sets the chain against the
+units that all of an SM share. So two of them overlap products and exponentials, and one alone adds them up
+unless its kernel keeps a product in flight. Counts are the emulator's; `k` holds the constants of
+constants.toml. Measures nothing.
 """
 
 import heapq

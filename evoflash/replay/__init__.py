@@ -1,10 +1,11 @@
-"""Search spaces that were measured once, and searches on them without a GPU. Nothing is compiled or timed.
+"""Searches on recorded search spaces, whose kernels were measured once. Compiles and times nothing.
 
-    benchmark       Contenders on recorded spaces, many seeds each, in parallel processes
-    comparison      Search strategies compared on a recorded space, without a GPU: their curves and what they
-                    score
-    contenders      Who is compared on recorded spaces
-    kernel_tuner    Kernel Tuner's files
-    recorded_space  Recorded search spaces
+No GPU is needed.
+
+    benchmark       Runs strategies and rivals on recorded spaces, many seeds each, in parallel processes
+    comparison      Compares search strategies on a recorded space, without a GPU, by their curves and a score
+    contenders      Runs a contender by its name
+    kernel_tuner    Reads and writes Kernel Tuner's files, which are caches and T4 results
+    recorded_space  A recorded search space, and the evaluator that looks outcomes up in it
     spaces/         Two small recorded spaces that are shipped
 """

@@ -1,7 +1,8 @@
-"""Contenders on recorded spaces, many seeds each, in parallel processes: curves, scores, paired tests.
+"""Runs strategies and rivals on recorded spaces, many seeds each, in parallel processes. Prints nothing.
 
-The score P is comparison.py's: 0 is what random search is expected to find, 1 the optimum. A pair of
-contenders is compared over the same seeds. Each run is a pure function of its seed. Prints nothing.
+It returns curves, scores and paired tests. The score P is comparison.py's: 0 is what random search is
+expected to find, 1 the optimum. A pair of contenders is compared over the same seeds. Each run is a pure
+function of its seed.
 """
 
 import time

@@ -1,12 +1,13 @@
-"""Search strategies compared on a recorded space, without a GPU: their curves and what they score.
+"""Compares search strategies on a recorded space, without a GPU, by their curves and a score.
 
 The score is the auto-tuning community's (F. Willemsen et al., "A methodology for comparing optimization
-algorithms for auto-tuning", Future Generation Computer Systems 159, 2024; github.com/AutoTuningAssociation/
-autotuning_methodology): P = (S - F) / (S - optimum), where F is the best time that a strategy has found after
-k evaluations and S what random search is expected to have found: 0 is random, 1 the optimum, below 0 worse
-than random. Three things differ from their package. The window of evaluations is fixed (WINDOW_START to the
-budget) where theirs depends on the space, S is exact where theirs rounds, and a failed configuration counts
-as the slowest valid one in S as in F, since it costs an evaluation in both.
+algorithms for auto-tuning", Future Generation Computer Systems 159, 2024;
+github.com/AutoTuningAssociation/autotuning_methodology): P = (S - F) / (S - optimum), where F is the best
+time that a strategy has found after k evaluations and S what random search is expected to have found: 0 is
+random, 1 the optimum, below 0 worse than random. Three things differ from their package. The window of
+evaluations is fixed (WINDOW_START to the budget) where theirs depends on the space, S is exact where theirs
+rounds, and a failed configuration counts as the slowest valid one in S as in F, since it costs an evaluation
+in both.
 """
 
 import math

@@ -1,10 +1,8 @@
-"""Who is compared on recorded spaces: our strategies, Optuna's samplers, Kernel Tuner's strategies. By name.
+"""Runs a contender by its name: our strategies, Optuna's samplers, Kernel Tuner's strategies.
 
 `evolution` is one of ours, `optuna:tpe` a sampler in Optuna's own loop, `kt:pso` a strategy of Kernel Tuner
-in its simulation mode. The two packages are loaded when one of theirs runs; measures nothing.
-
-Kernel Tuner's strategies on a recorded space in its own simulation mode, beside our strategies.
-Optuna's samplers on a recorded space in Optuna's own loop, beside our strategies. Uses nothing of ours.
+in its simulation mode. The two packages are loaded when one of theirs runs, and use nothing of ours but the
+recorded space. Measures nothing.
 """
 
 import contextlib

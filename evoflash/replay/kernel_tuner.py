@@ -1,12 +1,11 @@
-"""Kernel Tuner's files: caches in and out, T4 results in. Knows their JSON; evaluates nothing.
+"""Reads and writes Kernel Tuner's files, which are caches and T4 results. Evaluates nothing.
 
 A cache is `{device_name, kernel_name, problem_size, tune_params_keys, tune_params, objective, cache}`; an
 entry of `cache` holds a configuration, its `time` and `times` in ms, or the name of an error in their place.
 A cache that was still being written lacks its last two braces. Ours carry what Kernel Tuner has no word for
-(the six statuses, params that are inactive, lower bounds) under the key `evoflash`, which it ignores.
-
-Kernel Tuner's T4 results out: a search's evaluations of one family. kernel_tuner.py reads them back.
-What a search of our families knows of its space, for spaces that were recorded of them. Reads no file.
+(the six statuses, params that are inactive, lower bounds) under the key `evoflash`, which it ignores. T4
+results are a search's evaluations of one family. A space that was recorded of our families gets from them
+what a search knows of its space.
 """
 
 import gzip

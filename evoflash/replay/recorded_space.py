@@ -1,8 +1,7 @@
-"""Recorded search spaces: genomes whose outcomes were measured once. Reads no file and evaluates nothing.
+"""A recorded search space, and the evaluator that looks outcomes up in it. Compiles and measures nothing.
 
-What was recorded is what is valid: the restrictions of whoever recorded it are not in the record.
-
-The `replay` evaluator: outcomes looked up in a recorded space. Compiles, runs and measures nothing.
+Its genomes' outcomes were measured once. What was recorded is what is valid: the restrictions of whoever
+recorded it are not in the record. Reads no file.
 """
 
 from collections import defaultdict, deque

@@ -4,7 +4,8 @@ Its modules are copied into exports as they stand, hence their relative imports.
 part of evoflash or NumPy, and nothing here compiles; CuPy and PyTorch are used where a caller has them.
 
     array_attention  An exported kernel called with arrays
-    description      launch.json as records, and which shapes and strides its kernel takes
+    attention_dense  The dense form of an attention call
+    description      launch.json as records
     dispatch         Which kernel of a portfolio computes a shape, by a rule that was learnt from times
     driver           The calls of the CUDA driver that launching takes, by ctypes
     expressions      Whole-number expressions of a shape, as launch.json has them

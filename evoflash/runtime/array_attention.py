@@ -10,9 +10,9 @@ import threading
 from dataclasses import dataclass
 from typing import Any
 
+from .attention_dense import DensePlan
 from .description import Refused
 from .launch import Kernel
-from .plan import Plan
 
 _LAYOUTS = {"bhsd": (0, 1, 2), "bshd": (0, 2, 1)}  # where batch, heads and rows stand in a shape
 _MOST_WORKSPACES = 64
@@ -49,7 +49,7 @@ class Attention:
         self._dtypes, self._head_dim = _DTYPES[contract["dtype"]], contract["head_dim"]
         self._name = kernel.description["name"]
         # Kept for calls that come: those of one stream run one after the other, so that one is enough for it.
-        self._workspaces: dict[tuple[Plan, int], Any] = {}
+        self._workspaces: dict[tuple[DensePlan, int], Any] = {}
 
     def __call__(
         self,
@@ -113,7 +113,7 @@ class Attention:
             return array.device
         return self.kernel.device_of(array.address, name)
 
-    def _workspace(self, plan: Plan, like: Any, device: int, stream: int) -> Any:
+    def _workspace(self, plan: DensePlan, like: Any, device: int, stream: int) -> Any:
         """Scratch of a plan on a stream: calls on one stream never use it at the same time."""
         key = plan, stream
         with self._lock:

@@ -4,6 +4,7 @@ Numbers and layouts are those of cuda.h, version 12.0 and later.
 """
 
 import ctypes
+from collections.abc import Sequence
 from ctypes import POINTER, c_char_p, c_int, c_size_t, c_uint32, c_uint64, c_void_p
 from typing import Any
 
@@ -16,7 +17,7 @@ COOPERATIVE, CLUSTER, STREAM_SERIALIZATION = 2, 4, 6
 SM_COUNT, MAJOR, MINOR = 16, 75, 76
 DEVICE_ORDINAL = 9  # CUpointer_attribute
 # CUtensorMapDataType, CUtensorMapSwizzle and CUtensorMapL2promotion.
-DATA_TYPES = {"fp16": 6, "bf16": 9}
+DATA_TYPES = {"fp16": 6, "bf16": 9, "fp32": 7}
 SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}
 PROMOTIONS = {0: 0, 64: 1, 128: 2, 256: 3}
 _RELAXED = 2  # CUstreamCaptureMode: what loads a kernel may be called while another stream is captured
@@ -84,14 +85,14 @@ class Driver:
                 f"the CUDA driver's library {path} cannot be loaded: install the NVIDIA driver."
             ) from None
         try:
-            self._functions = {name: _bound(library, name, types) for name, types in _ARGUMENTS.items()}
+            self._functions = {name: _bind(library, name, types) for name, types in _ARGUMENTS.items()}
         except AttributeError as error:
             raise LaunchError(
                 f"the NVIDIA driver is older than CUDA 12 ({error}): install a newer one."
             ) from None
         self.launch = self._functions["cuLaunchKernelEx"]
         # It reads a variable of the thread, for which it is not worth to let other threads run.
-        self.current = _bound(ctypes.PyDLL(path), "cuCtxGetCurrent", _ARGUMENTS["cuCtxGetCurrent"])
+        self.current = _bind(ctypes.PyDLL(path), "cuCtxGetCurrent", _ARGUMENTS["cuCtxGetCurrent"])
         self.encode = self._functions["cuTensorMapEncodeTiled"]
         self.call("cuInit", 0)
 
@@ -145,26 +146,48 @@ class Current:
         self._driver.handle("cuCtxPopCurrent_v2")
 
 
-def _bound(library: ctypes.CDLL, name: str, types: tuple[Any, ...]) -> Any:
+def _bind(library: ctypes.CDLL, name: str, types: tuple[Any, ...]) -> Any:
     function = library[name]  # a function object of its own, whose types are nobody else's
     function.argtypes, function.restype = types, c_int
     return function
 
 
-def launch_attributes(cluster: tuple[int, ...], *, resident: bool, dependent: bool) -> Any:
-    """An array of the attributes by which a launch differs from a plain one; it may be empty."""
+def launch_attributes(
+    cluster: Sequence[int], *, resident: bool, dependent: bool
+) -> list[tuple[int, tuple[int, ...]]]:
+    """The attributes by which a launch differs from a plain one, by number, each with its value."""
     wanted: list[tuple[int, tuple[int, ...]]] = []
     if any(side > 1 for side in cluster):
-        wanted.append((CLUSTER, cluster))
+        wanted.append((CLUSTER, tuple(cluster)))
     if resident:
         wanted.append((COOPERATIVE, (1,)))
     if dependent:
         wanted.append((STREAM_SERIALIZATION, (1,)))
+    return wanted
+
+
+def config_of(
+    grid: Sequence[int],
+    block: Sequence[int],
+    shared_bytes: int,
+    cluster: Sequence[int],
+    *,
+    resident: bool,
+    dependent: bool,
+) -> Config:
+    """The driver's description of a launch, for no stream yet. What it points at is kept alive by it."""
+    wanted = launch_attributes(cluster, resident=resident, dependent=dependent)
     array = (Attribute * len(wanted))()
     for slot, (number, value) in zip(array, wanted, strict=True):
         slot.id = number
         slot.value[: len(value)] = value
-    return array
+    return Config(
+        grid=tuple(grid),
+        block=tuple(block),
+        shared_bytes=shared_bytes,
+        attributes=array,
+        attribute_count=len(wanted),
+    )
 
 
 class Encoder:
@@ -180,6 +203,7 @@ class Encoder:
         *,
         swizzle: int,
         promotion: int,
+        fill_nan: bool = False,
     ) -> None:
         rank = len(dims)
         self._encode, self._error = driver.encode, driver.error
@@ -194,8 +218,8 @@ class Encoder:
         )
         self._head = DATA_TYPES[data_type], rank
         self._shape = tuple(ctypes.addressof(array) for array in self._arrays)
-        # No interleave; elements outside of the tensor are zeros.
-        self._tail = 0, SWIZZLES[swizzle], PROMOTIONS[promotion], 0
+        # No interleave; elements outside of the tensor are zeros, or NaN.
+        self._tail = 0, SWIZZLES[swizzle], PROMOTIONS[promotion], int(fill_nan)
 
     def __call__(self, address: int) -> tuple[int, Any]:
         """Where the map lies on the host, and what must be kept alive for it."""

@@ -21,7 +21,7 @@ def ceil_div(a: int, b: int) -> int:
 FUNCTIONS: Mapping[str, Callable[..., int]] = {"ceil_div": ceil_div, "min": min, "max": max}
 
 
-def compiled(text: object, names: Collection[str]) -> Callable[[Mapping[str, int]], int]:
+def compile_expression(text: object, names: Collection[str]) -> Callable[[Mapping[str, int]], int]:
     """The expression as a function of a shape's sizes by name. ValueError for anything else."""
     if isinstance(text, int):
         number = int(text)

@@ -17,7 +17,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .description import Description, Image, Refused, described
+from .attention_dense import DENSE, DensePlan
+from .description import CheckedCall, Description, Form, Image, Refused, parse_description
 from .driver import (
     CARVEOUT,
     DEVICE_ORDINAL,
@@ -31,11 +32,12 @@ from .driver import (
     Driver,
     LaunchError,
 )
-from .plan import Plan, Step, arguments_of, encoder_of, steps_of
+from .plan import Plan, PlannedLaunch, arguments_of, encoder_of, steps_of
 from .zeros import Zeros
 
 __all__ = ["Kernel", "LaunchError", "Plan", "Refused"]
 
+FORMS: Mapping[str, Form] = {form.name: form for form in (DENSE,)}  # the first: of files that name none
 _MOST_PLANS = 1024
 _PORTABLE_CLUSTER = 8  # blocks; more have to be asked for
 
@@ -52,14 +54,14 @@ class Kernel:
         Asks no driver yet.
         """
         self.description = description
-        self._described = described(description)
+        self._described = parse_description(description, FORMS)
         self._cubins = dict(images)
         for image in self._described.images:
             _check_image(image, self._cubins.get(image.arch))
         self._driver_path, self._lock = driver, threading.RLock()
         self._driver: Driver | None = None
         self._devices: dict[int, _Device] = {}
-        self._plans: dict[object, Plan] = {}
+        self._plans: dict[object, DensePlan] = {}
 
     @classmethod
     def read(cls, folder: str | Path, *, driver: str = LIBRARY) -> "Kernel":
@@ -71,7 +73,8 @@ class Kernel:
         path = path / "launch.json" if path.is_dir() else path
         try:
             description = json.loads(path.read_text(encoding="utf-8"))
-            files = {image.arch: path.with_name(image.file) for image in described(description).images}
+            images = parse_description(description, FORMS).images
+            files = {image.arch: path.with_name(image.file) for image in images}
             return cls(description, {arch: file.read_bytes() for arch, file in files.items()}, driver=driver)
         except OSError as error:
             raise Refused(
@@ -89,7 +92,7 @@ class Kernel:
         *,
         device: int,
         scale: float | None = None,
-    ) -> Plan:
+    ) -> DensePlan:
         """The kernel for a shape (batch, heads, kv_heads, seq_q, seq_kv) on the device of that number.
 
         `strides` are those of q, k, v and o: (batch, head, row), in elements; columns are contiguous. LSE is
@@ -106,10 +109,10 @@ class Kernel:
             ) from None
         if known is not None:
             return known
-        sizes, held = self._described.check(shape, strides)
-        factor = self._described.checked_scale(scale)
+        described = self._described
+        call = described.form.check_call(described.name, described.contract, shape, strides, scale)
         with self._lock:
-            made = self._on(device).plan(sizes, held, factor)
+            made = self._on(device).plan(call)
             if len(self._plans) >= _MOST_PLANS:
                 self._plans.clear()
             return self._plans.setdefault(key, made)
@@ -123,21 +126,18 @@ class Kernel:
     def device_of(self, address: int, name: str = "memory") -> int:
         """The number of the device whose memory the address is in; Refused for memory of none."""
         number = ctypes.c_int(-1)
-        if (
-            self._loaded().status("cuPointerGetAttribute", number, DEVICE_ORDINAL, address)
-            or number.value < 0
-        ):
+        if self._load().status("cuPointerGetAttribute", number, DEVICE_ORDINAL, address) or number.value < 0:
             raise Refused(f"{name} is not in the memory of a GPU: move it there.")
         return number.value
 
-    def _loaded(self) -> Driver:
+    def _load(self) -> Driver:
         with self._lock:
             self._driver = self._driver or Driver(self._driver_path)
             return self._driver
 
     def _on(self, device: int) -> "_Device":
         if device not in self._devices:
-            self._devices[device] = _Device(self._loaded(), device, self._described, self._cubins)
+            self._devices[device] = _Device(self._load(), device, self._described, self._cubins)
         return self._devices[device]
 
 
@@ -177,28 +177,26 @@ class _Device:
             )
         return max(fitting, key=lambda image: image.arch)
 
-    def plan(self, sizes: Mapping[str, int], strides: Sequence[tuple[int, int, int]], scale: float) -> Plan:
+    def plan(self, call: CheckedCall) -> DensePlan:
         """The plan; the functions are allowed what it needs."""
         described, image = self._described, self.image
-        steps = steps_of(image, sizes, self._functions, name=described.name)
+        steps = steps_of(image, call.sizes, self._functions, name=described.name)
         with Current(self._driver, self.context):
             for step in steps:
                 self._make_room(step)
-        by_tensor = dict(zip("qkvo", strides, strict=True))
-        return Plan(
+        made: DensePlan = described.form.plan(
             self._driver,
             self.context,
             name=described.name,
+            form=described.form,
             steps=steps,
-            encoders=[
-                (each.of, encoder_of(self._driver, each, described, sizes, by_tensor[each.of]))
-                for each in image.maps
-            ],
-            arguments=arguments_of(image, scale, sizes, strides),
-            workspace=(image.workspace_bytes(sizes), image.zeroed_bytes(sizes)),
+            encoders=[(each.of, encoder_of(self._driver, each, call)) for each in image.maps],
+            arguments=arguments_of(image, described.form, call),
+            workspace=(image.workspace_bytes(call.sizes), image.zeroed_bytes(call.sizes)),
         )
+        return made
 
-    def _make_room(self, step: Step) -> None:
+    def _make_room(self, step: PlannedLaunch) -> None:
         driver, function = self._driver, step.function
         if step.shared_bytes > self._shared_bytes.get(function, 0):
             # Shapes share the function: its limit is only ever raised.
@@ -217,7 +215,7 @@ class _Device:
                 f"{step.entry}: its {blocks} blocks wait for one another, and {room} fit on this GPU."
             )
 
-    def _room(self, step: Step) -> int:
+    def _room(self, step: PlannedLaunch) -> int:
         """Blocks of the launch that fit on the device at once."""
         driver, blocks = self._driver, math.prod(step.cluster)
         if blocks > 1:

@@ -1,7 +1,7 @@
 """A kernel planned for one shape and one layout on one device: what a launch takes is laid out beforehand.
 
-A launch writes six pointers into buffers that are ready and calls the driver. It waits for nothing and
-allocates no device memory.
+A launch writes its pointers into buffers that are ready and calls the driver. It waits for nothing and
+allocates no device memory. Which pointers those are is the form's: runtime/attention_dense.py.
 """
 
 import ctypes
@@ -9,17 +9,16 @@ import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from .description import AXES, KINDS, POINTERS, TENSORS, Description, Image, Refused, Strides, TensorMap
-from .driver import ELEMENT_BYTES, Config, Current, Driver, Encoder, LaunchError, launch_attributes
+from .description import KINDS, CheckedCall, Form, Image, Refused, TensorMap, stride_name
+from .driver import ELEMENT_BYTES, Config, Current, Driver, Encoder, LaunchError, config_of
 
 _MOST_BLOCKS = (2**31 - 1, 65_535, 65_535)
 _MOST_MAPS = 512  # of a tensor, kept for the addresses that it was last seen at
 _SLOT = 8  # bytes
-_pack = struct.Struct(f"{len(POINTERS)}Q").pack_into
 
 
 @dataclass(frozen=True)
-class Step:
+class PlannedLaunch:
     """One launch with its shape's numbers."""
 
     entry: str
@@ -33,18 +32,14 @@ class Step:
 
     def config(self) -> Config:
         """The driver's description, for no stream yet. What it points at is kept alive by it."""
-        attributes = launch_attributes(self.cluster, resident=self.resident, dependent=self.dependent)
-        config = Config(
-            grid=self.grid,
-            block=self.block,
-            shared_bytes=self.shared_bytes,
-            attributes=attributes,
-            attribute_count=len(attributes),
+        return config_of(
+            *(self.grid, self.block, self.shared_bytes, self.cluster),
+            resident=self.resident,
+            dependent=self.dependent,
         )
-        return config
 
 
-class _Frame:
+class Frame:
     """The buffers of one launch at a time: arguments, their places, and a configuration for each step."""
 
     __slots__ = (
@@ -72,7 +67,7 @@ class _Frame:
         self.current = ctypes.c_void_p()
         self.current_address = ctypes.addressof(self.current)
         self.alive: list[object] = [None] * plan.map_count
-        self.pointers: tuple[int, ...] = ()  # to q, k, v and o: what the frame's tensor maps are of
+        self.pointers: tuple[int, ...] = ()  # to tensors: what the frame's maps are of
 
     def use(self, stream: int) -> None:
         for config in self._configs:
@@ -81,7 +76,7 @@ class _Frame:
 
 
 class Plan:
-    """What Kernel.plan() returns; may be used by many threads at once."""
+    """What Kernel.plan() returns; may be used by many threads at once. Its form adds `launch`."""
 
     workspace_bytes: int  # of device memory that each call needs as scratch, its own while it runs
     zeroed_bytes: int  # of them, the first: zero before the first call, and left so by every call
@@ -92,7 +87,8 @@ class Plan:
         context: int,
         *,
         name: str,
-        steps: Sequence[Step],
+        form: Form,
+        steps: Sequence[PlannedLaunch],
         encoders: Sequence[tuple[str, Encoder]],
         arguments: tuple[bytes, Sequence[int]],
         workspace: tuple[int, int],
@@ -103,49 +99,38 @@ class Plan:
         self.workspace_bytes, self.zeroed_bytes = workspace
         self._launch, self._current = driver.launch, driver.current
         # For each tensor map: which pointer it is of, its encoder, and the maps by address.
+        tensors = tuple(form.tensors)
         self._maps: tuple[tuple[int, Encoder, dict[int, tuple[int, object]]], ...] = tuple(
-            (TENSORS.index(of), encoder, {}) for of, encoder in encoders
+            (tensors.index(of), encoder, {}) for of, encoder in encoders
         )
-        self._frames: list[_Frame] = [_Frame(self)]
+        self._frames: list[Frame] = [Frame(self)]
 
-    def launch(self, q: int, k: int, v: int, o: int, lse: int, workspace: int, stream: int) -> None:
-        """Enqueues a call on a CUstream of the plan's device; returns before it has run.
-
-        Addresses are of device memory. lse may be 0: it is then not written. workspace is that of
-        `workspace_bytes`, or 0 where that is 0. Refused for an address that no kernel takes, LaunchError
-        where the driver refuses the launch.
+    def _send(self, frame: Frame, tensors: tuple[int, ...], stream: int) -> None:
+        """Enqueues a call of the form's tensors, whose pointers the frame's buffer holds, and all of them are
+        checked; puts the frame back. A form takes it from `_frames`, or makes one where there is none.
         """
-        if (q | k | v | o | workspace) & 15 or lse & 3 or not (q and k and v and o):
-            raise self._bad((q, k, v, o, lse, workspace))
-        if self.workspace_bytes and not workspace:
-            raise self._bad((q, k, v, o, lse, workspace))
-        try:
-            frame = self._frames.pop()  # nobody else's until it is put back: list operations are atomic
-        except IndexError:
-            frame = _Frame(self)
-        _pack(frame.slots, 0, q, k, v, o, lse, workspace)
         if stream != frame.stream:
             frame.use(stream)
         self._current(frame.current_address)
         if frame.current.value == self._context:
-            self._enqueue(frame, (q, k, v, o))
+            self._enqueue(frame, tensors)
         else:  # a thread whose current context is another device's, or that has none yet
             with Current(self._driver, self._context):
-                self._enqueue(frame, (q, k, v, o))
+                self._enqueue(frame, tensors)
         self._frames.append(frame)
 
-    def _enqueue(self, frame: _Frame, pointers: tuple[int, int, int, int]) -> None:
+    def _enqueue(self, frame: Frame, pointers: tuple[int, ...]) -> None:
         """The launches, in the plan's context: the driver writes no tensor map where there is none."""
         if self._maps and frame.pointers != pointers:
             self._place_maps(frame, pointers)
         for config, function in frame.launches:
             if status := self._launch(config, function, frame.params_address, None):
-                raise self._failed(status)
+                raise self._launch_error(status)
 
-    def _failed(self, status: int) -> LaunchError:
+    def _launch_error(self, status: int) -> LaunchError:
         return LaunchError(f"{self._name}: cuLaunchKernelEx: {self._driver.error(status)}")
 
-    def _place_maps(self, frame: _Frame, pointers: tuple[int, int, int, int]) -> None:
+    def _place_maps(self, frame: Frame, pointers: tuple[int, ...]) -> None:
         """Points the frame at the maps of these addresses, and keeps them alive until its next launch."""
         for index, (of, encoder, known) in enumerate(self._maps):
             address = pointers[of]
@@ -161,22 +146,10 @@ class Plan:
             frame.alive[index] = found
         frame.pointers = pointers
 
-    def _bad(self, pointers: Sequence[int]) -> Refused:
-        given = dict(zip(POINTERS, pointers, strict=True))
-        if missing := [name for name in TENSORS if not given[name]]:
-            return Refused(f"{self._name}: {', '.join(missing)} has no memory: give a device address.")
-        if self.workspace_bytes and not given["workspace"]:
-            return Refused(f"{self._name} needs a workspace of {self.workspace_bytes} bytes: give one.")
-        wrong = [name for name, at in given.items() if at % (4 if name == "lse" else 16)]
-        return Refused(
-            f"{self._name}: {', '.join(wrong)} begins at an address that is no multiple of "
-            f"{4 if wrong == ['lse'] else 16} bytes: copy it to one that is."
-        )
-
 
 def steps_of(
     image: Image, sizes: Mapping[str, int], functions: Mapping[str, int], *, name: str
-) -> list[Step]:
+) -> list[PlannedLaunch]:
     """The image's launches for a shape. Refused where a GPU has no grid of that size."""
     steps = []
     for launch in image.launches:
@@ -188,7 +161,7 @@ def steps_of(
                     f"{name}: {shape} takes {blocks} blocks along {axis}, a GPU launches 1 to {most}."
                 )
         steps.append(
-            Step(
+            PlannedLaunch(
                 launch.entry,
                 functions[launch.entry],
                 grid,
@@ -202,35 +175,30 @@ def steps_of(
     return steps
 
 
-def arguments_of(
-    image: Image, scale: float, sizes: Mapping[str, int], strides: Sequence[Strides]
-) -> tuple[bytes, list[int]]:
+def arguments_of(image: Image, form: Form, call: CheckedCall) -> tuple[bytes, list[int]]:
     """The argument buffer, whose first slots are for the pointers, and each argument's place in it."""
-    values: dict[str, float] = {**sizes, "scale": scale}
-    for tensor, given in zip(TENSORS, strides, strict=True):
-        values |= {f"{tensor}_stride_{axis}": n for axis, n in zip(AXES, given, strict=True)}
-    buffer, places = bytearray(_SLOT * len(POINTERS)), []
+    values: dict[str, float] = {**call.sizes, **call.numbers}
+    for tensor, axes in form.tensors.items():
+        values |= {stride_name(tensor, axis): n for axis, n in zip(axes, call.strides[tensor], strict=True)}
+    pointers = (*form.tensors, *form.pointers)
+    buffer, places = bytearray(_SLOT * len(pointers)), []
     for kind, name in image.arguments:
-        if name in POINTERS:
-            places.append(_SLOT * POINTERS.index(name))
+        if name in pointers:
+            places.append(_SLOT * pointers.index(name))
         else:
             places.append(len(buffer))
             buffer += struct.pack("=" + KINDS[kind], values[name])
     return bytes(buffer), places
 
 
-def encoder_of(
-    driver: Driver, wanted: TensorMap, description: Description, sizes: Mapping[str, int], strides: Strides
-) -> Encoder:
+def encoder_of(driver: Driver, wanted: TensorMap, call: CheckedCall) -> Encoder:
     """The encoder of one tensor map: dimensions, the contiguous one first, and all other strides in bytes."""
-    of_keys = wanted.of in "kv"
-    heads, rows = sizes["kv_heads" if of_keys else "heads"], sizes["seq_kv" if of_keys else "seq_q"]
-    shape = (sizes["batch"], heads, rows, description.head_dim)
-    in_bytes = [ELEMENT_BYTES * stride for stride in (*strides, 1)]
+    shape = call.extents[wanted.of]
+    in_bytes = [ELEMENT_BYTES * stride for stride in (*call.strides[wanted.of], 1)]
     axes = (3, 1, 2, 0) if wanted.heads_inside else (3, 2, 1, 0)
     dims, spans, box = ([each[axis] for axis in axes] for each in (shape, in_bytes, wanted.box))
     return Encoder(
-        *(driver, description.dtype, dims, spans[1:], box),
+        *(driver, call.dtype, dims, spans[1:], box),
         swizzle=wanted.swizzle,
         promotion=wanted.l2_promotion,
     )

@@ -66,7 +66,7 @@ class Call:
             self._check_apart(*at)
         stream, workspace, room = _raw_stream(self.device), 0, None
         if self.zeroed_bytes:
-            workspace, room = self.owner.zeroed(self, stream)
+            workspace, room = self.owner.zeroed_workspace(self, stream)
         elif self.workspace_bytes:
             room = self.new_workspace()
             workspace = room.data_ptr()

@@ -63,7 +63,7 @@ def by_sdpa(
 
     A row that sees no key gives 0 and -inf.
     """
-    q, k, v = (_aligned(tensor) for tensor in (q, k, v))
+    q, k, v = (_align(tensor) for tensor in (q, k, v))
     seq_q, seq_kv = q.shape[2], k.shape[2]
     unseen = max(0, seq_q - seq_kv) if causal else 0  # rows before the first that sees a key
     seeing = q[:, :, unseen:] if unseen else q
@@ -79,7 +79,7 @@ def by_sdpa(
     return result, _lse(q, k, causal, scale) if return_lse else None
 
 
-def _aligned(tensor: Tensor) -> Tensor:
+def _align(tensor: Tensor) -> Tensor:
     """A copy where PyTorch's kernels would read beside the tensor: not at a multiple of 16 bytes."""
     if torch.compiler.is_compiling() or type(tensor) is not Tensor or not tensor.is_cuda:
         return tensor

@@ -98,7 +98,7 @@ class Attention:
                 ):
                     break
             else:
-                known = self._prepared(q, k, v, out, asked)
+                known = self._prepare(q, k, v, out, asked)
             if known is not None and known.call.device == _current_device():
                 result = known.new_out() if out is None else out
                 lse = known.call.new_lse() if return_lse else None
@@ -110,11 +110,11 @@ class Attention:
                 else:
                     return (result, lse) if return_lse else result
         how = {"causal": causal, "scale": scale, "layout": layout, "return_lse": return_lse}
-        return self._checked(q, k, v, out, fallback, **how)
+        return self._call_checked(q, k, v, out, fallback, **how)
 
     # ---- plans
 
-    def _prepared(
+    def _prepare(
         self, q: Any, k: Any, v: Any, out: Any, asked: tuple[bool | None, float | None, str, bool]
     ) -> Recent | None:
         """Such a call, remembered; None where the slower path has to say what is wrong."""
@@ -179,7 +179,7 @@ class Attention:
             )
         return ""
 
-    def zeroed(self, call: Call, stream: int) -> tuple[int, Tensor | None]:
+    def zeroed_workspace(self, call: Call, stream: int) -> tuple[int, Tensor | None]:
         """A workspace whose first numbers are zero, and what must live until the launch.
 
         Calls of one stream share it, since each leaves it so; a captured one has its own, for a graph may run
@@ -227,7 +227,7 @@ class Attention:
 
     # ---- everything but plain tensors
 
-    def _checked(
+    def _call_checked(
         self, q: Tensor, k: Tensor, v: Tensor, out: Tensor | None, fallback: bool, **how: Any
     ) -> Any:
         """As __call__, through PyTorch's dispatcher."""

@@ -115,7 +115,7 @@ def _by_pytorch(
     return (result, lse) if return_lse else result
 
 
-def fused(portfolio: Portfolio) -> Any:
+def as_fused(portfolio: Portfolio) -> Any:
     """The portfolio as torch_doors.py wants it: what it does not compute is Refused, unless asked else."""
 
     def attend(q: Tensor, k: Tensor, v: Tensor, **how: Any) -> Any:

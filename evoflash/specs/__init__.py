@@ -1,4 +1,4 @@
-"""GpuSpec: what a GPU allows and how fast it is, read from <name>.toml beside this; asks no driver."""
+"""What each GPU allows and how fast it is, read from specs/<name>.toml. Asks no driver."""
 
 import difflib
 import hashlib

@@ -1,9 +1,7 @@
-"""The database: opening, upgrading, transactions and its errors; knows no record, no genome and no search.
+"""Opens and upgrades the database, and makes transactions. Knows no record, no genome and no search.
 
-SQLite by default, any SQLAlchemy URL otherwise; what only SQLite understands stands behind a dialect check.
-
-What a database says when it refuses, in one line that says what to do. Opens and reads nothing.
-How sessions of a PostgreSQL server are opened, and what only it understands. Reads and writes no row.
+SQLite by default, any SQLAlchemy URL otherwise. What only SQLite or only PostgreSQL understands stands behind
+a dialect check. What a database says when it refuses becomes one line that says what to do.
 """
 
 import hashlib

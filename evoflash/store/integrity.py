@@ -1,6 +1,6 @@
-"""What is wrong with a database: SQLite's own checks, keys that lead nowhere, ids and texts that do not fit.
+"""Finds what is wrong with a database. It reads and lists; it mends nothing.
 
-It reads and lists; it mends nothing.
+It asks SQLite's own checks, and looks for keys that lead nowhere, and ids and texts that do not fit.
 """
 
 import json

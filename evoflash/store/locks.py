@@ -1,8 +1,7 @@
-"""Which session of a PostgreSQL server works on a run: advisory locks. Touches no row.
+"""Locks that say which process, or which session of a server, works on a run. Touches no row.
 
-https://www.postgresql.org/docs/15/explicit-locking.html#ADVISORY-LOCKS
-
-Which process works on a run: a lock that ends with its process, however that ends. Touches no row.
+A process holds a lock on a file, which ends with it, however that ends. On PostgreSQL a session holds an
+advisory lock (https://www.postgresql.org/docs/15/explicit-locking.html#ADVISORY-LOCKS).
 """
 
 import errno
@@ -117,7 +116,7 @@ class SessionLocks:
     """Locks on the runs of a PostgreSQL database, held by one session of this process.
 
     The server drops them when the session ends: at once where the process is killed, and after the
-    keepalives of postgresql.py where its machine is gone. The store writes over the same session, so that
+    keepalives of database.py where its machine is gone. The store writes over the same session, so that
     nothing is written once a lock is lost.
     """
 

@@ -1,4 +1,4 @@
-"""Records as rows of the database and back; runs no statement.
+"""Turns records into rows of the database and back. Runs no statement.
 
 A `*_row` makes the columns that its record fills, a `*_of` the record that a stored row stands for.
 """

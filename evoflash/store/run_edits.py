@@ -1,4 +1,7 @@
-"""Runs renamed, taken out, brought in from another database; each in one transaction. Searches nothing."""
+"""Renames runs, takes them out or brings them in from another database. Searches nothing.
+
+Each is one transaction.
+"""
 
 import json
 from collections.abc import Iterable
@@ -101,7 +104,7 @@ def merge(database: Database, source: Database) -> tuple[int, int]:
     """
     with source.reading() as there:
         runs = list(there.execute(queries.newest_runs()).mappings())[::-1]
-        held = {row["id"]: _Held(there, row) for row in runs}
+        held = {row["id"]: _StoredRun(there, row) for row in runs}
 
     def work(connection: sa.Connection) -> tuple[int, int]:
         counts = [_bring(connection, each) for each in held.values()]
@@ -110,7 +113,7 @@ def merge(database: Database, source: Database) -> tuple[int, int]:
     return database.write(work)
 
 
-class _Held:
+class _StoredRun:
     """A run of the other database with all that hangs on it."""
 
     def __init__(self, there: sa.Connection, row: Row) -> None:
@@ -137,7 +140,7 @@ def _dicts(found: Iterable[Row]) -> list[dict[str, Any]]:
     return [{str(name): value for name, value in row.items()} for row in found]
 
 
-def _bring(connection: sa.Connection, held: _Held) -> tuple[bool, int]:
+def _bring(connection: sa.Connection, held: _StoredRun) -> tuple[bool, int]:
     """Whether the run is new here, and how many of its outcomes are."""
     number, is_new = _place(connection, held.run)
     for genome in held.genomes:
@@ -167,7 +170,7 @@ def _place(connection: sa.Connection, run: Row) -> tuple[int, bool]:
     return queries.insert(connection, schema.runs, new), True
 
 
-def _bring_outcome(connection: sa.Connection, held: _Held, number: int, row: dict[str, Any]) -> bool:
+def _bring_outcome(connection: sa.Connection, held: _StoredRun, number: int, row: dict[str, Any]) -> bool:
     """Whether the outcome was new."""
     names = ("genome_id", "name", "model_version")
     same = [_EVAL[name].is_not_distinct_from(row[name]) for name in names]

@@ -1,4 +1,4 @@
-"""The tables, their revision and the leaderboard's query; opens no database and runs no statement."""
+"""The tables, their revision and the leaderboard's query. Opens no database and runs no statement."""
 
 from typing import Any
 

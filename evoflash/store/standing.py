@@ -1,6 +1,6 @@
-"""Where runs stand: how far, how fast, who works on them. It reads; it ranks no kernel of two runs.
+"""How far the runs of a database are, how fast, what they took and who works on them. Ranks no kernel.
 
-What a run took: seconds of the GPU and of the CPU, added up over its commands. Times nothing itself.
+What a run took are seconds of the GPU and of the CPU, added up over its commands. Times nothing itself.
 """
 
 import json

@@ -1,8 +1,6 @@
-"""The store: runs, evaluations, baselines and lineage in a database, the one truth a search resumes from.
+"""The store of runs, evaluations, baselines and lineage, the one truth from which a search resumes.
 
 Each evaluation is one transaction. Times are stored, speed-ups are not; sources and cubins stay in the cache.
-
-The store's statements on one evaluation and what hangs on it; begins and commits no transaction.
 """
 
 import json

@@ -1,19 +1,24 @@
-"""Search strategies by name. They propose genomes and learn from what became of them; they evaluate and store
-nothing. A new one is a file here and a line in STRATEGIES, or a file in an extension folder.
+"""Search strategies, which propose genomes and learn from what became of them.
 
-    evolution      Evolution
-    exhaustive     Every valid genome once, in the order of the space
-    family_bandit  Bandit
-    fixed_list     Proposes a fixed list, in order
-    model/         What outcomes teach
+They evaluate and store nothing. A new one is a file here and a line in STRATEGIES, or a file in an extension
+folder.
+
+    evolution      Evolution makes children of the best genomes by mutation operators, and random genomes
+                   among them
+    exhaustive     Proposes every valid genome once, in the order of the space
+    family_bandit  Runs one strategy for each kernel family and gives the budget to the family that pays
+    fixed_list     Proposes a fixed list of genomes, in order
+    model/         The model behind `surrogate`, and the effects of genes, both learnt from outcomes
     nsga2          Optuna's NSGA-II over one family's genomes, for time alone
-    operators      Mutation operators as strategies use them
+    operators      Finds mutation operators, tries them on parents, repairs the children and keeps each one's
+                   credit
     optuna_study   What the Optuna strategies share, and the one door to Optuna
-    own_strategy   Search strategies of the user's own, from extension folders
-    populations    Who may be a parent
-    surrogate      Surrogate
+    own_strategy   Loads and runs search strategies of the user's own
+    populations    Keeps the good genomes of a search and says which of them may be parents
+    surrogate      Surrogate lets a Gaussian process learn from every outcome and choose among genomes near
+                   the best
     tpe            Optuna's tree-structured Parzen estimator over one family's genomes
-    uniform        Uniform search without replacement
+    uniform        Draws genomes uniformly, without replacement
     unseen         What a strategy has not proposed yet, and the random stream of each proposal
 """
 
@@ -76,8 +81,9 @@ def make_strategy(
 ) -> Strategy:
     """The strategy of that name on a space; `seeds` are genomes worth trying first. UsageError if unknown.
 
-    `evolution:PRESET` and `evolution:PRESET:POPULATION` are evolution with a preset (presets.py). `first` and
-    `earlier` are for `surrogate`: how many seeds come before its own choice, and searches on near problems.
+    `evolution:PRESET` and `evolution:PRESET:POPULATION` are evolution with a preset (evolution.py). `first`
+    and `earlier` are for `surrogate`: how many seeds come before its own choice, and searches on near
+    problems.
     """
     from evoflash.strategies.own_strategy import make_own
 

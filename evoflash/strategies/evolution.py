@@ -1,10 +1,9 @@
-"""Evolution: children of elites by mutation operators that earn their share; random immigrants among them.
+"""Evolution makes children of the best genomes by mutation operators, and random genomes among them.
 
-Measures nothing and stores nothing. At a standstill more of them are random, or change two genes at once. A
-preset (presets.py) says what else proposals may know; without one they know the credit that operators earned.
-
-What evolution uses of gene effects and nogoods: which child is worth trying. Learns them from outcomes.
-Presets of evolution: what its proposals may know. Names and records only.
+Operators earn their share by what they brought. At a standstill more genomes are random, or change two genes
+at once. A preset says what else proposals may know: the effects of genes, and values that always fail. It has
+learnt these from outcomes, and they tell which child is worth trying. Without a preset proposals know the
+credit that operators earned. Measures and stores nothing.
 """
 
 import itertools

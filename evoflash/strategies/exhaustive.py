@@ -1,4 +1,4 @@
-"""Every valid genome once, in the order of the space. Learns nothing; for spaces small enough to finish.
+"""Proposes every valid genome once, in the order of the space. Learns nothing; for small spaces.
 
 In a large one it is still honest: it tries the first corner of the space as long as the budget lasts.
 """

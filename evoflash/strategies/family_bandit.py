@@ -1,6 +1,6 @@
-"""Bandit: one strategy for each kernel family, and the budget flows to the family that pays.
+"""Runs one strategy for each kernel family and gives the budget to the family that pays. Proposes nothing.
 
-It proposes nothing itself; what a family's strategy does inside its own space is that strategy's business.
+What a family's strategy does inside its own space is that strategy's business.
 """
 
 import math

@@ -1,4 +1,7 @@
-"""Proposes a fixed list, in order: what `remeasure` and the archive take to the GPU. It searches nothing."""
+"""Proposes a fixed list of genomes, in order. It searches nothing.
+
+`remeasure` and the archive take their genomes to the GPU by it.
+"""
 
 from collections.abc import Sequence
 
@@ -6,7 +9,7 @@ from evoflash.evaluation import Evaluation, Proposal
 from evoflash.space import Genome
 
 
-class Given:
+class FixedList:
     """A strategy that proposes a fixed list; `operator` says where it is from."""
 
     def __init__(self, genomes: Sequence[Genome], operator: str) -> None:

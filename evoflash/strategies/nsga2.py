@@ -1,8 +1,8 @@
 """Optuna's NSGA-II over one family's genomes, for time alone. Evaluates and stores nothing.
 
-One objective: a run is ranked by time, so a front of time against registers would spend most of the budget
-on kernels that nobody asked for; and recorded spaces hold no registers. What is left is a plain elitist
-genetic algorithm: a yardstick for evolution, with neither its operators nor its seeds.
+One objective: a run is ranked by time, so a front of time against registers would spend most of the budget on
+kernels that nobody asked for; and recorded spaces hold no registers. What is left is a plain elitist genetic
+algorithm: a yardstick for evolution, with neither its operators nor its seeds.
 """
 
 from __future__ import annotations

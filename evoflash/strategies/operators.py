@@ -1,8 +1,8 @@
-"""Mutation operators as strategies use them: found in mutations/, tried on parents, and repaired.
+"""Finds mutation operators, tries them on parents, repairs the children and keeps each one's credit.
 
-Chooses none; that is the strategy's business. One that raises or returns no genome is left out from then on.
-
-How well each mutation operator has done, by kernel family and bottleneck; chooses nothing by itself.
+The operators are the files of mutations/ and of extension folders. Which is chosen is the strategy's
+business. One that raises or returns no genome is left out from then on. Credit is how well an operator has
+done, by kernel family and bottleneck.
 """
 
 import logging

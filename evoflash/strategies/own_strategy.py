@@ -1,7 +1,7 @@
-"""Search strategies of the user's own, from extension folders; what they do wrong ends in one line.
+"""Loads and runs search strategies of the user's own. What they do wrong ends in one line.
 
-A file strategies/<name>.py defines `strategy(space, *, seed, seeds)`, which returns an object with the
-methods `ask` and `tell` of search.Strategy. Proposes nothing by itself.
+A file strategies/<name>.py of an extension folder defines `strategy(space, *, seed, seeds)`, which returns an
+object with the methods `ask` and `tell` of search.Strategy. Proposes nothing by itself.
 """
 
 from __future__ import annotations

@@ -1,14 +1,11 @@
-"""Who may be a parent: ways to keep the good genomes of a search. Rebuilt by telling; the store is the truth.
+"""Keeps the good genomes of a search and says which of them may be parents. Proposes nothing.
 
-`single` is the best genome alone.
-
+    single      the best genome alone
     elites      the best few, of several tiles
-    islands     several populations that exchange their best now and then
-    map_elites  the best of each kind of kernel, by what was measured of it
+    islands     several populations side by side, whose best are copied to the next island now and then
+    map_elites  the fastest of each kind of kernel, by what was measured of it
 
-Elites: the best genomes of a search, of several tiles. In memory, rebuilt by telling.
-Islands: populations side by side, whose best are copied to the next island now and then; proposes nothing.
-MAP-Elites: the fastest genome of each kind of kernel, by what was measured of it; proposes nothing.
+All are kept in memory and rebuilt by telling them outcomes: the store is the one truth.
 """
 
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Surrogate: a Gaussian process learns from every outcome and chooses among genomes near the best.
+"""Surrogate lets a Gaussian process learn from every outcome and choose among genomes near the best.
 
 It evaluates none. The model is made again after every few outcomes, from these alone and the seed, so that a
 resumed search goes on as an unbroken one does. At a standstill two picks of a batch are a jump and a random
@@ -69,7 +69,7 @@ class Surrogate:
         self._offers = Offers(space, seed=seed, seeds=self._seeds)
         self._features = Features(space)
         # Kernels that fill a GPU alike take nearly equal times: plateaus, of which ranks make slopes.
-        # On recorded spaces of other kernels ranks did better (docs/lab-notes.md, 2026-11-23).
+        # On recorded spaces of other kernels ranks did better (measured on 2026-11-23).
         self._scale = by_share if space.proportions else by_rank
         self._kernels: dict[int, Covariance] = {}  # by the number of outcomes that they were fitted to
         self._told: list[Evaluation] = []

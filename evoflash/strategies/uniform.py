@@ -1,4 +1,4 @@
-"""Uniform search without replacement: the control that shows what a search adds. Learns nothing."""
+"""Draws genomes uniformly, without replacement: the control that shows what a search adds. Learns nothing."""
 
 from evoflash.evaluation import Evaluation, Proposal
 from evoflash.space import Genome, SearchSpace

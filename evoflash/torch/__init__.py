@@ -4,7 +4,7 @@
 `register` and `register_transformers` make kernels known to PyTorch's own scaled_dot_product_attention and to
 Hugging Face Transformers.
 
-    best  Which kernel a call gets
+    best  Chooses the kernel that a call in PyTorch gets
 """
 
 from pathlib import Path

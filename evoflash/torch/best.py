@@ -1,7 +1,7 @@
-"""Which kernel a call gets: of the database's and the archive's for its GPU, the one timed nearest its shape.
+"""Chooses the kernel that a call in PyTorch gets: of those measured on its GPU, that timed nearest its shape.
 
-Only kernels that were measured on such a GPU, compiled for the very dtype, mask, head size and ratio of
-heads. Compiles with NVRTC; the runtime launches.
+The kernels are the database's and the archive's. Only kernels that were measured on such a GPU count,
+compiled for the very dtype, mask, head size and ratio of heads. Compiles with NVRTC; the runtime launches.
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
-"""Does the tool tell the truth on this machine? Frauds that must be rejected, and the emulator against a GPU.
+"""Tests of the tool itself, by frauds that it must reject and a GPU that its emulator must match.
 
-    conformance/  Conformance
-    selftest/     Self-test
+Judges no candidate of a search.
+
+    conformance/  Runs the same small kernels in the emulator and on a GPU, and says where the two disagree
+    selftest/     Frauds and mistakes that the harness must reject, and honest kernels that it must accept
 """

@@ -1,7 +1,8 @@
-"""Whether outputs are right. Everything here is NumPy on the host: who ran the kernel, and where, is not
-known.
+"""Judges whether outputs are right, with NumPy on the host. Knows neither who ran the kernel nor where.
 
-    cases        Test inputs with their right answers, each computed once
-    metamorphic  Is an output right? Checks without a reference that every operation shares
-    validator    Is an output right? Thresholds against the fp64 reference
+cases        Test inputs with their right answers, each computed once
+metamorphic  Checks an output without a reference (runs repeat, outputs of changed inputs agree), and runs
+             every check
+plan         Which launches check a kernel on a workload, and what must hold of their outputs
+validator    Judges an output against the fp64 reference by thresholds
 """

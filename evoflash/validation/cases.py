@@ -3,7 +3,8 @@
 Processes that are given one folder also share them as files: one that takes the place of another that crashed
 then computes nothing again.
 
-Values that several processes want, each made by whoever wants it first, in files that the others map.
+Values that several processes want, each made by whoever wants it first, in files that the others map; of
+large ones the files lie in memory.
 """
 
 import contextlib
@@ -13,10 +14,14 @@ import mmap
 import os
 import pickle
 import struct
+import tempfile
+import zlib
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
+
+import numpy as np
 
 from evoflash.operation import ExpectedOutputs, TestInput, Workload, operation_of
 from evoflash.operations.expectations import every_row
@@ -137,3 +142,61 @@ def get_or_make(key: object, make: Callable[[], T]) -> T:
 def place_of(folder: str, key: object) -> Path:
     """The file of that folder in which a value is kept; keys are told apart by their repr()."""
     return Path(folder) / hashlib.sha256(repr(key).encode()).hexdigest()
+
+
+def names_of_large(workload: Workload) -> tuple[str, ...]:
+    """The test inputs of a workload that is timed."""
+    names = operation_of(workload).inputs
+    return *names.at_size, names.after_timing
+
+
+# A large test input is up to a gigabyte of host memory: few are kept.
+@lru_cache(maxsize=12)
+def large_case(workload: Workload, name: str, seed: int) -> tuple[TestInput, ExpectedOutputs]:
+    """A timed workload's test input, and what is right at a sample of rows."""
+    return get_or_make(key_of_large(workload, name, seed), lambda: _draw_large(workload, name, seed))
+
+
+def key_of_large(workload: Workload, name: str, seed: int) -> object:
+    """Under which large_case() shares it with other processes."""
+    return "large", workload, name, seed
+
+
+def _draw_large(workload: Workload, name: str, seed: int) -> tuple[TestInput, ExpectedOutputs]:
+    operation = operation_of(workload)
+    drawn: TestInput = operation.draw(name, workload, seed=seed)
+    where = operation.sample(workload, np.random.default_rng([seed, zlib.crc32(name.encode())]))
+    return drawn, operation.expect(workload, drawn, where=where)
+
+
+class SharedCases:
+    """The folder in which the processes of one search share cases, as long as this lives.
+
+    What is up to gigabytes lies in memory files, which end with this process however it ends; the folder has
+    links to them.
+    """
+
+    def __init__(self, timed: tuple[Workload, ...], seed: int) -> None:
+        """`timed` are the workloads of which inputs are large."""
+        self._folder = tempfile.TemporaryDirectory(prefix="evoflash-cases-", ignore_cleanup_errors=True)
+        self._files: list[int] = []
+        for workload in timed:
+            for name in names_of_large(workload):
+                self._hold(place_of(self.path, key_of_large(workload, name, seed)))
+
+    @property
+    def path(self) -> str:
+        """The folder, for share_in()."""
+        return self._folder.name
+
+    def _hold(self, place: Path) -> None:
+        if place.is_symlink():  # the same workload twice
+            return
+        self._files.append(os.memfd_create("evoflash-case"))
+        place.symlink_to(f"/proc/{os.getpid()}/fd/{self._files[-1]}")
+
+    def close(self) -> None:
+        """Let go of everything; processes that have mapped some of it keep that until they end."""
+        while self._files:
+            os.close(self._files.pop())
+        self._folder.cleanup()

@@ -1,25 +1,19 @@
-"""Is an output right? Checks without a reference that every operation shares: runs repeat, outputs agree.
+"""Checks an output without a reference (runs repeat, outputs of changed inputs agree), and runs every check.
 
 What must hold between outputs of changed inputs is the operation's to say. Where both outputs are rounded,
 they may differ by twice the threshold: each may be off in its own direction.
-
-Is a kernel right on a workload? Every test input against the reference, then checks without one; no GPU.
 """
 
-import math
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from evoflash.evaluation import Verdict
 from evoflash.numerics import decode
-from evoflash.operation import KernelCall, Output, TensorSpec, TestInput, Workload, operation_of
+from evoflash.operation import KernelCall, Output, TensorSpec, TestInput, Workload
 from evoflash.operations.expectations import Reach, Relation, Rows, outputs_of, over_rms, thresholds_of
-from evoflash.validation.cases import case
-from evoflash.validation.validator import error_ratio, judge, place_of
+from evoflash.validation.validator import error_ratio, place_of
 
 BOTH = 2  # outputs that are off
 
@@ -29,14 +23,26 @@ def repeats(kernel: KernelCall, inputs: TestInput, *, workload: Workload) -> str
     return differing(kernel(inputs), kernel(inputs), workload=workload)
 
 
-def differing(first: Output, second: Output, *, workload: Workload) -> str:
-    """Empty when two runs' outputs of rows agree in every bit; else what differs."""
+def differing(
+    first: Output,
+    second: Output,
+    *,
+    workload: Workload,
+    words: str = "two runs on the same input differ",
+    rows: NDArray[np.intp] | None = None,
+) -> str:
+    """Empty when two runs' outputs of rows agree in every bit; else the words, and what differs.
+
+    `rows`: which of the first's, counted through all groups, are the second's in order; None: all.
+    """
     for spec in outputs_of(workload, "rows"):
-        unequal = first.tensors[spec.name] != second.tensors[spec.name]
+        one, other = first.tensors[spec.name], second.tensors[spec.name]
+        if rows is not None:
+            one = one.reshape(-1, spec.shape[-1])[rows].reshape(other.shape)
+        unequal = one != other
         if count := int(unequal.sum()):
             at = np.unravel_index(int(unequal.argmax()), unequal.shape)
-            place = place_of(spec, at)
-            return f"two runs on the same input differ in {count} elements, the first at {place}"
+            return f"{words} in {count} elements, the first at {place_of(spec, at)}"
     return ""
 
 
@@ -125,51 +131,3 @@ def drift_of_worst(
         return ""
     place = place_of(spec, (*np.unravel_index(at[0], spec.shape[:-1]), at[1]))
     return f"{change}: an element moves by {relative:.1e} > {limit:.0e} of its row's RMS: {place}"
-
-
-_MANY_GROUPS = 64
-
-
-def check_correctness(
-    run: KernelCall,
-    workload: Workload,
-    *,
-    seed: int,
-    is_deterministic: bool = True,
-    names: Sequence[str] = (),
-) -> Verdict:
-    """The test inputs of those names (without: names_of()) at every row, then the checks without a reference
-    on the first of them; stops at what is wrong.
-
-    The verdict's reason names the input or the check, and the place. `is_deterministic`: two runs must agree
-    in every bit.
-    """
-    operation = operation_of(workload)
-    cases = [case(workload, name, seed) for name in names or names_of(workload)]
-    first = cases[0][0]
-    outputs: dict[str, Output] = {}
-
-    def remembering(inputs: TestInput) -> Output:
-        # The checks begin with the first input's output, which is there already.
-        if inputs is not first:
-            return run(inputs)
-        if "first" not in outputs:
-            outputs["first"] = run(inputs)
-        return outputs["first"]
-
-    verdict = judge(workload, ((inputs, expected, remembering(inputs)) for inputs, expected in cases))
-    if not verdict.passed:
-        return verdict
-    reason = repeats(run, first, workload=workload) if is_deterministic else ""
-    holding = operation.relations(first, workload, seed=seed)
-    reason = reason or complaint(remembering, holding, workload=workload)
-    return replace(verdict, passed=not reason, reason=reason)
-
-
-def names_of(workload: Workload) -> tuple[str, ...]:
-    """The test inputs of a small workload: all kinds; few where there are so many groups of rows that right
-    answers would take long.
-    """
-    inputs = operation_of(workload).inputs
-    groups = max(math.prod(spec.group_shape) for spec in outputs_of(workload, "rows"))
-    return inputs.small if groups <= _MANY_GROUPS else inputs.at_size

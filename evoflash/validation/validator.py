@@ -1,19 +1,21 @@
-"""Is an output right? Thresholds against the fp64 reference; metamorphic.py has checks without one. No GPU.
+"""Judges an output against the fp64 reference by thresholds. metamorphic.py has checks without one. No GPU.
 
 The thresholds, and what each is for (a calibration on real kernels justifies an operation's values):
+
     non-finite   a NaN or infinity anywhere: a tile never written (outputs are poisoned with NaN), an overflow
     rel_l2       |out - ref| / |ref|, pooled over groups and over the test inputs of ordinary data
     honest       each input: at most twice the error of plain careful arithmetic in the same precision
     max_over_rms the worst element, over the RMS of its own row: one wrong item in one row
     lse          of an output of numbers, LSE say: |lse - ref| within absolute + relative |ref|, and -inf
                  exactly where the reference has it (or twice honest arithmetic's error, where that excuses)
+
 An absolute tolerance for rows stands nowhere: at 4096 keys a zeroed output of attention is within 5e-2 of the
 truth.
 
 The worst element is measured against its row, not against the whole output: under a causal mask the first
 rows are as large as V, the last ones small, and honest bf16 at S = 512 stands at 4.7e-2 of the global RMS.
 
-Where an output is wrong, in words for people; what is wrong, validator.py decides.
+Where an output is wrong is told in words for people.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,22 +1,22 @@
-"""Records of the application as words: text, tables and pages, one file a subject.
+"""Shows the records of the application as text, tables, JSON and pages, one file a subject.
 
-A view opens no store and computes nothing; what it shows it is given.
+A view decides nothing; what it shows it is given.
 
-    baselines    Baselines as tables
-    catalogue    What can be named in an option, in tables and lines
-    check        Shows what `evoflash check` found
-    doctor       What `evoflash doctor` found, in lines
-    html/        A report's record as one HTML page
-    insights     What a run's mutation operators brought, as tables
-    kernel       Kernels as text
-    ladder       Shows what `evoflash ladder` found
-    leaderboard  The leaderboard as tables, Markdown or CSV, with a mark on every estimate
-    portfolio    A portfolio as tables for people or as JSON; computes nothing but sums
-    progress     Shows a search's progress on stderr
-    recordings   Strategies on recorded spaces as tables
-    runs         Runs as a table or in some lines, drawn again until they end
-    search       What came of a search on a recorded space, or of several problems, as table or lines
-    tables       A table as wide as where it is printed
-    terminal     What commands share towards the person
-    verify       A claim and what was found, beside one another
+    baselines    Shows the libraries' times as tables, one for each workload and protocol
+    catalogue    Shows what can be named in an option
+    check        Shows what `evoflash check` found, as text in the style of a compiler
+    doctor       Shows what `evoflash doctor` found, in lines
+    html/        Shows a report as one HTML page that needs no other file and no network
+    insights     Shows what a run's mutation operators brought, as tables
+    kernel       Shows one kernel, two compared, the outcome of a search or a run's failures, as text
+    ladder       Shows what `evoflash ladder` found, as a table, the kernels or a bar chart
+    leaderboard  Shows the leaderboard as tables, Markdown or CSV, every estimate marked
+    portfolio    Shows a portfolio as tables
+    progress     Shows a search's progress on stderr, on a terminal as a chart and a line with a bar
+    recordings   Shows strategies on recorded spaces as tables
+    runs         Shows a database's runs as a table, each in some lines, and whether its rows are whole
+    search       Shows what came of a recorded space, or of several problems, as a table or lines
+    tables       Writes a table as wide as where it is printed
+    terminal     Prints what a command answers, wrapped to the width of the terminal
+    verify       Shows a claim and what was found beside one another, as text
 """

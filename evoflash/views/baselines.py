@@ -1,4 +1,4 @@
-"""Baselines as tables: one for each workload and protocol. Reads only."""
+"""Shows the libraries' times as tables, one for each workload and protocol. Reads no store."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What can be named in an option, in tables and lines: GPUs, problems, kernel families. Looks nothing up."""
+"""Shows what can be named in an option: GPUs, problems, kernel families. Looks nothing up."""
 
 import textwrap
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""Shows what `evoflash check` found: text in the style of a compiler; decides nothing."""
+"""Shows what `evoflash check` found, as text in the style of a compiler. Decides nothing."""
 
 import re
 import textwrap

@@ -1,4 +1,4 @@
-"""What `evoflash doctor` found, in lines: the machine, noise, the self-test, conformance. Runs nothing."""
+"""Shows what `evoflash doctor` found, in lines: machine, noise, self-test, conformance. Runs nothing."""
 
 from collections.abc import Iterator, Sequence
 

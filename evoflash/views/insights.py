@@ -1,4 +1,4 @@
-"""What a run's mutation operators brought, as tables; counts nothing."""
+"""Shows what a run's mutation operators brought, as tables. Counts nothing."""
 
 import math
 from collections.abc import Callable, Iterable

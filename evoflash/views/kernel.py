@@ -1,4 +1,4 @@
-"""Kernels as text: one of them, two compared, what a search came to, a run's failures. Looks nothing up."""
+"""Shows one kernel, two compared, the outcome of a search or a run's failures, as text. Changes nothing."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Shows what `evoflash ladder` found: a table, the kernels, a bar chart; evaluates nothing.
+"""Shows what `evoflash ladder` found, as a table, the kernels or a bar chart. Evaluates nothing.
 
 matplotlib is asked for only when a chart is wanted: it comes with the extra `plots`.
 """

@@ -1,4 +1,4 @@
-"""The leaderboard as tables, Markdown or CSV, with a mark on every estimate. Reads no store."""
+"""Shows the leaderboard as tables, Markdown or CSV, every estimate marked. Reads no store."""
 
 import csv
 import io

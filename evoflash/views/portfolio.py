@@ -1,4 +1,4 @@
-"""A portfolio as tables for people or as JSON; computes nothing but sums."""
+"""Shows a portfolio as tables. Computes nothing but sums."""
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby

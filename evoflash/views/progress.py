@@ -1,7 +1,8 @@
-"""Shows a search's progress on stderr: a chart and a line with a bar on a terminal, else a line now and then.
+"""Shows a search's progress on stderr, on a terminal as a chart and a line with a bar. Decides nothing.
 
-The chart is of the best so far. The line is as wide as the terminal: what matters least is left out, no
-figure is cut. At 80 characters all of it is there but for what was not correct.
+Where stderr is no terminal, a line is written now and then. The chart of characters is of the best so far.
+The line is as wide as the terminal: what matters least is left out, no figure is cut. At 80 characters all of
+it is there but for what was not correct.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""Strategies on recorded spaces as tables: a benchmark over many seeds, a comparison. Computes nothing."""
+"""Shows strategies on recorded spaces as tables: a comparison, a benchmark of many seeds. Times nothing."""
 
 from rich.console import Console
 from rich.markup import escape

@@ -1,4 +1,7 @@
-"""Runs as a table or in some lines, drawn again until they end; what they took; a database's health."""
+"""Shows a database's runs as a table, each in some lines, and whether its rows are whole. Changes nothing.
+
+`evoflash watch` draws the lines again until the runs end.
+"""
 
 import time
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,4 +1,4 @@
-"""What came of a search on a recorded space, or of several problems, as table or lines. Searches nothing."""
+"""Shows what came of a recorded space, or of several problems, as a table or lines. Searches nothing."""
 
 from collections.abc import Sequence
 

@@ -1,7 +1,7 @@
-"""A table as wide as where it is printed: the least important columns are left out, no figure is cut.
+"""Writes a table as wide as where it is printed. Knows nothing of what stands in the cells.
 
-A line below it says which columns those are and how to see them. A file or a pipe gets every column. Knows
-nothing of what stands in the cells.
+The least important columns are left out, no figure is cut. A line below the table says which columns those
+are and how to see them. A file or a pipe gets every column.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What commands share towards the person: lines, tables, Ctrl-C in words. Runs nothing."""
+"""Prints what a command answers, wrapped to the width of the terminal. Runs nothing."""
 
 import json
 import re

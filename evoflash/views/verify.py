@@ -1,4 +1,4 @@
-"""A claim and what was found, beside one another; it decides nothing."""
+"""Shows a claim and what was found beside one another, as text. Decides nothing."""
 
 from collections.abc import Iterator, Sequence
 

@@ -36,7 +36,7 @@ from evoflash.gpu.timing.intervals import RatioInterval, interval
 from evoflash.gpu.timing.relative import factors
 from evoflash.problem import Problem
 from evoflash.space import Genome
-from scripts.command_line import command
+from scripts.records import command, write_record
 
 ALLOWED = 0.005  # how far apart two GPUs' normalised times of one kernel may be
 
@@ -126,7 +126,7 @@ def main() -> None:
     args = parser.parse_args()
     visible_devices.restrict(args.gpus)
     found = {"made_by": command(), "cores": len(os.sched_getaffinity(0)), **measured(args.problem, args.each)}
-    args.o.write_text(json.dumps(found, indent=1) + "\n")
+    write_record(args.o, found)
     print(json.dumps(found, indent=1))
 
 

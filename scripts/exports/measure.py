@@ -1,4 +1,4 @@
-"""Exports for PyTorch, measured where evoflash is not: numbers, host cost, kernels a call, a whole model.
+"""Exports for PyTorch, tried where evoflash is not: numbers, kernels a call, PyTorch's door, a whole model.
 
     python -m scripts.exports.measure -o scripts/exports/records/torch-h200.json
 
@@ -25,6 +25,7 @@ from evoflash.gpu.timing.noise_floor import environment
 from evoflash.kernels.standalone import valid_genome
 from evoflash.problem import parse_problem
 from evoflash.specs import load_gpu
+from scripts.records import read_record, write_record
 
 # The workload that an export is for, and the one whose champion it is.
 EXPORTS = {
@@ -69,7 +70,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("-o", "--output", type=Path, required=True)
     parser.add_argument("--gpu", default="h200")
-    parser.add_argument("--parts", default="numbers,cost,profile,model,sdpa", help="What to do, with commas.")
+    parser.add_argument("--parts", default="numbers,profile,model,sdpa", help="What to do, with commas.")
     parser.add_argument("--rehearse", action="store_true")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
@@ -77,10 +78,10 @@ def main() -> int:
         workloads = export_all(folder, given.gpu)
         (folder / "workloads.json").write_text(json.dumps(workloads), encoding="utf-8")
         status = run(folder, found, rehearse=given.rehearse, parts=given.parts)
-        result = json.loads(found.read_text(encoding="utf-8")) if found.exists() else {}
+        result = read_record(found) if found.exists() else {}
     record = {"command": " ".join(["python -m scripts.exports.measure", *sys.argv[1:]]), "exports": EXPORTS}
     record |= {"evoflash": environment_of(rehearse=given.rehearse), **result}
-    given.output.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    write_record(given.output, record)
     return status
 
 

@@ -1,6 +1,6 @@
 """Reads genes.toml: which gene stands for which technique, and the two settings that show what it brings.
 
-It checks every row against the families' headers. It compiles and measures nothing: that is gene_ab.py.
+It checks every row against the families' headers. It compiles and measures nothing.
 """
 
 import tomllib

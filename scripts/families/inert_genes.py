@@ -9,7 +9,6 @@ gives another kernel or another launch under each value. Times nothing.
 
 import argparse
 import itertools
-import json
 import os
 import re
 import sys
@@ -30,8 +29,8 @@ from evoflash.kernels.renderer import render
 from evoflash.operations.attention.workload import AttentionKey
 from evoflash.space import Genome, Param, Value
 from evoflash.specs import GpuSpec, load_gpu
-from scripts.command_line import command
 from scripts.families.draws import USUAL_HEAD_DIMS, draw_key, draw_quickly, space_of, workload_of
+from scripts.records import command, write_record
 
 GENOMES = 20
 _DRAWS = 2000  # genomes looked through for those in which a gene is active and both values are valid
@@ -204,7 +203,7 @@ def main() -> int:
         "pairs": [asdict(finding) for finding in findings],
     }
     if args.output:
-        args.output.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+        write_record(args.output, record)
     complaints = [line for finding in findings if (line := complaint(finding))]
     print("\n".join([*complaints, f"{len(findings)} pairs, {len(complaints)} inert"]))
     return int(bool(complaints))

@@ -5,14 +5,13 @@ key/value head. Rendering and g++ are not counted, references are. A complaint a
 alarm, or a fault of its template: it is printed, and the exit code is 1. Times no GPU, and needs none. The
 same seed draws the same genomes, whatever the number of processes.
 
-    python -m scripts.families.preflight_cost --genomes 167 -o scripts/families/records/preflight-cost.json
+    python -m scripts.families.preflight_cost --genomes 167 -o preflight-cost.json
 
 The pre-flight of another checkout is measured with PYTHONPATH set to that.
 """
 
 import argparse
 import itertools
-import json
 import os
 import statistics
 import sys
@@ -35,9 +34,9 @@ from evoflash.kernels.renderer import render
 from evoflash.operations.attention.workload import DTYPES, AttentionKey
 from evoflash.space import Genome
 from evoflash.specs import GpuSpec, load_gpu
-from scripts.command_line import command
 from scripts.families.draws import USUAL_HEAD_DIMS, draw_quickly
 from scripts.families.in_flight import in_flight
+from scripts.records import command, write_record
 
 RATIOS = (1, 2, 4, 8, 16, 32)
 GPUS = ("h200", "h200", "l4", "a100")  # each as often as it is named
@@ -180,7 +179,7 @@ def main() -> int:
             print(f"{len(rows)} genomes in {time.monotonic() - begin_s:.0f} s", flush=True)
     found = record(rows, options, took_s=time.monotonic() - begin_s)
     if options.out:
-        options.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        write_record(options.out, found)
     for name, row in found["families"].items():
         print(name, {k: v for k, v in row.items() if k not in ("dearest", "complaints")})
     complaints = sum(bool(row.complaint) for row in rows)

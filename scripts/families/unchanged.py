@@ -11,7 +11,6 @@ commit. Compiles nothing, and says nothing of how fast anything is.
 
 import argparse
 import hashlib
-import json
 import os
 import sqlite3
 import subprocess
@@ -30,9 +29,10 @@ from evoflash.kernels.standalone import export_kernel
 from evoflash.problem import Problem, parse_problem
 from evoflash.space import Genome, SearchSpace
 from evoflash.specs import GpuSpec, load_gpu
+from scripts.records import read_record, write_record
 
 ROOT = Path(__file__).resolve().parents[2]
-RECORD = Path(__file__).parent / "records" / "unchanged.json"
+RECORD = Path(__file__).parent / "records" / "unchanged.json.xz"
 PROBLEMS = (
     "mission",
     "mission,causal,dtype=bf16",
@@ -160,9 +160,9 @@ def main() -> int:
     now: dict[str, Digests] = {name: dict(PARTS[name]()) for name in given.only or PARTS}
     if given.output:
         given.output.parent.mkdir(parents=True, exist_ok=True)
-        given.output.write_text(json.dumps(now, indent=0) + "\n", encoding="utf-8")
+        write_record(given.output, now)
         return 0
-    before: dict[str, Digests] = json.loads(given.record.read_text(encoding="utf-8"))
+    before: dict[str, Digests] = read_record(given.record)
     return max([_compared(name, before[name], found) for name, found in now.items()])
 
 

@@ -39,12 +39,12 @@ from evoflash.errors import UsageError
 from evoflash.isolation import Ending, IsolatedPool
 from evoflash.kernels.family import Family, known_families, load_family
 from evoflash.specs import GpuSpec, load_gpu
-from scripts.command_line import command
 from scripts.families.in_flight import in_flight
 from scripts.mutation_testing.equivalents import Equivalent, equivalents
 from scripts.mutation_testing.examine import SEEDS, Outcome, examine
 from scripts.mutation_testing.grid import Core, Task, grid, share_of_pairs, tasks
 from scripts.mutation_testing.mutants import Mutant, mutants
+from scripts.records import command, read_record, write_record
 
 _KEPT = ("before", "after", "group", "change", "line", "site", "context", "follows")  # of a survivor
 _LIMIT_S = 180.0
@@ -213,7 +213,7 @@ def main() -> int:
         found["families"][name] = (
             review(again(now, family, gpu), family, gpu, reviewed) if args.again else now
         )
-    args.output.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    write_record(args.output, found)
     for name, row in found["families"].items():
         _print_left(name, row)
     rows = found["families"].values()
@@ -221,7 +221,7 @@ def main() -> int:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    found: dict[str, Any] = read_record(path)
     return found
 
 

@@ -1,7 +1,5 @@
 """Mutation testing: what is mutated, in which kernels, and that a sample of mutants is found out."""
 
-import json
-from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -12,11 +10,11 @@ from evoflash.errors import UsageError
 from evoflash.kernels.family import known_families, load_family
 from evoflash.specs import load_gpu
 from scripts.mutation_testing.equivalents import equivalents
-from scripts.mutation_testing.examine import Outcome, examine
-from scripts.mutation_testing.grid import Core, Task, _drawn, _features, grid, share_of_pairs, tasks
-from scripts.mutation_testing.merge import merged
+from scripts.mutation_testing.examine import examine
+from scripts.mutation_testing.grid import Core, Task, _drawn, _features, grid, tasks
 from scripts.mutation_testing.mutants import Mutant, mutants
-from scripts.mutation_testing.run import again, before_the_first_gap, review, summary
+from scripts.mutation_testing.run import review, summary
+from scripts.records import read_record
 
 GPU = load_gpu("h200")
 FOLDER = Path(__file__).parent / "records"
@@ -40,7 +38,7 @@ def changes(text: str) -> dict[str, list[str]]:
 
 def recorded() -> dict[str, dict[str, Any]]:
     """What the kept records say of each family."""
-    read = [json.loads((FOLDER / name).read_text()) for name in RECORDS]
+    read = [read_record(FOLDER / name) for name in RECORDS]
     return {name: row for record in read for name, row in record["families"].items()}
 
 
@@ -183,18 +181,6 @@ def test_the_grid_has_every_pair_of_structural_values_that_was_drawn(name):
     assert len(chosen) < len(drawn)
 
 
-def test_a_grid_of_few_kernels_begins_like_the_whole_one_and_says_what_it_covers():
-    family = load_family("flash_mma")
-    whole = grid(family, GPU, seed=0, draws=DRAWS)
-
-    few = grid(family, GPU, seed=0, draws=DRAWS, most=3)
-
-    assert few == whole[:3]
-    assert share_of_pairs(whole, seed=0, draws=DRAWS) == 1.0
-    # Three genomes hold three of a gene's four values at most, and together not all pairs.
-    assert 0.1 < share_of_pairs(few, seed=0, draws=DRAWS) < 0.9
-
-
 def test_every_kernel_comes_first_as_it_is_and_a_predicate_in_one_kernel_only():
     cores = grid(load_family("flash_simt"), GPU, seed=0, draws=DRAWS)
 
@@ -237,45 +223,11 @@ def test_a_barrier_of_a_cluster_that_counts_an_arrival_too_few_is_reported():
     assert [examine(Task(core, mutant)).ending for mutant in fewer] == ["reported"]
 
 
-def test_what_was_left_unexplained_is_taken_off_the_record_once_a_pre_flight_finds_it():
-    core = grid(load_family("flash_mma"), GPU, seed=0, draws=DRAWS)[0]
-    barrier = next(m for m in mutants(core.render().source) if m.what == "deleted: ef::syncthreads()")
-    before = review(summary([Outcome(Task(core, barrier), "survived")]), load_family("flash_mma"), GPU, [])
-
-    after = again(before, load_family("flash_mma"), GPU)
-
-    assert (before["unexplained"], len(before["survivors"])) == (1, 1)
-    assert after["survivors"] == []
-    assert after["endings"] == {"sync": {"survived": 0, "reported": 1}}
-    assert sum(after["reports"].values()) == 1
-
-
-def test_a_record_of_another_kernel_is_not_taken_up_again():
-    core = grid(load_family("flash_mma"), GPU, seed=0, draws=DRAWS)[0]
-    other = replace(mutants(core.render().source)[0], site="a line that is gone")
-    row = review(summary([Outcome(Task(core, other), "survived")]), load_family("flash_mma"), GPU, [])
-
-    with pytest.raises(UsageError, match=r"run the mutants anew. Gone: a line that is gone"):
-        again(row, load_family("flash_mma"), GPU)
-
-
-def test_a_change_that_changes_nothing_survives_and_is_listed():
-    core = grid(load_family("flash_wmma"), GPU, seed=0, draws=DRAWS)[0]
-    mutant = mutants(core.render().source)[0]
-    task = Task(core, replace(mutant, after=mutant.before, change="nothing"))
-
-    found = review(summary([examine(task)]), load_family("flash_wmma"), GPU, equivalents())
-
-    assert [(each["site"], each["reason"]) for each in found["survivors"]] == [(mutant.site, "")]
-    assert found["unexplained"] == 1
-
-
 def test_the_reviewed_list_reads_and_gives_reasons():
     reviewed = equivalents()
 
     assert all(len(each.reason) > 5 for each in reviewed)
-    # hopper: the hand-written kernel, scripts/hopper_kernel/mutation_testing.py
-    assert {name for each in reviewed for name in each.families} <= {*known_families(), "hopper"}
+    assert {name for each in reviewed for name in each.families} <= set(known_families())
 
 
 @pytest.mark.parametrize(
@@ -317,48 +269,3 @@ def test_an_equivalent_holds_only_where_it_was_reviewed():
     needed = Mutant(0, "ef::syncthreads()", "(void)0", "sync", "deleted", 1, place, "", "")
 
     assert not any(each.covers(needed, core.family, core.names()) for each in equivalents())
-
-
-def test_what_a_time_limit_cut_off_is_left_to_the_next_run_from_the_first_gap_on():
-    work = [Task(core, None) for core in recorded_cores("flash_direct")[:4]]
-    outcomes = {task: Outcome(task, "survived") for at, task in enumerate(work) if at != 2}
-
-    assert before_the_first_gap(work, outcomes) == [outcomes[task] for task in work[:2]]
-    assert len(before_the_first_gap(work, {**outcomes, work[2]: Outcome(work[2], "wrong")})) == 4
-
-
-def parts() -> list[dict[str, Any]]:
-    """flash_direct's record as two runs that have ten kernels in common."""
-    whole = json.loads((FOLDER / "mutation-testing-2026-11-25.json").read_text())
-    row = whole["families"]["flash_direct"]
-    grids = row["grid"][:20], row["grid"][10:]
-    made = []
-    for first, grid_of_part in zip((0, 10), grids, strict=True):
-        kept = [each for each in row["survivors"] if 0 <= each["core"] - first < len(grid_of_part)]
-        survivors = [{**each, "core": each["core"] - first} for each in kept]
-        part = {**row, "grid": grid_of_part, "survivors": survivors}
-        made.append({**whole, "families": {"flash_direct": part}})
-    return made
-
-
-def test_parts_of_a_run_become_one_record_that_counts_a_kernel_once():
-    first, second = parts()
-    whole = recorded()["flash_direct"]
-    row = merged([first, second])["families"]["flash_direct"]
-
-    assert (row["cores"], row["grid"]) == (len(whole["grid"]), whole["grid"])
-    assert row["mutants"] == 2 * whole["mutants"]
-    assert row["endings"]["sync"]["reported"] == 2 * whole["endings"]["sync"]["reported"]
-    assert row["share_of_pairs"] == whole["share_of_pairs"]
-    assert {(each["core"], each["line"], each["change"]) for each in row["survivors"]} == {
-        (each["core"], each["line"], each["change"]) for each in whole["survivors"]
-    }
-    assert row["unexplained"] == 0
-    twice = merged([merged([first, second]), {**second, "families": {}}])
-    assert [each["date"] for each in twice["merged"]] == [first["date"]] * 3
-
-
-def test_records_of_other_draws_are_not_merged():
-    first, second = parts()
-    with pytest.raises(UsageError, match="differ in their draws"):
-        merged([first, {**second, "draws": 7}])

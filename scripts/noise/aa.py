@@ -38,8 +38,8 @@ from evoflash.gpu.timing.paired import (
     SequentialTest,
     run_sequential_test,
 )
-from scripts.command_line import command
 from scripts.noise.site import Row, Site, anchor, output, winner
+from scripts.records import command, write_record
 
 PARTS = ("calibrate", "aa", "planted", "anchor")
 WANTED = (1.014, 1.016)  # how much slower the slower copy must be
@@ -238,7 +238,7 @@ def _head() -> dict[str, Any]:
 
 
 def _write(path: Path, found: dict[str, Any]) -> None:
-    path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    write_record(path, found)
 
 
 def line(found: dict[str, Any]) -> str:

@@ -4,7 +4,6 @@ Every kernel is loaded from a file of its own. A slower copy begins with arithme
 """
 
 import hashlib
-import json
 import shutil
 import tempfile
 import time
@@ -27,6 +26,7 @@ from evoflash.problem import Problem, parse_problem
 from evoflash.space import Genome, SearchSpace
 from evoflash.specs import GpuSpec, load_gpu
 from scripts import ROOT
+from scripts.records import read_record
 
 _RECORDS = ROOT / "scripts" / "searches" / "records"
 _SIGNATURE_END = "float scale) {\n"
@@ -91,8 +91,7 @@ class Site:
 
 def winner(problem: str, gpu: GpuSpec) -> Genome:
     """The genome that a recorded search of 200 evaluations found."""
-    text = (_RECORDS / f"search-h200-{problem}.json").read_text(encoding="utf-8")
-    found = json.loads(text)["best"]["genome"]
+    found = read_record(_RECORDS / f"search-h200-{problem}.json")["best"]["genome"]
     return _space(found["family"], problem, gpu).genome(found["values"])
 
 

@@ -1,17 +1,16 @@
 """All scripts that write committed text. They make it of records and of the code, and measure nothing.
 
-    champions      Makes the shipped archive of a GPU from what was measured on it
-    console/       Every console block of the README and of docs/ is made by running its commands
-    emulator       Writes the tables of docs/emulator.md
-    genes          Writes docs/genes.md
-    h200           Makes docs/h200.md of the records of scripts/peers
-    ladder_chart   Draws docs/ladder-h200-mission.svg and .png from the recorded climb
-    markdown       Tables in Markdown, text between two marks of a page, and whole pages written or held
-                   against old ones
-    package_lists  Writes into each package's docstring the list of its modules, by their first lines
-    parts/         What is generated within README.md and hand-written pages of docs/, as text
-    readme         Writes what is generated within README.md and pages of docs/ that are otherwise written by
-                   hand
-    self_test      Writes the tables of docs/self-test.md from the corpus of frauds
-    unseen         Makes docs/unseen.md of the records of scripts.peers.holdout
+champions      Makes the shipped archive of a GPU from what was measured on it
+console/       Every console block of the README and of docs/ is made by running its commands
+emulator       Writes the table of docs/emulator.md that says what each kind of finding means
+genes          Writes docs/genes.md
+h200           Makes docs/h200.md of the records of scripts/peers
+ladder_chart   Draws docs/ladder-h200-mission.svg and .png from the recorded climb
+markdown       Tables in Markdown, text between two marks of a page, and whole pages written or held against
+               old ones
+package_lists  Writes into each package's docstring the list of its modules, by their first lines
+parts/         What is generated within README.md and hand-written pages of docs/, as text
+readme         Writes what is generated within README.md and pages of docs/ that are otherwise written by hand
+self_test      Writes the tables of docs/self-test.md from the corpus of frauds
+unseen         Makes docs/unseen.md of the records of scripts.peers.holdout
 """

@@ -23,6 +23,7 @@ from evoflash.problem import parse_problem
 from evoflash.space import Genome
 from evoflash.specs import GpuSpec, load_gpu
 from evoflash.store.store import Store, open_store
+from scripts.records import read_record
 
 _VERSIONS = 50  # a record says a genome's id, not its family's version: the one that gives the id
 # What records say that they were made by; the older ones name the file that the script was then.
@@ -31,7 +32,7 @@ _ARMS = ("scripts.searches.arms", "scripts/arms.py")
 HEAD = """\
 # The fastest genome measured for each problem on this GPU: where searches start, and what `evoflash best`
 # checks and times again before it says it. Times are medians in us of one run, the libraries' in turns with
-# the kernel's. Written by scripts/pages/champions.py from the sources named; not by hand.
+# the kernel's; [source.<name>] says what measured them. Written by scripts/pages/champions.py; not by hand.
 """
 
 
@@ -39,7 +40,7 @@ def champions_of(source: str, gpu: GpuSpec) -> list[Champion]:
     """What one source has for the GPU. UsageError for a file that is neither a record nor a database."""
     if not source.endswith(".json"):
         return list(_of_database(source, gpu))
-    record = json.loads(Path(source).read_text(encoding="utf-8"))
+    record = read_record(Path(source))
     made_by = record.get("made_by") if isinstance(record, dict) else None
     if made_by in _PEERS:
         return list(_of_peers(record, source, gpu))
@@ -201,10 +202,18 @@ def is_current(genome: Genome) -> bool:
 
 def as_toml(found: Sequence[Champion]) -> str:
     """The file's text."""
-    return "\n".join([HEAD, *map(_entry, found)])
+    names: dict[tuple[str, str], str] = {}  # of what is said of a source: its name in the file
+    for source in ((each.source, each.command) for each in found):
+        stem = Path(source[0]).stem
+        names.setdefault(source, stem if stem not in names.values() else f"{stem}-{len(names)}")
+    heads = [
+        "\n".join([f"[source.{_key(name)}]", *_lines({"source": source, "command": command})]) + "\n"
+        for (source, command), name in names.items()
+    ]
+    return "\n".join([HEAD, *heads, *(_entry(each, names[each.source, each.command]) for each in found)])
 
 
-def _entry(champion: Champion) -> str:
+def _entry(champion: Champion, source: str) -> str:
     genome = champion.genome
     plain = {
         "problem": champion.problem,
@@ -212,8 +221,9 @@ def _entry(champion: Champion) -> str:
         "version": genome.version,
         "genome_id": genome.id,
     }
-    left_out = {"problem", "gpu", "genome", "rivals_us"}
+    left_out = {"problem", "gpu", "genome", "rivals_us", "source", "command"}
     plain |= {f.name: getattr(champion, f.name) for f in fields(champion) if f.name not in left_out}
+    plain["source"] = source
     lines = ["[[champion]]", *_lines(plain), "[champion.values]", *_lines(genome.as_dict())]
     return "\n".join([*lines, "[champion.rivals_us]", *_lines(dict(champion.rivals_us))]) + "\n"
 

@@ -3,12 +3,11 @@
     python -m scripts.pages.genes             write it
     python -m scripts.pages.genes --check     say whether it is stale
 
-It is made of the families' headers, scripts/families/genes.toml and the record of scripts.families.gene_ab.
-No figure enters the page by hand. Measures nothing.
+It is made of the families' headers, scripts/families/genes.toml and the record genes-h200.json beside it. No
+figure enters the page by hand. Measures nothing.
 """
 
 import argparse
-import json
 import sys
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,13 +22,14 @@ from evoflash.specs import GpuSpec, load_gpu
 from scripts import ROOT
 from scripts.families.gene_rows import Row, Side, param_of, read_rows
 from scripts.pages import markdown
+from scripts.records import read_record
 
 PAGE = ROOT / "docs" / "genes.md"
 RECORDS = "scripts/families/records"
 _TOP = """# Genes
 
-Made by `scripts/pages/genes.py` from the headers of templates/, scripts/families/genes.toml and the record of
-scripts/families/gene_ab.py; edit those.
+Made by `scripts/pages/genes.py` from the headers of templates/, scripts/families/genes.toml and a record of
+measurements; edit the first two.
 
 ## Techniques
 
@@ -48,8 +48,8 @@ each combination before a GPU does.
 
 def newest(folder: Path) -> tuple[str, dict[str, Any]] | None:
     """Name and content of the measurement file with the latest date, or None."""
-    paths = sorted(folder.glob("genes-*.json"))
-    records = [(path.name, json.loads(path.read_text(encoding="utf-8"))) for path in paths]
+    paths = sorted(folder.glob("genes-*.json*"))
+    records = [(path.name, read_record(path)) for path in paths]
     return max(records, key=lambda found: (found[1]["date"], found[0]), default=None)
 
 

@@ -8,7 +8,6 @@ No figure enters the page by hand. Measures nothing; what bridges FlashAttention
 """
 
 import argparse
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -20,6 +19,7 @@ from scripts.peers.ratios import BRIDGED, NAMES, Line, line_of, mean, merged, ta
 from scripts.peers.read_only import NAME as READ_ONLY
 from scripts.peers.read_only import bytes_read
 from scripts.peers.rows import ANCHORS, ROWS, anchors, workload_of
+from scripts.records import read_record, stored, write_record
 
 PAGE = ROOT / "docs" / "h200.md"
 RECORD = ANCHORS.with_name("peers-h200.json")
@@ -201,20 +201,17 @@ def arguments() -> argparse.Namespace:
 def main() -> int:
     """Write, or with --check compare."""
     args = arguments()
-    record = args.folder / RECORD.name
+    record = stored(args.folder / RECORD.name)
     if args.merge:
-        parts = [json.loads(path.read_text(encoding="utf-8")) for path in args.merge]
-        record.write_text(json.dumps(merged(parts), indent=1) + "\n", encoding="utf-8")
-    if not record.exists():
-        print(f"{record} is not there yet: run scripts.peers.run on an H200.")
-        return int(not args.check)
+        parts = [read_record(path) for path in args.merge]
+        write_record(record, merged(parts))
     fresh = fresh_page(args.folder)
     return keep(args.page, fresh, made_by="scripts.pages.h200", is_check=args.check)
 
 
 def fresh_page(folder: Path) -> str:
     """The page as the records in the folder make it."""
-    return page(json.loads((folder / RECORD.name).read_text(encoding="utf-8")), anchors())
+    return page(read_record(folder / RECORD.name), anchors())
 
 
 if __name__ == "__main__":

@@ -5,18 +5,18 @@
 """
 
 import argparse
-import json
 from pathlib import Path
 
 from evoflash.app.ladder import Climb, LadderResult, LadderStep
 from evoflash.evaluation import Basis, Evaluation, Rung, Status
 from evoflash.space import Genome
 from evoflash.views.ladder import check_plot, plot
+from scripts.records import read_record
 
 
 def read_climb(path: Path) -> Climb:
     """What `evoflash ladder --json` wrote."""
-    record = json.loads(path.read_text(encoding="utf-8"))
+    record = read_record(path)
     problem, gpu, basis = record["problem"], record["gpu"], Basis(record["basis"])
     results = []
     for step in record["steps"]:

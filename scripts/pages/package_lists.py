@@ -59,23 +59,23 @@ def floors() -> list[tuple[str, list[str]]]:
     return found
 
 
-def listing(package: Path) -> str:
-    """The list, indented; under the floors' names for evoflash itself."""
+def listing(package: Path, *, indent: str = "    ") -> str:
+    """The list; under the floors' names for evoflash itself."""
     known = entries(package)
     if package != ROOT / "evoflash":
-        return _rows(known)
+        return _rows(known, indent)
     parts = []
     for floor, names in floors():
         shown = {key: known[key] for name in names for key in (name, f"{name}/") if key in known}
-        parts.append(f"{floor}:\n\n{_rows(shown)}")
+        parts.append(f"{floor}:\n\n{_rows(shown, indent)}")
     return "\n\n".join(parts)
 
 
-def _rows(known: dict[str, Path]) -> str:
+def _rows(known: dict[str, Path], indent: str) -> str:
     width = max(map(len, known)) + 2
     rows = []
     for name, path in known.items():
-        head = f"    {name:{width}}"
+        head = f"{indent}{name:{width}}"
         below = " " * len(head)
         rows.append(textwrap.fill(first_sentence(path), _WIDTH, initial_indent=head, subsequent_indent=below))
     return "\n".join(rows)
@@ -86,7 +86,8 @@ def updated(package: Path) -> str:
     path = package / "__init__.py"
     text, old = path.read_text(encoding="utf-8"), docstring(path)
     intro = _LIST.split(old.rstrip() + "\n", maxsplit=1)[0].strip()
-    return text.replace(old, f"{intro}\n\n{listing(package)}\n", 1)
+    indent = "    " if "\n" in intro else ""  # ruff takes the indentation of a list below a single line away
+    return text.replace(old, f"{intro}\n\n{listing(package, indent=indent)}\n", 1)
 
 
 def packages() -> list[Path]:

@@ -8,7 +8,6 @@ markers, and the numbers in the sentences of counts.py, are what records and cod
 """
 
 import argparse
-import json
 import sys
 from collections.abc import Callable
 
@@ -24,14 +23,12 @@ from scripts.pages.parts import (
     unseen_digest,
 )
 from scripts.peers import rows as peers_rows
+from scripts.records import read_record
 
 
 def peers() -> str:
-    """What docs/h200.md says, in a line for each kind of row; empty before it was measured."""
-    if not h200.RECORD.exists():
-        return ""
-    record = json.loads(h200.RECORD.read_text(encoding="utf-8"))
-    return h200_digest.digest(record, peers_rows.anchors())
+    """What docs/h200.md says, in a line for each kind of row."""
+    return h200_digest.digest(read_record(h200.RECORD), peers_rows.anchors())
 
 
 def unseen_problems() -> str:

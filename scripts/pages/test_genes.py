@@ -5,11 +5,8 @@ import copy
 import pytest
 
 from evoflash.errors import UsageError
-from evoflash.evaluation import Rung, Status, Timing
-from evoflash.evaluators.prepare import Preparation, PreparationFailure
 from evoflash.kernels.family import known_families, load_family, read_family
 from evoflash.specs import load_gpu
-from scripts.families import gene_ab, gene_timing
 from scripts.families.gene_rows import ASKED, param_of, read_rows
 from scripts.pages.genes import genes_of, newest, page, techniques
 
@@ -44,17 +41,22 @@ def table(tmp_path):
 
 
 def record_of(rows):
-    """A measurement file as gene_ab writes it."""
+    """A measurement file, of the row's two settings."""
     (row,) = (row for row in rows if row.sides)
-    timings = tuple(Timing("mission", "final-cold", us, us, us, n=20, sm_clock_mhz=1980) for us in (8.0, 6.0))
-    result = gene_timing.Duelled(timings=timings, ratio=(0.75, 0.74, 0.76), answer="faster")
+    genomes = [side.genome(GPU) for side in row.sides]
+    sides = [
+        {"genome_id": genome.id, "family": genome.family, "version": genome.version, "median_us": us}
+        | {"problem": str(side.workload), "values": genome.as_dict()}
+        for side, genome, us in zip(row.sides, genomes, (8.0, 6.0), strict=True)
+    ]
+    ratio = {"b_over_a": 0.75, "low": 0.74, "high": 0.76, "answer": "faster"}
     return {
         "command": "python -m scripts.pages.genes --measure",
         "date": "2026-11-21",
         "gpu": "NVIDIA H200",
         "driver_cuda": "13.0",
         "protocol": "in turns",
-        "rows": [gene_ab.recorded(row, result, GPU)],
+        "rows": [{"number": row.number, "a": sides[0], "b": sides[1], **ratio}],
     }
 
 
@@ -138,16 +140,6 @@ def test_figures_of_another_genome_or_workload_are_not_shown(table):
         assert "not measured" in text
 
 
-def test_a_failed_row_says_why(table):
-    rows = table()
-    (row,) = (row for row in rows if row.sides)
-    record = record_of(rows) | {
-        "rows": [gene_ab.recorded(row, gene_timing.Duelled("A: correctness: NaN"), GPU)]
-    }
-
-    assert "failed: A: correctness: NaN" in techniques(rows, ("f.json", record), GPU)
-
-
 def test_the_newest_measurement_counts(tmp_path):
     for name, day in (
         ("genes-a.json", "2026-11-22"),
@@ -183,24 +175,3 @@ def test_a_gene_is_listed_with_condition_block_star_and_comment(tmp_path):
     assert "Tiny. Version 3, sm_80+." in text
     assert "| `mode` * | a, b | always | shape | this &#124; or that |" in text
     assert "| `depth` | 1, 2 | `mode == 'b'` | shape |  |" in text
-
-
-def test_a_side_that_the_emulator_stops_is_a_complaint_with_its_row(table):
-    rows = [row for row in table() if row.sides]
-    failure = PreparationFailure(Status.RUNTIME, Rung.PREFLIGHT, "RACE at line 7")
-    a, b = rows[0].sides
-    prepared = {a: Preparation(), b: Preparation(failure=failure)}
-
-    assert gene_ab.complaints(rows, prepared) == ["row 2, B: preflight: RACE at line 7"]
-
-
-@pytest.mark.gpu
-def test_a_row_is_checked_and_timed_on_the_gpu(table):
-    record = gene_ab.measure(table(), GPU, workers=2, seed=0)
-
-    (row,) = record["rows"]
-    assert "failure" not in row
-    assert row["low"] <= row["b_over_a"] <= row["high"]
-    assert row["a"]["median_us"] > 1
-    medians = row["b"]["median_us"] / row["a"]["median_us"]  # the ratio itself is the middle one of pairs
-    assert row["b_over_a"] == pytest.approx(medians, rel=0.01)

@@ -11,7 +11,6 @@ No figure enters the page by hand. Measures nothing.
 """
 
 import argparse
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -21,10 +20,11 @@ from scripts import ROOT
 from scripts.pages import markdown
 from scripts.pages.parts import without_archive
 from scripts.peers.ratios import LATER, NAMES, Line, least, line_of, mean, merged, with_later
+from scripts.records import read_record, write_record
 
 PAGE = ROOT / "docs" / "unseen.md"
 FOLDER = ROOT / "scripts" / "peers" / "records"
-ALONE = "without-archive-*.json"  # records of scripts.peers.without_archive
+ALONE = "without-archive-*.json*"  # records of scripts.peers.without_archive
 # Seeds or constants were chosen on these: their figures say nothing about a problem that nobody tuned.
 TUNED_ON = frozenset(
     {
@@ -149,17 +149,17 @@ def _made_by(record: Mapping[str, Any]) -> list[str]:
     return ["By, with the seeds " + str(record["seed"]).strip("[]") + ":", "", "```sh", *commands, "```"]
 
 
-def records(folder: Path, names: str = "holdout-*.json") -> list[dict[str, Any]]:
+def records(folder: Path, names: str = "holdout-*.json*") -> list[dict[str, Any]]:
     """All measurements of one kind."""
     paths = sorted(folder.glob(names))
-    return [json.loads(path.read_text(encoding="utf-8")) for path in paths]
+    return [read_record(path) for path in paths]
 
 
 def with_later_session(record: dict[str, Any], path: Path | None) -> dict[str, Any]:
     """The record with the rows of another session in it, and the command that made them."""
     if path is None:
         return record
-    later = json.loads(path.read_text(encoding="utf-8"))
+    later = read_record(path)
     rows = {row["row"]: row for row in later["rows"]}
     command, seed = f"{record['command']}; {later['command']}", f"{record['seed']}, {later['seed']}"
     return {**record, "later": rows, "command": command, "seed": seed}
@@ -184,9 +184,9 @@ def main() -> int:
     """Write, or with --check compare."""
     options = arguments()
     if options.merge:
-        parts = [json.loads(path.read_text(encoding="utf-8")) for path in options.merge]
+        parts = [read_record(path) for path in options.merge]
         whole = with_later_session(merged(parts), options.later)
-        options.output.write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
+        write_record(options.output, whole)
     fresh = page(records(options.folder), records(options.folder, ALONE))
     return markdown.keep(options.page, fresh, made_by="scripts.pages.unseen", is_check=options.check)
 

@@ -3,7 +3,6 @@
 Compiles, checks and times nothing.
 """
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +17,7 @@ from evoflash.problem import Problem, parse_problem
 from evoflash.space import Genome, SearchSpace
 from evoflash.specs import GpuSpec
 from evoflash.store.store import Store, open_store
-from scripts.searches.variants import Variant
+from scripts.records import read_record
 
 ANCHORS = Path(__file__).parent / "records" / "anchors-h200.json"
 # The most telling first: where time runs out, these have figures.
@@ -76,7 +75,7 @@ def workload_of(row: str) -> AttentionWorkload:
 
 def anchors() -> Mapping[str, dict[str, Any]]:
     """What the libraries took on another day, by row."""
-    record = json.loads(ANCHORS.read_text(encoding="utf-8"))
+    record = read_record(ANCHORS)
     return {row["problem"]: row for row in record["rows"]}
 
 
@@ -98,27 +97,17 @@ def chunks(rows: Sequence[str]) -> list[tuple[str, ...]]:
     ]
 
 
-def ours(
-    row: str, spec: GpuSpec, dbs: Sequence[str], *, count: int, listed: Sequence[Variant] = ()
-) -> tuple[Ours, ...]:
-    """At most `count` kernels: what a list names for this row; then those measured right on exactly this
-    problem, fastest first, of the archive and the databases. Where there is none of these, what the archive
-    has near it, or a family's seed.
+def ours(row: str, spec: GpuSpec, dbs: Sequence[str], *, count: int) -> tuple[Ours, ...]:
+    """At most `count` kernels: those measured right on exactly this problem, fastest first, of the archive
+    and the databases. Where there is none of these, what the archive has near it, or a family's seed.
     """
     problem = parse_problem(row)
-    named = tuple(
-        Ours(each.genome, None, "a list of variants")
-        for each in listed
-        if each.genome is not None and not each.why_not and parse_problem(each.problem) == problem
-    )
     found = [*_archived(problem, spec), *(each for db in dbs for each in _stored(db, problem, spec))]
     valid = [each for each in found if _is_valid(each.genome, problem, spec)]
     ranked = sorted(valid, key=lambda each: each.known_us or 0.0)
     distinct = {each.genome.id: each for each in reversed(ranked)}  # the fastest of each genome stays
     best = sorted(distinct.values(), key=lambda each: each.known_us or 0.0)
-    ids = {each.genome.id for each in named}
-    chosen = (*named, *(each for each in best if each.genome.id not in ids))[:count]
-    return chosen or _near(problem, spec, count=count)
+    return tuple(best[:count]) or _near(problem, spec, count=count)
 
 
 def archived(problem: Problem, spec: GpuSpec) -> Champion | None:

@@ -11,7 +11,6 @@ makes the table of it.
 """
 
 import argparse
-import json
 import secrets
 import sys
 import tempfile
@@ -32,10 +31,9 @@ from evoflash.gpu.timing.noise_floor import environment
 from evoflash.isolation import Ending, IsolatedPool
 from evoflash.kernels.nvrtc import nvrtc_version
 from evoflash.specs import GpuSpec
-from scripts.command_line import command
 from scripts.peers.rows import ROWS, Ours, chunks, ours, part_of
 from scripts.peers.timing import Job, Setup, Timed, ready, timed
-from scripts.searches.variants import read
+from scripts.records import command, write_record
 
 LIBRARIES = ("sdpa_cudnn", "sdpa_flash", "triton", "fa3", "fa4", "fa4_tuned")
 PROTOCOL = (
@@ -89,7 +87,7 @@ class Table:
         print(line(row, record), flush=True)
         took_s = round(time.monotonic() - self.began_s, 1)
         whole = {**self.head, "took_s": took_s, "rows": list(self.rows.values())}
-        self.options.output.write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
+        write_record(self.options.output, whole)
 
 
 def start(rows: dict[str, tuple[Ours, ...]], setup: Setup, *, limit_s: float) -> Held:
@@ -253,9 +251,6 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--part", default="0/1", help="which of how many parts of the rows: 0/2, 1/2")
     parser.add_argument("--db", default="", help="search databases, commas between, beside the archive")
     parser.add_argument(
-        "--list", type=Path, help="variants to try first, as scripts/searches/variants.py reads them"
-    )
-    parser.add_argument(
         "--candidates", type=int, default=2, help="kernels of ours a row; the fastest is timed"
     )
     parser.add_argument("--libraries", default=",".join(LIBRARIES), help="baselines, commas between")
@@ -275,8 +270,7 @@ def main() -> int:
     spec, seed = present_spec(None), secrets.randbits(32) if options.seed is None else options.seed
     rows = part_of(options.rows.split(), options.part)
     dbs = [db for db in options.db.split(",") if db]
-    listed = read(options.list, spec) if options.list else []
-    found = {row: ours(row, spec, dbs, count=options.candidates, listed=listed) for row in rows}
+    found = {row: ours(row, spec, dbs, count=options.candidates) for row in rows}
     setup = Setup(spec, seed, tuple(options.libraries.split(",")), rounds(options), notes="")
     table = Table(options, head(options, spec, seed), {row: {} for row in rows}, began_s)
     pending = list(rows)

@@ -25,6 +25,7 @@ from evoflash.problem import parse_problem
 from scripts import ROOT
 from scripts.peers import holdout, run
 from scripts.peers.rows import ROWS, Ours, archived
+from scripts.records import write_record
 
 ALONE = ["--no-archive", "--no-transfer", "--seeds=1"]
 PROTOCOL = "evoflash compare: pairs in one process; ratios: found kernel over the archive's"
@@ -127,7 +128,7 @@ def main() -> int:
         print(line(record), flush=True)
         whole["rows"].append(record)
         whole["took_s"] = round(time.monotonic() - began_s, 1)
-        options.output.write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
+        write_record(options.output, whole)
     timed = ratios(whole)
     print(f"{near(timed)} of {len(timed)} within {NEAR - 1:.0%} of the archive's kernel: {options.output}")
     return int(len(timed) < len(rows))

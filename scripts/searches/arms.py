@@ -37,7 +37,7 @@ from evoflash.gpu.timing.paired import PairedComparison
 from evoflash.search import search
 from evoflash.space import Genome
 from evoflash.store.store import open_store
-from scripts.command_line import command
+from scripts.records import command, write_record
 
 PROTOCOL = (
     "CUDA-graph replay, contenders in turns in one process, medians, 99.8 % intervals; cold: inputs rotated "
@@ -246,7 +246,7 @@ def main() -> None:
     if report is None:
         raise SystemExit("the final run failed: see the warning above.")
     found = record(plan, arms, report, budget=args.budget)
-    args.output.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    write_record(args.output, found)
     print(json.dumps({"best": found["best"], "over_control": found["over_control"]}, indent=None))
 
 

@@ -23,7 +23,7 @@ from evoflash.space import Genome
 from evoflash.store.store import open_store
 from evoflash.strategies.model.earlier import MOST
 from evoflash.strategies.model.gaussian_process import by_share, some_of, targets_of
-from scripts.command_line import command
+from scripts.records import command
 
 FEWEST = 8  # outcomes of a family: its seeds alone teach nothing
 Found = Iterator[tuple[str, Genome, float]]  # a problem, and what one of its genomes took in us

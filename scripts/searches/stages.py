@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from evoflash.gpu.launcher import present_gpu
-from scripts.command_line import command
+from scripts.records import command
 
 Row = dict[str, Any]
 _WARM_S = 5.0  # the search proper is what comes after so many seconds

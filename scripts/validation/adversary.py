@@ -10,7 +10,6 @@ first: no pre-flight may complain of them.
 """
 
 import argparse
-import json
 import os
 import sys
 import time
@@ -27,8 +26,8 @@ from evoflash.kernels import gxx
 from evoflash.operations.attention.inputs import check_workloads
 from evoflash.specs import GpuSpec, load_gpu
 from evoflash.trust.selftest.corpus import FOLDER, Fraud, build_fraud, corpus
-from scripts.command_line import command
 from scripts.families.in_flight import in_flight
+from scripts.records import command, write_record
 
 SOURCE = "single edits"
 SEEDS = (20261121, 2, 3)  # of a pre-flight: the first one's answer is what counts
@@ -175,7 +174,7 @@ def main() -> int:
         return 2
     made_of = record(found, took_s=time.monotonic() - begin_s)
     if args.output:
-        args.output.write_text(json.dumps(made_of, indent=1) + "\n", encoding="utf-8")
+        write_record(args.output, made_of)
     print(", ".join(f"{key}: {made_of[key]}" for key in ("edits", "took_s", "by_rung", "false_alarms")))
     return int(bool(made_of["false_alarms"]))
 

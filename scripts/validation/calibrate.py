@@ -10,7 +10,6 @@ tests/operations/attention/test_thresholds.py holds the two together.
 
 import argparse
 import itertools
-import json
 import multiprocessing
 import os
 import random
@@ -35,7 +34,7 @@ from evoflash.operations.attention.workload import AttentionKey, AttentionWorklo
 from evoflash.operations.expectations import thresholds_of
 from evoflash.space import Genome
 from evoflash.validation.validator import Errors, measure
-from scripts.command_line import command
+from scripts.records import command, write_record
 from scripts.validation.subjects import (
     Machine,
     Reference,
@@ -268,7 +267,7 @@ def main() -> None:
     except UsageError as error:
         sys.exit(f"calibrate: {error}")
     if args.output:
-        args.output.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+        write_record(args.output, record)
     print(summary(record))
 
 

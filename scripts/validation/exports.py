@@ -1,6 +1,6 @@
 """Exported files as programs of their own on the GPU here: each is built by nvcc, checks itself and is timed.
 
-    python -m scripts.validation.exports > scripts/validation/records/exports-nvcc-h200.txt
+    python -m scripts.validation.exports
 
 One genome of every family and those that call differently: split keys, clusters, handed-out pieces. Exits
 with 1 where nvcc warns or a program finds itself wrong; the figures are each program's own, not taken in

@@ -10,7 +10,6 @@ kinds of input take turns.
 
 import argparse
 import itertools
-import json
 import multiprocessing
 import os
 import random
@@ -31,14 +30,14 @@ from evoflash.gpu.arena import MemoryFaultError
 from evoflash.gpu.launcher import KernelHungError, LaunchRefusedError
 from evoflash.kernels.family import families_for, load_family
 from evoflash.operation import Output
-from evoflash.operations.attention import abi
+from evoflash.operations.attention.forms import dense
 from evoflash.operations.attention.inputs import ALL, AttentionInputs, draw
 from evoflash.operations.attention.relations import relations
 from evoflash.operations.attention.workload import AttentionKey, AttentionWorkload
 from evoflash.operations.expectations import every_row
 from evoflash.validation.metamorphic import complaint
 from evoflash.validation.validator import judge
-from scripts.command_line import command
+from scripts.records import command, write_record
 from scripts.validation.subjects import (
     Machine,
     Reference,
@@ -154,7 +153,7 @@ def _ask_oracles(machine: Machine, subject: Subject, workload: AttentionWorkload
     def run(trial: AttentionInputs) -> Output:
         output = machine.run(subject, workload, trial, every_row(workload))
         lse = output.tensors["LSE"].reshape(shape)
-        return abi.output(output.tensors["O"].reshape(*shape, workload.head_dim), lse)
+        return dense.output(output.tensors["O"].reshape(*shape, workload.head_dim), lse)
 
     holding = relations(draw("normal", workload, seed=0), workload, seed=0)
     return complaint(run, holding, workload=workload)
@@ -285,7 +284,7 @@ def main() -> None:
     except UsageError as error:
         sys.exit(f"honest: {error}")
     if args.output:
-        args.output.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+        write_record(args.output, record)
     print(summary(record))
     sys.exit(any(case["rejected"] for case in record["cases"]))
 

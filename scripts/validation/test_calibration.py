@@ -7,16 +7,14 @@ import numpy as np
 import pytest
 from tiled_kernel import tiled
 
-from evoflash.kernels.family import load_family
-from evoflash.kernels.renderer import render
 from evoflash.operations.attention.inputs import ALL
-from evoflash.operations.attention.workload import AttentionKey, AttentionWorkload
+from evoflash.operations.attention.workload import AttentionWorkload
 from evoflash.operations.expectations import thresholds_of
 from evoflash.space import Genome
 from evoflash.specs import load_gpu
 from evoflash.validation.validator import Errors, part_of
-from scripts.validation import calibrate, honest, sensitivity
-from scripts.validation.subjects import Emulated, Subject, few_rows
+from scripts.validation import calibrate, honest
+from scripts.validation.subjects import Subject, few_rows
 
 
 def test_every_pair_of_values_occurs():
@@ -48,33 +46,6 @@ def test_a_long_workload_is_sampled_at_its_ends():
 
 def random_generator():
     return np.random.default_rng(0)
-
-
-@pytest.mark.parametrize("dtype", ["fp16", "bf16"])
-@pytest.mark.parametrize("fault", sensitivity.FAULTS)
-def test_every_fault_fits_the_kernel_that_it_is_planted_in(fault, dtype):
-    gpu = load_gpu("h200")
-    key = AttentionKey(sensitivity.HEAD_DIM, dtype, False, 1, gpu.arch)
-    genome = load_family(sensitivity.FAMILY).space((key,), gpu).genome(sensitivity.GENES)
-    honest_text = render(genome, key, gpu)
-    text = sensitivity.patched(honest_text, sensitivity.FAULTS[fault](dtype))
-    assert (text.source == honest_text.source) == (fault == "honest")
-
-
-def test_a_fault_in_a_real_kernel_is_told_from_the_honest_one():
-    machine = Emulated(load_gpu("h200"))
-    rows = [
-        sensitivity.measured(machine, sensitivity.subject_of(machine, fault, "fp16"), fault, 96)
-        for fault in ("honest", "scale from d-1")
-    ]
-    assert [bool(row.on_normal) for row in rows] == [False, True]
-    assert sensitivity.slipped(rows, {}) == []
-    swapped = [sensitivity.Row(**{**as_dict(row), "fault": "honest"}) for row in rows]
-    assert len(sensitivity.slipped(swapped, {})) == 1
-
-
-def as_dict(row):
-    return {name: getattr(row, name) for name in row.__slots__}
 
 
 class NumpyMachine:

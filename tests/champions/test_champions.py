@@ -6,6 +6,7 @@ import re
 import shutil
 import sqlite3
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -34,6 +35,7 @@ from evoflash.errors import NoKernelError, UsageError
 from evoflash.evaluation import FINAL, Baseline, Basis, Evaluation, Proposal, Rung, RunKey, Status, Timing
 from evoflash.evaluators.emulated import EmulatedEvaluator
 from evoflash.kernels.family import load_family
+from evoflash.notices import heard_by
 from evoflash.paths import CHAMPIONS
 from evoflash.problem import Problem, parse_problem
 from evoflash.space import Genome, SearchSpace
@@ -41,6 +43,7 @@ from evoflash.specs import known_gpus, load_gpu
 from evoflash.store.store import open_store
 from evoflash.views.kernel import describe_best
 from scripts.pages import champions as script
+from scripts.records import read_record
 
 H200 = load_gpu("h200")
 MISSION = parse_problem("mission")
@@ -353,7 +356,7 @@ def test_without_the_gpu_the_answer_is_checked_and_its_time_marked_as_archived(t
 
 @needs_gxx
 def test_the_archived_time_is_no_score(tmp_path, nobody) -> None:
-    (found,) = json.loads(ask(tmp_path / "none.db").json)
+    (found,) = json.loads(json.dumps([ask(tmp_path / "none.db").as_dict()]))
 
     assert (found["basis"], found["score_us"], found["rung"]) == ("archived", None, "preflight")
     known = champion.champion_of(MISSION, "h200")
@@ -423,23 +426,23 @@ def stored(db: Path, basis: Basis, score_us: float, *, seed: int = 0) -> Genome:
     return genome
 
 
-def test_what_the_database_measured_comes_before_the_archive(tmp_path, nobody, capsys) -> None:
+def test_what_the_database_measured_comes_before_the_archive(tmp_path, nobody, said) -> None:
     genome = stored(tmp_path / "a.db", Basis.MEASURED, 9.0)
 
     assert ask(tmp_path / "a.db").genome == genome
-    assert "archive" not in capsys.readouterr().err
+    assert "archive" not in "".join(said)
 
 
 @needs_gxx
-def test_an_estimate_of_ones_own_stays_the_answer_and_the_archive_is_named(tmp_path, nobody, capsys) -> None:
+def test_an_estimate_of_ones_own_stays_the_answer_and_the_archive_is_named(tmp_path, nobody, said) -> None:
     genome = stored(tmp_path / "a.db", Basis.ESTIMATED, 9.0)
 
     answer = ask(tmp_path / "a.db")
 
     assert answer.genome == genome
     assert "ESTIMATED" in describe_best(answer)
-    assert "`evoflash best --archive`" in capsys.readouterr().err
-    assert "archived, measured on" in ask(tmp_path / "a.db", archive=True).text
+    assert "`evoflash best --archive`" in "".join(said)
+    assert "archived, measured on" in describe_best(ask(tmp_path / "a.db", archive=True))
 
 
 def test_what_nobody_knows_is_an_error_that_says_what_to_do(tmp_path, nobody) -> None:
@@ -465,6 +468,14 @@ class EmulatorInItsPlace(EmulatedEvaluator):
 
 
 @pytest.fixture
+def said() -> Iterator[list[str]]:
+    """The notes so far."""
+    notes: list[str] = []
+    with heard_by(notes.append):
+        yield notes
+
+
+@pytest.fixture
 def present(monkeypatch):
     """An H200 here, as far as the archive can tell."""
     monkeypatch.setattr(archived, "present_spec", lambda _: H200)
@@ -472,18 +483,18 @@ def present(monkeypatch):
 
 
 @needs_gxx
-def test_where_the_gpu_is_it_is_measured_and_stored_as_a_run_of_its_own(tmp_path, present, capsys) -> None:
+def test_where_the_gpu_is_it_is_measured_and_stored_as_a_run_of_its_own(tmp_path, present, said) -> None:
     db = tmp_path / "a.db"
 
     first, again = ask(db, gpu=None), ask(db, gpu=None)
 
     (known,) = (each for each in champions("h200") if each.problem == str(MISSION))
     assert first.genome == again.genome == adapt(known, space_of(MISSION, known.genome.family))
-    assert first.text.splitlines()[-1] == (
+    assert describe_best(first).splitlines()[-1] == (
         f"archive   {known.us:.2f} us, archived, measured on NVIDIA H200, {known.date}"
     )
-    assert json.loads(first.json)[0]["basis"] == "measured"
-    assert capsys.readouterr().err.count("checking it and timing it again here") == 1
+    assert json.loads(json.dumps([first.as_dict()]))[0]["basis"] == "measured"
+    assert "".join(said).count("checking it and timing it again here") == 1
     with open_store(str(db), read_only=True) as store:
         (run,) = store.runs()
         ((proposal, evaluation),) = store.history(run)
@@ -577,7 +588,7 @@ def test_records_of_two_runs_are_compared_by_the_rival_that_both_timed() -> None
 
 def test_a_row_of_the_peers_table_gives_its_kernel_unless_it_failed(tmp_path) -> None:
     path = ROOT / "scripts" / "peers" / "records" / "peers-h200.json"
-    record = json.loads(path.read_text())
+    record = read_record(path)
     good = [row for row in record["rows"] if not row["failure"]]
 
     found = script.champions_of(str(path), H200)
@@ -595,7 +606,7 @@ def test_a_row_of_the_peers_table_gives_its_kernel_unless_it_failed(tmp_path) ->
 
 def test_a_winner_that_was_wrong_and_another_gpu_are_left_out() -> None:
     path = ROOT / "scripts" / "searches" / "records" / "search-h200-mission.json"
-    record = json.loads(path.read_text())
+    record = read_record(path)
     winner = record["best"]["genome"]["id"]
 
     right = [each.genome.id for each in script._of_arms(record, "x", H200)]
@@ -609,7 +620,7 @@ def test_a_winner_that_was_wrong_and_another_gpu_are_left_out() -> None:
 
 def test_a_record_whose_values_were_changed_is_refused() -> None:
     path = ROOT / "scripts" / "searches" / "records" / "search-h200-mission.json"
-    record = json.loads(path.read_text())
+    record = read_record(path)
     record["arms"]["evolution"]["winner"]["values"]["warps"] = 4
 
     with pytest.raises(UsageError, match="the record was changed"):

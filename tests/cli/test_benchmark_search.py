@@ -24,7 +24,7 @@ from evoflash.space import Genome, Param
 from evoflash.views import recordings as report
 from evoflash.views.html import benchmark as page
 
-FIXTURE = FIXTURES / "recorded.json"
+FIXTURE = FIXTURES / "recorded.json.gz"
 HOW = provenance(["benchmark-search", "a <b>.json"], seeds=6, first_seed=3, reference="uniform")
 
 

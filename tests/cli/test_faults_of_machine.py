@@ -22,7 +22,7 @@ from waiting import LIMIT_S, has_open, is_alive, is_waiting, until
 from evoflash.kernels.gxx import runtime
 
 EVOFLASH = (sys.executable, "-m", "evoflash")
-RECORDED = str(FIXTURES / "recorded.json")
+RECORDED = str(FIXTURES / "recorded.json.gz")
 # Replays a recorded space: nothing is compiled, a hundred rows take a second.
 REPLAY = ("search", "--evaluator", "replay", "--recorded", RECORDED, "--strategy", "uniform")
 EMULATED = ("search", "--gpu", "l4", "--evaluator", "emulated", "--problem", "b=1,h=1,s=64,d=64")

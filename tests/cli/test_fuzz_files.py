@@ -3,6 +3,7 @@
 A file that a command reads is read by that command; operators and strategies are called as a search does.
 """
 
+import gzip
 import itertools
 import random
 import shutil
@@ -111,7 +112,7 @@ class Place:
         self.good["config"] = (
             b'gpu = "l4"\nbudget = 20\nextensions = []\nquiet = false\n[leaderboard]\ntop = 5\n'
         )
-        self.good["recorded space"] = (FIXTURES / "recorded.json").read_bytes()
+        self.good["recorded space"] = gzip.decompress((FIXTURES / "recorded.json.gz").read_bytes())
         with sqlite3.connect(folder / "good.db") as connection:
             connection.executescript((FIXTURES / "store_0001.sql").read_text())
         connection.close()

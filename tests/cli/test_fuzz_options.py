@@ -4,6 +4,7 @@ Where a command would begin real work, the setting `extensions` names a folder t
 looks for a family or a GPU ends there. A new command, or a new option, is covered as soon as it is listed.
 """
 
+import gzip
 import os
 import shutil
 import sqlite3
@@ -103,7 +104,8 @@ def place(tmp_path_factory) -> Path:
         pass  # brought to the present schema
     shutil.copy(folder / "good.db", folder / "kept.db")
     (folder / "broken.db").write_bytes(b"no database" * 99)
-    shutil.copy(FIXTURES / "recorded.json", folder / "recorded.json")
+    recorded = gzip.decompress((FIXTURES / "recorded.json.gz").read_bytes())
+    (folder / "recorded.json").write_bytes(recorded)
     (folder / "empty.txt").write_text("")
     (folder / "binary.cu").write_bytes(bytes(range(256)))
     (folder / "folder").mkdir()

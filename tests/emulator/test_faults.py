@@ -4,8 +4,7 @@ from collections.abc import Iterator
 from functools import cache
 
 import pytest
-
-from scripts.sanitizer.fault_corpus import Fault, Found, faults, kernels, run
+from fault_corpus import Fault, Found, faults, kernels, run
 
 DELIVERIES = ("eager", "lazy", "random")
 SHARED = frozenset({"lds", "sts", "ldmatrix", "stmatrix", "cp_async_shared"})

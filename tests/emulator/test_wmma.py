@@ -8,7 +8,7 @@ import pytest
 from places import KERNELS
 
 from evoflash.emulator import launch as emulator
-from evoflash.kernels import gxx
+from evoflash.kernels import gxx, wgmma_shapes
 from evoflash.launch import LaunchConfig
 from evoflash.paths import DEVICE
 
@@ -190,7 +190,9 @@ def test_the_gpu_side_compiles_for_each_target(arch: str) -> None:
     nvrtc = pytest.importorskip("cupy", reason="needs CuPy's NVRTC: pip install evoflash[cuda13]").cuda.nvrtc
     program = nvrtc.createProgram(SOURCE, "wmma.cu", [], [])
     try:
-        nvrtc.compileProgram(program, ["-std=c++17", f"-arch={arch}", f"-I{DEVICE}"])
+        nvrtc.compileProgram(
+            program, ["-std=c++17", f"-arch={arch}", f"-I{DEVICE}", f"-I{wgmma_shapes.folder()}"]
+        )
     except nvrtc.NVRTCError:
         pytest.fail(nvrtc.getProgramLog(program))
     assert nvrtc.getCUBIN(program).startswith(b"\x7fELF")

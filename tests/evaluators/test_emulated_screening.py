@@ -14,11 +14,11 @@ from evoflash.evaluators.prepare import Preparation, PreparationFailure
 from evoflash.isolation import Ending
 from evoflash.kernels.family import load_family
 from evoflash.problem import parse_problem
-from evoflash.search import Interrupted, search
+from evoflash.search import InterruptedSearch, search
 from evoflash.space import Genome
 from evoflash.specs import load_gpu
 from evoflash.store.store import open_store
-from evoflash.strategies.fixed_list import Given
+from evoflash.strategies.fixed_list import FixedList
 
 PROBLEM, GPU = parse_problem("b=1,h=2,s=64,d=64"), load_gpu("l4")
 MISSION = parse_problem("mission")
@@ -129,9 +129,14 @@ def searched(db: Path, *, workers: int, stop_after: int | None = None) -> list[t
         with evaluates:
             try:
                 search(
-                    Given(genomes, "given"), evaluates, store, run, budget=len(genomes), on_evaluation=stop
+                    FixedList(genomes, "given"),
+                    evaluates,
+                    store,
+                    run,
+                    budget=len(genomes),
+                    on_evaluation=stop,
                 )
-            except Interrupted:
+            except InterruptedSearch:
                 assert len(seen) == stop_after
         history = [evaluation for _, evaluation in store.history(run)]
         best = store.best_of(run)

@@ -16,9 +16,10 @@ from evoflash.kernels.expression import Expression, of_sizes
 from evoflash.kernels.family import known_families, load_family
 from evoflash.operations.attention.workload import AttentionWorkload
 from evoflash.problem import parse_problem
-from evoflash.runtime.description import SIZES, Refused, described
-from evoflash.runtime.expressions import compiled
-from evoflash.runtime.launch import Kernel
+from evoflash.runtime.attention_dense import SIZES
+from evoflash.runtime.description import Refused, parse_description
+from evoflash.runtime.expressions import compile_expression
+from evoflash.runtime.launch import FORMS, Kernel
 from evoflash.specs import load_gpu
 
 PROBLEMS = (
@@ -57,7 +58,7 @@ def test_the_launcher_works_out_what_the_family_works_out(family, text):
     for genome in genomes(family, problem, gpu, 12, seed=len(text)):
         given = launching(genome, problem.workloads[0], gpu)
         image = {"file": "", "sha256": "", **given}
-        read = described(minimal(images={"sm_90a": image})).images[0]
+        read = parse_description(minimal(images={"sm_90a": image}), FORMS).images[0]
         for shape in SHAPES:
             workload = like(problem.workloads[0], *shape)
             sizes = {name: workload.names()[name] for name in SIZES}
@@ -116,7 +117,7 @@ def test_what_no_shape_changes_becomes_a_number(text, names, said):
     assert folded(text, **names) == said
     sizes = dict(zip(SIZES, (2, 8, 4, 100, 300), strict=True))
     direct = Expression(text, "test", (int,))({**names, **sizes})
-    assert compiled(said, SIZES)(sizes) == direct
+    assert compile_expression(said, SIZES)(sizes) == direct
 
 
 def test_a_division_that_is_not_whole_cannot_be_exported():
@@ -149,10 +150,10 @@ EVIL = (
 @pytest.mark.parametrize("text", EVIL, ids=lambda text: text[:20])
 def test_an_expression_of_anything_but_sizes_is_not_evaluated(text):
     if text.strip() == "batch":
-        assert compiled(text, SIZES)({"batch": 3}) == 3
+        assert compile_expression(text, SIZES)({"batch": 3}) == 3
         return
     with pytest.raises(ValueError, match="is no expression"):
-        compiled(text, SIZES)
+        compile_expression(text, SIZES)
 
 
 @pytest.fixture(scope="module")
@@ -191,6 +192,7 @@ DAMAGE = {
     "a file elsewhere": (lambda d, i: i.update(file="../../etc/passwd"), "no launch.json"),
     "an absolute file": (lambda d, i: i.update(file="/etc/passwd"), "no launch.json"),
     "a later version": (lambda d, i: d.update(version=2), "this launcher reads 1"),
+    "a form of later versions": (lambda d, i: d.update(form="other"), "this launcher knows dense"),
     "another format": (lambda d, i: d.update(format="other"), "'format' is not"),
     "no contract": (lambda d, i: d.pop("contract"), "damaged"),
     "no launches": (lambda d, i: i.pop("launches"), "damaged"),

@@ -2,26 +2,13 @@
 
 import numpy as np
 import pytest
+from comparing_device import Device
 
-from evoflash.emulator import launch as emulator
-from evoflash.gpu import comparisons
-from evoflash.gpu.comparisons import (
-    FIELDS,
-    THREADS,
-    MemoryPair,
-    Numbers,
-    RowComparison,
-    Side,
-    UntouchedRows,
-    lines,
-    read_results,
-)
+from evoflash.gpu.comparisons import MemoryPair, Numbers, RowComparison, Side, UntouchedRows, read_results
 from evoflash.gpu.layout import layouts_of
-from evoflash.kernels import gxx
-from evoflash.launch import LaunchConfig
 from evoflash.numerics import decode, encode
 from evoflash.operation import Output
-from evoflash.operations.attention import abi
+from evoflash.operations.attention.forms import dense
 from evoflash.operations.attention.inputs import draw
 from evoflash.operations.attention.reference import expect
 from evoflash.operations.attention.relations import keeps_heads_apart
@@ -30,33 +17,6 @@ from evoflash.operations.expectations import Rows, every_row
 from evoflash.validation import metamorphic, validator
 
 SHAPE = AttentionWorkload(2, 4, 2, 37, 50, 64)  # 296 rows: more than the threads of one block
-BLOCKS = 2
-
-
-class Device:
-    """The emulator's memory in the device's place."""
-
-    def __init__(self):
-        self.memory, self.count = emulator.Memory(), 0
-
-    def put(self, values):
-        """The address of a copy."""
-        self.count += 1
-        array = self.memory.array(f"in{self.count}", values.shape, values.dtype, fill=values)
-        return array.ctypes.data
-
-    def ask(self, made):
-        """The answers to comparisons of one kind."""
-        table = lines(made)
-        is_measured = isinstance(made[0], RowComparison)
-        kind, each = (np.float64, BLOCKS * FIELDS) if is_measured else (np.uint32, made[0].answers)
-        given = self.memory.array("table", table.shape, np.int64, fill=table)
-        answers = self.memory.array("answers", (len(made), each), kind, writable=True, fill=0)
-        library = gxx.build(comparisons.COMPARISONS_SOURCE.read_text(), name="comparisons")
-        launch = LaunchConfig(made[0].entry, (BLOCKS, len(made), 1), (THREADS, 1, 1), 0)
-        emulation = emulator.run_launch(library, launch, [np.uint64(x.ctypes.data) for x in (given, answers)])
-        assert emulation.reports == ()
-        return answers.reshape(len(made), BLOCKS, FIELDS) if is_measured else answers.copy()
 
 
 @pytest.fixture
@@ -85,7 +45,7 @@ def measured_both_ways(device, workload, bits, lse, *, right=None):
     new, is_single = Side(device.put(bits)), known.dtype == np.float32
     made = RowComparison(rows, columns, workload.dtype, new, Side(), device.put(known), is_single, numbers)
     shape = workload.batch, workload.heads, workload.seq_q
-    output = abi.output(bits.reshape(*shape, -1), lse.reshape(shape))
+    output = dense.output(bits.reshape(*shape, -1), lse.reshape(shape))
     (found,) = read_results(device.ask([made]))
     return found, validator.measure(workload, trial, expected, output)
 
@@ -147,15 +107,15 @@ def test_a_reference_in_single_precision_gives_the_same_but_for_its_rounding(dev
 
 
 def test_a_strided_output_is_read_where_it_lies(device):
-    layout = layouts_of(abi.tensors(SHAPE), is_strided=True)["O"]
+    layout = layouts_of(dense.tensors(SHAPE), is_strided=True)["O"]
     expected = expect(SHAPE, draw("normal", SHAPE, seed=3), where=every_row(SHAPE))
     bits, _ = output_near(expected, "fp16", off=1e-3)
     right = device.put(expected.rows["O"].right)
     image = layout.image(bits.reshape(2, 4, 37, 64)).view(np.uint16)
     apart = Side(device.put(image), 0, device.put(layout.row_offsets()))
     made = [RowComparison(296, 64, "fp16", side, Side(), right) for side in (apart, Side(device.put(bits)))]
-    there, dense = read_results(device.ask(made))
-    assert there == dense
+    there, packed = read_results(device.ask(made))
+    assert there == packed
 
 
 @pytest.mark.parametrize("nudge", [0.0, 0.05])
@@ -171,7 +131,7 @@ def test_a_relation_is_judged_as_on_the_host(device, nudge):
     said = metamorphic.complaint(lambda x: outputs[id(x)], [relation], workload=SHAPE)
     old = Side(device.put(first), 0, device.put(relation.before.rows * 64))
     (found,) = read_results(device.ask([RowComparison(296, 64, "fp16", Side(device.put(second)), old)]))
-    at = {"at": found.worst, "spec": abi.tensors(SHAPE)[3], "workload": SHAPE}
+    at = {"at": found.worst, "spec": dense.tensors(SHAPE)[3], "workload": SHAPE}
     assert said == metamorphic.drift_of_worst("exchanged batches and heads", found.max_over_rms, **at)
     assert bool(said) is bool(nudge)
 

@@ -8,7 +8,7 @@ from evoflash.gpu import comparisons as device_checks
 from evoflash.kernels import gxx
 from evoflash.launch import LaunchConfig
 from evoflash.numerics import decode, encode
-from evoflash.operations.attention import abi
+from evoflash.operations.attention.forms import dense
 from evoflash.operations.attention.inputs import draw
 from evoflash.operations.attention.reference import expect, sample
 from evoflash.operations.attention.workload import AttentionWorkload
@@ -101,7 +101,7 @@ def test_a_part_of_an_output_is_judged_as_the_whole():
     where = sample(workload, np.random.default_rng(1))
     assert len(where.groups) < workload.heads
     expected = expect(workload, trial, where=where)
-    whole = abi.output(np.zeros_like(trial.q), np.zeros((1, 16, 1100), np.float32))
+    whole = dense.output(np.zeros_like(trial.q), np.zeros((1, 16, 1100), np.float32))
     at = np.ix_([0], where.groups, where.rows)
     whole.tensors["O"][at] = encode(expected.rows["O"].right[None] * 1.002, "fp16")
     whole.tensors["LSE"][at] = expected.numbers["LSE"].right
@@ -118,7 +118,7 @@ def test_a_nan_outside_the_sample_fails_the_part_too():
     where = sample(workload, np.random.default_rng(1))
     expected = expect(workload, trial, where=where)
     outside = next(head for head in range(16) if head not in where.groups)
-    whole = abi.output(np.zeros_like(trial.q), np.zeros((1, 16, 1100), np.float32))
+    whole = dense.output(np.zeros_like(trial.q), np.zeros((1, 16, 1100), np.float32))
     whole.tensors["O"][0, outside, 7, 3] = 0x7E00
     verdict = judge(workload, [(trial, expected, part_of(whole, where, workload=workload))])
     assert f"h={outside} row=7 col=3" in verdict.reason

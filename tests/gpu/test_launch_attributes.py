@@ -1,18 +1,20 @@
 """Clusters, resident and dependent launches: the header's keys, room for them, the driver's structures."""
 
+import ctypes
 import re
 from pathlib import Path
 
 import pytest
 
 from evoflash.errors import TemplateError
-from evoflash.gpu import driver as launch_attributes
+from evoflash.gpu.driver import is_plain
 from evoflash.kernels.family import Family, read_family
 from evoflash.kernels.occupancy import does_not_fit
 from evoflash.kernels.standalone import launcher
 from evoflash.launch import LaunchConfig
 from evoflash.operations.attention.workload import AttentionKey, AttentionWorkload
 from evoflash.problem import parse_problem
+from evoflash.runtime.driver import Attribute, Config, launch_attributes
 from evoflash.specs import load_gpu
 
 HEADER = """{#---
@@ -118,20 +120,24 @@ def test_what_a_gpu_has_no_room_for_is_said(launch: LaunchConfig, gpu: str, reas
 
 def test_the_structures_are_laid_out_as_cuda_h_says() -> None:
     """Offsets and sizes as gcc gives them for CUlaunchConfig and CUlaunchAttribute of CUDA 13.0 on x86-64."""
-    config, attribute = launch_attributes._Config, launch_attributes._Attribute
+    config, attribute = Config, Attribute
 
     assert [config.stream.offset, config.attributes.offset, config.attribute_count.offset] == [32, 40, 48]
-    assert [attribute.value.offset, *map(launch_attributes.ctypes.sizeof, (attribute, config))] == [8, 72, 56]
+    assert [attribute.value.offset, *map(ctypes.sizeof, (attribute, config))] == [8, 72, 56]
+
+
+def attributes_of(launch: LaunchConfig) -> list[tuple[int, tuple[int, ...]]]:
+    return launch_attributes(launch.cluster, resident=launch.resident, dependent=launch.dependent)
 
 
 def test_each_wish_is_an_attribute() -> None:
     plain = LaunchConfig("k", (8, 1, 1), (128, 1, 1), 0)
     special = LaunchConfig("k", (8, 1, 1), (128, 1, 1), 0, cluster=(4, 2, 1), resident=True, dependent=True)
 
-    assert launch_attributes.is_plain(plain)
-    assert launch_attributes.attributes(plain) == []
-    assert not launch_attributes.is_plain(special)
-    assert launch_attributes.attributes(special) == [(4, (4, 2, 1)), (2, (1,)), (6, (1,))]
+    assert is_plain(plain)
+    assert attributes_of(plain) == []
+    assert not is_plain(special)
+    assert attributes_of(special) == [(4, (4, 2, 1)), (2, (1,)), (6, (1,))]
 
 
 def test_an_exported_launcher_passes_them_on(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 // Forward attention on Hopper's asynchronous machinery, as a template would render it: one producer feeds rings
 // of K and V tiles by TMA, one to three warpgroups of 64 query rows each compute on wgmma. The #defines below are
-// its genes; tests prepend others. Written for the emulator's tests and for silicon (scripts/hopper_kernel/on_gpu.py).
+// its genes; tests prepend others. Written for the tests of the emulator, and once run on an H200 (notes/lab-notes.md).
 #include "ef.h"
 
 #ifndef ELEMENT

@@ -16,8 +16,8 @@ import pytest
 
 from evoflash.kernels.family import load_family
 from evoflash.kernels.standalone import export_kernel, genome_of
-from evoflash.operations.attention import abi
-from evoflash.operations.attention.exporter import ERRORS
+from evoflash.operations.attention.forms import dense
+from evoflash.operations.attention.forms.dense import ERRORS
 
 needs_nvcc = pytest.mark.skipif(not shutil.which("nvcc"), reason="needs nvcc, of CUDA 12.5 or later")
 NVCC = ("nvcc", "-std=c++17", "-O2", "-Xcompiler", "-Wall,-Wextra,-fPIC", "-DEVOFLASH_NO_MAIN")
@@ -37,7 +37,7 @@ CODES = {error.name: error.code for error in ERRORS}
 class Args(ctypes.Structure):
     _fields_ = [
         (field.name, kind * field.count if field.count > 1 else kind)
-        for field in abi.FIELDS
+        for field in dense.FIELDS
         for kind in [C_TYPES.get(field.type, ctypes.c_void_p)]
     ]
 
@@ -79,9 +79,9 @@ def library(folder):
 
 def call(**changes) -> Args:
     """A call of DECODE that is right, but for the pointers, and for what is changed."""
-    args = Args(size=ctypes.sizeof(Args), version=abi.VERSION, q=0x1000, k=0x2000, v=0x3000, o=0x4000)
+    args = Args(size=ctypes.sizeof(Args), version=dense.VERSION, q=0x1000, k=0x2000, v=0x3000, o=0x4000)
     args.batch, args.heads, args.kv_heads, args.seq_q, args.seq_kv, args.head_dim = 2, 8, 2, 4, 512, 64
-    args.dtype, args.mask = abi.DTYPE_CODES["fp16"], abi.MASK_CODES["causal"]
+    args.dtype, args.mask = dense.DTYPE_CODES["fp16"], dense.MASK_CODES["causal"]
     args.workspace, args.workspace_bytes = 0x10000, 1 << 30
     for name, value in changes.items():
         setattr(args, name, type(getattr(args, name))(*value) if isinstance(value, tuple) else value)
@@ -183,8 +183,8 @@ BAD = [
     ("BAD_HEADS", {"heads": 9}),
     ("BAD_HEAD_DIM", {"head_dim": 128}),
     ("BAD_DTYPE", {"dtype": 0}),
-    ("BAD_DTYPE", {"dtype": abi.DTYPE_CODES["bf16"]}),
-    ("BAD_MASK", {"mask": abi.MASK_CODES["none"]}),
+    ("BAD_DTYPE", {"dtype": dense.DTYPE_CODES["bf16"]}),
+    ("BAD_MASK", {"mask": dense.MASK_CODES["none"]}),
     ("BAD_MASK", {"mask": 7}),
     ("BAD_SCALE", {"scale": -1.0}),
     ("BAD_SCALE", {"scale": math.nan}),

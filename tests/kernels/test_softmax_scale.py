@@ -11,7 +11,7 @@ from evoflash.kernels import gxx
 from evoflash.kernels.family import load_family
 from evoflash.kernels.renderer import render
 from evoflash.numerics import decode, encode
-from evoflash.operations.attention.abi import arguments
+from evoflash.operations.attention.forms.dense import arguments
 from evoflash.operations.attention.inputs import draw
 from evoflash.operations.attention.workload import AttentionWorkload
 from evoflash.problem import Problem

@@ -17,7 +17,7 @@ from evoflash.kernels.nvrtc import compile_candidate
 from evoflash.kernels.renderer import render
 from evoflash.kernels.standalone import export_kernel
 from evoflash.launch import TensorMapSpec, geometry
-from evoflash.operations.attention.abi import tensors
+from evoflash.operations.attention.forms.dense import tensors
 from evoflash.operations.attention.workload import AttentionWorkload
 from evoflash.problem import Problem
 from evoflash.specs import load_gpu

@@ -11,12 +11,12 @@ from evoflash.gpu import arena as memory
 from evoflash.gpu import comparisons as device_checks
 from evoflash.gpu.arena import Arena, MemoryFaultError, Original, keep_on_device
 from evoflash.gpu.launcher import cupy, settle
-from evoflash.gpu.process import cache
 from evoflash.numerics import encode
 from evoflash.operations.attention import inputs as trials
 from evoflash.operations.attention import reference
 from evoflash.operations.attention.workload import AttentionWorkload
 from evoflash.validation import validator
+from evoflash.validation.cases import large_case
 
 pytestmark = pytest.mark.gpu
 
@@ -42,7 +42,7 @@ def test_a_correct_kernel_passes_and_the_second_one_uploads_nothing(worker, spec
 def test_the_planted_mistakes_lie_where_no_reference_looks(spec, cubins):
     seed = task(spec, cubins).seed
     for name in trials.AT_SIZE:
-        where = cache.large(LONG, name, seed)[1].sample
+        where = large_case(LONG, name, seed)[1].sample
         assert planted.HIDDEN_HEAD not in where.groups
         assert len(where.rows) < LONG.seq_q
 

@@ -8,14 +8,15 @@ from on_gpu import planted
 
 from evoflash.evaluation import Rung, Status
 from evoflash.gpu.arena import MemoryFaultError
-from evoflash.gpu.batch import BatchLaunch, Slab
+from evoflash.gpu.batch import Slab
 from evoflash.gpu.process import cache, checks
-from evoflash.gpu.process.check_batch import STRIDED
 from evoflash.gpu.process.checks import CheckSubject
 from evoflash.operation import operation_of
 from evoflash.operations.attention.inputs import check_workloads
 from evoflash.operations.attention.workload import AttentionWorkload
 from evoflash.operations.expectations import thresholds_of
+from evoflash.validation.cases import large_case
+from evoflash.validation.plan import STRIDED, PlannedLaunch
 
 pytestmark = pytest.mark.gpu
 
@@ -79,9 +80,11 @@ def test_a_fault_of_memory_is_named_as_that_of_one_launch(worker, spec, cubins, 
 @pytest.mark.parametrize("is_strided", [False, True])
 def test_a_slab_says_what_was_changed_in_it(spec, is_strided):
     specs = operation_of(SIZE).tensors(SIZE)
-    inputs = cache.large(SIZE, "normal", 1)[0]
+    inputs = large_case(SIZE, "normal", 1)[0]
     slab = Slab(
-        SIZE, [BatchLaunch(inputs), BatchLaunch(inputs, is_strided=is_strided)], rng=np.random.default_rng(1)
+        SIZE,
+        [PlannedLaunch(inputs), PlannedLaunch(inputs, is_strided=is_strided)],
+        rng=np.random.default_rng(1),
     )
 
     def said(address):
@@ -120,7 +123,7 @@ def test_the_device_knows_what_is_right_at_size(spec, cubins, dtype, causal):
     of_rows = ("rel_l2", "max_over_rms", "honest_ratio")
     for name in of_rows:
         assert getattr(verdict, name) == pytest.approx(getattr(alone, name), rel=0.05), name
-    # The device takes the logarithm of sums in fp32; device_rights.py lets it be off by a tenth of the limit.
+    # The device takes the logarithm of sums in fp32; check_batch.py lets it be off by a tenth of the limit.
     assert verdict.lse_error == pytest.approx(alone.lse_error, abs=0.1 * thresholds_of(workload).lse_absolute)
 
 
@@ -128,7 +131,7 @@ def test_a_batch_that_goes_by_what_a_kernel_spoilt_says_so(spec, cubins):
     subjects = subjects_of(spec, cubins)[:2]
     batch = cache.check_batch(tuple(subject.workload for subject in subjects), subjects[0].seed)
     batch.verify()
-    slab = batch._trials[0].slab
+    slab = batch._plans[0].slab
     byte = slab._image[slab._places[0].payloads["K"][0] :][:1]
     byte.set(byte.get() ^ np.uint8(1))
     with pytest.raises(MemoryFaultError, match="own copy of K"):

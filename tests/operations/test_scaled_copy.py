@@ -34,7 +34,7 @@ from evoflash.search import search
 from evoflash.specs import load_gpu
 from evoflash.store.store import open_store
 from evoflash.strategies import make_strategy
-from evoflash.validation.metamorphic import check_correctness
+from evoflash.validation.plan import check_correctness
 
 HERE = Path(__file__).parent
 VARIABLES = {"EVOFLASH_TEMPLATES": str(HERE), "EVOFLASH_OPERATIONS": "scaled_copy=operations.scaled_copy"}

@@ -1,15 +1,18 @@
-"""The performance model: its arithmetic, not its accuracy (that is measured on a GPU, scripts/model)."""
+"""The performance model: its arithmetic, not its accuracy."""
 
+import json
+import lzma
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
-from places import ROOT
 
 from evoflash.launch import LaunchConfig
 from evoflash.operations.attention.loop import kv_tiles, steps_of
 from evoflash.operations.attention.workload import AttentionWorkload, parse_workload
 from evoflash.perf_model.estimate import (
     Counts,
+    Estimate,
     Profile,
     estimate,
     fit_counts,
@@ -18,7 +21,6 @@ from evoflash.perf_model.estimate import (
     occupancy,
 )
 from evoflash.specs import load_gpu
-from scripts.model.report import read_space
 
 LAUNCH = LaunchConfig("f", (8, 8, 1), (128, 1, 1), 40960)
 MISSION = parse_workload("mission")
@@ -297,6 +299,20 @@ def test_packed_heads_share_ctas():
 # ---- versions
 
 
+def recorded(file: str) -> Estimate:
+    """The estimate for the first right genome of a space that was recorded on an H200."""
+    found = json.loads(lzma.decompress((Path(__file__).parent / file).read_bytes()))
+    row = next(row for row in found["genomes"] if row.get("hot_us") and "profile" in row)
+    counts = tuple(Counts(**each) for each in row["profile"]["launches"])
+    launches = (
+        LaunchConfig(**{name: tuple(x) if isinstance(x, list) else x for name, x in each.items()})
+        for each in row["launches"]
+    )
+    resources = {name: row[name] for name in ("registers", "spill_bytes", "smem_static_bytes")}
+    profile = Profile(**{**row["profile"], "launches": counts})
+    return estimate(profile, tuple(launches), parse_workload(found["problem"]), load_gpu("h200"), **resources)
+
+
 @pytest.mark.parametrize(
     ("family", "total_us", "bound"),
     [
@@ -307,11 +323,7 @@ def test_packed_heads_share_ctas():
 )
 def test_a_version_keeps_its_estimates(family, total_us, bound):
     # Rows of a database stand beside each other by version: an estimate that changes raises it.
-    files = (
-        ROOT / "scripts" / "model" / "records" / f"space-h200-{family}-{w}.json"
-        for w in ("mission", "s2k_d128")
-    )
-    found = [space.genomes[0].estimated(space.workload, space.gpu) for space in map(read_space, files)]
+    found = [recorded(f"space-h200-{family}-{problem}.json.xz") for problem in ("mission", "s2k_d128")]
 
     assert model_version() == "4"
     assert [each.total_us for each in found] == pytest.approx(total_us, rel=1e-6)

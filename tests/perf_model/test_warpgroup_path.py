@@ -265,7 +265,7 @@ def test_a_grid_counts_whole_where_nothing_says_that_it_was_filled_up():
 
 @pytest.mark.parametrize("order", ["natural", "heads_first", "sections"])
 def test_the_order_of_hopper_pieces_and_who_hands_them_out_leave_the_estimate_alone(order):
-    # What they bring is L2's and the order's own: the model knows neither. docs/lab-notes.md has the times.
+    # What they bring is L2's and the order's own: the model knows neither.
     family, work = load_family("flash_wgmma"), replace(WORK, causal=True)
     space = family.space((work.compile_key("sm_90a"),), H200)
 

@@ -1,5 +1,6 @@
 """Strategies on a recorded space: the contract there, the score, and the commands."""
 
+import gzip
 import json
 import math
 from dataclasses import replace
@@ -32,7 +33,7 @@ from evoflash.store.store import open_store
 from evoflash.strategies import STRATEGIES, make_strategy
 
 MISSION = str(parse_problem("mission"))
-FIXTURE = FIXTURES / "recorded.json"
+FIXTURE = FIXTURES / "recorded.json.gz"
 EVERY = pytest.mark.parametrize("name", sorted(STRATEGIES))
 
 
@@ -349,7 +350,8 @@ def test_a_search_on_a_recording_is_stored_and_resumed(tmp_path):
 def test_a_changed_record_starts_another_run(tmp_path):
     common = {"strategy": "uniform", "seed": 0, "limits": Limits(5), "fresh": False, "argv": []}
     changed = tmp_path / "changed.json"
-    changed.write_text(FIXTURE.read_text().replace('"compile_time": 250.0', '"compile_time": 260.0'))
+    text = gzip.decompress(FIXTURE.read_bytes()).decode()
+    changed.write_text(text.replace('"compile_time": 250.0', '"compile_time": 260.0'))
     for path in (FIXTURE, changed, changed):
         search_recording(path, str(tmp_path / "a.db"), **common)
 

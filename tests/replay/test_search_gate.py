@@ -12,7 +12,6 @@ better, make the record anew:
         -o scripts/searches/records/regression-gate
 """
 
-import json
 import math
 
 import numpy as np
@@ -22,10 +21,11 @@ from places import ROOT
 from evoflash.replay.comparison import curves, draws_us, random_expectation, scores_of
 from evoflash.replay.kernel_tuner import read_recording
 from evoflash.settings import DEFAULT_STRATEGY
+from scripts.records import read_record
 
 SEEDS = 20
 ERRORS = 2.0  # standard errors of the mean of SEEDS seeds
-RECORD = json.loads((ROOT / "scripts/searches/records/regression-gate.json").read_text(encoding="utf-8"))
+RECORD = read_record(ROOT / "scripts/searches/records/regression-gate.json")
 FILES = {
     "convolution_milo-a4000.json.gz": ROOT / "evoflash/replay/spaces",
     "short-h200.json.gz": ROOT / "scripts/searches/records/spaces",

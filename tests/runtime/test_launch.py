@@ -13,7 +13,7 @@ from recording import Recorder, build, number, sent_by_evoflash, sizes_of
 
 from evoflash.exports.launch_json import artefact
 from evoflash.kernels.family import load_family
-from evoflash.operations.attention import abi
+from evoflash.operations.attention.forms import dense
 from evoflash.runtime.launch import Kernel, LaunchError, Refused
 
 POINTERS = (0x7F00_0000_1000, 0x7F00_0100_0010, 0x7F00_0200_0020, 0x7F00_0300_0030, 0x7F00_0400_0004)
@@ -53,7 +53,7 @@ def changed(made, **changes):
 
 def strides_of(workload, *, is_bshd):
     if not is_bshd:
-        return abi.dense_strides(workload)
+        return dense.dense_strides(workload)
     w, d = workload, workload.head_dim
     query, key = (w.seq_q * w.heads * d, d, w.heads * d), (w.seq_kv * w.kv_heads * d, d, w.kv_heads * d)
     return query, key, key, query
@@ -107,7 +107,7 @@ def test_blocks_that_wait_and_launches_that_overlap_are_asked_for_alike(attribut
     workload = case.problem.workloads[0]
     (launch,) = load_family(case.genome.family).launches(case.genome, workload, case.gpu)
     recorder.expects(sizes_of(next(iter(described.description["images"].values()))))
-    plan = kernel_of(described, recorder).plan(shape_of(workload), abi.dense_strides(workload), device=0)
+    plan = kernel_of(described, recorder).plan(shape_of(workload), dense.dense_strides(workload), device=0)
     recorder.library.recording_clear()
 
     plan.launch(*POINTERS, 0, STREAM)
@@ -120,7 +120,7 @@ def test_blocks_that_wait_and_launches_that_overlap_are_asked_for_alike(attribut
         [replace(launch, **{attribute: True})],
         workload,
         POINTERS,
-        strides=abi.dense_strides(workload),
+        strides=dense.dense_strides(workload),
         workspace=0,
         stream=STREAM,
     )
@@ -182,7 +182,7 @@ def test_plans_of_many_threads_load_the_module_once(recorder):
     found = []
     threads = [
         threading.Thread(
-            target=lambda: found.append(kernel.plan(shape_of(w), abi.dense_strides(w), device=0))
+            target=lambda: found.append(kernel.plan(shape_of(w), dense.dense_strides(w), device=0))
         )
         for _ in range(12)
     ]
@@ -199,7 +199,7 @@ def test_each_device_has_a_module_of_its_own(recorder):
     recorder.machine(devices=2)
     kernel, w = kernel_of(made("plain"), recorder), exported("plain").problem.workloads[0]
 
-    plans = [kernel.plan(shape_of(w), abi.dense_strides(w), device=device) for device in (0, 1)]
+    plans = [kernel.plan(shape_of(w), dense.dense_strides(w), device=device) for device in (0, 1)]
 
     assert plans[0] is not plans[1]
     assert recorder.text().count("load in") == 2
@@ -325,7 +325,7 @@ def test_a_gpu_that_cannot_run_the_kernel_is_refused_in_one_line(case, recorder)
 
 
 def strides_of_plain():
-    return abi.dense_strides(exported("plain").problem.workloads[0])
+    return dense.dense_strides(exported("plain").problem.workloads[0])
 
 
 def test_a_library_that_is_no_driver_is_named():

@@ -141,7 +141,7 @@ def test_where_another_device_is_current_the_kept_call_is_not_launched_there(rec
     q, k, v = tensors(attention)
     attention(q, k, v)
     monkeypatch.setattr(torch_op, "_current_device", lambda: 1)
-    monkeypatch.setattr(attention, "_checked", lambda *given, **how: "by the slower path")
+    monkeypatch.setattr(attention, "_call_checked", lambda *given, **how: "by the slower path")
 
     assert attention(q, k, v) == "by the slower path"
     assert len(recorder.launches()) == 1

@@ -36,7 +36,7 @@ from tests.store.test_store import (
     restored,
 )
 
-RECORDED = str(FIXTURES / "recorded.json")
+RECORDED = str(FIXTURES / "recorded.json.gz")
 REPLAY = ("search", "--evaluator", "replay", "--recorded", RECORDED, "--strategy", "uniform")
 HOLDS = """
 import sys

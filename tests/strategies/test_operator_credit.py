@@ -82,7 +82,7 @@ def test_bottlenecks_are_told_apart() -> None:
     for _ in range(20):
         tallies.learn("f", "l2", "good", 1.0)
         tallies.learn("f", "tensor", "good", 0.0)
-    assert tallies.expected_reward("f", "l2", "good") > 2 * tallies.expected("f", "tensor", "good")
+    assert tallies.expected_reward("f", "l2", "good") > 2 * tallies.expected_reward("f", "tensor", "good")
 
 
 def test_one_child_moves_the_expectation_less_than_ten_do() -> None:

@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 
 from evoflash.evaluation import Status
-from evoflash.gpu.process.cache import SharedCases, key_of_large, names_of_large
 from evoflash.isolation import IsolatedPool
 from evoflash.operation import operation_of
 from evoflash.problem import parse_problem
-from evoflash.validation.cases import get_or_publish, place_of
+from evoflash.validation.cases import SharedCases, get_or_publish, key_of_large, names_of_large, place_of
 
 VALUE = {"small": 7, "one": np.arange(1000, dtype=np.float32), "other": np.ones((3, 5), np.uint16)}
 (TIMED,) = parse_problem("b=1,h=1,s=64,d=64").workloads

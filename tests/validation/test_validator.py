@@ -8,7 +8,7 @@ import pytest
 from tiled_kernel import tiled
 
 from evoflash.numerics import decode, encode
-from evoflash.operations.attention import abi
+from evoflash.operations.attention.forms import dense
 from evoflash.operations.attention.inputs import ALL, draw
 from evoflash.operations.attention.reference import attention, expect
 from evoflash.operations.attention.workload import AttentionWorkload
@@ -118,7 +118,7 @@ def test_a_causal_mask_off_by_one_fails(fault, length):
 @pytest.mark.parametrize("length", LENGTHS)
 def test_zeros_fail(length):
     def zeros(trial):
-        return abi.output(np.zeros_like(trial.q), tiled(trial).tensors["LSE"])
+        return dense.output(np.zeros_like(trial.q), tiled(trial).tensors["LSE"])
 
     verdict = answer(zeros, workload_of(length), ("normal",))
     assert "honest" in verdict.reason
@@ -152,7 +152,7 @@ def test_one_wrong_row_among_thousands_fails_and_is_found():
 def test_a_wrong_lse_fails_though_the_output_is_right():
     def base_two(trial):
         output = tiled(trial)
-        return abi.output(output.tensors["O"], output.tensors["LSE"] * np.float32(np.log2(np.e)))
+        return dense.output(output.tensors["O"], output.tensors["LSE"] * np.float32(np.log2(np.e)))
 
     assert answer(base_two, workload_of(64), ("normal",)).reason.startswith("lse in normal")
 
@@ -175,7 +175,7 @@ def test_the_reference_itself_passes_with_room():
     def exact(trial):
         q, k, v = (decode(x, "bf16") for x in (trial.q, trial.k, trial.v))
         out, lse = attention(q, k, v, causal=True, scale=0.125)
-        return abi.output(encode(out.astype(np.float32), "bf16"), lse.astype(np.float32))
+        return dense.output(encode(out.astype(np.float32), "bf16"), lse.astype(np.float32))
 
     assert answer(exact, workload).honest_ratio <= 1.05
 
@@ -185,7 +185,7 @@ def test_scores_summed_in_fp16_pass_their_own_gates_and_only_those(name):
     apart = AttentionWorkload(1, 2, 1, 60, 200, 128, "fp16", False, "fp16")
     trial = draw(name, apart, seed=3)
     expected = expect(apart, trial, where=every_row(apart))
-    output = abi.output(
+    output = dense.output(
         encode(expected.rows["O"].honest, "fp16").reshape(1, 2, 60, 128),
         expected.numbers["LSE"].honest.reshape(1, 2, 60),
     )

@@ -82,7 +82,7 @@ def test_a_quiet_search_prints_its_json_whole(printed) -> None:
 
 
 def test_a_quiet_search_on_a_recording_is_one_line_with_its_mark(printed) -> None:
-    recorded = ("--evaluator", "replay", "--recorded", str(FIXTURES / "recorded.json"))
+    recorded = ("--evaluator", "replay", "--recorded", str(FIXTURES / "recorded.json.gz"))
     out, err = printed("search", *recorded, "--budget", "3", "--strategy", "uniform", "-q")
 
     assert out.count("\n") == 1

@@ -1,9 +1,10 @@
-"""`evoflash check`: what a kernel does wrong, found by running it in the emulator under many schedules.
+"""Finds what a kernel does wrong, by running it in the emulator under many schedules.
 
-    findings    Findings about a kernel
-    lint        What g++, NVRTC and ptxas say about a kernel as findings, and the ef:: way for what they do
-                not know
-    own_kernel  A user's own .cu
-    runs        Runs a kernel under many schedules in the emulator, and gathers what is wrong with it
+`evoflash check` shows it. Times nothing.
+
+    findings    Merges the reports of many runs into findings about a kernel, and picks out slow accesses
+    lint        What g++, NVRTC and ptxas say about a kernel, as findings
+    own_kernel  Reads a user's .cu file and runs its launch in the emulator
+    runs        Runs a kernel under many schedules in the emulator and gathers what is wrong with it
     subject     What `evoflash check` is to check, as texts and launches
 """

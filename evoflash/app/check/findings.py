@@ -1,7 +1,8 @@
-"""Findings about a kernel: the reports of many runs merged, slow accesses picked out, what each kind means.
+"""Merges the reports of many runs into findings about a kernel, and picks out slow accesses.
 
-One finding for each kind and line. Lines are those of the text that was run, shifted where the reader's file
-holds that text further down. The kinds' meanings stand in advice.toml.
+There is one finding for each kind and line. Lines are those of the text that was run, shifted where the
+reader's file holds that text further down. What a kind of finding means and what to do about it stands in
+advice.toml. Prints nothing.
 """
 
 import re

@@ -1,4 +1,8 @@
-"""What g++, NVRTC and ptxas say about a kernel as findings, and the ef:: way for what they do not know."""
+"""What g++, NVRTC and ptxas say about a kernel, as findings. Runs none of them.
+
+Where the emulator cannot see something that a kernel does, or g++ does not know it, the finding names the
+function of the ef:: layer that does the same.
+"""
 
 import re
 

@@ -1,6 +1,8 @@
-"""A user's own .cu: the TOML comment that says how `evoflash check` launches it, and one launch of it.
+"""Reads a user's .cu file and runs its launch in the emulator. Compiles nothing and judges nothing.
 
-What an array holds depends on its name alone, so that runs with different schedules can be compared.
+A TOML comment in the file says how `evoflash check` launches the kernel. The arrays that it asks for are
+made, filled and read back here. What an array holds depends on its name alone, so that runs with different
+schedules can be compared.
 """
 
 import re

@@ -1,10 +1,9 @@
-"""Runs a kernel under many schedules in the emulator, and gathers what is wrong with it. Prints nothing.
+"""Runs a kernel under many schedules in the emulator and gathers what is wrong with it. Prints nothing.
 
-A crash costs one run, because runs are made in other processes. What is shown holds for small shapes and
-under our reading of PTX. Nothing is timed, and what a kernel does without ef:: is not seen.
-
-One run of one case in this process: what the emulator reports, and whether the result is right.
-What the runs of a kernel showed: faults, and outputs that depend on the schedule. Runs nothing.
+Runs are made in other processes, so that a crash costs one run. Each run says what the emulator reported and
+whether the result is right; together they show faults, and outputs that depend on the schedule. What is shown
+holds for small shapes and under our reading of PTX. Nothing is timed, and what a kernel does without the ef::
+layer is not seen.
 """
 
 import itertools
@@ -22,18 +21,19 @@ from evoflash.app.check.findings import Finding, Place, advice, from_report, mer
 from evoflash.app.check.lint import unseen_in
 from evoflash.app.check.own_kernel import OutputArray, difference, launch_own
 from evoflash.app.check.subject import Case, KernelUnderTest, WorkloadCase
-from evoflash.emulator.call import EmulatorRun, run_call
+from evoflash.emulator.call import EmulatorRun
 from evoflash.emulator.launch import Emulation, EmulatorReport, Site
-from evoflash.emulator.preflight import CPU_LIMIT_S, cpu_limit_s
+from evoflash.emulator.preflight import CPU_LIMIT_S, EmulatedPlan, cpu_limit_s, emulate_plan
 from evoflash.errors import DeviceError
 from evoflash.evaluation import Build, Status
 from evoflash.isolation import Ending, IsolatedPool
 from evoflash.kernels import gxx
 from evoflash.kernels.nvrtc import compile_candidate
 from evoflash.kernels.occupancy import does_not_fit
-from evoflash.operation import Delivery, Output, Schedule, TestInput, Workload, operation_of
-from evoflash.operations.expectations import every_row
-from evoflash.validation.validator import describe_error, judge
+from evoflash.operation import Delivery, ExpectedOutputs, Schedule, Workload, operation_of
+from evoflash.validation.cases import draw_case
+from evoflash.validation.plan import PlannedLaunch, single_plan
+from evoflash.validation.validator import describe_error
 
 _MOST_S_AGAIN = 2.0  # of CPU time: a run that took longer is not repeated
 
@@ -82,23 +82,21 @@ def _run_once(library: Path, case: Case, run: EmulatorRun, inputs_name: str) -> 
     if not isinstance(case, WorkloadCase):
         emulation, written = launch_own(library, case.launch, case.arguments, run)
         return _ran((emulation,), written=written)
-    inputs = operation_of(case.workload).draw(inputs_name, case.workload, seed=run.seed)
-    emulations, output = run_call(library, case.launches, case.workload, inputs, run)
-    if any(advice(report.kind).stops for emulation in emulations for report in emulation.reports):
-        return _ran(emulations)  # half an output says nothing
-    return _ran(emulations, wrong=_wrong(case, inputs, output))
+    inputs, expected = draw_case(case.workload, inputs_name, run.seed)
+    plan = single_plan(case.workload, PlannedLaunch(inputs, run.without, run.is_strided), expected)
+    # Half an output says nothing.
+    found = emulate_plan(library, case.launches, plan, run, stops=lambda report: advice(report.kind).stops)
+    wrong = () if found.verdict is None or found.verdict.passed else _wrong(case, expected, found)
+    return _ran(found.emulations, wrong=wrong)
 
 
-def _wrong(case: WorkloadCase, inputs: TestInput, output: Output) -> tuple[str, ...]:
-    operation = operation_of(case.workload)
-    expected = operation.expect(case.workload, inputs, where=every_row(case.workload))
-    verdict = judge(case.workload, [(inputs, expected, output)])
-    if verdict.passed:
-        return ()
-    if verdict.reason.startswith("lse "):
-        return (f"the result is wrong: {verdict.reason}",)
-    worst, extent = describe_error(case.workload, expected, output)
-    return f"the result is wrong: {worst}", extent, f"the gate that it fails: {verdict.reason}"
+def _wrong(case: WorkloadCase, expected: ExpectedOutputs, found: EmulatedPlan) -> tuple[str, ...]:
+    assert found.verdict is not None, "it was judged"
+    reason = found.verdict.reason
+    if reason.startswith("lse "):
+        return (f"the result is wrong: {reason}",)
+    worst, extent = describe_error(case.workload, expected, found.outputs[0])
+    return f"the result is wrong: {worst}", extent, f"the gate that it fails: {reason}"
 
 
 def _ran(

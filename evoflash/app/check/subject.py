@@ -1,4 +1,7 @@
-"""What `evoflash check` is to check, as texts and launches: a genome, a file, an export. Runs nothing."""
+"""What `evoflash check` is to check, as texts and launches: a genome or a user's file. Runs nothing.
+
+A file that `evoflash export` wrote is recognised, whether it was edited since or not.
+"""
 
 import hashlib
 import re

@@ -1,10 +1,12 @@
-"""`evoflash portfolio`: a few kernels for many shapes, with the rule that says which computes what.
+"""Chooses a few kernels for many shapes, with the rule that says which computes what.
 
-    candidates  Which kernels a portfolio is chosen from
-    choice      Which kernels of a table to keep, at most k, with the least regret over the mix
-    measuring   Kernels checked and timed on this machine's GPU: what is asked of the GPU process, and when
-    on_gpu      What the GPU process does for a portfolio
-    run         A portfolio from a file of shapes
-    session     What fills a table
+`evoflash portfolio` shows and writes it. Searches no kernels: they are those already known.
+
+    candidates  The kernels that a portfolio is chosen from, and their compilation on all cores
+    choice      Chooses at most k kernels of a table, with the least regret over a mix of shapes
+    measuring   Says what a portfolio asks of the GPU process, and when
+    on_gpu      Times a portfolio's kernels on one shape in turns and judges what it timed
+    run         Makes a portfolio from a file of shapes
+    session     Fills a table with times, and builds a kernel when it is first asked for
     table       How long each kernel takes on each shape of a mix, and the JSON file that keeps it
 """

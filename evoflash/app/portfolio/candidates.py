@@ -1,8 +1,8 @@
-"""Which kernels a portfolio is chosen from: the database's best, the shipped archive's, families' seeds.
+"""The kernels that a portfolio is chosen from, and their compilation on all cores. Measures nothing.
 
-A kernel here is a genome that may be compiled for several head dimensions, types and masks; whether it is
-valid under one of them is asked for each by itself. All are compiled for every compile key of a mix, and
-emulated where no GPU is there to ask.
+They are the best of the database, those of the shipped archive and the families' seeds. A kernel here is a
+genome that may be compiled for several head dimensions, types and masks; whether it is valid under one of
+them is asked for each by itself. Where no GPU is there to ask, the kernels are emulated.
 """
 
 import itertools

@@ -1,10 +1,11 @@
-"""Which kernels of a table to keep, at most k, with the least regret over the mix; the dispatcher's rule.
+"""Chooses at most k kernels of a table, with the least regret over a mix of shapes. Measures nothing.
 
 The regret of a set on a shape is the time of its fastest kernel there over that of the fastest kernel of all,
 less 1. Its mean is weighted by the mix. A ratio and no logarithm: where a weight is a share of the attention
-time of a service, the mean is exactly how much longer the service computes.
+time of a service, the mean is exactly how much longer the service computes. Small tables are searched
+exactly, large ones greedily with exchanges.
 
-Small tables are searched exactly, large ones greedily with exchanges. Measures nothing.
+The rule by which a dispatcher tells shapes apart is made here too, and the shapes at its borders.
 """
 
 import itertools

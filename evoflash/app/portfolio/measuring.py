@@ -1,6 +1,6 @@
-"""Kernels checked and timed on this machine's GPU: what is asked of the GPU process, and when.
+"""Says what a portfolio asks of the GPU process, and when: kernels checked and timed. Chooses nothing.
 
-Chooses nothing. A kernel that fails is left out of the table with its reason.
+A kernel that fails is left out of the table with its reason.
 """
 
 import os
@@ -28,7 +28,7 @@ LIBRARIES = ("sdpa_flash", "sdpa_cudnn")
 _SHAPE_LIMIT_S, _LIBRARY_LIMIT_S, _REFERENCE_LIMIT_S = 180.0, 120.0, 300.0
 _MOST_S, _MANY = 1.0, 8  # of one kernel's many turns; kernels that get them
 _COMMON_S = 1.5  # a shape's inputs and its few turns, about
-_AHEAD = 8  # shapes whose references are kept at a time: gpu_process/cache.py keeps 12
+_AHEAD = 8  # shapes whose references are kept at a time: gpu/process/cache.py keeps 12
 
 
 def check_on_gpu(parts: Parts, spec: GpuSpec, seed: int) -> Parts:

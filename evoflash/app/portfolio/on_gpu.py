@@ -1,7 +1,7 @@
-"""What the GPU process does for a portfolio: times kernels on one shape in turns and judges what it timed.
+"""Times a portfolio's kernels on one shape in turns and judges what it timed. Chooses nothing.
 
-Called in a process of its own (measuring.py). Chooses nothing. All kernels were checked before on the small
-and odd shapes of the ladder (gpu_process/rungs.py).
+It runs in the GPU process, called by measuring.py. All kernels were checked before on the small and odd
+shapes of the ladder (gpu/process/rungs.py).
 """
 
 import contextlib
@@ -27,6 +27,7 @@ from evoflash.gpu.timing.protocols import Pace, StoppingRule, TimingProtocol
 from evoflash.isolation import Ending
 from evoflash.operation import Workload, operation_of
 from evoflash.specs import GpuSpec
+from evoflash.validation.cases import large_case
 
 _ROUGH = StoppingRule(min_samples=3, max_samples=3, rel_error=1.0, max_s=10.0)
 # Times the fastest: what is further away after one call gets no turns, and after a few not many.
@@ -56,7 +57,7 @@ def compute_references(workloads: Sequence[Workload], seed: int, threads: int) -
     """What outputs at these shapes are held against, computed on the host before anything is timed."""
     with ThreadPoolExecutor(threads) as pool:
         for workload in workloads:
-            pool.submit(cache.large, workload, operation_of(workload).inputs.after_timing, seed)
+            pool.submit(large_case, workload, operation_of(workload).inputs.after_timing, seed)
 
 
 def time_shape(task: ShapeTask) -> Ending[ShapeTimes]:
@@ -139,7 +140,7 @@ def _near(
 
 
 def _with_scratch(ranked: Sequence[KernelContender]) -> list[KernelContender]:
-    """Those that may be timed in turns: a process keeps few large workspaces (cuda/arena.py), and a graph
+    """Those that may be timed in turns: a process keeps few large workspaces (gpu/arena.py), and a graph
     must not outlive its own. Kernels with workspaces of one size share it.
     """
     found: list[KernelContender] = []

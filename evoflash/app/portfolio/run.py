@@ -1,8 +1,8 @@
-"""A portfolio from a file of shapes: table, choice, rule and borders, one after the other. Prints no result.
+"""Makes a portfolio from a file of shapes: table, choice, rule and borders. Prints no result.
 
-Every row of the table is written to its file as soon as it is known, so that nothing measured is lost.
-It also says what users of the portfolio get on a shape, what that costs beside the best there is, and as
-what evoflash/exports/portfolio/ writes it.
+Every row of the table is written to its file as soon as it is known, so that nothing measured is lost. The
+portfolio is handed on as exports/portfolio.py writes it (which kernel is needed for which compile key), with
+what its users get on each shape and what that costs beside the best there is.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
-"""What fills a table: kernels built when they are first asked for, and a GPU process while rows are missing.
+"""Fills a table with times, and builds a kernel when it is first asked for. Chooses nothing.
 
-Chooses nothing. Every row is written to the table's file as soon as it is known: nothing measured is lost.
-Without a GPU the performance model gives the times.
+A GPU process runs while rows are missing; where there is no GPU, the performance model estimates the times.
+Every row is written to the table's file as soon as it is known, so that nothing measured is lost.
 """
 
 import os

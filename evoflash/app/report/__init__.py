@@ -1,9 +1,10 @@
-"""`evoflash report`: a run as one HTML page that needs no other file and no network, and as JSON.
+"""Collects all that is known of a run into one record, for JSON or a page. Shows nothing.
 
-    candidates  A run's candidates in numbers
-    collect     A run's report, from the database
-    lineage     How a winner came about, hop by hop, what each of its values is worth, and all hops timed
-                again
-    record      What a report says, as records
-    winner      The winner of a run
+views/html/ makes the page of `evoflash report` out of it.
+
+    candidates  A run's candidates in numbers, with the best so far, rejections and Pareto fronts
+    collect     Chooses the run that a report is of and puts the report together from the database
+    lineage     How a winner came about, hop by hop, and what each of its values is worth
+    record      The records that a report is made of
+    winner      The winner of a run, how sure its time is, what bounds it and what was checked
 """

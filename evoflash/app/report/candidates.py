@@ -1,4 +1,7 @@
-"""A run's candidates in numbers: each, the best so far, rejections, cost, Pareto fronts. Reads no store."""
+"""A run's candidates in numbers, with the best so far, rejections and Pareto fronts. Reads no store.
+
+The fronts are of correct kernels, in time against registers, spills, error or energy.
+"""
 
 import math
 from collections import Counter

@@ -1,4 +1,4 @@
-"""A run's report, from the database: chooses the run and puts the parts together. Shows nothing."""
+"""Chooses the run that a report is of and puts the report together from the database. Shows nothing."""
 
 import json
 import shlex

@@ -1,6 +1,7 @@
-"""How a winner came about, hop by hop, what each of its values is worth, and all hops timed again.
+"""How a winner came about, hop by hop, and what each of its values is worth. Stores nothing.
 
 "Why did it win" is answered by what was tried: its own hops, and candidates that differ from it in one gene.
+On request the hops and the libraries are timed again in turns on this machine's GPU.
 """
 
 from collections.abc import Mapping, Sequence

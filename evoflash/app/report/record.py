@@ -1,6 +1,7 @@
-"""What a report says, as records: the page has no other source. Computes nothing.
+"""The records that a report is made of. Computes nothing.
 
-Every number of the page is a field here, ratios and shares too. Times are in microseconds.
+The HTML page has no other source: every number of the page is a field here, ratios and shares too. Times are
+in microseconds.
 """
 
 import math

@@ -1,7 +1,9 @@
-"""The winner of a run: how sure its time is, what bounds it, its source and checks. Times nothing.
+"""The winner of a run, how sure its time is, what bounds it and what was checked. Times nothing.
 
-Which kernel wins is the store's rule (`Store.best_of`). The pairs of the final timing are noted beside the
-run; a run of an older evoflash has none, and a model's estimate has no interval.
+Which kernel wins is the store's rule (`Store.best_of`). Kernels that cannot be told apart from it are named.
+The pairs of the final timing are noted beside the run (app/search/session.py); a run of an older evoflash has
+none, and a model's estimate has no interval. What bounds the winner are the GPU's rooflines for its
+workloads, and the model's terms where it was estimated.
 """
 
 from collections.abc import Sequence

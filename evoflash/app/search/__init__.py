@@ -1,12 +1,13 @@
-"""`evoflash search`: strings become a plan, a plan becomes a run in the store. The loop: evoflash/search.py.
+"""Turns the words of `evoflash search` into a plan, and runs plans as runs in the store.
 
-    limits    When a search ends
-    machines  Where the work of a search is done
-    many      One search from options to its result, and several problems, each a run of its own with its own
-              budget
-    plan      What a search is before anything has run
-    recorded  A search on a recorded space, stored as a run of its own, and what it says at its end
-    session   A plan is run to its budget, or until Ctrl-C, and stored, with what it takes
-    stopping  Ctrl-C and SIGTERM end a command in good order
+The loop itself is evoflash/search.py.
+
+    limits    When a search ends, by evaluations, time or nearness to the physical floor
+    machines  The machines that do a search's work
+    many      Searches several problems, each as a run of its own with its own budget
+    plan      Turns the strings of a command line into a checked plan of a search
+    recorded  Searches a recorded space and stores that as a run of its own
+    session   Runs a plan to its budget or until Ctrl-C, and stores the run
+    stopping  Ends a command in good order on Ctrl-C or SIGTERM. What it was doing is not finished
     transfer  What earlier searches teach the next one
 """

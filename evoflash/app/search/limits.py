@@ -1,4 +1,4 @@
-"""When a search ends: evaluations, time, nearness to the physical floor. Searches and times nothing."""
+"""When a search ends, by evaluations, time or nearness to the physical floor. Searches and times nothing."""
 
 import math
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Where the work of a search is done: on this machine, in a private cluster, or by a scheduler's workers.
+"""The machines that do a search's work: this one, a private cluster or a scheduler's workers.
 
 Options become evaluators' cores and GPUs here; evaluators/cluster/ has what stands behind them, and is not
 loaded where nobody asks for it.

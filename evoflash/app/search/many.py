@@ -1,7 +1,7 @@
-"""One search from options to its result, and several problems, each a run of its own with its own budget.
+"""Searches several problems, each as a run of its own with its own budget. Prints and ranks nothing.
 
-They are searched one after the other, or as many at a time as there is room for. A problem that fails costs
-only itself.
+They are searched one after the other, or as many at a time as there is room for, each then in a process of
+its own. A problem that fails costs only itself.
 """
 
 import logging

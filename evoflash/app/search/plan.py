@@ -1,4 +1,4 @@
-"""What a search is before anything has run: strings become a checked Plan. Starts nothing, stores nothing."""
+"""Turns the strings of a command line into a checked plan of a search. Starts and stores nothing."""
 
 import logging
 from collections.abc import Callable

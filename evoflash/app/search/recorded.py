@@ -1,6 +1,6 @@
-"""A search on a recorded space, stored as a run of its own, and what it says at its end. Evaluates no kernel.
+"""Searches a recorded space and stores that as a run of its own. Evaluates no kernel.
 
-The file format is replay/kernel_tuner.py's.
+The file's format is that of replay/kernel_tuner.py.
 """
 
 import hashlib

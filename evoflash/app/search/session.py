@@ -1,6 +1,7 @@
-"""A plan is run to its budget, or until Ctrl-C, and stored, with what it takes; its dry run stores nothing.
+"""Runs a plan to its budget or until Ctrl-C, and stores the run; a dry run stores nothing. Plans nothing.
 
-It plans nothing; the loop is evoflash/search.py.
+The loop is evoflash/search.py. The pairs of the winner's final timing are noted as text beside the run, and
+what a command takes while it works on a run is charged to the run in the store.
 """
 
 import json

@@ -1,9 +1,10 @@
-"""Ctrl-C and SIGTERM end a command in good order: contexts are left, workers are gone, one line.
+"""Ends a command in good order on Ctrl-C or SIGTERM. What it was doing is not finished.
 
-The first of the two counts; what follows it while the command ends changes nothing. A command that cannot
-end so in time, because its main thread is in a long call into C or a process does not die, ends without
-order: the database is as after kill -9, whole. So does one that is importing a module, because an exception
-may be lost in there, or come out as another one. Not covered: C code that keeps Python's lock.
+Contexts are left, workers are gone, one line is said. The first of the two signals counts; what follows it
+while the command ends changes nothing. A command that cannot end so in time, because its main thread is in a
+long call into C or a process does not die, ends without order: the database is as after kill -9, whole. So
+does one that is importing a module, because an exception may be lost in there, or come out as another one.
+Not covered: C code that keeps Python's lock.
 """
 
 import atexit
@@ -44,7 +45,7 @@ def end_on_signals() -> None:
 
 
 def progress_note(stop: BaseException) -> str:
-    """What the store said as it was stopped (search/run.py), in words."""
+    """What the store said as it was stopped (session.py), in words."""
     return " ".join(getattr(stop, "__notes__", ())) or "everything evaluated so far is kept"
 
 

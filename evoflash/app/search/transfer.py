@@ -1,9 +1,9 @@
 """What earlier searches teach the next one: their outcomes on near problems. Searches nothing.
 
-They are a store's, and those that ship with evoflash for the GPU (champions/past_searches.py). Which, and how
-many outcomes of each, is chosen when a run begins and noted in its environment: a search that is continued
-uses the same, however much the store has grown since. Runs are named by their search and when it began: a
-run's number is another one in a database that runs were merged into.
+They are those of the store, and those that ship with evoflash for the GPU (champions/). Which, and how many
+outcomes of each, is chosen when a run begins and noted in its environment: a search that is continued uses
+the same, however much the store has grown since. Runs are named by their search and when it began: a run's
+number is another one in a database that runs were merged into.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""What stands around an exported kernel, against what this evoflash writes around it; runs nothing of it.
+"""Compares the files around an exported kernel with what evoflash writes there today. Runs nothing of them.
 
 Python code and launch.json decide what is computed: scale, strides, grid, fallback. So both are made again,
 from the genome and from the description, and must be the same. README.md is not compared: it is prose.
@@ -12,7 +12,7 @@ from typing import Any
 
 from evoflash.errors import UsageError
 from evoflash.exports import cupy_file, hub, torch_op
-from evoflash.exports.launch_json import Artefact, contract, launching
+from evoflash.exports.launch_json import Artefact, form_of, launching
 from evoflash.kernels.standalone import valid_genome
 from evoflash.problem import parse_problem
 from evoflash.specs import load_gpu
@@ -122,7 +122,7 @@ def of_description(description: Mapping[str, Any], name: str) -> tuple[str, ...]
     except (UsageError, KeyError, TypeError):
         return ()  # finding.identify() says it
     workload = problem.workloads[0]
-    ours = {"contract": contract(workload)}
+    ours = {"contract": form_of(workload).contract(workload)}
     have = {"contract": description.get("contract")}
     for arch, spec in specs.items():
         ours |= {f"{key} of {arch}": value for key, value in launching(genome, workload, spec).items()}

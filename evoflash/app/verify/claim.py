@@ -1,4 +1,4 @@
-"""What somebody says of a kernel, read from the JSON that evoflash prints. It believes and runs nothing.
+"""Reads what somebody says of a kernel from the JSON that evoflash prints. Believes and runs nothing.
 
 The forms: a row of `leaderboard --json`; a kernel as `best`, `show`, `evaluate` and `search --json` have it;
 the launch.json of an export; a configuration of T4 results; a bare {"family": ..., "values": {...}}.

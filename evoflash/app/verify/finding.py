@@ -1,8 +1,8 @@
-"""The kernel that a claim names, taken up the whole ladder on this machine. It judges no claim.
+"""Takes the kernel that a claim names up the whole ladder on this machine. Judges no claim.
 
 With the claim's GPU here it is emulated, checked on every shape and timed beside the libraries, and stored as
 a run of its own, as `evoflash evaluate` does. Without it the emulator checks it; an estimate is estimated
-anew. Of an exported file whose kernel was edited it is the text as it stands.
+anew. An exported file whose kernel was edited is checked as its text stands, and timed where its GPU is.
 """
 
 from collections.abc import Sequence

@@ -1,6 +1,7 @@
-"""From what the command line names to one claim: an id, a JSON file or stdin, a .cu or Python file, a folder.
+"""Makes one claim of an id, a JSON file, stdin, a .cu file or a folder. Runs no kernel.
 
-It runs nothing of them. What of a file can be seen to be untrue by reading it becomes a fault of the claim.
+The kernel that an exported Python file holds is read as text: nothing of the file is run. What can be seen to
+be untrue by reading a file becomes a fault of the claim.
 """
 
 import ast

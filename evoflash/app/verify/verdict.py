@@ -1,4 +1,4 @@
-"""Confirmed, not confirmed, or not to be compared: a claim against what was found. It runs nothing."""
+"""Judges a claim against what was found, as confirmed, not confirmed or not comparable. Runs nothing."""
 
 import math
 from collections.abc import Iterator, Sequence

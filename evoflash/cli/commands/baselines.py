@@ -1,4 +1,4 @@
-"""The command `evoflash baselines`: what the libraries' attention kernels reach on a problem."""
+"""`evoflash baselines` times the libraries' attention on a problem. app/baselines.py does the work."""
 
 import sys
 from typing import Annotated

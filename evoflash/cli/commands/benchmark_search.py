@@ -1,4 +1,4 @@
-"""The command `evoflash benchmark-search`: strategies and rivals on recorded spaces."""
+"""`evoflash benchmark-search` compares strategies and rivals on recorded spaces. app/recordings.py works."""
 
 import sys
 from pathlib import Path

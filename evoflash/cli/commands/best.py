@@ -1,4 +1,4 @@
-"""The command `evoflash best`: the best kernel known, of the database or of the shipped archive."""
+"""`evoflash best` shows the best kernel known for a problem. app/best.py finds it."""
 
 import sys
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""The command `evoflash check`: what a kernel does wrong."""
+"""`evoflash check` shows what a kernel does wrong, found in the emulator. app/check/ does the work."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""The command `evoflash compare`: which of two kernels is faster."""
+"""`evoflash compare` says which of two kernels is faster here, on this machine. app/compare.py times them."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""The command `evoflash config`: which settings hold, and where each comes from. Changes none."""
+"""`evoflash config` shows which settings hold, and where each comes from. It changes none."""
 
 import json
 from collections.abc import Mapping

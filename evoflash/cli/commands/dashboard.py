@@ -1,4 +1,4 @@
-"""The command `evoflash dashboard`: a run as an Optuna study, shown by optuna-dashboard."""
+"""`evoflash dashboard` shows a run as an Optuna study in optuna-dashboard. app/dashboard.py does the work."""
 
 import tempfile
 from pathlib import Path

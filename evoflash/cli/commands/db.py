@@ -1,4 +1,4 @@
-"""The command `evoflash db check`: whether a database is whole."""
+"""`evoflash db check` says whether a database is whole. app/runs.py asks; nothing is mended."""
 
 import typer
 

@@ -1,4 +1,7 @@
-"""The command `evoflash doctor`: what this machine lacks, and whether evoflash can be trusted on it."""
+"""`evoflash doctor` says what this machine lacks, and whether it can be trusted.
+
+app/doctor.py examines the machine and measures its noise; trust/ has --conformance and --self-test.
+"""
 
 from dataclasses import asdict
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""The command `evoflash evaluate`: one given genome, checked and timed."""
+"""`evoflash evaluate` takes a given genome through every check to its time. app/evaluate.py does the work."""
 
 import sys
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""The command `evoflash export`: any genome as files that need no evoflash."""
+"""`evoflash export` writes any known genome as files that need no evoflash. exports/ has the writers."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""The command `evoflash families`: the kernel families, their genes and checks."""
+"""`evoflash families` shows the kernel families, their params and checks. It compiles nothing."""
 
 from typing import Annotated
 

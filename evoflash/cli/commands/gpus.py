@@ -1,4 +1,4 @@
-"""The command `evoflash gpus`: the GPUs that evoflash knows."""
+"""`evoflash gpus` lists the GPUs that evoflash knows and marks the one present. It measures nothing."""
 
 from evoflash.cli.options import Json, show
 

@@ -1,4 +1,4 @@
-"""The command `evoflash insights`: what a stored search has learnt."""
+"""`evoflash insights` shows what a stored search has learnt. app/insights.py counts."""
 
 from evoflash.cli.options import Db, Gpu, Json, MaybeProblem, Replayed, show
 

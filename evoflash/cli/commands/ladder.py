@@ -1,4 +1,4 @@
-"""The command `evoflash ladder`: eight kernels from scalar code to mma.sync."""
+"""`evoflash ladder` shows eight kernels, from scalar code to tensor cores. app/ladder.py evaluates them."""
 
 from pathlib import Path
 from typing import Annotated

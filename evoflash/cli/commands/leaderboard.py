@@ -1,4 +1,4 @@
-"""The command `evoflash leaderboard`: correct kernels of a database, fastest first."""
+"""`evoflash leaderboard` shows databases' correct kernels, fastest first. app/leaderboard.py reads them."""
 
 from pathlib import Path
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""The command `evoflash new`: a file of one's own to begin from."""
+"""`evoflash new` writes files to begin an extension of one's own from. app/new_files.py does the work."""
 
 from enum import StrEnum
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The command `evoflash portfolio`: a few kernels for many shapes."""
+"""`evoflash portfolio` chooses a few kernels for many shapes. app/portfolio/ measures and chooses."""
 
 from pathlib import Path
 from typing import Annotated

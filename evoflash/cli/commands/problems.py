@@ -1,4 +1,7 @@
-"""The command `evoflash problems`: the named problems."""
+"""`evoflash problems` lists the named problems and their shapes. It searches none of them.
+
+It says, too, which sizes may stand behind a name.
+"""
 
 from evoflash.cli.options import Json, show
 

@@ -1,4 +1,7 @@
-"""The command `evoflash record`: a search's outcomes as a recorded space."""
+"""`evoflash record` writes what a search found out as a file for `evoflash replay`.
+
+Other tuners read it too. app/recordings.py reads the store.
+"""
 
 from pathlib import Path
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""The command `evoflash remeasure`: estimates made elsewhere, measured on this machine's GPU."""
+"""`evoflash remeasure` measures here what was estimated elsewhere. app/evaluate.py does the work."""
 
 import sys
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""The command `evoflash replay`: search strategies compared on a recorded space."""
+"""`evoflash replay` compares search strategies on a recorded space. app/recordings.py does the work."""
 
 from pathlib import Path
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""The command `evoflash report`: a search as one HTML page."""
+"""`evoflash report` writes a run as JSON or an HTML page. app/report/ reads it, views/html/ shows it."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The command `evoflash runs`: the searches of a database, listed, renamed, merged, deleted."""
+"""`evoflash runs` lists, renames, merges and deletes the searches of a database. app/runs.py works."""
 
 import sys
 from collections.abc import Callable

@@ -1,4 +1,7 @@
-"""The command `evoflash search`."""
+"""`evoflash search` searches for the fastest correct kernel of a problem, or of several.
+
+It parses, calls and prints: app/search/ plans and runs the search.
+"""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The command `evoflash show`: everything known about one kernel, or what a run failed at."""
+"""`evoflash show` shows all that is known about one kernel, or what a run failed at. It only reads."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""The commands `evoflash status` and `evoflash watch`: a search that another process runs."""
+"""`evoflash status` and `evoflash watch` show how far a running search has come. They change nothing."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""The command `evoflash verify`: someone's claim about a kernel, tried here."""
+"""`evoflash verify` checks a claim about a kernel and times it again here. app/verify/ does the work."""
 
 import sys
 from typing import Annotated

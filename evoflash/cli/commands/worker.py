@@ -1,4 +1,4 @@
-"""The command `evoflash worker`: this machine works for the searches of a scheduler."""
+"""`evoflash worker` lends this machine to the searches of a scheduler. evaluators/cluster/ does the work."""
 
 from pathlib import Path
 from typing import Annotated

@@ -1,9 +1,8 @@
-"""Which schedulers may be talked to: those of this machine, and those that prove by TLS who they are.
+"""Which schedulers may be talked to, and what two machines must have alike to share a search.
 
-A Dask scheduler, its workers and its clients run whatever another of them sends. Connects to nothing.
-
-What two machines must have alike to share a search: evoflash, its templates, the compiler. Compares
-nothing.
+Allowed are those of this machine, and those that prove by TLS who they are, because a Dask scheduler, its
+workers and its clients run whatever another of them sends. Alike must be evoflash, its templates and the
+compiler. Connects to nothing.
 """
 
 import hashlib

@@ -1,9 +1,9 @@
-"""The functions that workers without a GPU run: a call in a disposable process of the worker's own.
+"""The functions that workers of a cluster run, with a GPU or without. They decide nothing.
 
-They run in the one thread of a Dask worker. What a genome does to the disposable process does not reach the
-worker; one that takes the whole worker with it all the same is blamed in connection.py.
-
-The functions that workers with a GPU run: what a search asks of its own GPU process, here in a worker's.
+They run in the one thread of a Dask worker. Without a GPU a call is made in a disposable process of the
+worker's own. What a genome does to the disposable process does not reach the worker; one that takes the whole
+worker with it all the same is blamed in connection.py. With a GPU a worker answers what a search asks of its
+own GPU process.
 """
 
 import asyncio

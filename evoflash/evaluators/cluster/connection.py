@@ -5,7 +5,7 @@ so a question that was on its way when the scheduler or the network failed is si
 workers that die, leave and join; a scheduler that is gone or does not answer for half a minute. What a
 candidate is blamed for: ending worker after worker, as often as the scheduler allows (`allowed-failures`).
 
-The door to Dask's `distributed`: imported here alone, with one line for who has not installed it.
+Dask's `distributed` is imported here alone, with one line for who has not installed it.
 """
 
 import logging
@@ -85,7 +85,7 @@ def gpu_kind(model: str) -> WorkerKind:
 
 
 @dataclass(slots=True)
-class _Watched:
+class _WorkerWatch:
     """A kind of worker that the search needs, and what hears how many there are."""
 
     kind: WorkerKind
@@ -102,7 +102,7 @@ class Connection:
         self.url, self.is_here, self._lost_after_s = address.url, address.is_here, lost_after_s
         self._client = _client(address, lost_after_s)
         self._offers: Mapping[str, Mapping[str, float]] = {}  # resources by worker
-        self._watched: list[_Watched] = []
+        self._watched: list[_WorkerWatch] = []
         self._error: DeviceError | None = None
         self._is_closed = threading.Event()
         self._look()
@@ -122,7 +122,7 @@ class Connection:
     def watch(self, kind: WorkerKind, heard: Callable[[int], None]) -> None:
         """Tell `heard`, now and then, how many of the kind are there; say so when there are none for long."""
         heard(len(self.workers(kind)))
-        self._watched.append(_Watched(kind, heard))
+        self._watched.append(_WorkerWatch(kind, heard))
 
     def ask(self, kind: WorkerKind, function: Callable[..., T], *args: Any, on: str | None = None) -> T:
         """What the function returns in a worker of the kind, or in the one at the address `on`.
@@ -212,7 +212,7 @@ class Connection:
         found = client.sync(client.scheduler.identity, n_workers=-1, callback_timeout=self._lost_after_s)
         self._offers = {who: worker["resources"] for who, worker in found["workers"].items()}
 
-    def _tell(self, watched: _Watched) -> None:
+    def _tell(self, watched: _WorkerWatch) -> None:
         count = len(self.workers(watched.kind))
         watched.heard(count)
         now_s = time.monotonic()

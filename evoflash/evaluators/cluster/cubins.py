@@ -1,4 +1,4 @@
-"""Machine code travels with the records that name its files: another machine has not got those files.
+"""Sends machine code along with the records that name its files, for another machine has not got those files.
 
 A file's path has the key of its cache in it, so a path that exists already holds the same bytes.
 """

@@ -1,5 +1,6 @@
-"""A private cluster on this machine, in a process of its own (loopback_process.py): the search process sends
-and receives, and schedules nothing. Starts that process and ends it.
+"""A private cluster on this machine, in a process of its own (loopback_process.py), started and ended.
+
+The search process sends and receives, and schedules nothing.
 """
 
 import json
@@ -17,7 +18,7 @@ from evoflash.evaluators.cluster.address import Address, resources
 
 _PROCESS = "evoflash.evaluators.cluster.loopback_process"
 _STARTS_S = 120.0  # for all its workers, on a busy machine
-_CLOSE_S = 3.5  # less than commands/termination.py gives a command to end
+_CLOSE_S = 3.5  # less than app/search/stopping.py gives a command to end
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""The process of a private cluster: a scheduler and the nannies of its workers. Searches nothing.
+"""The process of a private cluster, with a scheduler and the nannies of its workers. Searches nothing.
 
 It listens on loopback alone, says its address in one line, and ends when its standard input does: with the
 search that started it, however that ends.

@@ -1,8 +1,9 @@
-"""The cores of a cluster: calls in disposable processes of its workers, as isolation.py makes them on one
-machine. One call is on its way for each worker, so that what ends a worker takes no other call with it.
+"""The cores and the GPUs of a cluster, with the same calls as those of this machine. Decides nothing.
 
-Who may be asked something beside others, and who has to be alone. Asks nothing itself.
-The GPUs of a cluster, all of one model: what gpu_process/worker.py offers of one, for all of them.
+Cores answer calls in disposable processes of workers, as isolation.py makes them on one machine. One call is
+on its way for each worker, so that what ends a worker takes no other call with it. The GPUs are all of one
+model, and offer what gpu/process/worker.py offers of one. Who may be asked something beside others, and who
+has to be alone, is told here too.
 """
 
 import logging

@@ -1,7 +1,8 @@
-"""What a worker process does before its first task and after its last: Ctrl-C at the terminal is the search's
-or the command's, and the processes that it has started end with it.
+"""What a worker process does before its first task and after its last, so that nothing outlives it.
 
-Dask loads this module by its name and calls its functions (docs.dask.org, "Customize Initialization").
+Ctrl-C at the terminal is the search's or the command's to hear, and the processes that a worker has started
+end with it. Dask loads this module by its name and calls its functions (docs.dask.org, "Customize
+Initialization").
 """
 
 import os

@@ -1,5 +1,6 @@
-"""This machine as a worker of a cluster: a Dask worker, kept alive by its nanny. It decides
-nothing: what it is asked is in asked.py and asked_gpu.py.
+"""Makes this machine a worker of a cluster: a Dask worker, kept alive by its nanny. Decides nothing.
+
+What a worker is asked is in asked.py.
 """
 
 import asyncio

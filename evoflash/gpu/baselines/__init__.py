@@ -1,12 +1,16 @@
-"""Attention of other libraries, timed by the same code on the same memory as the candidates. Each library is
-optional: where it is missing or has no kernel for a workload it is absent, with the reason. Its output is
-judged as a candidate's is, in gpu_process/finals.py.
+"""Attention of other libraries, timed by the same code on the same memory as the candidates. Judges nothing.
 
-    contender          A library's attention on the memory of a bench
+Each library is optional: where it is missing or has no kernel for a workload it is absent, with the reason.
+Its output is judged as a candidate's is, in gpu/process/finals.py.
+
+    contender          Calls a library's attention on the memory of a bench
     flash_attention_3  FlashAttention-3, the flash-attention repository's Hopper kernels, as shipped
-    flash_attention_4  FlashAttention-4 (`flash-attn-4`, in CuTe DSL)
-    flashinfer         FlashInfer's prefill
-    sdpa               PyTorch's scaled_dot_product_attention, restricted to one backend
+    flash_attention_4  FlashAttention-4 (`flash-attn-4`, in CuTe DSL), as shipped and with the fastest of
+                       several settings
+    flashinfer         FlashInfer's prefill, by its FlashAttention-3 template on Hopper and its
+                       FlashAttention-2 one elsewhere
+    sdpa               PyTorch's scaled_dot_product_attention, restricted to one backend (flash, cuDNN,
+                       efficient or math)
     triton             A FlashAttention-2 style forward kernel in Triton, with the fastest of a few tiles on
                        this workload
     triton_kernel      The Triton kernel of the baseline `triton`

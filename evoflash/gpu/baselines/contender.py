@@ -1,8 +1,8 @@
-"""A library's attention on the memory of a bench: what all libraries share, from views to graphs.
+"""Calls a library's attention on the memory of a bench: what all libraries share. Knows no library.
 
-Knows no library: each has a file of its own, which says how it is called and which layout it wants.
-
-Which baseline a GPU process is busy with: noted before it starts, and struck out when it is done.
+Each library has a file of its own, which says how it is called and which layout it wants. Which baseline a
+GPU process is busy with is noted before it starts and struck out when it is done, so that a crash can be
+blamed on it.
 """
 
 import faulthandler
@@ -21,7 +21,7 @@ from evoflash.gpu.arena import Arena
 from evoflash.gpu.launcher import KernelHungError, settle, wait
 from evoflash.gpu.timing.benchmark import Bench
 from evoflash.operation import Output
-from evoflash.operations.attention import abi
+from evoflash.operations.attention.forms import dense
 from evoflash.operations.attention.workload import AttentionWorkload
 
 LIMIT_S = 300.0  # FlashInfer compiles its kernels on their first use, FlashAttention-4 one for each setting
@@ -240,7 +240,7 @@ class LibraryContender:
     def output(self, at: int = 0) -> Output:
         """What the last run or replay wrote for an input set."""
         out = self.tensor(at).contiguous()
-        return abi.output(out.view(self._torch.int16).cpu().numpy().view(np.uint16))
+        return dense.output(out.view(self._torch.int16).cpu().numpy().view(np.uint16))
 
     def tensor(self, at: int = 0) -> Any:
         """The same as a torch tensor (B, H, S, D), which the next replay overwrites."""

@@ -1,7 +1,8 @@
-"""FlashAttention-3, the flash-attention repository's Hopper kernels, as shipped: from a build of its own, or
-else from xFormers' wheels of version 0.0.33 and 0.0.34, which bring the compiled library.
+"""FlashAttention-3, the flash-attention repository's Hopper kernels, as shipped.
 
-Its split and packing heuristics are left at their defaults. Its causal mask is bottom-right aligned.
+They come from a build of its own, or else from xFormers' wheels of version 0.0.33 and 0.0.34, which bring the
+compiled library. Its split and packing heuristics are left at their defaults. Its causal mask is bottom-right
+aligned.
 """
 
 import importlib.util
@@ -21,7 +22,7 @@ from evoflash.gpu.baselines.contender import (
     version,
 )
 from evoflash.gpu.timing.benchmark import Bench
-from evoflash.operations.attention import abi
+from evoflash.operations.attention.forms import dense
 
 _INSTALL = "pip install flash-attn-3 from download.pytorch.org/whl, or xformers==0.0.34"
 # A build of the repository puts the interface on top; some wheels keep it inside the package.
@@ -35,7 +36,7 @@ def attentions(name: str, bench: Bench) -> Iterator[LibraryCall]:
     del name
     w = attention_on(bench)
     call, known = _library()
-    scale, causal = abi.scale(w), w.causal
+    scale, causal = dense.scale(w), w.causal
 
     def attend(q: Any, k: Any, v: Any) -> Any:
         found = call(q, k, v, scale, causal)

@@ -1,4 +1,4 @@
-"""FlashAttention-4 (`flash-attn-4`, in CuTe DSL): as shipped, and with the fastest of several settings.
+"""FlashAttention-4 (`flash-attn-4`, in CuTe DSL), as shipped and with the fastest of several settings.
 
 The settings are those of its own entry point `_flash_attn_fwd`: `tile_mn` (rows of Q and keys in a tile),
 `mma_pv_is_rs` (P from registers, not shared memory), `intra_wg_overlap` (softmax of a tile under the next
@@ -25,7 +25,7 @@ from evoflash.gpu.baselines.contender import (
 )
 from evoflash.gpu.timing.benchmark import Bench, measure
 from evoflash.gpu.timing.protocols import SHORT
-from evoflash.operations.attention import abi
+from evoflash.operations.attention.forms import dense
 from evoflash.operations.attention.workload import AttentionWorkload
 
 _INSTALL = 'pip install "evoflash[fa4]"'
@@ -92,7 +92,8 @@ def _environment() -> dict[str, str]:
 
 def _default_call(interface: Any, workload: AttentionWorkload) -> LibraryCall:
     def attend(q: Any, k: Any, v: Any) -> Any:
-        found = interface.flash_attn_func(q, k, v, softmax_scale=abi.scale(workload), causal=workload.causal)
+        scale = dense.scale(workload)
+        found = interface.flash_attn_func(q, k, v, softmax_scale=scale, causal=workload.causal)
         return found[0] if isinstance(found, tuple) else found
 
     return LibraryCall(attend, _environment(), rows_first, rows_first)
@@ -104,7 +105,7 @@ def _with(interface: Any, workload: AttentionWorkload, setting: Fa4Config) -> Li
             q,
             k,
             v,
-            softmax_scale=abi.scale(workload),
+            softmax_scale=dense.scale(workload),
             causal=workload.causal,
             tile_mn=(setting.rows, setting.keys),
             mma_pv_is_rs=setting.p_in_registers,

@@ -1,4 +1,4 @@
-"""FlashInfer's prefill: its FlashAttention-3 template on Hopper, its FlashAttention-2 template elsewhere.
+"""FlashInfer's prefill, by its FlashAttention-3 template on Hopper and its FlashAttention-2 one elsewhere.
 
 One sequence goes to `single_prefill_with_kv_cache`, several to the ragged batch wrapper, planned beforehand
 and untimed, as a serving engine does once for all layers. Its causal mask is bottom-right aligned. FlashInfer
@@ -10,7 +10,7 @@ from typing import Any
 
 from evoflash.gpu.baselines.contender import LibraryCall, attention_on, import_library, torch, version
 from evoflash.gpu.timing.benchmark import Bench
-from evoflash.operations.attention import abi
+from evoflash.operations.attention.forms import dense
 from evoflash.operations.attention.workload import AttentionWorkload
 
 _INSTALL = 'pip install "evoflash[flashinfer]"'
@@ -27,7 +27,7 @@ def attentions(name: str, bench: Bench) -> Iterator[LibraryCall]:
 
 
 def _single(library: Any, workload: AttentionWorkload, backend: str) -> LibraryCall:
-    options = {"causal": workload.causal, "sm_scale": abi.scale(workload), "backend": backend}
+    options = {"causal": workload.causal, "sm_scale": dense.scale(workload), "backend": backend}
 
     def attend(q: Any, k: Any, v: Any) -> Any:
         return library.single_prefill_with_kv_cache(q, k, v, **options)
@@ -41,7 +41,7 @@ def _ragged_batch(library: Any, workload: AttentionWorkload, backend: str) -> Li
     wrapper = library.BatchPrefillWithRaggedKVCacheWrapper(space, "NHD", backend=backend)
     starts = [tensors.arange(w.batch + 1, dtype=tensors.int32) * rows for rows in (w.seq_q, w.seq_kv)]
     kind = tensors.float16 if w.dtype == "fp16" else tensors.bfloat16
-    options = {"causal": w.causal, "sm_scale": abi.scale(w), "q_data_type": kind}
+    options = {"causal": w.causal, "sm_scale": dense.scale(w), "q_data_type": kind}
     wrapper.plan(*starts, w.heads, w.kv_heads, w.head_dim, **options)
     return _attention(wrapper.run, workload, f"{backend}, ragged batch")
 

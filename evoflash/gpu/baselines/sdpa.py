@@ -1,7 +1,7 @@
-"""PyTorch's scaled_dot_product_attention, restricted to one backend: flash (FA2), cuDNN, efficient, math.
+"""PyTorch's scaled_dot_product_attention, restricted to one backend (flash, cuDNN, efficient or math).
 
-torch's `is_causal` aligns the mask top-left: where Sq differs from Skv a bottom-right bias takes its place,
-and a single causal query, which sees everything, runs unmasked.
+The backend `flash` is FlashAttention-2. torch's `is_causal` aligns the mask top-left: where Sq differs from
+Skv a bottom-right bias takes its place, and a single causal query, which sees everything, runs unmasked.
 """
 
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from typing import Any
 
 from evoflash.gpu.baselines.contender import BaselineAbsentError, LibraryCall, attention_on, torch
 from evoflash.gpu.timing.benchmark import Bench
-from evoflash.operations.attention import abi
+from evoflash.operations.attention.forms import dense
 from evoflash.operations.attention.workload import AttentionWorkload
 
 _BACKENDS = {
@@ -59,7 +59,7 @@ def _attention(library: Any, name: str, workload: AttentionWorkload, *, repeats:
 
 
 def _options(workload: AttentionWorkload, *, repeats: bool) -> dict[str, Any]:
-    options: dict[str, Any] = {"scale": abi.scale(workload)}
+    options: dict[str, Any] = {"scale": dense.scale(workload)}
     if workload.gqa_ratio > 1 and not repeats:
         options["enable_gqa"] = True
     if workload.causal and workload.seq_q == workload.seq_kv:

@@ -24,7 +24,7 @@ from evoflash.gpu.baselines.contender import (
 )
 from evoflash.gpu.timing.benchmark import Bench, measure
 from evoflash.gpu.timing.protocols import SHORT, Pace, TimingProtocol
-from evoflash.operations.attention import abi
+from evoflash.operations.attention.forms import dense
 from evoflash.operations.attention.workload import AttentionWorkload
 
 _INSTALL = 'pip install "evoflash[baselines]"'
@@ -103,7 +103,7 @@ def library_call(workload: AttentionWorkload, setting: TritonConfig, *, tried: s
     kernel = import_library("evoflash.gpu.baselines.triton_kernel", _INSTALL).forward
     w, tensors = workload, torch()
     grid = (-(-w.seq_q // setting.block_m), w.batch * w.heads)
-    scale = abi.scale(w) * math.log2(math.e)
+    scale = dense.scale(w) * math.log2(math.e)
     environment = {"triton": version("triton") or "unknown", "setting": str(setting)}
 
     def attend(q: Any, k: Any, v: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 
 from evoflash.gpu.baselines.contender import LibraryCall, attention_on, import_library, version
 from evoflash.gpu.timing.benchmark import Bench
-from evoflash.operations.attention import abi
+from evoflash.operations.attention.forms import dense
 from evoflash.operations.attention.workload import AttentionWorkload
 
 _INSTALL = 'pip install "evoflash[xformers]"'
@@ -21,7 +21,7 @@ def attentions(name: str, bench: Bench) -> Iterator[LibraryCall]:
 
 
 def _attention(library: Any, workload: AttentionWorkload) -> LibraryCall:
-    ratio, scale, mask = workload.gqa_ratio, abi.scale(workload), _mask(library, workload)
+    ratio, scale, mask = workload.gqa_ratio, dense.scale(workload), _mask(library, workload)
     environment = {"xformers": version("xformers") or "unknown", "operator": "not asked yet"}
     chosen: list[Any] = []
 

@@ -1,14 +1,15 @@
-"""A kernel's checks as one batch of launches, compared on the device.
+"""What runs in the process that holds the GPU, which is checks and timing, and the worker that asks for it.
 
-    cache             What a GPU process keeps between candidates
-    check_batch       Kernels checked on several workloads in one batch of launches
-    checks            Verdicts on a loaded kernel, on check shapes and at size
-    device_reference  What outputs should be at the benchmark's shape, computed on the device by a kernel of
-                      the operation's
-    finals            The last timing
-    outcome           How a task on the GPU ended, and failures on its way as such endings
-    process           A process on its way to the GPU, and what such processes are asked to do
-    rungs             The rungs that need the GPU, in a GPU process
-    screening         The short way of a candidate that is too slow to be worth every check
-    worker            The GPU process and its stand-bys
+A kernel that crashes or hangs ends that process and not the search. Nothing here stores a result.
+
+    cache        What a GPU process keeps between candidates
+    check_batch  Carries plans of checks out on the GPU: all launches in one batch, what must hold compared on
+                 the device
+    checks       Verdicts on a loaded kernel, on check shapes and at size
+    finals       The last timing, of finalists and baselines in turns, in a fresh GPU process
+    outcome      How a task on the GPU ended, with the seconds that each rung took
+    process      Starts GPU processes and keeps stand-bys ready
+    rungs        The rungs of the ladder that need the GPU, for one genome
+    screening    Ends a candidate early where it is too slow to be worth every check
+    worker       Gives the GPU work to processes
 """

@@ -1,25 +1,30 @@
-"""Kernels checked on several workloads in one batch of launches: verdicts from what was found on the device.
+"""Carries plans of checks out on the GPU: all launches in one batch, what must hold compared on the device.
 
-The thresholds and their words are the validator's. Where a verdict is bad, checks.py asks again, launch by
-launch.
+The thresholds and their words are the validator's, and which launches there are the plan's
+(validation/plan.py). Where a verdict is bad, checks.py asks again, launch by launch.
 
-Which launches check a kernel on a small workload, and what must hold of their outputs; launches nothing.
+What outputs should be at the benchmark's shape is computed on the device too, by a kernel of the
+operation's, once for each test input, and held against the host's fp64 answers where those are known.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import zip_longest
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from evoflash.errors import DeviceError
 from evoflash.evaluation import Verdict
 from evoflash.gpu.arena import spoilt
-from evoflash.gpu.batch import Batch, BatchComparisons, BatchLaunch, Slab, bytes_of
+from evoflash.gpu.batch import Batch, Slab, bytes_of
 from evoflash.gpu.comparisons import (
     COLUMNS,
+    Comparison,
     ComparisonBatch,
     ErrorStats,
     MemoryPair,
@@ -27,191 +32,82 @@ from evoflash.gpu.comparisons import (
     RowComparison,
     Side,
     UntouchedRows,
+    cubin_path,
     on_device,
     read_results,
 )
-from evoflash.gpu.launcher import LoadedKernel
+from evoflash.gpu.launcher import LoadedKernel, new_stream, present_gpu, wait
 from evoflash.gpu.layout import layouts_of
-from evoflash.gpu.process.device_reference import Right, compute
-from evoflash.operation import (
-    ELEMENT_BYTES,
-    ErrorScale,
-    ExpectedOutputs,
-    TensorSpec,
-    TestInput,
-    Workload,
-    operation_of,
-)
-from evoflash.operations.expectations import Reach, Relation, Rows, outputs_of, thresholds_of
-from evoflash.validation.cases import case
-from evoflash.validation.metamorphic import drift_of_sums, drift_of_worst, names_of
+from evoflash.gpu.memory import allocate
+from evoflash.launch import LaunchConfig
+from evoflash.operation import ELEMENT_BYTES, ErrorScale, ExpectedOutputs, TensorSpec, Workload, operation_of
+from evoflash.operations.expectations import DeviceReference, Reach, Relation, Rows, outputs_of, thresholds_of
+from evoflash.validation.metamorphic import drift_of_sums, drift_of_worst
+from evoflash.validation.plan import Check, CheckPlan, RightOutput, SameBits
 from evoflash.validation.validator import Errors, judge_errors, place_of, pool_errors
 
-_AT_ONCE = 1  # repeats right behind the test inputs; another one is the last launch of all
+Found = Mapping[type[Comparison], Iterator[Any]]  # answers to comparisons of each kind, in their order
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class JudgedLaunch:
-    """A launch whose output is held against the right one, which the device computes where it is None.
-    `words` precede a complaint; those of the test inputs, which are judged together, have none.
-    """
-
-    run: int
-    expected: ExpectedOutputs | None
-    words: str = ""
+def bytes_on_device(plan: CheckPlan) -> int:
+    """What a plan takes on the device, about: tensors, their images, references."""
+    rows = sum(spec.size_bytes for spec in outputs_of(plan.workload, "rows"))
+    judged = sum(isinstance(check, RightOutput) for check in plan.checks)
+    return 2 * bytes_of(plan.workload, plan.launches) + judged * 4 * rows
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class CheckPlan:
-    """The launches on one workload, and what is asked of them; launches go by their place in `runs`."""
-
-    workload: Workload
-    runs: tuple[BatchLaunch, ...]
-    judged: tuple[JudgedLaunch, ...]
-    alike: tuple[tuple[int, int, str], ...]  # launches whose rows agree in every bit; what is said if not
-    relations: tuple[Relation | Reach, ...]
-    numbers: Mapping[int, int]  # launches by id() of their inputs
-    exact: tuple[Relation, ...] = ()  # of whole groups: where runs repeat to the bit, these agree to the bit
-
-    def run_of(self, inputs: TestInput) -> int:
-        """The first launch with those inputs."""
-        return self.numbers[id(inputs)]
-
-    @property
-    def size_bytes(self) -> int:
-        """What it takes on the device, about: tensors, their images, references."""
-        rows = sum(spec.size_bytes for spec in outputs_of(self.workload, "rows"))
-        return 2 * bytes_of(self.workload, self.runs) + len(self.judged) * 4 * rows
-
-    @property
-    def is_comparable(self) -> bool:
-        """Whether the device can compare the rows."""
-        return all(spec.shape[-1] % COLUMNS == 0 for spec in outputs_of(self.workload, "rows"))
-
-
-def plan_of(workload: Workload, seed: int) -> CheckPlan:
-    """The launches that check a kernel on a workload of which every row is compared."""
-    operation = operation_of(workload)
-    cases = [case(workload, name, seed) for name in names_of(workload)]
-    first, expected = cases[0]
-    runs = [BatchLaunch(inputs) for inputs, _ in cases]
-    judged = [JudgedLaunch(run, right) for run, (_, right) in enumerate(cases)]
-    alike = []
-    for _ in range(_AT_ONCE):
-        alike.append((0, len(runs), "two runs on the same input differ"))
-        runs.append(BatchLaunch(first))
-    for run, words in _variants(workload, first):
-        judged.append(JudgedLaunch(len(runs), expected, words))
-        if run.without:
-            alike.append((0, len(runs), f"{words}two runs on the same input differ"))
-        runs.append(run)
-    relations = tuple(operation.relations(first, workload, seed=seed))
-    numbers = {id(run.inputs): at for at, run in reversed(list(enumerate(runs)))}
-    for inputs in (each for relation in relations for each in inputs_of(relation)):
-        if id(inputs) not in numbers:
-            numbers[id(inputs)] = len(runs)
-            runs.append(BatchLaunch(inputs))
-    alike.append((0, len(runs), "two runs on the same input differ"))
-    runs.append(BatchLaunch(first))
-    return CheckPlan(workload, tuple(runs), tuple(judged), tuple(alike), relations, numbers)
-
-
-def size_plan_of(workload: Workload, inputs: Sequence[TestInput], rng: np.random.Generator) -> CheckPlan:
-    """The launches at the benchmark's shape: on each of the inputs; on the first again, and with its groups
-    exchanged, where the operation knows how.
-    """
-    operation, first = operation_of(workload), inputs[0]
-    runs = [*(BatchLaunch(each) for each in inputs), BatchLaunch(first)]
-    judged = tuple(JudgedLaunch(at, None) for at in range(len(inputs)))
-    alike = ((0, len(inputs), "two runs on the same input differ"),)
-    numbers = {id(each): at for at, each in enumerate(inputs)}
-    relations: tuple[Relation, ...] = ()
-    if operation.rearranged is not None:
-        relations = (operation.rearranged(first, workload=workload, rng=rng),)
-        (moved,) = relations[0].after.runs
-        numbers[id(moved)] = len(runs)
-        runs.append(BatchLaunch(moved))
-    return CheckPlan(workload, tuple(runs), judged, alike, relations, numbers, exact=relations)
-
-
-def _variants(workload: Workload, inputs: TestInput) -> Iterator[tuple[BatchLaunch, str]]:
-    """The same call without each output that may be left out, and with tensors that lie apart."""
-    specs = operation_of(workload).tensors(workload)
-    for spec in specs:
-        if spec.is_optional:
-            yield BatchLaunch(inputs, without=(spec.name,)), f"without {spec.name}: "
-    if any(spec.spread for spec in specs):
-        yield BatchLaunch(inputs, is_strided=True), STRIDED
-
-
-STRIDED = "tensors not dense: "  # what precedes a complaint
-
-
-def inputs_of(relation: Relation | Reach) -> tuple[Any, ...]:
-    """The test inputs that a relation is about."""
-    if isinstance(relation, Reach):
-        return relation.before, relation.after
-    before = relation.before.runs if isinstance(relation.before, Rows) else ()
-    return *before, *relation.after.runs
+def can_hold(plan: CheckPlan) -> bool:
+    """Whether the device can compare the rows."""
+    return all(spec.shape[-1] % COLUMNS == 0 for spec in outputs_of(plan.workload, "rows"))
 
 
 class CheckBatch:
     """The plans of some workloads on the device, ready for one kernel after another."""
 
-    def __init__(self, plans: Sequence[CheckPlan], expected: Sequence[ExpectedOutputs] = ()) -> None:
-        """With right answers that the device computes `expected` are the host's, at samples, of the first
-        launches. NoRoomError when the device's memory is used up.
-        """
+    def __init__(self, plans: Sequence[CheckPlan]) -> None:
+        """NoRoomError when the device's memory is used up."""
         rng = np.random.default_rng()
-        self._trials = [
-            _PlanOnSlab(plan, Slab(plan.workload, plan.runs, rng=rng), expected) for plan in plans
-        ]
-        parts = [trials.comparisons() for trials in self._trials]
-        self._ends = np.cumsum([[len(x.measured), len(x.alike), len(x.reached)] for x in parts], axis=0)
-        together = BatchComparisons(
-            tuple(each for part in parts for each in part.measured),
-            tuple(each for part in parts for each in part.alike),
-            tuple(each for part in parts for each in part.reached),
-        )
-        self._batch = Batch([trials.slab for trials in self._trials], together)
+        self._plans = [_PlanOnSlab(plan, Slab(plan.workload, plan.launches, rng=rng)) for plan in plans]
+        asked = [each for plan in self._plans for each in plan.comparisons]
+        self._batch = Batch([plan.slab for plan in self._plans], asked)
 
     def verify(self) -> None:
         """Raises MemoryFaultError where what verdicts go by is not what it was: a kernel wrote into it.
 
         For when an output was wrong in the batch alone.
         """
-        for trials in self._trials:
-            trials.verify()
+        for plan in self._plans:
+            plan.verify()
 
     def verdicts(
         self, kernels: Sequence[LoadedKernel], *, limit_s: float, is_deterministic: bool
     ) -> list[Verdict]:
         """One for each workload, of its kernel. Raises what Batch.run() does."""
         answers = self._batch.run(kernels, limit_s=limit_s)
-        found = read_results(answers.measured)
-        begins, verdicts = np.zeros(3, int), []
-        for trials, ends in zip(self._trials, self._ends, strict=True):
-            measured, alike, reached = (slice(*each) for each in zip(begins, ends, strict=True))
-            differ = answers.alike[alike].any(axis=1) if is_deterministic else np.zeros(0, bool)
-            verdicts.append(trials.verdict(found[measured], differ, answers.reached[reached]))
-            begins = ends
-        return verdicts
+        found: Found = {kind: iter(each) for kind, each in answers.items()}
+        found = {**found, RowComparison: iter(read_results(answers[RowComparison]))}
+        return [plan.verdict(found, is_deterministic=is_deterministic) for plan in self._plans]
 
 
 class _PlanOnSlab:
-    """One plan on its slab."""
+    """One plan on its slab: what is compared there for each check, and what the answers say."""
 
-    def __init__(self, plan: CheckPlan, slab: Slab, expected: Sequence[ExpectedOutputs]) -> None:
+    def __init__(self, plan: CheckPlan, slab: Slab) -> None:
         self.plan, self.slab, workload = plan, slab, plan.workload
         self._rows, self._numbers = outputs_of(workload, "rows"), outputs_of(workload, "numbers")
         self._ordinary = operation_of(workload).inputs.ordinary
         self._kept: dict[int, Any] = {}  # arrays on the device by id() of the host's, both kept alive
-        self._expected = expected
-        self._rights = [compute(workload, slab.inputs(run), each) for run, each in enumerate(expected)]
-        self._alike = [
-            *self._repeat_pairs(),
-            *(each for relation in plan.exact for each in self._exact(relation)),
-        ]
+        self._rights = {  # by check: what the device computes, because the host knows a sample alone
+            check: _compute_right(workload, slab.inputs(check.launch), check.expected)
+            for check in plan.judged_together
+            if check.is_sampled
+        }
+        self._asked = [(check, tuple(self._comparisons(check))) for check in plan.checks]
+
+    @property
+    def comparisons(self) -> Iterator[Comparison]:
+        """Of all checks, in their order."""
+        return (each for _, asked in self._asked for each in asked)
 
     def _device(self, values: Any) -> int:
         """The address of an array's copy on the device."""
@@ -220,57 +116,49 @@ class _PlanOnSlab:
         return int(self._kept[id(values)][1].data.ptr)
 
     def verify(self) -> None:
-        """As TrialBatch.verify()."""
+        """As CheckBatch.verify()."""
         self.slab.verify()
         for values, copy in self._kept.values():
             if (copy.get() != np.ascontiguousarray(values).view(np.uint8).reshape(-1)).any():
                 raise spoilt("what is right")
-        for run, (right, expected) in enumerate(zip(self._rights, self._expected, strict=True)):
-            again = compute(self.plan.workload, self.slab.inputs(run), expected)
+        for check, right in self._rights.items():
+            again = _compute_right(self.plan.workload, self.slab.inputs(check.launch), check.expected)
             both = zip(right.memory, again.memory, strict=True)
             pairs = [MemoryPair(int(a.data.ptr), int(b.data.ptr), a.nbytes) for a, b in both]
             if ComparisonBatch(pairs).ask_now().any():
                 raise spoilt("what is right")
 
-    def comparisons(self) -> BatchComparisons:
-        """What is compared: the judged launches, then the relations; launches alike; reaches."""
-        measured = [each for judged in self.plan.judged for each in self._row_comparisons(judged)]
-        relations = [each for each in self.plan.relations if isinstance(each, Relation)]
-        measured += [each for relation in relations for each in self._relation_comparisons(relation)]
-        reaches = [each for each in self.plan.relations if isinstance(each, Reach)]
-        return BatchComparisons(
-            tuple(measured),
-            tuple(pair for pair, _ in self._alike),
-            tuple(each for reach in reaches for each in self._reach_comparisons(reach)),
-        )
+    def _comparisons(self, check: Check) -> Iterator[Comparison]:
+        """What is compared for a check; _complaint() gets the answers in this order."""
+        match check:
+            case RightOutput():
+                return self._row_comparisons(check)
+            case SameBits():
+                return self._bit_comparisons(check)
+            case Relation():
+                return self._relation_comparisons(check)
+            case Reach():
+                return self._reach_comparisons(check)
 
-    def _repeat_pairs(self) -> Iterator[tuple[MemoryPair, str]]:
-        """Launches that agree in every bit, and what is said if they do not."""
-        for one, other, said in self.plan.alike:
-            for spec in self._rows:
-                first, second = (self.slab.address(run, spec.name) for run in (one, other))
-                yield MemoryPair(first, second, spec.size_bytes), said
-
-    def _exact(self, relation: Relation) -> Iterator[tuple[MemoryPair, str]]:
-        """The groups of a relation that agree in every bit."""
-        said = f"{relation.change}: the output is not the same to the bit"
-        if not isinstance(relation.before, Rows) or relation.before.rows is None:
-            return
-        one, other = (self.plan.run_of(side.runs[0]) for side in (relation.before, relation.after))
+    def _bit_comparisons(self, check: SameBits) -> Iterator[MemoryPair]:
+        """All rows at once, or each group of them with the one in whose place it is."""
         for spec in self._rows:
+            first, second = (self.slab.address(at, spec.name) for at in (check.first, check.second))
+            if check.rows is None:
+                yield MemoryPair(first, second, spec.size_bytes)
+                continue
             row_bytes, rows = spec.shape[-1] * ELEMENT_BYTES[spec.dtype], spec.shape[-2]
-            before, after = (self.slab.address(run, spec.name) for run in (one, other))
-            for group, first in enumerate(relation.before.rows[::rows]):
-                at = before + int(first) * row_bytes, after + group * rows * row_bytes
-                yield MemoryPair(*at, rows * row_bytes), said
+            for group, begin in enumerate(check.rows[::rows]):
+                at = first + int(begin) * row_bytes, second + group * rows * row_bytes
+                yield MemoryPair(*at, rows * row_bytes)
 
-    def _row_comparisons(self, judged: JudgedLaunch) -> Iterator[RowComparison]:
-        if judged.expected is None:
-            yield self._device_comparison(self._rights[judged.run], judged.run)
+    def _row_comparisons(self, check: RightOutput) -> Iterator[RowComparison]:
+        if check in self._rights:
+            yield self._device_comparison(self._rights[check], check.launch)
             return
-        run = self.plan.runs[judged.run]
+        without = self.plan.launches[check.launch].without
         for rows, numbers in zip_longest(self._rows, self._numbers):
-            if numbers is not None and numbers.name in run.without:
+            if numbers is not None and numbers.name in without:
                 numbers = None
             spec = rows or numbers
             columns = spec.shape[-1] if rows is not None else 0
@@ -278,42 +166,42 @@ class _PlanOnSlab:
                 rows=int(np.prod(spec.shape[:-1] if rows is not None else spec.shape)),
                 columns=columns,
                 dtype=spec.dtype,
-                new=Side() if rows is None else self._side(judged.run, rows, None),
-                right=0 if rows is None else self._device(judged.expected.rows[rows.name].right),
+                new=Side() if rows is None else self._side(check.launch, rows, None),
+                right=0 if rows is None else self._device(check.expected.rows[rows.name].right),
                 numbers=None
                 if numbers is None
-                else self._expected_numbers(judged.run, judged.expected, numbers),
+                else self._expected_numbers(check.launch, check.expected, numbers),
             )
 
-    def _device_comparison(self, right: Right, run: int) -> RowComparison:
+    def _device_comparison(self, right: _RightRows, launch: int) -> RowComparison:
         """Against what the device has computed."""
         (spec,), (numbers,), limits = self._rows, self._numbers, thresholds_of(self.plan.workload)
-        got, known = self.slab.address(run, numbers.name), right.numbers_address
+        got, known = self.slab.address(launch, numbers.name), right.numbers_address
         places = 0 if right.rows is None else self._device(right.rows.astype(np.int64))
         return RowComparison(
             rows=right.count,
             columns=spec.shape[-1],
             dtype=spec.dtype,
-            new=self._side(run, spec, right.rows),
+            new=self._side(launch, spec, right.rows),
             right=right.address,
             is_single=True,
             numbers=Numbers(got, known, limits.lse_absolute, limits.lse_relative, 0.0, places),
         )
 
-    def _expected_numbers(self, run: int, expected: ExpectedOutputs, spec: TensorSpec) -> Numbers:
+    def _expected_numbers(self, launch: int, expected: ExpectedOutputs, spec: TensorSpec) -> Numbers:
         right, limits = expected.numbers[spec.name], thresholds_of(self.plan.workload)
         return Numbers(
-            self.slab.address(run, spec.name),
+            self.slab.address(launch, spec.name),
             self._device(right.right),
             limits.lse_absolute,
             limits.lse_relative,
             limits.honest_factor * right.excused,
         )
 
-    def _side(self, run: int, spec: TensorSpec, rows: Any, other: int | None = None) -> Side:
-        first = self.slab.address(run, spec.name)
+    def _side(self, launch: int, spec: TensorSpec, rows: Any, other: int | None = None) -> Side:
+        first = self.slab.address(launch, spec.name)
         second = 0 if other is None else self.slab.address(other, spec.name)
-        if self.plan.runs[run].is_strided:
+        if self.plan.launches[launch].is_strided:
             specs = operation_of(self.plan.workload).tensors(self.plan.workload)
             layout = layouts_of(specs, is_strided=True)[spec.name]
             return Side(first, second, self._device(layout.row_offsets()))
@@ -335,12 +223,12 @@ class _PlanOnSlab:
             )
 
     def _sum(self, side: Rows, spec: TensorSpec) -> Side:
-        runs = [self.plan.run_of(inputs) for inputs in side.runs]
-        return self._side(runs[0], spec, side.rows, *runs[1:])
+        launches = [self.plan.launch_of(inputs) for inputs in side.runs]
+        return self._side(launches[0], spec, side.rows, *launches[1:])
 
     def _reach_comparisons(self, reach: Reach) -> Iterator[UntouchedRows]:
         for spec in self._rows:
-            before, after = (self.plan.run_of(inputs) for inputs in (reach.before, reach.after))
+            before, after = (self.plan.launch_of(inputs) for inputs in (reach.before, reach.after))
             yield UntouchedRows(
                 self.slab.address(before, spec.name),
                 self.slab.address(after, spec.name),
@@ -350,28 +238,34 @@ class _PlanOnSlab:
                 reach.first_row,
             )
 
-    def verdict(self, found: Sequence[ErrorStats], differ: Any, reached: Any) -> Verdict:
-        """The verdict, of what was found; `differ` is empty where runs need not repeat."""
-        each = iter(found)
-        errors = [(judged, self._errors(judged, each)) for judged in self.plan.judged]
-        workload = self.plan.workload
-        verdict = judge_errors(workload, (error for judged, error in errors if not judged.words))
-        reasons = (
-            *(said for (_, said), bad in zip(self._alike, differ, strict=False) if bad),
-            *(self._complaint(judged, error) for judged, error in errors if judged.words),
-            *self._relation_complaints(each, iter(reached)),
-        )
-        reason = verdict.reason or next(filter(None, reasons), "")
+    def verdict(self, answers: Found, *, is_deterministic: bool) -> Verdict:
+        """The verdict, of what was found: takes this plan's answers from those of all plans."""
+        found = {check: [next(answers[type(each)]) for each in asked] for check, asked in self._asked}
+        errors = (self._errors(check, found[check]) for check in self.plan.judged_together)
+        verdict = judge_errors(self.plan.workload, errors)
+        asked = self.plan.asked_after(is_deterministic=is_deterministic)
+        complaints = (self._complaint(check, found[check]) for check in asked)
+        reason = verdict.reason or next(filter(None, complaints), "")
         return replace(verdict, passed=not reason, reason=reason)
 
-    def _complaint(self, judged: JudgedLaunch, error: Errors) -> str:
-        reason = judge_errors(self.plan.workload, [error]).reason
-        return f"{judged.words}{reason}" if reason else ""
+    def _complaint(self, check: Check, found: Sequence[Any]) -> str:
+        """What is wrong, of the answers to a check's comparisons; empty where nothing is."""
+        match check:
+            case RightOutput():
+                reason = judge_errors(self.plan.workload, [self._errors(check, found)]).reason
+                return f"{check.words}{reason}" if reason else ""
+            case SameBits():
+                return check.words if any(counts.any() for counts in found) else ""
+            case Relation():
+                both = zip(self._rows, found, strict=True)
+                return next(filter(None, (self._relation_complaint(check, *each) for each in both)), "")
+            case Reach():
+                return next(filter(None, (self._reach_complaint(check, *each) for each in found)), "")
 
-    def _errors(self, judged: JudgedLaunch, found: Iterator[ErrorStats]) -> Errors:
-        """What was found of a judged launch, as the validator has it."""
+    def _errors(self, check: RightOutput, found: Sequence[ErrorStats]) -> Errors:
+        """What was found of a launch's output, as the validator has it."""
         specs = zip_longest(self._rows, self._numbers)
-        named = [self._error(judged, *each, this) for each, this in zip(specs, found, strict=False)]
+        named = [self._error(check, *each, this) for each, this in zip(specs, found, strict=True)]
         worst = max(named, key=lambda error: error.lse)
         together = pool_errors(named[: len(self._rows)])
         if worst is together:
@@ -379,12 +273,12 @@ class _PlanOnSlab:
         return replace(together, lse=worst.lse, lse_error=worst.lse_error, lse_where=worst.lse_where)
 
     def _error(
-        self, judged: JudgedLaunch, rows: TensorSpec | None, numbers: TensorSpec | None, found: ErrorStats
+        self, check: RightOutput, rows: TensorSpec | None, numbers: TensorSpec | None, found: ErrorStats
     ) -> Errors:
         """Of one tensor of rows, or of one of numbers, or of one of each."""
-        name = self.plan.runs[judged.run].inputs.name
-        scale = self._scale(judged, rows) if rows else None
-        where = self._place(judged, rows, found.worst) if rows else ""
+        name = self.plan.launches[check.launch].inputs.name
+        scale = self._scale(check, rows) if rows else None
+        where = self._place(check, rows, found.worst) if rows else ""
         return Errors(
             inputs=name,
             is_ordinary=name in self._ordinary,
@@ -397,32 +291,21 @@ class _PlanOnSlab:
             lse_error=found.number_error,
             broken=f"{found.broken} elements" if found.broken else "",
             where=f"{rows.name} {where}" if rows and len(self._rows) > 1 else where,
-            lse_where=self._place(judged, numbers, (found.number_row,)) if numbers else "",
+            lse_where=self._place(check, numbers, (found.number_row,)) if numbers else "",
         )
 
-    def _scale(self, judged: JudgedLaunch, spec: TensorSpec) -> ErrorScale:
-        if judged.expected is None:
-            return self._rights[judged.run].scale
-        scale: ErrorScale = judged.expected.rows[spec.name].scale
+    def _scale(self, check: RightOutput, spec: TensorSpec) -> ErrorScale:
+        if check in self._rights:
+            return self._rights[check].scale
+        scale: ErrorScale = check.expected.rows[spec.name].scale
         return scale
 
-    def _place(self, judged: JudgedLaunch, spec: TensorSpec, at: tuple[int, ...]) -> str:
+    def _place(self, check: RightOutput, spec: TensorSpec, at: tuple[int, ...]) -> str:
         """A compared row, and perhaps a column, in words."""
-        known = None if judged.expected is not None else self._rights[judged.run].rows
+        known = self._rights[check].rows if check in self._rights else None
         row = at[0] if known is None else int(known[at[0]])
         places = spec.shape[:-1] if spec.role == "rows" else spec.shape
         return place_of(spec, (*np.unravel_index(row, places), *at[1:]))
-
-    def _relation_complaints(self, found: Iterator[ErrorStats], reached: Iterator[Any]) -> Iterator[str]:
-        for relation in self.plan.relations:
-            for spec in self._rows:
-                if isinstance(relation, Relation):
-                    yield self._relation_complaint(relation, spec, next(found))
-                else:
-                    blind, ignoring = next(reached)
-                    if blind or ignoring:
-                        counts = f"{blind} rows change that must not, {ignoring} do not that must"
-                        yield f"{relation.mask}: {relation.change}: {counts}"
 
     def _relation_complaint(self, relation: Relation, spec: TensorSpec, found: ErrorStats) -> str:
         workload, change, rows = self.plan.workload, relation.change, relation.after.rows
@@ -433,3 +316,146 @@ class _PlanOnSlab:
         return drift_of_sums(
             change, found.squared, found.before_squared, workload=workload
         ) or drift_of_worst(change, found.max_over_rms, at, spec, workload=workload)
+
+    def _reach_complaint(self, reach: Reach, blind: int, ignoring: int) -> str:
+        if not (blind or ignoring):
+            return ""
+        counts = f"{blind} rows change that must not, {ignoring} do not that must"
+        return f"{reach.mask}: {reach.change}: {counts}"
+
+
+_REFERENCE_LIMIT_S = 60.0
+_AGREE = 0.1  # of the thresholds: so far the two references may differ
+_HONEST_AGREE = 0.25  # so far the errors of honest arithmetic: at the same rows, but rounded elsewhere
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _RightRows:
+    """Right rows in fp32 and right numbers in fp64 on the device, and what errors are measured by."""
+
+    output: str  # the tensors' names
+    numbers: str
+    rows: NDArray[np.intp] | None  # which rows, counted through all groups; None: all
+    count: int
+    address: int
+    numbers_address: int
+    scale: ErrorScale
+    memory: tuple[Any, ...]  # kept alive
+
+
+def has_device_reference(workload: Workload) -> bool:
+    """Whether the operation has a kernel for it, and its outputs are those that such a kernel gives."""
+    reference = operation_of(workload).device_reference
+    names = [[spec.name for spec in outputs_of(workload, role)] for role in ("rows", "numbers")]
+    return (
+        reference is not None
+        and names == [[reference.output], [reference.numbers]]
+        and reference.applies(workload)
+    )
+
+
+def _compute_right(workload: Workload, addresses: Mapping[str, int], expected: ExpectedOutputs) -> _RightRows:
+    """The right outputs for inputs that lie dense at these addresses. `expected`: the same at a sample.
+
+    DeviceError when the two disagree; NoRoomError when the device's memory is used up.
+    """
+    reference = operation_of(workload).device_reference
+    assert reference is not None, "asked only where there is one"
+    (spec,), rows, blocks = outputs_of(workload, "rows"), *_places(reference, workload)
+    right, numbers, per_row = (allocate(len(rows) * size) for size in (4 * spec.shape[-1], 8, 20))
+    places = on_device(blocks)
+    made = {"blocks": places, "right": right, "numbers": numbers, "per_row": per_row}
+    pointers = {name: int(array.data.ptr) for name, array in made.items()}
+    _run_reference(reference, workload, {**addresses, **pointers}, len(blocks))
+    _verify_right(workload, reference, rows, (right, numbers, per_row), expected)
+    told: NDArray[np.float64] = per_row.get().view(np.float32).reshape(-1, 5).astype(np.float64)
+    is_whole = len(rows) == int(np.prod(spec.shape[:-1]))
+    return _RightRows(
+        output=reference.output,
+        numbers=reference.numbers,
+        rows=None if is_whole else rows,
+        count=len(rows),
+        address=pointers["right"],
+        numbers_address=pointers["numbers"],
+        scale=_scale_of(told, spec.shape[-1]),
+        memory=(right, numbers),
+    )
+
+
+@lru_cache(maxsize=4)
+def _places(reference: DeviceReference, workload: Workload) -> tuple[NDArray[np.intp], NDArray[np.int32]]:
+    return reference.rows(workload), reference.blocks(workload)
+
+
+def _run_reference(
+    reference: DeviceReference, workload: Workload, addresses: Mapping[str, int], blocks: int
+) -> None:
+    path = cubin_path(f"sm_{present_gpu().compute_capability}", reference.source)
+    launch = LaunchConfig(reference.entry, (blocks, 1, 1), (reference.threads, 1, 1), 0)
+    stream = new_stream()
+    with stream:
+        LoadedKernel(path, (launch,)).enqueue(reference.arguments(workload, addresses))
+    wait(stream, limit_s=_REFERENCE_LIMIT_S)
+
+
+def _scale_of(told: NDArray[np.float64], columns: int) -> ErrorScale:
+    """What errors are measured by, of what is told of each row; as operations/expectations.py has it."""
+    rms = np.sqrt(told[:, 0] / columns)
+    furthest = told[:, [2, 4]].max(axis=1)
+    over = np.divide(furthest, rms, out=np.zeros_like(furthest), where=rms > 0)
+    honest = max(float(told[:, 1].sum()), float(told[:, 3].sum()))
+    return ErrorScale(rms, float(told[:, 0].sum()), honest, float(over.max()))
+
+
+def _verify_right(
+    workload: Workload,
+    reference: DeviceReference,
+    rows: NDArray[np.intp],
+    made: tuple[Any, Any, Any],
+    expected: ExpectedOutputs,
+) -> None:
+    """Raises DeviceError where the device's answers are not the host's, at rows that both have."""
+    (spec,), limits, sample = outputs_of(workload, "rows"), thresholds_of(workload), expected.sample
+    wanted = (sample.groups[:, None] * spec.shape[-2] + sample.rows).reshape(-1)
+    at = np.searchsorted(rows, wanted).clip(0, len(rows) - 1)
+    both = np.flatnonzero(rows[at] == wanted)
+    places = at[both]
+    columns = spec.shape[-1]
+    right = _lines(made[0], places, np.float32, columns)
+    known, numbers = (
+        expected.rows[reference.output],
+        expected.numbers[reference.numbers].right.reshape(-1)[both],
+    )
+    host = known.right.reshape(-1, columns)[both]
+    error = float(((right - host) ** 2).sum())
+    if error > (_AGREE * limits.rel_l2) ** 2 * float((host**2).sum()):
+        raise _disagreement(workload, "right rows")
+    lse = _lines(made[1], places, np.float64, 1)[:, 0]
+    is_finite = np.isfinite(numbers)
+    allowed = _AGREE * (limits.lse_absolute + limits.lse_relative * np.abs(numbers[is_finite]))
+    if (np.isfinite(lse) != is_finite).any() or (np.abs(lse - numbers)[is_finite] > allowed).any():
+        raise _disagreement(workload, "right numbers")
+    told = _lines(made[2], places, np.float32, 5).astype(np.float64)
+    honest = ((known.honest.reshape(-1, columns)[both] - host) ** 2).sum()
+    if abs(told[:, 1].sum() - honest) > _HONEST_AGREE * honest + limits.honest_floor**2 * float(
+        (host**2).sum()
+    ):
+        raise _disagreement(workload, "honest errors")
+
+
+def _lines(memory: Any, places: NDArray[np.intp], kind: Any, width: int) -> NDArray[Any]:
+    """Some lines of an array on the device: read from the first to the last that stand close together."""
+    size, found = width * np.dtype(kind).itemsize, []
+    for part in np.split(places, np.flatnonzero(np.diff(places) > 4096) + 1):
+        if not len(part):
+            continue
+        read = memory[part[0] * size : (part[-1] + 1) * size].get().view(kind).reshape(-1, width)
+        found.append(read[part - part[0]])
+    return np.concatenate(found) if found else np.zeros((0, width), kind)
+
+
+def _disagreement(workload: Workload, what: str) -> DeviceError:
+    return DeviceError(
+        f"{workload}: the {what} that the GPU computes are not the host's: its memory or its driver may be "
+        "faulty; run `evoflash doctor`, and report it if it comes again."
+    )

@@ -1,9 +1,8 @@
-"""Verdicts on a loaded kernel, on check shapes and at size. Decides nothing: rungs.py does.
+"""Verdicts on a loaded kernel, on check shapes and at size. Decides nothing, which rungs.py does.
 
 At size inputs stay on the GPU, and so does the output but for the groups that the reference knows: whether
 inputs are unchanged, all of it is finite and two runs agree in every bit is found out there, over every byte.
-
-The verdict on what was timed: the same graph, with inputs that it never saw. rungs.py says what follows.
+What was timed is judged by the same CUDA graph with inputs that it never saw.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -18,7 +17,7 @@ from evoflash.gpu.arena import Arena, Original
 from evoflash.gpu.baselines import LibraryContender
 from evoflash.gpu.launcher import LoadedKernel, Stopwatch
 from evoflash.gpu.process import cache
-from evoflash.gpu.process.check_batch import STRIDED, CheckBatch
+from evoflash.gpu.process.check_batch import CheckBatch
 from evoflash.gpu.sharing import alone
 from evoflash.gpu.timing.benchmark import Bench, KernelContender
 from evoflash.numerics import is_non_finite
@@ -33,8 +32,8 @@ from evoflash.operation import (
 )
 from evoflash.operations.expectations import outputs_of
 from evoflash.validation import metamorphic, validator
-from evoflash.validation.cases import case
-from evoflash.validation.metamorphic import check_correctness
+from evoflash.validation.cases import case, large_case
+from evoflash.validation.plan import PlannedLaunch, check_one_by_one
 from evoflash.validation.validator import Part
 
 LARGE_LIMIT_S = 20.0  # one launch on a benchmark workload, by the slowest family
@@ -97,53 +96,24 @@ def _confirm(subject: CheckSubject, verdict: Verdict, batch: CheckBatch) -> Verd
 
 
 def on_check_shape(subject: CheckSubject) -> Verdict:
-    """Every test input against the reference at every row, the checks that need none, a launch without each
-    output that may be left out, and one whose tensors are not dense.
-    """
-    run, workload, exact = _runner(subject), subject.workload, subject.is_deterministic
-    verdict = check_correctness(run, workload, seed=subject.seed, is_deterministic=exact)
-    if not verdict.passed:
-        return verdict
-    optional = (spec.name for spec in operation_of(workload).tensors(workload) if spec.is_optional)
-    reason = next(filter(None, (_without(name, subject) for name in optional)), "") or _strided_mismatch(
-        subject
-    )
-    return replace(verdict, passed=not reason, reason=reason)
+    """The plan of its workload, one launch at a time."""
+    workload, stream = subject.workload, launcher.new_stream()
 
+    def launch(planned: PlannedLaunch) -> Output:
+        arena = cache.strided_arena(workload) if planned.is_strided else cache.arena(workload)
+        given = {"stream": stream, "limit_s": subject.limit_s, "without": planned.without}
+        memory.launch(subject.kernel, arena, planned.inputs, **given)
+        return arena.output(without=planned.without)
 
-def _without(name: str, subject: CheckSubject) -> str:
-    """Empty when the rows are right, and the same, where the pointer to an output is null; else how they
-    differ.
-    """
-    workload, limit_s = subject.workload, subject.limit_s
-    inputs, expected = case(workload, _names(workload).small[0], subject.seed)
-    arena, stream = cache.arena(workload), launcher.new_stream()
-    memory.launch(subject.kernel, arena, inputs, stream=stream, limit_s=limit_s, without=(name,))
-    left = arena.output(without=(name,))
-    verdict = validator.judge(workload, [(inputs, expected, left)])
-    reason = verdict.reason
-    if verdict.passed and subject.is_deterministic:
-        reason = metamorphic.differing(_runner(subject)(inputs), left, workload=workload)
-    return f"without {name}: {reason}" if reason else ""
-
-
-def _strided_mismatch(subject: CheckSubject) -> str:
-    """Empty when the rows are right where tensors have strides of their own; else how they are wrong."""
-    workload, limit_s = subject.workload, subject.limit_s
-    if not any(spec.spread for spec in operation_of(workload).tensors(workload)):
-        return ""
-    inputs, expected = case(workload, _names(workload).small[0], subject.seed)
-    arena, stream = cache.strided_arena(workload), launcher.new_stream()
-    output = memory.run_once(subject.kernel, arena, inputs, stream=stream, limit_s=limit_s)
-    reason = validator.judge(workload, [(inputs, expected, output)]).reason
-    return f"{STRIDED}{reason}" if reason else ""
+    plan = cache.plan(workload, subject.seed)
+    return check_one_by_one(plan, launch, is_deterministic=subject.is_deterministic)
 
 
 def first_look(subject: CheckSubject) -> tuple[Verdict, float]:
     """One checked launch at size, and its time in us. A bad verdict needs at_size() to confirm it."""
     workload, seed = subject.workload, subject.seed
     name = _names(workload).at_size[0]
-    inputs, expected = cache.large(workload, name, seed)
+    inputs, expected = large_case(workload, name, seed)
     on_device = cache.inputs(workload, name, seed)
     with alone():
         took_us = _launcher(subject)(on_device)
@@ -178,7 +148,7 @@ def _at_size_alone(subject: CheckSubject) -> Verdict:
     workload, seed, run = subject.workload, subject.seed, _launcher(subject)
     arena, parts, names = cache.arena(workload), [], _names(workload).at_size
     for name in names:
-        inputs, expected = cache.large(workload, name, seed)
+        inputs, expected = large_case(workload, name, seed)
         run(cache.inputs(workload, name, seed))
         parts.append((inputs, expected, arena.part(expected.sample)))
     verdict = validator.judge(workload, parts)
@@ -192,7 +162,7 @@ def _at_size_alone(subject: CheckSubject) -> Verdict:
 def _repeats(subject: CheckSubject, name: str) -> str:
     """metamorphic.repeats for outputs that stay on the device, where there is room for two."""
     workload = subject.workload
-    on_host, _ = cache.large(workload, name, subject.seed)
+    on_host, _ = large_case(workload, name, subject.seed)
     inputs, run = cache.inputs(workload, name, subject.seed), _launcher(subject)
     arena = cache.arena(workload)
     run(inputs)
@@ -238,7 +208,7 @@ def judge_replay(
     knows already must be what one launch by itself gives, to the bit where that is to be expected.
     """
     workload, name, arena = bench.workload, operation_of(bench.workload).inputs.after_timing, bench.arenas[0]
-    inputs, expected = cache.large(workload, name, seed)
+    inputs, expected = large_case(workload, name, seed)
     unseen, replay = cache.inputs(workload, name, seed), contender.graph(bench, bench.walk)
     with alone():
         before = arena.inputs

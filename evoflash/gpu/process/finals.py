@@ -1,8 +1,7 @@
-"""The last timing: finalists and baselines in turns, in a GPU process that did nothing else before.
+"""The last timing, of finalists and baselines in turns, in a fresh GPU process. Decides nothing.
 
-Decides nothing: every pair is compared, every output judged, and the report says all of it.
-
-Finals that outlive their baselines: one that crashes, hangs or exits is left out, and all is timed again.
+That process did nothing else before. Every pair is compared, every output judged, and the report says all of
+it. A baseline that crashes, hangs or exits is left out, and all is timed again.
 """
 
 import itertools
@@ -62,7 +61,7 @@ class FinalTask:
     seed: int
     baselines: tuple[str, ...] = DEFAULT
     energy: bool = False  # also what a call of each takes in energy: some three seconds each
-    notes: str = ""  # a file that says which baseline is under way (baselines/attempts.py)
+    notes: str = ""  # a file that says which baseline is under way (baselines/contender.py)
     limit_s: float = 600.0
     noise: float = field(default_factory=noise.floor)  # relative; within it nothing is faster or slower
 

@@ -1,6 +1,6 @@
-"""How a task on the GPU ended, and failures on its way as such endings. Runs nothing.
+"""How a task on the GPU ended, with the seconds that each rung took. Runs and measures nothing.
 
-Seconds that a candidate spent on each rung in its GPU process, kept in its environment; measures nothing.
+A failure on the way is such an ending, not an exception. The seconds are kept in the candidate's environment.
 """
 
 import statistics

@@ -1,7 +1,7 @@
-"""A process on its way to the GPU, and what such processes are asked to do. Who is asked what: worker.py.
+"""Starts GPU processes and keeps stand-bys ready. Who is asked what is in worker.py.
 
-What a GPU process does before its first task: references, imports, kernels that check.
-A GPU process at work, and who is to blame when it, the GPU or the GPU's memory goes.
+Before its first task a process computes references, imports what it needs and compiles the kernels that
+check. When a process, the GPU or the GPU's memory goes, it is found out here who is to blame.
 """
 
 import contextlib
@@ -30,8 +30,8 @@ from evoflash.gpu.sharing import share_gpu_by
 from evoflash.isolation import Ending, IsolatedPool
 from evoflash.operation import Workload, operation_of
 from evoflash.validation import cases
-from evoflash.validation.cases import share_in
-from evoflash.validation.metamorphic import names_of
+from evoflash.validation.cases import large_case, names_of_large, share_in
+from evoflash.validation.plan import names_of
 
 _LIBRARIES = ("torch", "flash_attn_interface", "flash_attn.cute.interface", "flashinfer")
 
@@ -55,8 +55,8 @@ def _compute_at_once(checks: tuple[Workload, ...], timed: tuple[Workload, ...], 
         for source in _sources(timed):  # first: the compiler takes a second for each where none is cached
             threads.submit(_compile, source)
         for workload in timed:
-            for name in cache.names_of_large(workload):
-                threads.submit(cache.large, workload, name, seed)
+            for name in names_of_large(workload):
+                threads.submit(large_case, workload, name, seed)
         for workload in checks:  # from the end come others: see keep_cases()
             threads.submit(cache.plan, workload, seed)
 
@@ -86,7 +86,7 @@ def prepare_finals(timed: tuple[Workload, ...], seed: int) -> None:
     """
     launcher.cupy()
     for workload in timed:
-        cache.large(workload, operation_of(workload).inputs.after_timing, seed)
+        large_case(workload, operation_of(workload).inputs.after_timing, seed)
     for name in _LIBRARIES:
         with contextlib.suppress(Exception, SystemExit):
             importlib.import_module(name)

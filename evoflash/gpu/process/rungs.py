@@ -1,4 +1,4 @@
-"""The rungs that need the GPU, in a GPU process: smoke test, correctness, timing of one genome.
+"""The rungs of the ladder that need the GPU, for one genome: smoke test, correctness, timing.
 
 What is run and judged is in checks.py; here is which comes when, and what follows. screening.py has the short
 way, for candidates that are too slow for all of it. A candidate that fails is data (a GpuOutcome): nothing

@@ -1,4 +1,4 @@
-"""The short way of a candidate that is too slow to be worth every check; proves nothing.
+"""Ends a candidate early where it is too slow to be worth every check. Proves nothing.
 
 Smoke test, one checked launch on each timed workload, a short timing in turns with a proven kernel. What
 could still be among the best leaves here unproven, with status CORRECT, for the whole ladder (rungs.py). All

@@ -1,11 +1,10 @@
-"""The GPU process and its stand-bys: a kernel that crashes or hangs costs one candidate and not the search.
+"""Gives the GPU work to processes: a kernel that crashes or hangs costs one candidate and not the search.
 
 Where that was asked for, two processes share the GPU once a kernel is proven: what one of them timed runs
-alone, and meanwhile the other loads, captures and compares (cuda/sharing.py). Not covered: a kernel that
-brings down the machine, or writes into another process's memory. What is checked and timed is in rungs.py and
-finals.py, what follows when a process is lost in lane.py.
-
-Threads that call what they are given, one call at a time each: what is urgent first, else in order.
+alone, and meanwhile the other loads, captures and compares (gpu/sharing.py). Threads call what they are
+given, one call at a time each: what is urgent first, else in order. Not covered: a kernel that brings down
+the machine, or writes into another process's memory. What is checked and timed is in rungs.py and finals.py,
+what follows when a process is lost in process.py.
 """
 
 import itertools
@@ -22,7 +21,6 @@ from typing import Any, TypeVar
 from evoflash.evaluation import Rung, Status
 from evoflash.gpu import launcher
 from evoflash.gpu.memory import NoRoomError
-from evoflash.gpu.process.cache import SharedCases
 from evoflash.gpu.process.finals import FinalReport, FinalTask, rounds
 from evoflash.gpu.process.outcome import GpuOutcome
 from evoflash.gpu.process.process import (
@@ -37,6 +35,7 @@ from evoflash.gpu.process.process import (
 from evoflash.gpu.process.rungs import GpuTask
 from evoflash.isolation import Ending
 from evoflash.operation import Workload
+from evoflash.validation.cases import SharedCases
 
 T = TypeVar("T")
 

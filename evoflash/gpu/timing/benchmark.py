@@ -1,7 +1,7 @@
-"""Times a kernel, or a library's, on one workload: the same code for both.
+"""Times one contender, a kernel or a library's, on one workload. Judges no output, compares no times.
 
-Judges no output, and compares no times: comparison.py does. How a workload is timed, and for how long, is in
-protocols.py.
+The code is the same for all contenders; paired.py compares them. How a workload is timed, and for how long,
+is in protocols.py.
 """
 
 import itertools

@@ -1,4 +1,7 @@
-"""The GPU's clock, throttle reasons, energy counter and UUID, by NVML. Sets no clock, and is never needed."""
+"""Reads by NVML the GPU's clock, throttle reasons, energy counter and serial number. Sets no clock.
+
+Nothing depends on it: where NVML is missing, these figures are absent.
+"""
 
 import platform
 from collections.abc import Sequence

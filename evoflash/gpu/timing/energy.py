@@ -1,8 +1,9 @@
-"""What a call takes in energy: the board's own counter (NVML) over calls back to back. It times nothing.
+"""Measures the energy that a call takes, by the board's own counter over calls back to back. Times nothing.
 
-The counter has the whole board in it, also what it takes at rest, and moves some ten times a second. So calls
-follow one another for two seconds, counted from one move of the counter to another. They run under the power
-cap, whatever the protocol that times them: a kernel that is faster at its boost clock need not take less.
+The counter (NVML) has the whole board in it, also what it takes at rest, and moves some ten times a second.
+So calls follow one another for two seconds, counted from one move of the counter to another. They run under
+the power cap, whatever the protocol that times them: a kernel that is faster at its boost clock need not take
+less.
 """
 
 import time

@@ -1,9 +1,10 @@
-"""What paired times say: a robust interval of their ratio, and faster, slower or unclear. Times nothing.
+"""A robust interval of the ratio of paired times, and whether it is faster, slower or unclear.
 
 One sample is the logarithm of a ratio of two times taken close together. Their mean without the outer eighths
 has a Student interval whose spread is that of the Winsorized samples (Yuen 1974): an interruption that hits
 one sample neither moves the ratio nor passes for precision. Whoever looks again and again while samples come
-in divides `ALPHA` by the number of looks, which bounds false alarms whatever the order of the samples.
+in divides `ALPHA` by the number of looks, which bounds false alarms whatever the order of the samples. Times
+nothing.
 """
 
 import math

@@ -1,9 +1,8 @@
-"""The noise floor of this machine: how far apart two copies of one kernel seem to be. Judges no kernel.
+"""How far apart two copies of one kernel seem to be on this machine, its noise floor. Judges no kernel.
 
 Where code and data happen to lie makes copies differ a little, however long one measures. `evoflash doctor
---noise` finds out how much and keeps it, by GPU and driver; comparisons call nothing below it faster.
-
-The machine's software in words: versions, and what is stored beside every run. Mends and judges nothing.
+--noise` finds out how much and keeps it, by GPU and driver; comparisons call nothing below it faster. The
+versions of the machine's software, which are stored beside every run, are read here too.
 """
 
 import importlib.metadata

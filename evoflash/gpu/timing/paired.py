@@ -1,10 +1,7 @@
-"""Two contenders timed in pairs until one is clearly faster, neither can be, or the time is up.
+"""Times two contenders in pairs until one is clearly faster, neither can be, or the time is up.
 
-The clock is in abba.py, the statistics in intervals.py; here is when to look and when to stop.
-
-Two contenders on one workload, timed A B B A; judges nothing, intervals.py does.
-Two contenders that were timed in turns, as a record. Times nothing: comparison.py does.
-What times say: a pair timed in turns, a time that cannot be.
+They are timed A B B A on one workload. Here is when to look and when to stop; what the pairs say is told by
+intervals.py. A time that no GPU could reach is found out here as well.
 """
 
 import itertools

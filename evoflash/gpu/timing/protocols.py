@@ -1,14 +1,20 @@
-"""How a workload is timed, for how long, and when to stop; runs nothing. docs/timing.md has the reasons.
+"""How a workload is timed, for how long, and when to stop. Runs nothing; docs/timing.md has the reasons.
 
 A sample is one replay of a CUDA graph of `k` launches between two events, over k. Where the inputs come from:
+
     cold   the launches walk through copies of the inputs that together fill the L2 at least twice
     hot    every launch reads the same inputs
+
 Beside these amortised times there is one that is not:
+
     call   one eager call on an idle stream between two events, cold: the host's cost is in it
+
 From about 0.1 ms a launch on, a large GPU flips between its boost clock and its power cap, so long workloads
 are timed in two stated states, both cold (their inputs do not stay in the L2 in any case):
+
     boost       windows of about 10 ms, each after 0.25 s of idling
     sustained   windows of about 10 ms, back to back, after 0.25 s of running
+
 Which of the two a workload gets depends on it and on the GPU alone, so that all its times compare.
 """
 

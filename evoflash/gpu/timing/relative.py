@@ -1,11 +1,11 @@
-"""Times a kernel by its ratio to another one whose time is known; decides nothing, rungs.py does.
+"""Times a kernel by its ratio to another one whose time is known. Decides nothing, which rungs.py does.
 
-Both run in blocks of A B B A (abba.py): whatever clock the GPU is at, and whatever else the machine does,
+Both run in blocks of A B B A (paired.py): whatever clock the GPU is at, and whatever else the machine does,
 both have it. The kernel's time is the ratio times the known time of the other, so kernels that were timed
 beside the same one compare at once, and no sample has to wait until the GPU has idled. All of them walk
 through the bench's input sets in one order, so that the known one is captured once.
 
-How fast each GPU of a run is, told by the anchor's own times on it; corrects no time and times nothing.
+How fast each GPU of a run is, is told by the known kernel's own times on it; no time is corrected by that.
 """
 
 import itertools

@@ -1,8 +1,7 @@
-"""Inputs that find out wrong attention kernels: named, drawn from a seed of the run; judges nothing.
+"""The inputs and shapes that find out wrong attention kernels, drawn from a seed of the run. Judges nothing.
 
-Each name aims at a mistake: see the docstrings. `normal` data is what the pooled error is measured on.
-
-The attention shapes that kernels are checked on, every candidate's and the hidden ones; places in them.
+Each named input aims at a mistake: see the docstrings. `normal` data is what the pooled error is measured on.
+Of the shapes every candidate is checked on some, and the best ones on hidden ones too.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""How a kernel's loop over the keys cuts attention's work, for the performance model; measures nothing."""
+"""How a kernel's loop over the keys cuts attention's work, for the performance model. Measures nothing."""
 
 from collections.abc import Mapping
 

@@ -1,9 +1,9 @@
-"""Attention as the rest of evoflash knows it: one record that names what the files of this folder do."""
+"""Attention as the rest of evoflash knows it, one record that names what the files of this folder do."""
 
 from evoflash.operation import Operation
-from evoflash.operations.attention import abi, inputs
+from evoflash.operations.attention import inputs
 from evoflash.operations.attention import inputs as shapes
-from evoflash.operations.attention.exporter import INTERFACE, LAUNCHER, interface_names, launcher_names
+from evoflash.operations.attention.forms import dense
 from evoflash.operations.attention.loop import consumers, exponentials, work
 from evoflash.operations.attention.preflight_runs import preflight_runs
 from evoflash.operations.attention.reference import REFERENCE, expect, sample
@@ -22,9 +22,9 @@ OPERATION = Operation(
     parse=parse_workload,
     stored_key=stored_key,
     probe=AttentionWorkload(1, 1, 1, 64, 64, 64),
-    tensors=abi.tensors,
+    tensors=dense.tensors,
     groups="heads",
-    arguments=abi.call_arguments,
+    arguments=dense.call_arguments,
     inputs=inputs.NAMES,
     draw=inputs.draw,
     timed_inputs=inputs.timed_inputs,
@@ -41,9 +41,10 @@ OPERATION = Operation(
     consumers=consumers,
     fitting=fitting,
     distance=distance,
-    interface=INTERFACE,
-    interface_names=interface_names,
+    interface=dense.INTERFACE,
+    interface_names=dense.interface_names,
     exponentials=exponentials,
-    launcher=LAUNCHER,
-    launcher_names=launcher_names,
+    launcher=dense.LAUNCHER,
+    launcher_names=dense.launcher_names,
+    launch_form=dense.LAUNCH_FORM,
 )

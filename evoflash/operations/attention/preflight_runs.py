@@ -1,6 +1,7 @@
-"""The pre-flight of a kernel: small shapes that its tiles, rings and splits make special, how each is run.
+"""The small shapes of a kernel's pre-flight, which its tiles, rings and splits make special.
 
-Runs and judges nothing. What each run is there for stands beside it; the project's mutation testing shows it.
+How each is run, and what it is there for, stands beside it; the project's mutation testing shows it. Runs and
+judges nothing.
 """
 
 from collections.abc import Iterator

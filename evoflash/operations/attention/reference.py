@@ -1,6 +1,7 @@
-"""What attention should be, in fp64, and what honest 16-bit arithmetic makes of it; NumPy only, no GPU.
+"""What attention should be, in fp64, and what honest 16-bit arithmetic makes of it. Runs nothing on a GPU.
 
-What attention should be at the benchmark's shape: how reference.cu's kernel is launched; runs nothing.
+The host's answers are computed with NumPy. At the benchmark's shape the device computes them, by the kernel
+of reference.cu: how that is launched stands here.
 """
 
 import math
@@ -13,8 +14,8 @@ from numpy.typing import NDArray
 
 from evoflash.numerics import PART, Floats, decode, each, round_to
 from evoflash.operation import ExpectedNumbers, ExpectedOutputs, Sample
-from evoflash.operations.attention.abi import scale
-from evoflash.operations.attention.abi import scale as softmax_scale
+from evoflash.operations.attention.forms.dense import scale
+from evoflash.operations.attention.forms.dense import scale as softmax_scale
 from evoflash.operations.attention.inputs import AttentionInputs
 from evoflash.operations.attention.workload import AttentionWorkload
 from evoflash.operations.expectations import DeviceReference, distance, every_row, expected_rows

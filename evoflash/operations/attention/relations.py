@@ -1,4 +1,4 @@
-"""What must, and must not, change between attention's outputs of changed inputs; needs no reference.
+"""What must, and must not, change between attention's outputs of changed inputs. Needs no reference.
 
 Each function draws the changed inputs and says what must hold; validation/metamorphic.py runs a kernel on
 them and looks. That the weights sum to one is a test input (`ones`), and so is one dominating key at every

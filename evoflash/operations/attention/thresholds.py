@@ -1,4 +1,4 @@
-"""Attention's thresholds, from thresholds.toml, which holds all of them; judges nothing."""
+"""Attention's thresholds, read from thresholds.toml, which holds all of them. Judges nothing."""
 
 from pathlib import Path
 

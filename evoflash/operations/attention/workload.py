@@ -1,6 +1,6 @@
-"""Attention's workloads (its shapes), what kernels are compiled for, and their texts; pure data.
+"""Attention's workloads (its shapes), what kernels are compiled for, and their texts. Pure data.
 
-How far apart two attention workloads are, for an archive of kernels; knows no kernel.
+How far apart two workloads are is told here too, for an archive of kernels.
 """
 
 import math

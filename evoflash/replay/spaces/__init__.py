@@ -1,4 +1,4 @@
-"""Two small recorded spaces that are shipped; README.md beside this file says whose they are. Reads none."""
+"""Two small recorded spaces that are shipped. README.md beside this file says whose they are. Reads none."""
 
 from pathlib import Path
 

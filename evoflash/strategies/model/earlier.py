@@ -1,4 +1,4 @@
-"""Outcomes of earlier searches on near problems, as a model may use them; knows no store and no problem.
+"""Outcomes of earlier searches on near problems, as a model may use them. Knows no store and no problem.
 
 Their times are of other problems. Where some genomes were timed here too, the median ratio brings the others
 to this problem's scale; where none was, the best of both are taken to be equals.

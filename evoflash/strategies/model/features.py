@@ -1,4 +1,4 @@
-"""Genomes as rows of numbers between which distances mean something; knows no score.
+"""Turns genomes into rows of numbers between which distances mean something. Knows no score.
 
 Each row has several views of each gene, a view with columns of its own: the position of a number among its
 values, from 0 to 1; which value it is, a column for each, so that all are equally far apart (one may be fast

@@ -1,9 +1,8 @@
-"""A Gaussian process on rows of features: what is expected of rows that were not tried, and how surely.
+"""A Gaussian process on rows of features, and which of many rows it would try next. Knows no genome.
 
-Matern 3/2 covariance with a length for each view, a mean of 0, and noise (C. E. Rasmussen, C. Williams,
-Gaussian Processes for Machine Learning, 2006, sections 2.2, 4.2 and 5.4). In NumPy; knows no genome.
-
-What a model is taught of outcomes, and which of many rows it would try next. Knows numbers only.
+It tells what is expected of rows that were not tried, and how surely. Matern 3/2 covariance with a length for
+each view, a mean of 0, and noise (C. E. Rasmussen, C. Williams, Gaussian Processes for Machine Learning,
+2006, sections 2.2, 4.2 and 5.4). In NumPy. What the model is taught of an outcome is made here too.
 """
 
 import math

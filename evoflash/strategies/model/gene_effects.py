@@ -1,7 +1,7 @@
-"""What a search has learnt of its genes: how much faster a value is, and which values always fail.
+"""How much faster each value of a gene makes kernels, and which values always fail. Proposes nothing.
 
-A pure function of outcomes; it proposes nothing and prints nothing (`evoflash insights` does). Both are
-descriptions of what was tried, not experiments: a search tries good values beside good values.
+A pure function of outcomes; `evoflash insights` prints it. Both are descriptions of what was tried, not
+experiments: a search tries good values beside good values.
 """
 
 import math

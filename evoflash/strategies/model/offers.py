@@ -1,9 +1,7 @@
-"""Which genomes a model is asked about: those near the best, and some far away. It judges none of them.
+"""Offers a model genomes to judge, those near the best and some far away. It judges none of them.
 
 What takes long to find (whether a genome is valid takes some 0.1 ms) is kept for the next batch. All is a
 function of the seed and of the outcomes that are known.
-
-Which genomes lie near a genome; knows no score and proposes nothing.
 """
 
 from __future__ import annotations

@@ -1,12 +1,15 @@
-"""Conformance: the same small kernels in the emulator and on a GPU, for every case of device/primitives.toml.
-Where the two disagree, one of them is wrong.
+"""Runs the same small kernels in the emulator and on a GPU, and says where the two disagree.
 
-    arithmetic  Trials of arithmetic on one thread's registers
+Where they do, one of them is wrong. The cases are those of device/primitives.toml.
+
+    arithmetic  Trials of arithmetic on one thread's registers, element by element over many inputs
     cases       What conformance is made of, as records
-    run         Conformance of the emulator with the GPU of this machine, by primitive
+    run         Says whether the emulator agrees with the GPU of this machine, for `evoflash doctor
+                --conformance`
     snippets    Kernels made of snippets (kernels/threads.toml and memory.toml), one for each case
-    sweep       Runs all of conformance for one GPU, modules in processes of their own
+    sweep       Runs all of conformance for one GPU and gathers what became of each case
     tma         Trials of TMA's boxes
-    wgmma       Trials of wgmma
-    worker      Runs one module's trials in this process and writes a journal of what became of each
+    wgmma       Trials of wgmma, for every N, type, major, swizzle and source of its first operand
+    worker      Runs and judges one module's trials in this process, and writes a journal of what became of
+                each
 """

@@ -1,4 +1,4 @@
-"""Trials of arithmetic on one thread's registers: element by element over many inputs. Runs none.
+"""Trials of arithmetic on one thread's registers, element by element over many inputs. Runs none.
 
 Conversions see all 65,536 values of 16 bits and the floats around every rounding edge; what is exact sees
 random bits and all triples of special values; approximations see floats of every exponent, and their errors

@@ -1,6 +1,6 @@
-"""What conformance is made of, as records: kernels, their launches, and what became of each. Runs nothing.
+"""What conformance is made of, as records: primitives, kernels, their launches, and what became of each.
 
-The table of the ef:: layer's primitives (device/primitives.toml) as records. Runs none of them.
+The table of the ef:: layer's primitives is device/primitives.toml. Runs nothing.
 """
 
 import itertools

@@ -1,4 +1,7 @@
-"""Conformance of the emulator with the GPU of this machine, by primitive: `evoflash doctor --conformance`."""
+"""Says whether the emulator agrees with the GPU of this machine, for `evoflash doctor --conformance`.
+
+What was found is told by primitive. Runs no kernel itself: sweep.py does.
+"""
 
 import time
 from collections.abc import Callable, Collection, Sequence

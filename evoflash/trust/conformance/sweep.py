@@ -1,7 +1,8 @@
-"""Runs all of conformance for one GPU, modules in processes of their own; gathers what became of each case.
+"""Runs all of conformance for one GPU and gathers what became of each case. Judges none.
 
-A kernel that crashes or hangs costs its own case: the rest of its module goes on in a fresh process, until
-one primitive has done so CRASHES times, whose other cases in the module are then left out.
+Each module runs in a process of its own. A kernel that crashes or hangs costs its own case: the rest of its
+module goes on in a fresh process, until one primitive has done so CRASHES times, whose other cases in the
+module are then left out.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""Trials of wgmma: every N, type, major, swizzle, source of A. Runs none.
+"""Trials of wgmma, for every N, type, major, swizzle and source of its first operand. Runs none.
 
 The images of operands in shared memory, and the product that NumPy expects, are made here from the PTX ISA's
 layouts, independently of the emulator; every byte that the product must not read is NaN.

@@ -1,8 +1,8 @@
-"""Runs one module's trials in this process and writes a journal of what became of each; see sweep.py.
+"""Runs and judges one module's trials in this process, and writes a journal of what became of each.
 
 The journal is a file of JSON lines, so that what came before a crash is known: {"begin": number, "labels":
 [...]} before each trial, {"outcomes": [...]} after it, {"finished": true} at the end, each with the time "at"
-which it was written, in seconds of the monotonic clock.
+which it was written, in seconds of the monotonic clock. sweep.py reads it.
 
 Results are equal bit for bit, or, for approximations, near the exact values. After an error of the GPU the
 process's context is lost: see sweep.py.
@@ -251,6 +251,7 @@ def run_trial(trial: Trial, library: Path, cubin: str) -> tuple[list[CaseResult]
         return [CaseResult(label, False, reason, end="crashed") for label in trial.cases], True
 
 
+_DTYPES = {"f16": "fp16", "bf16": "bf16", "float": "fp32"}  # primitives have the words of C++
 _GPU_LIMIT_S = 3.0  # a kernel here takes microseconds; other processes have their turns between
 
 
@@ -277,7 +278,7 @@ def _gpu_argument(argument: Argument, buffers: dict[str, Any]) -> Any:
             argument.dims,
             argument.strides,
             argument.box,
-            dtype=argument.dtype,
+            dtype=_DTYPES[argument.dtype],
             swizzle=argument.swizzle,
         )
     return argument

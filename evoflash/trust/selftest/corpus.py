@@ -1,10 +1,14 @@
-"""The corpus of frauds and mistakes, frauds/*.toml: honest kernels, and changes that each make one wrong.
+"""The corpus of frauds and mistakes (frauds/*.toml), and what became of each. Runs nothing.
 
-A file holds an honest kernel, which is a control, and its frauds. The kernel:
+A file holds an honest kernel, which is a control, and its frauds, changes that each make it wrong. The
+kernel:
+
     family, values, problem     a genome on a workload whose compile key it is rendered for; the workload is
                                 what it is timed on where there is a GPU
     lengths                     [seq_q, seq_kv] of the shapes on which the emulator's correctness rung asks it
+
 A fraud:
+
     name        of a few words; what --only takes
     does        what is wrong with it, one line
     source      where it comes from: a row of a catalogue

@@ -1,4 +1,4 @@
-"""Mistakes that need many keys to be small, made by NumPy in the kernel's place and judged as at size.
+"""Mistakes that only many keys make small, made by NumPy in the kernel's place and judged as at size.
 
 At 32768 keys an absolute tolerance of 1e-2 lets most of them through. No kernel runs.
 """
@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evoflash.evaluation import Rung
-from evoflash.gpu.process.cache import large
 from evoflash.numerics import Bits, decode, encode
 from evoflash.operation import Sample
-from evoflash.operations.attention.abi import scale as softmax_scale
+from evoflash.operations.attention.forms.dense import scale as softmax_scale
 from evoflash.operations.attention.inputs import AT_SIZE, AttentionInputs
 from evoflash.operations.attention.workload import AttentionWorkload, parse_workload
 from evoflash.trust.selftest.corpus import ExpectedRejection
+from evoflash.validation.cases import large_case
 from evoflash.validation.validator import Part, judge
 
 Array = NDArray[np.float32]
@@ -67,7 +67,7 @@ def try_mistake(name: str, workload: AttentionWorkload, seed: int) -> Mapping[Ru
     """What the thresholds that judge a kernel at the benchmark's shape say to the mistake of that name."""
     mistake, parts = next(each for each in MISTAKES if each.name == name), []
     for kind in AT_SIZE:
-        inputs, expected = large(workload, kind, seed)
+        inputs, expected = large_case(workload, kind, seed)
         assert isinstance(inputs, AttentionInputs), "the workloads here are attention's"
         parts.append((inputs, expected, _mistaken_part(mistake, workload, inputs, expected.sample)))
     return {Rung.CORRECTNESS: judge(workload, parts).reason}

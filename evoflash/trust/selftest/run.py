@@ -1,4 +1,9 @@
-"""Runs the self-test: each fraud's rungs in the emulator and on a GPU, mistakes at size, the books."""
+"""Runs the self-test's frauds in the emulator and on a GPU, with mistakes at size and frauds on the books.
+
+The harness itself rejects a fraud, by the rungs that a search's candidate climbs: lint, pre-flight and
+correctness in the emulator; smoke test, correctness and timing on the GPU. Mistakes at size and frauds on
+clock and books are in files of their own beside this one.
+"""
 
 import os
 import time
@@ -9,8 +14,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from evoflash.emulator.call import EmulatorRun, run_call
-from evoflash.emulator.preflight import CPU_LIMIT_S, preflight
+from evoflash.emulator.call import EmulatorRun
+from evoflash.emulator.preflight import CPU_LIMIT_S, complaint_of, emulate_plan, preflight
 from evoflash.errors import DeviceError, EvoflashError, UsageError
 from evoflash.evaluation import Rung, Status
 from evoflash.gpu import launcher
@@ -23,8 +28,7 @@ from evoflash.kernels import gxx
 from evoflash.kernels.nvrtc import compile_candidate, first_error
 from evoflash.kernels.renderer import lint
 from evoflash.launch import LaunchConfig
-from evoflash.operation import KernelCall, Output
-from evoflash.operations.attention.inputs import AttentionInputs, check_workloads
+from evoflash.operations.attention.inputs import check_workloads
 from evoflash.operations.attention.workload import AttentionWorkload, parse_workload
 from evoflash.specs import GpuSpec, load_gpu
 from evoflash.trust.selftest import bookkeeping_frauds, clock_frauds, large_size_frauds
@@ -37,13 +41,9 @@ from evoflash.trust.selftest.corpus import (
     corpus,
     outcome,
 )
-from evoflash.validation.metamorphic import check_correctness
+from evoflash.validation.plan import plan_of
 
 LIMIT_S = 60.0  # of one fraud; most take under one second
-
-
-class _ReportedError(Exception):
-    """The emulator reported the kernel: what it wrote says nothing."""
 
 
 def try_fraud(fraud: Fraud, gpu: GpuSpec, seed: int) -> Mapping[Rung, str]:
@@ -64,30 +64,15 @@ def try_fraud(fraud: Fraud, gpu: GpuSpec, seed: int) -> Mapping[Rung, str]:
 def _check_launches(
     library: Path, launches: Mapping[AttentionWorkload, tuple[LaunchConfig, ...]], seed: int, *, exact: bool
 ) -> str:
-    try:
-        for workload, parts in launches.items():
-            kernel = _kernel(library, parts, workload, seed)
-            verdict = check_correctness(kernel, workload, seed=seed, is_deterministic=exact)
-            if not verdict.passed:
-                return f"{workload}: {verdict.reason}"
-    except _ReportedError as reported:
-        return str(reported)
-    return ""
-
-
-def _kernel(
-    library: Path, launches: tuple[LaunchConfig, ...], workload: AttentionWorkload, seed: int
-) -> KernelCall:
-    """The emulated kernel as a function of a test input."""
     run = EmulatorRun("random", "random", seed, CPU_LIMIT_S)
-
-    def kernel(inputs: AttentionInputs) -> Output:
-        emulations, output = run_call(library, launches, workload, inputs, run)
-        for report in (report for emulation in emulations for report in emulation.reports):
-            raise _ReportedError(f"{report.kind} at line {report.line}: {' '.join(report.message.split())}")
-        return output
-
-    return kernel
+    for workload, parts in launches.items():
+        plan = plan_of(workload, seed, of_inputs_alone=True)
+        found = emulate_plan(library, parts, plan, run, stops=lambda report: True, is_deterministic=exact)
+        if found.verdict is None:
+            return complaint_of(found.reports[:1], None)
+        if not found.verdict.passed:
+            return f"{workload}: {found.verdict.reason}"
+    return ""
 
 
 COMPILE_LIMIT_S = 60.0

@@ -1,12 +1,15 @@
-"""A report's record as one HTML page: no other file, no network, readable without JavaScript.
+"""Shows a report as one HTML page that needs no other file and no network. Computes nothing.
 
-    benchmark    A benchmark as one HTML page that needs no other file, in light and dark, with plots
-    charts       A report's charts
-    details      The page's later sections
-    leaderboard  The leaderboard as one HTML page that needs no other file
-    learnt       The page's middle sections
-    markup       Numbers, tables and text as HTML; everything that is not ours is escaped
+The page can be read without JavaScript.
+
+    benchmark    A benchmark of strategies as one HTML page with plots, in light and dark
+    charts       A report's charts as SVG (best so far, candidates, lineage, roofline, bars, ratios)
+    details      The report's later sections, on floors, rejections, libraries, source, environment and cost
+    leaderboard  The leaderboard as one HTML page with a chart and a table for each ranking
+    learnt       The report's middle sections, on what values are worth and why the winner won
+    markup       Writes numbers, tables and text as HTML; everything that is not ours is escaped
     report       A report's record as one HTML page
-    sections     The page's first sections
-    svg          A chart's frame in SVG (scales, ticks, axes), and a family's colour and shape
+    sections     The report's first sections, on the winner, the progress and every candidate
+    svg          The frame of an SVG chart, its scales, ticks and axes, and a colour and a mark for each
+                 family
 """

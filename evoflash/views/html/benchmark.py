@@ -1,4 +1,7 @@
-"""A benchmark as one HTML page that needs no other file, in light and dark, with plots. Computes nothing."""
+"""A benchmark of strategies as one HTML page with plots, in light and dark. Computes no statistics.
+
+The page needs no other file. Its plots are SVG text, whose colours come from the page's style.
+"""
 
 import math
 from collections.abc import Callable, Sequence

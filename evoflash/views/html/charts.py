@@ -1,4 +1,4 @@
-"""A report's charts: best so far, candidates, lineage, roofline; bars, and ratios with their intervals."""
+"""A report's charts as SVG (best so far, candidates, lineage, roofline, bars, ratios). No statistics."""
 
 import math
 from collections import defaultdict

@@ -1,4 +1,7 @@
-"""The page's later sections: floors, rejections, libraries, source and checks, environment, cost."""
+"""The report's later sections, on floors, rejections, libraries, source, environment and cost.
+
+Writes HTML alone, and computes nothing.
+"""
 
 from collections.abc import Mapping, Sequence
 from operator import itemgetter

@@ -1,4 +1,7 @@
-"""The leaderboard as one HTML page that needs no other file: a chart and a table for each ranking."""
+"""The leaderboard as one HTML page with a chart and a table for each ranking. Reads no store.
+
+The page needs no other file.
+"""
 
 from itertools import groupby
 from operator import itemgetter

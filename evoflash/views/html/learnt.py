@@ -1,4 +1,4 @@
-"""The page's middle sections: what values are worth, and why the winner won."""
+"""The report's middle sections, on what values are worth and why the winner won. Computes nothing."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

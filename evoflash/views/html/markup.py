@@ -1,4 +1,4 @@
-"""Numbers, tables and text as HTML; everything that is not ours is escaped. Knows no report.
+"""Writes numbers, tables and text as HTML; everything that is not ours is escaped. Knows no report.
 
 A number stands in a <data> element with its whole value, so that a program can read the page as well.
 """

@@ -1,4 +1,4 @@
-"""A report's record as one HTML page; computes nothing, and asks neither a database nor the network.
+"""A report's record as one HTML page. Computes nothing, and asks neither a database nor the network.
 
 The policy in its head lets a browser load nothing at all.
 """

@@ -1,4 +1,4 @@
-"""The page's first sections: the winner, its progress, every candidate."""
+"""The report's first sections, on the winner, the progress and every candidate. Computes nothing."""
 
 from collections.abc import Mapping, Sequence
 from operator import itemgetter

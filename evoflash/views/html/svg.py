@@ -1,4 +1,7 @@
-"""A chart's frame in SVG (scales, ticks, axes), and a family's colour and shape. Knows no report."""
+"""The frame of an SVG chart, its scales, ticks and axes, and a colour and a mark for each family.
+
+A family looks the same in every chart. Draws no data, and knows no report.
+"""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -3,7 +3,6 @@
 A sentence is found by its words: one that was reworded is an error here, so that no number is forgotten.
 """
 
-import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from evoflash.trust.conformance.cases import primitives
 from evoflash.trust.selftest import bookkeeping_frauds, clock_frauds, large_size_frauds
 from evoflash.trust.selftest.corpus import corpus
 from scripts import ROOT
+from scripts.records import read_record
 
 _CONFORMANCE = ROOT / "scripts" / "validation" / "records" / "conformance-h100.json"
 
@@ -41,7 +41,7 @@ def cases(arch: str = "sm_90a") -> int:
 
 
 def _recorded(what: str) -> int:
-    record: dict[str, Any] = json.loads(_CONFORMANCE.read_text(encoding="utf-8"))
+    record: dict[str, Any] = read_record(_CONFORMANCE)
     return int(record[what])
 
 

@@ -4,12 +4,12 @@ Written into the page by scripts/pages/readme.py, from the records of `evoflash 
 nothing.
 """
 
-import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from scripts import ROOT
 from scripts.pages import markdown
+from scripts.records import read_record, stored
 
 RECORDS = "scripts/searches/records"
 NAMES = ("replayed-spaces.json", "replayed-more-seeds.json")
@@ -26,11 +26,12 @@ _MEASURES = ("P mean", "median", "below 0", "within 5 %", "CPU ms")
 
 def table() -> str:
     """A row for each space and set of seeds, and the commands that made them."""
-    records = [json.loads((ROOT / RECORDS / name).read_text(encoding="utf-8")) for name in NAMES]
+    records = [read_record(ROOT / RECORDS / name) for name in NAMES]
     heads = ["space", "seeds", *_heads(_OURS), *_heads(_REFERENCE), "p"]
     rows = (row for record in records for row in _rows(record))
-    linked = zip(NAMES, records, strict=True)
-    made = "; ".join(f"`{record['command']}` ([record](../{RECORDS}/{name}))" for name, record in linked)
+    files = (stored(ROOT / RECORDS / name).name for name in NAMES)
+    linked = zip(files, records, strict=True)
+    made = "; ".join(f"`{record['command']}` ([record](../{RECORDS}/{file}))" for file, record in linked)
     return "\n".join([*markdown.table(heads, rows), "", f"Made by {made}."]) + "\n"
 
 

@@ -3,12 +3,12 @@
 Written into the page by scripts/pages/readme.py, from the records of scripts/searches. Measures nothing.
 """
 
-import json
 import re
 from typing import Any
 
 from scripts import ROOT
 from scripts.pages import markdown
+from scripts.records import read_record
 
 RECORDS = "scripts/searches/records"
 RANKED = ("final-cold", "final-cold-boost")  # short workloads, and those timed at boost clock
@@ -16,8 +16,8 @@ RANKED = ("final-cold", "final-cold-boost")  # short workloads, and those timed 
 
 def searches() -> list[tuple[str, dict[str, Any]]]:
     """The recorded searches, by file name."""
-    paths = sorted((ROOT / RECORDS).glob("search-*.json"))
-    return [(path.name, json.loads(path.read_text(encoding="utf-8"))) for path in paths]
+    paths = sorted((ROOT / RECORDS).glob("search-*.json*"))
+    return [(path.name, read_record(path)) for path in paths]
 
 
 def table(records: list[tuple[str, dict[str, Any]]]) -> str:

@@ -324,7 +324,7 @@ maps = [
 
 
 def test_an_attention_kernel_with_tensor_maps_is_judged_too(tmp_path):
-    # Q and O, two stages of K and V, nine mbarriers (scripts/hopper_kernel/cases.py).
+    # Q and O, two stages of K and V, nine mbarriers (tests/hopper_kernel.py).
     smem_bytes = (128 + 64 * 4) * 128 + 9 * 8
     text = HOPPER_HEADER.replace("SMEM", str(smem_bytes)) + (KERNELS / "hopper.cu").read_text()
     path = tmp_path / "hopper.cu"

@@ -18,7 +18,7 @@ from evoflash.specs import load_gpu
 from evoflash.store.store import open_store
 from evoflash.views.progress import Progress
 
-FIXTURE = FIXTURES / "recorded.json"
+FIXTURE = FIXTURES / "recorded.json.gz"
 GENOMES = list(islice(SPACE, 40))
 
 

@@ -19,7 +19,7 @@ from evoflash.app.leaderboard import read_rankings
 from evoflash.app.verify.claim import Claim, of_evaluation, of_json
 from evoflash.app.verify.finding import How, Identity, Reproduction, find_out, identify
 from evoflash.app.verify.reading import ClaimSelector, claim_of
-from evoflash.app.verify.verdict import ClaimStatus, interval_of, judge, parse_tolerance
+from evoflash.app.verify.verdict import ClaimStatus, Verification, interval_of, judge, parse_tolerance
 from evoflash.champions import champion_today
 from evoflash.cli import program as cli
 from evoflash.errors import EvoflashError, UsageError
@@ -609,7 +609,7 @@ def test_both_sides_stand_beside_one_another_at_any_width(width, evaluation) -> 
     claim = of_evaluation(measured(evaluation, 20.0), "kernel.json")
     found = Reproduction(identify(claim), How.MEASURED, measured(evaluation, 31.25), MACHINE, "l4")
     console = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None)
-    report.print_verdict(claim, found, judge(claim, found), console)
+    report.print_verdict(Verification(claim, found, judge(claim, found)), console)
     text = console.file.getvalue()
 
     assert all(len(line) <= width for line in text.splitlines())

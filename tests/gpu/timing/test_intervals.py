@@ -1,6 +1,5 @@
 """The interval of a ratio and the answer read from it: against tables, made-up samples and the H200's own."""
 
-import json
 import math
 
 import numpy as np
@@ -18,6 +17,7 @@ from evoflash.gpu.timing.intervals import (
     student,
 )
 from evoflash.gpu.timing.paired import LOOKS
+from scripts.records import read_record
 
 RECORD = ROOT / "scripts" / "noise" / "records" / "aa-h200.json"
 
@@ -90,7 +90,7 @@ def test_a_slowdown_of_one_and_a_half_percent_is_found_in_noise_of_one_percent_a
 
 
 def test_what_was_recorded_on_the_h200_gives_the_recorded_answers():
-    record = json.loads(RECORD.read_text())
+    record = read_record(RECORD)
     for part, wanted in (("aa", "unclear"), ("planted", "slower")):
         rows = [each for row in record[part] for each in row["each"]]
         assert len(rows) == (400 if part == "aa" else 200)

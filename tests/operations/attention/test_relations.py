@@ -7,7 +7,8 @@ import pytest
 from tiled_kernel import tiled
 
 from evoflash.numerics import decode, encode
-from evoflash.operations.attention import abi, relations
+from evoflash.operations.attention import relations
+from evoflash.operations.attention.forms import dense
 from evoflash.operations.attention.inputs import draw
 from evoflash.operations.attention.workload import AttentionWorkload
 from evoflash.operations.expectations import Relation
@@ -109,4 +110,4 @@ def test_a_racing_kernel_does_not_repeat():
 
 def test_a_short_workload_has_no_half_to_copy():
     one_key = AttentionWorkload(1, 1, 1, 4, 1, 64)
-    assert ask("ignores_copies", lambda trial: abi.output(trial.q), one_key) == ""
+    assert ask("ignores_copies", lambda trial: dense.output(trial.q), one_key) == ""

@@ -1,6 +1,5 @@
 """The thresholds are those that the calibration record justifies: one that moves without it fails here."""
 
-import json
 from dataclasses import asdict
 
 import pytest
@@ -9,8 +8,9 @@ from places import ROOT
 from evoflash.kernels.family import known_families
 from evoflash.operations.attention.thresholds import FILE, thresholds
 from evoflash.operations.expectations import calibration
+from scripts.records import read_record
 
-RECORD = json.loads((ROOT / calibration(FILE)).read_text(encoding="utf-8"))
+RECORD = read_record(ROOT / calibration(FILE))
 MOST_USED = 0.95  # of a gate, by any honest kernel: beyond, it will reject one some day
 
 

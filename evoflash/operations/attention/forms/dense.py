@@ -1,0 +1,273 @@
+"""The dense form of an attention call: its tensors, its arguments, and what exports say of both.
+
+One description for the emulator, the GPU, exported launchers in C++ and launch.json. Which axes and sizes the
+tensors have is read from runtime/attention_dense.py, which goes with exported files. Launches nothing.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evoflash.launch import TensorMapSpec
+from evoflash.numerics import Bits
+from evoflash.operation import LaunchForm, Output, Role, TensorSpec
+from evoflash.operations.attention.workload import AttentionWorkload
+from evoflash.paths import TEMPLATES
+from evoflash.runtime import attention_dense as runtime
+from evoflash.runtime.description import stride_name
+
+Strides = tuple[int, int, int]  # batch, head, row; in elements; the last dimension is contiguous
+
+INTERFACE = TEMPLATES / "lib" / "interface.h.j2"
+LAUNCHER = TEMPLATES / "lib" / "launcher_dense.cu.j2"
+_MARKS = ("b", "h", "row", "col")
+_AXES = ("batch", "heads", "rows", "columns")
+# (Order of the axes batch, heads, rows, columns in memory, elements behind each row) of a caller's strided
+# tensors. No two have the same strides: a kernel that takes one's for another's reads or writes elsewhere.
+_STRIDED: Mapping[str, tuple[tuple[int, ...], int]] = {
+    "Q": ((0, 2, 1, 3), 16),  # as a program has it that keeps the heads of a row together
+    "K": ((0, 1, 2, 3), 32),
+    "V": ((1, 0, 2, 3), 48),
+    "O": ((0, 1, 2, 3), 64),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One parameter of a kernel, and what an exported launcher, in C++, passes for it."""
+
+    name: str  # as kernels call it
+    type: type[np.generic]
+    source: str  # of `args` (FIELDS) or of the strides that were read from it
+
+
+@dataclass(frozen=True, slots=True)
+class AbiField:
+    """One field of the C struct that an exported launcher takes, or an array of `count`."""
+
+    name: str
+    type: str  # of C
+    about: str
+    count: int = 1
+
+
+TENSORS: Mapping[str, Mapping[str, str]] = {name.upper(): axes for name, axes in runtime.TENSORS.items()}
+# In launch order, after the tensor maps; a kernel without global scratch has no workspace.
+PARAMETERS = (
+    *(Parameter(name, np.uint64, f"elements(args.{name.lower()})") for name in TENSORS),
+    Parameter("LSE", np.uint64, "args.lse"),
+    *(Parameter(name, np.int32, f"args.{name}") for name in ("seq_q", "seq_kv", "heads", "kv_heads")),
+    *(
+        Parameter(f"{name.lower()}_{axis}", np.int64, f"{name.lower()}.{axis}")
+        for name, axes in TENSORS.items()
+        for axis in axes
+    ),
+    Parameter("scale", np.float32, "scale_of(args)"),
+    Parameter("workspace", np.uint64, "Scratch{args.workspace}"),
+)
+
+# The struct of version 1. Fields stand where their alignment wants them, so that there is no padding.
+VERSION = 1
+FIELDS = (
+    AbiField("size", "uint32_t", "sizeof(evoflash_attention_args) of the caller"),
+    AbiField("version", "uint32_t", "EVOFLASH_ATTENTION_VERSION of the caller"),
+    AbiField("q", "const void*", "(batch, heads, seq_q, head_dim), on the device as all tensors"),
+    AbiField("k", "const void*", "(batch, kv_heads, seq_kv, head_dim)"),
+    AbiField("v", "const void*", "(batch, kv_heads, seq_kv, head_dim)"),
+    AbiField("o", "void*", "the output, (batch, heads, seq_q, head_dim)"),
+    AbiField("lse", "float*", "dense (batch, heads, seq_q), natural logarithm; null: not wanted"),
+    *(
+        AbiField(f"{name.lower()}_strides", "int64_t", "of batch, head, row; in elements", 3)
+        for name in TENSORS
+    ),
+    AbiField("batch", "int32_t", ""),
+    AbiField("heads", "int32_t", "of q and o"),
+    AbiField("kv_heads", "int32_t", "of k and v"),
+    AbiField("seq_q", "int32_t", "rows of q and o"),
+    AbiField("seq_kv", "int32_t", "rows of k and v"),
+    AbiField("head_dim", "int32_t", ""),
+    AbiField("dtype", "uint32_t", "of q, k, v, o: EVOFLASH_FP16 or EVOFLASH_BF16"),
+    AbiField("mask", "uint32_t", "EVOFLASH_MASK_NONE or EVOFLASH_MASK_CAUSAL"),
+    AbiField("scale", "float", "of the scores, above 0; 0: 1/sqrt(head_dim)"),
+    AbiField("flags", "uint32_t", "0"),
+    AbiField("workspace", "void*", "on the device; zero its bytes once, before the first call"),
+    AbiField("workspace_bytes", "uint64_t", "how large it is"),
+    AbiField("reserved_pointers", "const void*", "null: room for lengths, page tables, scales", 8),
+    AbiField("reserved_values", "int64_t", "0: room for what belongs to those", 8),
+)
+DTYPE_CODES: Mapping[str, int] = {"fp16": 1, "bf16": 2}
+MASK_CODES: Mapping[str, int] = {"none": 0, "causal": 1}  # causal: query i sees keys j <= i + seq_kv - seq_q
+
+
+@dataclass(frozen=True, slots=True)
+class CallError:
+    """Why a launcher refuses a call: a negative number; a positive one is a cudaError_t."""
+
+    code: int
+    name: str
+    says: str
+    compiled: str = ""  # what of the compile key it was compared with, by name
+
+
+ERRORS = (
+    CallError(-1, "BAD_VERSION", "size or version is not what evoflash_attention_args_init() sets"),
+    CallError(-2, "RESERVED", "flags, a reserved field or a byte beyond this version's struct is not 0"),
+    CallError(-3, "BAD_SHAPE", "a size is below 1, a sequence above 2^24, or a tensor above 2^38 elements"),
+    CallError(-4, "BAD_HEADS", "heads is not kv_heads times the compiled ratio", "gqa_ratio"),
+    CallError(-5, "BAD_HEAD_DIM", "head_dim is not the compiled one", "head_dim"),
+    CallError(-6, "BAD_DTYPE", "dtype is not the compiled one", "dtype"),
+    CallError(-7, "BAD_MASK", "mask is not the compiled one", "mask"),
+    CallError(-8, "BAD_SCALE", "scale is negative, infinite or no number"),
+    CallError(-9, "NULL_POINTER", "q, k, v or o is null"),
+    CallError(-10, "MISALIGNED", "q, k, v, o or workspace is no multiple of 16 bytes, or lse of 4"),
+    CallError(-11, "BAD_STRIDES", "a stride is no multiple of 8 from 8 to 2^38 elements, or rows overlap"),
+    CallError(-12, "BAD_WORKSPACE", "workspace is null or smaller than the kernel needs"),
+    CallError(-13, "BAD_GRID", "more blocks than a grid can have: use fewer heads or batch elements"),
+    CallError(-14, "NO_TENSOR_MAP", "the driver has no tensor map for these tensors"),
+)
+
+
+def tensors(workload: AttentionWorkload) -> tuple[TensorSpec, ...]:
+    """Q, K, V, O and LSE, which is a float32 tensor (batch, heads, seq_q) and may be left out."""
+    rows = _extents(workload, "O")
+    return (
+        *(_tensor(name, workload) for name in TENSORS),
+        TensorSpec("LSE", "numbers", rows, _MARKS[:3], _AXES[:3], "fp32", is_optional=True),
+    )
+
+
+def _tensor(name: str, workload: AttentionWorkload) -> TensorSpec:
+    spread, gap = _STRIDED[name]
+    shape = (*_extents(workload, name), workload.head_dim)
+    role: Role = "rows" if name == "O" else "input"
+    return TensorSpec(name, role, shape, _MARKS, _AXES, workload.dtype, spread=spread, gap=gap)
+
+
+def _extents(workload: AttentionWorkload, name: str) -> tuple[int, ...]:
+    sizes = workload.names()
+    return tuple(sizes[size] for size in TENSORS[name].values())
+
+
+def output(out: Bits, lse: NDArray[np.float32] | None = None) -> Output:
+    """O's bits (batch, heads, seq_q, head_dim) and LSE, missing where a kernel was asked for none."""
+    return Output({"O": out} if lse is None else {"O": out, "LSE": lse})
+
+
+def dense_strides(workload: AttentionWorkload) -> tuple[Strides, Strides, Strides, Strides]:
+    """Strides of dense Q, K, V, O."""
+    q, k, v, o = ((s[0], s[1], s[2]) for s in (spec.strides for spec in tensors(workload)[:-1]))
+    return q, k, v, o
+
+
+def scale(workload: AttentionWorkload) -> float:
+    """The softmax scale, 1/sqrt(head_dim)."""
+    return 1.0 / math.sqrt(workload.head_dim)
+
+
+def call_arguments(
+    workload: AttentionWorkload,
+    addresses: Mapping[str, int],
+    strides: Mapping[str, Sequence[int]],
+    *,
+    workspace: int = 0,
+) -> tuple[np.generic, ...]:
+    """As arguments(), of addresses and strides by tensor name."""
+    q, k, v, o, lse = (addresses[name] for name in ("Q", "K", "V", "O", "LSE"))
+    by_tensor = [(s[0], s[1], s[2]) for s in (strides[name] for name in TENSORS)]
+    given = (by_tensor[0], by_tensor[1], by_tensor[2], by_tensor[3])
+    return arguments(workload, (q, k, v, o, lse), given, workspace=workspace)
+
+
+def arguments(
+    workload: AttentionWorkload,
+    pointers: tuple[int, int, int, int, int],
+    strides: tuple[Strides, Strides, Strides, Strides] | None = None,
+    *,
+    workspace: int = 0,
+    softmax_scale: float | None = None,
+) -> tuple[np.generic, ...]:
+    """NumPy scalars in launch order, for pointers (Q, K, V, O, LSE); LSE may be 0 (not wanted). A kernel's
+    tensor maps, which emulator and driver make each in their own way, stand before these.
+
+    `workspace` points at global scratch; 0: the kernel takes no such argument. `softmax_scale` is 1/sqrt of
+    the head dimension where it is not given.
+    """
+    flat = [stride for tensor in strides or dense_strides(workload) for stride in tensor]
+    integers = (workload.seq_q, workload.seq_kv, workload.heads, workload.kv_heads)
+    factor = scale(workload) if softmax_scale is None else softmax_scale
+    values = (*pointers, *integers, *flat, factor, *([workspace] if workspace else []))
+    taken = PARAMETERS if workspace else PARAMETERS[:-1]
+    return tuple(each.type(value) for each, value in zip(taken, values, strict=True))
+
+
+# ---- exports
+
+
+def interface_names() -> dict[str, Any]:
+    """What the C declarations are made of: the struct, its codes and the errors."""
+    return {
+        "version": VERSION,
+        "fields": FIELDS,
+        "dtypes": DTYPE_CODES,
+        "masks": MASK_CODES,
+        "errors": ERRORS,
+    }
+
+
+def launcher_names(maps: Iterable[TensorMapSpec]) -> dict[str, Any]:
+    """The tensors, the tensor maps and the kernel's parameters in the launcher's words."""
+    return {
+        **interface_names(),
+        "maps": [_map_in_words(given) for given in maps],
+        "parameters": PARAMETERS,
+        "tensors": runtime.TENSORS,
+    }
+
+
+def _map_in_words(given: TensorMapSpec) -> dict[str, str]:
+    axes = TENSORS[given.of]
+    _, heads, rows, columns = given.box
+    swizzle = f"{given.swizzle}B" if given.swizzle else "NONE"
+    promotion = f"L2_{given.l2_promotion}B" if given.l2_promotion else "NONE"
+    return {
+        "tensor": given.of.lower(),
+        "heads": axes["head"],
+        "rows": axes["row"],
+        "box": f"{heads}, {rows}, {columns}",
+        "swizzle": f"CU_TENSOR_MAP_SWIZZLE_{swizzle}",
+        "promotion": f"CU_TENSOR_MAP_L2_PROMOTION_{promotion}",
+        "heads_inside": str(given.heads_inside).lower(),
+    }
+
+
+_KINDS = {np.uint64: "pointer", np.int32: "int32", np.int64: "int64", np.float32: "float32"}
+
+
+def launch_arguments(*, has_workspace: bool) -> list[str]:
+    """Kind and name of each argument, in the words of launch.json: "q_batch" is "q_stride_batch" there."""
+    taken = PARAMETERS if has_workspace else PARAMETERS[:-1]
+    return [f"{_KINDS[each.type]} {_launch_name(each)}" for each in taken]
+
+
+def _launch_name(given: Parameter) -> str:
+    return stride_name(*given.name.split("_")) if given.type is np.int64 else given.name.lower()
+
+
+def contract(workload: AttentionWorkload) -> dict[str, Any]:
+    """What launch.json says of the workloads that its kernel computes."""
+    return {
+        "dtype": workload.dtype,
+        "head_dim": workload.head_dim,
+        "gqa_ratio": workload.gqa_ratio,
+        "causal": workload.causal,
+        "accumulate": workload.accumulate,
+        "scale": scale(workload),
+        "layouts": ["bhsd", "bshd", "any strides of batch, head and row that are multiples of 8 elements"],
+    }
+
+
+LAUNCH_FORM = LaunchForm(runtime.DENSE.name, runtime.SIZES, launch_arguments, contract)
