@@ -352,7 +352,7 @@ def test_a_genome_is_checked_in_its_rendered_source(tmp_path, monkeypatch):
         path.write_text(path.read_text().replace("ef::syncthreads();", ""))
     monkeypatch.setenv("EVOFLASH_TEMPLATES", str(broken))
 
-    (subject,) = check_subject.of_words("unsynced", [], problem="mission", gpu="l4")
+    (subject,) = check_subject.named_kernels(None, "unsynced", [], problem=None, gpu="l4", db="")
     checked = check_kernel(subject, runs=2, seed=1)
 
     races = [finding for finding in checked.findings if finding.kind.startswith("race")]
@@ -362,7 +362,9 @@ def test_a_genome_is_checked_in_its_rendered_source(tmp_path, monkeypatch):
 
 
 def test_a_problem_of_two_kernels_is_checked_as_two(tmp_path):
-    subjects = check_subject.of_words("flash_mma", [], problem="mission+mission,causal", gpu="l4")
+    subjects = check_subject.named_kernels(
+        None, "flash_mma", [], problem="mission+mission,causal", gpu="l4", db=""
+    )
 
     assert len(subjects) == 2
     assert len({subject.source for subject in subjects}) == 2
