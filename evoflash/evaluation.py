@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -154,6 +154,32 @@ class Evaluation:
         return self.status is Status.SCREENED
 
     @property
+    def time(self) -> str:
+        """The time that ranks it in words: where it comes from, and its mark where it was not measured."""
+        if self.score_us is None:
+            return "none"
+        is_replay = self.basis is Basis.REPLAYED
+        if self.is_estimate:
+            bound = f", bound by {self.bound}" if self.bound else ""
+            by = f"ESTIMATED by model {self.model_version}, not measured"
+            replayed = ", replayed from a recording" if is_replay else ""
+            unproven = ", not proven to be right" if self.is_screened else ""
+            return f"~{self.score_us:.2f} us {by}{replayed}{bound}{unproven}"
+        if is_replay:
+            return f"{self.score_us:.2f} us replayed from a recording, not measured here"
+        unproven = ", by a short look: not proven to be right" if self.is_screened else ""
+        return f"{self.score_us:.2f} us {self.basis}{unproven}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything but the compiler's logs; the genome as its id, its family and its values."""
+        fields = asdict(self)
+        values = self.genome.as_dict()
+        fields["genome"] = {"id": self.genome.id, "family": self.genome.family, "values": values}
+        for build in fields["builds"]:
+            del build["log"]
+        return fields
+
+    @property
     def learnt_us(self) -> float | None:
         """What strategies may learn from: the time of a correct or a screened genome, None where it failed.
 
@@ -279,3 +305,9 @@ class Run:
         """Which run it is, for JSON."""
         rest = {name: getattr(self, name) for name in ("number", "gpu_hash", "budget", "created")}
         return {"id": self.id, "key": self.key.as_dict(), **rest}
+
+
+def faster(best: Evaluation | None, other: Evaluation) -> Evaluation | None:
+    """The better of the two; only a correct one wins, and a lower bound loses to any finished timing."""
+    timed = [e for e in (best, other) if e is not None and e.is_correct and e.score_us is not None]
+    return min(timed, key=lambda e: (e.is_censored, e.score_us), default=None)

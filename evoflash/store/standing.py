@@ -5,7 +5,7 @@ What a run took are seconds of the GPU and of the CPU, added up over its command
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 
 import sqlalchemy as sa
 
@@ -126,8 +126,3 @@ def _rate(newest: Sequence[Row]) -> float | None:
         return None
     first, last = (datetime.fromisoformat(newest[at]["created"]) for at in (0, -1))
     return (len(newest) - 1) / max((last - first).total_seconds(), 1.0)
-
-
-def age_s(standing: RunStatus) -> float:
-    """Seconds since the newest outcome was stored."""
-    return (datetime.now(UTC) - datetime.fromisoformat(standing.newest)).total_seconds()

@@ -6,6 +6,7 @@ import re
 import shutil
 import sqlite3
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -34,12 +35,13 @@ from evoflash.errors import NoKernelError, UsageError
 from evoflash.evaluation import FINAL, Baseline, Basis, Evaluation, Proposal, Rung, RunKey, Status, Timing
 from evoflash.evaluators.emulated import EmulatedEvaluator
 from evoflash.kernels.family import load_family
+from evoflash.notices import heard_by
 from evoflash.paths import CHAMPIONS
 from evoflash.problem import Problem, parse_problem
 from evoflash.space import Genome, SearchSpace
 from evoflash.specs import known_gpus, load_gpu
 from evoflash.store.store import open_store
-from evoflash.views.best import as_json, describe
+from evoflash.views.kernel import describe_best
 from scripts.pages import champions as script
 from scripts.records import read_record
 
@@ -349,15 +351,15 @@ def test_without_the_gpu_the_answer_is_checked_and_its_time_marked_as_archived(t
     answer = ask(tmp_path / "none.db")
 
     assert answer.genome == adapt(known, space_of(MISSION, known.genome.family))
-    assert f"{known.us:.2f} us, archived, measured on NVIDIA H200, {known.date}" in describe(answer)
-    assert re.search(r"checked   \d+ shapes, all passed", describe(answer))
-    assert "estimated" not in describe(answer).lower()
+    assert f"{known.us:.2f} us, archived, measured on NVIDIA H200, {known.date}" in describe_best(answer)
+    assert re.search(r"checked   \d+ shapes, all passed", describe_best(answer))
+    assert "estimated" not in describe_best(answer).lower()
     assert not (tmp_path / "none.db").exists()
 
 
 @needs_gxx
 def test_the_archived_time_is_no_score(tmp_path, nobody) -> None:
-    (found,) = json.loads(as_json(ask(tmp_path / "none.db")))
+    (found,) = json.loads(json.dumps([ask(tmp_path / "none.db").as_dict()]))
 
     assert (found["basis"], found["score_us"], found["rung"]) == ("archived", None, "preflight")
     known = champion.champion_of(MISSION, "h200")
@@ -373,7 +375,7 @@ def test_the_archived_time_is_no_score(tmp_path, nobody) -> None:
 def test_the_answer_exports_the_same_bytes_as_its_command(tmp_path, nobody) -> None:
     answer = ask(tmp_path / "none.db")
 
-    (line,) = re.findall(r"^again     evoflash (export .*)$", describe(answer), flags=re.MULTILINE)
+    (line,) = re.findall(r"^again     evoflash (export .*)$", describe_best(answer), flags=re.MULTILINE)
 
     assert evoflash(*line.split()).stdout == answer.cuda()
 
@@ -427,23 +429,23 @@ def stored(db: Path, basis: Basis, score_us: float, *, seed: int = 0) -> Genome:
     return genome
 
 
-def test_what_the_database_measured_comes_before_the_archive(tmp_path, nobody, capsys) -> None:
+def test_what_the_database_measured_comes_before_the_archive(tmp_path, nobody, said) -> None:
     genome = stored(tmp_path / "a.db", Basis.MEASURED, 9.0)
 
     assert ask(tmp_path / "a.db").genome == genome
-    assert "archive" not in capsys.readouterr().err
+    assert "archive" not in "".join(said)
 
 
 @needs_gxx
-def test_an_estimate_of_ones_own_stays_the_answer_and_the_archive_is_named(tmp_path, nobody, capsys) -> None:
+def test_an_estimate_of_ones_own_stays_the_answer_and_the_archive_is_named(tmp_path, nobody, said) -> None:
     genome = stored(tmp_path / "a.db", Basis.ESTIMATED, 9.0)
 
     answer = ask(tmp_path / "a.db")
 
     assert answer.genome == genome
-    assert "ESTIMATED" in describe(answer)
-    assert "`evoflash best --archive`" in capsys.readouterr().err
-    assert "archived, measured on" in describe(ask(tmp_path / "a.db", archive=True))
+    assert "ESTIMATED" in describe_best(answer)
+    assert "`evoflash best --archive`" in "".join(said)
+    assert "archived, measured on" in describe_best(ask(tmp_path / "a.db", archive=True))
 
 
 def test_what_nobody_knows_is_an_error_that_says_what_to_do(tmp_path, nobody) -> None:
@@ -469,6 +471,14 @@ class EmulatorInItsPlace(EmulatedEvaluator):
 
 
 @pytest.fixture
+def said() -> Iterator[list[str]]:
+    """The notes so far."""
+    notes: list[str] = []
+    with heard_by(notes.append):
+        yield notes
+
+
+@pytest.fixture
 def present(monkeypatch):
     """An H200 here, as far as the archive can tell."""
     monkeypatch.setattr(archived, "present_spec", lambda _: H200)
@@ -476,18 +486,18 @@ def present(monkeypatch):
 
 
 @needs_gxx
-def test_where_the_gpu_is_it_is_measured_and_stored_as_a_run_of_its_own(tmp_path, present, capsys) -> None:
+def test_where_the_gpu_is_it_is_measured_and_stored_as_a_run_of_its_own(tmp_path, present, said) -> None:
     db = tmp_path / "a.db"
 
     first, again = ask(db, gpu=None), ask(db, gpu=None)
 
     (known,) = (each for each in champions("h200") if each.problem == str(MISSION))
     assert first.genome == again.genome == adapt(known, space_of(MISSION, known.genome.family))
-    assert describe(first).splitlines()[-1] == (
+    assert describe_best(first).splitlines()[-1] == (
         f"archive   {known.us:.2f} us, archived, measured on NVIDIA H200, {known.date}"
     )
-    assert json.loads(as_json(first))[0]["basis"] == "measured"
-    assert capsys.readouterr().err.count("checking it and timing it again here") == 1
+    assert json.loads(json.dumps([first.as_dict()]))[0]["basis"] == "measured"
+    assert "".join(said).count("checking it and timing it again here") == 1
     with open_store(str(db), read_only=True) as store:
         (run,) = store.runs()
         ((proposal, evaluation),) = store.history(run)

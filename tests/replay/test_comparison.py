@@ -15,7 +15,7 @@ from forked import evoflash
 from places import FIXTURES
 from strategy_cases import Notebook
 
-from evoflash.app.record import record, to_recording
+from evoflash.app.recordings import record, to_recording
 from evoflash.app.search.limits import Limits
 from evoflash.app.search.recorded import search_recording
 from evoflash.cli.commands import search as search_command

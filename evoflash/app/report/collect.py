@@ -13,8 +13,8 @@ from evoflash.app.report import record
 from evoflash.app.report.candidates import History, fronts
 from evoflash.app.report.lineage import lineage
 from evoflash.app.report.winner import kernel, rooflines, verdict
+from evoflash.app.runs import closing_database, state
 from evoflash.app.search.session import read_pairs
-from evoflash.app.words import state
 from evoflash.errors import NoKernelError, without_passwords
 from evoflash.evaluation import Baseline, Basis, Evaluation, Run
 from evoflash.gpu.timing.relative import factors, in_words
@@ -38,6 +38,28 @@ def find_run(database: Database, store: Store, wanted: str | None) -> Run:
     if not searches:
         raise NoKernelError("no search is in this database: run `evoflash search` first, or name a run.")
     return min(searches, key=lambda run: run.key.basis is Basis.REPLAYED)
+
+
+def report(
+    db: str,
+    wanted: str | None,
+    *,
+    is_retimed: bool = False,
+    is_checked: bool = False,
+    price_per_hour: float | None = None,
+) -> record.Report:
+    """As collect(), of a run of a database by its number or name; without one the newest search."""
+    with closing_database(db, read_only=True) as database:
+        store = Store(database)
+        run = find_run(database, store, wanted)
+        return collect(
+            database,
+            store,
+            run,
+            is_retimed=is_retimed,
+            is_checked=is_checked,
+            price_per_hour=price_per_hour,
+        )
 
 
 def collect(

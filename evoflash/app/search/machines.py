@@ -87,6 +87,20 @@ def machines(asked: MachineOptions, planned: Planning) -> Iterator[tuple[SearchP
         yield plan, replace(found, ahead=asked.ahead or found.ahead)
 
 
+def serve(scheduler: str, *, gpu: str | None, tls: Path | None) -> None:
+    """Work for the searches of a scheduler, on one GPU of this machine or on a core, until it stays away.
+
+    UsageError or DeviceError for a GPU that is unknown or not there, DeviceError where no scheduler answers.
+    """
+    from evoflash.evaluators.cluster import serving
+    from evoflash.evaluators.cluster.address import address
+
+    where = address(scheduler, tls)
+    model = None if gpu is None else serving.model_of(gpu)
+    say(f"working for the searches of {where.url} on {'a core' if model is None else f'GPU {gpu}, {model}'}.")
+    serving.serve(where, model=model)
+
+
 @contextmanager
 def _by_scheduler(asked: MachineOptions, planned: Planning) -> Iterator[tuple[SearchPlan, Machines]]:
     from evoflash.evaluators.cluster.address import address

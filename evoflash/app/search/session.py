@@ -10,11 +10,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass, replace
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 
 from evoflash.app.leaderboard import LATENCY, Only, Rankings, read_front
+from evoflash.app.runs import cost_as_dict
 from evoflash.app.search import transfer
 from evoflash.app.search.limits import Limits, floor_us, is_near
 from evoflash.app.search.machines import HERE, Machines
@@ -22,18 +23,19 @@ from evoflash.app.search.plan import SearchPlan
 from evoflash.app.search.stopping import TerminatedError
 from evoflash.champions import family_shares_near
 from evoflash.errors import StoreError
-from evoflash.evaluation import FINAL, Basis, Evaluation, Proposal, Run, was_timed_again
+from evoflash.evaluation import FINAL, Basis, Build, Evaluation, Proposal, Run, was_timed_again
 from evoflash.evaluators.emulated import EmulatedEvaluator
 from evoflash.evaluators.finals import time_finalists
 from evoflash.evaluators.measured import MeasuredEvaluator
 from evoflash.evaluators.prepare import compile_only
 from evoflash.gpu.process import outcome as rung_times
-from evoflash.gpu.process.finals import FinalReport
+from evoflash.gpu.process.finals import FinalReport, conclusion
 from evoflash.gpu.timing.noise_floor import environment
 from evoflash.gpu.timing.paired import PairedComparison
 from evoflash.kernels.nvrtc import first_error
 from evoflash.notices import say
 from evoflash.search import Strategy, search
+from evoflash.space import Genome
 from evoflash.store.database import Database
 from evoflash.store.standing import ComputeCost, charge, costs
 from evoflash.store.store import Store, open_store
@@ -121,9 +123,37 @@ class RunResult:
     validator: str = ""  # its share of a candidate's time, in words; empty where nothing was timed
     cost: ComputeCost | None = None  # of the run, all its commands together
     library: tuple[str, float] | None = None  # the fastest that was timed in this run, and its time in us
-    front: Rankings | None = (
-        None  # the run's Pareto front, where other objectives than latency were asked for
-    )
+    front: Rankings | None = None  # the Pareto front, where other objectives than latency were asked for
+
+    @property
+    def against_libraries(self) -> list[PairedComparison]:
+        """The winner over each library, from the times that were taken in turns."""
+        if self.finals is None or self.best is None:
+            return []
+        mine, libraries = self.best.genome.id, self.finals.environment
+        return [c for c in self.finals.comparisons if c.first == mine and c.second in libraries]
+
+    @property
+    def finals_say(self) -> str:
+        """What the finals say of the winner against the other finalists; empty without finals."""
+        return (
+            "" if self.finals is None or self.best is None else conclusion(self.finals, self.best.genome.id)
+        )
+
+    def as_dict(self, price_per_hour: float | None = None) -> dict[str, Any]:
+        """The best kernel, what was spent, how it stands against the libraries, cost, and the front."""
+        assert self.best is not None, "a search without a kernel is an error, not a report"
+        known: dict[str, Any] = {
+            "best": self.best.as_dict(),
+            "spent": self.spent,
+            "comparisons": [asdict(comparison) for comparison in self.against_libraries],
+            "validator": self.validator,
+            "cost": cost_as_dict(self.cost, price_per_hour),
+        }
+        if self.front is not None:
+            names = [each.name for each in self.front.objectives]
+            known["front"] = {"objectives": names, "rows": self.front.with_genes()}
+        return known
 
 
 class Watcher(Protocol):
@@ -212,6 +242,13 @@ def result_of(
     cost = costs(store.database, current.id).get(current.id)
     timed = next(((each.name, each.score_us) for each in store.baselines(current) if each.score_us), None)
     return RunResult(store.best_of(current), store.spent_budget(current), finals, validator, cost, timed)
+
+
+def stored_result(plan: SearchPlan, db: str) -> RunResult:
+    """What the plan's newest run has in the database; nothing where it was not begun."""
+    with open_store(db) as store:
+        run = next((run for run in store.runs() if run.key == plan.key), None)
+        return RunResult(None, 0) if run is None else result_of(store, run)
 
 
 def keep_pairs(store: Store, current: Run, finals: FinalReport | None) -> None:
@@ -355,15 +392,10 @@ def evaluator(
     )
 
 
-def dry_run(plan: SearchPlan, *, budget: int) -> None:
-    """Render and compile `budget` uniform genomes and print what ptxas says of each; stores nothing."""
+def dry_run(plan: SearchPlan, *, budget: int) -> Iterator[tuple[Genome, Build, str]]:
+    """Render and compile `budget` uniform genomes: each build, and why it fails; stores nothing."""
     rng = np.random.default_rng(plan.seed)
     for at in range(budget):
         genome = plan.fields[at % len(plan.fields)].space.sample(rng)
         for build in compile_only(genome, plan.problem, plan.gpu):
-            said = (
-                f"{build.registers} registers, {build.spill_bytes} bytes spilled"
-                if build.ok
-                else first_error(build.log)
-            )
-            print(f"{genome.id}  {said}  {genome}")
+            yield genome, build, "" if build.ok else first_error(build.log)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-from evoflash.app.words import short
+from evoflash.app.report.record import short
 from evoflash.views.html.svg import NARROW, ChartFrame, Look, both, cross, line, make_frame, path, text
 
 Json = Mapping[str, Any]

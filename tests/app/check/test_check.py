@@ -12,7 +12,7 @@ from places import KERNELS, TESTS
 from rich.console import Console
 
 from evoflash.app.check import subject as check_subject
-from evoflash.app.check.runs import CheckReport, check_kernel, plan, run_case
+from evoflash.app.check.runs import CheckReport, check_kernel, plan, reports_as_dict, run_case
 from evoflash.app.check.subject import of_export
 from evoflash.errors import UsageError
 from evoflash.kernels.family import load_family
@@ -22,7 +22,7 @@ from evoflash.kernels.standalone import export_values, genome_of
 from evoflash.operation import operation_of
 from evoflash.operations.attention.workload import parse_workload
 from evoflash.paths import TEMPLATES
-from evoflash.views.check import as_json, print_reports
+from evoflash.views.check import print_reports
 
 TEXTS = TESTS / "app" / "check"
 FAULTS_HEADER = (TEXTS / "faults_header.cu").read_text()
@@ -295,7 +295,7 @@ def test_a_genome_is_checked_in_its_rendered_source(tmp_path, monkeypatch):
         path.write_text(path.read_text().replace("ef::syncthreads();", ""))
     monkeypatch.setenv("EVOFLASH_TEMPLATES", str(broken))
 
-    (subject,) = check_subject.of_words("unsynced", [], problem="mission", gpu="l4")
+    (subject,) = check_subject.named_kernels(None, "unsynced", [], problem=None, gpu="l4", db="")
     checked = check_kernel(subject, runs=2, seed=1)
 
     races = [finding for finding in checked.findings if finding.kind.startswith("race")]
@@ -305,7 +305,9 @@ def test_a_genome_is_checked_in_its_rendered_source(tmp_path, monkeypatch):
 
 
 def test_a_problem_of_two_kernels_is_checked_as_two(tmp_path):
-    subjects = check_subject.of_words("flash_mma", [], problem="mission+mission,causal", gpu="l4")
+    subjects = check_subject.named_kernels(
+        None, "flash_mma", [], problem="mission+mission,causal", gpu="l4", db=""
+    )
 
     assert len(subjects) == 2
     assert len({subject.source for subject in subjects}) == 2
@@ -530,7 +532,7 @@ def test_a_run_that_does_not_end_is_the_last(tmp_path, monkeypatch):
 
 def test_json_holds_what_the_page_shows(tmp_path):
     path = flash(tmp_path, 1)
-    document = json.loads(as_json([check_file(path)]))
+    document = json.loads(json.dumps(reports_as_dict([check_file(path)])))
     copy, read = line_of(path, "ef::cp_async16_zfill(chunk_at"), line_of(path, "ef::ldmatrix_x4(b, chunk_at")
 
     assert (document["verdict"], document["warnings"]) == ("failed", 0)

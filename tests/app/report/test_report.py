@@ -12,10 +12,9 @@ import pytest
 import report_cases as cases
 
 from evoflash.app.report import collect, record
+from evoflash.app.runs import closing_database
 from evoflash.app.search.session import pairs_of, read_pairs
-from evoflash.app.words import short
 from evoflash.cli import program as cli
-from evoflash.cli.commands.runs import closing_database
 from evoflash.errors import NoKernelError, StoreError, UsageError, without_passwords
 from evoflash.evaluation import Basis, Status
 from evoflash.gpu.process.finals import FinalReport
@@ -30,7 +29,7 @@ def reported(path: Path, wanted: str | None = None, **asked: float) -> dict:
     with closing_database(str(path), read_only=True) as database:
         store = Store(database)
         run = collect.find_run(database, store, wanted)
-        return json.loads(record.as_json(collect.collect(database, store, run, **asked)))
+        return json.loads(json.dumps(collect.collect(database, store, run, **asked).as_dict()))
 
 
 @pytest.fixture(scope="module")
@@ -287,7 +286,7 @@ def test_the_source_of_the_winner_is_in_the_report(found):
 
 
 def test_numbers_that_nobody_knows_are_null(tmp_path):
-    text = record.as_json.__globals__["_json_safe"]({"a": math.inf, "b": [math.nan, 1.5]})
+    text = record._json_safe({"a": math.inf, "b": [math.nan, 1.5]})
     assert text == {"a": None, "b": [None, 1.5]}
 
 
@@ -438,7 +437,7 @@ def test_an_estimate_never_loses_its_mark(tmp_path):
     ],
 )
 def test_a_number_has_four_digits_and_no_exponent(value, text):
-    assert short(value) == text
+    assert record.short(value) == text
 
 
 def test_a_change_of_nothing_has_no_sign():

@@ -33,7 +33,7 @@ from evoflash.trust.selftest.corpus import (
     outcome,
 )
 from evoflash.trust.selftest.run import SelfTest, climb, self_test
-from evoflash.views import selftest as report
+from evoflash.views import doctor as report
 
 GPU = load_gpu("h200")
 PREFLIGHT = ExpectedRejection({Rung.PREFLIGHT: "wrong"})
@@ -312,7 +312,7 @@ def test_the_report_repeats_what_is_wrong_and_counts():
         report.line(bad),
         "1 SLIPPED THROUGH, 1 rejected; in 12 s, NVIDIA H200",
     ]
-    read = json.loads(report.as_json(found))
+    read = json.loads(json.dumps(found.as_dict()))
     assert (read["good"], read["outcomes"][0]["end"]) == (False, "SLIPPED THROUGH")
 
 

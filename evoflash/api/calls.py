@@ -1,38 +1,37 @@
-"""Searches from Python, for one problem or several, and asks a database what it knows.
-
-The use cases in app/ do the work. Several problems are searched one after the other.
-"""
+"""Searches, asks a database, evaluates, compares and exports from Python. app/ does the work."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Self, TypedDict, Unpack
+from typing import TYPE_CHECKING, Self, TypedDict, Unpack, overload
 
-from evoflash.api.records import Kernel, Leaderboard, Progress, SearchResult, Step
+from evoflash.api.records import Kernel, KernelComparison, Leaderboard, Progress, SearchResult, Step
 from evoflash.app import best as answer
 from evoflash.app import evaluate as evaluating
-from evoflash.app import leaderboard as several
+from evoflash.app.compare import compare_by_name
 from evoflash.app.evaluate import GenomeRequest, of_name
-from evoflash.app.leaderboard import Only, objectives_of, since_of
+from evoflash.app.export import write_evaluated
+from evoflash.app.leaderboard import ranked_kernels
 from evoflash.app.mix import WeightedProblem, read_problems
+from evoflash.app.recordings import compare_strategies
 from evoflash.app.search import plan as planning
 from evoflash.app.search import session as running
 from evoflash.app.search.limits import Limits
 from evoflash.app.search.limits import limits as limits_of
 from evoflash.app.search.machines import MachineOptions, machines
 from evoflash.app.search.many import by_weight
-from evoflash.errors import EvoflashError
-from evoflash.evaluation import Basis, Evaluation, Proposal
+from evoflash.errors import EvoflashError, UsageError
+from evoflash.evaluation import Basis, Evaluation, Proposal, faster
 from evoflash.paths import default_database
-from evoflash.problem import Problem, canonical, parse_problem
-from evoflash.search import faster
+from evoflash.problem import Problem, parse_problem
 from evoflash.settings import DEFAULT_STRATEGY
 from evoflash.space import Value
-from evoflash.specs import canonical_gpu
-from evoflash.store.store import open_store
 from evoflash.views import kernel as kernel_report
+
+if TYPE_CHECKING:
+    from evoflash.replay.comparison import StrategyComparison
 
 _ARGV = ("python",)  # what a run that was begun from Python has in place of a command line
 
@@ -114,25 +113,15 @@ def search(
     except KeyboardInterrupt:
         if plan is None:  # before there was a search: a GPU of a scheduler was waited for
             raise
-        return _stored_result(plan, where)
+        return _result(running.stored_result(plan, where), is_interrupted=True)
     return _result(result, is_interrupted=False)
 
 
 def _result(result: running.RunResult, *, is_interrupted: bool) -> SearchResult:
     if result.best is None:
         return SearchResult(None, result.spent, is_interrupted)
-    said = kernel_report.describe_result(result, as_json=False)
+    said = kernel_report.describe_result(result)
     return SearchResult(Kernel(result.best), result.spent, is_interrupted, said)
-
-
-def _stored_result(plan: planning.SearchPlan, db: str) -> SearchResult:
-    """What the plan's newest run has in the database; nothing where it was not begun."""
-    with open_store(db) as store:
-        run = next((run for run in store.runs() if run.key == plan.key), None)
-        kept = running.RunResult(None, 0)
-        if run is not None:
-            kept = running.result_of(store, run)
-    return _result(kept, is_interrupted=True)
 
 
 class _Listener:
@@ -216,12 +205,16 @@ def leaderboard(
     >>> [row["rank"] for row in evoflash.leaderboard("mission", gpu="l4", top=1)]
     [1]
     """
-    only = Only(family, run, None if since is None else since_of(since))
     databases = [db] if isinstance(db, str) else list(db or [default_database()])
-    fronts = () if objective is None else objectives_of(objective)
-    wanted, where = canonical(_text(problem)), canonical_gpu(gpu)
-    table, _ = several.leaderboard(
-        databases, objectives=fronts, problem=wanted, gpu=where, only=only, top=top
+    table, _ = ranked_kernels(
+        databases,
+        problem=_text(problem),
+        gpu=gpu,
+        family=family,
+        run=run,
+        since=since,
+        objective=objective,
+        top=top,
     )
     return Leaderboard(table)
 
@@ -340,3 +333,103 @@ def _search_problem(each: WeightedProblem, options: SearchOptions) -> ProblemSea
         return ProblemSearch(each.problem, each.weight, search(each.problem, **options))
     except EvoflashError as error:
         return ProblemSearch(each.problem, each.weight, None, str(error))
+
+
+def replay(
+    file: str | Path,
+    strategies: str | Sequence[str] = "all",
+    *,
+    budget: int = 200,
+    repeats: int = 20,
+    ahead: int = 1,
+    seed: int = 0,
+) -> "StrategyComparison":
+    """Search strategies compared on a recorded space (a Kernel Tuner cache or T4 file, plain or gzip).
+
+    Needs no GPU and stores nothing. Each strategy runs `repeats` times, with the seeds from `seed` on, for
+    `budget` evaluations with `ahead` of them in flight. A standing's `score` is 0 for what random search is
+    expected to find and 1 for the optimum; times are in us. UsageError for a file that is no record.
+
+    >>> import evoflash
+    >>> from evoflash.replay import spaces
+    >>> file = Path(spaces.__path__[0]) / "pnpoly-rtx3090.json.gz"
+    >>> comparison = evoflash.replay(file, ["uniform"], budget=20, repeats=2)
+    >>> [standing.strategy for standing in comparison.standings]
+    ['uniform']
+    """
+    names = strategies if isinstance(strategies, str) else ",".join(strategies)
+    return compare_strategies(Path(file), names, budget=budget, repeats=repeats, seed=seed, ahead=ahead)
+
+
+def compare(
+    first: str | Path | Kernel,
+    second: str | Path | Kernel,
+    *,
+    problem: str | Problem | None = None,
+    seed: int = 0,
+    db: str | None = None,
+) -> KernelComparison:
+    """Which of two kernels is faster on this machine's GPU, or that it is unclear; both are checked first.
+
+    A kernel is a Kernel, an id, a library's name (`sdpa_cudnn`) or a .cu file. `results` has for each
+    workload and protocol the first's time over the second's, with its interval. DeviceError without a GPU,
+    EvoflashError where a kernel is not correct.
+
+    >>> import evoflash
+    >>> print(evoflash.compare("3f2a", "sdpa_cudnn", problem="mission"))  # doctest: +SKIP
+    """
+    names = [word.id if isinstance(word, Kernel) else str(word) for word in (first, second)]
+    where = db or default_database()
+    what = None if problem is None else str(problem)
+    return KernelComparison(*compare_by_name(names[0], names[1], problem=what, seed=seed, db=where))
+
+
+@overload
+def export(kernel: Kernel, *, prefix: str | None = None) -> str: ...
+
+
+@overload
+def export(
+    kernel: Kernel,
+    path: str | Path,
+    *,
+    kind: str | None = None,
+    arch: str | None = None,
+    prefix: str | None = None,
+    db: str | None = None,
+) -> tuple[Path, ...]: ...
+
+
+def export(
+    kernel: Kernel,
+    path: str | Path | None = None,
+    *,
+    kind: str | None = None,
+    arch: str | None = None,
+    prefix: str | None = None,
+    db: str | None = None,
+) -> str | tuple[Path, ...]:
+    """The kernel as files that need no evoflash, as `evoflash export` writes them; their paths are returned.
+
+    The ending of `path` says which form (`kernel.cu`, `kernel.cubin`, `attention.py`, `torch_op.py`, `hub`,
+    `t4.json`, `solution.json`), or `kind` does: cu, cubin, cupy, torch, hub, t4, solution. `arch`
+    ("sm_90a,sm_89") compiles for several architectures, `prefix` begins the C names of a .cu file. What the
+    files say of the kernel is what `db` knows of it, else the kernel itself. Without `path` nothing is
+    written and the .cu file's text is returned.
+
+    UsageError where the kernel cannot leave in that form, the path cannot be written, or the problem needs
+    several kernels.
+
+    >>> import evoflash
+    >>> kernel = evoflash.best("mission", gpu="l4")
+    >>> [path.name for path in evoflash.export(kernel, "kernel.cubin")]
+    ['kernel.cubin', 'kernel.json']
+    >>> "__global__" in evoflash.export(kernel)
+    True
+    """
+    if path is None:
+        if kind not in (None, "cu") or arch is not None:
+            raise UsageError("kind and arch are for files: give a path, too.")
+        return kernel.cuda if prefix is None else kernel.cuda_with_prefix(prefix)
+    where = db or default_database()
+    return write_evaluated(kernel.evaluation, str(path), kind=kind, archs=arch, prefix=prefix, db=where)
