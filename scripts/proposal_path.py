@@ -27,15 +27,14 @@ import os, sys, threading, time
 
 ROOT = os.environ["EVOFLASH_TRACE_ROOT"] + os.sep + "evoflash" + os.sep
 FOLDER = os.environ["EVOFLASH_TRACE_FOLDER"]
-names, seen, lock = {}, {}, threading.Lock()
+names, seen = {}, {}
 out = None
 
-def write(line):
+def write(line):  # without a lock: a process may be forked while another thread is in here
     global out
-    with lock:
-        if out is None:
-            out = open(os.path.join(FOLDER, f"{os.getpid()}.txt"), "a", buffering=1)
-        out.write(line + "\\n")
+    if out is None:
+        out = os.open(os.path.join(FOLDER, f"{os.getpid()}.txt"), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    os.write(out, f"{line}\\n".encode())
 
 def profile(frame, event, argument):
     if event not in ("call", "return"):
