@@ -25,8 +25,8 @@ from scripts import ROOT
 _PROFILER = """
 import os, sys, threading, time
 
-ROOT = os.environ["EVOFLASH_TRACE_ROOT"] + os.sep + "evoflash" + os.sep
-FOLDER = os.environ["EVOFLASH_TRACE_FOLDER"]
+ROOT = os.environ["TRACE_ROOT"] + os.sep + "evoflash" + os.sep
+FOLDER = os.environ["TRACE_FOLDER"]
 names, seen = {}, {}
 out = None
 
@@ -86,8 +86,8 @@ def traced_calls(tree: Path, words: Iterable[str]) -> list[tuple[float, str]]:
         paths = [str(hook), str(tree), os.environ.get("PYTHONPATH", "")]
         own = {
             "PYTHONPATH": os.pathsep.join(filter(None, paths)),
-            "EVOFLASH_TRACE_ROOT": str(tree),
-            "EVOFLASH_TRACE_FOLDER": str(notes),
+            "TRACE_ROOT": str(tree),
+            "TRACE_FOLDER": str(notes),
         }
         subprocess.run(command, cwd=tree, env={**os.environ, **own}, check=True)
         lines = [line for file in notes.iterdir() for line in file.read_text(encoding="utf-8").splitlines()]
