@@ -45,7 +45,7 @@ ground:
     mutations   The package of mutation operators, whose files are in the folder mutations/ of the checkout
     evaluation  The records of what became of a genome
     problem     A problem, one workload of an operation or several, and how it is written
-    launch      One kernel launch as records
+    launch      One kernel launch as records, and whether a GPU has room for it
     operation   The record of what an operation gives to the rest of evoflash, and finding one by name
     space       Genomes, params and search spaces
     specs/      What each GPU allows and how fast it is, read from specs/<name>.toml

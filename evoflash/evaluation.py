@@ -45,9 +45,6 @@ class Basis(StrEnum):
     REPLAYED = "replayed"
 
 
-# What tensor maps and launches may ask for on every GPU that knows them.
-
-
 @dataclass(frozen=True, slots=True)
 class Candidate:
     """A genome rendered for one compile key; the same bytes go to NVRTC and to g++."""

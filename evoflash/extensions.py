@@ -10,15 +10,12 @@ import sys
 import traceback
 from collections.abc import Mapping
 from functools import cache
-from os.path import expanduser
+from os.path import expanduser  # leaves an unknown ~user as it is; Path raises
 from pathlib import Path
 from types import ModuleType
 
 from evoflash.errors import UsageError
 from evoflash.settings import lookup
-
-# leaves an unknown ~user as it is; Path raises
-
 
 GROUP = "evoflash.extensions"
 KINDS = {"templates": ".cu.j2", "mutations": ".py", "gpus": ".toml", "strategies": ".py"}

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from evoflash.space import Genome, SearchSpace, Value
+from evoflash.space import Genome, SearchSpace, Value, is_among
 
 Changes = Mapping[str, Value]
 Slack = Sequence[tuple[str, int]]  # slack genes, each with the direction in which it may move
@@ -56,8 +56,8 @@ def switch(genome: Genome, space: SearchSpace, name: str, *words: Value) -> list
     values = genome.as_dict()
     if name not in values:
         return []
-    allowed = [value for value in space.param(name).values if not words or _among(value, words)]
-    return [{name: value} for value in allowed if not _same(value, values[name])]
+    allowed = [value for value in space.param(name).values if not words or is_among(value, words)]
+    return [{name: value} for value in allowed if not is_among(value, [values[name]])]
 
 
 def draw_new_genes(genome: Genome, space: SearchSpace, rng: np.random.Generator, changes: Changes) -> Changes:
@@ -131,20 +131,11 @@ def _merge(parts: Iterable[Changes]) -> Changes:
 
 def _has(genome: Genome, changes: Changes) -> bool:
     values = genome.as_dict()
-    return all(_same(values.get(name), value) for name, value in changes.items())
+    return all(is_among(values.get(name), [value]) for name, value in changes.items())
 
 
 def _can_take(space: SearchSpace, name: str, value: Value) -> bool:
-    return name in space.names and _among(value, space.param(name).values)
-
-
-def _same(one: Value | None, other: Value | None) -> bool:
-    # True equals 1 in Python, but a switch is no number.
-    return one == other and type(one) is type(other)
-
-
-def _among(value: Value, words: Iterable[Value]) -> bool:
-    return any(_same(value, word) for word in words)
+    return name in space.names and is_among(value, space.param(name).values)
 
 
 def refit(

@@ -18,7 +18,6 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, Generic, TypeGuard, TypeVar
 
 import pebble
@@ -187,9 +186,7 @@ class IsolatedPool:
     def __enter__(self) -> "IsolatedPool":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

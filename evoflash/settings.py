@@ -11,13 +11,19 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from os.path import expanduser
+from os.path import expanduser  # leaves an unknown ~user as it is; Path raises
 from pathlib import Path
 from typing import Any, Literal
 
 import platformdirs
 
 from evoflash.errors import UsageError
+
+DEFAULT_STRATEGY = "surrogate"  # of a search, from the command line and from Python
+MOST = 2**31 - 1  # of whatever is counted: databases keep it in 32 bits
+MOST_WORKERS = 512  # processes of one machine
+MOST_AHEAD = 65_536  # proposals in flight
+MOST_SEED = 2**32 - 1  # some samplers take no larger one
 
 Kind = Literal["text", "path", "folder", "folders", "whole number", "number", "switch"]
 
@@ -76,9 +82,6 @@ INTERNAL = {  # set by evoflash itself for its own processes; no person sets the
 def by_key() -> dict[str, Setting]:
     """The settings that a config file may have, by key."""
     return {setting.key: setting for setting in SETTINGS if setting.key}
-
-
-# leaves an unknown ~user as it is; Path raises
 
 
 NAME = "evoflash.toml"
@@ -199,16 +202,11 @@ def is_on(key: str) -> bool:
 
 
 def _parse(setting: Setting, text: str) -> Any:
-    if setting.kind == "whole number":
+    if setting.kind in ("whole number", "number"):
         try:
-            return int(text)
+            return int(text) if setting.kind == "whole number" else float(text)
         except ValueError:
-            raise UsageError(f"{setting.variable}={text}: give a whole number.") from None
-    if setting.kind == "number":
-        try:
-            return float(text)
-        except ValueError:
-            raise UsageError(f"{setting.variable}={text}: give a number.") from None
+            raise UsageError(f"{setting.variable}={text}: give a {setting.kind}.") from None
     if setting.kind == "switch":
         if text.lower() not in (*_ON, *_OFF):
             raise UsageError(f"{setting.variable}={text}: give 1 or 0.")
@@ -216,18 +214,3 @@ def _parse(setting: Setting, text: str) -> Any:
     if setting.kind == "folders":
         return tuple(part for part in text.split(os.pathsep) if part)
     return text
-
-
-DEFAULT_STRATEGY = "surrogate"  # of a search, from the command line and from Python
-
-
-MOST = 2**31 - 1  # of whatever is counted: databases keep it in 32 bits
-
-
-MOST_WORKERS = 512  # processes of one machine
-
-
-MOST_AHEAD = 65_536  # proposals in flight
-
-
-MOST_SEED = 2**32 - 1  # some samplers take no larger one

@@ -4,7 +4,7 @@ import hashlib
 import itertools
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -17,6 +17,11 @@ Values = Mapping[str, Value]
 _BATCH = 256  # points drawn at once
 _EXACT, _SOUGHT, _POOL = 20_000, 100_000, 32  # draws of each kind for a sample; genomes that it chooses from
 _Domain = tuple[str, tuple[Value, ...], Callable[[Values], bool] | None]  # name, values, when it is active
+
+
+def is_among(value: Value | None, values: Iterable[Value]) -> bool:
+    """Whether the value is one of them: True equals 1 in Python, but a switch is no number."""
+    return any(value is v or (value == v and type(value) is type(v)) for v in values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +120,7 @@ class SearchSpace:
             self.param(name)
         for param in self.params:
             value = values.get(param.name, param.values[0])
-            if not any(value is v or (value == v and type(value) is type(v)) for v in param.values):
+            if not is_among(value, param.values):
                 allowed = ", ".join(map(str, param.values))
                 raise UsageError(f"{self.family}.{param.name}={value} is not a value: use one of {allowed}.")
             if self._active(param.name, chosen):
@@ -125,6 +130,19 @@ class SearchSpace:
     def _active(self, name: str, chosen: Values) -> bool:
         # A condition may only look at params declared before the one it switches.
         return name not in self.when or self.when[name](chosen)
+
+    def has_point(self, genome: Genome) -> bool:
+        """Whether the genome is one of this space, valid or not: one that a store holds may be of an older
+        version of the family.
+        """
+        try:
+            return self.genome(genome.as_dict()) == genome
+        except UsageError:
+            return False
+
+    def __contains__(self, genome: Genome) -> bool:
+        """Whether it is a valid genome of this space: a seed may ask too much of this GPU."""
+        return self.has_point(genome) and self.is_valid(genome)
 
     def violations(self, genome: Genome) -> tuple[str, ...]:
         """Names of the checks that the genome fails; empty means valid."""

@@ -5,6 +5,7 @@ from places import TEMPLATES
 
 from evoflash.evaluation import Proposal, Rung, Status
 from evoflash.evaluators.emulated import EmulatedEvaluator
+from evoflash.evaluators.pipeline import ThisMachine
 from evoflash.kernels import family as families
 from evoflash.kernels.family import load_family
 from evoflash.problem import parse_problem
@@ -37,7 +38,7 @@ def planted(monkeypatch):
 )
 @pytest.mark.sample(2)
 def test_a_bad_candidate_costs_only_itself_in_the_emulator(planted, fault, status, rung, says):
-    with EmulatedEvaluator(PROBLEM, load_gpu("l4"), seed=1, workers=1) as evaluator:
+    with EmulatedEvaluator(PROBLEM, load_gpu("l4"), seed=1, cores=ThisMachine(1)) as evaluator:
         evaluator.submit(planted(fault))
         evaluator.submit(planted("none"))
         _, bad = evaluator.collect()

@@ -17,7 +17,7 @@ from evoflash.app.search.limits import Limits
 from evoflash.app.search.plan import where
 from evoflash.app.search.session import RunResult, counting, keep_pairs, result_of
 from evoflash.errors import NoKernelError, UsageError
-from evoflash.evaluation import Basis, Evaluation, Run, Rung, RunKey, Status
+from evoflash.evaluation import Basis, Evaluation, Proposal, Run, Rung, RunKey, Status
 from evoflash.evaluators.emulated import EmulatedEvaluator
 from evoflash.evaluators.finals import time_finalists
 from evoflash.evaluators.measured import MeasuredEvaluator
@@ -32,7 +32,6 @@ from evoflash.search import search
 from evoflash.space import Genome, Value
 from evoflash.specs import GpuSpec
 from evoflash.store.store import Store, open_store
-from evoflash.strategies.fixed_list import FixedList
 
 
 def emulate(genome: Genome, problem: Problem, spec: GpuSpec) -> Evaluation:
@@ -185,6 +184,20 @@ def begin(
     key = RunKey(str(problem), spec.name, basis, strategy, 0)
     noted = environment()
     return store.begin(key, gpu_hash=spec.hash, budget=budget, argv=argv, environment=noted, fresh=True)
+
+
+class FixedList:
+    """A strategy that proposes a fixed list, in order; `operator` says where it is from."""
+
+    def __init__(self, genomes: Sequence[Genome], operator: str) -> None:
+        self._left, self._operator = list(reversed(genomes)), operator
+
+    def ask(self) -> Proposal | None:
+        """The next of the list."""
+        return Proposal(self._left.pop(), self._operator) if self._left else None
+
+    def tell(self, proposal: Proposal, evaluation: Evaluation) -> None:
+        """Nothing to learn."""
 
 
 def evaluate_all(

@@ -17,7 +17,7 @@ from evoflash.problem import canonical
 from evoflash.space import Value
 from evoflash.specs import canonical_gpu
 from evoflash.store.store import Store, best_in, open_store
-from evoflash.strategies.model.gene_effects import GeneEffect, Nogood, effects, nogoods
+from evoflash.strategies.gene_effects import GeneEffect, Nogood, effects, nogoods
 from evoflash.strategies.operators import diagnosis, gain, is_control
 
 History = list[tuple[Proposal, Evaluation]]

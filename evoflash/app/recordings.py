@@ -19,10 +19,8 @@ from evoflash.kernels.family import load_family
 from evoflash.notices import say, working
 from evoflash.problem import parse_problem
 from evoflash.replay.comparison import WINDOW_START, StrategyComparison, compare, parse_strategies
-from evoflash.replay.kernel_tuner import read_recording, write_recording
+from evoflash.replay.kernel_tuner import read_recording, shipped_spaces, write_recording
 from evoflash.replay.recorded_space import RecordedOutcome, Recording, recorded_space
-from evoflash.replay.spaces import shipped_spaces
-from evoflash.space import Genome, SearchSpace
 from evoflash.specs import load_gpu
 from evoflash.store.store import Store, open_store
 
@@ -56,7 +54,7 @@ def to_recording(store: Store, *, problem: str, gpu: str, family: str | None, ba
         )
     name = _family_of(evaluations, family)
     space = load_family(name).space(what.compile_keys(spec.arch), spec)
-    outcomes = {e.genome: _outcome(e) for e in evaluations if _fits(e.genome, space)}
+    outcomes = {e.genome: _outcome(e) for e in evaluations if space.has_point(e.genome)}
     first = what.workloads[0]
     return Recording(
         recorded_space(name, space.params, outcomes, version=space.version),
@@ -92,14 +90,6 @@ def _family_of(evaluations: Sequence[Evaluation], family: str | None) -> str:
     if family is not None and family not in names:
         raise UsageError(f"the database has no {family} there: it has {', '.join(names)}.")
     return family or names[0]
-
-
-def _fits(genome: Genome, space: SearchSpace) -> bool:
-    # Genomes of other families, and of older versions of this one, are no points of its space.
-    try:
-        return space.genome(genome.as_dict()) == genome
-    except UsageError:
-        return False
 
 
 def _outcome(evaluation: Evaluation) -> RecordedOutcome:
@@ -217,7 +207,7 @@ def run_benchmark(
 
 def _runnable(strategies: str, reference: str) -> tuple[str, ...]:
     """The contenders whose packages are here, the reference among them; UsageError where none is."""
-    from evoflash.replay.contenders import contenders, missing_package
+    from evoflash.replay.benchmark import contenders, missing_package
 
     wanted = contenders(f"{strategies},{reference}")
     missing = {missing_package(name) for name in wanted} - {""}

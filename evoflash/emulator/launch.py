@@ -26,8 +26,7 @@ from numpy.typing import DTypeLike
 
 from evoflash.errors import DeviceError, UsageError
 from evoflash.kernels.gxx import runtime
-from evoflash.kernels.occupancy import beyond_every_gpu
-from evoflash.launch import LaunchConfig
+from evoflash.launch import LaunchConfig, beyond_every_gpu
 from evoflash.operation import Delivery, Schedule
 
 _MAX_THREADS = 1024

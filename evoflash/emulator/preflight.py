@@ -8,7 +8,7 @@ Any plan of checks (validation/plan.py) can be carried out here; the pre-flight'
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from evoflash.kernels.family import Family
 from evoflash.kernels.renderer import shrunk
 from evoflash.launch import LaunchConfig
 from evoflash.operation import Delivery, EmulatedRun, Loop, Output, Schedule, Workload, operation_of
-from evoflash.perf_model.estimate import Profile, fit_counts, mean_counts
+from evoflash.perf_model import Profile, fit_counts, mean_counts
 from evoflash.specs import GpuSpec
 from evoflash.validation.cases import draw_case
 from evoflash.validation.plan import CheckLaunch, CheckPlan, check_one_by_one, single_plan
@@ -105,7 +105,7 @@ def _on(planned: EmulatedRun, gpu: GpuSpec) -> GpuSpec:
     return replace(gpu, sm_count=planned.sms) if planned.crowded else gpu
 
 
-_EMPTY = Profile((), 1, 1, 1, 1, 0.0)
+_EMPTY = Profile(1, 1, 1, 1)
 _ENDLESS = {"TIMEOUT", "LIVELOCK", "DEADLOCK"}
 
 
@@ -121,19 +121,6 @@ _Counted = tuple[Workload, list[dict[str, int]]]  # a workload, and each launch'
 
 def _profile(loop: Loop, uncounted: int, *counted: _Counted) -> Profile:
     """From two lengths: the first launch's line per step of its loop, the others' means per CTA."""
-    shape = Profile(
-        (),
-        loop.rows,
-        loop.keys,
-        loop.stages,
-        loop.splits,
-        uncounted,
-        loop.pack,
-        cluster=loop.cluster,
-        overlaps=bool(loop.overlaps),
-        row_tiles=loop.row_tiles,
-        operand_bytes=loop.operand_bytes,
-    )
     works = [operation_of(workload).work(workload, loop) for workload, _ in counted]
     runs = tuple(
         (counters[0], work.copies * len(work.steps), work.copies * sum(work.steps))
@@ -142,7 +129,7 @@ def _profile(loop: Loop, uncounted: int, *counted: _Counted) -> Profile:
     first_counters = counted[0][1]
     rest = (mean_counts(counters) for counters in first_counters[1:])
     (many, few) = runs
-    return replace(shape, launches=(fit_counts((many, few)), *rest))
+    return Profile(**asdict(loop), launches=(fit_counts((many, few)), *rest), uncounted=uncounted)
 
 
 def complaint_of(reports: tuple[emulator.EmulatorReport, ...], verdict: Verdict | None) -> str:

@@ -2,14 +2,11 @@
 
 One measures on the GPU that is here; the other emulates the kernel and estimates its time.
 
-    climbs     Takes many genomes at a time through compilation, screen, pre-flight and proof
-    cluster/   Does an evaluator's work on many cores, GPUs and machines, by Dask
-    emulated   Evaluates without a GPU, by the emulator's checks and the performance model's estimate
-    estimates  What the performance model says of a prepared genome, one estimate for each workload
-    finals     The last phase of a measured search, in which the best kernels face hidden shapes, then
-               baselines
-    machines   What an evaluator may ask of processes and of a GPU, here or on a cluster
-    measured   Evaluates on the GPU that is present
-    pipeline   What both evaluators share, from genomes prepared in worker processes to duplicates
-    prepare    Renders, compiles and emulates one genome for every compile key of a problem
+    cluster/  Does an evaluator's work on many cores, GPUs and machines, by Dask
+    emulated  Evaluates without a GPU, by the emulator's checks and the performance model's estimate
+    finals    The last phase of a measured search, in which the best kernels face hidden shapes, then
+              baselines
+    measured  Evaluates on the GPU that is present
+    pipeline  What both evaluators share, from genomes prepared in worker processes to duplicates
+    prepare   Renders, compiles and emulates one genome for every compile key of a problem
 """

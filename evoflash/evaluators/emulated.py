@@ -5,21 +5,28 @@ it, and is not proven. What a proposal has to keep up with goes by its place in 
 search repeats itself whatever takes how long, and over a stop.
 """
 
-from collections.abc import Iterable
 from concurrent.futures import Future
 from dataclasses import replace
 
 from evoflash.emulator.preflight import preflight
-from evoflash.evaluation import Basis, Evaluation, Proposal, Rung, Status, Timing, score
-from evoflash.evaluators.estimates import bound_of, estimates, rival_beating, rivals
-from evoflash.evaluators.machines import Cores
+from evoflash.evaluation import Basis, Evaluation, Rung, Status, Timing, score
 from evoflash.evaluators.pipeline import PreparingEvaluator, preparation_of
-from evoflash.evaluators.prepare import PREPARE_LIMIT_S, Preparation, ScreeningResult, prepare, with_preflight
+from evoflash.evaluators.prepare import (
+    PREPARE_LIMIT_S,
+    Preparation,
+    ScreeningResult,
+    bound_of,
+    estimates,
+    prepare,
+    rival_beating,
+    rivals,
+    with_preflight,
+)
 from evoflash.isolation import Ending
 from evoflash.kernels.family import load_family
 from evoflash.kernels.gxx import KernelBuildError
 from evoflash.kernels.renderer import render
-from evoflash.perf_model.estimate import model_version
+from evoflash.perf_model import model_version
 from evoflash.problem import Problem
 from evoflash.space import Genome
 from evoflash.specs import GpuSpec
@@ -68,31 +75,12 @@ class EmulatedEvaluator(PreparingEvaluator[Ending[Preparation]]):
     basis = Basis.ESTIMATED
     model_version = model_version()
 
-    def __init__(
-        self,
-        problem: Problem,
-        gpu: GpuSpec,
-        *,
-        seed: int,
-        history: Iterable[Evaluation] = (),
-        workers: int | None = None,
-        cores: Cores | None = None,
-        ahead: int | None = None,
-        proves_all: bool = False,
-    ) -> None:
-        """As its base; the best of `history` are what candidates are screened against, unless `proves_all`
-        asks for every check of each of them.
-        """
-        past = list(history)
-        super().__init__(problem, gpu, seed=seed, history=past, workers=workers, cores=cores, ahead=ahead)
-        self._proves_all = proves_all
-        self._scores_us = [_proven_us(each) for each in past]  # in the order of their proposals
-
     def _begin(self, genome: Genome) -> "Future[Ending[Preparation]]":
-        known_us = () if self._proves_all else rivals(filter(None, self._scores_us[: self._known_count]))
+        known = () if self._proves_all else self._told[: self._known_count]
+        known_us = rivals(filter(None, map(_proven_us, known)))
         if not known_us:
             return self._preparing(genome, emulate=True)
-        arguments = (genome, self._problem, self._gpu, self._seed_of(genome), known_us)
+        arguments = (genome, self.problem, self.gpu, self._seed_of(genome), known_us)
         return self._pool.submit(screen_or_prepare, *arguments, timeout_s=PREPARE_LIMIT_S)
 
     @property
@@ -100,13 +88,7 @@ class EmulatedEvaluator(PreparingEvaluator[Ending[Preparation]]):
         """How many outcomes a proposal that is submitted now may know of: as many as are there when it comes
         in a search that was never stopped. After a stop there are more.
         """
-        return max(0, len(self._scores_us) + self.pending - self.ahead + 1)
-
-    def collect(self) -> tuple[Proposal, Evaluation]:
-        """As its base, and what is submitted from now on has to keep up with it."""
-        proposal, evaluation = super().collect()
-        self._scores_us.append(_proven_us(evaluation))
-        return proposal, evaluation
+        return max(0, len(self._told) + self.pending - self.ahead + 1)
 
     def _preparation_of(self, found: Ending[Preparation]) -> Preparation:
         return preparation_of(found)
@@ -115,9 +97,7 @@ class EmulatedEvaluator(PreparingEvaluator[Ending[Preparation]]):
         prepared = preparation_of(found)
         screened = prepared.screened
         estimated = (
-            screened.estimates
-            if screened
-            else estimates(evaluation.genome, prepared, self._problem, self._gpu)
+            screened.estimates if screened else estimates(evaluation.genome, prepared, self.problem, self.gpu)
         )
         timings = tuple(
             Timing(
@@ -129,7 +109,7 @@ class EmulatedEvaluator(PreparingEvaluator[Ending[Preparation]]):
                 n=1,
                 terms=dict(each.terms),
             )
-            for workload, each in zip(self._problem.workloads, estimated, strict=True)
+            for workload, each in zip(self.problem.workloads, estimated, strict=True)
         )
         score_us = score([timing.median_us for timing in timings])
         timed = replace(evaluation, timings=timings, score_us=score_us, bound=bound_of(estimated))

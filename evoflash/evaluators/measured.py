@@ -1,34 +1,66 @@
 """Evaluates on the GPU that is present: prepared in worker processes, screened and proven in a GPU process.
 
-Compilation, emulation and the GPU's work on different genomes overlap (climbs.py). With enough cores the
+Compilation, emulation and the GPU's work on different genomes overlap. Each genome has a thread of its own,
+which only waits; it goes on as soon as its own last step is done, whatever was submitted before it. A kernel
+whose machine code is known, or on its way, is not sent a second time. The best proven kernels of the search
+so far are kept, because the next candidate is compared with them.
+
+With enough cores the
 emulator sees every genome that is proven, while the GPU does, and tells what bounds it; a screen, which ends
 half of all genomes, does not wait for it. Before the GPU it sees a genome until it has found nothing wrong
 with another of the same family; where cores are few, of the same structural core.
 """
 
+import bisect
+import contextlib
 import logging
 import secrets
-from collections.abc import Iterable, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, wait
-from dataclasses import replace
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import (
+    FIRST_COMPLETED,
+    CancelledError,
+    Future,
+    InvalidStateError,
+    ThreadPoolExecutor,
+    wait,
+)
+from dataclasses import dataclass, replace
 from pathlib import Path
 from shutil import which
-from typing import Self
+from typing import Any, Self
 
+from evoflash import operation as registry
 from evoflash.champions import known_starts
-from evoflash.evaluation import Basis, Evaluation, Rung
-from evoflash.evaluators.climbs import Climbs, Incumbents, LadderProgress, Steps, anchor_of, task_template
-from evoflash.evaluators.estimates import bound_of, estimates
-from evoflash.evaluators.machines import Cores, GpuQueues
-from evoflash.evaluators.pipeline import PreparingEvaluator, preparation_of
-from evoflash.evaluators.prepare import PREPARE_LIMIT_S, Preparation, compile_only, with_preflight
+from evoflash.evaluation import SCORED, Basis, Build, Evaluation, Rung, Status, Timing, score
+from evoflash.evaluators.pipeline import (
+    Cores,
+    Duplicates,
+    GpuQueue,
+    GpuQueues,
+    PreparingEvaluator,
+    preparation_of,
+)
+from evoflash.evaluators.prepare import (
+    ELITES,
+    FEW,
+    PREPARE_LIMIT_S,
+    Preparation,
+    bound_of,
+    compile_only,
+    estimates,
+    with_preflight,
+)
+from evoflash.gpu.process import outcome as rung_times
+from evoflash.gpu.process import rungs
 from evoflash.gpu.process.finals import FinalReport, FinalTask
 from evoflash.gpu.process.outcome import GpuOutcome
 from evoflash.gpu.process.process import REFERENCES_LIMIT_S, keep_cases
-from evoflash.gpu.process.rungs import GpuTask
+from evoflash.gpu.process.rungs import Anchor, GpuTask, Launcher, launches_on
 from evoflash.gpu.process.worker import GpuWorker
 from evoflash.isolation import Ending
 from evoflash.kernels.family import load_family
+from evoflash.operation import Workload
 from evoflash.problem import Problem
 from evoflash.space import Genome
 from evoflash.specs import GpuSpec
@@ -39,6 +71,216 @@ log = logging.getLogger(__name__)
 AHEAD = 16
 _MOST_CLIMBS = 4096  # threads, of which no more are started than genomes are in flight
 MANY_CORES = 4  # preparing a genome takes a core two seconds
+_FAR_FASTER = 0.7
+
+
+class Incumbents:
+    """Threads may ask and add at any time."""
+
+    def __init__(self) -> None:
+        self._lock, self._best = threading.Lock(), list[float]()  # scores, the fastest first
+        self._anchor: Anchor | None = None
+        self.begun: Future[None] = Future()  # done once something can be compared with
+
+    def add(self, score_us: float, anchor: Anchor | None) -> None:
+        """One more proven kernel; None where its machine code is no longer at hand."""
+        with self._lock:
+            bisect.insort(self._best, score_us)
+            del self._best[ELITES:]
+        if anchor is not None:
+            self.offer(anchor)
+
+    def take_back(self, score_us: float) -> None:
+        """The kernel of that time is wrong after all."""
+        with self._lock, contextlib.suppress(ValueError):  # others have pushed it out
+            self._best.remove(score_us)
+
+    def offer(self, anchor: Anchor) -> None:
+        """A kernel that has passed every check on the GPU, for others to be timed beside it."""
+        with self._lock:
+            known, us = self._anchor, score(anchor.times_us)
+            if known is None or us < _FAR_FASTER * score(known.times_us):
+                self._anchor = anchor
+        with contextlib.suppress(InvalidStateError):  # it is done already
+            self.begun.set_result(None)
+
+    def is_among_the_best(self, score_us: float) -> bool:
+        """Whether a kernel with that time would be one of the few best at this moment."""
+        with self._lock:
+            return len(self._best) < ELITES or score_us < self._best[-1]
+
+    def now(self, task: GpuTask) -> GpuTask:
+        """The task with what it has to keep up with at this moment; as it is while nothing is proven."""
+        with self._lock:
+            return replace(task, anchor=self._anchor, rival_us=_rival_us(self._best, self._anchor))
+
+
+def _rival_us(best: Sequence[float], anchor: Anchor | None) -> float | None:
+    if len(best) >= ELITES:
+        return best[-1]
+    known = [*best[:1], *([score(anchor.times_us)] if anchor else [])]
+    return FEW * min(known) if known else None
+
+
+def anchor_of(task: GpuTask, timings: Sequence[Timing]) -> Anchor:
+    """A proven kernel with its times under the protocol that ranks it."""
+    return Anchor(task, tuple(_ranking_us(workload, timings) for workload, _ in task.timed))
+
+
+def _ranking_us(workload: Workload, timings: Sequence[Timing]) -> float:
+    timed = {timing.protocol: timing.median_us for timing in timings if timing.workload == str(workload)}
+    return next(timed[protocol] for protocol in SCORED if protocol in timed)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskTemplate:
+    """What all genomes of a search are asked."""
+
+    problem: Problem
+    gpu: GpuSpec
+    seed: int
+    checks: tuple[Workload, ...]
+
+    def task_of(self, genome: Genome, builds: tuple[Build, ...]) -> GpuTask:
+        """All that a search asks of a genome."""
+        return rungs.task_of(
+            genome.id,
+            self.gpu,
+            builds,
+            self._launcher(genome),
+            checks=self.checks,
+            timed=self.problem.workloads,
+            seed=self.seed,
+            is_deterministic=load_family(genome.family).is_deterministic,
+        )
+
+    def hidden_launches(self, genome: Genome, *, seed: int) -> rungs.Launches:
+        """Launches on shapes that are drawn from the seed."""
+        return launches_on(self.hidden_workloads(seed), self._launcher(genome))
+
+    def hidden_workloads(self, seed: int) -> tuple[Workload, ...]:
+        """The shapes that are drawn from the seed."""
+        operation = registry.load(self.problem.operation)
+        return operation.hidden_workloads(self.problem.compile_keys(self.gpu.arch), seed=seed)
+
+    def _launcher(self, genome: Genome) -> Launcher:
+        family = load_family(genome.family)
+        return lambda workload: family.launches(genome, workload, self.gpu)
+
+
+def task_template(problem: Problem, gpu: GpuSpec, *, seed: int) -> TaskTemplate:
+    """With the check shapes of the problem's operation."""
+    operation = registry.load(problem.operation)
+    return TaskTemplate(problem, gpu, seed, operation.check_workloads(problem.compile_keys(gpu.arch)))
+
+
+@dataclass(frozen=True, slots=True)
+class LadderProgress:
+    """How far a genome came; the outcome is None where it failed before the GPU, or in pre-flight."""
+
+    prepared: Preparation
+    outcome: GpuOutcome | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """What a genome goes through. `preflight` is None where it needs none before its proof."""
+
+    prepare: Callable[[Genome], "Future[Ending[Preparation]]"]
+    preflight: Callable[[Genome, Preparation], "Future[Ending[Preparation]] | None"]
+    asked: TaskTemplate
+    worker: GpuQueue
+    now: Callable[[GpuTask], GpuTask]  # with what a task has to keep up with when its turn comes
+    is_worth_it: Callable[[float], bool]  # whether a kernel with that time in us goes through the emulator
+    standing: Incumbents
+    duplicates: Duplicates
+
+
+class Climbs:
+    """All genomes that are under way."""
+
+    def __init__(self, steps: Steps, *, at_once: int) -> None:
+        self._steps, self._lock, self._is_over = steps, threading.Lock(), False
+        self._threads = ThreadPoolExecutor(max_workers=at_once, thread_name_prefix="evoflash-climb")
+        self._kernels: dict[object, Future[LadderProgress]] = {}
+        self._last: Future[LadderProgress] | None = None
+
+    def start(self, genome: Genome) -> "Future[LadderProgress]":
+        """Start on a genome; returns at once."""
+        preparing = self._steps.prepare(genome)
+        self._last = self._threads.submit(self._climb, genome, preparing, self._last)
+        return self._last
+
+    def end(self) -> None:
+        """Send nothing more to the GPU. What waits for a process ends when its pool is closed."""
+        self._is_over = True
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _climb(
+        self,
+        genome: Genome,
+        preparing: "Future[Ending[Preparation]]",
+        before: "Future[LadderProgress] | None",
+    ) -> LadderProgress:
+        prepared = preparation_of(preparing.result())
+        if prepared.failure or self._steps.duplicates.original_of(genome, prepared.builds):
+            return LadderProgress(prepared)
+        if before is not None:  # until one is proven they come one by one: the first is the likeliest
+            either: tuple[Future[Any], ...] = (before, self._steps.standing.begun)
+            wait(either, return_when=FIRST_COMPLETED)
+        mine: Future[LadderProgress] = Future()
+        key = self._steps.duplicates.key_of(genome, prepared.builds)
+        with self._lock:
+            kernel = self._kernels.setdefault(key, mine)
+        if kernel is not mine:
+            twin = kernel.result()
+            return replace(twin, prepared=replace(twin.prepared, builds=prepared.builds))
+        try:
+            mine.set_result(self._on_the_gpu(genome, prepared))
+        except BaseException as error:  # its twins wait for it, too
+            mine.set_exception(error)
+        return mine.result()
+
+    def _on_the_gpu(self, genome: Genome, prepared: Preparation) -> LadderProgress:
+        steps = self._steps
+        task = steps.asked.task_of(genome, prepared.builds)
+        self._check_not_over()
+        screened = steps.worker.screen(task, now=steps.now).result()
+        if screened.status is not Status.CORRECT:
+            return LadderProgress(prepared, screened)
+        self._check_not_over()
+        proof = steps.worker.submit(task, now=steps.now).result()
+        if proof.status is not Status.CORRECT:
+            return self._final_progress(prepared, proof, screened)
+        anchor = anchor_of(task, proof.timings)
+        steps.standing.offer(anchor)
+        if proof.score_us is None:
+            return self._final_progress(prepared, proof, screened)
+        if not prepared.profiles and not steps.is_worth_it(proof.score_us):
+            return self._final_progress(prepared, _let_be(proof), screened)
+        steps.standing.add(proof.score_us, anchor)  # others need not wait for the emulator
+        if preflight := steps.preflight(genome, prepared):
+            prepared = replace(preparation_of(preflight.result()), builds=prepared.builds)
+        if prepared.failure:
+            steps.standing.take_back(proof.score_us)
+            return LadderProgress(prepared)
+        return self._final_progress(prepared, proof, screened)
+
+    def _final_progress(
+        self, prepared: Preparation, proof: GpuOutcome, screened: GpuOutcome
+    ) -> LadderProgress:
+        spent = rung_times.together(proof.environment, screened.environment)
+        return LadderProgress(prepared, replace(proof, environment=spent))
+
+    def _check_not_over(self) -> None:
+        if self._is_over:
+            raise CancelledError
+
+
+def _let_be(proof: GpuOutcome) -> GpuOutcome:
+    """Of a kernel that is right on the GPU and too slow for the emulator, which it was not shown to yet."""
+    reason = f"too slow to be emulated: {proof.score_us:.2f} us"
+    return replace(proof, status=Status.SCREENED, rung=Rung.TIMING, reason=reason)
 
 
 class MeasuredEvaluator(PreparingEvaluator[LadderProgress]):
@@ -53,28 +295,24 @@ class MeasuredEvaluator(PreparingEvaluator[LadderProgress]):
         *,
         seed: int,
         history: Iterable[Evaluation] = (),
-        workers: int | None = None,
         cores: Cores | None = None,
         ahead: int | None = None,
         gpus: GpuQueues | None = None,
         proves_all: bool = False,
         energy: bool = False,
     ) -> None:
-        """As its base; the best of `history` are what candidates are screened against, unless `proves_all`
-        asks for every check of each of them. `gpus` are others than the one that is here, `energy` asks for
-        that of the finalists.
-        """
-        past = list(history)
+        """As its base. `gpus` are others than the one here, `energy` asks for that of the finalists."""
         self._can_emulate = which("g++") is not None
-        super().__init__(problem, gpu, seed=seed, history=past, workers=workers, cores=cores, ahead=ahead)
-        self._asked, self._proves_all = task_template(problem, gpu, seed=seed), proves_all
-        self._energy = energy
+        super().__init__(
+            problem, gpu, seed=seed, history=history, cores=cores, ahead=ahead, proves_all=proves_all
+        )
+        self._asked, self._energy = task_template(problem, gpu, seed=seed), energy
         checks, timed = self._asked.checks, problem.workloads
         self._worker = gpus(checks=checks, timed=timed, seed=seed) if gpus else self._own_gpu()
         # The archive's kernels have been through all of this on such a GPU, or one of the same SMs.
         self._clean = {self._code(champion.genome) for champion in known_starts(gpu.name)}
         self._standing = Incumbents()
-        for evaluation in past:
+        for evaluation in self._told:
             self._remember(evaluation)
         self._climbs = self._new_climbs()
         self._hidden_seed: int | None = None
@@ -88,10 +326,7 @@ class MeasuredEvaluator(PreparingEvaluator[LadderProgress]):
         asked = self._asked
         has_many_cores = self._cores.count >= MANY_CORES
         worker = GpuWorker(
-            checks=asked.checks,
-            timed=asked.problem.workloads,
-            seed=asked.seed,
-            shares=has_many_cores,
+            checks=asked.checks, timed=asked.problem.workloads, seed=asked.seed, shares=has_many_cores
         )
         if has_many_cores:
             for workload in reversed(asked.checks):  # the dearest first
@@ -201,30 +436,20 @@ class MeasuredEvaluator(PreparingEvaluator[LadderProgress]):
         """Beside the genome's proof, unless it has been emulated or cores are few."""
         if prepared.profiles or not self._emulates_beside:
             return None
-        arguments = (genome, self._problem, self._gpu, prepared, self._seed_of(genome))
+        arguments = (genome, self.problem, self.gpu, prepared, self._seed_of(genome))
         emulating = self._pool.submit(with_preflight, *arguments, timeout_s=PREPARE_LIMIT_S)
         emulating.add_done_callback(lambda done: self._note(genome, done))
         return emulating
 
     def _with_timings(self, evaluation: Evaluation, found: LadderProgress) -> Evaluation:
         assert found.outcome is not None, "only what failed before the GPU has none"
-        bound = bound_of(estimates(evaluation.genome, found.prepared, self._problem, self._gpu))
+        bound = bound_of(estimates(evaluation.genome, found.prepared, self.problem, self.gpu))
         return replace(_with_outcome(evaluation, found.outcome), bound=bound)
 
     @property
     def retimer(self) -> Self:
         """Itself: it can check and time any genome again."""
         return self
-
-    @property
-    def problem(self) -> Problem:
-        """What is timed."""
-        return self._problem
-
-    @property
-    def gpu(self) -> GpuSpec:
-        """Where it is timed."""
-        return self._gpu
 
     def _prepare_finals(self, _: object) -> None:
         """Once the search has begun, beside it: references of hidden shapes and libraries take seconds."""
@@ -240,9 +465,7 @@ class MeasuredEvaluator(PreparingEvaluator[LadderProgress]):
 
     def in_turns(self, finalists: Sequence[GpuTask]) -> FinalReport | None:
         """Finalists and baselines timed in turns in a fresh process; None, and a warning, when one failed."""
-        task = FinalTask(
-            tuple(finalists), self._problem.workloads, self._gpu, self._seed, energy=self._energy
-        )
+        task = FinalTask(tuple(finalists), self.problem.workloads, self.gpu, self._seed, energy=self._energy)
         ending = self._worker.finalists(task).result()
         if ending.value is None:
             log.warning(
@@ -252,7 +475,7 @@ class MeasuredEvaluator(PreparingEvaluator[LadderProgress]):
 
     def task_of(self, genome: Genome) -> GpuTask:
         """What the GPU process needs of a genome; compiles it where that was not done."""
-        return self._asked.task_of(genome, compile_only(genome, self._problem, self._gpu))
+        return self._asked.task_of(genome, compile_only(genome, self.problem, self.gpu))
 
     def checked_on_hidden_shapes(self, task: GpuTask, genome: Genome, *, seed: int) -> GpuOutcome:
         """What became of the genome on shapes and data that are drawn from the seed."""

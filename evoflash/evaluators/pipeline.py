@@ -1,27 +1,117 @@
-"""What both evaluators share, from genomes prepared in worker processes to duplicates. Judges nothing."""
+"""What both evaluators share, from genomes prepared in worker processes to duplicates. Judges nothing.
 
+What they may ask of processes and of a GPU, here or on a cluster, is promised here too: this machine keeps
+these promises by isolation.py and gpu/process/worker.py, a Dask cluster by cluster/.
+"""
+
+import os
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
-from dataclasses import replace
-from typing import TYPE_CHECKING, Generic, Self, TypeVar
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Generic, Protocol, Self, TypeVar
 
 from evoflash.evaluation import Basis, Build, Evaluation, Proposal, Rung, Status
-from evoflash.evaluators.machines import Cores, this_machine
 from evoflash.evaluators.prepare import PREPARE_LIMIT_S, Preparation, PreparationFailure, prepare
-from evoflash.isolation import Ending
+from evoflash.isolation import Ending, IsolatedPool
 from evoflash.kernels import gxx
 from evoflash.kernels.family import load_family
+from evoflash.operation import Workload
 from evoflash.problem import Problem
 from evoflash.space import Genome
 from evoflash.specs import GpuSpec
 
 if TYPE_CHECKING:
-    from evoflash.evaluators.finals import Retimer
-
+    from evoflash.evaluators.measured import MeasuredEvaluator
+    from evoflash.gpu.process.finals import FinalReport, FinalTask
+    from evoflash.gpu.process.outcome import GpuOutcome
+    from evoflash.gpu.process.rungs import GpuTask
 
 T = TypeVar("T")
+_NICENESS = 5
+
+
+class Processes(Protocol):
+    """Processes that may die without harm to the search; isolation.IsolatedPool has the promise in full."""
+
+    def submit(self, function: Callable[..., T], *args: object, timeout_s: float) -> "Future[Ending[T]]":
+        """Call the function in one of them."""
+
+    def close(self) -> None:
+        """End what runs; open calls are cancelled."""
+
+
+class Cores(Protocol):
+    """Where genomes are compiled and emulated."""
+
+    @property
+    def count(self) -> int:
+        """Genomes that can be prepared at the same time; a cluster's workers may still be joining."""
+
+    @property
+    def ahead(self) -> int:
+        """Proposals in flight that keep all of them busy."""
+
+    def processes(self) -> Processes:
+        """New processes, as many as can work at the same time."""
+
+
+class GpuQueue(Protocol):
+    """GPUs and the tasks that wait for them; gpu_process.worker.GpuWorker has the promises in full."""
+
+    @property
+    def at_once(self) -> int:
+        """Tasks that run at the same time: GPUs."""
+
+    def screen(self, task: "GpuTask", *, now: "Callable[[GpuTask], GpuTask]") -> "Future[GpuOutcome]":
+        """What a short look says of the task."""
+
+    def submit(self, task: "GpuTask", *, now: "Callable[[GpuTask], GpuTask]" = ...) -> "Future[GpuOutcome]":
+        """The task's outcome after all rungs."""
+
+    def cancel(self) -> None:
+        """Drop the tasks that have not begun."""
+
+    def prepare_finals(self, hidden: tuple[Workload, ...], seed: int) -> None:
+        """Make ready, beside the search, for what comes after it."""
+
+    def begin_finals(self) -> "Future[None]":
+        """From here on tasks are about hidden workloads, and one GPU has them all."""
+
+    def finalists(self, task: "FinalTask") -> "Future[Ending[FinalReport]]":
+        """Long timings in turns in a fresh process."""
+
+    def close(self) -> None:
+        """End the processes; tasks that have not run are cancelled."""
+
+
+class GpuQueues(Protocol):
+    """Makes the queue of a search."""
+
+    def __call__(
+        self, *, checks: tuple[Workload, ...], timed: tuple[Workload, ...], seed: int
+    ) -> GpuQueue: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ThisMachine:
+    """The cores of this machine."""
+
+    count: int
+
+    @property
+    def ahead(self) -> int:
+        """Enough that no core waits for a proposal, and compilation overlaps what comes after."""
+        return 2 * self.count
+
+    def processes(self) -> IsolatedPool:
+        """A process for each core; the search and its GPU processes, which wait for them, go first."""
+        return IsolatedPool(self.count, initializer=_give_way)
+
+
+def _give_way() -> None:
+    os.nice(_NICENESS)
 
 
 class PreparingEvaluator(ABC, Generic[T]):
@@ -42,21 +132,23 @@ class PreparingEvaluator(ABC, Generic[T]):
         *,
         seed: int,
         history: Iterable[Evaluation] = (),
-        workers: int | None = None,
         cores: Cores | None = None,
         ahead: int | None = None,
+        proves_all: bool = False,
     ) -> None:
-        """`workers` processes compile and emulate; the default is one a core. `cores` are others than this
-        machine's. `ahead` proposals are in flight: searches with the same seed and the same number propose
-        the same, however many workers they have.
+        """`cores` compile and emulate; the default is a process for each of this machine's. `ahead` proposals
+        are in flight: searches with the same seed and the same number propose the same, however many
+        processes they have.
 
-        `history` is what the run has evaluated before: duplicates of its kernels cost no budget.
+        `history` is what the run has evaluated before: duplicates of its kernels cost no budget, and its best
+        are what candidates are screened against, unless `proves_all` asks for every check of each of them.
         """
         if cores is None:
             gxx.begin_runtime()  # before processes have started: the first emulation waits for it
-        self._problem, self._gpu, self._seed = problem, gpu, seed
-        self._duplicates = Duplicates(problem, gpu, history)
-        self._cores, self._ahead = cores or this_machine(workers), ahead
+        self.problem, self.gpu, self._seed = problem, gpu, seed
+        self._told, self._proves_all = list(history), proves_all  # outcomes, in the order of their proposals
+        self._duplicates = Duplicates(problem, gpu, self._told)
+        self._cores, self._ahead = cores or ThisMachine(len(os.sched_getaffinity(0))), ahead
         self._pool = self._cores.processes()
         self._queue: deque[tuple[Proposal, Future[T]]] = deque()
 
@@ -73,7 +165,7 @@ class PreparingEvaluator(ABC, Generic[T]):
         """The evaluation of a genome that came through its preparation."""
 
     @property
-    def retimer(self) -> "Retimer | None":
+    def retimer(self) -> "MeasuredEvaluator | None":
         """What checks and times genomes again for the finals; None where times are estimates."""
         return None
 
@@ -100,7 +192,7 @@ class PreparingEvaluator(ABC, Generic[T]):
         self._queue.append((proposal, self._begin(proposal.genome)))
 
     def _preparing(self, genome: Genome, *, emulate: bool) -> "Future[Ending[Preparation]]":
-        arguments = (genome, self._problem, self._gpu, emulate, self._seed_of(genome))
+        arguments = (genome, self.problem, self.gpu, emulate, self._seed_of(genome))
         return self._pool.submit(prepare, *arguments, timeout_s=PREPARE_LIMIT_S)
 
     def _seed_of(self, genome: Genome) -> int:
@@ -115,6 +207,7 @@ class PreparingEvaluator(ABC, Generic[T]):
         del self._queue[at]
         evaluation = self._evaluation(proposal.genome, found)
         self._duplicates.remember(evaluation)
+        self._told.append(evaluation)
         return proposal, evaluation
 
     def _next(self, pending: Sequence["Future[T]"]) -> int:
@@ -134,8 +227,8 @@ class PreparingEvaluator(ABC, Generic[T]):
         prepared = self._preparation_of(found)
         evaluation = Evaluation(
             genome=genome,
-            problem=str(self._problem),
-            gpu=self._gpu.name,
+            problem=str(self.problem),
+            gpu=self.gpu.name,
             basis=self.basis,
             status=Status.CORRECT,
             rung=Rung.DONE,

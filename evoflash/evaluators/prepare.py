@@ -1,9 +1,11 @@
 """Renders, compiles and emulates one genome for every compile key of a problem. Needs no GPU.
 
 These are the first rungs of the ladder. They run in a worker process: a compiler or an emulated kernel that
-crashes or hangs costs this genome alone.
+crashes or hangs costs this genome alone. What the performance model then says of it, an estimate for each
+workload, is worth a proof where it keeps up with the best times of kernels that are proven.
 """
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from evoflash.emulator.preflight import preflight
@@ -11,15 +13,18 @@ from evoflash.evaluation import Build, Candidate, Rung, Status, Verdict
 from evoflash.kernels.family import Family, load_family
 from evoflash.kernels.gxx import KernelBuildError
 from evoflash.kernels.nvrtc import compile_candidate, first_error
-from evoflash.kernels.occupancy import does_not_fit
 from evoflash.kernels.renderer import render
+from evoflash.launch import does_not_fit
 from evoflash.operation import Workload
-from evoflash.perf_model.estimate import Estimate, Profile
+from evoflash.perf_model import Estimate, Profile, estimate
 from evoflash.problem import Problem
 from evoflash.space import Genome
 from evoflash.specs import GpuSpec
 
 PREPARE_LIMIT_S = 180.0  # of one genome; NVRTC takes under a second, the emulator a few
+ELITES = 8
+FEW = 2.5  # while there are fewer: what takes so many times the best one's time will not be one that matters
+_ALIKE = 1.001  # times no further apart than this are one
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,3 +143,52 @@ def _emulate(
 
 def _fail(prepared: Preparation, status: Status, rung: Rung, reason: str) -> Preparation:
     return replace(prepared, failure=PreparationFailure(status, rung, reason))
+
+
+def estimates(genome: Genome, prepared: Preparation, problem: Problem, gpu: GpuSpec) -> tuple[Estimate, ...]:
+    """In the order of the problem's workloads; empty when the genome was not emulated."""
+    if not prepared.profiles:
+        return ()
+    keys, family = problem.compile_keys(gpu.arch), load_family(genome.family)
+    found = []
+    for workload in problem.workloads:
+        at = keys.index(workload.compile_key(gpu.arch))
+        build = prepared.builds[at]
+        found.append(
+            estimate(
+                prepared.profiles[at],
+                family.launches(genome, workload, gpu),
+                workload,
+                gpu,
+                registers=build.registers,
+                spill_bytes=build.spill_bytes,
+                smem_static_bytes=build.smem_static_bytes,
+            )
+        )
+    return tuple(found)
+
+
+def bound_of(found: tuple[Estimate, ...]) -> str:
+    """The bound of the slowest workload; empty when nothing was estimated."""
+    return max(found, key=lambda each: each.total_us).bound if found else ""
+
+
+def rivals(proven_us: Iterable[float]) -> tuple[float, ...]:
+    """The best times of proven kernels, fastest first, each once; eight at most."""
+    found: list[float] = []
+    for us in sorted(proven_us):
+        if not found or us > _ALIKE * found[-1]:
+            found.append(us)
+    return tuple(found[:ELITES])
+
+
+def rival_beating(us: float, times_us: Sequence[float]) -> float | None:
+    """The rival or limit that makes a proof of an estimate needless; None where it is worth one.
+
+    Whatever is faster than all of them is worth one, however little.
+    """
+    if not times_us or us < times_us[0]:
+        return None
+    alike = next((rival for rival in times_us if rival / _ALIKE <= us <= rival * _ALIKE), None)
+    limit = times_us[-1] if len(times_us) >= ELITES else FEW * times_us[0]
+    return alike or (limit if us >= limit else None)

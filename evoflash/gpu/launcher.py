@@ -21,8 +21,7 @@ from evoflash.errors import DeviceError, UsageError
 from evoflash.gpu import driver
 from evoflash.gpu.driver import PackedArguments, pack_arguments
 from evoflash.gpu.sharing import beside_others
-from evoflash.kernels.occupancy import too_many
-from evoflash.launch import LaunchConfig
+from evoflash.launch import LaunchConfig, too_many
 from evoflash.paths import cache_advice, keep_cupy_at_home
 from evoflash.specs import GpuSpec, known_gpus, load_gpu
 

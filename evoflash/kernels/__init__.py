@@ -1,13 +1,13 @@
 """Kernel families, which make a search space, CUDA text and machine code of a template. Runs no kernel.
 
-ef_layer      The text of the ef:: layer, and just those of its GPU functions that a kernel uses
-expression    The expressions of a template header
-family        A kernel family as a search space and launches, made of its template's header
-gxx           Builds the emulator's runtime and rendered kernels with g++. Runs neither
-header        Reads a template's TOML header into records and compiled expressions
-nvrtc         Compiles CUDA text with NVRTC to machine code and its figures
-occupancy     How a genome's launches fill a GPU, told before anything is compiled
-renderer      Renders a genome as CUDA text
-standalone    Writes a genome as one kernel.cu that needs nothing else, and reads such a file's banner back
-wgmma_shapes  Writes ef_wgmma_shapes.h, the one header that is not stored
+gpu/ and emulator/ run them.
+
+    ef_layer    The text of the ef:: layer, and just those of its GPU functions that a kernel uses
+    expression  Compiles the expressions of a template header, strict about names and types, in Jinja's syntax
+    family      A kernel family as a search space and launches, made of its template's header
+    gxx         Builds the emulator's runtime and rendered kernels with g++. Runs neither
+    header      Reads a template's TOML header into records and compiled expressions
+    nvrtc       Compiles CUDA text with NVRTC to machine code and its figures
+    renderer    Renders a genome as CUDA text
+    standalone  Writes a genome as one kernel.cu that needs nothing else, and reads such a file's banner back
 """

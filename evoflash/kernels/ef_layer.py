@@ -1,17 +1,19 @@
 """The text of the ef:: layer, and just those of its GPU functions that a kernel uses. Compiles nothing.
 
 The headers keep a layout for this module (see ef_base.h): blocks with a blank line between them and none
-inside, each a comment and one top-level thing.
+inside, each a comment and one top-level thing. One of them is not stored but written here.
 """
 
 import ast
 import hashlib
+import os
 import re
+import tempfile
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 
-from evoflash.kernels import wgmma_shapes
-from evoflash.paths import DEVICE
+from evoflash.paths import DEVICE, cache_dir
 
 _INCLUDE = re.compile(r'^#include "(ef_\w+\.h)"', re.MULTILINE)
 _FRAME = re.compile(r"^(#pragma once|#include .*|namespace ef {|}  // namespace ef)\n", re.MULTILINE)
@@ -32,6 +34,27 @@ _SETTLED = {
     "#if !EF_GPU": False,
     "#ifdef EF_BOUNDED_WAITS": False,
 }
+
+WGMMA_SHAPES = "ef_wgmma_shapes.h"
+_WIDTHS = range(8, 257, 8)
+_TYPES = ("f16", "bf16")
+# Stored results and exported files have a hash of the layer: so the first line keeps its words, though it is
+# this module that writes the file.
+_HEAD = """\
+// The wgmma instructions, one function for each shape. Written by scripts/wgmma_shapes.py: change it there.
+//
+// wgmma_ss and wgmma_rs (ef_wgmma.h) choose among them; kernels call those.
+#pragma once
+#include "ef_base.h"
+
+#if EF_GPU
+namespace ef {
+
+"""
+_TAIL = """\
+}  // namespace ef
+#endif
+"""
 
 
 @dataclass(frozen=True)
@@ -59,7 +82,7 @@ def headers() -> dict[str, str]:
 def device_headers_sha() -> str:
     """A hash over the ef:: layer: a kernel compiled against another layer is another kernel."""
     digest = hashlib.sha256()
-    for name in sorted([wgmma_shapes.NAME, *(path.name for path in DEVICE.glob("*.h"))]):
+    for name in sorted([WGMMA_SHAPES, *(path.name for path in DEVICE.glob("*.h"))]):
         digest.update((name + _text(name)).encode())
     return digest.hexdigest()
 
@@ -74,7 +97,7 @@ def nvrtc_headers(source: str) -> tuple[list[bytes], list[bytes]]:
 
     The shapes of wgmma take 14 ms to parse, a seventh of what a kernel without them takes: it gets none.
     """
-    unused = () if "wgmma_" in source else (wgmma_shapes.NAME,)
+    unused = () if "wgmma_" in source else (WGMMA_SHAPES,)
     texts = [b"" if name in unused else text.encode() for name, text in headers().items()]
     return texts, [name.encode() for name in headers()]
 
@@ -140,8 +163,8 @@ def _integer(expression: str, names: dict[str, int]) -> int | None:
 
 
 def _text(name: str) -> str:
-    is_made = name == wgmma_shapes.NAME
-    return wgmma_shapes.header() if is_made else (DEVICE / name).read_text(encoding="utf-8")
+    is_made = name == WGMMA_SHAPES
+    return wgmma_shapes() if is_made else (DEVICE / name).read_text(encoding="utf-8")
 
 
 def _includes(name: str, seen: set[str]) -> list[str]:
@@ -199,3 +222,81 @@ def _is_useless(block: LayerBlock, kernel: str, sizes: set[int] | None) -> bool:
         return True
     shape = re.search(r"\bwgmma_shape_\w+\(float \(&d\)\[(\d+)\]", signature)
     return shape is not None and sizes is not None and int(shape[1]) not in sizes
+
+
+@cache
+def wgmma_shapes() -> str:
+    """The text of the one header that is not stored: an asm statement for each shape of wgmma, element type
+    and home of A. ef_wgmma.h includes it.
+    """
+    shapes = [(n, element) for n in _WIDTHS for element in _TYPES]
+    return _HEAD + "".join(_from_shared(*shape) + _from_registers(*shape) for shape in shapes) + _TAIL
+
+
+def made_headers() -> Path:
+    """A folder in the cache that has that header, for compilers that read files; written on first use."""
+    text = wgmma_shapes()
+    place = cache_dir() / "emulator" / hashlib.sha256(text.encode()).hexdigest()[:24]
+    if not (place / WGMMA_SHAPES).exists():
+        place.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", dir=place, delete=False) as file:
+            file.write(text)
+        os.replace(file.name, place / WGMMA_SHAPES)
+    return place
+
+
+def _from_shared(n: int, element: str) -> str:
+    """The function for A in shared memory."""
+    d = n // 2
+    return f"""\
+// A 64 x {n} accumulator; {element}, A in shared memory.
+template <int TRANS_A, int TRANS_B>
+EF_DEV void wgmma_shape_ss(float (&d)[{d}], u64 a, u64 b, int scale_d, {element}) {{
+  asm volatile("{{.reg .pred p; setp.ne.b32 p, %{d + 2}, 0; "
+               "wgmma.mma_async.sync.aligned.m64n{n}k16.f32.{element}.{element} "
+{_registers(d)}
+               "%{d}, %{d + 1}, p, 1, 1, %{d + 3}, %{d + 4};}}"
+      : {_accumulator(d)}
+      : "l"(a), "l"(b), "r"(scale_d), "n"(TRANS_A), "n"(TRANS_B));
+}}
+
+"""
+
+
+def _from_registers(n: int, element: str) -> str:
+    """The function for A in registers."""
+    d = n // 2
+    a = ", ".join(f"%{d + i}" for i in range(4))
+    return f"""\
+// A 64 x {n} accumulator; {element}, A in registers.
+template <int TRANS_B>
+EF_DEV void wgmma_shape_rs(float (&d)[{d}], const u32 (&a)[4], u64 b, int scale_d, {element}) {{
+  asm volatile("{{.reg .pred p; setp.ne.b32 p, %{d + 5}, 0; "
+               "wgmma.mma_async.sync.aligned.m64n{n}k16.f32.{element}.{element} "
+{_registers(d)}
+               "{{{a}}}, %{d + 4}, p, 1, 1, %{d + 6};}}"
+      : {_accumulator(d)}
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(scale_d), "n"(TRANS_B));
+}}
+
+"""
+
+
+@cache
+def _registers(count: int) -> str:
+    """The accumulator's operand numbers in braces, sixteen to a line of string."""
+    lines = [",".join(f"%{i}" for i in range(first, min(first + 16, count))) for first in range(0, count, 16)]
+    lines = [f"{'{' if i == 0 else ''}{line}" for i, line in enumerate(lines)]
+    return (
+        '"\n'.join(f'               "{line},' for line in lines[:-1])
+        + ('"\n' if lines[1:] else "")
+        + (f'               "{lines[-1]}}}, "')
+    )
+
+
+@cache
+def _accumulator(count: int) -> str:
+    """The accumulator's operands, eight to a line."""
+    operands = [f'"+f"(d[{i}])' for i in range(count)]
+    lines = [", ".join(operands[first : first + 8]) for first in range(0, count, 8)]
+    return (",\n" + " " * 8).join(lines)

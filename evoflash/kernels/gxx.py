@@ -20,7 +20,7 @@ from functools import cache
 from pathlib import Path
 
 from evoflash.errors import DeviceError, EvoflashError
-from evoflash.kernels import wgmma_shapes
+from evoflash.kernels.ef_layer import made_headers, wgmma_shapes
 from evoflash.paths import DEVICE, EMU, cache_dir
 
 # -U_FORTIFY_SOURCE: some distributions add it, and its longjmp and stack checks do not know our stacks.
@@ -173,7 +173,7 @@ def _kernel_flags() -> tuple[str, ...]:
 
 def _sources_digest() -> str:
     files = [*sorted(EMU.glob("*.h")), *sorted(EMU.glob("*.cpp")), *sorted(DEVICE.glob("*.h"))]
-    return _digest(*(file.read_text() for file in files), wgmma_shapes.header())
+    return _digest(*(file.read_text() for file in files), wgmma_shapes())
 
 
 def _first_error(log: str) -> str:
@@ -227,7 +227,7 @@ def _gxx(*arguments: str, text: str | None = None) -> str:
 
     DeviceError when there is no room for what it writes.
     """
-    folders = (DEVICE, EMU, wgmma_shapes.folder())  # ef_base.h names ../emu/interface.h
+    folders = (DEVICE, EMU, made_headers())  # ef_base.h names ../emu/interface.h
     command = ["g++", *(f"-I{folder}" for folder in folders), *arguments]
     plain = {**os.environ, "LC_ALL": "C"}
     outcome = subprocess.run(command, input=text, env=plain, capture_output=True, text=True, check=False)

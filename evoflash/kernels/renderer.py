@@ -4,6 +4,7 @@ For the emulator a text can be rendered with smaller constants, as its family's 
 """
 
 import re
+import textwrap
 import traceback
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
@@ -87,18 +88,9 @@ def banner(family: Family, genome: Genome, key: CompileKey) -> str:
     lines = [
         f"{family.name}: {family.summary}",
         f"genome {genome.id} (family version {family.version}), for {key}, by evoflash {__version__}",
-        *_wrap(values, 104),
+        *(textwrap.wrap(values, 104, break_long_words=False, break_on_hyphens=False) or [""]),
     ]
     return "\n".join(f"// {line}" for line in lines)
-
-
-def _wrap(text: str, width: int) -> list[str]:
-    lines = [""]
-    for word in text.split():
-        if len(lines[-1]) + len(word) >= width:
-            lines.append("")
-        lines[-1] = f"{lines[-1]} {word}".strip()
-    return lines
 
 
 def _render(family: Family, genome: Genome, key: CompileKey, gpu: GpuSpec) -> str:

@@ -1,8 +1,425 @@
 """The performance model, which estimates a kernel's time from counters and a data sheet. Measures nothing.
 
-It takes the emulator's counters, ptxas' figures and the GPU's data sheet. Its constants, each with its
-source, are in constants.toml.
+Counters of two emulated lengths give a line per step of the main loop. A step takes a CTA as long as its
+slowest path needs alone, or as long as the SM's units need for all CTAs that share it; the CTAs are then
+scheduled on the GPU's slots, launch after launch. Warps load, multiply and meet at barriers: the slowest path
+through a step counts. On Hopper it is the chain of one warpgroup, which knows nothing of other warpgroups,
+and is set against the units that all of an SM share. So two of them overlap products and exponentials, and
+one alone adds them up unless its kernel keeps a product in flight.
 
-    estimate  Estimates a candidate's time from emulator counters, ptxas figures and a GpuSpec
-    schedule  How long a step of a kernel's warps takes in cycles, and a launch's CTAs on a GPU's slots
+Before anything is compiled, proportions tell how a genome's launches fill a GPU.
+
+Constants (`k` below), each with its source: constants.toml, versioned. How well it ranks:
+scripts/model/records/model-h200.json; of wgmma kernels scripts/hopper_kernel/records/model-hopper.json.xz.
 """
+
+import heapq
+import math
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from evoflash.launch import LaunchConfig, occupancy
+from evoflash.operation import Loop, Work, Workload, operation_of
+from evoflash.problem import Problem
+from evoflash.space import Genome, Proportions
+from evoflash.specs import GpuSpec
+
+if TYPE_CHECKING:
+    from evoflash.kernels.family import Family
+
+Numbers = Mapping[str, float]
+
+_MACS_PER_B_BYTE = 32  # wgmma: 64 rows for each 16-bit element of operand B that it reads in shared memory
+_PER_SCHEDULER = ("tensor", "exp", "issue")
+_ONE_SLOT = ("mma", "ldmatrix", "stmatrix", "lds", "sts", "ldg", "stg", "shfl", "vote")
+_SYNCHRONISING = ("barrier", "commit", "wait", "mbarrier", "tma")
+_MATH = ("ex2", "rcp", "lg2", "fmax", "fma", "pack")
+_L1_SECTORS = 4  # that the first-level cache delivers in a cycle: 128 bytes, as shared memory does
+_L2_PORT = 64  # bytes in a cycle between L2 and one SM
+
+
+@cache
+def constants() -> dict[str, Any]:
+    return tomllib.loads((Path(__file__).parent / "constants.toml").read_text())
+
+
+def model_version() -> str:
+    return str(constants()["version"])
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What a CTA of one launch counts: `fixed` once, `per_step` in each step of its main loop."""
+
+    fixed: Numbers
+    per_step: Numbers
+
+
+@dataclass(frozen=True, slots=True)
+class Profile(Loop):
+    """A candidate's counts, launch after launch, and the shape of its first launch's main loop.
+
+    Launches after the first have no such loop: all that they do is `fixed`.
+    """
+
+    launches: tuple[Counts, ...] = ()
+    uncounted: float = 0.0  # warp instructions of a CTA in a step that no primitive stands for
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A predicted time, its terms (each as if it alone bounded the kernel) and the largest term's name."""
+
+    total_us: float
+    terms: Numbers
+    bound: str
+
+
+def fit_counts(runs: tuple[tuple[Mapping[str, int], int, int], ...]) -> Counts:
+    """The line through two emulated runs of a launch, each (counters, CTAs, steps taken by them together)."""
+    (many, ctas_m, steps_m), (few, ctas_f, steps_f) = runs
+    determinant = ctas_m * steps_f - ctas_f * steps_m
+    fixed, per_step = {}, {}
+    for name in many:
+        a, b = many[name], few.get(name, 0)
+        fixed[name] = max(0.0, (a * steps_f - b * steps_m) / determinant)
+        per_step[name] = max(0.0, (ctas_m * b - ctas_f * a) / determinant)
+    return Counts(fixed, per_step)
+
+
+def mean_counts(counters: Mapping[str, int]) -> Counts:
+    """The counts of a launch without a loop, from one emulated run."""
+    return Counts({name: value / counters["ctas"] for name, value in counters.items()}, {})
+
+
+def estimate(
+    profile: Profile,
+    launches: tuple[LaunchConfig, ...],
+    workload: Workload,
+    gpu: GpuSpec,
+    *,
+    registers: int,
+    spill_bytes: int = 0,
+    smem_static_bytes: int = 0,
+) -> Estimate:
+    """The candidate's time on a workload at boost clock, its inputs not in the L2.
+
+    `launches` are those that the profile was made of, with their grids on this workload.
+    """
+    operation = operation_of(workload)
+    work = operation.work(workload, profile)
+    groups = operation.consumers(profile.launches[0].per_step, workload, profile)
+    first = at_work(launches[0], len(work.steps) * work.copies, work.batch, gpu.sm_count)
+    ctas = [_Ctas(launches[0], first, gpu, registers, smem_static_bytes, groups=groups)]
+    for launch in launches[1:]:
+        ctas.append(_Ctas(launch, math.prod(launch.grid), gpu, registers, smem_static_bytes, groups=0))
+    main = _main(profile, ctas[0], work, gpu, spill_bytes=spill_bytes)
+    rest = [_loopless(counts, each, gpu) for counts, each in zip(profile.launches[1:], ctas[1:], strict=True)]
+    terms = {name: sum(part[name] for part in (main, *rest)) / gpu.clock_mhz for name in main}
+    busy_us = terms.pop("makespan")
+    terms["dram"] = workload.bytes_moved / (gpu.dram_gbps * 1e3)
+    terms["launch"] = constants()["launch_us"] * len(launches)
+    total = terms["launch"] + max(busy_us, terms["dram"])
+    return Estimate(total, terms, max(terms, key=lambda name: terms[name]))
+
+
+class _Ctas:
+    """How many CTAs of a launch work, and how they share the SMs."""
+
+    def __init__(
+        self,
+        launch: LaunchConfig,
+        count: int,
+        gpu: GpuSpec,
+        registers: int,
+        smem_static_bytes: int,
+        *,
+        groups: int,
+    ) -> None:
+        self.count = count
+        self.groups = groups  # that compute on wgmma; 0: the kernel has none
+        # Without a producer's: they ask for copies and sleep.
+        self.warps = WARPS * groups or -(-math.prod(launch.block) // 32)
+        resident = max(1, occupancy(launch, registers, smem_static_bytes, gpu))
+        self.together = min(resident, -(-self.count // gpu.sm_count))  # on the busiest SM
+        self.slots = min(self.count, gpu.sm_count * self.together)
+        self.busy_sms = min(self.count, gpu.sm_count)
+        self.l2_bytes_per_clk = min(_L2_PORT, gpu.l2_bytes_per_clk / self.busy_sms)  # of one SM
+
+
+def _main(profile: Profile, ctas: _Ctas, work: Work, gpu: GpuSpec, *, spill_bytes: int) -> dict[str, float]:
+    """Cycles of the launch that has the loop: its makespan, and each unit's as if it alone counted."""
+    counts, steps = profile.launches[0], work.steps
+    extra = profile.uncounted + ctas.warps * (constants()["loop_instructions"] + spill_bytes / 4)
+    per_step = {**counts.per_step, "operand_bytes": profile.operand_bytes}
+    once, each = _units(counts.fixed, 0.0, ctas, gpu), _units(per_step, extra, ctas, gpu)
+    start = _start_cycles(ctas) + _norm(
+        (_path_cycles(counts.fixed, 0.0, ctas, gpu), *_unit_cycles(once, ctas))
+    )
+    alone = _step_cycles(profile, extra, ctas, gpu)
+    step = _norm((alone, *_unit_cycles(each, ctas)))
+
+    def end_cycles(cycles: float) -> float:
+        return makespan([start + n * cycles for n in steps], work.copies, ctas.slots)
+
+    busy = {unit: work.copies * (len(steps) * once[unit] + sum(steps) * each[unit]) for unit in each}
+    terms = {unit: cycles / ctas.busy_sms for unit, cycles in busy.items()}
+    return terms | {"latency": end_cycles(alone), "makespan": end_cycles(step)}
+
+
+def _start_cycles(ctas: _Ctas) -> float:
+    """What a CTA waits before its first step and after its last; on wgmma its SM's other CTAs hide a part."""
+    k = constants()
+    return float(k["warpgroup_start"] / ctas.together if ctas.groups else k["memory_latency"])
+
+
+def _step_cycles(profile: Profile, extra: float, ctas: _Ctas, gpu: GpuSpec) -> float:
+    """A step of a CTA that has its SM to itself, and what it waits in it for keys and values."""
+    n, k = profile.launches[0].per_step, constants()
+    if not ctas.groups:
+        path = _path_cycles(n, extra, ctas, gpu)
+        return path + exposed_copies(n, path, ctas.warps, k)
+    chain = chain_cycles(n, _instructions(n) + extra, ctas.groups, gpu, k, overlaps=bool(profile.overlaps))
+    chain += k["cluster_cycles"] if profile.cluster > 1 else 0
+    return chain + exposed_boxes(n, chain, profile.stages, ctas.l2_bytes_per_clk, k)
+
+
+def _loopless(counts: Counts, ctas: _Ctas, gpu: GpuSpec) -> dict[str, float]:
+    """Cycles of a launch whose CTAs all do the same once."""
+    units = _units(counts.fixed, 0.0, ctas, gpu)
+    alone = constants()["memory_latency"] + _path_cycles(counts.fixed, 0.0, ctas, gpu)
+    waves = ctas.count / ctas.slots
+    terms = {unit: cycles * ctas.count / ctas.busy_sms for unit, cycles in units.items()}
+    return terms | {"latency": waves * alone, "makespan": waves * _norm((alone, *_unit_cycles(units, ctas)))}
+
+
+def _instructions(n: Numbers, prefix: str = "") -> float:
+    """Warp instructions that primitives stand for: of a CTA, or (prefix `critical_`) of its slowest path."""
+    copies = constants()["cp_async_instructions"] * n.get(f"{prefix}cp_async", 0)
+    products = WARPS * n.get(f"{prefix}wgmma", 0)  # each warp of the warpgroup issues it
+    single = sum(n.get(prefix + name, 0) for name in _ONE_SLOT + _SYNCHRONISING + _MATH)
+    return float(single + copies + products)
+
+
+def _units(n: Numbers, extra: float, ctas: _Ctas, gpu: GpuSpec) -> dict[str, float]:
+    """Cycles that each unit of an SM works for the counts of one CTA; `extra`: instructions besides them."""
+    loads = n.get("load_sectors", 0)
+    copied = max(
+        0.0, n.get("global_read_sectors", 0) - loads
+    )  # cp.async and TMA pass the first-level cache by
+    far = copied + n.get("l1_misses", 0) + n.get("global_write_sectors", 0)
+    near = (n.get("smem_wavefronts", 0) + n.get("shfl", 0)) * 128 / gpu.smem_bytes_per_clk
+    operands = n.get("wgmma_macs", 0) / _MACS_PER_B_BYTE + n.get("operand_bytes", 0)
+    near += (n.get("tma_bytes", 0) + operands) / gpu.smem_bytes_per_clk
+    products = n.get("mma", 0) * MMA_FLOPS / gpu.mma_flops_per_clk
+    products += 2 * n.get("wgmma_macs", 0) / gpu.tensor_flops_per_clk
+    return {
+        "tensor": products,
+        "exp": (n.get("ex2", 0) + n.get("rcp", 0) + n.get("lg2", 0)) * 32 / gpu.ex2_per_clk,
+        "issue": (_instructions(n) + extra) / SCHEDULERS,
+        "shared": near + max(n.get("ldg", 0), loads / _L1_SECTORS),
+        "l2": far * 32 / ctas.l2_bytes_per_clk,
+    }
+
+
+def _path_cycles(n: Numbers, extra: float, ctas: _Ctas, gpu: GpuSpec) -> float:
+    """Cycles along the slowest path of a CTA that has its SM to itself, copies in flight left out."""
+    together, k = _instructions(n) + extra, constants()
+    if ctas.groups:
+        return chain_cycles(n, together, ctas.groups, gpu, k)
+    return path_cycles(n, _instructions(n, "critical_") + extra / ctas.warps, together, ctas.warps, gpu, k)
+
+
+def _unit_cycles(units: Numbers, ctas: _Ctas) -> tuple[float, ...]:
+    """Cycles of each unit for all CTAs on the SM; the busiest scheduler counts, not the mean."""
+    mean = ctas.warps * ctas.together / SCHEDULERS
+    uneven = math.ceil(mean) / mean
+    return tuple(ctas.together * n * (uneven if u in _PER_SCHEDULER else 1) for u, n in units.items())
+
+
+def _norm(cycles: Iterable[float]) -> float:
+    p = constants()["overlap_norm"]
+    return float(sum(c**p for c in cycles) ** (1 / p))
+
+
+_MAX_SCHEDULED = 20_000  # beyond this many CTAs the tail is a rounding error: divide instead
+
+
+def makespan(durations: list[float], copies: int, slots: int) -> float:
+    """Cycles until all is done when each free slot takes the next CTA in launch order (or, where the CTAs
+    are persistent, the next of the pieces that they share). `durations`: of the CTAs of one of `copies`
+    equal groups, in that order.
+
+    Pieces that are handed out on demand go that way; those taken in turns are estimated as if they did.
+    """
+    count = len(durations) * copies
+    if min(durations) == max(durations):
+        return durations[0] * -(-count // slots)
+    if count > _MAX_SCHEDULED:
+        return sum(durations) * copies / slots + max(durations) / 2
+    ends = [0.0] * min(slots, count)
+    for _ in range(copies):
+        for duration in durations:
+            heapq.heapreplace(ends, ends[0] + duration)
+    return max(ends)
+
+
+def at_work(launch: LaunchConfig, pieces: int, batch: int, sm_count: int) -> int:
+    """CTAs of a launch that find work, of `pieces` in all.
+
+    A persistent grid is filled up to a multiple of the batch, and what goes beyond the GPU's slots, which are
+    a multiple of its SMs, returns at once. With a batch of more than half the SMs the slots cannot be told
+    from the grid: all of it counts.
+    """
+    count = math.prod(launch.grid)
+    over = count % sm_count
+    is_filled_up = count < pieces and count > sm_count and over < batch <= sm_count / 2
+    return count - over if is_filled_up else count
+
+
+MMA_FLOPS = 2 * 16 * 8 * 16
+SCHEDULERS = 4  # of an SM; each issues one warp instruction a cycle
+_DISTANCES = range(1, 7)  # at which the emulator sees mma's that share an accumulator
+
+
+def path_cycles(
+    n: Numbers, alone: float, together: float, warps: int, gpu: GpuSpec, k: Mapping[str, Any]
+) -> float:
+    """Cycles along the slowest path of a CTA that has its SM to itself, copies in flight left out.
+
+    `alone` are the path's warp instructions, `together` those of all warps. Barriers keep the warps in step,
+    so that the path's parts add up: instructions, mma's, barriers, shuffles and rounds of loads. Where other
+    warps of the CTA want the same scheduler, they all take their turns.
+    """
+    sharing = -(-warps // SCHEDULERS) * SCHEDULERS / warps  # of the busiest scheduler, over the mean
+    cycles = max(k["lone_cpi"] * alone, sharing * together / SCHEDULERS)
+    cycles += max(_products(n, gpu, k), sharing * n.get("mma", 0) * MMA_FLOPS / gpu.mma_flops_per_clk)
+    cycles += k["barrier_cycles"] * n.get("critical_barrier", 0)
+    cycles += k["shuffle_latency"] * n.get("critical_shfl", 0)
+    cycles += k["shared_latency"] * n.get("critical_shared_rounds", 0)
+    return float(cycles + _load_cycles(n, k))
+
+
+def _products(n: Numbers, gpu: GpuSpec, k: Mapping[str, Any]) -> float:
+    """Cycles of the path's mma's: each at the tensor core's rate, or as late as its accumulator is free."""
+    apart = MMA_FLOPS * SCHEDULERS / gpu.mma_flops_per_clk
+    waiting = {d: n.get(f"critical_mma_after{d}", 0) for d in _DISTANCES}
+    free = n.get("critical_mma", 0) - sum(waiting.values())
+    return float(free * apart + sum(count * max(apart, k["mma_latency"] / d) for d, count in waiting.items()))
+
+
+def _load_cycles(n: Numbers, k: Mapping[str, Any]) -> float:
+    """What rounds of plain loads wait: for L2 where the first-level cache misses, and for that cache else."""
+    rounds = n.get("critical_load_rounds", 0)
+    missing = min(1.0, n.get("critical_l1_misses", 0) / rounds) if rounds else 0.0
+    return float(rounds * (missing * k["memory_latency"] + (1 - missing) * k["shared_latency"]))
+
+
+def exposed_copies(n: Numbers, step: float, warps: int, k: Mapping[str, Any]) -> float:
+    """What a step's waits for cp.async last: the latency, less what passed since the copies were started.
+
+    The emulator knows how long that was on a clock of its own; as a share of a step it holds on any clock.
+    """
+    clock = n.get("critical_clock", 0)
+    exposed = 0.0
+    for name in n:
+        waits = n[name] if name.startswith("wait@") else 0
+        if waits and clock:
+            ahead = n.get(name.replace("wait", "age"), 0) / waits / clock
+            exposed += waits / warps * max(0.0, k["memory_latency"] - ahead * step)
+    return exposed
+
+
+WARPS = 4  # of a warpgroup, one on each scheduler of its SM
+
+
+def chain_cycles(
+    n: Numbers,
+    instructions: float,
+    groups: int,
+    gpu: GpuSpec,
+    k: Mapping[str, Any],
+    *,
+    overlaps: bool = False,
+) -> float:
+    """Cycles that one of `groups` equal warpgroups takes for its part of a CTA's counts, the SM to itself.
+
+    `instructions` are the CTA's warp instructions. `overlaps`: the next step's scores are under way before
+    this step's exponentials are taken, so that a product runs beside them.
+    """
+    products = 2 * n.get("wgmma_macs", 0) / gpu.tensor_flops_per_clk / groups
+    softmax = _softmax_cycles(n, instructions, groups, gpu, k)
+    both = products / 2 + max(products / 2, softmax) if overlaps else products + softmax
+    waits = k["mbarrier_cycles"] * n.get("mbarrier", 0) + k["barrier_cycles"] * n.get("barrier", 0)
+    waits += k["shuffle_latency"] * n.get("shfl", 0)
+    return float(both + waits / (WARPS * groups))
+
+
+def _softmax_cycles(
+    n: Numbers, instructions: float, groups: int, gpu: GpuSpec, k: Mapping[str, Any]
+) -> float:
+    """A warp's instructions and its exponentials, which overlap in part."""
+    exponentials = (n.get("ex2", 0) + n.get("rcp", 0) + n.get("lg2", 0)) * 32 / gpu.ex2_per_clk / groups
+    issued, p = k["lone_cpi"] * instructions / (WARPS * groups), k["overlap_norm"]
+    return float((issued**p + exponentials**p) ** (1 / p))
+
+
+def exposed_boxes(n: Numbers, chain: float, stages: int, bytes_per_clk: float, k: Mapping[str, Any]) -> float:
+    """What a step waits for its tiles: their latency and transfer, less the time that the ring runs ahead.
+
+    A slot is free again in the midst of the step that reads it, so the ring is stages - 1/2 steps ahead.
+    """
+    arrival = k["memory_latency"] + n.get("tma_bytes", 0) / bytes_per_clk
+    return float(max(0.0, arrival - (stages - 0.5) * chain))
+
+
+PROPORTIONS = (  # all but the last in powers of two
+    "products",  # of a row and an item, that the busiest SM computes
+    "products_of_a_warp",
+    "warps",  # on that SM
+    "steps",  # that it takes one after the other
+    "rows",  # of a CTA
+    "items",  # of a step
+    "shared_bytes",  # on that SM
+    "launches",
+)
+
+
+def proportions_on(problem: Problem, family: "Family", gpu: GpuSpec) -> Proportions:
+    """The proportions of the family's valid genomes, means over the problem's workloads."""
+    keys = [workload.compile_key(gpu.arch) for workload in problem.workloads]
+
+    def of(genome: Genome) -> tuple[float, ...]:
+        each = []
+        for workload, key in zip(problem.workloads, keys, strict=True):
+            names = family.names(genome.as_dict(), key, gpu)
+            launches = family.launches_of(names, workload)
+            each.append(_proportions(launches, family.loop(names), workload, gpu))
+        return tuple(sum(column) / len(column) for column in zip(*each, strict=True))
+
+    return Proportions(PROPORTIONS, of)
+
+
+def _proportions(
+    launches: tuple[LaunchConfig, ...], loop: Loop, workload: Workload, gpu: GpuSpec
+) -> tuple[float, ...]:
+    launch, work = launches[0], operation_of(workload).work(workload, loop)
+    ctas = at_work(launch, len(work.steps) * work.copies, work.batch, gpu.sm_count)
+    # Registers are the compiler's to choose: as if they were no limit.
+    resident = max(1, occupancy(launch, 1, 0, gpu))
+    together = min(resident, -(-ctas // gpu.sm_count))
+    steps = _steps_of_the_last(work.steps, work.copies, min(ctas, gpu.sm_count * together))
+    warps = together * -(-math.prod(launch.block) // 32)
+    products = steps * together * loop.rows * loop.keys
+    shared = together * (launch.smem_bytes + 1)
+    counted = (products, products / warps, warps, steps, loop.rows, loop.keys, shared)
+    return *(math.log2(max(1.0, each)) for each in counted), float(len(launches))
+
+
+@lru_cache(maxsize=1024)  # genomes with the same tile have the same
+def _steps_of_the_last(steps: tuple[int, ...], copies: int, slots: int) -> float:
+    return makespan([float(each) for each in steps], copies, slots)

@@ -161,8 +161,8 @@ def replay_times(
     proposes = make_strategy(strategy, recording.space, seed=seed)
     search(proposes, ReplayedEvaluator(recording, ahead=ahead), notebook, None, budget=budget)
     for _, evaluation in notebook.rows:
-        is_timed = evaluation.score_us is not None and not evaluation.is_censored
-        yield evaluation.score_us if is_timed and evaluation.score_us is not None else math.inf
+        us = evaluation.score_us
+        yield math.inf if us is None or evaluation.is_censored else us
 
 
 def random_expectation(every_us: NDArray[np.float64], budget: int) -> NDArray[np.float64]:

@@ -19,10 +19,10 @@ from typing import Any
 from evoflash.errors import UsageError
 from evoflash.evaluation import Basis, Evaluation, Rung, Status
 from evoflash.kernels.family import load_family
-from evoflash.kernels.occupancy import proportions_on
+from evoflash.perf_model import proportions_on
 from evoflash.problem import parse_problem
 from evoflash.replay.recorded_space import RecordedOutcome, Recording, recorded_space
-from evoflash.space import Genome, Param, Value
+from evoflash.space import Genome, Param, Value, is_among
 from evoflash.specs import load_gpu
 
 Json = dict[str, Any]
@@ -126,6 +126,11 @@ def read_recording(path: Path) -> Recording:
     raise UsageError(f"{path} is no Kernel Tuner record: give a cache file or T4 results, plain or gzip.")
 
 
+def shipped_spaces() -> tuple[Path, ...]:
+    """The files of two small recorded spaces that are shipped; spaces/README.md says whose they are."""
+    return tuple(sorted((Path(__file__).parent / "spaces").glob("*.json.gz")))
+
+
 def _text(path: Path) -> str:
     try:
         stored = path.read_bytes()
@@ -198,13 +203,9 @@ def _genome(family: str, version: int, params: list[Param], entry: Json, key: st
     inactive = entry.get("evoflash", {}).get("inactive", ())
     values = {param.name: _value(entry[param.name]) for param in params if param.name not in inactive}
     for param in params:
-        if param.name in values and not _is_one_of(values[param.name], param.values):
+        if param.name in values and not is_among(values[param.name], param.values):
             raise UsageError(f"cache entry '{key}': {param.name}={values[param.name]} is not in tune_params.")
     return Genome(family, version, tuple(sorted(values.items())))
-
-
-def _is_one_of(value: Value, values: tuple[Value, ...]) -> bool:
-    return any(type(v) is type(value) and v == value for v in values)
 
 
 def _outcome(entry: Json) -> RecordedOutcome:

@@ -4,11 +4,11 @@ Its genomes' outcomes were measured once. What was recorded is what is valid: th
 recorded it are not in the record. Reads no file.
 """
 
+import math
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Self
 
 import numpy as np
 
@@ -30,6 +30,11 @@ class RecordedOutcome:
     times_us: tuple[float, ...] = ()  # single launches, where the record has them
     is_lower_bound: bool = False  # it was too slow to be timed, or proven, in full: no time to rank by
     compile_s: float = 0.0
+
+    @property
+    def time_us(self) -> float:
+        """The recorded time; infinite where it failed or is a lower bound."""
+        return math.inf if self.score_us is None or self.is_lower_bound else self.score_us
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +130,7 @@ class Recording:
     @property
     def scores_us(self) -> list[float]:
         """The times of its correct genomes, fastest first; lower bounds are not times."""
-        timed = (o for o in self.space.outcomes.values() if not o.is_lower_bound)
-        return sorted(o.score_us for o in timed if o.score_us is not None)
+        return sorted(o.time_us for o in self.space.outcomes.values() if o.time_us < math.inf)
 
     @property
     def summary(self) -> SpaceSummary:
@@ -141,7 +145,7 @@ _UNKNOWN = RecordedOutcome(Status.CONSTRAINTS, Rung.CHECKS, "not in the recorded
 
 
 class ReplayedEvaluator:
-    """Looks outcomes up; each costs one evaluation, failures included. A context manager, like the others."""
+    """Looks outcomes up; each costs one evaluation, failures included."""
 
     basis = Basis.REPLAYED
 
@@ -150,13 +154,6 @@ class ReplayedEvaluator:
         self.ahead = ahead
         self._recording = recording
         self._queue: deque[Proposal] = deque()
-
-    def __enter__(self) -> Self:
-        """Nothing to start."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Nothing to end."""
 
     @property
     def pending(self) -> int:

@@ -3,23 +3,23 @@
 They evaluate and store nothing. A new one is a file here and a line in STRATEGIES, or a file in an extension
 folder.
 
-    evolution      Evolution makes children of the best genomes by mutation operators, and random genomes
-                   among them
-    exhaustive     Proposes every valid genome once, in the order of the space
-    family_bandit  Runs one strategy for each kernel family and gives the budget to the family that pays
-    fixed_list     Proposes a fixed list of genomes, in order
-    model/         The model behind `surrogate`, and the effects of genes, both learnt from outcomes
-    nsga2          Optuna's NSGA-II over one family's genomes, for time alone
-    operators      Finds mutation operators, tries them on parents, repairs the children and keeps each one's
-                   credit
-    optuna_study   What the Optuna strategies share, and the one door to Optuna
-    own_strategy   Loads and runs search strategies of the user's own
-    populations    Keeps the good genomes of a search and says which of them may be parents
-    surrogate      Surrogate lets a Gaussian process learn from every outcome and choose among genomes near
-                   the best
-    tpe            Optuna's tree-structured Parzen estimator over one family's genomes
-    uniform        Draws genomes uniformly, without replacement
-    unseen         What a strategy has not proposed yet, and the random stream of each proposal
+    evolution         Evolution makes children of the best genomes by mutation operators, and random genomes
+                      among them
+    exhaustive        Proposes every valid genome once, in the order of the space
+    family_bandit     Runs one strategy for each kernel family and gives the budget to the family that pays
+    gaussian_process  A Gaussian process on genomes, and which of many it would try next
+    gene_effects      How much faster each value of a gene makes kernels, and which values always fail
+    nsga2             Optuna's NSGA-II over one family's genomes, for time alone
+    operators         Finds mutation operators, tries them on parents, repairs the children and keeps each
+                      one's credit
+    optuna_study      What the Optuna strategies share
+    own_strategy      Loads and runs search strategies of the user's own
+    populations       Keeps the good genomes of a search and says which of them may be parents
+    surrogate         Surrogate lets a Gaussian process learn from every outcome and choose among genomes near
+                      the best
+    tpe               Optuna's tree-structured Parzen estimator over one family's genomes
+    uniform           Draws genomes uniformly, without replacement
+    unseen            What a strategy has not proposed yet, and the random stream of each proposal
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from evoflash.paths import STRATEGIES as SHIPPED
 if TYPE_CHECKING:
     from evoflash.search import Strategy
     from evoflash.space import Genome, SearchSpace
-    from evoflash.strategies.model.earlier import Earlier
+    from evoflash.strategies.gaussian_process import Earlier
 
 LEARNS_EARLIER = ("surrogate",)  # from searches on near problems
 WITH_SEEDS = ("evolution", "surrogate", "tpe", "nsga2")  # besides the user's own; the others pass seeds over

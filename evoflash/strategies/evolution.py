@@ -16,7 +16,7 @@ import numpy as np
 from evoflash.errors import UsageError
 from evoflash.evaluation import Evaluation, Proposal
 from evoflash.space import Genome, SearchSpace, Value
-from evoflash.strategies.model.gene_effects import GeneEffect, effects, nogoods
+from evoflash.strategies.gene_effects import GeneEffect, effects, nogoods
 from evoflash.strategies.operators import Credit, Operator, diagnosis, is_control, operators_for, reward
 from evoflash.strategies.populations import POPULATIONS, Elite, Parents, Population, make_population
 from evoflash.strategies.unseen import Unseen
@@ -143,7 +143,7 @@ class Evolution:
         population: str = "",
     ) -> None:
         self._space, self._seed = space, seed
-        self._seeds = tuple(genome for genome in seeds if self._fits(genome))
+        self._seeds = tuple(genome for genome in seeds if genome in space)
         self._unseen = Unseen(space, seed=seed)
         self._preset = preset_of(preset or "full", population)
         # A space declares its tile first. Cells of tiles ended within 1.4 % of the optimum of two made-up
@@ -161,7 +161,7 @@ class Evolution:
     def ask(self) -> Proposal | None:
         """A seed, a child or a random immigrant."""
         rng = self._unseen.rng()
-        proposal = self._next_seed() or self._child(rng) or self._random_immigrant(rng)
+        proposal = self._unseen.seed(self._seeds) or self._child(rng) or self._unseen.sample(rng)
         if proposal is not None:
             self._unseen.take(proposal.genome)
         return proposal
@@ -174,7 +174,7 @@ class Evolution:
             self._insight.tell(evaluation)
         if not evaluation.is_rankable or evaluation.score_us is None:
             self._failed.add(proposal.genome)
-        elif self._fits(proposal.genome):
+        elif proposal.genome in self._space:
             self._scores_us[proposal.genome.id] = evaluation.score_us
             self._bounds[proposal.genome.id] = diagnosis(evaluation)
             self._population.add(evaluation, proposal.parents)
@@ -197,20 +197,6 @@ class Evolution:
         bound = self._bounds.get(proposal.parents[0], "")
         earned = reward(evaluation, min(timed, default=None))
         self._credit.learn(self._space.family, bound, proposal.operator, earned)
-
-    def _fits(self, genome: Genome) -> bool:
-        # A store may hold genomes of an older version of the family; seeds may ask too much of this GPU.
-        try:
-            return self._space.genome(genome.as_dict()) == genome and self._space.is_valid(genome)
-        except UsageError:
-            return False
-
-    def _next_seed(self) -> Proposal | None:
-        return next((Proposal(seed, "seed") for seed in self._seeds if seed in self._unseen), None)
-
-    def _random_immigrant(self, rng: np.random.Generator) -> Proposal | None:
-        genome = self._unseen.draw(rng)
-        return None if genome is None else Proposal(genome)
 
     def _child(self, rng: np.random.Generator) -> Proposal | None:
         breeding = self._breeding()

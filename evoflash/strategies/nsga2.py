@@ -5,33 +5,29 @@ kernels that nobody asked for; and recorded spaces hold no registers. What is le
 algorithm: a yardstick for evolution, with neither its operators nor its seeds.
 """
 
-from __future__ import annotations
-
 import math
-from typing import TYPE_CHECKING
+
+from optuna.samplers import BaseSampler, NSGAIISampler
+from optuna.trial import Trial, TrialState
 
 from evoflash.space import Genome
-from evoflash.strategies import optuna_study
-
-if TYPE_CHECKING:
-    from optuna.samplers import BaseSampler
-    from optuna.trial import Trial, TrialState
+from evoflash.strategies.optuna_study import OptunaStrategy
 
 # Twenty generations in a budget of 200. On two recorded spaces (20 repeats each) populations of 8, 10, 14, 20
 # and 30 scored 0.41, 0.33, 0.27, 0.09, -0.12 and 0.55, 0.54, 0.33, 0.27, 0.24.
 POPULATION = 10
 
 
-class Nsga2(optuna_study.OptunaStrategy):
+class Nsga2(OptunaStrategy):
     """What is broken is told as complete and infeasible: NSGA-II looks at complete trials alone."""
 
     name = "nsga2"
 
     def _sampler(self, seed: int) -> BaseSampler:
-        return optuna_study.nsga2_sampler(seed, population=POPULATION)
+        return NSGAIISampler(seed=seed, population_size=POPULATION)
 
     def _failure(self) -> tuple[TrialState, float | None]:
-        return optuna_study.complete(), math.inf
+        return TrialState.COMPLETE, math.inf
 
     def _ready(self, seed: int) -> None:
         # Optuna's first draw in a generation sees the parents in another order than the later ones. A draw
@@ -43,5 +39,8 @@ class Nsga2(optuna_study.OptunaStrategy):
     def _enter(self, genome: Genome) -> Trial:
         trial = super()._enter(genome)
         super()._ready(0)
-        optuna_study.enrol_in_generation(self._study, trial)
+        sampler = self._study.sampler
+        assert isinstance(sampler, NSGAIISampler)
+        # Counts it among the current generation: only those that the sampler draws are so by themselves.
+        sampler.get_trial_generation(self._study, self._study.get_trials(deepcopy=False)[trial.number])
         return trial

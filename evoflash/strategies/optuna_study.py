@@ -1,4 +1,4 @@
-"""What the Optuna strategies share, and the one door to Optuna: a study in memory, asked and told.
+"""What the Optuna strategies share: a study in memory, asked and told.
 
 The store is the truth: the study is rebuilt from what is told, and its sampler is made anew for each proposal
 from the seed and the number of proposals before, so that a resumed search goes on as an unbroken one does.
@@ -13,20 +13,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
+import optuna
+from optuna.distributions import BaseDistribution, CategoricalDistribution
+from optuna.samplers import BaseSampler
+from optuna.study import Study
+from optuna.trial import Trial, TrialState
 
-from evoflash.errors import UsageError
 from evoflash.evaluation import Evaluation, Proposal, Rung
 from evoflash.space import Genome, Param, SearchSpace, Value
 from evoflash.strategies.unseen import Unseen
-
-if TYPE_CHECKING:
-    from optuna.distributions import BaseDistribution
-    from optuna.samplers import BaseSampler
-    from optuna.study import Study
-    from optuna.trial import Trial, TrialState
 
 INITIAL = 20  # uniform proposals before the sampler is asked
 DRAWS = 8  # draws that lead nowhere new until a uniform genome is taken instead
@@ -43,7 +40,7 @@ class OptunaStrategy(ABC):
 
     def __init__(self, space: SearchSpace, *, seed: int, seeds: tuple[Genome, ...] = ()) -> None:
         self._space = space
-        self._seeds = tuple(genome for genome in seeds if self._fits(genome))
+        self._seeds = tuple(genome for genome in seeds if genome in space)
         self._unseen = Unseen(space, seed=seed)
         self._trials: dict[Genome, Trial] = {}  # in flight
         self._choices = {p.name: _choices(p, space) for p in space.params}
@@ -59,7 +56,7 @@ class OptunaStrategy(ABC):
     def ask(self) -> Proposal | None:
         """A seed, a uniform genome at first, then the sampler's; None when nothing new is left."""
         rng = self._unseen.rng()
-        proposal = self._seed() or self._sample(rng) or self._random_immigrant(rng)
+        proposal = self._unseen.seed(self._seeds) or self._sample(rng) or self._unseen.sample(rng)
         if proposal is not None:
             self._unseen.take(proposal.genome)
             if proposal.genome not in self._trials:
@@ -71,7 +68,7 @@ class OptunaStrategy(ABC):
         genome = proposal.genome
         self._unseen.take(genome)
         trial = self._trials.pop(genome, None)
-        if trial is None and self._fits(genome):
+        if trial is None and genome in self._space:
             trial = self._enter(genome)
         if trial is None:
             return
@@ -85,24 +82,8 @@ class OptunaStrategy(ABC):
 
     @cached_property
     def _study(self) -> Study:
-        import optuna  # half a second: not before it is needed
-
         with _quiet():
             return optuna.create_study(direction="minimize")
-
-    def _fits(self, genome: Genome) -> bool:
-        # A store may hold genomes of an older version of the family; seeds may ask too much of this GPU.
-        try:
-            return self._space.genome(genome.as_dict()) == genome and self._space.is_valid(genome)
-        except UsageError:
-            return False
-
-    def _seed(self) -> Proposal | None:
-        return next((Proposal(seed, "seed") for seed in self._seeds if seed in self._unseen), None)
-
-    def _random_immigrant(self, rng: np.random.Generator) -> Proposal | None:
-        genome = self._unseen.draw(rng)
-        return None if genome is None else Proposal(genome)
 
     def _sample(self, rng: np.random.Generator) -> Proposal | None:
         if self._unseen.proposal_count < INITIAL:
@@ -135,14 +116,10 @@ class OptunaStrategy(ABC):
         self._study.sampler = self._sampler(seed)
 
     def _drop(self, trial: Trial) -> None:
-        from optuna.trial import TrialState
-
         self._study.tell(trial, state=TrialState.FAIL)  # neither sampler looks at failed trials
 
     @cached_property
     def _distributions(self) -> dict[str, BaseDistribution]:
-        from optuna.distributions import CategoricalDistribution
-
         return {name: CategoricalDistribution(choices) for name, choices in self._choices.items()}
 
     def _params(self, genome: Genome) -> dict[str, Value]:
@@ -174,48 +151,9 @@ def _rungs_missing(rung: Rung) -> float:
 @contextmanager
 def _quiet() -> Iterator[None]:
     # Optuna announces every study on stderr; a program that uses both keeps its own verbosity.
-    import optuna
-
     level = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     try:
         yield
     finally:
         optuna.logging.set_verbosity(level)
-
-
-def tpe_sampler(seed: int) -> BaseSampler:
-    """Multivariate TPE, and what is in flight counts as bad, so that a batch spreads (constant liar)."""
-    from optuna.samplers import TPESampler
-
-    return TPESampler(seed=seed, multivariate=True, constant_liar=True, n_startup_trials=INITIAL // 2)
-
-
-def nsga2_sampler(seed: int, *, population: int) -> BaseSampler:
-    """NSGA-II with uniform crossover."""
-    from optuna.samplers import NSGAIISampler
-
-    return NSGAIISampler(seed=seed, population_size=population)
-
-
-def enrol_in_generation(study: Study, trial: Trial) -> None:
-    """Count a trial among NSGA-II's current generation; only those that it draws are so by themselves."""
-    from optuna.samplers import NSGAIISampler
-
-    sampler = study.sampler
-    assert isinstance(sampler, NSGAIISampler)
-    sampler.get_trial_generation(study, study.get_trials(deepcopy=False)[trial.number])
-
-
-def pruned_state() -> TrialState:
-    """The state of a broken trial that TPE learns from (it looks past failed ones)."""
-    from optuna.trial import TrialState
-
-    return TrialState.PRUNED
-
-
-def complete() -> TrialState:
-    """The state of a trial that NSGA-II learns from."""
-    from optuna.trial import TrialState
-
-    return TrialState.COMPLETE

@@ -67,11 +67,7 @@ class OwnStrategy:
         if not isinstance(proposal, Proposal) or not isinstance(proposal.genome, Genome):
             return f"{str(proposal)[:60]!r}, which is neither a Proposal of a genome nor None"
         genome = proposal.genome
-        try:
-            is_of_space = self._space.genome(genome.as_dict()) == genome
-        except UsageError:
-            is_of_space = False
-        if not is_of_space:
+        if not self._space.has_point(genome):
             return "a genome of another space: make it by space.genome(values)"
         if not self._space.is_valid(genome):
             return f"a genome that fails {', '.join(self._space.violations(genome))}: see space.is_valid"

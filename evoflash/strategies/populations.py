@@ -68,11 +68,15 @@ class Population:
 
     def parents(self, count: int, rng: np.random.Generator) -> list[Elite]:
         """`count` different elites, the r-th fastest with weight 1/r; fewer when there are fewer."""
-        weights = 1.0 / np.arange(1, len(self.elites) + 1)
-        drawn = rng.choice(
-            len(self.elites), size=min(count, len(self.elites)), replace=False, p=weights / weights.sum()
-        )
-        return [self.elites[int(i)] for i in drawn]
+        return _some_of(self.elites, 1.0 / np.arange(1, len(self.elites) + 1), count, rng)
+
+
+def _some_of(
+    elites: Sequence[Elite], weights: np.ndarray, count: int, rng: np.random.Generator
+) -> list[Elite]:
+    size = min(count, len(elites))
+    drawn = rng.choice(len(elites), size=size, replace=False, p=weights / weights.sum())
+    return [elites[int(at)] for at in drawn]
 
 
 ISLANDS, SIZE = 4, 4  # their number, and the genomes on each
@@ -152,10 +156,7 @@ class MapElites:
     def parents(self, count: int, rng: np.random.Generator) -> list[Elite]:
         """`count` different elites, the r-th fastest with weight 1/sqrt(r); fewer when there are fewer."""
         elites = self.elites
-        weights = 1.0 / np.sqrt(np.arange(1, len(elites) + 1))
-        size = min(count, len(elites))
-        drawn = rng.choice(len(elites), size=size, replace=False, p=weights / weights.sum())
-        return [elites[int(at)] for at in drawn]
+        return _some_of(elites, 1.0 / np.sqrt(np.arange(1, len(elites) + 1)), count, rng)
 
 
 def _kind(evaluation: Evaluation, cell: tuple[str, ...]) -> Hashable:

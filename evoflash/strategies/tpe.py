@@ -1,23 +1,19 @@
 """Optuna's tree-structured Parzen estimator over one family's genomes. Evaluates and stores nothing."""
 
-from __future__ import annotations
+from optuna.samplers import BaseSampler, TPESampler
+from optuna.trial import TrialState
 
-from typing import TYPE_CHECKING
-
-from evoflash.strategies import optuna_study
-
-if TYPE_CHECKING:
-    from optuna.samplers import BaseSampler
-    from optuna.trial import TrialState
+from evoflash.strategies.optuna_study import INITIAL, OptunaStrategy
 
 
-class Tpe(optuna_study.OptunaStrategy):
+class Tpe(OptunaStrategy):
     """What is broken is told as pruned with the violated constraint: TPE ignores failed trials."""
 
     name = "tpe"
 
     def _sampler(self, seed: int) -> BaseSampler:
-        return optuna_study.tpe_sampler(seed)
+        """Multivariate TPE, and what is in flight counts as bad, so that a batch spreads (constant liar)."""
+        return TPESampler(seed=seed, multivariate=True, constant_liar=True, n_startup_trials=INITIAL // 2)
 
     def _failure(self) -> tuple[TrialState, float | None]:
-        return optuna_study.pruned_state(), None
+        return TrialState.PRUNED, None

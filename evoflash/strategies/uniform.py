@@ -13,11 +13,10 @@ class Uniform:
 
     def ask(self) -> Proposal | None:
         """The next genome of the random order."""
-        genome = self._unseen.draw(self._unseen.rng())
-        if genome is None:
-            return None
-        self._unseen.take(genome)
-        return Proposal(genome)
+        proposal = self._unseen.sample(self._unseen.rng())
+        if proposal is not None:
+            self._unseen.take(proposal.genome)
+        return proposal
 
     def tell(self, proposal: Proposal, evaluation: Evaluation) -> None:
         """Only that the genome was proposed matters."""

@@ -1,8 +1,11 @@
 """What a strategy has not proposed yet, and the random stream of each proposal. Learns nothing."""
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from evoflash.errors import UsageError
+from evoflash.evaluation import Proposal
 from evoflash.space import Genome, SearchSpace
 
 DRAWS = 64  # all seen already: at least nine tenths of the space are used up, so list it
@@ -48,6 +51,15 @@ class Unseen:
                 raise
         left = self._listed = [genome for genome in self._list() if genome in self]
         return left[int(rng.integers(len(left)))] if left else None
+
+    def seed(self, seeds: Iterable[Genome]) -> Proposal | None:
+        """The first of the seeds that is left."""
+        return next((Proposal(seed, "seed") for seed in seeds if seed in self), None)
+
+    def sample(self, rng: np.random.Generator) -> Proposal | None:
+        """What draw() gives, as a proposal."""
+        genome = self.draw(rng)
+        return None if genome is None else Proposal(genome)
 
     def _list(self) -> list[Genome]:
         if self._listed is None:

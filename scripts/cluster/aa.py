@@ -24,10 +24,10 @@ from evoflash.app.search import plan as planning
 from evoflash.champions import champion_today
 from evoflash.errors import DeviceError, NoKernelError
 from evoflash.evaluation import Status
-from evoflash.evaluators.climbs import task_template
 from evoflash.evaluators.cluster.connection import connect, gpu_kind
-from evoflash.evaluators.cluster.loopback import private_cluster
 from evoflash.evaluators.cluster.pools import ClusterGpus
+from evoflash.evaluators.cluster.serving import private_cluster
+from evoflash.evaluators.measured import task_template
 from evoflash.evaluators.prepare import compile_only
 from evoflash.gpu import launcher as visible_devices
 from evoflash.gpu.process.outcome import GpuOutcome

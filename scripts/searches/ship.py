@@ -22,8 +22,7 @@ from evoflash.problem import parse_problem
 from evoflash.replay.kernel_tuner import read_recording
 from evoflash.space import Genome
 from evoflash.store.store import open_store
-from evoflash.strategies.model.earlier import MOST
-from evoflash.strategies.model.gaussian_process import by_share, some_of, targets_of
+from evoflash.strategies.gaussian_process import MOST_EARLIER, by_share, some_of, targets_of
 from scripts.records import command
 
 FEWEST = 8  # outcomes of a family: its seeds alone teach nothing
@@ -62,7 +61,7 @@ def searches(found: Iterable[tuple[str, Genome, float]], source: str) -> Iterato
 
 def _some(outcomes: Outcomes) -> Outcomes:
     targets = targets_of([us for _, us in outcomes], scale=by_share)
-    return tuple(outcomes[at] for at in some_of(targets, MOST))
+    return tuple(outcomes[at] for at in some_of(targets, MOST_EARLIER))
 
 
 def as_json(search: PastSearch) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from evoflash.store.store import Store, open_store
 from evoflash.strategies import evolution
 from evoflash.strategies.evolution import Evolution
 from evoflash.strategies.family_bandit import Bandit
-from evoflash.strategies.model.gene_effects import GeneEffect, Nogood
+from evoflash.strategies.gene_effects import GeneEffect, Nogood
 from evoflash.views.insights import print_insights
 
 PROBLEM = "b=1,h=8,hkv=8,sq=512,skv=512,d=64,dtype=fp16"

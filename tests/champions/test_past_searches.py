@@ -19,7 +19,7 @@ from evoflash.problem import parse_problem
 from evoflash.space import Genome
 from evoflash.specs import load_gpu
 from evoflash.store.store import Store, open_store
-from evoflash.strategies.model.earlier import MOST
+from evoflash.strategies.gaussian_process import MOST_EARLIER
 from scripts.searches import ship
 
 HERE, FAR = "b=1,h=8,s=640,d=64", "b=8,h=32,s=8192,d=128"
@@ -160,7 +160,7 @@ def test_what_ships_for_the_h200_is_of_problems_that_are_and_of_genomes_of_today
         problem, gpu = parse_problem(search.problem), load_gpu("h200")
         assert str(problem) == search.problem
         for name, found in search.families.items():
-            assert ship.FEWEST <= len(found) <= MOST
+            assert ship.FEWEST <= len(found) <= MOST_EARLIER
             assert min(us for _, us in found) < math.inf
             space = load_family(name).space(problem.compile_keys(gpu.arch), gpu)
             of_today = [space.is_valid(space.genome(genome.as_dict())) for genome, _ in found]

@@ -14,12 +14,11 @@ from rich.console import Console
 from evoflash.app.recordings import Benchmark, provenance
 from evoflash.errors import UsageError
 from evoflash.evaluation import Basis, Rung, Status
-from evoflash.replay import contenders
+from evoflash.replay import benchmark as benchmarking
 from evoflash.replay.benchmark import benchmark, paired_test
 from evoflash.replay.comparison import compare
-from evoflash.replay.kernel_tuner import read_recording
+from evoflash.replay.kernel_tuner import read_recording, shipped_spaces
 from evoflash.replay.recorded_space import RecordedOutcome, Recording, recorded_space
-from evoflash.replay.spaces import shipped_spaces
 from evoflash.space import Genome, Param
 from evoflash.views import recordings as report
 from evoflash.views.html import benchmark as page
@@ -77,23 +76,23 @@ def test_equal_scores_differ_by_nothing_and_a_constant_gain_is_seen() -> None:
 
 
 def test_names_and_groups_are_contenders_each_once() -> None:
-    assert contenders.contenders("evolution,optuna,evolution") == ("evolution", *contenders.OPTUNA)
-    assert "kt:pso" in contenders.contenders("kernel-tuner")
-    assert contenders.contenders("kt:mls") == ("kt:mls",)
+    assert benchmarking.contenders("evolution,optuna,evolution") == ("evolution", *benchmarking.OPTUNA)
+    assert "kt:pso" in benchmarking.contenders("kernel-tuner")
+    assert benchmarking.contenders("kt:mls") == ("kt:mls",)
     for wrong in ("annealing", "kt:annealing", "optuna:annealing", ""):
         with pytest.raises(UsageError, match="no strategy is called"):
-            contenders.contenders(wrong)
+            benchmarking.contenders(wrong)
 
 
-@pytest.mark.parametrize("name", contenders.OPTUNA)
+@pytest.mark.parametrize("name", benchmarking.OPTUNA)
 def test_optunas_samplers_find_recorded_times_each_configuration_once(name) -> None:
     recording = read_recording(FIXTURE)
-    found = contenders.run_contender(recording, name, 30, seed=1)
+    found = benchmarking.run_contender(recording, name, 30, seed=1)
 
     assert len(found) == 30
     assert {us for us in found if np.isfinite(us)} <= set(recording.scores_us)
-    assert found == contenders.run_contender(recording, name, 30, seed=1)
-    assert found != contenders.run_contender(recording, name, 30, seed=2)
+    assert found == benchmarking.run_contender(recording, name, 30, seed=1)
+    assert found != benchmarking.run_contender(recording, name, 30, seed=2)
 
 
 def test_a_sampler_that_has_found_all_ends() -> None:
@@ -103,14 +102,14 @@ def test_a_sampler_that_has_found_all_ends() -> None:
     }
     recording = Recording(recorded_space("f", (param,), outcomes), "p", "d")
 
-    assert sorted(contenders.run_contender(recording, "optuna:random", 10, seed=0)) == [1.0, 2.0]
+    assert sorted(benchmarking.run_contender(recording, "optuna:random", 10, seed=0)) == [1.0, 2.0]
 
 
 @pytest.mark.skipif(find_spec("kernel_tuner") is None, reason="needs the extra `benchmarks`")
 @pytest.mark.parametrize("name", ["kt:random_sample", "kt:pso", "kt:genetic_algorithm"])
 def test_kernel_tuners_strategies_find_recorded_times(name) -> None:
     recording = read_recording(FIXTURE)
-    found = contenders.run_contender(recording, name, 30, seed=1)
+    found = benchmarking.run_contender(recording, name, 30, seed=1)
 
     assert 10 <= len(found) <= 30
     assert {us for us in found if np.isfinite(us)} <= set(recording.scores_us)

@@ -10,7 +10,7 @@ import pytest
 from places import KERNELS
 
 from evoflash.emulator import launch as emulator
-from evoflash.kernels import ef_layer, gxx, wgmma_shapes
+from evoflash.kernels import ef_layer, gxx
 from evoflash.launch import LaunchConfig
 from evoflash.paths import DEVICE
 
@@ -66,7 +66,7 @@ def test_a_user_sees_the_gpu_side_alone() -> None:
 def test_all_headers_are_reached_from_the_facade() -> None:
     stored = {path.name for path in DEVICE.glob("*.h")}
 
-    assert set(ef_layer.headers()) == stored | {wgmma_shapes.NAME}
+    assert set(ef_layer.headers()) == stored | {ef_layer.WGMMA_SHAPES}
 
 
 def nvrtc_ptx(source: str, arch: str, *flags: str) -> str:
@@ -166,7 +166,7 @@ def test_every_wgmma_compiles_for_the_host() -> None:
 def test_every_primitive_is_in_some_test_kernel() -> None:
     kernels = "".join(path.read_text() for path in KERNELS.glob("*.cu"))
     names = set().union(
-        *(primitives(text) for name, text in ef_layer.headers().items() if name != wgmma_shapes.NAME)
+        *(primitives(text) for name, text in ef_layer.headers().items() if name != ef_layer.WGMMA_SHAPES)
     )
     unseen = {name for name in names if not re.search(rf"\bef::{name}\b", kernels)}
 

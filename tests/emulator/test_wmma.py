@@ -8,7 +8,7 @@ import pytest
 from places import KERNELS
 
 from evoflash.emulator import launch as emulator
-from evoflash.kernels import gxx, wgmma_shapes
+from evoflash.kernels import ef_layer, gxx
 from evoflash.launch import LaunchConfig
 from evoflash.paths import DEVICE
 
@@ -191,7 +191,7 @@ def test_the_gpu_side_compiles_for_each_target(arch: str) -> None:
     program = nvrtc.createProgram(SOURCE, "wmma.cu", [], [])
     try:
         nvrtc.compileProgram(
-            program, ["-std=c++17", f"-arch={arch}", f"-I{DEVICE}", f"-I{wgmma_shapes.folder()}"]
+            program, ["-std=c++17", f"-arch={arch}", f"-I{DEVICE}", f"-I{ef_layer.made_headers()}"]
         )
     except nvrtc.NVRTCError:
         pytest.fail(nvrtc.getProgramLog(program))

@@ -8,14 +8,14 @@ import pytest
 from waiting import LIMIT_S
 
 from evoflash.evaluation import Build, Rung, Status, Timing
-from evoflash.evaluators.climbs import ELITES, Climbs, Incumbents, Steps, anchor_of
+from evoflash.evaluators.measured import ELITES, Climbs, Incumbents, Steps, anchor_of
 from evoflash.evaluators.pipeline import Duplicates
 from evoflash.evaluators.prepare import Preparation, PreparationFailure
 from evoflash.gpu.process.outcome import GpuOutcome
 from evoflash.gpu.process.rungs import GpuTask
 from evoflash.gpu.process.worker import Turns
 from evoflash.isolation import Ending
-from evoflash.perf_model.estimate import Profile
+from evoflash.perf_model import Profile
 from evoflash.problem import parse_problem
 from evoflash.space import Genome
 from evoflash.specs import load_gpu
@@ -185,7 +185,7 @@ def test_what_the_gpu_has_proven_and_is_not_among_the_best_is_not_emulated_and_e
 
 
 def test_what_was_emulated_before_the_gpu_proved_it_is_correct_however_slow():
-    profile = Profile((), 1, 1, 1, 1, 0.0)
+    profile = Profile(1, 1, 1, 1)
     search = Search({1: 10.0}, is_worth_it=lambda us: False, profiles=(profile,))
     search.compiled(1)
     assert search.ends(1) == [Status.CORRECT]

@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 from places import TEMPLATES
 
+from evoflash.app.evaluate import FixedList
 from evoflash.evaluation import Basis, Evaluation, Proposal, Rung, RunKey, Status
 from evoflash.evaluators.emulated import EmulatedEvaluator
-from evoflash.evaluators.estimates import ELITES, rival_beating, rivals
-from evoflash.evaluators.prepare import Preparation, PreparationFailure
+from evoflash.evaluators.pipeline import ThisMachine
+from evoflash.evaluators.prepare import ELITES, Preparation, PreparationFailure, rival_beating, rivals
 from evoflash.isolation import Ending
 from evoflash.kernels.family import load_family
 from evoflash.problem import parse_problem
@@ -18,7 +19,6 @@ from evoflash.search import InterruptedSearch, search
 from evoflash.space import Genome
 from evoflash.specs import load_gpu
 from evoflash.store.store import open_store
-from evoflash.strategies.fixed_list import FixedList
 
 PROBLEM, GPU = parse_problem("b=1,h=2,s=64,d=64"), load_gpu("l4")
 MISSION = parse_problem("mission")
@@ -51,7 +51,7 @@ def planted(monkeypatch):
 
 def evaluated(proposal: Proposal, history: list[Evaluation], *, proves_all: bool = False) -> Evaluation:
     with EmulatedEvaluator(
-        PROBLEM, GPU, seed=1, workers=1, ahead=1, history=history, proves_all=proves_all
+        PROBLEM, GPU, seed=1, cores=ThisMachine(1), ahead=1, history=history, proves_all=proves_all
     ) as evaluator:
         evaluator.submit(proposal)
         return evaluator.collect()[1]
@@ -125,7 +125,7 @@ def searched(db: Path, *, workers: int, stop_after: int | None = None) -> list[t
         key = RunKey(str(PROBLEM), GPU.name, Basis.ESTIMATED, "given", 0)
         run = store.begin(key, gpu_hash=GPU.hash, budget=len(genomes), argv=[], environment={}, fresh=False)
         past = [evaluation for _, evaluation in store.history(run)]
-        evaluates = EmulatedEvaluator(PROBLEM, GPU, seed=0, workers=workers, ahead=3, history=past)
+        evaluates = EmulatedEvaluator(PROBLEM, GPU, seed=0, cores=ThisMachine(workers), ahead=3, history=past)
         with evaluates:
             try:
                 search(

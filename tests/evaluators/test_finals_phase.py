@@ -9,6 +9,7 @@ import pytest
 from evoflash.evaluation import Basis, Evaluation, Proposal, Run, Rung, RunKey, Status, Timing, Verdict
 from evoflash.evaluators.emulated import EmulatedEvaluator
 from evoflash.evaluators.finals import FINALISTS, promote, time_finalists
+from evoflash.evaluators.pipeline import ThisMachine
 from evoflash.gpu.process.finals import FinalReport
 from evoflash.gpu.process.outcome import GpuOutcome
 from evoflash.problem import parse_problem
@@ -167,7 +168,7 @@ def test_nothing_is_timed_when_nothing_is_promoted_and_old_times_stand_when_the_
 
 def test_where_times_are_estimates_there_are_no_finals(store):
     run, said = run_of(store, evaluation_of(1, 9.0)), []
-    with EmulatedEvaluator(MISSION, load_gpu("h200"), seed=0, workers=1) as evaluator:
+    with EmulatedEvaluator(MISSION, load_gpu("h200"), seed=0, cores=ThisMachine(1)) as evaluator:
         assert time_finalists(evaluator.retimer, store, run, said=said.append) is None
 
     assert said == []

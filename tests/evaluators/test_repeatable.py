@@ -16,7 +16,7 @@ from evoflash.store.store import open_store
 ESTIMATE = """
 import mmap, sys
 taken = [mmap.mmap(-1, int(size)) for size in sys.argv[1].split(",")]
-from evoflash.evaluators.estimates import estimates
+from evoflash.evaluators.prepare import estimates
 from evoflash.evaluators.prepare import prepare
 from evoflash.kernels.family import load_family
 from evoflash.specs import load_gpu

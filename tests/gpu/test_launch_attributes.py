@@ -10,9 +10,8 @@ from places import TESTS
 from evoflash.errors import TemplateError
 from evoflash.gpu.driver import is_plain
 from evoflash.kernels.family import Family, read_family
-from evoflash.kernels.occupancy import does_not_fit
 from evoflash.kernels.standalone import launcher
-from evoflash.launch import LaunchConfig
+from evoflash.launch import LaunchConfig, does_not_fit
 from evoflash.operations.attention.workload import AttentionKey, AttentionWorkload
 from evoflash.problem import parse_problem
 from evoflash.runtime.driver import Attribute, Config, launch_attributes

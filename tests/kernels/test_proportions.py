@@ -4,7 +4,7 @@ import pytest
 
 from evoflash.app.search.plan import plan
 from evoflash.kernels.family import load_family
-from evoflash.kernels.occupancy import proportions_on
+from evoflash.perf_model import proportions_on
 from evoflash.problem import parse_problem
 from evoflash.specs import load_gpu
 

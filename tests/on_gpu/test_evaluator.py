@@ -8,6 +8,7 @@ from places import TEMPLATES
 from evoflash.evaluation import Proposal, Status
 from evoflash.evaluators import measured
 from evoflash.evaluators.measured import MeasuredEvaluator
+from evoflash.evaluators.pipeline import ThisMachine
 from evoflash.kernels.family import load_family
 from evoflash.problem import parse_problem
 
@@ -27,7 +28,9 @@ def test_each_bad_candidate_costs_only_itself_on_the_gpu(spec, monkeypatch):
     monkeypatch.setattr(measured, "which", lambda _: None)  # no g++: nothing stops them before the GPU
     load_family.cache_clear()
     space = load_family("planted").space(PROBLEM.compile_keys(spec.arch), spec)
-    with MeasuredEvaluator(PROBLEM, spec, seed=1, workers=2, ahead=2, proves_all=True) as evaluator:
+    with MeasuredEvaluator(
+        PROBLEM, spec, seed=1, cores=ThisMachine(2), ahead=2, proves_all=True
+    ) as evaluator:
         for rows, (fault, status) in enumerate(FAULTS.items()):
             evaluator.submit(Proposal(space.genome({"fault": fault, "block_m": 32})))
             evaluator.submit(Proposal(space.genome({"fault": "none", "block_m": (16, 32, 64)[rows % 3]})))

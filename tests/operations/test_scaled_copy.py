@@ -21,6 +21,7 @@ from evoflash.errors import EvoflashError, TemplateError, UsageError
 from evoflash.evaluation import Basis, Proposal, RunKey, Status
 from evoflash.evaluators.emulated import EmulatedEvaluator
 from evoflash.evaluators.measured import MeasuredEvaluator
+from evoflash.evaluators.pipeline import ThisMachine
 from evoflash.gpu.launcher import present_gpu, spec_of
 from evoflash.gpu.timing.protocols import sets_of
 from evoflash.kernels.family import families_for, load_family, read_family
@@ -196,7 +197,7 @@ def test_a_search_without_a_gpu_finds_a_kernel_and_the_store_gives_all_of_it_bac
 
     with open_store(str(tmp_path / "store.db")) as store:
         run = store.begin(key, gpu_hash="l4", budget=5, argv=[], environment={})
-        with EmulatedEvaluator(problem, L4, seed=1, workers=1) as evaluator:
+        with EmulatedEvaluator(problem, L4, seed=1, cores=ThisMachine(1)) as evaluator:
             best = search(strategy, evaluator, store, run, budget=5)
         history = store.history(run)
 
@@ -250,7 +251,7 @@ def test_a_gpu_finds_it_right_and_times_it_and_rejects_what_is_wrong(family):
         pytest.skip(f"needs a GPU ({error})")
     problem = parse_problem("scaled_copy:rows=4096,columns=1024")
     space = family.space(problem.compile_keys(spec.arch), spec)
-    with MeasuredEvaluator(problem, spec, seed=1, workers=1, ahead=2) as evaluator:
+    with MeasuredEvaluator(problem, spec, seed=1, cores=ThisMachine(1), ahead=2) as evaluator:
         for values in ({"warps": 4, "block_m": 8}, {"block_m": 16, "fault": "last column"}):
             evaluator.submit(Proposal(space.genome(values)))
         (_, good), (_, bad) = evaluator.collect(), evaluator.collect()

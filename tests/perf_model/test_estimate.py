@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from evoflash.launch import LaunchConfig
+from evoflash.launch import LaunchConfig, occupancy
 from evoflash.operations.attention.loop import kv_tiles, steps_of
 from evoflash.operations.attention.workload import AttentionWorkload, parse_workload
-from evoflash.perf_model.estimate import (
+from evoflash.perf_model import (
     Counts,
     Estimate,
     Profile,
@@ -18,7 +18,6 @@ from evoflash.perf_model.estimate import (
     fit_counts,
     mean_counts,
     model_version,
-    occupancy,
 )
 from evoflash.specs import load_gpu
 
@@ -39,7 +38,7 @@ PER_STEP = {
     "critical_barrier": 2.0,
     "critical_clock": 1000.0,
 }
-PROFILE = Profile((Counts(FIXED, PER_STEP),), rows=64, keys=64, stages=2, splits=1, uncounted=200.0)
+PROFILE = Profile(launches=(Counts(FIXED, PER_STEP),), rows=64, keys=64, stages=2, splits=1, uncounted=200.0)
 
 
 def _with(*, once: dict[str, float] | None = None, **per_step: float) -> Profile:

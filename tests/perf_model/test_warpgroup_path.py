@@ -10,8 +10,17 @@ from evoflash.launch import LaunchConfig
 from evoflash.operation import Loop
 from evoflash.operations.attention.loop import consumers
 from evoflash.operations.attention.workload import AttentionWorkload
-from evoflash.perf_model.estimate import Counts, Estimate, Profile, constants, estimate
-from evoflash.perf_model.schedule import at_work, chain_cycles, exposed_boxes, makespan
+from evoflash.perf_model import (
+    Counts,
+    Estimate,
+    Profile,
+    at_work,
+    chain_cycles,
+    constants,
+    estimate,
+    exposed_boxes,
+    makespan,
+)
 from evoflash.specs import load_gpu
 
 ONE_TILE = Loop(rows=64, keys=64, stages=2, splits=1)
@@ -41,7 +50,7 @@ def _counts(groups: int, keys: int, head_dim: int = 64) -> dict[str, float]:
 
 def _profile(groups: int = 2, keys: int = 128, *, stages: int = 2, **changes: float) -> Profile:
     return Profile(
-        (Counts({"stg": 8.0, "mbarrier": 8.0}, {**_counts(groups, keys), **changes}),),
+        launches=(Counts({"stg": 8.0, "mbarrier": 8.0}, {**_counts(groups, keys), **changes}),),
         rows=64 * groups,
         keys=keys,
         stages=stages,
@@ -209,7 +218,7 @@ def test_ctas_that_share_an_sm_hide_each_others_start(monkeypatch):
     table = {**constants(), "warpgroup_start": 0.0}
     alone, paired = _launch(1), _launch(1, smem_bytes=100_000)
     with_start = [_estimate(_profile(1), launch).total_us for launch in (alone, paired)]
-    monkeypatch.setattr("evoflash.perf_model.estimate.constants", lambda: table)
+    monkeypatch.setattr("evoflash.perf_model.constants", lambda: table)
     without = [_estimate(_profile(1), launch).total_us for launch in (alone, paired)]
 
     waves, start_us = (math.ceil(32 * 256 / n) for n in (132, 264)), 3500 / 1980

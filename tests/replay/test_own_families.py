@@ -6,10 +6,9 @@ import pytest
 from places import ROOT
 
 from evoflash.kernels.family import load_family
-from evoflash.kernels.occupancy import proportions_on
+from evoflash.perf_model import proportions_on
 from evoflash.problem import parse_problem
-from evoflash.replay.kernel_tuner import read_recording, with_family
-from evoflash.replay.spaces import shipped_spaces
+from evoflash.replay.kernel_tuner import read_recording, shipped_spaces, with_family
 from evoflash.specs import load_gpu
 
 SPACES = ROOT / "scripts" / "searches" / "records" / "spaces"

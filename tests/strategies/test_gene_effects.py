@@ -8,7 +8,7 @@ from strategy_cases import SPACE
 
 from evoflash.evaluation import Basis, Evaluation, Rung, Status, Timing
 from evoflash.space import Genome
-from evoflash.strategies.model.gene_effects import GeneEffect, effects, nogoods
+from evoflash.strategies.gene_effects import GeneEffect, effects, nogoods
 
 
 def outcome(genome: Genome, us: float | None, *, problem: str = "mission", **more: object) -> Evaluation:

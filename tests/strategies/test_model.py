@@ -7,18 +7,21 @@ import pytest
 from strategy_cases import SPACE
 
 from evoflash.space import Genome, Param, Proportions, SearchSpace
-from evoflash.strategies.model.earlier import Earlier, doubts, targets_beside, transfer_genomes
-from evoflash.strategies.model.features import Features
-from evoflash.strategies.model.gaussian_process import (
+from evoflash.strategies.gaussian_process import (
     Covariance,
+    Earlier,
+    Features,
     by_share,
     correlation,
+    doubts,
     expected_gain,
     favourite,
     fit,
     posterior,
     some_of,
+    targets_beside,
     targets_of,
+    transfer_genomes,
     usual_kernel,
 )
 

@@ -7,7 +7,7 @@ import pytest
 from strategy_cases import SPACE, TINY
 
 from evoflash.space import Genome, Param, SearchSpace
-from evoflash.strategies.model.offers import Neighbourhood
+from evoflash.strategies.surrogate import Neighbourhood
 
 
 def changed(one: Genome, other: Genome) -> set[str]:

@@ -11,7 +11,7 @@ from evoflash.evaluation import Proposal, Timing
 from evoflash.space import Check, Genome, Param, SearchSpace, Values
 from evoflash.strategies import make_strategy
 from evoflash.strategies.family_bandit import Bandit
-from evoflash.strategies.model.earlier import Earlier
+from evoflash.strategies.gaussian_process import Earlier
 from evoflash.strategies.surrogate import BATCH, OPENING, SEEDS, STANDSTILL, Surrogate
 
 LEARNT = {"one_gene", "two_genes"}

@@ -29,7 +29,7 @@ from evoflash.evaluation import Build, Status
 from evoflash.isolation import Ending, IsolatedPool
 from evoflash.kernels import gxx
 from evoflash.kernels.nvrtc import compile_candidate
-from evoflash.kernels.occupancy import does_not_fit
+from evoflash.launch import does_not_fit
 from evoflash.operation import Delivery, ExpectedOutputs, Schedule, Workload, operation_of
 from evoflash.validation.cases import draw_case
 from evoflash.validation.plan import CheckLaunch, single_plan

@@ -19,7 +19,7 @@ from evoflash.app.portfolio.table import KernelTime, ShapeTimes, TimeTable, writ
 from evoflash.emulator.preflight import complaint_of, emulate
 from evoflash.errors import DeviceError, EvoflashError
 from evoflash.evaluation import Basis
-from evoflash.evaluators.estimates import estimates
+from evoflash.evaluators.prepare import estimates
 from evoflash.gpu.launcher import present_gpu, spec_of
 from evoflash.isolation import IsolatedPool
 from evoflash.kernels import gxx

@@ -11,7 +11,7 @@ from typing import Any
 
 from evoflash.gpu.timing.relative import GpuFactor
 from evoflash.space import Value
-from evoflash.strategies.model.gene_effects import GeneEffect, Nogood
+from evoflash.strategies.gene_effects import GeneEffect, Nogood
 
 
 @dataclass(frozen=True, slots=True)

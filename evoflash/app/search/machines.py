@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from evoflash.app.search.plan import Present, SearchPlan
 from evoflash.errors import UsageError
 from evoflash.evaluation import Basis, RunStart
-from evoflash.evaluators.machines import Cores, GpuQueues
+from evoflash.evaluators.pipeline import Cores, GpuQueues
 from evoflash.notices import say
 from evoflash.settings import MOST_AHEAD, MOST_WORKERS
 from evoflash.specs import GpuSpec
@@ -136,8 +136,8 @@ def _on_gpus(asked: MachineOptions, planned: Planning) -> Iterator[tuple[SearchP
 
     visible_devices.restrict(asked.gpus or "all")
     from evoflash.evaluators.cluster.connection import connect, gpu_kind
-    from evoflash.evaluators.cluster.loopback import private_cluster
     from evoflash.evaluators.cluster.pools import ClusterGpus
+    from evoflash.evaluators.cluster.serving import private_cluster
 
     devices = visible_devices.devices()
     plan = planned(None)
@@ -155,8 +155,8 @@ def _on_gpus(asked: MachineOptions, planned: Planning) -> Iterator[tuple[SearchP
 @contextmanager
 def _on_workers(asked: MachineOptions, planned: Planning) -> Iterator[tuple[SearchPlan, Machines]]:
     from evoflash.evaluators.cluster.connection import connect
-    from evoflash.evaluators.cluster.loopback import private_cluster
     from evoflash.evaluators.cluster.pools import ClusterCores
+    from evoflash.evaluators.cluster.serving import private_cluster
 
     count = asked.workers or 1
     plan = planned(None)

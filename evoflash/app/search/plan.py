@@ -14,8 +14,8 @@ from evoflash.evaluation import ALL_SEEDS, Basis, RunKey
 from evoflash.gpu.launcher import present_gpu, spec_of
 from evoflash.gpu.timing.clocks import energy_counter_mj
 from evoflash.kernels.family import Family, families_for, load_family
-from evoflash.kernels.occupancy import proportions_on
 from evoflash.notices import say
+from evoflash.perf_model import proportions_on
 from evoflash.problem import Problem, check_fits, parse_problem
 from evoflash.space import Genome, SearchSpace
 from evoflash.specs import GpuSpec, load_gpu

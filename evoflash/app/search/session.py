@@ -40,7 +40,7 @@ from evoflash.store.database import Database
 from evoflash.store.standing import ComputeCost, charge, costs
 from evoflash.store.store import Store, open_store
 from evoflash.strategies import make_strategy
-from evoflash.strategies.model.earlier import Earlier
+from evoflash.strategies.gaussian_process import Earlier
 from evoflash.strategies.surrogate import SEEDS
 
 

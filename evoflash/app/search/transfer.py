@@ -19,7 +19,7 @@ from evoflash.problem import parse_problem
 from evoflash.space import Genome, SearchSpace
 from evoflash.store.store import Store
 from evoflash.strategies import LEARNS_EARLIER
-from evoflash.strategies.model.earlier import Earlier
+from evoflash.strategies.gaussian_process import Earlier
 
 RUNS = 6  # the nearest
 SEEDS = 2  # of each search, its best

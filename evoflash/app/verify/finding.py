@@ -22,7 +22,7 @@ from evoflash.gpu.process.worker import GpuWorker
 from evoflash.kernels.family import load_family
 from evoflash.kernels.standalone import export_words, genome_of_words, valid_genome
 from evoflash.notices import say
-from evoflash.perf_model.estimate import model_version
+from evoflash.perf_model import model_version
 from evoflash.problem import Problem, parse_problem
 from evoflash.space import Genome
 from evoflash.specs import GpuSpec, canonical_gpu, load_gpu

@@ -1,23 +1,29 @@
-"""The functions that workers of a cluster run, with a GPU or without. They decide nothing.
+"""The functions that workers of a cluster run, and how questions and answers travel. They decide nothing.
 
 They run in the one thread of a Dask worker. Without a GPU a call is made in a disposable process of the
 worker's own. What a genome does to the disposable process does not reach the worker; one that takes the whole
 worker with it all the same is blamed in connection.py. With a GPU a worker answers what a search asks of its
 own GPU process.
+
+Machine code is sent along with the records that name its files, for another machine has not got those files.
+A file's path has the key of its cache in it, so a path that exists already holds the same bytes.
 """
 
 import asyncio
+import hashlib
+import os
+import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import CancelledError
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from evoflash.errors import DeviceError
 from evoflash.evaluators.cluster.connection import distributed
-from evoflash.evaluators.cluster.cubins import Parcel, pack_preparation, unpack_finals, unpack_task
 from evoflash.evaluators.prepare import Preparation
 from evoflash.gpu.launcher import present_gpu, spec_of
 from evoflash.gpu.process.finals import FinalReport, FinalTask
@@ -27,18 +33,100 @@ from evoflash.gpu.process.rungs import GpuTask
 from evoflash.gpu.process.worker import GpuWorker
 from evoflash.isolation import Ending, IsolatedPool
 from evoflash.operation import Workload
+from evoflash.paths import cache_advice, cache_dir
 from evoflash.specs import GpuSpec
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Parcel(Generic[T]):
+    """A record, and the contents of the files that it names by their paths."""
+
+    record: T
+    files: Mapping[str, bytes]
+
+
+def pack_preparation(ending: Ending[Preparation]) -> Parcel[Ending[Preparation]]:
+    """What a worker process made of a genome, with its cubins."""
+    builds = ending.value.builds if ending.value else ()
+    return Parcel(ending, _read(build.cubin_path for build in builds))
+
+
+def unpack_preparation(parcel: Parcel[Ending[Preparation]]) -> Ending[Preparation]:
+    """The same on this machine, with files of this machine."""
+    prepared, here = parcel.record.value, _place_files(parcel.files)
+    if prepared is None:
+        return parcel.record
+    builds = tuple(replace(each, cubin_path=here.get(each.cubin_path, "")) for each in prepared.builds)
+    return replace(parcel.record, value=replace(prepared, builds=builds))
+
+
+def pack_task(task: GpuTask, *, is_here: bool = False) -> Parcel[GpuTask]:
+    """A task with its cubins, and those of the kernel that it is timed beside; `is_here`: for a process of
+    this machine, which reads the files themselves.
+    """
+    return Parcel(task, {} if is_here else _read(_paths(task)))
+
+
+def unpack_task(parcel: Parcel[GpuTask]) -> GpuTask:
+    """The same task on this machine."""
+    return _with_local_paths(parcel.record, _place_files(parcel.files))
+
+
+def pack_finals(task: FinalTask, *, is_here: bool = False) -> Parcel[FinalTask]:
+    """The finalists with their cubins, as of a task."""
+    paths = () if is_here else (path for each in task.tasks for path in _paths(each))
+    return Parcel(task, _read(paths))
+
+
+def unpack_finals(parcel: Parcel[FinalTask]) -> FinalTask:
+    """The same finalists on this machine."""
+    here = _place_files(parcel.files)
+    return replace(parcel.record, tasks=tuple(_with_local_paths(each, here) for each in parcel.record.tasks))
+
+
+def _paths(task: GpuTask) -> tuple[str, ...]:
+    beside = _paths(task.anchor.task) if task.anchor else ()
+    return (*(path for _, path in task.cubins), *beside)
+
+
+def _with_local_paths(task: GpuTask, here: Mapping[str, str]) -> GpuTask:
+    anchor = task.anchor and replace(task.anchor, task=_with_local_paths(task.anchor.task, here))
+    return replace(
+        task, cubins=tuple((key, here.get(path, path)) for key, path in task.cubins), anchor=anchor
+    )
+
+
+def _read(paths: Iterable[str]) -> dict[str, bytes]:
+    return {path: Path(path).read_bytes() for path in paths if path}
+
+
+def _place_files(files: Mapping[str, bytes]) -> dict[str, str]:
+    """Where each file is on this machine."""
+    try:
+        return {
+            path: path if Path(path).is_file() else str(_keep_cubin(cubin)) for path, cubin in files.items()
+        }
+    except OSError as error:
+        raise DeviceError(cache_advice(error)) from None
+
+
+def _keep_cubin(cubin: bytes) -> Path:
+    name = hashlib.sha256(cubin).hexdigest()
+    path = cache_dir() / "received" / name[:2] / f"{name}.cubin"
+    if not path.is_file():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, beside = tempfile.mkstemp(dir=path.parent, prefix=".new-")
+        with os.fdopen(handle, "wb") as file:
+            file.write(cubin)
+        os.rename(beside, path)  # a half-written file cannot be taken for a kernel
+    return path
 
 
 @cache
 def _processes() -> IsolatedPool:
     return IsolatedPool(1)
-
-
-def end() -> None:
-    """Kill the disposable process, if there is one."""
-    if _processes.cache_info().currsize:
-        _processes().close()
 
 
 def call_isolated(
@@ -48,8 +136,6 @@ def call_isolated(
     ending = _processes().submit(function, *arguments, timeout_s=timeout_s).result()
     return pack_preparation(ending) if isinstance(ending.value, Preparation) else Parcel(ending, {})
 
-
-T = TypeVar("T")
 
 _IDLE_S = 300.0  # without a question; emulating before the next one takes far less
 
@@ -128,8 +214,10 @@ class _Gpu:
 _gpu = _Gpu()
 
 
-def end_gpu_process() -> None:
-    """End the GPU process, if there is one."""
+def end() -> None:
+    """Kill the disposable process and end the GPU process, where there are any."""
+    if _processes.cache_info().currsize:
+        _processes().close()
     _gpu.end()
 
 

@@ -6,7 +6,16 @@ from pathlib import Path
 import pytest
 
 from evoflash.evaluation import Build, Status
-from evoflash.evaluators.cluster.cubins import (
+from evoflash.evaluators.prepare import Preparation
+from evoflash.gpu.process.finals import FinalTask
+from evoflash.gpu.process.rungs import Anchor, GpuTask
+from evoflash.isolation import Ending
+from evoflash.problem import parse_problem
+from evoflash.specs import load_gpu
+
+pytest.importorskip("distributed")
+
+from evoflash.evaluators.cluster.asked import (
     pack_finals,
     pack_preparation,
     pack_task,
@@ -14,12 +23,6 @@ from evoflash.evaluators.cluster.cubins import (
     unpack_preparation,
     unpack_task,
 )
-from evoflash.evaluators.prepare import Preparation
-from evoflash.gpu.process.finals import FinalTask
-from evoflash.gpu.process.rungs import Anchor, GpuTask
-from evoflash.isolation import Ending
-from evoflash.problem import parse_problem
-from evoflash.specs import load_gpu
 
 SPEC, PROBLEM = load_gpu("h200"), parse_problem("b=1,h=1,s=64,d=64")
 (KEY,) = PROBLEM.compile_keys(SPEC.arch)

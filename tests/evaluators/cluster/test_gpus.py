@@ -26,8 +26,8 @@ from evoflash.specs import load_gpu
 pytest.importorskip("distributed")
 
 from evoflash.evaluators.cluster.connection import connect, gpu_kind
-from evoflash.evaluators.cluster.loopback import private_cluster
 from evoflash.evaluators.cluster.pools import ClusterGpus
+from evoflash.evaluators.cluster.serving import private_cluster
 
 pytestmark = pytest.mark.slow
 SPEC, (WORKLOAD,) = load_gpu("h200"), parse_problem("b=1,h=1,s=64,d=64").workloads

@@ -21,8 +21,8 @@ pytest.importorskip("distributed")
 from evoflash.evaluators.cluster import connection as connections
 from evoflash.evaluators.cluster.address import MAKE_CERTIFICATE, Address, address
 from evoflash.evaluators.cluster.connection import CPU, Connection, connect
-from evoflash.evaluators.cluster.loopback import private_cluster
 from evoflash.evaluators.cluster.pools import ClusterCores
+from evoflash.evaluators.cluster.serving import private_cluster
 
 pytestmark = pytest.mark.slow
 
@@ -116,7 +116,7 @@ def test_a_private_cluster_listens_on_loopback_alone_and_ends_with_whoever_start
     script = tmp_path / "own.py"
     script.write_text(
         "import time\n"
-        "from evoflash.evaluators.cluster.loopback import private_cluster\n"
+        "from evoflash.evaluators.cluster.serving import private_cluster\n"
         "if __name__ == '__main__':\n"
         "    with private_cluster(cores=1):\n"
         "        print('up', flush=True)\n"

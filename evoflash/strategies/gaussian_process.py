@@ -1,18 +1,109 @@
-"""A Gaussian process on rows of features, and which of many rows it would try next. Knows no genome.
+"""A Gaussian process on genomes, and which of many it would try next. Knows no store and no problem.
 
-It tells what is expected of rows that were not tried, and how surely. Matern 3/2 covariance with a length for
-each view, a mean of 0, and noise (C. E. Rasmussen, C. Williams, Gaussian Processes for Machine Learning,
-2006, sections 2.2, 4.2 and 5.4). In NumPy. What the model is taught of an outcome is made here too.
+Genomes become rows of numbers between which distances mean something. A row has several views of each gene, a
+view with columns of its own: the position of a number among its values, from 0 to 1; which value it is, a
+column for each, so that all are equally far apart (one may be fast between neighbours that are slow); how
+often 2 divides it, for what warps, banks and sectors divide evenly is often fast alike; and whether it is
+active, where it may not be. Two values are about 1 apart at most in each view. Where the space knows
+proportions of a genome, these stand in the place of what 2 divides, a view each. How much a view counts is
+for the model to find out.
+
+The process tells what is expected of rows that were not tried, and how surely. Matern 3/2 covariance with a
+length for each view, a mean of 0, and noise (C. E. Rasmussen, C. Williams, Gaussian Processes for Machine
+Learning, 2006, sections 2.2, 4.2 and 5.4). In NumPy.
+
+What the model is taught of an outcome is made here too, and what of earlier searches on near problems. Their
+times are of other problems. Where some genomes were timed here too, the median ratio brings the others to
+this problem's scale; where none was, the best of both are taken to be equals.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from evoflash.strategies.model.features import Floats, Ints
+from evoflash.space import Genome, Param, Proportions, SearchSpace
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+_MIDDLE = 0.5  # where an inactive gene of numbers stands
+_PROPORTION = 0.25  # a proportion that is twice as large lies so far away, for most are powers of two
+_APART = np.sqrt(0.5)  # in the column of a value: two values are then 1 apart
+
+
+class Features:
+    """The rows of one space's genomes; `view` is the number of each column's view."""
+
+    def __init__(self, space: SearchSpace) -> None:
+        free = [param for param in space.params if len(param.values) > 1 or param.name in space.when]
+        views = [
+            _views(param, may_be_inactive=param.name in space.when, by_twos=not space.proportions)
+            for param in free
+        ]
+        self._tables = [np.hstack(tables) for tables in views]
+        self._codes = [
+            (param.name, {(type(value), value): at for at, value in enumerate(param.values)})
+            for param in free
+        ]
+        self._proportions = space.proportions
+        self._kept: dict[Genome, tuple[float, ...]] = {}
+        widths = [table.shape[1] for tables in views for table in tables]
+        widths += [1] * len(self._proportions.names if self._proportions else ())
+        self.views = len(widths)
+        self.view: Ints = np.repeat(np.arange(self.views), widths)
+
+    def of(self, genomes: Sequence[Genome]) -> Floats:
+        """(genomes, columns)."""
+        codes = np.full((len(genomes), len(self._codes)), -1, dtype=np.int64)
+        for row, genome in enumerate(genomes):
+            values = genome.as_dict()
+            for column, (name, known) in enumerate(self._codes):
+                if name in values:
+                    codes[row, column] = known[type(values[name]), values[name]]
+        parts = [table[codes[:, at]] for at, table in enumerate(self._tables)]
+        if self._proportions:
+            found = [self._proportions_of(self._proportions, genome) for genome in genomes]
+            names = len(self._proportions.names)
+            parts.append(_PROPORTION * np.array(found, dtype=np.float64).reshape(len(genomes), names))
+        return np.hstack(parts) if parts else np.zeros((len(genomes), 0))
+
+    def _proportions_of(self, proportions: Proportions, genome: Genome) -> tuple[float, ...]:
+        """Kept: a genome is offered in many batches."""
+        if genome not in self._kept:
+            self._kept[genome] = proportions.of(genome)
+        return self._kept[genome]
+
+
+def _views(param: Param, *, may_be_inactive: bool, by_twos: bool) -> list[Floats]:
+    """(values + 1, columns) each: a row for each value, and the last for the inactive gene."""
+    size = len(param.values)
+    is_number = all(isinstance(value, int) and not isinstance(value, bool) for value in param.values)
+    views: list[Floats] = []
+    if is_number and size > 1:
+        views.append(np.append(np.linspace(0.0, 1.0, size), _MIDDLE)[:, None])
+    if not is_number or size > 2:
+        views.append(np.vstack([np.eye(size) * _APART, np.zeros(size)]))
+    if by_twos and is_number and all(param.values):  # what counts from 0 is no size
+        views += _evenness(np.array([_twos(int(value)) for value in param.values]))
+    if may_be_inactive:
+        views.append(np.append(np.zeros(size), 1.0)[:, None])
+    return views
+
+
+def _evenness(twos: Ints) -> list[Floats]:
+    """A view of how often 2 divides each value; none where it rises or falls along them, as positions do."""
+    steps = np.diff(twos)
+    if not ((steps > 0).any() and (steps < 0).any()):
+        return []
+    return [np.append((twos - twos.min()) / np.ptp(twos), _MIDDLE)[:, None]]
+
+
+def _twos(number: int) -> int:
+    return (number & -number).bit_length() - 1
+
 
 USUAL_NOISE = 0.05  # share of the variance
 SPREAD = 1.5  # standard deviation of the logarithms of scales and noise, before anything is known
@@ -237,3 +328,61 @@ def _normal(z: Floats) -> Floats:
     """The normal distribution function; NumPy has none."""
     below: Floats = 0.5 * _erfc(-z / np.sqrt(2)).astype(np.float64)
     return below
+
+
+MOST_EARLIER = 40  # outcomes of one earlier search that are kept
+DOUBT = 0.2  # noise of an earlier outcome while none of this search is known, as a share of the variance
+FEW = 20  # outcomes of this search that have ranks of their own: fewer are ranked with the earlier ones
+ENOUGH = 100  # outcomes of this search beside which earlier ones are left out
+OUTWEIGHED = 15  # outcomes of this search that double that noise; it grows with their square
+
+
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """One search's genomes and their times in us, infinite for what failed."""
+
+    outcomes: tuple[tuple[Genome, float], ...]
+
+    def best(self, count: int) -> tuple[Genome, ...]:
+        """Its fastest genomes, fastest first."""
+        timed = sorted((us, at) for at, (_, us) in enumerate(self.outcomes) if us < np.inf)
+        return tuple(self.outcomes[at][0] for _, at in timed[:count])
+
+
+def transfer_genomes(searches: Sequence[Earlier], own: Mapping[Genome, float]) -> list[tuple[Genome, float]]:
+    """Genomes of earlier searches that this one has not tried, with the times expected here, the nearest
+    search's first; `own` are this search's outcomes.
+    """
+    found: dict[Genome, float] = {}
+    for each in searches if len(own) < ENOUGH else ():
+        scale = _scale(each, own)
+        kept = some_of(np.array([us for _, us in each.outcomes]), MOST_EARLIER)
+        for genome, us in (each.outcomes[at] for at in kept):
+            if genome not in own:
+                found.setdefault(genome, us * scale)
+    return list(found.items())
+
+
+def _scale(each: Earlier, own: Mapping[Genome, float]) -> float:
+    """Times here over times there."""
+    both = [(own[genome], us) for genome, us in each.outcomes if genome in own]
+    ratios = [here / there for here, there in both if here < np.inf and there < np.inf]
+    if ratios:
+        return float(np.median(ratios))
+    here, there = (min(times, default=np.inf) for times in (own.values(), [us for _, us in each.outcomes]))
+    return here / there if here < np.inf and there < np.inf else 1.0
+
+
+def targets_beside(
+    own: Sequence[float], earlier: Sequence[float], scale: Scale = by_rank
+) -> tuple[Floats, Floats]:
+    """What a model learns of this search's scores, and of earlier ones that were brought here."""
+    if len(own) < FEW:
+        both = targets_of([*own, *earlier], scale=scale)
+        return both[: len(own)], both[len(own) :]
+    return targets_of(own, scale=scale), targets_of(earlier, among=own, scale=scale)
+
+
+def doubts(own: int, earlier: int) -> Floats:
+    """(own + earlier,): noise beside the kernel's own, more the more outcomes this search has."""
+    return np.concatenate([np.zeros(own), np.full(earlier, DOUBT * (1 + (own / OUTWEIGHED) ** 2))])
