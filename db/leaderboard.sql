@@ -6,7 +6,15 @@ WITH scored AS (
     SELECT
         e.id AS evaluation, e.kind, COALESCE(g.family, e.name) AS name, e.genome_id, g.values_json,
         e.score_us, e.p10_us, e.p90_us, e.protocol, e.n, e.energy_mj, e.bound, e.model_version, e.created,
-        r.id AS run, r.problem, r.gpu, r.basis, r.strategy, r.seed, r.reported_flops,
+        r.id AS run, r.problem, r.gpu, r.basis, r.seed, r.reported_flops,
+        -- As evoflash/evaluation.py names a search.
+        r.strategy
+            || CASE WHEN r.preset = '' THEN '' ELSE ':' || r.preset END
+            || CASE WHEN r.population = '' THEN '' ELSE ':' || r.population END
+            || CASE WHEN r.from_archive THEN '+archive' ELSE '' END
+            || CASE WHEN r.without_transfer THEN '-transfer' ELSE '' END
+            || CASE WHEN r.most_seeds < 0 THEN '' ELSE '-seeds=' || r.most_seeds END
+            || CASE WHEN r.family = '' THEN '' ELSE '/' || r.family END AS strategy,
         -- Estimates of another model, or for another description of the GPU, are no rivals of these; nor are
         -- replays of another recording.
         CASE WHEN r.basis <> 'measured' AND e.kind = 'candidate'

@@ -50,7 +50,7 @@ ground:
     space       Genomes, params and search spaces
     specs/      What each GPU allows and how fast it is, read from specs/<name>.toml
     numerics    16-bit floats as bit patterns, to and from float32, and which are not finite
-    notices     Says things to the person on stderr while a command works, as loud as -v and -q ask
+    notices     Notes for the person while something works
     extensions  Finds and loads families, operators, GPUs and strategies of one's own in extension folders
     paths       Where the shipped folders (templates/, mutations/, db/) and the user's folders are
     settings    What a person has set, by environment variables and config files

@@ -2,8 +2,9 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
+from typing import Any
 
 from evoflash.operation import CompileKey
 from evoflash.space import Genome
@@ -150,6 +151,32 @@ class Evaluation:
         return self.status is Status.SCREENED
 
     @property
+    def time(self) -> str:
+        """The time that ranks it in words: where it comes from, and its mark where it was not measured."""
+        if self.score_us is None:
+            return "none"
+        is_replay = self.basis is Basis.REPLAYED
+        if self.is_estimate:
+            bound = f", bound by {self.bound}" if self.bound else ""
+            by = f"ESTIMATED by model {self.model_version}, not measured"
+            replayed = ", replayed from a recording" if is_replay else ""
+            unproven = ", not proven to be right" if self.is_screened else ""
+            return f"~{self.score_us:.2f} us {by}{replayed}{bound}{unproven}"
+        if is_replay:
+            return f"{self.score_us:.2f} us replayed from a recording, not measured here"
+        unproven = ", by a short look: not proven to be right" if self.is_screened else ""
+        return f"{self.score_us:.2f} us {self.basis}{unproven}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything but the compiler's logs; the genome as its id, its family and its values."""
+        fields = asdict(self)
+        values = self.genome.as_dict()
+        fields["genome"] = {"id": self.genome.id, "family": self.genome.family, "values": values}
+        for build in fields["builds"]:
+            del build["log"]
+        return fields
+
+    @property
     def learnt_us(self) -> float | None:
         """What strategies may learn from: the time of a correct or a screened genome, None where it failed.
 
@@ -195,6 +222,9 @@ class Baseline:
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
+ALL_SEEDS = -1
+
+
 @dataclass(frozen=True, slots=True)
 class RunKey:
     """What makes two searches the same search: repeating one continues it."""
@@ -204,6 +234,50 @@ class RunKey:
     basis: Basis
     strategy: str
     seed: int
+    preset: str = ""  # of evolution; empty: none
+    population: str = ""  # that stands in place of the preset's; empty: none
+    from_archive: bool = False  # starts from the shipped archive, or learns from shipped searches
+    without_transfer: bool = False  # may not learn from earlier searches, though its strategy could
+    most_seeds: int = ALL_SEEDS  # of a family's hand-written kernels
+    family: str = ""  # the only one that it searches; empty: all that fit
+
+    @property
+    def search_name(self) -> str:
+        """The strategy with all that sets the search apart, as people are shown it: `surrogate+archive`.
+
+        db/leaderboard.sql writes the same.
+        """
+        strategy = ":".join(filter(None, (self.strategy, self.preset, self.population)))
+        archive, alone = "+archive" * self.from_archive, "-transfer" * self.without_transfer
+        seeds = "" if self.most_seeds == ALL_SEEDS else f"-seeds={self.most_seeds}"
+        return f"{strategy}{archive}{alone}{seeds}" + (f"/{self.family}" if self.family else "")
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON, with the name of the search as its strategy."""
+        known = {name: getattr(self, name) for name in ("problem", "gpu", "basis")}
+        return known | {"strategy": self.search_name, "seed": self.seed}
+
+
+@dataclass(frozen=True, slots=True)
+class EarlierRun:
+    """A run that another one learns from, told from the others of its GPU and basis in every database."""
+
+    problem: str
+    search_name: str
+    seed: int
+    created: str
+    outcomes: int  # how many of its first ones are used
+
+
+@dataclass(frozen=True, slots=True)
+class RunStart:
+    """What a run began with; a search that is continued goes on with the same."""
+
+    archive: tuple[str, ...] = ()  # ids of the shipped kernels that it started from
+    learns_from: tuple[EarlierRun, ...] = ()  # the nearest first
+    learns_from_shipped: tuple[str, ...] = ()  # the problems of shipped searches, the nearest first
+    ahead: int | None = None  # proposals in flight, where a number was asked for
+    machines: str = ""  # where it worked, in words; empty: on this machine
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,3 +290,21 @@ class Run:
     gpu_hash: str
     budget: int
     created: str  # UTC, ISO 8601
+    name: str = ""  # given by `evoflash runs rename`
+    start: RunStart = RunStart()
+    objectives: str = ""  # that were asked for last, with commas between; empty: never others than latency
+    final_pairs: tuple[Mapping[str, Any], ...] = ()  # each a PairedComparison of gpu/timing, the winner first
+    argv: tuple[str, ...] = ()
+    evoflash_version: str = ""
+    environment: Mapping[str, str] = field(default_factory=dict)  # the machine, versions, the driver
+
+    def as_dict(self) -> dict[str, Any]:
+        """Which run it is, for JSON."""
+        rest = {name: getattr(self, name) for name in ("number", "gpu_hash", "budget", "created")}
+        return {"id": self.id, "key": self.key.as_dict(), **rest}
+
+
+def faster(best: Evaluation | None, other: Evaluation) -> Evaluation | None:
+    """The better of the two; only a correct one wins, and a lower bound loses to any finished timing."""
+    timed = [e for e in (best, other) if e is not None and e.is_correct and e.score_us is not None]
+    return min(timed, key=lambda e: (e.is_censored, e.score_us), default=None)

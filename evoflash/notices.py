@@ -1,34 +1,46 @@
-"""Says things to the person on stderr while a command works, as loud as -v and -q ask. Prints no result."""
+"""Notes for the person while something works: `say` hands a line to whoever listens. Writes nothing itself.
+
+Where nobody listens, as in a Python program that imports evoflash, notes go nowhere. The command line
+listens (cli/program.py) and writes them on stderr.
+"""
 
 import logging
 import shlex
-import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from contextvars import ContextVar, copy_context
 
-from evoflash.errors import UsageError, without_passwords
+from evoflash.errors import without_passwords
 from evoflash.paths import default_database
-from evoflash.settings import is_on, value
 
-if TYPE_CHECKING:
-    pass
-
+Listener = Callable[[str], object]
 
 _PATIENCE_S = 1.0
+_listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
+_database: ContextVar[str | None] = ContextVar("database", default=None)  # of the running command
+
+
+@contextmanager
+def heard_by(listener: Listener) -> Iterator[None]:
+    """Inside, the listener gets every note."""
+    before = _listener.set(listener)
+    try:
+        yield
+    finally:
+        _listener.reset(before)
 
 
 def say(message: str) -> None:
-    """One line for the person, on stderr; --quiet silences it."""
-    if not is_on("quiet"):
-        print(f"evoflash: {message}", file=sys.stderr, flush=True)
+    """One line for the person."""
+    if (listener := _listener.get()) is not None:
+        listener(message)
 
 
 @contextmanager
 def working(on: str) -> Iterator[None]:
     """Say what is being done where it takes longer than people like to wait without a word."""
-    clock = threading.Timer(_PATIENCE_S, say, (f"{on} ...",))
+    clock = threading.Timer(_PATIENCE_S, copy_context().run, (say, f"{on} ..."))
     clock.daemon = True
     clock.start()
     try:
@@ -37,12 +49,14 @@ def working(on: str) -> Iterator[None]:
         clock.cancel()
 
 
-_databases: list[str] = []  # that of the running command, once it is known
-
-
 def is_verbose() -> bool:
     """Whether -v was given, or EVOFLASH_LOG asks for as much."""
     return logging.getLogger("evoflash").isEnabledFor(logging.INFO)
+
+
+def name_database(db: str) -> None:
+    """Commands that are shown from now on name this database."""
+    _database.set(db)
 
 
 def db_words() -> str:
@@ -50,25 +64,5 @@ def db_words() -> str:
 
     Without the password of a URL.
     """
-    own = (without_passwords(db) for db in _databases if db != default_database())
-    return "".join(f" --db {shlex.quote(db)}" for db in own)
-
-
-def log_to_stderr() -> None:
-    """Show evoflash's own log at the level in EVOFLASH_LOG; what libraries log is not for users."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("evoflash: %(message)s"))
-    logger = logging.getLogger("evoflash")
-    logger.handlers = [handler]
-    logger.setLevel(_level())
-
-
-def _level() -> int:
-    try:
-        word = value("log") or ("error" if is_on("quiet") else "warning")
-    except UsageError:  # of a config file: the command says it, and --help is shown all the same
-        return logging.WARNING
-    level = logging.getLevelNamesMapping().get(word.upper())
-    if level is None:
-        raise UsageError(f"the log's level '{word}' (EVOFLASH_LOG): give debug, info, warning or error.")
-    return level
+    db = _database.get()
+    return "" if db in (None, default_database()) else f" --db {shlex.quote(without_passwords(db))}"

@@ -287,8 +287,7 @@ class Operation:
 
     name: str
     parse: Callable[[str], Workload]  # a workload from its text without "name:"; or UsageError
-    # A compile key from the columns of a stored build; None where the table of builds has no columns for it.
-    stored_key: Callable[[Mapping[Any, Any]], CompileKey] | None
+    compile_key: Callable[..., CompileKey]  # the class: a dataclass of texts, numbers and truth values
     probe: Workload  # an ordinary small one, with which templates are tried when they are loaded
 
     # ---- the call

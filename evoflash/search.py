@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol, TypeVar
 
-from evoflash.evaluation import Basis, Evaluation, Proposal
+from evoflash.evaluation import Basis, Evaluation, Proposal, faster
 
 RunT = TypeVar("RunT", contravariant=True)
 
@@ -157,9 +157,3 @@ def _fill(strategy: Strategy, evaluator: Evaluator, waiting: deque[Proposal], *,
     _ask(strategy, waiting, most=most - evaluator.pending)
     while waiting and evaluator.pending < most:
         evaluator.submit(waiting.popleft())
-
-
-def faster(best: Evaluation | None, other: Evaluation) -> Evaluation | None:
-    """The better of the two; only a correct one wins, and a lower bound loses to any finished timing."""
-    timed = [e for e in (best, other) if e is not None and e.is_correct and e.score_us is not None]
-    return min(timed, key=lambda e: (e.is_censored, e.score_us), default=None)

@@ -5,9 +5,9 @@
     python -m scripts.proposal_path --tree ../old-checkout  # of another one
 
 A search of a few evaluations runs as a user would start it. Every Python process that it starts is profiled:
-a module counts once a function of it is called; importing it does not count. Two counts are printed: of the
-whole command, and of one proposal in the middle of the search: what is called from one stored row until the
-next. As several proposals are under way at a time, that has every step of the way.
+a module counts once a function of it is called; importing it does not count. Three counts are printed: of the
+whole command, of the command until the first row is stored, and of the loop, which is what is called from the
+first stored row to the last one: every step of a proposal's way, as several are under way at a time.
 """
 
 import argparse
@@ -25,17 +25,16 @@ from scripts import ROOT
 _PROFILER = """
 import os, sys, threading, time
 
-ROOT = os.environ["EVOFLASH_TRACE_ROOT"] + os.sep + "evoflash" + os.sep
-FOLDER = os.environ["EVOFLASH_TRACE_FOLDER"]
-names, seen, lock = {}, {}, threading.Lock()
+ROOT = os.environ["TRACE_ROOT"] + os.sep + "evoflash" + os.sep
+FOLDER = os.environ["TRACE_FOLDER"]
+names, seen = {}, {}
 out = None
 
-def write(line):
+def write(line):  # without a lock: a process may be forked while another thread is in here
     global out
-    with lock:
-        if out is None:
-            out = open(os.path.join(FOLDER, f"{os.getpid()}.txt"), "a", buffering=1)
-        out.write(line + "\\n")
+    if out is None:
+        out = os.open(os.path.join(FOLDER, f"{os.getpid()}.txt"), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    os.write(out, f"{line}\\n".encode())
 
 def profile(frame, event, argument):
     if event not in ("call", "return"):
@@ -87,8 +86,8 @@ def traced_calls(tree: Path, words: Iterable[str]) -> list[tuple[float, str]]:
         paths = [str(hook), str(tree), os.environ.get("PYTHONPATH", "")]
         own = {
             "PYTHONPATH": os.pathsep.join(filter(None, paths)),
-            "EVOFLASH_TRACE_ROOT": str(tree),
-            "EVOFLASH_TRACE_FOLDER": str(notes),
+            "TRACE_ROOT": str(tree),
+            "TRACE_FOLDER": str(notes),
         }
         subprocess.run(command, cwd=tree, env={**os.environ, **own}, check=True)
         lines = [line for file in notes.iterdir() for line in file.read_text(encoding="utf-8").splitlines()]
@@ -101,15 +100,23 @@ def crossed(calls: Iterable[tuple[float, str]]) -> list[str]:
     return list(dict.fromkeys(name for _, name in calls if not name.startswith("=")))
 
 
-def between_rows(calls: list[tuple[float, str]], row: int) -> list[tuple[float, str]]:
-    """The calls after a row was stored until the next one was."""
-    stored = [at for at, name in calls if name.startswith("=")]
-    begin, end = stored[row - 1 : row + 1]
-    return [call for call in calls if begin < call[0] <= end]
+def until_first_row(calls: list[tuple[float, str]]) -> list[tuple[float, str]]:
+    """The calls from the command to the first stored row."""
+    return [call for call in calls if call[0] <= _stored(calls)[0]]
+
+
+def in_the_loop(calls: list[tuple[float, str]]) -> list[tuple[float, str]]:
+    """The calls from the first stored row to the last one."""
+    first, *_, last = _stored(calls)
+    return [call for call in calls if first < call[0] <= last]
+
+
+def _stored(calls: Iterable[tuple[float, str]]) -> list[float]:
+    return [at for at, name in calls if name.startswith("=")]
 
 
 def main() -> None:
-    """Print the two counts and the modules of one proposal."""
+    """Print the three counts and the modules of the loop."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument(
         "--gpu", help="search on this GPU, which is here; without it the emulator works for an l4"
@@ -121,12 +128,16 @@ def main() -> None:
     where = ["--gpu", options.gpu] if options.gpu else ["--gpu", "l4", "--evaluator", "emulated"]
     words = [*where, "--family", options.family, "--no-archive", "--budget", "12"]
     calls = traced_calls(options.tree.resolve(), words)
-    stored = sum(name.startswith("=") for _, name in calls)
-    whole, one = crossed(calls), crossed(between_rows(calls, stored // 2))
-    print(f"evoflash search {' '.join(words)}: {len(whole)} modules, one proposal of it {len(one)}:")
-    print("\n".join(one))
+    ways = {
+        "whole command": crossed(calls),
+        "until the first stored row": crossed(until_first_row(calls)),
+        "from the first stored row to the last": crossed(in_the_loop(calls)),
+    }
+    print(f"evoflash search {' '.join(words)}:")
+    print("\n".join(f"{len(modules)} modules, {way}" for way, modules in ways.items()))
+    print("\n".join(crossed(in_the_loop(calls))))
     if options.output:
-        record = {"command": ["evoflash", "search", *words], "whole": whole, "one_proposal": one}
+        record = {"command": ["evoflash", "search", *words], "modules": ways}
         options.output.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 
 

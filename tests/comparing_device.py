@@ -30,7 +30,7 @@ class Device:
         kind, each = (np.float64, BLOCKS * FIELDS) if is_measured else (np.uint32, made[0].answers)
         given = self.memory.array("table", table.shape, np.int64, fill=table)
         answers = self.memory.array("answers", (len(made), each), kind, writable=True, fill=0)
-        library = gxx.build(comparisons.COMPARISONS_SOURCE.read_text(), name="comparisons")
+        library = gxx.build(comparisons.SOURCE.read_text(), name="comparisons")
         launch = LaunchConfig(made[0].entry, (BLOCKS, len(made), 1), (THREADS, 1, 1), 0)
         emulation = emulator.run_launch(library, launch, [np.uint64(x.ctypes.data) for x in (given, answers)])
         assert emulation.reports == ()

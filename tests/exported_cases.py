@@ -1,5 +1,9 @@
 """One genome for each way in which kernels are launched, to export and to launch."""
 
+import tomllib
+
+from places import TESTS
+
 from evoflash.champions import read_champions
 from evoflash.exports.exported import ExportRequest
 from evoflash.kernels.family import load_family
@@ -8,53 +12,12 @@ from evoflash.problem import parse_problem
 from evoflash.specs import load_gpu
 
 # Family, problem and the genes that matter; the family's first values for all others.
-CASES = {
-    "plain": ("flash_simt", "b=2,h=4,hkv=2,sq=100,skv=200,d=64,dtype=fp16", {}),
-    "static shared memory": (
-        "flash_simt",
-        "b=2,h=4,hkv=2,sq=100,skv=200,d=64,dtype=bf16",
-        {"kv_home": "smem"},
-    ),
-    "wmma": ("flash_wmma", "b=2,h=4,hkv=4,sq=100,skv=200,d=64,dtype=fp16,causal", {}),
-    "workspace and two launches": (
-        "flash_mma",
-        "b=2,h=8,hkv=2,sq=64,skv=999,d=128,dtype=fp16",
-        {"kv_splits": 2},
-    ),
-    "heads first": (
-        "flash_mma",
-        "b=2,h=8,hkv=2,sq=64,skv=999,d=64,dtype=bf16",
-        {"tile_order": "heads_first"},
-    ),
-    "persistent": (
-        "flash_mma",
-        "b=3,h=8,hkv=8,sq=640,skv=640,d=64,dtype=fp16,causal",
-        {"schedule": "persistent"},
-    ),
-    "direct": ("flash_direct", "b=1,h=8,hkv=8,sq=128,skv=128,d=64,dtype=fp16", {}),
-    "tensor maps": ("flash_wgmma", "b=1,h=32,hkv=8,sq=1000,skv=2000,d=128,dtype=bf16,causal", {}),
-    "tensor maps and a cluster": (
-        "flash_wgmma",
-        "b=2,h=16,hkv=16,sq=1000,skv=1000,d=64,dtype=fp16",
-        {"cluster": 2},
-    ),
-    "dynamic and zeroed": (
-        "flash_wgmma",
-        "b=2,h=16,hkv=16,sq=1000,skv=1000,d=128,dtype=fp16,causal",
-        {"producer": "warpgroup", "schedule": "dynamic"},
-    ),
-    "splits and tensor maps": (
-        "flash_wgmma",
-        "b=2,h=32,hkv=8,sq=1,skv=8192,d=128,dtype=fp16",
-        {"kv_splits": 8},
-    ),
-    "cluster": ("flash_cluster", "b=2,h=8,hkv=8,sq=256,skv=256,d=64,dtype=fp16", {}),
-}
+CASES = tomllib.loads((TESTS / "exports" / "cases.toml").read_text(encoding="utf-8"))
 
 
 def exported(name: str, gpu: str = "h200") -> ExportRequest:
     """The case of that name."""
-    family, text, values = CASES[name]
+    family, text, values = (CASES[name][what] for what in ("family", "problem", "values"))
     problem, spec = parse_problem(text), load_gpu(gpu)
     space = load_family(family).space(problem.compile_keys(spec.arch), spec)
     usual = {param.name: param.values[0] for param in space.params}

@@ -6,7 +6,6 @@ and what it writes are those of `python -m evoflash`, but for variables that Pyt
 """
 
 import atexit
-import gc
 import json
 import os
 import signal
@@ -18,6 +17,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+from loaded import load_commands
 from places import ROOT, environment
 from waiting import LIMIT_S
 
@@ -43,17 +43,6 @@ def _server() -> "subprocess.Popen[str]":
     )
     atexit.register(server.__exit__, None, None, None)  # closes its input, at which it ends, and waits
     return server
-
-
-def _load() -> None:
-    """All that the commands load late, but for CuPy, which some of them must not need."""
-    import pkgutil
-    from importlib import import_module
-
-    import evoflash.cli
-
-    for module in pkgutil.walk_packages(evoflash.cli.__path__, "evoflash.cli."):
-        import_module(module.name)
 
 
 def _forked() -> Iterator[int]:
@@ -107,8 +96,6 @@ def _run() -> None:
 
 
 if __name__ == "__main__":
-    _load()
-    gc.collect()
-    gc.freeze()  # else its next collection copies all that is loaded into each process
+    load_commands()
     if _serve():
         _run()

@@ -202,11 +202,13 @@ def _complaint(
     return preflight(render(genome, key, gpu), family, gpu, seed=seed, registers=registers).complaint
 
 
-def patched(candidate: Candidate, old: str, new: str, *, places: int = 1) -> Candidate:
-    """The candidate with a piece of its text replaced; it must stand at so many places."""
-    assert candidate.source.count(old) == places, old
-    source = candidate.source.replace(old, new)
-    return replace(candidate, source=source, source_sha=candidate.source_sha + new)
+def patched(candidate: Candidate, *texts: str, places: int = 1) -> Candidate:
+    """The candidate with texts replaced, each followed by the new one; it must stand at so many places."""
+    source = candidate.source
+    for old, new in zip(texts[::2], texts[1::2], strict=True):
+        assert source.count(old) == places, old
+        source = source.replace(old, new)
+    return replace(candidate, source=source, source_sha=candidate.source_sha + "".join(texts[1::2]))
 
 
 # A kernel is asked once for all the mistakes that are planted in it.

@@ -1,9 +1,9 @@
 """Runs whose every part is known, for the tests of `evoflash report` and `evoflash dashboard`."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 
-from evoflash.app.search.session import NOTE, as_note
+from evoflash.app.search.session import pairs_of
 from evoflash.evaluation import (
     Baseline,
     Basis,
@@ -24,7 +24,6 @@ from evoflash.operations.attention.workload import AttentionKey
 from evoflash.problem import parse_problem
 from evoflash.space import Genome
 from evoflash.specs import load_gpu
-from evoflash.store import run_edits
 from evoflash.store.standing import ComputeCost, charge
 from evoflash.store.store import Store
 
@@ -138,4 +137,5 @@ def finals(store: Store, run: Run, best: Genome, tied: Genome) -> None:
         PairedComparison(best.id, "sdpa_flash", MISSION, "final-cold", 0.893, 0.885, 0.901, noise=0.01, n=60),
         PairedComparison(tied.id, "sdpa_flash", MISSION, "final-cold", 0.9, 0.89, 0.91, noise=0.01, n=60),
     )
-    run_edits.note(store.database, run, NOTE, as_note(FinalReport(timed, pairs, {}, {}, {}), best.id))
+    ours = pairs_of(FinalReport(timed, pairs, {}, {}, {}), best.id)
+    store.keep_final_pairs(run, [asdict(pair) for pair in ours])

@@ -12,26 +12,27 @@ import subprocess
 import sys
 import termios
 from collections.abc import Sequence
-from pathlib import Path
 
 import pyte
+from loaded import load_commands
+from places import ROOT, environment
 
 _ROWS = 200
 
 
-def screens(shots: Sequence[tuple[int, Sequence[str]]], **environment: str) -> list[str]:
+def screens(shots: Sequence[tuple[int, Sequence[str]]], **variables: str) -> list[str]:
     """What stands on a terminal of each width after its command has ended, without blanks at line ends.
 
     A command's first word is one of evoflash, or the name of a function of this module.
     """
     outside = {
-        k: v for k, v in os.environ.items() if k not in ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR")
+        k: v for k, v in environment().items() if k not in ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR")
     }
     done = subprocess.run(
         [sys.executable, "-m", "tests.screens"],
         input=json.dumps(shots),
-        env=outside | {"TERM": "xterm-256color"} | environment,
-        cwd=Path(__file__).parents[1],
+        env=outside | {"TERM": "xterm-256color"} | variables,
+        cwd=ROOT,
         capture_output=True,
         text=True,
         check=False,
@@ -114,13 +115,5 @@ def _read(terminal: int) -> bytes:
 
 
 if __name__ == "__main__":
-    import pkgutil
-    from importlib import import_module
-
-    import evoflash.cli
-    from evoflash.cli.program import commands
-
-    commands()
-    for module in pkgutil.walk_packages(evoflash.cli.__path__, "evoflash.cli."):
-        import_module(module.name)  # here once, instead of in each of the processes that are forked
+    load_commands()  # here once, instead of in each of the processes that are forked
     print(json.dumps([_on_terminal(*shot) for shot in json.load(sys.stdin)]))

@@ -10,9 +10,8 @@ import pytest
 
 import evoflash
 from evoflash import api
-from evoflash.api import comparing, exporting, searching
+from evoflash.api import calls
 from evoflash.api import html as shown
-from evoflash.api import searching as several
 from evoflash.app import best as answer
 from evoflash.cli import program as cli
 from evoflash.errors import DeviceError, NoKernelError, StoreError, UsageError
@@ -101,18 +100,13 @@ def test_a_name_that_is_not_public_is_an_attribute_error() -> None:
         _ = evoflash.nonsense
 
 
-@pytest.mark.parametrize(
-    "module",
-    [searching, several, exporting, comparing],
-    ids=["searching", "several", "exporting", "comparing"],
-)
-def test_the_examples_in_the_docstrings_are_true(module, result, database, tmp_path, monkeypatch) -> None:
+def test_the_examples_in_the_docstrings_are_true(result, database, tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("EVOFLASH_DB", database)
     monkeypatch.chdir(tmp_path)
 
-    outcome = doctest.testmod(module)
+    outcome = doctest.testmod(calls)
 
-    assert outcome.attempted >= 3
+    assert outcome.attempted >= 9
     assert outcome.failed == 0
 
 
@@ -162,7 +156,7 @@ def test_the_same_search_again_continues_and_spends_nothing(result, database) ->
     assert (again.spent, again.best.id, heard) == (2, result.best.id, [])
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_search_on_workers_of_its_own_finds_the_same(result, tmp_path) -> None:
     pytest.importorskip("distributed")
     spread = evoflash.search(

@@ -17,9 +17,12 @@ MOST_POSITIONAL = 6
 MOST_WORDS_OF_THE_README = 1500
 
 # Triton compiles the function itself and reads its positional parameters only.
-TRITON = "evoflash/gpu/baselines/triton_kernel.py"
+TRITON = "evoflash/gpu/baselines/attention/triton_kernel.py"
 # Called for every launch of an exported kernel: a keyword costs time that users count.
 LAUNCH = "evoflash/runtime/attention_dense.py"
+INTERFACES = ("__main__.py", "api", "cli", "torch", "views")
+# A process of a private cluster: its stdout is the pipe on which it tells its parent where it listens.
+LOOPBACK = "evoflash/evaluators/cluster/loopback_process.py"
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -69,6 +72,26 @@ def test_no_function_takes_many_positional_arguments() -> None:
         if named(path) not in (TRITON, LAUNCH)
         for node in definitions(path)
         if isinstance(node, Function) and len((*node.args.posonlyargs, *node.args.args)) > MOST_POSITIONAL
+    ]
+
+    assert found == []
+
+
+def writes_to_terminal(node: ast.AST) -> bool:
+    """Whether it is a `print` that goes to stdout, or one of sys's two streams."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print":
+        return not any(keyword.arg == "file" for keyword in node.keywords)
+    is_stream = isinstance(node, ast.Attribute) and node.attr in ("stdout", "stderr")
+    return is_stream and isinstance(node.value, ast.Name) and node.value.id == "sys"
+
+
+def test_only_interfaces_and_views_write_to_the_terminal() -> None:
+    found = [
+        f"{named(path)}:{node.lineno}"
+        for path in modules("evoflash")
+        if path.relative_to(ROOT).parts[1] not in INTERFACES and named(path) != LOOPBACK
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if writes_to_terminal(node)
     ]
 
     assert found == []

@@ -31,7 +31,7 @@ SPACE = SearchSpace(
     (Param("x", (1, 2, 3, 4)), Param("y", ("a", "b"))),
     checks=(Check("even", lambda v: v["x"] != 3),),
 )
-PLANTED = Path(__file__).parents[1] / "templates" / "planted.cu.j2"
+PLANTED = Path(__file__).parent / "templates" / "planted.cu.j2"
 
 
 @pytest.fixture

@@ -36,6 +36,7 @@ def planted(monkeypatch):
         ("broken", Status.COMPILE, Rung.COMPILE, "error"),
     ],
 )
+@pytest.mark.sample(2)
 def test_a_bad_candidate_costs_only_itself_in_the_emulator(planted, fault, status, rung, says):
     with EmulatedEvaluator(PROBLEM, load_gpu("l4"), seed=1, cores=ThisMachine(1)) as evaluator:
         evaluator.submit(planted(fault))

@@ -5,8 +5,8 @@ import time
 import pytest
 from strategy_cases import SPACE, TINY, Notebook, Recorded, evaluated, fails, score_us
 
-from evoflash.evaluation import Basis, Evaluation, Proposal, Rung, Status, Timing
-from evoflash.search import InterruptedSearch, faster, search
+from evoflash.evaluation import Basis, Evaluation, Proposal, Rung, Status, Timing, faster
+from evoflash.search import InterruptedSearch, search
 from evoflash.space import Genome
 from evoflash.strategies import make_strategy
 

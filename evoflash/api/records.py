@@ -7,21 +7,18 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from evoflash.app.compare import ComparisonResult, ComparisonRun, PairResult
+from evoflash.app.export import cuda_of, request_of
 from evoflash.app.leaderboard import Rankings
-from evoflash.app.words import time_in_words
-from evoflash.champions import Champion
 from evoflash.evaluation import Basis, Evaluation, Status
-from evoflash.kernels.standalone import export_kernel
-from evoflash.problem import parse_problem
 from evoflash.space import Value
-from evoflash.specs import load_gpu
-from evoflash.views import compare as comparison_report
 from evoflash.views import kernel as kernel_report
 from evoflash.views import leaderboard as table_report
-from evoflash.views.best import archived_time, describe_archived
+
+if TYPE_CHECKING:
+    from evoflash.champions import Champion
 
 
 @dataclass(frozen=True, repr=False)
@@ -32,7 +29,7 @@ class Kernel:
     """
 
     evaluation: Evaluation
-    archived: Champion | None = None  # of the archive, checked here and not timed: what it was elsewhere
+    archived: "Champion | None" = None  # of the archive, checked here and not timed: what it was elsewhere
 
     @property
     def id(self) -> str:
@@ -95,8 +92,8 @@ class Kernel:
     def time(self) -> str:
         """The time in words, with a mark where it is no measurement: `~12.92 us ESTIMATED by ...`."""
         if self.archived is not None:
-            return archived_time(self.archived)
-        return time_in_words(self.evaluation)
+            return kernel_report.archived_time(self.archived)
+        return self.evaluation.time
 
     @cached_property
     def cuda(self) -> str:
@@ -108,8 +105,7 @@ class Kernel:
 
     def cuda_with_prefix(self, prefix: str | None) -> str:
         """As `cuda`, with C names that begin with the prefix, so that several files make one program."""
-        what, gpu = parse_problem(self.problem), load_gpu(self.gpu)
-        return export_kernel(self.evaluation.genome, what, gpu, prefix=prefix)
+        return cuda_of(request_of(self.evaluation, prefix))
 
     def __repr__(self) -> str:
         """In a line: id, family, problem, GPU, status and time."""
@@ -120,7 +116,7 @@ class Kernel:
     def __str__(self) -> str:
         """What `evoflash best` prints of it."""
         if self.archived is not None:
-            return describe_archived(self.archived, self.evaluation)
+            return kernel_report.describe_archived(self.archived, self.evaluation)
         return kernel_report.brief(self.evaluation)
 
     def _repr_html_(self) -> str:
@@ -227,7 +223,7 @@ class KernelComparison:
 
     def __str__(self) -> str:
         """What `evoflash compare` prints."""
-        return comparison_report.text(self.run, self.outcome)
+        return kernel_report.describe_comparison(self.run, self.outcome)
 
     def _repr_html_(self) -> str:
         from evoflash.api import html

@@ -6,22 +6,22 @@ was measured on another machine.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from os.path import expanduser  # leaves an unknown ~user as it is; Path raises
-from pathlib import Path
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 from evoflash.app.evaluate import emulate, measure_genomes
+from evoflash.app.export import cuda_of, request_of
 from evoflash.app.search.session import RunResult
 from evoflash.champions import Champion, champion_today
 from evoflash.errors import DeviceError, NoKernelError, UsageError
-from evoflash.evaluation import Basis, Evaluation
+from evoflash.evaluation import Basis, Evaluation, Rung
 from evoflash.exports.exported import ExportRequest
 from evoflash.gpu.launcher import present_spec
-from evoflash.kernels.standalone import export_kernel
 from evoflash.notices import say
 from evoflash.problem import canonical, parse_problem
 from evoflash.space import Genome
 from evoflash.specs import GpuSpec, canonical_gpu, load_gpu
+from evoflash.store.database import is_there
 from evoflash.store.store import Store, open_store
 
 STRATEGY = "archive"  # the name of its runs in the store: no search
@@ -42,14 +42,39 @@ class BestKernel:
 
     def to_exported(self, db: str, prefix: str | None = None) -> ExportRequest:
         """What evoflash.exports writes."""
-        what, gpu = parse_problem(self.evaluation.problem), load_gpu(self.evaluation.gpu)
         archived = None if self.result else self.archived
-        return ExportRequest(self.genome, what, gpu, self.evaluation, archived=archived, db=db, prefix=prefix)
+        known = request_of(self.evaluation, prefix)
+        return replace(known, evaluation=self.evaluation, archived=archived, db=db)
 
     def cuda(self, prefix: str | None = None) -> str:
         """The exported file."""
-        what, gpu = parse_problem(self.evaluation.problem), load_gpu(self.evaluation.gpu)
-        return export_kernel(self.genome, what, gpu, prefix=prefix)
+        return cuda_of(request_of(self.evaluation, prefix))
+
+    def as_dict(self) -> dict[str, Any]:
+        """The evaluation. Of the archive's kernel that was not timed here: keys as an evaluation's where they
+        mean the same; its archived time stands apart, because it is no score.
+        """
+        known, checked = self.archived, self.evaluation
+        if known is None or self.result is not None:
+            return checked.as_dict()
+        apart = ("genome", "problem", "gpu")
+        here = checked.as_dict()
+        return {
+            "genome": {
+                "id": known.genome.id,
+                "family": known.genome.family,
+                "values": known.genome.as_dict(),
+            },
+            "problem": known.problem,
+            "gpu": known.gpu,
+            "basis": "archived",
+            "status": "correct",
+            "rung": Rung.PREFLIGHT.value,
+            "score_us": None,
+            "archived": {name: value for name, value in asdict(known).items() if name not in apart},
+            "builds": here["builds"],
+            "verdicts": here["verdicts"],
+        }
 
 
 def best(
@@ -77,7 +102,7 @@ def best(
 
 
 def _stored_best(db: str, problem: str | None, gpu: str | None) -> Evaluation | None:
-    if "://" not in db and not Path(expanduser(db)).exists():
+    if not is_there(db):
         return None
     with open_store(db, read_only=True) as store:
         return store.best(canonical(problem), canonical_gpu(gpu))

@@ -6,8 +6,9 @@ in pairs by every protocol and checked again, all in a GPU process of its own.
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -28,7 +29,13 @@ from evoflash.gpu.process.rungs import GpuTask, Launcher, check_task, task_of
 from evoflash.gpu.timing import noise_floor as noise
 from evoflash.gpu.timing.benchmark import Bench, KernelContender, can_be_timed
 from evoflash.gpu.timing.intervals import MINIMAL_EFFECT
-from evoflash.gpu.timing.paired import PairedComparison, SequentialTest, beats_physics, run_sequential_test
+from evoflash.gpu.timing.paired import (
+    PREFIX,
+    PairedComparison,
+    SequentialTest,
+    beats_physics,
+    run_sequential_test,
+)
 from evoflash.gpu.timing.protocols import CALL, Pace, TimingProtocol
 from evoflash.isolation import IsolatedPool
 from evoflash.kernels.family import load_family
@@ -176,6 +183,20 @@ class PairResult:
     comparison: PairedComparison
     timings: tuple[Timing, Timing]
 
+    @property
+    def protocol(self) -> str:
+        """How it was timed: cold, hot, call, ..."""
+        return self.comparison.protocol.removeprefix(PREFIX)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The ratio with its interval, the answer, and both kernels' times under `first` and `second`."""
+        row = asdict(self.comparison) | {"answer": self.comparison.answer}
+        names = ("median_us", "p10_us", "p90_us", "n", "sm_clock_mhz", "throttle")
+        for which, timing in zip(("first", "second"), self.timings, strict=True):
+            del row[which]
+            row[which] = {name: getattr(timing, name) for name in names}
+        return row
+
 
 @dataclass(frozen=True, slots=True)
 class ComparisonResult:
@@ -184,6 +205,19 @@ class ComparisonResult:
     results: tuple[PairResult, ...] = ()
     failure: str = ""
     notes: tuple[str, ...] = ()
+
+
+def as_dict(run: ComparisonRun, outcome: ComparisonResult) -> dict[str, Any]:
+    """Times in us; the ratio is the first kernel's time over the second's."""
+    first, second = (contender.name for contender in run.contenders)
+    return {
+        "problem": str(run.problem),
+        "gpu": run.spec.name,
+        "first": first,
+        "second": second,
+        "results": [result.as_dict() for result in outcome.results],
+        "notes": list(outcome.notes),
+    }
 
 
 class _FailedError(Exception):

@@ -15,11 +15,13 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evoflash.app.words import time_in_words
+from evoflash.app.report.collect import find_run, times_of
+from evoflash.app.runs import closing_database
 from evoflash.errors import UsageError
 from evoflash.evaluation import Evaluation, Proposal, Run, Rung
-from evoflash.notices import say
+from evoflash.notices import say, working
 from evoflash.space import Value
+from evoflash.store.store import Store
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
@@ -49,8 +51,6 @@ def check_free(host: str, port: int) -> None:
 def serve(study: Path, host: str, port: int) -> None:
     """Show the study in a browser until Ctrl-C."""
     from optuna_dashboard import run_server
-
-    from evoflash.app.dashboard import storage_of
 
     say(f"http://{host}:{port}/ shows the run; Ctrl-C ends it.")
     run_server(storage_of(study), host=host, port=port)
@@ -89,6 +89,16 @@ def write(path: Path, run: Run, history: History, *, said: Mapping[str, str]) ->
     return len(trials)
 
 
+def write_study(db: str, wanted: str | None, path: Path) -> int:
+    """As write(), of a run of a database by its number or name; without one the newest search."""
+    with working("writing the study"), closing_database(db, read_only=True) as database:
+        store = Store(database)
+        run = find_run(database, store, wanted)
+        history = store.history(run)
+        said = {"times": times_of(run, [evaluation for _, evaluation in history]), "database": database.label}
+        return write(path, run, history, said=said)
+
+
 def storage_of(path: Path) -> "BaseStorage":
     """What Optuna calls the file."""
     from optuna.storages import JournalStorage, RDBStorage
@@ -101,7 +111,7 @@ def storage_of(path: Path) -> "BaseStorage":
 
 def name_of(run: Run) -> str:
     """The study's name."""
-    return f"run {run.id}: {run.key.problem} on {run.key.gpu}, {run.key.strategy} seed {run.key.seed}"
+    return f"run {run.id}: {run.key.problem} on {run.key.gpu}, {run.key.search_name} seed {run.key.seed}"
 
 
 def _check_replaceable(path: Path) -> None:
@@ -183,7 +193,7 @@ def _attributes(number: int, proposal: Proposal, evaluation: Evaluation) -> dict
         "status": str(evaluation.status),
         "rung": str(evaluation.rung),
         "reason": evaluation.reason,
-        "time": time_in_words(evaluation),
+        "time": evaluation.time,
         "operator": proposal.operator,
         "parents": list(proposal.parents),
         "bound": evaluation.bound,

@@ -10,8 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from evoflash.errors import EvoflashError
+from evoflash.gpu.launcher import present_gpu, present_spec, spec_of
+from evoflash.gpu.timing import noise_floor as noise_floors
 from evoflash.gpu.timing.noise_floor import noise_floor, nvrtc_version
 from evoflash.kernels.family import known_families, load_family
+from evoflash.notices import say
 from evoflash.paths import cache_dir, default_database
 from evoflash.specs import known_gpus, load_gpu
 
@@ -51,9 +54,10 @@ def _find(subject: str, otherwise: str, check: Callable[[], str]) -> Diagnosis:
         return Diagnosis(subject, otherwise, f"{error}")
 
 
-def render(findings: list[Diagnosis]) -> str:
-    """One line for each finding."""
-    return "\n".join(f"{f.state:8} {f.subject:16} {f.detail}" for f in findings)
+def measure_noise() -> tuple[list[noise_floors.NoiseEstimate], float]:
+    """How far apart copies of a kernel seem to be on this GPU, and what counts as equal from now on."""
+    floors = noise_floors.measure(present_spec(None), said=say)
+    return floors, noise_floors.floor()
 
 
 def _packages() -> str:
@@ -107,8 +111,6 @@ def _database() -> str:
 
 
 def _gpu() -> str:
-    from evoflash.gpu.launcher import present_gpu, spec_of
-
     device = present_gpu()
     spec = spec_of(device)
     differences = "; ".join(device.differences(spec))

@@ -1,19 +1,65 @@
-"""Writes a kernel in one of the kinds of evoflash/exports/ and says what was written."""
+"""Writes a kernel in one of the kinds of evoflash/exports/ and names the commands that do."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from evoflash.app.known import known_genome
 from evoflash.errors import UsageError
-from evoflash.exports.exported import ExportRequest, gpus_of
+from evoflash.evaluation import Evaluation
+from evoflash.exports import exported as files_of_exports
+from evoflash.exports.exported import ExportRequest, gpus_of, with_evaluation
 from evoflash.exports.kinds import kind_of
-from evoflash.notices import say
+from evoflash.kernels.standalone import export_kernel, genome_of, reproducing_command
+from evoflash.notices import db_words, say
+from evoflash.operation import CompileKey, Workload
+from evoflash.problem import Problem, parse_problem
+from evoflash.space import Genome
+from evoflash.specs import load_gpu
 
 NAMED = 4  # files that are named one by one
 
 
-def write(exported: ExportRequest, path: str, *, kind: str | None, archs: str | None) -> tuple[Path, ...]:
-    """As written(), and says so."""
+def requested_kernel(
+    genome_id: str | None,
+    family: str | None,
+    values: list[str],
+    *,
+    problem: str | None,
+    gpu: str | None,
+    prefix: str | None,
+    db: str,
+) -> ExportRequest:
+    """A genome by its id, or by a family and values. UsageError for both, and for none."""
+    if (genome_id is None) == (family is None):
+        raise UsageError("give a genome id (its first digits do), or --family with --set and --gpu.")
+    if genome_id is not None:
+        if values:
+            raise UsageError("--set goes with --family; an id has its values.")
+        return ExportRequest(*known_genome(genome_id, db, problem=problem, gpu=gpu), prefix=prefix)
+    if gpu is None:
+        raise UsageError("--family needs --gpu: what a kernel may use depends on it; see `evoflash gpus`.")
+    what = genome_of(str(family), values, problem=problem or "mission", gpu=gpu)
+    return ExportRequest(*what, prefix=prefix)
+
+
+def request_of(evaluation: Evaluation, prefix: str | None = None) -> ExportRequest:
+    """The kernel of an evaluation, and nothing that is known of it."""
+    what, gpu = parse_problem(evaluation.problem), load_gpu(evaluation.gpu)
+    return ExportRequest(evaluation.genome, what, gpu, prefix=prefix)
+
+
+def cuda_of(request: ExportRequest) -> str:
+    """The kernel as one complete .cu file."""
+    return export_kernel(request.genome, request.problem, request.gpu, prefix=request.prefix)
+
+
+def write(
+    exported: ExportRequest, path: str, *, kind: str | None, archs: str | None, db: str | None = None
+) -> tuple[Path, ...]:
+    """As write_files(), and says so. What `db` knows of the kernel is in the files."""
+    if db is not None:
+        exported = with_evaluation(exported, db)
     files = write_files(exported, path, kind=kind, archs=archs)
     say(f"wrote {_in_words(files, path)}")
     return files
@@ -46,3 +92,46 @@ def _words(archs: str | None, own: str) -> Sequence[str]:
     if own not in words:
         raise UsageError(f"--arch {archs}: the kernel's own is {own}: name it too, or give another --gpu.")
     return words
+
+
+def write_evaluated(
+    evaluation: Evaluation, path: str, *, kind: str | None, archs: str | None, prefix: str | None, db: str
+) -> tuple[Path, ...]:
+    """As write_files(); the files say what `db` knows of the kernel, else what the evaluation says."""
+    known = with_evaluation(request_of(evaluation, prefix), db)
+    if known.evaluation is None and evaluation.is_correct:
+        known = replace(known, evaluation=evaluation)
+    return write_files(known, path, kind=kind, archs=archs)
+
+
+def write_page(path: Path, text: str, *, says_size: bool = False) -> None:
+    """A text file, whole or not at all, and says so. UsageError where the path cannot be written."""
+    files_of_exports.write_text(path, text)
+    say(f"wrote {path}" + (f" ({len(text.encode()) / 1024:.0f} KB)" if says_size else ""))
+
+
+def export_commands(genome: Genome, problem: str, gpu: str, *, is_known: bool = True) -> list[str]:
+    """The commands that export it, one for each kernel that its problem needs.
+
+    `is_known`: the id is enough, because it was evaluated for one problem and GPU only.
+    """
+    parts = _one_kernel_each(problem, load_gpu(gpu).arch)
+    base = f"evoflash export {genome.id}{db_words()}"
+    if len(parts) == 1 and is_known:
+        return [base]
+    return [f"{base} --problem {part} --gpu {gpu}" for part in parts]
+
+
+def reproducing_commands(evaluation: Evaluation) -> list[str]:
+    """The commands that export it without a database, one for each kernel that its problem needs."""
+    spec = load_gpu(evaluation.gpu)
+    parts = _one_kernel_each(evaluation.problem, spec.arch)
+    return [reproducing_command(evaluation.genome, part, spec) for part in parts]
+
+
+def _one_kernel_each(problem: str, arch: str) -> list[Problem]:
+    """The problem's workloads, divided into those that one compiled kernel serves."""
+    groups: dict[CompileKey, list[Workload]] = {}
+    for workload in parse_problem(problem).workloads:
+        groups.setdefault(workload.compile_key(arch), []).append(workload)
+    return [Problem(tuple(workloads)) for workloads in groups.values()]

@@ -7,12 +7,16 @@ sentence on a value is said where its 95 % interval leaves 0 out; how many were 
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from evoflash.errors import NoKernelError
 from evoflash.evaluation import Basis, Evaluation, Proposal, Run
+from evoflash.notices import working
+from evoflash.problem import canonical
 from evoflash.space import Value
-from evoflash.store.store import Store, best_in
+from evoflash.specs import canonical_gpu
+from evoflash.store.store import Store, best_in, open_store
 from evoflash.strategies.gene_effects import GeneEffect, Nogood, effects, nogoods
 from evoflash.strategies.operators import diagnosis, gain, is_control
 
@@ -69,6 +73,20 @@ class Insights:
     lineage: tuple[Generation, ...]
     effects: tuple[GeneEffect, ...] = ()  # of the values of genes, the surest gains first
     nogoods: tuple[Nogood, ...] = ()  # values that fail nearly always
+
+    def as_dict(self) -> dict[str, Any]:
+        """Gains are natural logarithms of the speed-up over the parent; ends that nobody knows are None."""
+        table = asdict(self) | {"run": self.run.as_dict()}
+        for effect in table["effects"]:
+            if math.isinf(effect["high"]):
+                effect["low"] = effect["high"] = None
+        return table
+
+
+def newest_insights(db: str, *, problem: str | None, gpu: str | None, replayed: bool) -> Insights:
+    """As read_insights(), of a database and from what a person writes."""
+    with working("counting what the search has learnt"), open_store(db, read_only=True) as store:
+        return read_insights(store, problem=canonical(problem), gpu=canonical_gpu(gpu), replayed=replayed)
 
 
 def read_insights(

@@ -1,24 +1,21 @@
-"""Finds the genome of an id, or of an id's first digits, in the database or the shipped archive.
+"""Finds the genome of an id or of its first digits, its nearest seed, and what a run failed at.
 
 Where several genomes, problems or GPUs would fit, a UsageError asks which is meant. Writes nothing.
 """
 
 import re
-from pathlib import Path
-from typing import TYPE_CHECKING
+from collections import Counter
+from dataclasses import dataclass
 
 from evoflash.champions import champions, of_today
-from evoflash.errors import UsageError
+from evoflash.errors import EvoflashError, UsageError
 from evoflash.evaluation import Evaluation
 from evoflash.kernels.family import load_family
 from evoflash.problem import Problem, canonical, parse_problem
 from evoflash.space import Genome
 from evoflash.specs import GpuSpec, canonical_gpu, known_gpus, load_gpu
+from evoflash.store.database import is_there
 from evoflash.store.store import Store, open_store
-
-if TYPE_CHECKING:
-    pass
-
 
 Known = tuple[Genome, str, str]  # with the problem and the GPU that it was evaluated for
 
@@ -55,7 +52,7 @@ def known_genome(
 
 
 def _stored_matches(prefix: str, db: str) -> list[Known]:
-    if "://" not in db and not Path(db).expanduser().exists():
+    if not is_there(db):
         return []
     with open_store(db, read_only=True) as store:
         return [(found.genome, found.problem, found.gpu) for found in store.find(prefix)]
@@ -102,6 +99,12 @@ def _valid(genome: Genome, problem: Problem, gpu: GpuSpec) -> tuple[Genome, Prob
     return genome, problem, gpu
 
 
+def evaluations_of(db: str, prefix: str) -> list[Evaluation]:
+    """As find(), in a database."""
+    with open_store(db, read_only=True) as store:
+        return find(store, prefix)
+
+
 def find(store: Store, prefix: str) -> list[Evaluation]:
     """The evaluations of the one genome whose id starts with `prefix`; UsageError when none or several do."""
     evaluations = store.find(prefix)
@@ -111,3 +114,39 @@ def find(store: Store, prefix: str) -> list[Evaluation]:
     if len(ids) > 1:
         raise UsageError(f"'{prefix}' could be {', '.join(ids[:6])}: give more digits.")
     return evaluations
+
+
+def nearest_seed(genome: Genome, problem: str, gpu: str) -> Genome | None:
+    """The seed that shares most values; None where the family has none for this, or is not here."""
+    try:
+        family, what, spec = load_family(genome.family), parse_problem(problem), load_gpu(gpu)
+        seeds = family.seeds_for(what, family.space(what.compile_keys(spec.arch), spec), spec)
+    except EvoflashError:
+        return None
+    return max(seeds, key=lambda seed: len(set(seed.values) & set(genome.values)), default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class FailureCounts:
+    """What the candidates of a run failed at, the commonest first: status, rung, reason and how often."""
+
+    evaluated: int
+    counts: tuple[tuple[str, str, str, int], ...]
+
+    def as_dicts(self) -> list[dict[str, str | int]]:
+        """One for each status, rung and reason."""
+        return [{"status": s, "rung": r, "reason": w, "count": n} for s, r, w, n in self.counts]
+
+
+def newest_failures(db: str) -> FailureCounts:
+    """Those of the newest run."""
+    with open_store(db, read_only=True) as store:
+        return failures(store)
+
+
+def failures(store: Store) -> FailureCounts:
+    """Those of the store's newest run."""
+    history = store.newest_history()
+    failed = (e for _, e in history if not e.is_correct and not e.is_screened)
+    counts = Counter((str(e.status), str(e.rung), e.reason) for e in failed)
+    return FailureCounts(len(history), tuple((*what, n) for what, n in counts.most_common()))

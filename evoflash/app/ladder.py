@@ -1,19 +1,16 @@
 """Evaluates eight named kernels, from scalar code to tensor cores, one after the other. Searches nothing.
 
-The steps stand in steps.toml. For `evoflash ladder --show` each step's kernel is rendered as CUDA, with what
+The steps stand in ladder.toml. For `evoflash ladder --show` each step's kernel is rendered as CUDA, with what
 it changes in the kernel of the step before.
 """
 
 import difflib
-import json
 import math
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-
-from rich.console import Console
-from rich.text import Text
+from typing import Any
 
 from evoflash.app.search.plan import SearchPlan
 from evoflash.app.search.plan import plan as plan_search
@@ -27,7 +24,7 @@ from evoflash.problem import Problem, parse_problem
 from evoflash.space import Genome, Value
 from evoflash.specs import GpuSpec, load_gpu
 
-_STEPS = Path(__file__).parent / "steps.toml"
+_STEPS = Path(__file__).parent / "ladder.toml"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +51,26 @@ class LadderResult:
     def is_correct(self) -> bool:
         return self.evaluation.is_correct
 
+    def as_dict(self) -> dict[str, Any]:
+        """The step, its genome, and what became of it; times in us."""
+        evaluation = self.evaluation
+        return {
+            "step": self.step.name,
+            "change": self.step.change,
+            "family": evaluation.genome.family,
+            "genome": evaluation.genome.id,
+            "values": evaluation.genome.as_dict(),
+            "status": str(evaluation.status),
+            "rung": str(evaluation.rung),
+            "reason": evaluation.reason,
+            "us": evaluation.score_us if self.is_correct else None,
+            "is_lower_bound": evaluation.is_censored,
+            "model_version": evaluation.model_version,
+            "over_previous": self.over_previous,
+            "over_first": self.over_first,
+            "tflops": self.tflops,
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class Climb:
@@ -68,6 +85,11 @@ class Climb:
     def is_correct(self) -> bool:
         """Whether every step was."""
         return all(result.is_correct for result in self.results)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Where, and each step."""
+        where = {"problem": self.problem, "gpu": self.gpu, "basis": str(self.basis)}
+        return {**where, "steps": [result.as_dict() for result in self.results]}
 
 
 def read_steps(path: Path = _STEPS) -> tuple[LadderStep, ...]:
@@ -153,9 +175,6 @@ def _mean_flops(problem: Problem) -> float:
     return math.exp(sum(map(math.log, flops)) / len(flops))
 
 
-_STYLES = {"+": "green", "-": "red", "@": "cyan"}
-
-
 @dataclass(frozen=True, slots=True)
 class RenderedStep:
     """A step's rendered kernel, and its unified diff to the step before where that is of the same family."""
@@ -163,6 +182,11 @@ class RenderedStep:
     step: LadderStep
     text: str
     diff: tuple[str, ...]
+
+    def as_dict(self) -> dict[str, str]:
+        """The whole source and the diff."""
+        diff = "\n".join(self.diff)
+        return {"step": self.step.name, "change": self.step.change, "source": self.text, "diff": diff}
 
 
 def sources(*, gpu: str | None, problem: str) -> tuple[RenderedStep, ...]:
@@ -192,23 +216,3 @@ def _diff(before: RenderedStep | None, step: LadderStep, text: str) -> tuple[str
     names = (before.step.name, step.name)
     lines = difflib.unified_diff(before.text.splitlines(), text.splitlines(), *names, lineterm="")
     return tuple(lines)
-
-
-def as_json(shown: Sequence[RenderedStep]) -> str:
-    """The steps with their whole source and their diff."""
-    rows = [
-        {"step": one.step.name, "change": one.step.change, "source": one.text, "diff": "\n".join(one.diff)}
-        for one in shown
-    ]
-    return json.dumps({"steps": rows}, indent=2)
-
-
-def print_sources(shown: Sequence[RenderedStep], console: Console) -> None:
-    """The whole source where a family begins, elsewhere the diff; coloured on a terminal."""
-    for one in shown:
-        console.print(Text(f"==== {one.step.name}: {one.step.change}", "bold"), soft_wrap=True)
-        lines = one.diff or tuple(one.text.splitlines())
-        for line in lines:
-            style = _STYLES.get(line[:1], "") if one.diff else ""
-            console.print(Text(line, style), soft_wrap=True)
-        console.print()

@@ -17,15 +17,18 @@ from functools import partial
 from itertools import groupby, islice
 from operator import itemgetter
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeVar
 from urllib.parse import parse_qs, urlsplit
 
+from evoflash.app.runs import closing_database, cost_as_dict
 from evoflash.errors import EvoflashError, UsageError, did_you_mean
 from evoflash.evaluation import Basis
 from evoflash.kernels.family import load_family
-from evoflash.problem import parse_problem
+from evoflash.problem import canonical, parse_problem
 from evoflash.space import Genome
-from evoflash.specs import load_gpu
+from evoflash.specs import canonical_gpu, load_gpu
+from evoflash.store import run_edits
 from evoflash.store.schema import leaderboard_sql
 from evoflash.store.standing import ComputeCost, costs
 from evoflash.store.store import Store, open_store
@@ -116,6 +119,31 @@ class Rankings:
     def as_dicts(self) -> list[dict[str, Any]]:
         """One dict per row, keyed by column."""
         return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
+
+    def with_genes(self) -> list[dict[str, Any]]:
+        """As as_dicts(), but with genes as `values` in place of their text."""
+        rows = self.as_dicts()
+        for row in rows:
+            genes = row.pop("values_json")
+            row["values"] = None if genes is None else json.loads(genes)
+        return rows
+
+    def as_dict(
+        self, costs: "Costs" = MappingProxyType({}), price_per_hour: float | None = None
+    ) -> dict[str, Any]:
+        """`leaderboard`: rows by column, with genes as `values`; `runs`: what the runs of the rows took, by
+        their numbers, and their database where there are several; of a Pareto front its `objectives`.
+        """
+        runs = [
+            {
+                "run": run,
+                **({DATABASE: database} if database else {}),
+                **cost_as_dict(costs.get((database, run)), price_per_hour),
+            }
+            for database, run in dict.fromkeys((databases_of(row)[0], row["run"]) for row in self.as_dicts())
+        ]
+        front = {"objectives": [each.name for each in self.objectives]} if self.objectives else {}
+        return {"leaderboard": self.with_genes(), "runs": runs, **front}
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,6 +289,42 @@ _COPIES = (
 _EVERY_KERNEL = Only()
 Row = dict[str, Any]
 Costs = Mapping[tuple[str, int], ComputeCost]  # by database, empty where there is one, and run
+
+
+def databases_of(row: Mapping[str, Any]) -> list[str]:
+    """Those that have the row; one empty word where there is one database."""
+    return str(row.get(DATABASE, "")).split(", ")
+
+
+def ranked_kernels(
+    databases: Sequence[str],
+    *,
+    problem: str | None = None,
+    gpu: str | None = None,
+    family: str | None = None,
+    run: str | int | None = None,
+    since: str | None = None,
+    objective: str | None = None,
+    replayed: bool = False,
+    top: int = 20,
+) -> tuple[Rankings, Costs]:
+    """As leaderboard(), from what a person writes; a run by its number (an int) or by how `evoflash runs`
+    shows it. UsageError for what makes no sense.
+    """
+    objectives = () if objective is None else objectives_of(objective)
+    since = None if since is None else since_of(since)
+    if isinstance(run, str):
+        with closing_database(databases[0], read_only=True) as database:
+            run = run_edits.find(database, run).id
+    return leaderboard(
+        databases,
+        objectives=objectives,
+        problem=canonical(problem),
+        gpu=canonical_gpu(gpu),
+        basis=Basis.REPLAYED if replayed else None,
+        only=Only(family, run, since),
+        top=top,
+    )
 
 
 def leaderboard(

@@ -17,7 +17,7 @@ from evoflash.settings import value
 
 KIND = {"family": "templates", "mutation": "mutations", "gpu": "gpus", "strategy": "strategies"}
 DEFAULT = "evoflash-extensions"
-_TEXTS = Path(__file__).parent / "texts"
+_TEXTS = Path(__file__).parent / "new_file_texts"
 _PLACEHOLDER = "my_name"
 _GPU = "l4"  # whose figures a new GPU begins with
 

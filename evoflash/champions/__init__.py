@@ -5,13 +5,15 @@ SMs (`starts_from`), whose champions and past searches are a start too. A champi
 and an answer, on its own GPU, only once it was checked again (app/best.py). Which problems are near one
 another is told here.
 
-<gpu>_searches.json holds outcomes of searches on a GPU for other problems, which a new search may learn from.
+<gpu>_searches.json.gz holds outcomes of searches for other problems, which a new search may learn from.
 """
 
+import gzip
 import json
 import logging
 import math
 import tomllib
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
@@ -177,16 +179,16 @@ class PastSearch:
 @cache
 def past_searches(gpu: str) -> tuple[PastSearch, ...]:
     """Those from which a search on a GPU, by its spec's name, may learn; empty where none ship."""
-    paths = (CHAMPIONS / f"{name}_searches.json" for name in archives(gpu))
+    paths = (CHAMPIONS / f"{name}_searches.json.gz" for name in archives(gpu))
     return tuple(each for path in paths if path.exists() for each in read_past_searches(path))
 
 
 def read_past_searches(path: Path) -> tuple[PastSearch, ...]:
     """The searches of one file. UsageError where it is not one."""
     try:
-        entries = json.loads(path.read_text(encoding="utf-8"))["searches"]
+        entries = json.loads(gzip.decompress(path.read_bytes()))["searches"]
         return tuple(_search(entry) for entry in entries)
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise UsageError(f"{path} is no file of past searches ({error!r}): install evoflash anew.") from None
 
 

@@ -1,30 +1,32 @@
 """The options that commands share, and their defaults from config files and the environment.
 
-The defaults are checked against the commands. Typer's group of commands is here too, and what Ctrl-C says.
-Runs no command.
+The defaults of options that config files and the environment set, checked against the commands, and how an
+answer is shown.
 """
 
 import logging
 import os
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeVar
 
 import typer
 from typer.core import TyperGroup, TyperOption
 
+from evoflash.app import catalogue
 from evoflash.app.search.stopping import progress_note
 from evoflash.errors import UsageError
-from evoflash.exports.kinds import KINDS
-from evoflash.notices import _databases, say
+from evoflash.notices import heard_by, name_database, say
 from evoflash.paths import default_database
-from evoflash.settings import MOST_SEED, ConfigFile, by_key, config_files, lookup, unknown
-from evoflash.strategies import STRATEGIES, known_strategies
+from evoflash.settings import MOST_SEED, ConfigFile, by_key, config_files, is_on, lookup, unknown
+from evoflash.views.terminal import PIPE_COLUMNS, json_text, stdout_console, tell
 
 if TYPE_CHECKING:
-    pass
+    from rich.console import Console
 
+    from evoflash.app.search.session import RunResult
 
 Defaults = dict[str, Any]  # by command, then by parameter, or by command of a group
 
@@ -115,9 +117,7 @@ def _convert(
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from evoflash.gpu.timing.noise_floor import versions
-
-        typer.echo(versions())
+        typer.echo(catalogue.versions())
         raise typer.Exit
 
 
@@ -133,16 +133,13 @@ def _quieter(wanted: bool) -> None:
 
 
 def _remember(db: str) -> str:
-    _databases[:] = [db]
+    name_database(db)
     return db
 
 
 def strategy_names() -> str:
     """The registered strategies, shipped and of extension folders, for a help text: `a, b or c`."""
-    try:
-        names = known_strategies()
-    except (UsageError, OSError):  # the command that needs them says it; --help is shown all the same
-        names = tuple(STRATEGIES)
+    names = catalogue.strategies()
     return f"{', '.join(names[:-1])} or {names[-1]}"
 
 
@@ -168,7 +165,7 @@ ProblemText = Annotated[
 MaybeProblem = Annotated[str | None, typer.Option("--problem", help="Default: the newest in the database.")]
 Kind = Annotated[
     str | None,
-    typer.Option("--kind", help=f"{', '.join(kind.name for kind in KINDS)}; default: by the path's ending."),
+    typer.Option("--kind", help=f"{', '.join(catalogue.export_kinds())}; default: by the path's ending."),
 ]
 Arch = Annotated[
     str | None,
@@ -196,6 +193,17 @@ Dbs = Annotated[
 Prefix = Annotated[
     str | None,
     typer.Option("--prefix", help="Begins the file's C names, so that several files make one program."),
+]
+SetValues = Annotated[
+    list[str] | None, typer.Option("--set", help="With --family: param=value; may be repeated.")
+]
+Evaluator = Annotated[
+    str | None,
+    typer.Option(help="gpu (measured) or emulated (estimated); default: gpu where --gpu is present."),
+]
+WhichRun = Annotated[
+    str | None,
+    typer.Argument(help="A run's number or name (see `evoflash runs`); default: the newest search."),
 ]
 Replayed = Annotated[
     bool, typer.Option("--replayed", help="Look at searches on recordings, and at nothing else.")
@@ -230,6 +238,42 @@ def interrupt_in_words(outcome: str = "{kept}; the same command continues") -> I
         raise typer.Exit(130) from None
 
 
+class Facts(Protocol):
+    """A record of a use case."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """What it says, for JSON."""
+
+
+FactsT = TypeVar("FactsT", bound=Facts | Sequence[Facts])
+
+
+def show(
+    answer: FactsT,
+    print_answer: "Callable[[FactsT, Console], None]",
+    *,
+    as_json: bool,
+    pipe_columns: int = PIPE_COLUMNS,
+) -> None:
+    """An answer, or several, as JSON, or on a console as wide as the terminal."""
+    if not as_json:
+        print_answer(answer, stdout_console(pipe_columns))
+    elif isinstance(answer, Sequence):
+        typer.echo(json_text([each.as_dict() for each in answer]))
+    else:
+        typer.echo(json_text(answer.as_dict()))
+
+
+def show_end(result: "RunResult", *, as_json: bool, price_per_hour: float | None = None) -> None:
+    """What a search came to."""
+    from evoflash.views.kernel import describe_end
+
+    if as_json:
+        tell(json_text(result.as_dict(price_per_hour)), whole=True)
+    else:
+        tell(describe_end(result, price_per_hour))
+
+
 def program(commands: Sequence[Callable[..., None]], groups: Sequence[typer.Typer] = ()) -> typer.Typer:
     """The program with these commands; its help lists them in this order, and then groups of commands."""
     app = typer.Typer(
@@ -258,8 +302,17 @@ def group_of(app: typer.Typer) -> TyperGroup:
     return group
 
 
+def _write_note(message: str) -> None:
+    if not is_on("quiet"):
+        print(f"evoflash: {message}", file=sys.stderr, flush=True)
+
+
 class _Commands(TyperGroup):
-    """The group of all commands: Ctrl-C in one that has no words of its own for it is a line, too."""
+    """The group of all commands: notes go to stderr, and Ctrl-C that a command has no words for is a line."""
+
+    def main(self, *arguments: Any, **options: Any) -> Any:
+        with heard_by(_write_note):
+            return super().main(*arguments, **options)
 
     def make_context(self, *arguments: Any, **options: Any) -> Any:
         with interrupt_in_words(""):

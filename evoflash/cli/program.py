@@ -5,6 +5,7 @@ this module, so that Ctrl-C is one line from the very start.
 """
 
 import gc
+import logging
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -12,7 +13,8 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from evoflash.app.search.stopping import EXIT_CODE, TerminatedError, end_on_signals, progress_note
-from evoflash.errors import EvoflashError
+from evoflash.errors import EvoflashError, UsageError
+from evoflash.settings import is_on, value
 
 if TYPE_CHECKING:
     import typer
@@ -126,10 +128,28 @@ def run_command(arguments: Sequence[str]) -> int:
 
 
 def _call(arguments: Sequence[str]) -> None:
-    from evoflash.notices import log_to_stderr
-
-    log_to_stderr()
+    _log_to_stderr()
     app()(args=list(arguments))
+
+
+def _log_to_stderr() -> None:
+    """Show evoflash's own log at the level in EVOFLASH_LOG; what libraries log is not for users."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("evoflash: %(message)s"))
+    logger = logging.getLogger("evoflash")
+    logger.handlers = [handler]
+    logger.setLevel(_log_level())
+
+
+def _log_level() -> int:
+    try:
+        word = value("log") or ("error" if is_on("quiet") else "warning")
+    except UsageError:  # of a config file: the command says it, and --help is shown all the same
+        return logging.WARNING
+    level = logging.getLevelNamesMapping().get(word.upper())
+    if level is None:
+        raise UsageError(f"the log's level '{word}' (EVOFLASH_LOG): give debug, info, warning or error.")
+    return level
 
 
 def _show_if_debugging(error: Exception) -> None:

@@ -62,7 +62,7 @@ def _write_log(error: BaseException, arguments: Sequence[str]) -> Path:
 def _versions() -> str:
     """Of evoflash and what it stands on; of evoflash alone where asking for the others fails."""
     try:
-        from evoflash.gpu.timing.noise_floor import versions
+        from evoflash.app.catalogue import versions
 
         return versions()
     except Exception as error:

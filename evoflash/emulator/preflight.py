@@ -23,7 +23,7 @@ from evoflash.operation import Delivery, EmulatedRun, Loop, Output, Schedule, Wo
 from evoflash.perf_model import Profile, fit_counts, mean_counts
 from evoflash.specs import GpuSpec
 from evoflash.validation.cases import draw_case
-from evoflash.validation.plan import CheckPlan, PlannedLaunch, check_one_by_one, single_plan
+from evoflash.validation.plan import CheckLaunch, CheckPlan, check_one_by_one, single_plan
 
 CPU_LIMIT_S = 10.0  # of one emulated launch of the pre-flight; the slowest of a healthy kernel takes one
 # What takes longer than a pre-flight's launches gets that many times as much.
@@ -182,7 +182,7 @@ def emulate_plan(
     emulations: list[emulator.Emulation] = []
     outputs: dict[int, Output] = {}
 
-    def launch(planned: PlannedLaunch) -> Output:
+    def launch(planned: CheckLaunch) -> Output:
         this = replace(run, without=planned.without, is_strided=planned.is_strided)
         parts, output = run_call(library, launches, plan.workload, planned.inputs, this)
         emulations.extend(parts)
@@ -214,7 +214,7 @@ def emulate(
     """Run the launches on inputs of one kind, and judge what they wrote by the reference, every row of it."""
     inputs, expected = _case(workload, inputs_name, seed)
     run = EmulatorRun(delivery, schedule, seed, cpu_limit_s(launches, workload), registers)
-    plan = single_plan(workload, PlannedLaunch(inputs, without, is_strided), expected)
+    plan = single_plan(workload, CheckLaunch(inputs, without, is_strided), expected)
     found = emulate_plan(library, launches, plan, run)
     assert found.verdict is not None, "nothing stops it"
     return found.emulations, found.verdict

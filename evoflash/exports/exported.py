@@ -8,7 +8,6 @@ import contextlib
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from os.path import expanduser
 from pathlib import Path
 
 from evoflash.champions import Champion, champion_today
@@ -19,6 +18,7 @@ from evoflash.operation import CompileKey
 from evoflash.problem import Problem
 from evoflash.space import Genome
 from evoflash.specs import GpuSpec, known_gpus, load_gpu
+from evoflash.store.database import is_there
 from evoflash.store.store import open_store
 
 # leaves an unknown ~user as it is; Path raises
@@ -91,7 +91,7 @@ def with_evaluation(exported: ExportRequest, db: str) -> ExportRequest:
 
 
 def _stored_evaluation(exported: ExportRequest, db: str) -> Evaluation | None:
-    if "://" not in db and not Path(expanduser(db)).exists():
+    if not is_there(db):
         return None
     where = str(exported.problem), exported.gpu.name
     with open_store(db, read_only=True) as store:

@@ -6,22 +6,31 @@ The bands, 32 KB each, are read back.
 """
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from evoflash.gpu import comparisons as device_checks
-from evoflash.gpu.comparisons import ComparisonBatch, MemoryPair
-from evoflash.gpu.driver import PackedArguments, encode_map, pack_arguments
+from evoflash.gpu.comparisons import ComparisonBatch, MemoryPair, differ, holds_non_finite
+from evoflash.gpu.driver import PackedArguments
 from evoflash.gpu.launcher import LoadedKernel, Stopwatch, settle
-from evoflash.gpu.layout import POISON, layouts_of
-from evoflash.gpu.memory import GUARD_BYTES, GuardedBuffer, allocate, has_room, scratch_of, workspace
+from evoflash.gpu.memory import (
+    GUARD_BYTES,
+    POISON,
+    CallArguments,
+    GuardedBuffer,
+    allocate,
+    has_room,
+    layouts_of,
+    on_device,
+    raw_bytes,
+    scratch_of,
+    workspace,
+)
 from evoflash.gpu.sharing import beside_others
-from evoflash.launch import TensorMapSpec, geometry
-from evoflash.operation import ELEMENT_BYTES, Output, Sample, TensorSpec, TestInput, Workload, operation_of
+from evoflash.operation import Output, Sample, TensorSpec, TestInput, Workload, operation_of
 from evoflash.validation.validator import Part, in_groups, part_of
 
 _NUMPY = {"fp16": np.uint16, "bf16": np.uint16, "fp32": np.float32}  # 16-bit floats travel as patterns
@@ -36,9 +45,10 @@ def spoilt(name: str) -> MemoryFaultError:
     return MemoryFaultError(f"it, or a kernel before it, overwrote evoflash's own copy of {name}")
 
 
-def _inputs(inputs: TestInput) -> dict[str, NDArray[np.uint8]]:
-    tensors = inputs.tensors.items()
-    return {name: np.ascontiguousarray(x).view(np.uint8).reshape(-1) for name, x in tensors}
+def verify_copy(copy: Any, values: NDArray[np.uint8], name: str) -> None:
+    """Raises MemoryFaultError when a copy on the device is not what was uploaded; reads all of it back."""
+    if (copy.get() != values).any():
+        raise spoilt(name)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,26 +59,20 @@ class Original:
     images: Mapping[str, Any]  # by tensor name, as CuPy arrays of uint8
 
     def verify(self) -> None:
-        """Raises MemoryFaultError when the images are not what was uploaded; reads all of them back."""
-        for name, values in _inputs(self.inputs).items():
-            if (self.images[name].get() != values).any():
-                raise spoilt(name)
+        """As verify_copy(), of all images."""
+        for name, values in self.inputs.tensors.items():
+            verify_copy(self.images[name], raw_bytes(values), name)
 
 
 def keep_on_device(inputs: TestInput) -> TestInput | Original:
     """Upload inputs that will be used again; the inputs themselves where the device has no room to spare."""
-    tensors = _inputs(inputs)
-    if not has_room(sum(values.nbytes for values in tensors.values())):
+    if not has_room(sum(values.nbytes for values in inputs.tensors.values())):
         return inputs
-    images = {name: allocate(values.nbytes) for name, values in tensors.items()}
-    for name, image in images.items():
-        image.set(tensors[name])
-    settle()
-    return Original(inputs, images)
+    return Original(inputs, {name: on_device(values) for name, values in inputs.tensors.items()})
 
 
 class Arena:
-    """Device memory for one workload: its tensors, each guarded; dense, or strided as layout.py has them."""
+    """Device memory for one workload: its tensors, each guarded; dense, or strided as their layouts say."""
 
     def __init__(
         self,
@@ -79,60 +83,29 @@ class Arena:
         is_strided: bool = False,
     ) -> None:
         self.workload = workload
-        self._operation = operation_of(workload)
-        specs = self._operation.tensors(workload)
-        self._specs = {spec.name: spec for spec in specs}
+        specs = operation_of(workload).tensors(workload)
         self._layouts = layouts_of(specs, is_strided=is_strided)
         self.buffers = {
             name: GuardedBuffer(layout.size_bytes, rng=rng, guard_bytes=guard_bytes)
             for name, layout in self._layouts.items()
         }
         self.inputs: TestInput | Original | None = None
-        self._plain: dict[int, PackedArguments] = {}
-        self._maps: dict[TensorMapSpec, PackedArguments] = {}
+        self._arguments = CallArguments(workload, self.buffers, self._layouts)
 
     def arguments(self, kernel: LoadedKernel, *, without: Collection[str] = ()) -> tuple[Any, ...]:
-        """The kernel's arguments for these tensors, its tensor maps first; a null pointer tells it not to
-        write an output that is left out. Zeroes what the kernel expects to be zero of its workspace.
+        """The kernel's arguments for these tensors, but for outputs that are left out. Zeroes what the kernel
+        expects to be zero of its workspace.
         """
-        plain = self._arguments(scratch_of(kernel), without)
-        return *(value for wanted in kernel.maps for value in self._map(wanted).values), *plain
+        return self._arguments.values(kernel, scratch_of(kernel), without=without)
 
     def packed_arguments(self, kernel: LoadedKernel) -> PackedArguments:
-        """As arguments(), for LoadedKernel.enqueue_packed(). They are kept: a graph takes them of 60 arenas,
-        and of the candidates of a search most ask for the same.
-        """
-        scratch = scratch_of(kernel)
-        if scratch not in self._plain:
-            self._plain[scratch] = pack_arguments(self._arguments(scratch, ()))
-        maps = (self._map(wanted) for wanted in kernel.maps)
-        return sum(maps, start=PackedArguments((), ())) + self._plain[scratch]
-
-    def _arguments(self, scratch: int, without: Collection[str]) -> tuple[np.generic, ...]:
-        addresses = {name: 0 if name in without else x.pointer for name, x in self.buffers.items()}
-        strides = {name: layout.strides for name, layout in self._layouts.items()}
-        return self._operation.arguments(self.workload, addresses, strides, workspace=scratch)
-
-    def _map(self, wanted: TensorMapSpec) -> PackedArguments:
-        if wanted not in self._maps:
-            self._maps[wanted] = pack_arguments([self._encode_map(wanted)])
-        return self._maps[wanted]
-
-    def _encode_map(self, wanted: TensorMapSpec) -> NDArray[np.void]:
-        spec = self._specs[wanted.of]
-        strides = [ELEMENT_BYTES[spec.dtype] * stride for stride in self._layouts[wanted.of].strides]
-        return encode_map(
-            self.buffers[wanted.of].pointer,
-            *geometry(wanted, spec.shape, strides),
-            dtype=spec.dtype,
-            swizzle=wanted.swizzle,
-            l2_promotion=wanted.l2_promotion,
-        )
+        """As arguments(), for LoadedKernel.enqueue_packed()."""
+        return self._arguments.pack(kernel, scratch_of(kernel))
 
     @property
     def outputs(self) -> tuple[TensorSpec, ...]:
         """What kernels write."""
-        return tuple(spec for spec in self._specs.values() if spec.role != "input")
+        return tuple(x.spec for x in self._layouts.values() if x.spec.role != "input")
 
     @property
     def rows(self) -> tuple[TensorSpec, ...]:
@@ -152,31 +125,26 @@ class Arena:
 
     def poison(self, stream: Any) -> None:
         """Fill the outputs with NaN: what a kernel does not write is seen."""
-        for spec in self.outputs:
-            self.buffers[spec.name].poison(stream)
+        self.fill_outputs(POISON, stream)
 
     def fill_outputs(self, byte: int, stream: Any) -> None:
         """Fill the outputs with one byte, in stream order."""
         for spec in self.outputs:
-            buffer = self.buffers[spec.name].device_bytes
-            buffer.data.memset_async(byte, buffer.nbytes, stream)
+            self.buffers[spec.name].fill(byte, stream)
 
     def output(self, *, without: Collection[str] = ()) -> Output:
         """What a kernel wrote, but for the outputs that are left out."""
         wanted = (spec for spec in self.outputs if spec.name not in without)
-        return Output({spec.name: self._as_tensor(self.buffers[spec.name].read(), spec) for spec in wanted})
+        return Output({x.name: self._layouts[x.name].values(self.buffers[x.name].read()) for x in wanted})
 
     def output_rows(self) -> Output:
         """The outputs that are judged row by row alone."""
         return self.output(without=[spec.name for spec in self.outputs if spec.role != "rows"])
 
-    def _as_tensor(self, values: NDArray[np.uint8], spec: TensorSpec) -> NDArray[Any]:
-        return self._layouts[spec.name].values(values)
-
     def part(self, sample: Sample) -> Part:
         """The outputs at a sample. All rows are searched for NaNs and infinities, on the device."""
         for spec in self.rows:
-            if device_checks.holds_non_finite(self.buffers[spec.name].device_bytes, dtype=spec.dtype):
+            if holds_non_finite(self.buffers[spec.name].device_bytes, dtype=spec.dtype):
                 part = part_of(self.output(), sample, workload=self.workload)
                 return replace(part, broken=part.broken or "somewhere")
         return Part(
@@ -208,13 +176,11 @@ class Arena:
 
     def differ_from(self, copies: Mapping[str, Any]) -> bool:
         """Whether the outputs of rows are not, bit for bit, what copy_of_rows() copied."""
-        return any(
-            device_checks.differ(copy, self.buffers[name].device_bytes) for name, copy in copies.items()
-        )
+        return any(differ(copy, self.buffers[name].device_bytes) for name, copy in copies.items())
 
     def as_output(self, copies: Mapping[str, Any]) -> Output:
         """What copy_of_rows() made, on the host."""
-        return Output({name: self._as_tensor(copy.get(), self._specs[name]) for name, copy in copies.items()})
+        return Output({name: self._layouts[name].values(copy.get()) for name, copy in copies.items()})
 
     def read_only_pairs(self) -> list[MemoryPair] | None:
         """What no kernel may change, for a comparison on the device; None where that does not have it all."""
@@ -240,7 +206,7 @@ class Arena:
         """Every byte is compared: with the image on the device, or, where there is none, with the inputs."""
         if isinstance(self.inputs, Original):
             kept = self.inputs.images.items()
-            changed = (n for n, x in kept if device_checks.differ(self.buffers[n].device_bytes, x))
+            changed = (n for n, x in kept if differ(self.buffers[n].device_bytes, x))
         elif self.inputs is not None:
             inputs = self.inputs.tensors.items()
             images = ((n, self._layouts[n].image(x)) for n, x in inputs)
@@ -260,12 +226,6 @@ def check_memory_of(arenas: Sequence[Arena]) -> None:
         arena.check_memory()
 
 
-def run_once(kernel: LoadedKernel, arena: Arena, inputs: TestInput, *, stream: Any, limit_s: float) -> Output:
-    """One guarded launch with all outputs. Raises MemoryFaultError, KernelHungError, or CuPy's errors."""
-    launch(kernel, arena, inputs, stream=stream, limit_s=limit_s)
-    return arena.output()
-
-
 def launch(
     kernel: LoadedKernel,
     arena: Arena,
@@ -275,28 +235,29 @@ def launch(
     limit_s: float,
     without: Collection[str] = (),
 ) -> float:
-    """As run_once, leaving the output in the arena; how many microseconds the launch took: unrepeated, so
-    good for a first look only.
+    """One guarded launch that leaves its outputs in the arena; how many microseconds it took: unrepeated, so
+    good for a first look only. Raises MemoryFaultError, KernelHungError, or CuPy's errors.
     """
     with beside_others():
         arena.load(inputs)
         with stream:
             arena.poison(stream)
             if kernel.workspace_bytes:
-                workspace(kernel.workspace_bytes, kernel.zeroed_bytes).poison(stream)
+                workspace(*kernel.scratch).poison(stream)
             given = arena.arguments(kernel, without=without)
             stopwatch = Stopwatch(stream)
             kernel.enqueue(given)
         took_us = stopwatch.stop(limit_s=limit_s)
         arena.check_memory()
         if kernel.workspace_bytes:
-            _check_workspace(kernel)
+            buffer, zeroed = workspace(*kernel.scratch), kernel.zeroed_bytes
+            check_workspaces([buffer], is_dirty=bool(zeroed and buffer.device_bytes[:zeroed].get().any()))
     return took_us
 
 
-def _check_workspace(kernel: LoadedKernel) -> None:
-    buffer = workspace(kernel.workspace_bytes, kernel.zeroed_bytes)
-    if fault := buffer.fault():
+def check_workspaces(buffers: Iterable[GuardedBuffer], *, is_dirty: bool) -> None:
+    """Raises MemoryFaultError when a guard band of one changed, or what must be zero of one is not."""
+    if fault := next(filter(None, (buffer.fault() for buffer in buffers)), ""):
         raise MemoryFaultError(f"wrote outside its workspace: {fault}")
-    if kernel.zeroed_bytes and buffer.device_bytes[: kernel.zeroed_bytes].get().any():
+    if is_dirty:
         raise MemoryFaultError("left its workspace other than zero where each call expects zeros")

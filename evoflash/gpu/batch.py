@@ -16,16 +16,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evoflash.gpu.arena import MemoryFaultError, spoilt
+from evoflash.gpu.arena import MemoryFaultError, check_workspaces, verify_copy
 from evoflash.gpu.comparisons import Comparison, ComparisonBatch, MemoryPair, RowComparison, UntouchedRows
-from evoflash.gpu.driver import PackedArguments, encode_map, pack_arguments
+from evoflash.gpu.driver import PackedArguments
 from evoflash.gpu.launcher import KernelHungError, LoadedKernel, cupy, new_stream, settle, wait
-from evoflash.gpu.layout import Layout, layouts_of
-from evoflash.gpu.memory import GUARD_BYTES, GuardedBuffer, allocate, workspace
+from evoflash.gpu.memory import (
+    GUARD_BYTES,
+    CallArguments,
+    DeviceBuffer,
+    GuardedBuffer,
+    Layout,
+    allocate,
+    layouts_of,
+    stray_bytes,
+    workspace,
+)
 from evoflash.gpu.sharing import beside_others
-from evoflash.launch import TensorMapSpec, geometry
-from evoflash.operation import ELEMENT_BYTES, Output, Workload, operation_of
-from evoflash.validation.plan import PlannedLaunch
+from evoflash.operation import ELEMENT_BYTES, Workload, operation_of
+from evoflash.validation.plan import CheckLaunch
 
 _ALIGNMENT = 256  # bytes
 
@@ -39,12 +47,12 @@ class _Place:
     payloads: dict[str, tuple[int, Layout]]
 
 
-def bytes_of(workload: Workload, runs: Sequence[PlannedLaunch]) -> int:
+def bytes_of(workload: Workload, runs: Sequence[CheckLaunch]) -> int:
     """What a slab of those runs takes, the image not counted."""
     return _places(workload, runs)[-1].end
 
 
-def _places(workload: Workload, runs: Sequence[PlannedLaunch]) -> list[_Place]:
+def _places(workload: Workload, runs: Sequence[CheckLaunch]) -> list[_Place]:
     specs, places, at = operation_of(workload).tensors(workload), [], 0
     for run in runs:
         begin, payloads = at, {}
@@ -59,21 +67,25 @@ def _places(workload: Workload, runs: Sequence[PlannedLaunch]) -> list[_Place]:
 class Slab:
     """The memory of some runs on one workload."""
 
-    def __init__(
-        self, workload: Workload, runs: Sequence[PlannedLaunch], *, rng: np.random.Generator
-    ) -> None:
+    def __init__(self, workload: Workload, runs: Sequence[CheckLaunch], *, rng: np.random.Generator) -> None:
         """NoRoomError when the device's memory is used up."""
         self.workload, self.runs = workload, tuple(runs)
-        self._operation = operation_of(workload)
         self._places = _places(workload, runs)
         self._memory, self._image = (allocate(self._places[-1].end) for _ in range(2))
         for run, place in zip(self.runs, self._places, strict=True):
             self._image[place.begin : place.end].set(self._pristine(run, place, rng))
         settle()
-        self._plain: dict[tuple[int, int], PackedArguments] = {}
-        self._maps: dict[tuple[int, TensorMapSpec], PackedArguments] = {}
+        self._arguments = [self._arguments_of(*each) for each in zip(self.runs, self._places, strict=True)]
 
-    def _pristine(self, run: PlannedLaunch, place: _Place, rng: np.random.Generator) -> NDArray[np.uint8]:
+    def _arguments_of(self, run: CheckLaunch, place: _Place) -> CallArguments:
+        layouts = {name: layout for name, (_, layout) in place.payloads.items()}
+        buffers = {
+            name: DeviceBuffer(self._memory, at, layout.size_bytes)
+            for name, (at, layout) in place.payloads.items()
+        }
+        return CallArguments(self.workload, buffers, layouts, without=run.without)
+
+    def _pristine(self, run: CheckLaunch, place: _Place, rng: np.random.Generator) -> NDArray[np.uint8]:
         memory = np.empty(place.end - place.begin, np.uint8)
         at, inputs = 0, run.inputs.tensors
         for name, (payload, layout) in place.payloads.items():
@@ -98,37 +110,14 @@ class Slab:
         return {name: image + at for name, (at, layout) in payloads.items() if layout.spec.role == "input"}
 
     def arguments(self, run: int, kernel: LoadedKernel, *, scratch: int) -> PackedArguments:
-        """The kernel's arguments for a run, its tensor maps first, as Arena.arguments() has them."""
-        if (run, scratch) not in self._plain:
-            self._plain[run, scratch] = pack_arguments(self._arguments(run, scratch))
-        maps = (self._map(run, wanted) for wanted in kernel.maps)
-        return sum(maps, start=PackedArguments((), ())) + self._plain[run, scratch]
-
-    def _arguments(self, run: int, scratch: int) -> tuple[np.generic, ...]:
-        without, payloads = self.runs[run].without, self._places[run].payloads
-        addresses = {name: 0 if name in without else self.address(run, name) for name in payloads}
-        strides = {name: layout.strides for name, (_, layout) in payloads.items()}
-        return self._operation.arguments(self.workload, addresses, strides, workspace=scratch)
-
-    def _map(self, run: int, wanted: TensorMapSpec) -> PackedArguments:
-        if (run, wanted) not in self._maps:
-            layout = self._places[run].payloads[wanted.of][1]
-            strides = [ELEMENT_BYTES[layout.spec.dtype] * stride for stride in layout.strides]
-            encoded = encode_map(
-                self.address(run, wanted.of),
-                *geometry(wanted, layout.spec.shape, strides),
-                dtype=layout.spec.dtype,
-                swizzle=wanted.swizzle,
-                l2_promotion=wanted.l2_promotion,
-            )
-            self._maps[run, wanted] = pack_arguments([encoded])
-        return self._maps[run, wanted]
+        """The kernel's arguments for a run."""
+        return self._arguments[run].pack(kernel, scratch)
 
     def read_only_pairs(self) -> list[list[MemoryPair]]:
         """For each run, all of its memory that no kernel may change, against the image."""
         return [self._read_only_pairs(run, place) for run, place in zip(self.runs, self._places, strict=True)]
 
-    def _read_only_pairs(self, run: PlannedLaunch, place: _Place) -> list[MemoryPair]:
+    def _read_only_pairs(self, run: CheckLaunch, place: _Place) -> list[MemoryPair]:
         pairs, at = [], place.begin
         for name, (payload, layout) in place.payloads.items():
             if layout.spec.role == "input" or name in run.without:
@@ -149,16 +138,7 @@ class Slab:
         for run, place in zip(self.runs, self._places, strict=True):
             for name, values in run.inputs.tensors.items():
                 at, layout = place.payloads[name]
-                if (self._image[at : at + layout.size_bytes].get() != layout.image(values)).any():
-                    raise spoilt(name)
-
-    def output(self, run: int) -> Output:
-        """What a run's launch wrote, on the host."""
-        tensors = {}
-        for name, (payload, layout) in self._places[run].payloads.items():
-            if layout.spec.role != "input" and name not in self.runs[run].without:
-                tensors[name] = layout.values(self._memory[payload : payload + layout.size_bytes].get())
-        return Output(tensors)
+                verify_copy(self._image[at : at + layout.size_bytes], layout.image(values), name)
 
     def fault(self, run: int) -> MemoryFaultError:
         """What a kernel did to a run's memory that it must not, in words; for when a comparison said so."""
@@ -170,12 +150,7 @@ class Slab:
         for (name, at, layout), following in zip(tensors, begins[1:], strict=True):
             end = at + layout.size_bytes
             above, below = changed[end : following - GUARD_BYTES // 2], changed[at - GUARD_BYTES // 2 : at]
-            if above.any():
-                said = f"{int(above.sum())} bytes past its end, the first {int(above.argmax())} bytes behind"
-                return MemoryFaultError(f"wrote outside {name}: {said}")
-            if below.any():
-                ahead = int(below[::-1].argmax()) + 1
-                said = f"{int(below.sum())} bytes before its start, the last {ahead} ahead"
+            if said := stray_bytes(below, above):
                 return MemoryFaultError(f"wrote outside {name}: {said}")
         for name, at, layout in tensors:
             within = changed[at : at + layout.size_bytes]
@@ -267,10 +242,7 @@ class Batch:
         if changed.any():
             slab, run = self._runs[int(self._owners[int(changed.argmax())])]
             raise self.slabs[slab].fault(run)
-        if fault := next(filter(None, (buffer.fault() for buffer in scratch)), ""):
-            raise MemoryFaultError(f"wrote outside its workspace: {fault}")
-        if any(table.read().any() for table in zeros):
-            raise MemoryFaultError("left its workspace other than zero where each call expects zeros")
+        check_workspaces(scratch, is_dirty=any(table.read().any() for table in zeros))
 
 
 @lru_cache(maxsize=64)

@@ -34,6 +34,30 @@ differing_words(const i64* table, u32* answers) {
 }
 EF_EXPORT_KERNEL(differing_words)
 
+// ---- How many threads find a NaN or an infinity among the 16-bit floats of a part of memory? `exponent` is a mask of the
+// exponent's bits in both halves of a word.
+static __device__ __forceinline__ bool holds(u32 word, u32 exponent) {
+  const u32 found = word & exponent;
+  return (found & 0xffffu) == (exponent & 0xffffu) || found >> 16 == exponent >> 16;
+}
+
+extern "C" __global__ void __launch_bounds__(kThreads)
+non_finite(const i64* table, u32* answers) {
+  const i64* line = table + kPairLine * static_cast<i64>(blockIdx.y);
+  const u32* values = reinterpret_cast<const u32*>(ef::ldg(line));
+  const i64 words = ef::ldg(line + 1), groups = ef::ldg(line) % 16 == 0 ? words / 4 : 0;
+  const u32 exponent = static_cast<u32>(ef::ldg(line + 2));
+  const i64 step = static_cast<i64>(kThreads) * gridDim.x, begin = static_cast<i64>(kThreads) * blockIdx.x + threadIdx.x;
+  bool found = false;
+  for (i64 at = begin; at < groups; at += step) {
+    const u32x4 x = ef::ldg(reinterpret_cast<const u32x4*>(values) + at);
+    found |= holds(x.x, exponent) | holds(x.y, exponent) | holds(x.z, exponent) | holds(x.w, exponent);
+  }
+  for (i64 at = 4 * groups + begin; at < words; at += step) found |= holds(ef::ldg(values + at), exponent);
+  if (found) ef::atom_add(answers + blockIdx.y, 1u);
+}
+EF_EXPORT_KERNEL(non_finite)
+
 // ---- How far are rows of 16-bit numbers, and one fp32 number for each of them, from what they should be?
 struct Found {
   double squared;          // sum of squared errors

@@ -20,98 +20,21 @@ from numpy.typing import NDArray
 from evoflash import operation as registry
 from evoflash.errors import DeviceError
 from evoflash.evaluation import Candidate
-from evoflash.gpu.launcher import LoadedKernel, cupy, new_stream, present_gpu, settle, wait
-from evoflash.gpu.memory import allocate
+from evoflash.gpu.launcher import LoadedKernel, new_stream, present_gpu, wait
+from evoflash.gpu.memory import allocate, on_device
 from evoflash.kernels.ef_layer import device_headers_sha
 from evoflash.kernels.nvrtc import compile_candidate, first_error
 from evoflash.launch import LaunchConfig
 from evoflash.space import Genome
 
-SOURCE = Path(__file__).with_name("device_checks.cu")
-GROUP_BYTES = 16  # what a thread reads at once: sizes and addresses are multiples of it
-_BLOCKS, _THREADS = 1024, 256
-_LIMIT_S = 20.0
-
-
-def differ(first: Any, second: Any) -> bool:
-    """Whether two CuPy arrays of equal size differ in any bit."""
-    groups = _groups(first, second)
-    return _inspector().ask("differ", _pointer(first), _pointer(second), groups)
-
-
-def holds_non_finite(values: Any, *, dtype: str) -> bool:
-    """Whether a CuPy array of 16-bit floats ("fp16" or "bf16"), in any type, holds a NaN or an infinity."""
-    groups = _groups(values)
-    return _inspector().ask("non_finite", _pointer(values), groups, exponent_mask(dtype))
-
-
-def exponent_mask(dtype: str) -> np.uint32:
-    """The exponent's bits in both halves of a word."""
-    return np.uint32(0x7C007C00 if dtype == "fp16" else 0x7F807F80)
-
-
-def _pointer(array: Any) -> np.uint64:
-    return np.uint64(array.data.ptr)
-
-
-def _groups(*arrays: Any) -> np.int64:
-    """How many groups each of the arrays is. ValueError where bytes would be left out."""
-    sizes = {array.nbytes for array in arrays}
-    if len(sizes) > 1 or any(x % GROUP_BYTES for array in arrays for x in (array.nbytes, array.data.ptr)):
-        places = ", ".join(f"{array.nbytes} bytes at {array.data.ptr:#x}" for array in arrays)
-        raise ValueError(f"not equal numbers of whole groups of {GROUP_BYTES} bytes: {places}")
-    return np.int64(sizes.pop() // GROUP_BYTES)
-
-
-class _Inspector:
-    """The kernels in this process, a stream of their own, and the word that they answer in."""
-
-    def __init__(self) -> None:
-        path = cubin_path(f"sm_{present_gpu().compute_capability}")
-        grid, block = (_BLOCKS, 1, 1), (_THREADS, 1, 1)
-        self._kernels = {
-            name: LoadedKernel(path, (LaunchConfig(name, grid, block, 0),))
-            for name in ("differ", "non_finite")
-        }
-        self._stream, self._answer = new_stream(), cupy().empty(1, dtype=np.uint32)
-
-    def ask(self, question: str, *arguments: np.generic) -> bool:
-        """True when any thread found something. Raises what wait() does."""
-        with self._stream:
-            self._answer.data.memset_async(0, self._answer.nbytes, self._stream)
-            self._kernels[question].enqueue((*arguments, np.uint64(self._answer.data.ptr)))
-        wait(self._stream, limit_s=_LIMIT_S)
-        return bool(self._answer.get()[0])
-
-
-@cache
-def _inspector() -> _Inspector:
-    return _Inspector()
-
-
-def cubin_path(arch: str, path: Path = SOURCE) -> str:
-    """The compiled kernels of a .cu of ours, from the cache if they are there; needs no GPU."""
-    source = path.read_text(encoding="utf-8")
-    # A kernel without genes; of the compile key only the arch plays a part.
-    candidate = Candidate(
-        genome=Genome(path.stem, 1, ()),
-        compile_key=registry.default().probe.compile_key(arch),
-        source=source,
-        source_sha=hashlib.sha256((source + device_headers_sha()).encode()).hexdigest(),
-    )
-    build = compile_candidate(candidate)
-    if not build.ok:
-        raise DeviceError(f"{path.name} does not compile for {arch}: {first_error(build.log)}")
-    return build.cubin_path
-
-
-COMPARISONS_SOURCE = Path(__file__).with_name("comparisons.cu")
+SOURCE = Path(__file__).with_name("comparisons.cu")
 THREADS = 256
 COLUMNS = 8  # of which rows of 16-bit numbers have a multiple
 FIELDS = 9  # of an answer about rows
 _WORD, _GROUP, _HALF = 4, 16, 2  # bytes
 _MOST_BLOCKS = 512  # of one comparison
 _WORDS_A_THREAD = 32
+_LIMIT_S = 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +58,31 @@ class MemoryPair:
         """Its numbers in the table."""
         sizes = (self.size_bytes, self.period_bytes, self.ignored_bytes)
         return self.first, self.second, *(size // _WORD for size in sizes)
+
+    @property
+    def threads(self) -> int:
+        """How many are of use."""
+        return self.size_bytes // (_WORD * _WORDS_A_THREAD)
+
+
+@dataclass(frozen=True, slots=True)
+class FiniteMemory:
+    """A part of memory whose 16-bit floats ("fp16" or "bf16") should all be finite. Address and bytes, a
+    multiple of 4.
+    """
+
+    address: int
+    size_bytes: int
+    dtype: str
+
+    entry = "non_finite"
+    answers = 1  # u32: 0 where all are
+
+    @property
+    def line(self) -> tuple[int, ...]:
+        """Its numbers in the table."""
+        exponent = 0x7C007C00 if self.dtype == "fp16" else 0x7F807F80  # in both halves of a word
+        return self.address, self.size_bytes // _WORD, exponent
 
     @property
     def threads(self) -> int:
@@ -232,7 +180,7 @@ class UntouchedRows:
         return self.rows
 
 
-Comparison = MemoryPair | RowComparison | UntouchedRows
+Comparison = MemoryPair | FiniteMemory | RowComparison | UntouchedRows
 
 
 def _bits(number: float) -> int:
@@ -334,19 +282,44 @@ class ComparisonBatch:
         return answers
 
 
-def on_device(values: NDArray[Any]) -> Any:
-    """A copy on the device, as a CuPy array of uint8. NoRoomError when the memory is used up."""
-    memory = allocate(values.nbytes)
-    memory.set(np.ascontiguousarray(values).view(np.uint8).reshape(-1))
-    settle()
-    return memory
+def differ(first: Any, second: Any) -> bool:
+    """Whether two CuPy arrays of equal size differ in any bit."""
+    pair = MemoryPair(int(first.data.ptr), int(second.data.ptr), _whole_words(first, second))
+    return bool(ComparisonBatch([pair]).ask_now().any())
 
 
-@cache
-def _path() -> str:
-    return cubin_path(f"sm_{present_gpu().compute_capability}", COMPARISONS_SOURCE)
+def holds_non_finite(values: Any, *, dtype: str) -> bool:
+    """Whether a CuPy array of 16-bit floats ("fp16" or "bf16"), in any type, holds a NaN or an infinity."""
+    memory = FiniteMemory(int(values.data.ptr), _whole_words(values), dtype)
+    return bool(ComparisonBatch([memory]).ask_now().any())
+
+
+def _whole_words(*arrays: Any) -> int:
+    """The bytes of each of the arrays. ValueError where some would be left out."""
+    sizes = {array.nbytes for array in arrays}
+    if len(sizes) > 1 or any(x % _WORD for array in arrays for x in (array.nbytes, array.data.ptr)):
+        places = ", ".join(f"{array.nbytes} bytes at {array.data.ptr:#x}" for array in arrays)
+        raise ValueError(f"not equal numbers of whole words of {_WORD} bytes: {places}")
+    return int(sizes.pop())
+
+
+def cubin_path(arch: str, path: Path = SOURCE) -> str:
+    """The compiled kernels of a .cu of ours, from the cache if they are there; needs no GPU."""
+    source = path.read_text(encoding="utf-8")
+    # A kernel without genes; of the compile key only the arch plays a part.
+    candidate = Candidate(
+        genome=Genome(path.stem, 1, ()),
+        compile_key=registry.default().probe.compile_key(arch),
+        source=source,
+        source_sha=hashlib.sha256((source + device_headers_sha()).encode()).hexdigest(),
+    )
+    build = compile_candidate(candidate)
+    if not build.ok:
+        raise DeviceError(f"{path.name} does not compile for {arch}: {first_error(build.log)}")
+    return build.cubin_path
 
 
 @cache
 def _kernel(entry: str, grid: tuple[int, int, int]) -> LoadedKernel:
-    return LoadedKernel(_path(), (LaunchConfig(entry, grid, (THREADS, 1, 1), 0),))
+    path = cubin_path(f"sm_{present_gpu().compute_capability}")
+    return LoadedKernel(path, (LaunchConfig(entry, grid, (THREADS, 1, 1), 0),))

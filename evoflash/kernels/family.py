@@ -14,13 +14,13 @@ from typing import Any
 from evoflash import operation as registry
 from evoflash.errors import TemplateError, UsageError, did_you_mean
 from evoflash.extensions import with_extensions
-from evoflash.kernels import family as validity
-from evoflash.kernels.expression import FAILURES, FUNCTIONS, Expression
+from evoflash.kernels.expression import FAILURES, Expression
 from evoflash.kernels.header import ARCH, KernelSpec, MapOf, Seed, read_header
 from evoflash.launch import L2_PROMOTIONS, SWIZZLES, LaunchConfig, TensorMapSpec
 from evoflash.operation import CompileKey, Loop, Workload
 from evoflash.paths import template_folders
 from evoflash.problem import Problem
+from evoflash.runtime.expressions import FUNCTIONS
 from evoflash.space import Check, Genome, Param, SearchSpace, Value, Values
 from evoflash.specs import GpuSpec, load_gpu
 
@@ -29,16 +29,14 @@ Holds = Callable[[Mapping[str, Any]], bool]
 
 def compile_checks(
     checks: Mapping[str, Expression], let: Mapping[str, Expression], known: Mapping[str, Any]
-) -> Holds | None:
-    """Whether values pass all checks, where `known` names are fixed; None where only Jinja can evaluate one.
+) -> Holds:
+    """Whether values pass all checks, where `known` names are fixed.
 
     The function raises what Python raises where an expression fails; the expression itself says it in words.
     """
-    asked, trees = _trees(checks), _trees(let)
-    if asked is None or trees is None:
-        return None
+    trees = {name: each.python() for name, each in let.items()}
     lines, bound = ["def holds(values):"], {*FUNCTIONS, *known}
-    for tree in asked.values():
+    for tree in (each.python() for each in checks.values()):
         lines += (f"    {line}" for line in _assignments(tree, trees, bound))
         lines.append(f"    if not ({ast.unparse(tree)}): return False")
     lines.append("    return True")
@@ -50,10 +48,8 @@ def compile_checks(
 
 def condition(expression: Expression, known: Mapping[str, Any]) -> Holds:
     """One expression as a function of the values; where it fails, the expression says so in words."""
-    tree, bound = expression.python(), expression.bind(known)
-    if tree is None:
-        return bound
-    asked = ast.unparse(_Subscripts({*FUNCTIONS, *known}).visit(tree))
+    bound = expression.bind(known)
+    asked = ast.unparse(_Subscripts({*FUNCTIONS, *known}).visit(expression.python()))
     names: dict[str, Any] = {"__builtins__": {}, **FUNCTIONS, **known}
     fast: Holds = eval(f"lambda values: {asked}", names)
 
@@ -76,12 +72,6 @@ class _Subscripts(ast.NodeTransformer):
         if node.id in self._bound:
             return node
         return ast.Subscript(ast.Name("values", ast.Load()), ast.Constant(node.id), ast.Load())
-
-
-def _trees(expressions: Mapping[str, Expression]) -> dict[str, ast.expr] | None:
-    found = {name: each.python() for name, each in expressions.items()}
-    trees = {name: tree for name, tree in found.items() if tree is not None}
-    return trees if len(trees) == len(found) else None
 
 
 def _assignments(tree: ast.expr, let: Mapping[str, ast.expr], bound: set[str]) -> Iterator[str]:
@@ -161,17 +151,16 @@ class Family:
             return conditions[0] if len(conditions) == 1 else partial(active, conditions=conditions)
 
         checks = tuple(Check(name, partial(holds, condition=e)) for name, e in self.check.items())
-        compiled = [validity.compile_checks(self.check, self.let, known) for known in fixed]
+        compiled = [compile_checks(self.check, self.let, known) for known in fixed]
 
         def is_valid(values: Values) -> bool:
             try:
-                return all(each(values) for each in compiled if each is not None)
+                return all(each(values) for each in compiled)
             except FAILURES:  # the expression itself says in words what failed
                 return all(check.holds(values) for check in checks)
 
         when = {name: activity(e) for name, e in self.when.items()}
-        whole = None if None in compiled else is_valid
-        return SearchSpace(self.name, self.params, self.version, checks, when, self.blocks, whole)
+        return SearchSpace(self.name, self.params, self.version, checks, when, self.blocks, is_valid)
 
     def seeds_for(self, problem: Problem, space: SearchSpace, gpu: GpuSpec) -> tuple[Genome, ...]:
         """The seeds that are valid in the space and meant for one of the problem's shapes.

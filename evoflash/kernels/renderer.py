@@ -18,11 +18,11 @@ from evoflash import __version__
 from evoflash.errors import TemplateError, UsageError
 from evoflash.evaluation import Candidate
 from evoflash.kernels.ef_layer import source_sha
-from evoflash.kernels.expression import ceil_div
 from evoflash.kernels.family import Family, load_family
 from evoflash.kernels.header import body_of, lines_of_header
 from evoflash.operation import CompileKey
 from evoflash.paths import TEMPLATES
+from evoflash.runtime.expressions import ceil_div
 from evoflash.space import Genome
 from evoflash.specs import GpuSpec
 

@@ -8,7 +8,7 @@ part of evoflash or NumPy, and nothing here compiles; CuPy and PyTorch are used 
     description      launch.json as records
     dispatch         Which kernel of a portfolio computes a shape, by a rule that was learnt from times
     driver           The calls of the CUDA driver that launching takes, by ctypes
-    expressions      Whole-number expressions of a shape, as launch.json has them
+    expressions      Expressions of a part of Python, read node by node before they are compiled
     launch           An exported kernel in a program of one's own
     plan             A kernel planned for one shape and one layout on one device
     torch_call       What calls of one shape share

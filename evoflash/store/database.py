@@ -228,6 +228,11 @@ class Database:
             yield connection
 
 
+def is_there(target: str) -> bool:
+    """Whether there may be a database: a file that exists, or any URL."""
+    return "://" in target or Path(expanduser(target)).exists()
+
+
 def open_database(target: str, *, read_only: bool = False) -> Database:
     """Open a path or SQLAlchemy URL, create or upgrade what is there; a reader creates nothing.
 

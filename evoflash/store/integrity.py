@@ -5,7 +5,7 @@ It asks SQLite's own checks, and looks for keys that lead nowhere, and ids and t
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import sqlalchemy as sa
@@ -39,6 +39,12 @@ class Health:
     revision: str
     rows: dict[str, int]
     findings: tuple[Defect, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Revision, rows by table (None: the table is missing), every finding."""
+        counts = {table: None if rows < 0 else rows for table, rows in self.rows.items()}
+        found = [asdict(finding) for finding in self.findings]
+        return {"revision": self.revision, "rows": counts, "findings": found}
 
 
 def check_database(database: Database) -> Health:

@@ -5,9 +5,9 @@ A `*_row` makes the columns that its record fills, a `*_of` the record that a st
 
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import fields, replace
+from dataclasses import astuple, fields, replace
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
@@ -21,11 +21,13 @@ from evoflash.evaluation import (
     Baseline,
     Basis,
     Build,
+    EarlierRun,
     Evaluation,
     Proposal,
     Run,
     Rung,
     RunKey,
+    RunStart,
     Status,
     Timing,
     Verdict,
@@ -90,20 +92,22 @@ def _mean(values: Iterable[float]) -> float | None:
 
 # ---- records into rows
 
-# The columns of a compile key, and what they hold where an operation's keys have no such field.
-_KEY_COLUMNS: Mapping[str, Any] = {
-    "head_dim": 0,
-    "dtype": "",
-    "causal": False,
-    "gqa_ratio": 0,
-    "accumulate": "fp32",
-}
-
 
 def run_row(
-    key: RunKey, *, gpu_hash: str, budget: int, argv: Sequence[str], environment: Mapping[str, str]
+    key: RunKey,
+    *,
+    gpu_hash: str,
+    budget: int,
+    argv: Sequence[str],
+    environment: Mapping[str, str],
+    start: RunStart,
 ) -> dict[str, Any]:
     return columns(key) | {
+        **dict.fromkeys(("name", "objectives"), ""),
+        "final_pairs_json": "[]",
+        **{name: _plain(getattr(start, name)) for name in ("ahead", "machines")},
+        **{f"{name}_json": _json(getattr(start, name)) for name in ("archive", "learns_from_shipped")},
+        "learns_from_json": _json([astuple(each) for each in start.learns_from]),
         "gpu_hash": gpu_hash,
         "budget": budget,
         "reported_flops": _reported_flops(key.problem),
@@ -186,9 +190,8 @@ def score_row(score_us: float | None, timed: Sequence[Timing]) -> dict[str, Any]
 
 def build_row(build: Build) -> dict[str, Any]:
     key = columns(build.compile_key)
-    known = {name: key.get(name, nothing) for name, nothing in _KEY_COLUMNS.items()}
-    row = columns(build, "genome_id", "compile_key", "warnings") | known
-    return row | {"arch": build.compile_key.arch, "warnings_json": _json(build.warnings)}
+    row = columns(build, "genome_id", "compile_key", "warnings") | {"arch": key.pop("arch")}
+    return row | {"compile_key_json": _json(key), "warnings_json": _json(build.warnings)}
 
 
 def timing_row(timing: Timing) -> dict[str, Any]:
@@ -207,8 +210,24 @@ def _record(kind: type, row: Row, **given: Any) -> Any:
 def run_of(row: Row) -> Run:
     with reading("runs", row["id"]):
         key: RunKey = _record(RunKey, row, basis=Basis(row["basis"]))
-        run: Run = _record(Run, row, key=key)
+        run: Run = _record(
+            Run,
+            row,
+            key=key,
+            start=_record(
+                RunStart,
+                row,
+                learns_from=tuple(EarlierRun(*each) for each in json.loads(row["learns_from_json"])),
+                **{name: _tuple(row, name) for name in ("archive", "learns_from_shipped")},
+            ),
+            **{name: _tuple(row, name) for name in ("final_pairs", "argv")},
+            environment=json.loads(row["environment_json"]),
+        )
     return run
+
+
+def _tuple(row: Row, name: str) -> tuple[Any, ...]:
+    return tuple(json.loads(row[f"{name}_json"]))
 
 
 def proposal_of(row: Row, genome: Genome) -> Proposal:
@@ -268,24 +287,21 @@ def with_outcome(evaluation: Evaluation, stored: Mapping[str, Evaluation]) -> Ev
 
 
 def _build_of(evaluation: Row, row: Row) -> Build:
-    key = _key_of(evaluation["problem"], row)
+    key = _compile_key(evaluation["problem"], row["arch"], row["position"], row["compile_key_json"])
     warnings = tuple(json.loads(row["warnings_json"]))
     build: Build = _record(Build, row, genome_id=evaluation["genome_id"], compile_key=key, warnings=warnings)
     return build
 
 
-def _key_of(problem: str, row: Row) -> CompileKey:
-    """A build's compile key: from its columns, or, where these cannot hold it, from the run's problem."""
-    stored = _stored_key(problem)
-    if stored is not None:
-        return stored(row)
-    key: CompileKey = parse_problem(problem).compile_keys(row["arch"])[row["position"]]
-    return key
-
-
 @lru_cache(maxsize=64)  # asked for with every build, and which operations there are is read from files
-def _stored_key(problem: str) -> Callable[[Row], CompileKey] | None:
-    return operation_in(problem).stored_key
+def _compile_key(problem: str, arch: str, position: int, text: str) -> CompileKey:
+    """From its fields, or, where these were not kept, from the run's problem."""
+    key: CompileKey
+    if known := json.loads(text):
+        key = operation_in(problem).compile_key(arch=arch, **known)
+    else:
+        key = parse_problem(problem).compile_keys(arch)[position]
+    return key
 
 
 def timing_of(row: Row) -> Timing:

@@ -3,7 +3,6 @@
 Each is one transaction.
 """
 
-import json
 from collections.abc import Iterable
 from typing import Any
 
@@ -15,19 +14,18 @@ from evoflash.store import rows, schema
 from evoflash.store import store as queries
 from evoflash.store.database import Database
 from evoflash.store.rows import Row
-from evoflash.store.standing import NAME, name_of
 
 MOST_LETTERS = 60  # of a name
 _CHILDREN = (schema.builds, schema.verdicts, schema.timings)
 _RUN, _LINE, _EVAL = schema.runs.c, schema.lineage.c, schema.evaluations.c
-_SAME = ("problem", "gpu", "gpu_hash", "basis", "strategy", "seed", "created", "argv_json")
+_SAME = (*schema.RUN_KEY, "gpu_hash", "created", "argv_json")
 
 
 def find(database: Database, wanted: str) -> Run:
     """The run with this number or name. UsageError where there is none, or several have the name."""
     with database.reading() as connection:
         every = list(connection.execute(queries.newest_runs()).mappings())
-    found = [row for row in every if wanted in (str(row["id"]), name_of(row))]
+    found = [row for row in every if wanted in (str(row["id"]), row["name"])]
     if len(found) != 1:
         many = "several runs are" if found else "no run is"
         raise UsageError(f"{many} called '{wanted}': give a number that `evoflash runs` shows.")
@@ -42,26 +40,12 @@ def rename(database: Database, run: Run, name: str) -> None:
         )
 
     def work(connection: sa.Connection) -> None:
-        others = connection.execute(sa.select(schema.runs).where(_RUN.id != run.id)).mappings()
-        if name and any(name_of(row) == name for row in others):
+        others = sa.select(_RUN.id).where(_RUN.id != run.id, _RUN.name == name)
+        if name and connection.scalar(others.limit(1)) is not None:
             raise UsageError(f"another run is called '{name}' already: choose another name.")
-        _note(connection, run, NAME, name)
+        queries.update_run(connection, run, name=name)
 
     database.write(work)
-
-
-def note(database: Database, run: Run, key: str, text: str) -> None:
-    """Keep a text with the run, in its environment; an empty one takes it away."""
-    database.write(lambda connection: _note(connection, run, key, text))
-
-
-def _note(connection: sa.Connection, run: Run, key: str, text: str) -> None:
-    mine = sa.select(_RUN.environment_json).where(_RUN.id == run.id).with_for_update()
-    noted = json.loads(connection.scalar(mine) or "{}")
-    noted.pop(key, None)
-    noted |= {key: text} if text else {}
-    values = {"environment_json": json.dumps(noted, separators=(",", ":"))}
-    connection.execute(sa.update(schema.runs).where(_RUN.id == run.id).values(**values))
 
 
 def delete(database: Database, run: Run) -> int:
@@ -164,7 +148,7 @@ def _place(connection: sa.Connection, run: Row) -> tuple[int, bool]:
     known = connection.scalar(sa.select(_RUN.id).where(*same))
     if known is not None:
         return int(known), False
-    key = [_RUN[name] == run[name] for name in ("problem", "gpu", "basis", "strategy", "seed")]
+    key = [_RUN[name] == run[name] for name in schema.RUN_KEY]
     last = connection.scalar(sa.select(sa.func.max(_RUN.number)).where(*key)) or 0
     new = {name: value for name, value in run.items() if name != "id"} | {"number": last + 1}
     return queries.insert(connection, schema.runs, new), True

@@ -1,14 +1,17 @@
 """The tables, their revision and the leaderboard's query. Opens no database and runs no statement."""
 
+from dataclasses import fields
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import Column, ForeignKey, Table, UniqueConstraint
 
+from evoflash.evaluation import RunKey
 from evoflash.paths import DB, shipped_folder
 
-HEAD = "0003"  # the newest revision in db/versions
+HEAD = "0004"  # the newest revision in db/versions
 VERSION_TABLE = "evoflash_version"
+RUN_KEY = tuple(each.name for each in fields(RunKey))  # columns of runs
 
 metadata = sa.MetaData()
 
@@ -63,7 +66,11 @@ runs = Table(
     _maybe("reported_flops"),  # geometric mean over the workloads; NULL when the problem is no attention
     *(_text("argv_json"), _text("environment_json"), _text("evoflash_version"), _text("created")),
     *(_maybe("gpu_s"), _maybe("cpu_s")),  # what its commands took together; NULL where nobody noted it
-    UniqueConstraint("problem", "gpu", "basis", "strategy", "seed", "number", name="uq_runs_key"),
+    *(_text("preset"), _text("population"), _flag("from_archive"), _flag("without_transfer")),
+    *(_integer("most_seeds"), _text("family"), _text("name"), _text("archive_json")),
+    *(_text("learns_from_json"), _text("learns_from_shipped_json"), Column("ahead", sa.Integer)),
+    *(_text("machines"), _text("objectives"), _text("final_pairs_json")),
+    UniqueConstraint(*RUN_KEY, "number", name="uq_runs_key"),
 )
 lineage = Table(
     "lineage",
@@ -92,12 +99,12 @@ evaluations = Table(
 )
 builds = _child(
     "builds",
-    *(_integer("head_dim"), _text("dtype"), _flag("causal"), _integer("gqa_ratio"), _text("arch")),
-    *(_text("source_sha"), _text("cubin_key"), _text("text_sha"), _flag("ok")),
+    *(_text("arch"), _text("source_sha"), _text("cubin_key"), _text("text_sha"), _flag("ok")),
     *(_integer("registers"), _integer("spill_bytes"), _integer("stack_bytes")),
     *(_integer("smem_static_bytes"), Column("compile_s", sa.Double, nullable=False)),
     *(_text("warnings_json"), _text("log"), _text("cubin_path")),
-    Column("accumulate", sa.Text, nullable=False, server_default="fp32"),
+    # Its fields without arch; {} for builds from before 0004 of operations that had no columns then.
+    _text("compile_key_json"),
 )
 sa.Index("ix_builds_text_sha", builds.c.text_sha)
 verdicts = _child(

@@ -3,10 +3,9 @@
 What a run took are seconds of the GPU and of the CPU, added up over its commands. Times nothing itself.
 """
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 
 import sqlalchemy as sa
 
@@ -53,7 +52,6 @@ def costs(database: Database, *ids: int) -> dict[int, ComputeCost]:
 
 
 RECENT = 60  # evaluations that the rate is taken over
-NAME = "name"  # the key of a run's name in its environment
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +59,6 @@ class RunStatus:
     """One run as it stands. Baselines are not counted."""
 
     run: Run
-    name: str  # given by `evoflash runs rename`; empty: none
     process: int | None  # another one that works on it; None where none does, or it cannot be told
     host: str  # the machine of that process; empty: this one
     evaluated: int  # genomes that count against the budget
@@ -96,12 +93,6 @@ def going_on(database: Database) -> list[RunStatus]:
     return [standing for standing in standings(database) if standing.process is not None]
 
 
-def name_of(row: Row) -> str:
-    """The name that a run was given, from its row; empty without one."""
-    with rows.reading("runs", row["id"]):
-        return str(json.loads(row["environment_json"]).get(NAME, ""))
-
-
 def _standing(connection: sa.Connection, row: Row, holder: Holder | None) -> RunStatus:
     found = schema.evaluations.c
     mine = (found.run_id == row["id"]) & (found.kind == "candidate")
@@ -114,7 +105,6 @@ def _standing(connection: sa.Connection, row: Row, holder: Holder | None) -> Run
     best = min(timed, key=lambda each: each["score_us"], default=None)
     return RunStatus(
         run=rows.run_of(row),
-        name=name_of(row),
         process=holder.process if holder else None,
         host=holder.host if holder else "",
         evaluated=len(own),
@@ -136,8 +126,3 @@ def _rate(newest: Sequence[Row]) -> float | None:
         return None
     first, last = (datetime.fromisoformat(newest[at]["created"]) for at in (0, -1))
     return (len(newest) - 1) / max((last - first).total_seconds(), 1.0)
-
-
-def age_s(standing: RunStatus) -> float:
-    """Seconds since the newest outcome was stored."""
-    return (datetime.now(UTC) - datetime.fromisoformat(standing.newest)).total_seconds()

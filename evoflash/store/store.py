@@ -22,6 +22,7 @@ from evoflash.evaluation import (
     Run,
     Rung,
     RunKey,
+    RunStart,
     Status,
     Timing,
     was_timed_again,
@@ -54,6 +55,10 @@ def insert(connection: sa.Connection, table: sa.Table, row: Row) -> int:
     """The id that the database gave the row."""
     added = connection.execute(sa.insert(table).values(**row))
     return int(added.inserted_primary_key[0])  # type: ignore[index]  # every insert of one row has one
+
+
+def update_run(connection: sa.Connection, run: Run, **values: object) -> None:
+    connection.execute(sa.update(schema.runs).where(_RUN.id == run.id).values(**values))
 
 
 def add_genome(connection: sa.Connection, genome: Genome) -> None:
@@ -180,6 +185,7 @@ class Store:
         budget: int,
         argv: Sequence[str],
         environment: Mapping[str, str],
+        start: RunStart | None = None,
         fresh: bool = False,
     ) -> Run:
         """The latest run of `key`, its budget raised to `budget`; a new one if none exists or `fresh` asks.
@@ -187,7 +193,14 @@ class Store:
         A changed description of the GPU (`gpu_hash`) starts a new run too: its results are not comparable.
         The run is this process's until the store is closed; StoreError when it is another's.
         """
-        row = rows.run_row(key, gpu_hash=gpu_hash, budget=budget, argv=argv, environment=environment)
+        row = rows.run_row(
+            key,
+            gpu_hash=gpu_hash,
+            budget=budget,
+            argv=argv,
+            environment=environment,
+            start=start or RunStart(),
+        )
 
         def work(connection: sa.Connection) -> Run:
             last = connection.execute(newest_runs(key).limit(1)).mappings().first()
@@ -284,6 +297,15 @@ class Store:
         newest = next(searches, None)
         return self.history(newest) if newest else []
 
+    def keep_objectives(self, run: Run, objectives: str) -> None:
+        """What was asked for last is kept with the run."""
+        self.database.write(lambda connection: update_run(connection, run, objectives=objectives))
+
+    def keep_final_pairs(self, run: Run, pairs: Sequence[Mapping[str, Any]]) -> None:
+        """How the run's winner compared is kept with the run, in place of what was kept before."""
+        text = json.dumps(list(pairs), separators=(",", ":"))
+        self.database.write(lambda connection: update_run(connection, run, final_pairs_json=text))
+
     def spent_budget(self, run: Run) -> int:
         """Evaluations that count against the budget: distinct genomes without duplicates."""
         chosen = budget_ids(run).with_only_columns(sa.func.count(_EVAL.genome_id.distinct()))
@@ -346,14 +368,6 @@ class Store:
         """Every run, newest first."""
         with self.database.reading() as connection:
             return [rows.run_of(row) for row in connection.execute(newest_runs()).mappings()]
-
-    def environment(self, run: Run) -> Mapping[str, str]:
-        """What was noted when the run began."""
-        with self.database.reading() as connection:
-            text = connection.scalar(sa.select(_RUN.environment_json).where(_RUN.id == run.id))
-            with rows.reading("runs", run.id):
-                noted: dict[str, str] = json.loads(text or "{}")
-        return noted
 
     def baselines(self, run: Run) -> list[Baseline]:
         """The library kernels timed in the run, fastest first."""

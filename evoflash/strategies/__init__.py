@@ -90,15 +90,20 @@ def make_strategy(
     check_strategy(name)
     if seed < 0:
         raise UsageError(f"seed {seed} is negative: give a whole number from 0 up.")
-    base, *more = name.split(":")
+    chosen = strategy_parts(name)
+    base = chosen.pop("strategy")
     if base not in STRATEGIES:
         return make_own(_own()[base], space, seed=seed, seeds=seeds)
-    chosen: dict[str, Any] = dict(zip(("preset", "population"), more, strict=False))
     if base == "surrogate":
         chosen = {"earlier": earlier} | ({} if first is None else {"first": first})
     shipped = getattr(import_module(f"evoflash.strategies.{base}"), STRATEGIES[base])
     made: Strategy = shipped(space, seed=seed, seeds=seeds, **chosen)
     return made
+
+
+def strategy_parts(name: str) -> dict[str, Any]:
+    """`evolution:full` -> its own name as `strategy`, and a `preset` and a `population` where it has them."""
+    return dict(zip(("strategy", "preset", "population"), name.split(":"), strict=False))
 
 
 def check_strategy(name: str) -> None:

@@ -22,7 +22,7 @@ from evoflash.errors import EvoflashError, UsageError
 from evoflash.evaluation import Basis, Evaluation
 from evoflash.exports.exported import ExportRequest
 from evoflash.exports.launch_json import artefact
-from evoflash.operations.attention.workload import AttentionWorkload, distance
+from evoflash.operation import Workload, operation_of
 from evoflash.paths import default_database
 from evoflash.problem import Problem, parse_problem
 from evoflash.runtime.launch import Kernel, Refused
@@ -40,7 +40,7 @@ class MeasuredKernel:
     """A kernel that was measured: on what, and how fast."""
 
     genome: Genome
-    workload: AttentionWorkload
+    workload: Workload
     us: float
     evaluation: Evaluation | None  # None: of the archive
 
@@ -82,10 +82,12 @@ class Best(Attention):
     def _find_kernel(self, key: tuple[int, ...]) -> Attention:
         batch, heads, seq_q, head_dim, kv_heads, seq_kv, device = key
         gpu = gpu_of(torch.cuda.get_device_name(device))
-        wanted = AttentionWorkload(
-            batch, heads, kv_heads, seq_q, seq_kv, head_dim, self._dtype_name, causal=self.causal
+        mask = "causal" if self.causal else "full"
+        wanted = parse_problem(
+            f"b={batch},h={heads},hkv={kv_heads},sq={seq_q},skv={seq_kv},d={head_dim},"
+            f"dtype={self._dtype_name},{mask}"
         )
-        return build_callable(nearest(wanted, gpu), gpu)
+        return build_callable(nearest(wanted.workloads[0], gpu), gpu)
 
 
 def gpu_of(device_name: str) -> GpuSpec:
@@ -97,7 +99,7 @@ def gpu_of(device_name: str) -> GpuSpec:
     return found
 
 
-def nearest(wanted: AttentionWorkload, gpu: GpuSpec) -> MeasuredKernel:
+def nearest(wanted: Workload, gpu: GpuSpec) -> MeasuredKernel:
     """The kernel compiled for the same key that was timed on the nearest shape, the database's before the
     archive's, then the fastest. UsageError where there is none.
     """
@@ -107,6 +109,7 @@ def nearest(wanted: AttentionWorkload, gpu: GpuSpec) -> MeasuredKernel:
         raise UsageError(
             f"no measured kernel is known for {key} on {gpu.name}: run `evoflash search --problem {wanted}`."
         )
+    distance = operation_of(wanted).distance
     return min(
         fitting, key=lambda known: (distance(wanted, known.workload), known.evaluation is None, known.us)
     )
@@ -141,10 +144,9 @@ def _stored_kernels(db: str, gpu: GpuSpec) -> list[MeasuredKernel]:
     return found
 
 
-def _one(problem: Problem) -> AttentionWorkload | None:
-    """The problem's only workload, if it is attention."""
-    first = problem.workloads[0]
-    return first if len(problem.workloads) == 1 and isinstance(first, AttentionWorkload) else None
+def _one(problem: Problem) -> Workload | None:
+    """The problem's only workload."""
+    return problem.workloads[0] if len(problem.workloads) == 1 else None
 
 
 def build_callable(known: MeasuredKernel, gpu: GpuSpec) -> Attention:

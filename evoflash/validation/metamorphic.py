@@ -1,4 +1,4 @@
-"""Checks an output without a reference (runs repeat, outputs of changed inputs agree), and runs every check.
+"""Checks an output without a reference: runs repeat, outputs of changed inputs agree. Runs no kernel itself.
 
 What must hold between outputs of changed inputs is the operation's to say. Where both outputs are rounded,
 they may differ by twice the threshold: each may be off in its own direction.

@@ -27,7 +27,7 @@ _MANY_GROUPS = 64
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PlannedLaunch:
+class CheckLaunch:
     """One launch: its inputs, the outputs that it is not asked for, and whether tensors lie apart."""
 
     inputs: TestInput
@@ -68,7 +68,7 @@ class CheckPlan:
     """
 
     workload: Workload
-    launches: tuple[PlannedLaunch, ...]
+    launches: tuple[CheckLaunch, ...]
     checks: tuple[Check, ...]
 
     @property
@@ -101,10 +101,10 @@ def plan_of(
     operation = operation_of(workload)
     cases = [case(workload, name, seed) for name in names or names_of(workload)]
     first, expected = cases[0]
-    launches = [PlannedLaunch(inputs) for inputs, _ in cases]
+    launches = [CheckLaunch(inputs) for inputs, _ in cases]
     right = [RightOutput(at, each) for at, (_, each) in enumerate(cases)]
     again, varied = [SameBits(0, len(launches), _TWO_RUNS)], list[Check]()
-    launches.append(PlannedLaunch(first))
+    launches.append(CheckLaunch(first))
     for launch, words in () if of_inputs_alone else _variants(workload, first):
         varied.append(RightOutput(len(launches), expected, words))
         if launch.without:
@@ -115,9 +115,9 @@ def plan_of(
     for inputs in (each for relation in relations for each in _inputs_of(relation)):
         if id(inputs) not in known:
             known.add(id(inputs))
-            launches.append(PlannedLaunch(inputs))
+            launches.append(CheckLaunch(inputs))
     again.append(SameBits(0, len(launches), _TWO_RUNS))  # the last launch of all
-    launches.append(PlannedLaunch(first))
+    launches.append(CheckLaunch(first))
     return CheckPlan(workload, tuple(launches), (*right, *again, *relations, *varied))
 
 
@@ -130,14 +130,14 @@ def names_of(workload: Workload) -> tuple[str, ...]:
     return inputs.small if groups <= _MANY_GROUPS else inputs.at_size
 
 
-def _variants(workload: Workload, inputs: TestInput) -> Iterator[tuple[PlannedLaunch, str]]:
+def _variants(workload: Workload, inputs: TestInput) -> Iterator[tuple[CheckLaunch, str]]:
     """The same call without each output that may be left out, and with tensors that lie apart."""
     specs = operation_of(workload).tensors(workload)
     for spec in specs:
         if spec.is_optional:
-            yield PlannedLaunch(inputs, without=(spec.name,)), f"without {spec.name}: "
+            yield CheckLaunch(inputs, without=(spec.name,)), f"without {spec.name}: "
     if any(spec.spread for spec in specs):
-        yield PlannedLaunch(inputs, is_strided=True), STRIDED
+        yield CheckLaunch(inputs, is_strided=True), STRIDED
 
 
 def _inputs_of(relation: Relation | Reach) -> tuple[Any, ...]:
@@ -155,7 +155,7 @@ def size_plan_of(
     known at a sample; the first again, and with its groups exchanged, where the operation knows how.
     """
     operation, first = operation_of(workload), cases[0][0]
-    launches = [*(PlannedLaunch(inputs) for inputs, _ in cases), PlannedLaunch(first)]
+    launches = [*(CheckLaunch(inputs) for inputs, _ in cases), CheckLaunch(first)]
     checks: list[Check] = [RightOutput(at, each, is_sampled=True) for at, (_, each) in enumerate(cases)]
     checks.append(SameBits(0, len(cases), _TWO_RUNS))
     if operation.rearranged is not None:
@@ -164,17 +164,17 @@ def size_plan_of(
             words = f"{relation.change}: the output is not the same to the bit"
             checks.append(SameBits(0, len(launches), words, relation.before.rows))
         checks.append(relation)
-        launches += [PlannedLaunch(moved) for moved in relation.after.runs]
+        launches += [CheckLaunch(moved) for moved in relation.after.runs]
     return CheckPlan(workload, tuple(launches), tuple(checks))
 
 
-def single_plan(workload: Workload, launch: PlannedLaunch, expected: ExpectedOutputs) -> CheckPlan:
+def single_plan(workload: Workload, launch: CheckLaunch, expected: ExpectedOutputs) -> CheckPlan:
     """One launch, whose output must be right."""
     return CheckPlan(workload, (launch,), (RightOutput(0, expected),))
 
 
 def check_one_by_one(
-    plan: CheckPlan, launch: Callable[[PlannedLaunch], Output], *, is_deterministic: bool = True
+    plan: CheckPlan, launch: Callable[[CheckLaunch], Output], *, is_deterministic: bool = True
 ) -> Verdict:
     """The verdict of launches one at a time, each made when a check first asks for what it wrote; the first
     complaint ends it. The verdict's reason names the input or the check, and the place.

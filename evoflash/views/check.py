@@ -1,17 +1,15 @@
-"""Shows what `evoflash check` found, as JSON or as text in the style of a compiler. Decides nothing."""
+"""Shows what `evoflash check` found, as text in the style of a compiler. Decides nothing."""
 
-import json
 import re
 import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.text import Text
 
-from evoflash.app.check.findings import KINDS, Finding, advice
-from evoflash.app.check.runs import CheckReport, RunRecord
+from evoflash.app.check.findings import KINDS, Finding
+from evoflash.app.check.runs import CheckReport
 from evoflash.errors import UsageError
 
 _STYLES = {"error": "bold red", "warning": "bold yellow", "note": "bold cyan", "help": "bold green"}
@@ -173,68 +171,6 @@ def _short(path: Path) -> str:
         if path.is_absolute() and path.is_relative_to(base):
             return prefix + str(path.relative_to(base))
     return str(path)
-
-
-def as_json(all_checked: Sequence[CheckReport]) -> str:
-    """One document; docs/check.md describes it."""
-    errors = sum(checked.errors for checked in all_checked)
-    document = {
-        "verdict": "failed" if errors else "passed",
-        "errors": errors,
-        "warnings": sum(checked.warnings for checked in all_checked),
-        "checked": [_as_dict(checked) for checked in all_checked],
-    }
-    return json.dumps(document, indent=2)
-
-
-def _as_dict(checked: CheckReport) -> dict[str, Any]:
-    subject, lines = checked.subject, checked.subject.shown.splitlines()
-    build, genome = checked.build, subject.candidate.genome if subject.candidate else None
-    return {
-        "title": subject.title,
-        "file": str(checked.path),
-        "gpu": subject.gpu.name if subject.gpu else None,
-        "genome": genome.id if genome and genome.values else None,
-        "notes": list(checked.notes),
-        "registers": build.registers if build else None,
-        "spill_bytes": build.spill_bytes if build else None,
-        "runs": [_run(record) for record in checked.runs],
-        "findings": [_finding(finding, lines) for finding in checked.findings],
-    }
-
-
-def _run(record: RunRecord) -> dict[str, Any]:
-    return {
-        "case": record.case,
-        "inputs": record.inputs,
-        "delivery": record.run.delivery,
-        "schedule": record.run.schedule,
-        "seed": record.run.seed,
-        "cpu_s": record.seconds,
-    }
-
-
-def _finding(finding: Finding, lines: Sequence[str]) -> dict[str, Any]:
-    def source(line: int) -> str | None:
-        return lines[line - 1] if 1 <= line <= len(lines) else None
-
-    return {
-        "kind": finding.kind,
-        "severity": finding.severity,
-        "message": finding.message,
-        "line": finding.line or None,
-        "column": finding.column or None,
-        "source": source(finding.line),
-        "where": finding.where or None,
-        "places": [
-            {"line": p.line or None, "label": p.label, "source": source(p.line)} for p in finding.places
-        ],
-        "runs_seen": finding.runs or None,
-        "count": finding.count,
-        "first_run": finding.first_run or None,
-        "meaning": advice(finding.kind).meaning,
-        "help": finding.remedy,
-    }
 
 
 def explain(kind: str) -> str:

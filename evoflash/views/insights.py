@@ -1,9 +1,7 @@
-"""Shows what a run's mutation operators brought, as JSON or tables. Counts nothing."""
+"""Shows what a run's mutation operators brought, as tables. Counts nothing."""
 
-import json
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import asdict
 from typing import Any
 
 from rich.console import Console
@@ -13,25 +11,14 @@ from evoflash.app.insights import Generation, GroupStats, Insights, sentences
 from evoflash.evaluation import Basis
 from evoflash.views import tables
 
-OFTEN = 3  # uses from which the tables show an operator against a bottleneck; JSON has all
-
-
-def as_json(insights: Insights) -> str:
-    """One object; gains are natural logarithms of the speed-up over the parent. An interval's end that nobody
-    knows is null.
-    """
-    table = asdict(insights)
-    for effect in table["effects"]:
-        if math.isinf(effect["high"]):
-            effect["low"] = effect["high"] = None
-    return json.dumps(table, indent=2)
+OFTEN = 3  # uses from which the tables show an operator against a bottleneck; --json has all
 
 
 def print_insights(insights: Insights, console: Console) -> None:
     """A table each for operators, bottlenecks, both together and arms; the winner's lineage; sentences."""
     key, mark = insights.run.key, "~" if insights.is_estimated else ""
     of = " from a recording of a model's ESTIMATES" if mark and key.basis is Basis.REPLAYED else ""
-    console.print(escape(f"{key.problem} on {key.gpu}: {key.strategy} seed {key.seed}, {key.basis}{of}"))
+    console.print(escape(f"{key.problem} on {key.gpu}: {key.search_name} seed {key.seed}, {key.basis}{of}"))
     if not insights.operators:
         console.print(escape(f"{insights.evaluated} evaluated, none by a mutation operator."))
     else:

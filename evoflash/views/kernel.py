@@ -1,40 +1,23 @@
-"""Shows one kernel, the outcome of a search or a run's failures, as JSON or text. Changes nothing."""
+"""Shows one kernel, two compared, the outcome of a search or a run's failures, as text. Changes nothing."""
 
-import json
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
 
-from evoflash.app import words as cost
-from evoflash.app.words import (
-    _after,
-    _timing,
-    export_commands,
-    in_a_line,
-    one_kernel_each,
-    time_in_words,
-    values_line,
-)
-from evoflash.evaluation import Basis, Build, Evaluation, Verdict
-from evoflash.gpu.process.finals import conclusion
+from evoflash.app.best import BestKernel, provenance
+from evoflash.app.compare import ComparisonResult, ComparisonRun, PairResult
+from evoflash.app.evaluate import EvaluationResult
+from evoflash.app.export import export_commands
+from evoflash.app.known import FailureCounts, nearest_seed
+from evoflash.app.search.session import RunResult
+from evoflash.champions import Champion
+from evoflash.evaluation import Basis, Build, Evaluation, Timing, Verdict
 from evoflash.gpu.process.outcome import seconds_by_rung
 from evoflash.gpu.timing.paired import PairedComparison
-from evoflash.kernels.standalone import reproducing_command
 from evoflash.notices import is_verbose, say
+from evoflash.problem import parse_problem
 from evoflash.settings import is_on
-from evoflash.specs import load_gpu
-from evoflash.store.store import Store
-from evoflash.views.leaderboard import front_in_words, with_genes
-
-if TYPE_CHECKING:
-    from evoflash.app.evaluate import EvaluationResult
-    from evoflash.app.search.session import RunResult
-
-
-def as_json(evaluations: list[Evaluation]) -> str:
-    """Everything known, a list of objects."""
-    return json.dumps([_as_dict(evaluation) for evaluation in evaluations], indent=2)
+from evoflash.space import Genome, Value
+from evoflash.views.leaderboard import front_in_words
+from evoflash.views.runs import cost_in_words
 
 
 def describe(evaluations: list[Evaluation]) -> str:
@@ -70,21 +53,12 @@ def _checks(verdicts: Sequence[Verdict]) -> list[str]:
     ]
 
 
-def describe_result(result: "RunResult", *, as_json: bool, price_per_hour: float | None = None) -> str:
-    """What a search came to: its best kernel and how it stands against baselines; JSON has its cost, too."""
+def describe_result(result: RunResult) -> str:
+    """What a search came to: its best kernel and how it stands against baselines."""
     assert result.best is not None, "a search without a kernel is an error, not a report"
-    comparisons = _against_baselines(result)
-    if as_json:
-        rows = [asdict(comparison) for comparison in comparisons]
-        known = {"best": _as_dict(result.best), "spent": result.spent, "comparisons": rows}
-        known |= {"validator": result.validator, "cost": cost.as_dict(result.cost, price_per_hour)}
-        if result.front is not None:
-            names = [each.name for each in result.front.objectives]
-            known["front"] = {"objectives": names, "rows": [*map(with_genes, result.front.as_dicts())]}
-        return json.dumps(known, indent=2)
-    lines = [brief(result.best), *map(_against, comparisons)]
+    lines = [brief(result.best), *map(_against, result.against_libraries)]
     if result.finals is not None:
-        if said := conclusion(result.finals, result.best.genome.id):
+        if said := result.finals_say:
             lines.append(f"finals    {said}")
         lines += [f"absent    {name}: {why}" for name, why in result.finals.absent.items()]
     if result.validator:
@@ -95,26 +69,29 @@ def describe_result(result: "RunResult", *, as_json: bool, price_per_hour: float
     return "\n".join(lines)
 
 
-def describe_outcome(outcome: "EvaluationResult", *, as_json_list: bool) -> str:
-    """One evaluated genome as text, or as `show` prints it in JSON: a list of one object."""
-    if as_json_list:
-        return as_json([outcome.evaluation])
+def describe_outcome(outcome: EvaluationResult) -> str:
+    """One evaluated genome."""
     if outcome.result.best is None:
         return brief(outcome.evaluation)
-    return describe_result(outcome.result, as_json=False)
+    return describe_result(outcome.result)
 
 
-def describe_end(result: "RunResult", *, as_json: bool, price_per_hour: float | None = None) -> str:
-    """What a search prints at its end: its report, and with -q one line of its best kernel; JSON is whole.
+def describe_end(result: RunResult, price_per_hour: float | None = None) -> str:
+    """What a search prints at its end: its report, and with -q one line of its best kernel.
 
     What it took goes to stderr: the report itself is the same whenever the search is repeated.
     """
-    if not as_json and (took := cost.in_words(result.cost, price_per_hour)):
+    if took := cost_in_words(result.cost, price_per_hour):
         say(f"it took {took}.")
-    if as_json or not is_on("quiet"):
-        return describe_result(result, as_json=as_json, price_per_hour=price_per_hour)
+    if not is_on("quiet"):
+        return describe_result(result)
     assert result.best is not None, "a search without a kernel is an error, not a report"
     return in_a_line(result.best)
+
+
+def in_a_line(evaluation: Evaluation) -> str:
+    """Id, family and time, with the time's mark where it was not measured."""
+    return f"{evaluation.genome.id}  {evaluation.genome.family}  {evaluation.time}"
 
 
 def _against(comparison: PairedComparison) -> str:
@@ -124,23 +101,40 @@ def _against(comparison: PairedComparison) -> str:
     return f"against   {comparison.second}, {comparison.protocol}: {span}"
 
 
-def _against_baselines(result: "RunResult") -> list[PairedComparison]:
-    """The winner over each baseline, from the times that were taken in turns."""
-    if result.finals is None or result.best is None:
-        return []
-    baselines = result.finals.environment
-    return [
-        c for c in result.finals.comparisons if c.first == result.best.genome.id and c.second in baselines
-    ]
+def values_line(genome: Genome, problem: str, gpu: str) -> str:
+    """The values that the nearest seed of the family does not have; all of them with -v or without a seed."""
+    mine, seed = genome.as_dict(), None if is_verbose() else nearest_seed(genome, problem, gpu)
+    if seed is None:
+        return f"values    {_words(mine)}"
+    if genome.values == seed.values:
+        return f"values    those of seed {seed.id}"
+    same = set(seed.values) & set(genome.values)
+    others = {name: value for name, value in genome.values if (name, value) not in same}
+    agree = f"{len(same)} of {len(mine)} as in seed {seed.id[:8]}"
+    return f"values    {_words(others or mine)} ({agree}; -v shows all)"
 
 
-def _as_dict(evaluation: Evaluation) -> dict[str, Any]:
-    fields = asdict(evaluation)
-    fields["genome"] = {"id": evaluation.genome.id, "family": evaluation.genome.family}
-    fields["genome"]["values"] = evaluation.genome.as_dict()
-    for build in fields["builds"]:
-        del build["log"]
-    return fields
+def _words(values: dict[str, Value]) -> str:
+    return " ".join(f"{name}={value}" for name, value in values.items())
+
+
+def _after(text: str, separator: str) -> str:
+    return separator + text if text else ""
+
+
+def _timing(timing: Timing, *, is_estimate: bool) -> str:
+    mark = "~" if is_estimate else ""
+    tflops = parse_problem(timing.workload).workloads[0].reported_flops / timing.median_us / 1e6
+    spread = f", p10 {timing.p10_us:.2f}, p90 {timing.p90_us:.2f}, n {timing.n}" if timing.n > 1 else ""
+    clock = f", {timing.sm_clock_mhz} MHz" if timing.sm_clock_mhz else ""
+    terms = ", ".join(f"{name} {us:.1f}" for name, us in sorted(timing.terms.items(), key=lambda x: -x[1]))
+    bound = " at least" if timing.censored else ""
+    speed = f"{mark}{timing.median_us:.2f} us = {mark}{tflops:.1f} TFLOPS"
+    return (
+        f"{timing.protocol}:{bound} {speed}{spread}{clock}"
+        + _after(terms, "; terms in us: ")
+        + _after(timing.throttle, "; throttled: ")
+    )
 
 
 def _head(evaluation: Evaluation) -> list[str]:
@@ -149,7 +143,7 @@ def _head(evaluation: Evaluation) -> list[str]:
         values_line(evaluation.genome, evaluation.problem, evaluation.gpu),
         f"problem   {evaluation.problem}   on {evaluation.gpu}",
         f"status    {evaluation.status}, reached {evaluation.rung}" + _after(evaluation.reason, ": "),
-        f"time      {time_in_words(evaluation)}",
+        f"time      {evaluation.time}",
     ]
     lines += [
         f"          {_timing(timing, is_estimate=evaluation.is_estimate)}" for timing in evaluation.timings
@@ -191,22 +185,83 @@ def _tail(evaluation: Evaluation, *, is_known: bool = True) -> list[str]:
     return lines
 
 
-def command(evaluation: Evaluation) -> str:
-    """The line that prints this kernel without a database, or one for each kernel of its problem."""
-    spec = load_gpu(evaluation.gpu)
-    parts = one_kernel_each(evaluation.problem, spec.arch)
-    return "\n".join(reproducing_command(evaluation.genome, part, spec) for part in parts)
+def describe_failures(found: FailureCounts) -> str:
+    """What a run's candidates failed at: counts by status, rung and reason."""
+    if not found.counts:
+        return f"{found.evaluated} evaluated, no failures."
+    total = sum(n for *_, n in found.counts)
+    lines = [f"{n:5d}  {status} at {rung}: {reason}" for status, rung, reason, n in found.counts[:30]]
+    return "\n".join([f"{found.evaluated} evaluated, {total} failed:", *lines])
 
 
-def failures(store: Store, *, as_json: bool) -> str:
-    """What the newest run's candidates failed at: counts by status, rung and reason."""
-    history = store.newest_history()
-    failed = (e for _, e in history if not e.is_correct and not e.is_screened)
-    counts = Counter((str(e.status), str(e.rung), e.reason) for e in failed)
-    if as_json:
-        rows = [{"status": s, "rung": r, "reason": w, "count": n} for (s, r, w), n in counts.most_common()]
-        return json.dumps(rows, indent=2)
-    if not counts:
-        return f"{len(history)} evaluated, no failures."
-    lines = [f"{n:5d}  {status} at {rung}: {reason}" for (status, rung, reason), n in counts.most_common(30)]
-    return "\n".join([f"{len(history)} evaluated, {counts.total()} failed:", *lines])
+def describe_best(answer: BestKernel) -> str:
+    """The kernel to use, and for one of the archive where it was measured."""
+    if answer.archived is None:
+        return brief(answer.evaluation)
+    if answer.result is None:
+        return describe_archived(answer.archived, answer.evaluation)
+    return f"{describe_result(answer.result)}\narchive   {archived_time(answer.archived)}"
+
+
+def describe_archived(known: Champion, checked: Evaluation) -> str:
+    """A kernel of the archive that was checked here and not timed."""
+    baselines = ", ".join(f"{name} {us:.2f} us" for name, us in known.rivals_us.items())
+    lines = [
+        f"kernel    {known.genome.id}  {known.genome.family}",
+        values_line(known.genome, known.problem, known.gpu),
+        f"problem   {known.problem}   on {known.gpu}",
+        "status    correct in the emulator, not run on a GPU here",
+        f"time      {archived_time(known)}",
+        f"          {known.protocol}" + (f"; in the same run {baselines}" if baselines else ""),
+        *map(describe_build, checked.builds),
+        describe_checks(checked.verdicts),
+        f"source    {known.source}",
+    ]
+    again = export_commands(known.genome, known.problem, known.gpu)
+    return "\n".join([*lines, *(f"again     {command}" for command in again)])
+
+
+def archived_time(known: Champion) -> str:
+    """The archive's time with its mark: it was measured on another machine."""
+    return f"{known.us:.2f} us, {provenance(known)}"
+
+
+_HOW_TIMED = {
+    "cold": "replays of a graph, inputs from DRAM",
+    "hot": "replays of a graph, inputs in L2",
+    "cold-boost": "replays of a graph in windows of 10 ms after idling: boost clock",
+    "cold-sustained": "replays of a graph back to back: under the power cap",
+    "call": "one eager call at a time, the host's cost included",
+}
+
+
+def describe_comparison(run: ComparisonRun, outcome: ComparisonResult) -> str:
+    """A paragraph for each workload and protocol; A is the first contender, B the second."""
+    names = [f"{letter}  {contender.name}" for letter, contender in zip("AB", run.contenders, strict=True)]
+    lines = [*names, *(line for result in outcome.results for line in _pair(result))]
+    return "\n".join([*lines, *(f"note: {note}" for note in outcome.notes)])
+
+
+def _pair(result: PairResult) -> list[str]:
+    comparison, protocol = result.comparison, result.protocol
+    return [
+        "",
+        f"{comparison.workload}, {protocol}: {_HOW_TIMED[protocol]}",
+        *(f"  {letter}  {_pair_times(timing)}" for letter, timing in zip("AB", result.timings, strict=True)),
+        f"  {_pair_answer(result)}",
+    ]
+
+
+def _pair_times(timing: Timing) -> str:
+    clock = f", {timing.sm_clock_mhz} MHz" if timing.sm_clock_mhz else ""
+    throttled = f"; {timing.throttle}" if timing.throttle else ""
+    return f"{timing.median_us:.2f} us, p10 {timing.p10_us:.2f}, p90 {timing.p90_us:.2f}{clock}{throttled}"
+
+
+def _pair_answer(result: PairResult) -> str:
+    comparison = result.comparison
+    span = f"{comparison.ratio:.4f} [{comparison.low:.4f}, {comparison.high:.4f}] of B's time"
+    sure = f"{comparison.confidence:.1%} interval, {comparison.n} blocks of pairs"
+    if comparison.answer == "unclear":
+        return f"unclear: A takes {span} ({sure}; up to {comparison.noise:.1%} counts as equal)"
+    return f"A is {comparison.answer}: {span} ({sure})"

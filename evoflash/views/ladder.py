@@ -1,25 +1,26 @@
-"""Shows what `evoflash ladder` found, as JSON, a table or a bar chart. Evaluates nothing.
+"""Shows what `evoflash ladder` found, as a table, the kernels or a bar chart. Evaluates nothing.
 
 matplotlib is asked for only when a chart is wanted: it comes with the extra `plots`.
 """
 
 import io
-import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.text import Text
 
-from evoflash.app.ladder import Climb, LadderResult
+from evoflash.app.ladder import Climb, LadderResult, RenderedStep
 from evoflash.errors import UsageError
 from evoflash.evaluation import Basis
 from evoflash.views import tables
 
 _FORMATS = (".svg", ".png")
+_STYLES = {"+": "green", "-": "red", "@": "cyan"}  # lines of a diff
 
 
 def title(climb: Climb) -> str:
@@ -78,35 +79,15 @@ def print_table(climb: Climb, console: Console) -> None:
     tables.print_table(columns, console, title=title(climb))
 
 
-def as_json(climb: Climb) -> str:
-    """The table's content and each step's genome, as one JSON document."""
-    document = {
-        "problem": climb.problem,
-        "gpu": climb.gpu,
-        "basis": str(climb.basis),
-        "steps": [_row(result) for result in climb.results],
-    }
-    return json.dumps(document, indent=2)
-
-
-def _row(result: LadderResult) -> dict[str, Any]:
-    evaluation = result.evaluation
-    return {
-        "step": result.step.name,
-        "change": result.step.change,
-        "family": evaluation.genome.family,
-        "genome": evaluation.genome.id,
-        "values": evaluation.genome.as_dict(),
-        "status": str(evaluation.status),
-        "rung": str(evaluation.rung),
-        "reason": evaluation.reason,
-        "us": evaluation.score_us if result.is_correct else None,
-        "is_lower_bound": evaluation.is_censored,
-        "model_version": evaluation.model_version,
-        "over_previous": result.over_previous,
-        "over_first": result.over_first,
-        "tflops": result.tflops,
-    }
+def print_sources(shown: Sequence[RenderedStep], console: Console) -> None:
+    """The whole source where a family begins, elsewhere the diff; coloured on a terminal."""
+    for one in shown:
+        console.print(Text(f"==== {one.step.name}: {one.step.change}", "bold"), soft_wrap=True)
+        lines = one.diff or tuple(one.text.splitlines())
+        for line in lines:
+            style = _STYLES.get(line[:1], "") if one.diff else ""
+            console.print(Text(line, style), soft_wrap=True)
+        console.print()
 
 
 def check_plot(path: Path) -> None:

@@ -1,48 +1,21 @@
-"""Shows the leaderboard as tables, Markdown, JSON or CSV, every estimate marked. Reads no store."""
+"""Shows the leaderboard as tables, Markdown or CSV, every estimate marked. Reads no store."""
 
 import csv
 import io
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
-from types import MappingProxyType
 from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
 
-from evoflash.app import words as cost
-from evoflash.app.leaderboard import DATABASE, RANKING, Costs, Objective, Rankings, short_names
+from evoflash.app.leaderboard import RANKING, Objective, Rankings, databases_of, short_names
 from evoflash.evaluation import Basis
 from evoflash.views import tables
 
 Row = Mapping[str, Any]
 NOTHING = "No correct kernel is stored for this: run `evoflash search`, or ask for less."
-
-
-def as_json(table: Rankings, costs: Costs = MappingProxyType({}), price_per_hour: float | None = None) -> str:
-    """One object, {"leaderboard": [...], "runs": [...]}; a row's keys are the columns, its genes are under
-    `values`. `runs` says what the runs of the rows took, by their numbers, and their database where there are
-    several. Of a Pareto front `objectives` names what it is a front of.
-    """
-    rows = table.as_dicts()
-    runs = [
-        {
-            "run": run,
-            **({DATABASE: database} if database else {}),
-            **cost.as_dict(costs.get((database, run)), price_per_hour),
-        }
-        for database, run in dict.fromkeys((_databases(row)[0], row["run"]) for row in rows)
-    ]
-    front = {"objectives": [each.name for each in table.objectives]} if table.objectives else {}
-    return json.dumps({"leaderboard": [with_genes(row) for row in rows], "runs": runs, **front}, indent=2)
-
-
-def with_genes(row: dict[str, Any]) -> dict[str, Any]:
-    """The row with its genes as they are, in place of their text."""
-    genes = row.pop("values_json")
-    return row | {"values": None if genes is None else json.loads(genes)}
 
 
 def as_csv(table: Rankings) -> str:
@@ -219,13 +192,8 @@ def _columns(rows: list[Row], objectives: Sequence[Objective] = ()) -> dict[str,
 
 def _database_cell(rows: list[Row]) -> Callable[[Row], str]:
     """Where a row is from, in few letters; empty where there is one database."""
-    short = short_names(dict.fromkeys(label for row in rows for label in _databases(row)))
-    return lambda row: ", ".join(short[label] for label in _databases(row))
-
-
-def _databases(row: Row) -> list[str]:
-    """Those that have the row; one empty word where there is one database."""
-    return str(row.get(DATABASE, "")).split(", ")
+    short = short_names(dict.fromkeys(label for row in rows for label in databases_of(row)))
+    return lambda row: ", ".join(short[label] for label in databases_of(row))
 
 
 _OF_OBJECTIVES: Mapping[str, Callable[[Row], str]] = {

@@ -19,8 +19,7 @@ from rich.progress import ProgressColumn, Task
 from rich.text import Text
 
 from evoflash.app.search.limits import Limits
-from evoflash.evaluation import Basis, Evaluation, Proposal
-from evoflash.search import faster
+from evoflash.evaluation import Basis, Evaluation, Proposal, faster
 from evoflash.settings import is_on
 
 ROWS, LONGEST, NARROWEST = 3, 60, 36  # lines; columns at most; the narrowest terminal that gets one

@@ -1,26 +1,19 @@
-"""Shows a database's runs as a table or JSON, and one run in some lines. Changes nothing.
+"""Shows a database's runs as a table, each in some lines, and whether its rows are whole. Changes nothing.
 
-`evoflash watch` draws these lines again until the run ends.
+`evoflash watch` draws the lines again until the runs end.
 """
 
-import json
 import time
-from collections.abc import Sequence
-from dataclasses import asdict
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
 
 from rich.console import Console, Group
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.text import Text
 
-from evoflash.app import words as cost
-from evoflash.app.words import best, in_words, state
-from evoflash.gpu.timing.relative import GpuFactor, factors
-from evoflash.gpu.timing.relative import in_words as gpus_in_words
-from evoflash.store.database import Database
-from evoflash.store.standing import RunStatus, age_s, going_on, standings
-from evoflash.store.store import Store
+from evoflash.app.runs import RunList, age_s, money, state
+from evoflash.store.integrity import Defect, Health
+from evoflash.store.standing import ComputeCost, RunStatus
 from evoflash.views.tables import Column, print_table
 from evoflash.views.terminal import wrap
 
@@ -34,37 +27,12 @@ _WRAPPED = {"name": 16, "problem": 22}  # characters that a line of them has at 
 _NUMBERS = ("run", "evaluated", "best us", "GPU min", "CPU min", "price")
 
 
-def as_dict(
-    standing: RunStatus, price_per_hour: float | None = None, gpus: Sequence[GpuFactor] | None = None
-) -> dict[str, Any]:
-    """The run's fields beside one another, how it stands, what it took, and how fast its GPUs are where that
-    was looked up.
-    """
-    fields = asdict(standing)
-    run, _ = fields.pop("run"), fields.pop("cost")
-    key = run.pop("key")
-    took = cost.as_dict(standing.cost, price_per_hour)
-    fast = {} if gpus is None else {"gpus": [each.as_dict() for each in gpus]}
-    return {**run, **key, **fields, "state": state(standing), "left_s": standing.left_s, **took, **fast}
-
-
-def as_json(
-    standings: Sequence[RunStatus],
-    price_per_hour: float | None = None,
-    gpus: Sequence[Sequence[GpuFactor]] | None = None,
-) -> str:
-    """One object, {"runs": [...]}, newest first; `gpus` has each run's."""
-    of_runs: Sequence[Sequence[GpuFactor] | None] = gpus or [None] * len(standings)
-    runs = [as_dict(each, price_per_hour, fast) for each, fast in zip(standings, of_runs, strict=True)]
-    return json.dumps({"runs": runs}, indent=2)
-
-
-def print_runs(standings: Sequence[RunStatus], console: Console, price_per_hour: float | None = None) -> None:
+def print_runs(found: RunList, console: Console) -> None:
     """A row for each run, or a line that says what to do."""
-    if not standings:
+    if not found.runs:
         console.print("No run is stored: run `evoflash search` first.")
         return
-    cells = zip(*(_cells(standing, price_per_hour) for standing in standings), strict=True)
+    cells = zip(*(_cells(each, found.price_per_hour) for each in found.runs), strict=True)
     columns = [
         Column(name, column, rank, is_number=name in _NUMBERS, wraps_at=_WRAPPED.get(name, 0))
         for (name, rank), column in zip(_RANKS.items(), cells, strict=True)
@@ -76,44 +44,43 @@ def print_runs(standings: Sequence[RunStatus], console: Console, price_per_hour:
 def _cells(standing: RunStatus, price_per_hour: float | None) -> tuple[str, ...]:
     run, key = standing.run, standing.run.key
     of = f"/{run.budget}" if run.budget else ""
-    search = f"{key.strategy} seed {key.seed} no. {run.number}"
+    search = f"{key.search_name} seed {key.seed} no. {run.number}"
     began = run.created[:16].replace("T", " ")
     done = f"{standing.evaluated}{of}"
-    what = (str(run.id), standing.name, key.problem, key.gpu, key.basis.value, search, done)
-    return (*what, best(standing), state(standing), began, *_took(standing, price_per_hour))
+    what = (str(run.id), run.name, key.problem, key.gpu, key.basis.value, search, done)
+    return (*what, _best_time(standing), state(standing), began, *_took(standing, price_per_hour))
 
 
 def _took(standing: RunStatus, price_per_hour: float | None) -> tuple[str, str, str]:
     """Minutes of GPU and CPU, and the price; empty cells where they are not known."""
     if standing.cost is None:
         return "", "", ""
-    price = "" if price_per_hour is None else f"{cost.money(standing.cost, price_per_hour):.2f}"
-    return cost.minutes(standing.cost.gpu_s), cost.minutes(standing.cost.cpu_s), price
+    price = "" if price_per_hour is None else f"{money(standing.cost, price_per_hour):.2f}"
+    return minutes(standing.cost.gpu_s), minutes(standing.cost.cpu_s), price
 
 
 _PLAIN_EVERY_S = 10.0  # on a stream that is no terminal
 
 
-def gpus_of(database: Database, standing: RunStatus) -> tuple[GpuFactor, ...]:
-    """How fast the GPUs are that the run was timed on; nothing where nothing was timed beside an anchor."""
-    mine = "SELECT environment_json FROM evaluations WHERE run_id = :run AND duplicate_of IS NULL"
-    _, rows = Store(database).query(mine, {"run": standing.run.id})
-    return factors(json.loads(text) for (text,) in rows)
+def describe_runs(found: RunList) -> str:
+    """Each run in some lines."""
+    known = zip(found.runs, found.gpus_say, strict=True)
+    return "\n".join(line for run, says in known for line in lines(run, found.price_per_hour, says))
 
 
 def lines(
-    standing: RunStatus, price_per_hour: float | None = None, gpus: Sequence[GpuFactor] = ()
+    standing: RunStatus, price_per_hour: float | None = None, gpus_say: Sequence[str] = ()
 ) -> list[str]:
     """Which run it is, how far, its best kernel, what it took so far where that was noted, and how fast each
     of its GPUs is where it has several.
     """
     run, key = standing.run, standing.run.key
-    name = f" '{standing.name}'" if standing.name else ""
+    name = f" '{run.name}'" if run.name else ""
     on = f" on {standing.host}" if standing.host else ""
     by = f", process {standing.process}{on}" if standing.process is not None else ""
-    head = f"run {run.id}{name}: {key.problem} on {key.gpu}, {key.basis}, {key.strategy} seed {key.seed}"
-    took = [f"  {words}" for words in [in_words(standing.cost, price_per_hour)] if words]
-    fast = [f"  {words}" for words in gpus_in_words(gpus)]
+    head = f"run {run.id}{name}: {key.problem} on {key.gpu}, {key.basis}, {key.search_name} seed {key.seed}"
+    took = [f"  {words}" for words in [cost_in_words(standing.cost, price_per_hour)] if words]
+    fast = [f"  {words}" for words in gpus_say]
     return [
         head,
         f"  {state(standing)}{by}: {_progress_text(standing)}",
@@ -135,11 +102,16 @@ def _progress_text(standing: RunStatus) -> str:
     return f"{words}{rate}{left}"
 
 
+def _best_time(standing: RunStatus) -> str:
+    """With the mark of an estimate."""
+    return "" if standing.best_us is None else f"{'~' * standing.is_estimate}{standing.best_us:.2f}"
+
+
 def _best(standing: RunStatus) -> str:
     if standing.best_us is None:
         return "no correct kernel so far"
     mark = " ESTIMATED, not measured" if standing.is_estimate else ""
-    return f"best {best(standing)} us{mark}, {standing.best_id}, {standing.since_best} evaluations ago"
+    return f"best {_best_time(standing)} us{mark}, {standing.best_id}, {standing.since_best} evaluations ago"
 
 
 def _duration(seconds: float) -> str:
@@ -148,19 +120,12 @@ def _duration(seconds: float) -> str:
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
-def active_runs(database: Database) -> list[RunStatus]:
-    """The runs that are going on; where none is, the newest one."""
-    return going_on(database) or standings(database)[:1]
-
-
-def watch(
-    database: Database, first: Sequence[RunStatus], console: Console, *, every_s: float
-) -> list[RunStatus]:
-    """Draw the runs until no process works on them any more; how they stood then."""
-    ids = [standing.run.id for standing in first]
-    found, said = list(first), 0.0
+def watch(looks: Iterable[Sequence[RunStatus]], console: Console) -> Sequence[RunStatus]:
+    """Draw the runs at each look until no process works on them any more; how they stood then."""
+    found: Sequence[RunStatus] = ()
+    said = 0.0
     with Live(console=console, auto_refresh=False) as live:
-        while True:
+        for found in looks:
             is_over = all(standing.process is None for standing in found)
             if console.is_terminal:
                 live.update(Group(*(_draw_run(each, console.width) for each in found)), refresh=True)
@@ -168,10 +133,7 @@ def watch(
                 said = time.monotonic()
                 for each in found:
                     console.print("\n".join(lines(each)), markup=False, highlight=False, soft_wrap=True)
-            if is_over:
-                return found
-            time.sleep(every_s)
-            found = standings(database, *ids)
+    return found
 
 
 def _draw_run(standing: RunStatus, width: int) -> Group:
@@ -180,3 +142,50 @@ def _draw_run(standing: RunStatus, width: int) -> Group:
         return Group(text)
     bar = ProgressBar(total=standing.run.budget, completed=standing.evaluated, width=40)
     return Group(text, bar)
+
+
+def cost_in_words(cost: ComputeCost | None, price_per_hour: float | None = None) -> str:
+    """`3.6 GPU minutes, 12.4 CPU minutes`, with a price also the money; empty where it was not noted.
+
+    Where no GPU was used, the CPU minutes alone.
+    """
+    if cost is None:
+        return ""
+    words = f"{minutes(cost.cpu_s)} CPU minutes"
+    if not cost.gpu_s:
+        return words
+    words = f"{minutes(cost.gpu_s)} GPU minutes, {words}"
+    if price_per_hour is None:
+        return words
+    return f"{words}; {money(cost, price_per_hour):.2f} at {price_per_hour:.2f} for a GPU hour"
+
+
+def minutes(seconds: float) -> str:
+    """`0.05`, `0.4`, `12.4` or `310`; `0` where there were none."""
+    number = seconds / 60
+    digits = 0 if number >= 100 or not number else 1 if number >= 0.095 else 2
+    return f"{number:.{digits}f}"
+
+
+MOST = 50  # findings of a database that are listed
+
+
+def describe_health(label: str, health: Health) -> str:
+    """How many rows each table has, then a line for each finding."""
+    return "\n".join(_health_lines(label, health))
+
+
+def _health_lines(label: str, health: Health) -> Iterator[str]:
+    yield f"{label}: revision {health.revision or 'unknown'}"
+    for table, rows in health.rows.items():
+        yield f"{rows:9,d}  {table}" if rows >= 0 else f"  missing  {table}"
+    yield from (f"wrong: {_finding_text(finding)}" for finding in health.findings[:MOST])
+    if len(health.findings) > MOST:
+        yield f"and {len(health.findings) - MOST} more: --json lists all of them."
+    if not health.findings:
+        yield "nothing is wrong with it."
+
+
+def _finding_text(finding: Defect) -> str:
+    row = f", row {finding.row}" if finding.row else ""
+    return f"{finding.table}{row}: {finding.what}" if finding.table else finding.what

@@ -1,48 +1,19 @@
-"""Shows what came of searching several problems, as a table, JSON or a line for each. Searches nothing."""
+"""Shows what came of a recorded space, or of several problems, as a table or lines. Searches nothing."""
 
-import json
 from collections.abc import Sequence
-from typing import Any
 
 from rich.console import Console
 
 from evoflash.app.search.many import ProblemResult
 from evoflash.app.search.session import RunResult
-from evoflash.app.words import in_a_line, time_in_words
-from evoflash.errors import EvoflashError
-from evoflash.evaluation import Basis
+from evoflash.evaluation import Basis, Build
 from evoflash.settings import is_on
-from evoflash.views import kernel as kernel_report
+from evoflash.space import Genome
+from evoflash.views import kernel
 from evoflash.views.tables import Column, print_table
 
 _PROBLEM_LETTERS = 24  # that a line of a problem has at least
 _ESTIMATES = "~: estimated by a model, not measured."
-
-
-def as_json(outcomes: Sequence[ProblemResult], price_per_hour: float | None = None) -> str:
-    """One object, {"searches": [...]}: the problem, its weight, the error or null, and the result as a
-    single search has it or null.
-    """
-    return json.dumps({"searches": [_as_dict(each, price_per_hour) for each in outcomes]}, indent=2)
-
-
-def _as_dict(outcome: ProblemResult, price_per_hour: float | None) -> dict[str, Any]:
-    result = outcome.result
-    found = None
-    if result is not None and result.best is not None:
-        found = json.loads(kernel_report.describe_result(result, as_json=True, price_per_hour=price_per_hour))
-    return {
-        "problem": str(outcome.problem.problem),
-        "named": outcome.problem.text,
-        "weight": outcome.problem.weight,
-        "error": outcome.error or None,
-        "library": None if result is None or result.library is None else _library(*result.library),
-        "result": found,
-    }
-
-
-def _library(name: str, us: float) -> dict[str, Any]:
-    return {"name": name, "score_us": us}
 
 
 def print_summary(outcomes: Sequence[ProblemResult], console: Console) -> None:
@@ -93,33 +64,25 @@ def in_lines(outcomes: Sequence[ProblemResult]) -> str:
 def _in_a_line(outcome: ProblemResult) -> str:
     if outcome.error or outcome.result is None or outcome.result.best is None:
         return f"failed: {outcome.error}"
-    return in_a_line(outcome.result.best)
+    return kernel.in_a_line(outcome.result.best)
 
 
-def check_results(outcomes: Sequence[ProblemResult]) -> None:
-    """EvoflashError where a problem failed; its exit code is theirs where all failed alike, else 1."""
-    failed = [each for each in outcomes if each.error]
-    if not failed:
-        return
-    error = EvoflashError(
-        f"{len(failed)} of {len(outcomes)} problems failed: the same command tries them again, and continues "
-        "the others."
-    )
-    codes = {each.exit_code for each in outcomes}
-    error.exit_code = codes.pop() if len(codes) == 1 else 1
-    raise error
+def dry_run_line(genome: Genome, build: Build, reason: str) -> str:
+    """What ptxas made of a genome, or why it does not compile."""
+    said = reason or f"{build.registers} registers, {build.spill_bytes} bytes spilled"
+    return f"{genome.id}  {said}  {genome}"
 
 
-def describe(result: RunResult, *, as_json: bool, price_per_hour: float | None = None) -> str:
-    """The best configuration, as text or JSON; its problem need not be one of ours."""
-    if as_json or is_on("quiet"):
-        return kernel_report.describe_end(result, as_json=as_json, price_per_hour=price_per_hour)
+def describe_recorded(result: RunResult, price_per_hour: float | None = None) -> str:
+    """The best configuration of a recorded space; its problem need not be one of ours."""
+    if is_on("quiet"):
+        return kernel.describe_end(result, price_per_hour)
     best = result.best
     assert best is not None, "a search without a kernel is an error, not a report"
     lines = (
         f"config    {best.genome.id}  {best.genome.family}",
         f"values    {' '.join(f'{name}={value}' for name, value in best.genome.values)}",
         f"problem   {best.problem}   on {best.gpu}",
-        f"time      {time_in_words(best)}; best of {result.spent} evaluations",
+        f"time      {best.time}; best of {result.spent} evaluations",
     )
     return "\n".join(lines)

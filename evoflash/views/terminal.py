@@ -1,10 +1,11 @@
 """Prints what a command answers, wrapped to the width of the terminal. Runs nothing."""
 
+import json
 import re
 import shutil
 import sys
 import textwrap
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
 _LABEL = re.compile(r"\S {2,}(?=\S)")  # two blanks or more part a label from what it labels
 _COMMAND = " evoflash export "
 _DEEPER = 2  # characters: so much further in goes a line on that has no label
-_PIPE_COLUMNS = 180  # of a table that goes to a file or a pipe
+PIPE_COLUMNS = 180  # of a table that goes to a file or a pipe
 
 
 def tell(text: str, *, whole: bool = False) -> None:
@@ -20,6 +21,11 @@ def tell(text: str, *, whole: bool = False) -> None:
     if sys.stdout.isatty() and not whole:
         text = wrap(text, shutil.get_terminal_size().columns)
     print(text)
+
+
+def json_text(facts: Any, *, indent: int | None = 2) -> str:
+    """What a record's `as_dict` says, or a list of such, as JSON."""
+    return json.dumps(facts, indent=indent)
 
 
 def wrap(text: str, width: int) -> str:
@@ -44,7 +50,7 @@ def _wrap_line(line: str, width: int) -> str:
     )
 
 
-def stdout_console(pipe_columns: int = _PIPE_COLUMNS) -> "Console":
+def stdout_console(pipe_columns: int = PIPE_COLUMNS) -> "Console":
     """Where tables are printed: as wide as the terminal, or `pipe_columns` where stdout is none."""
     from rich.console import Console
 

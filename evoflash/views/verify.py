@@ -1,23 +1,22 @@
-"""Shows a claim and what was found beside one another, as JSON or text. Decides nothing."""
+"""Shows a claim and what was found beside one another, as text. Decides nothing."""
 
-import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 
 from rich.console import Console
 from rich.markup import escape
 
 from evoflash.app.verify.claim import Claim, ClaimedBuild
 from evoflash.app.verify.finding import How, Reproduction
-from evoflash.app.verify.verdict import ClaimVerdict, interval_of
+from evoflash.app.verify.verdict import ClaimVerdict, Verification, interval_of
 from evoflash.evaluation import Basis, Build
 from evoflash.views.tables import Column, print_table
 
 _SHORT = 26  # characters of a cell: two of them and a label fit 60 columns
 
 
-def print_verdict(claim: Claim, found: Reproduction, verdict: ClaimVerdict, console: Console) -> None:
+def print_verdict(verification: Verification, console: Console) -> None:
     """A table of the two sides, then the answer with its reasons, each in a line."""
+    claim, found = verification.claim, verification.found
     rows = [row for row in _rows(claim, found) if row[1] or row[2]]
     columns = [
         Column(name, tuple(cells), is_number=False, wraps_at=0 if not name else _SHORT)
@@ -25,7 +24,7 @@ def print_verdict(claim: Claim, found: Reproduction, verdict: ClaimVerdict, cons
     ]
     print_table(columns, console, title=f"{claim.problem} on {claim.gpu}, by {claim.origin}")
     console.print()
-    for line in lines(verdict):
+    for line in lines(verification.verdict):
         console.print(escape(line), highlight=False)
 
 
@@ -73,30 +72,3 @@ def _time_here(found: Reproduction) -> str:
         return f"~{us} ESTIMATED"
     known = interval_of(found.evaluation)
     return f"{us} [{known.low_us:.4g}, {known.high_us:.4g}]" if known else us
-
-
-def as_json(claim: Claim, found: Reproduction, verdict: ClaimVerdict) -> str:
-    """One object: the verdict, the claim and what was found; times in us."""
-    here, genome = found.evaluation, found.identity.genome
-    known = interval_of(here) if here else None
-    table = {
-        "verdict": str(verdict.answer),
-        "reasons": list(verdict.reasons),
-        "notes": list(verdict.notes),
-        "claimed": {**asdict(claim), "edited": claim.edited is not None},
-        "found": {
-            "genome_id": genome.id if genome and not claim.edited else None,
-            "how": str(found.how),
-            "status": str(here.status) if here else None,
-            "rung": str(here.rung) if here else None,
-            "reason": here.reason if here else None,
-            "time_us": here.score_us if here else None,
-            "interval_us": [known.low_us, known.high_us] if known else None,
-            "registers": [build.registers for build in here.builds] if here else None,
-            "spill_bytes": [build.spill_bytes for build in here.builds] if here else None,
-            "rel_l2": max((v.rel_l2 for v in here.verdicts), default=None) if here else None,
-            "device": found.machine.device_name if found.machine else None,
-            "driver": found.machine.driver if found.machine else None,
-        },
-    }
-    return json.dumps(table, indent=2)

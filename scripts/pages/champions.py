@@ -146,9 +146,6 @@ def _of_run(store: Store, run: Run, source: str, gpu: GpuSpec) -> Iterator[Champ
     best = store.best_of(run)
     if best is None or not was_timed_again(best):
         return
-    (argv, version), *_ = store.query(
-        "SELECT argv_json, evoflash_version FROM runs WHERE id = :id", {"id": run.id}
-    )[1]
     protocol, us = ranked(map(_as_dict, best.timings))
     baselines = {each.name: ranked(map(_as_dict, each.timings)) for each in store.baselines(run)}
     yield Champion(
@@ -157,12 +154,12 @@ def _of_run(store: Store, run: Run, source: str, gpu: GpuSpec) -> Iterator[Champ
         genome=best.genome,
         device=best.environment.get("gpu", gpu.device_names[0]),
         date=run.created[:10],
-        evoflash=version,
+        evoflash=run.evoflash_version,
         protocol=protocol,
         us=us,
         rivals_us={name: theirs for name, (same, theirs) in baselines.items() if same == protocol},
         source=f"{Path(source).name}, run {run.id}",
-        command=" ".join(["evoflash", *json.loads(argv)]),
+        command=" ".join(["evoflash", *run.argv]),
     )
 
 

@@ -1,14 +1,10 @@
-"""The table of rivals without a GPU: rows, kernels of ours, bridging, targets, the page, lost processes."""
+"""The table of rivals without a GPU: rows, kernels of ours, bridging, targets, the page."""
 
-import argparse
 import math
-import os
 from pathlib import Path
 
 import pytest
 
-from evoflash.evaluation import Timing
-from evoflash.gpu.baselines.contender import attempt, note_in
 from evoflash.kernels.family import load_family
 from evoflash.problem import parse_problem
 from evoflash.specs import load_gpu
@@ -17,9 +13,6 @@ from scripts.pages.parts import h200_digest
 from scripts.peers import ratios as peers_ratios
 from scripts.peers import read_only
 from scripts.peers import rows as peers_rows
-from scripts.peers import run as peers
-from scripts.peers.timing import Job, Setup, Timed
-from scripts.records import read_record
 
 H200 = load_gpu("h200")
 
@@ -242,60 +235,6 @@ def test_of_a_row_in_two_parts_the_one_with_figures_stays():
     ):
         found = peers_ratios.merged([whole(row) for row in rows])
         assert [row["failure"] for row in found["rows"]] == [""]
-
-
-# ---- processes: real ones, with stand-ins for what needs the GPU
-
-
-def stand_in_ready(rows, setup):
-    note_in(setup.notes)
-    for name in setup.libraries:
-        if name == "dies_early":
-            with attempt(name):
-                os._exit(7)
-    return tuple(Job(row, ()) for row in rows)
-
-
-def stand_in_timed(job, setup):
-    if job.row == "short128":
-        os._exit(9)
-    for name in setup.libraries:
-        if name == "dies_late" and job.row == "mission":
-            with attempt(name):
-                os._exit(7)
-    times = {"ours": 5.0, **{name: 6.0 for name in setup.libraries}}
-    timings = {name: (Timing("w", "final-cold", us, us, us, 5),) for name, us in times.items()}
-    return Timed(genome_id="ours", timings=timings, wrong={}, absent={"triton": "not installed"})
-
-
-@pytest.fixture
-def table(tmp_path, monkeypatch):
-    monkeypatch.setattr(peers, "ready", stand_in_ready)
-    monkeypatch.setattr(peers, "timed", stand_in_timed)
-    options = argparse.Namespace(time_limit=60.0, row_limit=20.0, least=0.0, output=tmp_path / "out.json")
-    rows = ("mission", "short256", "s2k_d128,causal", "short128")
-    return peers.Table(options, {"gpu": "made up"}, {row: {} for row in rows}, peers.time.monotonic())
-
-
-def attend(table, rows, *libraries):
-    setup = Setup(H200, 1, libraries, {}, notes="")
-    return peers.attend(rows, table, setup, {row: () for row in rows})
-
-
-def kept(table):
-    return {row["row"]: row for row in read_record(table.options.output)["rows"]}
-
-
-def test_a_library_that_kills_its_process_is_left_out_and_its_rows_come_again(table):
-    rows = ("mission", "short256", "s2k_d128,causal")
-    again = attend(table, rows, "fa4", "dies_late")
-    assert again == ["mission", "short256"]  # one process; the other row's is unhurt
-    assert list(kept(table)) == ["s2k_d128,causal"]
-    assert attend(table, again, "fa4", "dies_late") == []
-    found = kept(table)
-    assert found["mission"]["absent"]["dies_late"] == "dies_late: runtime: the process ended with exit code 7"
-    assert "dies_late" not in found["mission"]["timings"]
-    assert "dies_late" in found["s2k_d128,causal"]["timings"]
 
 
 def test_what_only_reads_compiles():

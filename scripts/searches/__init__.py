@@ -1,4 +1,4 @@
-"""Searches beside their control arms, and first looks at ideas. `lattice` needs no GPU.
+"""Searches beside their control arms.
 
 arms    Search and its control arm at equal budget on one problem, then both winners and the baselines in
         turns

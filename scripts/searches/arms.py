@@ -80,11 +80,11 @@ def run_arm(
         history = [evaluation for _, evaluation in store.history(run)]
         best, spent = store.best_of(run), store.spent_budget(run)
     if best is None or best.score_us is None or not promoted:
-        raise SystemExit(f"{plan.key.strategy}: no correct kernel in {spent} evaluations")
+        raise SystemExit(f"{plan.key.search_name}: no correct kernel in {spent} evaluations")
     counted = [evaluation for evaluation in history if not evaluation.duplicate_of]
     kept = {task.genome_id for task in promoted}
     return Arm(
-        strategy=plan.key.strategy,
+        strategy=plan.key.search_name,
         search_s=elapsed,
         spent=spent,
         statuses=dict(Counter(str(e.status) for e in counted)),

@@ -1,13 +1,14 @@
 """Writes the past searches that ship with evoflash, from databases of searches and from recorded spaces.
 
     python -m scripts.searches.ship a.db b.db --recorded scripts/searches/records/spaces/short-h200.json.gz \\
-        --source "H200, session of 2026-11-24" -o evoflash/champions/h200_searches.json
+        --source "H200, session of 2026-11-24" -o evoflash/champions/h200_searches.json.gz
 
 Searches for one problem become one, whatever they had to find; what was timed in part is left out, and so is
 a family with few outcomes. Measures nothing. The file that is there is read first: its problems stay.
 """
 
 import argparse
+import gzip
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -92,7 +93,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     old = read_past_searches(asked.output) if asked.output.exists() else ()
     kept = [new.pop(each.problem, each) for each in old] + list(new.values())
     lines = ",\n".join(json.dumps(as_json(each), separators=(",", ":")) for each in kept)
-    asked.output.write_text(f'{{"made_by":{json.dumps(command())},"searches":[\n{lines}\n]}}\n')
+    text = f'{{"made_by":{json.dumps(command())},"searches":[\n{lines}\n]}}\n'
+    asked.output.write_bytes(gzip.compress(text.encode(), mtime=0))
     for each in kept:
         print(each.problem, {name: len(outcomes) for name, outcomes in each.families.items()})
 

@@ -7,7 +7,14 @@ from pathlib import Path
 import pytest
 from forked import evoflash
 
-from evoflash.app.compare import ComparedKernel, ComparisonResult, ComparisonRun, PairResult, contenders
+from evoflash.app.compare import (
+    ComparedKernel,
+    ComparisonResult,
+    ComparisonRun,
+    PairResult,
+    as_dict,
+    contenders,
+)
 from evoflash.errors import DeviceError, EvoflashError, UsageError
 from evoflash.evaluation import Basis, Evaluation, Proposal, Rung, RunKey, Status, Timing
 from evoflash.gpu import launcher
@@ -21,7 +28,7 @@ from evoflash.kernels.standalone import export_kernel
 from evoflash.problem import parse_problem
 from evoflash.specs import load_gpu
 from evoflash.store.store import open_store
-from evoflash.views import compare as compare_report
+from evoflash.views import kernel as compare_report
 from evoflash.views.terminal import wrap
 
 H200 = load_gpu("h200")
@@ -175,11 +182,11 @@ def test_an_answer_looks_as_it_did(golden, width):
     faster = outcome_of(0.5, 0.498, 0.502).results
     unclear = outcome_of(0.999, 0.996, 1.002, protocol="pairs-hot").results
     both = ComparisonResult((*faster, *unclear), notes=("a note that the comparison leaves",))
-    golden(f"screens/compare-{width}.txt", wrap(compare_report.text(RUN, both), width) + "\n")
+    golden(f"screens/compare-{width}.txt", wrap(compare_report.describe_comparison(RUN, both), width) + "\n")
 
 
 def test_the_text_says_which_is_faster_by_how_much_and_how_it_was_timed():
-    said = compare_report.text(RUN, outcome_of(0.5, 0.498, 0.502, notes=("left out",)))
+    said = compare_report.describe_comparison(RUN, outcome_of(0.5, 0.498, 0.502, notes=("left out",)))
     assert "A  mine\nB  sdpa_flash\n" in said
     assert "A is faster: 0.5000 [0.4980, 0.5020] of B's time (99.8% interval, 10 blocks" in said
     assert "A  5.00 us, p10 4.90, p90 5.10, 1980 MHz" in said
@@ -188,18 +195,18 @@ def test_the_text_says_which_is_faster_by_how_much_and_how_it_was_timed():
 
 
 def test_an_unclear_answer_is_not_sold_as_a_ratio():
-    said = compare_report.text(RUN, outcome_of(0.999, 0.996, 1.002))
+    said = compare_report.describe_comparison(RUN, outcome_of(0.999, 0.996, 1.002))
     assert "unclear: A takes 0.9990 [0.9960, 1.0020] of B's time" in said
     assert "0.3% counts as equal" in said
 
 
 def test_single_calls_are_labelled_as_such():
-    said = compare_report.text(RUN, outcome_of(0.5, 0.49, 0.51, protocol="pairs-call"))
+    said = compare_report.describe_comparison(RUN, outcome_of(0.5, 0.49, 0.51, protocol="pairs-call"))
     assert "call: one eager call at a time, the host's cost included" in said
 
 
 def test_json_has_times_in_us_the_ratio_and_the_answer():
-    row = json.loads(compare_report.as_json(RUN, outcome_of(1.02, 1.01, 1.03)))
+    row = json.loads(json.dumps(as_dict(RUN, outcome_of(1.02, 1.01, 1.03))))
     (result,) = row["results"]
     assert (row["first"], row["second"], row["gpu"]) == ("mine", "sdpa_flash", "h200")
     assert (result["answer"], result["ratio"], result["first"]["median_us"]) == ("slower", 1.02, 5.0)

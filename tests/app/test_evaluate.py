@@ -7,8 +7,8 @@ import pytest
 from evoflash.app import compare as comparing
 from evoflash.app import evaluate as run
 from evoflash.app import evaluate as subject
+from evoflash.app.check import subject as checking
 from evoflash.champions import champion_today
-from evoflash.cli.commands import check as checking
 from evoflash.errors import UsageError
 from evoflash.evaluation import Basis
 from evoflash.kernels.standalone import export_kernel
@@ -51,8 +51,8 @@ def test_the_outcome_is_stored_as_a_run_of_its_own(outcome, database) -> None:
 
 
 def test_the_report_names_the_kernel_and_marks_its_time(outcome) -> None:
-    assert outcome.evaluation.genome.id in describe_outcome(outcome, as_json_list=False)
-    assert "ESTIMATED" in describe_outcome(outcome, as_json_list=False)
+    assert outcome.evaluation.genome.id in describe_outcome(outcome)
+    assert "ESTIMATED" in describe_outcome(outcome)
 
 
 def test_the_first_digits_of_an_id_name_its_genome_problem_and_gpu(outcome, database) -> None:
@@ -72,7 +72,7 @@ def test_an_id_of_the_archive_is_evaluated_checked_and_compared_as_it_is_exporte
     assert (found.family, dict(found.values)) == (genome.family, genome.as_dict())
     assert (found.problem, found.gpu) == (str(problem), "h200")
 
-    (checked,) = checking._subjects(genome.id[:10], None, [], gpu=None, problem=None, db=no_database)
+    (checked,) = checking.named_kernels(genome.id[:10], None, [], gpu=None, problem=None, db=no_database)
     assert checked.candidate.genome == genome
 
     meant = comparing._look_up(genome.id[:10], problem=None, spec=h200, db=no_database, seed=0)
@@ -87,7 +87,7 @@ def test_half_a_banner_is_refused_by_evaluate_check_and_compare(half, database, 
     with pytest.raises(UsageError, match="banner is not whole"):
         named(path, database)
     with pytest.raises(UsageError, match="banner is not whole"):
-        checking._subjects(str(path), None, [], gpu=None, problem=None, db=database)
+        checking.named_kernels(str(path), None, [], gpu=None, problem=None, db=database)
     with pytest.raises(UsageError, match="banner is not whole"):
         comparing._look_up(str(path), problem=None, spec=load_gpu("l4"), db=database, seed=0)
 
@@ -100,7 +100,7 @@ def test_problem_and_gpu_override_what_a_genome_was_made_for(outcome, database) 
 
 def test_what_json_prints_is_taken_back_as_a_file(outcome, database, tmp_path) -> None:
     path = tmp_path / "kernel.json"
-    path.write_text(describe_outcome(outcome, as_json_list=True))
+    path.write_text(json.dumps([outcome.evaluation.as_dict()]))
 
     assert dict(named(path, database).values) == outcome.evaluation.genome.as_dict()
 
@@ -169,6 +169,6 @@ def test_what_names_no_genome_is_refused(what, family, words, says, database) ->
 
 
 def test_json_and_text_are_of_the_same_kernel(outcome) -> None:
-    (told,) = json.loads(describe_outcome(outcome, as_json_list=True))
+    (told,) = json.loads(json.dumps([outcome.evaluation.as_dict()]))
 
     assert told["genome"]["id"] == outcome.evaluation.genome.id

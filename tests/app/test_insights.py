@@ -24,7 +24,7 @@ from evoflash.strategies import evolution
 from evoflash.strategies.evolution import Evolution
 from evoflash.strategies.family_bandit import Bandit
 from evoflash.strategies.gene_effects import GeneEffect, Nogood
-from evoflash.views.insights import as_json, print_insights
+from evoflash.views.insights import print_insights
 
 PROBLEM = "b=1,h=8,hkv=8,sq=512,skv=512,d=64,dtype=fp16"
 KEY = RunKey(PROBLEM, "l4", Basis.MEASURED, "evolution", 5)
@@ -255,5 +255,5 @@ def test_estimates_stay_marked_in_words_and_json_is_json() -> None:
     found = insights.digest(estimated, lattice_history(lambda n, s: 100.0 / n + s), None)
 
     assert any("ESTIMATES" in line for line in sentences(found))
-    told = json.loads(as_json(found), parse_constant=lambda word: pytest.fail(word))
+    told = json.loads(json.dumps(found.as_dict()), parse_constant=lambda word: pytest.fail(word))
     assert {effect["gene"] for effect in told["effects"]} == {"block_n", "stages"}

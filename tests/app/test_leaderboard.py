@@ -264,7 +264,7 @@ def test_the_sql_file_gives_plain_sqlite_the_same_rows(both: Store, tmp_path: Pa
 
 
 def test_json_is_one_object_with_units_in_its_keys_and_genes_as_numbers(both: Store) -> None:
-    rows = json.loads(report.as_json(read_rankings(both)))["leaderboard"]
+    rows = json.loads(json.dumps(read_rankings(both).as_dict()))["leaderboard"]
     assert (rows[0]["score_us"], rows[0]["spill_bytes"], rows[0]["values"]) == (10.0, 4, {"block_m": 128})
     assert (rows[1]["kind"], rows[1]["genome_id"], rows[1]["values"]) == ("baseline", None, None)
 

@@ -265,7 +265,7 @@ def test_a_search_keeps_its_objectives_and_ends_with_its_front(searched) -> None
     db, result = searched
     with open_store(db, read_only=True) as store:
         (run,) = store.runs()
-        assert store.environment(run)["objective"] == "latency,registers"
+        assert run.objectives == "latency,registers"
     assert result.front is not None
     assert {row["run"] for row in result.front.as_dicts()} == {run.id}
     assert report.front_in_words(result.front)[0].startswith("Pareto front of latency and registers: ")
@@ -276,7 +276,7 @@ def test_the_same_search_with_other_objectives_is_the_same_run(searched) -> None
     again = running.run_search(planned(objective="error"), db, limits=Limits(budget=2), fresh=False, argv=())
     with open_store(db, read_only=True) as store:
         (run,) = store.runs()
-        assert store.environment(run)["objective"] == "error"
+        assert run.objectives == "error"
     assert again.spent == first.spent
     assert again.front is not None
 

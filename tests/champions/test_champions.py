@@ -6,6 +6,7 @@ import re
 import shutil
 import sqlite3
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -34,12 +35,13 @@ from evoflash.errors import NoKernelError, UsageError
 from evoflash.evaluation import FINAL, Baseline, Basis, Evaluation, Proposal, Rung, RunKey, Status, Timing
 from evoflash.evaluators.emulated import EmulatedEvaluator
 from evoflash.kernels.family import load_family
+from evoflash.notices import heard_by
 from evoflash.paths import CHAMPIONS
 from evoflash.problem import Problem, parse_problem
 from evoflash.space import Genome, SearchSpace
 from evoflash.specs import known_gpus, load_gpu
 from evoflash.store.store import open_store
-from evoflash.views.best import as_json, describe
+from evoflash.views.kernel import describe_best
 from scripts.pages import champions as script
 from scripts.records import read_record
 
@@ -258,15 +260,15 @@ def test_the_archive_comes_first_among_the_seeds_and_names_the_run(archive) -> N
     assert with_it.fields[0].seeds == (entry.genome, *without.fields[0].seeds)
     assert strategy_of(with_it).ask() == Proposal(entry.genome, "seed")
     assert strategy_of(without).ask() != Proposal(entry.genome, "seed")
-    assert with_it.key.strategy == "evolution+archive/flash_mma"
-    assert without.key.strategy == "evolution/flash_mma"
+    assert with_it.key.search_name == "evolution+archive/flash_mma"
+    assert without.key.search_name == "evolution/flash_mma"
 
 
 @pytest.mark.parametrize("strategy", ["uniform", "exhaustive"])
 def test_strategies_without_seeds_do_not_claim_to_use_it(archive, strategy) -> None:
     archive(champion_of())
 
-    assert plan(archive=True, strategy=strategy).key.strategy == f"{strategy}/flash_mma"
+    assert plan(archive=True, strategy=strategy).key.search_name == f"{strategy}/flash_mma"
 
 
 def test_of_the_families_own_seeds_so_many_stay_and_the_archive_besides(archive) -> None:
@@ -278,9 +280,11 @@ def test_of_the_families_own_seeds_so_many_stay_and_the_archive_besides(archive)
 
     assert [field.seeds for field in one.fields] == [field.seeds[:1] for field in own.fields]
     assert max(len(field.seeds) for field in own.fields) > 1
-    assert (one.key.strategy, own.key.strategy) == ("evolution-seeds=1", "evolution")
+    assert (one.key.search_name, own.key.search_name) == ("evolution-seeds=1", "evolution")
+    named = plan(archive=False, strategy="evolution:full:islands").key
+    assert (named.strategy, named.preset, named.population) == ("evolution", "full", "islands")
     assert none.fields[0].seeds == (entry.genome,)
-    assert none.key.strategy == "evolution+archive-seeds=0/flash_mma"
+    assert none.key.search_name == "evolution+archive-seeds=0/flash_mma"
 
 
 @pytest.mark.parametrize("strategy", ["uniform", "exhaustive"])
@@ -297,7 +301,7 @@ def test_strategies_with_seeds_begin_with_it(archive, strategy) -> None:
     made = plan(archive=True, strategy=strategy)
 
     assert strategy_of(made).ask() == Proposal(entry.genome, "seed")
-    assert made.key.strategy == f"{strategy}+archive/flash_mma"
+    assert made.key.search_name == f"{strategy}+archive/flash_mma"
 
 
 @pytest.mark.slow
@@ -313,9 +317,10 @@ def test_the_run_records_what_it_started_from(tmp_path) -> None:
     assert f"starting from {len(shipped)} archived kernels" in done.stderr
     assert json.loads(done.stdout)["best"]["genome"]["id"] == shipped[0].id
     with sqlite3.connect(db) as connection:
-        ((strategy, environment),) = connection.execute("select strategy, environment_json from runs")
+        ((archive,),) = connection.execute("select archive_json from runs")
+        ((strategy,),) = connection.execute("select strategy from leaderboard")
     assert strategy == "surrogate+archive/flash_mma"
-    assert json.loads(environment)["archive"].split() == [genome.id for genome in shipped]
+    assert json.loads(archive) == [genome.id for genome in shipped]
 
 
 # What `best` answers
@@ -346,15 +351,15 @@ def test_without_the_gpu_the_answer_is_checked_and_its_time_marked_as_archived(t
     answer = ask(tmp_path / "none.db")
 
     assert answer.genome == adapt(known, space_of(MISSION, known.genome.family))
-    assert f"{known.us:.2f} us, archived, measured on NVIDIA H200, {known.date}" in describe(answer)
-    assert re.search(r"checked   \d+ shapes, all passed", describe(answer))
-    assert "estimated" not in describe(answer).lower()
+    assert f"{known.us:.2f} us, archived, measured on NVIDIA H200, {known.date}" in describe_best(answer)
+    assert re.search(r"checked   \d+ shapes, all passed", describe_best(answer))
+    assert "estimated" not in describe_best(answer).lower()
     assert not (tmp_path / "none.db").exists()
 
 
 @needs_gxx
 def test_the_archived_time_is_no_score(tmp_path, nobody) -> None:
-    (found,) = json.loads(as_json(ask(tmp_path / "none.db")))
+    (found,) = json.loads(json.dumps([ask(tmp_path / "none.db").as_dict()]))
 
     assert (found["basis"], found["score_us"], found["rung"]) == ("archived", None, "preflight")
     known = champion.champion_of(MISSION, "h200")
@@ -370,7 +375,7 @@ def test_the_archived_time_is_no_score(tmp_path, nobody) -> None:
 def test_the_answer_exports_the_same_bytes_as_its_command(tmp_path, nobody) -> None:
     answer = ask(tmp_path / "none.db")
 
-    (line,) = re.findall(r"^again     evoflash (export .*)$", describe(answer), flags=re.MULTILINE)
+    (line,) = re.findall(r"^again     evoflash (export .*)$", describe_best(answer), flags=re.MULTILINE)
 
     assert evoflash(*line.split()).stdout == answer.cuda()
 
@@ -424,23 +429,23 @@ def stored(db: Path, basis: Basis, score_us: float, *, seed: int = 0) -> Genome:
     return genome
 
 
-def test_what_the_database_measured_comes_before_the_archive(tmp_path, nobody, capsys) -> None:
+def test_what_the_database_measured_comes_before_the_archive(tmp_path, nobody, said) -> None:
     genome = stored(tmp_path / "a.db", Basis.MEASURED, 9.0)
 
     assert ask(tmp_path / "a.db").genome == genome
-    assert "archive" not in capsys.readouterr().err
+    assert "archive" not in "".join(said)
 
 
 @needs_gxx
-def test_an_estimate_of_ones_own_stays_the_answer_and_the_archive_is_named(tmp_path, nobody, capsys) -> None:
+def test_an_estimate_of_ones_own_stays_the_answer_and_the_archive_is_named(tmp_path, nobody, said) -> None:
     genome = stored(tmp_path / "a.db", Basis.ESTIMATED, 9.0)
 
     answer = ask(tmp_path / "a.db")
 
     assert answer.genome == genome
-    assert "ESTIMATED" in describe(answer)
-    assert "`evoflash best --archive`" in capsys.readouterr().err
-    assert "archived, measured on" in describe(ask(tmp_path / "a.db", archive=True))
+    assert "ESTIMATED" in describe_best(answer)
+    assert "`evoflash best --archive`" in "".join(said)
+    assert "archived, measured on" in describe_best(ask(tmp_path / "a.db", archive=True))
 
 
 def test_what_nobody_knows_is_an_error_that_says_what_to_do(tmp_path, nobody) -> None:
@@ -466,6 +471,14 @@ class EmulatorInItsPlace(EmulatedEvaluator):
 
 
 @pytest.fixture
+def said() -> Iterator[list[str]]:
+    """The notes so far."""
+    notes: list[str] = []
+    with heard_by(notes.append):
+        yield notes
+
+
+@pytest.fixture
 def present(monkeypatch):
     """An H200 here, as far as the archive can tell."""
     monkeypatch.setattr(archived, "present_spec", lambda _: H200)
@@ -473,18 +486,18 @@ def present(monkeypatch):
 
 
 @needs_gxx
-def test_where_the_gpu_is_it_is_measured_and_stored_as_a_run_of_its_own(tmp_path, present, capsys) -> None:
+def test_where_the_gpu_is_it_is_measured_and_stored_as_a_run_of_its_own(tmp_path, present, said) -> None:
     db = tmp_path / "a.db"
 
     first, again = ask(db, gpu=None), ask(db, gpu=None)
 
     (known,) = (each for each in champions("h200") if each.problem == str(MISSION))
     assert first.genome == again.genome == adapt(known, space_of(MISSION, known.genome.family))
-    assert describe(first).splitlines()[-1] == (
+    assert describe_best(first).splitlines()[-1] == (
         f"archive   {known.us:.2f} us, archived, measured on NVIDIA H200, {known.date}"
     )
-    assert json.loads(as_json(first))[0]["basis"] == "measured"
-    assert capsys.readouterr().err.count("checking it and timing it again here") == 1
+    assert json.loads(json.dumps([first.as_dict()]))[0]["basis"] == "measured"
+    assert "".join(said).count("checking it and timing it again here") == 1
     with open_store(str(db), read_only=True) as store:
         (run,) = store.runs()
         ((proposal, evaluation),) = store.history(run)

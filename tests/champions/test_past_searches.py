@@ -1,5 +1,6 @@
 """Outcomes that ship with evoflash: written by a script, read back, chosen by distance, learnt from."""
 
+import gzip
 import json
 import math
 from pathlib import Path
@@ -12,7 +13,7 @@ from evoflash.app.search import plan as planning
 from evoflash.app.search import transfer
 from evoflash.champions import Outcomes, PastSearch, read_past_searches
 from evoflash.errors import UsageError
-from evoflash.evaluation import Basis, Evaluation, Proposal, Rung, RunKey, Status
+from evoflash.evaluation import Basis, Evaluation, Proposal, Rung, RunKey, RunStart, Status
 from evoflash.kernels.family import load_family
 from evoflash.problem import parse_problem
 from evoflash.space import Genome
@@ -60,7 +61,7 @@ def stored(store: Store, found: Outcomes, problem: str = NEAR, basis: Basis = Ba
 
 
 def written(folder: Path, *databases: str) -> Path:
-    path = folder / "h200_searches.json"
+    path = folder / "h200_searches.json.gz"
     ship.main([*databases, "--source", "a test", "-o", str(path)])
     return path
 
@@ -106,14 +107,14 @@ def planned(**options: object) -> planning.SearchPlan:
 def test_a_measured_search_from_the_archive_learns_from_them_and_goes_on_with_them(tmp_path, shipped) -> None:
     plan = planned(archive=True)
     assert plan.shipped == (NEAR,)
-    assert plan.key.strategy == "surrogate+archive/flash_mma"
+    assert plan.key.search_name == "surrogate+archive/flash_mma"
 
     with open_store(str(tmp_path / "a.db")) as store:
-        noted = transfer.note(store, plan)
-        run = store.begin(plan.key, gpu_hash=plan.gpu.hash, budget=9, argv=[], environment=noted)
+        start = transfer.start_of(store, plan)
+        run = store.begin(plan.key, gpu_hash=plan.gpu.hash, budget=9, argv=[], environment={}, start=start)
         (earlier,) = transfer.earlier(store, run, plan.fields)["flash_mma"]
 
-    assert json.loads(noted[transfer.SHIPPED]) == [NEAR]
+    assert start.learns_from_shipped == (NEAR,)
     assert earlier.outcomes == shipped.families["flash_mma"]
     assert earlier.best(1)[0] in transfer.seeds(plan.fields[0], (earlier,))
 
@@ -139,15 +140,15 @@ def test_no_estimate_is_learnt_from_what_was_measured(shipped) -> None:
 def test_a_note_of_a_search_that_ships_no_more_is_passed_over(tmp_path, shipped) -> None:
     plan = planned(archive=True)
     with open_store(str(tmp_path / "a.db")) as store:
-        noted = {transfer.SHIPPED: json.dumps(["b=1,h=1,hkv=1,sq=8,skv=8,d=64,dtype=fp16"])}
-        run = store.begin(plan.key, gpu_hash=plan.gpu.hash, budget=9, argv=[], environment=noted)
+        start = RunStart(learns_from_shipped=("b=1,h=1,hkv=1,sq=8,skv=8,d=64,dtype=fp16",))
+        run = store.begin(plan.key, gpu_hash=plan.gpu.hash, budget=9, argv=[], environment={}, start=start)
         assert transfer.earlier(store, run, plan.fields) == {"flash_mma": ()}
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"searches":[{}]}', '{"searches":[{"problem":1}]}'])
 def test_a_broken_file_ends_in_one_line(tmp_path: Path, text: str) -> None:
-    path = tmp_path / "h200_searches.json"
-    path.write_text(text)
+    path = tmp_path / "h200_searches.json.gz"
+    path.write_bytes(gzip.compress(text.encode()))
     with pytest.raises(UsageError, match="install evoflash anew"):
         read_past_searches(path)
 
@@ -170,7 +171,7 @@ def test_a_genome_keeps_its_id_through_the_file(tmp_path: Path) -> None:
     genome = Genome("flash_mma", 1, (("a", 1), ("b", False), ("c", "x")))
     found = ((genome, 1.0),)
     table = ship.as_json(PastSearch(NEAR, "made up", {"flash_mma": found}))
-    path = tmp_path / "a.json"
-    path.write_text(json.dumps({"searches": [table]}))
+    path = tmp_path / "a.json.gz"
+    path.write_bytes(gzip.compress(json.dumps({"searches": [table]}).encode()))
     ((back, _),) = read_past_searches(path)[0].families["flash_mma"]
     assert back.id == genome.id

@@ -11,6 +11,7 @@ from forked import evoflash
 from places import FIXTURES
 from rich.console import Console
 
+from evoflash.app.recordings import Benchmark, provenance
 from evoflash.errors import UsageError
 from evoflash.evaluation import Basis, Rung, Status
 from evoflash.replay import benchmark as benchmarking
@@ -19,12 +20,11 @@ from evoflash.replay.comparison import compare
 from evoflash.replay.kernel_tuner import read_recording, shipped_spaces
 from evoflash.replay.recorded_space import RecordedOutcome, Recording, recorded_space
 from evoflash.space import Genome, Param
-from evoflash.views import benchmark as record
-from evoflash.views import benchmark as report
+from evoflash.views import recordings as report
 from evoflash.views.html import benchmark as page
 
 FIXTURE = FIXTURES / "recorded.json.gz"
-HOW = record.provenance(["benchmark-search", "a <b>.json"], seeds=6, first_seed=3, reference="uniform")
+HOW = provenance(["benchmark-search", "a <b>.json"], seeds=6, first_seed=3, reference="uniform")
 
 
 @pytest.fixture(scope="module")
@@ -157,7 +157,7 @@ class Tags(HTMLParser):
 
 
 def test_the_page_is_whole_and_has_a_plot_for_each_strategy_and_one_of_all(space) -> None:
-    text = page.html([space], HOW)
+    text = page.html(Benchmark((space,), HOW))
     tags = Tags(text)
 
     assert tags.open == []
@@ -182,7 +182,7 @@ def test_every_point_of_a_plot_lies_within_it(space) -> None:
 
 def test_the_table_fits_eighty_columns_and_its_legend_says_what_it_means(space) -> None:
     console = Console(width=80, record=True, file=open("/dev/null", "w"))  # noqa: SIM115  # it is Rich's
-    report.print_tables([space, space], HOW, console)
+    report.print_benchmark(Benchmark((space, space), HOW), console)
     text = console.export_text()
 
     assert all(len(line) <= 80 for line in text.splitlines())

@@ -20,12 +20,15 @@ from waiting import LIMIT_S, until
 from evoflash.cli import program as cli
 from evoflash.cli.options import program as program_of_terminal
 
+SEARCH_ONE = ("search", "--gpu", "l4", "--budget", "1", "--db")
+EXPORT = ("export", "--family", "flash_mma", "--gpu", "l4", "--set")
+
 
 @pytest.fixture(scope="module")
 def searched(tmp_path_factory) -> Path:
     """A database in which the README's first command has run with a small budget."""
     path = tmp_path_factory.mktemp("searched") / "evoflash.db"
-    done = fresh("search", "--gpu", "l4", "--budget", "8", "--db", str(path), "--json")
+    done = evoflash("search", "--gpu", "l4", "--budget", "3", "--db", str(path), "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["best"]["basis"] == "estimated"
     return path
@@ -44,10 +47,10 @@ def test_the_search_says_that_its_times_are_estimates(tmp_path):
 @pytest.mark.slow
 @pytest.mark.full
 def test_the_same_command_again_spends_nothing(searched):
-    done = fresh("search", "--gpu", "l4", "--budget", "8", "--db", str(searched))
+    done = evoflash("search", "--gpu", "l4", "--budget", "3", "--db", str(searched))
 
     assert done.returncode == 0
-    assert "spent its budget (8 of 8)" in done.stderr
+    assert "spent its budget (3 of 3)" in done.stderr
 
 
 @pytest.mark.slow
@@ -55,10 +58,10 @@ def test_a_higher_budget_continues_the_run(searched, tmp_path):
     copy = tmp_path / "copy.db"
     copy.write_bytes(searched.read_bytes())
 
-    done = evoflash("search", "--gpu", "l4", "--budget", "10", "--db", str(copy))
+    done = evoflash("search", "--gpu", "l4", "--budget", "4", "--db", str(copy))
 
     assert done.returncode == 0
-    assert "continuing run 1 at 8 of 10" in done.stderr
+    assert "continuing run 1 at 3 of 4" in done.stderr
 
 
 def test_best_exports_a_file_whose_command_prints_it_again(searched, tmp_path):
@@ -160,24 +163,10 @@ def test_a_dry_run_compiles_and_stores_nothing(tmp_path):
         (("show", "ffff"), 1, "evoflash search"),
         (("best",), 1, "evoflash search"),
         (("leaderboard",), 1, "evoflash search"),
-        (("export", "--family", "flash_mma", "--gpu", "l4", "--set", "warps=3"), EXIT_USAGE, "1, 2, 4, 8"),
-        (("export", "--family", "flash_mma", "--gpu", "l4", "--set", "wraps=4"), EXIT_USAGE, "wraps"),
-        (("export", "--family", "flash_mma", "--gpu", "l4", "--set", "warps"), EXIT_USAGE, "param=value"),
-        (
-            (
-                "export",
-                "--family",
-                "flash_mma",
-                "--gpu",
-                "l4",
-                "--set",
-                "rows_per_warp=32",
-                "--set",
-                "block_n=128",
-            ),
-            EXIT_USAGE,
-            "regs_fit",
-        ),
+        ((*EXPORT, "warps=3"), EXIT_USAGE, "1, 2, 4, 8"),
+        ((*EXPORT, "wraps=4"), EXIT_USAGE, "wraps"),
+        ((*EXPORT, "warps"), EXIT_USAGE, "param=value"),
+        ((*EXPORT, "rows_per_warp=32", "--set", "block_n=128"), EXIT_USAGE, "regs_fit"),
     ],
 )
 @pytest.mark.skipif(
@@ -222,7 +211,7 @@ def test_a_database_from_the_future_is_said_in_one_line(searched, tmp_path):
         connection.execute("update evoflash_version set version_num = '9999'")
     connection.close()
 
-    done = evoflash("search", "--gpu", "l4", "--budget", "1", "--db", str(path))
+    done = evoflash(*SEARCH_ONE, str(path))
 
     assert done.returncode == 1
     assert "newer" in one_line(done)
@@ -231,7 +220,7 @@ def test_a_database_from_the_future_is_said_in_one_line(searched, tmp_path):
 def test_a_folder_that_cannot_be_written_is_said_in_one_line(tmp_path):
     (tmp_path / "file").write_text("")
 
-    done = evoflash("search", "--gpu", "l4", "--budget", "1", "--db", str(tmp_path / "file" / "x.db"))
+    done = evoflash(*SEARCH_ONE, str(tmp_path / "file" / "x.db"))
 
     assert done.returncode == 1
     assert "file" in one_line(done)
@@ -239,17 +228,8 @@ def test_a_folder_that_cannot_be_written_is_said_in_one_line(tmp_path):
 
 @pytest.mark.slow
 def test_no_host_compiler_is_said_in_one_line(tmp_path):
-    done = evoflash(
-        "search",
-        "--gpu",
-        "l4",
-        "--budget",
-        "1",
-        "--db",
-        str(tmp_path / "a.db"),
-        PATH=str(tmp_path),
-        EVOFLASH_CACHE_DIR=str(tmp_path / "cache"),
-    )
+    bare = {"PATH": str(tmp_path), "EVOFLASH_CACHE_DIR": str(tmp_path / "cache")}
+    done = evoflash(*SEARCH_ONE, str(tmp_path / "a.db"), **bare)
 
     assert done.returncode == EXIT_DEVICE
     assert "g++" in one_line(done)
@@ -258,17 +238,11 @@ def test_no_host_compiler_is_said_in_one_line(tmp_path):
 def test_no_cuda_wheels_is_said_in_one_line(tmp_path):
     (tmp_path / "cupy.py").write_text("raise ImportError('no module named cupy')")
 
-    done = fresh(
-        "search",
-        "--gpu",
-        "l4",
-        "--budget",
-        "1",
-        "--db",
-        str(tmp_path / "a.db"),
-        PYTHONPATH=os.pathsep.join([str(tmp_path), str(ROOT)]),
-        EVOFLASH_CACHE_DIR=str(tmp_path / "cache"),
-    )
+    bare = {
+        "PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)]),
+        "EVOFLASH_CACHE_DIR": str(tmp_path / "cache"),
+    }
+    done = fresh(*SEARCH_ONE, str(tmp_path / "a.db"), **bare)
 
     assert done.returncode == EXIT_DEVICE
     assert "evoflash[cuda13]" in one_line(done)
@@ -293,20 +267,8 @@ def test_a_path_that_cannot_be_written_leaves_nothing_half_done(searched, tmp_pa
 @pytest.mark.slow
 def test_ctrl_c_keeps_what_was_evaluated(tmp_path):
     path = tmp_path / "stopped.db"
-    command = [
-        sys.executable,
-        "-m",
-        "evoflash",
-        "search",
-        "--gpu",
-        "l4",
-        "--budget",
-        "500",
-        "--db",
-        str(path),
-    ]
     process = subprocess.Popen(
-        command,
+        [sys.executable, "-m", "evoflash", "search", "--gpu", "l4", "--budget", "500", "--db", str(path)],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

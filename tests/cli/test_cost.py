@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from evoflash.app import words as cost
+from evoflash.app.runs import cost_as_dict, parse_price
 from evoflash.app.search.limits import Limits
 from evoflash.app.search.session import Meter, counting, result_of
 from evoflash.app.search.stopping import TerminatedError
@@ -16,6 +16,7 @@ from evoflash.evaluation import Basis, RunKey
 from evoflash.store.run_edits import merge
 from evoflash.store.standing import ComputeCost, charge, costs
 from evoflash.store.store import open_store
+from evoflash.views.runs import cost_in_words, minutes
 
 PROBLEM = "b=1,h=8,hkv=8,sq=512,skv=512,d=64,dtype=fp16"
 
@@ -152,21 +153,21 @@ def test_a_merged_run_keeps_its_cost(store, tmp_path) -> None:
     [(0.0, "0"), (1.0, "0.02"), (3.0, "0.05"), (24.0, "0.4"), (745.0, "12.4"), (18600.0, "310")],
 )
 def test_minutes_have_the_digits_that_matter(seconds, words) -> None:
-    assert cost.minutes(seconds) == words
+    assert minutes(seconds) == words
 
 
 def test_money_is_of_gpu_hours_and_said_where_there_was_a_gpu() -> None:
-    assert cost.in_words(ComputeCost(1800.0, 60.0), 3.5) == (
+    assert cost_in_words(ComputeCost(1800.0, 60.0), 3.5) == (
         "30.0 GPU minutes, 1.0 CPU minutes; 1.75 at 3.50 for a GPU hour"
     )
-    assert cost.in_words(ComputeCost(0.0, 60.0), 3.5) == "1.0 CPU minutes"
-    assert cost.in_words(None, 3.5) == ""
+    assert cost_in_words(ComputeCost(0.0, 60.0), 3.5) == "1.0 CPU minutes"
+    assert cost_in_words(None, 3.5) == ""
 
 
 def test_json_has_minutes_and_with_a_price_the_money() -> None:
-    assert cost.as_dict(ComputeCost(1800.0, 60.0)) == {"gpu_minutes": 30.0, "cpu_minutes": 1.0}
-    assert cost.as_dict(ComputeCost(1800.0, 60.0), 3.5)["price"] == 1.75
-    assert cost.as_dict(None, 3.5) == {
+    assert cost_as_dict(ComputeCost(1800.0, 60.0)) == {"gpu_minutes": 30.0, "cpu_minutes": 1.0}
+    assert cost_as_dict(ComputeCost(1800.0, 60.0), 3.5)["price"] == 1.75
+    assert cost_as_dict(None, 3.5) == {
         "gpu_minutes": None,
         "cpu_minutes": None,
         "price_per_hour": 3.5,
@@ -177,7 +178,7 @@ def test_json_has_minutes_and_with_a_price_the_money() -> None:
 @pytest.mark.parametrize("price", [-1.0, float("nan"), float("inf")])
 def test_what_is_no_price_is_refused(price) -> None:
     with pytest.raises(UsageError, match="--price-per-hour"):
-        cost.parse_price(price)
+        parse_price(price)
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from places import FIXTURES, ROOT, environment
+from places import FIXTURES, ROOT, TESTS, environment
 from waiting import LIMIT_S, has_open, is_alive, is_waiting, until
 
 from evoflash.kernels.gxx import runtime
@@ -146,7 +146,7 @@ def on_a_small_disk(
     return done.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_full_disk_under_the_database_loses_nothing(tmp_path: Path) -> None:
     path = tmp_path / "disk" / "a.db"
     command = " ".join([*EVOFLASH, *REPLAY, "--budget", "100", "--db", str(path)])
@@ -198,7 +198,7 @@ exec {gxx} "$@"
 """
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_full_disk_under_gxx_blames_no_kernel(tmp_path: Path) -> None:
     built, cache = runtime().parent, tmp_path / "cache" / "emulator"
     cache.mkdir(parents=True)
@@ -253,7 +253,7 @@ def test_a_search_that_meets_a_lock_waits_and_goes_on(tmp_path: Path) -> None:
     assert len(stored(path)) == 20
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_ctrl_c_is_heard_while_a_lock_on_the_database_is_waited_for(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     assert ended(started(*REPLAY, "--budget", "2", "--db", path))[0] == 0
@@ -280,7 +280,7 @@ with open_store(sys.argv[1]) as store:
 """
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_second_search_of_the_same_run_is_refused_until_the_first_is_gone(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     assert ended(started(*REPLAY, "--budget", "2", "--db", path))[0] == 0
@@ -300,7 +300,7 @@ def test_a_second_search_of_the_same_run_is_refused_until_the_first_is_gone(tmp_
     assert ended(started(*REPLAY, "--budget", "5", "--db", path))[0] == 0
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_searches_of_different_runs_share_a_database(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     searches = [started(*REPLAY, "--budget", "60", "--seed", seed, "--db", path) for seed in (1, 2, 3)]
@@ -362,7 +362,7 @@ def test_kill_9_leaves_no_process_and_a_whole_database(tmp_path: Path) -> None:
     assert set(stored(path).values()) == {"correct"}
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_kill_9_of_a_worker_costs_no_candidate(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     search = started(*EMULATED, "--budget", "6", "--db", path)
@@ -387,37 +387,7 @@ def workers_of(search: int) -> list[int]:
 
 # ---- a wall clock that jumps
 
-CLOCK = r"""
-// Every look at the wall clock finds it hours before or after the last one; the monotonic clock is right.
-#define _GNU_SOURCE 1
-#include <dlfcn.h>
-#include <sys/time.h>
-#include <time.h>
-static long jump() {
-  static long looks = 0;
-  const long at = __atomic_add_fetch(&looks, 1, __ATOMIC_RELAXED);
-  return (at * 7919 % 13 - 6) * 3600;
-}
-extern "C" int clock_gettime(clockid_t id, struct timespec* at) noexcept {
-  static auto real = (int (*)(clockid_t, struct timespec*))dlsym(RTLD_NEXT, "clock_gettime");
-  const int status = real(id, at);
-  if (id == CLOCK_REALTIME || id == CLOCK_REALTIME_COARSE) at->tv_sec += jump();
-  return status;
-}
-extern "C" int gettimeofday(struct timeval* at, void*) noexcept {
-  struct timespec now;
-  clock_gettime(CLOCK_REALTIME, &now);
-  at->tv_sec = now.tv_sec;
-  at->tv_usec = now.tv_nsec / 1000;
-  return 0;
-}
-extern "C" time_t time(time_t* at) noexcept {
-  struct timespec now;
-  clock_gettime(CLOCK_REALTIME, &now);
-  if (at) *at = now.tv_sec;
-  return now.tv_sec;
-}
-"""
+CLOCK = (TESTS / "cli" / "clock.cpp").read_text()
 
 
 @pytest.fixture(scope="module")
@@ -440,7 +410,7 @@ def test_the_clock_of_the_next_test_jumps(clock: Path) -> None:
     assert float(done.stdout) > 3600
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_search_under_a_jumping_clock_is_like_any_other(tmp_path: Path, clock: Path) -> None:
     path = tmp_path / "a.db"
     command = (*EMULATED, "--budget", "4", "--time-limit", "600", "--db", path)

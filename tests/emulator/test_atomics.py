@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from emulator_faults import WAYS, found, told
 from places import KERNELS
 
 from evoflash.emulator.launch import Emulation, Memory, run_launch
@@ -13,10 +14,6 @@ from evoflash.kernels.gxx import build
 from evoflash.launch import LaunchConfig
 
 SOURCE = (KERNELS / "atomics.cu").read_text()
-WAYS = [
-    {"delivery": "random", "schedule": schedule, "seed": seed}
-    for schedule, seed in product(("fifo", "random"), (1, 2, 3))
-]
 THREADS = np.arange(64)
 Array = np.ndarray[Any, Any]
 
@@ -45,12 +42,6 @@ def launched(
         pointers = [np.uint64(array.ctypes.data) for array in arrays]
         emulations = [run_launch(library, launch, [*pointers, *scalars], **way) for _ in range(launches)]
         return emulations, arrays[0].copy(), out.copy()
-
-
-def found(emulation: Emulation) -> set[tuple[str, str]]:
-    """Kind of each report, and the text of its line."""
-    lines = ["", *SOURCE.splitlines()]
-    return {(report.kind, lines[report.line].strip()) for report in emulation.reports}
 
 
 def combine(fault: int, **choices: Any) -> tuple[list[Emulation], Array, Array]:
@@ -145,67 +136,20 @@ def test_each_atomic_returns_the_old_value_and_leaves_the_new_one() -> None:
 
 # ---- what is wrong, in every schedule
 
-SUM = "for (int i = 0; i < blocks; ++i) sum += ef::ldg((const int*)workspace + 64 * i + thread);"
-BESIDE = "if (ef::ldg((const float*)out + (thread + 1) % 64) < 0) ef::red_add(out, 1.0f);"
-SET = "if (blockIdx.x == gridDim.x - 1) ef::stg(out + (thread + 1) % 64, 0.0f);"
-ADD = "ef::atom_add_shared(bin, 1);"
-SHOWN = "if (thread >= 56) ef::stg(out + thread - 56, ef::lds<int>(bin));"
-ALL = "for (int i = 0; i < 64; ++i) sum += ef::lds<int>(counter + 16 + 4 * i);"
-PASSED_ON = "const int sum = ef::ldg((const int*)workspace + thread) + int(blockIdx.x) + thread;"
-
 
 @pytest.mark.parametrize("resident", [False, True])
-@pytest.mark.parametrize(
-    ("fault", "kind", "line"),
-    [
-        pytest.param(1, "race-global", SUM, id="no fence before"),
-        pytest.param(2, "race-global", SUM, id="no fence after"),
-        pytest.param(3, "race-global", SUM, id="no barrier before"),
-        pytest.param(
-            4, "race-global", "const u32 before = ef::ldg((const u32*)counter);", id="plain counter"
-        ),
-        pytest.param(7, "race-global", "ef::stg(counter, before + 1);", id="every block resets"),
-        pytest.param(8, "race-global", SUM, id="released, not acquired"),
-    ],
-)
+@pytest.mark.parametrize(("fault", "kind", "line"), told("combining"))
 def test_a_wrong_way_to_combine_is_named(fault: int, kind: str, line: str, resident: bool) -> None:
     for way in WAYS:
         (emulation,), _, _ = combine(fault, resident=resident, **way)
-        assert (kind, line) in found(emulation), way
+        assert (kind, line) in found(emulation, SOURCE), way
 
 
-@pytest.mark.parametrize(
-    ("fault", "lines"),
-    [
-        pytest.param(
-            11,
-            {
-                "while (ef::ldg((const u32*)flag) != turn) {",
-                "ef::stg_release(flag, turn + 1);",
-                PASSED_ON,
-                "ef::stg(workspace + thread, sum);",
-            },
-            id="plain poll",
-        ),
-        pytest.param(13, {PASSED_ON, "ef::stg(workspace + thread, sum);"}, id="no fence behind the poll"),
-        pytest.param(15, {PASSED_ON, "ef::stg(workspace + thread, sum);"}, id="no barrier before"),
-        pytest.param(
-            16,
-            {
-                "ef::stg(flag, turn + 1);",
-                "while (ef::ldg_acquire((const u32*)flag) != turn) {",
-                PASSED_ON,
-                "ef::stg(workspace + thread, sum);",
-            },
-            id="plain store",
-        ),
-        pytest.param(17, {PASSED_ON, "ef::stg(workspace + thread, sum);"}, id="no fence before the store"),
-    ],
-)
+@pytest.mark.parametrize(("fault", "lines"), told("turns", sets=("lines",)))
 def test_a_wrong_way_to_take_turns_is_a_race(fault: int, lines: set[str]) -> None:
     for way in WAYS:
         (emulation,), _, _ = turns(fault, **way)
-        reports = found(emulation)
+        reports = found(emulation, SOURCE)
         assert reports
         assert {kind for kind, _ in reports} == {"race-global"}
         assert {line for _, line in reports} <= lines
@@ -221,25 +165,13 @@ def test_blocks_that_wait_for_one_that_is_not_there_are_told_so() -> None:
         assert re.search(said, report.message)
 
 
-@pytest.mark.parametrize(
-    ("entry", "fault", "kinds", "lines"),
-    [
-        ("pile", 21, {"race-global"}, ["ef::stg(out + thread, 0.0f);"]),
-        ("pile", 22, {"race-global"}, [BESIDE, "ef::red_add(out + thread, float(blockIdx.x + 1));"]),
-        ("pile", 23, {"race-global"}, [SET, "ef::red_add(out + thread, float(blockIdx.x + 1));"]),
-        ("count", 31, {"race-WAW", "uninit-shared"}, ["if (thread >= 56) ef::sts(bin, 0);", ADD]),
-        ("count", 32, {"race-RAW", "race-WAR"}, [SHOWN, ADD]),
-        ("count", 33, {"race-WAW"}, ["if (thread >= 56) ef::sts(bin, 8);", ADD]),
-        ("last", 41, {"race-RAW"}, [ALL]),
-        ("last", 42, {"race-RAW"}, [ALL]),
-    ],
-)
+@pytest.mark.parametrize(("entry", "fault", "kinds", "lines"), told("beside_atomics", sets=("kinds",)))
 def test_plain_accesses_race_with_atomics(entry: str, fault: int, kinds: set[str], lines: list[str]) -> None:
     dtype = np.float32 if entry == "pile" else np.int32
     seen = set()
     for way in WAYS:
         (emulation,), _, _ = launched(entry, fault, blocks=3 if entry == "pile" else 1, dtype=dtype, **way)
-        reports = found(emulation)
+        reports = found(emulation, SOURCE)
         assert reports, way
         assert {kind for kind, _ in reports} <= kinds
         seen |= {text for _, text in reports}

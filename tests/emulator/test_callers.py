@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from places import TESTS
 
 from evoflash.app.check.findings import from_report, merge
 from evoflash.app.check.runs import check_kernel
@@ -14,24 +15,7 @@ from evoflash.kernels.gxx import build
 from evoflash.launch import LaunchConfig
 
 # Which of three tensors is read too far; `inner` is called by `row`, which the kernel calls.
-SOURCE = """#include "ef.h"
-EF_DEV float inner(const float* x, int i) {
-  return ef::ldg(x + i);
-}
-EF_DEV float row(const float* x, int i) {
-  const float first = inner(x, i);
-  return first + 1.0f;
-}
-extern "C" __global__ void k(const float* x, float* y, int far) {
-  const int i = threadIdx.x;
-  float sum = row(x, i);
-  sum += row(x, far == 1 ? i + 9000 : i);
-  sum += row(x, far == 2 ? i + 9000 : i);
-  ef::stg(y + i, sum);
-  if (far == 3) ef::stg(y + i + 9000, sum);
-}
-EF_EXPORT_KERNEL(k)
-"""
+SOURCE = (TESTS / "emulator" / "callers.cu").read_text()
 
 
 def ran(far: int) -> Emulation:
@@ -78,26 +62,7 @@ arguments = [
 */
 """
 # K and V by one helper; `early` reads V while its copy may be under way.
-COPIES = """#include "ef.h"
-EF_DEV void fetch(int at, const float* x) {
-  ef::cp_async16(ef::smem_base() + at + threadIdx.x * 16, x + threadIdx.x * 4);
-}
-EF_DEV float early(int at) {
-  return ef::lds<float>(ef::smem_base() + at + threadIdx.x * 16);
-}
-extern "C" __global__ void k(const float* x, float* y) {
-  fetch(0, x);
-  ef::cp_async_commit();
-  fetch(512, x);
-  ef::cp_async_commit();
-  ef::cp_async_wait<1>();
-  float sum = early(0);
-  sum += early(512);
-  ef::cp_async_wait<0>();
-  ef::stg(y + threadIdx.x, sum);
-}
-EF_EXPORT_KERNEL(k)
-"""
+COPIES = (TESTS / "emulator" / "copies.cu").read_text()
 
 
 @pytest.mark.parametrize("watched", [(), (3,)])

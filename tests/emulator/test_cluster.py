@@ -1,11 +1,11 @@
 """Blocks of a cluster in the emulator: others' shared memory, the cluster's barrier, who ends too early."""
 
 import re
-from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
+from emulator_faults import WAYS, found, told
 from places import KERNELS
 
 from evoflash.emulator.launch import Emulation, Memory, run_launch
@@ -13,10 +13,6 @@ from evoflash.kernels.gxx import build
 from evoflash.launch import LaunchConfig
 
 SOURCE = (KERNELS / "cluster.cu").read_text()
-WAYS = [
-    {"delivery": delivery, "schedule": schedule, "seed": seed}
-    for delivery, schedule, seed in product(("eager", "lazy", "random"), ("fifo", "random"), (1, 2))
-]
 
 
 def cluster(
@@ -34,19 +30,9 @@ def cluster(
         return emulation, out.copy()
 
 
-def found(emulation: Emulation) -> set[tuple[str, str]]:
-    """Kind of each report, and the text of its line."""
-    lines = ["", *SOURCE.splitlines()]
-    return {(report.kind, lines[report.line].strip()) for report in emulation.reports}
-
-
 def sums(size: int) -> np.ndarray[Any, Any]:
     threads = np.arange(64)
     return sum(100 * rank + threads for rank in range(size))
-
-
-READ = "for (u32 i = 0; i < size; ++i) result += ef::lds_cluster<int>(ef::map_shared(mine, i));"
-ASYNC_STORE = "ef::sts_async(target, u32(100 * rank + thread), ef::map_shared(bar, 0));"
 
 
 @pytest.mark.parametrize("fault", [0, 4], ids=["cluster_sync", "arrive, work, wait"])
@@ -86,85 +72,27 @@ def test_blocks_store_to_another_ones_shared_memory(fault: int) -> None:
 
 @pytest.mark.parametrize(
     ("fault", "must", "may"),
-    [
-        pytest.param(1, {("dsmem-not-started", READ)}, {"race", "uninit"}, id="no barrier at the start"),
-        pytest.param(3, {("dsmem-not-started", READ)}, {"race", "uninit"}, id="only the block's barrier"),
-        pytest.param(2, {("race-RAW", READ)}, set(), id="relaxed arrival at the start"),
-        pytest.param(
-            5, {("cluster-barrier", "ef::cluster_arrive();")}, set(), id="arrival without waiting before"
+    told(
+        "cluster",
+        sets=(
+            "may",
+            "must",
         ),
-        pytest.param(6, {("cluster-barrier", "ef::cluster_wait();")}, set(), id="waiting without arrival"),
-        pytest.param(8, {("divergence", "ef::cluster_arrive();")}, set(), id="lanes on two ways"),
-        pytest.param(
-            9,
-            {("cluster-rank", "result = ef::lds_cluster<int>(ef::map_shared(mine, size));")},
-            {"OOB"},
-            id="rank too large",
-        ),
-        pytest.param(
-            10,
-            {
-                (
-                    "cluster-rank",
-                    "result = ef::lds_cluster<int>(ef::map_shared(ef::map_shared(mine, 1), 0));",
-                )
-            },
-            set(),
-            id="mapped twice",
-        ),
-        pytest.param(
-            11,
-            {("OOB-shared", "result = ef::lds<int>(ef::map_shared(mine, 1));")},
-            set(),
-            id="plain load of a cluster address",
-        ),
-        pytest.param(
-            12,
-            {
-                (
-                    "OOB-shared",
-                    "result = ef::lds_cluster<int>(ef::map_shared(smem + 1024 + 4 * thread, 0));",
-                )
-            },
-            set(),
-            id="past the other's end",
-        ),
-        pytest.param(13, {("dsmem-exited", READ)}, set(), id="no barrier at the end"),
-        pytest.param(16, {("dsmem-exited", READ)}, set(), id="relaxed arrival at the end"),
-        pytest.param(21, {("dsmem-not-started", ASYNC_STORE)}, {"mbarrier", "missing"}, id="early store"),
-        pytest.param(
-            24,
-            {("cluster-rank", "ef::sts_async(target, u32(100 * rank + thread), ef::map_shared(bar, 1));")},
-            set(),
-            id="barrier elsewhere",
-        ),
-    ],
+    ),
 )
 def test_a_fault_is_named_on_its_line_under_every_schedule(
     fault: int, must: set[tuple[str, str]], may: set[str]
 ) -> None:
     for way in WAYS:
-        reports = found(cluster(fault, **way)[0])
+        reports = found(cluster(fault, **way)[0], SOURCE)
         assert must <= reports, way
         assert {kind.partition("-")[0] for kind, _ in reports - must} <= may, way
 
 
-@pytest.mark.parametrize(
-    ("fault", "kinds"),
-    [
-        # Which of the two comes first is up to the schedule.
-        pytest.param(14, {"race-RAW", "race-WAR"}, id="overwritten while read"),
-        pytest.param(22, {"race-RAW", "race-WAR", "uninit-shared", "dsmem-exited"}, id="stores unannounced"),
-        pytest.param(
-            25,
-            {"async-not-waited", "race-WAR", "uninit-shared", "async-at-exit", "dsmem-exited"},
-            id="asynchronous stores unawaited",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("fault", "kinds"), told("cluster_races", sets=("kinds",)))
 def test_a_race_over_anothers_memory_is_found_from_either_side(fault: int, kinds: set[str]) -> None:
     for way in WAYS:
-        reports = found(cluster(fault, **way)[0])
+        reports = found(cluster(fault, **way)[0], SOURCE)
         assert reports
         assert {kind for kind, _ in reports} <= kinds
 

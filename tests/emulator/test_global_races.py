@@ -1,11 +1,11 @@
 """Global memory that kernels write, in the emulator: order between threads, blocks and launches."""
 
 import re
-from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
+from emulator_faults import WAYS, found, told
 from places import KERNELS
 
 from evoflash.emulator.launch import Emulation, Memory, run_launch
@@ -13,17 +13,7 @@ from evoflash.kernels.gxx import build
 from evoflash.launch import LaunchConfig
 
 SOURCE = (KERNELS / "global.cu").read_text()
-WAYS = [
-    {"delivery": delivery, "schedule": schedule, "seed": seed}
-    for delivery, schedule, seed in product(("eager", "lazy", "random"), ("fifo", "random"), (1, 2))
-]
 BLOCKS = 3
-
-
-def found(emulation: Emulation) -> set[tuple[str, str]]:
-    """Kind of each report, and the text of its line."""
-    lines = ["", *SOURCE.splitlines()]
-    return {(report.kind, lines[report.line].strip()) for report in emulation.reports}
 
 
 def passed(
@@ -74,66 +64,12 @@ def test_threads_exchange_through_memory_with_a_barrier(fault: int, resident: bo
         np.testing.assert_array_equal(out, np.broadcast_to((np.arange(64) + 1) % 64, (BLOCKS, 64)))
 
 
-READ = "int result = ef::ldg((const int*)here + next);"
-FROM_BEFORE = "if (blockIdx.x > 0) result += ef::ldg((const int*)here - 64 + thread);"
-
-
 @pytest.mark.parametrize("resident", [False, True])
-@pytest.mark.parametrize(
-    ("fault", "kinds", "lines"),
-    [
-        # The line of the access that comes second: which one that is, is up to the schedule; the first of
-        # these must be among them.
-        pytest.param(
-            1,
-            {"race-global", "uninit-global"},
-            [READ, "ef::stg(here + thread, thread);"],
-            id="read after write",
-        ),
-        pytest.param(2, {"race-global"}, ["ef::stg(here + thread, 0);", READ], id="write after read"),
-        pytest.param(
-            3,
-            {"race-global", "uninit-global"},
-            [FROM_BEFORE, "ef::stg(here + thread, thread);"],
-            id="of another block",
-        ),
-        pytest.param(
-            4,
-            {"race-global"},
-            ["ef::stg(workspace + thread, thread);", "ef::stg(here + thread, thread);", READ],
-            id="by two blocks",
-        ),
-        pytest.param(
-            5,
-            {"uninit-global"},
-            ["result += ef::ldg((const int*)workspace + 64 * gridDim.x + thread);"],
-            id="never written",
-        ),
-        pytest.param(
-            6,
-            {"race-global"},
-            [
-                "ef::cp_async16(ef::smem_base() + 16 * thread, here + 4 * thread);",
-                "ef::stg(here + thread, 1 + thread);",
-                READ,
-            ],
-            id="cp.async",
-        ),
-        pytest.param(
-            8,
-            {"double-write-global"},
-            [
-                "ef::stg(out + 64 * blockIdx.x + thread, result);",
-                "ef::stg(out + 64 * blockIdx.x + next, 0);",
-            ],
-            id="an output twice",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("fault", "kinds", "lines"), told("global_races", sets=("kinds",)))
 def test_what_nothing_orders_is_named(fault: int, kinds: set[str], lines: list[str], resident: bool) -> None:
     seen = set()
     for way in WAYS:
-        reports = found(passed(fault, resident=resident, **way)[0])
+        reports = found(passed(fault, resident=resident, **way)[0], SOURCE)
         assert reports, way
         assert {kind for kind, _ in reports} <= kinds
         assert {line for _, line in reports} <= set(lines)
@@ -180,16 +116,16 @@ def test_a_dependent_launch_that_does_not_wait_is_named(fault: int, line: str) -
     for way in WAYS:
         first, second = chained(fault, **way)
         assert first.reports == ()
-        assert found(second) == {("missing-grid-wait", line)}
+        assert found(second, SOURCE) == {("missing-grid-wait", line)}
 
 
 def test_a_wait_covers_only_launches_that_have_waited_themselves() -> None:
     """An idle launch between two others ends at once; behind it, the first can still be running."""
     *_, last = chained(10, ("produce", "idle", "consume"))
-    assert found(last) == {("missing-grid-wait", READS_INPUT)}
+    assert found(last, SOURCE) == {("missing-grid-wait", READS_INPUT)}
     *_, last = chained(10, ("produce", "produce", "consume"))
     assert last.reports == ()
     _, second, _ = chained(11, ("produce", "produce", "consume"))
-    assert found(second) == {
+    assert found(second, SOURCE) == {
         ("missing-grid-wait", "ef::stg(workspace + 64 * blockIdx.x + threadIdx.x, int(threadIdx.x) + add);")
     }

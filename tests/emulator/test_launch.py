@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from emulator_faults import told
 from places import KERNELS, environment
 
 from evoflash.emulator.launch import Emulation, Memory, run_launch
@@ -132,25 +133,7 @@ def test_equal_seeds_give_equal_runs() -> None:
 
 
 @pytest.mark.parametrize("delivery", DELIVERIES)
-@pytest.mark.parametrize(
-    ("bug", "kind"),
-    [
-        pytest.param(1, "race-WAR", id="stage refilled while read"),
-        pytest.param(2, "race-RAW", id="no barrier after the wait"),
-        pytest.param(4, "OOB-shared", id="carve-out too far"),
-        pytest.param(5, "uninit-shared", id="chunks never written"),
-        pytest.param(6, "async-not-waited", id="no wait"),
-        pytest.param(6, "async-overwrite", id="no wait, overwritten"),
-        pytest.param(9, "divergence", id="half a warp shuffles"),
-        pytest.param(10, "misaligned-shared", id="row half a chunk off"),
-        pytest.param(11, "misaligned-global", id="source four elements off"),
-        pytest.param(12, "double-write-global", id="rows written twice"),
-        pytest.param(13, "write-to-input", id="output into Q"),
-        pytest.param(14, "async-at-exit", id="last copy never waited for"),
-        pytest.param(15, "DEADLOCK", id="barrier count"),
-        pytest.param(16, "divergence", id="a lane exits early"),
-    ],
-)
+@pytest.mark.parametrize(("bug", "kind"), told("flash"))
 @pytest.mark.sample(14)
 def test_a_planted_bug_is_named_under_every_delivery(bug: int, kind: str, delivery: str) -> None:
     assert kind in flash(bug=bug, delivery=delivery).kinds
@@ -162,27 +145,7 @@ def test_reading_beyond_a_tensor_is_reported_though_the_result_is_right() -> Non
     assert outcome.error < 2e-3
 
 
-@pytest.mark.parametrize(
-    ("number", "kind", "at"),
-    [
-        (1, "OOB-raw", "result = in[4096 + thread];"),
-        (2, "write-to-input", "const_cast<int*>(in)[thread] = 7;"),
-        (3, "stack-overflow", "EF_DEV int descend"),
-        (4, "LIVELOCK", "while (ef::lds<int>(smem) == 0) {"),
-        (5, "race-RAW", "#elif FAULT == 5"),
-        (6, "TIMEOUT", "while (go) {"),
-        (7, "array-bounds", "result = values[ef::ldg(in + 5)];"),
-        (8, "divide-by-zero", "result = 64 / ef::ldg(in);"),
-        (9, "race-WAW", "ef::sts(smem, thread);"),
-        (11, "race-RAW", "#elif FAULT == 11"),
-        (13, "DEADLOCK", "ef::bar_sync(1, 64);"),
-        (15, "divergence", "#elif FAULT == 15"),
-        (16, "async-at-exit", "#elif FAULT == 16"),
-        (17, "LIVELOCK", "while (ef::ldg(in) == 0) {"),
-        (19, "OOB-global", "ef::stg((int*)nullptr + thread, 1);"),
-        (20, "named-barrier", "ef::bar_sync(1, thread < 32 ? 64 : 32);"),
-    ],
-)
+@pytest.mark.parametrize(("number", "kind", "at"), told("threads"))
 def test_a_fault_is_reported_with_its_line(number: int, kind: str, at: str) -> None:
     found = {report.kind: report for report in fault(number, cpu_limit_s=0.1, schedule="fifo").reports}
     # Where several lines look alike, the report must be within the few lines of that fault.

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from emulator_faults import told
 from places import KERNELS
 
 from evoflash.emulator.launch import Emulation, Memory, run_launch
@@ -63,26 +64,7 @@ def test_a_try_ends_in_vain_when_nobody_else_can_go_on(delivery: str, schedule: 
 
 
 @pytest.mark.parametrize(("delivery", "schedule"), POLICIES)
-@pytest.mark.parametrize(
-    ("number", "kind", "at"),
-    [
-        (3, "race-RAW", "// read"),
-        (4, "mbarrier-overarrive", "// one too many"),
-        (6, "mbarrier-uninit", "// no barrier here"),
-        (7, "mbarrier-uninit", "// no longer"),
-        (8, "mbarrier-reinit", "// again"),
-        (13, "mbarrier-as-data", "// a barrier's own bytes"),
-        (14, "mbarrier-count", "// for nobody"),
-        (15, "mbarrier-parity", "// no parity"),
-        (16, "misaligned-shared", "// half a place off"),
-        (20, "async-not-waited", "// copied"),
-        (30, "async-not-waited", "// its own, or another's"),
-        (31, "async-not-waited", "// its own, or another's"),
-        (23, "mbarrier-tx", "// bytes that never come"),
-        (26, "mbarrier-overarrive", "// three of two"),
-        (27, "async-at-exit", "// left alone"),
-    ],
-)
+@pytest.mark.parametrize(("number", "kind", "at"), told("mbarrier"))
 def test_misuse_is_reported_with_its_line(
     number: int, kind: str, at: str, delivery: str, schedule: str
 ) -> None:

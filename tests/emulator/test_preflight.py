@@ -1,4 +1,4 @@
-"""The pre-flight set: random kernels of the family pass it, and mistakes planted in a real kernel do not."""
+"""The pre-flight set: random kernels pass it, and strides that are mixed up do not."""
 
 from dataclasses import replace
 
@@ -7,7 +7,6 @@ import pytest
 
 from evoflash.emulator.call import _strided_layout
 from evoflash.emulator.preflight import CPU_LIMIT_S, cpu_limit_s, emulate, preflight
-from evoflash.evaluation import Candidate, Status
 from evoflash.kernels import gxx
 from evoflash.kernels.family import known_families, load_family
 from evoflash.kernels.renderer import render
@@ -38,18 +37,9 @@ VALUES = {
 }
 
 
-def planted(key: AttentionKey, *edits: tuple[str, str]) -> Candidate:
-    """The kernel with pieces of its text replaced; each piece must be there."""
-    candidate = render(FAMILY.space((key,), GPU).genome(VALUES), key, GPU)
-    source = candidate.source
-    for old, new in edits:
-        assert old in source, old
-        source = source.replace(old, new)
-    return replace(candidate, source=source)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("key", KEYS, ids=str)
+@pytest.mark.sample(1)
 def test_random_genomes_pass_without_a_report(key, request):
     """Two genomes of each kind, under --full five."""
     space, rng = FAMILY.space((key,), GPU), np.random.default_rng(key.head_dim)
@@ -153,71 +143,6 @@ def test_the_time_limit_goes_by_the_work():
     assert cpu_limit_s((replace(launch, grid=(1 << 30, 1, 1)),), small) <= 30 * CPU_LIMIT_S
 
 
-def test_an_intact_kernel_is_the_control():
-    assert preflight(planted(KEYS[1]), FAMILY, GPU, seed=0).complaint == ""
-
-
-@pytest.mark.parametrize(
-    ("edits", "status", "says"),
-    [
-        ([("ef::syncthreads();  // K tile j is here", "// K tile j is here")], Status.RUNTIME, "race"),
-        ([("ef::syncthreads();  // V tile j is here", "// V tile j is here")], Status.RUNTIME, "race"),
-        ([("ef::cp_async_wait<2 * (kStagesK - 1)>();", "")], Status.RUNTIME, "async"),
-        ([("fetch_v(j + kStagesV - 1);", "fetch_v(j + kStagesV);")], Status.RUNTIME, ""),
-        (
-            [
-                (
-                    "ef::cp_async16_zfill(chunk_at(tile, row, chunk), source, first + row < rows)",
-                    "ef::cp_async16(chunk_at(tile, row, chunk), source)",
-                ),
-            ],
-            Status.RUNTIME,
-            "OOB-global",
-        ),
-        ([("% 2 >= limit", "% 2 > limit")], Status.CORRECTNESS, ""),
-        ([("row_sum[t][h] *= shrink;", "")], Status.CORRECTNESS, ""),
-        (
-            [("for (int j = 0; j < tiles; ++j)", "for (int j = 0; j < tiles - (tiles > 3); ++j)")],
-            Status.RUNTIME,
-            "async-at-exit",
-        ),
-        ([("k_row, tile", "k_row, 1 + tile")], Status.CORRECTNESS, ""),
-        ([("if (block_row + tile_row < seq_q)\n", "")], Status.RUNTIME, "OOB-global"),
-        (
-            [
-                (
-                    "const u32 v_ring = k_ring + kStagesK * kTileBytes;",
-                    "const u32 v_ring = k_ring + kStagesK * kTileBytes + 256;",
-                )
-            ],
-            Status.RUNTIME,
-            "OOB-shared",
-        ),
-        ([("quad_sum(row_sum[t][h])", "row_sum[t][h]")], Status.CORRECTNESS, ""),
-        (
-            [
-                (
-                    "return ef::fmax(x, ef::shfl_xor(x, 2));",
-                    "return lane_zero() ? ef::fmax(x, ef::shfl_xor(x, 2)) : x;",
-                ),
-                (
-                    "EF_DEV float quad_max",
-                    "EF_DEV bool lane_zero() { return threadIdx.x % 32 == 0; }\nEF_DEV float quad_max",
-                ),
-            ],
-            Status.RUNTIME,
-            "divergence",
-        ),
-    ],
-)
-def test_a_planted_mistake_is_found(edits, status, says):
-    found = preflight(planted(KEYS[1], *edits), FAMILY, GPU, seed=0)
-
-    assert found.complaint, "the mistake went unnoticed"
-    assert found.status is status, found.complaint
-    assert says in found.complaint
-
-
 HOPPER, H200 = load_family("flash_wgmma"), load_gpu("h200")
 SPECULATIVE = {  # no maximum is looked for in later tiles, which are masked in parts
     "block_n": 64,
@@ -228,48 +153,6 @@ SPECULATIVE = {  # no maximum is looked for in later tiles, which are masked in 
     "rows_per_warpgroup": 64,
     "kv_groups": 1,
 }
-NOTED = {  # with two slots of Q and one of V, so that little else orders the notes of pieces of work
-    "block_n": 64,
-    "consumers": 1,
-    "k_stages": 2,
-    "v_stages": 1,
-    "rescale": "sampled",
-    "schedule": "persistent",
-    "producer": "warpgroup",
-    "q_stages": 2,
-    "q_home": "registers",
-    "epilogue": "direct",
-}
-
-
-def hopper(values: dict[str, object], key: AttentionKey, old: str, new: str) -> Candidate:
-    """A kernel of flash_wgmma with one piece of its text replaced wherever it stands; it must be there."""
-    candidate = render(HOPPER.space((key,), H200).genome(values), key, H200)
-    assert old in candidate.source, old
-    return replace(candidate, source=candidate.source.replace(old, new))
-
-
-@pytest.mark.parametrize("part", [1, 2])
-@pytest.mark.parametrize("causal", [False, True])
-def test_a_mask_of_a_later_tile_that_lets_one_key_through_is_found(part, causal):
-    key = AttentionKey(64, "fp16", causal, 1, "sm_90a")
-    ahead = "kPartKeys" if part == 1 else "2 * kPartKeys"
-    bound = f"else if (first_key + {ahead} > unmasked"
-
-    assert preflight(hopper(SPECULATIVE, key, bound, bound), HOPPER, H200, seed=0).complaint == ""
-    found = preflight(hopper(SPECULATIVE, key, bound, f"{bound} + 1"), HOPPER, H200, seed=0)
-    assert found.status is Status.CORRECTNESS, found.complaint
-
-
-def test_a_note_that_is_written_over_while_a_lane_may_still_read_it_is_found():
-    key = AttentionKey(64, "fp16", False, 1, "sm_90a")
-    there = "if (work.tiles < 0) {\n        ef::syncwarp();\n"
-
-    assert preflight(hopper(NOTED, key, there, there), HOPPER, H200, seed=0).complaint == ""
-    found = preflight(hopper(NOTED, key, there, "if (work.tiles < 0) {\n"), HOPPER, H200, seed=0)
-    assert "race-WAR" in found.complaint
-
-
 DRIFTS = {  # genomes that rescale at every key or tile: a shrink that is not exactly 1 adds up there
     "flash_simt": {"lanes_per_row": 8, "softmax": "online_per_key", "vec": 8},
     "flash_wmma": {"block_n": 16},

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from emulator_faults import told
 from places import KERNELS
 
 from evoflash.emulator.launch import Emulation, Memory, run_launch
@@ -371,47 +372,7 @@ def test_plain_rows_go_there_and_back_and_add_up(delivery: str, schedule: str) -
 
 
 @pytest.mark.parametrize(("delivery", "schedule"), POLICIES)
-@pytest.mark.parametrize(
-    ("number", "kind", "at"),
-    [
-        pytest.param(2, "async-not-waited", "// sums", id="no wait for the load"),
-        pytest.param(3, "missing-proxy-fence", "// the load", id="no fence_mbar_init"),
-        pytest.param(4, "race-WAR", "// fills", id="stage released before it is read"),
-        pytest.param(5, "mbarrier-tx", "// the load", id="too few bytes expected"),
-        pytest.param(7, "misaligned-shared", "// half a line off", id="target off by 64"),
-        pytest.param(8, "async-at-exit", "// the load", id="nobody waits"),
-        pytest.param(10, "missing-proxy-fence", "// stores", id="no proxy fence"),
-        pytest.param(31, "missing-proxy-fence", "// stores", id="fence for global memory"),
-        pytest.param(32, "missing-proxy-fence", "// stores", id="fence before the writes"),
-        pytest.param(34, "missing-proxy-fence", "// stores", id="fence by one thread, before the barrier"),
-        pytest.param(36, "missing-proxy-fence", "// what was written", id="fence for shared memory"),
-        pytest.param(37, "missing-proxy-fence", "// what was written", id="global, no fence"),
-        pytest.param(11, "race-RAW", "// stores", id="no barrier before the store"),
-        pytest.param(12, "race-global", "// and again", id="rows stored twice"),
-        pytest.param(13, "async-at-exit", "// stores", id="store not waited for"),
-        pytest.param(14, "async-at-exit", "// stores", id="store never committed"),
-        pytest.param(15, "race-WAR", "// overwrites", id="waits for the group before"),
-        pytest.param(16, "uninit-shared", "// the second", id="stores what nobody wrote"),
-        pytest.param(19, "bulk-size", "// no multiple of 16", id="24 bytes"),
-        pytest.param(20, "race-WAR", "// overwrites", id="others do not wait"),
-        pytest.param(21, "OOB-shared", "// beyond the end", id="box leaves shared memory"),
-        pytest.param(22, "async-overwrite", "// by all", id="no elected thread"),
-        pytest.param(23, "race-global", "// reads back", id="wait_read is not for the writing"),
-        pytest.param(24, "tensor-map", "// a map of its own", id="map on the stack"),
-        pytest.param(25, "tensor-map", "// one coordinate more", id="rank"),
-        pytest.param(39, "tensor-map", "// loads 8 bytes", id="load off 16 bytes"),
-        pytest.param(40, "tensor-map", "// prefetches 8 bytes", id="prefetch off 16 bytes"),
-        pytest.param(41, "tensor-map", "// stores 2 bytes", id="store off 16 bytes"),
-        pytest.param(42, "tensor-map", "// adds 24 bytes", id="reduction off 16 bytes"),
-        pytest.param(43, "tensor-map", "// stores before the rows", id="store at a negative column"),
-        pytest.param(44, "tensor-map", "// stores before the first row", id="store at a negative row"),
-        pytest.param(45, "tensor-map", "// adds before the rows", id="reduction at a negative column"),
-        pytest.param(46, "tensor-map", "// adds before the first row", id="reduction at a negative row"),
-        pytest.param(26, "missing-proxy-fence", "// over it", id="load over plain writes"),
-        pytest.param(27, "mbarrier-inval", "// too early", id="barrier gone"),
-        pytest.param(30, "misaligned-global", "// two bytes off", id="source off by 2"),
-    ],
-)
+@pytest.mark.parametrize(("number", "kind", "at"), told("tma"))
 @pytest.mark.sample(72)
 def test_misuse_is_reported_with_its_line(
     number: int, kind: str, at: str, delivery: str, schedule: str

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from emulator_faults import told
 from places import KERNELS
 
 from evoflash.emulator.launch import Emulation, Memory, run_launch
@@ -272,35 +273,8 @@ def test_what_is_allowed_is_not_reported(memory: Memory, delivery: Any, schedule
         np.testing.assert_array_equal(out, np.full(128, expected, np.float32))
 
 
-BROKEN = [
-    pytest.param(1, "missing-wgmma-fence", "wgmma_ss", id="no fence"),
-    pytest.param(2, "missing-wgmma-fence", "wgmma_ss", id="accumulator set after the fence"),
-    pytest.param(3, "missing-wgmma-fence", "wgmma_rs", id="operand A set after the fence"),
-    pytest.param(4, "wgmma-acc-not-waited", "too early", id="result read before the wait"),
-    pytest.param(5, "wgmma-a-in-flight", "too early", id="operand A set before the wait"),
-    pytest.param(6, "wgmma-acc-not-waited", "too early", id="wait leaves a group"),
-    pytest.param(8, "missing-proxy-fence", "wgmma_ss", id="no proxy fence"),
-    pytest.param(9, "race-RAW", "wgmma_ss", id="no barrier"),
-    pytest.param(10, "async-at-exit", "wgmma_ss", id="nobody waits"),
-    pytest.param(11, "async-at-exit", "wgmma_ss", id="never committed"),
-    pytest.param(12, "wgmma-descriptor", "wgmma_ss", id="descriptors differ"),
-    pytest.param(13, "wgmma-descriptor", "wgmma_ss", id="base offset"),
-    pytest.param(14, "wgmma-descriptor", "wgmma_ss", id="start inside a pattern"),
-    pytest.param(15, "wgmma-descriptor", "wgmma_ss", id="reserved bits"),
-    pytest.param(16, "OOB-shared", "wgmma_ss", id="outside"),
-    pytest.param(17, "wgmma-descriptor", "wgmma_ss", id="scale_d differs"),
-    pytest.param(19, "divergence", "wgmma_ss", id="two lines"),
-    pytest.param(20, "divergence", "wgmma_", id="half a warp commits"),
-    pytest.param(21, "divergence", "wgmma_ss", id="a warp leaves"),
-    pytest.param(22, "uninit-shared", "wgmma_ss", id="never written"),
-    pytest.param(23, "DEADLOCK", "", id="a warp waits elsewhere"),
-    pytest.param(25, "wgmma-acc-not-waited", "wgmma_ss", id="copied before the wait"),
-    pytest.param(26, "wgmma-a-in-flight", "too early", id="operand A of two products"),
-]
-
-
 @pytest.mark.parametrize(("delivery", "schedule"), POLICIES)
-@pytest.mark.parametrize(("number", "kind", "line"), BROKEN)
+@pytest.mark.parametrize(("number", "kind", "line"), told("wgmma"))
 def test_a_broken_rule_is_reported_with_its_line(
     memory: Memory, number: int, kind: str, line: str, delivery: Any, schedule: Any
 ) -> None:

@@ -57,7 +57,7 @@ def evaluated(proposal: Proposal, history: list[Evaluation], *, proves_all: bool
         return evaluator.collect()[1]
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_slow_kernel_is_screened_after_the_runs_that_its_estimate_is_made_of(planted) -> None:
     proven = evaluated(planted("none"), best_at(SLOW_US))
     assert (proven.status, proven.rung) == (Status.CORRECT, Rung.DONE), proven.reason
@@ -71,7 +71,7 @@ def test_a_slow_kernel_is_screened_after_the_runs_that_its_estimate_is_made_of(p
     assert screened.timings == proven.timings
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_what_is_as_slow_as_the_last_of_the_best_is_screened_and_what_is_faster_is_proven(planted) -> None:
     us = evaluated(planted("none"), []).score_us
     assert us is not None
@@ -90,7 +90,7 @@ def test_what_is_as_slow_as_the_last_of_the_best_is_screened_and_what_is_faster_
         ("broken", Status.COMPILE, Rung.COMPILE, "error"),
     ],
 )
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_a_wrong_kernel_is_rejected_however_fast_and_whoever_its_rivals_are(
     planted, fault, status, rung, says, best_us
 ) -> None:

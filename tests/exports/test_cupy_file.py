@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from exported_cases import exported
-from recording import Recorder, build, number, sizes_of
+from recording import number, sizes_of
 
 from evoflash.errors import TemplateError
 from evoflash.exports import cupy_file, one_file
@@ -34,18 +34,6 @@ class OnGpu:
             "data": (at, False),
             "version": 3,
         }
-
-
-@pytest.fixture(scope="session")
-def library(tmp_path_factory):
-    return build(tmp_path_factory.mktemp("recording"))
-
-
-@pytest.fixture
-def recorder(library):
-    made = Recorder(library)
-    yield made
-    made.reset()
 
 
 def attention_of(recorder, name="plain"):

@@ -65,7 +65,7 @@ print(torch.nn.attention.list_flash_attention_impls()[-1])
     ]
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_two_files_and_two_copies_of_one_live_side_by_side(tmp_path):
     for name, case in (("one", "direct"), ("again", "direct"), ("other", "plain")):
         kind_of("torch", name).write(exported(case), tmp_path / f"{name}.py")
@@ -165,9 +165,9 @@ def test_its_modules_import_only_the_standard_library_torch_and_one_another(hub)
             assert outside <= ({"transformers"} if path.name == "torch_doors.py" else set()), path.name
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_the_folder_loads_with_kernels_from_a_local_path(hub):
-    pytest.importorskip("kernels", reason="kernels is not installed")
+    pytest.importorskip("kernels._rust", reason="kernels is not installed")
 
     said = alone(
         hub.parent,
@@ -183,7 +183,7 @@ print(kernel.attention)
     assert "float16, head_dim 64, one query head for each key/value head, no mask" in said
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_older_versions_of_kernels_find_the_package_inside(hub):
     python_name = kernel_name(made()).replace("-", "_")
 

@@ -4,8 +4,17 @@ import numpy as np
 import pytest
 from comparing_device import Device
 
-from evoflash.gpu.comparisons import MemoryPair, Numbers, RowComparison, Side, UntouchedRows, read_results
-from evoflash.gpu.layout import layouts_of
+from evoflash.gpu import comparisons
+from evoflash.gpu.comparisons import (
+    FiniteMemory,
+    MemoryPair,
+    Numbers,
+    RowComparison,
+    Side,
+    UntouchedRows,
+    read_results,
+)
+from evoflash.gpu.memory import layouts_of
 from evoflash.numerics import decode, encode
 from evoflash.operation import Output
 from evoflash.operations.attention.forms import dense
@@ -185,3 +194,77 @@ def test_rows_that_a_change_must_not_reach_and_those_that_it_must(device):
     np.testing.assert_array_equal(device.ask([made]), [[1, 1]])
     made = UntouchedRows(device.put(before), device.put(before), 8, 37, 128, 37)
     np.testing.assert_array_equal(device.ask([made]), [[0, 0]])
+
+
+GROUPS = 1000  # of 16 bytes; not a multiple of the threads: the last round is a part of one
+
+
+@pytest.mark.parametrize("at", [0, 1, 511 * 8, 512 * 8 + 7, 8 * GROUPS - 1])
+@pytest.mark.parametrize("bit", [0, 15])
+def test_one_bit_that_differs_is_seen_wherever_it_is(device, at, bit):
+    first = np.random.default_rng(at).integers(0, 65536, 8 * GROUPS, dtype=np.uint16)
+    second = first.copy()
+    second[at] ^= 1 << bit
+    one, same, other = (device.put(x) for x in (first, first, second))
+    pairs = [MemoryPair(one, same, first.nbytes), MemoryPair(one, other, first.nbytes)]
+    np.testing.assert_array_equal(device.ask(pairs)[:, 0], [0, 1])
+
+
+def finite_bits(dtype):
+    values = np.random.default_rng(5).standard_normal(8 * GROUPS).astype(np.float32)
+    return encode(values, dtype)
+
+
+def is_finite(device, bits, dtype, *, offset=0):
+    place = device.put(bits) + 2 * offset
+    return device.ask([FiniteMemory(place, bits.nbytes - 2 * offset, dtype)])[0, 0] == 0
+
+
+@pytest.mark.parametrize("at", [1, 512 * 8 + 6, 8 * GROUPS - 1])
+@pytest.mark.parametrize(
+    ("dtype", "value"),
+    [
+        ("fp16", 0x7C00),
+        ("fp16", 0xFC00),
+        ("fp16", 0x7E01),
+        ("bf16", 0x7F80),
+        ("bf16", 0xFF80),
+        ("bf16", 0x7FC0),
+    ],
+)
+def test_one_nan_or_infinity_is_seen_wherever_it_is(device, dtype, value, at):
+    bits = finite_bits(dtype)
+    bits[at] = value
+    assert not is_finite(device, bits, dtype)
+    assert not is_finite(device, bits, dtype, offset=at // 2 * 2 and 2)  # not in groups
+
+
+@pytest.mark.parametrize(("dtype", "largest"), [("fp16", 0x7BFF), ("bf16", 0x7F7F)])
+def test_the_largest_finite_values_are_no_finding(device, dtype, largest):
+    bits = finite_bits(dtype)
+    bits[::3], bits[1::7] = largest, largest | 0x8000
+    assert is_finite(device, bits, dtype)
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
+def test_the_kernels_compile_for_the_gpu(arch):
+    with open(comparisons.cubin_path(arch), "rb") as cubin:
+        text = cubin.read()
+    for entry in (b"differing_words", b"non_finite", b"measured_rows", b"reached_rows"):
+        assert entry in text
+
+
+class Bytes:
+    """An array as CuPy shows one: a size and an address."""
+
+    def __init__(self, nbytes, pointer):
+        self.nbytes, self.data = nbytes, type("Data", (), {"ptr": pointer})
+
+
+def test_bytes_that_would_be_left_out_are_refused():
+    with pytest.raises(ValueError, match="42 bytes"):
+        comparisons.differ(Bytes(42, 512), Bytes(42, 1024))
+    with pytest.raises(ValueError, match="64 bytes"):
+        comparisons.differ(Bytes(32, 512), Bytes(64, 1024))
+    with pytest.raises(ValueError, match="0x20a"):
+        comparisons.holds_non_finite(Bytes(32, 522), dtype="fp16")

@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
+from places import TESTS
 
 from evoflash.errors import TemplateError
 from evoflash.gpu.driver import is_plain
@@ -16,30 +17,7 @@ from evoflash.problem import parse_problem
 from evoflash.runtime.driver import Attribute, Config, launch_attributes
 from evoflash.specs import load_gpu
 
-HEADER = """{#---
-# A family of two launches.
-version = 1
-arch = ["sm_90a"]
-entry = "first"
-[params]
-size = [1, 2, 4]
-[model]
-rows = 16
-keys = 32
-stages = 1
-[[launch]]
-grid = ["size * 4", "heads", "batch"]
-block = [128, 1, 1]
-cluster = ["size", 1, 1]
-resident = "size == 4"
-[[launch]]
-entry = "second"
-grid = [1, 1, 1]
-block = [64, 1, 1]
-dependent = true
----#}
-// body
-"""
+HEADER = (TESTS / "gpu" / "two_launches.cu.j2").read_text()
 
 
 def family_from(folder: Path, text: str) -> Family:

@@ -230,7 +230,7 @@ def test_a_rendered_kernel_reads_as_if_written_by_hand(cases, values):
         for mistake in kernel["mistakes"]
     ],
 )
-@pytest.mark.sample(32)
+@pytest.mark.sample(36)
 def test_a_planted_mistake_is_found(cases, kernel, mistake):
     key = cases.key_with(kernel.get("key", {}))
     values, registers = cases.values(kernel), kernel.get("registers", 0)

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from places import TESTS
 
 from evoflash.errors import TemplateError, UsageError
 from evoflash.kernels.expression import Expression
@@ -12,32 +13,7 @@ from evoflash.operations.attention.workload import AttentionKey, AttentionWorklo
 from evoflash.problem import parse_problem
 from evoflash.specs import load_gpu
 
-HEADER = """{#---
-# A family for tests.
-version = 1
-arch = ["sm_80+"]
-entry = "tiny"
-[params]
-warps = [1, 2]
-mode = ["a", "b"]
-depth = [1, 2, 3]
-[when]
-depth = "mode == 'b'"
-[let]
-threads = "32 * warps"
-[check]
-fits = "threads <= gpu.threads_per_sm"
-[model]
-rows = 16
-keys = 32
-stages = "2 * warps"
-[launch]
-grid = ["ceil_div(seq_q, 16)", "heads", "batch"]
-block = ["threads", 1, 1]
-smem = 1024
----#}
-// body
-"""
+HEADER = (TESTS / "kernels" / "tiny.cu.j2").read_text()
 
 
 def family_from(tmp_path: Path, text: str):
@@ -196,7 +172,6 @@ def test_names_known_beforehand_give_way_to_those_of_the_call():
     assert known({}) is False  # a call leaves nothing behind
     with pytest.raises(TemplateError, match="depth"):
         condition.bind({"width": 3})({})
-    assert Expression("words|length", "tiny: let.n", (int,)).bind({"words": (1, 2)})({}) == 2  # by Jinja
 
 
 SEEDS = 'second = {warps = 2, mode = "a"}\nfirst = {warps = 1, mode = "a", for = "seq_q > 8"}\n'

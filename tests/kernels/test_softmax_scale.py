@@ -51,6 +51,7 @@ def output(family, genome, q, k, v, *, softmax_scale):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.sample(2)
 def test_half_the_scale_and_twice_the_queries_give_the_same_bits(name):
     family, problem = load_family(name), Problem((WORKLOAD,))
     genome = family.seeds_for(problem, family.space(problem.compile_keys(GPU.arch), GPU), GPU)[0]

@@ -44,8 +44,19 @@ def test_what_a_check_derives_is_computed_in_order():
     assert not holds({"warps": 8})
 
 
-def test_a_check_that_only_jinja_evaluates_is_not_compiled():
-    assert validity.compile_checks({"a": expression("'a' is string")}, {}, KNOWN) is None
+OTHER = ("'a' is string", "words|length", "[x for x in y]", "exit()", "gpu.__class__", "min(*a)", "a ** b")
+
+
+@pytest.mark.parametrize("text", OTHER)
+def test_what_is_no_part_of_an_expression_is_refused_when_it_is_read(text):
+    with pytest.raises(TemplateError, match=r"x\.cu\.j2: check\.a = .* does not parse: ") as refused:
+        expression(text)
+    assert "\n" not in str(refused.value)
+
+
+def test_words_of_toml_and_lists_are_parts_of_an_expression():
+    assert expression("mode in ['a', 'b'] if is_long else true")({"mode": "c", "is_long": False})
+    assert not expression("mode in ['a', 'b']\n and true")({"mode": "c"})
 
 
 def test_a_condition_on_a_value_that_is_not_there_says_so():

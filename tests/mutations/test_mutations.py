@@ -6,6 +6,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from move_cases import difference, different, each_move
 from strategy_cases import SPACE, TINY
 
 import evoflash.mutations
@@ -25,11 +26,6 @@ every_operator = pytest.mark.parametrize("operator", OPERATORS.values(), ids=lis
 
 def parents_of(operator: Operator, space: SearchSpace, rng: np.random.Generator) -> list[Genome]:
     return [space.sample(rng) for _ in range(operator.arity)]
-
-
-def changed(parent: Genome, child: Genome) -> set[str]:
-    before, after = parent.as_dict(), child.as_dict()
-    return {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
 
 
 def children(name: str, parent: Genome, count: int = 40, space: SearchSpace = SPACE) -> list[Genome]:
@@ -170,44 +166,13 @@ def test_reset_reaches_every_other_value_of_a_gene() -> None:
 
 
 SMALL = {"block_n": 32, "ctas_per_sm": 2}  # room for one more CTA
-# Operator, what the parent has besides PARENT, the changes that may come of it.
-MOVES = [
-    (
-        "deepen_pipeline",
-        {"ctas_per_sm": 1},
-        [{"k_stages": 3}, {"v_stages": 3}, {"k_stages": 3, "v_stages": 3}],
-    ),
-    ("deepen_pipeline", {"k_stages": 4, "v_stages": 3}, []),
-    ("shallow_pipeline", {"k_stages": 1, **SMALL}, [{"v_stages": 1, "ctas_per_sm": 3}]),
-    ("split_kv_stage_counts", SMALL, [{"v_stages": 1, "ctas_per_sm": 3}]),
-    ("split_kv_stage_counts", {"waits": "joint"}, [{"waits": "separate", "v_stages": 1, "ctas_per_sm": 3}]),
-    ("split_kv_stage_counts", {"k_stages": 1}, []),
-    ("swizzle_smem", {"layout": "pad8"}, [{"layout": "xor128"}, {"layout": "xor64"}]),
-    ("swizzle_smem", {"layout": "xor64"}, [{"layout": "xor128"}]),
-    ("swizzle_smem", {}, []),
-    ("widen_rows", {}, [{"rows_per_warp": 32}]),
-    ("shrink_tile_multi_cta", SMALL, [{"warps": 2, "ctas_per_sm": 3}]),
-    ("grow_block_n", {}, [{"block_n": 96, "ctas_per_sm": 1}]),
-    ("shrink_block_n", {}, [{"block_n": 48, "ctas_per_sm": 3}, {"block_n": 48, "k_stages": 3}]),
-    ("balance_occupancy", {}, [{"ctas_per_sm": 1}, {"ctas_per_sm": 3, "block_n": 48}]),
-    ("q_to_registers", {"q_home": "smem"}, [{"q_home": "registers"}]),
-    ("q_to_registers", {}, []),
-    ("q_to_smem", SMALL, [{"q_home": "smem", "block_n": 48}]),
-    ("lazy_rescale", {}, [{"rescale": "lazy", "lazy_tau": 8}]),
-    ("lazy_rescale", {"rescale": "lazy", "lazy_tau": 4}, [{"lazy_tau": 8}, {"lazy_tau": 12}]),
-    ("stage_epilogue", {}, [{"epilogue": "staged"}]),
-    ("relax_sync", {"waits": "joint"}, [{"waits": "separate", "v_stages": 2}]),
-    ("fold_scale", {}, []),
-]
 
 
-@pytest.mark.parametrize(("name", "has", "may"), MOVES, ids=[f"{move[0]}-{move[1]}" for move in MOVES])
-def test_a_named_move_changes_what_its_name_says_and_what_that_costs(name, has, may) -> None:
-    parent = SPACE.genome({**PARENT.as_dict(), **has})
-    made = [child.as_dict() for child in children(name, parent)]
-    moves = [{gene: values.get(gene) for gene in changed(parent, SPACE.genome(values))} for values in made]
-    assert all(move in may for move in moves)
-    assert len({str(move) for move in moves}) == len(may)
+@pytest.mark.parametrize("move", each_move("of_tiles"))
+def test_a_named_move_changes_what_its_name_says_and_what_that_costs(move) -> None:
+    parent = SPACE.genome({**PARENT.as_dict(), **move["has"]})
+    made = [difference(parent, child) for child in children(move["operator"], parent)]
+    assert different(made) == different(move["made"])
 
 
 SIMT_MOVES = [
@@ -245,7 +210,7 @@ def test_a_move_that_breaks_a_check_makes_another_gene_give_way() -> None:
 
 def test_retile_trades_one_step_of_the_tile_for_another() -> None:
     for child in children("retile", PARENT):
-        moved = changed(PARENT, child) & {"warps", "rows_per_warp", "block_n"}
+        moved = difference(PARENT, child).keys() & {"warps", "rows_per_warp", "block_n"}
         before, after = PARENT.as_dict(), child.as_dict()
         assert sorted(after[name] > before[name] for name in moved) == [False, True]
 
@@ -258,8 +223,8 @@ def test_retile_trades_one_step_of_the_tile_for_another() -> None:
             [
                 {"key_warps": 4},
                 {"key_warps": 4, "row_warps": 1},
-                {"key_warps": 1, "merge": None},
-                {"key_warps": 1, "merge": None, "row_warps": 4},
+                {"key_warps": 1, "merge": "gone"},
+                {"key_warps": 1, "merge": "gone", "row_warps": 4},
             ],
         ),
         (
@@ -281,46 +246,18 @@ def test_retile_trades_one_step_of_the_tile_for_another() -> None:
 def test_warps_go_from_rows_to_keys_and_back(has, may) -> None:
     space, _ = kernels("flash_direct")
     parent = space.genome({"rows_per_warp": 16, "ctas_per_sm": 1, **has})
-    made = [child.as_dict() for child in children("split_kv_warps", parent, space=space)]
-    moves = [{gene: values.get(gene) for gene in changed(parent, space.genome(values))} for values in made]
-    assert all(move in may for move in moves)
-    assert len({str(sorted(move.items())) for move in moves}) == len(may)
+    made = [difference(parent, child) for child in children("split_kv_warps", parent, space=space)]
+    assert different(made) == different(may)
 
 
-CLUSTER_MOVES = [  # of blocks that exchange P
-    ("divide_keys_in_cluster", {"block_n": 128}, [{"cluster": 4}, {"cluster": 4, "block_n": 64}]),
-    ("divide_keys_in_cluster", {"cluster": 4, "block_n": 96},
-     [{"cluster": 2}, {"cluster": 2, "block_n": 192}]),
-    ("divide_keys_in_cluster", {"cluster": 4, "block_n": 128}, [{"cluster": 2}]),  # 256 are no tile
-    ("multicast", {}, []),
-    ("fill_rings", {}, []),
-    ("add_consumer", {}, [{"consumers": 2}]),
-    ("split_tile", {}, [{"tile_parts": 1}, {"tile_parts": 4}]),
-    ("grow_block_n", {}, [{"block_n": 80, "tile_parts": 1}]),
-    ("shrink_block_n", {"block_n": 96}, [{"block_n": 80, "tile_parts": 1}]),
-    ("reverse_order", {}, [{"tile_order": "reversed"}, {"tile_order": "heads_first"}]),
-    ("pack_gqa", {}, [{"pack_gqa": "on"}]),
-    ("unpack_gqa", {"pack_gqa": "on"}, [
-        {"pack_gqa": "off"}, {"pack_gqa": "off", "tile_order": "heads_first"},
-    ]),
-    ("tree_reductions", {}, [{"sum_tree": 2}, {"max_tree": 2}, {"sum_tree": 2, "max_tree": 2}]),
-    ("ctas_for_consumers", {"consumers": 2}, [{"consumers": 1, "ctas_per_sm": 2}]),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("name", "has", "may"), CLUSTER_MOVES, ids=[f"{move[0]}-{move[1]}" for move in CLUSTER_MOVES]
-)
-def test_blocks_that_exchange_p_have_their_moves(name, has, may) -> None:
+@pytest.mark.parametrize("move", each_move("of_exchanging_blocks"))
+def test_blocks_that_exchange_p_have_their_moves(move) -> None:
     space, _ = kernels("flash_cluster")
-    parent = space.genome(
-        {"cluster": 2, "consumers": 1, "block_n": 64, "tile_parts": 2, "ctas_per_sm": 1, **has}
-    )
+    base = {"cluster": 2, "consumers": 1, "block_n": 64, "tile_parts": 2, "ctas_per_sm": 1}
+    parent = space.genome({**base, **move["has"]})
     assert space.is_valid(parent), space.violations(parent)
-    made = [child.as_dict() for child in children(name, parent, 100, space)]
-    moves = [{gene: values.get(gene) for gene in changed(parent, space.genome(values))} for values in made]
-    assert [move for move in moves if move not in may] == []
-    assert len({str(sorted(move.items())) for move in moves}) == len(may)
+    made = [difference(parent, child) for child in children(move["operator"], parent, 100, space)]
+    assert different(made) == different(move["made"])
 
 
 def test_retile_trades_keys_of_a_warp_for_warps() -> None:
@@ -335,7 +272,7 @@ def test_retile_trades_keys_of_a_warp_for_warps() -> None:
 def test_toggle_structure_changes_one_word_and_draws_the_gene_that_it_switches_on() -> None:
     made = children("toggle_structure", PARENT, 300)
     words = {"waits", "layout", "q_home", "rescale", "epilogue"}
-    assert all(len(changed(PARENT, child) & words) == 1 for child in made)
+    assert all(len(difference(PARENT, child).keys() & words) == 1 for child in made)
     assert {child.as_dict()["lazy_tau"] for child in made if child.as_dict()["rescale"] == "lazy"} == {
         4,
         8,

@@ -8,8 +8,8 @@ from on_gpu import planted
 
 from evoflash.evaluation import Rung, Status
 from evoflash.gpu import arena as memory
-from evoflash.gpu import comparisons as device_checks
 from evoflash.gpu.arena import Arena, MemoryFaultError, Original, keep_on_device
+from evoflash.gpu.comparisons import differ
 from evoflash.gpu.launcher import cupy, settle
 from evoflash.numerics import encode
 from evoflash.operations.attention import inputs as trials
@@ -172,9 +172,9 @@ def test_bytes_are_compared_to_the_last_of_them(spec):
     for array in (first, second):
         array.data.memset(7, size)
     settle()
-    device_checks.differ(first, second)
+    differ(first, second)
     started = time.monotonic()
-    assert not device_checks.differ(first, second)
+    assert not differ(first, second)
     print(f"\n{size >> 20} MiB compared in {1e3 * (time.monotonic() - started):.2f} ms")
     flip(second, size - 1)
-    assert device_checks.differ(first, second)
+    assert differ(first, second)

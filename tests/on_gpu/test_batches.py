@@ -16,7 +16,7 @@ from evoflash.operations.attention.inputs import check_workloads
 from evoflash.operations.attention.workload import AttentionWorkload
 from evoflash.operations.expectations import thresholds_of
 from evoflash.validation.cases import large_case
-from evoflash.validation.plan import STRIDED, PlannedLaunch
+from evoflash.validation.plan import STRIDED, CheckLaunch
 
 pytestmark = pytest.mark.gpu
 
@@ -83,7 +83,7 @@ def test_a_slab_says_what_was_changed_in_it(spec, is_strided):
     inputs = large_case(SIZE, "normal", 1)[0]
     slab = Slab(
         SIZE,
-        [PlannedLaunch(inputs), PlannedLaunch(inputs, is_strided=is_strided)],
+        [CheckLaunch(inputs), CheckLaunch(inputs, is_strided=is_strided)],
         rng=np.random.default_rng(1),
     )
 

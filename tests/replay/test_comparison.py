@@ -15,7 +15,7 @@ from forked import evoflash
 from places import FIXTURES
 from strategy_cases import Notebook
 
-from evoflash.app.record import record, to_recording
+from evoflash.app.recordings import record, to_recording
 from evoflash.app.search.limits import Limits
 from evoflash.app.search.recorded import search_recording
 from evoflash.cli.commands import search as search_command
@@ -101,9 +101,9 @@ def test_a_resumed_replay_is_an_unbroken_one(name, stop, stencil):
     assert replayed(stencil, name, 60, notebook=broken).proposals == unbroken.proposals
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["evolution", "surrogate", "tpe", "nsga2"])
 @pytest.mark.sample(2)
+@pytest.mark.full
 def test_what_learns_scores_above_random_search(name, stencil):
     comparison = compare(stencil, [name], budget=100, repeats=6)
 

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from evoflash.app.insights import read_insights
 from evoflash.app.leaderboard import read_rankings as read_table
-from evoflash.app.record import record
+from evoflash.app.recordings import record
 from evoflash.app.search.limits import Limits
 from evoflash.app.search.recorded import search_recording
 from evoflash.cli.options import program

@@ -60,7 +60,7 @@ def mean_p(strategy: str) -> float:
     return sum(means) / len(means)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_the_default_strategy_is_not_worse_than_its_record() -> None:
     assert recorded(DEFAULT_STRATEGY), (
         f"the record has no {DEFAULT_STRATEGY}, the default: make it anew, see above"
@@ -74,6 +74,7 @@ def test_the_default_strategy_is_not_worse_than_its_record() -> None:
     )
 
 
+@pytest.mark.full
 def test_the_gate_would_notice_a_default_that_searches_at_random() -> None:
     assert mean_p("uniform") < least(DEFAULT_STRATEGY)
 

@@ -9,7 +9,7 @@ from functools import cache
 import pytest
 from exported_cases import CASES, exported
 from places import ROOT
-from recording import Recorder, build, number, sent_by_evoflash, sizes_of
+from recording import number, sent_by_evoflash, sizes_of
 
 from evoflash.exports.launch_json import artefact
 from evoflash.kernels.family import load_family
@@ -19,18 +19,6 @@ from evoflash.runtime.launch import Kernel, LaunchError, Refused
 POINTERS = (0x7F00_0000_1000, 0x7F00_0100_0010, 0x7F00_0200_0020, 0x7F00_0300_0030, 0x7F00_0400_0004)
 WORKSPACE, STREAM = 0x7F00_0500_0100, 0xABC0
 ELF = b"\x7fELF of a test"
-
-
-@pytest.fixture(scope="session")
-def library(tmp_path_factory):
-    return build(tmp_path_factory.mktemp("recording"))
-
-
-@pytest.fixture
-def recorder(library):
-    made = Recorder(library)
-    yield made
-    made.reset()
 
 
 @cache

@@ -11,25 +11,13 @@ import pytest
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 from exported_cases import exported  # noqa: E402
-from recording import Recorder, build, sizes_of  # noqa: E402
+from recording import sizes_of  # noqa: E402
 
 from evoflash.exports.launch_json import artefact  # noqa: E402
 from evoflash.runtime import torch_op  # noqa: E402
 from evoflash.runtime.launch import Kernel, Refused  # noqa: E402
 from evoflash.runtime.torch_call import memory_of  # noqa: E402
 from evoflash.runtime.torch_op import Attention  # noqa: E402
-
-
-@pytest.fixture(scope="module")
-def library(tmp_path_factory):
-    return build(tmp_path_factory.mktemp("recording"))
-
-
-@pytest.fixture
-def recorder(library):
-    made = Recorder(library)
-    yield made
-    made.reset()
 
 
 class OnDevice0(Kernel):

@@ -146,7 +146,7 @@ def test_schemas_of_one_database_have_claims_of_their_own(postgres: Server) -> N
 # ---- several processes at once
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_processes_that_make_and_fill_one_database_at_once_lose_nothing(postgres: Server) -> None:
     url = postgres.database()
     searches = [python(WRITER, url, seed, 15) for seed in (1, 2, 3)]
@@ -157,18 +157,22 @@ def test_processes_that_make_and_fill_one_database_at_once_lose_nothing(postgres
         assert check_database(store.database).findings == ()
 
 
-def old_on_the_server(url: str) -> None:
-    """The tables of revision 0001 with one run."""
+def upgrade(connection: sa.Connection, revision: str) -> None:
     from alembic import command
     from alembic.config import Config
 
     config = Config()
     config.set_main_option("script_location", str(DB))
     config.set_main_option("path_separator", "os")
+    config.attributes["connection"] = connection
+    command.upgrade(config, revision)
+
+
+def old_on_the_server(url: str) -> None:
+    """The tables of revision 0001 with one run."""
     engine = sa.create_engine(url)
     with engine.begin() as connection:
-        config.attributes["connection"] = connection
-        command.upgrade(config, "0001")
+        upgrade(connection, "0001")
         connection.exec_driver_sql(
             "INSERT INTO runs (problem, gpu, gpu_hash, basis, strategy, seed, number, budget, argv_json, "
             "environment_json, evoflash_version, created) VALUES ('p', 'l4', 'h', 'measured', 'evolution', "
@@ -177,8 +181,30 @@ def old_on_the_server(url: str) -> None:
     engine.dispose()
 
 
+def test_an_old_database_of_a_server_upgrades_to_what_its_copy_in_a_file_does(
+    postgres: Server, tmp_path: Path
+) -> None:
+    url, file = postgres.database(), restored(tmp_path / "old.db", FIXTURES / "store_0003.sql")
+    rows = sa.create_engine(f"sqlite:///{file}").connect()
+    engine = sa.create_engine(url)
+    with engine.begin() as connection:
+        upgrade(connection, "0003")
+        for name in [table.name for table in schema.metadata.sorted_tables]:
+            table = sa.Table(name, sa.MetaData(), autoload_with=connection)
+            for row in rows.execute(sa.select(table)).mappings():
+                connection.execute(sa.insert(table).values(**row))
+    engine.dispose()
+    rows.close()
+    with open_store(url) as store, open_store(str(file)) as other:
+        assert store.runs() == other.runs()
+        assert [store.history(run) for run in store.runs()] == [other.history(run) for run in other.runs()]
+        board = "SELECT rank, strategy, genome_id, score_us, run FROM leaderboard"
+        assert store.query(board, {}) == other.query(board, {})
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+@pytest.mark.sample(1)
 def test_processes_that_open_an_old_database_at_once_upgrade_it_once(
     kind: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:

@@ -112,7 +112,7 @@ def test_a_name_finds_a_run_and_changes_nothing_else(path: str) -> None:
     assert [(run["id"], run["name"]) for run in listed] == [(2, "new seeds"), (1, "")]
     assert histories(path) == before
     with open_store(path, read_only=True) as store:
-        assert store.environment(store.runs()[0])["driver"] == "580"
+        assert store.runs()[0].environment["driver"] == "580"
     assert invoked("runs", "delete", "new seeds", "--yes", "--db", path)[0] == 0
     assert {seed for seed, _ in histories(path)} == {1}
 

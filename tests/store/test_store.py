@@ -1,5 +1,6 @@
 """The store: what is kept, what counts, what survives kill -9, and what each broken database says."""
 
+import json
 import math
 import os
 import random
@@ -18,17 +19,20 @@ import pytest
 import sqlalchemy as sa
 from places import FIXTURES, environment
 
+from evoflash.app.report.collect import collect
 from evoflash.app.search.session import _is_final
 from evoflash.errors import StoreError
 from evoflash.evaluation import (
     Baseline,
     Basis,
     Build,
+    EarlierRun,
     Evaluation,
     Proposal,
     Run,
     Rung,
     RunKey,
+    RunStart,
     Status,
     Timing,
     Verdict,
@@ -37,6 +41,7 @@ from evoflash.operations.attention.workload import AttentionKey
 from evoflash.paths import DB
 from evoflash.space import Genome
 from evoflash.store import database, schema
+from evoflash.store.integrity import check_database
 from evoflash.store.standing import ComputeCost, charge, costs
 from evoflash.store.store import Store, open_store
 
@@ -580,6 +585,111 @@ def test_a_database_made_by_revision_0002_gets_room_for_costs_and_energies(path:
         assert costs(store.database, run.id) == {run.id: ComputeCost(60.0, 90.0)}
 
 
+NEAR = "b=1,h=8,hkv=8,sq=1024,skv=1024,d=64,dtype=fp16"
+# What the searches of store_0003.sql are called there, and the fields that say the same.
+SEARCHES = {
+    "surrogate-transfer-seeds=3/flash_mma": RunKey(
+        *(NEAR, "h200", Basis.MEASURED, "surrogate", 0),
+        without_transfer=True,
+        most_seeds=3,
+        family="flash_mma",
+    ),
+    "surrogate+archive/flash_mma": RunKey(
+        *(PROBLEM, "h200", Basis.MEASURED, "surrogate", 1), from_archive=True, family="flash_mma"
+    ),
+    "evolution:full:islands": RunKey(
+        *(PROBLEM, "l4", Basis.ESTIMATED, "evolution", 2), preset="full", population="islands"
+    ),
+    "evolution": RunKey(PROBLEM, "l4", Basis.ESTIMATED, "evolution", 2),
+    "evolution:free-45+archive-seeds=0/flash_mma": RunKey(
+        *(PROBLEM, "l4", Basis.ESTIMATED, "evolution", 3),
+        preset="free-45",
+        from_archive=True,
+        most_seeds=0,
+        family="flash_mma",
+    ),
+    "tpe": RunKey(PROBLEM, "a recording", Basis.REPLAYED, "tpe", 0),
+    "uniform": RunKey(PROBLEM, "h200", Basis.MEASURED, "uniform", 1),
+    "archive": RunKey(PROBLEM, "h200", Basis.MEASURED, "archive", 0),
+}
+
+
+@pytest.fixture
+def of_0003(path: Path) -> Path:
+    return restored(path, FIXTURES / "store_0003.sql")
+
+
+def selected(path: Path, query: str) -> list[tuple[Any, ...]]:
+    connection = sqlite3.connect(path)
+    found = connection.execute(query).fetchall()
+    connection.close()
+    return found
+
+
+def test_a_database_made_by_revision_0003_ranks_and_reports_as_before(of_0003: Path) -> None:
+    ranked = selected(of_0003, "SELECT * FROM leaderboard")
+    noted = selected(of_0003, "SELECT id, strategy, environment_json FROM runs ORDER BY id DESC")
+    with open_store(str(of_0003)) as store:
+        assert store.query("SELECT * FROM leaderboard", {})[1] == ranked
+        runs = store.runs()
+        assert [(run.id, run.key.search_name) for run in runs] == [(at, name) for at, name, _ in noted]
+        for run, (_, _, environment) in zip(runs, noted, strict=True):
+            said = collect(store.database, store, run).run.environment
+            assert list(said.items()) == [
+                each for each in json.loads(environment).items() if each[0] != "final_pairs"
+            ]
+        assert {key for run in runs for key in run.environment} == {"driver", "python"}
+        assert check_database(store.database).findings == ()
+
+
+@pytest.mark.parametrize("name", SEARCHES)
+def test_a_search_finds_its_run_in_a_database_made_by_revision_0003(of_0003: Path, name: str) -> None:
+    ids = selected(of_0003, f"SELECT max(id) FROM runs WHERE strategy = '{name}'")
+    key = SEARCHES[name]
+    with open_store(str(of_0003)) as store:
+        run = store.begin(key, gpu_hash="abc", budget=20, argv=[], environment={})
+        assert [(run.id,)] == ids
+        assert (run.key, run.key.search_name) == (key, name)
+        assert store.history(run)
+
+
+def test_what_revision_0003_noted_in_the_environment_of_a_run_is_its_fields(of_0003: Path) -> None:
+    with open_store(str(of_0003)) as store:
+        near, run = store.runs()[-1], store.runs()[-2]
+        assert run.start == RunStart(
+            archive=("f6798993a1d97017", "119a34d726faf439"),
+            learns_from=(EarlierRun(NEAR, near.key.search_name, near.key.seed, near.created, 2),),
+            learns_from_shipped=("b=1,h=8,hkv=8,sq=256,skv=256,d=64,dtype=fp16",),
+            ahead=4,
+            machines="GPUs 0,1",
+        )
+        assert (run.name, run.objectives, run.argv) == (
+            "the good one",
+            "latency,registers",
+            ("search", "--gpu", "h200"),
+        )
+        assert [pair["second"] for pair in run.final_pairs] == ["27e938464275a55d", "sdpa_flash"]
+        assert (near.start, near.name, near.objectives) == (RunStart(), "", "")
+        keys = {build.compile_key for _, e in store.history(run) for build in e.builds}
+        assert keys == {AttentionKey(64, "fp16", False, 1, "sm_90a")}
+
+
+def test_the_upgrade_leaves_the_keys_of_tables_and_views_of_ones_own_whole(of_0003: Path) -> None:
+    with sqlite3.connect(of_0003) as connection:
+        connection.execute("CREATE VIEW mine AS SELECT id, seed FROM runs")
+        connection.execute("UPDATE runs SET environment_json = 'x' WHERE id = 1")
+    with open_store(str(of_0003)) as store:
+        assert len(store.query("SELECT * FROM mine", {})[1]) == 9
+        assert store.query("PRAGMA foreign_key_check", {})[1] == []
+        (found,) = check_database(store.database).findings
+        assert (found.table, found.row) == ("runs", "1")
+        assert "environment_json is no JSON" in found.what
+        with pytest.raises(StoreError, match="FOREIGN KEY"):
+            store.database.write(
+                lambda c: c.exec_driver_sql("UPDATE lineage SET run_id = 99 WHERE run_id = 6")
+            )
+
+
 @pytest.mark.parametrize("read_only", [False, True])
 def test_an_older_database_upgrades_itself_when_opened(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read_only: bool
@@ -666,7 +776,7 @@ def test_kill_9_loses_nothing_that_was_acknowledged(path: Path) -> None:
     assert len(stored) - len(acknowledged) <= 4, "at most one commit per kill was not yet acknowledged"
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_processes_that_create_and_write_one_database_at_once_lose_nothing(path: Path) -> None:
     children = [writer(path, seed, 10) for seed in (1, 2, 3)]
     assert [len(child.communicate()[0].split()) - 10 for child in children] == [0, 0, 0]

@@ -82,7 +82,7 @@ def test_the_last_genomes_of_a_space_are_listed_not_gambled_for() -> None:
     assert len(spend(make_strategy("uniform", pool, seed=0), 5000, score=fails).rows) == 3000
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_evolution_beats_uniform_search_at_the_default_budget() -> None:
     best = {
         name: statistics.median(

@@ -10,10 +10,10 @@ from tiled_kernel import tiled
 from evoflash.numerics import decode, encode
 from evoflash.operations.attention.forms import dense
 from evoflash.operations.attention.inputs import ALL, draw
-from evoflash.operations.attention.reference import attention, expect
+from evoflash.operations.attention.reference import attention, expect, sample
 from evoflash.operations.attention.workload import AttentionWorkload
 from evoflash.operations.expectations import every_row, thresholds_of
-from evoflash.validation.validator import judge
+from evoflash.validation.validator import judge, part_of
 
 LENGTHS = [64, 256, 1024]
 
@@ -195,3 +195,32 @@ def test_scores_summed_in_fp16_pass_their_own_gates_and_only_those(name):
         strict = replace(apart, accumulate="fp32")
         exact = expect(strict, trial, where=every_row(strict))
         assert not judge(strict, [(trial, exact, output)]).passed
+
+
+def test_a_part_of_an_output_is_judged_as_the_whole():
+    workload = AttentionWorkload(1, 16, 4, 1100, 1100, 64)
+    trial = draw("normal", workload, seed=1)
+    where = sample(workload, np.random.default_rng(1))
+    assert len(where.groups) < workload.heads
+    expected = expect(workload, trial, where=where)
+    whole = dense.output(np.zeros_like(trial.q), np.zeros((1, 16, 1100), np.float32))
+    at = np.ix_([0], where.groups, where.rows)
+    whole.tensors["O"][at] = encode(expected.rows["O"].right[None] * 1.002, "fp16")
+    whole.tensors["LSE"][at] = expected.numbers["LSE"].right
+    part = part_of(whole, where, workload=workload)
+    verdict = judge(workload, [(trial, expected, part)])
+    assert verdict == judge(workload, [(trial, expected, whole)])
+    assert "rel_l2" in verdict.reason
+    assert decode(part.tensors["O"], "fp16").shape == expected.rows["O"].right.shape
+
+
+def test_a_nan_outside_the_sample_fails_the_part_too():
+    workload = AttentionWorkload(1, 16, 4, 1100, 1100, 64)
+    trial = draw("normal", workload, seed=1)
+    where = sample(workload, np.random.default_rng(1))
+    expected = expect(workload, trial, where=where)
+    outside = next(head for head in range(16) if head not in where.groups)
+    whole = dense.output(np.zeros_like(trial.q), np.zeros((1, 16, 1100), np.float32))
+    whole.tensors["O"][0, outside, 7, 3] = 0x7E00
+    verdict = judge(workload, [(trial, expected, part_of(whole, where, workload=workload))])
+    assert f"h={outside} row=7 col=3" in verdict.reason

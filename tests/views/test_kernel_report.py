@@ -1,6 +1,6 @@
 """`evoflash show`: what is said of a kernel that was screened, and that it is no failure."""
 
-from evoflash.app.words import time_in_words
+from evoflash.app.known import failures
 from evoflash.evaluation import Basis, Evaluation, Proposal, Rung, RunKey, Status, Timing
 from evoflash.space import Genome
 from evoflash.store.store import open_store
@@ -22,9 +22,9 @@ def test_a_screened_kernel_is_said_to_be_unproven_and_is_no_failure(tmp_path):
         key = RunKey(PROBLEM, "h200", Basis.MEASURED, "evolution", 0)
         run = store.begin(key, gpu_hash="", budget=2, argv=[], environment={})
         store.add(run, screened, Proposal(screened.genome))
-        assert kernel_report.failures(store, as_json=False) == "1 evaluated, no failures."
+        assert kernel_report.describe_failures(failures(store)) == "1 evaluated, no failures."
         wrong = evaluation_of(2, Status.CORRECTNESS, Rung.CORRECTNESS)
         store.add(run, wrong, Proposal(wrong.genome))
-        assert kernel_report.failures(store, as_json=False).startswith("2 evaluated, 1 failed:")
+        assert kernel_report.describe_failures(failures(store)).startswith("2 evaluated, 1 failed:")
     words = "7.50 us measured, by a short look: not proven to be right"
-    assert time_in_words(screened) == words
+    assert screened.time == words

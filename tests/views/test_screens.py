@@ -11,12 +11,11 @@ import pytest
 from rich.console import Console
 from screens import screens
 
-from evoflash.app.doctor import Diagnosis, render
+from evoflash.app import catalogue
+from evoflash.app.doctor import Diagnosis
 from evoflash.app.known import known_genome
 from evoflash.app.ladder import sources
 from evoflash.champions import champion_today
-from evoflash.cli.commands.families import _explanation
-from evoflash.cli.commands.problems import WHAT
 from evoflash.errors import UsageError
 from evoflash.evaluation import Basis, Build, Evaluation, Proposal, Rung, RunKey, Status, Timing
 from evoflash.kernels.family import known_families, load_family
@@ -28,6 +27,8 @@ from evoflash.space import Genome
 from evoflash.specs import load_gpu
 from evoflash.store.store import open_store
 from evoflash.strategies import check_strategy
+from evoflash.views.catalogue import describe_families
+from evoflash.views.doctor import describe_machine
 from evoflash.views.progress import Piece, draw_bar, fit_line
 from evoflash.views.tables import Column, print_table
 from evoflash.views.terminal import wrap
@@ -118,7 +119,7 @@ DOCTOR = [  # some of what a machine without a GPU said on 2026-11-24, shortened
 
 @pytest.mark.parametrize("width", [80, 120])
 def test_doctor_without_a_gpu_looks_as_it_did(golden, width):
-    golden(f"screens/doctor-{width}.txt", wrap(render(DOCTOR), width) + "\n")
+    golden(f"screens/doctor-{width}.txt", wrap(describe_machine(DOCTOR), width) + "\n")
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -226,8 +227,8 @@ def test_every_commands_summary_stands_whole_in_the_help_at_80_columns(shown):
 
 
 def test_every_named_problem_is_listed_and_says_what_it_is():
-    assert set(WHAT) == set(NAMED)
-    assert all(WHAT.values())
+    assert set(catalogue.NAMED_PROBLEMS) == set(NAMED)
+    assert all(catalogue.NAMED_PROBLEMS.values())
 
 
 @pytest.mark.parametrize(
@@ -264,7 +265,9 @@ def test_an_id_that_nobody_knows_or_that_is_none_is_refused(tmp_path):
 @pytest.mark.parametrize("name", known_families())
 def test_every_gene_and_every_check_of_a_family_is_explained(name):
     family = load_family(name)
-    lines = [line.strip() for line in _explanation(family, 100).splitlines()]
+    lines = [
+        line.strip() for line in describe_families(catalogue.families(name), 100, explain=True).splitlines()
+    ]
     for param in family.params:
         assert any(line.startswith(f"{param.name}: ") for line in lines), param.name
     for check in family.check:

@@ -13,8 +13,8 @@ from places import ROOT
 from rich.console import Console
 from waiting import LIMIT_S, until
 
-from evoflash.errors import StoreError
-from evoflash.store.database import open_database
+from evoflash.app.runs import current_runs, follow
+from evoflash.errors import NoKernelError, StoreError
 from evoflash.store.standing import RunStatus
 from evoflash.views import runs as report
 
@@ -37,13 +37,9 @@ def searching(tmp_path: Path) -> Iterator["subprocess.Popen[bytes]"]:
 def running(path: Path) -> list[RunStatus]:
     """The runs that a process works on; none while there is no database."""
     try:
-        database = open_database(str(path), read_only=True)
-    except StoreError:
+        return [each for each in current_runs(str(path)).runs if each.process is not None]
+    except (StoreError, NoKernelError):
         return []
-    try:
-        return [each for each in report.active_runs(database) if each.process is not None]
-    finally:
-        database.engine.dispose()
 
 
 @pytest.mark.slow
@@ -54,9 +50,7 @@ def test_a_live_search_is_followed_until_its_process_lets_it_go(searching, tmp_p
     assert [each.process for each in first] == [searching.pid]
     assert report.lines(first[0])[1].startswith(f"  running, process {searching.pid}: ")
 
-    database = open_database(str(path), read_only=True)
-    (last,) = report.watch(database, first, Console(file=out, width=80), every_s=0.1)
-    database.engine.dispose()
+    (last,) = report.watch(follow(str(path), every_s=0.1), Console(file=out, width=80))
     told, _ = searching.communicate(timeout=LIMIT_S)
 
     assert searching.returncode == 0

@@ -10,7 +10,7 @@ import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from evoflash.emulator.launch import EmulatorReport, Site
 
@@ -91,6 +91,31 @@ class Finding:
     @property
     def remedy(self) -> str:
         return self.instead or advice(self.kind).remedy
+
+    def as_dict(self, lines: Sequence[str]) -> dict[str, Any]:
+        """Everything, with the lines of the source, and what the kind means."""
+
+        def source(line: int) -> str | None:
+            return lines[line - 1] if 1 <= line <= len(lines) else None
+
+        return {
+            "kind": self.kind,
+            "severity": self.severity,
+            "message": self.message,
+            "line": self.line or None,
+            "column": self.column or None,
+            "source": source(self.line),
+            "where": self.where or None,
+            "places": [
+                {"line": each.line or None, "label": each.label, "source": source(each.line)}
+                for each in self.places
+            ],
+            "runs_seen": self.runs or None,
+            "count": self.count,
+            "first_run": self.first_run or None,
+            "meaning": advice(self.kind).meaning,
+            "help": self.remedy,
+        }
 
 
 def from_report(report: EmulatorReport, *, run: str, shift: int = 0) -> Finding:

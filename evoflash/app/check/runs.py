@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from evoflash import operation as registry
 from evoflash.app.check import lint as compiler_messages
@@ -31,7 +32,7 @@ from evoflash.kernels.nvrtc import compile_candidate
 from evoflash.launch import does_not_fit
 from evoflash.operation import Delivery, ExpectedOutputs, Schedule, Workload, operation_of
 from evoflash.validation.cases import draw_case
-from evoflash.validation.plan import PlannedLaunch, single_plan
+from evoflash.validation.plan import CheckLaunch, single_plan
 from evoflash.validation.validator import describe_error
 
 _MOST_S_AGAIN = 2.0  # of CPU time: a run that took longer is not repeated
@@ -82,7 +83,7 @@ def _run_once(library: Path, case: Case, run: EmulatorRun, inputs_name: str) -> 
         emulation, written = launch_own(library, case.launch, case.arguments, run)
         return _ran((emulation,), written=written)
     inputs, expected = draw_case(case.workload, inputs_name, run.seed)
-    plan = single_plan(case.workload, PlannedLaunch(inputs, run.without, run.is_strided), expected)
+    plan = single_plan(case.workload, CheckLaunch(inputs, run.without, run.is_strided), expected)
     # Half an output says nothing.
     found = emulate_plan(library, case.launches, plan, run, stops=lambda report: advice(report.kind).stops)
     wrong = () if found.verdict is None or found.verdict.passed else _wrong(case, expected, found)
@@ -118,6 +119,11 @@ class RunRecord:
     run: EmulatorRun
     inputs: str  # the kind of them; of no meaning for a kernel with arguments of its own
     seconds: float | None  # of CPU time; None where the run's process was lost
+
+    def as_dict(self) -> dict[str, Any]:
+        """What was run, and what it took."""
+        run = {"delivery": self.run.delivery, "schedule": self.run.schedule, "seed": self.run.seed}
+        return {"case": self.case, "inputs": self.inputs, **run, "cpu_s": self.seconds}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -239,6 +245,33 @@ class CheckReport:
     @property
     def warnings(self) -> int:
         return len(self.findings) - self.errors
+
+    def as_dict(self) -> dict[str, Any]:
+        """What was checked, every run and every finding; docs/check.md describes it."""
+        subject, build, lines = self.subject, self.build, self.subject.shown.splitlines()
+        genome = subject.candidate.genome if subject.candidate else None
+        return {
+            "title": subject.title,
+            "file": str(self.path),
+            "gpu": subject.gpu.name if subject.gpu else None,
+            "genome": genome.id if genome and genome.values else None,
+            "notes": list(self.notes),
+            "registers": build.registers if build else None,
+            "spill_bytes": build.spill_bytes if build else None,
+            "runs": [record.as_dict() for record in self.runs],
+            "findings": [finding.as_dict(lines) for finding in self.findings],
+        }
+
+
+def reports_as_dict(reports: Sequence[CheckReport]) -> dict[str, Any]:
+    """Whether any has errors, their numbers, and each report."""
+    errors = sum(report.errors for report in reports)
+    return {
+        "verdict": "failed" if errors else "passed",
+        "errors": errors,
+        "warnings": sum(report.warnings for report in reports),
+        "checked": [report.as_dict() for report in reports],
+    }
 
 
 def plan(

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from evoflash import operation as registry
 from evoflash.app.check.own_kernel import Argument, KernelFile, read_kernel_file
+from evoflash.app.known import known_genome
 from evoflash.errors import UsageError
 from evoflash.evaluation import Candidate
 from evoflash.kernels.ef_layer import device_headers_sha, primitives
@@ -110,9 +111,23 @@ def _workloads(
     return tuple(dict.fromkeys([*shapes, *small])), notes
 
 
-def of_words(family: str, words: list[str], *, problem: str, gpu: str) -> tuple[KernelUnderTest, ...]:
-    """A genome as `evoflash export` takes it."""
-    return of_genome(*genome_of(family, words, problem=problem, gpu=gpu))
+def named_kernels(
+    what: str | None, family: str | None, values: list[str], *, problem: str | None, gpu: str | None, db: str
+) -> tuple[KernelUnderTest, ...]:
+    """What an id, a file, or a family with values stands for. UsageError for both, and for none."""
+    if (what is None) == (family is None):
+        raise UsageError("give a genome id, a .cu file, or --family with --set and --gpu.")
+    if family is not None:
+        if gpu is None:
+            raise UsageError("--family needs --gpu: what a kernel may use depends on it.")
+        return of_genome(*genome_of(family, values, problem=problem or "mission", gpu=gpu))
+    if values:
+        raise UsageError("--set goes with --family.")
+    path = Path(str(what))
+    if path.exists() or not re.fullmatch(r"[0-9a-f]{1,16}", str(what)):
+        made = of_export if is_exported(path, read_text(path)) else of_file
+        return made(path, problem=problem, gpu=gpu)
+    return of_genome(*known_genome(str(what), db, problem=problem, gpu=gpu))
 
 
 def of_file(path: Path, *, problem: str | None, gpu: str | None) -> tuple[KernelUnderTest, ...]:

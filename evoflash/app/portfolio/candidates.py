@@ -10,7 +10,6 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 
 from evoflash.champions import champions, distance
 from evoflash.errors import UsageError
@@ -22,6 +21,7 @@ from evoflash.operation import CompileKey, Workload
 from evoflash.problem import Problem, parse_problem
 from evoflash.space import Genome, SearchSpace
 from evoflash.specs import GpuSpec
+from evoflash.store.database import is_there
 from evoflash.store.schema import leaderboard_sql
 from evoflash.store.store import Store, open_store
 
@@ -117,7 +117,7 @@ def _archived_kernels(gpu: GpuSpec) -> list[CandidateKernel]:
 
 def _stored_kernels(db: str, gpu: GpuSpec) -> list[CandidateKernel]:
     """The best few of every attention problem in the database on this GPU, measured before estimated."""
-    if "://" not in db and not Path(db).expanduser().exists():
+    if not is_there(db):
         return []
     with open_store(db, read_only=True) as store:
         return list(_few(store, gpu))

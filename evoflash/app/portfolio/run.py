@@ -5,7 +5,6 @@ portfolio is handed on as exports/portfolio.py writes it (which kernel is needed
 what its users get on each shape and what that costs beside the best there is.
 """
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
@@ -24,8 +23,10 @@ from evoflash.errors import NoKernelError, UsageError
 from evoflash.evaluation import Basis, Evaluation, Rung, Status, Timing
 from evoflash.exports.exported import ExportRequest
 from evoflash.exports.portfolio import Member, Package, by_members
+from evoflash.exports.portfolio import write as write_package
 from evoflash.gpu.launcher import present_gpu
 from evoflash.gpu.timing.noise_floor import environment
+from evoflash.notices import say
 from evoflash.operation import Workload
 from evoflash.problem import Problem, check_fits
 from evoflash.runtime.dispatch import FALLBACK, Dispatcher
@@ -70,6 +71,10 @@ class PortfolioResult:
     @property
     def rule(self) -> dict[str, object]:
         return rule.rule_of(self.points, self.spec.arch)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The summary and the rule."""
+        return {**summary(self), "rule": self.rule}
 
 
 def portfolio(wanted: PortfolioOptions) -> PortfolioResult:
@@ -210,6 +215,12 @@ def _taught(found: PortfolioResult, shape: Workload) -> int | None:
     return better if mine is None or mine.us > MAY_BE_SLOWER * best_us else None
 
 
+def export(found: PortfolioResult, folder: Path) -> None:
+    """Write a Python package with a dispatcher. UsageError where no shape gets a kernel."""
+    write_package(package_of(found), folder)
+    say(f"{folder} is a Python package: `from {folder.name} import attention`.")
+
+
 def package_of(found: PortfolioResult) -> Package:
     """UsageError where no shape gets a kernel."""
     told, numbered = by_members(found.rule)
@@ -342,11 +353,6 @@ def regret(rows: Sequence[ServedShape]) -> Regret:
         return Regret()
     mean = sum(weight * cost for weight, cost in costs) / sum(weight for weight, _ in costs)
     return Regret(mean, sum(cost for _, cost in costs) / len(costs), max(cost for _, cost in costs))
-
-
-def as_json(found: PortfolioResult) -> str:
-    """The summary and the rule as one object."""
-    return json.dumps({**summary(found), "rule": found.rule}, indent=2)
 
 
 def summary(found: PortfolioResult) -> dict[str, Any]:

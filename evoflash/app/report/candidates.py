@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from evoflash.app import words as cost
 from evoflash.app.leaderboard import OBJECTIVES, Objective, pareto_front
 from evoflash.app.report.record import (
     BestSoFar,
@@ -22,9 +21,9 @@ from evoflash.app.report.record import (
     RungCount,
     SearchProgress,
 )
-from evoflash.evaluation import Basis, Evaluation, Proposal, Run, Rung
+from evoflash.app.runs import cost_as_dict
+from evoflash.evaluation import Basis, Evaluation, Proposal, Run, Rung, faster
 from evoflash.gpu.process.outcome import seconds_by_rung
-from evoflash.search import faster
 from evoflash.store.rows import score_row
 from evoflash.store.standing import ComputeCost as Charged
 
@@ -95,7 +94,7 @@ def progress(run: Run, history: History, random: Sequence[RandomRun]) -> SearchP
 
 
 def _of_random(run: Run, evaluated: int, best: Sequence[BestSoFar], random: Sequence[RandomRun]) -> str:
-    if run.key.strategy == RANDOM:
+    if run.key.search_name == RANDOM:
         return "This run is itself a random search (strategy uniform)."
     if not random:
         where = f"--gpu {run.key.gpu} --problem {run.key.problem}"
@@ -155,7 +154,7 @@ def took(
         seconds.update(seconds_by_rung(each))
     wall_s = (datetime.fromisoformat(newest) - datetime.fromisoformat(run.created)).total_seconds()
     compiled = sum(build.compile_s for each in own for build in each.builds)
-    known = cost.as_dict(charged, price_per_hour)
+    known = cost_as_dict(charged, price_per_hour)
     return ReportedCost(
         wall_s=max(wall_s, 0.0),
         gpu_minutes=known["gpu_minutes"],

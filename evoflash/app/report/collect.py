@@ -3,6 +3,7 @@
 import json
 import shlex
 from collections.abc import Sequence
+from dataclasses import astuple
 from datetime import UTC, datetime
 
 from evoflash import __version__
@@ -12,8 +13,8 @@ from evoflash.app.report import record
 from evoflash.app.report.candidates import History, fronts
 from evoflash.app.report.lineage import lineage
 from evoflash.app.report.winner import kernel, rooflines, verdict
-from evoflash.app.search.session import NOTE, read_pairs
-from evoflash.app.words import state
+from evoflash.app.runs import closing_database, state
+from evoflash.app.search.session import read_pairs
 from evoflash.errors import NoKernelError, without_passwords
 from evoflash.evaluation import Baseline, Basis, Evaluation, Run
 from evoflash.gpu.timing.relative import factors, in_words
@@ -39,6 +40,28 @@ def find_run(database: Database, store: Store, wanted: str | None) -> Run:
     return min(searches, key=lambda run: run.key.basis is Basis.REPLAYED)
 
 
+def report(
+    db: str,
+    wanted: str | None,
+    *,
+    is_retimed: bool = False,
+    is_checked: bool = False,
+    price_per_hour: float | None = None,
+) -> record.Report:
+    """As collect(), of a run of a database by its number or name; without one the newest search."""
+    with closing_database(db, read_only=True) as database:
+        store = Store(database)
+        run = find_run(database, store, wanted)
+        return collect(
+            database,
+            store,
+            run,
+            is_retimed=is_retimed,
+            is_checked=is_checked,
+            price_per_hour=price_per_hour,
+        )
+
+
 def collect(
     database: Database,
     store: Store,
@@ -51,7 +74,7 @@ def collect(
     """Everything that is known of the run. With `is_retimed` its winner's lineage is timed on the GPU, with
     `is_checked` the winner runs in the emulator; DeviceError where that is not possible.
     """
-    history, environment = store.history(run), store.environment(run)
+    history = store.history(run)
     best, baselines = best_in(history), store.baselines(run)
     insights = digest(run, history, best)
     (standing,) = standings(database, run.id)
@@ -67,8 +90,8 @@ def collect(
         format=record.FORMAT,
         made=datetime.now(UTC).isoformat(timespec="seconds"),
         made_by=__version__,
-        run=_about(store, standing, history, dict(environment)),
-        verdict=verdict(best, history, baselines, read_pairs(environment)),
+        run=_about(standing, history),
+        verdict=verdict(best, history, baselines, read_pairs(run)),
         progress=outcomes.progress(run, history, _random(store, run)),
         candidates=outcomes.rows(history, best),
         effects=insights.effects,
@@ -89,20 +112,19 @@ def collect(
     )
 
 
-def _about(store: Store, standing: RunStatus, history: History, environment: dict[str, str]) -> record.About:
+def _about(standing: RunStatus, history: History) -> record.About:
     run, own = standing.run, [each for _, each in history if not each.duplicate_of]
     key, correct = run.key, sum(each.is_correct for each in own)
     screened = sum(each.is_screened for each in own)
-    argv, version = _command_and_version(store, run)
     return record.About(
         id=run.id,
-        name=standing.name,
+        name=run.name,
         problem=key.problem,
         gpu=key.gpu,
         basis=str(key.basis),
         is_estimate=is_estimated(run, own),
         times=times_of(run, own),
-        strategy=key.strategy,
+        strategy=key.search_name,
         seed=key.seed,
         number=run.number,
         budget=run.budget,
@@ -114,16 +136,25 @@ def _about(store: Store, standing: RunStatus, history: History, environment: dic
         duplicates=len(history) - len(own),
         begun=run.created,
         newest=standing.newest,
-        command=without_passwords(f"evoflash {shlex.join(argv)}" if argv else _repeating(run)),
-        evoflash_version=version,
-        environment={name: text for name, text in environment.items() if name != NOTE},
+        command=without_passwords(f"evoflash {shlex.join(run.argv)}" if run.argv else _repeating(run)),
+        evoflash_version=run.evoflash_version,
+        environment={**run.environment, **{name: text for name, text in _notes(run).items() if text}},
     )
 
 
-def _command_and_version(store: Store, run: Run) -> tuple[list[str], str]:
-    query = "SELECT argv_json, evoflash_version FROM runs WHERE id = :id"
-    _, ((argv, version),) = store.query(query, {"id": run.id})
-    return [str(word) for word in json.loads(argv)], str(version)
+def _notes(run: Run) -> dict[str, str]:
+    """What else is known of the run, in the words that earlier releases kept in its environment."""
+    start = run.start
+    learns_from = [astuple(each) for each in start.learns_from]
+    return {
+        "archive": " ".join(start.archive),
+        "learns_from_shipped": json.dumps(start.learns_from_shipped) if start.learns_from_shipped else "",
+        "learns_from": json.dumps(learns_from) if learns_from else "",
+        "ahead": str(start.ahead or ""),
+        "machines": start.machines,
+        "objective": run.objectives,
+        "name": run.name,
+    }
 
 
 def _repeating(run: Run) -> str:
@@ -131,7 +162,7 @@ def _repeating(run: Run) -> str:
     key, budget = run.key, f" --budget {run.budget}" if run.budget else ""
     problem = shlex.quote(key.problem)
     return (
-        f"evoflash search --gpu {key.gpu} --problem {problem} --strategy {key.strategy} --seed {key.seed}"
+        f"evoflash search --gpu {key.gpu} --problem {problem} --strategy {key.search_name} --seed {key.seed}"
         + budget
     )
 
@@ -158,7 +189,7 @@ def _random(store: Store, run: Run) -> list[record.RandomRun]:
     key, found = run.key, []
     for other in store.runs():
         same = (other.key.problem, other.key.gpu, other.key.basis) == (key.problem, key.gpu, key.basis)
-        if same and other.id != run.id and other.key.strategy == outcomes.RANDOM:
+        if same and other.id != run.id and other.key.search_name == outcomes.RANDOM:
             history = store.history(other)
             best = outcomes.best_so_far(history)
             evaluated = sum(not each.duplicate_of for _, each in history)

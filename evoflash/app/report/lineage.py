@@ -9,9 +9,8 @@ from dataclasses import dataclass
 
 from evoflash.app.insights import Generation
 from evoflash.app.report.candidates import History
-from evoflash.app.report.record import Hop, Lineage, Neighbour
+from evoflash.app.report.record import Hop, Lineage, Neighbour, short
 from evoflash.app.search.session import swap_pair
-from evoflash.app.words import short
 from evoflash.errors import DeviceError, EvoflashError
 from evoflash.evaluation import FINAL, Evaluation, score
 from evoflash.evaluators.measured import MeasuredEvaluator

@@ -1,10 +1,9 @@
-"""The records that a report is made of, with their texts as JSON objects. Computes nothing.
+"""The records that a report is made of. Computes nothing.
 
 The HTML page has no other source: every number of the page is a field here, ratios and shares too. Times are
 in microseconds.
 """
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -368,10 +367,17 @@ class Report:
     gpus: tuple[GpuFactor, ...] = ()  # empty where nothing was timed beside an anchor
     gpus_say: tuple[str, ...] = ()
 
+    def as_dict(self) -> dict[str, Any]:
+        """All of it. A number that nobody knows (not finite) is None."""
+        found: dict[str, Any] = _json_safe(asdict(self))
+        return found
 
-def as_json(report: Report) -> str:
-    """One object. A number that nobody knows (not finite) is null."""
-    return json.dumps(_json_safe(asdict(report)), indent=1, allow_nan=False)
+
+def short(value: float) -> str:
+    """Four digits, and never an exponent above 1000; a whole number whole."""
+    if isinstance(value, int) or abs(value) >= 999.95:
+        return f"{value:,.0f}"
+    return f"{value:#.4g}".removesuffix(".")
 
 
 def _json_safe(value: Any) -> Any:

@@ -8,6 +8,7 @@ workloads, and the model's terms where it was estimated.
 
 from collections.abc import Sequence
 
+from evoflash.app.export import export_commands
 from evoflash.app.report.candidates import History, seed_us
 from evoflash.app.report.record import (
     CompiledSource,
@@ -21,7 +22,6 @@ from evoflash.app.report.record import (
     VerdictOn,
     WinnerKernel,
 )
-from evoflash.app.words import export_commands
 from evoflash.errors import EvoflashError, UsageError, without_passwords
 from evoflash.evaluation import SCORED, Baseline, Build, Evaluation, Timing, was_timed_again
 from evoflash.gpu.timing.paired import PairedComparison

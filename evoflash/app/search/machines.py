@@ -4,7 +4,7 @@ Options become evaluators' cores and GPUs here; evaluators/cluster/ has what sta
 loaded where nobody asks for it.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from evoflash.app.search.plan import Present, SearchPlan
 from evoflash.errors import UsageError
-from evoflash.evaluation import Basis
+from evoflash.evaluation import Basis, RunStart
 from evoflash.evaluators.pipeline import Cores, GpuQueues
 from evoflash.notices import say
 from evoflash.settings import MOST_AHEAD, MOST_WORKERS
@@ -21,8 +21,6 @@ from evoflash.specs import GpuSpec
 
 if TYPE_CHECKING:
     from evoflash.evaluators.cluster.connection import Connection
-
-_AHEAD = "ahead"  # in a run's environment
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,20 +30,13 @@ class Machines:
     cores: Cores | None = None
     gpus: GpuQueues | None = None
     ahead: int | None = None  # proposals in flight, where a number was asked for
-    where: str = ""  # in words, for the run's environment
+    where: str = ""  # in words, for the run
 
-    @property
-    def note(self) -> dict[str, str]:
-        """What a run that begins now keeps; nothing for one on this machine."""
-        ahead = {_AHEAD: str(self.ahead)} if self.ahead else {}
-        return ahead | ({"machines": self.where} if self.where else {})
-
-    def with_noted_ahead(self, environment: Mapping[str, str]) -> "Machines":
+    def with_ahead_of(self, start: RunStart) -> "Machines":
         """With as many proposals in flight as the run began with, unless another number was asked for: a
         search that is continued then proposes what it would have proposed.
         """
-        noted = environment.get(_AHEAD)
-        return replace(self, ahead=int(noted)) if noted and self.ahead is None else self
+        return self if self.ahead else replace(self, ahead=start.ahead)
 
 
 HERE = Machines()
@@ -94,6 +85,20 @@ def machines(asked: MachineOptions, planned: Planning) -> Iterator[tuple[SearchP
         return
     with make as (plan, found):
         yield plan, replace(found, ahead=asked.ahead or found.ahead)
+
+
+def serve(scheduler: str, *, gpu: str | None, tls: Path | None) -> None:
+    """Work for the searches of a scheduler, on one GPU of this machine or on a core, until it stays away.
+
+    UsageError or DeviceError for a GPU that is unknown or not there, DeviceError where no scheduler answers.
+    """
+    from evoflash.evaluators.cluster import serving
+    from evoflash.evaluators.cluster.address import address
+
+    where = address(scheduler, tls)
+    model = None if gpu is None else serving.model_of(gpu)
+    say(f"working for the searches of {where.url} on {'a core' if model is None else f'GPU {gpu}, {model}'}.")
+    serving.serve(where, model=model)
 
 
 @contextmanager

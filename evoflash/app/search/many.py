@@ -4,10 +4,9 @@ They are searched one after the other, or as many at a time as there is room for
 its own. A problem that fails costs only itself.
 """
 
-import io
+import logging
 import multiprocessing
 import os
-import sys
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,7 +14,7 @@ from functools import partial
 from multiprocessing.connection import Connection as Pipe
 from multiprocessing.connection import wait
 from multiprocessing.context import SpawnProcess
-from typing import Any, TextIO
+from typing import Any
 
 from evoflash.app.mix import WeightedProblem
 from evoflash.app.search import plan as planning
@@ -24,10 +23,11 @@ from evoflash.app.search.limits import Limits
 from evoflash.app.search.machines import MachineOptions, machines
 from evoflash.app.search.session import RunResult
 from evoflash.app.search.stopping import LIMIT_S, TerminatedError, end_on_signals
-from evoflash.app.words import time_in_words
 from evoflash.errors import EvoflashError, NoKernelError
 from evoflash.isolation import die_with_parent
-from evoflash.notices import log_to_stderr, say
+from evoflash.notices import heard_by, say
+
+log = logging.getLogger("evoflash")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +38,36 @@ class ProblemResult:
     result: RunResult | None
     error: str = ""
     exit_code: int = 0
+
+    def as_dict(self, price_per_hour: float | None = None) -> dict[str, Any]:
+        """The problem, its weight, the error or None, and the result as a single search has it or None."""
+        result, found, library = self.result, None, None
+        if result is not None and result.best is not None:
+            found = result.as_dict(price_per_hour)
+        if result is not None and result.library is not None:
+            library = dict(zip(("name", "score_us"), result.library, strict=True))
+        return {
+            "problem": str(self.problem.problem),
+            "named": self.problem.text,
+            "weight": self.problem.weight,
+            "error": self.error or None,
+            "library": library,
+            "result": found,
+        }
+
+
+def check_results(outcomes: Sequence[ProblemResult]) -> None:
+    """EvoflashError where a problem failed; its exit code is theirs where all failed alike, else 1."""
+    failed = [each for each in outcomes if each.error]
+    if not failed:
+        return
+    error = EvoflashError(
+        f"{len(failed)} of {len(outcomes)} problems failed: the same command tries them again, and continues "
+        "the others."
+    )
+    codes = {each.exit_code for each in outcomes}
+    error.exit_code = codes.pop() if len(codes) == 1 else 1
+    raise error
 
 
 Search = Callable[[str], RunResult]
@@ -136,7 +166,7 @@ def search(
 def _in_words(outcome: ProblemResult) -> str:
     if outcome.result is None or outcome.result.best is None:
         return outcome.error.removesuffix(".")
-    return f"{time_in_words(outcome.result.best)}, {outcome.result.spent} evaluations"
+    return f"{outcome.result.best.time}, {outcome.result.spent} evaluations"
 
 
 def slots(asked: MachineOptions, problems: int) -> tuple[Slot, ...]:
@@ -204,10 +234,14 @@ def at_once(
                 heard(running[-1].problem, None)
             ready = wait([each.pipe for each in running])
             for each in [each for each in running if each.pipe in ready]:
+                received = _receive(each)
+                if isinstance(received, _Remark):
+                    received.tell(each.problem)
+                    continue
                 running.remove(each)
                 free.append(each.slot)
-                found[each.problem] = _receive_result(each)
-                heard(each.problem, found[each.problem])
+                found[each.problem] = received
+                heard(each.problem, received)
     finally:
         _end(running)
     return [found[problem] for problem in problems]
@@ -216,52 +250,77 @@ def at_once(
 def _start_process(problem: WeightedProblem, wanted: SearchRequest, slot: Slot) -> _Running:
     spawning = multiprocessing.get_context("spawn")
     mine, theirs = spawning.Pipe(duplex=False)
-    process = spawning.Process(target=_search_alone, args=(theirs, problem, wanted, slot))
+    process = spawning.Process(target=_search_alone, args=(theirs, problem, wanted, slot, log.level))
     process.start()
     theirs.close()  # the other end of a pipe that only its process holds says when that process is gone
     return _Running(problem, slot, process, mine)
 
 
-class _NamedStream(io.TextIOBase):
-    """A stream on which each of this program's lines says which problem it is about."""
+@dataclass(frozen=True, slots=True)
+class _Remark:
+    """What a search's process logs, or with the level 0 says."""
 
-    def __init__(self, stream: TextIO, problem: str) -> None:
-        self._stream, self._begin = stream, f"evoflash: {problem}: "
+    level: int
+    message: str
 
-    def write(self, text: str) -> int:
-        self._stream.write(text.replace("evoflash: ", self._begin, 1))
-        return len(text)
+    def tell(self, problem: WeightedProblem) -> None:
+        """In the process of the command, with which problem it is about."""
+        message = f"{problem.text}: {self.message}"
+        if self.level:
+            log.log(self.level, "%s", message)
+        else:
+            say(message)
 
-    def flush(self) -> None:
-        self._stream.flush()
+
+class _Sender(logging.Handler):
+    """Sends what its process logs and says to the process of the command."""
+
+    def __init__(self, pipe: Pipe) -> None:
+        super().__init__()
+        self._pipe = pipe
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._pipe.send(_Remark(record.levelno, record.getMessage()))
+
+    def say(self, message: str) -> None:
+        """Send a note; one at a time, as what is logged."""
+        self.handle(logging.makeLogRecord({"levelno": 0, "msg": message}))
 
 
-def _search_alone(pipe: Pipe, problem: WeightedProblem, wanted: SearchRequest, slot: Slot) -> None:
+def _search_alone(
+    pipe: Pipe, problem: WeightedProblem, wanted: SearchRequest, slot: Slot, level: int
+) -> None:
     """In a process of its own: what it does is seen in the store, and by `evoflash watch`."""
     die_with_parent()
     end_on_signals()
-    sys.stderr = _NamedStream(sys.stderr, problem.text)
-    log_to_stderr()
+    sender = _Sender(pipe)
+    log.handlers = [sender]
+    log.setLevel(level)
     if slot.gpu:
         os.environ["CUDA_VISIBLE_DEVICES"] = slot.gpu
     if slot.cores:
         os.sched_setaffinity(0, slot.cores)
     try:
-        pipe.send(outcome_of(problem, partial(search_one, wanted, problem.text, slot.asked)))
+        with heard_by(sender.say):
+            outcome = outcome_of(problem, partial(search_one, wanted, problem.text, slot.asked))
+        pipe.send(outcome)
     except (KeyboardInterrupt, TerminatedError):  # the parent says it, in one line for all
         raise SystemExit(1) from None
 
 
-def _receive_result(ended: _Running) -> ProblemResult:
+def _receive(running: _Running) -> ProblemResult | _Remark:
+    """A remark, or at the end of the process what came of its problem."""
     try:
-        outcome: ProblemResult = ended.pipe.recv()
+        received: ProblemResult | _Remark = running.pipe.recv()
+        if isinstance(received, _Remark):
+            return received
     except EOFError:
-        ended.process.join()
-        said = f"its process ended with {ended.process.exitcode}: the same command continues it."
-        outcome = ProblemResult(ended.problem, None, said, EvoflashError.exit_code)
-    ended.process.join()
-    ended.pipe.close()
-    return outcome
+        running.process.join()
+        said = f"its process ended with {running.process.exitcode}: the same command continues it."
+        received = ProblemResult(running.problem, None, said, EvoflashError.exit_code)
+    running.process.join()
+    running.pipe.close()
+    return received
 
 
 def _end(running: Sequence[_Running]) -> None:

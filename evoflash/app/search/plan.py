@@ -10,7 +10,7 @@ from evoflash import champions as champion
 from evoflash import champions as past_searches
 from evoflash.app.leaderboard import LATENCY, OBJECTIVES, Objective, objectives_of
 from evoflash.errors import DeviceError, EvoflashError, UsageError
-from evoflash.evaluation import Basis, RunKey
+from evoflash.evaluation import ALL_SEEDS, Basis, RunKey
 from evoflash.gpu.launcher import present_gpu, spec_of
 from evoflash.gpu.timing.clocks import energy_counter_mj
 from evoflash.kernels.family import Family, families_for, load_family
@@ -19,7 +19,7 @@ from evoflash.perf_model import proportions_on
 from evoflash.problem import Problem, check_fits, parse_problem
 from evoflash.space import Genome, SearchSpace
 from evoflash.specs import GpuSpec, load_gpu
-from evoflash.strategies import LEARNS_EARLIER, check_strategy, takes_seeds
+from evoflash.strategies import LEARNS_EARLIER, check_strategy, strategy_parts, takes_seeds
 
 log = logging.getLogger(__name__)
 EVALUATORS = ("gpu", "emulated")
@@ -60,12 +60,17 @@ class SearchPlan:
         """A search that is restricted to a family, starts from the archive or from fewer seeds, or may not
         learn from other searches is a run of its own.
         """
-        strategy = f"{self.strategy}+archive" if self.archived_seeds or self.shipped else self.strategy
-        alone = self.strategy in LEARNS_EARLIER and not self.transfer
-        strategy = f"{strategy}-transfer" if alone else strategy
-        strategy = strategy if self.most_seeds is None else f"{strategy}-seeds={self.most_seeds}"
-        strategy = f"{strategy}/{self.fields[0].family.name}" if self.is_restricted else strategy
-        return RunKey(str(self.problem), self.gpu.name, self.basis, strategy, self.seed)
+        return RunKey(
+            str(self.problem),
+            self.gpu.name,
+            self.basis,
+            seed=self.seed,
+            **strategy_parts(self.strategy),
+            from_archive=bool(self.archived_seeds or self.shipped),
+            without_transfer=self.strategy in LEARNS_EARLIER and not self.transfer,
+            most_seeds=ALL_SEEDS if self.most_seeds is None else self.most_seeds,
+            family=self.fields[0].family.name if self.is_restricted else "",
+        )
 
     @property
     def archived_seeds(self) -> tuple[Genome, ...]:

@@ -17,7 +17,7 @@ from evoflash.replay.kernel_tuner import cache_text, read_recording
 from evoflash.replay.recorded_space import Recording, ReplayedEvaluator
 from evoflash.search import search
 from evoflash.store.store import open_store
-from evoflash.strategies import make_strategy
+from evoflash.strategies import make_strategy, strategy_parts
 
 
 def search_recording(
@@ -36,7 +36,8 @@ def search_recording(
         raise UsageError("a recorded space has no physical floor: --until is for searches on kernels.")
     recording = read_recording(path)
     chosen = make_strategy(strategy, recording.space, seed=seed)
-    key = RunKey(recording.problem, recording.device, Basis.REPLAYED, strategy, seed)
+    parts = strategy_parts(strategy)
+    key = RunKey(recording.problem, recording.device, Basis.REPLAYED, seed=seed, **parts)
     with open_store(db) as store:
         current = store.begin(
             key,

@@ -1,21 +1,21 @@
 """Runs a plan to its budget or until Ctrl-C, and stores the run; a dry run stores nothing. Plans nothing.
 
-The loop is evoflash/search.py. The pairs of the winner's final timing are noted as text beside the run, and
+The loop is evoflash/search.py. The pairs of the winner's final timing are kept with the run, and
 what a command takes while it works on a run is charged to the run in the store.
 """
 
-import json
 import logging
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass, replace
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 
 from evoflash.app.leaderboard import LATENCY, Only, Rankings, read_front
+from evoflash.app.runs import cost_as_dict
 from evoflash.app.search import transfer
 from evoflash.app.search.limits import Limits, floor_us, is_near
 from evoflash.app.search.machines import HERE, Machines
@@ -23,34 +23,31 @@ from evoflash.app.search.plan import SearchPlan
 from evoflash.app.search.stopping import TerminatedError
 from evoflash.champions import family_shares_near
 from evoflash.errors import StoreError
-from evoflash.evaluation import FINAL, Basis, Evaluation, Proposal, Run, was_timed_again
+from evoflash.evaluation import FINAL, Basis, Build, Evaluation, Proposal, Run, was_timed_again
 from evoflash.evaluators.emulated import EmulatedEvaluator
 from evoflash.evaluators.finals import time_finalists
 from evoflash.evaluators.measured import MeasuredEvaluator
 from evoflash.evaluators.prepare import compile_only
 from evoflash.gpu.process import outcome as rung_times
-from evoflash.gpu.process.finals import FinalReport
+from evoflash.gpu.process.finals import FinalReport, conclusion
 from evoflash.gpu.timing.noise_floor import environment
 from evoflash.gpu.timing.paired import PairedComparison
 from evoflash.kernels.nvrtc import first_error
 from evoflash.notices import say
 from evoflash.search import Strategy, search
-from evoflash.store import run_edits
+from evoflash.space import Genome
 from evoflash.store.database import Database
 from evoflash.store.standing import ComputeCost, charge, costs
 from evoflash.store.store import Store, open_store
-from evoflash.strategies import LEARNS_EARLIER, make_strategy
+from evoflash.strategies import make_strategy
 from evoflash.strategies.gaussian_process import Earlier
 from evoflash.strategies.surrogate import SEEDS
 
-NOTE = "final_pairs"  # the key in a run's environment
 
-
-def as_note(report: "FinalReport", winner: str) -> str:
+def pairs_of(report: FinalReport, winner: str) -> list[PairedComparison]:
     """The pairs that the winner is one of, in the protocol that ranks, the winner first in each."""
     pairs = [pair for pair in report.comparisons if winner in (pair.first, pair.second)]
-    ours = [pair if pair.first == winner else swap_pair(pair) for pair in pairs if pair.protocol in FINAL]
-    return json.dumps([asdict(pair) for pair in ours], separators=(",", ":"))
+    return [pair if pair.first == winner else swap_pair(pair) for pair in pairs if pair.protocol in FINAL]
 
 
 def swap_pair(pair: PairedComparison) -> PairedComparison:
@@ -59,12 +56,12 @@ def swap_pair(pair: PairedComparison) -> PairedComparison:
     return replace(pair, first=pair.second, second=pair.first, ratio=1 / pair.ratio, low=low, high=high)
 
 
-def read_pairs(environment: Mapping[str, str]) -> tuple[PairedComparison, ...]:
-    """The pairs of `as_note`; none where nothing was noted. StoreError where it cannot be read."""
+def read_pairs(run: Run) -> tuple[PairedComparison, ...]:
+    """What `keep_pairs` kept; none where nothing was. StoreError where it cannot be read."""
     try:
-        return tuple(PairedComparison(**pair) for pair in json.loads(environment.get(NOTE, "[]")))
-    except (ValueError, TypeError):
-        raise StoreError(f"the run's {NOTE} cannot be read: `evoflash db check` looks into it.") from None
+        return tuple(PairedComparison(**pair) for pair in run.final_pairs)
+    except TypeError:
+        raise StoreError("the run's final_pairs cannot be read: `evoflash db check` looks into it.") from None
 
 
 log = logging.getLogger(__name__)
@@ -113,7 +110,6 @@ def meter_run(database: Database, run: Run) -> Iterator[Meter]:
     meter.note()
 
 
-OBJECTIVE = "objective"  # what of a run's environment says which objectives were asked for, latency aside
 FEWEST_SEEDS = 3  # of each family that come before the strategy's own choice, however many families there are
 
 
@@ -127,9 +123,37 @@ class RunResult:
     validator: str = ""  # its share of a candidate's time, in words; empty where nothing was timed
     cost: ComputeCost | None = None  # of the run, all its commands together
     library: tuple[str, float] | None = None  # the fastest that was timed in this run, and its time in us
-    front: Rankings | None = (
-        None  # the run's Pareto front, where other objectives than latency were asked for
-    )
+    front: Rankings | None = None  # the Pareto front, where other objectives than latency were asked for
+
+    @property
+    def against_libraries(self) -> list[PairedComparison]:
+        """The winner over each library, from the times that were taken in turns."""
+        if self.finals is None or self.best is None:
+            return []
+        mine, libraries = self.best.genome.id, self.finals.environment
+        return [c for c in self.finals.comparisons if c.first == mine and c.second in libraries]
+
+    @property
+    def finals_say(self) -> str:
+        """What the finals say of the winner against the other finalists; empty without finals."""
+        return (
+            "" if self.finals is None or self.best is None else conclusion(self.finals, self.best.genome.id)
+        )
+
+    def as_dict(self, price_per_hour: float | None = None) -> dict[str, Any]:
+        """The best kernel, what was spent, how it stands against the libraries, cost, and the front."""
+        assert self.best is not None, "a search without a kernel is an error, not a report"
+        known: dict[str, Any] = {
+            "best": self.best.as_dict(),
+            "spent": self.spent,
+            "comparisons": [asdict(comparison) for comparison in self.against_libraries],
+            "validator": self.validator,
+            "cost": cost_as_dict(self.cost, price_per_hour),
+        }
+        if self.front is not None:
+            names = [each.name for each in self.front.objectives]
+            known["front"] = {"objectives": names, "rows": self.front.with_genes()}
+        return known
 
 
 class Watcher(Protocol):
@@ -177,16 +201,21 @@ def run_search(
 ) -> RunResult:
     """Search to one of the limits or Ctrl-C; on a GPU, then re-time the finalists."""
     with open_store(db) as store:
-        noted = environment() | _archive_note(plan) | _transfer_note(store, plan) | machines.note
+        start = replace(transfer.start_of(store, plan), ahead=machines.ahead, machines=machines.where)
+        if start.archive:
+            say(f"starting from {len(start.archive)} archived kernels of {plan.gpu.name}; --no-archive: not.")
         current = store.begin(
             plan.key,
             gpu_hash=plan.gpu.hash,
             budget=limits.stored_budget,
             argv=argv,
-            environment=noted,
+            environment=environment(),
+            start=start,
             fresh=fresh,
         )
-        _note_objectives(store, plan, current)
+        asked = ",".join(each.name for each in plan.objectives)
+        if asked != (current.objectives or LATENCY[0].name):
+            store.keep_objectives(current, asked)
         finals, over = None, _why_over(plan, store, current, limits)
         if over and _is_final(store, current, energy=plan.measures_energy):
             say(over)
@@ -197,13 +226,6 @@ def run_search(
         validator = rung_times.describe(e for _, e in store.history(current))
         front = _front(store, plan, current)
         return replace(result_of(store, current, finals, validator), front=front)
-
-
-def _note_objectives(store: Store, plan: SearchPlan, current: Run) -> None:
-    """What was asked for last is kept with the run."""
-    asked = ",".join(each.name for each in plan.objectives)
-    if asked != store.environment(current).get(OBJECTIVE, LATENCY[0].name):
-        run_edits.note(store.database, current, OBJECTIVE, asked)
 
 
 def _front(store: Store, plan: SearchPlan, current: Run) -> Rankings | None:
@@ -222,11 +244,18 @@ def result_of(
     return RunResult(store.best_of(current), store.spent_budget(current), finals, validator, cost, timed)
 
 
+def stored_result(plan: SearchPlan, db: str) -> RunResult:
+    """What the plan's newest run has in the database; nothing where it was not begun."""
+    with open_store(db) as store:
+        run = next((run for run in store.runs() if run.key == plan.key), None)
+        return RunResult(None, 0) if run is None else result_of(store, run)
+
+
 def keep_pairs(store: Store, current: Run, finals: FinalReport | None) -> None:
     """Note how the winner compared with what was timed in turns with it, for `evoflash report`."""
     best = store.best_of(current)
     if finals is not None and best is not None:
-        run_edits.note(store.database, current, NOTE, as_note(finals, best.genome.id))
+        store.keep_final_pairs(current, [asdict(pair) for pair in pairs_of(finals, best.genome.id)])
 
 
 def _why_over(plan: SearchPlan, store: Store, current: Run, limits: Limits) -> str:
@@ -250,27 +279,6 @@ def counting(store: Store, current: Run, limits: Limits) -> Iterator[Meter]:
     except (KeyboardInterrupt, TerminatedError) as stop:
         stop.add_note(f"{limits.of_budget(store.spent_budget(current))} evaluations are kept")
         raise
-
-
-def _archive_note(plan: SearchPlan) -> dict[str, str]:
-    """What is stored, and said, of a start from the archive; nothing where the archive was not used."""
-    if not plan.archived_seeds:
-        return {}
-    say(f"starting from {len(plan.archived_seeds)} archived kernels of {plan.gpu.name}; --no-archive: not.")
-    return {"archive": " ".join(genome.id for genome in plan.archived_seeds)}
-
-
-def _transfer_note(store: Store, plan: SearchPlan) -> dict[str, str]:
-    """What a run that begins now would learn from earlier ones; a run that is continued keeps its own."""
-    return transfer.note(store, plan) if plan.strategy in LEARNS_EARLIER else {}
-
-
-def _say_learning(noted: Mapping[str, str]) -> None:
-    """What the run learns from, and how it would not."""
-    if transfer.NOTE in noted:
-        say("learning from earlier searches on near problems; --no-transfer: not.")
-    if transfer.SHIPPED in noted:
-        say("learning from shipped searches on near problems; --no-archive: not.")
 
 
 def _is_final(store: Store, current: Run, *, energy: bool = False) -> bool:
@@ -299,13 +307,16 @@ def _search(
     if history:
         say(f"continuing run {current.number} at {limits.of_budget(store.spent_budget(current))}.")
     earlier = transfer.earlier(store, current, plan.fields)
-    _say_learning(store.environment(current))
+    if current.start.learns_from:
+        say("learning from earlier searches on near problems; --no-transfer: not.")
+    if current.start.learns_from_shipped:
+        say("learning from shipped searches on near problems; --no-archive: not.")
     strategy, floor = strategy_of(plan, earlier), floor_us(plan.problem, plan.gpu)
     if limits.until is not None:
         say(f"searching until {floor / limits.until:.2f} us: the physical floor is {floor:.2f} us.")
     title = f"{', '.join(field.family.name for field in plan.fields)} for {plan.gpu.name}"
     past = [evaluation for _, evaluation in history]
-    machines = machines.with_noted_ahead(store.environment(current))
+    machines = machines.with_ahead_of(current.start)
     with (
         evaluator(plan, past, machines=machines) as evaluates,
         watch(title, plan.basis, limits, history) as progress,
@@ -381,15 +392,10 @@ def evaluator(
     )
 
 
-def dry_run(plan: SearchPlan, *, budget: int) -> None:
-    """Render and compile `budget` uniform genomes and print what ptxas says of each; stores nothing."""
+def dry_run(plan: SearchPlan, *, budget: int) -> Iterator[tuple[Genome, Build, str]]:
+    """Render and compile `budget` uniform genomes: each build, and why it fails; stores nothing."""
     rng = np.random.default_rng(plan.seed)
     for at in range(budget):
         genome = plan.fields[at % len(plan.fields)].space.sample(rng)
         for build in compile_only(genome, plan.problem, plan.gpu):
-            said = (
-                f"{build.registers} registers, {build.spill_bytes} bytes spilled"
-                if build.ok
-                else first_error(build.log)
-            )
-            print(f"{genome.id}  {said}  {genome}")
+            yield genome, build, "" if build.ok else first_error(build.log)

@@ -1,12 +1,11 @@
 """What earlier searches teach the next one: their outcomes on near problems. Searches nothing.
 
 They are those of the store, and those that ship with evoflash for the GPU (champions/). Which, and how many
-outcomes of each, is chosen when a run begins and noted in its environment: a search that is continued uses
+outcomes of each, is chosen when a run begins and kept with it: a search that is continued uses
 the same, however much the store has grown since. Runs are named by their search and when it began: a run's
 number is another one in a database that runs were merged into.
 """
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
@@ -15,37 +14,35 @@ from evoflash import champions as champion
 from evoflash.app.search.plan import SearchField, SearchPlan
 from evoflash.champions import past_searches
 from evoflash.errors import UsageError
-from evoflash.evaluation import Evaluation, Run
+from evoflash.evaluation import EarlierRun, Evaluation, Run, RunStart
 from evoflash.problem import parse_problem
 from evoflash.space import Genome, SearchSpace
 from evoflash.store.store import Store
+from evoflash.strategies import LEARNS_EARLIER
 from evoflash.strategies.gaussian_process import Earlier
 
-NOTE = "learns_from"  # in a run's environment: the words of _name and a number of outcomes, for each run
 RUNS = 6  # the nearest
-SHIPPED = "learns_from_shipped"  # there, too: the problems of shipped searches
 SEEDS = 2  # of each search, its best
 Timed = tuple[Genome, float]  # in us, infinite for what failed
 
 
-def note(store: Store, plan: SearchPlan) -> dict[str, str]:
-    """The nearest runs on other problems of the same GPU and basis, unless transfer is off, and the nearest
-    shipped searches, where the plan starts from the archive.
+def start_of(store: Store, plan: SearchPlan) -> RunStart:
+    """What a run of the plan that begins now would start and learn from: of the archive what the plan names,
+    of the store the nearest runs on other problems of the same GPU and basis, unless transfer is off.
     """
-    shipped = {SHIPPED: json.dumps(plan.shipped)} if plan.shipped else {}
-    return shipped | (_of_store(store, plan) if plan.transfer else {})
+    learns = plan.strategy in LEARNS_EARLIER and plan.transfer
+    return RunStart(
+        archive=tuple(genome.id for genome in plan.archived_seeds),
+        learns_from=tuple(_near_runs(store, plan)) if learns else (),
+        learns_from_shipped=plan.shipped,
+    )
 
 
-def _of_store(store: Store, plan: SearchPlan) -> dict[str, str]:
+def _near_runs(store: Store, plan: SearchPlan) -> Iterator[EarlierRun]:
     near = sorted((_distance(plan, run), -run.id, run) for run in store.runs() if _is_near(plan, run))
-    counts = ((run, len(store.history(run))) for _, _, run in near[:RUNS])
-    used = [(*_name(run), count) for run, count in counts if count]
-    return {NOTE: json.dumps(used)} if used else {}
-
-
-def _name(run: Run) -> tuple[str | int, ...]:
-    """What tells a run from the others of its GPU and basis, in every database."""
-    return run.key.problem, run.key.strategy, run.key.seed, run.created
+    for _, _, run in near[:RUNS]:
+        if count := len(store.history(run)):
+            yield EarlierRun(run.key.problem, run.key.search_name, run.key.seed, run.created, count)
 
 
 def _is_near(plan: SearchPlan, run: Run) -> bool:
@@ -63,11 +60,7 @@ def _distance(plan: SearchPlan, run: Run) -> float:
 
 def earlier(store: Store, current: Run, fields: Sequence[SearchField]) -> Mapping[str, tuple[Earlier, ...]]:
     """What the run `current` uses, by family, the nearest search first."""
-    problem, noted = parse_problem(current.key.problem), store.environment(current)
-    found = [
-        *_runs(store, current, noted.get(NOTE, "[]")),
-        *_shipped_outcomes(current, noted.get(SHIPPED, "[]")),
-    ]
+    problem, found = parse_problem(current.key.problem), [*_runs(store, current), *_shipped_outcomes(current)]
     searches = sorted(found, key=lambda search: champion.distance(problem, parse_problem(search[0])))
     mine = {
         field.family.name: [_earlier(outcomes, field.space) for _, outcomes in searches] for field in fields
@@ -75,20 +68,21 @@ def earlier(store: Store, current: Run, fields: Sequence[SearchField]) -> Mappin
     return {name: tuple(each for each in found if each.outcomes) for name, found in mine.items()}
 
 
-def _runs(store: Store, current: Run, noted: str) -> Iterator[tuple[str, list[Timed]]]:
-    """The problem and the outcomes of each run of the note that is still there."""
+def _runs(store: Store, current: Run) -> Iterator[tuple[str, list[Timed]]]:
+    """The problem and the outcomes of each run that it learns from and that is still there."""
     where = (current.key.gpu, current.key.basis)
-    runs = {_name(run): run for run in store.runs() if (run.key.gpu, run.key.basis) == where}
-    for *name, count in json.loads(noted):
-        if (run := runs.get(tuple(name))) is not None:
-            history = (evaluation for _, evaluation in store.history(run)[:count])
+    there = [run for run in store.runs() if (run.key.gpu, run.key.basis) == where]
+    runs = {(run.key.problem, run.key.search_name, run.key.seed, run.created): run for run in there}
+    for used in current.start.learns_from:
+        if (run := runs.get((used.problem, used.search_name, used.seed, used.created))) is not None:
+            history = (evaluation for _, evaluation in store.history(run)[: used.outcomes])
             yield run.key.problem, [_genome_time(each) for each in history if not each.is_censored]
 
 
-def _shipped_outcomes(current: Run, noted: str) -> Iterator[tuple[str, list[Timed]]]:
-    """The problem and the outcomes of each shipped search of the note that this version has, too."""
+def _shipped_outcomes(current: Run) -> Iterator[tuple[str, list[Timed]]]:
+    """The problem and the outcomes of each shipped search that it learns from and this version has."""
     known = {each.problem: each for each in past_searches(current.key.gpu)}
-    for problem in json.loads(noted):
+    for problem in current.start.learns_from_shipped:
         if problem in known:
             yield problem, [pair for each in known[problem].families.values() for pair in each]
 

@@ -30,6 +30,7 @@ from evoflash.exports.launch_json import Artefact
 from evoflash.kernels.standalone import export_kernel, export_words, genome_of_words
 from evoflash.problem import canonical, parse_problem
 from evoflash.runtime.description import FORMAT
+from evoflash.store.database import is_there
 from evoflash.store.store import open_store
 
 _MOST = 1 << 28  # bytes of a cubin
@@ -148,7 +149,7 @@ def _of_id(prefix: str, asked: ClaimSelector, db: str) -> Claim:
 
 
 def _stored_evaluations(genome_id: str, db: str) -> list[Evaluation]:
-    if "://" not in db and not Path(expanduser(db)).exists():
+    if not is_there(db):
         return []
     with open_store(db, read_only=True) as store:
         return [e for e in store.find(genome_id) if e.basis is not Basis.REPLAYED]

@@ -1,13 +1,15 @@
 """Judges a claim against what was found, as confirmed, not confirmed or not comparable. Runs nothing."""
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 from enum import StrEnum
+from typing import Any
 
 from evoflash.app.search.limits import floor_us
 from evoflash.app.verify.claim import Claim, ClaimedBuild
-from evoflash.app.verify.finding import How, Reproduction
+from evoflash.app.verify.finding import How, Reproduction, find_out
+from evoflash.app.verify.reading import ClaimSelector, claim_of
 from evoflash.errors import UsageError
 from evoflash.evaluation import FINAL, Basis, Build, Evaluation, Timing
 from evoflash.gpu.timing.intervals import ALPHA, student
@@ -45,6 +47,51 @@ class TimeInterval:
     us: float
     low_us: float
     high_us: float
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """A claim, what was found here, and what is said of it."""
+
+    claim: Claim
+    found: Reproduction
+    verdict: ClaimVerdict
+
+    def as_dict(self) -> dict[str, Any]:
+        """The verdict, the claim and what was found; times in us."""
+        claim, found = self.claim, self.found
+        here, genome = found.evaluation, found.identity.genome
+        known = interval_of(here) if here else None
+        return {
+            "verdict": str(self.verdict.answer),
+            "reasons": list(self.verdict.reasons),
+            "notes": list(self.verdict.notes),
+            "claimed": {**asdict(claim), "edited": claim.edited is not None},
+            "found": {
+                "genome_id": genome.id if genome and not claim.edited else None,
+                "how": str(found.how),
+                "status": str(here.status) if here else None,
+                "rung": str(here.rung) if here else None,
+                "reason": here.reason if here else None,
+                "time_us": here.score_us if here else None,
+                "interval_us": [known.low_us, known.high_us] if known else None,
+                "registers": [build.registers for build in here.builds] if here else None,
+                "spill_bytes": [build.spill_bytes for build in here.builds] if here else None,
+                "rel_l2": max((v.rel_l2 for v in here.verdicts), default=None) if here else None,
+                "device": found.machine.device_name if found.machine else None,
+                "driver": found.machine.driver if found.machine else None,
+            },
+        }
+
+
+def verify(
+    what: str, selector: ClaimSelector, db: str, *, within: float | None, argv: Sequence[str]
+) -> Verification:
+    """Read a claim, take its kernel as far as this machine can, and judge. UsageError where there is none."""
+    share = parse_tolerance(within)
+    claim = claim_of(what, selector, db)
+    found = find_out(claim, db, argv=argv)
+    return Verification(claim, found, judge(claim, found, within=share))
 
 
 def parse_tolerance(share: float | None) -> float:

@@ -5,9 +5,7 @@ from typing import Annotated
 
 import typer
 
-from evoflash.cli.options import Db, Gpu, Json, ProblemText, Quiet, Seed, Verbose, interrupt_in_words
-from evoflash.notices import say
-from evoflash.views.terminal import stdout_console
+from evoflash.cli.options import Db, Gpu, Json, ProblemText, Quiet, Seed, Verbose, interrupt_in_words, show
 
 
 def baselines(
@@ -31,17 +29,9 @@ def baselines(
 
     Example: evoflash baselines --problem s4k_d128,causal
     """
-    from evoflash.app import baselines as run
-    from evoflash.gpu.launcher import present_spec
-    from evoflash.problem import parse_problem
-    from evoflash.views import baselines as report
+    from evoflash.app.baselines import named_baselines
+    from evoflash.views.baselines import print_tables
 
-    what, names = parse_problem(problem), report.parse_names(only)
-    spec = present_spec(gpu)
-    say(f"timing {', '.join(names)} in turns; a library may compile its kernels first")
     with interrupt_in_words("nothing is stored"):
-        times = run.time_baselines(what, spec, names, db, seed=seed, argv=sys.argv[1:])
-    if as_json:
-        typer.echo(report.as_json(times))
-    else:
-        report.print_tables(times, stdout_console())
+        times = named_baselines(only, problem=problem, gpu=gpu, db=db, seed=seed, argv=sys.argv[1:])
+    show(times, print_tables, as_json=as_json)

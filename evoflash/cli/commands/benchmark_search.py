@@ -1,24 +1,15 @@
-"""`evoflash benchmark-search` compares strategies and their rivals on recorded spaces.
+"""`evoflash benchmark-search` compares strategies and rivals on recorded spaces. app/recordings.py works."""
 
-It parses, calls and prints: replay/benchmark.py runs them, views/ shows what was found as a table, JSON or
-HTML.
-"""
-
-import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from evoflash.cli.options import Json, Quiet, interrupt_in_words
-from evoflash.errors import UsageError
-from evoflash.notices import say, working
+from evoflash.notices import say
 from evoflash.settings import MOST, MOST_SEED
-from evoflash.views.terminal import stdout_console
-
-if TYPE_CHECKING:
-    from evoflash.replay.benchmark import Space
+from evoflash.views.terminal import json_text, stdout_console
 
 
 def benchmark_search(
@@ -50,44 +41,27 @@ def benchmark_search(
 
     Example: evoflash benchmark-search --strategies all,optuna,kernel-tuner --seeds 50 --budget 200
     """
-    from evoflash.replay.benchmark import benchmark
-    from evoflash.replay.kernel_tuner import shipped_spaces
-    from evoflash.views import benchmark as record
-    from evoflash.views import benchmark as report
-    from evoflash.views.html import benchmark as page
+    from evoflash.app.recordings import run_benchmark
+    from evoflash.views.html.benchmark import html
+    from evoflash.views.recordings import print_benchmark
 
-    names = _runnable(strategies, reference)
-    how = record.provenance(sys.argv[1:], seeds=seeds, first_seed=first_seed, reference=reference)
-    spaces: list[Space] = []
-    words = f"{output.with_suffix('.json')} has the spaces that were done"
-    with interrupt_in_words(words), working(f"{len(names)} strategies, {seeds} runs each, space after space"):
-        for space in benchmark(
-            tuple(files or shipped_spaces()),
-            names,
+    page, record = output.with_suffix(".html"), output.with_suffix(".json")
+    with interrupt_in_words(f"{record} has the spaces that were done"):
+        for found in run_benchmark(
+            files or (),
+            strategies,
+            seeds=seeds,
+            first_seed=first_seed,
             budget=budget,
-            seeds=range(first_seed, first_seed + seeds),
             reference=reference,
-            jobs=jobs or len(os.sched_getaffinity(0)),
-            done=say,
-        ):
-            spaces.append(space)  # and kept at once: all of it may take an hour
-            output.with_suffix(".json").write_text(record.as_json(spaces, how) + "\n", encoding="utf-8")
-            output.with_suffix(".html").write_text(page.html(spaces, how), encoding="utf-8")
+            jobs=jobs,
+            argv=sys.argv[1:],
+        ):  # and kept at once: all of it may take an hour
+            text = json_text(found.as_dict(), indent=None)
+            record.write_text(text + "\n", encoding="utf-8")
+            page.write_text(html(found), encoding="utf-8")
     if as_json:
-        typer.echo(record.as_json(spaces, how))
+        typer.echo(text)
     else:
-        report.print_tables(spaces, how, stdout_console(pipe_columns=80))
-    say(f"wrote {output.with_suffix('.html')} and {output.with_suffix('.json')}.")
-
-
-def _runnable(strategies: str, reference: str) -> tuple[str, ...]:
-    """The contenders whose packages are here, the reference among them; UsageError where none is."""
-    from evoflash.replay.benchmark import contenders, missing_package
-
-    asked = contenders(f"{strategies},{reference}")
-    missing = {missing_package(name) for name in asked} - {""}
-    for package in sorted(missing):
-        say(f"{package} is not installed, its strategies are left out: pip install 'evoflash[benchmarks]'.")
-    if missing_package(reference):
-        raise UsageError(f"--reference {reference} cannot run without its package: choose another.")
-    return tuple(name for name in asked if not missing_package(name))
+        print_benchmark(found, stdout_console(pipe_columns=80))
+    say(f"wrote {page} and {record}.")

@@ -7,7 +7,7 @@ import typer
 
 from evoflash.cli.options import Arch, Db, Gpu, Json, Kind, MaybeProblem, Prefix, Quiet, Verbose
 from evoflash.errors import UsageError
-from evoflash.views.terminal import tell
+from evoflash.views.terminal import json_text, tell
 
 
 def best(
@@ -41,7 +41,7 @@ def best(
     """
     from evoflash.app import best as answer
     from evoflash.app.export import write
-    from evoflash.views import best as view
+    from evoflash.views.kernel import describe_best
 
     if (kind or arch) and not export:
         raise UsageError("--kind and --arch say how --export writes the kernel: add --export PATH.")
@@ -53,4 +53,4 @@ def best(
         return
     if export is not None:
         write(chosen.to_exported(db, prefix), export, kind=kind, archs=arch)
-    tell(view.as_json(chosen) if as_json else view.describe(chosen), whole=as_json)
+    tell(json_text([chosen.as_dict()]) if as_json else describe_best(chosen), whole=as_json)

@@ -1,18 +1,12 @@
 """`evoflash check` shows what a kernel does wrong, found in the emulator. app/check/ does the work."""
 
-import re
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from evoflash.cli.options import Db, Json, Quiet, Seed, Verbose
-from evoflash.errors import UsageError
+from evoflash.cli.options import Db, Json, Quiet, Seed, SetValues, Verbose
 from evoflash.notices import working
-from evoflash.views.terminal import stdout_console
-
-if TYPE_CHECKING:
-    from evoflash.app.check.subject import KernelUnderTest
+from evoflash.views.terminal import json_text, stdout_console
 
 
 def check(
@@ -21,9 +15,7 @@ def check(
     ] = None,
     *,
     family: Annotated[str | None, typer.Option("--family", help="Check a genome of this family.")] = None,
-    values: Annotated[
-        list[str] | None, typer.Option("--set", help="With --family: param=value; may be repeated.")
-    ] = None,
+    values: SetValues = None,
     gpu: Annotated[
         str | None, typer.Option("--gpu", help="Ask NVRTC and ptxas, too; a genome's own by default.")
     ] = None,
@@ -68,42 +60,20 @@ def check(
 
     Example: evoflash check kernel.cu --gpu h200
     """
-    from evoflash.app.check.runs import check_kernel as check_subject
-    from evoflash.views import check as check_report
+    from evoflash.app.check.runs import check_kernel, reports_as_dict
+    from evoflash.app.check.subject import named_kernels
+    from evoflash.views import check as view
 
     if explain is not None:
-        typer.echo(check_report.explain(explain))
+        typer.echo(view.explain(explain))
         return
-    subjects = _subjects(what, family, values or [], gpu=gpu, problem=problem, db=db)
+    subjects = named_kernels(what, family, values or [], problem=problem, gpu=gpu, db=db)
     kernels = "the kernel" if len(subjects) == 1 else f"{len(subjects)} kernels"
     with working(f"compiling {kernels} for the emulator, to run {runs} times on each shape"):
-        checked = [check_subject(subject, runs=runs, seed=seed) for subject in subjects]
+        checked = [check_kernel(subject, runs=runs, seed=seed) for subject in subjects]
     if as_json:
-        typer.echo(check_report.as_json(checked))
+        typer.echo(json_text(reports_as_dict(checked)))
     else:
-        check_report.print_reports(checked, stdout_console())
+        view.print_reports(checked, stdout_console())
     if any(one.errors or (strict and one.warnings) for one in checked):
         raise typer.Exit(1)
-
-
-def _subjects(
-    what: str | None, family: str | None, values: list[str], *, gpu: str | None, problem: str | None, db: str
-) -> "tuple[KernelUnderTest, ...]":
-    from evoflash.app.check import subject as check_subject
-    from evoflash.app.check.subject import is_exported, of_export
-    from evoflash.app.known import known_genome
-
-    if (what is None) == (family is None):
-        raise UsageError("give a genome id, a .cu file, or --family with --set and --gpu.")
-    if family is not None:
-        if gpu is None:
-            raise UsageError("--family needs --gpu: what a kernel may use depends on it.")
-        return check_subject.of_words(family, values, problem=problem or "mission", gpu=gpu)
-    if values:
-        raise UsageError("--set goes with --family.")
-    path = Path(str(what))
-    if path.exists() or not re.fullmatch(r"[0-9a-f]{1,16}", str(what)):
-        if is_exported(path, check_subject.read_text(path)):
-            return of_export(path, problem=problem, gpu=gpu)
-        return check_subject.of_file(path, problem=problem, gpu=gpu)
-    return check_subject.of_genome(*known_genome(str(what), db, problem=problem, gpu=gpu))

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from evoflash.cli.options import Db, Json, Quiet, Seed, Verbose, interrupt_in_words
-from evoflash.views.terminal import tell
+from evoflash.views.terminal import json_text, tell
 
 
 def compare(
@@ -33,10 +33,9 @@ def compare(
 
     Example: evoflash compare 3f2a sdpa_cudnn --problem mission
     """
-    from evoflash.app.compare import compare_by_name
-    from evoflash.views import compare as report
+    from evoflash.app.compare import as_dict, compare_by_name
+    from evoflash.views.kernel import describe_comparison
 
     with interrupt_in_words("nothing is stored"):
-        run, outcome = compare_by_name(first, second, problem=problem, seed=seed, db=db)
-    shown = report.as_json if as_json else report.text
-    tell(shown(run, outcome), whole=as_json)
+        compared = compare_by_name(first, second, problem=problem, seed=seed, db=db)
+    tell(json_text(as_dict(*compared)) if as_json else describe_comparison(*compared), whole=as_json)

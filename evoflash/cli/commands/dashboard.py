@@ -6,17 +6,13 @@ from typing import Annotated
 
 import typer
 
-from evoflash.cli.commands.runs import closing_database
-from evoflash.cli.options import Db, Quiet, interrupt_in_words
+from evoflash.cli.options import Db, Quiet, WhichRun, interrupt_in_words
 from evoflash.errors import UsageError
-from evoflash.notices import say, working
+from evoflash.notices import say
 
 
 def dashboard(
-    run: Annotated[
-        str | None,
-        typer.Argument(help="A run's number or name (see `evoflash runs`); default: the newest search."),
-    ] = None,
+    run: WhichRun = None,
     *,
     out: Annotated[
         Path | None,
@@ -38,32 +34,18 @@ def dashboard(
 
     Example: evoflash dashboard --no-serve -o study.db
     """
-    from evoflash.app import dashboard as serving
+    from evoflash.app import dashboard as studies
 
     if not serve and out is None:
         raise UsageError("--no-serve writes a study and nothing else: say where with -o study.db.")
     if serve:
-        serving.check_installed()
-        serving.check_free(host, port)
+        studies.check_installed()
+        studies.check_free(host, port)
     with tempfile.TemporaryDirectory() as folder:
         path = out or Path(folder) / "study.log"
-        with working("writing the study"):
-            trials = _write_study(db, run, path)
+        trials = studies.write_study(db, run, path)
         if out is not None:
             say(f"wrote {out}: {trials} trials.")
         if serve:
             with interrupt_in_words("the database is as it was"):
-                serving.serve(path, host, port)
-
-
-def _write_study(db: str, wanted: str | None, path: Path) -> int:
-    from evoflash.app.dashboard import write
-    from evoflash.app.report.collect import find_run, times_of
-    from evoflash.store.store import Store
-
-    with closing_database(db, read_only=True) as database:
-        store = Store(database)
-        run = find_run(database, store, wanted)
-        history = store.history(run)
-        said = {"times": times_of(run, [evaluation for _, evaluation in history]), "database": database.label}
-        return write(path, run, history, said=said)
+                studies.serve(path, host, port)

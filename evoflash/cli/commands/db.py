@@ -1,9 +1,9 @@
-"""`evoflash db check` says whether a database is whole. store/integrity.py looks; nothing is mended."""
+"""`evoflash db check` says whether a database is whole. app/runs.py asks; nothing is mended."""
 
 import typer
 
 from evoflash.cli.options import Db, Json
-from evoflash.views.terminal import tell
+from evoflash.views.terminal import json_text, tell
 
 
 def group() -> typer.Typer:
@@ -27,15 +27,10 @@ def check(*, db: Db, as_json: Json = False) -> None:
 
     Example: evoflash db check --db evoflash.db
     """
-    from evoflash.store.database import open_database
-    from evoflash.store.integrity import check_database
-    from evoflash.views import database as report
+    from evoflash.app.runs import check_rows
+    from evoflash.views.runs import describe_health
 
-    database = open_database(db, read_only=True)
-    try:
-        health = check_database(database)
-    finally:
-        database.close()
-    tell(report.as_json(health) if as_json else report.as_text(health, database.label), whole=as_json)
+    label, health = check_rows(db)
+    tell(json_text(health.as_dict()) if as_json else describe_health(label, health), whole=as_json)
     if health.findings:
         raise typer.Exit(1)

@@ -1,10 +1,8 @@
 """`evoflash doctor` says what this machine lacks, and whether it can be trusted.
 
-It parses, calls and prints. app/doctor.py examines the machine. trust/ answers the options --conformance and
---self-test, gpu/timing/noise_floor.py the option --noise.
+app/doctor.py examines the machine and measures its noise; trust/ has --conformance and --self-test.
 """
 
-import json
 from dataclasses import asdict
 from typing import Annotated
 
@@ -14,7 +12,7 @@ from evoflash.cli.options import Json, interrupt_in_words
 from evoflash.errors import UsageError
 from evoflash.notices import say, working
 from evoflash.settings import MOST
-from evoflash.views.terminal import tell
+from evoflash.views.terminal import json_text, tell
 
 
 def doctor(
@@ -76,41 +74,33 @@ def doctor(
 
 
 def _examine(*, as_json: bool) -> None:
-    from evoflash.app.doctor import examine, render
+    from evoflash.app.doctor import examine
+    from evoflash.views.doctor import describe_machine
 
     with working("examining the machine; the first time the emulator is compiled"):
         findings = examine()
-    found = json.dumps([asdict(f) for f in findings], indent=2) if as_json else render(findings)
-    tell(found, whole=as_json)
+    tell(json_text([asdict(f) for f in findings]) if as_json else describe_machine(findings), whole=as_json)
     if any(f.state == "missing" for f in findings):
         raise typer.Exit(1)
 
 
 def _measure_noise(*, as_json: bool) -> None:
-    from evoflash.gpu.launcher import present_spec
-    from evoflash.gpu.timing import noise_floor as noise
+    from evoflash.app.doctor import measure_noise
+    from evoflash.views.doctor import describe_noise
 
     with interrupt_in_words("nothing is kept"):
-        floors = noise.measure(present_spec(None), said=say)
-    if as_json:
-        typer.echo(json.dumps([asdict(floor) for floor in floors], indent=2))
-        return
-    for floor in floors:
-        called = f", {floor.called} of them called faster or slower" if floor.called else ""
-        typer.echo(
-            f"{floor.problem} {floor.protocol}: {floor.pairs} pairs within {floor.relative:.2%}{called}"
-        )
-    typer.echo(f"from now on {noise.floor():.1%} counts as equal on this machine")
+        floors, floor = measure_noise()
+    typer.echo(json_text([asdict(each) for each in floors]) if as_json else describe_noise(floors, floor))
 
 
 def _conform(only: list[str], time_limit_s: float, *, as_json: bool) -> None:
-    from evoflash.trust.conformance import run as report
     from evoflash.trust.conformance.run import check_primitives
+    from evoflash.views.doctor import describe_conformance
 
     outcome = check_primitives(
         only=only, time_limit_s=time_limit_s, said=lambda line: say(f"conformance: {line}")
     )
-    typer.echo(report.as_json(outcome) if as_json else report.render(outcome))
+    typer.echo(json_text(outcome.as_dict()) if as_json else describe_conformance(outcome))
     if outcome.is_interrupted:
         raise typer.Exit(130)
     if outcome.equal < outcome.cases:
@@ -119,15 +109,15 @@ def _conform(only: list[str], time_limit_s: float, *, as_json: bool) -> None:
 
 def _test_itself(only: str, time_limit_s: float, *, as_json: bool) -> None:
     from evoflash.trust.selftest.run import self_test
-    from evoflash.views import selftest as report
+    from evoflash.views import doctor as view
 
     with working("trying frauds and mistakes on evoflash itself, each of which must be rejected"):
         outcome = self_test(
             only=only,
             time_limit_s=time_limit_s,
-            heard=lambda fraud: typer.echo(report.line(fraud), err=as_json),
+            heard=lambda fraud: typer.echo(view.line(fraud), err=as_json),
         )
-    typer.echo(report.as_json(outcome) if as_json else report.totals(outcome))
+    typer.echo(json_text(outcome.as_dict()) if as_json else view.totals(outcome))
     if outcome.interrupted:
         raise typer.Exit(130)
     if not outcome.is_good:

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from evoflash.cli.options import Db, Gpu, Json, Quiet, Verbose, interrupt_in_words
-from evoflash.views.terminal import tell
+from evoflash.cli.options import Db, Evaluator, Gpu, Json, Quiet, SetValues, Verbose, interrupt_in_words
+from evoflash.views.terminal import json_text, tell
 
 _INCORRECT = 3  # the exit code of a search without a correct kernel
 
@@ -18,17 +18,12 @@ def evaluate(
     ] = None,
     *,
     family: Annotated[str | None, typer.Option("--family", help="Instead: a kernel family.")] = None,
-    values: Annotated[
-        list[str] | None, typer.Option("--set", help="With --family: param=value; may be repeated.")
-    ] = None,
+    values: SetValues = None,
     gpu: Gpu = None,
     problem: Annotated[
         str | None, typer.Option("--problem", help="Default: what the genome was made for, else mission.")
     ] = None,
-    evaluator: Annotated[
-        str | None,
-        typer.Option(help="gpu (measured) or emulated (estimated); default: gpu where --gpu is present."),
-    ] = None,
+    evaluator: Evaluator = None,
     db: Db,
     as_json: Json = False,
     verbose: Verbose = False,
@@ -43,13 +38,13 @@ def evaluate(
 
     Example: evoflash evaluate --family flash_mma --set warps=4 --set block_n=64 --gpu l4
     """
-    from evoflash.app import evaluate as run
-    from evoflash.app import evaluate as subject
+    from evoflash.app.evaluate import evaluate as evaluate_genome
+    from evoflash.app.evaluate import of_words
     from evoflash.views.kernel import describe_outcome
 
     with interrupt_in_words():
-        chosen = subject.of_words(what, family, values or (), problem=problem, gpu=gpu, db=db)
-        outcome = run.evaluate(chosen, evaluator, db, argv=sys.argv[1:])
-    tell(describe_outcome(outcome, as_json_list=as_json), whole=as_json)
+        chosen = of_words(what, family, values or (), problem=problem, gpu=gpu, db=db)
+        outcome = evaluate_genome(chosen, evaluator, db, argv=sys.argv[1:])
+    tell(json_text([outcome.evaluation.as_dict()]) if as_json else describe_outcome(outcome), whole=as_json)
     if not outcome.evaluation.is_correct:
         raise typer.Exit(_INCORRECT)

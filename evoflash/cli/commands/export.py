@@ -1,11 +1,10 @@
 """`evoflash export` writes any known genome as files that need no evoflash. exports/ has the writers."""
 
-import sys
 from typing import Annotated
 
 import typer
 
-from evoflash.cli.options import Arch, Db, Kind, Prefix
+from evoflash.cli.options import Arch, Db, Kind, Prefix, SetValues
 from evoflash.errors import UsageError
 
 
@@ -15,9 +14,7 @@ def export(
     ] = None,
     *,
     family: Annotated[str | None, typer.Option("--family", help="Or: a genome of this family.")] = None,
-    values: Annotated[
-        list[str] | None, typer.Option("--set", help="With --family: param=value; may be repeated.")
-    ] = None,
+    values: SetValues = None,
     gpu: Annotated[str | None, typer.Option("--gpu", help="A known GPU; an id's own by default.")] = None,
     problem: Annotated[
         str | None, typer.Option("--problem", help="Default: an id's own; else mission.")
@@ -43,24 +40,12 @@ def export(
 
     Example: evoflash export --family flash_mma --set warps=4 --set block_n=64 --problem mission --gpu l4
     """
-    from evoflash.app.export import write
-    from evoflash.app.known import known_genome
-    from evoflash.exports.exported import ExportRequest, with_evaluation
-    from evoflash.kernels.standalone import export_kernel, genome_of
+    from evoflash.app.export import cuda_of, requested_kernel, write
 
-    if (genome_id is None) == (family is None):
-        raise UsageError("give a genome id (its first digits do), or --family with --set and --gpu.")
-    if genome_id is not None:
-        if values:
-            raise UsageError("--set goes with --family; an id has its values.")
-        what = known_genome(genome_id, db, problem=problem, gpu=gpu)
-    elif gpu is None:
-        raise UsageError("--family needs --gpu: what a kernel may use depends on it; see `evoflash gpus`.")
-    else:
-        what = genome_of(str(family), values or [], problem=problem or "mission", gpu=gpu)
+    what = requested_kernel(genome_id, family, values or [], problem=problem, gpu=gpu, prefix=prefix, db=db)
     if output is not None:
-        write(with_evaluation(ExportRequest(*what, prefix=prefix), db), output, kind=kind, archs=arch)
+        write(what, output, kind=kind, archs=arch, db=db)
     elif kind not in (None, "cu") or arch:
         raise UsageError("--kind and --arch write files: add -o PATH.")
     else:
-        sys.stdout.write(export_kernel(*what, prefix=prefix))
+        typer.echo(cuda_of(what), nl=False)

@@ -5,19 +5,17 @@ from typing import Annotated
 
 import typer
 
-from evoflash.cli.options import Gpu, Json, ProblemText, Quiet, Seed, Verbose
+from evoflash.cli import options
+from evoflash.cli.options import Evaluator, Gpu, Json, ProblemText, Quiet, Seed, Verbose
 from evoflash.notices import say
-from evoflash.views.terminal import stdout_console
+from evoflash.views.terminal import json_text, stdout_console
 
 
 def ladder(
     *,
     gpu: Gpu = None,
     problem: ProblemText = "mission",
-    evaluator: Annotated[
-        str | None,
-        typer.Option(help="gpu (measured) or emulated (estimated); default: gpu where --gpu is present."),
-    ] = None,
+    evaluator: Evaluator = None,
     plot: Annotated[Path | None, typer.Option(help="Draw a bar chart to a .svg or .png file.")] = None,
     show: Annotated[
         bool, typer.Option("--show", help="Print each step's kernel and what changed in it; run nothing.")
@@ -34,32 +32,27 @@ def ladder(
     Example: evoflash ladder --gpu l4 --problem mission --plot ladder.svg
     """
     from evoflash.app import ladder as steps
-    from evoflash.views import ladder as report
+    from evoflash.views import ladder as view
 
     if show:
-        from evoflash.app import ladder as sources
-
-        shown = sources.sources(gpu=gpu, problem=problem)
+        shown = steps.sources(gpu=gpu, problem=problem)
         if as_json:
-            typer.echo(sources.as_json(shown))
+            typer.echo(json_text({"steps": [one.as_dict() for one in shown]}))
         else:
-            sources.print_sources(shown, stdout_console())
+            view.print_sources(shown, stdout_console())
         return
     if plot is not None:
-        report.check_plot(plot)
+        view.check_plot(plot)
     climb = steps.climb(
         gpu=gpu,
         problem=problem,
         seed=seed,
         evaluator=evaluator,
-        on_result=lambda result: say(report.line(result)),
+        on_result=lambda result: say(view.line(result)),
     )
-    if as_json:
-        typer.echo(report.as_json(climb))
-    else:
-        report.print_table(climb, stdout_console())
+    options.show(climb, view.print_table, as_json=as_json)
     if plot is not None:
-        report.plot(climb, plot)
+        view.plot(climb, plot)
         say(f"wrote {plot}")
     if not climb.is_correct:
         raise typer.Exit(1)

@@ -1,16 +1,13 @@
 """`evoflash leaderboard` shows databases' correct kernels, fastest first. app/leaderboard.py reads them."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from evoflash.cli.commands.runs import closing_database
 from evoflash.cli.options import Dbs, Gpu, Json, MaybeProblem, PricePerHour, Replayed
-from evoflash.notices import say
 from evoflash.settings import MOST
-from evoflash.views.terminal import stdout_console
+from evoflash.views.terminal import json_text, stdout_console
 
 
 def leaderboard(
@@ -54,43 +51,33 @@ def leaderboard(
 
     Example: evoflash leaderboard --gpu l4 --problem mission
     """
-    from evoflash.app import leaderboard as several
-    from evoflash.app.leaderboard import Only, objectives_of, since_of
-    from evoflash.app.words import parse_price
-    from evoflash.evaluation import Basis
-    from evoflash.kernels.family import load_family
-    from evoflash.problem import canonical
-    from evoflash.specs import canonical_gpu
-    from evoflash.views import leaderboard as report
+    from evoflash.app.catalogue import families
+    from evoflash.app.leaderboard import ranked_kernels
+    from evoflash.app.runs import parse_price
+    from evoflash.views import leaderboard as view
 
-    objectives, price = objectives_of(objective), parse_price(price_per_hour)
+    price = parse_price(price_per_hour)
     if family is not None:
-        load_family(family)
-    only = Only(family, None if run is None else _run_id(db, run), None if since is None else since_of(since))
-    wanted, where = Basis.REPLAYED if replayed else None, canonical_gpu(gpu)
-    table, took = several.leaderboard(
+        families(family)  # UsageError where there is none of that name
+    table, took = ranked_kernels(
         db,
-        objectives=() if objective is None else objectives,
-        problem=canonical(problem),
-        gpu=where,
-        basis=wanted,
-        only=only,
+        problem=problem,
+        gpu=gpu,
+        family=family,
+        run=run,
+        since=since,
+        objective=objective,
+        replayed=replayed,
         top=top,
     )
     if html is not None:
-        from evoflash.exports.exported import write_text
+        from evoflash.app.export import write_page
         from evoflash.views.html.leaderboard import page
 
-        write_text(html, page(table))
-        say(f"wrote {html}")
-    elif as_json or as_csv:
-        typer.echo(report.as_json(table, took, price) if as_json else report.as_csv(table), nl=as_json)
+        write_page(html, page(table))
+    elif as_json:
+        typer.echo(json_text(table.as_dict(took, price)))
+    elif as_csv:
+        typer.echo(view.as_csv(table), nl=False)
     else:
-        report.print_table(table, stdout_console(), wide=wide)
-
-
-def _run_id(databases: Sequence[str], wanted: str) -> int:
-    from evoflash.store import run_edits
-
-    with closing_database(databases[0], read_only=True) as database:
-        return run_edits.find(database, wanted).id
+        view.print_table(table, stdout_console(), wide=wide)

@@ -5,9 +5,8 @@ from typing import Annotated
 
 import typer
 
-from evoflash.cli.options import Db, Gpu, Json, Quiet, Seed, Verbose, interrupt_in_words
+from evoflash.cli.options import Db, Gpu, Json, Quiet, Seed, Verbose, interrupt_in_words, show
 from evoflash.notices import say
-from evoflash.views.terminal import stdout_console
 
 _MOST = 16  # kernels; a dispatcher with more of them is a search of its own
 
@@ -51,13 +50,10 @@ def portfolio(
 
     Example: evoflash portfolio --problems docs/examples/serving-mix.txt --kernels 4 --export fast_attention
     """
-    from evoflash.app.portfolio.run import PortfolioOptions, package_of
-    from evoflash.app.portfolio.run import as_json as as_json_of_report
-    from evoflash.app.portfolio.run import portfolio as made
-    from evoflash.exports.portfolio import write
-    from evoflash.views import portfolio as report
+    from evoflash.app.portfolio import run
+    from evoflash.views.portfolio import print_text
 
-    wanted = PortfolioOptions(
+    wanted = run.PortfolioOptions(
         problems,
         kernels,
         gpu=gpu,
@@ -69,12 +65,8 @@ def portfolio(
         db=db,
     )
     with interrupt_in_words("the table keeps the times so far; the same command continues"):
-        found = made(wanted)
+        found = run.portfolio(wanted)
         if export is not None:
-            write(package_of(found), export)
-            say(f"{export} is a Python package: `from {export.name} import attention`.")
-    if as_json:
-        typer.echo(as_json_of_report(found))
-    else:
-        report.print_text(found, stdout_console())
+            run.export(found, export)
+    show(found, print_text, as_json=as_json)
     say(f"all times are in {found.path}: --table {found.path} chooses again from them.")

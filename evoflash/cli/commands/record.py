@@ -1,6 +1,6 @@
 """`evoflash record` writes what a search found out as a file for `evoflash replay`.
 
-Other tuners read it too. It parses, calls and prints: app/record.py reads the store.
+Other tuners read it too. app/recordings.py reads the store.
 """
 
 from pathlib import Path
@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from evoflash.cli.options import Db, Quiet
-from evoflash.notices import say, working
+from evoflash.notices import say
 
 
 def record(
@@ -32,8 +32,7 @@ def record(
 
     Example: evoflash record mission-h200.json.gz --problem mission --gpu h200
     """
-    from evoflash.app import record as recording
+    from evoflash.app.recordings import record as write_recording
 
-    with working(f"reading the outcomes of {problem} on {gpu}"):
-        written = recording.record(db, file, problem=problem, gpu=gpu, family=family, estimated=estimated)
+    written = write_recording(db, file, problem=problem, gpu=gpu, family=family, estimated=estimated)
     say(f"wrote {file}: {len(written.space.genomes)} configurations of {written.space.family}.")

@@ -5,10 +5,9 @@ from typing import Annotated
 
 import typer
 
-from evoflash.cli.options import Db, Gpu, Json, MaybeProblem, Quiet, Verbose, interrupt_in_words
+from evoflash.cli.options import Db, Gpu, Json, MaybeProblem, Quiet, Verbose, interrupt_in_words, show_end
 from evoflash.errors import NoKernelError
 from evoflash.settings import MOST
-from evoflash.views.terminal import tell
 
 
 def remeasure(
@@ -27,13 +26,12 @@ def remeasure(
 
     Example: evoflash remeasure --top 20 --gpu l4
     """
-    from evoflash.app import evaluate as run
-    from evoflash.views import kernel as kernel_report
+    from evoflash.app.evaluate import remeasure as measure_estimates
 
     with interrupt_in_words("{kept}; the same command starts anew"):
-        result = run.remeasure(db, top=top, gpu=gpu, problem=problem, argv=sys.argv[1:])
+        result = measure_estimates(db, top=top, gpu=gpu, problem=problem, argv=sys.argv[1:])
     if result.best is None:
         raise NoKernelError(
             f"none of the {result.spent} estimates was correct on this GPU: see `evoflash show`."
         )
-    tell(kernel_report.describe_end(result, as_json=as_json), whole=as_json)
+    show_end(result, as_json=as_json)

@@ -1,14 +1,12 @@
-"""`evoflash replay` compares search strategies on a recorded space. replay/ searches and compares."""
+"""`evoflash replay` compares search strategies on a recorded space. app/recordings.py does the work."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from evoflash.cli.options import Json, Quiet, Seed
-from evoflash.notices import working
+from evoflash.cli.options import Json, Quiet, Seed, show
 from evoflash.settings import MOST
-from evoflash.views.terminal import stdout_console
 
 
 def replay(
@@ -32,16 +30,8 @@ def replay(
 
     Example: evoflash replay convolution.json.gz --strategy evolution,tpe --budget 200 --repeats 20
     """
-    from evoflash.replay.comparison import compare, parse_strategies
-    from evoflash.replay.kernel_tuner import read_recording
-    from evoflash.views import replay as report
+    from evoflash.app.recordings import compare_strategies
+    from evoflash.views.recordings import print_comparison
 
-    names = parse_strategies(strategy)
-    recording = read_recording(file)
-    size = f"{len(names)} strategies, {repeats} runs of {budget} evaluations each"
-    with working(f"replaying {file.name}: {size}"):
-        comparison = compare(recording, names, budget=budget, repeats=repeats, seed=seed, ahead=ahead)
-    if as_json:
-        typer.echo(report.as_json(comparison))
-    else:
-        report.print_table(comparison, stdout_console(pipe_columns=120))
+    comparison = compare_strategies(file, strategy, budget=budget, repeats=repeats, seed=seed, ahead=ahead)
+    show(comparison, print_comparison, as_json=as_json, pipe_columns=120)

@@ -2,21 +2,17 @@
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from evoflash.cli.commands.runs import closing_database
-from evoflash.cli.options import Db, PricePerHour, Quiet
+from evoflash.cli.options import Db, PricePerHour, Quiet, WhichRun
 from evoflash.errors import UsageError
-from evoflash.notices import say
+from evoflash.views.terminal import json_text
 
 
 def report(
-    run: Annotated[
-        str | None,
-        typer.Argument(help="A run's number or name (see `evoflash runs`); default: the newest search."),
-    ] = None,
+    run: WhichRun = None,
     *,
     out: Annotated[
         Path | None, typer.Option("-o", "--out", help="The page; report.html where --json is not given.")
@@ -41,34 +37,19 @@ def report(
 
     Example: evoflash report -o report.html
     """
-    from evoflash.app.words import parse_price
+    from evoflash.app.export import write_page
+    from evoflash.app.report.collect import report as report_on
+    from evoflash.app.runs import parse_price
 
     page = out or (None if json_file else Path("report.html"))
     if page is not None and json_file is not None and page.resolve() == json_file.resolve():
         raise UsageError(f"page and JSON would be one file, {page}: give them different names.")
-    text = _as_json(db, run, is_retimed=retime, is_checked=check, price_per_hour=parse_price(price_per_hour))
+    price = parse_price(price_per_hour)
+    found = report_on(db, run, is_retimed=retime, is_checked=check, price_per_hour=price).as_dict()
+    text = json_text(found, indent=1)
     if json_file is not None:
-        _write(json_file, text)
+        write_page(json_file, text, says_size=True)
     if page is not None:
         from evoflash.views.html.report import html
 
-        _write(page, html(json.loads(text)))
-
-
-def _as_json(db: str, wanted: str | None, **asked: Any) -> str:
-    """`asked` is what collect() takes."""
-    from evoflash.app.report import collect, record
-    from evoflash.store.store import Store
-
-    with closing_database(db, read_only=True) as database:
-        store = Store(database)
-        found = collect.find_run(database, store, wanted)
-        made = collect.collect(database, store, found, **asked)
-    return record.as_json(made)
-
-
-def _write(path: Path, text: str) -> None:
-    from evoflash.exports.exported import write_text
-
-    write_text(path, text)
-    say(f"wrote {path} ({len(text.encode()) / 1024:.0f} KB)")
+        write_page(page, html(json.loads(text)), says_size=True)

@@ -1,23 +1,14 @@
-"""`evoflash runs` lists, renames, merges and deletes the searches of a database.
-
-It parses, asks, calls and prints; store/run_edits.py changes the store.
-"""
+"""`evoflash runs` lists, renames, merges and deletes the searches of a database. app/runs.py works."""
 
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Callable
+from typing import Annotated
 
 import typer
 
-from evoflash.cli.options import Db, Json, PricePerHour
+from evoflash.cli.options import Db, Json, PricePerHour, show
 from evoflash.errors import UsageError
 from evoflash.notices import say
-from evoflash.views.terminal import stdout_console
-
-if TYPE_CHECKING:
-    from evoflash.store.database import Database
-
 
 Which = Annotated[
     str, typer.Argument(metavar="RUN", help="Its number or its name, as `evoflash runs` shows.")
@@ -34,24 +25,6 @@ def group() -> typer.Typer:
     return app
 
 
-@contextmanager
-def closing_database(target: str, *, read_only: bool = False) -> Iterator["Database"]:
-    """A database, closed at the end."""
-    from evoflash.store.database import open_database
-
-    database = open_database(target, read_only=read_only)
-    try:
-        yield database
-    finally:
-        database.close()
-
-
-def _existing(target: str) -> None:
-    """StoreError where there is no database yet: none of these commands makes one."""
-    with closing_database(target, read_only=True):
-        pass
-
-
 def runs(ctx: typer.Context, *, price_per_hour: PricePerHour = None, db: Db, as_json: Json = False) -> None:
     """The searches of a database, newest first.
 
@@ -61,17 +34,10 @@ def runs(ctx: typer.Context, *, price_per_hour: PricePerHour = None, db: Db, as_
     """
     if ctx.invoked_subcommand:
         return
-    from evoflash.app.words import parse_price
-    from evoflash.store.standing import standings
-    from evoflash.views import runs as report
+    from evoflash.app.runs import list_runs
+    from evoflash.views.runs import print_runs
 
-    price = parse_price(price_per_hour)
-    with closing_database(db, read_only=True) as database:
-        found = standings(database)
-    if as_json:
-        typer.echo(report.as_json(found, price))
-    else:
-        report.print_runs(found, stdout_console(), price)
+    show(list_runs(db, price_per_hour), print_runs, as_json=as_json)
 
 
 def rename(
@@ -86,13 +52,10 @@ def rename(
 
     Example: evoflash runs rename 3 "before the new seeds"
     """
-    from evoflash.store import run_edits
+    from evoflash.app import runs as stored
 
-    _existing(db)
-    with closing_database(db) as database:
-        found = run_edits.find(database, run)
-        run_edits.rename(database, found, name)
-    say(f"run {found.id} is called '{name}'." if name else f"run {found.id} has no name any more.")
+    number = stored.rename(db, run, name)
+    say(f"run {number} is called '{name}'." if name else f"run {number} has no name any more.")
 
 
 def merge(
@@ -108,12 +71,9 @@ def merge(
 
     Example: evoflash runs merge laptop.db --db evoflash.db
     """
-    from evoflash.store import run_edits
+    from evoflash.app import runs as stored
 
-    with closing_database(source, read_only=True) as there, closing_database(db) as database:
-        if there.label == database.label:
-            raise UsageError("that is the same database: give the one to take runs from, and --db the other.")
-        new, outcomes = run_edits.merge(database, there)
+    new, outcomes = stored.merge(db, source)
     say(f"{new} runs and {outcomes} outcomes were new.")
 
 
@@ -129,17 +89,12 @@ def delete(
 
     Example: evoflash runs delete 3 --yes
     """
-    from evoflash.store import run_edits
+    from evoflash.app import runs as stored
 
-    _existing(db)
-    with closing_database(db) as database:
-        found = run_edits.find(database, run)
-        key = found.key
-        words = f"run {found.id} ({key.problem} on {key.gpu}, {key.basis}, {key.strategy} seed {key.seed})"
+    def is_sure(words: str) -> bool:
         if not yes and not sys.stdin.isatty():
             raise UsageError(f"deleting {words} cannot be undone: add --yes.")
-        if not yes and not typer.confirm(f"Delete {words} and all its outcomes?"):
-            say("nothing was deleted.")
-            return
-        gone = run_edits.delete(database, found)
-    say(f"deleted {words}: {gone} outcomes.")
+        return yes or typer.confirm(f"Delete {words} and all its outcomes?")
+
+    gone = stored.delete(db, run, is_sure=is_sure)
+    say("nothing was deleted." if gone is None else f"deleted {gone[0]}: {gone[1]} outcomes.")

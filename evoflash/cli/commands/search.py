@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from evoflash.app import catalogue
 from evoflash.cli.options import (
     Db,
     Gpu,
@@ -19,11 +20,12 @@ from evoflash.cli.options import (
     Seed,
     Verbose,
     interrupt_in_words,
+    show_end,
     strategy_names,
 )
 from evoflash.errors import NoKernelError, UsageError
 from evoflash.settings import DEFAULT_STRATEGY, MOST, MOST_AHEAD, MOST_WORKERS, is_on
-from evoflash.views.terminal import stdout_console, tell
+from evoflash.views.terminal import json_text, stdout_console, tell
 
 if TYPE_CHECKING:
     from evoflash.app.search.limits import Limits
@@ -158,15 +160,14 @@ def search(
 
     Example: evoflash search --gpu l4 --problem mission,causal --budget 200
     """
+    from evoflash.app.runs import parse_price
     from evoflash.app.search.limits import DEFAULT_BUDGET
     from evoflash.app.search.limits import limits as limits_of
-    from evoflash.app.words import parse_price
-    from evoflash.strategies.evolution import strategy_name, trials_of
 
     parse_price(price_per_hour)
     usual = "evolution" if preset or population else DEFAULT_STRATEGY
-    strategy = strategy_name(strategy or usual, preset, population)
-    limits = limits_of(trials_of(preset) if budget is None else budget, time_limit, minutes, until)
+    strategy, trials = catalogue.preset_strategy(strategy or usual, preset, population)
+    limits = limits_of(trials if budget is None else budget, time_limit, minutes, until)
     problems = _file(ctx, problems)
     if problems is not None and (recorded is not None or evaluator == "replay" or dry_run):
         raise UsageError(
@@ -189,16 +190,14 @@ def search(
             price_per_hour=price_per_hour,
         )
         return
-    from evoflash.kernels import gxx
-
     if not dry_run and scheduler is None:
-        gxx.begin_runtime()  # all that is imported next takes a second, the first emulation waits for it
+        catalogue.begin_emulator()  # the first emulation waits for it, and imports take a second
     from evoflash.app.search import plan as planning
     from evoflash.app.search import session as running
     from evoflash.app.search.machines import MachineOptions
     from evoflash.app.search.many import SearchRequest, search_one
-    from evoflash.views import kernel as kernel_report
     from evoflash.views.progress import Progress
+    from evoflash.views.search import dry_run_line
 
     planned: dict[str, Any] = {
         "gpu": gpu,
@@ -214,7 +213,8 @@ def search(
         _check_alone(gpus=gpus, workers=workers, scheduler=scheduler, tls=tls, ahead=ahead)
         with interrupt_in_words():
             plan = planning.plan(problem=problem, evaluator=evaluator, **planned)
-        running.dry_run(plan, budget=limits.budget or DEFAULT_BUDGET)
+        for tried in running.dry_run(plan, budget=limits.budget or DEFAULT_BUDGET):
+            typer.echo(dry_run_line(*tried))
         return
     asked = MachineOptions(gpus, workers, scheduler, tls, ahead, evaluator)
     wanted = SearchRequest(planned, db, limits, fresh, sys.argv[1:])
@@ -228,8 +228,7 @@ def search(
             f"no correct kernel among {result.spent} evaluations: "
             "raise --budget or look at the reasons with `evoflash show --failures`."
         )
-    said = kernel_report.describe_end(result, as_json=as_json, price_per_hour=price_per_hour)
-    tell(said, whole=as_json)
+    show_end(result, as_json=as_json, price_per_hour=price_per_hour)
 
 
 def _file(ctx: typer.Context, problems: Path | None) -> Path | None:
@@ -258,18 +257,18 @@ def _for_each(
 ) -> None:
     from evoflash.app.mix import read_problems
     from evoflash.app.search import many as side_by_side
-    from evoflash.views import search as many_report
+    from evoflash.views import search as view
     from evoflash.views.progress import Progress
 
     with interrupt_in_words():
         outcomes = side_by_side.search(read_problems(file), wanted, asked, watch=Progress)
     if as_json:
-        tell(many_report.as_json(outcomes, price_per_hour), whole=True)
+        tell(json_text({"searches": [each.as_dict(price_per_hour) for each in outcomes]}), whole=True)
     elif is_on("quiet"):
-        tell(many_report.in_lines(outcomes))
+        tell(view.in_lines(outcomes))
     else:
-        many_report.print_summary(outcomes, stdout_console())
-    many_report.check_results(outcomes)
+        view.print_summary(outcomes, stdout_console())
+    side_by_side.check_results(outcomes)
 
 
 def _check_alone(**options: object) -> None:
@@ -294,7 +293,7 @@ def _on_recording(
 ) -> None:
     from evoflash.app.search import recorded
     from evoflash.views.progress import Progress
-    from evoflash.views.search import describe
+    from evoflash.views.search import describe_recorded
 
     with interrupt_in_words():
         result = recorded.search_recording(
@@ -311,5 +310,7 @@ def _on_recording(
         raise NoKernelError(
             f"none of the {result.spent} recorded configurations was correct: raise --budget."
         )
-    said = describe(result, as_json=as_json, price_per_hour=price_per_hour)
-    tell(said, whole=as_json)
+    if as_json:
+        tell(json_text(result.as_dict(price_per_hour)), whole=True)
+    else:
+        tell(describe_recorded(result, price_per_hour))

@@ -6,7 +6,7 @@ import typer
 
 from evoflash.cli.options import Db, Json, Verbose
 from evoflash.errors import UsageError
-from evoflash.views.terminal import tell
+from evoflash.views.terminal import json_text, tell
 
 
 def show(
@@ -26,18 +26,21 @@ def show(
 
     Example: evoflash show 3f2a
     """
-    from evoflash.app.known import find
-    from evoflash.store.store import open_store
-    from evoflash.views import kernel as report
+    from evoflash.app import known
+    from evoflash.views.kernel import describe, describe_failures
 
-    with open_store(db, read_only=True) as store:
-        if failures:
-            tell(report.failures(store, as_json=as_json), whole=as_json)
-            return
-        if genome_id is None:
-            raise UsageError("give a genome id (its first digits do) or --failures.")
-        evaluations = find(store, genome_id)
+    if failures:
+        found = known.newest_failures(db)
+        tell(json_text(found.as_dicts()) if as_json else describe_failures(found), whole=as_json)
+        return
+    if genome_id is None:
+        raise UsageError("give a genome id (its first digits do) or --failures.")
+    evaluations = known.evaluations_of(db, genome_id)
     if command:
-        typer.echo(report.command(evaluations[0]))
+        from evoflash.app.export import reproducing_commands
+
+        typer.echo("\n".join(reproducing_commands(evaluations[0])))
+    elif as_json:
+        tell(json_text([each.as_dict() for each in evaluations]), whole=True)
     else:
-        tell(report.as_json(evaluations) if as_json else report.describe(evaluations), whole=as_json)
+        tell(describe(evaluations))

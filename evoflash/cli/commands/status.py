@@ -1,15 +1,11 @@
 """`evoflash status` and `evoflash watch` show how far a running search has come. They change nothing."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from evoflash.cli.options import Db, Json, PricePerHour, interrupt_in_words
-from evoflash.views.terminal import stdout_console, tell
-
-if TYPE_CHECKING:
-    from evoflash.store.database import Database
-    from evoflash.store.standing import RunStatus
+from evoflash.views.terminal import json_text, stdout_console, tell
 
 
 def status(*, price_per_hour: PricePerHour = None, db: Db, as_json: Json = False) -> None:
@@ -19,17 +15,11 @@ def status(*, price_per_hour: PricePerHour = None, db: Db, as_json: Json = False
 
     Example: evoflash status
     """
-    from evoflash.app.words import parse_price
-    from evoflash.views import runs as report
-    from evoflash.views.runs import as_json as as_json_text
+    from evoflash.app.runs import current_runs
+    from evoflash.views.runs import describe_runs
 
-    price = parse_price(price_per_hour)
-    database = _open_read_only(db)
-    found = _runs_to_show(database)
-    gpus = [report.gpus_of(database, each) for each in found]
-    told = (report.lines(each, price, fast) for each, fast in zip(found, gpus, strict=True))
-    text = "\n".join(line for lines in told for line in lines)
-    tell(as_json_text(found, price, gpus) if as_json else text, whole=as_json)
+    found = current_runs(db, price_per_hour)
+    tell(json_text(found.as_dict()) if as_json else describe_runs(found), whole=as_json)
 
 
 def watch(
@@ -43,24 +33,8 @@ def watch(
 
     Example: evoflash watch
     """
-    from evoflash.views import runs as report
+    from evoflash.app.runs import follow
+    from evoflash.views import runs as view
 
-    database = _open_read_only(db)
     with interrupt_in_words("the search goes on"):
-        report.watch(database, _runs_to_show(database), stdout_console(), every_s=every)
-
-
-def _open_read_only(db: str) -> "Database":
-    from evoflash.store.database import open_database
-
-    return open_database(db, read_only=True)
-
-
-def _runs_to_show(database: "Database") -> "list[RunStatus]":
-    from evoflash.errors import NoKernelError
-    from evoflash.views import runs as report
-
-    found = report.active_runs(database)
-    if not found:
-        raise NoKernelError("nothing was searched in this database yet: run `evoflash search`.")
-    return found
+        view.watch(follow(db, every_s=every), stdout_console())

@@ -5,9 +5,8 @@ from typing import Annotated
 
 import typer
 
-from evoflash.cli.options import Db, Gpu, Json, Quiet, Verbose, interrupt_in_words
+from evoflash.cli.options import Db, Gpu, Json, Quiet, Verbose, interrupt_in_words, show
 from evoflash.settings import MOST
-from evoflash.views.terminal import stdout_console
 
 _EXIT_CODES = {"confirmed": 0, "not confirmed": 1, "cannot be compared": 4}
 
@@ -49,19 +48,12 @@ def verify(
 
     Example: evoflash verify kernel.json
     """
-    from evoflash.app.verify.finding import find_out
-    from evoflash.app.verify.reading import ClaimSelector, claim_of
-    from evoflash.app.verify.verdict import judge, parse_tolerance
-    from evoflash.views import verify as report
+    from evoflash.app.verify import verdict
+    from evoflash.app.verify.reading import ClaimSelector
+    from evoflash.views.verify import print_verdict
 
-    share = parse_tolerance(within)
     with interrupt_in_words():
-        claim = claim_of(what, ClaimSelector(row, problem, gpu), db)
-        found = find_out(claim, db, argv=sys.argv[1:])
-    verdict = judge(claim, found, within=share)
-    if as_json:
-        typer.echo(report.as_json(claim, found, verdict))
-    else:
-        report.print_verdict(claim, found, verdict, stdout_console())
-    if code := _EXIT_CODES[verdict.answer]:
+        found = verdict.verify(what, ClaimSelector(row, problem, gpu), db, within=within, argv=sys.argv[1:])
+    show(found, print_verdict, as_json=as_json)
+    if code := _EXIT_CODES[found.verdict.answer]:
         raise typer.Exit(code)

@@ -6,7 +6,6 @@ from typing import Annotated
 import typer
 
 from evoflash.cli.options import Quiet, Verbose, interrupt_in_words
-from evoflash.notices import say
 
 
 def worker(
@@ -33,11 +32,7 @@ def worker(
 
     Example: evoflash worker --scheduler tcp://127.0.0.1:8786 --gpu 0
     """
-    from evoflash.evaluators.cluster import serving
-    from evoflash.evaluators.cluster.address import address
+    from evoflash.app.search.machines import serve
 
-    where = address(scheduler, tls)
-    model = None if gpu is None else serving.model_of(gpu)
-    say(f"working for the searches of {where.url} on {'a core' if model is None else f'GPU {gpu}, {model}'}.")
     with interrupt_in_words():
-        serving.serve(where, model=model)
+        serve(scheduler, gpu=gpu, tls=tls)

@@ -1,20 +1,9 @@
-"""Attention of other libraries, timed by the same code on the same memory as the candidates. Judges nothing.
+"""Kernels of other libraries, timed by the same code on the same memory as the candidates. Each library is
+optional: where it is missing or has no kernel for a workload it is absent, with the reason. Its output is
+judged as a candidate's is, in gpu_process/finals.py.
 
-Each library is optional: where it is missing or has no kernel for a workload it is absent, with the reason.
-Its output is judged as a candidate's is, in gpu/process/finals.py.
-
-    contender          Calls a library's attention on the memory of a bench
-    flash_attention_3  FlashAttention-3, the flash-attention repository's Hopper kernels, as shipped
-    flash_attention_4  FlashAttention-4 (`flash-attn-4`, in CuTe DSL), as shipped and with the fastest of
-                       several settings
-    flashinfer         FlashInfer's prefill, by its FlashAttention-3 template on Hopper and its
-                       FlashAttention-2 one elsewhere
-    sdpa               PyTorch's scaled_dot_product_attention, restricted to one backend (flash, cuDNN,
-                       efficient or math)
-    triton             A FlashAttention-2 style forward kernel in Triton, with the fastest of a few tiles on
-                       this workload
-    triton_kernel      The Triton kernel of the baseline `triton`
-    xformers           xFormers' memory-efficient attention, by the operator that its own dispatch chooses
+    attention/  Attention of other libraries
+    contender   A library's kernel on the memory of a bench
 """
 
 import importlib
@@ -43,22 +32,22 @@ __all__ = [
 ]
 
 _FILES = {
-    "sdpa_flash": "sdpa",
-    "sdpa_cudnn": "sdpa",
-    "sdpa_efficient": "sdpa",
-    "sdpa_math": "sdpa",
-    "triton": "triton",
-    "fa3": "flash_attention_3",
-    "fa4": "flash_attention_4",
-    "fa4_tuned": "flash_attention_4",
-    "flashinfer": "flashinfer",
-    "xformers": "xformers",
+    "sdpa_flash": "attention.sdpa",
+    "sdpa_cudnn": "attention.sdpa",
+    "sdpa_efficient": "attention.sdpa",
+    "sdpa_math": "attention.sdpa",
+    "triton": "attention.triton",
+    "fa3": "attention.flash_attention_3",
+    "fa4": "attention.flash_attention_4",
+    "fa4_tuned": "attention.flash_attention_4",
+    "flashinfer": "attention.flashinfer",
+    "xformers": "attention.xformers",
 }
 NAMES = tuple(_FILES)
 # What finals time beside the candidates: math is slow, xFormers brings FlashAttention-2 once more, and
 # Triton would have to compile and try eight kernels that were the fastest nowhere (docs/h200.md).
 DEFAULT = tuple(name for name in NAMES if name not in ("sdpa_math", "xformers", "triton"))
-OPTIONAL = tuple(name for name, file in _FILES.items() if file != "sdpa")  # not PyTorch's own
+OPTIONAL = tuple(name for name, file in _FILES.items() if file != "attention.sdpa")  # not PyTorch's own
 
 
 def baseline(name: str, bench: Bench) -> LibraryContender:

@@ -1,8 +1,9 @@
-"""Calls a library's attention on the memory of a bench: what all libraries share. Knows no library.
+"""A library's kernel on the memory of a bench: what all libraries share, from views to graphs.
 
-Each library has a file of its own, which says how it is called and which layout it wants. Which baseline a
-GPU process is busy with is noted before it starts and struck out when it is done, so that a crash can be
-blamed on it.
+Knows no library and no operation: each library has a file of its own, which says how it is called and which
+layout it wants.
+
+Which baseline a GPU process is busy with: noted before it starts, and struck out when it is done.
 """
 
 import faulthandler
@@ -20,9 +21,7 @@ import numpy as np
 from evoflash.gpu.arena import Arena
 from evoflash.gpu.launcher import KernelHungError, settle, wait
 from evoflash.gpu.timing.benchmark import Bench
-from evoflash.operation import Output
-from evoflash.operations.attention.forms import dense
-from evoflash.operations.attention.workload import AttentionWorkload
+from evoflash.operation import Output, TensorSpec, operation_of
 
 LIMIT_S = 300.0  # FlashInfer compiles its kernels on their first use, FlashAttention-4 one for each setting
 _OVERDUE = re.compile(r"Timeout \((.+)\)!")  # how the traceback of faulthandler's watchdog begins
@@ -78,37 +77,21 @@ class BaselineAbsentError(Exception):
     """A library is not installed or has no kernel for this workload; the message is its reason, one line."""
 
 
-def attention_on(bench: Bench) -> AttentionWorkload:
-    """The bench's workload. BaselineAbsentError where it is not attention: the libraries know no other."""
-    if not isinstance(bench.workload, AttentionWorkload):
-        raise BaselineAbsentError(f"it computes attention, not {bench.workload.operation}")
-    return bench.workload
-
-
 def same(tensor: Any) -> Any:
-    """A library that takes and gives (B, H, S, D)."""
+    """A library that takes and gives tensors as the operation has them."""
     return tensor
-
-
-def rows_first(tensor: Any) -> Any:
-    """(B, H, S, D) as the view (B, S, H, D), and back."""
-    return tensor.transpose(1, 2)
-
-
-def rows_first_dense(tensor: Any) -> Any:
-    """The same, dense: for a library that refuses strides."""
-    return rows_first(tensor).contiguous()
 
 
 @dataclass(frozen=True, slots=True)
 class LibraryCall:
     """How a library is called on a workload.
 
-    `attend` takes q, k and v as `arrange` made them of (B, H, S, D), on torch's current stream, and returns
-    its output, which `heads_first` turns into (B, H, S, D). Where `arrange` copies, that is not timed.
+    `attend` takes the inputs as `arrange` made them of the operation's, on torch's current stream, and
+    returns its output, which `heads_first` turns into the operation's. Where `arrange` copies, that is not
+    timed.
     """
 
-    attend: Callable[[Any, Any, Any], Any]
+    attend: Callable[..., Any]
     environment: Mapping[str, str]
     arrange: Callable[[Any], Any] = same
     heads_first: Callable[[Any], Any] = same
@@ -147,14 +130,14 @@ def reason_of(error: BaseException) -> str:
 
 
 class LibraryContender:
-    """A library's attention as a contender of benchmark.py, on the same Q, K and V as the candidates."""
+    """A library's kernel as a contender of benchmark.py, on the same inputs as the candidates."""
 
     def __init__(self, name: str, bench: Bench, attention: LibraryCall) -> None:
         self.name = name
         self._torch = torch()
         self._attention = attention
-        workload = attention_on(bench)
-        self._views = [_tensors(self._torch, arena, workload) for arena in bench.arenas]
+        self._specs = operation_of(bench.workload).tensors(bench.workload)
+        self._views = [_input_views(self._torch, arena, self._specs) for arena in bench.arenas]
         self._inputs = [tuple(attention.arrange(x) for x in views) for views in self._views]
         self._outputs: dict[int, Any] = {}
         self._torch.cuda.synchronize()  # copied on torch's stream, read on ours
@@ -239,11 +222,11 @@ class LibraryContender:
 
     def output(self, at: int = 0) -> Output:
         """What the last run or replay wrote for an input set."""
-        out = self.tensor(at).contiguous()
-        return dense.output(out.view(self._torch.int16).cpu().numpy().view(np.uint16))
+        out = self.tensor(at).contiguous().view(self._torch.int16).cpu().numpy().view(np.uint16)
+        return Output({next(spec.name for spec in self._specs if spec.role == "rows"): out})
 
     def tensor(self, at: int = 0) -> Any:
-        """The same as a torch tensor (B, H, S, D), which the next replay overwrites."""
+        """The same as a torch tensor, which the next replay overwrites."""
         return self._attention.heads_first(self._outputs[at])
 
     def _attend(self, at: int) -> Any:
@@ -262,11 +245,12 @@ def check_device(name: str, error: BaseException) -> None:
         raise BaselineFailedError(f"{name}: {said}") from error
 
 
-def _tensors(torch: Any, arena: Arena, w: AttentionWorkload) -> tuple[Any, Any, Any]:
-    kind = torch.float16 if w.dtype == "fp16" else torch.bfloat16
-
-    def view(name: str, heads: int, rows: int) -> Any:
-        bits = arena.buffers[name].device_bytes.view(np.int16).reshape(w.batch, heads, rows, w.head_dim)
-        return torch.as_tensor(bits, device="cuda").view(kind)
-
-    return view("Q", w.heads, w.seq_q), view("K", w.kv_heads, w.seq_kv), view("V", w.kv_heads, w.seq_kv)
+def _input_views(torch: Any, arena: Arena, specs: Sequence[TensorSpec]) -> tuple[Any, ...]:
+    kinds = {"fp16": torch.float16, "bf16": torch.bfloat16}
+    return tuple(
+        torch.as_tensor(
+            arena.buffers[spec.name].device_bytes.view(np.int16).reshape(spec.shape), device="cuda"
+        ).view(kinds[spec.dtype])
+        for spec in specs
+        if spec.role == "input"
+    )

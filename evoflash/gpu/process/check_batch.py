@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from evoflash.errors import DeviceError
 from evoflash.evaluation import Verdict
-from evoflash.gpu.arena import spoilt
+from evoflash.gpu.arena import spoilt, verify_copy
 from evoflash.gpu.batch import Batch, Slab, bytes_of
 from evoflash.gpu.comparisons import (
     COLUMNS,
@@ -33,12 +33,10 @@ from evoflash.gpu.comparisons import (
     Side,
     UntouchedRows,
     cubin_path,
-    on_device,
     read_results,
 )
 from evoflash.gpu.launcher import LoadedKernel, new_stream, present_gpu, wait
-from evoflash.gpu.layout import layouts_of
-from evoflash.gpu.memory import allocate
+from evoflash.gpu.memory import allocate, layouts_of, on_device, raw_bytes
 from evoflash.launch import LaunchConfig
 from evoflash.operation import ELEMENT_BYTES, ErrorScale, ExpectedOutputs, TensorSpec, Workload, operation_of
 from evoflash.operations.expectations import DeviceReference, Reach, Relation, Rows, outputs_of, thresholds_of
@@ -119,8 +117,7 @@ class _PlanOnSlab:
         """As CheckBatch.verify()."""
         self.slab.verify()
         for values, copy in self._kept.values():
-            if (copy.get() != np.ascontiguousarray(values).view(np.uint8).reshape(-1)).any():
-                raise spoilt("what is right")
+            verify_copy(copy, raw_bytes(values), "what is right")
         for check, right in self._rights.items():
             again = _compute_right(self.plan.workload, self.slab.inputs(check.launch), check.expected)
             both = zip(right.memory, again.memory, strict=True)
@@ -158,40 +155,38 @@ class _PlanOnSlab:
             return
         without = self.plan.launches[check.launch].without
         for rows, numbers in zip_longest(self._rows, self._numbers):
-            if numbers is not None and numbers.name in without:
-                numbers = None
-            spec = rows or numbers
-            columns = spec.shape[-1] if rows is not None else 0
+            shape = numbers.shape if rows is None else rows.shape[:-1]
+            is_wanted = numbers is not None and numbers.name not in without
             yield RowComparison(
-                rows=int(np.prod(spec.shape[:-1] if rows is not None else spec.shape)),
-                columns=columns,
-                dtype=spec.dtype,
+                rows=int(np.prod(shape)),
+                columns=0 if rows is None else rows.shape[-1],
+                dtype=(rows or numbers).dtype,
                 new=Side() if rows is None else self._side(check.launch, rows, None),
                 right=0 if rows is None else self._device(check.expected.rows[rows.name].right),
-                numbers=None
-                if numbers is None
-                else self._expected_numbers(check.launch, check.expected, numbers),
+                numbers=self._expected_numbers(check, numbers) if is_wanted else None,
             )
 
     def _device_comparison(self, right: _RightRows, launch: int) -> RowComparison:
         """Against what the device has computed."""
         (spec,), (numbers,), limits = self._rows, self._numbers, thresholds_of(self.plan.workload)
-        got, known = self.slab.address(launch, numbers.name), right.numbers_address
-        places = 0 if right.rows is None else self._device(right.rows.astype(np.int64))
+        is_whole = len(right.rows) == int(np.prod(spec.shape[:-1]))
+        known, known_numbers = (int(memory.data.ptr) for memory in right.memory)
+        places = 0 if is_whole else self._device(right.rows.astype(np.int64))
+        got = self.slab.address(launch, numbers.name)
         return RowComparison(
-            rows=right.count,
+            rows=len(right.rows),
             columns=spec.shape[-1],
             dtype=spec.dtype,
-            new=self._side(launch, spec, right.rows),
-            right=right.address,
+            new=self._side(launch, spec, None if is_whole else right.rows),
+            right=known,
             is_single=True,
-            numbers=Numbers(got, known, limits.lse_absolute, limits.lse_relative, 0.0, places),
+            numbers=Numbers(got, known_numbers, limits.lse_absolute, limits.lse_relative, 0.0, places),
         )
 
-    def _expected_numbers(self, launch: int, expected: ExpectedOutputs, spec: TensorSpec) -> Numbers:
-        right, limits = expected.numbers[spec.name], thresholds_of(self.plan.workload)
+    def _expected_numbers(self, check: RightOutput, spec: TensorSpec) -> Numbers:
+        right, limits = check.expected.numbers[spec.name], thresholds_of(self.plan.workload)
         return Numbers(
-            self.slab.address(launch, spec.name),
+            self.slab.address(check.launch, spec.name),
             self._device(right.right),
             limits.lse_absolute,
             limits.lse_relative,
@@ -302,8 +297,7 @@ class _PlanOnSlab:
 
     def _place(self, check: RightOutput, spec: TensorSpec, at: tuple[int, ...]) -> str:
         """A compared row, and perhaps a column, in words."""
-        known = self._rights[check].rows if check in self._rights else None
-        row = at[0] if known is None else int(known[at[0]])
+        row = int(self._rights[check].rows[at[0]]) if check in self._rights else at[0]
         places = spec.shape[:-1] if spec.role == "rows" else spec.shape
         return place_of(spec, (*np.unravel_index(row, places), *at[1:]))
 
@@ -333,14 +327,9 @@ _HONEST_AGREE = 0.25  # so far the errors of honest arithmetic: at the same rows
 class _RightRows:
     """Right rows in fp32 and right numbers in fp64 on the device, and what errors are measured by."""
 
-    output: str  # the tensors' names
-    numbers: str
-    rows: NDArray[np.intp] | None  # which rows, counted through all groups; None: all
-    count: int
-    address: int
-    numbers_address: int
+    rows: NDArray[np.intp]  # which rows, counted through all groups, ascending
     scale: ErrorScale
-    memory: tuple[Any, ...]  # kept alive
+    memory: tuple[Any, Any]  # of the rows and of the numbers, as CuPy arrays
 
 
 def has_device_reference(workload: Workload) -> bool:
@@ -369,17 +358,7 @@ def _compute_right(workload: Workload, addresses: Mapping[str, int], expected: E
     _run_reference(reference, workload, {**addresses, **pointers}, len(blocks))
     _verify_right(workload, reference, rows, (right, numbers, per_row), expected)
     told: NDArray[np.float64] = per_row.get().view(np.float32).reshape(-1, 5).astype(np.float64)
-    is_whole = len(rows) == int(np.prod(spec.shape[:-1]))
-    return _RightRows(
-        output=reference.output,
-        numbers=reference.numbers,
-        rows=None if is_whole else rows,
-        count=len(rows),
-        address=pointers["right"],
-        numbers_address=pointers["numbers"],
-        scale=_scale_of(told, spec.shape[-1]),
-        memory=(right, numbers),
-    )
+    return _RightRows(rows, _scale_of(told, spec.shape[-1]), (right, numbers))
 
 
 @lru_cache(maxsize=4)

@@ -5,8 +5,9 @@ inputs are unchanged, all of it is finite and two runs agree in every bit is fou
 What was timed is judged by the same CUDA graph with inputs that it never saw.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -23,8 +24,6 @@ from evoflash.gpu.timing.benchmark import Bench, KernelContender
 from evoflash.numerics import is_non_finite
 from evoflash.operation import (
     ExpectedOutputs,
-    InputNames,
-    KernelCall,
     Output,
     TestInput,
     Workload,
@@ -33,7 +32,7 @@ from evoflash.operation import (
 from evoflash.operations.expectations import outputs_of
 from evoflash.validation import metamorphic, validator
 from evoflash.validation.cases import case, large_case
-from evoflash.validation.plan import PlannedLaunch, check_one_by_one
+from evoflash.validation.plan import CheckLaunch, check_one_by_one
 from evoflash.validation.validator import Part
 
 LARGE_LIMIT_S = 20.0  # one launch on a benchmark workload, by the slowest family
@@ -54,16 +53,12 @@ class CheckSubject:
 
 def smoke(subject: CheckSubject) -> str:
     """Empty when a first launch writes finite numbers everywhere; else how many are missing."""
-    inputs, _ = case(subject.workload, _names(subject.workload).small[0], subject.seed)
-    output = _runner(subject)(inputs)
+    inputs, _ = case(subject.workload, operation_of(subject.workload).inputs.small[0], subject.seed)
+    output = _run(subject, CheckLaunch(inputs))
     for spec in outputs_of(subject.workload, "rows"):
         if missing := int(is_non_finite(output.tensors[spec.name], spec.dtype).sum()):
             return f"{missing} elements of {spec.name} not written, or not finite"
     return ""
-
-
-def _names(workload: Workload) -> InputNames:
-    return operation_of(workload).inputs
 
 
 def on_check_shapes(subjects: Sequence[CheckSubject]) -> Iterator[Verdict]:
@@ -97,26 +92,18 @@ def _confirm(subject: CheckSubject, verdict: Verdict, batch: CheckBatch) -> Verd
 
 def on_check_shape(subject: CheckSubject) -> Verdict:
     """The plan of its workload, one launch at a time."""
-    workload, stream = subject.workload, launcher.new_stream()
-
-    def launch(planned: PlannedLaunch) -> Output:
-        arena = cache.strided_arena(workload) if planned.is_strided else cache.arena(workload)
-        given = {"stream": stream, "limit_s": subject.limit_s, "without": planned.without}
-        memory.launch(subject.kernel, arena, planned.inputs, **given)
-        return arena.output(without=planned.without)
-
-    plan = cache.plan(workload, subject.seed)
-    return check_one_by_one(plan, launch, is_deterministic=subject.is_deterministic)
+    plan, exact = cache.plan(subject.workload, subject.seed), subject.is_deterministic
+    return check_one_by_one(plan, partial(_run, subject), is_deterministic=exact)
 
 
 def first_look(subject: CheckSubject) -> tuple[Verdict, float]:
     """One checked launch at size, and its time in us. A bad verdict needs at_size() to confirm it."""
     workload, seed = subject.workload, subject.seed
-    name = _names(workload).at_size[0]
+    name = operation_of(workload).inputs.at_size[0]
     inputs, expected = large_case(workload, name, seed)
     on_device = cache.inputs(workload, name, seed)
     with alone():
-        took_us = _launcher(subject)(on_device)
+        took_us = _launch(subject, on_device)
         part = cache.arena(workload).part(expected.sample)
     verdict = validator.judge(workload, [(inputs, expected, part)])
     if not verdict.passed:
@@ -145,11 +132,11 @@ def at_size(subject: CheckSubject) -> Verdict:
 
 def _at_size_alone(subject: CheckSubject) -> Verdict:
     """The inputs of the benchmark's shape against the reference at a sample; and two runs, bit for bit."""
-    workload, seed, run = subject.workload, subject.seed, _launcher(subject)
-    arena, parts, names = cache.arena(workload), [], _names(workload).at_size
+    workload, seed = subject.workload, subject.seed
+    arena, parts, names = cache.arena(workload), [], operation_of(workload).inputs.at_size
     for name in names:
         inputs, expected = large_case(workload, name, seed)
-        run(cache.inputs(workload, name, seed))
+        _launch(subject, cache.inputs(workload, name, seed))
         parts.append((inputs, expected, arena.part(expected.sample)))
     verdict = validator.judge(workload, parts)
     if not verdict.passed:
@@ -163,29 +150,37 @@ def _repeats(subject: CheckSubject, name: str) -> str:
     """metamorphic.repeats for outputs that stay on the device, where there is room for two."""
     workload = subject.workload
     on_host, _ = large_case(workload, name, subject.seed)
-    inputs, run = cache.inputs(workload, name, subject.seed), _launcher(subject)
-    arena = cache.arena(workload)
-    run(inputs)
+    inputs, arena = cache.inputs(workload, name, subject.seed), cache.arena(workload)
+    _launch(subject, inputs)
     first = arena.copy_of_rows()
     if first is None:
-        return metamorphic.repeats(_runner(subject), on_host, workload=workload)
-    run(inputs)
+        return metamorphic.repeats(lambda x: _run(subject, CheckLaunch(x)), on_host, workload=workload)
+    _launch(subject, inputs)
     if not arena.differ_from(first):
         return ""
     reason = metamorphic.differing(arena.as_output(first), arena.output_rows(), workload=workload)
     return reason or "two runs on the same input differ"
 
 
-def _runner(subject: CheckSubject) -> KernelCall:
-    arena, stream = cache.arena(subject.workload), launcher.new_stream()
-    limit_s = subject.limit_s
-    return lambda inputs: memory.run_once(subject.kernel, arena, inputs, stream=stream, limit_s=limit_s)
+def _run(subject: CheckSubject, planned: CheckLaunch) -> Output:
+    """One guarded launch, and what it wrote."""
+    workload, without = subject.workload, planned.without
+    arena = cache.strided_arena(workload) if planned.is_strided else cache.arena(workload)
+    _launch(subject, planned.inputs, arena, without=without)
+    return arena.output(without=without)
 
 
-def _launcher(subject: CheckSubject) -> Callable[[TestInput | Original], float]:
-    arena, stream = cache.arena(subject.workload), launcher.new_stream()
+def _launch(
+    subject: CheckSubject,
+    inputs: TestInput | Original,
+    arena: Arena | None = None,
+    *,
+    without: Collection[str] = (),
+) -> float:
+    """One guarded launch in its workload's arena, or in that one; microseconds."""
+    arena, stream = arena or cache.arena(subject.workload), launcher.new_stream()
     limit_s = subject.limit_s
-    return lambda inputs: memory.launch(subject.kernel, arena, inputs, stream=stream, limit_s=limit_s)
+    return memory.launch(subject.kernel, arena, inputs, stream=stream, limit_s=limit_s, without=without)
 
 
 _FINITE = 0x3C  # this byte repeated is 1.06 in fp16, 0.0115 in bf16 and fp32

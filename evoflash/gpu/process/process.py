@@ -19,7 +19,6 @@ from typing import Any, TypeVar
 from evoflash.errors import DeviceError
 from evoflash.evaluation import Rung, Status, Verdict
 from evoflash.gpu import comparisons, launcher
-from evoflash.gpu import comparisons as device_checks
 from evoflash.gpu.memory import NoRoomError
 from evoflash.gpu.process import cache
 from evoflash.gpu.process.finals import FinalReport, FinalTask, run_noting
@@ -65,12 +64,12 @@ def _sources(timed: tuple[Workload, ...]) -> tuple[Path, ...]:
     """What the first candidate's checks launch besides the candidate."""
     references = [operation_of(workload).device_reference for workload in timed]
     at_size = [reference.source for reference in references if reference is not None]
-    return tuple(dict.fromkeys((*at_size, comparisons.COMPARISONS_SOURCE, device_checks.SOURCE)))
+    return tuple(dict.fromkeys((*at_size, comparisons.SOURCE)))
 
 
 def _compile(source: Path) -> None:
     capability = launcher.present_gpu().compute_capability
-    device_checks.cubin_path(f"sm_{capability}", source)
+    comparisons.cubin_path(f"sm_{capability}", source)
 
 
 def keep_cases(folder: str, workload: Workload, seed: int) -> None:

@@ -10,17 +10,17 @@ from evoflash.operations.attention.reference import REFERENCE, expect, sample
 from evoflash.operations.attention.relations import keeps_heads_apart, relations
 from evoflash.operations.attention.thresholds import thresholds
 from evoflash.operations.attention.workload import (
+    AttentionKey,
     AttentionWorkload,
     distance,
     fitting,
     parse_workload,
-    stored_key,
 )
 
 OPERATION = Operation(
     name="attention",
     parse=parse_workload,
-    stored_key=stored_key,
+    compile_key=AttentionKey,
     probe=AttentionWorkload(1, 1, 1, 64, 64, 64),
     tensors=dense.tensors,
     groups="heads",

@@ -4,8 +4,8 @@ How far apart two workloads are is told here too, for an archive of kernels.
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from evoflash.errors import UsageError, did_you_mean
@@ -158,11 +158,6 @@ class AttentionWorkload:
             "seq_q": self.seq_q,
             "seq_kv": self.seq_kv,
         }
-
-
-def stored_key(row: Mapping[Any, Any]) -> AttentionKey:
-    """The key of a stored build, from its columns of the same names."""
-    return AttentionKey(**{field.name: row[field.name] for field in fields(AttentionKey)})
 
 
 def _shape(

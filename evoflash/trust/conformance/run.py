@@ -1,19 +1,17 @@
 """Says whether the emulator agrees with the GPU of this machine, for `evoflash doctor --conformance`.
 
-What was found is told by primitive, as lines for people and as JSON. Runs no kernel itself: sweep.py does.
+What was found is told by primitive. Runs no kernel itself: sweep.py does.
 """
 
-import json
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from evoflash.gpu.launcher import PresentGpu, cupy, present_gpu
 from evoflash.gpu.timing.noise_floor import versions
 from evoflash.trust.conformance.cases import CaseResult, Primitive, primitives
 from evoflash.trust.conformance.sweep import BY_CTRL_C, conform
-
-_SHOWN = 3  # failures of one primitive
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +70,16 @@ class Conformance:
     def is_interrupted(self) -> bool:
         return self.stopped == BY_CTRL_C
 
+    def as_dict(self) -> dict[str, Any]:
+        """Everything; of the cases, those that are not equal."""
+        return {
+            "cases": self.cases,
+            "equal": self.equal,
+            "crashed": sum(each.crashed for each in self.primitives),
+            "not_run": sum(each.not_run for each in self.primitives),
+            **asdict(self),
+        }
+
 
 def summaries(outcomes: Sequence[CaseResult], arch: str) -> tuple[PrimitiveSummary, ...]:
     """One for each entry of the table, in its order."""
@@ -109,48 +117,6 @@ def _skip_reason(entry: Primitive, outcomes: list[CaseResult], arch: str) -> str
     if not entry.runs_on(arch):
         return f"needs {entry.arch}"
     return "" if outcomes else "not chosen"
-
-
-def as_json(found: Conformance) -> str:
-    """Everything; of the cases, those that are not equal."""
-    totals = {
-        "cases": found.cases,
-        "equal": found.equal,
-        "crashed": sum(each.crashed for each in found.primitives),
-        "not_run": sum(each.not_run for each in found.primitives),
-    }
-    return json.dumps({**totals, **asdict(found)}, indent=2)
-
-
-def render(found: Conformance) -> str:
-    """A line for each primitive, its failures below it, and a line for all."""
-    return "\n".join(_lines(found))
-
-
-def _lines(found: Conformance) -> Iterator[str]:
-    for each in found.primitives:
-        yield f"{each.state:8} {each.primitive:30} {_detail(each)}"
-        for failure in each.failures[:_SHOWN]:
-            yield f"         {failure.case}: {failure.detail}"
-        if len(each.failures) > _SHOWN:
-            yield f"         and {len(each.failures) - _SHOWN} more"
-    if found.stopped:
-        yield f"stopped {found.stopped}: not all cases have run"
-    yield (
-        f"{found.equal} of {found.cases} cases are equal in the emulator and on {found.gpu} ({found.arch}), "
-        f"in {found.seconds:.0f} s"
-    )
-
-
-def _detail(each: PrimitiveSummary) -> str:
-    if each.skipped:
-        return each.skipped
-    if each.not_run:
-        return f"{each.equal} of {each.cases} equal, {each.not_run} not run"
-    if each.compare != "ulp":
-        return f"{each.equal} of {each.cases} equal"
-    errors = ", ".join(f"{side} {error:.2f}" for side, error in sorted(each.worst_ulp.items()))
-    return f"{each.equal} of {each.cases} within {each.bound_ulp} ulp ({errors})"
 
 
 _WGMMA = 90  # compute capability; its cubins run on no other

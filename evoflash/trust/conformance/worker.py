@@ -4,8 +4,8 @@ The journal is a file of JSON lines, so that what came before a crash is known: 
 [...]} before each trial, {"outcomes": [...]} after it, {"finished": true} at the end, each with the time "at"
 which it was written, in seconds of the monotonic clock. sweep.py reads it.
 
-Results are equal bit for bit, or, for approximations, near the exact values. The emulator runs them here;
-on_gpu.py has the GPU run them.
+Results are equal bit for bit, or, for approximations, near the exact values. After an error of the GPU the
+process's context is lost: see sweep.py.
 """
 
 import contextlib
@@ -28,6 +28,9 @@ from evoflash.emulator import launch as emulator
 from evoflash.emulator.tensor_map import tensor_map
 from evoflash.errors import EvoflashError
 from evoflash.evaluation import Candidate
+from evoflash.gpu.driver import encode_map
+from evoflash.gpu.launcher import LoadedKernel, new_stream, wait
+from evoflash.gpu.memory import on_device
 from evoflash.kernels import gxx
 from evoflash.kernels.ef_layer import device_headers_sha
 from evoflash.kernels.nvrtc import compile_candidate, first_error
@@ -240,15 +243,45 @@ def run_trial(trial: Trial, library: Path, cubin: str) -> tuple[list[CaseResult]
         return [CaseResult(label, False, str(error)) for label in trial.cases], False
     if not cubin:
         return compare(trial, emulated=found, gpu=None), False
-    from evoflash.trust.conformance import on_gpu as silicon
-
     try:
-        return compare(trial, emulated=found, gpu=silicon.run_on_gpu(trial, cubin)), False
+        return compare(trial, emulated=found, gpu=run_on_gpu(trial, cubin)), False
     except EvoflashError as error:
         return [CaseResult(label, False, str(error)) for label in trial.cases], False
     except Exception as error:  # CUDA's, by whatever name CuPy gives it
         reason = f"the GPU: {type(error).__name__}: {' '.join(str(error).split())[:200]}"
         return [CaseResult(label, False, reason, end="crashed") for label in trial.cases], True
+
+
+_DTYPES = {"f16": "fp16", "bf16": "bf16", "float": "fp32"}  # primitives have the words of C++
+_GPU_LIMIT_S = 3.0  # a kernel here takes microseconds; other processes have their turns between
+
+
+def run_on_gpu(trial: Trial, cubin_path: str) -> dict[str, Array]:
+    """The results after the launches. Raises what launcher.wait does, and CuPy's own errors."""
+    kernel, stream = LoadedKernel(cubin_path, trial.launches), new_stream()
+    buffers = {name: on_device(values) for name, values in (*trial.inputs.items(), *trial.results.items())}
+    with stream:
+        kernel.enqueue(tuple(_gpu_argument(argument, buffers) for argument in trial.arguments))
+    wait(stream, limit_s=_GPU_LIMIT_S)
+    return {
+        name: buffers[name].get().view(values.dtype).reshape(values.shape)
+        for name, values in trial.results.items()
+    }
+
+
+def _gpu_argument(argument: Argument, buffers: dict[str, Any]) -> Any:
+    if isinstance(argument, Pointer):
+        return np.uint64(buffers[argument.buffer].data.ptr)
+    if isinstance(argument, Map):
+        return encode_map(
+            buffers[argument.buffer].data.ptr,
+            argument.dims,
+            argument.strides,
+            argument.box,
+            dtype=_DTYPES[argument.dtype],
+            swizzle=argument.swizzle,
+        )
+    return argument
 
 
 def cubin_path(module: Module, arch: str) -> str:

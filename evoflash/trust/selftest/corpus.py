@@ -20,6 +20,7 @@ A fraud:
                 (a regular expression; "wrong": any threshold of the validator) occur in the reason; or
                 skip = "why the emulator cannot"
     measured    the same on a GPU: the first of these rungs that it comes to must
+Reads and applies; what became of each fraud is a record here, too.
 """
 
 import hashlib

@@ -7,10 +7,12 @@ clock and books are in files of their own beside this one.
 
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from evoflash.emulator.call import EmulatorRun
 from evoflash.emulator.preflight import CPU_LIMIT_S, complaint_of, emulate_plan, preflight
@@ -134,6 +136,15 @@ class SelfTest:
     @property
     def is_good(self) -> bool:
         return all(each.is_good for each in self.outcomes)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many there were of each end."""
+        return dict(Counter(each.end.value for each in self.outcomes))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything, with the whole reasons."""
+        return {"good": self.is_good, "counts": self.counts, **asdict(self)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,15 +1,12 @@
 """Shows a report as one HTML page that needs no other file and no network. Computes nothing.
 
-The page can be read without JavaScript.
-
-    benchmark    A benchmark of strategies as one HTML page with plots, in light and dark
-    charts       A report's charts as SVG (best so far, candidates, lineage, roofline, bars, ratios)
-    details      The report's later sections, on floors, rejections, libraries, source, environment and cost
-    leaderboard  The leaderboard as one HTML page with a chart and a table for each ranking
-    learnt       The report's middle sections, on what values are worth and why the winner won
-    markup       Writes numbers, tables and text as HTML; everything that is not ours is escaped
-    report       A report's record as one HTML page
-    sections     The report's first sections, on the winner, the progress and every candidate
-    svg          The frame of an SVG chart, its scales, ticks and axes, and a colour and a mark for each
-                 family
+benchmark    A benchmark of strategies as one HTML page with plots, in light and dark
+charts       A report's charts as SVG (best so far, candidates, lineage, roofline, bars, ratios)
+details      The report's later sections, on floors, rejections, libraries, source, environment and cost
+leaderboard  The leaderboard as one HTML page with a chart and a table for each ranking
+learnt       The report's middle sections, on what values are worth and why the winner won
+markup       Writes numbers, tables and text as HTML; everything that is not ours is escaped
+report       A report's record as one HTML page
+sections     The report's first sections, on the winner, the progress and every candidate
+svg          The frame of an SVG chart, its scales, ticks and axes, and a colour and a mark for each family
 """

@@ -7,8 +7,9 @@ import math
 from collections.abc import Callable, Sequence
 from html import escape
 
+from evoflash.app.recordings import Benchmark
 from evoflash.replay.benchmark import BenchmarkRow, Space
-from evoflash.views.benchmark import Provenance, cells, legend, overall
+from evoflash.views.recordings import cells, legend
 
 WIDTH, HEIGHT = 300, 190
 LEFT, RIGHT, TOP, BOTTOM = 52, 12, 8, 30
@@ -134,15 +135,16 @@ svg .mean { fill: var(--main); } .soft { color: var(--soft); }
 _COLUMNS = ("mean P", "median P", "below 0", "within 5 %", "CPU ms", "p", "95 % of mean P", "best", "after")
 
 
-def html(spaces: Sequence[Space], how: Provenance) -> str:
+def html(found: Benchmark) -> str:
     """The whole page."""
-    means = ", ".join(f"{escape(name)} {mean:+.2f}" for name, mean in overall(spaces))
+    spaces, how = found.spaces, found.how
+    means = ", ".join(f"{escape(name)} {mean:+.2f}" for name, mean in found.overall)
     parts = [
         "<h1>Search strategies on recorded spaces</h1>",
-        f"<p>{escape(legend(spaces, how))} Best is the median time of the best over the optimum at the end, "
+        f"<p>{escape(legend(found))} Best is the median time of the best over the optimum at the end, "
         "after: the median number of evaluations to come within 5 % of the optimum.</p>",
         f"<p>Mean of mean P over {len(spaces)} spaces: {means}.</p>" if len(spaces) > 1 else "",
-        *(_section(space, how) for space in spaces),
+        *(_section(space, how.reference) for space in spaces),
         f'<p class="soft">Made by <code>{escape(how.command)}</code>, {how.date}, evoflash '
         f"{escape(how.version)}; {escape(', '.join(how.machine.values()))}.</p>",
     ]
@@ -155,35 +157,35 @@ def html(spaces: Sequence[Space], how: Provenance) -> str:
     )
 
 
-def _section(space: Space, how: Provenance) -> str:
-    reference = next((row for row in space.rows if row.name == how.reference), None)
+def _section(space: Space, reference_name: str) -> str:
+    reference = next((row for row in space.rows if row.name == reference_name), None)
     charts = "\n".join(
         f"<div><h3>{escape(row.name)}</h3>{curves(space, row, reference)}</div>" for row in space.rows
     )
     return (
-        f"<h2>{escape(space.title)}</h2>{_table(space, how)}"
+        f"<h2>{escape(space.title)}</h2>{_table(space, reference_name)}"
         "<p>Each dot is P of one seed; the large dot is the mean, the bar its 95 % interval.</p>"
         '<div class="wide">'
         f"{scores(space).replace('<svg ', '<svg class=all ', 1)}</div>"
         "<p>Best so far: median of the seeds with their quartiles; dashed the median of "
-        f"{escape(how.reference)}, dotted what random search is expected to have.</p>"
+        f"{escape(reference_name)}, dotted what random search is expected to have.</p>"
         f'<div class="grid-of-plots">{charts}</div>'
     )
 
 
-def _table(space: Space, how: Provenance) -> str:
+def _table(space: Space, reference: str) -> str:
     heads = "".join(f"<th>{name}</th>" for name in ("strategy", *_COLUMNS))
-    rows = "".join(_row(row, how) for row in space.rows)
+    rows = "".join(_row(row, reference) for row in space.rows)
     return f'<div class="wide"><table><tr>{heads}</tr>{rows}</table></div>'
 
 
-def _row(row: BenchmarkRow, how: Provenance) -> str:
+def _row(row: BenchmarkRow, reference: str) -> str:
     where = row.standing
     more = (
         f"{where.score_low:+.2f} to {where.score_high:+.2f}",
         f"{where.best_over_optimum:.3f}",
         "never" if where.near_after is None else str(where.near_after),
     )
-    kind = ' class="reference"' if row.name == how.reference else ""
+    kind = ' class="reference"' if row.name == reference else ""
     words = "".join(f"<td>{escape(word)}</td>" for word in (*cells(row), *more))
     return f"<tr{kind}>{words}</tr>"

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-from evoflash.app.words import short
-from evoflash.views.html.svg import NARROW, Frame, Look, both, cross, line, make_frame, path, text
+from evoflash.app.report.record import short
+from evoflash.views.html.svg import NARROW, ChartFrame, Look, both, cross, line, make_frame, path, text
 
 Json = Mapping[str, Any]
 _HEIGHT = {760: 320, 360: 290}
@@ -72,7 +72,7 @@ def progress(found: Json, estimate: str) -> str:
     )
 
 
-def _steps(frame: Frame, curve: Sequence[Json], kind: str, until: int) -> str:
+def _steps(frame: ChartFrame, curve: Sequence[Json], kind: str, until: int) -> str:
     first = curve[0]
     parts = [f"M{frame.x(first['evaluations']):.1f} {frame.y(first['us']):.1f}"]
     for point in curve[1:]:
@@ -118,7 +118,7 @@ def candidates(rows: Sequence[Json], looks: Mapping[str, Look], estimate: str) -
     return chart + (edge if above else "")
 
 
-def _candidate(row: Json, frame: Frame, look: Look, estimate: str) -> str:
+def _candidate(row: Json, frame: ChartFrame, look: Look, estimate: str) -> str:
     x = frame.x(row["n"])
     if not row["us"]:
         tip = f"{row['id']}, {row['family']}: {row['status']} at {row['rung']}"
@@ -192,7 +192,7 @@ def front(found: Json, looks: Mapping[str, Look], estimate: str) -> str:
     return both(draw, f"Pareto front of {first} against {second}: {said}")
 
 
-def _beside_front(points: Sequence[Json], frame: Frame, looks: Mapping[str, Look]) -> list[str]:
+def _beside_front(points: Sequence[Json], frame: ChartFrame, looks: Mapping[str, Look]) -> list[str]:
     """The others of each colour as one path: there are many, and the table of candidates has them all."""
     shapes: defaultdict[str, list[str]] = defaultdict(list)
     for point in points:
@@ -202,7 +202,7 @@ def _beside_front(points: Sequence[Json], frame: Frame, looks: Mapping[str, Look
     return [f'<path class="{colour} hollow" d="{"".join(parts)}"/>' for colour, parts in shapes.items()]
 
 
-def _on_front(point: Json, frame: Frame, looks: Mapping[str, Look], estimate: str, unit: str) -> str:
+def _on_front(point: Json, frame: ChartFrame, looks: Mapping[str, Look], estimate: str, unit: str) -> str:
     us, other = point["figures"]
     look = looks[point["family"]]
     tip = f"{point['id']}, {point['family']}: {estimate}{short(us)} us, {other:.4g} {unit}"
@@ -256,7 +256,7 @@ def _roofs(found: Sequence[tuple[str, float]]) -> list[tuple[str, float]]:
     return together
 
 
-def _rate(point: Json, frame: Frame, intensity: float, estimate: str) -> str:
+def _rate(point: Json, frame: ChartFrame, intensity: float, estimate: str) -> str:
     looks = {"winner": ("star", "c0"), "seed": ("circle", "c2"), "baseline": ("diamond", "c1")}
     shape, kind = looks[point["kind"]]
     figures = f"{estimate}{short(point['tflops'])} TFLOPS, {estimate}{short(point['us'])} us"

@@ -4,16 +4,27 @@ Writes HTML alone, and computes nothing.
 """
 
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import CudaLexer
 
-from evoflash.app.words import short
+from evoflash.app.report.record import short
 from evoflash.views.html import charts
 from evoflash.views.html import charts as bars
-from evoflash.views.html.markup import Cell, Figures, HtmlColumn, escape, note, paragraphs, table
+from evoflash.views.html.markup import (
+    Figures,
+    HtmlColumn,
+    escape,
+    figure_column,
+    note,
+    number_column,
+    paragraphs,
+    table,
+    text_column,
+)
 
 Json = Mapping[str, Any]
 SOURCE = "cuda"  # the CSS class that the source's colours are confined to
@@ -31,18 +42,13 @@ def _workload(found: Json, figures: Figures, *, is_alone: bool) -> str:
     head = "" if is_alone else f"<h3>{escape(found['workload'])}</h3>"
     winner = next((point for point in found["points"] if point["kind"] == "winner"), None)
     exact = Figures("")
-    rows = [
-        (
-            Cell(escape(floor["name"])),
-            Cell(exact.us(floor["us"])),
-            Cell(exact.rate(floor["tflops"])),
-            Cell(figures.share(floor["share"])),
-            Cell(escape(floor["says"])),
-        )
-        for floor in found["floors"]
-    ]
-    names = ("unit", "floor, us", "TFLOPS there", "of the winner's time", "what it counts")
-    columns = [HtmlColumn(name, is_number=name in names[1:4]) for name in names]
+    columns = (
+        text_column("unit", "name"),
+        figure_column("floor, us", exact.us, "us"),
+        figure_column("TFLOPS there", exact.rate, "tflops"),
+        figure_column("of the winner's time", figures.share, "share"),
+        text_column("what it counts", "says"),
+    )
     drawn = [
         bars.Bar(f"{floor['name']} floor", floor["us"], f"{short(floor['us'])} us", "c2")
         for floor in found["floors"]
@@ -55,43 +61,35 @@ def _workload(found: Json, figures: Figures, *, is_alone: bool) -> str:
     )
     return (
         f"{head}{charts.roofline(found, figures.mark)}{paragraphs([facts])}"
-        f"{bars.bars(drawn, 'Floors and the winner')}{table(columns, rows, caption='Floors')}"
+        f"{bars.bars(drawn, 'Floors and the winner')}{table(columns, found['floors'], caption='Floors')}"
         f"{_points(found, figures)}{_terms(found, figures)}"
     )
 
 
 def _points(found: Json, figures: Figures) -> str:
-    rows = [
-        (
-            Cell(escape(point["kind"])),
-            Cell(escape(point["name"])),
-            Cell(figures.us(point["us"])),
-            Cell(figures.rate(point["tflops"])),
-        )
-        for point in found["points"]
-    ]
     columns = (
-        HtmlColumn("what"),
-        HtmlColumn("name"),
-        HtmlColumn("us", is_number=True),
-        HtmlColumn("TFLOPS", is_number=True),
+        text_column("what", "kind"),
+        text_column("name"),
+        figure_column("us", figures.us, "us"),
+        figure_column("TFLOPS", figures.rate, "tflops"),
     )
-    return table(
-        columns, rows, caption="Kernels on the roofline (star: winner, circle: seed, diamond: library)"
-    )
+    caption = "Kernels on the roofline (star: winner, circle: seed, diamond: library)"
+    return table(columns, found["points"], caption=caption)
 
 
 def _terms(found: Json, figures: Figures) -> str:
     if not found["terms"]:
         return ""
     drawn = [bars.Bar(name, us, f"{figures.mark}{short(us)} us", "c3") for name, us in found["terms"]]
-    rows = [(Cell(escape(name)), Cell(figures.us(us))) for name, us in found["terms"]]
     words = (
         "The model's terms for the winner, each as if it alone bounded the kernel; they overlap, and do not "
         "add up."
     )
-    columns = (HtmlColumn("term"), HtmlColumn("us", is_number=True))
-    folded = _details_element("as a table", table(columns, rows, caption="Terms"))
+    columns = (
+        HtmlColumn("term", lambda row: escape(row[0])),
+        number_column("us", lambda row: figures.us(row[1])),
+    )
+    folded = _details_element("as a table", table(columns, found["terms"], caption="Terms"))
     return f"<h3>Terms of the model</h3>{note(words)}{bars.bars(drawn, 'Terms of the model')}{folded}"
 
 
@@ -115,22 +113,17 @@ def rejections(record: Json, figures: Figures) -> str:
     chart = bars.bars(drawn, "Candidates that came to each rung") if reached and reached[0]["reached"] else ""
     if not found:
         return chart + note("Nothing was rejected.")
-    rows = [
-        (
-            Cell(escape(each["rung"])),
-            Cell(escape(each["status"])),
-            Cell(figures.exact(each["count"]), each["count"]),
-            Cell("<br>".join(f"{count} x {escape(reason) or '(none)'}" for reason, count in each["reasons"])),
-        )
-        for each in found
-    ]
     columns = (
-        HtmlColumn("rung"),
-        HtmlColumn("status"),
-        HtmlColumn("count", is_number=True),
-        HtmlColumn("commonest reasons"),
+        text_column("rung"),
+        text_column("status"),
+        figure_column("count", figures.exact, "count", sorts=True),
+        HtmlColumn("commonest reasons", _reasons),
     )
-    return chart + table(columns, rows, caption="Rejections by rung, the cheapest first")
+    return chart + table(columns, found, caption="Rejections by rung, the cheapest first")
+
+
+def _reasons(each: Json) -> str:
+    return "<br>".join(f"{count} x {escape(reason) or '(none)'}" for reason, count in each["reasons"])
 
 
 def peers(record: Json, figures: Figures) -> str:
@@ -146,22 +139,22 @@ def peers(record: Json, figures: Figures) -> str:
         drawn.insert(
             0, bars.Bar(f"{best['id']} (winner)", best["us"], f"{figures.mark}{short(best['us'])} us")
         )
-    rows = [
-        (
-            Cell(escape(each["name"])),
-            Cell(figures.us(each["us"]), each["us"]),
-            Cell(f"{figures.us(each['p10_us'])} to {figures.us(each['p90_us'])}" if each["p10_us"] else ""),
-            Cell(figures.times(each["over_best"]), each["over_best"]),
-            Cell(escape(each["protocol"])),
-            Cell(escape(", ".join(f"{name} {text}" for name, text in each["versions"].items()))),
-        )
-        for each in found
-    ]
-    names = ("library", "us", "p10 to p90", "over the winner's time", "timed", "versions")
-    columns = [HtmlColumn(name, is_number=name in names[1:4]) for name in names]
-    return bars.bars(drawn, "Times of the libraries and of the winner") + table(
-        columns, rows, caption="Libraries"
+    columns = (
+        text_column("library", "name"),
+        figure_column("us", figures.us, "us", sorts=True),
+        number_column("p10 to p90", lambda each: figures.spread(each) if each["p10_us"] else ""),
+        number_column(
+            "over the winner's time", lambda each: figures.times(each["over_best"]), itemgetter("over_best")
+        ),
+        text_column("timed", "protocol"),
+        HtmlColumn("versions", _versions),
     )
+    chart = bars.bars(drawn, "Times of the libraries and of the winner")
+    return chart + table(columns, found, caption="Libraries")
+
+
+def _versions(each: Json) -> str:
+    return escape(", ".join(f"{name} {text}" for name, text in each["versions"].items()))
 
 
 def kernel(record: Json, figures: Figures) -> str:
@@ -183,44 +176,32 @@ def kernel(record: Json, figures: Figures) -> str:
 
 
 def _checks(checks: Sequence[Json], figures: Figures) -> str:
-    names = ("workload", "passed", "rel. L2", "max over RMS", "LSE error", "over an honest error", "reason")
-    columns = [HtmlColumn(name, is_number=name in names[2:6]) for name in names]
-    measures = ("rel_l2", "max_over_rms", "lse_error", "honest_ratio")
-    rows = [
-        (
-            Cell(escape(check["workload"])),
-            Cell("yes" if check["passed"] else "NO"),
-            *(
-                Cell(figures.exact(check[name]), "" if check[name] is None else check[name])
-                for name in measures
-            ),
-            Cell(escape(check["reason"])),
-        )
-        for check in checks
-    ]
+    measures = {
+        "rel. L2": "rel_l2",
+        "max over RMS": "max_over_rms",
+        "LSE error": "lse_error",
+        "over an honest error": "honest_ratio",
+    }
+    columns = (
+        text_column("workload"),
+        HtmlColumn("passed", lambda check: "yes" if check["passed"] else "NO"),
+        *(figure_column(name, figures.exact, field, sorts=True) for name, field in measures.items()),
+        text_column("reason"),
+    )
     caption = "Outputs compared with the reference; the last ratio is over the error of a plain computation"
-    return table(columns, rows, caption=caption, attributes=' class="sortable"')
+    return table(columns, checks, caption=caption, attributes=' class="sortable"')
 
 
 def _findings(found: Sequence[Json], figures: Figures) -> str:
     if not found:
         return ""
-    rows = [
-        (
-            Cell(escape(each["severity"])),
-            Cell(escape(each["kind"])),
-            Cell(figures.exact(each["line"]) if each["line"] else ""),
-            Cell(escape(each["message"])),
-        )
-        for each in found
-    ]
     columns = (
-        HtmlColumn("severity"),
-        HtmlColumn("kind"),
-        HtmlColumn("line", is_number=True),
-        HtmlColumn("what"),
+        text_column("severity"),
+        text_column("kind"),
+        number_column("line", lambda each: figures.exact(each["line"]) if each["line"] else ""),
+        text_column("what", "message"),
     )
-    return table(columns, rows, caption="What the emulator and the compilers found")
+    return table(columns, found, caption="What the emulator and the compilers found")
 
 
 def _source(source: Json, figures: Figures) -> str:
@@ -263,8 +244,8 @@ def origin(record: Json, figures: Figures) -> str:
     rows += [("how fast a GPU was", escape(words)) for words in record["gpus_say"]]
     rows.append(("wall clock", f"{figures.exact(cost['wall_s'])} s, pauses included"))
     rows += [(name, html) for name, html in _cost_rows(cost) if html]
-    cells = [(Cell(escape(name)), Cell(html)) for name, html in rows]
-    return table((HtmlColumn("what"), HtmlColumn("as noted")), cells, caption="Environment and cost")
+    columns = (HtmlColumn("what", lambda row: escape(row[0])), HtmlColumn("as noted", itemgetter(1)))
+    return table(columns, rows, caption="Environment and cost")
 
 
 def _cost_rows(cost: Json) -> list[tuple[str, str]]:

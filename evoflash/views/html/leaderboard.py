@@ -9,7 +9,7 @@ from typing import Any
 
 from evoflash.app.leaderboard import RANKING, Rankings
 from evoflash.views.html.charts import Bar, bars
-from evoflash.views.html.markup import Cell, HtmlColumn, escape, paragraphs, sorting, table
+from evoflash.views.html.markup import HtmlColumn, escape, number_column, paragraphs, sorting, table
 from evoflash.views.html.report import document
 from evoflash.views.leaderboard import nothing, rankings_in_words
 
@@ -32,21 +32,21 @@ def page(found: Rankings) -> str:
 def _ranking(
     rows: list[dict[str, Any]], title: str, names: tuple[str, ...], cells: tuple[tuple[str, ...], ...]
 ) -> str:
-    shown = [
-        [_cell(row, *cell) for cell in zip(names, texts, strict=True)]
-        for row, texts in zip(rows, cells, strict=True)
-    ]
-    columns = [HtmlColumn(name, is_number=name in _KEYS) for name in names]
-    drawn = [_bar(row, dict(zip(names, texts, strict=True))) for row, texts in zip(rows, cells, strict=True)]
+    shown = [(row, dict(zip(names, texts, strict=True))) for row, texts in zip(rows, cells, strict=True)]
+    drawn = [_bar(*each) for each in shown]
     chart = bars(drawn[:_DRAWN], f"Times of the first {min(_DRAWN, len(drawn))}")
-    shown_table = table(columns, shown, caption=title, attributes=' class="sortable"')
+    shown_table = table(
+        [_column(name) for name in names], shown, caption=title, attributes=' class="sortable"'
+    )
     return f"<section><h2>{escape(title)}</h2>{chart}{shown_table}</section>"
 
 
-def _cell(row: dict[str, Any], name: str, text: str) -> Cell:
-    value = row[_KEYS[name]] if name in _KEYS else None
-    html = f"<code>{escape(text)}</code>" if name == "genome" else escape(text)
-    return Cell(html, sorting(value) if name in _KEYS else None)
+def _column(name: str) -> HtmlColumn:
+    if name in _KEYS:
+        return number_column(name, lambda row: escape(row[1][name]), lambda row: sorting(row[0][_KEYS[name]]))
+    if name == "genome":
+        return HtmlColumn(name, lambda row: f"<code>{escape(row[1][name])}</code>")
+    return HtmlColumn(name, lambda row: escape(row[1][name]))
 
 
 def _bar(row: dict[str, Any], texts: dict[str, str]) -> Bar:

@@ -5,7 +5,18 @@ from typing import Any
 
 from evoflash.views.html import charts
 from evoflash.views.html import charts as bars
-from evoflash.views.html.markup import Cell, Figures, HtmlColumn, escape, note, paragraphs, sorting, table
+from evoflash.views.html.markup import (
+    Figures,
+    HtmlColumn,
+    code_column,
+    escape,
+    figure_column,
+    note,
+    number_column,
+    paragraphs,
+    table,
+    text_column,
+)
 
 Json = Mapping[str, Any]
 _EFFECTS = 14  # of the surest ones that are drawn; the table has all
@@ -47,29 +58,23 @@ def learnt(record: Json, figures: Figures) -> str:
 
 
 def _effects(effects: Sequence[Json], figures: Figures) -> str:
-    names = ("family", "gene", "value", "ratio", "95 % interval", "n", "compared with")
-    columns = [HtmlColumn(name, is_number=name in ("ratio", "95 % interval", "n")) for name in names]
-    rows = [
-        (
-            Cell(escape(each["family"])),
-            Cell(escape(each["gene"])),
-            Cell(escape(str(each["value"]))),
-            Cell(figures.times(each["ratio"]), each["ratio"]),
-            Cell(_span(each, figures), each["low"] if each["high"] is not None else ""),
-            Cell(figures.exact(each["n"]), each["n"]),
-            Cell("kernels that differ in this gene alone" if each["is_paired"] else "all other kernels"),
-        )
-        for each in effects
-    ]
-    return table(
-        columns, rows, caption="Time with a value over time without it", attributes=' class="sortable"'
+    columns = (
+        *map(text_column, ("family", "gene", "value")),
+        figure_column("ratio", figures.times, "ratio", sorts=True),
+        number_column(
+            "95 % interval",
+            lambda each: "too few" if each["high"] is None else figures.interval(each),
+            lambda each: "" if each["high"] is None else each["low"],
+        ),
+        figure_column("n", figures.exact, "n", sorts=True),
+        HtmlColumn("compared with", _others),
     )
+    caption = "Time with a value over time without it"
+    return table(columns, effects, caption=caption, attributes=' class="sortable"')
 
 
-def _span(each: Json, figures: Figures) -> str:
-    if each["high"] is None:
-        return "too few"
-    return f"{figures.times(each['low'])} to {figures.times(each['high'])}"
+def _others(each: Json) -> str:
+    return "kernels that differ in this gene alone" if each["is_paired"] else "all other kernels"
 
 
 # ---- the lineage
@@ -81,51 +86,43 @@ def lineage(record: Json, figures: Figures) -> str:
     if not found["hops"]:
         return note("There is no winner, and so no lineage.")
     again = any(hop["again_us"] for hop in found["hops"])
-    names = [
-        "hop",
-        "kernel",
-        "operator",
-        "us",
-        "change",
-        *(["again us", "again, interval", "it is"] if again else []),
-    ]
-    columns = [
-        HtmlColumn(name, is_number=name in ("hop", "us", "change", "again us", "again, interval"))
-        for name in names
-    ]
-    columns += [HtmlColumn("genes that changed"), HtmlColumn("bound")]
-    rows = [_hop(at, hop, figures, again=again) for at, hop in enumerate(found["hops"])]
-    shown = table(columns, rows, caption="The winner's ancestors, each the fastest parent of the next")
+    measured = Figures("")
+    columns = (
+        number_column("hop", lambda hop: str(hop["at"])),
+        code_column("kernel"),
+        text_column("operator"),
+        figure_column("us", figures.us, "us"),
+        figure_column("change", figures.change, "change"),
+        *(
+            (
+                figure_column("again us", measured.us, "again_us"),
+                number_column("again, interval", lambda hop: _again(hop, measured)),
+                text_column("it is", "again_answer"),
+            )
+            if again
+            else ()
+        ),
+        HtmlColumn("genes that changed", _genes),
+        text_column("bound"),
+    )
+    hops = [{"at": at, **hop} for at, hop in enumerate(found["hops"])]
+    shown = table(columns, hops, caption="The winner's ancestors, each the fastest parent of the next")
     return (
         f"{paragraphs(found['says'])}{charts.hops(found['hops'], figures.mark)}"
         f"{note(found['retimed'])}{shown}{_neighbours(found['neighbours'], figures)}"
     )
 
 
-def _hop(at: int, hop: Json, figures: Figures, *, again: bool) -> list[Cell]:
-    genes = "<br>".join(
+def _again(hop: Json, figures: Figures) -> str:
+    if not hop["again_low"]:
+        return ""
+    return f"{figures.times(hop['again_low'])} to {figures.times(hop['again_high'])}"
+
+
+def _genes(hop: Json) -> str:
+    return "<br>".join(
         f"{escape(gene)} {escape(_word(old))} &rarr; {escape(_word(new))}" for gene, old, new in hop["genes"]
     )
-    measured = Figures("")
-    interval = (
-        f"{measured.times(hop['again_low'])} to {measured.times(hop['again_high'])}"
-        if hop["again_low"]
-        else ""
-    )
-    return [
-        Cell(str(at)),
-        Cell(f"<code>{escape(hop['id'])}</code>"),
-        Cell(escape(hop["operator"])),
-        Cell(figures.us(hop["us"])),
-        Cell(figures.change(hop["change"])),
-        *(
-            [Cell(measured.us(hop["again_us"])), Cell(interval), Cell(escape(hop["again_answer"]))]
-            if again
-            else []
-        ),
-        Cell(genes),
-        Cell(escape(hop["bound"])),
-    ]
 
 
 def _word(value: Any) -> str:
@@ -135,20 +132,15 @@ def _word(value: Any) -> str:
 def _neighbours(near: Sequence[Json], figures: Figures) -> str:
     if not near:
         return ""
-    names = ("gene", "winner", "instead", "us", "over best", "status", "kernel")
-    columns = [HtmlColumn(name, is_number=name in ("us", "over best")) for name in names]
-    rows = [
-        (
-            Cell(escape(each["gene"])),
-            Cell(escape(str(each["best_value"]))),
-            Cell(escape(str(each["value"]))),
-            Cell(figures.us(each["us"]), sorting(each["us"])),
-            Cell(figures.change(each["over_best"]), sorting(each["over_best"])),
-            Cell(escape(each["status"])),
-            Cell(f"<code>{escape(each['id'])}</code>"),
-        )
-        for each in near
-    ]
+    columns = (
+        text_column("gene"),
+        text_column("winner", "best_value"),
+        text_column("instead", "value"),
+        figure_column("us", figures.us, "us", sorts=True),
+        figure_column("over best", figures.change, "over_best", sorts=True),
+        text_column("status"),
+        code_column("kernel"),
+    )
     caption = "Candidates that differ from the winner in one gene alone"
-    shown = table(columns, rows, caption=caption, attributes=' class="sortable"')
+    shown = table(columns, near, caption=caption, attributes=' class="sortable"')
     return f"<h3>What each value is worth</h3>{shown}"

@@ -3,30 +3,47 @@
 A number stands in a <data> element with its whole value, so that a program can read the page as well.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from html import escape
+from html import escape as escape
+from typing import Any
 
-from evoflash.app.words import short
+from evoflash.app.report.record import short
 
-__all__ = ["Cell", "Figures", "HtmlColumn", "escape", "note", "paragraphs", "sorting", "table"]
-
-
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """A table's cell; `key` is what it is sorted by, the number or the text itself where it is None."""
-
-    html: str
-    key: float | str | None = None
+Row = Any  # whatever a table has a row for; of a record as JSON its fields by name
 
 
 @dataclass(frozen=True, slots=True)
 class HtmlColumn:
-    """A table's column."""
+    """A table's column: a row's cell as HTML, and what it is sorted by (None: by the cell itself)."""
 
     name: str
+    html: Callable[[Row], str]
+    key: Callable[[Row], float | str | None] = lambda _: None
     is_number: bool = False
-    help: str = ""  # shown over its header
+
+
+def text_column(name: str, field: str = "") -> HtmlColumn:
+    """A field as it is; by default the one that the column is named by."""
+    return HtmlColumn(name, lambda row: escape(str(row[field or name])))
+
+
+def code_column(name: str, field: str = "id") -> HtmlColumn:
+    """A field as code."""
+    return HtmlColumn(name, lambda row: f"<code>{escape(row[field])}</code>")
+
+
+def number_column(
+    name: str, html: Callable[[Row], str], key: Callable[[Row], float | str | None] = lambda _: None
+) -> HtmlColumn:
+    """A column of numbers."""
+    return HtmlColumn(name, html, key, is_number=True)
+
+
+def figure_column(name: str, figure: Callable[[Any], str], field: str, *, sorts: bool = False) -> HtmlColumn:
+    """A number of a row, as `figure` writes it; with `sorts` rows can be sorted by it."""
+    key = (lambda row: sorting(row[field])) if sorts else (lambda _: None)
+    return number_column(name, lambda row: figure(row[field]), key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +59,14 @@ class Figures:
     def times(self, value: float | None) -> str:
         """A ratio of times, as `1.107x`."""
         return _data(value, f"{self.mark}{value:.3f}x" if value is not None else "")
+
+    def interval(self, found: Row) -> str:
+        """From the lower end of a ratio's interval to its upper one."""
+        return f"{self.times(found['low'])} to {self.times(found['high'])}"
+
+    def spread(self, found: Row) -> str:
+        """From the tenth percentile of a time to the ninetieth."""
+        return f"{self.us(found['p10_us'])} to {self.us(found['p90_us'])}"
 
     def change(self, value: float | None) -> str:
         """A ratio as what it adds or takes off: 0.9 reads -10.0 %."""
@@ -86,19 +111,17 @@ def sorting(value: float | None) -> float | str:
 
 def table(
     columns: Sequence[HtmlColumn],
-    rows: Iterable[Sequence[Cell]],
+    rows: Iterable[Row],
     *,
     caption: str,
     attributes: str = "",
     row_attributes: Sequence[str] = (),
 ) -> str:
     """A table in a box that scrolls sideways on a narrow screen."""
-    head = "".join(
-        f'<th scope="col"{_kind(column)}{_title(column)}>{escape(column.name)}</th>' for column in columns
-    )
+    head = "".join(f'<th scope="col"{_kind(column)}>{escape(column.name)}</th>' for column in columns)
     body = "".join(
         f"<tr{row_attributes[at] if row_attributes else ''}>"
-        + "".join(_cell(column, cell) for column, cell in zip(columns, row, strict=True))
+        + "".join(_cell(column, row) for column in columns)
         + "</tr>"
         for at, row in enumerate(rows)
     )
@@ -113,13 +136,10 @@ def _kind(column: HtmlColumn) -> str:
     return ' class="n"' if column.is_number else ""
 
 
-def _title(column: HtmlColumn) -> str:
-    return f' title="{escape(column.help, quote=True)}"' if column.help else ""
-
-
-def _cell(column: HtmlColumn, cell: Cell) -> str:
-    key = "" if cell.key is None else f' data-key="{escape(str(cell.key), quote=True)}"'
-    return f"<td{_kind(column)}{key}>{cell.html}</td>"
+def _cell(column: HtmlColumn, row: Row) -> str:
+    key = column.key(row)
+    sorts = "" if key is None else f' data-key="{escape(str(key), quote=True)}"'
+    return f"<td{_kind(column)}{sorts}>{column.html(row)}</td>"
 
 
 def paragraphs(lines: Iterable[str]) -> str:

@@ -1,11 +1,24 @@
 """The report's first sections, on the winner, the progress and every candidate. Computes nothing."""
 
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 from evoflash.views.html import charts
 from evoflash.views.html import charts as bars
-from evoflash.views.html.markup import Cell, Figures, HtmlColumn, escape, note, paragraphs, sorting, table
+from evoflash.views.html.markup import (
+    Figures,
+    HtmlColumn,
+    code_column,
+    escape,
+    figure_column,
+    note,
+    number_column,
+    paragraphs,
+    sorting,
+    table,
+    text_column,
+)
 from evoflash.views.html.svg import Look, cross, path
 
 Json = Mapping[str, Any]
@@ -41,16 +54,14 @@ def verdict(record: Json, figures: Figures) -> str:
 def _interval(found: Json, figures: Figures) -> str:
     if found["p10_us"] is None or found["p90_us"] is None:
         return ""
-    return f"{figures.us(found['p10_us'])} to {figures.us(found['p90_us'])}"
+    return figures.spread(found)
 
 
 def _ties(found: Json, figures: Figures) -> str:
-    rows = [
-        (Cell(f"<code>{escape(tie['id'])}</code>"), Cell(escape(tie["family"])), Cell(figures.us(tie["us"])))
-        for tie in found["ties"]
-    ]
-    columns = (HtmlColumn("kernel"), HtmlColumn("family"), HtmlColumn("us", is_number=True))
-    return table(columns, rows, caption="Kernels that cannot be told apart from the winner") if rows else ""
+    if not found["ties"]:
+        return ""
+    columns = (code_column("kernel"), text_column("family"), figure_column("us", figures.us, "us"))
+    return table(columns, found["ties"], caption="Kernels that cannot be told apart from the winner")
 
 
 def _pairs(found: Json, figures: Figures) -> str:
@@ -62,23 +73,18 @@ def _pairs(found: Json, figures: Figures) -> str:
         )
         for pair in found["pairs"]
     ]
-    rows = [
-        (
-            Cell(escape(pair["other"])),
-            Cell(escape(pair["workload"])),
-            Cell(figures.times(pair["ratio"]), pair["ratio"]),
-            Cell(f"{figures.times(pair['low'])} to {figures.times(pair['high'])}", pair["low"]),
-            Cell(figures.exact(pair["n"]), pair["n"]),
-            Cell(escape(pair["answer"])),
-        )
-        for pair in found["pairs"]
-    ]
-    names = ("other", "workload", "winner over it", "interval", "n", "the winner is")
-    columns = [HtmlColumn(name, is_number=name in ("winner over it", "interval", "n")) for name in names]
+    columns = (
+        text_column("other"),
+        text_column("workload"),
+        figure_column("winner over it", figures.times, "ratio", sorts=True),
+        number_column("interval", figures.interval, itemgetter("low")),
+        figure_column("n", figures.exact, "n", sorts=True),
+        text_column("the winner is", "answer"),
+    )
     sure = f"{found['pairs'][0]['confidence']:.1%} intervals"
     label = f"The winner's time over others', timed in turns, with {sure}"
     chart = bars.spans(drawn, label, names=("the winner is faster", "slower"))
-    return f"<h3>Timed in turns</h3>{chart}{table(columns, rows, caption=label)}"
+    return f"<h3>Timed in turns</h3>{chart}{table(columns, found['pairs'], caption=label)}"
 
 
 # ---- progress
@@ -87,20 +93,12 @@ def _pairs(found: Json, figures: Figures) -> str:
 def progress(record: Json, figures: Figures) -> str:
     """The best so far; its table has each improvement."""
     found = record["progress"]
-    rows = [
-        (
-            Cell(figures.exact(point["evaluations"])),
-            Cell(figures.us(point["us"])),
-            Cell(f"<code>{escape(point['id'])}</code>"),
-        )
-        for point in found["best"]
-    ]
     columns = (
-        HtmlColumn("evaluations", is_number=True),
-        HtmlColumn("best us", is_number=True),
-        HtmlColumn("kernel"),
+        figure_column("evaluations", figures.exact, "evaluations"),
+        figure_column("best us", figures.us, "us"),
+        code_column("kernel"),
     )
-    each = table(columns, rows, caption="Each improvement") if rows else ""
+    each = table(columns, found["best"], caption="Each improvement") if found["best"] else ""
     random = "".join(_random(run, figures) for run in found["random"])
     return (
         f"{charts.progress(found, figures.mark)}{_curves(found)}{paragraphs(found['says'])}{random}"
@@ -148,26 +146,22 @@ def candidates(record: Json, figures: Figures, looks: Mapping[str, Look]) -> str
         )
     if any(row["us"] is None for row in rows):
         entries.append((f'<path class="failed" d="{cross(11, 7, 4)}"/>', "failed"))
-    names = (
-        "#",
-        "kernel",
-        "family",
-        "us",
-        "over best",
-        "status",
-        "rung",
-        "operator",
-        "regs",
-        "spills",
-        "bound",
-        "reason",
+    columns = (
+        figure_column("#", figures.exact, "n", sorts=True),
+        code_column("kernel"),
+        text_column("family"),
+        number_column("us", lambda row: _time(row, figures), lambda row: sorting(row["us"])),
+        figure_column("over best", figures.times, "over_best", sorts=True),
+        *map(text_column, ("status", "rung", "operator")),
+        figure_column("regs", figures.exact, "registers", sorts=True),
+        figure_column("spills", figures.exact, "spill_bytes", sorts=True),
+        text_column("bound"),
+        HtmlColumn("reason", lambda row: escape(_duplicate(row) or row["reason"])),
     )
-    numbers = ("#", "us", "over best", "regs", "spills")
-    columns = [HtmlColumn(name, is_number=name in numbers) for name in names]
     winner = record["verdict"]["id"] if record["verdict"] else ""
     shown = table(
         columns,
-        [_candidate(row, figures) for row in rows],
+        rows,
         caption=f"Every proposal, {len(rows)} of them, in their order",
         attributes=' id="candidates" class="sortable"',
         row_attributes=[_attributes(row, winner) for row in rows],
@@ -182,23 +176,13 @@ def _attributes(row: Json, winner: str) -> str:
     return f'{kind} data-id="{row["id"]}" data-family="{escape(row["family"])}" data-status="{status}"'
 
 
-def _candidate(row: Json, figures: Figures) -> list[Cell]:
-    said = f"duplicate of {row['duplicate_of']}" if row["duplicate_of"] else row["reason"]
+def _time(row: Json, figures: Figures) -> str:
     bound = "&ge; " if row["is_lower_bound"] else ""
-    return [
-        Cell(figures.exact(row["n"]), row["n"]),
-        Cell(f"<code>{escape(row['id'])}</code>"),
-        Cell(escape(row["family"])),
-        Cell(bound + figures.us(row["us"]) if row["us"] else "", sorting(row["us"])),
-        Cell(figures.times(row["over_best"]), sorting(row["over_best"])),
-        Cell(escape(row["status"])),
-        Cell(escape(row["rung"])),
-        Cell(escape(row["operator"])),
-        Cell(figures.exact(row["registers"]), sorting(row["registers"])),
-        Cell(figures.exact(row["spill_bytes"]), sorting(row["spill_bytes"])),
-        Cell(escape(row["bound"])),
-        Cell(escape(said)),
-    ]
+    return bound + figures.us(row["us"]) if row["us"] else ""
+
+
+def _duplicate(row: Json) -> str:
+    return f"duplicate of {row['duplicate_of']}" if row["duplicate_of"] else ""
 
 
 def _controls(rows: Sequence[Json]) -> str:
@@ -231,21 +215,15 @@ def fronts(record: Json, figures: Figures, looks: Mapping[str, Look]) -> str:
 
 def _front(found: Json, figures: Figures, looks: Mapping[str, Look]) -> str:
     first, second = found["objectives"]
-    rows = [
-        (
-            Cell(f"<code>{escape(point['id'])}</code>"),
-            Cell(escape(point["family"])),
-            Cell(figures.us(point["figures"][0]), point["figures"][0]),
-            Cell(figures.exact(point["figures"][1]), point["figures"][1]),
-        )
-        for point in found["points"]
-    ]
     columns = (
-        HtmlColumn("kernel"),
-        HtmlColumn("family"),
-        HtmlColumn("us", True),
-        HtmlColumn(found["units"][1], True),
+        code_column("kernel"),
+        text_column("family"),
+        number_column("us", lambda row: figures.us(row["figures"][0]), lambda row: row["figures"][0]),
+        number_column(
+            found["units"][1], lambda row: figures.exact(row["figures"][1]), lambda row: row["figures"][1]
+        ),
     )
     caption = f"Kernels that no other is as good as in {first} and {second} and better in one"
     chart = charts.front(found, looks, figures.mark)
-    return f"<h3>{escape(first)} against {escape(second)}</h3>{chart}{table(columns, rows, caption=caption)}"
+    points = table(columns, found["points"], caption=caption)
+    return f"<h3>{escape(first)} against {escape(second)}</h3>{chart}{points}"

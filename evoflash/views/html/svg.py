@@ -54,7 +54,7 @@ def _log_ticks(low: float, high: float, most: int) -> list[float]:
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class ChartFrame:
     """A chart's size and its two scales."""
 
     width: int
@@ -89,13 +89,13 @@ def make_frame(
     log_x: bool = False,
     log_y: bool = False,
     strip: int = 0,
-) -> Frame:
+) -> ChartFrame:
     """A frame that holds these values with a margin; `strip` pixels stay free above the lower axis."""
     left, right, top, bottom = 52, 12, 24, 42
     whole = all(isinstance(value, int) for value in xs)
     x = AxisScale(*_span(xs, log=log_x, pad=0.0), left, width - right, log_x, is_whole=whole)
     y = AxisScale(*_span(ys, log=log_y, pad=0.06), height - bottom - strip, top, log_y)
-    return Frame(width, height, x, y, height - bottom)
+    return ChartFrame(width, height, x, y, height - bottom)
 
 
 def _span(values: Sequence[float], *, log: bool, pad: float) -> tuple[float, float]:

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 from forked import evoflash
-from places import KERNELS
+from places import KERNELS, TESTS
 from rich.console import Console
 
 from evoflash.app.check import subject as check_subject
-from evoflash.app.check.runs import CheckReport, check_kernel, plan, run_case
+from evoflash.app.check.runs import CheckReport, check_kernel, plan, reports_as_dict, run_case
 from evoflash.app.check.subject import of_export
 from evoflash.errors import UsageError
 from evoflash.kernels.family import load_family
@@ -22,56 +22,14 @@ from evoflash.kernels.standalone import export_values, genome_of
 from evoflash.operation import operation_of
 from evoflash.operations.attention.workload import parse_workload
 from evoflash.paths import TEMPLATES
-from evoflash.views.check import as_json, print_reports
+from evoflash.views.check import print_reports
 
-FAULTS_HEADER = """\
-/* evoflash check
-entry = "faults"
-grid = 1
-block = 64
-smem = 1024
-arguments = [
-  { name = "in", dtype = "i32", shape = [4096], fill = "arange" },
-  { name = "out", dtype = "i32", shape = [64], out = true },
-]
-*/
-"""
-FLASH_HEADER = """\
-/* evoflash check
-entry = "flash"
-grid = [3, 1]
-block = 128
-smem = 40960
-arguments = [
-  { name = "Q", dtype = "f16", shape = [192, 64] },
-  { name = "K", dtype = "f16", shape = [192, 64] },
-  { name = "V", dtype = "f16", shape = [192, 64] },
-  { name = "O", dtype = "f16", shape = [192, 64], out = true },
-  { name = "length", dtype = "i32", value = 192 },
-  { name = "causal", dtype = "i32", value = 0 },
-  { name = "scale_log2", dtype = "f32", value = 0.18 },
-]
-*/
-"""
+TEXTS = TESTS / "app" / "check"
+FAULTS_HEADER = (TEXTS / "faults_header.cu").read_text()
+FLASH_HEADER = (TEXTS / "flash_header.cu").read_text()
 FAULTY = ["block_n=32", "k_stages=2", "v_stages=2", "warps=2"]
 MISSION = parse_workload("mission")
-SMALL = """\
-/* evoflash check
-entry = "small"
-grid = 1
-block = 32
-arguments = [
-  { name = "x", dtype = "f32", shape = [32], out = true },
-  { name = "n", dtype = "i32", value = 32 },
-]
-*/
-#include "ef.h"
-
-extern "C" __global__ void small(float* x, int n) {
-  BODY
-}
-EF_EXPORT_KERNEL(small)
-"""
+SMALL = (TEXTS / "small.cu").read_text()
 GENOME = {"family": "flash_mma", "words": ["warps=4", "block_n=64"], "problem": "mission,causal", "gpu": "l4"}
 
 
@@ -286,6 +244,7 @@ def test_an_attention_kernel_is_judged_by_the_reference(own_attention):
     ],
     ids=["dense", "batch", "square"],
 )
+@pytest.mark.sample(1)
 def test_what_only_strides_or_batches_or_equal_lengths_show_is_found(own_attention, right, wrong):
     text = own_attention.read_text()
     assert right in text
@@ -304,23 +263,7 @@ def test_a_small_shape_of_the_problem_is_run_itself_and_a_large_one_is_named(own
     assert any("sq=512" in note and "too large" in note for note in checked.notes)
 
 
-HOPPER_HEADER = """\
-/* evoflash check
-entry = "hopper"
-grid = ["ceil_div(seq_q, 128)", "heads", "batch"]
-block = 384
-smem = SMEM
-[attention]
-rows = 128
-problem = "b=1,h=1,s=512,d=64"
-maps = [
-  { map = "Q", box = [1, 1, 64, 64], swizzle = 128 },
-  { map = "K", box = [1, 1, 64, 64], swizzle = 128 },
-  { map = "V", box = [1, 1, 64, 64], swizzle = 128 },
-  { map = "O", box = [1, 1, 64, 64], swizzle = 128 },
-]
-*/
-"""
+HOPPER_HEADER = (TEXTS / "hopper_header.cu").read_text()
 
 
 def test_an_attention_kernel_with_tensor_maps_is_judged_too(tmp_path):
@@ -352,7 +295,7 @@ def test_a_genome_is_checked_in_its_rendered_source(tmp_path, monkeypatch):
         path.write_text(path.read_text().replace("ef::syncthreads();", ""))
     monkeypatch.setenv("EVOFLASH_TEMPLATES", str(broken))
 
-    (subject,) = check_subject.of_words("unsynced", [], problem="mission", gpu="l4")
+    (subject,) = check_subject.named_kernels(None, "unsynced", [], problem=None, gpu="l4", db="")
     checked = check_kernel(subject, runs=2, seed=1)
 
     races = [finding for finding in checked.findings if finding.kind.startswith("race")]
@@ -362,7 +305,9 @@ def test_a_genome_is_checked_in_its_rendered_source(tmp_path, monkeypatch):
 
 
 def test_a_problem_of_two_kernels_is_checked_as_two(tmp_path):
-    subjects = check_subject.of_words("flash_mma", [], problem="mission+mission,causal", gpu="l4")
+    subjects = check_subject.named_kernels(
+        None, "flash_mma", [], problem="mission+mission,causal", gpu="l4", db=""
+    )
 
     assert len(subjects) == 2
     assert len({subject.source for subject in subjects}) == 2
@@ -410,6 +355,7 @@ def test_an_export_that_was_edited_outside_of_its_kernel_is_said_to_be(tmp_path)
     ],
     ids=["barrier", "arithmetic", "wait"],
 )
+@pytest.mark.sample(1)
 def test_a_fault_edited_into_an_exported_kernel_is_found(tmp_path, old, new, kind):
     path = tmp_path / "kernel.cu"
     text = export_values("flash_mma", FAULTY, problem="b=1,h=2,s=96,d=32", gpu="l4")
@@ -505,35 +451,7 @@ def test_arrays_hold_what_the_comment_says(tmp_path):
     assert "OOB-shared" in kinds(check_file(path, runs=1))
 
 
-TMA = """\
-/* evoflash check
-entry = "tma"
-grid = 1
-block = 32
-smem = 256
-arguments = [
-  { name = "x", dtype = "f32", shape = [4, 16], box = [2, 8], fill = "arange" },
-  { name = "y", dtype = "f32", shape = [16], out = true },
-]
-*/
-#include "ef.h"
-
-extern "C" __global__ void tma(EF_TMAP(x), float* y) {
-  const ef::u32 tile = ef::smem_base(), bar = tile + 128;
-  if (threadIdx.x == 0) {
-    ef::mbar_init(bar, 1);
-    ef::fence_mbar_init();
-  }
-  ef::syncthreads();
-  if (threadIdx.x == 0) {
-    ef::mbar_arrive_expect_tx(bar, 64);
-    ef::tma_load(tile, &x, ef::at(8, 2), bar);
-  }
-  ef::mbar_wait(bar, 0);
-  if (threadIdx.x < 16) ef::stg(y + threadIdx.x, ef::lds<float>(tile + threadIdx.x * 4));
-}
-EF_EXPORT_KERNEL(tma)
-"""
+TMA = (TEXTS / "tma.cu").read_text()
 
 
 def test_a_box_makes_a_tensor_map_of_an_array(tmp_path):
@@ -614,7 +532,7 @@ def test_a_run_that_does_not_end_is_the_last(tmp_path, monkeypatch):
 
 def test_json_holds_what_the_page_shows(tmp_path):
     path = flash(tmp_path, 1)
-    document = json.loads(as_json([check_file(path)]))
+    document = json.loads(json.dumps(reports_as_dict([check_file(path)])))
     copy, read = line_of(path, "ef::cp_async16_zfill(chunk_at"), line_of(path, "ef::ldmatrix_x4(b, chunk_at")
 
     assert (document["verdict"], document["warnings"]) == ("failed", 0)
@@ -646,7 +564,7 @@ def test_exit_codes_and_streams(tmp_path):
     assert missing.stdout == ""
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_stored_kernel_is_checked_by_the_first_digits_of_its_id(tmp_path):
     place = ("--db", str(tmp_path / "a.db"))
     searched = evoflash(

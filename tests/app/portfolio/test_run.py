@@ -9,7 +9,7 @@ from rich.console import Console
 
 from evoflash.app.portfolio import choice as rule
 from evoflash.app.portfolio.candidates import build_all, candidates, valid_keys
-from evoflash.app.portfolio.run import as_json, at_borders, regret, serve_mix
+from evoflash.app.portfolio.run import at_borders, regret, serve_mix
 from evoflash.app.portfolio.session import complaint, one_group
 from evoflash.app.portfolio.table import ShapeTimes, read_table
 from evoflash.errors import DeviceError, NoKernelError, UsageError
@@ -124,7 +124,7 @@ def test_a_note_says_where_pytorch_is_faster(tmp_path):
 def test_json_has_the_rule_and_every_figure_of_the_text(tmp_path):
     found = chosen_from(table_of(TIMES), tmp_path, kernels=2)
 
-    told = json.loads(as_json(found))
+    told = json.loads(json.dumps(found.as_dict()))
 
     assert told["rule"] == json.loads(json.dumps(found.rule))
     assert [shape["problem"] for shape in told["shapes"]] == [str(parse_workload(each)) for each in SHAPES]
@@ -164,7 +164,7 @@ def evoflash(*words):
     return forked.evoflash("portfolio", *words)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_without_a_gpu_times_are_estimated_kept_and_read_again(tmp_path):
     mix = tmp_path / "mix.txt"
     mix.write_text("b=1,h=4,s=64,d=32 weight=2\nb=2,h=4,s=256,d=32\n")

@@ -4,6 +4,7 @@ import json
 import math
 import re
 import sqlite3
+from dataclasses import asdict
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -11,15 +12,13 @@ import pytest
 import report_cases as cases
 
 from evoflash.app.report import collect, record
-from evoflash.app.search.session import as_note, read_pairs
-from evoflash.app.words import short
+from evoflash.app.runs import closing_database
+from evoflash.app.search.session import pairs_of, read_pairs
 from evoflash.cli import program as cli
-from evoflash.cli.commands.runs import closing_database
 from evoflash.errors import NoKernelError, StoreError, UsageError, without_passwords
 from evoflash.evaluation import Basis, Status
 from evoflash.gpu.process.finals import FinalReport
 from evoflash.gpu.timing.paired import PairedComparison
-from evoflash.store import run_edits
 from evoflash.store.store import Store, open_store
 from evoflash.views.html import report as report_page
 from evoflash.views.html.markup import Figures
@@ -30,7 +29,7 @@ def reported(path: Path, wanted: str | None = None, **asked: float) -> dict:
     with closing_database(str(path), read_only=True) as database:
         store = Store(database)
         run = collect.find_run(database, store, wanted)
-        return json.loads(record.as_json(collect.collect(database, store, run, **asked)))
+        return json.loads(json.dumps(collect.collect(database, store, run, **asked).as_dict()))
 
 
 @pytest.fixture(scope="module")
@@ -125,22 +124,30 @@ def test_a_run_whose_pairs_were_not_kept_says_so_and_goes_by_the_spreads(tmp_pat
     path = tmp_path / "evoflash.db"
     with open_store(str(path)) as store:
         run = cases.fill(store)
-        run_edits.note(store.database, run, "final_pairs", "")
+        store.keep_final_pairs(run, ())
     verdict = reported(path, "1")["verdict"]
     assert verdict["pairs"] == []
     assert any("No interval is stored" in line for line in verdict["says"])
     assert len(verdict["ties"]) == 1
 
 
-def test_final_pairs_come_back_from_their_note_and_a_broken_note_is_one_line():
+def test_final_pairs_come_back_from_the_store_and_broken_ones_are_one_line(tmp_path):
     pair = PairedComparison("a", "b", "w", "final-cold", 0.9, 0.8, 0.95, n=9)
     other = PairedComparison("b", "c", "w", "final-cold", 0.9, 0.8, 0.95, n=9)
     hot = PairedComparison("a", "b", "w", "final-hot", 0.9, 0.8, 0.95, n=9)
-    note = as_note(FinalReport({}, (pair, other, hot), {}, {}, {}), "a")
-    assert read_pairs({"final_pairs": note}) == (pair,)
-    assert read_pairs({}) == ()
-    with pytest.raises(StoreError, match="db check"):
-        read_pairs({"final_pairs": "[{]"})
+    with open_store(str(tmp_path / "evoflash.db")) as store:
+        run = cases.begin(store)
+        assert read_pairs(run) == ()
+        kept = pairs_of(FinalReport({}, (pair, other, hot), {}, {}, {}), "a")
+        store.keep_final_pairs(run, [asdict(each) for each in kept])
+        assert read_pairs(store.runs()[0]) == (pair,)
+        store.keep_final_pairs(run, [{"other": "a"}])
+        with pytest.raises(StoreError, match="db check"):
+            read_pairs(store.runs()[0])
+        text = "UPDATE runs SET final_pairs_json = '[{]'"
+        store.database.write(lambda connection: connection.exec_driver_sql(text))
+        with pytest.raises(StoreError, match="db check"):
+            store.runs()
 
 
 def test_every_candidate_is_listed_with_its_end(found):
@@ -279,7 +286,7 @@ def test_the_source_of_the_winner_is_in_the_report(found):
 
 
 def test_numbers_that_nobody_knows_are_null(tmp_path):
-    text = record.as_json.__globals__["_json_safe"]({"a": math.inf, "b": [math.nan, 1.5]})
+    text = record._json_safe({"a": math.inf, "b": [math.nan, 1.5]})
     assert text == {"a": None, "b": [None, 1.5]}
 
 
@@ -430,7 +437,7 @@ def test_an_estimate_never_loses_its_mark(tmp_path):
     ],
 )
 def test_a_number_has_four_digits_and_no_exponent(value, text):
-    assert short(value) == text
+    assert record.short(value) == text
 
 
 def test_a_change_of_nothing_has_no_sign():

@@ -4,6 +4,7 @@ import pytest
 
 from evoflash.app.search.machines import HERE, MachineOptions, Machines
 from evoflash.errors import UsageError
+from evoflash.evaluation import RunStart
 
 
 @pytest.mark.parametrize(
@@ -30,8 +31,7 @@ def test_options_that_make_sense_are_not(asked):
 
 
 def test_a_continued_search_keeps_its_proposals_in_flight_unless_told_otherwise():
-    begun = Machines(ahead=6).note
-    assert HERE.with_noted_ahead(begun).ahead == 6
-    assert Machines(ahead=2).with_noted_ahead(begun).ahead == 2
-    assert HERE.with_noted_ahead({}) is HERE
-    assert HERE.note == {}
+    begun = RunStart(ahead=6)
+    assert HERE.with_ahead_of(begun).ahead == 6
+    assert Machines(ahead=2).with_ahead_of(begun).ahead == 2
+    assert HERE.with_ahead_of(RunStart()) == HERE

@@ -104,14 +104,14 @@ def test_a_problem_that_fails_costs_only_itself(error: EvoflashError) -> None:
     failed, done = many.in_turn(weighted(SMALL, OTHER), search, lambda *_: None)
     assert (failed.error, failed.exit_code, done.error) == ("no", error.exit_code, "")
     with pytest.raises(EvoflashError, match="1 of 2 problems failed: the same command tries") as caught:
-        many_report.check_results([failed, done])
+        many.check_results([failed, done])
     assert caught.value.exit_code == 1
 
 
 def test_where_all_failed_alike_the_exit_code_is_theirs() -> None:
     nothing = many.in_turn(weighted(SMALL, OTHER), lambda _: RunResult(None, 3), lambda *_: None)
     with pytest.raises(EvoflashError) as caught:
-        many_report.check_results(nothing)
+        many.check_results(nothing)
     assert caught.value.exit_code == NoKernelError.exit_code
 
 
@@ -151,8 +151,8 @@ def test_json_has_a_result_or_an_error_for_each_problem() -> None:
             raise UsageError("no")
         return found()
 
-    said = json.loads(many_report.as_json(many.in_turn(weighted(SMALL, OTHER), search, lambda *_: None)))
-    failed, done = said["searches"]
+    said = [each.as_dict() for each in many.in_turn(weighted(SMALL, OTHER), search, lambda *_: None)]
+    failed, done = json.loads(json.dumps(said))
     assert (failed["error"], failed["result"]) == ("no", None)
     assert (done["error"], done["result"]["spent"], done["library"]["score_us"]) == (None, 7, 25.0)
 
@@ -198,9 +198,9 @@ def test_a_mix_is_searched_continued_and_summed_up_though_one_problem_has_no_ker
         assert sorted(spent(db).values()) == [budget, budget]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("end", "code"), [(signal.SIGTERM, 143), (signal.SIGKILL, -9)])
 @pytest.mark.sample(1)
+@pytest.mark.full
 def test_when_the_command_ends_no_search_goes_on_and_the_same_command_continues(
     tmp_path: Path, end: signal.Signals, code: int
 ) -> None:

@@ -93,6 +93,7 @@ def test_ctrl_c_ends_a_search_whatever_it_waits_for(tmp_path, slow):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("sent", "called", "code"), [("SIGINT", "Ctrl-C", 130), ("SIGTERM", "SIGTERM", 143)])
+@pytest.mark.sample(1)
 def test_the_line_says_how_many_evaluations_are_kept(tmp_path, sent, called, code):
     search = Search(tmp_path, "finals")
     line = f"stopped by {called}: {BUDGET} of {BUDGET} evaluations are kept; the same command continues."
@@ -102,17 +103,9 @@ def test_the_line_says_how_many_evaluations_are_kept(tmp_path, sent, called, cod
     assert search.stored() == BUDGET
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("second", "between_s"),
-    [
-        (signal.SIGINT, 0.1),
-        (signal.SIGTERM, 0.0),
-        pytest.param(signal.SIGINT, 0.0, marks=pytest.mark.full),
-        pytest.param(signal.SIGTERM, 0.1, marks=pytest.mark.full),
-    ],
-)
-@pytest.mark.sample(1)
+@pytest.mark.full
+@pytest.mark.parametrize("second", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("between_s", [0.0, 0.1])
 def test_a_second_signal_while_it_ends_changes_nothing(tmp_path, second, between_s):
     code, said = Search(tmp_path, "finals").stopped(signal.SIGINT, second, between_s=between_s)
     if between_s:  # at once, either may be the first

@@ -1,6 +1,5 @@
 """A search learns from the store's searches on near problems; what it learnt from is kept with the run."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from evoflash.app.search import transfer
 from evoflash.app.search.session import strategy_of
 from evoflash.cli.options import program
 from evoflash.cli.program import commands, groups
-from evoflash.evaluation import Basis, Evaluation, Proposal, Run, Rung, RunKey, Status
+from evoflash.evaluation import Basis, EarlierRun, Evaluation, Proposal, Run, Rung, RunKey, RunStart, Status
 from evoflash.space import Genome
 from evoflash.store.store import Store, open_store
 
@@ -31,8 +30,8 @@ def store(tmp_path) -> Iterator[Store]:
         yield opened
 
 
-def begun(store: Store, wanted: planning.SearchPlan, environment: dict[str, str] | None = None) -> Run:
-    return store.begin(wanted.key, gpu_hash=wanted.gpu.hash, budget=9, argv=[], environment=environment or {})
+def begun(store: Store, wanted: planning.SearchPlan, start: RunStart | None = None) -> Run:
+    return store.begin(wanted.key, gpu_hash=wanted.gpu.hash, budget=9, argv=[], environment={}, start=start)
 
 
 def drawn(wanted: planning.SearchPlan, count: int, seed: int = 0) -> list[Genome]:
@@ -57,24 +56,24 @@ def test_near_searches_of_the_same_gpu_and_basis_are_noted_and_no_others(store) 
     searched(store, FAR)
     searched(store, NEAR, basis=Basis.MEASURED)
     searched(store, OWN)
-    assert transfer.note(store, plan()) == {}
+    assert transfer.start_of(store, plan()).learns_from == ()
 
     searched(store, NEAR)
 
     newest = store.runs()[0]
-    noted = [[newest.key.problem, "uniform", newest.key.seed, newest.created, 6]]
-    assert json.loads(transfer.note(store, plan())["learns_from"]) == noted
-    assert transfer.note(store, plan(transfer=False)) == {}
+    noted = EarlierRun(newest.key.problem, "uniform", newest.key.seed, newest.created, 6)
+    assert transfer.start_of(store, plan()).learns_from == (noted,)
+    assert transfer.start_of(store, plan(transfer=False)).learns_from == ()
 
 
 def test_what_a_run_learns_from_is_what_there_was_when_it_began(store) -> None:
     genomes = searched(store, NEAR)
     wanted = plan()
-    run = begun(store, wanted, transfer.note(store, wanted))
+    run = begun(store, wanted, transfer.start_of(store, wanted))
     before = transfer.earlier(store, run, wanted.fields)
     searched(store, "b=1,h=8,s=520,d=64")
 
-    again = begun(store, wanted, transfer.note(store, wanted))
+    again = begun(store, wanted, transfer.start_of(store, wanted))
 
     assert again.id == run.id
     assert transfer.earlier(store, again, wanted.fields) == before
@@ -87,7 +86,7 @@ def test_what_a_run_learns_from_is_what_there_was_when_it_began(store) -> None:
 def test_the_best_of_near_searches_are_seeds_before_the_family_s_own(store) -> None:
     genomes = searched(store, NEAR)
     wanted = plan()
-    run = begun(store, wanted, transfer.note(store, wanted))
+    run = begun(store, wanted, transfer.start_of(store, wanted))
     strategy = strategy_of(wanted, transfer.earlier(store, run, wanted.fields))
 
     asked = [strategy.ask() for _ in range(3)]
@@ -104,16 +103,16 @@ def test_a_run_that_noted_nothing_learns_nothing(store) -> None:
 
 
 def test_a_search_that_may_not_learn_is_a_run_of_its_own() -> None:
-    assert plan().key.strategy == "surrogate/flash_mma"
-    assert plan(transfer=False).key.strategy == "surrogate-transfer/flash_mma"
-    assert plan(strategy="uniform", transfer=False).key.strategy == "uniform/flash_mma"
+    assert plan().key.search_name == "surrogate/flash_mma"
+    assert plan(transfer=False).key.search_name == "surrogate-transfer/flash_mma"
+    assert plan(strategy="uniform", transfer=False).key.search_name == "uniform/flash_mma"
 
 
 def test_a_run_that_was_merged_into_another_database_learns_from_the_same_searches(tmp_path) -> None:
     wanted, source, target = plan(), str(tmp_path / "source.db"), str(tmp_path / "target.db")
     with open_store(source) as store:
         searched(store, NEAR)
-        run = begun(store, wanted, transfer.note(store, wanted))
+        run = begun(store, wanted, transfer.start_of(store, wanted))
         before = transfer.earlier(store, run, wanted.fields)
     with open_store(target) as store:
         searched(store, "b=1,h=8,s=520,d=64", count=9)  # takes the number that the near one had

@@ -19,7 +19,7 @@ from evoflash.app.leaderboard import read_rankings
 from evoflash.app.verify.claim import Claim, of_evaluation, of_json
 from evoflash.app.verify.finding import How, Identity, Reproduction, find_out, identify
 from evoflash.app.verify.reading import ClaimSelector, claim_of
-from evoflash.app.verify.verdict import ClaimStatus, interval_of, judge, parse_tolerance
+from evoflash.app.verify.verdict import ClaimStatus, Verification, interval_of, judge, parse_tolerance
 from evoflash.champions import champion_today
 from evoflash.cli import program as cli
 from evoflash.errors import EvoflashError, UsageError
@@ -34,8 +34,6 @@ from evoflash.replay.kernel_tuner import t4_results
 from evoflash.space import Genome
 from evoflash.specs import load_gpu
 from evoflash.store.store import open_store
-from evoflash.views import kernel as kernel_report
-from evoflash.views import leaderboard as board_report
 from evoflash.views import verify as report
 
 MISSION, L4 = parse_problem("mission"), load_gpu("l4")
@@ -57,7 +55,7 @@ def evaluation(database):
 def row(evaluation, database):
     """The kernel's row as `leaderboard --json` prints it."""
     with open_store(database, read_only=True) as store:
-        rows = json.loads(board_report.as_json(read_rankings(store)))["leaderboard"]
+        rows = json.loads(json.dumps(read_rankings(store).as_dict()))["leaderboard"]
     (mine,) = (row for row in rows if row["genome_id"] == evaluation.genome.id)
     return mine
 
@@ -65,7 +63,7 @@ def row(evaluation, database):
 @pytest.fixture
 def record(evaluation):
     """The kernel as `best --json` and `show --json` print it."""
-    (told,) = json.loads(kernel_report.as_json([evaluation]))
+    (told,) = json.loads(json.dumps([evaluation.as_dict()]))
     return told
 
 
@@ -203,7 +201,7 @@ def test_a_true_row_of_this_gpu_is_confirmed_and_a_halved_time_is_not(tmp_path, 
     db = str(tmp_path / "gpu.db")
     chosen = subject.of_words(None, "flash_mma", [], problem="mission", gpu=None, db=db)
     first = evaluating.evaluate(chosen, "gpu", db, argv=()).evaluation
-    (told,) = json.loads(kernel_report.as_json([first]))
+    (told,) = json.loads(json.dumps([first.as_dict()]))
     claim = of_json(told, "a row")
     found = find_out(claim, db, argv=())
 
@@ -611,7 +609,7 @@ def test_both_sides_stand_beside_one_another_at_any_width(width, evaluation) -> 
     claim = of_evaluation(measured(evaluation, 20.0), "kernel.json")
     found = Reproduction(identify(claim), How.MEASURED, measured(evaluation, 31.25), MACHINE, "l4")
     console = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None)
-    report.print_verdict(claim, found, judge(claim, found), console)
+    report.print_verdict(Verification(claim, found, judge(claim, found)), console)
     text = console.file.getvalue()
 
     assert all(len(line) <= width for line in text.splitlines())

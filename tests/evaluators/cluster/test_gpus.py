@@ -72,6 +72,7 @@ def test_a_crash_costs_one_candidate_and_no_worker(gpus, connection):
     assert connection.workers(KIND) == before
 
 
+@pytest.mark.full
 def test_a_task_whose_worker_dies_is_done_by_another(gpus, tmp_path):
     outcome = gpus.submit(task_of(f"kill once:{tmp_path}")).result(LIMIT_S)
     assert outcome.status is Status.CORRECT
@@ -125,6 +126,7 @@ def test_a_search_on_two_gpus_finds_what_one_on_one_gpu_does(connection, tmp_pat
 
 
 # The last one: it takes both GPUs away.
+@pytest.mark.full
 def test_a_lost_gpu_leaves_and_its_task_goes_to_the_other_one_until_there_is_none(
     connection, tmp_path, caplog
 ):

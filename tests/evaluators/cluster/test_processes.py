@@ -90,6 +90,7 @@ def test_a_call_whose_worker_dies_is_made_again_by_another(processes, tmp_path):
     assert ending.value == "done"
 
 
+@pytest.mark.full
 def test_what_ends_worker_after_worker_is_to_blame_and_nothing_else_is(processes):
     bad = processes.submit(kill_worker, timeout_s=LIMIT_S)
     good = [processes.submit(divmod, 7, at + 1, timeout_s=LIMIT_S) for at in range(3)]
@@ -158,6 +159,7 @@ def test_where_no_scheduler_answers_is_said_in_one_line():
         Connection(Address("tcp://127.0.0.1:1"), lost_after_s=1.0)
 
 
+@pytest.mark.full
 def test_a_scheduler_that_does_not_answer_any_more_ends_the_calls_and_what_it_takes_to_go_on_is_said(
     tmp_path,
 ):
@@ -207,6 +209,7 @@ def reachable(parts):
     return Address(parts.url)
 
 
+@pytest.mark.full
 def test_workers_that_join_late_are_waited_for_and_used(tmp_path, caplog, monkeypatch):
     monkeypatch.setattr(connections, "_SAID_AFTER_S", 0.0)
     parts = Parts(tmp_path, workers=0)
@@ -237,6 +240,7 @@ def test_a_worker_with_other_code_gets_nothing_to_do_and_the_search_says_why(clu
         assert not answer.done()
 
 
+@pytest.mark.full
 def test_with_a_certificate_scheduler_worker_and_search_meet_by_tls_and_nobody_else_does(tmp_path):
     subprocess.run(shlex.split(MAKE_CERTIFICATE), cwd=tmp_path, check=True, capture_output=True)
     certificate, key = str(tmp_path / "cert.pem"), str(tmp_path / "key.pem")

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 from places import environment
 
-from evoflash.gpu.baselines import DEFAULT, NAMES, OPTIONAL, triton
+from evoflash.gpu.baselines import DEFAULT, NAMES, OPTIONAL
+from evoflash.gpu.baselines.attention import triton
 from evoflash.gpu.baselines.contender import BaselineAbsentError, BaselineFailedError, LibraryCall
 from evoflash.operations.attention.reference import attention
 from evoflash.operations.attention.workload import AttentionWorkload

@@ -8,7 +8,7 @@ from comparing_device import Device
 from tiled_kernel import tiled
 
 from evoflash.gpu.comparisons import MemoryPair, RowComparison, UntouchedRows, read_results
-from evoflash.gpu.layout import layouts_of
+from evoflash.gpu.memory import layouts_of
 from evoflash.gpu.process import check_batch
 from evoflash.operation import operation_of
 from evoflash.operations.attention.workload import AttentionWorkload

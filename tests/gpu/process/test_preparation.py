@@ -3,7 +3,6 @@
 from types import SimpleNamespace
 
 from evoflash.gpu import comparisons, launcher
-from evoflash.gpu import comparisons as device_checks
 from evoflash.gpu.process.process import prepare
 from evoflash.operations.attention.workload import parse_workload
 
@@ -13,14 +12,14 @@ SMALL = parse_workload("b=1,h=1,s=16,d=16")
 def test_a_process_that_hurries_compiles_what_checks_the_first_candidate(monkeypatch):
     compiled = []
     monkeypatch.setattr(launcher, "present_gpu", lambda: SimpleNamespace(compute_capability=90))
-    monkeypatch.setattr(device_checks, "cubin_path", lambda arch, path: compiled.append((arch, path)))
+    monkeypatch.setattr(comparisons, "cubin_path", lambda arch, path: compiled.append((arch, path)))
     prepare((SMALL,), (SMALL,), 0, hurries=True)
     sources = {path for _, path in compiled}
-    assert sources >= {comparisons.COMPARISONS_SOURCE, device_checks.SOURCE}
-    assert {path.name for path in sources} == {"comparisons.cu", "device_checks.cu", "reference.cu"}
+    assert sources >= {comparisons.SOURCE}
+    assert {path.name for path in sources} == {"comparisons.cu", "reference.cu"}
     assert {arch for arch, _ in compiled} == {"sm_90"}
 
 
 def test_a_stand_by_leaves_that_to_it(monkeypatch):
-    monkeypatch.setattr(device_checks, "cubin_path", lambda *_: 1 / 0)
+    monkeypatch.setattr(comparisons, "cubin_path", lambda *_: 1 / 0)
     prepare((SMALL,), (SMALL,), 0)

@@ -22,6 +22,7 @@ from evoflash.trust.conformance import worker as emulated
 from evoflash.trust.conformance.cases import UNWRITTEN, Bound, CaseResult, Label, Trial, primitives
 from evoflash.trust.conformance.sweep import _Progress, _settle, conform
 from evoflash.trust.conformance.worker import compare, errors_ulp
+from evoflash.views.doctor import describe_conformance
 
 Array = np.ndarray[Any, Any]
 # Compiled and run here; the sizes between are much the same, and doctor --conformance runs all.
@@ -436,7 +437,7 @@ worker.run_module("arithmetic", "sm_80", Path(sys.argv[1]), first=int(sys.argv[2
 """
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_journal_survives_its_process(tmp_path):
     mine = _Progress(worker.modules("sm_80")["arithmetic"].labels, tmp_path / "journal.jsonl")
     while True:
@@ -463,7 +464,7 @@ def test_a_report_names_what_differs_and_what_was_left_out():
         CaseResult(Label("fma", "fma"), True),
         CaseResult(Label("fmax", "fmax"), False, "out: 1 word"),
     )
-    text = report.render(found(equal, differing))
+    text = describe_conformance(found(equal, differing))
 
     assert "ok       fma" in text
     assert "differs  fmax" in text
@@ -479,20 +480,20 @@ def test_a_report_tells_what_did_not_run_apart_from_what_differs():
         CaseResult(Label("mul", "mul"), False, "the GPU: illegal instruction", end="crashed"),
     )
     stopped = dataclasses.replace(found(*outcomes), stopped="by Ctrl-C")
-    text = report.render(stopped)
+    text = describe_conformance(stopped)
 
     assert "not run  fmax                           0 of 1 equal, 1 not run" in text
     assert "was not reached" not in text
     assert "mul: the GPU: illegal instruction" in text
     assert "skipped  sub                            not chosen" in text
     assert text.splitlines()[-2] == "stopped by Ctrl-C: not all cases have run"
-    data = json.loads(report.as_json(stopped))
+    data = json.loads(json.dumps(stopped.as_dict()))
     assert (data["cases"], data["equal"], data["crashed"], data["not_run"]) == (3, 1, 1, 1)
 
 
 def test_the_json_holds_every_difference_and_the_errors_measured():
     outcome = CaseResult(Label("ex2", "ex2"), False, "gpu: 3 ulp", {"gpu": 3.0, "emulator": 0.5})
-    data = json.loads(report.as_json(found(outcome)))
+    data = json.loads(json.dumps(found(outcome).as_dict()))
 
     assert (data["cases"], data["equal"], data["gpu"]) == (1, 0, "NVIDIA X")
     (ex2,) = (entry for entry in data["primitives"] if entry["primitive"] == "ex2")

@@ -1,0 +1,171 @@
+"""The GPUs, problems, families, strategies and kinds of export that options can name.
+
+The command line's help is made of it, so nothing heavy is imported with this module.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from evoflash.errors import EvoflashError, UsageError
+from evoflash.exports.kinds import KINDS
+from evoflash.strategies import STRATEGIES, known_strategies
+
+if TYPE_CHECKING:
+    from evoflash.kernels.family import Family
+    from evoflash.operation import Workload
+    from evoflash.space import Value
+    from evoflash.specs import GpuSpec
+
+NAMED_PROBLEMS = {
+    "mission": "the default: a short sequence, all heads at once",
+    "seed_short": "half the length of mission",
+    "seed_long": "twice the length of mission",
+    "short128": "so short that starting the kernel is most of its time",
+    "short256": "short, two in a batch",
+    "s1k_d64": "a batch that fills a large GPU",
+    "s2k_d64": "training, head dimension 64",
+    "s2k_d128": "training, head dimension 128",
+    "s4k_d128": "training or prefill",
+    "s8k_d128": "prefill of a long prompt",
+    "s16k_d128": "prefill of a very long prompt",
+    "s8k_d64": "a long prompt, head dimension 64",
+    "gqa4k_d128": "grouped queries: four query heads share a key/value head",
+    "gqa8k_d128": "grouped queries, a long prompt",
+    "decode8k": "decoding: one new query for each sequence, 8192 keys",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class KnownGpu:
+    """A GPU that evoflash knows."""
+
+    spec: "GpuSpec"
+    is_present: bool
+
+    def as_dict(self) -> dict[str, Any]:
+        """Its figures, and whether it is in this machine."""
+        return {**asdict(self.spec), "present": self.is_present}
+
+
+def gpus() -> tuple[KnownGpu, ...]:
+    """All of them, by name."""
+    from evoflash.gpu.launcher import present_gpu, spec_of
+    from evoflash.specs import known_gpus, load_gpu
+
+    try:
+        here = spec_of(present_gpu()).name
+    except EvoflashError:
+        here = ""
+    return tuple(KnownGpu(load_gpu(name), name == here) for name in known_gpus())
+
+
+@dataclass(frozen=True, slots=True)
+class NamedProblem:
+    """A problem that has a name."""
+
+    name: str
+    workload: "Workload"
+    what: str
+
+    def as_dict(self) -> dict[str, Any]:
+        """Its name, the problem as the database writes it, and what it is."""
+        return {"name": self.name, "problem": str(self.workload), "what": self.what}
+
+
+def problems() -> tuple[NamedProblem, ...]:
+    """All of them."""
+    from evoflash.problem import parse_problem
+
+    return tuple(
+        NamedProblem(name, parse_problem(name).workloads[0], what) for name, what in NAMED_PROBLEMS.items()
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class FamilySummary:
+    """A kernel family as its header describes it."""
+
+    family: "Family"
+
+    @property
+    def points(self) -> int:
+        """How many genomes there are before the checks, for a usual problem."""
+        from evoflash.operation import load
+        from evoflash.specs import load_gpu
+
+        key = load(self.family.op).probe.compile_key("sm_89")
+        return self.family.space((key,), load_gpu("l4")).cardinality
+
+    @property
+    def notes(self) -> Mapping[str, str]:
+        """What each gene is, in words."""
+        from evoflash.kernels.header import body_of, gene_notes
+
+        path = self.family.path
+        return gene_notes(path.read_text(encoding="utf-8").removesuffix(body_of(path)))
+
+    @property
+    def genes(self) -> "Mapping[str, tuple[Value, ...]]":
+        """The values of each, the default first."""
+        return {param.name: param.values for param in self.family.params}
+
+    @property
+    def conditions(self) -> Mapping[str, object]:
+        """When a gene is active, of those that are not always."""
+        return {name: condition.text for name, condition in self.family.when.items()}
+
+    @property
+    def checks(self) -> Mapping[str, object]:
+        """What a genome must fulfil before it is compiled."""
+        return {name: check.text for name, check in self.family.check.items()}
+
+    def as_dict(self) -> dict[str, Any]:
+        """Name, version, GPUs' architectures, genes and checks."""
+        family = self.family
+        head = {"name": family.name, "version": family.version, "arch": family.arch}
+        return {**head, "summary": family.summary, "params": self.genes, "checks": self.checks}
+
+
+def families(name: str | None = None) -> tuple[FamilySummary, ...]:
+    """The one of that name, or all. UsageError for an unknown name."""
+    from evoflash.kernels.family import known_families, load_family
+
+    return tuple(FamilySummary(load_family(each)) for each in ((name,) if name else known_families()))
+
+
+def strategies() -> tuple[str, ...]:
+    """The registered strategies, shipped and of extension folders."""
+    try:
+        return known_strategies()
+    except (UsageError, OSError):  # the command that needs them says it; --help is shown all the same
+        return tuple(STRATEGIES)
+
+
+def preset_strategy(strategy: str, preset: str | None, population: str | None) -> tuple[str, int | None]:
+    """A strategy's name with its preset and population, and the budget that comes with the preset.
+
+    UsageError where the strategy has none, or a population stands without a preset.
+    """
+    from evoflash.strategies.evolution import strategy_name, trials_of
+
+    return strategy_name(strategy, preset, population), trials_of(preset)
+
+
+def export_kinds() -> tuple[str, ...]:
+    """The forms in which a kernel can be exported."""
+    return tuple(kind.name for kind in KINDS)
+
+
+def versions() -> str:
+    """Of evoflash and of what it stands on."""
+    from evoflash.gpu.timing import noise_floor
+
+    return noise_floor.versions()
+
+
+def begin_emulator() -> None:
+    """Have the emulator compiled in the background, before the first kernel waits for it."""
+    from evoflash.kernels import gxx
+
+    gxx.begin_runtime()

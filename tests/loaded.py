@@ -1,0 +1,22 @@
+"""Loads what evoflash's commands load late, for a process that forks for each of them. Runs none."""
+
+import gc
+import pkgutil
+from contextlib import suppress
+from importlib import import_module
+
+# All but what needs a GPU or CuPy: some commands must do without them.
+PACKAGES = (
+    *("cli", "app", "views", "store", "strategies", "replay", "exports", "champions"),
+    *("emulator", "kernels", "operations", "perf_model", "validation"),
+)
+
+
+def load_commands() -> None:
+    for package in PACKAGES:
+        folder = import_module(f"evoflash.{package}")
+        for module in pkgutil.walk_packages(folder.__path__, f"evoflash.{package}."):
+            with suppress(ImportError):  # an extra that is not installed here
+                import_module(module.name)
+    gc.collect()
+    gc.freeze()  # else the next collection copies all that is loaded into each process
