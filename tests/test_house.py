@@ -22,7 +22,7 @@ TRITON = "evoflash/gpu/baselines/attention/triton_kernel.py"
 LAUNCH = "evoflash/runtime/attention_dense.py"
 INTERFACES = ("__main__.py", "api", "cli", "torch", "views")
 # A process of a private cluster: its stdout is the pipe on which it tells its parent where it listens.
-LOOPBACK = "evoflash/evaluators/cluster/loopback_process.py"
+LOOPBACK = "evoflash/evaluators/cluster/serving.py"
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
