@@ -27,8 +27,13 @@ from evoflash.gpu.process.checks import judge_replay
 from evoflash.gpu.process.rungs import GpuTask, Launcher, check_task, task_of
 from evoflash.gpu.timing import noise_floor as noise
 from evoflash.gpu.timing.benchmark import Bench, KernelContender, can_be_timed
-from evoflash.gpu.timing.intervals import MINIMAL_EFFECT
-from evoflash.gpu.timing.paired import PairedComparison, SequentialTest, beats_physics, run_sequential_test
+from evoflash.gpu.timing.paired import (
+    MINIMAL_EFFECT,
+    PairedComparison,
+    SequentialTest,
+    beats_physics,
+    run_sequential_test,
+)
 from evoflash.gpu.timing.protocols import CALL, Pace, TimingProtocol
 from evoflash.isolation import IsolatedPool
 from evoflash.kernels.family import load_family

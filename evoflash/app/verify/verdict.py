@@ -10,7 +10,7 @@ from evoflash.app.verify.claim import Claim, ClaimedBuild
 from evoflash.app.verify.finding import How, Reproduction
 from evoflash.errors import UsageError
 from evoflash.evaluation import FINAL, Basis, Build, Evaluation, Timing
-from evoflash.gpu.timing.intervals import ALPHA, student
+from evoflash.gpu.timing.paired import ALPHA, student
 from evoflash.perf_model.estimate import model_version
 from evoflash.problem import parse_problem
 from evoflash.specs import canonical_gpu, load_gpu

@@ -30,8 +30,7 @@ from evoflash.gpu.launcher import KernelHungError
 from evoflash.gpu.process.checks import judge_replay
 from evoflash.gpu.process.rungs import GpuTask
 from evoflash.gpu.timing import noise_floor as noise
-from evoflash.gpu.timing.benchmark import Bench, KernelContender, can_be_timed, time_synced
-from evoflash.gpu.timing.energy import energy_mj
+from evoflash.gpu.timing.benchmark import Bench, KernelContender, can_be_timed, energy_mj, time_synced
 from evoflash.gpu.timing.paired import (
     PairedComparison,
     beats_physics,

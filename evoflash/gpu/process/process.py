@@ -19,13 +19,13 @@ from typing import Any, TypeVar
 from evoflash.errors import DeviceError
 from evoflash.evaluation import Rung, Status, Verdict
 from evoflash.gpu import comparisons, launcher
+from evoflash.gpu.launcher import share_gpu_by
 from evoflash.gpu.memory import NoRoomError
 from evoflash.gpu.process import cache
 from evoflash.gpu.process.finals import FinalReport, FinalTask, run_noting
 from evoflash.gpu.process.outcome import GpuOutcome
 from evoflash.gpu.process.rungs import GpuTask, check_task, time_correct
 from evoflash.gpu.process.screening import screen
-from evoflash.gpu.sharing import share_gpu_by
 from evoflash.isolation import Ending, IsolatedPool
 from evoflash.operation import Workload, operation_of
 from evoflash.validation import cases

@@ -22,7 +22,7 @@ from evoflash.gpu.process.rungs import (
     smoke,
     subject_of,
 )
-from evoflash.gpu.timing.intervals import RatioInterval
+from evoflash.gpu.timing.paired import RatioInterval
 from evoflash.gpu.timing.protocols import SCREEN_EFFORT, SCREENED
 from evoflash.gpu.timing.relative import anchor_note, relative_time
 

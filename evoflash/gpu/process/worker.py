@@ -1,7 +1,7 @@
 """Gives the GPU work to processes: a kernel that crashes or hangs costs one candidate and not the search.
 
 Where that was asked for, two processes share the GPU once a kernel is proven: what one of them timed runs
-alone, and meanwhile the other loads, captures and compares (gpu/sharing.py). Threads call what they are
+alone, and meanwhile the other loads, captures and compares (gpu/launcher.py). Threads call what they are
 given, one call at a time each: what is urgent first, else in order. Not covered: a kernel that brings down
 the machine, or writes into another process's memory. What is checked and timed is in rungs.py and finals.py,
 what follows when a process is lost in process.py.

@@ -23,8 +23,7 @@ from evoflash.errors import DeviceError, EvoflashError
 from evoflash.gpu import launcher
 from evoflash.gpu.launcher import LoadedKernel, PresentGpu
 from evoflash.gpu.timing.benchmark import Bench, KernelContender
-from evoflash.gpu.timing.intervals import MINIMAL_EFFECT
-from evoflash.gpu.timing.paired import run_sequential_test
+from evoflash.gpu.timing.paired import MINIMAL_EFFECT, run_sequential_test
 from evoflash.gpu.timing.protocols import Pace, TimingProtocol
 from evoflash.isolation import IsolatedPool
 from evoflash.kernels.family import families_for, load_family

@@ -20,11 +20,9 @@ from typing import Any
 import numpy as np
 
 from evoflash.evaluation import Timing, score
-from evoflash.gpu.sharing import alone
-from evoflash.gpu.timing import clocks
-from evoflash.gpu.timing.benchmark import Bench, Contender, summarise
-from evoflash.gpu.timing.intervals import FEWEST, RatioInterval, interval, scale
-from evoflash.gpu.timing.paired import ContenderPair, QuadTimes
+from evoflash.gpu.launcher import alone
+from evoflash.gpu.timing.benchmark import Bench, Contender, combined_state, summarise
+from evoflash.gpu.timing.paired import FEWEST, ContenderPair, QuadTimes, RatioInterval, interval, scale
 from evoflash.gpu.timing.protocols import SCREENED, Effort, TimingProtocol
 
 _GPU, _ANCHOR, _ANCHOR_US = "gpu_uuid", "anchor", "anchor_us"  # in the environment of an evaluation
@@ -226,5 +224,5 @@ def _timing(blocks: Sequence[QuadTimes], side: Beside, protocol: TimingProtocol)
         for block in blocks
         for ours, theirs in zip(block.first, block.second, strict=True)
     ]
-    state = clocks.over([block.state for block in blocks])
+    state = combined_state([block.state for block in blocks])
     return summarise(samples, side.bench, protocol, state=state)

@@ -2,10 +2,9 @@
 
 The journal is a file of JSON lines, so that what came before a crash is known: {"begin": number, "labels":
 [...]} before each trial, {"outcomes": [...]} after it, {"finished": true} at the end, each with the time "at"
-which it was written, in seconds of the monotonic clock. sweep.py reads it.
+which it was written, in seconds of the monotonic clock. run.py reads it.
 
-Results are equal bit for bit, or, for approximations, near the exact values. The emulator runs them here;
-on_gpu.py has the GPU run them.
+Results are equal bit for bit, or, for approximations, near the exact values.
 """
 
 import contextlib
@@ -14,7 +13,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import asdict
 from functools import cache
 from itertools import chain
@@ -28,6 +27,9 @@ from evoflash.emulator import launch as emulator
 from evoflash.emulator.tensor_map import tensor_map
 from evoflash.errors import EvoflashError
 from evoflash.evaluation import Candidate
+from evoflash.gpu.driver import encode_map
+from evoflash.gpu.launcher import LoadedKernel, new_stream, wait
+from evoflash.gpu.memory import on_device
 from evoflash.kernels import gxx
 from evoflash.kernels.ef_layer import device_headers_sha
 from evoflash.kernels.nvrtc import compile_candidate, first_error
@@ -39,7 +41,6 @@ from evoflash.trust.conformance.cases import (
     Bound,
     CaseResult,
     Kind,
-    Label,
     Map,
     Module,
     Pointer,
@@ -162,7 +163,14 @@ def run_on_emulator(trial: Trial, library: Path) -> dict[str, Array]:
             name: memory.array(name, values.shape, values.dtype, writable=name in trial.results, fill=values)
             for name, values in (*trial.inputs.items(), *trial.results.items())
         }
-        given = [_argument(argument, buffers) for argument in trial.arguments]
+
+        def encode(box: Map, address: int) -> Any:
+            size = box.element_bytes
+            return tensor_map(
+                address, box.dims, box.strides, box.box, element_bytes=size, swizzle=box.swizzle
+            )
+
+        given = _arguments(trial, lambda name: buffers[name].ctypes.data, encode)
         for launch in trial.launches:
             reports = emulator.run_launch(library, launch, given, cpu_limit_s=60.0).reports
             if reports:
@@ -171,19 +179,39 @@ def run_on_emulator(trial: Trial, library: Path) -> dict[str, Array]:
         return {name: buffers[name].copy() for name in trial.results}
 
 
-def _argument(argument: Argument, buffers: dict[str, Array]) -> np.generic:
-    if isinstance(argument, Pointer):
-        return np.uint64(buffers[argument.buffer].ctypes.data)
-    if isinstance(argument, Map):
-        return tensor_map(
-            buffers[argument.buffer].ctypes.data,
-            argument.dims,
-            argument.strides,
-            argument.box,
-            element_bytes=argument.element_bytes,
-            swizzle=argument.swizzle,
-        )
-    return argument
+_DTYPES = {"f16": "fp16", "bf16": "bf16", "float": "fp32"}  # primitives have the words of C++
+_LIMIT_S = 3.0  # a kernel here takes microseconds; other processes have their turns between
+
+
+def run_on_gpu(trial: Trial, cubin_path: str) -> dict[str, Array]:
+    """The results after the launches. Raises what launcher.wait does, and CuPy's own errors."""
+    kernel, stream = LoadedKernel(cubin_path, trial.launches), new_stream()
+    buffers = {name: on_device(values) for name, values in (*trial.inputs.items(), *trial.results.items())}
+
+    def encode(box: Map, address: int) -> Any:
+        dtype = _DTYPES[box.dtype]
+        return encode_map(address, box.dims, box.strides, box.box, dtype=dtype, swizzle=box.swizzle)
+
+    with stream:
+        kernel.enqueue(_arguments(trial, lambda name: buffers[name].data.ptr, encode))
+    wait(stream, limit_s=_LIMIT_S)
+    return {
+        name: buffers[name].get().view(values.dtype).reshape(values.shape)
+        for name, values in trial.results.items()
+    }
+
+
+def _arguments(
+    trial: Trial, address: Callable[[str], int], encode: Callable[[Map, int], Any]
+) -> tuple[Any, ...]:
+    """What a launch is given: addresses of buffers, maps as `encode` makes them, and numbers."""
+
+    def argument(each: Argument) -> Any:
+        if isinstance(each, Pointer):
+            return np.uint64(address(each.buffer))
+        return encode(each, address(each.buffer)) if isinstance(each, Map) else each
+
+    return tuple(map(argument, trial.arguments))
 
 
 @cache
@@ -199,12 +227,12 @@ def modules(arch: str) -> dict[str, Module]:
 
 
 def run_module(
-    name: str, arch: str, journal: Path, *, first: int, on_gpu: bool, without: Collection[str] = ()
+    name: str, arch: str, journal: Path, first: int, on_gpu: bool, without: Collection[str] = ()
 ) -> None:
     """The trials from number `first` on, those of the primitives `without` left out. Where the GPU's context
     is lost, ends the process.
     """
-    sys.unraisablehook = _forget  # what is freed in a lost context complains; the journal has said why
+    sys.unraisablehook = lambda _: None  # what is freed in a lost context complains; the journal has said why
     module = modules(arch)[name]
     with journal.open("a", encoding="utf-8") as file:
 
@@ -217,17 +245,18 @@ def run_module(
             if on_gpu:
                 cubin = cubin_path(module, arch)
         except EvoflashError as error:
-            note(begin=-1, labels=_label_dicts(module.labels))
-            note(outcomes=[_not_run_record(label, str(error)) for label in module.labels])
+            note(begin=-1, labels=[asdict(label) for label in module.labels])
+            lost = [CaseResult(label, False, str(error), end="not run") for label in module.labels]
+            note(outcomes=[asdict(outcome) for outcome in lost])
             note(finished=True)
             return
         for number, trial in enumerate(module.make()):
             if number < first or trial.cases[0].primitive in without:
                 continue
-            note(begin=number, labels=_label_dicts(trial.cases))
-            outcomes, lost = run_trial(trial, library, cubin)
+            note(begin=number, labels=[asdict(label) for label in trial.cases])
+            outcomes, is_lost = run_trial(trial, library, cubin)
             note(outcomes=[asdict(outcome) for outcome in outcomes])
-            if lost:
+            if is_lost:
                 os._exit(1)
         note(finished=True)
 
@@ -240,10 +269,8 @@ def run_trial(trial: Trial, library: Path, cubin: str) -> tuple[list[CaseResult]
         return [CaseResult(label, False, str(error)) for label in trial.cases], False
     if not cubin:
         return compare(trial, emulated=found, gpu=None), False
-    from evoflash.trust.conformance import on_gpu as silicon
-
     try:
-        return compare(trial, emulated=found, gpu=silicon.run_on_gpu(trial, cubin)), False
+        return compare(trial, emulated=found, gpu=run_on_gpu(trial, cubin)), False
     except EvoflashError as error:
         return [CaseResult(label, False, str(error)) for label in trial.cases], False
     except Exception as error:  # CUDA's, by whatever name CuPy gives it
@@ -271,15 +298,3 @@ def read_journal(journal: Path) -> Iterator[dict[str, Any]]:
     for line in journal.read_text(encoding="utf-8").splitlines() if journal.exists() else ():
         with contextlib.suppress(ValueError):
             yield json.loads(line)
-
-
-def _label_dicts(labels: tuple[Label, ...]) -> list[dict[str, Any]]:
-    return [asdict(label) for label in labels]
-
-
-def _forget(_: object) -> None:
-    """Say nothing."""
-
-
-def _not_run_record(label: Label, reason: str) -> dict[str, Any]:
-    return asdict(CaseResult(label, False, reason, end="not run"))

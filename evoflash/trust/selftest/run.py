@@ -29,7 +29,7 @@ from evoflash.launch import LaunchConfig
 from evoflash.operations.attention.inputs import check_workloads
 from evoflash.operations.attention.workload import AttentionWorkload, parse_workload
 from evoflash.specs import GpuSpec, load_gpu
-from evoflash.trust.selftest import bookkeeping_frauds, clock_frauds, large_size_frauds
+from evoflash.trust.selftest import clock_frauds, made_up_frauds
 from evoflash.trust.selftest.corpus import (
     End,
     ExpectedRejection,
@@ -208,11 +208,9 @@ class _Filter:
 
 def _outcomes(chosen: _Filter, spec: GpuSpec | None, end_s: float) -> Iterator[FraudResult]:
     yield from _in_the_emulator(chosen, spec or load_gpu(_EMULATED_FOR), end_s)
-    for book in bookkeeping_frauds.BOOKS:
+    for book in made_up_frauds.BOOKS:
         if chosen(book.name, "records"):
-            yield outcome(
-                book.name, "records", book.expected_rejection, bookkeeping_frauds.try_book(book, SEED)
-            )
+            yield outcome(book.name, "records", book.expected_rejection, made_up_frauds.try_book(book, SEED))
     if spec is not None:
         yield from _on_the_gpu(chosen, spec, end_s)
         return
@@ -253,15 +251,15 @@ def _emulator_questions(
 
 
 def _numpy_questions(chosen: _Filter, pool: IsolatedPool) -> Iterator[_Question]:
-    for workload in large_size_frauds.WORKLOADS:
-        for mistake in large_size_frauds.MISTAKES:
+    for workload in made_up_frauds.WORKLOADS:
+        for mistake in made_up_frauds.MISTAKES:
             if chosen(mistake.name, "NumPy"):
                 answer = pool.submit(
-                    large_size_frauds.try_mistake,
+                    made_up_frauds.try_mistake,
                     mistake.name,
                     workload,
                     SEED,
-                    timeout_s=large_size_frauds.LIMIT_S,
+                    timeout_s=made_up_frauds.LIMIT_S,
                 )
                 yield _Question(
                     f"{mistake.name}, {workload.seq_kv} keys", "NumPy", mistake.expected_rejection, answer

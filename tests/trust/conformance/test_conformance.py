@@ -20,7 +20,7 @@ from evoflash.trust.conformance import arithmetic, snippets, tma, worker
 from evoflash.trust.conformance import run as report
 from evoflash.trust.conformance import worker as emulated
 from evoflash.trust.conformance.cases import UNWRITTEN, Bound, CaseResult, Label, Trial, primitives
-from evoflash.trust.conformance.sweep import _Progress, _settle, conform
+from evoflash.trust.conformance.run import _Progress, _settle, conform
 from evoflash.trust.conformance.worker import compare, errors_ulp
 
 Array = np.ndarray[Any, Any]
