@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from evoflash.errors import EvoflashError
-from evoflash.gpu.timing.noise_floor import noise_floor, nvrtc_version
+from evoflash.gpu.timing.noise_floor import describe as describe_noise
 from evoflash.kernels.family import known_families, load_family
 from evoflash.paths import cache_dir, default_database
 from evoflash.specs import known_gpus, load_gpu
@@ -79,7 +79,7 @@ def _extensions() -> str:
 
 
 def _nvrtc() -> str:
-    from evoflash.kernels.nvrtc import supports_arch
+    from evoflash.kernels.nvrtc import nvrtc_version, supports_arch
 
     return f"{nvrtc_version()}, compiles for sm_90a: {'yes' if supports_arch('sm_90a') else 'no'}"
 
@@ -116,7 +116,7 @@ def _gpu() -> str:
 
 
 def _noise() -> str:
-    if floor := noise_floor():
+    if floor := describe_noise():
         return floor
     raise OSError("not measured for this GPU and driver: `evoflash doctor --noise`, half a minute on a GPU")
 

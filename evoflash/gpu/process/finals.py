@@ -30,12 +30,18 @@ from evoflash.gpu.launcher import KernelHungError
 from evoflash.gpu.process.checks import judge_replay
 from evoflash.gpu.process.rungs import GpuTask
 from evoflash.gpu.timing import noise_floor as noise
-from evoflash.gpu.timing.benchmark import Bench, KernelContender, can_be_timed, energy_mj, time_synced
+from evoflash.gpu.timing.benchmark import (
+    Bench,
+    KernelContender,
+    can_be_timed,
+    energy_mj,
+    time_interleaved,
+    time_synced,
+)
 from evoflash.gpu.timing.paired import (
     PairedComparison,
     beats_physics,
     compare,
-    time_interleaved,
     unfinished_work,
 )
 from evoflash.gpu.timing.protocols import TimingProtocol, finals_of

@@ -11,7 +11,7 @@ import platform
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Protocol, cast, runtime_checkable
 
 import numpy as np
@@ -199,18 +199,52 @@ class Bench:
 
 
 def measure(
-    contender: Contender, bench: Bench, protocol: TimingProtocol, *, rule: StoppingRule, prefix: str = ""
+    contender: Contender, bench: Bench, protocol: TimingProtocol, *, rule: StoppingRule
 ) -> tuple[Timing, list[float]]:
     """The timing and its samples in us. Raises launcher.KernelHungError or CuPy's errors."""
-    replay, launches = capture(contender, bench, protocol)
-    samples: list[float] = []
-    states: list[ClockState] = []
-    started = time.monotonic()
-    prepare(replay, bench, protocol)
-    while not enough(samples, rule, elapsed_s=time.monotonic() - started):
-        samples.append(sample(replay, bench, protocol, launches=launches, states=states))
-    state = combined_state([*states, state_while(replay, bench)])
-    return summarise(samples, bench, protocol, state=state, prefix=prefix), samples
+    rng, name = np.random.default_rng(), contender.name
+    samples, timings = time_interleaved([contender], bench, protocol, rule=rule, rng=rng, prefix="")
+    return timings[name], samples[name]
+
+
+def time_interleaved(
+    contenders: Sequence[Contender],
+    bench: Bench,
+    protocol: TimingProtocol,
+    *,
+    rule: StoppingRule,
+    rng: np.random.Generator,
+    prefix: str = "final-",
+) -> tuple[dict[str, list[float]], dict[str, Timing]]:
+    """Samples in us of each contender, taken in turns in an order drawn anew for each round, and its timing
+    under `prefix` + the protocol's name.
+
+    Raises launcher.KernelHungError or CuPy's errors, whichever contender caused them.
+    """
+    graphs = {contender.name: capture(contender, bench, protocol) for contender in contenders}
+    samples: dict[str, list[float]] = {name: [] for name in graphs}
+    states: dict[str, list[ClockState]] = {name: [] for name in graphs}
+    names, started = list(graphs), time.monotonic()
+    if names:
+        prepare(graphs[names[0]][0], bench, protocol)
+    # Effort counts per contender: more of them take more time, not fewer samples.
+    while not all(
+        enough(x, rule, elapsed_s=(time.monotonic() - started) / len(names)) for x in samples.values()
+    ):
+        for name in rng.permutation(names):
+            replay, launches = graphs[name]
+            samples[name].append(sample(replay, bench, protocol, launches=launches, states=states[name]))
+    timings = {
+        name: summarise(
+            samples[name],
+            bench,
+            protocol,
+            state=combined_state([*states[name], state_while(replay, bench)]),
+            prefix=prefix,
+        )
+        for name, (replay, _) in graphs.items()
+    }
+    return samples, timings
 
 
 def can_be_timed(contender: Contender, protocol: TimingProtocol) -> bool:
@@ -232,17 +266,19 @@ def capture(contender: Contender, bench: Bench, protocol: TimingProtocol) -> tup
         wait(bench.stream, limit_s=REPLAY_LIMIT_S)
         return call, 1
     sets = len(bench.arenas) if protocol.rotate else 1
-    probe = contender.graph(bench, bench.order(protocol, launches=sets))
-    probe()
-    wait(bench.stream, limit_s=REPLAY_LIMIT_S)  # the first replay pays for loading
-    one_us = _time_replay(probe, bench) / sets
-    launches = launches_of(protocol, sets=sets, one_us=one_us)
+    probe = warm_replay(contender, bench, bench.order(protocol, launches=sets))
+    launches = launches_of(protocol, sets=sets, one_us=time_replay(probe, bench) / sets)
     if launches == sets:
         return probe, sets
-    replay = contender.graph(bench, bench.order(protocol, launches=launches))
+    return warm_replay(contender, bench, bench.order(protocol, launches=launches)), launches
+
+
+def warm_replay(contender: Contender, bench: Bench, order: Sequence[int]) -> Callable[[], None]:
+    """A replay of a launch for each entry of `order`, run once: the first replay pays for loading."""
+    replay = contender.graph(bench, order)
     replay()
     wait(bench.stream, limit_s=REPLAY_LIMIT_S)
-    return replay, launches
+    return replay
 
 
 def prepare(replay: Callable[[], None], bench: Bench, protocol: TimingProtocol) -> None:
@@ -268,12 +304,11 @@ def sample(
         time.sleep(IDLE_S)
     if protocol.pace is Pace.STEADY:
         replay()
-    return _time_replay(replay, bench, states=None if protocol.pace is Pace.CALL else states) / launches
+    return time_replay(replay, bench, states=None if protocol.pace is Pace.CALL else states) / launches
 
 
-def _time_replay(
-    replay: Callable[[], None], bench: Bench, *, states: list[ClockState] | None = None
-) -> float:
+def time_replay(replay: Callable[[], None], bench: Bench, *, states: list[ClockState] | None = None) -> float:
+    """What one replay takes in us; adds the GPU's state meanwhile to `states`."""
     stopwatch = Stopwatch(bench.stream)
     replay()
     if states is not None:  # takes some 4 us, a replay 0.1 ms or more
@@ -327,7 +362,7 @@ _LIMIT_S = 10.0  # for a counter that stands still
 
 def energy_mj(contender: Contender, bench: Bench) -> float | None:
     """Millijoules a call, on inputs from DRAM; None where NVML has no counter, or it stands still."""
-    read = counter(bench)
+    read = partial(energy_counter_mj, bench.pci_bus_id)
     if read() is None:
         return None
     protocol = bench.protocols[0]
@@ -344,11 +379,6 @@ def energy_mj(contender: Contender, bench: Bench) -> float | None:
     while time.monotonic() < until:
         turn()
     return per_call_mj(turn, read, now=time.monotonic)
-
-
-def counter(bench: Bench) -> Callable[[], int | None]:
-    """What the board has taken since the driver was loaded, in mJ, whenever it is asked."""
-    return lambda: energy_counter_mj(bench.pci_bus_id)
 
 
 def per_call_mj(

@@ -12,7 +12,7 @@ in divides `ALPHA` by the number of looks, which bounds false alarms whatever th
 import itertools
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from statistics import NormalDist
@@ -21,22 +21,20 @@ import numpy as np
 
 from evoflash.errors import UsageError
 from evoflash.evaluation import Timing
-from evoflash.gpu.launcher import Stopwatch, cupy, wait
+from evoflash.gpu.launcher import cupy, wait
 from evoflash.gpu.timing.benchmark import (
     REPLAY_LIMIT_S,
     Bench,
     ClockState,
     Contender,
-    capture,
     clock_state,
     combined_state,
     one_by_one,
-    prepare,
-    sample,
-    state_while,
     summarise,
+    time_replay,
+    warm_replay,
 )
-from evoflash.gpu.timing.protocols import IDLE_S, WINDOW_US, Pace, StoppingRule, TimingProtocol, enough
+from evoflash.gpu.timing.protocols import IDLE_S, WINDOW_US, Pace, TimingProtocol
 from evoflash.operation import Workload
 from evoflash.specs import GpuSpec
 
@@ -167,24 +165,13 @@ class ContenderPair:
         self._prepare()
 
     def _capture(self, contenders: tuple[Contender, Contender], sets: list[int]) -> None:
-        self._replays = [self._warm(each, sets) for each in contenders]
-        rounds_us = [self._time_replay(replay) for replay in self._replays]
+        self._replays = [warm_replay(each, self._bench, sets) for each in contenders]
+        rounds_us = [time_replay(replay, self._bench) for replay in self._replays]
         self.rough_ratio, round_us = rounds_us[0] / rounds_us[1], max(rounds_us)
         rounds = turn_rounds(round_us)
         if rounds > 1:
-            self._replays = [self._warm(each, sets * rounds) for each in contenders]
+            self._replays = [warm_replay(each, self._bench, sets * rounds) for each in contenders]
         self._launches, self._quads = rounds * len(sets), quads_of(rounds * round_us, block_us=self._block_us)
-
-    def _warm(self, contender: Contender, order: list[int]) -> Callable[[], None]:
-        replay = contender.graph(self._bench, order)
-        replay()
-        wait(self._bench.stream, limit_s=REPLAY_LIMIT_S)  # the first replay pays for loading
-        return replay
-
-    def _time_replay(self, replay: Callable[[], None]) -> float:
-        stopwatch = Stopwatch(self._bench.stream)
-        replay()
-        return stopwatch.stop(limit_s=REPLAY_LIMIT_S)
 
     def _prepare(self) -> None:
         """Run for a while before the first block of the sustained state."""
@@ -201,7 +188,7 @@ class ContenderPair:
             replay()
         if self._protocol.pace is Pace.CALL:
             wait(stream, limit_s=REPLAY_LIMIT_S)
-            times = [self._time_replay(self._replays[which]) for which in turns]
+            times = [time_replay(self._replays[which], self._bench) for which in turns]
             state = clock_state(self._bench.pci_bus_id)
         else:
             times, state = self._in_one_go(turns)
@@ -262,44 +249,6 @@ class PairedComparison:
 
 
 OUTLASTED = 1.5  # times what was timed: the host's own latency is below
-
-
-def time_interleaved(
-    contenders: Sequence[Contender],
-    bench: Bench,
-    protocol: TimingProtocol,
-    *,
-    rule: StoppingRule,
-    rng: np.random.Generator,
-) -> tuple[dict[str, list[float]], dict[str, Timing]]:
-    """Samples in us of each contender, taken in turns in an order drawn anew for each round, and its timing.
-
-    Raises launcher.KernelHungError or CuPy's errors, whichever contender caused them.
-    """
-    graphs = {contender.name: capture(contender, bench, protocol) for contender in contenders}
-    samples: dict[str, list[float]] = {name: [] for name in graphs}
-    states: dict[str, list[ClockState]] = {name: [] for name in graphs}
-    names, started = list(graphs), time.monotonic()
-    if names:
-        prepare(graphs[names[0]][0], bench, protocol)
-    # Effort counts per contender: more of them take more time, not fewer samples.
-    while not all(
-        enough(x, rule, elapsed_s=(time.monotonic() - started) / len(names)) for x in samples.values()
-    ):
-        for name in rng.permutation(names):
-            replay, launches = graphs[name]
-            samples[name].append(sample(replay, bench, protocol, launches=launches, states=states[name]))
-    timings = {
-        name: summarise(
-            samples[name],
-            bench,
-            protocol,
-            state=combined_state([*states[name], state_while(replay, bench)]),
-            prefix="final-",
-        )
-        for name, (replay, _) in graphs.items()
-    }
-    return samples, timings
 
 
 def compare(

@@ -161,42 +161,31 @@ def relative_time(
     Raises launcher.KernelHungError or CuPy's errors, whichever contender caused them.
     """
     with alone():
-        return _relative_time(sides, protocol, effort, is_clear, is_far, rng)
-
-
-def _relative_time(
-    sides: Sequence[Beside],
-    protocol: TimingProtocol,
-    effort: Effort,
-    is_clear: Callable[[RatioInterval], bool],
-    is_far: Callable[[float], bool],
-    rng: np.random.Generator,
-) -> RelativeTime:
-    pairs = [
-        ContenderPair(
-            each.contender,
-            each.known,
-            each.bench,
-            protocol,
-            rng=rng,
-            block_us=effort.block_us,
-            order=each.bench.walk,
-        )
-        for each in sides
-    ]
-    known_us = score([each.known_us for each in sides])
-    rough_us = known_us * score([pair.rough_ratio for pair in pairs])
-    if is_far(rough_us):
-        single = tuple(_single(pair, side, protocol) for pair, side in zip(pairs, sides, strict=True))
-        return RelativeTime(RatioInterval(rough_us, 0.0, math.inf), single, math.nan)
-    rounds, started = list[list[QuadTimes]](), time.monotonic()
-    while True:
-        rounds.append([pair.block() for pair in pairs])
-        is_last = len(rounds) >= effort.looks[-1] or time.monotonic() - started > effort.max_s
-        if len(rounds) in effort.looks or (is_last and len(rounds) > effort.looks[0]):
-            found = scale(_ratio(rounds, effort), by=known_us)
-            if is_last or is_clear(found):
-                break
+        pairs = [
+            ContenderPair(
+                each.contender,
+                each.known,
+                each.bench,
+                protocol,
+                rng=rng,
+                block_us=effort.block_us,
+                order=each.bench.walk,
+            )
+            for each in sides
+        ]
+        known_us = score([each.known_us for each in sides])
+        rough_us = known_us * score([pair.rough_ratio for pair in pairs])
+        if is_far(rough_us):
+            single = tuple(_single(pair, side, protocol) for pair, side in zip(pairs, sides, strict=True))
+            return RelativeTime(RatioInterval(rough_us, 0.0, math.inf), single, math.nan)
+        rounds, started = list[list[QuadTimes]](), time.monotonic()
+        while True:
+            rounds.append([pair.block() for pair in pairs])
+            is_last = len(rounds) >= effort.looks[-1] or time.monotonic() - started > effort.max_s
+            if len(rounds) in effort.looks or (is_last and len(rounds) > effort.looks[0]):
+                found = scale(_ratio(rounds, effort), by=known_us)
+                if is_last or is_clear(found):
+                    break
     timings = tuple(_timing([each[at] for each in rounds], side, protocol) for at, side in enumerate(sides))
     here_us = score([_known_us([each[at] for each in rounds]) for at in range(len(sides))])
     return RelativeTime(found, timings, here_us)

@@ -345,7 +345,7 @@ _COMPUTE_MODE, _DEFAULT_MODE = 20, 0  # of cudaDeviceAttr and cudaComputeMode; o
 def check_primitives(
     *, only: Collection[str] = (), time_limit_s: float = 240.0, said: Callable[[str], None] | None = None
 ) -> Conformance:
-    """Runs every case that this GPU has; see sweep.conform. DeviceError without a GPU, or without g++."""
+    """Runs every case that this GPU has; see conform(). DeviceError without a GPU, or without g++."""
     gpu = present_gpu()
     arch, begin_s = arch_of(gpu), time.perf_counter()
     swept = conform(arch, on_gpu=True, only=only, most_workers=room(), time_limit_s=time_limit_s, said=said)

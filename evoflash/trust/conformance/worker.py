@@ -34,8 +34,9 @@ from evoflash.kernels import gxx
 from evoflash.kernels.ef_layer import device_headers_sha
 from evoflash.kernels.nvrtc import compile_candidate, first_error
 from evoflash.space import Genome
-from evoflash.trust.conformance import arithmetic, snippets, tma, wgmma
+from evoflash.trust.conformance import arithmetic, hopper, snippets
 from evoflash.trust.conformance.cases import (
+    NAMES,
     Argument,
     Array,
     Bound,
@@ -179,7 +180,6 @@ def run_on_emulator(trial: Trial, library: Path) -> dict[str, Array]:
         return {name: buffers[name].copy() for name in trial.results}
 
 
-_DTYPES = {"f16": "fp16", "bf16": "bf16", "float": "fp32"}  # primitives have the words of C++
 _LIMIT_S = 3.0  # a kernel here takes microseconds; other processes have their turns between
 
 
@@ -189,7 +189,7 @@ def run_on_gpu(trial: Trial, cubin_path: str) -> dict[str, Array]:
     buffers = {name: on_device(values) for name, values in (*trial.inputs.items(), *trial.results.items())}
 
     def encode(box: Map, address: int) -> Any:
-        dtype = _DTYPES[box.dtype]
+        dtype = NAMES[box.dtype]
         return encode_map(address, box.dims, box.strides, box.box, dtype=dtype, swizzle=box.swizzle)
 
     with stream:
@@ -218,8 +218,8 @@ def _arguments(
 def modules(arch: str) -> dict[str, Module]:
     """Every text for a GPU of that architecture, by name; those that take longest first."""
     slow_first = chain(
-        reversed(list(wgmma.modules(arch))),
-        tma.modules(arch),
+        reversed(list(hopper.wgmma_modules(arch))),
+        hopper.tma_modules(arch),
         arithmetic.modules(arch),
         snippets.modules(arch),
     )

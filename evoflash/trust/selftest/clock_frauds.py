@@ -14,8 +14,8 @@ from evoflash.gpu import launcher
 from evoflash.gpu.process import cache
 from evoflash.gpu.process.checks import judge_replay
 from evoflash.gpu.process.rungs import GpuTask
-from evoflash.gpu.timing.benchmark import Bench, KernelContender, measure
-from evoflash.gpu.timing.paired import beats_physics, compare, time_interleaved
+from evoflash.gpu.timing.benchmark import Bench, KernelContender, measure, time_interleaved
+from evoflash.gpu.timing.paired import beats_physics, compare
 from evoflash.gpu.timing.protocols import StoppingRule
 from evoflash.trust.selftest.corpus import ExpectedRejection
 

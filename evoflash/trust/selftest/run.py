@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from evoflash.emulator.call import EmulatorRun
@@ -120,6 +121,7 @@ _EMULATED_FOR = "h200"  # the GPU that the emulated texts are rendered for, wher
 _CHEATS_WITH = "honest mma"  # the kernel that cheats the clock are made of
 
 Heard = Callable[[FraudResult], None]
+Chosen = Callable[..., bool]  # of a fraud's name and what it is of
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,15 +149,25 @@ class _Question:
 
     def outcome(self, end_s: float) -> FraudResult:
         """Waits for the answer until that moment of the monotonic clock."""
-        try:
-            ending = self.answer.result(timeout=max(0.0, end_s - time.monotonic()))
-        except TimeoutError:
-            return FraudResult(self.name, self.place, End.NOT_RUN, "the time was up")
-        except EvoflashError as error:
-            return FraudResult(self.name, self.place, End.BROKEN, str(error))
-        if ending.value is None:
-            return FraudResult(self.name, self.place, End.BROKEN, ending.reason)
-        return outcome(self.name, self.place, self.expected, ending.value)
+        return _result(self.name, self.place, self.expected, lambda: self.answer.result(_left_s(end_s)))
+
+
+def _left_s(end_s: float) -> float:
+    return max(0.0, end_s - time.monotonic())
+
+
+def _result(
+    name: str, place: str, expected: ExpectedRejection, wait: Callable[[], Ending[Mapping[Rung, str]]]
+) -> FraudResult:
+    try:
+        ending = wait()
+    except TimeoutError:
+        return FraudResult(name, place, End.NOT_RUN, "the time was up")
+    except EvoflashError as error:
+        return FraudResult(name, place, End.BROKEN, str(error))
+    if ending.value is None:
+        return FraudResult(name, place, End.BROKEN, ending.reason)
+    return outcome(name, place, expected, ending.value)
 
 
 def self_test(
@@ -172,7 +184,7 @@ def self_test(
     interrupted = False
     spec, gpu = _gpu()
     try:
-        for each in _outcomes(_Filter(only), spec, begin_s + time_limit_s):
+        for each in _outcomes(partial(_is_chosen, only), spec, begin_s + time_limit_s):
             heard(each)
             found.append(each)
     except KeyboardInterrupt:
@@ -192,21 +204,15 @@ def _gpu() -> tuple[GpuSpec | None, str]:
     return launcher.spec_of(device), device.device_name
 
 
-@dataclass(frozen=True, slots=True)
-class _Filter:
-    """What --only says."""
-
-    only: str
-
-    def __call__(self, name: str, *of: str) -> bool:
-        """Whether a fraud of that name is asked for, by its name or by one of what it is `of`: its kernel,
-        the place where it is asked.
-        """
-        words = tuple(word.strip() for word in self.only.split(",") if word.strip())
-        return not words or name.startswith(words) or any(each in words for each in of)
+def _is_chosen(only: str, name: str, *of: str) -> bool:
+    """Whether --only asks for a fraud of that name, by its name or by one of what it is `of`: its kernel, the
+    place where it is asked.
+    """
+    words = tuple(word.strip() for word in only.split(",") if word.strip())
+    return not words or name.startswith(words) or any(each in words for each in of)
 
 
-def _outcomes(chosen: _Filter, spec: GpuSpec | None, end_s: float) -> Iterator[FraudResult]:
+def _outcomes(chosen: Chosen, spec: GpuSpec | None, end_s: float) -> Iterator[FraudResult]:
     yield from _in_the_emulator(chosen, spec or load_gpu(_EMULATED_FOR), end_s)
     for book in made_up_frauds.BOOKS:
         if chosen(book.name, "records"):
@@ -219,7 +225,7 @@ def _outcomes(chosen: _Filter, spec: GpuSpec | None, end_s: float) -> Iterator[F
             yield FraudResult(cheat.name, "GPU", End.SKIPPED, "needs the clock of a GPU")
 
 
-def _in_the_emulator(chosen: _Filter, gpu: GpuSpec, end_s: float) -> Iterator[FraudResult]:
+def _in_the_emulator(chosen: Chosen, gpu: GpuSpec, end_s: float) -> Iterator[FraudResult]:
     """The corpus in the emulator and NumPy's mistakes at size, in processes, a core each."""
     no_emulator = _no_emulator()
     with IsolatedPool(len(os.sched_getaffinity(0))) as pool:
@@ -238,7 +244,7 @@ def _no_emulator() -> str:
 
 
 def _emulator_questions(
-    chosen: _Filter, gpu: GpuSpec, pool: IsolatedPool, no_emulator: str
+    chosen: Chosen, gpu: GpuSpec, pool: IsolatedPool, no_emulator: str
 ) -> Iterator[_Question | FraudResult]:
     for fraud in corpus():
         if not chosen(fraud.name, fraud.kernel.name, "emulator"):
@@ -250,7 +256,7 @@ def _emulator_questions(
         yield _Question(fraud.name, "emulator", fraud.emulated, answer)
 
 
-def _numpy_questions(chosen: _Filter, pool: IsolatedPool) -> Iterator[_Question]:
+def _numpy_questions(chosen: Chosen, pool: IsolatedPool) -> Iterator[_Question]:
     for workload in made_up_frauds.WORKLOADS:
         for mistake in made_up_frauds.MISTAKES:
             if chosen(mistake.name, "NumPy"):
@@ -266,7 +272,7 @@ def _numpy_questions(chosen: _Filter, pool: IsolatedPool) -> Iterator[_Question]
                 )
 
 
-def _on_the_gpu(chosen: _Filter, spec: GpuSpec, end_s: float) -> Iterator[FraudResult]:
+def _on_the_gpu(chosen: Chosen, spec: GpuSpec, end_s: float) -> Iterator[FraudResult]:
     frauds = [f for f in corpus() if chosen(f.name, f.kernel.name, "GPU")]
     with GpuWorker(checks=check_workloads_of(frauds, spec), seed=SEED) as worker:
         yield from climb(frauds, spec, worker, end_s)
@@ -276,35 +282,30 @@ def _on_the_gpu(chosen: _Filter, spec: GpuSpec, end_s: float) -> Iterator[FraudR
 def climb(frauds: Sequence[Fraud], spec: GpuSpec, worker: GpuWorker, end_s: float) -> Iterator[FraudResult]:
     """Compiled in processes, a core each; then one after the other up the rungs of the worker's GPU."""
     with IsolatedPool(len(os.sched_getaffinity(0))) as pool:
-        compiling = [
-            pool.submit(task_of, fraud, spec, SEED, timeout_s=COMPILE_LIMIT_S)
+        begun = [
+            None
+            if fraud.measured.skip
+            else pool.submit(task_of, fraud, spec, SEED, timeout_s=COMPILE_LIMIT_S)
             for fraud in frauds
-            if not fraud.measured.skip
         ]
-        built = iter(compiling)
-        for fraud in frauds:
-            if fraud.measured.skip:
+        for fraud, compiling in zip(frauds, begun, strict=True):
+            if compiling is None:
                 yield FraudResult(fraud.name, "GPU", End.SKIPPED, fraud.measured.skip)
             else:
-                yield _climb(fraud, next(built), worker, end_s)
+                reached = partial(_climb, compiling, worker, end_s)
+                yield _result(fraud.name, "GPU", fraud.measured, reached)
 
 
 def _climb(
-    fraud: Fraud, compiling: "Future[Ending[GpuTask]]", worker: GpuWorker, end_s: float
-) -> FraudResult:
-    try:
-        built = compiling.result(timeout=max(0.0, end_s - time.monotonic()))
-        if built.value is None:
-            return FraudResult(fraud.name, "GPU", End.BROKEN, built.reason)
-        reached = worker.submit(built.value).result(timeout=max(0.0, end_s - time.monotonic()))
-    except TimeoutError:
-        return FraudResult(fraud.name, "GPU", End.NOT_RUN, "the time was up")
-    except EvoflashError as error:
-        return FraudResult(fraud.name, "GPU", End.BROKEN, str(error))
-    return outcome(fraud.name, "GPU", fraud.measured, rejection_of(reached))
+    compiling: "Future[Ending[GpuTask]]", worker: GpuWorker, end_s: float
+) -> Ending[Mapping[Rung, str]]:
+    built = compiling.result(_left_s(end_s))
+    if built.value is None:
+        return Ending(None, reason=built.reason)
+    return Ending(rejection_of(worker.submit(built.value).result(_left_s(end_s))))
 
 
-def _cheats(chosen: _Filter, spec: GpuSpec, end_s: float) -> Iterator[FraudResult]:
+def _cheats(chosen: Chosen, spec: GpuSpec, end_s: float) -> Iterator[FraudResult]:
     """Contenders that cheat the clock, in a GPU process of their own."""
     cheats = [cheat for cheat in clock_frauds.CHEATS if chosen(cheat.name, "GPU")]
     if not cheats or time.monotonic() > end_s:
