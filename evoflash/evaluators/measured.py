@@ -23,8 +23,8 @@ from evoflash.evaluators.machines import Cores, GpuQueues
 from evoflash.evaluators.pipeline import PreparingEvaluator, preparation_of
 from evoflash.evaluators.prepare import PREPARE_LIMIT_S, Preparation, compile_only, with_preflight
 from evoflash.gpu.process.finals import FinalReport, FinalTask
+from evoflash.gpu.process.jobs import REFERENCES_LIMIT_S, keep_cases
 from evoflash.gpu.process.outcome import GpuOutcome
-from evoflash.gpu.process.process import REFERENCES_LIMIT_S, keep_cases
 from evoflash.gpu.process.rungs import GpuTask
 from evoflash.gpu.process.worker import GpuWorker
 from evoflash.isolation import Ending

@@ -7,8 +7,8 @@ A kernel that crashes or hangs ends that process and not the search. Nothing her
                  the device
     checks       Verdicts on a loaded kernel, on check shapes and at size
     finals       The last timing, of finalists and baselines in turns, in a fresh GPU process
+    jobs         What a GPU process is asked to do, and what it does before its first task
     outcome      How a task on the GPU ended, with the seconds that each rung took
-    process      Starts GPU processes and keeps stand-bys ready
     rungs        The rungs of the ladder that need the GPU, for one genome
     screening    Ends a candidate early where it is too slow to be worth every check
     worker       Gives the GPU work to processes
