@@ -30,7 +30,7 @@ from evoflash.launch import LaunchConfig
 from evoflash.operations.attention.inputs import check_workloads
 from evoflash.operations.attention.workload import AttentionWorkload, parse_workload
 from evoflash.specs import GpuSpec, load_gpu
-from evoflash.trust.selftest import clock_frauds, made_up_frauds
+from evoflash.trust.selftest import staged_frauds
 from evoflash.trust.selftest.corpus import (
     End,
     ExpectedRejection,
@@ -214,13 +214,13 @@ def _is_chosen(only: str, name: str, *of: str) -> bool:
 
 def _outcomes(chosen: Chosen, spec: GpuSpec | None, end_s: float) -> Iterator[FraudResult]:
     yield from _in_the_emulator(chosen, spec or load_gpu(_EMULATED_FOR), end_s)
-    for book in made_up_frauds.BOOKS:
+    for book in staged_frauds.BOOKS:
         if chosen(book.name, "records"):
-            yield outcome(book.name, "records", book.expected_rejection, made_up_frauds.try_book(book, SEED))
+            yield outcome(book.name, "records", book.expected_rejection, book.answer(SEED))
     if spec is not None:
         yield from _on_the_gpu(chosen, spec, end_s)
         return
-    for cheat in clock_frauds.CHEATS:
+    for cheat in staged_frauds.CHEATS:
         if chosen(cheat.name, "GPU"):
             yield FraudResult(cheat.name, "GPU", End.SKIPPED, "needs the clock of a GPU")
 
@@ -257,15 +257,15 @@ def _emulator_questions(
 
 
 def _numpy_questions(chosen: Chosen, pool: IsolatedPool) -> Iterator[_Question]:
-    for workload in made_up_frauds.WORKLOADS:
-        for mistake in made_up_frauds.MISTAKES:
+    for workload in staged_frauds.WORKLOADS:
+        for mistake in staged_frauds.MISTAKES:
             if chosen(mistake.name, "NumPy"):
                 answer = pool.submit(
-                    made_up_frauds.try_mistake,
+                    staged_frauds.try_mistake,
                     mistake.name,
                     workload,
                     SEED,
-                    timeout_s=made_up_frauds.LIMIT_S,
+                    timeout_s=staged_frauds.LIMIT_S,
                 )
                 yield _Question(
                     f"{mistake.name}, {workload.seq_kv} keys", "NumPy", mistake.expected_rejection, answer
@@ -307,13 +307,15 @@ def _climb(
 
 def _cheats(chosen: Chosen, spec: GpuSpec, end_s: float) -> Iterator[FraudResult]:
     """Contenders that cheat the clock, in a GPU process of their own."""
-    cheats = [cheat for cheat in clock_frauds.CHEATS if chosen(cheat.name, "GPU")]
+    cheats = [cheat for cheat in staged_frauds.CHEATS if chosen(cheat.name, "GPU")]
     if not cheats or time.monotonic() > end_s:
         return
     honest = next(fraud for fraud in corpus() if fraud.name == _CHEATS_WITH)
     with IsolatedPool(1) as pool:
-        pool.submit(launcher.warm_up, timeout_s=clock_frauds.LIMIT_S)
+        pool.submit(launcher.warm_up, timeout_s=staged_frauds.CLOCK_LIMIT_S)
         task = task_of(honest, spec, SEED)
         for cheat in cheats:
-            answer = pool.submit(clock_frauds.try_cheat, cheat.name, task, timeout_s=clock_frauds.LIMIT_S)
+            answer = pool.submit(
+                staged_frauds.try_cheat, cheat.name, task, timeout_s=staged_frauds.CLOCK_LIMIT_S
+            )
             yield _Question(cheat.name, "GPU", cheat.expected_rejection, answer).outcome(end_s)

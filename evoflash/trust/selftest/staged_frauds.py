@@ -1,7 +1,8 @@
-"""Frauds made up without a kernel: times and books as records, and outputs by NumPy in the kernel's place.
+"""Frauds that are no text of a kernel: staged on the books, in outputs made by NumPy, and on the clock.
 
-The harness's own code is asked what it says to them. Nothing is compiled and nothing is timed; what needs a
-clock is in clock_frauds.py.
+The harness's own code is asked what it says to them. Books and outputs need no GPU. Contenders that cheat the
+clock are timed and checked as candidates are, in a GPU process; a search has no such contenders, as its
+kernels are launched by evoflash alone: these show that the harness would notice if that ever went wrong.
 """
 
 import math
@@ -16,7 +17,13 @@ from numpy.typing import NDArray
 
 from evoflash.evaluation import Basis, Build, Evaluation, Proposal, Rung, RunKey, Status, Timing
 from evoflash.evaluators.pipeline import Duplicates
+from evoflash.gpu import launcher
+from evoflash.gpu.process import cache
+from evoflash.gpu.process.checks import judge_replay
+from evoflash.gpu.process.rungs import GpuTask
+from evoflash.gpu.timing.benchmark import Bench, KernelContender, measure, time_interleaved
 from evoflash.gpu.timing.paired import beats_physics, compare
+from evoflash.gpu.timing.protocols import StoppingRule
 from evoflash.kernels.family import load_family
 from evoflash.numerics import Bits, decode, encode
 from evoflash.operation import Sample
@@ -38,24 +45,25 @@ _ROUNDS = 48
 
 
 @dataclass(frozen=True, slots=True)
-class Book:
-    """A fraud on the books, or a control; `complain` gives the harness's answer, "" where it believes."""
+class StagedFraud:
+    """A fraud that is no kernel's text, or a control; `complain` gives the harness's answer, "" where it
+    believes.
+    """
 
     name: str
     does: str
     source: str
     rung: Rung
-    complain: Callable[[int], str]  # of a seed
+    complain: Callable[[Any], str]  # of a seed; of contenders, of a task whose kernel is honest
     words: str = ""  # in the answer, a regular expression; "": a control
 
     @property
     def expected_rejection(self) -> ExpectedRejection:
         return ExpectedRejection({self.rung: self.words} if self.words else {})
 
-
-def try_book(book: Book, seed: int) -> Mapping[Rung, str]:
-    """The harness's answer."""
-    return {book.rung: book.complain(seed)}
+    def answer(self, asked: int | GpuTask) -> Mapping[Rung, str]:
+        """The harness's answer."""
+        return {self.rung: self.complain(asked)}
 
 
 # ---- times ----
@@ -149,19 +157,19 @@ _BOUND = Timing(str(_WORKLOAD), "cold", 1.0, 1.0, 1.0, n=1, censored=True)
 _KEPT = "stays the best"
 
 BOOKS = (
-    Book(
+    StagedFraud(
         "a faster kernel",
         "is 3 % faster in every turn",
         "control",
         Rung.TIMING,
         _control(_in_turns(0.97, 1.0, 0)),
     ),
-    Book("a possible time", "takes 5 us on the mission", "control", Rung.TIMING, _time_complaint(5.0)),
-    Book(
+    StagedFraud("a possible time", "takes 5 us on the mission", "control", Rung.TIMING, _time_complaint(5.0)),
+    StagedFraud(
         "another machine code", "differs from all before", "control", Rung.COMPILE, _duplicate_complaint("B")
     ),
-    Book("a faster measurement", "was measured at 1 us", "control", Rung.DONE, _pretender()),
-    Book(
+    StagedFraud("a faster measurement", "was measured at 1 us", "control", Rung.DONE, _pretender()),
+    StagedFraud(
         "slower kernel with a lucky sample",
         "is 2 % slower, and had one sample at a fifth of its time",
         "evolution 3.1 no. 47",
@@ -169,7 +177,7 @@ BOOKS = (
         _in_turns(1.02, 0.2, 1),
         "called slower|called unclear",
     ),
-    Book(
+    StagedFraud(
         "lucky in every tenth sample",
         "is 2 % slower, and rested in five samples of 48",
         "evolution 3.1 no. 47",
@@ -177,7 +185,7 @@ BOOKS = (
         _in_turns(1.02, 0.2, 5),
         "called slower|called unclear",
     ),
-    Book(
+    StagedFraud(
         "samples that are no numbers",
         "has NaN among its samples",
         "evolution 3.1 no. 34",
@@ -185,7 +193,7 @@ BOOKS = (
         _in_turns(1.02, math.nan, 1),
         "called slower|called unclear",
     ),
-    Book(
+    StagedFraud(
         "luckiest of a thousand",
         "is an incumbent's copy, picked by the least of a thousand noisy times",
         "evolution 3.1 no. 48",
@@ -193,7 +201,7 @@ BOOKS = (
         _luckiest_of_many,
         "then unclear",
     ),
-    Book(
+    StagedFraud(
         "faster than physics",
         "takes a nanosecond for the mission",
         "evolution 3.1 no. 33",
@@ -201,7 +209,7 @@ BOOKS = (
         _time_complaint(0.001),
         "beats physics",
     ),
-    Book(
+    StagedFraud(
         "no time at all",
         "takes 0 us: a clock that was never started",
         "evolution 3.1 no. 7",
@@ -209,7 +217,7 @@ BOOKS = (
         _time_complaint(0.0),
         "beats physics",
     ),
-    Book(
+    StagedFraud(
         "a negative time",
         "ends before it begins: event handles mixed up",
         "evolution 3.1 no. 5",
@@ -217,7 +225,7 @@ BOOKS = (
         _time_complaint(-1.0),
         "beats physics",
     ),
-    Book(
+    StagedFraud(
         "NaN timing",
         "has a median that is no number",
         "evolution 3.1 no. 34",
@@ -225,7 +233,7 @@ BOOKS = (
         _time_complaint(math.nan),
         "beats physics",
     ),
-    Book(
+    StagedFraud(
         "a twin timed as a new kernel",
         "has other genes and the same machine code",
         "seed history 2, stale binary",
@@ -233,7 +241,7 @@ BOOKS = (
         _duplicate_complaint("A"),
         "the same kernel as",
     ),
-    Book(
+    StagedFraud(
         "an estimate against a measurement",
         "was estimated at 1 us",
         "evolution 3.1 no. 29",
@@ -241,7 +249,7 @@ BOOKS = (
         _pretender(basis=Basis.ESTIMATED, model_version="1"),
         _KEPT,
     ),
-    Book(
+    StagedFraud(
         "a bound taken for a time",
         "was stopped early after 1 us",
         "stopped timings are lower bounds",
@@ -249,7 +257,7 @@ BOOKS = (
         _pretender(timings=(_BOUND,)),
         _KEPT,
     ),
-    Book(
+    StagedFraud(
         "a screen taken for a proof",
         "took 1 us in a short look and was not checked any further",
         "screened kernels are not proven",
@@ -257,7 +265,7 @@ BOOKS = (
         _pretender(status=Status.SCREENED, rung=Rung.TIMING),
         _KEPT,
     ),
-    Book(
+    StagedFraud(
         "fast and wrong",
         "took 1 us and failed the check after timing",
         "seed history 3.3",
@@ -267,6 +275,9 @@ BOOKS = (
     ),
 )
 
+
+# ---- outputs of many keys ----
+# At 32768 keys an absolute tolerance of 1e-2 lets most of these mistakes through.
 
 Array = NDArray[np.float32]
 
@@ -347,3 +358,137 @@ def _head(
     total = weights.sum(axis=1, keepdims=True)
     out = mistake.output(mistake.round_weights(weights) @ v / total)
     return encode(out, workload.dtype), (top + np.log(total))[:, 0]
+
+
+# ---- contenders ----
+
+CLOCK_LIMIT_S = 60.0
+_FEW = StoppingRule(min_samples=5, max_samples=5, rel_error=1.0, max_s=3.0)
+_MANY = StoppingRule(min_samples=40, max_samples=60, rel_error=2e-3, max_s=4.0)
+_EVERY = 13  # replays of which the lucky one skips one
+
+
+@dataclass(frozen=True, slots=True)
+class Ahead(KernelContender):
+    """Does its work while the graph is made; a replay does nothing."""
+
+    def graph(self, bench: Bench, order: Sequence[int]) -> Callable[[], None]:
+        """See Contender."""
+        call = self.calls(bench)
+        for at in order:
+            call(at)
+        launcher.wait(bench.stream, limit_s=CLOCK_LIMIT_S)
+        return lambda: None
+
+
+@dataclass(frozen=True, slots=True)
+class Once(KernelContender):
+    """Works in the first replay, and leaves its output for the others."""
+
+    def graph(self, bench: Bench, order: Sequence[int]) -> Callable[[], None]:
+        """See Contender."""
+        replays = iter([KernelContender.graph(self, bench, order)])
+        return lambda: next(replays, lambda: None)()
+
+
+@dataclass(frozen=True, slots=True)
+class Aside(KernelContender):
+    """Works on a stream that the clock does not look at."""
+
+    def graph(self, bench: Bench, order: Sequence[int]) -> Callable[[], None]:
+        """See Contender."""
+        aside = _Aside(bench, launcher.new_stream())
+        return KernelContender.graph(self, aside, order)  # type: ignore[arg-type]
+
+
+class _Aside:
+    """A bench whose stream is another one."""
+
+    def __init__(self, bench: Bench, stream: object) -> None:
+        self.arenas, self.stream = bench.arenas, stream
+
+
+@dataclass(frozen=True, slots=True)
+class Lucky(KernelContender):
+    """Does everything twice, but rests in every thirteenth replay."""
+
+    def graph(self, bench: Bench, order: Sequence[int]) -> Callable[[], None]:
+        """See Contender."""
+        twice, replays = KernelContender.graph(self, bench, [*order, *order]), iter(range(1 << 30))
+        return lambda: twice() if next(replays) % _EVERY else None
+
+
+def try_cheat(name: str, task: GpuTask) -> Mapping[Rung, str]:
+    """What timing says to the cheat of that name, made of a task's honest kernel. Raises CuPy's errors."""
+    return next(cheat for cheat in CHEATS if cheat.name == name).answer(task)
+
+
+def _timed(contender_of: type[KernelContender]) -> Callable[[GpuTask], str]:
+    def complain(task: GpuTask) -> str:
+        workload, launches = task.timed[0]
+        kernel, bench = task.kernel(workload, launches), cache.bench(workload, task.spec, task.seed)
+        contender = contender_of("cheat", kernel)
+        if isinstance(contender, Lucky):
+            return _beside_honest(contender, KernelContender("honest", kernel), bench)
+        return _time_cheat(contender, bench, task)
+
+    return complain
+
+
+def _time_cheat(contender: KernelContender, bench: Bench, task: GpuTask) -> str:
+    timing, _ = measure(contender, bench, bench.protocols[0], rule=_FEW)
+    if wonder := beats_physics(timing, bench.workload, task.spec):
+        return wonder
+    verdict = judge_replay(contender, bench, seed=task.seed, timed_us=timing.median_us)
+    return "" if verdict.passed else f"after timing: {verdict.reason}"
+
+
+def _beside_honest(contender: Lucky, honest: KernelContender, bench: Bench) -> str:
+    protocol, rng = bench.protocols[0], np.random.default_rng()
+    samples, _ = time_interleaved([contender, honest], bench, protocol, rule=_MANY, rng=rng)
+    found = compare(
+        samples, contender.name, honest.name, workload=str(bench.workload), protocol=protocol.name
+    )
+    least = min(samples[contender.name]) / min(samples[honest.name])
+    said = f"called {found.answer} ({found.ratio:.2f}), though its least sample is {least:.2f} of the other's"
+    return "" if found.answer == "faster" else said
+
+
+_NOTICED = "beats physics|after timing"
+CHEATS = (
+    StagedFraud(
+        "an honest contender", "works in every replay", "control", Rung.TIMING, _timed(KernelContender)
+    ),
+    StagedFraud(
+        "work moved outside the timed region",
+        "computes while the graph is captured and does nothing when it is replayed",
+        "evolution 3.1 no. 3",
+        Rung.TIMING,
+        _timed(Ahead),
+        _NOTICED,
+    ),
+    StagedFraud(
+        "only the first replay works",
+        "leaves its output for the replays that are timed",
+        "evolution 3.1 no. 8, 11",
+        Rung.TIMING,
+        _timed(Once),
+        _NOTICED,
+    ),
+    StagedFraud(
+        "work on another stream",
+        "launches on a stream without the clock's events",
+        "evolution 3.1 no. 1",
+        Rung.TIMING,
+        _timed(Aside),
+        _NOTICED,
+    ),
+    StagedFraud(
+        "slower, with lucky samples",
+        "does everything twice and rests in every thirteenth sample",
+        "evolution 3.1 no. 47",
+        Rung.TIMING,
+        _timed(Lucky),
+        "called slower|called unclear",
+    ),
+)
