@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, Future
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Any, TypeVar
 
 from evoflash.errors import DeviceError
@@ -281,10 +281,6 @@ _ROOM_FOR_TWO = 1.5  # times what is in use is still free: a second process take
 TaskNow = Callable[[GpuTask], GpuTask]
 
 
-def _as_is(task: GpuTask) -> GpuTask:
-    return task
-
-
 class GpuWorker:
     """The GPU process, its stand-bys, and the queue before them. Tasks run in order, but whole ladders before
     short looks; one at a time, or two.
@@ -310,6 +306,7 @@ class GpuWorker:
             launcher.present_gpu()  # without a GPU the error comes from here and not from a process
         self._jobs, self._reference_args = jobs or Jobs(), (checks, timed, seed)
         self._turns, self._cases = Turns("evoflash-gpu"), SharedCases(timed, seed)
+        self._start = partial(start_process, warm_up=self._jobs.warm_up, cases=self._cases.path)
         first = self._begin_process(hurries=True)
         waiting = deque(self._begin_process(after=first) for _ in range(STANDBYS))
         self._standbys = Standbys(lambda: self._begin_process(), waiting)
@@ -326,13 +323,13 @@ class GpuWorker:
         """The folder in which its processes share what candidates are compared with; others may add to it."""
         return self._cases.path
 
-    def submit(self, task: GpuTask, *, now: TaskNow = _as_is) -> "Future[GpuOutcome]":
+    def submit(self, task: GpuTask, *, now: TaskNow = lambda task: task) -> "Future[GpuOutcome]":
         """The task's outcome after all rungs, whatever the kernel does; raises in result() only for a broken
         machine. `now` is asked for the task as it stands when its turn has come.
         """
         return self._turns.submit(lambda: self._evaluate(now(task)), first=True)
 
-    def screen(self, task: GpuTask, *, now: TaskNow = _as_is) -> "Future[GpuOutcome]":
+    def screen(self, task: GpuTask, *, now: TaskNow = lambda task: task) -> "Future[GpuOutcome]":
         """What a short look says of the task (screening.py): CORRECT means worth a submit()."""
         return self._turns.submit(lambda: self._screen(now(task)))
 
@@ -347,9 +344,9 @@ class GpuWorker:
         if self._standbys.is_closed:
             return
         references = self._jobs.precompute_references
-        self._for_hidden = self._starting(references, hidden, (), seed)
+        self._for_hidden = self._start(references, hidden, (), seed)
         _, timed, timed_seed = self._reference_args
-        self._for_finals = self._starting(self._jobs.prepare_finals, timed, timed_seed)
+        self._for_finals = self._start(self._jobs.prepare_finals, timed, timed_seed)
 
     def begin_finals(self) -> "Future[None]":
         """From here on tasks meet the process that knows the hidden workloads, where there is one, and which
@@ -442,12 +439,7 @@ class GpuWorker:
         return Lane(process, self._standbys, room_limit_s=self._room_limit_s)
 
     def _begin_process(self, *, hurries: bool = False, after: GpuProcess | None = None) -> GpuProcess:
-        return self._starting(self._jobs.precompute_references, *self._reference_args, hurries, after=after)
-
-    def _starting(
-        self, function: Callable[..., None], *args: Any, after: GpuProcess | None = None
-    ) -> GpuProcess:
-        return start_process(function, *args, warm_up=self._jobs.warm_up, cases=self._cases.path, after=after)
+        return self._start(self._jobs.precompute_references, *self._reference_args, hurries, after=after)
 
     def close(self) -> None:
         """Kill the processes; tasks that have not run are cancelled."""
@@ -464,7 +456,5 @@ class GpuWorker:
     def __enter__(self) -> "GpuWorker":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()

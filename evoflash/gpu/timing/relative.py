@@ -115,12 +115,10 @@ def in_words(found: Iterable[GpuFactor]) -> list[str]:
 
 
 def _line(each: GpuFactor) -> str:
-    said = "too few times to say how fast" if each.high == math.inf else _as_factor(each)
+    said = f"{each.factor:.4f} times the usual time, {each.low:.4f} to {each.high:.4f}"
+    if each.high == math.inf:
+        said = "too few times to say how fast"
     return f"{each.gpu}: {said} ({each.n} timed beside the anchor, which took {each.median_us:.2f} us)"
-
-
-def _as_factor(each: GpuFactor) -> str:
-    return f"{each.factor:.4f} times the usual time, {each.low:.4f} to {each.high:.4f}"
 
 
 def _percent(found: RatioInterval) -> str:
@@ -187,12 +185,10 @@ def relative_time(
                 if is_last or is_clear(found):
                     break
     timings = tuple(_timing([each[at] for each in rounds], side, protocol) for at, side in enumerate(sides))
-    here_us = score([_known_us([each[at] for each in rounds]) for at in range(len(sides))])
+    here_us = score(
+        [float(np.median([us for each in rounds for us in each[at].second])) for at in range(len(sides))]
+    )
     return RelativeTime(found, timings, here_us)
-
-
-def _known_us(blocks: Sequence[QuadTimes]) -> float:
-    return float(np.median([us for block in blocks for us in block.second]))
 
 
 def _ratio(rounds: Sequence[Sequence[QuadTimes]], effort: Effort) -> RatioInterval:

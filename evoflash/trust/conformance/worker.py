@@ -73,7 +73,7 @@ def compare(trial: Trial, *, emulated: Results, gpu: Results | None) -> list[Cas
 
 def _differences(trial: Trial, number: int, who: str, found: Results, other: str, expected: Results) -> str:
     for name, values in expected.items():
-        pair = [_part(trial, number, array) for array in (found[name], values)]
+        pair = (found[name], values) if len(trial.cases) == 1 else (found[name][number], values[number])
         got, wanted = (canonical(array, trial.kind).reshape(-1) for array in pair)
         wrong = np.flatnonzero(got != wanted)
         if wrong.size:
@@ -83,10 +83,6 @@ def _differences(trial: Trial, number: int, who: str, found: Results, other: str
                 f"{who} {got[at]:#010x}, {other} {wanted[at]:#010x}"
             )
     return ""
-
-
-def _part(trial: Trial, number: int, array: Array) -> Array:
-    return array if len(trial.cases) == 1 else array[number]
 
 
 def canonical(words: Array, kind: Kind) -> Array:

@@ -28,9 +28,8 @@ from evoflash.operations.attention.workload import AttentionWorkload
 
 _INSTALL = 'pip install "evoflash[baselines]"'
 TRYING_LIMIT_S = 60.0  # a setting costs a second or two of compilation, once: Triton keeps what it compiled
-_TRYING = TimingProtocol(
-    "cold", True, Pace.STEADY
-)  # without idling before each sample: only their order counts
+# Without idling before each sample: only their order counts.
+_TRYING = TimingProtocol("cold", True, Pace.STEADY)
 
 
 @dataclass(frozen=True, slots=True)
