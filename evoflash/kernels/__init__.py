@@ -3,7 +3,7 @@
 gpu/ and emulator/ run them.
 
     ef_layer    The text of the ef:: layer, and just those of its GPU functions that a kernel uses
-    expression  Compiles the expressions of a template header, strict about names and types, in Jinja's syntax
+    expression  The expressions of a template header
     family      A kernel family as a search space and launches, made of its template's header
     gxx         Builds the emulator's runtime and rendered kernels with g++. Runs neither
     header      Reads a template's TOML header into records and compiled expressions
