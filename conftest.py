@@ -97,11 +97,11 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     """Processes of pytest-xdist share the GPU as those of a search do: what compares times runs alone."""
     if item.get_closest_marker("gpu") is None or "PYTEST_XDIST_TESTRUNUID" not in os.environ:
         return (yield)
-    from evoflash.gpu import sharing
+    from evoflash.gpu import launcher
 
     name = f"evoflash-gpu-{os.environ['PYTEST_XDIST_TESTRUNUID']}"
-    sharing.share_gpu_by(str(Path(tempfile.gettempdir()) / name))
-    with sharing.alone() if "alone_on_gpu" in item.keywords else sharing.beside_others():
+    launcher.share_gpu_by(str(Path(tempfile.gettempdir()) / name))
+    with launcher.alone() if "alone_on_gpu" in item.keywords else launcher.beside_others():
         return (yield)
 
 

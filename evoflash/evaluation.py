@@ -103,7 +103,7 @@ class Timing:
     throttle: str = ""
     terms: Mapping[str, float] = field(default_factory=dict)  # an estimate's terms in us, by name
     energy_mj: float | None = (
-        None  # of a launch sequence, by timing/energy.py; None where it was not measured
+        None  # of a launch sequence, by timing/benchmark.py; None where it was not measured
     )
 
 

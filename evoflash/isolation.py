@@ -3,10 +3,13 @@
 Covered: host crashes, exits, hangs (the process is killed, whatever it does), processes killed from outside,
 a wall clock that jumps. Not covered: what a process does to files, to the GPU or to the driver. Knows nothing
 of CUDA: a process loads what its functions import.
+
+`Turns` are threads of this process, which call in order of urgency what others then wait for.
 """
 
 import contextlib
 import ctypes
+import itertools
 import multiprocessing
 import os
 import queue
@@ -17,7 +20,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeGuard, TypeVar
 
 import pebble
@@ -236,3 +239,74 @@ def _death(exit_code: int | None) -> str:
     if exit_code is not None and exit_code < 0:
         return f"the process died of signal {-exit_code}"
     return f"the process ended with exit code {exit_code}"
+
+
+# ---- threads and the queue before them
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class _Turn:
+    """A call that waits. Only its rank and its number are compared."""
+
+    rank: int
+    number: int
+    function: Callable[[], Any] = field(compare=False)
+    answer: "Future[Any]" = field(compare=False)
+
+
+class Turns:
+    """Threads that call what they are given, one call at a time each: what is urgent first, else in order."""
+
+    def __init__(self, name: str, *, at_once: int = 1) -> None:
+        self._name, self._threads = name, 0
+        self._waiting: queue.PriorityQueue[_Turn] = queue.PriorityQueue()
+        self._numbers, self._is_closed = itertools.count(), False
+        self.widen(at_once)
+
+    def widen(self, at_once: int) -> None:
+        """From now on call so many at the same time, if that is more than before."""
+        for _ in range(at_once - self._threads):
+            threading.Thread(target=self._serve, name=self._name, daemon=True).start()
+            self._threads += 1
+
+    def submit(self, function: Callable[..., T], *args: Any, first: bool = False) -> "Future[T]":
+        """Call the function in its turn; `first`: before all that are not. Cancelled once this is closed."""
+        answer: Future[T] = Future()
+        self._waiting.put(_Turn(int(not first), next(self._numbers), lambda: function(*args), answer))
+        if self._is_closed:
+            answer.cancel()
+        return answer
+
+    def cancel(self) -> None:
+        """Drop what has not begun."""
+        while True:
+            try:
+                self._waiting.get_nowait().answer.cancel()
+            except queue.Empty:
+                return
+
+    def close(self) -> None:
+        """Drop what has not begun, and end when the calls under way do; returns at once."""
+        self._is_closed = True
+        self.cancel()
+        self._wake()
+
+    def _serve(self) -> None:
+        while not self._is_closed:
+            turn = self._waiting.get()
+            if turn.answer.set_running_or_notify_cancel():
+                _answer(turn)
+        self.cancel()
+        self._wake()  # one thread after the other ends
+
+    def _wake(self) -> None:
+        self._waiting.put(_Turn(0, next(self._numbers), lambda: None, Future()))
+
+
+def _answer(turn: _Turn) -> None:
+    try:
+        answer = turn.function()
+    except BaseException as error:  # whoever waits for it is told, whatever it is
+        turn.answer.set_exception(error)
+    else:
+        turn.answer.set_result(answer)

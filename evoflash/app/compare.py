@@ -28,8 +28,8 @@ from evoflash.gpu.process.checks import judge_replay
 from evoflash.gpu.process.rungs import GpuTask, Launcher, check_task, task_of
 from evoflash.gpu.timing import noise_floor as noise
 from evoflash.gpu.timing.benchmark import Bench, KernelContender, can_be_timed
-from evoflash.gpu.timing.intervals import MINIMAL_EFFECT
 from evoflash.gpu.timing.paired import (
+    MINIMAL_EFFECT,
     PREFIX,
     PairedComparison,
     SequentialTest,

@@ -12,7 +12,7 @@ from pathlib import Path
 from evoflash.errors import EvoflashError
 from evoflash.gpu.launcher import present_gpu, present_spec, spec_of
 from evoflash.gpu.timing import noise_floor as noise_floors
-from evoflash.gpu.timing.noise_floor import noise_floor, nvrtc_version
+from evoflash.gpu.timing.noise_floor import describe as describe_noise
 from evoflash.kernels.family import known_families, load_family
 from evoflash.notices import say
 from evoflash.paths import cache_dir, default_database
@@ -83,7 +83,7 @@ def _extensions() -> str:
 
 
 def _nvrtc() -> str:
-    from evoflash.kernels.nvrtc import supports_arch
+    from evoflash.kernels.nvrtc import nvrtc_version, supports_arch
 
     return f"{nvrtc_version()}, compiles for sm_90a: {'yes' if supports_arch('sm_90a') else 'no'}"
 
@@ -118,7 +118,7 @@ def _gpu() -> str:
 
 
 def _noise() -> str:
-    if floor := noise_floor():
+    if floor := describe_noise():
         return floor
     raise OSError("not measured for this GPU and driver: `evoflash doctor --noise`, half a minute on a GPU")
 

@@ -6,11 +6,11 @@ batch        Enqueues many launches of a candidate together and waits for them o
 comparisons  Compares outputs and memory on the device, many at once
 driver       Tensor maps and special launches, for which CuPy has no call, by evoflash.runtime's binding of
              the driver
-launcher     Finds the GPU that is present, loads a cubin, launches it and waits
+launcher     Finds the GPU that is present, shares it with other processes, loads a cubin, launches it and
+             waits
 memory       Device memory
 process/     What runs in the process that holds the GPU, which is checks and timing, and the worker that asks
              for it
-sharing      Lets processes share a GPU, so that while one times a kernel, none of the others launches any
 timing/      Times kernels and libraries by the same code, and tells what the times say
 """
 

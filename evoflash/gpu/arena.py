@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from evoflash.gpu.comparisons import ComparisonBatch, MemoryPair, differ, holds_non_finite
 from evoflash.gpu.driver import PackedArguments
-from evoflash.gpu.launcher import LoadedKernel, Stopwatch, settle
+from evoflash.gpu.launcher import LoadedKernel, Stopwatch, beside_others, settle
 from evoflash.gpu.memory import (
     GUARD_BYTES,
     POISON,
@@ -29,7 +29,6 @@ from evoflash.gpu.memory import (
     scratch_of,
     workspace,
 )
-from evoflash.gpu.sharing import beside_others
 from evoflash.operation import Output, Sample, TensorSpec, TestInput, Workload, operation_of
 from evoflash.validation.validator import Part, in_groups, part_of
 

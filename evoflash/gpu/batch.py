@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from evoflash.gpu.arena import MemoryFaultError, check_workspaces, verify_copy
 from evoflash.gpu.comparisons import Comparison, ComparisonBatch, MemoryPair, RowComparison, UntouchedRows
 from evoflash.gpu.driver import PackedArguments
-from evoflash.gpu.launcher import KernelHungError, LoadedKernel, cupy, new_stream, settle, wait
+from evoflash.gpu.launcher import KernelHungError, LoadedKernel, beside_others, cupy, new_stream, settle, wait
 from evoflash.gpu.memory import (
     GUARD_BYTES,
     CallArguments,
@@ -31,7 +31,6 @@ from evoflash.gpu.memory import (
     stray_bytes,
     workspace,
 )
-from evoflash.gpu.sharing import beside_others
 from evoflash.operation import ELEMENT_BYTES, Workload, operation_of
 from evoflash.validation.plan import CheckLaunch
 

@@ -1,4 +1,5 @@
-"""Finds the GPU that is present, loads a cubin, launches it and waits. Judges nothing and times nothing.
+"""Finds the GPU that is present, shares it with other processes, loads a cubin, launches it and waits. Judges
+nothing and times nothing.
 
 CuPy is used for memory, modules, streams and launches only, none of which compiles anything: inputs and
 references are NumPy's. A CUDA error leaves here as CuPy raises it (`cuda_errors`), because the process it
@@ -6,11 +7,13 @@ happened in is then lost; see process/worker.py. Which GPUs this process may use
 CUDA_VISIBLE_DEVICES.
 """
 
+import fcntl
 import math
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -20,7 +23,6 @@ import numpy as np
 from evoflash.errors import DeviceError, UsageError
 from evoflash.gpu import driver
 from evoflash.gpu.driver import PackedArguments, pack_arguments
-from evoflash.gpu.sharing import beside_others
 from evoflash.launch import LaunchConfig, too_many
 from evoflash.paths import cache_advice, keep_cupy_at_home
 from evoflash.specs import GpuSpec, known_gpus, load_gpu
@@ -261,7 +263,7 @@ def settle() -> None:
 
 def warm_up() -> None:
     """Create the context and touch memory, so that the next call finds both."""
-    sys.unraisablehook = _forget  # what is freed in a lost context complains; its outcome has said why
+    sys.unraisablehook = lambda _: None  # what is freed in a lost context complains; its outcome has said why
     with beside_others():
         stream = new_stream()
         buffer = cupy().empty(1 << 20, dtype=np.uint8)
@@ -273,10 +275,6 @@ def memory_bytes() -> tuple[int, int]:
     """Of the GPU's memory what is free, and all of it."""
     free, total = cupy().cuda.runtime.memGetInfo()
     return int(free), int(total)
-
-
-def _forget(_: object) -> None:
-    """Say nothing."""
 
 
 _VARIABLE = "CUDA_VISIBLE_DEVICES"
@@ -317,3 +315,55 @@ def devices() -> tuple[str, ...]:
             f"the GPUs here are of several models ({', '.join(names)}): name those of one, as in --gpus 0,1."
         )
     return tuple(wanted) or tuple(map(str, range(len(names))))
+
+
+# ---- sharing: while one process times a kernel, none of the others launches any; a lock on a file says so.
+# Launches that are not timed may run beside those of other processes. A process that was given no file has
+# the GPU to itself and waits for nobody. Where an exception ends a launch or a timing its kernel may still
+# run: the lock is kept until let_go() is called, or the process dies.
+
+
+@dataclass(slots=True)
+class _Share:
+    """This process's handle of the file; `held` while one of its launches or timings is under way."""
+
+    handle: int = -1
+    held: bool = False
+
+
+_share = _Share()
+
+
+def share_gpu_by(path: str) -> None:
+    """From here on this process shares the GPU with all that name the same file; once for a process."""
+    if _share.handle >= 0:
+        return
+    _share.handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+
+def alone() -> AbstractContextManager[None]:
+    """Nothing of the other processes runs meanwhile. Not inside of `beside_others`."""
+    return _hold(fcntl.LOCK_EX)
+
+
+def beside_others() -> AbstractContextManager[None]:
+    """Launches of other processes may run meanwhile, and nothing is timed."""
+    return _hold(fcntl.LOCK_SH)
+
+
+@contextmanager
+def _hold(how: int) -> Iterator[None]:
+    if _share.handle < 0 or _share.held:  # what runs alone may launch
+        yield
+        return
+    fcntl.flock(_share.handle, how)
+    _share.held = True
+    yield
+    let_go()
+
+
+def let_go() -> None:
+    """Others may go on: nothing of this process is on the GPU."""
+    if _share.held:
+        _share.held = False
+        fcntl.flock(_share.handle, fcntl.LOCK_UN)

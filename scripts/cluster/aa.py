@@ -32,7 +32,7 @@ from evoflash.evaluators.prepare import compile_only
 from evoflash.gpu import launcher as visible_devices
 from evoflash.gpu.process.outcome import GpuOutcome
 from evoflash.gpu.process.rungs import Anchor, GpuTask
-from evoflash.gpu.timing.intervals import RatioInterval, interval
+from evoflash.gpu.timing.paired import RatioInterval, interval
 from evoflash.gpu.timing.relative import factors
 from evoflash.problem import Problem
 from evoflash.space import Genome

@@ -26,16 +26,18 @@ from typing import Any
 import numpy as np
 
 from evoflash.gpu import launcher
-from evoflash.gpu.timing import intervals
-from evoflash.gpu.timing.clocks import over
+from evoflash.gpu.timing.benchmark import combined_state
 from evoflash.gpu.timing.noise_floor import environment
 from evoflash.gpu.timing.paired import (
+    ALPHA,
     LIMIT_S,
     LOOKS,
+    MINIMAL_EFFECT,
     ContenderPair,
     PairedComparison,
     QuadTimes,
     SequentialTest,
+    interval,
     run_sequential_test,
 )
 from scripts.noise.site import Row, Site, anchor, output, winner
@@ -63,7 +65,7 @@ def long_run(site: Site, row: Row, *, extra: int, blocks: int) -> dict[str, Any]
     if not np.array_equal(output(slow, bench), output(plain, bench)):
         raise SystemExit("the slower copy computes something else")
     pair = ContenderPair(slow, plain, bench, protocol, rng=site.rng)
-    found = intervals.interval([pair.block().log_ratio for _ in range(blocks)])
+    found = interval([pair.block().log_ratio for _ in range(blocks)])
     return {"extra": extra, "blocks": blocks, **asdict(found)}
 
 
@@ -132,7 +134,7 @@ def _short(found: PairedComparison) -> list[float]:
 def _times(blocks: Iterator[QuadTimes]) -> dict[str, Any]:
     """Raw times of the second contender, and the clocks they were seen at."""
     seen = list(blocks)
-    clock, words = over([block.state for block in seen])
+    clock, words = combined_state([block.state for block in seen])
     p10, median, p90 = np.percentile([us for block in seen for us in block.second], [10, 50, 90])
     return {"median": median, "p10": p10, "p90": p90, "sm_clock_mhz": clock, "throttle": words}
 
@@ -146,7 +148,7 @@ def anchored(site: Site) -> list[dict[str, Any]]:
         pair = ContenderPair(first, second, site.bench(row.problem), site.protocol(row), rng=site.rng)
         blocks = [pair.block() for _ in range(_ANCHOR_BLOCKS[row.protocol])]
         mirrored = (QuadTimes(b.second, b.first, b.state) for b in blocks)
-        ratio = intervals.interval([block.log_ratio for block in blocks]).ratio
+        ratio = interval([block.log_ratio for block in blocks]).ratio
         found.append(
             {
                 "problem": row.problem,
@@ -232,8 +234,8 @@ def _head() -> dict[str, Any]:
         "environment": environment(),
         "looks": LOOKS,
         "limit_s": LIMIT_S,
-        "minimal_effect": intervals.MINIMAL_EFFECT,
-        "alpha": intervals.ALPHA,
+        "minimal_effect": MINIMAL_EFFECT,
+        "alpha": ALPHA,
     }
 
 

@@ -9,7 +9,7 @@ import argparse
 import sys
 from collections.abc import Iterable
 
-from evoflash.trust.selftest import bookkeeping_frauds, clock_frauds, large_size_frauds
+from evoflash.trust.selftest import staged_frauds
 from evoflash.trust.selftest.corpus import ExpectedRejection, Fraud, Honest, corpus, kernels
 from scripts import ROOT
 from scripts.pages import markdown
@@ -42,8 +42,8 @@ def _ends(expected: ExpectedRejection) -> str:
 
 
 def _at_size() -> str:
-    shapes = " and ".join(f"`{workload}`" for workload in large_size_frauds.WORKLOADS)
-    names = ", ".join(each.name for each in large_size_frauds.MISTAKES if each.expected_rejection.rungs)
+    shapes = " and ".join(f"`{workload}`" for workload in staged_frauds.WORKLOADS)
+    names = ", ".join(each.name for each in staged_frauds.MISTAKES if each.expected_rejection.rungs)
     return (
         "## At size\n\n"
         f"NumPy in the kernel's place, judged as a kernel at the benchmark's shape, on {shapes}: {names}. "
@@ -53,9 +53,9 @@ def _at_size() -> str:
 
 def _without_a_kernel() -> str:
     about = "Made-up times and rows, judged by what judges real ones; contenders that cheat the clock."
-    books = ((b.name, b.does, b.source, b.rung, "the same") for b in bookkeeping_frauds.BOOKS if b.words)
+    books = ((b.name, b.does, b.source, b.rung, "the same") for b in staged_frauds.BOOKS if b.words)
     cheats = (
-        (c.name, c.does, c.source, "not tried: no clock", "timing") for c in clock_frauds.CHEATS if c.words
+        (c.name, c.does, c.source, "not tried: no clock", "timing") for c in staged_frauds.CHEATS if c.words
     )
     return _table("Clock and books", about, [*books, *cheats])
 

@@ -20,12 +20,18 @@ from evoflash.gpu.launcher import KernelHungError
 from evoflash.gpu.process import cache
 from evoflash.gpu.process.checks import judge_replay
 from evoflash.gpu.process.rungs import GpuTask, check_task, task_of
-from evoflash.gpu.timing.benchmark import Bench, Contender, KernelContender, measure, time_synced
+from evoflash.gpu.timing.benchmark import (
+    Bench,
+    Contender,
+    KernelContender,
+    measure,
+    time_interleaved,
+    time_synced,
+)
 from evoflash.gpu.timing.paired import (
     PairedComparison,
     beats_physics,
     compare,
-    time_interleaved,
     unfinished_work,
 )
 from evoflash.gpu.timing.protocols import SHORT, Pace, StoppingRule, TimingProtocol

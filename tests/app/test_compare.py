@@ -21,8 +21,7 @@ from evoflash.gpu import launcher
 from evoflash.gpu.launcher import PresentGpu
 from evoflash.gpu.process.finals import FinalReport, FinalTask, conclusion
 from evoflash.gpu.timing import noise_floor as noise
-from evoflash.gpu.timing.intervals import MINIMAL_EFFECT
-from evoflash.gpu.timing.paired import PairedComparison
+from evoflash.gpu.timing.paired import MINIMAL_EFFECT, PairedComparison
 from evoflash.kernels.family import load_family
 from evoflash.kernels.standalone import export_kernel
 from evoflash.problem import parse_problem

@@ -13,8 +13,7 @@ from evoflash.evaluators.pipeline import Duplicates
 from evoflash.evaluators.prepare import Preparation, PreparationFailure
 from evoflash.gpu.process.outcome import GpuOutcome
 from evoflash.gpu.process.rungs import GpuTask
-from evoflash.gpu.process.worker import Turns
-from evoflash.isolation import Ending
+from evoflash.isolation import Ending, Turns
 from evoflash.perf_model import Profile
 from evoflash.problem import parse_problem
 from evoflash.space import Genome

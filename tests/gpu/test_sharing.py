@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from evoflash.gpu import sharing
-from evoflash.gpu.sharing import alone, beside_others, let_go, share_gpu_by
+from evoflash.gpu import launcher
+from evoflash.gpu.launcher import alone, beside_others, let_go, share_gpu_by
 
 SPAWN = multiprocessing.get_context("spawn")
 SHORT_S, LONG_S = 0.5, 60.0
@@ -15,14 +15,14 @@ SHORT_S, LONG_S = 0.5, 60.0
 def other(path, how, ready, end):
     """A process that holds the GPU until it is told to end."""
     share_gpu_by(path)
-    with getattr(sharing, how)():
+    with getattr(launcher, how)():
         ready.set()
         end.wait()
 
 
 def asking(path, how, got):
     share_gpu_by(path)
-    with getattr(sharing, how)():
+    with getattr(launcher, how)():
         got.set()
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from evoflash.trust.selftest.clock_frauds import CHEATS
 from evoflash.trust.selftest.corpus import corpus
 from evoflash.trust.selftest.run import self_test
+from evoflash.trust.selftest.staged_frauds import CHEATS
 
 pytestmark = [pytest.mark.gpu, pytest.mark.alone_on_gpu]
 

@@ -21,8 +21,8 @@ from evoflash.gpu.launcher import KernelHungError, LaunchRefusedError, Stopwatch
 from evoflash.gpu.process import cache
 from evoflash.gpu.process.checks import LARGE_LIMIT_S, judge_replay
 from evoflash.gpu.process.rungs import GpuTask
-from evoflash.gpu.timing.benchmark import Bench, KernelContender
-from evoflash.gpu.timing.paired import beats_physics, compare, time_interleaved
+from evoflash.gpu.timing.benchmark import Bench, KernelContender, time_interleaved
+from evoflash.gpu.timing.paired import beats_physics, compare
 from evoflash.gpu.timing.protocols import Pace, StoppingRule, TimingProtocol
 from evoflash.isolation import Ending
 from evoflash.operation import Workload, operation_of

@@ -12,7 +12,7 @@ from evoflash.app.leaderboard import LATENCY, OBJECTIVES, Objective, objectives_
 from evoflash.errors import DeviceError, EvoflashError, UsageError
 from evoflash.evaluation import ALL_SEEDS, Basis, RunKey
 from evoflash.gpu.launcher import present_gpu, spec_of
-from evoflash.gpu.timing.clocks import energy_counter_mj
+from evoflash.gpu.timing.benchmark import energy_counter_mj
 from evoflash.kernels.family import Family, families_for, load_family
 from evoflash.notices import say
 from evoflash.perf_model import proportions_on

@@ -12,7 +12,7 @@ from evoflash.app.verify.finding import How, Reproduction, find_out
 from evoflash.app.verify.reading import ClaimSelector, claim_of
 from evoflash.errors import UsageError
 from evoflash.evaluation import FINAL, Basis, Build, Evaluation, Timing
-from evoflash.gpu.timing.intervals import ALPHA, student
+from evoflash.gpu.timing.paired import ALPHA, student
 from evoflash.perf_model import model_version
 from evoflash.problem import parse_problem
 from evoflash.specs import canonical_gpu, load_gpu

@@ -33,11 +33,10 @@ from evoflash.evaluators.cluster.connection import (
 )
 from evoflash.evaluators.prepare import Preparation
 from evoflash.gpu.process.finals import FinalReport, FinalTask
+from evoflash.gpu.process.jobs import Jobs
 from evoflash.gpu.process.outcome import GpuOutcome
-from evoflash.gpu.process.process import Jobs
 from evoflash.gpu.process.rungs import GpuTask
-from evoflash.gpu.process.worker import Turns
-from evoflash.isolation import Ending
+from evoflash.isolation import Ending, Turns
 from evoflash.operation import Workload
 
 

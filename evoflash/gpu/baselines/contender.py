@@ -10,18 +10,22 @@ import faulthandler
 import importlib
 import importlib.metadata
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from evoflash.gpu.arena import Arena
 from evoflash.gpu.launcher import KernelHungError, settle, wait
-from evoflash.gpu.timing.benchmark import Bench
+from evoflash.gpu.timing.benchmark import Bench, measure
+from evoflash.gpu.timing.protocols import SHORT, TimingProtocol
 from evoflash.operation import Output, TensorSpec, operation_of
+
+S = TypeVar("S")  # a setting of a library
 
 LIMIT_S = 300.0  # FlashInfer compiles its kernels on their first use, FlashAttention-4 one for each setting
 _OVERDUE = re.compile(r"Timeout \((.+)\)!")  # how the traceback of faulthandler's watchdog begins
@@ -243,6 +247,62 @@ def check_device(name: str, error: BaseException) -> None:
     except Exception as lost:
         said = f"{reason_of(error)}; then {reason_of(lost)}"
         raise BaselineFailedError(f"{name}: {said}") from error
+
+
+def time_settings(
+    name: str,
+    bench: Bench,
+    settings: Iterable[S],
+    call_of: Callable[[S], LibraryCall],
+    *,
+    protocol: TimingProtocol,
+    limit_s: float,
+    is_right: Callable[[LibraryContender], bool] = lambda contender: True,
+) -> tuple[dict[S, float], list[str]]:
+    """Short times in us of those settings that run and give what is right, and why the others do not. After
+    the limit no more are tried.
+    """
+    times_us: dict[S, float] = {}
+    reasons: list[str] = []
+    deadline = time.monotonic() + limit_s
+    for setting in settings:
+        if time.monotonic() > deadline:
+            break
+        found = _time_us(LibraryContender(name, bench, call_of(setting)), bench, protocol, is_right)
+        if isinstance(found, str):
+            reasons.append(found)
+        else:
+            times_us[setting] = found
+    return times_us, reasons
+
+
+def _time_us(
+    contender: LibraryContender,
+    bench: Bench,
+    protocol: TimingProtocol,
+    is_right: Callable[[LibraryContender], bool],
+) -> float | str:
+    """A short time, or why there is none."""
+    try:
+        contender.try_out(bench)
+        if not is_right(contender):
+            return "it gives another result"
+        return measure(contender, bench, protocol, rule=SHORT)[0].median_us
+    except BaselineAbsentError as refused:
+        return str(refused)
+    except BaselineFailedError:  # try_out has looked whether the process is lost
+        raise
+    except Exception as error:
+        check_device(contender.name, error)
+        return type(error).__name__
+
+
+def fastest_call(times_us: Mapping[S, float], call_of: Callable[[S], LibraryCall]) -> LibraryCall:
+    """The call with the setting of the least time, and all times in its environment."""
+    best = min(times_us, key=times_us.__getitem__)
+    tried = "; ".join(f"{setting}: {time_us:.2f} us" for setting, time_us in times_us.items())
+    call = call_of(best)
+    return replace(call, environment={**call.environment, "setting": str(best), "tried": tried})
 
 
 def _input_views(torch: Any, arena: Arena, specs: Sequence[TensorSpec]) -> tuple[Any, ...]:

@@ -1,13 +1,15 @@
 """What runs in the process that holds the GPU, which is checks and timing, and the worker that asks for it.
 
-cache        What a GPU process keeps between candidates
-check_batch  Carries plans of checks out on the GPU: all launches in one batch, what must hold compared on the
-             device
-checks       Verdicts on a loaded kernel, on check shapes and at size
-finals       The last timing, of finalists and baselines in turns, in a fresh GPU process
-outcome      How a task on the GPU ended, with the seconds that each rung took
-process      Starts GPU processes and keeps stand-bys ready
-rungs        The rungs of the ladder that need the GPU, for one genome
-screening    Ends a candidate early where it is too slow to be worth every check
-worker       Gives the GPU work to processes
+A kernel that crashes or hangs ends that process and not the search. Nothing here stores a result.
+
+    cache        What a GPU process keeps between candidates
+    check_batch  Carries plans of checks out on the GPU: all launches in one batch, what must hold compared on
+                 the device
+    checks       Verdicts on a loaded kernel, on check shapes and at size
+    finals       The last timing, of finalists and baselines in turns, in a fresh GPU process
+    jobs         What a GPU process is asked to do, and what it does before its first task
+    outcome      How a task on the GPU ended, with the seconds that each rung took
+    rungs        The rungs of the ladder that need the GPU, for one genome
+    screening    Ends a candidate early where it is too slow to be worth every check
+    worker       Gives the GPU work to processes
 """

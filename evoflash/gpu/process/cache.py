@@ -8,9 +8,9 @@ from functools import lru_cache
 import numpy as np
 
 from evoflash.gpu.arena import Arena, Original, keep_on_device
+from evoflash.gpu.launcher import beside_others
 from evoflash.gpu.memory import has_room
 from evoflash.gpu.process.check_batch import CheckBatch, bytes_on_device, can_hold, has_device_reference
-from evoflash.gpu.sharing import beside_others
 from evoflash.gpu.timing.benchmark import Bench
 from evoflash.operation import TestInput, Workload, operation_of
 from evoflash.specs import GpuSpec

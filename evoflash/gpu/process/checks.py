@@ -16,10 +16,9 @@ from evoflash.gpu import arena as memory
 from evoflash.gpu import launcher
 from evoflash.gpu.arena import Arena, Original
 from evoflash.gpu.baselines import LibraryContender
-from evoflash.gpu.launcher import LoadedKernel, Stopwatch
+from evoflash.gpu.launcher import LoadedKernel, Stopwatch, alone
 from evoflash.gpu.process import cache
 from evoflash.gpu.process.check_batch import CheckBatch
-from evoflash.gpu.sharing import alone
 from evoflash.gpu.timing.benchmark import Bench, KernelContender
 from evoflash.numerics import is_non_finite
 from evoflash.operation import (

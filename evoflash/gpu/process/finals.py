@@ -30,16 +30,21 @@ from evoflash.gpu.launcher import KernelHungError
 from evoflash.gpu.process.checks import judge_replay
 from evoflash.gpu.process.rungs import GpuTask
 from evoflash.gpu.timing import noise_floor as noise
-from evoflash.gpu.timing.benchmark import Bench, KernelContender, can_be_timed, time_synced
-from evoflash.gpu.timing.energy import energy_mj
+from evoflash.gpu.timing.benchmark import (
+    Bench,
+    KernelContender,
+    can_be_timed,
+    energy_mj,
+    time_interleaved,
+    time_synced,
+)
 from evoflash.gpu.timing.paired import (
     PairedComparison,
     beats_physics,
     compare,
-    time_interleaved,
     unfinished_work,
 )
-from evoflash.gpu.timing.protocols import TimingProtocol, finals_of
+from evoflash.gpu.timing.protocols import finals_of
 from evoflash.isolation import Ending
 from evoflash.operation import Workload
 from evoflash.problem import Problem
@@ -109,17 +114,26 @@ def _join(parts: Sequence[Mapping[str, tuple[T, ...]]]) -> dict[str, tuple[T, ..
 def _finals_on(workload: Workload, task: FinalTask, *, rng: np.random.Generator) -> FinalReport:
     bench = Bench(workload, spec=task.spec, seed=task.seed)
     libraries, absent = _libraries(task, bench)
-    contenders: list[KernelContender | LibraryContender] = [*_finalists(task, workload), *libraries]
+    finalists = [
+        KernelContender(each.genome_id, each.kernel(workload, dict(each.timed)[workload]))
+        for each in task.tasks
+    ]
+    contenders: list[KernelContender | LibraryContender] = [*finalists, *libraries]
     timings: list[Mapping[str, tuple[Timing, ...]]] = []
     comparisons: list[PairedComparison] = []
     for protocol, rule in finals_of(bench.protocols):
         timed = [contender for contender in contenders if can_be_timed(contender, protocol)]
         samples, found = time_interleaved(timed, bench, protocol, rule=rule, rng=rng)
         timings.append({name: (timing,) for name, timing in found.items()})
-        comparisons += _every_pair(samples, workload, protocol, noise=task.noise)
+        name = f"final-{protocol.name}"
+        comparisons += [
+            compare(samples, first, second, workload=str(workload), protocol=name, noise=task.noise)
+            for first, second in itertools.combinations(samples, 2)
+        ]
     by_name = _join(timings)
-    if task.energy:
-        by_name = {each.name: _with_energy(by_name[each.name], each, bench) for each in contenders}
+    for each in contenders if task.energy else ():  # of the ranked protocol's timing, which is the first
+        first, *others = by_name[each.name]
+        by_name[each.name] = (replace(first, energy_mj=energy_mj(each, bench)), *others)
     return FinalReport(
         timings=by_name,
         comparisons=tuple(comparisons),
@@ -127,23 +141,6 @@ def _finals_on(workload: Workload, task: FinalTask, *, rng: np.random.Generator)
         absent=absent,
         environment={library.name: library.environment for library in libraries},
     )
-
-
-def _with_energy(
-    timings: tuple[Timing, ...], contender: KernelContender | LibraryContender, bench: Bench
-) -> tuple[Timing, ...]:
-    """The ranked protocol's timing with the energy of a call; it is the first."""
-    return (replace(timings[0], energy_mj=energy_mj(contender, bench)), *timings[1:])
-
-
-def _every_pair(
-    samples: Mapping[str, Sequence[float]], workload: Workload, protocol: TimingProtocol, *, noise: float
-) -> list[PairedComparison]:
-    name = f"final-{protocol.name}"
-    return [
-        compare(samples, first, second, workload=str(workload), protocol=name, noise=noise)
-        for first, second in itertools.combinations(samples, 2)
-    ]
 
 
 def conclusion(report: FinalReport, name: str) -> str:
@@ -189,13 +186,6 @@ def _verdict(
     return replace(verdict, passed=False, reason=reasons[0]) if reasons and verdict.passed else verdict
 
 
-def _finalists(task: FinalTask, workload: Workload) -> list[KernelContender]:
-    return [
-        KernelContender(each.genome_id, each.kernel(workload, dict(each.timed)[workload]))
-        for each in task.tasks
-    ]
-
-
 def _libraries(task: FinalTask, bench: Bench) -> tuple[list[LibraryContender], dict[str, str]]:
     """The baselines that run here, and why the others do not."""
     found, absent = [], {}
@@ -230,8 +220,8 @@ def rounds(task: FinalTask, run_once: Round) -> Ending[FinalReport]:
     while True:
         ending, blamed, reason = _round(task, run_once)
         if ending.value is not None:
-            absent = {**ending.value.absent, **_on_each(task, lost)}
-            return replace(ending, value=replace(ending.value, absent=absent))
+            on_each = {f"{name} on {row}": why for name, why in lost.items() for row in task.workloads}
+            return replace(ending, value=replace(ending.value, absent={**ending.value.absent, **on_each}))
         if not blamed:
             return ending
         for name in blamed:
@@ -251,8 +241,3 @@ def _round(task: FinalTask, run_once: Round) -> tuple[Ending[FinalReport], tuple
         return ending, (name,), overdue or ending.reason
     suspects = tuple(name for name in task.baselines if name in OPTIONAL)
     return ending, suspects, f"{ending.reason}, and nothing says which baseline it was"
-
-
-def _on_each(task: FinalTask, lost: dict[str, str]) -> dict[str, str]:
-    """The reasons by baseline and workload, as finals.py names what is absent."""
-    return {f"{name} on {workload}": why for name, why in lost.items() for workload in task.workloads}

@@ -13,8 +13,7 @@ from typing import TypeVar
 from evoflash.evaluation import Evaluation, Rung, Status, Timing, Verdict
 from evoflash.gpu import launcher
 from evoflash.gpu.arena import MemoryFaultError
-from evoflash.gpu.launcher import KernelHungError, LaunchRefusedError
-from evoflash.gpu.sharing import let_go
+from evoflash.gpu.launcher import KernelHungError, LaunchRefusedError, let_go
 
 _VALIDATOR = (Rung.SMOKE, Rung.CORRECTNESS)
 _ALL = (*_VALIDATOR, Rung.TIMING)

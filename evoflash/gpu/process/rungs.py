@@ -13,7 +13,7 @@ import numpy as np
 
 from evoflash.evaluation import Build, Rung, Status, Timing, score
 from evoflash.gpu import launcher
-from evoflash.gpu.launcher import LoadedKernel
+from evoflash.gpu.launcher import LoadedKernel, alone
 from evoflash.gpu.process import cache
 from evoflash.gpu.process import checks as verdicts
 from evoflash.gpu.process.checks import (
@@ -24,11 +24,8 @@ from evoflash.gpu.process.checks import (
     judge_replay,
 )
 from evoflash.gpu.process.outcome import GpuOutcome, RejectedError, climb_rungs, stop_if_wrong, with_verdict
-from evoflash.gpu.sharing import alone
-from evoflash.gpu.timing import clocks
-from evoflash.gpu.timing.benchmark import Bench, KernelContender, measure
-from evoflash.gpu.timing.intervals import RatioInterval
-from evoflash.gpu.timing.paired import beats_physics
+from evoflash.gpu.timing.benchmark import Bench, KernelContender, gpu_uuid, measure
+from evoflash.gpu.timing.paired import RatioInterval, beats_physics
 from evoflash.gpu.timing.protocols import RELATIVE, RELATIVE_EFFORT, rules_of
 from evoflash.gpu.timing.relative import Beside, anchor_note, gpu_note, relative_time
 from evoflash.launch import LaunchConfig
@@ -244,4 +241,4 @@ def environment() -> dict[str, str]:
 def _environment() -> Mapping[str, str]:
     gpu = launcher.present_gpu()  # takes a millisecond
     versions = {"gpu": gpu.device_name, "driver_cuda": gpu.driver, "cupy": launcher.cupy().__version__}
-    return versions | gpu_note(clocks.uuid(gpu.pci_bus_id))
+    return versions | gpu_note(gpu_uuid(gpu.pci_bus_id))

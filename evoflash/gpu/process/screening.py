@@ -22,7 +22,6 @@ from evoflash.gpu.process.rungs import (
     smoke,
     subject_of,
 )
-from evoflash.gpu.timing.intervals import RatioInterval
 from evoflash.gpu.timing.protocols import SCREEN_EFFORT, SCREENED
 from evoflash.gpu.timing.relative import anchor_note, relative_time
 
@@ -56,18 +55,18 @@ def _screen(task: GpuTask, outcome: GpuOutcome) -> Iterator[GpuOutcome]:
     if score(took_us) > _HOPELESS * rival_us + _HOST_US:
         yield _too_slow(outcome, _single(task, took_us), score(took_us), rival_us)
         return
+    slow_us = (1 + _APART) * rival_us
     found = relative_time(
         beside(task.anchor, contenders_of(task)),
         effort=SCREEN_EFFORT,
-        is_clear=lambda found: _is_clear(found, rival_us),
+        is_clear=lambda found: found.low > slow_us or found.high < rival_us,
         is_far=lambda us: us > _FAR_BEHIND * rival_us,
         rng=np.random.default_rng(),
     )
     noted = anchor_note(task.anchor.task.genome_id, found)
     outcome = replace(outcome, environment={**outcome.environment, **noted})
     check_physics(found.timings, task)
-    is_slow = found.score_us.low > (1 + _APART) * rival_us
-    if is_slow or found.score_us.ratio > _FAR_BEHIND * rival_us:
+    if found.score_us.low > slow_us or found.score_us.ratio > _FAR_BEHIND * rival_us:
         yield _too_slow(outcome, found.timings, found.score_us.ratio, rival_us)
     else:
         yield replace(outcome, timings=found.timings, score_us=found.score_us.ratio)
@@ -90,10 +89,6 @@ def _look_at(task: GpuTask, outcome: GpuOutcome) -> tuple[GpuOutcome, list[float
 def allowance_s(task: GpuTask) -> float:
     """How long one launch on a timed workload may take, in seconds."""
     return max(_LEAST_S, _ALLOWANCE * 1e-6 * (task.rival_us or 0.0))
-
-
-def _is_clear(found: RatioInterval, rival_us: float) -> bool:
-    return found.low > (1 + _APART) * rival_us or found.high < rival_us
 
 
 def _single(task: GpuTask, took_us: list[float]) -> tuple[Timing, ...]:

@@ -1,9 +1,6 @@
 """Times kernels and libraries by the same code, and tells what the times say. Judges no output.
 
-benchmark    Times one contender, a kernel or a library's, on one workload
-clocks       Reads by NVML the GPU's clock, throttle reasons, energy counter and serial number
-energy       Measures the energy that a call takes, by the board's own counter over calls back to back
-intervals    A robust interval of the ratio of paired times, and whether it is faster, slower or unclear
+benchmark    Measures one contender, a kernel or a library's, on one workload
 noise_floor  How far apart two copies of one kernel seem to be on this machine, its noise floor
 paired       Times two contenders in pairs until one is clearly faster, neither can be, or the time is up
 protocols    How a workload is timed, for how long, and when to stop

@@ -1,14 +1,18 @@
-"""Times one contender, a kernel or a library's, on one workload. Judges no output, compares no times.
+"""Measures one contender, a kernel or a library's, on one workload: its time, the GPU's state meanwhile, and
+the energy that a call takes. Judges no output, compares no times, sets no clock.
 
 The code is the same for all contenders; paired.py compares them. How a workload is timed, and for how long,
-is in protocols.py.
+is in protocols.py. State and energy are read by NVML; nothing depends on them: where NVML is missing, these
+figures are absent.
 """
 
 import itertools
+import platform
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, cast, runtime_checkable
+from functools import lru_cache, partial
+from typing import Any, Protocol, cast, runtime_checkable
 
 import numpy as np
 
@@ -16,7 +20,6 @@ from evoflash.evaluation import Timing
 from evoflash.gpu import launcher
 from evoflash.gpu.arena import Arena
 from evoflash.gpu.launcher import LoadedKernel, Stopwatch, settle, wait
-from evoflash.gpu.timing.clocks import ClockState, clock_state, over
 from evoflash.gpu.timing.protocols import (
     IDLE_S,
     Pace,
@@ -29,6 +32,77 @@ from evoflash.gpu.timing.protocols import (
 )
 from evoflash.operation import Workload, operation_of
 from evoflash.specs import GpuSpec
+
+ClockState = tuple[int | None, str]  # SM clock in MHz, throttle reasons in words
+
+# NVML's clocks event reasons. An idle GPU (0x001) is not throttled.
+_THROTTLE_BITS = {
+    0x002: "applications clocks",
+    0x004: "power cap",
+    0x008: "hardware slowdown",
+    0x010: "sync boost",
+    0x020: "thermal",
+    0x040: "hardware thermal",
+    0x080: "power brake",
+    0x100: "display clocks",
+}
+_IDLE = 0x001
+
+
+def clock_state(pci_bus_id: str) -> ClockState:
+    """SM clock in MHz and the throttle reasons now, by NVML; (None, "") where NVML does not answer."""
+    try:
+        nvml, device = _device(pci_bus_id)
+        clock_mhz = int(nvml.nvmlDeviceGetClockInfo(device, nvml.NVML_CLOCK_SM))
+        reasons = int(nvml.nvmlDeviceGetCurrentClocksThrottleReasons(device))
+    except Exception:  # no NVML, no permission, a virtual GPU: the time stands, its circumstances are unknown
+        return None, ""
+    return clock_mhz, throttle_words(reasons)
+
+
+def energy_counter_mj(pci_bus_id: str) -> int | None:
+    """What the whole board has taken since its driver was loaded, in mJ; None where NVML does not say."""
+    try:
+        nvml, device = _device(pci_bus_id)
+        return int(nvml.nvmlDeviceGetTotalEnergyConsumption(device))
+    except Exception:  # no NVML, a GPU before Volta, a virtual GPU
+        return None
+
+
+def gpu_uuid(pci_bus_id: str) -> str:
+    """The GPU's UUID as nvidia-smi has it; else, without NVML, this machine's name and the GPU's place."""
+    try:
+        nvml, device = _device(pci_bus_id)
+        return str(nvml.nvmlDeviceGetUUID(device))
+    except Exception:  # as above
+        return f"{platform.node()} {pci_bus_id}"
+
+
+@lru_cache(maxsize=4)
+def _device(pci_bus_id: str) -> tuple[Any, Any]:
+    import pynvml
+
+    pynvml.nvmlInit()
+    return pynvml, pynvml.nvmlDeviceGetHandleByPciBusId(pci_bus_id)
+
+
+def throttle_words(reasons: int) -> str:
+    """NVML's bits as words; a bit that this list does not know as its number."""
+    words = [word for bit, word in _THROTTLE_BITS.items() if reasons & bit]
+    unknown = reasons & ~(_IDLE | sum(_THROTTLE_BITS))
+    return ", ".join([*words, f"{unknown:#x}"] if unknown else words)
+
+
+def combined_state(states: Sequence[ClockState]) -> ClockState:
+    """The median clock of several moments, every throttle reason, and the clocks' range where they differ."""
+    clocks = sorted(clock for clock, _ in states if clock is not None)
+    reasons = list(dict.fromkeys(word for _, words in states for word in words.split(", ") if word))
+    if not clocks:
+        return None, ", ".join(reasons)
+    if clocks[0] != clocks[-1]:
+        reasons.append(f"clock {clocks[0]}-{clocks[-1]} MHz")
+    return clocks[len(clocks) // 2], ", ".join(reasons)
+
 
 REPLAY_LIMIT_S = 30.0
 _GUARD_BYTES = 4096  # there are hundreds of sets
@@ -125,18 +199,52 @@ class Bench:
 
 
 def measure(
-    contender: Contender, bench: Bench, protocol: TimingProtocol, *, rule: StoppingRule, prefix: str = ""
+    contender: Contender, bench: Bench, protocol: TimingProtocol, *, rule: StoppingRule
 ) -> tuple[Timing, list[float]]:
     """The timing and its samples in us. Raises launcher.KernelHungError or CuPy's errors."""
-    replay, launches = capture(contender, bench, protocol)
-    samples: list[float] = []
-    states: list[ClockState] = []
-    started = time.monotonic()
-    prepare(replay, bench, protocol)
-    while not enough(samples, rule, elapsed_s=time.monotonic() - started):
-        samples.append(sample(replay, bench, protocol, launches=launches, states=states))
-    state = over([*states, state_while(replay, bench)])
-    return summarise(samples, bench, protocol, state=state, prefix=prefix), samples
+    rng, name = np.random.default_rng(), contender.name
+    samples, timings = time_interleaved([contender], bench, protocol, rule=rule, rng=rng, prefix="")
+    return timings[name], samples[name]
+
+
+def time_interleaved(
+    contenders: Sequence[Contender],
+    bench: Bench,
+    protocol: TimingProtocol,
+    *,
+    rule: StoppingRule,
+    rng: np.random.Generator,
+    prefix: str = "final-",
+) -> tuple[dict[str, list[float]], dict[str, Timing]]:
+    """Samples in us of each contender, taken in turns in an order drawn anew for each round, and its timing
+    under `prefix` + the protocol's name.
+
+    Raises launcher.KernelHungError or CuPy's errors, whichever contender caused them.
+    """
+    graphs = {contender.name: capture(contender, bench, protocol) for contender in contenders}
+    samples: dict[str, list[float]] = {name: [] for name in graphs}
+    states: dict[str, list[ClockState]] = {name: [] for name in graphs}
+    names, started = list(graphs), time.monotonic()
+    if names:
+        prepare(graphs[names[0]][0], bench, protocol)
+    # Effort counts per contender: more of them take more time, not fewer samples.
+    while not all(
+        enough(x, rule, elapsed_s=(time.monotonic() - started) / len(names)) for x in samples.values()
+    ):
+        for name in rng.permutation(names):
+            replay, launches = graphs[name]
+            samples[name].append(sample(replay, bench, protocol, launches=launches, states=states[name]))
+    timings = {
+        name: summarise(
+            samples[name],
+            bench,
+            protocol,
+            state=combined_state([*states[name], state_while(replay, bench)]),
+            prefix=prefix,
+        )
+        for name, (replay, _) in graphs.items()
+    }
+    return samples, timings
 
 
 def can_be_timed(contender: Contender, protocol: TimingProtocol) -> bool:
@@ -158,17 +266,19 @@ def capture(contender: Contender, bench: Bench, protocol: TimingProtocol) -> tup
         wait(bench.stream, limit_s=REPLAY_LIMIT_S)
         return call, 1
     sets = len(bench.arenas) if protocol.rotate else 1
-    probe = contender.graph(bench, bench.order(protocol, launches=sets))
-    probe()
-    wait(bench.stream, limit_s=REPLAY_LIMIT_S)  # the first replay pays for loading
-    one_us = _time_replay(probe, bench) / sets
-    launches = launches_of(protocol, sets=sets, one_us=one_us)
+    probe = warm_replay(contender, bench, bench.order(protocol, launches=sets))
+    launches = launches_of(protocol, sets=sets, one_us=time_replay(probe, bench) / sets)
     if launches == sets:
         return probe, sets
-    replay = contender.graph(bench, bench.order(protocol, launches=launches))
+    return warm_replay(contender, bench, bench.order(protocol, launches=launches)), launches
+
+
+def warm_replay(contender: Contender, bench: Bench, order: Sequence[int]) -> Callable[[], None]:
+    """A replay of a launch for each entry of `order`, run once: the first replay pays for loading."""
+    replay = contender.graph(bench, order)
     replay()
     wait(bench.stream, limit_s=REPLAY_LIMIT_S)
-    return replay, launches
+    return replay
 
 
 def prepare(replay: Callable[[], None], bench: Bench, protocol: TimingProtocol) -> None:
@@ -194,12 +304,11 @@ def sample(
         time.sleep(IDLE_S)
     if protocol.pace is Pace.STEADY:
         replay()
-    return _time_replay(replay, bench, states=None if protocol.pace is Pace.CALL else states) / launches
+    return time_replay(replay, bench, states=None if protocol.pace is Pace.CALL else states) / launches
 
 
-def _time_replay(
-    replay: Callable[[], None], bench: Bench, *, states: list[ClockState] | None = None
-) -> float:
+def time_replay(replay: Callable[[], None], bench: Bench, *, states: list[ClockState] | None = None) -> float:
+    """What one replay takes in us; adds the GPU's state meanwhile to `states`."""
     stopwatch = Stopwatch(bench.stream)
     replay()
     if states is not None:  # takes some 4 us, a replay 0.1 ms or more
@@ -243,3 +352,55 @@ def summarise(
         sm_clock_mhz=state[0],
         throttle=state[1],
     )
+
+
+LEAST_S = 2.0  # the counter's steps are 20 to 100 ms apart, and a move is seen within a turn
+WARM_S = 0.25
+TURN_US = 1e4  # calls between two looks at the counter: each look leaves the GPU idle for some 20 us
+_LIMIT_S = 10.0  # for a counter that stands still
+
+
+def energy_mj(contender: Contender, bench: Bench) -> float | None:
+    """Millijoules a call, on inputs from DRAM; None where NVML has no counter, or it stands still."""
+    read = partial(energy_counter_mj, bench.pci_bus_id)
+    if read() is None:
+        return None
+    protocol = bench.protocols[0]
+    replay, launches = capture(contender, bench, protocol)
+    replays = max(1, round(TURN_US / (launches * sample(replay, bench, protocol, launches=launches))))
+
+    def turn() -> int:
+        for _ in range(replays):
+            replay()
+        wait(bench.stream, limit_s=REPLAY_LIMIT_S)
+        return replays * launches
+
+    until = time.monotonic() + WARM_S
+    while time.monotonic() < until:
+        turn()
+    return per_call_mj(turn, read, now=time.monotonic)
+
+
+def per_call_mj(
+    turn: Callable[[], int], read: Callable[[], int | None], *, now: Callable[[], float]
+) -> float | None:
+    """Millijoules a call between two moves of the counter that are at least LEAST_S apart; None without them.
+
+    `turn` makes calls, waits for them and says how many they were; `now` is a clock in seconds.
+    """
+    last, begun = read(), now()
+    first: int | None = None  # what the counter said at its first move
+    first_s, calls = 0.0, 0
+    while now() - begun < _LIMIT_S:
+        made, said = turn(), read()
+        calls += made
+        if said is None or last is None:
+            return None
+        if said == last:
+            continue
+        if first is None:
+            first, first_s, calls = said, now(), 0
+        elif now() - first_s >= LEAST_S:
+            return (said - first) / calls
+        last = said
+    return None

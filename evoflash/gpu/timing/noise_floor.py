@@ -23,12 +23,11 @@ from evoflash.errors import DeviceError, EvoflashError
 from evoflash.gpu import launcher
 from evoflash.gpu.launcher import LoadedKernel, PresentGpu
 from evoflash.gpu.timing.benchmark import Bench, KernelContender
-from evoflash.gpu.timing.intervals import MINIMAL_EFFECT
-from evoflash.gpu.timing.paired import run_sequential_test
+from evoflash.gpu.timing.paired import MINIMAL_EFFECT, run_sequential_test
 from evoflash.gpu.timing.protocols import Pace, TimingProtocol
 from evoflash.isolation import IsolatedPool
 from evoflash.kernels.family import families_for, load_family
-from evoflash.kernels.nvrtc import compile_candidate, first_error
+from evoflash.kernels.nvrtc import compile_candidate, first_error, nvrtc_version
 from evoflash.kernels.renderer import render
 from evoflash.launch import LaunchConfig
 from evoflash.operation import Workload
@@ -52,8 +51,8 @@ def versions() -> str:
 def environment() -> dict[str, str]:
     """What is stored beside every run."""
     found = {"versions": versions(), "python": platform.python_version(), "machine": platform.machine()}
-    if floor := noise_floor():
-        found["noise"] = floor
+    if kept := describe():
+        found["noise"] = kept
     return found
 
 
@@ -67,13 +66,6 @@ def cupy_version() -> str | None:
     return None
 
 
-def nvrtc_version() -> str:
-    """NVRTC's version. EvoflashError when it cannot be loaded."""
-    from evoflash.kernels.nvrtc import nvrtc_version
-
-    return nvrtc_version()
-
-
 def driver_version() -> str:
     """The NVIDIA driver's version, by NVML. OSError when there is no driver."""
     import pynvml
@@ -83,13 +75,6 @@ def driver_version() -> str:
         return str(pynvml.nvmlSystemGetDriverVersion())
     except pynvml.NVMLError as error:
         raise OSError(f"no NVIDIA driver ({error})") from None
-
-
-def noise_floor() -> str:
-    """The machine's noise floor in one line; empty where it was never measured."""
-    from evoflash.gpu.timing import noise_floor as noise
-
-    return noise.describe()
 
 
 ROWS = ("mission", "s2k_d64")  # a short one and a long one

@@ -1,37 +1,115 @@
 """Times two contenders in pairs until one is clearly faster, neither can be, or the time is up.
 
-They are timed A B B A on one workload. Here is when to look and when to stop; what the pairs say is told by
-intervals.py. A time that no GPU could reach is found out here as well.
+They are timed A B B A on one workload. Here is when to look, when to stop and what the pairs say. A time that
+no GPU could reach is found out here as well.
+
+One sample is the logarithm of a ratio of two times taken close together. Their mean without the outer eighths
+has a Student interval whose spread is that of the Winsorized samples (Yuen 1974): an interruption that hits
+one sample neither moves the ratio nor passes for precision. Whoever looks again and again while samples come
+in divides `ALPHA` by the number of looks, which bounds false alarms whatever the order of the samples.
 """
 
 import itertools
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
+from statistics import NormalDist
 
 import numpy as np
 
 from evoflash.errors import UsageError
 from evoflash.evaluation import Timing
-from evoflash.gpu.launcher import Stopwatch, cupy, wait
-from evoflash.gpu.timing import clocks, intervals
+from evoflash.gpu.launcher import cupy, wait
 from evoflash.gpu.timing.benchmark import (
     REPLAY_LIMIT_S,
     Bench,
+    ClockState,
     Contender,
-    capture,
+    clock_state,
+    combined_state,
     one_by_one,
-    prepare,
-    sample,
-    state_while,
     summarise,
+    time_replay,
+    warm_replay,
 )
-from evoflash.gpu.timing.clocks import ClockState, clock_state, over
-from evoflash.gpu.timing.intervals import ALPHA, MINIMAL_EFFECT, RatioInterval, interval, is_settled
-from evoflash.gpu.timing.protocols import IDLE_S, WINDOW_US, Pace, StoppingRule, TimingProtocol, enough
+from evoflash.gpu.timing.protocols import IDLE_S, WINDOW_US, Pace, TimingProtocol
 from evoflash.operation import Workload
 from evoflash.specs import GpuSpec
+
+ALPHA = 0.002  # of a whole comparison: the chance that its interval misses the ratio
+# Two copies of one kernel, loaded apart, came out up to 0.1 % apart in 400 comparisons on an H200
+# (docs/timing.md): where code lies is no merit. Below this nothing is called faster.
+MINIMAL_EFFECT = 0.003
+FEWEST = 5  # samples that an interval is made of
+_TRIMMED = 0.125  # of the samples at either end
+
+
+@dataclass(frozen=True, slots=True)
+class RatioInterval:
+    """A ratio of times with its interval; (nan, 0, inf) where samples are too few to say."""
+
+    ratio: float
+    low: float
+    high: float
+
+
+def interval(log_ratios: Sequence[float], *, alpha: float = ALPHA) -> RatioInterval:
+    """The ratio of times and its two-sided interval, missed with probability alpha; none below 5 samples."""
+    samples = np.sort(np.asarray(log_ratios, float))
+    if len(samples) < FEWEST:
+        return RatioInterval(math.nan, 0.0, math.inf)
+    cut = int(_TRIMMED * len(samples))
+    kept = samples[cut : len(samples) - cut]
+    pulled_in = np.clip(samples, kept[0], kept[-1])
+    error = math.sqrt(float(((pulled_in - pulled_in.mean()) ** 2).sum()) / (len(kept) * (len(kept) - 1)))
+    middle, reach = float(kept.mean()), error * student(alpha, len(kept) - 1)
+    return RatioInterval(math.exp(middle), math.exp(middle - reach), math.exp(middle + reach))
+
+
+def scale(found: RatioInterval, *, by: float) -> RatioInterval:
+    """The interval of a ratio as one of times, given the time that it is a ratio to."""
+    return RatioInterval(by * found.ratio, by * found.low, by * found.high)
+
+
+def answer_of(low: float, high: float, *, noise: float) -> str:
+    """'faster', 'slower' or 'unclear' of the one whose time stands above the line."""
+    if high < 1 - noise:
+        return "faster"
+    return "slower" if low > 1 + noise else "unclear"
+
+
+def is_settled(found: RatioInterval, *, noise: float) -> bool:
+    """Whether more samples would hardly change the answer: clear, or so narrow that it will not become so."""
+    is_narrow = found.low > 1 - noise and found.high < 1 + noise
+    return is_narrow or answer_of(found.low, found.high, noise=noise) != "unclear"
+
+
+@lru_cache(maxsize=256)
+def student(alpha: float, freedom: int) -> float:
+    """What |t| exceeds with probability alpha, at that many degrees of freedom."""
+    low, high = 0.0, -NormalDist().inv_cdf(alpha / 2)
+    while _beyond(high, freedom) > alpha:
+        high *= 2
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _beyond(middle, freedom) > alpha else (low, middle)
+    return high
+
+
+def _beyond(t: float, freedom: int) -> float:
+    """Probability that |t| is larger: the finite series of Abramowitz and Stegun, 26.7.3 and 26.7.4."""
+    angle = math.atan(t / math.sqrt(freedom))
+    cosine, sine = math.cos(angle), math.sin(angle)
+    start = freedom % 2  # even: powers 0, 2, ...; odd: 1, 3, ...
+    term, total = (cosine if start else 1.0), 0.0
+    for power in range(start, freedom - 1, 2):
+        total += term
+        term *= cosine * cosine * (power + 1) / (power + 2)
+    inside = 2 / math.pi * (angle + sine * total) if start else sine * total
+    return max(0.0, 1 - inside)
+
 
 TURN_US = 400.0  # an event and the start of a graph cost some us: they dilute a ratio by 1 % at most
 CALL_QUADS = 16
@@ -87,24 +165,13 @@ class ContenderPair:
         self._prepare()
 
     def _capture(self, contenders: tuple[Contender, Contender], sets: list[int]) -> None:
-        self._replays = [self._warm(each, sets) for each in contenders]
-        rounds_us = [self._time_replay(replay) for replay in self._replays]
+        self._replays = [warm_replay(each, self._bench, sets) for each in contenders]
+        rounds_us = [time_replay(replay, self._bench) for replay in self._replays]
         self.rough_ratio, round_us = rounds_us[0] / rounds_us[1], max(rounds_us)
         rounds = turn_rounds(round_us)
         if rounds > 1:
-            self._replays = [self._warm(each, sets * rounds) for each in contenders]
+            self._replays = [warm_replay(each, self._bench, sets * rounds) for each in contenders]
         self._launches, self._quads = rounds * len(sets), quads_of(rounds * round_us, block_us=self._block_us)
-
-    def _warm(self, contender: Contender, order: list[int]) -> Callable[[], None]:
-        replay = contender.graph(self._bench, order)
-        replay()
-        wait(self._bench.stream, limit_s=REPLAY_LIMIT_S)  # the first replay pays for loading
-        return replay
-
-    def _time_replay(self, replay: Callable[[], None]) -> float:
-        stopwatch = Stopwatch(self._bench.stream)
-        replay()
-        return stopwatch.stop(limit_s=REPLAY_LIMIT_S)
 
     def _prepare(self) -> None:
         """Run for a while before the first block of the sustained state."""
@@ -121,7 +188,7 @@ class ContenderPair:
             replay()
         if self._protocol.pace is Pace.CALL:
             wait(stream, limit_s=REPLAY_LIMIT_S)
-            times = [self._time_replay(self._replays[which]) for which in turns]
+            times = [time_replay(self._replays[which], self._bench) for which in turns]
             state = clock_state(self._bench.pci_bus_id)
         else:
             times, state = self._in_one_go(turns)
@@ -169,57 +236,19 @@ class PairedComparison:
     workload: str
     protocol: str
     ratio: float  # of times, from pairs
-    low: float  # the ratio's interval; see intervals.py
+    low: float  # the ratio's interval; see interval()
     high: float
-    noise: float = intervals.MINIMAL_EFFECT  # relative; copies of one kernel, loaded apart, differ by as much
+    noise: float = MINIMAL_EFFECT  # relative; copies of one kernel, loaded apart, differ by as much
     n: int = 0  # pairs, or blocks of pairs
-    confidence: float = 1 - intervals.ALPHA  # of the interval
+    confidence: float = 1 - ALPHA  # of the interval
 
     @property
     def answer(self) -> str:
         """'faster', 'slower' or 'unclear', said of the first; unclear never replaces an incumbent."""
-        return intervals.answer(self.low, self.high, noise=self.noise)
+        return answer_of(self.low, self.high, noise=self.noise)
 
 
 OUTLASTED = 1.5  # times what was timed: the host's own latency is below
-
-
-def time_interleaved(
-    contenders: Sequence[Contender],
-    bench: Bench,
-    protocol: TimingProtocol,
-    *,
-    rule: StoppingRule,
-    rng: np.random.Generator,
-) -> tuple[dict[str, list[float]], dict[str, Timing]]:
-    """Samples in us of each contender, taken in turns in an order drawn anew for each round, and its timing.
-
-    Raises launcher.KernelHungError or CuPy's errors, whichever contender caused them.
-    """
-    graphs = {contender.name: capture(contender, bench, protocol) for contender in contenders}
-    samples: dict[str, list[float]] = {name: [] for name in graphs}
-    states: dict[str, list[ClockState]] = {name: [] for name in graphs}
-    names, started = list(graphs), time.monotonic()
-    if names:
-        prepare(graphs[names[0]][0], bench, protocol)
-    # Effort counts per contender: more of them take more time, not fewer samples.
-    while not all(
-        enough(x, rule, elapsed_s=(time.monotonic() - started) / len(names)) for x in samples.values()
-    ):
-        for name in rng.permutation(names):
-            replay, launches = graphs[name]
-            samples[name].append(sample(replay, bench, protocol, launches=launches, states=states[name]))
-    timings = {
-        name: summarise(
-            samples[name],
-            bench,
-            protocol,
-            state=over([*states[name], state_while(replay, bench)]),
-            prefix="final-",
-        )
-        for name, (replay, _) in graphs.items()
-    }
-    return samples, timings
 
 
 def compare(
@@ -229,7 +258,7 @@ def compare(
     *,
     workload: str,
     protocol: str,
-    noise: float = intervals.MINIMAL_EFFECT,
+    noise: float = MINIMAL_EFFECT,
 ) -> PairedComparison:
     """The ratio of two contenders that were sampled in turns, with its interval.
 
@@ -238,7 +267,7 @@ def compare(
     a, b = np.asarray(samples[first], float), np.asarray(samples[second], float)
     if len(a) != len(b) or not len(a):
         raise UsageError(f"{first} and {second} were not sampled in turns: compare samples of interleaved().")
-    found = intervals.interval(np.log(a) - np.log(b))
+    found = interval(np.log(a) - np.log(b))
     return PairedComparison(
         first, second, workload, protocol, found.ratio, found.low, found.high, noise, n=len(a)
     )
@@ -330,5 +359,5 @@ def estimate(blocks: Sequence[QuadTimes]) -> RatioInterval:
 
 def _timing(blocks: Sequence[QuadTimes], bench: Bench, protocol: TimingProtocol, *, which: int) -> Timing:
     samples = [us for block in blocks for us in (block.first, block.second)[which]]
-    state = clocks.over([block.state for block in blocks])
+    state = combined_state([block.state for block in blocks])
     return summarise(samples, bench, protocol, state=state, prefix=PREFIX)

@@ -20,11 +20,9 @@ from typing import Any
 import numpy as np
 
 from evoflash.evaluation import Timing, score
-from evoflash.gpu.sharing import alone
-from evoflash.gpu.timing import clocks
-from evoflash.gpu.timing.benchmark import Bench, Contender, summarise
-from evoflash.gpu.timing.intervals import FEWEST, RatioInterval, interval, scale
-from evoflash.gpu.timing.paired import ContenderPair, QuadTimes
+from evoflash.gpu.launcher import alone
+from evoflash.gpu.timing.benchmark import Bench, Contender, combined_state, summarise
+from evoflash.gpu.timing.paired import FEWEST, ContenderPair, QuadTimes, RatioInterval, interval, scale
 from evoflash.gpu.timing.protocols import SCREENED, Effort, TimingProtocol
 
 _GPU, _ANCHOR, _ANCHOR_US = "gpu_uuid", "anchor", "anchor_us"  # in the environment of an evaluation
@@ -117,12 +115,10 @@ def in_words(found: Iterable[GpuFactor]) -> list[str]:
 
 
 def _line(each: GpuFactor) -> str:
-    said = "too few times to say how fast" if each.high == math.inf else _as_factor(each)
+    said = f"{each.factor:.4f} times the usual time, {each.low:.4f} to {each.high:.4f}"
+    if each.high == math.inf:
+        said = "too few times to say how fast"
     return f"{each.gpu}: {said} ({each.n} timed beside the anchor, which took {each.median_us:.2f} us)"
-
-
-def _as_factor(each: GpuFactor) -> str:
-    return f"{each.factor:.4f} times the usual time, {each.low:.4f} to {each.high:.4f}"
 
 
 def _percent(found: RatioInterval) -> str:
@@ -163,49 +159,36 @@ def relative_time(
     Raises launcher.KernelHungError or CuPy's errors, whichever contender caused them.
     """
     with alone():
-        return _relative_time(sides, protocol, effort, is_clear, is_far, rng)
-
-
-def _relative_time(
-    sides: Sequence[Beside],
-    protocol: TimingProtocol,
-    effort: Effort,
-    is_clear: Callable[[RatioInterval], bool],
-    is_far: Callable[[float], bool],
-    rng: np.random.Generator,
-) -> RelativeTime:
-    pairs = [
-        ContenderPair(
-            each.contender,
-            each.known,
-            each.bench,
-            protocol,
-            rng=rng,
-            block_us=effort.block_us,
-            order=each.bench.walk,
-        )
-        for each in sides
-    ]
-    known_us = score([each.known_us for each in sides])
-    rough_us = known_us * score([pair.rough_ratio for pair in pairs])
-    if is_far(rough_us):
-        single = tuple(_single(pair, side, protocol) for pair, side in zip(pairs, sides, strict=True))
-        return RelativeTime(RatioInterval(rough_us, 0.0, math.inf), single, math.nan)
-    rounds, started = list[list[QuadTimes]](), time.monotonic()
-    while True:
-        rounds.append([pair.block() for pair in pairs])
-        is_last = len(rounds) >= effort.looks[-1] or time.monotonic() - started > effort.max_s
-        if len(rounds) in effort.looks or (is_last and len(rounds) > effort.looks[0]):
-            found = scale(_ratio(rounds, effort), by=known_us)
-            if is_last or is_clear(found):
-                break
+        pairs = [
+            ContenderPair(
+                each.contender,
+                each.known,
+                each.bench,
+                protocol,
+                rng=rng,
+                block_us=effort.block_us,
+                order=each.bench.walk,
+            )
+            for each in sides
+        ]
+        known_us = score([each.known_us for each in sides])
+        rough_us = known_us * score([pair.rough_ratio for pair in pairs])
+        if is_far(rough_us):
+            single = tuple(_single(pair, side, protocol) for pair, side in zip(pairs, sides, strict=True))
+            return RelativeTime(RatioInterval(rough_us, 0.0, math.inf), single, math.nan)
+        rounds, started = list[list[QuadTimes]](), time.monotonic()
+        while True:
+            rounds.append([pair.block() for pair in pairs])
+            is_last = len(rounds) >= effort.looks[-1] or time.monotonic() - started > effort.max_s
+            if len(rounds) in effort.looks or (is_last and len(rounds) > effort.looks[0]):
+                found = scale(_ratio(rounds, effort), by=known_us)
+                if is_last or is_clear(found):
+                    break
     timings = tuple(_timing([each[at] for each in rounds], side, protocol) for at, side in enumerate(sides))
-    here_us = score([_known_us([each[at] for each in rounds]) for at in range(len(sides))])
+    here_us = score(
+        [float(np.median([us for each in rounds for us in each[at].second])) for at in range(len(sides))]
+    )
     return RelativeTime(found, timings, here_us)
-
-
-def _known_us(blocks: Sequence[QuadTimes]) -> float:
-    return float(np.median([us for block in blocks for us in block.second]))
 
 
 def _ratio(rounds: Sequence[Sequence[QuadTimes]], effort: Effort) -> RatioInterval:
@@ -226,5 +209,5 @@ def _timing(blocks: Sequence[QuadTimes], side: Beside, protocol: TimingProtocol)
         for block in blocks
         for ours, theirs in zip(block.first, block.second, strict=True)
     ]
-    state = clocks.over([block.state for block in blocks])
+    state = combined_state([block.state for block in blocks])
     return summarise(samples, side.bench, protocol, state=state)

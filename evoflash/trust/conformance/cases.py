@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from evoflash.emulator.tensor_map import Swizzle
 from evoflash.launch import LaunchConfig
+from evoflash.numerics import decode, encode
 from evoflash.paths import DEVICE
 
 Mode = int | bool | str
@@ -183,3 +184,17 @@ class CaseResult:
     detail: str = ""
     ulp: Mapping[str, float] = field(default_factory=dict)  # by where: "gpu", "emulator"
     end: Literal["compared", "crashed", "not run"] = "compared"  # crashed: or hung
+
+
+NAMES = {"f16": "fp16", "bf16": "bf16", "float": "fp32"}  # primitives have the words of C++
+
+
+def to_bits(values: Array, dtype: str) -> Array:
+    """Numbers as bits of the nearest "f16", "bf16" or "float"."""
+    floats = values.astype(np.float32)
+    return floats if dtype == "float" else encode(floats, NAMES[dtype])
+
+
+def value_of(words: Array, dtype: str) -> Array:
+    """The other way round, as float32."""
+    return words.view(np.float32) if dtype == "float" else decode(words, NAMES[dtype])

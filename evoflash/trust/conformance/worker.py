@@ -2,10 +2,9 @@
 
 The journal is a file of JSON lines, so that what came before a crash is known: {"begin": number, "labels":
 [...]} before each trial, {"outcomes": [...]} after it, {"finished": true} at the end, each with the time "at"
-which it was written, in seconds of the monotonic clock. sweep.py reads it.
+which it was written, in seconds of the monotonic clock. run.py reads it.
 
-Results are equal bit for bit, or, for approximations, near the exact values. After an error of the GPU the
-process's context is lost: see sweep.py.
+Results are equal bit for bit, or, for approximations, near the exact values.
 """
 
 import contextlib
@@ -14,7 +13,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import asdict
 from functools import cache
 from itertools import chain
@@ -35,14 +34,14 @@ from evoflash.kernels import gxx
 from evoflash.kernels.ef_layer import device_headers_sha
 from evoflash.kernels.nvrtc import compile_candidate, first_error
 from evoflash.space import Genome
-from evoflash.trust.conformance import arithmetic, snippets, tma, wgmma
+from evoflash.trust.conformance import arithmetic, hopper, snippets
 from evoflash.trust.conformance.cases import (
+    NAMES,
     Argument,
     Array,
     Bound,
     CaseResult,
     Kind,
-    Label,
     Map,
     Module,
     Pointer,
@@ -74,7 +73,7 @@ def compare(trial: Trial, *, emulated: Results, gpu: Results | None) -> list[Cas
 
 def _differences(trial: Trial, number: int, who: str, found: Results, other: str, expected: Results) -> str:
     for name, values in expected.items():
-        pair = [_part(trial, number, array) for array in (found[name], values)]
+        pair = (found[name], values) if len(trial.cases) == 1 else (found[name][number], values[number])
         got, wanted = (canonical(array, trial.kind).reshape(-1) for array in pair)
         wrong = np.flatnonzero(got != wanted)
         if wrong.size:
@@ -84,10 +83,6 @@ def _differences(trial: Trial, number: int, who: str, found: Results, other: str
                 f"{who} {got[at]:#010x}, {other} {wanted[at]:#010x}"
             )
     return ""
-
-
-def _part(trial: Trial, number: int, array: Array) -> Array:
-    return array if len(trial.cases) == 1 else array[number]
 
 
 def canonical(words: Array, kind: Kind) -> Array:
@@ -165,7 +160,14 @@ def run_on_emulator(trial: Trial, library: Path) -> dict[str, Array]:
             name: memory.array(name, values.shape, values.dtype, writable=name in trial.results, fill=values)
             for name, values in (*trial.inputs.items(), *trial.results.items())
         }
-        given = [_argument(argument, buffers) for argument in trial.arguments]
+
+        def encode(box: Map, address: int) -> Any:
+            size = box.element_bytes
+            return tensor_map(
+                address, box.dims, box.strides, box.box, element_bytes=size, swizzle=box.swizzle
+            )
+
+        given = _arguments(trial, lambda name: buffers[name].ctypes.data, encode)
         for launch in trial.launches:
             reports = emulator.run_launch(library, launch, given, cpu_limit_s=60.0).reports
             if reports:
@@ -174,27 +176,46 @@ def run_on_emulator(trial: Trial, library: Path) -> dict[str, Array]:
         return {name: buffers[name].copy() for name in trial.results}
 
 
-def _argument(argument: Argument, buffers: dict[str, Array]) -> np.generic:
-    if isinstance(argument, Pointer):
-        return np.uint64(buffers[argument.buffer].ctypes.data)
-    if isinstance(argument, Map):
-        return tensor_map(
-            buffers[argument.buffer].ctypes.data,
-            argument.dims,
-            argument.strides,
-            argument.box,
-            element_bytes=argument.element_bytes,
-            swizzle=argument.swizzle,
-        )
-    return argument
+_LIMIT_S = 3.0  # a kernel here takes microseconds; other processes have their turns between
+
+
+def run_on_gpu(trial: Trial, cubin_path: str) -> dict[str, Array]:
+    """The results after the launches. Raises what launcher.wait does, and CuPy's own errors."""
+    kernel, stream = LoadedKernel(cubin_path, trial.launches), new_stream()
+    buffers = {name: on_device(values) for name, values in (*trial.inputs.items(), *trial.results.items())}
+
+    def encode(box: Map, address: int) -> Any:
+        dtype = NAMES[box.dtype]
+        return encode_map(address, box.dims, box.strides, box.box, dtype=dtype, swizzle=box.swizzle)
+
+    with stream:
+        kernel.enqueue(_arguments(trial, lambda name: buffers[name].data.ptr, encode))
+    wait(stream, limit_s=_LIMIT_S)
+    return {
+        name: buffers[name].get().view(values.dtype).reshape(values.shape)
+        for name, values in trial.results.items()
+    }
+
+
+def _arguments(
+    trial: Trial, address: Callable[[str], int], encode: Callable[[Map, int], Any]
+) -> tuple[Any, ...]:
+    """What a launch is given: addresses of buffers, maps as `encode` makes them, and numbers."""
+
+    def argument(each: Argument) -> Any:
+        if isinstance(each, Pointer):
+            return np.uint64(address(each.buffer))
+        return encode(each, address(each.buffer)) if isinstance(each, Map) else each
+
+    return tuple(map(argument, trial.arguments))
 
 
 @cache
 def modules(arch: str) -> dict[str, Module]:
     """Every text for a GPU of that architecture, by name; those that take longest first."""
     slow_first = chain(
-        reversed(list(wgmma.modules(arch))),
-        tma.modules(arch),
+        reversed(list(hopper.wgmma_modules(arch))),
+        hopper.tma_modules(arch),
         arithmetic.modules(arch),
         snippets.modules(arch),
     )
@@ -202,12 +223,12 @@ def modules(arch: str) -> dict[str, Module]:
 
 
 def run_module(
-    name: str, arch: str, journal: Path, *, first: int, on_gpu: bool, without: Collection[str] = ()
+    name: str, arch: str, journal: Path, first: int, on_gpu: bool, without: Collection[str] = ()
 ) -> None:
     """The trials from number `first` on, those of the primitives `without` left out. Where the GPU's context
     is lost, ends the process.
     """
-    sys.unraisablehook = _forget  # what is freed in a lost context complains; the journal has said why
+    sys.unraisablehook = lambda _: None  # what is freed in a lost context complains; the journal has said why
     module = modules(arch)[name]
     with journal.open("a", encoding="utf-8") as file:
 
@@ -220,17 +241,18 @@ def run_module(
             if on_gpu:
                 cubin = cubin_path(module, arch)
         except EvoflashError as error:
-            note(begin=-1, labels=_label_dicts(module.labels))
-            note(outcomes=[_not_run_record(label, str(error)) for label in module.labels])
+            note(begin=-1, labels=[asdict(label) for label in module.labels])
+            lost = [CaseResult(label, False, str(error), end="not run") for label in module.labels]
+            note(outcomes=[asdict(outcome) for outcome in lost])
             note(finished=True)
             return
         for number, trial in enumerate(module.make()):
             if number < first or trial.cases[0].primitive in without:
                 continue
-            note(begin=number, labels=_label_dicts(trial.cases))
-            outcomes, lost = run_trial(trial, library, cubin)
+            note(begin=number, labels=[asdict(label) for label in trial.cases])
+            outcomes, is_lost = run_trial(trial, library, cubin)
             note(outcomes=[asdict(outcome) for outcome in outcomes])
-            if lost:
+            if is_lost:
                 os._exit(1)
         note(finished=True)
 
@@ -250,38 +272,6 @@ def run_trial(trial: Trial, library: Path, cubin: str) -> tuple[list[CaseResult]
     except Exception as error:  # CUDA's, by whatever name CuPy gives it
         reason = f"the GPU: {type(error).__name__}: {' '.join(str(error).split())[:200]}"
         return [CaseResult(label, False, reason, end="crashed") for label in trial.cases], True
-
-
-_DTYPES = {"f16": "fp16", "bf16": "bf16", "float": "fp32"}  # primitives have the words of C++
-_GPU_LIMIT_S = 3.0  # a kernel here takes microseconds; other processes have their turns between
-
-
-def run_on_gpu(trial: Trial, cubin_path: str) -> dict[str, Array]:
-    """The results after the launches. Raises what launcher.wait does, and CuPy's own errors."""
-    kernel, stream = LoadedKernel(cubin_path, trial.launches), new_stream()
-    buffers = {name: on_device(values) for name, values in (*trial.inputs.items(), *trial.results.items())}
-    with stream:
-        kernel.enqueue(tuple(_gpu_argument(argument, buffers) for argument in trial.arguments))
-    wait(stream, limit_s=_GPU_LIMIT_S)
-    return {
-        name: buffers[name].get().view(values.dtype).reshape(values.shape)
-        for name, values in trial.results.items()
-    }
-
-
-def _gpu_argument(argument: Argument, buffers: dict[str, Any]) -> Any:
-    if isinstance(argument, Pointer):
-        return np.uint64(buffers[argument.buffer].data.ptr)
-    if isinstance(argument, Map):
-        return encode_map(
-            buffers[argument.buffer].data.ptr,
-            argument.dims,
-            argument.strides,
-            argument.box,
-            dtype=_DTYPES[argument.dtype],
-            swizzle=argument.swizzle,
-        )
-    return argument
 
 
 def cubin_path(module: Module, arch: str) -> str:
@@ -304,15 +294,3 @@ def read_journal(journal: Path) -> Iterator[dict[str, Any]]:
     for line in journal.read_text(encoding="utf-8").splitlines() if journal.exists() else ():
         with contextlib.suppress(ValueError):
             yield json.loads(line)
-
-
-def _label_dicts(labels: tuple[Label, ...]) -> list[dict[str, Any]]:
-    return [asdict(label) for label in labels]
-
-
-def _forget(_: object) -> None:
-    """Say nothing."""
-
-
-def _not_run_record(label: Label, reason: str) -> dict[str, Any]:
-    return asdict(CaseResult(label, False, reason, end="not run"))

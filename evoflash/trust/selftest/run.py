@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ from evoflash.launch import LaunchConfig
 from evoflash.operations.attention.inputs import check_workloads
 from evoflash.operations.attention.workload import AttentionWorkload, parse_workload
 from evoflash.specs import GpuSpec, load_gpu
-from evoflash.trust.selftest import bookkeeping_frauds, clock_frauds, large_size_frauds
+from evoflash.trust.selftest import staged_frauds
 from evoflash.trust.selftest.corpus import (
     End,
     ExpectedRejection,
@@ -122,6 +123,7 @@ _EMULATED_FOR = "h200"  # the GPU that the emulated texts are rendered for, wher
 _CHEATS_WITH = "honest mma"  # the kernel that cheats the clock are made of
 
 Heard = Callable[[FraudResult], None]
+Chosen = Callable[..., bool]  # of a fraud's name and what it is of
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,15 +160,25 @@ class _Question:
 
     def outcome(self, end_s: float) -> FraudResult:
         """Waits for the answer until that moment of the monotonic clock."""
-        try:
-            ending = self.answer.result(timeout=max(0.0, end_s - time.monotonic()))
-        except TimeoutError:
-            return FraudResult(self.name, self.place, End.NOT_RUN, "the time was up")
-        except EvoflashError as error:
-            return FraudResult(self.name, self.place, End.BROKEN, str(error))
-        if ending.value is None:
-            return FraudResult(self.name, self.place, End.BROKEN, ending.reason)
-        return outcome(self.name, self.place, self.expected, ending.value)
+        return _result(self.name, self.place, self.expected, lambda: self.answer.result(_left_s(end_s)))
+
+
+def _left_s(end_s: float) -> float:
+    return max(0.0, end_s - time.monotonic())
+
+
+def _result(
+    name: str, place: str, expected: ExpectedRejection, wait: Callable[[], Ending[Mapping[Rung, str]]]
+) -> FraudResult:
+    try:
+        ending = wait()
+    except TimeoutError:
+        return FraudResult(name, place, End.NOT_RUN, "the time was up")
+    except EvoflashError as error:
+        return FraudResult(name, place, End.BROKEN, str(error))
+    if ending.value is None:
+        return FraudResult(name, place, End.BROKEN, ending.reason)
+    return outcome(name, place, expected, ending.value)
 
 
 def self_test(
@@ -183,7 +195,7 @@ def self_test(
     interrupted = False
     spec, gpu = _gpu()
     try:
-        for each in _outcomes(_Filter(only), spec, begin_s + time_limit_s):
+        for each in _outcomes(partial(_is_chosen, only), spec, begin_s + time_limit_s):
             heard(each)
             found.append(each)
     except KeyboardInterrupt:
@@ -203,36 +215,28 @@ def _gpu() -> tuple[GpuSpec | None, str]:
     return launcher.spec_of(device), device.device_name
 
 
-@dataclass(frozen=True, slots=True)
-class _Filter:
-    """What --only says."""
-
-    only: str
-
-    def __call__(self, name: str, *of: str) -> bool:
-        """Whether a fraud of that name is asked for, by its name or by one of what it is `of`: its kernel,
-        the place where it is asked.
-        """
-        words = tuple(word.strip() for word in self.only.split(",") if word.strip())
-        return not words or name.startswith(words) or any(each in words for each in of)
+def _is_chosen(only: str, name: str, *of: str) -> bool:
+    """Whether --only asks for a fraud of that name, by its name or by one of what it is `of`: its kernel, the
+    place where it is asked.
+    """
+    words = tuple(word.strip() for word in only.split(",") if word.strip())
+    return not words or name.startswith(words) or any(each in words for each in of)
 
 
-def _outcomes(chosen: _Filter, spec: GpuSpec | None, end_s: float) -> Iterator[FraudResult]:
+def _outcomes(chosen: Chosen, spec: GpuSpec | None, end_s: float) -> Iterator[FraudResult]:
     yield from _in_the_emulator(chosen, spec or load_gpu(_EMULATED_FOR), end_s)
-    for book in bookkeeping_frauds.BOOKS:
+    for book in staged_frauds.BOOKS:
         if chosen(book.name, "records"):
-            yield outcome(
-                book.name, "records", book.expected_rejection, bookkeeping_frauds.try_book(book, SEED)
-            )
+            yield outcome(book.name, "records", book.expected_rejection, book.answer(SEED))
     if spec is not None:
         yield from _on_the_gpu(chosen, spec, end_s)
         return
-    for cheat in clock_frauds.CHEATS:
+    for cheat in staged_frauds.CHEATS:
         if chosen(cheat.name, "GPU"):
             yield FraudResult(cheat.name, "GPU", End.SKIPPED, "needs the clock of a GPU")
 
 
-def _in_the_emulator(chosen: _Filter, gpu: GpuSpec, end_s: float) -> Iterator[FraudResult]:
+def _in_the_emulator(chosen: Chosen, gpu: GpuSpec, end_s: float) -> Iterator[FraudResult]:
     """The corpus in the emulator and NumPy's mistakes at size, in processes, a core each."""
     no_emulator = _no_emulator()
     with IsolatedPool(len(os.sched_getaffinity(0))) as pool:
@@ -251,7 +255,7 @@ def _no_emulator() -> str:
 
 
 def _emulator_questions(
-    chosen: _Filter, gpu: GpuSpec, pool: IsolatedPool, no_emulator: str
+    chosen: Chosen, gpu: GpuSpec, pool: IsolatedPool, no_emulator: str
 ) -> Iterator[_Question | FraudResult]:
     for fraud in corpus():
         if not chosen(fraud.name, fraud.kernel.name, "emulator"):
@@ -263,23 +267,23 @@ def _emulator_questions(
         yield _Question(fraud.name, "emulator", fraud.emulated, answer)
 
 
-def _numpy_questions(chosen: _Filter, pool: IsolatedPool) -> Iterator[_Question]:
-    for workload in large_size_frauds.WORKLOADS:
-        for mistake in large_size_frauds.MISTAKES:
+def _numpy_questions(chosen: Chosen, pool: IsolatedPool) -> Iterator[_Question]:
+    for workload in staged_frauds.WORKLOADS:
+        for mistake in staged_frauds.MISTAKES:
             if chosen(mistake.name, "NumPy"):
                 answer = pool.submit(
-                    large_size_frauds.try_mistake,
+                    staged_frauds.try_mistake,
                     mistake.name,
                     workload,
                     SEED,
-                    timeout_s=large_size_frauds.LIMIT_S,
+                    timeout_s=staged_frauds.LIMIT_S,
                 )
                 yield _Question(
                     f"{mistake.name}, {workload.seq_kv} keys", "NumPy", mistake.expected_rejection, answer
                 )
 
 
-def _on_the_gpu(chosen: _Filter, spec: GpuSpec, end_s: float) -> Iterator[FraudResult]:
+def _on_the_gpu(chosen: Chosen, spec: GpuSpec, end_s: float) -> Iterator[FraudResult]:
     frauds = [f for f in corpus() if chosen(f.name, f.kernel.name, "GPU")]
     with GpuWorker(checks=check_workloads_of(frauds, spec), seed=SEED) as worker:
         yield from climb(frauds, spec, worker, end_s)
@@ -289,43 +293,40 @@ def _on_the_gpu(chosen: _Filter, spec: GpuSpec, end_s: float) -> Iterator[FraudR
 def climb(frauds: Sequence[Fraud], spec: GpuSpec, worker: GpuWorker, end_s: float) -> Iterator[FraudResult]:
     """Compiled in processes, a core each; then one after the other up the rungs of the worker's GPU."""
     with IsolatedPool(len(os.sched_getaffinity(0))) as pool:
-        compiling = [
-            pool.submit(task_of, fraud, spec, SEED, timeout_s=COMPILE_LIMIT_S)
+        begun = [
+            None
+            if fraud.measured.skip
+            else pool.submit(task_of, fraud, spec, SEED, timeout_s=COMPILE_LIMIT_S)
             for fraud in frauds
-            if not fraud.measured.skip
         ]
-        built = iter(compiling)
-        for fraud in frauds:
-            if fraud.measured.skip:
+        for fraud, compiling in zip(frauds, begun, strict=True):
+            if compiling is None:
                 yield FraudResult(fraud.name, "GPU", End.SKIPPED, fraud.measured.skip)
             else:
-                yield _climb(fraud, next(built), worker, end_s)
+                reached = partial(_climb, compiling, worker, end_s)
+                yield _result(fraud.name, "GPU", fraud.measured, reached)
 
 
 def _climb(
-    fraud: Fraud, compiling: "Future[Ending[GpuTask]]", worker: GpuWorker, end_s: float
-) -> FraudResult:
-    try:
-        built = compiling.result(timeout=max(0.0, end_s - time.monotonic()))
-        if built.value is None:
-            return FraudResult(fraud.name, "GPU", End.BROKEN, built.reason)
-        reached = worker.submit(built.value).result(timeout=max(0.0, end_s - time.monotonic()))
-    except TimeoutError:
-        return FraudResult(fraud.name, "GPU", End.NOT_RUN, "the time was up")
-    except EvoflashError as error:
-        return FraudResult(fraud.name, "GPU", End.BROKEN, str(error))
-    return outcome(fraud.name, "GPU", fraud.measured, rejection_of(reached))
+    compiling: "Future[Ending[GpuTask]]", worker: GpuWorker, end_s: float
+) -> Ending[Mapping[Rung, str]]:
+    built = compiling.result(_left_s(end_s))
+    if built.value is None:
+        return Ending(None, reason=built.reason)
+    return Ending(rejection_of(worker.submit(built.value).result(_left_s(end_s))))
 
 
-def _cheats(chosen: _Filter, spec: GpuSpec, end_s: float) -> Iterator[FraudResult]:
+def _cheats(chosen: Chosen, spec: GpuSpec, end_s: float) -> Iterator[FraudResult]:
     """Contenders that cheat the clock, in a GPU process of their own."""
-    cheats = [cheat for cheat in clock_frauds.CHEATS if chosen(cheat.name, "GPU")]
+    cheats = [cheat for cheat in staged_frauds.CHEATS if chosen(cheat.name, "GPU")]
     if not cheats or time.monotonic() > end_s:
         return
     honest = next(fraud for fraud in corpus() if fraud.name == _CHEATS_WITH)
     with IsolatedPool(1) as pool:
-        pool.submit(launcher.warm_up, timeout_s=clock_frauds.LIMIT_S)
+        pool.submit(launcher.warm_up, timeout_s=staged_frauds.CLOCK_LIMIT_S)
         task = task_of(honest, spec, SEED)
         for cheat in cheats:
-            answer = pool.submit(clock_frauds.try_cheat, cheat.name, task, timeout_s=clock_frauds.LIMIT_S)
+            answer = pool.submit(
+                staged_frauds.try_cheat, cheat.name, task, timeout_s=staged_frauds.CLOCK_LIMIT_S
+            )
             yield _Question(cheat.name, "GPU", cheat.expected_rejection, answer).outcome(end_s)

@@ -10,7 +10,7 @@ from typing import Any
 
 from evoflash.strategies.operators import operators
 from evoflash.trust.conformance.cases import primitives
-from evoflash.trust.selftest import bookkeeping_frauds, clock_frauds, large_size_frauds
+from evoflash.trust.selftest import staged_frauds
 from evoflash.trust.selftest.corpus import corpus
 from scripts import ROOT
 from scripts.records import read_record
@@ -30,9 +30,9 @@ class Count:
 def frauds() -> int:
     """Frauds and mistakes of the self-test, its controls not counted."""
     of_kernels = sum(not fraud.is_control for fraud in corpus())
-    at_size = sum(bool(mistake.expected_rejection.rungs) for mistake in large_size_frauds.MISTAKES)
-    books = sum(bool(book.words) for book in bookkeeping_frauds.BOOKS)
-    return of_kernels + at_size + books + sum(bool(cheat.words) for cheat in clock_frauds.CHEATS)
+    at_size = sum(bool(mistake.expected_rejection.rungs) for mistake in staged_frauds.MISTAKES)
+    books = sum(bool(book.words) for book in staged_frauds.BOOKS)
+    return of_kernels + at_size + books + sum(bool(cheat.words) for cheat in staged_frauds.CHEATS)
 
 
 def cases(arch: str = "sm_90a") -> int:

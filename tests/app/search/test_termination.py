@@ -17,7 +17,7 @@ import stopping
 from places import ROOT, TESTS, environment
 from waiting import until
 
-from evoflash.gpu.process.process import Jobs
+from evoflash.gpu.process.jobs import Jobs
 from evoflash.gpu.process.worker import GpuWorker
 from evoflash.isolation import IsolatedPool
 

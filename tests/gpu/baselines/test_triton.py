@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from places import environment
 
-from evoflash.gpu.baselines import DEFAULT, NAMES, OPTIONAL
+from evoflash.gpu.baselines import DEFAULT, NAMES, OPTIONAL, contender
 from evoflash.gpu.baselines.attention import triton
 from evoflash.gpu.baselines.contender import BaselineAbsentError, BaselineFailedError, LibraryCall
 from evoflash.operations.attention.reference import attention
@@ -29,11 +29,11 @@ def installed(monkeypatch):
     """Triton is there, and a contender is no more than the setting that it was called with."""
     monkeypatch.setitem(sys.modules, "triton", types.ModuleType("triton"))
 
-    def called(workload, setting, *, tried=""):
-        return LibraryCall(lambda q, k, v: setting, {"setting": str(setting), "tried": tried})
+    def called(workload, setting):
+        return LibraryCall(lambda q, k, v: setting, {})
 
     monkeypatch.setattr(triton, "library_call", called)
-    monkeypatch.setattr(triton, "LibraryContender", lambda name, bench, attention: attention.attend(0, 0, 0))
+    monkeypatch.setattr(contender, "LibraryContender", lambda name, bench, call: call.attend(0, 0, 0))
     return monkeypatch
 
 
@@ -58,7 +58,7 @@ def test_the_fastest_setting_is_taken_and_all_times_are_recorded(installed):
     times = dict(
         zip(triton.SETTINGS, [5.0, 4.0, "out of shared memory", 3.0, 6.0, 7.0, 8.0, 9.0], strict=True)
     )
-    installed.setattr(triton, "_time_us", lambda contender, bench: times[contender])
+    installed.setattr(contender, "_time_us", lambda setting, *_: times[setting])
     (found,) = triton.attentions("triton", bench_of())
     assert found.environment["setting"] == str(triton.SETTINGS[3])
     tried = found.environment["tried"]
@@ -68,14 +68,14 @@ def test_the_fastest_setting_is_taken_and_all_times_are_recorded(installed):
 
 def test_where_no_setting_runs_it_is_absent_with_the_first_reason(installed):
     reasons = iter(["out of shared memory", *["something else"] * 7])
-    installed.setattr(triton, "_time_us", lambda contender, bench: next(reasons))
+    installed.setattr(contender, "_time_us", lambda setting, *_: next(reasons))
     with pytest.raises(BaselineAbsentError, match="none of its settings ran: out of shared memory"):
         next(triton.attentions("triton", bench_of()))
 
 
 def test_trying_settings_has_a_limit(installed):
-    installed.setattr(triton, "_time_us", lambda contender, bench: 1.0)
-    installed.setattr(triton, "time", types.SimpleNamespace(monotonic=iter([0.0, 1.0, 1e9]).__next__))
+    installed.setattr(contender, "_time_us", lambda setting, *_: 1.0)
+    installed.setattr(contender, "time", types.SimpleNamespace(monotonic=iter([0.0, 1.0, 1e9]).__next__))
     (found,) = triton.attentions("triton", bench_of())
     assert found.environment["tried"] == f"{triton.SETTINGS[0]}: 1.00 us"
 
@@ -91,10 +91,10 @@ def test_a_refused_setting_is_a_reason_and_a_lost_process_is_not(monkeypatch):
 
         return types.SimpleNamespace(name="triton", try_out=run)
 
-    refused = triton._time_us(try_out(BaselineAbsentError("out of shared memory")), bench_of())
+    refused = contender._time_us(try_out(BaselineAbsentError("out of shared memory")), bench_of(), None, None)
     assert refused == "out of shared memory"
     with pytest.raises(BaselineFailedError):
-        triton._time_us(try_out(BaselineFailedError("triton: illegal address")), bench_of())
+        contender._time_us(try_out(BaselineFailedError("triton: illegal address")), bench_of(), None, None)
 
 
 # ---- the kernel, in Triton's interpreter

@@ -6,7 +6,7 @@ from concurrent.futures import CancelledError
 import pytest
 from waiting import LIMIT_S
 
-from evoflash.gpu.process.worker import Turns
+from evoflash.isolation import Turns
 
 
 @pytest.fixture

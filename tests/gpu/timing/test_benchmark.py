@@ -8,8 +8,13 @@ import pytest
 
 from evoflash.errors import UsageError
 from evoflash.evaluation import Timing, score
-from evoflash.gpu.timing.benchmark import KernelContender, can_be_timed
-from evoflash.gpu.timing.clocks import clock_state, in_words, over
+from evoflash.gpu.timing.benchmark import (
+    KernelContender,
+    can_be_timed,
+    clock_state,
+    combined_state,
+    throttle_words,
+)
 from evoflash.gpu.timing.paired import beats_physics, compare, unfinished_work
 from evoflash.gpu.timing.protocols import (
     CALL,
@@ -172,16 +177,16 @@ def test_without_nvml_the_clock_is_unknown_not_an_error():
 
 
 def test_throttle_reasons_are_words_and_idling_is_none():
-    assert in_words(0x001) == ""
-    assert in_words(0x004 | 0x040) == "power cap, hardware thermal"
-    assert in_words(0x800 | 0x008) == "hardware slowdown, 0x800"
+    assert throttle_words(0x001) == ""
+    assert throttle_words(0x004 | 0x040) == "power cap, hardware thermal"
+    assert throttle_words(0x800 | 0x008) == "hardware slowdown, 0x800"
 
 
 def test_of_several_clock_readings_the_range_is_kept_with_every_reason():
     states = [(1980, ""), (1755, "power cap"), (1890, "power cap, thermal"), (None, "")]
-    assert over(states) == (1890, "power cap, thermal, clock 1755-1980 MHz")
-    assert over([(1980, ""), (1980, "")]) == (1980, "")
-    assert over([(None, "")]) == (None, "")
+    assert combined_state(states) == (1890, "power cap, thermal, clock 1755-1980 MHz")
+    assert combined_state([(1980, ""), (1980, "")]) == (1980, "")
+    assert combined_state([(None, "")]) == (None, "")
 
 
 def test_work_that_goes_on_after_the_timed_end_is_an_error_that_says_so():

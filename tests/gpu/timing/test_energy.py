@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from evoflash.gpu.timing.energy import LEAST_S, per_call_mj
+from evoflash.gpu.timing.benchmark import LEAST_S, per_call_mj
 
 CALLS, TURN_S, WATTS = 100, 0.01, 300.0
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from evoflash.evaluation import Timing
-from evoflash.gpu.timing.intervals import RatioInterval
+from evoflash.gpu.timing.paired import RatioInterval
 from evoflash.gpu.timing.relative import RelativeTime, anchor_note, factors, far_apart, gpu_note, in_words
 
 

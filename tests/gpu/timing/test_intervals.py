@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 from places import ROOT
 
-from evoflash.gpu.timing.intervals import (
+from evoflash.gpu.timing.paired import (
     ALPHA,
     FEWEST,
+    LOOKS,
     MINIMAL_EFFECT,
     RatioInterval,
-    answer,
+    answer_of,
     interval,
     is_settled,
     student,
 )
-from evoflash.gpu.timing.paired import LOOKS
 from scripts.records import read_record
 
 RECORD = ROOT / "scripts" / "noise" / "records" / "aa-h200.json"
@@ -50,15 +50,15 @@ def test_one_interruption_neither_moves_the_ratio_nor_widens_the_interval_much()
 
 def test_too_few_samples_say_nothing():
     few = interval([0.5] * (FEWEST - 1))
-    assert answer(few.low, few.high, noise=0.003) == "unclear"
+    assert answer_of(few.low, few.high, noise=0.003) == "unclear"
     assert not is_settled(few, noise=0.003)
 
 
 def test_an_answer_needs_the_whole_interval_beyond_the_noise():
-    assert answer(0.98, 0.996, noise=0.003) == "faster"
-    assert answer(0.98, 0.998, noise=0.003) == "unclear"
-    assert answer(1.004, 1.02, noise=0.003) == "slower"
-    assert answer(0.98, 1.02, noise=0.003) == "unclear"
+    assert answer_of(0.98, 0.996, noise=0.003) == "faster"
+    assert answer_of(0.98, 0.998, noise=0.003) == "unclear"
+    assert answer_of(1.004, 1.02, noise=0.003) == "slower"
+    assert answer_of(0.98, 1.02, noise=0.003) == "unclear"
 
 
 def test_a_narrow_interval_about_one_is_settled_and_a_wide_one_is_not():
@@ -73,7 +73,7 @@ def looked_at(rng, effect, noise):
         found = interval(blocks[:count], alpha=ALPHA / len(LOOKS))
         if is_settled(found, noise=noise):
             break
-    return answer(found.low, found.high, noise=noise)
+    return answer_of(found.low, found.high, noise=noise)
 
 
 def test_looking_again_and_again_keeps_false_alarms_within_what_alpha_promises():
@@ -94,4 +94,4 @@ def test_what_was_recorded_on_the_h200_gives_the_recorded_answers():
     for part, wanted in (("aa", "unclear"), ("planted", "slower")):
         rows = [each for row in record[part] for each in row["each"]]
         assert len(rows) == (400 if part == "aa" else 200)
-        assert {answer(low, high, noise=record["minimal_effect"]) for _, low, high, _ in rows} == {wanted}
+        assert {answer_of(low, high, noise=record["minimal_effect"]) for _, low, high, _ in rows} == {wanted}

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 from evoflash.gpu.timing import paired as sequential_test
-from evoflash.gpu.timing.intervals import ALPHA, interval
 from evoflash.gpu.timing.paired import (
+    ALPHA,
     LOOKS,
     QuadTimes,
     estimate,
+    interval,
     is_over,
     quads,
     quads_of,

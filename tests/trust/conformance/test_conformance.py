@@ -16,11 +16,11 @@ from evoflash.errors import UsageError
 from evoflash.evaluation import Status
 from evoflash.isolation import Ending
 from evoflash.kernels import gxx
-from evoflash.trust.conformance import arithmetic, snippets, tma, worker
+from evoflash.trust.conformance import arithmetic, hopper, snippets, worker
 from evoflash.trust.conformance import run as report
 from evoflash.trust.conformance import worker as emulated
 from evoflash.trust.conformance.cases import UNWRITTEN, Bound, CaseResult, Label, Trial, primitives
-from evoflash.trust.conformance.sweep import _Progress, _settle, conform
+from evoflash.trust.conformance.run import _Progress, _settle, conform
 from evoflash.trust.conformance.worker import compare, errors_ulp
 from evoflash.views.doctor import describe_conformance
 
@@ -300,33 +300,33 @@ def test_inputs_of_approximations_cover_every_exponent_and_what_ftz_changes():
 
 
 def test_a_box_over_the_edge_holds_zeros_there_and_the_swizzle_moves_whole_chunks():
-    tensor = tma.box_map(2, 128, "f16", "tensor")
-    offsets, places = tma.walk(tensor, tma.place(tensor, "edge"), 1024)
-    box = tma.box_bytes(tensor)
+    tensor = hopper.box_map(2, 128, "f16")
+    offsets, places = hopper.walk(tensor, hopper.place(tensor, "edge"), 1024)
+    box = hopper.box_bytes(tensor)
 
     assert sorted(places) == list(range(box))
     assert (places // 16 * 16 + np.arange(box) % 16 == places).all()
     assert places[128] == 128 + 16  # row 1: chunk 0 changes places with chunk 1
     assert 0 < (offsets < 0).sum() < box
-    assert (tma.walk(tensor, tma.place(tensor, "inside"), 1024)[0] >= 0).all()
-    assert (tma.walk(tensor, tma.place(tensor, "outside"), 1024)[0] < 0).all()
+    assert (hopper.walk(tensor, hopper.place(tensor, "inside"), 1024)[0] >= 0).all()
+    assert (hopper.walk(tensor, hopper.place(tensor, "outside"), 1024)[0] < 0).all()
 
 
 @pytest.mark.parametrize("rank", range(1, 6))
 @pytest.mark.parametrize("swizzle", [0, 32, 64, 128])
 @pytest.mark.parametrize("dtype", ["f16", "bf16", "float"])
 def test_boxes_begin_where_a_gpu_lets_them_and_lie_where_they_say(rank, swizzle, dtype):
-    tensor = tma.box_map(rank, swizzle, dtype, "tensor")
+    tensor = hopper.box_map(rank, swizzle, dtype)
     inside = {}
     for where in ("inside", "edge", "outside", "before"):
-        first, *_ = tma.place(tensor, where)
+        first, *_ = hopper.place(tensor, where)
         assert first * tensor.element_bytes % 16 == 0
-        inside[where] = (tma.walk(tensor, tma.place(tensor, where), 1024)[0] >= 0).mean()
+        inside[where] = (hopper.walk(tensor, hopper.place(tensor, where), 1024)[0] >= 0).mean()
 
     assert (inside["inside"], inside["outside"]) == (1, 0)
     assert 0 < inside["edge"] < 1
     assert 0 < inside["before"] < 1
-    assert min(tma.place(tensor, "before")) < 0
+    assert min(hopper.place(tensor, "before")) < 0
 
 
 # ---- crashes

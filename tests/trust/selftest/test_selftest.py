@@ -13,15 +13,15 @@ from waiting import LIMIT_S
 
 from evoflash.errors import EvoflashError, UsageError
 from evoflash.evaluation import Rung, Status
+from evoflash.gpu.process.jobs import Jobs
 from evoflash.gpu.process.outcome import GpuOutcome
-from evoflash.gpu.process.process import Jobs
 from evoflash.gpu.process.rungs import GpuTask
 from evoflash.gpu.process.worker import GpuWorker
 from evoflash.kernels.gxx import KernelBuildError
 from evoflash.specs import load_gpu
-from evoflash.trust.selftest import bookkeeping_frauds, clock_frauds, large_size_frauds
 from evoflash.trust.selftest import run as emulated
 from evoflash.trust.selftest import run as on_gpu
+from evoflash.trust.selftest import staged_frauds
 from evoflash.trust.selftest.corpus import (
     End,
     ExpectedRejection,
@@ -75,10 +75,8 @@ def fraud_of(name: str) -> Fraud:
 
 
 def everything() -> set[str]:
-    at_size = {
-        f"{m.name}, {w.seq_kv} keys" for m in large_size_frauds.MISTAKES for w in large_size_frauds.WORKLOADS
-    }
-    return at_size | {each.name for each in (*corpus(), *bookkeeping_frauds.BOOKS, *clock_frauds.CHEATS)}
+    at_size = {f"{m.name}, {w.seq_kv} keys" for m in staged_frauds.MISTAKES for w in staged_frauds.WORKLOADS}
+    return at_size | {each.name for each in (*corpus(), *staged_frauds.BOOKS, *staged_frauds.CHEATS)}
 
 
 def text_and_launches(fraud: Fraud):
@@ -130,10 +128,10 @@ def test_the_frauds_of_a_kernel_are_rejected_and_its_controls_accepted_without_a
 def test_the_books_and_the_mistakes_at_size_end_as_they_must_without_a_gpu():
     found = self_test(only="NumPy, records", time_limit_s=600).outcomes
 
-    names = {each.name for each in (*bookkeeping_frauds.BOOKS, *large_size_frauds.MISTAKES)}
+    names = {each.name for each in (*staged_frauds.BOOKS, *staged_frauds.MISTAKES)}
     assert {each.name.partition(", ")[0] for each in found} == {name.partition(", ")[0] for name in names}
     assert {each.place for each in found} == {"NumPy", "records"}
-    assert len(found) == len(bookkeeping_frauds.BOOKS) + 2 * len(large_size_frauds.MISTAKES)
+    assert len(found) == len(staged_frauds.BOOKS) + 2 * len(staged_frauds.MISTAKES)
     assert [each for each in found if not each.is_good] == []
 
 
@@ -151,8 +149,8 @@ def test_every_fraud_is_rejected_and_every_control_accepted_without_a_gpu():
 
 def test_the_corpus_is_large_and_holds_what_was_demanded():
     frauds = [f.name for f in corpus() if not f.is_control]
-    others = [b.name for b in bookkeeping_frauds.BOOKS if b.words] + [
-        c.name for c in clock_frauds.CHEATS if c.words
+    others = [b.name for b in staged_frauds.BOOKS if b.words] + [
+        c.name for c in staged_frauds.CHEATS if c.words
     ]
 
     assert len(set(frauds)) == len(frauds) >= 60
@@ -224,23 +222,23 @@ def test_a_broken_fraud_and_one_without_time_are_not_good(monkeypatch):
     assert [each.end for each in self_test(only="no-op", time_limit_s=0).outcomes] == [End.NOT_RUN]
 
 
-@pytest.mark.parametrize("mistake", large_size_frauds.MISTAKES, ids=lambda mistake: mistake.name)
+@pytest.mark.parametrize("mistake", staged_frauds.MISTAKES, ids=lambda mistake: mistake.name)
 def test_a_mistake_at_size_is_found_and_the_right_answer_is_not(mistake):
-    (workload, _) = large_size_frauds.WORKLOADS
+    (workload, _) = staged_frauds.WORKLOADS
     found = outcome(
         mistake.name,
         "NumPy",
         mistake.expected_rejection,
-        large_size_frauds.try_mistake(mistake.name, workload, 3),
+        staged_frauds.try_mistake(mistake.name, workload, 3),
     )
 
     assert found.is_good, found
 
 
-@pytest.mark.parametrize("book", bookkeeping_frauds.BOOKS, ids=lambda book: book.name)
+@pytest.mark.parametrize("book", staged_frauds.BOOKS, ids=lambda book: book.name)
 @pytest.mark.parametrize("seed", range(3))
 def test_the_books_are_believed_only_where_they_are_right(book, seed):
-    found = outcome(book.name, "records", book.expected_rejection, bookkeeping_frauds.try_book(book, seed))
+    found = outcome(book.name, "records", book.expected_rejection, book.answer(seed))
 
     assert found.is_good, found
 

@@ -5,24 +5,23 @@ The settings are those of its own entry point `_flash_attn_fwd`: `tile_mn` (rows
 product); on Hopper a tile of 64 m rows has m warp groups. Its causal mask is bottom-right aligned.
 """
 
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from evoflash.gpu.baselines.attention import attention_on, rows_first, rows_first_dense
 from evoflash.gpu.baselines.contender import (
     BaselineAbsentError,
-    BaselineFailedError,
     LibraryCall,
     LibraryContender,
-    check_device,
+    fastest_call,
     import_library,
+    time_settings,
     torch,
     version,
 )
-from evoflash.gpu.timing.benchmark import Bench, measure
-from evoflash.gpu.timing.protocols import SHORT
+from evoflash.gpu.timing.benchmark import Bench
 from evoflash.operations.attention.forms import dense
 from evoflash.operations.attention.workload import AttentionWorkload
 
@@ -122,48 +121,19 @@ def _fastest(interface: Any, bench: Bench) -> LibraryCall:
     shipped = LibraryContender("fa4_tuned", bench, _default_call(interface, attention_on(bench)))
     shipped.try_out(bench)
     expected = shipped.tensor().clone()
-    times_us: dict[Fa4Config, float] = {}
-    deadline = time.monotonic() + TRYING_LIMIT_S
-    for setting in settings(attention_on(bench).head_dim):
-        if time.monotonic() > deadline:
-            break
-        attention = _with(interface, attention_on(bench), setting)
-        time_us = _time_us(LibraryContender("fa4_tuned", bench, attention), bench, expected)
-        if time_us is not None:
-            times_us[setting] = time_us
-    return _fastest_call(interface, attention_on(bench), times_us)
-
-
-def _fastest_call(
-    interface: Any, workload: AttentionWorkload, times_us: dict[Fa4Config, float]
-) -> LibraryCall:
+    call_of = partial(_with, interface, attention_on(bench))
+    times_us, _ = time_settings(
+        "fa4_tuned",
+        bench,
+        settings(attention_on(bench).head_dim),
+        call_of,
+        protocol=bench.protocols[0],
+        limit_s=TRYING_LIMIT_S,
+        is_right=lambda contender: _agree(contender.tensor(), expected),
+    )
     if not times_us:
         raise BaselineAbsentError("none of its tile settings ran")
-    best = min(times_us, key=times_us.__getitem__)
-    attention = _with(interface, workload, best)
-    tried = {"setting": str(best), "tried": _list_times(times_us)}
-    return replace(attention, environment={**attention.environment, **tried})
-
-
-def _list_times(times_us: dict[Fa4Config, float]) -> str:
-    return "; ".join(f"{setting}: {time_us:.2f} us" for setting, time_us in times_us.items())
-
-
-def _time_us(contender: LibraryContender, bench: Bench, expected: Any) -> float | None:
-    """A short timing; None where the setting does not run, or runs to another result."""
-    try:
-        contender.try_out(bench)
-        if not _agree(contender.tensor(), expected):
-            return None
-        timing, _ = measure(contender, bench, bench.protocols[0], rule=SHORT)
-    except BaselineAbsentError:
-        return None
-    except BaselineFailedError:  # try_out has looked whether the process is lost
-        raise
-    except Exception as error:
-        check_device(contender.name, error)
-        return None
-    return timing.median_us
+    return fastest_call(times_us, call_of)
 
 
 def _agree(out: Any, expected: Any) -> bool:

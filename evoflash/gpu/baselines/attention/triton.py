@@ -6,32 +6,30 @@ aligned. Power-of-two head dimensions only: others would leave part of every til
 """
 
 import math
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from evoflash.gpu.baselines.attention import attention_on
 from evoflash.gpu.baselines.contender import (
     BaselineAbsentError,
-    BaselineFailedError,
     LibraryCall,
-    LibraryContender,
-    check_device,
+    fastest_call,
     import_library,
+    time_settings,
     torch,
     version,
 )
-from evoflash.gpu.timing.benchmark import Bench, measure
-from evoflash.gpu.timing.protocols import SHORT, Pace, TimingProtocol
+from evoflash.gpu.timing.benchmark import Bench
+from evoflash.gpu.timing.protocols import Pace, TimingProtocol
 from evoflash.operations.attention.forms import dense
 from evoflash.operations.attention.workload import AttentionWorkload
 
 _INSTALL = 'pip install "evoflash[baselines]"'
 TRYING_LIMIT_S = 60.0  # a setting costs a second or two of compilation, once: Triton keeps what it compiled
-_TRYING = TimingProtocol(
-    "cold", True, Pace.STEADY
-)  # without idling before each sample: only their order counts
+# Without idling before each sample: only their order counts.
+_TRYING = TimingProtocol("cold", True, Pace.STEADY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,46 +63,21 @@ def attentions(name: str, bench: Bench) -> Iterator[LibraryCall]:
     import_library("triton", _INSTALL)
     if head_dim & (head_dim - 1):
         raise BaselineAbsentError(f"head dimension {head_dim} is no power of two")
-    times_us: dict[TritonConfig, float] = {}
-    reasons: list[str] = []
-    deadline = time.monotonic() + TRYING_LIMIT_S
-    for setting in SETTINGS:
-        if time.monotonic() > deadline:
-            break
-        found = _time_us(LibraryContender(name, bench, library_call(attention_on(bench), setting)), bench)
-        if isinstance(found, str):
-            reasons.append(found)
-        else:
-            times_us[setting] = found
+    call_of = partial(library_call, attention_on(bench))
+    times_us, reasons = time_settings(
+        name, bench, SETTINGS, call_of, protocol=_TRYING, limit_s=TRYING_LIMIT_S
+    )
     if not times_us:
         raise BaselineAbsentError(f"none of its settings ran: {reasons[0]}")
-    best = min(times_us, key=times_us.__getitem__)
-    tried = "; ".join(f"{setting}: {time_us:.2f} us" for setting, time_us in times_us.items())
-    yield library_call(attention_on(bench), best, tried=tried)
+    yield fastest_call(times_us, call_of)
 
 
-def _time_us(contender: LibraryContender, bench: Bench) -> float | str:
-    """A short time, or why there is none."""
-    try:
-        contender.try_out(bench)
-        timing, _ = measure(contender, bench, _TRYING, rule=SHORT)
-    except BaselineAbsentError as refused:
-        return str(refused)
-    except BaselineFailedError:  # try_out has looked whether the process is lost
-        raise
-    except Exception as error:
-        check_device(contender.name, error)
-        return type(error).__name__
-    return timing.median_us
-
-
-def library_call(workload: AttentionWorkload, setting: TritonConfig, *, tried: str = "") -> LibraryCall:
-    """The kernel with this setting; `tried` is what to record of the others."""
+def library_call(workload: AttentionWorkload, setting: TritonConfig) -> LibraryCall:
+    """The kernel with this setting."""
     kernel = import_library("evoflash.gpu.baselines.attention.triton_kernel", _INSTALL).forward
     w, tensors = workload, torch()
     grid = (-(-w.seq_q // setting.block_m), w.batch * w.heads)
     scale = dense.scale(w) * math.log2(math.e)
-    environment = {"triton": version("triton") or "unknown", "setting": str(setting)}
 
     def attend(q: Any, k: Any, v: Any) -> Any:
         out = tensors.empty_like(q)
@@ -121,4 +94,4 @@ def library_call(workload: AttentionWorkload, setting: TritonConfig, *, tried: s
         )
         return out
 
-    return LibraryCall(attend, environment | ({"tried": tried} if tried else {}))
+    return LibraryCall(attend, {"triton": version("triton") or "unknown"})

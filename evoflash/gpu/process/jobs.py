@@ -1,0 +1,97 @@
+"""What a GPU process is asked to do, and what it does before its first task. Starts no process.
+
+Beforehand it computes references, imports what it needs and compiles the kernels that check.
+"""
+
+import contextlib
+import importlib
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from evoflash.gpu import comparisons, launcher
+from evoflash.gpu.process import cache
+from evoflash.gpu.process.finals import FinalReport, FinalTask, run_noting
+from evoflash.gpu.process.outcome import GpuOutcome
+from evoflash.gpu.process.rungs import GpuTask, check_task, time_correct
+from evoflash.gpu.process.screening import screen
+from evoflash.isolation import Ending
+from evoflash.operation import Workload, operation_of
+from evoflash.validation import cases
+from evoflash.validation.cases import large_case, names_of_large
+from evoflash.validation.plan import names_of
+
+REFERENCES_LIMIT_S = 600  # for all that is computed beforehand
+_LIBRARIES = ("torch", "flash_attn_interface", "flash_attn.cute.interface", "flashinfer")
+
+
+def prepare(
+    checks: tuple[Workload, ...], timed: tuple[Workload, ...], seed: int, hurries: bool = False
+) -> None:
+    """Import CuPy and compute what candidates are compared with; in threads where it `hurries`."""
+    launcher.cupy()  # takes a second
+    if hurries:
+        _compute_at_once(checks, timed, seed)
+    cache.precompute_references(checks, timed, seed)
+
+
+def _compute_at_once(checks: tuple[Workload, ...], timed: tuple[Workload, ...], seed: int) -> None:
+    """What precompute_references() then finds done; NumPy lets go of the interpreter in its long loops."""
+    with ThreadPoolExecutor(max(2, len(os.sched_getaffinity(0)) // 2)) as threads:
+        threads.submit(
+            launcher.warm_up
+        )  # half a second; whoever needs the context hears what is wrong with it
+        for source in _sources(timed):  # first: the compiler takes a second for each where none is cached
+            threads.submit(_compile, source)
+        for workload in timed:
+            for name in names_of_large(workload):
+                threads.submit(large_case, workload, name, seed)
+        for workload in checks:  # from the end come others: see keep_cases()
+            threads.submit(cache.plan, workload, seed)
+
+
+def _sources(timed: tuple[Workload, ...]) -> tuple[Path, ...]:
+    """What the first candidate's checks launch besides the candidate."""
+    references = [operation_of(workload).device_reference for workload in timed]
+    at_size = [reference.source for reference in references if reference is not None]
+    return tuple(dict.fromkeys((*at_size, comparisons.SOURCE)))
+
+
+def _compile(source: Path) -> None:
+    capability = launcher.present_gpu().compute_capability
+    comparisons.cubin_path(f"sm_{capability}", source)
+
+
+def keep_cases(folder: str, workload: Workload, seed: int) -> None:
+    """Compute what a kernel is compared with on a check shape, for the GPU process that shares the folder."""
+    for name in names_of(workload):
+        cases.keep_case(folder, workload, name, seed)
+
+
+def prepare_finals(timed: tuple[Workload, ...], seed: int) -> None:
+    """Import what finals time beside the candidates, and compute what all of that is judged by afterwards.
+
+    A library that is missing or broken is said when it is called.
+    """
+    launcher.cupy()
+    for workload in timed:
+        large_case(workload, operation_of(workload).inputs.after_timing, seed)
+    for name in _LIBRARIES:
+        with contextlib.suppress(Exception, SystemExit):
+            importlib.import_module(name)
+
+
+@dataclass(frozen=True, slots=True)
+class Jobs:
+    """What the GPU processes are asked to do. Tests give others, which break as they want."""
+
+    warm_up: Callable[[], None] = launcher.warm_up
+    precompute_references: Callable[..., None] = prepare
+    prepare_finals: Callable[..., None] = prepare_finals
+    screen: Callable[[GpuTask], GpuOutcome] = screen
+    check: Callable[[GpuTask], GpuOutcome] = check_task
+    time_correct: Callable[[GpuTask, GpuOutcome], GpuOutcome] = time_correct
+    finals: Callable[[FinalTask], Ending[FinalReport]] = run_noting
+    memory: Callable[[], tuple[int, int]] = launcher.memory_bytes
