@@ -34,7 +34,7 @@ from evoflash.problem import Problem
 from evoflash.space import Genome
 from evoflash.specs import load_gpu
 from evoflash.store.store import open_store
-from evoflash.trust.selftest.corpus import ExpectedRejection
+from evoflash.trust.selftest.corpus import LIMIT_S, ExpectedRejection
 from evoflash.validation.cases import large_case
 from evoflash.validation.validator import Part, judge
 
@@ -283,7 +283,6 @@ Array = NDArray[np.float32]
 
 # Few rows: each of them has all the keys.
 WORKLOADS = tuple(parse_workload(f"b=1,h=1,sq=64,skv={keys},d=64") for keys in (4096, 32768))
-LIMIT_S = 60.0
 _WRONG = ExpectedRejection({Rung.CORRECTNESS: "wrong"})
 
 
@@ -362,7 +361,6 @@ def _head(
 
 # ---- contenders ----
 
-CLOCK_LIMIT_S = 60.0
 _FEW = StoppingRule(min_samples=5, max_samples=5, rel_error=1.0, max_s=3.0)
 _MANY = StoppingRule(min_samples=40, max_samples=60, rel_error=2e-3, max_s=4.0)
 _EVERY = 13  # replays of which the lucky one skips one
@@ -377,7 +375,7 @@ class Ahead(KernelContender):
         call = self.calls(bench)
         for at in order:
             call(at)
-        launcher.wait(bench.stream, limit_s=CLOCK_LIMIT_S)
+        launcher.wait(bench.stream, limit_s=LIMIT_S)
         return lambda: None
 
 
