@@ -421,7 +421,7 @@ def try_cheat(name: str, task: GpuTask) -> Mapping[Rung, str]:
     return next(cheat for cheat in CHEATS if cheat.name == name).answer(task)
 
 
-def _timed(contender_of: type[KernelContender]) -> Callable[[GpuTask], str]:
+def _clock_complaint(contender_of: type[KernelContender]) -> Callable[[GpuTask], str]:
     def complain(task: GpuTask) -> str:
         workload, launches = task.timed[0]
         kernel, bench = task.kernel(workload, launches), cache.bench(workload, task.spec, task.seed)
@@ -455,14 +455,18 @@ def _beside_honest(contender: Lucky, honest: KernelContender, bench: Bench) -> s
 _NOTICED = "beats physics|after timing"
 CHEATS = (
     StagedFraud(
-        "an honest contender", "works in every replay", "control", Rung.TIMING, _timed(KernelContender)
+        "an honest contender",
+        "works in every replay",
+        "control",
+        Rung.TIMING,
+        _clock_complaint(KernelContender),
     ),
     StagedFraud(
         "work moved outside the timed region",
         "computes while the graph is captured and does nothing when it is replayed",
         "evolution 3.1 no. 3",
         Rung.TIMING,
-        _timed(Ahead),
+        _clock_complaint(Ahead),
         _NOTICED,
     ),
     StagedFraud(
@@ -470,7 +474,7 @@ CHEATS = (
         "leaves its output for the replays that are timed",
         "evolution 3.1 no. 8, 11",
         Rung.TIMING,
-        _timed(Once),
+        _clock_complaint(Once),
         _NOTICED,
     ),
     StagedFraud(
@@ -478,7 +482,7 @@ CHEATS = (
         "launches on a stream without the clock's events",
         "evolution 3.1 no. 1",
         Rung.TIMING,
-        _timed(Aside),
+        _clock_complaint(Aside),
         _NOTICED,
     ),
     StagedFraud(
@@ -486,7 +490,7 @@ CHEATS = (
         "does everything twice and rests in every thirteenth sample",
         "evolution 3.1 no. 47",
         Rung.TIMING,
-        _timed(Lucky),
+        _clock_complaint(Lucky),
         "called slower|called unclear",
     ),
 )
