@@ -11,7 +11,7 @@ from evoflash.gpu.process.rungs import Anchor
 from evoflash.isolation import IsolatedPool
 from evoflash.operations.attention.workload import NAMED, AttentionWorkload
 from evoflash.trust.selftest import run as on_gpu
-from evoflash.trust.selftest.corpus import corpus
+from evoflash.trust.selftest.corpus import LIMIT_S, corpus
 
 pytestmark = [pytest.mark.gpu, pytest.mark.alone_on_gpu]
 
@@ -82,9 +82,7 @@ def tasks(spec):
     """The corpus compiled, by name."""
     tried = [fraud for fraud in corpus() if not fraud.measured.skip]
     with IsolatedPool(len(os.sched_getaffinity(0))) as pool:
-        built = [
-            pool.submit(on_gpu.task_of, fraud, spec, 1, timeout_s=on_gpu.COMPILE_LIMIT_S) for fraud in tried
-        ]
+        built = [pool.submit(on_gpu.task_of, fraud, spec, 1, timeout_s=LIMIT_S) for fraud in tried]
         return {fraud.name: (fraud, each.result().value) for fraud, each in zip(tried, built, strict=True)}
 
 

@@ -42,7 +42,7 @@ class ClaimVerdict:
 
 @dataclass(frozen=True, slots=True)
 class TimeInterval:
-    """A time in us with the interval of its median, which is missed with probability `intervals.ALPHA`."""
+    """A time in us with the interval of its median, which is missed with probability `ALPHA`."""
 
     us: float
     low_us: float

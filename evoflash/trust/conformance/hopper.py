@@ -155,16 +155,16 @@ def shift(where: str) -> int:
 
 def _load(label: Label, modes: Modes) -> Trial:
     tensor = box_map(modes["rank"], modes["swizzle"], modes["dtype"])
-    return _loading(label, f"load{modes['hint']}", tensor, str(modes["place"]), seed=1)
+    return _load_trial(label, f"load{modes['hint']}", tensor, str(modes["place"]), seed=1)
 
 
 def _prefetch(label: Label, modes: Modes) -> Trial:
     tensor = box_map(modes.get("rank", 1), 64, "f16")
     kernel = "prefetch_map" if label.primitive == "tma_prefetch_map" else "prefetch"
-    return _loading(label, kernel, tensor, "edge", seed=5)
+    return _load_trial(label, kernel, tensor, "edge", seed=5)
 
 
-def _loading(label: Label, kernel: str, tensor: Map, where: str, *, seed: int) -> Trial:
+def _load_trial(label: Label, kernel: str, tensor: Map, where: str, *, seed: int) -> Trial:
     values = _random_bytes(tensor_bytes(tensor), seed)
     results = {"out": _unwritten((box_bytes(tensor) // 4,))}
     expected = {"out": load_box(tensor, where, values)}
@@ -209,7 +209,9 @@ def _store(label: Label, modes: Modes) -> Trial:
     offsets, places = walk(tensor, place(tensor, where), BASE + shift(where), writes=True)
     after = before.view(np.uint8).copy()
     after[offsets[offsets >= 0]] = image[places[offsets >= 0]]
-    return _storing(label, f"store{modes['hint']}", tensor, where, image=image, before=before, after=after)
+    return _store_trial(
+        label, f"store{modes['hint']}", tensor, where, image=image, before=before, after=after
+    )
 
 
 def _reduce(label: Label, modes: Modes) -> Trial:
@@ -224,10 +226,10 @@ def _reduce(label: Label, modes: Modes) -> Trial:
     sums[offsets[first] // size] += value_of(image, dtype)[places[first] // size]
     before, after = to_bits(before, dtype), to_bits(sums, dtype)
     image = image.view(np.uint8)
-    return _storing(label, f"reduce_{dtype}", tensor, where, image=image, before=before, after=after)
+    return _store_trial(label, f"reduce_{dtype}", tensor, where, image=image, before=before, after=after)
 
 
-def _storing(
+def _store_trial(
     label: Label, kernel: str, tensor: Map, where: str, *, image: Array, before: Array, after: Array
 ) -> Trial:
     results, expected = {"tensor": before.view(np.uint32)}, {"tensor": after.view(np.uint32)}

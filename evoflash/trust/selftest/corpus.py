@@ -109,6 +109,7 @@ def _end(expected: ExpectedRejection, complaints: Mapping[Rung, str]) -> End:
     return End.REJECTED if all(expected.fits(*each) for each in complaints.items()) else End.ELSEWHERE
 
 
+LIMIT_S = 60.0  # of one fraud in one place; most take under one second
 FOLDER = Path(__file__).parent / "frauds"
 
 

@@ -34,6 +34,7 @@ from evoflash.operations.attention.workload import AttentionWorkload, parse_work
 from evoflash.specs import GpuSpec, load_gpu
 from evoflash.trust.selftest import staged_frauds
 from evoflash.trust.selftest.corpus import (
+    LIMIT_S,
     End,
     ExpectedRejection,
     Fraud,
@@ -43,8 +44,6 @@ from evoflash.trust.selftest.corpus import (
     outcome,
 )
 from evoflash.validation.plan import plan_of
-
-LIMIT_S = 60.0  # of one fraud; most take under one second
 
 
 def try_fraud(fraud: Fraud, gpu: GpuSpec, seed: int) -> Mapping[Rung, str]:
@@ -74,9 +73,6 @@ def _check_launches(
         if not found.verdict.passed:
             return f"{workload}: {found.verdict.reason}"
     return ""
-
-
-COMPILE_LIMIT_S = 60.0
 
 
 def task_of(fraud: Fraud, spec: GpuSpec, seed: int) -> GpuTask:
@@ -271,16 +267,10 @@ def _numpy_questions(chosen: Chosen, pool: IsolatedPool) -> Iterator[_Question]:
     for workload in staged_frauds.WORKLOADS:
         for mistake in staged_frauds.MISTAKES:
             if chosen(mistake.name, "NumPy"):
-                answer = pool.submit(
-                    staged_frauds.try_mistake,
-                    mistake.name,
-                    workload,
-                    SEED,
-                    timeout_s=staged_frauds.LIMIT_S,
-                )
-                yield _Question(
-                    f"{mistake.name}, {workload.seq_kv} keys", "NumPy", mistake.expected_rejection, answer
-                )
+                name = f"{mistake.name}, {workload.seq_kv} keys"
+                asked = mistake.name, workload, SEED
+                answer = pool.submit(staged_frauds.try_mistake, *asked, timeout_s=LIMIT_S)
+                yield _Question(name, "NumPy", mistake.expected_rejection, answer)
 
 
 def _on_the_gpu(chosen: Chosen, spec: GpuSpec, end_s: float) -> Iterator[FraudResult]:
@@ -294,9 +284,7 @@ def climb(frauds: Sequence[Fraud], spec: GpuSpec, worker: GpuWorker, end_s: floa
     """Compiled in processes, a core each; then one after the other up the rungs of the worker's GPU."""
     with IsolatedPool(len(os.sched_getaffinity(0))) as pool:
         begun = [
-            None
-            if fraud.measured.skip
-            else pool.submit(task_of, fraud, spec, SEED, timeout_s=COMPILE_LIMIT_S)
+            None if fraud.measured.skip else pool.submit(task_of, fraud, spec, SEED, timeout_s=LIMIT_S)
             for fraud in frauds
         ]
         for fraud, compiling in zip(frauds, begun, strict=True):
@@ -323,10 +311,8 @@ def _cheats(chosen: Chosen, spec: GpuSpec, end_s: float) -> Iterator[FraudResult
         return
     honest = next(fraud for fraud in corpus() if fraud.name == _CHEATS_WITH)
     with IsolatedPool(1) as pool:
-        pool.submit(launcher.warm_up, timeout_s=staged_frauds.CLOCK_LIMIT_S)
+        pool.submit(launcher.warm_up, timeout_s=LIMIT_S)
         task = task_of(honest, spec, SEED)
         for cheat in cheats:
-            answer = pool.submit(
-                staged_frauds.try_cheat, cheat.name, task, timeout_s=staged_frauds.CLOCK_LIMIT_S
-            )
+            answer = pool.submit(staged_frauds.try_cheat, cheat.name, task, timeout_s=LIMIT_S)
             yield _Question(cheat.name, "GPU", cheat.expected_rejection, answer).outcome(end_s)

@@ -34,7 +34,7 @@ from evoflash.problem import Problem
 from evoflash.space import Genome
 from evoflash.specs import load_gpu
 from evoflash.store.store import open_store
-from evoflash.trust.selftest.corpus import ExpectedRejection
+from evoflash.trust.selftest.corpus import LIMIT_S, ExpectedRejection
 from evoflash.validation.cases import large_case
 from evoflash.validation.validator import Part, judge
 
@@ -283,7 +283,6 @@ Array = NDArray[np.float32]
 
 # Few rows: each of them has all the keys.
 WORKLOADS = tuple(parse_workload(f"b=1,h=1,sq=64,skv={keys},d=64") for keys in (4096, 32768))
-LIMIT_S = 60.0
 _WRONG = ExpectedRejection({Rung.CORRECTNESS: "wrong"})
 
 
@@ -362,7 +361,6 @@ def _head(
 
 # ---- contenders ----
 
-CLOCK_LIMIT_S = 60.0
 _FEW = StoppingRule(min_samples=5, max_samples=5, rel_error=1.0, max_s=3.0)
 _MANY = StoppingRule(min_samples=40, max_samples=60, rel_error=2e-3, max_s=4.0)
 _EVERY = 13  # replays of which the lucky one skips one
@@ -377,7 +375,7 @@ class Ahead(KernelContender):
         call = self.calls(bench)
         for at in order:
             call(at)
-        launcher.wait(bench.stream, limit_s=CLOCK_LIMIT_S)
+        launcher.wait(bench.stream, limit_s=LIMIT_S)
         return lambda: None
 
 
@@ -423,7 +421,7 @@ def try_cheat(name: str, task: GpuTask) -> Mapping[Rung, str]:
     return next(cheat for cheat in CHEATS if cheat.name == name).answer(task)
 
 
-def _timed(contender_of: type[KernelContender]) -> Callable[[GpuTask], str]:
+def _clock_complaint(contender_of: type[KernelContender]) -> Callable[[GpuTask], str]:
     def complain(task: GpuTask) -> str:
         workload, launches = task.timed[0]
         kernel, bench = task.kernel(workload, launches), cache.bench(workload, task.spec, task.seed)
@@ -457,14 +455,18 @@ def _beside_honest(contender: Lucky, honest: KernelContender, bench: Bench) -> s
 _NOTICED = "beats physics|after timing"
 CHEATS = (
     StagedFraud(
-        "an honest contender", "works in every replay", "control", Rung.TIMING, _timed(KernelContender)
+        "an honest contender",
+        "works in every replay",
+        "control",
+        Rung.TIMING,
+        _clock_complaint(KernelContender),
     ),
     StagedFraud(
         "work moved outside the timed region",
         "computes while the graph is captured and does nothing when it is replayed",
         "evolution 3.1 no. 3",
         Rung.TIMING,
-        _timed(Ahead),
+        _clock_complaint(Ahead),
         _NOTICED,
     ),
     StagedFraud(
@@ -472,7 +474,7 @@ CHEATS = (
         "leaves its output for the replays that are timed",
         "evolution 3.1 no. 8, 11",
         Rung.TIMING,
-        _timed(Once),
+        _clock_complaint(Once),
         _NOTICED,
     ),
     StagedFraud(
@@ -480,7 +482,7 @@ CHEATS = (
         "launches on a stream without the clock's events",
         "evolution 3.1 no. 1",
         Rung.TIMING,
-        _timed(Aside),
+        _clock_complaint(Aside),
         _NOTICED,
     ),
     StagedFraud(
@@ -488,7 +490,7 @@ CHEATS = (
         "does everything twice and rests in every thirteenth sample",
         "evolution 3.1 no. 47",
         Rung.TIMING,
-        _timed(Lucky),
+        _clock_complaint(Lucky),
         "called slower|called unclear",
     ),
 )
