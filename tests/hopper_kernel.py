@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import numpy as np
 from places import KERNELS
+from tables import data
 
 from evoflash.emulator import launch as emulator
 from evoflash.emulator.launch import Emulation, Memory
@@ -123,23 +124,7 @@ class Configuration:
 
 
 # What is tried, by name; each differs from its neighbours in what the hardware is asked to do.
-CONFIGURATIONS = {
-    "plain": Configuration(),
-    "alone": Configuration(consumers=1, producer_warps=1, tma_store=False),
-    "one_stage": Configuration(k_stages=1, v_stages=1),
-    "uneven_ring": Configuration(consumers=1, k_stages=3, v_stages=2, tile_keys=48, overlap=True),
-    "overlap": Configuration(overlap=True),
-    "ping_pong": Configuration(overlap=True, ping_pong=True, tile_keys=128),
-    "wide": Configuration(overlap=True, ping_pong=True, tile_keys=176),
-    "turns_only": Configuration(ping_pong=True, tile_keys=96, tma_store=False),
-    "three": Configuration(consumers=3, overlap=True, ping_pong=True, tile_keys=64),
-    "three_wide": Configuration(consumers=3, overlap=True, ping_pong=True, tile_keys=128),
-    "shared_p": Configuration(shared_p=True),
-    "shared_p_overlap": Configuration(shared_p=True, overlap=True, tile_keys=96),
-    "multicast": Configuration(cluster=2),
-    "multicast_overlap": Configuration(cluster=2, overlap=True, ping_pong=True, tile_keys=128),
-    "cluster_of_four": Configuration(consumers=1, cluster=4, producer_warps=1, tma_store=False),
-}
+CONFIGURATIONS = {name: Configuration(**values) for name, values in data(__file__, "CONFIGURATIONS").items()}
 
 
 @dataclass(frozen=True, slots=True)

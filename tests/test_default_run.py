@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from places import ROOT, environment
+from tables import data
 
 PRODUCT = """
 import pytest
@@ -19,24 +20,9 @@ def test_product(a, b, c):
     pass
 """
 
-SAMPLED = """
-import pytest
+SAMPLED = data(__file__, "SAMPLED")
 
-@pytest.mark.sample(3)
-@pytest.mark.parametrize("a", [{names}])
-def test_of_many_cases(a):
-    pass
-"""
-
-GPU_TEST = """
-import pytest
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("name", ["{name}"])
-{mark}
-def test_on_a_gpu(name):
-    pass
-"""
+GPU_TEST = data(__file__, "GPU_TEST")
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from places import environment
+from tables import data
 from waiting import LIMIT_S, is_alive, until
 
 from evoflash.errors import DeviceError, UsageError
@@ -237,15 +238,7 @@ def test_a_process_outlives_the_thread_that_first_called_it():
         assert [fresh.submit(process_id, timeout_s=LIMIT_S).result().value] == first
 
 
-PARENT = """
-import sys, time
-import test_isolation as test
-from evoflash.isolation import IsolatedPool
-if __name__ == "__main__":
-    pool = IsolatedPool(2)
-    calls = [pool.submit(test.hang_in_c_noted, sys.argv[1], timeout_s=test.LIMIT_S) for _ in range(2)]
-    time.sleep(600)
-"""
+PARENT = data(__file__, "PARENT")
 
 
 def hang_in_c_noted(folder):

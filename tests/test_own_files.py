@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from places import environment
+from tables import data, table_of_cases
 
 from evoflash import extensions as folders
 from evoflash import operation as registry
@@ -73,12 +74,7 @@ def test_an_operator_of_ones_own_is_found(own) -> None:
     assert "mine" in {operator.name for operator in operators()}
 
 
-GOOD_STRATEGY = """
-from evoflash.strategies.uniform import Uniform
-
-def strategy(space, *, seed, seeds):
-    return Uniform(space, seed=seed)
-"""
+GOOD_STRATEGY = data(__file__, "GOOD_STRATEGY")
 
 
 def test_a_strategy_of_ones_own_proposes(own) -> None:
@@ -88,15 +84,7 @@ def test_a_strategy_of_ones_own_proposes(own) -> None:
     assert SPACE.is_valid(make_strategy("mine", SPACE, seed=0).ask().genome)
 
 
-@pytest.mark.parametrize(
-    ("kind", "name"),
-    [
-        ("gpus", "l4.toml"),
-        ("templates", "flash_mma.cu.j2"),
-        ("mutations", "nudge.py"),
-        ("strategies", "uniform.py"),
-    ],
-)
+@table_of_cases()
 def test_a_name_that_is_there_already_is_an_error_that_names_both_files(own, kind, name) -> None:
     (own / kind / name).write_text("")
     every = {
@@ -160,22 +148,7 @@ def test_an_entry_point_that_names_no_package_is_an_error(monkeypatch) -> None:
 # GPUs.
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "says"),
-    [
-        ("sm_count             = 58", "", "lacks sm_count"),
-        ("sm_count             = 58", "sm_count = 'x'", "sm_count = 'x': write a whole number above 0"),
-        ("sm_count             = 58", "sm_count = -1", "sm_count = -1: write a whole number above 0"),
-        ("sm_count             = 58", "sm_count = 58.5", "write a whole number above 0"),
-        ("sm_count             = 58", "sm_count = true", "write a whole number above 0"),
-        ("sm_count             = 58", "sm_count = ", "is not TOML"),
-        ("dram_gbps            = 300", "dram_gbps = nan", "write a number above 0"),
-        ('device_names         = ["NVIDIA L4"]', "", "lacks device_names"),
-        ('["NVIDIA L4"]', '"NVIDIA L4"', "write a list of names in quotes"),
-        ('"sm_89"', '"89"', '"sm_" and the compute capability'),
-        ("sm_count ", "sm_cuont = 3\nsm_count ", "no figure is called 'sm_cuont': did you mean sm_count?"),
-    ],
-)
+@table_of_cases()
 def test_a_gpu_file_that_is_wrong_is_named_with_what_to_write(tmp_path, old, new, says) -> None:
     text = (GPUS / "l4.toml").read_text()
     assert old in text
@@ -197,18 +170,7 @@ def test_a_gpu_file_that_is_no_text_is_named(tmp_path) -> None:
 # Operators.
 
 
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("PARENTS = 1\ndef mutate(parents, space, rng)\n", "mine.py:2: SyntaxError"),
-        ("\nimport no_such_module\n", "mine.py:2: ModuleNotFoundError"),
-        ("raise SystemExit(3)\n", "mine.py:1: SystemExit: 3"),
-        ("PARENTS = 1\n", "is no operator: give it PARENTS"),
-        ("PARENTS = 3\ndef mutate(parents, space, rng): ...\n", "is no operator"),
-        ("PARENTS = 1\nPRIOR = 'high'\ndef mutate(parents, space, rng): ...\n", "PRIOR = 'high'"),
-        ("PARENTS = 1\nBOTTLENECKS = 3\ndef mutate(parents, space, rng): ...\n", "BOTTLENECKS = 3"),
-    ],
-)
+@table_of_cases()
 def test_an_operators_file_that_does_not_load_is_named_with_its_line(own, text, says) -> None:
     (own / "mutations" / "mine.py").write_text(text)
 
@@ -218,22 +180,7 @@ def test_an_operators_file_that_does_not_load_is_named_with_its_line(own, text, 
     assert says in said
 
 
-@pytest.mark.parametrize(
-    ("body", "says"),
-    [
-        ("    return 1 // 0", "mine.py:3: ZeroDivisionError"),
-        ("    return 'rubbish'", "mutate returned 'rubbish', which is neither a genome nor None"),
-        ("    return space.genome({'x': 99})", "mine.py:3: UsageError"),
-        (
-            "    from evoflash.space import Genome\n    return Genome('other', 1, ())",
-            "mutate returned a genome of another space",
-        ),
-        (
-            "    from evoflash.space import Genome\n    return Genome('made', 1, (('z', 1),))",
-            "made has no param 'z'",
-        ),
-    ],
-)
+@table_of_cases()
 def test_an_operator_that_fails_is_left_out_with_one_line_and_not_called_again(
     own, body, says, caplog
 ) -> None:
@@ -269,16 +216,7 @@ def test_a_search_goes_on_without_an_operator_that_fails(own, caplog) -> None:
 # Strategies.
 
 
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("def strategy(:\n", "mine.py:1: SyntaxError"),
-        ("x = 1\n", "is no strategy: define strategy(space, *, seed, seeds)"),
-        ("def strategy(space): return 1\n", "TypeError"),
-        ("def strategy(space, *, seed, seeds): return 1\n", "must return an object with the methods ask"),
-        ("def strategy(space, *, seed, seeds):\n    raise KeyError('k')\n", "mine.py:2: KeyError"),
-    ],
-)
+@table_of_cases()
 def test_a_strategy_that_cannot_be_made_is_named(own, text, says) -> None:
     (own / "strategies" / "mine.py").write_text(text)
 
@@ -288,30 +226,10 @@ def test_a_strategy_that_cannot_be_made_is_named(own, text, says) -> None:
     assert says in said
 
 
-STRATEGY = """
-from evoflash.evaluation import Proposal
-from evoflash.space import Genome
-
-class Mine:
-    def __init__(self, space): self.space = space
-    def tell(self, proposal, evaluation): pass
-    def ask(self):
-        {ask}
-
-def strategy(space, *, seed, seeds): return Mine(space)
-"""
+STRATEGY = data(__file__, "STRATEGY")
 
 
-@pytest.mark.parametrize(
-    ("ask", "says"),
-    [
-        ("return 1 // 0", "mine.py:9: ZeroDivisionError"),
-        ("return 7", "'7', which is neither a Proposal of a genome nor None"),
-        ("return Proposal('x')", "which is neither a Proposal of a genome nor None"),
-        ("return Proposal(Genome('other', 1, ()))", "a genome of another space"),
-        ("return Proposal(self.space.genome({'x': 3}))", "a genome that fails even"),
-    ],
-)
+@table_of_cases()
 def test_a_strategy_that_proposes_what_none_may_is_named(own, ask, says) -> None:
     (own / "strategies" / "mine.py").write_text(STRATEGY.format(ask=ask))
     strategy = make_strategy("mine", SPACE, seed=0)
@@ -333,18 +251,7 @@ def test_a_strategy_may_not_ask_for_a_genome_twice(own) -> None:
 # Templates.
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "says"),
-    [
-        ("version = 1", "version = ", "the header is not TOML: Invalid value (at line 3"),
-        ("version = 1", "version = 'x'", "version (int)"),
-        ('arch    = ["sm_80+"]', 'arch    = ["ampere"]', "arch: 'ampere'"),
-        ('names = ["fault"]', "names = 3", "structural.names must be a list"),
-        ('block_n = "16"', 'block_n = "sixteen"', "let.block_n"),
-        ("[let]", "[blocks]\ntile = 3\n\n[let]", "blocks.tile must be a list"),
-        ("[let]", "[seeds]\nmine = {block_m = 17}\n\n[let]", "block_m=17 is not a value"),
-    ],
-)
+@table_of_cases()
 def test_a_template_with_a_broken_header_is_named(tmp_path, old, new, says) -> None:
     text = PLANTED.read_text()
     assert old in text
@@ -357,16 +264,7 @@ def test_a_template_with_a_broken_header_is_named(tmp_path, old, new, says) -> N
     assert says in said
 
 
-@pytest.mark.parametrize(
-    ("new", "says"),
-    [
-        ("{% if %}", "Expected an expression"),
-        ("{{ nothing }}", "'nothing' is undefined"),
-        ("{{ 1 // 0 }}", "ZeroDivisionError"),
-        ("{% include 'gone.j2' %}", "gone.j2"),
-        ("{{ head_dim.real.missing.more }}", "has no attribute"),
-    ],
-)
+@table_of_cases()
 def test_a_template_that_does_not_render_is_named_with_its_line(own, new, says) -> None:
     path = own / "templates" / "mine.cu.j2"
     lines = PLANTED.read_text().splitlines()

@@ -15,6 +15,7 @@ import pytest
 from hatchling.builders.sdist import SdistBuilder
 from hatchling.builders.wheel import WheelBuilder
 from places import ROOT
+from tables import data
 
 import evoflash
 
@@ -155,12 +156,7 @@ def test_the_wheel_finds_its_own_folders(unpacked: Path) -> None:
 
 
 def test_every_mutation_operator_imports_from_the_wheel(unpacked: Path) -> None:
-    code = """if True:
-        import importlib, pkgutil
-        import evoflash.mutations
-        for module in pkgutil.iter_modules(evoflash.mutations.__path__):
-            print(importlib.import_module("evoflash.mutations." + module.name).__file__)
-    """
+    code = data(__file__, "every_mutation_operator_imports_from_the_wheel_text")
 
     folder = unpacked / "evoflash" / "_share" / "mutations"
     expected = sorted(str(folder / Path(name).name) for name in shipped("mutations"))

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
+from tables import table_of_cases
 
 from evoflash import paths
 from evoflash.errors import UsageError
@@ -82,19 +83,7 @@ def test_a_relative_extension_folder_is_meant_from_the_config_files_folder(folde
     assert value("extensions") == (str(folder / "home" / "evoflash" / "mine"), "/abs")
 
 
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("gpu = ", "is not TOML"),
-        ("gpuu = 'l4'", "no setting is called 'gpuu'. Did you mean gpu?"),
-        ("gpu = 4", "gpu = 4: write a text in quotes"),
-        ("budget = '200'", "budget = '200': write a whole number"),
-        ("budget = true", "budget = True: write a whole number"),
-        ("quiet = 1", "quiet = 1: write true or false"),
-        ("extensions = [3]", "extensions = [3]: write a list of folders in quotes"),
-        ("db = ['a']", "write a path in quotes"),
-    ],
-)
+@table_of_cases()
 def test_a_config_file_that_is_wrong_is_named_with_what_to_write(folder, text, says) -> None:
     (folder / "evoflash.toml").write_text(text)
 

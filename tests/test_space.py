@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tables import table_of_cases
 
 from evoflash.errors import UsageError
 from evoflash.space import Check, Genome, Param, SearchSpace
@@ -170,16 +171,6 @@ def test_cardinality_counts_the_raw_product() -> None:
     assert TINY.cardinality == 3 * 2 * 2 * 3
 
 
-@pytest.mark.parametrize(
-    ("values", "value", "expected"),
-    [
-        ((1, 2, 4, 8), 2, (1, 4)),
-        ((1, 2, 4, 8), 1, (2,)),
-        ((1, 2, 4, 8), 8, (4,)),
-        (("a", "b", "c"), "a", ("b", "c")),
-        ((False, True), True, (False,)),
-        ((16,), 16, ()),
-    ],
-)
+@table_of_cases(tuples=True)
 def test_a_number_has_adjacent_neighbours_and_a_word_all_others(values, value, expected) -> None:
     assert Param("p", values).neighbours(value) == expected

@@ -4,21 +4,14 @@ import tomllib
 from dataclasses import fields
 
 import pytest
+from tables import data
 
 from evoflash.errors import UsageError
 from evoflash.paths import GPUS
 from evoflash.specs import GpuSpec, known_gpus, load_gpu
 
 # Dense fp16 with fp32 accumulation, TFLOPS as the data sheets print it (without sparsity).
-DATA_SHEET_TFLOPS = {
-    "a10": 125,
-    "a100": 312,
-    "h100": 989,
-    "h200": 989,
-    "l4": 121,
-    "l40s": 362,
-    "rtx4090": 165,
-}
+DATA_SHEET_TFLOPS = data(__file__, "DATA_SHEET_TFLOPS")
 
 # By compute capability: KiB of shared memory per SM and per block, threads and blocks per SM, fp32 lanes.
 LIMITS = {

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from forked import evoflash
+from tables import table_of_cases
 
 from evoflash.app.compare import (
     ComparedKernel,
@@ -105,15 +106,7 @@ def test_the_same_kernel_twice_has_two_names(database):
     assert [each.name for each in both] == [f"{genome_id} (1)", f"{genome_id} (2)"]
 
 
-@pytest.mark.parametrize(
-    ("words", "problem", "says"),
-    [
-        (("sdpa_flash", "sdpa_cudnn"), None, "--problem"),
-        (("sdpa_flush", "sdpa_cudnn"), "mission", "sdpa_flash, sdpa_cudnn"),
-        (("missing.cu", "sdpa_cudnn"), "mission", "missing.cu cannot be read"),
-        (("sdpa_flash", "sdpa_cudnn"), "missoin", "missoin"),
-    ],
-)
+@table_of_cases(tuples=True)
 def test_a_mistake_says_what_to_do(words, problem, says):
     with pytest.raises(UsageError, match=says):
         found(*words, problem=problem)

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from tables import table_of_cases
 
 from evoflash.app import compare as comparing
 from evoflash.app import evaluate as run
@@ -113,21 +114,7 @@ def test_a_file_needs_family_and_values_only(database, tmp_path) -> None:
     assert (found.problem, found.gpu, dict(found.values)) == ("mission", None, {"stages": 2})
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "{",
-        "[]",
-        "3",
-        '"x"',
-        "{}",
-        '{"family": 3, "values": {}}',
-        '{"family": "flash_wmma"}',
-        '{"best": null}',
-        '{"genome": {"family": "a", "values": {}}, "gpu": 3}',
-    ],
-)
+@table_of_cases()
 def test_a_file_without_a_genome_is_refused_with_what_to_write(text, database, tmp_path) -> None:
     path = tmp_path / "kernel.json"
     path.write_text(text)
@@ -152,17 +139,7 @@ def test_an_exported_file_that_was_edited_is_no_genome(outcome, database, tmp_pa
         named(path, database)
 
 
-@pytest.mark.parametrize(
-    ("what", "family", "words", "says"),
-    [
-        (None, None, [], "name one genome"),
-        ("3f2a", "flash_wmma", [], "name one genome"),
-        ("3f2a", None, ["stages=2"], "--set belongs to --family"),
-        (None, "flash_wmma", ["stages"], "write param=value"),
-        (None, "flash_wmma", ["stage=2"], "stages"),
-        (None, "flash_wmma", ["stages=99"], "stages is one of"),
-    ],
-)
+@table_of_cases()
 def test_what_names_no_genome_is_refused(what, family, words, says, database) -> None:
     with pytest.raises(UsageError, match=says):
         subject.of_words(what, family, words, problem=None, gpu="l4", db=database)

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
+from tables import table_of_cases
 from typer.testing import CliRunner
 
 import evoflash
@@ -101,15 +101,7 @@ def test_a_file_and_a_server_share_one_leaderboard_and_no_password_is_shown(
     assert "secret" not in done.output
 
 
-@pytest.mark.parametrize(
-    ("labels", "short"),
-    [
-        (["/home/a/x.db", "/home/a/y.db"], ["x.db", "y.db"]),
-        (["/home/a/x.db", "/home/b/x.db"], ["a/x.db", "b/x.db"]),
-        (["/x.db", "postgresql://me:***@db.example.org/kernels"], ["x.db", "kernels"]),
-        (["postgresql://me@one/kernels", "postgresql://me@two/kernels"], ["one/kernels", "two/kernels"]),
-    ],
-)
+@table_of_cases()
 def test_a_table_names_databases_by_as_little_as_tells_them_apart(
     labels: list[str], short: list[str]
 ) -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 from rich.console import Console
+from tables import table_of_cases
 
 from evoflash.app.leaderboard import OBJECTIVES, objectives_of, pareto_front, read_front
 from evoflash.app.search import plan as planning
@@ -85,16 +86,7 @@ def test_a_front_of_nothing_is_empty_and_one_without_objectives_an_error() -> No
         pareto_front([row(1.0, 1)], ())
 
 
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("", "is none"),
-        ("latency,", "is none"),
-        ("speed", "Use latency, error"),
-        ("regs", r"Did you mean registers\?"),
-        ("latency,latency", "each objective once"),
-    ],
-)
+@table_of_cases()
 def test_what_is_no_objective_is_refused_with_those_that_are(text, says) -> None:
     with pytest.raises(UsageError, match=says):
         objectives_of(text)

@@ -15,6 +15,7 @@ import typer
 from command_cases import EXIT_DEVICE, EXIT_USAGE, fresh, one_line
 from forked import evoflash
 from places import ROOT, environment
+from tables import data
 from waiting import LIMIT_S, until
 
 from evoflash.cli import program as cli
@@ -322,13 +323,7 @@ def test_a_number_beyond_what_a_database_holds_is_refused_in_words(option: str) 
 
 def test_what_is_loaded_is_not_looked_through_for_garbage_before_the_end():
     """That took a third of the time of a short command."""
-    code = """
-import atexit, gc, sys
-from evoflash.cli.program import main
-atexit.register(lambda: print(gc.get_freeze_count() > 10_000))
-sys.argv = ["evoflash", "--help"]
-main()
-"""
+    code = data(__file__, "what_is_loaded_is_not_looked_through_for_garbage_before_the_end_text")
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, env=environment(), check=True
     )

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import typer
+from tables import table_of_cases
 from typer.main import get_command
 
 from evoflash.cli import program as cli
@@ -56,21 +57,7 @@ def test_a_strategy_of_a_search_is_none_of_a_replay(config, capsys) -> None:
     assert "magic" not in said(capsys, "replay", "no_such_file.json.gz")
 
 
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("[searhc]\nseed = 1\n", "no command is called 'searhc'. Did you mean search?"),
-        ("[search]\nsed = 1\n", "no option of `evoflash search` is called 'sed'. Did you mean seed?"),
-        ("[search]\nseed = 'x'\n", "[search] seed = 'x': "),
-        ("[search]\nseed = 1.5\n", "[search] seed = 1.5: "),
-        ("[search]\nseed = [1]\n", "[search] seed = [1]: write a number or a text"),
-        ("[search]\nfresh = 1\n", "[search] fresh = 1: write true or false"),
-        ("[search]\nseed = true\n", "[search] seed = True: write a number"),
-        ("[search]\nhelp = true\n", "no option of `evoflash search` is called 'help'"),
-        ("[search.sed]\nx = 1\n", "no option of `evoflash search` is called 'sed'. Did you mean seed?"),
-        ("[search.more]\nseed = 1\n", "no option of `evoflash search` is called 'more'"),
-    ],
-)
+@table_of_cases()
 def test_a_table_that_is_wrong_is_named_with_its_file(config, capsys, text, says) -> None:
     config.write_text(text)
 
@@ -116,14 +103,7 @@ def test_a_command_of_a_group_has_a_table_within_the_groups(config, grouped) -> 
     assert found["runs"]["delete"] == {}
 
 
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("[runs.listt]\ntop = 5\n", "no option of `evoflash runs` is called 'listt'. Did you mean list?"),
-        ("[runs.list]\ntopp = 5\n", "no option of `evoflash runs list` is called 'topp'. Did you mean top?"),
-        ("[runs.list]\ntop = 'x'\n", "[runs.list] top = 'x': "),
-    ],
-)
+@table_of_cases()
 def test_a_table_of_a_group_that_is_wrong_is_named(config, grouped, text, says) -> None:
     config.write_text(text)
 

@@ -7,23 +7,9 @@ import sys
 
 import pytest
 from places import ROOT, environment
+from tables import data, table_of_cases
 
-SENDS_AT_IMPORT = """
-import os, sys
-
-module, number = sys.argv[1], int(sys.argv[2])
-del sys.argv[1:3]
-
-class Sends:
-    def find_spec(self, name, path=None, target=None):
-        if name == module:
-            os.kill(os.getpid(), number)
-
-from evoflash.cli.program import main
-assert module not in sys.modules
-sys.meta_path.insert(0, Sends())
-main()
-"""
+SENDS_AT_IMPORT = data(__file__, "SENDS_AT_IMPORT")
 
 
 def heard_ctrl_c():
@@ -31,16 +17,7 @@ def heard_ctrl_c():
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-@pytest.mark.parametrize(
-    ("module", "words"),
-    [
-        ("typer", ["--help"]),
-        ("evoflash.cli.options", ["--help"]),
-        ("numpy", ["search", "--gpu", "l4"]),
-        ("evoflash.store.store", ["search", "--gpu", "l4"]),
-        ("jinja2", ["families"]),
-    ],
-)
+@table_of_cases()
 @pytest.mark.parametrize(("sent", "called"), [(signal.SIGINT, "Ctrl-C"), (signal.SIGTERM, "SIGTERM")])
 @pytest.mark.sample(4)
 def test_a_signal_while_a_module_is_imported_is_one_line_and_its_exit_code(

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 from places import FIXTURES, ROOT, TESTS, environment
+from tables import data
 from waiting import LIMIT_S, has_open, is_alive, is_waiting, until
 
 from evoflash.kernels.gxx import runtime
@@ -104,15 +105,7 @@ def test_a_database_that_cannot_grow_ends_the_search_and_keeps_its_rows(tmp_path
 # Prints the genomes of a database.
 LIST = """-c 'import sqlite3, sys; \
 [print(*row) for row in sqlite3.connect(sys.argv[1]).execute("select genome_id from evaluations")]'"""
-TMPFS = """
-mount -t tmpfs -o size={small} none {folder} || exit 99
-{prepare}
-{command}; echo "code $?" >&2
-mount -o remount,size={large} {folder}
-{between}
-{command}; echo "code $?" >&2
-{afterwards}
-"""
+TMPFS = data(__file__, "TMPFS")
 
 
 def on_a_small_disk(
@@ -268,16 +261,7 @@ def test_ctrl_c_is_heard_while_a_lock_on_the_database_is_waited_for(tmp_path: Pa
     assert (code, line[:28]) == (130, "evoflash: stopped by Ctrl-C:"), line
 
 
-HOLDER = """
-import sys, time
-from evoflash.evaluation import Basis
-from evoflash.store.store import RunKey, open_store
-with open_store(sys.argv[1]) as store:
-    run = store.runs()[0]
-    store.begin(run.key, gpu_hash=run.gpu_hash, budget=1, argv=[], environment={})
-    print("mine", flush=True)
-    time.sleep(600)
-"""
+HOLDER = data(__file__, "HOLDER")
 
 
 @pytest.mark.full

@@ -17,6 +17,7 @@ from fuzzing import CASES_OF_A_FILE, FILES, cases, run
 from hypothesis import given
 from hypothesis import strategies as st
 from places import FIXTURES
+from tables import data
 
 from evoflash.app.new_files import write
 from evoflash.errors import EvoflashError
@@ -28,24 +29,7 @@ SPACE = SearchSpace(
     "made", (Param("x", (1, 2, 4)), Param("y", ("a", "b"))), checks=(Check("fits", lambda v: v["x"] < 4),)
 )
 # No loops among them: a file that never ends is not what is sought here.
-WORDS = [
-    "",
-    "0",
-    "-1",
-    "1e400",
-    "nan",
-    "true",
-    "None",
-    '"x"',
-    "[]",
-    "{}",
-    "{{ x }}",
-    "{% x %}",
-    "=",
-    "\n",
-    "é",
-    "(",
-]
+WORDS = data(__file__, "WORDS")
 WORDS += [
     "import x",
     "raise",

@@ -17,6 +17,7 @@ from fuzzing import CASES_OF_A_FILE, CASES_OF_AN_OPTION, FILES, cases, run
 from hypothesis import given
 from hypothesis import strategies as st
 from places import FIXTURES
+from tables import data
 
 from evoflash.cli import program as cli
 from evoflash.store.store import open_store
@@ -32,57 +33,7 @@ def every(command: Any, *path: str) -> dict[str, Any]:
 
 COMMANDS: dict[str, Any] = every(cli.app())
 LONG = {"--self-test", "--conformance"}  # minutes of work that no folder stops: with a misspelt option only
-WORDS = st.sampled_from(
-    [
-        *(
-            "l4",
-            "h200",
-            "mission",
-            "s2k_d64,causal",
-            "b=1,h=1,s=64,d=32",
-            "flash_simt",
-            "evolution",
-            "uniform",
-        ),
-        *(
-            "gpu",
-            "emulated",
-            "replay",
-            "full",
-            "all",
-            "a" * 300,
-            "",
-            " ",
-            "-",
-            "--",
-            "=",
-            "a=b",
-            "0",
-            "-1",
-            "nan",
-        ),
-        *(
-            "b=1,h=0,s=1,d=16",
-            "b=1,b=2",
-            "s=9999999999999",
-            "mission+mission",
-            "evolution:full:x",
-            "block_m=64",
-        ),
-        *(
-            "postgresql://me:secret@nowhere/x",
-            "sqlite:///",
-            "://",
-            "\x00",
-            "é",
-            "日本",
-            "%s",
-            "{}",
-            "*",
-            "\n",
-        ),
-    ]
-) | st.text(
+WORDS = st.sampled_from([*data(__file__, "WORDS"), "a" * 300, "\x00"]) | st.text(
     st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12
 )  # a shell passes no more
 NUMBERS = st.sampled_from(
@@ -112,22 +63,7 @@ def place(tmp_path_factory) -> Path:
     return folder
 
 
-PATHS = st.sampled_from(
-    [
-        *(
-            "good.db",
-            "broken.db",
-            "recorded.json",
-            "empty.txt",
-            "binary.cu",
-            "folder",
-            "gone",
-            "gone/file.x",
-            "",
-        ),
-        *("folder/new.json", "~no_such_user/x.db", "/dev/null/x", "a" * 300),
-    ]
-)
+PATHS = st.sampled_from([*data(__file__, "PATHS"), "a" * 300])
 
 
 def words_of(option: Any) -> st.SearchStrategy[str]:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from places import KERNELS
+from tables import data
 
 from evoflash.emulator import launch as emulator
 from evoflash.kernels import ef_layer, gxx
@@ -108,27 +109,7 @@ def test_a_debug_build_waits_two_seconds_at_most() -> None:
 
 def every_wgmma() -> str:
     """Kernels that use each shape with both element types, A in shared memory and in registers."""
-    text = """
-#include "ef.h"
-template <class T, int N>
-EF_DEV void multiply(ef::acc<N>& d, const ef::frag& p, ef::u64 a, ef::u64 b, bool more, T type) {
-  ef::wgmma_fence();
-  ef::wgmma_ss<0, 0>(d, a, b, more, type);
-  ef::wgmma_ss<1, 1>(d, a, b, more, type);
-  ef::wgmma_rs<0>(d, p, b, more, type);
-  ef::wgmma_rs<1>(d, p, b, more, type);
-  ef::wgmma_commit();
-  ef::wgmma_wait<0>();
-}
-template <int N>
-EF_DEV void both(float* out, ef::u64 a, ef::u64 b, bool more) {
-  ef::acc<N> d = {};
-  ef::frag p = {};
-  multiply(d, p, a, b, more, ef::f16());
-  multiply(d, p, a, b, more, ef::bf16());
-  for (int i = 0; i < N; ++i) ef::stg(out + threadIdx.x * N + i, d[i]);
-}
-"""
+    text = data(__file__, "every_wgmma_text")
     for n in range(8, 257, 8):
         text += f"""
 extern "C" __global__ void __launch_bounds__(128) n{n}(float* out, ef::u64 a, ef::u64 b, bool more) {{

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tables import data, table_of_cases
 
 from evoflash.emulator.launch import Emulation, Memory, run_launch
 from evoflash.kernels.gxx import build
@@ -11,18 +12,7 @@ from evoflash.launch import LaunchConfig
 
 BLOCKS = 12
 # Each block notes its turn, and how many are there with it, itself included.
-ORDER = """#include "ef.h"
-extern "C" __global__ void order(ef::u32* turns, ef::u32* most, ef::u32* counts) {
-  if (threadIdx.x == 0) {
-    ef::stg(turns + blockIdx.x, ef::atom_add(counts, 1u));
-    const ef::u32 there = ef::atom_add(counts + 1, 1u) + 1;
-    ef::atom_max(most, there);
-  }
-  ef::syncthreads();
-  if (threadIdx.x == 0) ef::atom_add(counts + 1, ~0u);
-}
-EF_EXPORT_KERNEL(order)
-"""
+ORDER = data(__file__, "ORDER")
 IDLE = '#include "ef.h"\nextern "C" __global__ void idle() {}\nEF_EXPORT_KERNEL(idle)\n'
 
 
@@ -80,30 +70,10 @@ def test_a_grid_of_too_many_blocks_ends_with_how_many_have_run(schedule: str) ->
     assert 0 < emulation.counters["ctas"] < 2_000_000_000
 
 
-KERNEL_OF_128 = """#include "ef.h"
-constexpr int kThreads = 128;
-extern "C" __global__ void __launch_bounds__(kThreads * (1), 2) first() {}
-EF_EXPORT_KERNEL(first)
-extern "C" __global__ __launch_bounds__(64) void second() {}
-EF_EXPORT_KERNEL(second)
-extern "C" __global__ void third() {}
-EF_EXPORT_KERNEL(third)
-"""
+KERNEL_OF_128 = data(__file__, "KERNEL_OF_128")
 
 
-@pytest.mark.parametrize(
-    ("entry", "grid", "threads", "smem", "says"),
-    [
-        ("first", (4, 1, 1), 128, 0, ""),
-        ("first", (4, 1, 1), 160, 0, "160 threads of first, whose __launch_bounds__ allow 128"),
-        ("second", (4, 1, 1), 96, 0, "96 threads of second, whose __launch_bounds__ allow 64"),
-        ("third", (4, 1, 1), 1024, 227 * 1024, ""),
-        ("third", (4, 1, 1), 32, 227 * 1024 + 1, "232449 bytes of shared memory"),
-        ("third", (1, 65_536, 1), 32, 0, "65536 blocks along y"),
-        ("third", (1, 1, 70_000), 32, 0, "70000 blocks along z"),
-        ("third", (2**31, 1, 1), 32, 0, "2147483648 blocks along x"),
-    ],
-)
+@table_of_cases(tuples=True)
 def test_what_no_gpu_launches_is_reported_and_not_run(
     entry: str, grid: tuple[int, int, int], threads: int, smem: int, says: str
 ) -> None:

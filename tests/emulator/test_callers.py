@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from places import TESTS
+from tables import data
 
 from evoflash.app.check.findings import from_report, merge
 from evoflash.app.check.runs import check_kernel
@@ -50,17 +51,7 @@ def test_a_finding_shows_the_calls_as_places_of_its_own() -> None:
     ]
 
 
-HEADER = """/* evoflash check
-entry = "k"
-grid = 1
-block = 32
-smem = 1024
-arguments = [
-  { name = "x", dtype = "f32", shape = [128] },
-  { name = "y", dtype = "f32", shape = [32], out = true },
-]
-*/
-"""
+HEADER = data(__file__, "HEADER")
 # K and V by one helper; `early` reads V while its copy may be under way.
 COPIES = (TESTS / "emulator" / "copies.cu").read_text()
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from emulator_faults import told
 from places import KERNELS, environment
+from tables import table_of_cases
 
 from evoflash.emulator.launch import Emulation, Memory, run_launch
 from evoflash.errors import DeviceError, UsageError
@@ -110,16 +111,7 @@ def test_a_right_kernel_computes_attention_without_a_report(
     assert outcome.error < {"f16": 2e-3, "bf16": 1e-2}[kind]
 
 
-@pytest.mark.parametrize(
-    "number",
-    [
-        pytest.param(0, id="plain stores"),
-        pytest.param(10, id="syncwarp orders a warp"),
-        pytest.param(12, id="a warp exits before syncthreads"),
-        pytest.param(14, id="producer arrives, consumer syncs"),
-        pytest.param(18, id="trailing empty copy group"),
-    ],
-)
+@table_of_cases()
 def test_what_is_right_though_it_looks_odd_is_not_reported(number: int) -> None:
     assert fault(number).reports == ()
 

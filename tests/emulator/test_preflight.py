@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from tables import data
 
 from evoflash.emulator.call import _strided_layout
 from evoflash.emulator.preflight import CPU_LIMIT_S, cpu_limit_s, emulate, preflight
@@ -25,16 +26,7 @@ KEYS = (
     AttentionKey(128, "bf16", False, 2, "sm_89"),
 )
 # A pipeline with every kind of barrier, padded rows, lazy rescaling and a staged output.
-VALUES = {
-    "warps": 2,
-    "block_n": 32,
-    "waits": "separate",
-    "k_stages": 2,
-    "v_stages": 2,
-    "q_home": "smem",
-    "rescale": "lazy",
-    "epilogue": "staged",
-}
+VALUES = data(__file__, "VALUES")
 
 
 @pytest.mark.slow
@@ -144,22 +136,8 @@ def test_the_time_limit_goes_by_the_work():
 
 
 HOPPER, H200 = load_family("flash_wgmma"), load_gpu("h200")
-SPECULATIVE = {  # no maximum is looked for in later tiles, which are masked in parts
-    "block_n": 64,
-    "consumers": 1,
-    "overlap": "none",
-    "tile_parts": 2,
-    "rescale": "speculative",
-    "rows_per_warpgroup": 64,
-    "kv_groups": 1,
-}
-DRIFTS = {  # genomes that rescale at every key or tile: a shrink that is not exactly 1 adds up there
-    "flash_simt": {"lanes_per_row": 8, "softmax": "online_per_key", "vec": 8},
-    "flash_wmma": {"block_n": 16},
-    "flash_mma": {"block_n": 16, "warps": 2},
-    "flash_direct": {"block_n": 16, "key_warps": 1},
-    "flash_cluster": {"block_n": 32, "tile_parts": 1},
-}
+SPECULATIVE = data(__file__, "SPECULATIVE")
+DRIFTS = data(__file__, "DRIFTS")
 
 
 @pytest.mark.parametrize("name", DRIFTS)

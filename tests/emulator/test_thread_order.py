@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from tables import data
 
 from evoflash.emulator.launch import Memory, run_launch
 from evoflash.kernels.gxx import build
@@ -10,18 +11,7 @@ from evoflash.launch import LaunchConfig
 WARPS, ROUNDS = 4, 16
 OTHERS = (WARPS - 1) * ROUNDS
 # Each warp notes how many rounds all warps together had been through when it came to its first one.
-ROUNDS_OF_WARPS = """#include "ef.h"
-extern "C" __global__ void rounds(ef::u32* first, ef::u32* count) {
-  for (int i = 0; i < 16; ++i) {
-    ef::syncwarp();
-    if (threadIdx.x % 32 == 0) {
-      const ef::u32 before = ef::atom_add(count, 1u);
-      if (i == 0) ef::stg(first + threadIdx.x / 32, before);
-    }
-  }
-}
-EF_EXPORT_KERNEL(rounds)
-"""
+ROUNDS_OF_WARPS = data(__file__, "ROUNDS_OF_WARPS")
 
 
 def first_rounds(schedule: str, seed: int) -> list[int]:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from emulator_faults import told
 from places import KERNELS
+from tables import data, table_of_cases
 
 from evoflash.emulator.launch import Emulation, Memory, run_launch
 from evoflash.emulator.tensor_map import tensor_map
@@ -101,30 +102,8 @@ def swizzled(address: int, span: int) -> int:
 
 
 BOX_CASES = [
-    pytest.param(Case((64,), (32,), (16,)), id="1d"),
-    pytest.param(Case((64,), (256,), (-16,)), id="1d, over both ends"),
-    pytest.param(Case((64, 40), (64, 16), (0, 8), 128), id="2d, 128B"),
-    pytest.param(Case((64, 40), (64, 16), (0, 30), 128), id="2d, 128B, tail"),
-    pytest.param(Case((64, 40), (64, 16), (0, -3), 128), id="2d, 128B, before"),
-    pytest.param(Case((100, 40), (64, 8), (72, 2), 128), id="2d, 128B, columns cut"),
-    pytest.param(Case((100, 40), (64, 8), (-16, 2), 128), id="2d, 128B, columns before"),
-    pytest.param(
-        Case((64, 40), (64, 8), (0, 0), 128, offset=128 * 3), id="2d, 128B, in the pattern's middle"
-    ),
-    pytest.param(Case((64, 40), (32, 24), (32, 8), 64), id="2d, 64B"),
-    pytest.param(Case((64, 40), (32, 7), (32, 8), 64, offset=128), id="2d, 64B, odd rows"),
-    pytest.param(Case((64, 40), (16, 24), (16, 8), 32), id="2d, 32B"),
-    pytest.param(Case((64, 40), (16, 5), (16, 8), 32, offset=640), id="2d, 32B, odd rows"),
-    pytest.param(Case((64, 40), (40, 8), (8, 1)), id="2d, columns"),
-    pytest.param(Case((64, 40), (64, 8), (0, 38), fill_nan=True), id="2d, NaN"),
-    pytest.param(Case((64, 40), (64, 8), (0, 1000)), id="2d, all outside"),
-    pytest.param(Case((64, 10, 3), (64, 4, 2), (0, 3, 1), 128), id="3d, 128B"),
-    pytest.param(Case((64, 10, 3), (64, 8, 2), (0, 6, 2), 128), id="3d, 128B, corner"),
-    pytest.param(Case((64, 10, 3), (64, 8, 2), (0, 6, 0), broadcast=True), id="3d, stride 0"),
-    pytest.param(Case((32, 5, 3, 4), (32, 3, 2, 3), (0, 3, 2, -1), 64), id="4d, 64B"),
-    pytest.param(Case((32, 5, 3, 4, 2), (32, 3, 2, 3, 2), (0, 3, 2, 2, 1)), id="5d"),
-    pytest.param(Case((32, 5, 3, 4, 2), (8, 3, 2, 3, 2), (20, -1, 0, -2, 0), element_bytes=4), id="5d, f32"),
-    pytest.param(Case((32, 20), (32, 9), (0, 15), 128, 4, fill_nan=True), id="2d, f32, 128B, NaN"),
+    pytest.param(Case(**{key: value for key, value in row.items() if key != "id"}), id=row["id"])
+    for row in data(__file__, "BOX_CASES", tuples=True)
 ]
 
 
@@ -257,25 +236,7 @@ def test_sectors_are_counted_as_far_as_the_box_lies_in_the_tensor() -> None:
 # ---- tensor maps
 
 
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
-        ({"address": 264}, "multiple of 16"),
-        ({"dims": ()}, "1 to 5"),
-        ({"dims": (64, 0)}, "1 to 2\\^32"),
-        ({"dims": (64, (1 << 32) + 1)}, "1 to 2\\^32"),
-        ({"strides": ()}, "give 1 and 2"),
-        ({"strides": (136,)}, "multiple of 16 below"),
-        ({"strides": (1 << 40,)}, "below 2\\^40"),
-        ({"box": (64, 257)}, "1 to 256"),
-        ({"box": (64, 0)}, "1 to 256"),
-        ({"box": (60, 8)}, "multiple of 16"),
-        ({"box": (128, 8), "swizzle": 128}, "at most 128"),
-        ({"box": (32, 8), "swizzle": 128}, "whole 128"),
-        ({"swizzle": 16}, "0, 32, 64 or 128"),
-        ({"element_bytes": 8}, "2 and 4"),
-    ],
-)
+@table_of_cases(tuples=True)
 def test_what_a_driver_would_refuse_is_refused(change: dict[str, Any], reason: str) -> None:
     right: dict[str, Any] = {"address": 256, "dims": (64, 40), "strides": (128,), "box": (64, 8)}
     tensor_map(**right)
@@ -456,20 +417,7 @@ def test_a_copy_to_another_block_is_not_reported(delivery: str, schedule: str) -
 
 
 @pytest.mark.parametrize(("delivery", "schedule"), POLICIES)
-@pytest.mark.parametrize(
-    ("number", "kind", "at"),
-    [
-        pytest.param(1, "dsmem-not-started", "// to both", id="no cluster barrier"),
-        pytest.param(2, "missing-proxy-fence", "// to both", id="no fence_mbar_init"),
-        pytest.param(3, "cluster-rank", "// three of two", id="mask"),
-        pytest.param(4, "async-overwrite", "// to both", id="asks only its own readers"),
-        pytest.param(5, "async-at-exit", "// unasked", id="nobody waits there"),
-        pytest.param(7, "race-WAR", "// too early", id="source overwritten"),
-        pytest.param(8, "dsmem-exited", "// over there", id="source's block ends"),
-        pytest.param(9, "missing-proxy-fence", "// over there", id="no proxy fence"),
-        pytest.param(10, "dsmem-not-started", "// to both", id="arrived, not waited"),
-    ],
-)
+@table_of_cases()
 def test_misuse_between_blocks_is_reported_with_its_line(
     number: int, kind: str, at: str, delivery: str, schedule: str
 ) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 from places import KERNELS
+from tables import table_of_cases
 
 from evoflash.emulator.launch import Emulation, Memory, run_launch
 from evoflash.kernels.gxx import build
@@ -156,17 +157,7 @@ def test_the_pool_holds_what_the_compiler_gave_the_block() -> None:
     assert "of 49152 are free" in report.message
 
 
-@pytest.mark.parametrize(
-    ("number", "kind", "wanted"),
-    [
-        pytest.param(2, "setmaxnreg", "reg_inc", id="increase below"),
-        pytest.param(3, "setmaxnreg", "reg_dec", id="decrease above"),
-        pytest.param(4, "setmaxnreg", "reg_dec", id="one warp"),
-        pytest.param(5, "setmaxnreg", "reg_dec", id="two of them"),
-        pytest.param(6, "divergence", "", id="half a warp"),
-        pytest.param(7, "setmaxnreg", "// again", id="twice without a barrier"),
-    ],
-)
+@table_of_cases()
 @pytest.mark.parametrize("schedule", ["fifo", "random"])
 def test_a_misuse_of_setmaxnreg_is_reported(number: int, kind: str, wanted: str, schedule: Any) -> None:
     reports = registers(number, schedule=schedule).reports

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from places import KERNELS
+from tables import table_of_cases
 
 from evoflash.emulator import launch as emulator
 from evoflash.kernels import ef_layer, gxx
@@ -91,20 +92,7 @@ def test_equal_seeds_give_equal_layouts() -> None:
     np.testing.assert_array_equal(wmma(bug=7, seed=3).found, wmma(bug=7, seed=3).found)
 
 
-@pytest.mark.parametrize(
-    ("bug", "kind", "at"),
-    [
-        pytest.param(
-            1, "race-RAW", "ef::wmma_load_a(left, a_tile, stride);", id="no barrier before the load"
-        ),
-        pytest.param(2, "misaligned-shared", "a_tile + 8", id="base in between"),
-        pytest.param(3, "OOB-shared", "a_tile + 3 * kPartBytes", id="beyond the allocation"),
-        pytest.param(4, "divergence", "threadIdx.x == 5", id="another address in one lane"),
-        pytest.param(5, "uninit-shared", "a_tile + 16 * stride * 2", id="never written"),
-        pytest.param(6, "misaligned-shared", "stride + 4", id="stride in between"),
-        pytest.param(8, "race-WAR", "ef::wmma_store_c(c_tile", id="stored over what is read"),
-    ],
-)
+@table_of_cases()
 @pytest.mark.parametrize("element", ["f16", "bf16"])
 def test_a_planted_mistake_is_named_with_its_line(bug: int, kind: str, at: str, element: str) -> None:
     lines = {report.line for report in wmma(element, bug=bug).emulation.reports if report.kind == kind}

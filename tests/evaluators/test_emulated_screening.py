@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from places import TEMPLATES
+from tables import table_of_cases
 
 from evoflash.app.evaluate import FixedList
 from evoflash.evaluation import Basis, Evaluation, Proposal, Rung, RunKey, Status
@@ -82,14 +83,7 @@ def test_what_is_as_slow_as_the_last_of_the_best_is_screened_and_what_is_faster_
 
 @pytest.mark.slow
 @pytest.mark.parametrize("best_us", [SLOW_US, FAST_US])
-@pytest.mark.parametrize(
-    ("fault", "status", "rung", "says"),
-    [
-        ("overrun", Status.RUNTIME, Rung.PREFLIGHT, "OOB-global"),
-        ("nan", Status.CORRECTNESS, Rung.PREFLIGHT, "non-finite"),
-        ("broken", Status.COMPILE, Rung.COMPILE, "error"),
-    ],
-)
+@table_of_cases()
 @pytest.mark.sample(1)
 def test_a_wrong_kernel_is_rejected_however_fast_and_whoever_its_rivals_are(
     planted, fault, status, rung, says, best_us

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tables import data
 
 from evoflash.app.search import plan as planning
 from evoflash.app.search.limits import Limits
@@ -13,21 +14,7 @@ from evoflash.app.search.session import run_search
 from evoflash.store.store import open_store
 
 # The addresses that the system gives out, and the order of sets, differ between the two processes.
-ESTIMATE = """
-import mmap, sys
-taken = [mmap.mmap(-1, int(size)) for size in sys.argv[1].split(",")]
-from evoflash.evaluators.prepare import estimates
-from evoflash.evaluators.prepare import prepare
-from evoflash.kernels.family import load_family
-from evoflash.specs import load_gpu
-from evoflash.problem import parse_problem
-gpu, problem = load_gpu("l4"), parse_problem("mission")
-family = load_family("flash_direct")
-space = family.space(problem.compile_keys(gpu.arch), gpu)
-genome = family.seeds_for(problem, space, gpu)[0]
-prepared = prepare(genome, problem, gpu, True, 7)
-print(prepared.profiles, estimates(genome, prepared, problem, gpu))
-"""
+ESTIMATE = data(__file__, "ESTIMATE")
 
 
 def estimated(sizes: str, hash_seed: int) -> str:

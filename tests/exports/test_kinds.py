@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from exported_cases import champion, exported
+from tables import data, table_of_cases
 
 from evoflash.champions import champion_today
 from evoflash.cli import program as cli
@@ -21,18 +22,7 @@ from evoflash.replay.kernel_tuner import read_recording
 from evoflash.store.store import open_store
 
 
-@pytest.mark.parametrize(
-    ("path", "name"),
-    [
-        ("kernel.cu", "cu"),
-        ("a/b.cubin", "cubin"),
-        ("attention.py", "cupy"),
-        ("out/my_attention.py", "cupy"),
-        ("run.t4.json", "t4"),
-        ("t4.json", "t4"),
-        ("solution.json", "solution"),
-    ],
-)
+@table_of_cases()
 def test_a_path_says_its_kind(path, name):
     assert kind_of(None, path).name == name
 
@@ -215,15 +205,7 @@ def run(capsys, *words):
     return code, captured.out, captured.err
 
 
-@pytest.mark.parametrize(
-    ("name", "files"),
-    [
-        ("k.cubin", ["k.cubin", "k.json"]),
-        ("attention.py", ["attention.py"]),
-        ("k.cu", ["k.cu"]),
-        ("solution.json", ["definition.json", "solution.json"]),
-    ],
-)
+@table_of_cases()
 def test_export_writes_the_kind_that_the_path_means(name, files, tmp_path, capsys):
     code, out, err = run(capsys, *KERNEL, "-o", tmp_path / name)
 
@@ -269,31 +251,15 @@ def test_several_architectures_are_one_export(tmp_path, capsys):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["k.json", "k.sm_89.cubin", "k.sm_90a.cubin"]
 
 
-BAD_COMMANDS = {
-    "a kind on stdout": ((*KERNEL, "--kind", "cubin"), "add -o PATH"),
-    "architectures on stdout": ((*KERNEL, "--arch", "sm_89"), "add -o PATH"),
-    "architectures of a source": ((*KERNEL, "--arch", "sm_90a", "-o", "k.cu"), "cu does not: leave it out"),
-    "architectures without its own": (
-        (*KERNEL, "--arch", "sm_89", "-o", "k.cubin"),
-        "the kernel's own is sm_90a",
-    ),
-    "an unknown architecture": ((*KERNEL, "--arch", "sm_90a,sm_1", "-o", "k.cubin"), "no known GPU has it"),
-    "an unknown kind": ((*KERNEL, "--kind", "onnx", "-o", "k"), "use one of cu, cubin"),
-    "a path that says nothing": ((*KERNEL, "-o", "k.bin"), "add --kind"),
-    "a folder that is not there": ((*KERNEL, "-o", "no/k.cubin"), "cannot be written"),
-    "a prefix of what has no C names": ((*KERNEL, "--prefix", "x", "-o", "k.cubin"), "leave it out"),
-    "a path without a name": ((*KERNEL, "--kind", "cu", "-o", ""), "names no file"),
-    "a path that is too long": ((*KERNEL, "-o", "a" * 300 + ".cu"), "cannot be written"),
-    "a path below a file": ((*KERNEL, "-o", "/dev/null/x.cubin"), "cannot be written"),
-    "results without a search": ((*KERNEL, "-o", "t4.json"), "no search in the database"),
-    "best with a kind alone": (("best", "--kind", "cubin"), "add --export PATH"),
-    "best with architectures alone": (("best", "--arch", "sm_89"), "add --export PATH"),
-}
+BAD_COMMANDS = data(__file__, "BAD_COMMANDS")
 
 
 @pytest.mark.parametrize("case", BAD_COMMANDS)
 def test_a_command_that_cannot_be_ends_in_one_line_and_writes_nothing(case, tmp_path, capsys, monkeypatch):
     words, said = BAD_COMMANDS[case]
+    words = [word.replace("LONG", "a" * 300) for word in words]
+    if words[0] == "KERNEL":
+        words[:1] = KERNEL
     monkeypatch.chdir(tmp_path)
 
     code, out, err = run(capsys, *words, "--db", tmp_path / "none.db")

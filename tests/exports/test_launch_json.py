@@ -7,6 +7,7 @@ import random
 import numpy as np
 import pytest
 from exported_cases import CASES, exported
+from tables import data, table_of_cases
 
 from evoflash.errors import UsageError
 from evoflash.exports.cubin import write
@@ -27,14 +28,7 @@ PROBLEMS = (
     "b=1,h=4,hkv=4,sq=64,skv=64,d=64,dtype=bf16",
     "b=16,h=32,hkv=8,sq=1,skv=8192,d=128,dtype=fp16",
 )
-SHAPES = [
-    (1, 1, 1, 1),
-    (3, 2, 113, 203),
-    (16, 8, 1, 8192),
-    (2, 5, 1000, 17),
-    (7, 1, 4096, 4096),
-    (1, 33, 129, 64),
-]
+SHAPES = list(data(__file__, "SHAPES", tuples=True))
 
 
 def like(
@@ -97,22 +91,7 @@ def folded(text, **names):
     return of_sizes(Expression(text, "test", (int,)), names, SIZES)
 
 
-@pytest.mark.parametrize(
-    ("text", "names", "said"),
-    [
-        ("threads", {"threads": 128}, 128),
-        (
-            "ceil_div(seq_q * pack, block_m) * splits",
-            {"pack": 1, "block_m": 64, "splits": 1},
-            "ceil_div(seq_q, 64)",
-        ),
-        ("4 * partials * batch", {"partials": 0}, 0),
-        ("heads // pack if packed else heads", {"packed": False, "pack": 4}, "heads"),
-        ("max(1, min(batch * heads, 2 * slots))", {"slots": 66}, "max(1, min(batch * heads, 132))"),
-        ("(1 if order == 'rows' else 2) * seq_q", {"order": "rows"}, "seq_q"),
-        ("1 if seq_q > 4 and is_long else 2", {"is_long": True}, "1 if seq_q > 4 and True else 2"),
-    ],
-)
+@table_of_cases()
 def test_what_no_shape_changes_becomes_a_number(text, names, said):
     assert folded(text, **names) == said
     sizes = dict(zip(SIZES, (2, 8, 4, 100, 300), strict=True))
@@ -125,26 +104,7 @@ def test_a_division_that_is_not_whole_cannot_be_exported():
         folded("seq_q / 2")
 
 
-EVIL = (
-    "__import__('os').system('true')",
-    "().__class__",
-    "[x for x in (1,)]",
-    "lambda: 1",
-    "batch.real",
-    "open('x')",
-    "f'{batch}'",
-    "batch ** 9 ** 9",
-    "batch if",
-    "min(*(1, 2))",
-    "unknown + 1",
-    "1.5",
-    "'text'",
-    "(batch := 3)",
-    "batch << 9999999",
-    "x" * 5000,
-    "(" * 3000 + "1" + ")" * 3000,
-    "batch\n",
-)
+EVIL = (*data(__file__, "EVIL"), "x" * 5000, "(" * 3000 + "1" + ")" * 3000)
 
 
 @pytest.mark.parametrize("text", EVIL, ids=lambda text: text[:20])

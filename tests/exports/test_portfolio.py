@@ -7,6 +7,7 @@ import sys
 
 import pytest
 from portfolio_cases import chosen_from, needs_torch, table_of
+from tables import data
 
 from evoflash.app.portfolio.run import package_of
 from evoflash.errors import UsageError
@@ -15,35 +16,7 @@ from evoflash.runtime.dispatch import Dispatcher
 from evoflash.runtime.launch import Kernel
 
 TIMES = [[10.0, 20.0], [40.0, 20.0], [9.0, 5.0]]
-USE = """
-import site
-import sys
-sys.modules["evoflash"] = None  # whatever is installed here: importing it fails
-site.addsitedir(sys.argv[1])
-import torch
-from fast_attention import Refused, attention
-q, k = torch.randn(1, 8, 40, 64).half(), torch.randn(1, 8, 40, 64).half()
-right = torch.nn.functional.scaled_dot_product_attention(q, k, k)
-assert torch.equal(attention(q, k, k), right)
-turned = [t.transpose(1, 2) for t in (q, k, k)]
-out, lse = attention(*turned, layout="bshd", return_lse=True)
-assert torch.equal(out.transpose(1, 2), right) and lse.shape == (1, 8, 40)
-into = torch.empty_like(q)
-assert attention(q, k, k, out=into) is into and torch.equal(into, right)
-for bad in (lambda: attention(q.float(), k.float(), k.float(), fallback=False), lambda: attention(q, k, 3)):
-    try:
-        bad()
-    except Refused as why:
-        assert "\\n" not in str(why)
-    else:
-        raise SystemExit("nothing was refused")
-whole = torch.randn(1, 8, 1024, 64).half()
-assert attention.member(whole, whole, causal=False) is attention.members[1]
-assert attention.member(whole.float(), whole.float(), causal=False) is None
-compiled = torch.compile(lambda q, k: attention(q, k, k), fullgraph=True, backend="eager")
-assert torch.equal(compiled(q, k), right)
-print("fine")
-"""
+USE = data(__file__, "USE")
 
 
 @pytest.fixture(scope="module")

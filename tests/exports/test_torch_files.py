@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from exported_cases import exported
+from tables import data
 
 from evoflash.errors import UsageError
 from evoflash.evaluation import Basis, Evaluation, Rung, Status, Timing, Verdict
@@ -17,15 +18,7 @@ from evoflash.exports.kinds import kind_of
 from evoflash.exports.launch_json import artefact
 
 # Runs in a Python that has PyTorch and cannot import evoflash: a name that is None fails to import.
-ALONE = """
-import site, sys
-sys.modules["evoflash"] = None
-site.addsitedir(sys.argv[1])
-import torch
-torch.manual_seed(0)
-q, k, v = (torch.randn(1, 8, 40, 64, dtype=torch.float16) for _ in range(3))
-right = torch.nn.functional.scaled_dot_product_attention(q, k, v)
-"""
+ALONE = data(__file__, "ALONE")
 
 
 @cache
@@ -45,19 +38,7 @@ def alone(folder: Path, text: str) -> str:
 def test_one_file_is_all_that_a_program_needs(tmp_path):
     kind_of(None, str(tmp_path / "mine_torch_op.py")).write(exported("direct"), tmp_path / "mine_torch_op.py")
 
-    said = alone(
-        tmp_path,
-        """
-import mine_torch_op as mine
-assert torch.equal(mine.attention(q, k, v, fallback=True), right)
-try:
-    mine.attention(q, k, v)
-except mine.Refused as error:
-    print(error)
-mine.register_sdpa(mine.attention, "mine")
-print(torch.nn.attention.list_flash_attention_impls()[-1])
-""",
-    )
+    said = alone(tmp_path, data(__file__, "one_file_is_all_that_a_program_needs_text"))
 
     assert said.splitlines() == [
         "the tensors are on cpu, the kernel runs on a GPU: move them there.",
@@ -70,15 +51,7 @@ def test_two_files_and_two_copies_of_one_live_side_by_side(tmp_path):
     for name, case in (("one", "direct"), ("again", "direct"), ("other", "plain")):
         kind_of("torch", name).write(exported(case), tmp_path / f"{name}.py")
 
-    said = alone(
-        tmp_path,
-        """
-import again, one, other
-for each in (one, again):
-    assert torch.equal(each.attention(q, k, v, fallback=True), right)
-print(one.attention.name == again.attention.name, one.attention.name == other.attention.name)
-""",
-    )
+    said = alone(tmp_path, data(__file__, "two_files_and_two_copies_of_one_live_side_by_side_text"))
 
     assert said.split() == ["True", "False"]
 
@@ -169,16 +142,7 @@ def test_its_modules_import_only_the_standard_library_torch_and_one_another(hub)
 def test_the_folder_loads_with_kernels_from_a_local_path(hub):
     pytest.importorskip("kernels._rust", reason="kernels is not installed")
 
-    said = alone(
-        hub.parent,
-        """
-from pathlib import Path
-from kernels import get_local_kernel
-kernel = get_local_kernel(Path(sys.argv[1]) / "hub" / "build" / "torch-cuda")
-assert torch.equal(kernel.attention(q, k, v, fallback=True), right)
-print(kernel.attention)
-""",
-    )
+    said = alone(hub.parent, data(__file__, "the_folder_loads_with_kernels_from_a_local_path_text"))
 
     assert "float16, head_dim 64, one query head for each key/value head, no mask" in said
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from comparing_device import Device
+from tables import table_of_cases
 
 from evoflash.gpu import comparisons
 from evoflash.gpu.comparisons import (
@@ -221,17 +222,7 @@ def is_finite(device, bits, dtype, *, offset=0):
 
 
 @pytest.mark.parametrize("at", [1, 512 * 8 + 6, 8 * GROUPS - 1])
-@pytest.mark.parametrize(
-    ("dtype", "value"),
-    [
-        ("fp16", 0x7C00),
-        ("fp16", 0xFC00),
-        ("fp16", 0x7E01),
-        ("bf16", 0x7F80),
-        ("bf16", 0xFF80),
-        ("bf16", 0x7FC0),
-    ],
-)
+@table_of_cases()
 def test_one_nan_or_infinity_is_seen_wherever_it_is(device, dtype, value, at):
     bits = finite_bits(dtype)
     bits[at] = value

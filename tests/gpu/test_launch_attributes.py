@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from places import TESTS
+from tables import table_of_cases
 
 from evoflash.errors import TemplateError
 from evoflash.gpu.driver import is_plain
@@ -41,19 +42,7 @@ def test_the_header_says_cluster_resident_and_dependent(tmp_path: Path) -> None:
     assert not launches_of(family, 2)[0].resident
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        (
-            "dependent = true",
-            "depends = true",
-            r"two\.cu\.j2: unknown launch\.depends: known are block, c",
-        ),
-        ('cluster = ["size", 1, 1]', "cluster = 2", r"launch\.cluster must be a list of three"),
-        ('resident = "size == 4"', 'resident = "size"', r"launch\.resident"),
-        ('resident = "size == 4"', "dependent = true", r"launch\.dependent: first is the first launch"),
-    ],
-)
+@table_of_cases()
 def test_a_malformed_launch_is_named(tmp_path: Path, old: str, new: str, message: str) -> None:
     with pytest.raises(TemplateError, match=message):
         family_from(tmp_path, HEADER.replace(old, new))

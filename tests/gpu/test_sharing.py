@@ -3,7 +3,7 @@
 import multiprocessing
 import time
 
-import pytest
+from tables import table_of_cases
 
 from evoflash.gpu import launcher
 from evoflash.gpu.launcher import alone, beside_others, let_go, share_gpu_by
@@ -49,15 +49,7 @@ def started(function, *args):
     return process
 
 
-@pytest.mark.parametrize(
-    ("first", "second", "waits"),
-    [
-        ("alone", "alone", True),
-        ("alone", "beside_others", True),
-        ("beside_others", "alone", True),
-        ("beside_others", "beside_others", False),
-    ],
-)
+@table_of_cases()
 def test_what_is_timed_runs_alone_and_launches_run_beside_one_another(tmp_path, first, second, waits):
     path, ready, end, got = str(tmp_path / "turns"), SPAWN.Event(), SPAWN.Event(), SPAWN.Event()
     holder = started(other, path, first, ready, end)

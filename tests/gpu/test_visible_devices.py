@@ -3,6 +3,7 @@
 import os
 
 import pytest
+from tables import table_of_cases
 
 from evoflash.errors import UsageError
 from evoflash.gpu.launcher import restrict
@@ -10,17 +11,7 @@ from evoflash.gpu.launcher import restrict
 NAME = "CUDA_VISIBLE_DEVICES"
 
 
-@pytest.mark.parametrize(
-    ("before", "text", "after"),
-    [
-        (None, "0,1", "0,1"),
-        (None, "3", "3"),
-        ("4,5,6", "0,2", "4,6"),
-        ("GPU-aa, GPU-bb", "1", "GPU-bb"),
-        ("4,5", "all", "4,5"),
-        (None, "all", None),
-    ],
-)
+@table_of_cases()
 def test_positions_count_among_the_gpus_that_were_visible(monkeypatch, before, text, after):
     monkeypatch.delenv(NAME, raising=False)
     if before is not None:

@@ -4,16 +4,11 @@ import re
 
 import pytest
 from places import KERNELS
+from tables import data
 
 from evoflash.kernels import ef_layer
 
-KERNEL = """
-constexpr int kHeadDim = 64;
-constexpr int BLOCK_N = 2 * kHeadDim - 16;
-using Scores = ef::acc<BLOCK_N / 2>;
-template <int N>
-EF_DEV void add(ef::acc<N>& d) { ef::wgmma_ss<0, 0>(d, 0, 0, true, ef::bf16()); }
-"""
+KERNEL = data(__file__, "KERNEL")
 
 
 def shapes(text: str) -> set[str]:

@@ -13,6 +13,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from tables import table_of_cases
 
 from evoflash.kernels.family import load_family
 from evoflash.kernels.standalone import export_kernel, genome_of
@@ -227,20 +228,7 @@ no_gpu = pytest.mark.skipif(os.path.exists("/dev/nvidia0"), reason="pointers to 
 
 @needs_nvcc
 @no_gpu
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {},
-        {"scale": 0.5},
-        {"lse": 0x5000},
-        {"q_strides": (4 * 8 * 64, 64, 8 * 64), "o_strides": (4 * 8 * 64, 64, 8 * 64)},
-        {"k_strides": (64, 2 * 512 * 64, 2 * 64)},  # batch elements inside of rows
-        {"batch": 1, "k_strides": (-1, 512 * 64, 64)},  # no stride of an axis of extent 1 is looked at
-        {"seq_q": 1, "o_strides": (8 * 64, 64, 3)},
-        {"k_strides": (512 * 64, 8, 64)},  # inputs may overlap
-    ],
-    ids=str,
-)
+@table_of_cases(tuples=True, ids=str)
 def test_a_call_that_may_be_right_goes_on_to_the_runtime(library, changes):
     code = answer(library, call(**changes))
 

@@ -7,6 +7,7 @@ import gene_cases
 import numpy as np
 import pytest
 from gene_cases import FamilyCases, cases_of
+from tables import data
 
 from evoflash.emulator.preflight import preflight
 from evoflash.evaluation import Status
@@ -154,14 +155,7 @@ def test_random_genomes_compile_without_spills(name, gpu):
 
 # ---- shapes
 
-SHAPES = {  # seq_q, seq_kv, trial
-    "one row": (1, 200, "needles"),
-    "fewer keys than a tile": (150, 5, "large_logits"),
-    "several steps": (5, 300, "rising"),
-    "steps that fewer blocks have keys for": (137, 161, "falling"),
-    "queries without a key": (200, 60, "rising"),
-    "no tile is full": (17, 31, "saturated"),
-}
+SHAPES = data(__file__, "SHAPES", tuples=True)
 
 
 @pytest.mark.cover

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from places import TESTS
+from tables import table_of_cases
 
 from evoflash.errors import TemplateError, UsageError
 from evoflash.kernels.expression import Expression
@@ -38,26 +39,7 @@ def test_an_inactive_param_is_absent_from_the_genome(tmp_path):
     assert space.genome({"mode": "b", "depth": 3}).as_dict()["depth"] == 3
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "mentions"),
-    [
-        ('"32 * warps"', '"32 * wraps"', "let.threads"),
-        ('"threads <= gpu.threads_per_sm"', '"threads <= gpu.nope"', "check.fits"),
-        ('"threads <= gpu.threads_per_sm"', '"threads"', "check.fits"),
-        ('"threads <= gpu.threads_per_sm"', '"threads <="', "check.fits"),
-        ("\"mode == 'b'\"", '"depth"', "when.depth"),
-        ('depth = "mode', 'width = "mode', "width"),
-        ('["ceil_div(seq_q, 16)", "heads", "batch"]', '["heads"]', "launch.grid"),
-        ("warps = [1, 2]", "warps = 3", "params.warps"),
-        ("warps = [1, 2]", "warps = [1, 1]", "params.warps"),
-        ("version = 1", 'version = "one"', "version"),
-        ("[let]", "[lets]", "lets"),
-        ("[params]", "[params", "TOML"),
-        ("{#---", "{#", "header"),
-        ('"32 * warps"', '"warps.__class__"', "let.threads"),
-        ('"32 * warps"', '"32 // (warps - warps)"', "let.threads"),
-    ],
-)
+@table_of_cases()
 def test_a_malformed_header_names_the_file_and_the_key(tmp_path, old, new, mentions):
     assert old in HEADER
 
@@ -197,15 +179,7 @@ def test_seeds_may_stand_in_a_file_of_their_own(tmp_path):
     ]
 
 
-@pytest.mark.parametrize(
-    ("text", "mentions"),
-    [
-        ("first = {warps = 1", "tiny/seeds.toml is not TOML"),
-        ("first = 1", "tiny/seeds.toml: first must be a table"),
-        ('first = {warps = 1, for = "seq_q >"}', "tiny/seeds.toml: first.for"),
-        ('first = {warps = 1, for = "nope > 1"}', "tiny/seeds.toml: first.for"),
-    ],
-)
+@table_of_cases()
 def test_a_malformed_seed_names_the_file_and_the_seed(tmp_path, text, mentions):
     with pytest.raises(TemplateError) as caught:
         family_from(with_seeds(tmp_path, text), HEADER)

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 from gene_cases import cases_of
+from tables import table_of_cases
 
 from evoflash.emulator.preflight import preflight
 from evoflash.kernels.renderer import render
@@ -44,16 +45,7 @@ def test_a_swizzle_needs_whole_groups_of_chunks(layout, head_dim, fits):
 
 
 @pytest.mark.parametrize("dtype", ["fp16", "bf16"])
-@pytest.mark.parametrize(
-    ("values", "adverse"),
-    [
-        ({"rescale": "speculative"}, "rising"),
-        ({"rescale": "speculative", "early_qk": "on", "kv_split_warps": 2}, "large_logits"),
-        ({"rescale": "speculative", "producers": 1}, "large_logits"),
-        ({"rescale": "sampled"}, "large_logits"),
-        ({"rescale": "sampled", "sample": 4, "q_alias": "on"}, "large_logits"),
-    ],
-)
+@table_of_cases()
 @pytest.mark.sample(4)
 def test_an_outgrown_reference_is_noticed_and_the_block_done_again(values, adverse, dtype):
     """The second time shows in the copies: each K and V tile is fetched twice."""

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from gene_cases import cases_of
+from tables import table_of_cases
 
 from evoflash.emulator.call import EmulatorRun, run_call
 from evoflash.emulator.preflight import preflight
@@ -191,15 +192,7 @@ def test_a_second_p_compiles_without_spills():
 SKIPPING = {"tile_skip": "on", "consumers": 4, "schedule": "dynamic", "q_stages": 2}
 
 
-@pytest.mark.parametrize(
-    ("seq_q", "seq_kv", "own"),
-    [
-        (256, 256, (1, 2, 3, 4)),
-        (256, 257, (2, 3, 4, 5)),  # a key further: none sees a tile less
-        (256, 96, (0, 0, 1, 2)),  # 160 rows see nothing
-        (130, 320, (4, 5, 5, 5)),  # the rows end in the third warpgroup: the fourth goes along
-    ],
-)
+@table_of_cases(tuples=True)
 @pytest.mark.parametrize("more", [{}, {"schedule": "grid", "kv_splits": 4}], ids=["dynamic", "split"])
 def test_a_warpgroup_multiplies_the_tiles_that_its_rows_see_and_no_others(seq_q, seq_kv, own, more):
     workload, products = ALONE.workload(1, 1, seq_q, seq_kv), {}
@@ -224,17 +217,7 @@ def test_rings_and_turns_stay_in_step_when_warpgroups_sit_out_tiles_of_piece_aft
 HALVING = {"tile_skip": "half", "block_n": 128, "rescale": "online"}
 
 
-@pytest.mark.parametrize(
-    ("seq_q", "seq_kv", "scores", "values"),
-    [
-        (256, 256, 1, 2),  # the first warpgroup of either block; the first block's only tile has whole scores
-        (256, 257, 4, 4),  # a key further: one key of each block's last tile, for its last row
-        (256, 320, 4, 4),  # half a tile further: half of each block's last tile
-        (256, 96, 0, 1),  # 160 rows see nothing, the next 32 a quarter of the only tile
-        (130, 320, 4, 4),  # the rows end in the third warpgroup: the fourth goes along
-        (130, 321, 2, 2),  # and a key more, as do the rows that are none
-    ],
-)
+@table_of_cases()
 @pytest.mark.parametrize("more", [{}, {"schedule": "dynamic", "rescale": "speculative", "sum_of": "exact"}])
 def test_a_warpgroup_multiplies_half_of_a_last_tile_of_which_its_rows_see_no_more(
     seq_q, seq_kv, scores, values, more

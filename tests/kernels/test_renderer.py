@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tables import table_of_cases
 
 from evoflash.errors import UsageError
 from evoflash.kernels.family import load_family
@@ -69,22 +70,7 @@ def test_the_workload_is_not_in_the_text():
     assert "512" not in source
 
 
-@pytest.mark.parametrize(
-    ("line", "what"),
-    [
-        ('asm volatile("trap;");', "assembly"),
-        ("__shared__ float s[32];", "shared array"),
-        ("__syncthreads();", "intrinsic"),
-        ("float x = __shfl_xor_sync(~0u, y, 1);", "intrinsic"),
-        ("atomicAdd(p, 1);", "library call"),
-        ("__device__ int counter;", "global"),
-        ("__device__ ef::u32 counters[4] = {};", "global"),
-        ("__managed__ unsigned int counter;", "global"),
-        ("  __device__ struct { int x; } kept;", "global"),
-        ("  static u32 calls = 0;", "static variable"),
-        ("#include <cuda_fp16.h>", "include"),
-    ],
-)
+@table_of_cases()
 def test_the_lint_sees_what_the_emulator_cannot(line, what):
     found = lint(f"// a comment\n{line}\n")
 
@@ -93,15 +79,7 @@ def test_the_lint_sees_what_the_emulator_cannot(line, what):
     assert found[0].endswith("line 2")
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "__device__ __forceinline__ float twice(float x) { return 2 * x; }",
-        "__device__ ef::u32 home(int row,\n                         int column) {",
-        "static constexpr int kRows = 16;",
-        "const int x = static_cast<int>(y);",
-    ],
-)
+@table_of_cases()
 def test_the_lint_lets_functions_and_constants_be(line):
     assert lint(line) == ()
 

@@ -7,6 +7,7 @@ import subprocess
 import pytest
 from cupy.cuda import nvrtc
 from places import TEMPLATES
+from tables import table_of_cases
 
 from evoflash.app.check.subject import of_genome
 from evoflash.emulator.preflight import preflight
@@ -138,23 +139,7 @@ def test_a_map_is_described_contiguous_dimension_first(wanted, dims, strides, bo
     assert geometry(wanted, spec.shape, strides_bytes) == (dims, strides, box)
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "complaint"),
-    [
-        ("[tensor_map.V]", "[tensor_map.W]", r"tensor_map\.W: write \[tensor_map\.Q\]"),
-        ("l2_promotion = 128", "l2_promotion = 100", r"tensor_map\.V: .* l2_promotion 100"),
-        ("l2_promotion = 128", "swizzle = 16", r"tensor_map\.V: .* swizzle 16"),
-        ("l2_promotion = 128", "promotion = 128", r"tensor_map\.V\.promotion is unknown"),
-        ('box          = [1, 1, "block_n", "head_dim"]', "box = [1, 1, 16]", r"tensor_map\.V\.box must be"),
-        (
-            'box          = [1, 1, "block_n", "head_dim"]',
-            'box = [1, 1, "n", 64]',
-            r"box = 'n' fails|unknown name",
-        ),
-        ('box          = [1, 1, "block_n", "head_dim"]', "box = [2, 1, 8, 64]", "lies in one batch element"),
-        ("atomics = true", 'atomics = "yes"', "atomics must be true or false"),
-    ],
-)
+@table_of_cases()
 def test_a_malformed_map_names_itself(tmp_path, old, new, complaint):
     text = BOXES.read_text()
     assert text.count(old) == 1

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from move_cases import difference, different, each_move
 from strategy_cases import SPACE, TINY
+from tables import data, table_of_cases
 
 import evoflash.mutations
 from evoflash.errors import UsageError
@@ -175,14 +176,7 @@ def test_a_named_move_changes_what_its_name_says_and_what_that_costs(move) -> No
     assert different(made) == different(move["made"])
 
 
-SIMT_MOVES = [
-    ("parallelize_reductions", {"reduction": "serial", "lanes_per_row": 32}, {"reduction": "shuffle"}),
-    ("keep_tiles_in_smem", {"kv_home": "global"}, {"kv_home": "smem", "kv_home ": "smem_async"}),
-    ("copy_async", {"kv_home": "smem"}, {"kv_home": "smem_async"}),
-    ("fuse_softmax", {"softmax": "two_pass"}, {"softmax": "online"}),
-    ("fold_scale", {"exp_form": "exp"}, {"exp_form": "exp2"}),
-    ("cheaper_mask", {"skip_masked": False}, {"skip_masked": True}),
-]
+SIMT_MOVES = list(data(__file__, "SIMT_MOVES", tuples=True))
 
 
 @pytest.mark.parametrize(("name", "has", "gets"), SIMT_MOVES, ids=[move[0] for move in SIMT_MOVES])
@@ -215,34 +209,7 @@ def test_retile_trades_one_step_of_the_tile_for_another() -> None:
         assert sorted(after[name] > before[name] for name in moved) == [False, True]
 
 
-@pytest.mark.parametrize(
-    ("has", "may"),
-    [
-        (
-            {"row_warps": 2, "key_warps": 2, "block_n": 32},
-            [
-                {"key_warps": 4},
-                {"key_warps": 4, "row_warps": 1},
-                {"key_warps": 1, "merge": "gone"},
-                {"key_warps": 1, "merge": "gone", "row_warps": 4},
-            ],
-        ),
-        (
-            {"row_warps": 1, "key_warps": 8, "block_n": 16},
-            [{"key_warps": 4}, {"key_warps": 4, "row_warps": 2}],
-        ),
-        (  # sixteen warps of 32 keys each have no registers: their steps become shorter
-            {"row_warps": 2, "key_warps": 4, "block_n": 32},
-            [
-                {"key_warps": 8, "block_n": 16},
-                {"key_warps": 8, "row_warps": 1},
-                {"key_warps": 2},
-                {"key_warps": 2, "row_warps": 4},
-            ],
-        ),
-    ],
-    ids=["two by two", "eight are most", "more than fit"],
-)
+@table_of_cases()
 def test_warps_go_from_rows_to_keys_and_back(has, may) -> None:
     space, _ = kernels("flash_direct")
     parent = space.genome({"rows_per_warp": 16, "ctas_per_sm": 1, **has})

@@ -13,6 +13,7 @@ import pytest
 from cupy.cuda import nvrtc
 from operations.scaled_copy import CompileKey, Workload
 from places import TESTS
+from tables import table_of_cases
 
 from evoflash import operation as registry
 from evoflash.champions import distance
@@ -137,13 +138,7 @@ def test_a_right_kernel_compiles_and_is_found_right_in_the_emulator(family, dtyp
     assert [verdict.rel_l2 > 0 for verdict in found.verdicts] == [True, True, False]  # 0.75 itself is exact
 
 
-@pytest.mark.parametrize(
-    ("fault", "status", "complaint"),
-    [
-        ("last column", Status.CORRECTNESS, r"non-finite in normal: .* the first at row=0 col="),
-        ("past the end", Status.RUNTIME, "OOB-global"),
-    ],
-)
+@table_of_cases()
 def test_a_planted_fault_is_found_in_the_emulator(family, fault, status, complaint):
     found = preflight(candidate_of(family, block_m=16, fault=fault), family, L4, seed=1)
 

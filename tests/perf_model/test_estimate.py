@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tables import data, table_of_cases
 
 from evoflash.launch import LaunchConfig, occupancy
 from evoflash.operations.attention.loop import kv_tiles, steps_of
@@ -25,19 +26,7 @@ LAUNCH = LaunchConfig("f", (8, 8, 1), (128, 1, 1), 40960)
 MISSION = parse_workload("mission")
 H200 = load_gpu("h200")
 FIXED = {"smem_wavefronts": 64.0, "global_read_sectors": 256.0, "barrier": 4.0, "critical_barrier": 1.0}
-PER_STEP = {
-    "mma": 256.0,
-    "ex2": 128.0,
-    "ldmatrix": 128.0,
-    "smem_wavefronts": 640.0,
-    "global_read_sectors": 512.0,
-    "barrier": 8.0,
-    "critical_mma": 64.0,
-    "critical_ex2": 32.0,
-    "critical_ldmatrix": 32.0,
-    "critical_barrier": 2.0,
-    "critical_clock": 1000.0,
-}
+PER_STEP = data(__file__, "PER_STEP")
 PROFILE = Profile(launches=(Counts(FIXED, PER_STEP),), rows=64, keys=64, stages=2, splits=1, uncounted=200.0)
 
 
@@ -312,14 +301,7 @@ def recorded(file: str) -> Estimate:
     return estimate(profile, tuple(launches), parse_workload(found["problem"]), load_gpu("h200"), **resources)
 
 
-@pytest.mark.parametrize(
-    ("family", "total_us", "bound"),
-    [
-        ("flash_mma", (8.135032, 2663.224603), ("latency", "latency")),
-        ("flash_simt", (241.445991, 23474.558335), ("latency", "issue")),
-        ("flash_wmma", (48.015018, 7098.417181), ("latency", "shared")),
-    ],
-)
+@table_of_cases(tuples=True)
 def test_a_version_keeps_its_estimates(family, total_us, bound):
     # Rows of a database stand beside each other by version: an estimate that changes raises it.
     found = [recorded(f"space-h200-{family}-{problem}.json.xz") for problem in ("mission", "s2k_d128")]

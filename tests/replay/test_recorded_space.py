@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from places import FIXTURES
+from tables import table_of_cases
 
 from evoflash.errors import UsageError
 from evoflash.evaluation import Basis, Proposal, Rung, Status
@@ -113,14 +114,7 @@ def test_gzip_makes_no_difference_whatever_the_name(tmp_path, stencil):
     assert cache_text(read_recording(path)) == cache_text(stencil)
 
 
-@pytest.mark.parametrize(
-    ("word", "status", "rung"),
-    [
-        ("InvalidConfig", Status.CONSTRAINTS, Rung.CHECKS),
-        ("CompilationFailedConfig", Status.COMPILE, Rung.COMPILE),
-        ("RuntimeFailedConfig", Status.RUNTIME, Rung.SMOKE),
-    ],
-)
+@table_of_cases()
 def test_each_of_kernel_tuners_failures_is_a_status(tmp_path, word, status, rung):
     as_time = written(tmp_path, lambda data: data["cache"]["1,x"].update(time=word), "old.json")
     as_error = written(

@@ -10,6 +10,7 @@ import pytest
 from exported_cases import CASES, exported
 from places import ROOT
 from recording import number, sent_by_evoflash, sizes_of
+from tables import data
 
 from evoflash.exports.launch_json import artefact
 from evoflash.kernels.family import load_family
@@ -293,13 +294,7 @@ def test_an_lse_that_is_not_wanted_is_null(recorder):
     assert number(recorder.launches()[-1].arguments[4]) == 0
 
 
-BAD_MACHINES = {
-    "another architecture": ({"capability": 89}, 0, "was compiled for sm_90a"),
-    "a newer architecture": ({"capability": 100}, 0, "was compiled for sm_90a"),
-    "no such device": ({}, 3, "there is no GPU 3: the driver sees 1"),
-    "too little shared memory": ({"shared": 1000}, 0, "bytes of shared memory: this GPU has fewer"),
-    "no room for blocks that wait": ({"sms": 1}, 0, "32 blocks wait for one another, and 2 fit"),
-}
+BAD_MACHINES = data(__file__, "BAD_MACHINES", tuples=True)
 
 
 @pytest.mark.parametrize("case", BAD_MACHINES)

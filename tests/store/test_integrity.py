@@ -5,6 +5,7 @@ import sqlite3
 from pathlib import Path
 
 import pytest
+from tables import data
 from typer.testing import CliRunner
 
 from evoflash.cli.options import program
@@ -52,34 +53,8 @@ def test_a_database_as_evoflash_left_it_has_nothing_wrong_with_it(path: Path) ->
 
 
 DAMAGES = {
-    "a genome's id": (
-        f"UPDATE genomes SET id = '{'0' * 16}' WHERE id = '{FIRST}'",
-        ("genomes", "its values are those of the genome"),
-    ),
-    "a genome's values": (
-        f"UPDATE genomes SET values_json = '{{\"block_m\":99}}' WHERE id = '{FIRST}'",
-        ("genomes", "its values are those of the genome"),
-    ),
-    "text that is no JSON": (
-        f"UPDATE genomes SET values_json = '{{rubbish' WHERE id = '{FIRST}'",
-        ("genomes", "values_json is no JSON"),
-    ),
-    "an environment that is no JSON": (
-        "UPDATE runs SET environment_json = 'x'",
-        ("runs", "environment_json is no JSON"),
-    ),
-    "a status": (
-        "UPDATE evaluations SET status = 'splendid' WHERE id = 1",
-        ("evaluations", "status is 'splendid', none of correct"),
-    ),
-    "a basis": ("UPDATE runs SET basis = 'guessed'", ("runs", "basis is 'guessed', none of measured")),
-    "an evaluation": ("DELETE FROM evaluations WHERE id = 1", ("lineage", "the run has no evaluation")),
-    "a proposal": (
-        f"DELETE FROM lineage WHERE genome_id = '{FIRST}'",
-        ("evaluations", "its run never proposed its genome"),
-    ),
-    "a run": ("DELETE FROM runs", ("evaluations", "run_id is 1, which runs does not have")),
-    "a table": ("DROP TABLE timings", ("timings", "the table is missing")),
+    name: (statement.replace("<first>", FIRST), found)
+    for name, (statement, found) in data(__file__, "DAMAGES").items()
 }
 
 

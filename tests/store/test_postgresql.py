@@ -13,6 +13,7 @@ import pytest
 import sqlalchemy as sa
 from places import FIXTURES, ROOT, environment
 from postgres_server import Server
+from tables import data, table_of_cases
 from typer.testing import CliRunner
 from waiting import LIMIT_S, until
 
@@ -38,22 +39,8 @@ from tests.store.test_store import (
 
 RECORDED = str(FIXTURES / "recorded.json.gz")
 REPLAY = ("search", "--evaluator", "replay", "--recorded", RECORDED, "--strategy", "uniform")
-HOLDS = """
-import sys
-from tests.store.test_store import begin
-from evoflash.store.store import open_store
-with open_store(sys.argv[1]) as store:
-    begin(store)
-    print("mine", flush=True)
-    sys.stdin.read()
-"""
-OPENS = """
-import sys
-from evoflash.store.store import open_store
-sys.stdin.readline()
-with open_store(sys.argv[1]) as store:
-    print(len(store.runs()), flush=True)
-"""
+HOLDS = data(__file__, "HOLDS")
+OPENS = data(__file__, "OPENS")
 
 
 @pytest.fixture
@@ -312,26 +299,13 @@ def test_the_commands_read_a_server_as_they_read_a_file(url: str) -> None:
     assert json.loads(said("leaderboard", "--json"))["leaderboard"][0]["score_us"] == 10.0
 
 
-@pytest.mark.parametrize(
-    "target",
-    [
-        "postgresql://me:secret@host/kernels",
-        "postgresql://me@host/kernels?password=secret",
-        "postgres://me:secret@host/kernels?sslpassword=secret&connect_timeout=3",
-    ],
-)
+@table_of_cases()
 def test_no_password_of_a_url_is_shown(target: str) -> None:
     assert "secret" not in label_of(target)
     assert "kernels" in label_of(target)
 
 
-@pytest.mark.parametrize(
-    ("user", "database", "advice"),
-    [
-        ("nobody_known", "postgres", "create it with `createuser`"),
-        ("evoflash", "nowhere", "create it with `createdb`"),
-    ],
-)
+@table_of_cases()
 def test_what_the_server_refuses_is_one_line_that_says_what_to_do(
     postgres: Server, user: str, database: str, advice: str
 ) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from places import environment
+from tables import data
 from typer.testing import CliRunner
 
 from evoflash.cli.options import program
@@ -72,16 +73,7 @@ def test_deleting_asks_and_where_nobody_can_answer_wants_yes(path: str) -> None:
     assert histories(path) == before
 
 
-HOLDS = """
-import sys
-from tests.store.test_store import begin
-from evoflash.evaluation import Basis
-from evoflash.store.store import open_store
-with open_store(sys.argv[1]) as store:
-    begin(store, seed=1, basis=Basis.ESTIMATED)
-    print("here", flush=True)
-    sys.stdin.readline()
-"""
+HOLDS = data(__file__, "HOLDS")
 
 
 def test_a_run_that_is_going_on_is_shown_so_and_not_deleted(path: str) -> None:

@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 import sqlalchemy as sa
 from places import FIXTURES, environment
+from tables import data, table_of_cases
 
 from evoflash.app.report.collect import collect
 from evoflash.app.search.session import _is_final
@@ -588,29 +589,8 @@ def test_a_database_made_by_revision_0002_gets_room_for_costs_and_energies(path:
 NEAR = "b=1,h=8,hkv=8,sq=1024,skv=1024,d=64,dtype=fp16"
 # What the searches of store_0003.sql are called there, and the fields that say the same.
 SEARCHES = {
-    "surrogate-transfer-seeds=3/flash_mma": RunKey(
-        *(NEAR, "h200", Basis.MEASURED, "surrogate", 0),
-        without_transfer=True,
-        most_seeds=3,
-        family="flash_mma",
-    ),
-    "surrogate+archive/flash_mma": RunKey(
-        *(PROBLEM, "h200", Basis.MEASURED, "surrogate", 1), from_archive=True, family="flash_mma"
-    ),
-    "evolution:full:islands": RunKey(
-        *(PROBLEM, "l4", Basis.ESTIMATED, "evolution", 2), preset="full", population="islands"
-    ),
-    "evolution": RunKey(PROBLEM, "l4", Basis.ESTIMATED, "evolution", 2),
-    "evolution:free-45+archive-seeds=0/flash_mma": RunKey(
-        *(PROBLEM, "l4", Basis.ESTIMATED, "evolution", 3),
-        preset="free-45",
-        from_archive=True,
-        most_seeds=0,
-        family="flash_mma",
-    ),
-    "tpe": RunKey(PROBLEM, "a recording", Basis.REPLAYED, "tpe", 0),
-    "uniform": RunKey(PROBLEM, "h200", Basis.MEASURED, "uniform", 1),
-    "archive": RunKey(PROBLEM, "h200", Basis.MEASURED, "archive", 0),
+    name: RunKey(**{"problem": PROBLEM, **key, "basis": Basis(key["basis"])})
+    for name, key in data(__file__, "SEARCHES").items()
 }
 
 
@@ -737,17 +717,7 @@ def test_the_view_is_the_sql_file_and_is_renewed_when_it_differs(path: Path) -> 
 
 # ---- several processes
 
-WRITER = """
-import sys
-from tests.store.test_store import begin, evaluation_of, put
-from evoflash.store.store import open_store
-with open_store(sys.argv[1]) as store:
-    run = begin(store, seed=int(sys.argv[2]), budget=100000)
-    start = store.spent_budget(run)
-    for number in range(start, start + int(sys.argv[3])):
-        put(store, run, evaluation_of(number, 1.0 + number))
-        print(number, flush=True)
-"""
+WRITER = data(__file__, "WRITER")
 
 
 def writer(path: Path, seed: int, count: int) -> "subprocess.Popen[str]":
@@ -795,14 +765,7 @@ def test_a_rejected_finalist_ranks_nowhere(store: Store) -> None:
     assert (again.status, again.reason, again.score_us) == (Status.CORRECTNESS, "wrong at b=0", None)
 
 
-@pytest.mark.parametrize(
-    ("basis", "protocols", "is_final"),
-    [
-        (Basis.ESTIMATED, ("model",), True),
-        (Basis.MEASURED, ("cold", "hot"), False),  # stopped before its finalists were timed again
-        (Basis.MEASURED, ("cold", "hot", "final-cold"), True),
-    ],
-)
+@table_of_cases(tuples=True)
 def test_a_run_is_final_when_its_best_was_timed_again(
     store: Store, basis: Basis, protocols: tuple[str, ...], is_final: bool
 ) -> None:

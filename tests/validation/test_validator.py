@@ -5,6 +5,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from tables import data
 from tiled_kernel import tiled
 
 from evoflash.numerics import decode, encode
@@ -91,14 +92,7 @@ def test_an_honest_kernel_passes_where_rows_see_nothing():
     assert verdict.passed, verdict.reason
 
 
-FAULTS = [
-    "last key dropped",
-    "second tile dropped",
-    "scale off by 1 %",
-    "no maximum subtracted",
-    "P with 3 mantissa bits",
-    "output not rescaled",
-]
+FAULTS = data(__file__, "FAULTS")
 
 
 @pytest.mark.parametrize("length", LENGTHS)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 from screens import screens
+from tables import data
 
 from evoflash.app import catalogue
 from evoflash.app.doctor import Diagnosis
@@ -35,19 +36,7 @@ from evoflash.views.terminal import wrap
 
 MISSION = "b=1,h=8,hkv=8,sq=512,skv=512,d=64,dtype=fp16"
 WIDTHS = (40, 60, 80, 100, 140)
-COMMANDS = {
-    "leaderboard": ["leaderboard"],
-    "wide": ["leaderboard", "--wide"],
-    "insights": ["insights"],
-    "gpus": ["gpus"],
-    "show": ["show", "81d5ac66"],
-    "problems": ["problems"],
-    "help": ["--help"],
-    "runs": ["runs"],
-    "status": ["status"],
-    "watch": ["watch"],
-    "best": ["best"],
-}
+COMMANDS = data(__file__, "COMMANDS")
 SOME = ("runs", "status", "watch", "best")  # at fewer widths: others show the same functions at all of them
 SOME_WIDTHS = (60, 80)
 SHOTS = [(name, width) for name in COMMANDS for width in (SOME_WIDTHS if name in SOME else WIDTHS)]
@@ -100,21 +89,7 @@ def test_a_command_looks_as_it_did(shown, golden, name, width):
     golden(f"screens/{name}-{width}.txt", shown[name, width])
 
 
-DOCTOR = [  # some of what a machine without a GPU said on 2026-11-24, shortened
-    Diagnosis(
-        "python packages", "ok", "numpy 2.4.6, jinja2 3.1.6, sqlalchemy 2.1.9, alembic 1.20.1, typer 0.29.2"
-    ),
-    Diagnosis("templates", "ok", "flash_cluster 1, flash_direct 1, flash_mma 2, flash_simt 1, flash_wgmma 1"),
-    Diagnosis("NVRTC", "ok", "13.5.37, compiles for sm_90a: yes"),
-    Diagnosis(
-        "GPU",
-        "absent",
-        "no GPU can be used (cudaErrorInsufficientDriver: CUDA driver version is insufficient for CUDA "
-        "runtime version): run on a machine with an NVIDIA GPU and its driver; without one `evoflash search "
-        "--evaluator emulated` estimates times.",
-    ),
-    Diagnosis("noise floor", "absent", "not measured for this GPU and driver: `evoflash doctor --noise`"),
-]
+DOCTOR = [Diagnosis(*row) for row in data(__file__, "DOCTOR")]
 
 
 @pytest.mark.parametrize("width", [80, 120])

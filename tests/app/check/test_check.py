@@ -10,6 +10,7 @@ import pytest
 from forked import evoflash
 from places import KERNELS, TESTS
 from rich.console import Console
+from tables import table_of_cases
 
 from evoflash.app.check import subject as check_subject
 from evoflash.app.check.runs import CheckReport, check_kernel, plan, reports_as_dict, run_case
@@ -77,19 +78,7 @@ def page(checked: CheckReport) -> str:
 # ---- faults in a user's own kernel
 
 
-@pytest.mark.parametrize(
-    ("number", "kind", "line"),
-    [
-        (1, "OOB-raw", "result = in[4096 + thread];"),
-        (4, "LIVELOCK", "while (ef::lds<int>(smem) == 0) {"),
-        (7, "array-bounds", "result = values[ef::ldg(in + 5)];"),
-        (9, "race-WAW", "ef::sts(smem, thread);"),
-        (11, "race-RAW", "result = ef::lds<int>(smem + (thread ^ 1) * 4);"),
-        (13, "DEADLOCK", "ef::bar_sync(1, 64);"),
-        (16, "async-at-exit", "ef::cp_async16(smem + thread * 16, in + thread * 4);"),
-        (20, "named-barrier", "ef::bar_sync(1, thread < 32 ? 64 : 32);"),
-    ],
-)
+@table_of_cases()
 def test_a_fault_is_found_in_every_run_at_its_line(tmp_path, number, kind, line):
     path = fault(tmp_path, number)
     checked = check_file(path)
@@ -235,15 +224,7 @@ def test_an_attention_kernel_is_judged_by_the_reference(own_attention):
     assert "elements are wrong: heads 0, rows" in error.places[0].label
 
 
-@pytest.mark.parametrize(
-    ("right", "wrong"),
-    [
-        ("o_rows + row * o_row", "o_rows + row * kHeadDim"),
-        ("K + batch * k_batch", "K + 0 * k_batch"),
-        ("diagonal = seq_kv - seq_q;", "diagonal = seq_kv - seq_q + (seq_q == seq_kv && seq_q > 1);"),
-    ],
-    ids=["dense", "batch", "square"],
-)
+@table_of_cases()
 @pytest.mark.sample(1)
 def test_what_only_strides_or_batches_or_equal_lengths_show_is_found(own_attention, right, wrong):
     text = own_attention.read_text()
@@ -346,15 +327,7 @@ def test_an_export_that_was_edited_outside_of_its_kernel_is_said_to_be(tmp_path)
     assert "differs from its export outside of the kernel" in subject.notes[1]
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "kind"),
-    [
-        ("ef::syncthreads();  // K tile j is", "// K tile j is", "race"),
-        ("row_sum[t][h] *= shrink;", "row_sum[t][h] *= 0.5f * shrink;", "wrong-result"),
-        ("ef::cp_async_wait<2 * (kStagesK - 1)>();", "", "async"),
-    ],
-    ids=["barrier", "arithmetic", "wait"],
-)
+@table_of_cases()
 @pytest.mark.sample(1)
 def test_a_fault_edited_into_an_exported_kernel_is_found(tmp_path, old, new, kind):
     path = tmp_path / "kernel.cu"
@@ -391,29 +364,7 @@ def test_a_file_with_a_prefix_is_checked_as_the_kernel_that_it_is_and_its_edits_
 # ---- the file's comment
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "says"),
-    [
-        ("block = 32", "blocks = 32", r"small.cu:4: 'blocks' is not a key of the comment: use entry"),
-        ("block = 32", "", r"small.cu:2: 'block' is missing"),
-        ("block = 32", "block = [1, 2, 3, 4]", r"small.cu:4: block = .* must be a number, or"),
-        ("block = 32", "block = 'rows'", r"small.cu:4: block = 'rows' "),
-        ("grid = 1", "grid = [1", r"small.cu:4: not TOML"),
-        ('"i32", value', '"i32", valu', r"small.cu:7: 'valu' is not a key of an array"),
-        ('"i32", value', '"int", value', r"dtype 'int' of 'n' is unknown: use f16"),
-        ("value = 32", "value = 1.5", r"value = 1.5 of 'n' does not fit i32"),
-        ("shape = [32]", "shape = [0]", r"small.cu:6: shape = \[0\] of 'x' must be numbers from 1 up"),
-        ("shape = [32]", "fill = 1", r"small.cu:\d: 'x' needs shape"),
-        ("shape = [32]", "shape = [32], box = [4, 4]", r"box = \[4, 4\] of 'x' must have a side for each"),
-        ("shape = [32]", "shape = [32], box = [32], swizzle = 1", r"swizzle = 1 of 'x' must be 0, 32"),
-        ("shape = [32]", "fill = 'ones', shape = [32]", r"fill = 'ones' of 'x': use random"),
-        ("out = true", "out = 1", r"small.cu:6: out = 1 must be true or false"),
-        ("block = 32", "block = 32\nattention = {}", r"give either `arguments` or `attention = {}`"),
-        ("/* evoflash check", "/* evoflash", r"has no comment that says how to launch it"),
-        ('#include "ef.h"', "", r"does not #include \"ef.h\""),
-        ("EF_EXPORT_KERNEL(small)", "", r"has no EF_EXPORT_KERNEL\(small\)"),
-    ],
-)
+@table_of_cases()
 def test_a_mistake_in_the_comment_names_file_line_and_key(tmp_path, old, new, says):
     path = small(tmp_path, "", old=old, new=new)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from places import ROOT
 from rich.console import Console
+from tables import table_of_cases
 
 from evoflash.app.check import lint as compiler_messages
 from evoflash.app.check.findings import KINDS, Finding, Place, from_report, merge, slow_accesses
@@ -233,16 +234,7 @@ def test_a_finding_looks_like_a_compilers():
     assert page.splitlines()[-2] == "failed: k.cu: 1 error in 4 runs over 1 shape"
 
 
-@pytest.mark.parametrize(
-    ("message", "code", "carets"),
-    [
-        ("read of shared offset 0", "ef::stg(y, ef::lds<float>(a));", "ef::lds"),
-        ("write of 4 bytes by thread 0", "ef::stg(y, ef::lds<float>(a));", "ef::stg"),
-        ("tma_load by thread 0", "ef::tma_load(tile, &x, ef::at(8, 2), bar);", "ef::tma_load"),
-        ("shfl_xor by warp 0", "x = ef::lds<int>(a) + ef::shfl_xor(x, 1);  // both", "ef::shfl_xor"),
-        ("message", "ef::sts(a, ef::ldg(b));  // both", "ef::sts(a, ef::ldg(b));"),
-    ],
-)
+@table_of_cases()
 def test_the_carets_stand_under_the_call_that_the_message_is_about(message, code, carets):
     page = shown((Finding("race-WAR", message, 1),), text=code).splitlines()
     at = page[4].index("^")

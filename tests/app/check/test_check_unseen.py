@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from tables import data, table_of_cases
 
 from evoflash.app.check import subject as check_subject
 from evoflash.app.check.lint import unseen_in
@@ -12,26 +13,7 @@ from evoflash.errors import UsageError
 from evoflash.kernels.renderer import lint
 from evoflash.kernels.standalone import export_values
 
-HEAD = """/* evoflash check
-entry = "k"
-grid  = {grid}
-block = {block}
-smem  = {smem}
-arguments = [
-  {{ name = "x", dtype = "f32", shape = [512] }},
-  {{ name = "y", dtype = "f32", shape = [512], out = true }},
-  {{ name = "n", dtype = "u32", shape = [1], out = true, fill = "zeros" }},
-]
-*/
-#include "ef.h"
-{above}
-extern "C" __global__ void __launch_bounds__(128) k(const float* x, float* y, ef::u32* n) {{
-  const int i = blockIdx.x * 128 + threadIdx.x;
-  if (blockIdx.x > 3 || blockIdx.y > 0) return;
-  {body}
-}}
-EF_EXPORT_KERNEL(k)
-"""
+HEAD = data(__file__, "HEAD")
 COPY = "ef::stg(y + i, ef::ldg(x + i)); if (i == 0) ef::stg(n, 1u);"
 # Each block takes its place by the order in which it comes.
 TICKET = """const int ticket = ef::shfl_idx(threadIdx.x % 32 == 0 ? int(ef::atom_add(n, 1u)) : 0, 0);
@@ -56,15 +38,7 @@ def test_a_launch_within_the_limits_is_run(tmp_path: Path) -> None:
     assert kinds(checked(tmp_path)) == []
 
 
-@pytest.mark.parametrize(
-    ("launch", "says"),
-    [
-        ({"grid": "[4, 70000, 1]"}, "70000 blocks along y; a GPU launches at most 65535"),
-        ({"grid": "[2000000000, 70000, 1]"}, "70000 blocks along y"),
-        ({"block": 256}, "256 threads of k, whose __launch_bounds__ allow 128"),
-        ({"smem": 900_000}, "900000 bytes of shared memory; no GPU gives a block more than 232448"),
-    ],
-)
+@table_of_cases()
 def test_what_no_gpu_launches_is_an_error_without_a_gpu_named(
     tmp_path: Path, launch: dict[str, object], says: str
 ) -> None:
@@ -91,19 +65,7 @@ def test_what_outlives_a_launch_is_an_error(tmp_path: Path, kept: str) -> None:
     assert found.errors == 1
 
 
-@pytest.mark.parametrize(
-    ("line", "instead"),
-    [
-        ('printf("%d", i);', "ef::stg into an argument"),
-        ("__shared__ float s[128];", "ef::smem_base()"),
-        ("__syncthreads();", "ef::syncthreads()"),
-        ("#include <cuda_fp16.h>", "ef::f16"),
-        ('asm volatile("ex2.approx.ftz.f32 %0, %0;" : "+f"(v));', "ef::ex2"),
-        ('__asm__("");', "the primitive that holds the instruction"),
-        ("atomicAdd(n, max(1u, 2u));", "ef::atom_add"),
-        ("x = __shfl_xor_sync(~0u, x, 1);", "ef::shfl_xor"),
-    ],
-)
+@table_of_cases()
 def test_the_ef_way_is_named_for_what_the_emulator_cannot_see(line: str, instead: str) -> None:
     (said,) = lint(line)
     (finding,) = unseen_in([line], ((said.rpartition(" at line ")[0], 1),), shift=0)
@@ -119,15 +81,7 @@ def test_the_ef_way_stands_before_what_the_compiler_says(tmp_path: Path) -> None
     assert "ef::syncthreads()" in found.findings[0].remedy
 
 
-@pytest.mark.parametrize(
-    ("body", "instead"),
-    [
-        ("__half h;", "ef::f16"),
-        ("ef::stg(y + i, __ldg(x + i));", "ef::ldg(pointer)"),
-        ("ef::stg(y + i, expf(1.0f));", "ef::ex2"),
-        ("cg::this_thread_block().sync();", "ef::cluster_sync"),
-    ],
-)
+@table_of_cases()
 def test_the_ef_way_is_named_for_what_the_compiler_does_not_know(
     tmp_path: Path, body: str, instead: str
 ) -> None:

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from tables import table_of_cases
 
 from evoflash.app.mix import read_mix
 from evoflash.errors import UsageError
@@ -50,30 +51,7 @@ def test_the_shipped_mix_has_24_shapes_of_two_head_dimensions():
     assert {shape.workload.head_dim for shape in found} == {64, 128}
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "said"),
-    [
-        ("m.txt", "", "names no shape"),
-        ("m.txt", "mission\nmision\n", "m.txt:2"),
-        ("m.txt", "mission weight=-1", "no positive number"),
-        ("m.txt", "mission weight=nan", "no positive number"),
-        ("m.txt", "mission weight=1e400", "no positive number"),
-        ("m.txt", "mission 3", "only weight=NUMBER"),
-        ("m.txt", "mission weight=1 weight=2", "only weight=NUMBER"),
-        ("m.txt", "mission+mission,causal", "several shapes"),
-        ("m.txt", "mission,acc=fp16", "acc=fp16"),
-        ("m.txt", "mission weight=1e308\ns1k_d64 weight=1e308", "smaller"),
-        ("m.toml", "[[shape]", "not well formed"),
-        ("m.toml", "x = 1", "no list of shapes"),
-        ("m.toml", "[[shape]]\nweight = 1", "shape 1: it needs problem"),
-        ("m.toml", '[[shape]]\nproblem = "mission"\nweigth = 2', "'weigth' is unknown"),
-        ("m.json", "[", "not well formed"),
-        ("m.json", "[[" * 100_000, "not well formed"),
-        ("m.json", "[3]", "it needs problem"),
-        ("m.json", '[{"problem": "mission", "weight": true}]', "no positive number"),
-        ("m.json", '"mission"', "no list of shapes"),
-    ],
-)
+@table_of_cases(more=[("m.json", "[[" * 100_000, "not well formed")])
 def test_a_file_that_makes_no_sense_is_one_line_that_says_where(tmp_path, name, text, said):
     with pytest.raises(UsageError) as error:
         read(tmp_path, text, name)

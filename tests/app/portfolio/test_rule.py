@@ -1,8 +1,8 @@
 """The dispatcher's rule: each shape gets the kernel that is fastest for it, borders are where it changes."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tables import table_of_cases
 
 from evoflash.app.portfolio import choice as rule
 from evoflash.problem import parse_workload
@@ -52,15 +52,7 @@ def test_a_shape_between_two_gets_the_kernel_of_the_nearer():
     assert given_to(POINTS, parse_workload("b=1,h=8,s=700,d=64")) == 1
 
 
-@pytest.mark.parametrize(
-    "outside",
-    [
-        "b=1,h=8,s=8192,d=64",
-        "b=1,h=8,s=1024,d=128",
-        "b=1,h=8,s=1024,d=64,dtype=bf16",
-        "b=1,h=8,hkv=2,s=1024,d=64",
-    ],
-)
+@table_of_cases()
 def test_what_nothing_like_was_timed_falls_back(outside):
     assert given_to(POINTS, parse_workload(outside)) == FALLBACK
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import report_cases as cases
+from tables import table_of_cases
 
 from evoflash.app.report import collect, record
 from evoflash.app.runs import closing_database
@@ -425,17 +426,7 @@ def test_an_estimate_never_loses_its_mark(tmp_path):
     assert [tip for tip in tips if re.search(r"(?<![~\d.])15\.25", tip)] == []
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (12.9, "12.90"),
-        (0.76788, "0.7679"),
-        (9876.54, "9,877"),
-        (999.97, "1,000"),
-        (3, "3"),
-        (134217728, "134,217,728"),
-    ],
-)
+@table_of_cases()
 def test_a_number_has_four_digits_and_no_exponent(value, text):
     assert record.short(value) == text
 

@@ -8,6 +8,7 @@ from itertools import islice
 import pytest
 from places import FIXTURES
 from strategy_cases import SPACE, evaluated
+from tables import table_of_cases
 
 from evoflash.app.search.limits import Limits, floor_us, is_near, limits
 from evoflash.app.search.recorded import search_recording
@@ -20,43 +21,18 @@ from evoflash.views.progress import Progress
 
 FIXTURE = FIXTURES / "recorded.json.gz"
 GENOMES = list(islice(SPACE, 40))
+UNLIMITED = dict.fromkeys(("budget", "time_limit_s", "minutes", "until"))
 
 
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [
-        ((None, None, None, None), Limits(200)),
-        ((50, None, None, None), Limits(50)),
-        ((None, 30.0, None, None), Limits(200, 30.0)),  # --time-limit alone keeps the default budget
-        ((None, None, 5.0, None), Limits(None, 300.0)),
-        ((None, None, None, 0.95), Limits(None, None, 0.95)),
-        ((None, 30.0, None, 0.95), Limits(None, 30.0, 0.95)),
-        ((70, None, 0.5, 1.0), Limits(70, 30.0, 1.0)),
-    ],
-)
+@table_of_cases()
 def test_minutes_and_until_lift_the_budget_unless_it_is_given(given, expected) -> None:
-    assert limits(*given) == expected
+    assert limits(**UNLIMITED | given) == Limits(**{"budget": None} | expected)
 
 
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
-        ((0, None, None, None), "budget 0"),
-        ((None, None, 0.0, None), "--minutes 0"),
-        ((None, None, float("nan"), None), "--minutes nan"),
-        ((None, -1.0, None, None), "--time-limit -1: give a number above 0"),
-        ((None, float("nan"), None, None), "--time-limit nan"),
-        ((None, float("inf"), None, None), "--time-limit inf"),
-        ((None, None, float("inf"), None), "--minutes inf"),
-        ((None, 9.0, 1.0, None), "give one"),
-        ((None, None, None, 0.0), "--until 0"),
-        ((None, None, None, 1.01), "--until 1.01"),
-        ((None, None, None, float("nan")), "--until nan"),
-    ],
-)
+@table_of_cases()
 def test_a_limit_that_makes_no_sense_is_the_users_mistake(given, words) -> None:
     with pytest.raises(UsageError, match=words):
-        limits(*given)
+        limits(**UNLIMITED | given)
 
 
 def test_the_floor_of_a_problem_is_the_mean_of_its_workloads_floors() -> None:

@@ -15,6 +15,7 @@ import time
 import pytest
 import stopping
 from places import ROOT, TESTS, environment
+from tables import data
 from waiting import until
 
 from evoflash.gpu.process.jobs import Jobs
@@ -143,16 +144,7 @@ def test_a_signal_while_modules_are_imported_ends_the_command_with_one_line(tmp_
     assert line.startswith(f"evoflash: stopped by {called}")
 
 
-IGNORES = """
-import os, signal, time
-from evoflash.app.search.stopping import end_on_signals
-signal.signal(signal.SIGINT, signal.SIG_IGN)
-end_on_signals()
-os.kill(os.getpid(), signal.SIGINT)
-print("here")
-os.kill(os.getpid(), signal.SIGTERM)
-time.sleep(60)
-"""
+IGNORES = data(__file__, "IGNORES")
 
 
 def test_where_ctrl_c_is_ignored_it_stays_so_and_sigterm_ends_the_command():

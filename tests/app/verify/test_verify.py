@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
+from tables import table_of_cases
 
 from evoflash.app import evaluate as evaluating
 from evoflash.app import evaluate as subject
@@ -346,28 +347,7 @@ def test_of_several_rows_one_has_to_be_named(row, written, database) -> None:
         claimed(path, database, row=3)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "{",
-        "[]",
-        "3",
-        "[[]]",
-        '{"family": 3}',
-        '{"values": {}}',
-        '{"leaderboard": []}',
-        '{"best": null}',
-        '{"family": "flash_wmma", "values": {"warps": [1]}, "problem": "mission", "gpu": "l4"}',
-        '{"family": "flash_wmma", "values": {}}',
-        '{"family": "flash_wmma", "values": {}, "problem": "mission", "gpu": "l4", "score_us": "fast"}',
-        '{"family": "flash_wmma", "values": {}, "problem": "mission", "gpu": "l4", "score_us": NaN}',
-        '{"family": "flash_wmma", "values": {}, "problem": "nonsense", "gpu": "l4"}',
-        '{"family": "flash_wmma", "values": {}, "problem": "mission", "gpu": "l4", "basis": "replayed"}',
-        '{"kind": "baseline", "name": "sdpa_flash", "values": null}',
-        '{"genome": {"family": "a", "values": {}}, "builds": 3, "problem": "mission", "gpu": "l4"}',
-    ],
-)
+@table_of_cases()
 def test_what_is_no_claim_is_refused_in_one_line(text, written, database) -> None:
     with pytest.raises(UsageError) as refused:
         claimed(written(text), database)

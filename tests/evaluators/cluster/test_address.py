@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tables import table_of_cases
 
 from evoflash.errors import UsageError
 from evoflash.evaluators.cluster.address import MAKE_CERTIFICATE, address
@@ -15,16 +16,7 @@ def folder(tmp_path):
     return tmp_path
 
 
-@pytest.mark.parametrize(
-    ("text", "url"),
-    [
-        ("tcp://127.0.0.1:8786", "tcp://127.0.0.1:8786"),
-        ("127.0.0.1:9", "tcp://127.0.0.1:9"),
-        ("localhost", "tcp://localhost:8786"),
-        ("tcp://127.8.9.1", "tcp://127.8.9.1:8786"),
-        ("tcp://[::1]:7", "tcp://[::1]:7"),
-    ],
-)
+@table_of_cases()
 def test_a_scheduler_of_this_machine_needs_no_certificate(text, url):
     assert (address(text).url, address(text).certificate) == (url, None)
 

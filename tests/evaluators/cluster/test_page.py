@@ -17,19 +17,14 @@ from pathlib import Path
 
 import pytest
 from cluster_parts import ROOT, free_port
+from tables import data
 from waiting import LIMIT_S, until
 
 from evoflash.evaluators.cluster.address import MAKE_CERTIFICATE
 
 pytest.importorskip("distributed")
 pytestmark = pytest.mark.full  # a minute each: workers start one by one
-STAND_INS = {
-    "ssh": 'mkdir -p "$1" && cd "$1" && exec bash -c "$2"',
-    "scp": 'mkdir -p "${3%:}" && exec cp -r "$2" "${3%:}/"',
-    "srun": 'shift; SLURM_LOCALID=8 exec "$@"',
-    "scancel": "exec pkill -TERM -P $PPID",
-    "seq": "echo 1",
-}
+STAND_INS = data(__file__, "STAND_INS")
 
 
 def blocks(title):

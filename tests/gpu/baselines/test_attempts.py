@@ -6,6 +6,7 @@ import time
 from dataclasses import replace
 
 import pytest
+from tables import table_of_cases
 from waiting import LIMIT_S
 
 from evoflash.evaluation import Status, Timing
@@ -74,14 +75,7 @@ def in_processes(function, tasks=None):
     return run_once
 
 
-@pytest.mark.parametrize(
-    ("name", "reason"),
-    [
-        ("flashinfer", "the process died of signal 11"),
-        ("fa4", "the process ended with exit code 7"),
-        ("fa3", "fa3: illegal address"),
-    ],
-)
+@table_of_cases()
 def test_a_baseline_that_ends_its_process_costs_itself(name, reason, caplog):
     ending = rounds(task_of("sdpa_flash", name, "sdpa_math"), in_processes(finals))
     assert ending.value is not None

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from forked import evoflash
 from rich.console import Console
+from tables import table_of_cases
 
 from evoflash.app import baselines as baseline_times
 from evoflash.app import insights
@@ -365,15 +366,7 @@ def test_the_commands_help_names_every_baseline():
 # The command
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "said"),
-    [
-        ([], 4, "no GPU can be used"),
-        (["--only", "fa5"], 2, "no baseline is called 'fa5'"),
-        (["--problem", "misson"], 2, "misson"),
-    ],
-    ids=["no-gpu", "no-such-baseline", "no-such-problem"],
-)
+@table_of_cases()
 def test_the_command_ends_in_one_line_and_its_exit_code(arguments, code, said, tmp_path):
     done = evoflash("baselines", *arguments, "--db", str(tmp_path / "a.db"), CUDA_VISIBLE_DEVICES="")
     assert (done.returncode, done.stdout) == (code, "")

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tables import table_of_cases
 from waiting import LIMIT_S
 
 from evoflash.errors import DeviceError
@@ -159,14 +160,7 @@ def outcome_of(worker, name, **given):
     return worker.submit(task_of(name, **given)).result(timeout=LIMIT_S)
 
 
-@pytest.mark.parametrize(
-    ("name", "status", "reason"),
-    [
-        ("crash", Status.RUNTIME, "the process died of signal 11"),
-        ("hang", Status.TIMEOUT, "no answer within 1 s"),
-        ("is lost", Status.RUNTIME, "cudaErrorIllegalAddress"),
-    ],
-)
+@table_of_cases()
 def test_a_bad_kernel_costs_one_candidate_and_its_cost_is_known(worker, name, status, reason):
     outcome = outcome_of(worker, name, limit_s=1.0 if name == "hang" else LIMIT_S)
     assert (outcome.status, outcome.process_lost) == (status, True)

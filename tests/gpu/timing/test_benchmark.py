@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from tables import data
 
 from evoflash.errors import UsageError
 from evoflash.evaluation import Timing, score
@@ -32,26 +33,7 @@ from evoflash.gpu.timing.protocols import (
 from evoflash.operations.attention.workload import NAMED
 from evoflash.specs import GpuSpec
 
-SPEC = GpuSpec(
-    name="round",
-    arch="sm_90a",
-    device_names=("Round GPU",),
-    sm_count=100,
-    clock_mhz=1000,
-    smem_per_block=232448,
-    smem_per_sm=233472,
-    regs_per_sm=65536,
-    threads_per_sm=2048,
-    blocks_per_sm=32,
-    l2_bytes=50_000_000,
-    dram_gbps=4000.0,
-    l2_bytes_per_clk=5000,
-    smem_bytes_per_clk=128,
-    tensor_flops_per_clk=10_000,  # 1e9 FLOP in 1 us
-    mma_flops_per_clk=5000,
-    ex2_per_clk=16,
-    fp32_per_clk=128,
-)
+SPEC = GpuSpec(**data(__file__, "SPEC", tuples=True))
 
 
 def timing(median_us):

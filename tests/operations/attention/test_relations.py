@@ -4,6 +4,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from tables import table_of_cases
 from tiled_kernel import tiled
 
 from evoflash.numerics import decode, encode
@@ -49,19 +50,7 @@ def test_an_oracle_says_nothing_about_a_right_kernel(name, dtype):
         assert ask(name, kernel, workload) == ""
 
 
-@pytest.mark.parametrize(
-    ("name", "fault"),
-    [
-        ("averages_without_queries", "last key dropped"),
-        ("averages_without_queries", "second tile dropped"),
-        ("is_linear_in_values", "small values skipped"),
-        ("keeps_heads_apart", "batch 0 for all"),
-        ("shares_keys_in_groups", "heads dealt out in turns"),
-        ("ignores_order", "last key dropped"),
-        ("ignores_order", "second tile dropped"),
-        ("ignores_copies", "second tile dropped"),
-    ],
-)
+@table_of_cases()
 def test_an_oracle_finds_the_mistake_that_it_is_for(name, fault):
     assert ask(name, partial(tiled, fault=fault), FULL)
 

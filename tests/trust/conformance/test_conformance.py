@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tables import data
 
 from evoflash.errors import UsageError
 from evoflash.evaluation import Status
@@ -27,13 +28,7 @@ from evoflash.views.doctor import describe_conformance
 Array = np.ndarray[Any, Any]
 # Compiled and run here; the sizes between are much the same, and doctor --conformance runs all.
 SAMPLE = ("wgmma_n8", "wgmma_n24", "wgmma_n256", "tma_*", "arithmetic", "snippets_*")
-COMPILED = (
-    (
-        "sm_90a",
-        ("wgmma_n8", "tma_3", "arithmetic", "snippets_sm_80_4", "snippets_sm_90_*", "snippets_sm_90a_*"),
-    ),
-    ("sm_80", ("arithmetic", "snippets_sm_80_0", "snippets_sm_80_2", "snippets_sm_80_3")),
-)
+COMPILED = data(__file__, "COMPILED", tuples=True)
 
 
 def named(arch: str, patterns: tuple[str, ...]) -> list[str]:
@@ -423,18 +418,7 @@ def test_texts_are_chosen_by_how_their_names_begin():
         conform("sm_90a", on_gpu=False, only=("wgma",))
 
 
-CRASHING = """
-import os, sys
-from pathlib import Path
-from evoflash.trust.conformance import worker
-run = worker.run_on_emulator
-def crash(trial, library):
-    if trial.cases[0].case == "pack2 dtype=bf16":
-        os.kill(os.getpid(), 11)
-    return run(trial, library)
-worker.run_on_emulator = crash
-worker.run_module("arithmetic", "sm_80", Path(sys.argv[1]), first=int(sys.argv[2]), on_gpu=False)
-"""
+CRASHING = data(__file__, "CRASHING")
 
 
 @pytest.mark.full

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 from forked import evoflash
 from places import ROOT
+from tables import data, table_of_cases
 from waiting import LIMIT_S
 
 from evoflash.errors import EvoflashError, UsageError
@@ -39,35 +40,7 @@ GPU = load_gpu("h200")
 PREFLIGHT = ExpectedRejection({Rung.PREFLIGHT: "wrong"})
 
 # Issue 5, item 2: what the corpus must hold, and what it is called here.
-DEMANDED = {
-    "no-op": "no-op",
-    "stale output": "stale output",
-    "last key dropped": "last key dropped",
-    "last tile dropped": "last tile dropped",
-    "one tile of many dropped at S=32768": "one tile of many dropped",
-    "scale off by 1 %": "scale off by 1 %",
-    "scale from d-1": "scale from d-1",
-    "no max-subtraction": "no max-subtraction",
-    "no rescale": "output not rescaled",
-    "causal off by one, one key too many": "causal: sees the future",
-    "causal off by one, one key too few": "causal: misses the diagonal",
-    "causal at tile level": "causal: by tiles",
-    "wrong alignment for Sq != Skv": "causal: aligned top-left",
-    "K/V heads swapped in GQA": "K/V heads swapped",
-    "V read with l_new twice": "normalised twice",
-    "partial tile coverage": "half of the output's columns",
-    "P rounded to 3 mantissa bits": "P with 3 mantissa bits",
-    "NaN on a masked row": "NaN on a masked row",
-    "result cached in a device global": "result cached in a device global",
-    "input modified in place": "input modified in place",
-    "write past the end": "write past the end",
-    "read past the end": "read past the end",
-    "non-deterministic race": "race on the scores",
-    "uninitialised shared memory read": "uninitialised shared memory",
-    "launch that fails silently": "launch that fails silently",
-    "slower kernel with a lucky sample": "slower kernel with a lucky sample",
-    "work moved outside the timed region": "work moved outside the timed region",
-}
+DEMANDED = data(__file__, "DEMANDED")
 
 
 def fraud_of(name: str) -> Fraud:
@@ -262,16 +235,7 @@ def test_the_launch_of_a_fraud_is_the_one_that_it_asks_for():
     assert len(halves.launches(split.genome, fraud_of("combine not launched").kernel.problem, GPU)) == 1
 
 
-@pytest.mark.parametrize(
-    ("status", "rung", "reason", "end"),
-    [
-        (Status.CORRECT, Rung.DONE, "", End.SLIPPED),
-        (Status.CORRECTNESS, Rung.TIMING, "w, after timing: honest in normal-after: much", End.REJECTED),
-        (Status.CORRECTNESS, Rung.CORRECTNESS, "w: honest in normal: much", End.ELSEWHERE),
-        (Status.COMPILE, Rung.COMPILE, "error", End.ELSEWHERE),
-        (Status.TIMEOUT, Rung.TIMING, "did not end within 20 s", End.ELSEWHERE),
-    ],
-)
+@table_of_cases()
 def test_what_the_gpu_says_counts_only_where_and_as_it_is_named(status, rung, reason, end):
     fraud = fraud_of("honest until it is timed")
     reached = GpuOutcome(fraud.name, status, rung, reason)
@@ -314,14 +278,7 @@ def test_the_report_repeats_what_is_wrong_and_counts():
     assert (read["good"], read["outcomes"][0]["end"]) == (False, "SLIPPED THROUGH")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "says"),
-    [
-        (["--only", "no-op"], 0, "rejected"),
-        (["--only", "no-op", "--time-limit", "0"], 1, "not run"),
-        (["--only", "no such thing"], 2, "docs/self-test.md"),
-    ],
-)
+@table_of_cases()
 def test_doctor_tests_itself(arguments, code, says):
     done = evoflash("doctor", "--self-test", *arguments)
 
