@@ -102,7 +102,8 @@ def crossed(calls: Iterable[tuple[float, str]]) -> list[str]:
 
 def until_first_row(calls: list[tuple[float, str]]) -> list[tuple[float, str]]:
     """The calls from the command to the first stored row."""
-    return [call for call in calls if call[0] <= _stored(calls)[0]]
+    first, *_ = _stored(calls)
+    return [call for call in calls if call[0] <= first]
 
 
 def in_the_loop(calls: list[tuple[float, str]]) -> list[tuple[float, str]]:

@@ -17,6 +17,7 @@ from scripts.pages.parts import (
     code_map,
     counts,
     h200_digest,
+    proposal_way,
     replay_table,
     search_tables,
     settings,
@@ -45,7 +46,11 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {  # what makes the text betwee
     },
     "docs/commands.md": {"settings": settings.table},
     "docs/families.md": {"families": code_map.families},
-    "docs/architecture.md": {"packages": code_map.packages, "layers": code_map.layers},
+    "docs/architecture.md": {
+        "packages": code_map.packages,
+        "layers": code_map.layers,
+        "proposal": proposal_way.table,
+    },
 }
 PAGES = tuple(dict.fromkeys((*PARTS, *(count.page for count in counts.COUNTS))))
 
