@@ -83,8 +83,8 @@ def wait_for_a_row(path: Path, search: "subprocess.Popen[str]") -> None:
 
 
 def little_room() -> None:
-    """Files may grow to 150 KB: what a write meets then is what a full disk answers, by another number."""
-    resource.setrlimit(resource.RLIMIT_FSIZE, (150_000, 150_000))
+    """Files may grow to 200 KB: what a write meets then is what a full disk answers, by another number."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
 
 
 @pytest.mark.slow
