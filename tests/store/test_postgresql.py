@@ -171,7 +171,7 @@ def old_on_the_server(url: str) -> None:
 def test_an_old_database_of_a_server_upgrades_to_what_its_copy_in_a_file_does(
     postgres: Server, tmp_path: Path
 ) -> None:
-    url, file = postgres.database(), restored(tmp_path / "old.db", FIXTURES / "store_0003.sql")
+    url, file = postgres.database(), restored(tmp_path / "old.db", FIXTURES / "store_0003.sql.xz")
     rows = sa.create_engine(f"sqlite:///{file}").connect()
     engine = sa.create_engine(url)
     with engine.begin() as connection:

@@ -1,6 +1,7 @@
 """The store: what is kept, what counts, what survives kill -9, and what each broken database says."""
 
 import json
+import lzma
 import math
 import os
 import random
@@ -549,7 +550,8 @@ def test_a_sqlite_url_is_the_same_database_as_its_path(path: Path) -> None:
 
 def restored(path: Path, fixture: Path = FIXTURE) -> Path:
     connection = sqlite3.connect(path)
-    connection.executescript(fixture.read_text())
+    packed = fixture.read_bytes()
+    connection.executescript((lzma.decompress(packed) if fixture.suffix == ".xz" else packed).decode())
     connection.close()
     return path
 
@@ -596,7 +598,7 @@ SEARCHES = {
 
 @pytest.fixture
 def of_0003(path: Path) -> Path:
-    return restored(path, FIXTURES / "store_0003.sql")
+    return restored(path, FIXTURES / "store_0003.sql.xz")
 
 
 def selected(path: Path, query: str) -> list[tuple[Any, ...]]:
