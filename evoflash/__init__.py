@@ -56,6 +56,7 @@ ground:
     settings    What a person has set, by environment variables and config files
     errors      The errors that evoflash raises at people
     runtime/    What exported kernels need on the machine of their user
+    version     The version of evoflash, which files, databases and records name
 """
 
 import importlib
@@ -68,7 +69,7 @@ from typing import TYPE_CHECKING, Any
 # the work itself, and several worker processes run side by side anyway. Read when numpy is first imported.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-__version__ = "0.1.0"
+from evoflash.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from evoflash.api import EvoflashError as EvoflashError

@@ -14,8 +14,8 @@ from waiting import until
 from evoflash.evaluation import Rung, Status, Timing
 from evoflash.gpu.launcher import cuda_errors
 from evoflash.gpu.process.finals import FinalReport
-from evoflash.gpu.process.jobs import Jobs
 from evoflash.gpu.process.outcome import GpuOutcome
+from evoflash.gpu.process.warm_up import Jobs
 from evoflash.isolation import Ending
 
 NO_DEVICE = 100  # cudaError_t

@@ -89,7 +89,7 @@ def main():
     from evoflash.app.search import plan as planning
     from evoflash.cli import program as cli
     from evoflash.evaluators import measured, pipeline
-    from evoflash.gpu.process.jobs import Jobs
+    from evoflash.gpu.process.warm_up import Jobs
     from evoflash.gpu.process.worker import GpuWorker
     from evoflash.specs import load_gpu
 

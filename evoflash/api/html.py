@@ -2,20 +2,23 @@
 
 from collections.abc import Iterable
 from html import escape
+from typing import TYPE_CHECKING
 
 from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import CudaLexer
 
-from evoflash.api.records import Kernel, Leaderboard, Ranking, SearchResult
 from evoflash.errors import EvoflashError
 from evoflash.views import kernel as kernel_report
+
+if TYPE_CHECKING:  # the records import this module when a notebook shows them
+    from evoflash.api.records import Kernel, Leaderboard, Ranking, SearchResult
 
 _SOURCE = "evoflash-source"  # the CSS class that our colours are confined to
 _PRE = '<pre style="line-height:1.25;overflow-x:auto">{code}</pre>'
 
 
-def kernel(shown: Kernel) -> str:
+def kernel(shown: "Kernel") -> str:
     """Verdict, time with its mark, values, and the source, folded."""
     evaluation = shown.evaluation
     rows = {
@@ -29,14 +32,14 @@ def kernel(shown: Kernel) -> str:
     return _definitions(rows) + _source(shown)
 
 
-def leaderboard(shown: Leaderboard) -> str:
+def leaderboard(shown: "Leaderboard") -> str:
     """A table for each ranking."""
     if not len(shown):
         return "<p>No correct kernel is stored for this.</p>"
     return "".join(map(_ranking, shown.rankings))
 
 
-def search_result(shown: SearchResult) -> str:
+def search_result(shown: "SearchResult") -> str:
     """What was spent, and the best kernel."""
     ended = "interrupted after" if shown.is_interrupted else "ended after"
     head = f"<p>Search {ended} {shown.spent} evaluations.</p>"
@@ -48,7 +51,7 @@ def pre_element(text: str) -> str:
     return _PRE.format(code=escape(text))
 
 
-def _ranking(shown: Ranking) -> str:
+def _ranking(shown: "Ranking") -> str:
     head = _row(shown.columns, "th")
     body = "".join(_row(cells, "td") for cells in shown.cells)
     return (
@@ -65,7 +68,7 @@ def _row(cells: Iterable[str], tag: str) -> str:
     return f"<tr>{''.join(f'<{tag} {style}>{escape(cell)}</{tag}>' for cell in cells)}</tr>"
 
 
-def _source(shown: Kernel) -> str:
+def _source(shown: "Kernel") -> str:
     try:
         text = shown.cuda
     except EvoflashError as error:  # several kernels, or a family that is gone: the record is shown without

@@ -11,7 +11,6 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evoflash import __version__
 from evoflash.errors import NoKernelError, UsageError
 from evoflash.evaluation import Basis, Evaluation, Run
 from evoflash.gpu.timing.noise_floor import environment
@@ -23,6 +22,7 @@ from evoflash.replay.kernel_tuner import read_recording, shipped_spaces, write_r
 from evoflash.replay.recorded_space import RecordedOutcome, Recording, recorded_space
 from evoflash.specs import load_gpu
 from evoflash.store.store import Store, open_store
+from evoflash.version import __version__
 
 if TYPE_CHECKING:
     from evoflash.replay.benchmark import Space

@@ -11,10 +11,10 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
-from evoflash import __version__
 from evoflash.errors import without_passwords
 from evoflash.paths import state_dir
 from evoflash.settings import is_on
+from evoflash.version import __version__
 
 EXIT_CODE = os.EX_SOFTWARE  # 70
 

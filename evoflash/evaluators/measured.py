@@ -54,9 +54,9 @@ from evoflash.evaluators.prepare import (
 from evoflash.gpu.process import outcome as rung_times
 from evoflash.gpu.process import rungs
 from evoflash.gpu.process.finals import FinalReport, FinalTask
-from evoflash.gpu.process.jobs import REFERENCES_LIMIT_S, keep_cases
 from evoflash.gpu.process.outcome import GpuOutcome
 from evoflash.gpu.process.rungs import Anchor, GpuTask, Launcher, launches_on
+from evoflash.gpu.process.warm_up import REFERENCES_LIMIT_S, keep_cases
 from evoflash.gpu.process.worker import GpuWorker
 from evoflash.isolation import Ending
 from evoflash.kernels.family import load_family

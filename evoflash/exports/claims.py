@@ -7,10 +7,10 @@ import textwrap
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from evoflash import __version__
 from evoflash.champions import Champion
 from evoflash.evaluation import Evaluation
 from evoflash.exports.exported import ExportRequest
+from evoflash.version import __version__
 
 LICENCE = "Apache-2.0"
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from evoflash import __version__, runtime
+from evoflash import runtime
 from evoflash.errors import UsageError
 from evoflash.exports.cubin import write_artefact
 from evoflash.exports.exported import ExportRequest, write_text
@@ -19,6 +19,7 @@ from evoflash.exports.launch_json import artefact
 from evoflash.exports.one_file import MODULES
 from evoflash.exports.torch_op import TORCH_MODULES
 from evoflash.runtime.dispatch import FALLBACK
+from evoflash.version import __version__
 
 KERNELS = "kernels"  # the folder of the members'
 

@@ -14,7 +14,6 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template, TemplateSyntaxError
 from jinja2 import TemplateError as JinjaError
 
-from evoflash import __version__
 from evoflash.errors import TemplateError, UsageError
 from evoflash.evaluation import Candidate
 from evoflash.kernels.ef_layer import source_sha
@@ -25,6 +24,7 @@ from evoflash.paths import TEMPLATES
 from evoflash.runtime.expressions import ceil_div
 from evoflash.space import Genome
 from evoflash.specs import GpuSpec
+from evoflash.version import __version__
 
 # Kernels speak to the hardware only through ef::. What the emulator could not see is refused: a pattern,
 # what it finds, and words of which each match has one. Looking for words first takes a tenth of the time.

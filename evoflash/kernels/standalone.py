@@ -15,7 +15,6 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from evoflash import __version__
 from evoflash import operation as registry
 from evoflash.errors import TemplateError, UsageError, did_you_mean
 from evoflash.kernels.ef_layer import primitives
@@ -28,6 +27,7 @@ from evoflash.operations.expectations import thresholds_of
 from evoflash.problem import Problem, parse_problem
 from evoflash.space import Genome, Param, Value
 from evoflash.specs import GpuSpec, load_gpu
+from evoflash.version import __version__
 
 _WORD = re.compile(r"[A-Za-z_][\w.]*")
 _TIMES_ONE = re.compile(r" [*/] 1\b(?!\.)")  # what reads worse than it is

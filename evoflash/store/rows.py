@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-import evoflash
 from evoflash.errors import UsageError, without_passwords
 from evoflash.evaluation import (
     SCORED,
@@ -35,6 +34,7 @@ from evoflash.evaluation import (
 from evoflash.operation import CompileKey
 from evoflash.problem import operation_in, parse_problem
 from evoflash.space import Genome
+from evoflash.version import __version__
 
 Row = Mapping[Any, Any]  # by column name
 _NUMBERS = ("_us", "_l2", "_rms", "_error", "_ratio")  # ends of the names of columns that may hold a NaN
@@ -124,7 +124,7 @@ def _reported_flops(problem: str) -> float | None:
 
 
 def _stamp(environment: Mapping[str, str]) -> dict[str, Any]:
-    versions = {"evoflash_version": evoflash.__version__, "environment_json": _json(dict(environment))}
+    versions = {"evoflash_version": __version__, "environment_json": _json(dict(environment))}
     return {"created": _now(), **versions}
 
 

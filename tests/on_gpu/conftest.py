@@ -7,7 +7,7 @@ import pytest
 
 from evoflash.errors import EvoflashError
 from evoflash.gpu.launcher import present_gpu, spec_of
-from evoflash.gpu.process.jobs import prepare_finals
+from evoflash.gpu.process.warm_up import prepare_finals
 from evoflash.gpu.process.worker import GpuWorker
 from evoflash.isolation import IsolatedPool
 from scripts.validation.exports import CASES, PROBLEM, build

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import astuple
 from datetime import UTC, datetime
 
-from evoflash import __version__
 from evoflash.app.insights import digest, sentences
 from evoflash.app.report import candidates as outcomes
 from evoflash.app.report import record
@@ -23,6 +22,7 @@ from evoflash.store.database import Database
 from evoflash.store.rows import score_row
 from evoflash.store.standing import RunStatus, costs, standings
 from evoflash.store.store import Store, best_in
+from evoflash.version import __version__
 
 _NO_SEARCH = ("remeasure", "baselines", "archive", "evaluate")  # strategies of runs that are none
 

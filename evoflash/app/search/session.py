@@ -43,6 +43,10 @@ from evoflash.strategies import make_strategy
 from evoflash.strategies.gaussian_process import Earlier
 from evoflash.strategies.surrogate import SEEDS
 
+log = logging.getLogger(__name__)
+_NOTE_EVERY_S = 30.0
+FEWEST_SEEDS = 3  # of each family that come before the strategy's own choice, however many families there are
+
 
 def pairs_of(report: FinalReport, winner: str) -> list[PairedComparison]:
     """The pairs that the winner is one of, in the protocol that ranks, the winner first in each."""
@@ -62,10 +66,6 @@ def read_pairs(run: Run) -> tuple[PairedComparison, ...]:
         return tuple(PairedComparison(**pair) for pair in run.final_pairs)
     except TypeError:
         raise StoreError("the run's final_pairs cannot be read: `evoflash db check` looks into it.") from None
-
-
-log = logging.getLogger(__name__)
-_NOTE_EVERY_S = 30.0
 
 
 class Meter:
@@ -108,9 +108,6 @@ def meter_run(database: Database, run: Run) -> Iterator[Meter]:
                 log.warning("what this took could not be noted: %s", error)
         raise
     meter.note()
-
-
-FEWEST_SEEDS = 3  # of each family that come before the strategy's own choice, however many families there are
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,7 +268,7 @@ def _why_over(plan: SearchPlan, store: Store, current: Run, limits: Limits) -> s
 @contextmanager
 def counting(store: Store, current: Run, limits: Limits) -> Iterator[Meter]:
     """What is done inside is charged to the run; Ctrl-C or SIGTERM inside carries a note of what is stored,
-    for termination.kept().
+    for stopping.progress_note().
     """
     try:
         with meter_run(store.database, current) as meter:

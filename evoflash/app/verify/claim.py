@@ -236,7 +236,7 @@ def _of_t4(read: _Reading) -> Claim:
 
 
 def _of_launch(read: _Reading) -> Claim:
-    """The launch.json of an exported folder; its cubins are reading.py's."""
+    """The launch.json of an exported folder; its cubins are claim_sources.py's."""
     kernel, verified = read.table("kernel"), read.table("verified")
     noted = verified.table("environment")
     status = verified.text("status")

@@ -8,8 +8,8 @@ from typing import Any
 
 from evoflash.app.search.limits import floor_us
 from evoflash.app.verify.claim import Claim, ClaimedBuild
+from evoflash.app.verify.claim_sources import ClaimSelector, claim_of
 from evoflash.app.verify.finding import How, Reproduction, find_out
-from evoflash.app.verify.reading import ClaimSelector, claim_of
 from evoflash.errors import UsageError
 from evoflash.evaluation import FINAL, Basis, Build, Evaluation, Timing
 from evoflash.gpu.timing.paired import ALPHA, student
@@ -187,7 +187,7 @@ def _pairs(claim: Claim, evaluation: Evaluation) -> Iterator[tuple[ClaimedBuild,
 
 
 def _is_same_compiler(said: ClaimedBuild, made: Build) -> bool:
-    """A launch.json names no key: reading.py takes its machine code only where its compiler is this one."""
+    """A launch.json names no key: claim_sources.py takes its machine code only where its compiler is this one."""
     return said.cubin_key == made.cubin_key if said.cubin_key else said.text_sha != ""
 
 

@@ -49,7 +49,7 @@ def verify(
     Example: evoflash verify kernel.json
     """
     from evoflash.app.verify import verdict
-    from evoflash.app.verify.reading import ClaimSelector
+    from evoflash.app.verify.claim_sources import ClaimSelector
     from evoflash.views.verify import print_verdict
 
     with interrupt_in_words():

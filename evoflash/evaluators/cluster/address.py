@@ -13,10 +13,10 @@ from functools import cache
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from evoflash import __version__
 from evoflash.errors import UsageError
 from evoflash.kernels.nvrtc import nvrtc_version
 from evoflash.paths import DEVICE, template_folders
+from evoflash.version import __version__
 
 PORT = 8786  # of a Dask scheduler where an address names none
 _CERTIFICATE, _KEY, _AUTHORITY = "cert.pem", "key.pem", "ca.pem"

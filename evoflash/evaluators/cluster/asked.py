@@ -27,9 +27,9 @@ from evoflash.evaluators.cluster.connection import distributed
 from evoflash.evaluators.prepare import Preparation
 from evoflash.gpu.launcher import present_gpu, spec_of
 from evoflash.gpu.process.finals import FinalReport, FinalTask
-from evoflash.gpu.process.jobs import Jobs
 from evoflash.gpu.process.outcome import GpuOutcome
 from evoflash.gpu.process.rungs import GpuTask
+from evoflash.gpu.process.warm_up import Jobs
 from evoflash.gpu.process.worker import GpuWorker
 from evoflash.isolation import Ending, IsolatedPool
 from evoflash.operation import Workload

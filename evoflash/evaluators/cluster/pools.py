@@ -33,9 +33,9 @@ from evoflash.evaluators.cluster.connection import (
 )
 from evoflash.evaluators.prepare import Preparation
 from evoflash.gpu.process.finals import FinalReport, FinalTask
-from evoflash.gpu.process.jobs import Jobs
 from evoflash.gpu.process.outcome import GpuOutcome
 from evoflash.gpu.process.rungs import GpuTask
+from evoflash.gpu.process.warm_up import Jobs
 from evoflash.isolation import Ending, Turns
 from evoflash.operation import Workload
 

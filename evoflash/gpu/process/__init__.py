@@ -7,9 +7,9 @@ A kernel that crashes or hangs ends that process and not the search. Nothing her
                  the device
     checks       Verdicts on a loaded kernel, on check shapes and at size
     finals       The last timing, of finalists and baselines in turns, in a fresh GPU process
-    jobs         What a GPU process is asked to do, and what it does before its first task
     outcome      How a task on the GPU ended, with the seconds that each rung took
     rungs        The rungs of the ladder that need the GPU, for one genome
     screening    Ends a candidate early where it is too slow to be worth every check
+    warm_up      What a GPU process is asked to do, and what it does before its first task
     worker       Gives the GPU work to processes
 """

@@ -3,7 +3,7 @@
 Where that was asked for, two processes share the GPU once a kernel is proven: what one of them timed runs
 alone, and meanwhile the other loads, captures and compares (gpu/launcher.py). Stand-bys are kept ready; when
 a process, the GPU or the GPU's memory goes, it is found out here who is to blame. Not covered: a kernel that
-brings down the machine, or writes into another process's memory. What a process is asked for is in jobs.py,
+brings down the machine, or writes into another process's memory. What a process is asked for is in warm_up.py,
 what is checked and timed in rungs.py and finals.py.
 """
 
@@ -26,9 +26,9 @@ from evoflash.gpu import launcher
 from evoflash.gpu.launcher import share_gpu_by
 from evoflash.gpu.memory import NoRoomError
 from evoflash.gpu.process.finals import FinalReport, FinalTask, rounds
-from evoflash.gpu.process.jobs import REFERENCES_LIMIT_S, Jobs
 from evoflash.gpu.process.outcome import GpuOutcome
 from evoflash.gpu.process.rungs import GpuTask
+from evoflash.gpu.process.warm_up import REFERENCES_LIMIT_S, Jobs
 from evoflash.isolation import Ending, IsolatedPool, Turns
 from evoflash.operation import Workload
 from evoflash.validation.cases import SharedCases, share_in

@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 
-from evoflash import __version__
 from evoflash.errors import DeviceError, EvoflashError
 from evoflash.gpu import launcher
 from evoflash.gpu.launcher import LoadedKernel, PresentGpu
@@ -35,6 +34,7 @@ from evoflash.paths import cache_dir
 from evoflash.problem import Problem, parse_problem
 from evoflash.space import Genome
 from evoflash.specs import GpuSpec
+from evoflash.version import __version__
 
 
 def versions() -> str:

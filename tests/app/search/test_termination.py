@@ -18,7 +18,7 @@ from places import ROOT, TESTS, environment
 from tables import data
 from waiting import until
 
-from evoflash.gpu.process.jobs import Jobs
+from evoflash.gpu.process.warm_up import Jobs
 from evoflash.gpu.process.worker import GpuWorker
 from evoflash.isolation import IsolatedPool
 

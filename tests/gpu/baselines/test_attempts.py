@@ -138,7 +138,7 @@ def note_two(path):
 
 def test_the_gpu_process_notes_in_the_tasks_file_and_knows_a_failed_baseline(tmp_path, monkeypatch):
     from evoflash.gpu.process import finals as finals_retry
-    from evoflash.gpu.process.jobs import Jobs
+    from evoflash.gpu.process.warm_up import Jobs
 
     notes = tmp_path / "notes"
     notes.touch()

@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 
 from evoflash.gpu import comparisons, launcher
-from evoflash.gpu.process.jobs import prepare
+from evoflash.gpu.process.warm_up import prepare
 from evoflash.operations.attention.workload import parse_workload
 
 SMALL = parse_workload("b=1,h=1,s=16,d=16")

@@ -19,9 +19,9 @@ from evoflash.evaluation import Rung, Status
 from evoflash.gpu.launcher import cuda_errors, cupy, present_gpu
 from evoflash.gpu.memory import NoRoomError
 from evoflash.gpu.process.finals import FinalReport, FinalTask
-from evoflash.gpu.process.jobs import Jobs
 from evoflash.gpu.process.outcome import GpuOutcome
 from evoflash.gpu.process.rungs import Anchor, GpuTask
+from evoflash.gpu.process.warm_up import Jobs
 from evoflash.gpu.process.worker import GpuWorker
 from evoflash.isolation import Ending
 from evoflash.launch import LaunchConfig

@@ -14,9 +14,9 @@ from waiting import LIMIT_S
 
 from evoflash.errors import EvoflashError, UsageError
 from evoflash.evaluation import Rung, Status
-from evoflash.gpu.process.jobs import Jobs
 from evoflash.gpu.process.outcome import GpuOutcome
 from evoflash.gpu.process.rungs import GpuTask
+from evoflash.gpu.process.warm_up import Jobs
 from evoflash.gpu.process.worker import GpuWorker
 from evoflash.kernels.gxx import KernelBuildError
 from evoflash.specs import load_gpu

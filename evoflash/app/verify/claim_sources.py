@@ -83,9 +83,6 @@ def _unpack(packed: str) -> bytes:
     return content
 
 
-# leaves an unknown ~user as it is; Path raises
-
-
 _LISTS = ("leaderboard", "best", "results")  # where rows are in an object; results: Kernel Tuner's T4
 _ID = re.compile(r"[0-9a-f]{1,16}")
 _WANTED = "an id, a JSON file or - for stdin, an exported file, or an exported folder with its launch.json"
@@ -272,8 +269,6 @@ def _of_solution(data: Json, name: str) -> Claim:
 
 def _of_python(text: str, name: str, *, ending: str = "") -> Claim:
     """attention.py or torch_op.py, which ends in `ending`: the description and the machine code inside."""
-    from evoflash.app.verify.reading import extract_kernel
-
     held = extract_kernel(text, name)
     if not isinstance(held.description, dict) or held.description.get("format") != FORMAT:
         raise UsageError(f"{name} holds no launch.json of evoflash: export it again.")
