@@ -9,16 +9,7 @@ import pytest
 from places import ROOT, environment
 from tables import data
 
-PRODUCT = """
-import pytest
-
-@pytest.mark.cover
-@pytest.mark.parametrize("a", ["p", "q", "r"])
-@pytest.mark.parametrize("b", [1, 2, 3, 4])
-@pytest.mark.parametrize("c", [True, pytest.param(False, marks=pytest.mark.full)])
-def test_product(a, b, c):
-    pass
-"""
+PRODUCT = data(__file__, "PRODUCT")
 
 SAMPLED = data(__file__, "SAMPLED")
 

@@ -15,7 +15,7 @@ import typer
 from command_cases import EXIT_DEVICE, EXIT_USAGE, fresh, one_line
 from forked import evoflash
 from places import ROOT, environment
-from tables import data
+from tables import data, table_of_cases
 from waiting import LIMIT_S, until
 
 from evoflash.cli import program as cli
@@ -148,33 +148,13 @@ def test_a_dry_run_compiles_and_stores_nothing(tmp_path):
     assert not (tmp_path / "none.db").exists()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "says"),
-    [
-        (("search", "--gpu", "l5"), EXIT_USAGE, "Did you mean l4?"),
-        (("search", "--gpu", "l4", "--problem", "b=1,h=8,s=512,d=72"), EXIT_USAGE, "head_dim 72"),
-        (("search", "--gpu", "l4", "--budget", "0"), EXIT_USAGE, "budget 0"),
-        (("search", "--gpu", "l4", "--problem", "b=1,h=6,hkv=4,s=64,d=64"), EXIT_USAGE, "not a multiple"),
-        (("search", "--gpu", "l4", "--problem", "missoin"), EXIT_USAGE, "missoin"),
-        (("search", "--gpu", "l4", "--strategy", "magic"), EXIT_USAGE, "magic"),
-        (("search", "--gpu", "l4", "--family", "nope"), EXIT_USAGE, "flash_mma"),
-        (("search", "--gpu", "l4", "--evaluator", "gpu"), EXIT_DEVICE, "--evaluator emulated"),
-        (("search",), EXIT_USAGE, "--gpu l4"),
-        (("remeasure", "--gpu", "l4"), EXIT_DEVICE, "present"),
-        (("show", "ffff"), 1, "evoflash search"),
-        (("best",), 1, "evoflash search"),
-        (("leaderboard",), 1, "evoflash search"),
-        ((*EXPORT, "warps=3"), EXIT_USAGE, "1, 2, 4, 8"),
-        ((*EXPORT, "wraps=4"), EXIT_USAGE, "wraps"),
-        ((*EXPORT, "warps"), EXIT_USAGE, "param=value"),
-        ((*EXPORT, "rows_per_warp=32", "--set", "block_n=128"), EXIT_USAGE, "regs_fit"),
-    ],
-)
+@table_of_cases()
 @pytest.mark.skipif(
     os.path.exists("/dev/nvidia0"), reason="the messages are those of a machine without a GPU"
 )
 def test_a_mistake_is_one_line_with_what_to_do(arguments, code, says, tmp_path):
-    done = evoflash(*arguments, EVOFLASH_DB=str(tmp_path / "none.db"))
+    words = [*EXPORT, *arguments[1:]] if arguments[0] == "EXPORT" else arguments
+    done = evoflash(*words, EVOFLASH_DB=str(tmp_path / "none.db"))
 
     assert done.returncode == code, done.stderr
     assert says in one_line(done)

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from places import KERNELS
+from tables import table_of_cases
 
 from evoflash.emulator.launch import EmulatorReport, Memory, run_launch
 from evoflash.kernels.gxx import build
@@ -37,19 +38,6 @@ def test_small_and_large_accesses_in_turns_are_right(schedule: Any) -> None:
     assert reports(0, schedule=schedule) == ()
 
 
-@pytest.mark.parametrize(
-    ("case", "expected"),
-    [
-        pytest.param(1, {("uninit-shared", 10)}, id="one granule was never written"),
-        pytest.param(2, {("race-RAW", 6)}, id="one granule was written since the barrier"),
-        pytest.param(3, {("race-WAR", 12)}, id="a small write after a large read"),
-        pytest.param(4, {("race-WAR", 12)}, id="one of many large reads comes without a barrier"),
-        pytest.param(5, {("race-WAR", 0)}, id="a large write after small reads"),
-        pytest.param(6, {("mbarrier-as-data", 0)}, id="over an mbarrier"),
-        pytest.param(7, {("race-RAW", 14)}, id="a large write after small ones"),
-        pytest.param(8, {("async-not-waited", 8)}, id="four bytes under way"),
-        pytest.param(9, {("race-WAR", 12)}, id="a small write after the third large read"),
-    ],
-)
-def test_a_fault_is_found_where_it_is(case: int, expected: set[tuple[str, int]]) -> None:
-    assert findings(case, schedule="fifo", delivery="lazy") == expected
+@table_of_cases()
+def test_a_fault_is_found_where_it_is(case: int, kind: str, offset: int) -> None:
+    assert findings(case, schedule="fifo", delivery="lazy") == {(kind, offset)}

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tables import data
+from tables import data, table_of_cases
 
 from evoflash.emulator.call import _strided_layout
 from evoflash.emulator.preflight import CPU_LIMIT_S, cpu_limit_s, emulate, preflight
@@ -214,15 +214,7 @@ def test_a_stride_that_is_cut_to_32_bits_or_taken_from_another_tensor_is_found(n
 FAR, MOST_BYTES = 1 << 32, 1 << 31
 
 
-@pytest.mark.parametrize(
-    ("shape", "axes"),
-    [
-        ((2, 2, 9, 64), {"Q": [0], "K": [0, 1, 2], "V": [0, 1, 2], "O": [0, 1, 2]}),
-        ((1, 2, 9, 64), {"Q": [], "K": [1, 2], "V": [1, 2], "O": [1, 2]}),
-        ((1, 1, 99, 64), {"Q": [2], "K": [2], "V": [2], "O": [2]}),
-        ((1, 1, 9, 64), {"Q": [2], "K": [2], "V": [2], "O": [2]}),
-    ],
-)
+@table_of_cases()
 def test_32_bits_do_not_count_the_elements_of_a_strided_tensor_along_any_axis_that_may_be_long(shape, axes):
     batch, heads, rows, head_dim = shape
     workload = AttentionWorkload(batch, heads, heads, rows, rows, head_dim)

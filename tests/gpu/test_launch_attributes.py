@@ -3,6 +3,7 @@
 import ctypes
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from places import TESTS
@@ -48,35 +49,9 @@ def test_a_malformed_launch_is_named(tmp_path: Path, old: str, new: str, message
         family_from(tmp_path, HEADER.replace(old, new))
 
 
-@pytest.mark.parametrize(
-    ("launch", "gpu", "reason"),
-    [
-        (LaunchConfig("k", (8, 1, 1), (128, 1, 1), 0, cluster=(2, 1, 1)), "h200", ""),
-        (
-            LaunchConfig("k", (8, 1, 1), (128, 1, 1), 0, cluster=(2, 1, 1)),
-            "l4",
-            "clusters need sm_90, l4 is sm_89",
-        ),
-        (
-            LaunchConfig("k", (9, 1, 1), (128, 1, 1), 0, cluster=(2, 1, 1)),
-            "h200",
-            "no multiple of the cluster",
-        ),
-        (LaunchConfig("k", (32, 1, 1), (128, 1, 1), 0, cluster=(32, 1, 1)), "h200", "a cluster of 32 blocks"),
-        # 200 KB of shared memory: one block on each of 132 SMs; an L4 has 58.
-        (LaunchConfig("k", (132, 1, 1), (128, 1, 1), 200_000, resident=True), "h200", ""),
-        (
-            LaunchConfig("k", (133, 1, 1), (128, 1, 1), 200_000, resident=True),
-            "h200",
-            "133 blocks .* 132 fit",
-        ),
-        (LaunchConfig("k", (133, 1, 1), (128, 1, 1), 200_000), "h200", ""),
-        # 128 registers of 512 threads are all that an SM has.
-        (LaunchConfig("k", (133, 1, 1), (512, 1, 1), 0, resident=True), "h200", "133 blocks .* 132 fit"),
-    ],
-)
-def test_what_a_gpu_has_no_room_for_is_said(launch: LaunchConfig, gpu: str, reason: str) -> None:
-    found = does_not_fit(launch, load_gpu(gpu), registers=128)
+@table_of_cases(tuples=True)
+def test_what_a_gpu_has_no_room_for_is_said(launch: dict[str, Any], gpu: str, reason: str) -> None:
+    found = does_not_fit(LaunchConfig(**launch), load_gpu(gpu), registers=128)
 
     if reason:
         assert re.search(reason, found)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tables import table_of_cases
+from tables import data, table_of_cases
 
 from evoflash.errors import UsageError
 from evoflash.kernels.family import load_family
@@ -18,22 +18,8 @@ from evoflash.specs import load_gpu
 
 FULL = AttentionKey(64, "fp16", False, 1, "sm_89")
 CAUSAL = AttentionKey(128, "bf16", True, 4, "sm_90a")
-GOLDEN = {
-    "two_stage": (FULL, {"warps": 4, "block_n": 64, "waits": "joint", "k_stages": 2, "layout": "xor128"}),
-    "lazy_causal": (
-        CAUSAL,
-        {
-            "warps": 4,
-            "block_n": 64,
-            "k_stages": 2,
-            "rescale": "lazy",
-            "lazy_tau": 8,
-            "q_home": "smem",
-            "epilogue": "staged",
-        },
-    ),
-    "smallest": (FULL, {"warps": 1, "block_n": 16, "waits": "joint", "k_stages": 1, "layout": "xor64"}),
-}
+KEYS = {"FULL": FULL, "CAUSAL": CAUSAL}
+GOLDEN = {name: (KEYS[key], values) for name, (key, values) in data(__file__, "GOLDEN").items()}
 
 
 def flash_mma(key: AttentionKey, values) -> Genome:

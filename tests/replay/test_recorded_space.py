@@ -1,5 +1,6 @@
 """Recorded spaces and the Kernel Tuner files that they come from and go to."""
 
+import copy
 import gzip
 import json
 from dataclasses import replace
@@ -8,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from places import FIXTURES
-from tables import table_of_cases
+from tables import data, table_of_cases
 
 from evoflash.errors import UsageError
 from evoflash.evaluation import Basis, Proposal, Rung, Status
@@ -201,27 +202,7 @@ def test_a_missing_file_is_a_usage_error(tmp_path):
 
 def t4(tmp_path: Path, *changes) -> Path:
     """T4 results of two params: three statuses, one time in microseconds."""
-    results = [
-        {
-            "configuration": {"b": 64, "mode": "x"},
-            "objectives": ["time"],
-            "times": {"compilation": 100.0, "runtimes": [2.0, 4.0]},
-            "invalidity": "correct",
-            "correctness": 1,
-            "measurements": [
-                {"name": "power", "value": 9, "unit": "W"},
-                {"name": "time", "value": 3.0, "unit": "ms"},
-            ],
-        },
-        {
-            "configuration": {"b": 16, "mode": "y"},
-            "times": {"compilation_time": 50.0},
-            "invalidity": "correct",
-            "correctness": 1,
-            "measurements": [{"name": "time", "value": 700.0, "unit": "us"}],
-        },
-        {"configuration": {"b": 32, "mode": "y"}, "times": {}, "invalidity": "timeout", "correctness": 0},
-    ]  # fmt: skip
+    results = copy.deepcopy(data(__file__, "T4_RESULTS"))
     for change in changes:
         change(results)
     path = tmp_path / "gemm.T4.json"
