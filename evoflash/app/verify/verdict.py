@@ -187,7 +187,7 @@ def _pairs(claim: Claim, evaluation: Evaluation) -> Iterator[tuple[ClaimedBuild,
 
 
 def _is_same_compiler(said: ClaimedBuild, made: Build) -> bool:
-    """A launch.json names no key: claim_sources.py takes its machine code only where its compiler is this one."""
+    """A launch.json names no key: its machine code is read only where its compiler is this one."""
     return said.cubin_key == made.cubin_key if said.cubin_key else said.text_sha != ""
 
 
