@@ -29,13 +29,13 @@ def table_of_cases(
     it, and what a row lacks is None. `more` are rows that no file can hold.
     """
 
-    def parametrized(test: Test) -> Test:
+    def parametrize(test: Test) -> Test:
         rows = data(test.__code__.co_filename, test.__name__, tuples=tuples)
         names = list(dict.fromkeys(key for row in rows for key in row if key != "id"))
         cases = [pytest.param(*map(row.get, names), id=row.get("id")) for row in rows]
         return pytest.mark.parametrize(names, [*cases, *more], ids=ids)(test)
 
-    return parametrized
+    return parametrize
 
 
 def _with_tuples(value: Any) -> Any:
