@@ -3,8 +3,8 @@
 Where that was asked for, two processes share the GPU once a kernel is proven: what one of them timed runs
 alone, and meanwhile the other loads, captures and compares (gpu/launcher.py). Stand-bys are kept ready; when
 a process, the GPU or the GPU's memory goes, it is found out here who is to blame. Not covered: a kernel that
-brings down the machine, or writes into another process's memory. What a process does first is in warm_up.py, what
-is checked and timed in rungs.py and finals.py.
+brings down the machine, or writes into another process's memory. What a process does first is in warm_up.py,
+what is checked and timed in rungs.py and finals.py.
 """
 
 import logging

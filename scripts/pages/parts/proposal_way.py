@@ -17,6 +17,7 @@ def table() -> str:
     """
     ways = read_record(RECORD)["modules"]
     floor_of = {name: floor for floor, names in package_lists.floors() for name in names}
+    floor_of["__init__"] = "interfaces"  # the face of the package
     found: dict[tuple[str, str], list[str]] = defaultdict(list)
     for module in ways[_LOOP]:
         if not _is_there(module):
