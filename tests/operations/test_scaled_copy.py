@@ -142,7 +142,7 @@ def test_a_right_kernel_compiles_and_is_found_right_in_the_emulator(family, dtyp
 def test_a_planted_fault_is_found_in_the_emulator(family, fault, status, complaint):
     found = preflight(candidate_of(family, block_m=16, fault=fault), family, L4, seed=1)
 
-    assert found.status is status
+    assert found.status is Status(status)
     assert re.search(complaint, found.complaint), found.complaint
 
 

@@ -238,9 +238,9 @@ def test_the_launch_of_a_fraud_is_the_one_that_it_asks_for():
 @table_of_cases()
 def test_what_the_gpu_says_counts_only_where_and_as_it_is_named(status, rung, reason, end):
     fraud = fraud_of("honest until it is timed")
-    reached = GpuOutcome(fraud.name, status, rung, reason)
+    reached = GpuOutcome(fraud.name, Status(status), Rung(rung), reason)
 
-    assert outcome(fraud.name, "GPU", fraud.measured, on_gpu.rejection_of(reached)).end is end
+    assert outcome(fraud.name, "GPU", fraud.measured, on_gpu.rejection_of(reached)).end is End(end)
 
 
 @pytest.mark.full
