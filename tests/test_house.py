@@ -37,7 +37,6 @@ OTHER_WORDS = re.compile("bed|embed|exceed|feed|need|proceed|red|seed|shed|speed
 SHARED_CLASS_NAMES = {
     "Attention": "the call of an exported file, with and without PyTorch",
     "Kernel": "evoflash.Kernel, and the same word in exported files, which have no evoflash",
-    "Step": "evoflash's progress, and a launch in exported files",
 }
 
 
