@@ -44,6 +44,7 @@ def test_what_is_right_is_let_be_and_an_edit_is_noticed(name: str, rung: str, sa
     ],
     ids=lambda edit: edit[1],
 )
+@pytest.mark.full
 def test_the_preflight_notices_the_classes_that_slipped_through_when_they_were_new(
     edit: tuple[Path, str],
 ) -> None:

@@ -372,6 +372,7 @@ def test_the_archived_time_is_no_score(tmp_path, nobody) -> None:
 
 @pytest.mark.slow
 @needs_gxx
+@pytest.mark.full
 def test_the_answer_exports_the_same_bytes_as_its_command(tmp_path, nobody) -> None:
     answer = ask(tmp_path / "none.db")
 

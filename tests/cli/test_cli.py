@@ -36,6 +36,7 @@ def searched(tmp_path_factory) -> Path:
 
 
 @pytest.mark.slow
+@pytest.mark.full
 def test_the_search_says_that_its_times_are_estimates(tmp_path):
     done = evoflash("search", "--gpu", "l4", "--budget", "2", "--db", str(tmp_path / "a.db"))
 
@@ -55,6 +56,7 @@ def test_the_same_command_again_spends_nothing(searched):
 
 
 @pytest.mark.slow
+@pytest.mark.full
 def test_a_higher_budget_continues_the_run(searched, tmp_path):
     copy = tmp_path / "copy.db"
     copy.write_bytes(searched.read_bytes())
@@ -216,6 +218,7 @@ def test_no_host_compiler_is_said_in_one_line(tmp_path):
     assert "g++" in one_line(done)
 
 
+@pytest.mark.full
 def test_no_cuda_wheels_is_said_in_one_line(tmp_path):
     (tmp_path / "cupy.py").write_text("raise ImportError('no module named cupy')")
 

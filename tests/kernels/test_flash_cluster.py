@@ -23,6 +23,7 @@ FOUR = {"cluster": 4}
     ("dtype", "causal", "gqa"), [("fp16", False, 1), ("bf16", True, 4), ("bf16", True, 3)]
 )
 @pytest.mark.parametrize("cluster", [2, 4])
+@pytest.mark.full
 def test_each_kind_of_kernel_runs_clean(cluster, dtype, causal, gqa, head_dim):
     key = AttentionKey(head_dim, dtype, causal, gqa, "sm_90a")
 

@@ -64,6 +64,7 @@ def test_a_move_makes_all_that_it_promises_and_nothing_else(move) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("move", each_move("at_the_wall"))
 @pytest.mark.sample(4)
+@pytest.mark.full
 def test_a_move_at_the_wall_makes_the_tile_pay_or_is_refused(move) -> None:
     got = moves(move["operator"], WIDE, {**TOLD["base"], **TOLD["broad"], **move["has"]})
     assert different(got) == different(move["made"]), got

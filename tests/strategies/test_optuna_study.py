@@ -113,6 +113,7 @@ def test_nsga2_learns_of_broken_genomes_as_complete_ones_that_are_infeasible():
 
 
 @BOTH
+@pytest.mark.full
 def test_a_broken_region_is_left(kind):
     """Half of the space crashes; a sampler that did not learn it would stay in it half of the time."""
 

@@ -145,6 +145,7 @@ def test_random_immigrants_keep_coming() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.full
 def test_an_operator_whose_children_fail_is_used_less_but_not_never() -> None:
     used: Counter[str] = Counter()
     for seed in range(20):

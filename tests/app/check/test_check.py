@@ -247,6 +247,7 @@ def test_a_small_shape_of_the_problem_is_run_itself_and_a_large_one_is_named(own
 HOPPER_HEADER = (TEXTS / "hopper_header.cu").read_text()
 
 
+@pytest.mark.full
 def test_an_attention_kernel_with_tensor_maps_is_judged_too(tmp_path):
     # Q and O, two stages of K and V, nine mbarriers (tests/hopper_kernel.py).
     smem_bytes = (128 + 64 * 4) * 128 + 9 * 8
@@ -343,6 +344,7 @@ def test_a_fault_edited_into_an_exported_kernel_is_found(tmp_path, old, new, kin
     assert any(finding.kind.startswith(kind) for finding in found), found
 
 
+@pytest.mark.full
 def test_a_file_with_a_prefix_is_checked_as_the_kernel_that_it_is_and_its_edits_are_found(tmp_path):
     path = tmp_path / "kernel.cu"
     text = export_values("flash_mma", FAULTY, problem="b=1,h=2,s=96,d=32", gpu="l4", prefix="mine")

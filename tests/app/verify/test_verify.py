@@ -551,6 +551,7 @@ def test_a_folder_with_another_cubin_is_refuted(evaluation, tmp_path) -> None:
 
 
 @pytest.mark.parametrize("is_code", [True, False])
+@pytest.mark.full
 def test_a_folder_with_something_else_in_place_of_its_machine_code_is_refuted(
     is_code, evaluation, tmp_path, database
 ) -> None:

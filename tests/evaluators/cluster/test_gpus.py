@@ -64,6 +64,7 @@ def test_tasks_are_on_both_gpus_at_the_same_time(gpus, tmp_path):
     assert gpus.at_once == 2
 
 
+@pytest.mark.full
 def test_a_crash_costs_one_candidate_and_no_worker(gpus, connection):
     before = connection.workers(KIND)
     outcome = gpus.submit(task_of("crash")).result(LIMIT_S)

@@ -333,6 +333,7 @@ def test_once_a_kernel_is_proven_two_processes_share_the_gpu_until_the_finals(tm
         assert pair_of(worker) == ["1", "1"]
 
 
+@pytest.mark.full
 def test_where_the_gpu_has_no_room_for_a_second_process_there_is_none(tmp_path):
     with sharing(tmp_path, memory=no_room) as worker:
         assert outcome_of(worker, "good", timed=True).status is Status.CORRECT

@@ -142,6 +142,7 @@ def test_every_fraud_says_where_it_must_end(fraud):
         assert text_and_launches(fraud) != text_and_launches(fraud_of(f"honest {fraud.kernel.name}"))
 
 
+@pytest.mark.full
 def test_an_honest_kernel_sold_as_a_fraud_slips_through():
     harmless = replace(fraud_of("no-op"), patch=(("#include", "// as it was\n#include"),))
 
@@ -279,6 +280,7 @@ def test_the_report_repeats_what_is_wrong_and_counts():
 
 
 @table_of_cases()
+@pytest.mark.full
 def test_doctor_tests_itself(arguments, code, says):
     done = evoflash("doctor", "--self-test", *arguments)
 
