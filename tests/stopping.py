@@ -98,7 +98,7 @@ def main():
     pipeline.prepare = prepare
     measured.MANY_CORES = 1 << 10  # none is emulated for its proof either
     planning._present = lambda wanted: load_gpu("h200")
-    planning.champion.starts = seeds_from_the_archive
+    planning.champions.starts = seeds_from_the_archive
     cli.main()
 
 

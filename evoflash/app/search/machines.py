@@ -132,14 +132,14 @@ def _gpu_of(connection: "Connection", evaluator: str | None, wanted: GpuSpec | N
 @contextmanager
 def _on_gpus(asked: MachineOptions, planned: Planning) -> Iterator[tuple[SearchPlan, Machines]]:
     """A worker for each GPU; genomes are prepared by this process's own pool."""
-    from evoflash.gpu import launcher as visible_devices
+    from evoflash.gpu import launcher
 
-    visible_devices.restrict(asked.gpus or "all")
+    launcher.restrict(asked.gpus or "all")
     from evoflash.evaluators.cluster.connection import connect, gpu_kind
     from evoflash.evaluators.cluster.pools import ClusterGpus
     from evoflash.evaluators.cluster.serving import private_cluster
 
-    devices = visible_devices.devices()
+    devices = launcher.devices()
     plan = planned(None)
     if plan.basis is not Basis.MEASURED:
         raise UsageError(f"--gpus measures on what is here, which is no {plan.gpu.name}: leave --gpu away.")

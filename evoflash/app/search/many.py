@@ -191,10 +191,10 @@ def slots(asked: MachineOptions, problems: int) -> tuple[Slot, ...]:
 
 
 def _by_gpu(asked: MachineOptions) -> list[Slot]:
-    from evoflash.gpu import launcher as visible_devices
+    from evoflash.gpu import launcher
 
-    visible_devices.restrict(asked.gpus or "all")
-    devices, cores = visible_devices.devices(), sorted(os.sched_getaffinity(0))
+    launcher.restrict(asked.gpus or "all")
+    devices, cores = launcher.devices(), sorted(os.sched_getaffinity(0))
     own = replace(asked, gpus=None, evaluator="gpu")
     count = len(devices)
     shares = [frozenset(cores[at::count]) for at in range(count)]

@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from evoflash import champions as champion
-from evoflash import champions as past_searches
+from evoflash import champions
 from evoflash.app.leaderboard import LATENCY, OBJECTIVES, Objective, objectives_of
 from evoflash.errors import DeviceError, EvoflashError, UsageError
 from evoflash.evaluation import ALL_SEEDS, Basis, RunKey
@@ -141,7 +140,7 @@ def _shipped_problems(problem: Problem, gpu: GpuSpec, basis: Basis) -> tuple[str
     """Near problems whose outcomes ship with evoflash. They were measured, and teach no model's estimates."""
     if basis is not Basis.MEASURED:
         return ()
-    return tuple(each.problem for each in past_searches.near(problem, gpu.name, SHIPPED_SEARCHES))
+    return tuple(each.problem for each in champions.near(problem, gpu.name, SHIPPED_SEARCHES))
 
 
 def _check_energy(basis: Basis) -> None:
@@ -158,7 +157,7 @@ def _field(
     """None where the family has no valid genome for the problem."""
     space = family.space(problem.compile_keys(gpu.arch), gpu)
     space = replace(space, proportions=proportions_on(problem, family, gpu))
-    archived = champion.starts(problem, space, gpu.name) if archive else ()
+    archived = champions.starts(problem, space, gpu.name) if archive else ()
     seeds = tuple(dict.fromkeys((*archived, *family.seeds_for(problem, space, gpu)[:most_seeds])))
     try:
         space.sample(np.random.default_rng(0))

@@ -2,7 +2,6 @@
 
 from evoflash.operation import Operation
 from evoflash.operations.attention import inputs
-from evoflash.operations.attention import inputs as shapes
 from evoflash.operations.attention.forms import dense
 from evoflash.operations.attention.loop import consumers, exponentials, work
 from evoflash.operations.attention.preflight_runs import preflight_runs
@@ -34,8 +33,8 @@ OPERATION = Operation(
     thresholds=thresholds,
     rearranged=keeps_heads_apart,
     device_reference=REFERENCE,
-    check_workloads=shapes.check_workloads,
-    hidden_workloads=shapes.hidden_workloads,
+    check_workloads=inputs.check_workloads,
+    hidden_workloads=inputs.hidden_workloads,
     preflight_runs=preflight_runs,
     work=work,
     consumers=consumers,

@@ -13,7 +13,6 @@ from pygments.lexers import CudaLexer
 
 from evoflash.app.report.record import short
 from evoflash.views.html import charts
-from evoflash.views.html import charts as bars
 from evoflash.views.html.markup import (
     Figures,
     HtmlColumn,
@@ -50,18 +49,18 @@ def _workload(found: Json, figures: Figures, *, is_alone: bool) -> str:
         text_column("what it counts", "says"),
     )
     drawn = [
-        bars.Bar(f"{floor['name']} floor", floor["us"], f"{short(floor['us'])} us", "c2")
+        charts.Bar(f"{floor['name']} floor", floor["us"], f"{short(floor['us'])} us", "c2")
         for floor in found["floors"]
     ]
     if winner:
-        drawn.append(bars.Bar("winner", winner["us"], f"{figures.mark}{short(winner['us'])} us"))
+        drawn.append(charts.Bar("winner", winner["us"], f"{figures.mark}{short(winner['us'])} us"))
     facts = (
         f"{found['flops']:,} FLOPs and {found['bytes_moved']:,} bytes cannot be avoided: "
         f"{found['intensity']:.4g} FLOPs for each byte. Floors are at boost clock."
     )
     return (
         f"{head}{charts.roofline(found, figures.mark)}{paragraphs([facts])}"
-        f"{bars.bars(drawn, 'Floors and the winner')}{table(columns, found['floors'], caption='Floors')}"
+        f"{charts.bars(drawn, 'Floors and the winner')}{table(columns, found['floors'], caption='Floors')}"
         f"{_points(found, figures)}{_terms(found, figures)}"
     )
 
@@ -80,7 +79,7 @@ def _points(found: Json, figures: Figures) -> str:
 def _terms(found: Json, figures: Figures) -> str:
     if not found["terms"]:
         return ""
-    drawn = [bars.Bar(name, us, f"{figures.mark}{short(us)} us", "c3") for name, us in found["terms"]]
+    drawn = [charts.Bar(name, us, f"{figures.mark}{short(us)} us", "c3") for name, us in found["terms"]]
     words = (
         "The model's terms for the winner, each as if it alone bounded the kernel; they overlap, and do not "
         "add up."
@@ -90,7 +89,7 @@ def _terms(found: Json, figures: Figures) -> str:
         number_column("us", lambda row: figures.us(row[1])),
     )
     folded = _details_element("as a table", table(columns, found["terms"], caption="Terms"))
-    return f"<h3>Terms of the model</h3>{note(words)}{bars.bars(drawn, 'Terms of the model')}{folded}"
+    return f"<h3>Terms of the model</h3>{note(words)}{charts.bars(drawn, 'Terms of the model')}{folded}"
 
 
 def _details_element(words: str, html: str, kind: str = "") -> str:
@@ -101,7 +100,7 @@ def rejections(record: Json, figures: Figures) -> str:
     """How far candidates came, and why they stopped."""
     reached, found = record["reached"], record["rejections"]
     drawn = [
-        bars.Bar(
+        charts.Bar(
             each["rung"],
             each["reached"],
             f"{each['reached']}" + (f", {each['rejected']} rejected" if each["rejected"] else ""),
@@ -110,7 +109,9 @@ def rejections(record: Json, figures: Figures) -> str:
         )
         for each in reached
     ]
-    chart = bars.bars(drawn, "Candidates that came to each rung") if reached and reached[0]["reached"] else ""
+    chart = (
+        charts.bars(drawn, "Candidates that came to each rung") if reached and reached[0]["reached"] else ""
+    )
     if not found:
         return chart + note("Nothing was rejected.")
     columns = (
@@ -134,10 +135,10 @@ def peers(record: Json, figures: Figures) -> str:
             "No library's kernel was timed in this run: that needs the GPU, and the libraries beside "
             "evoflash."
         )
-    drawn = [bars.Bar(each["name"], each["us"], f"{short(each['us'])} us", "c1") for each in found]
+    drawn = [charts.Bar(each["name"], each["us"], f"{short(each['us'])} us", "c1") for each in found]
     if best:
         drawn.insert(
-            0, bars.Bar(f"{best['id']} (winner)", best["us"], f"{figures.mark}{short(best['us'])} us")
+            0, charts.Bar(f"{best['id']} (winner)", best["us"], f"{figures.mark}{short(best['us'])} us")
         )
     columns = (
         text_column("library", "name"),
@@ -149,7 +150,7 @@ def peers(record: Json, figures: Figures) -> str:
         text_column("timed", "protocol"),
         HtmlColumn("versions", _versions),
     )
-    chart = bars.bars(drawn, "Times of the libraries and of the winner")
+    chart = charts.bars(drawn, "Times of the libraries and of the winner")
     return chart + table(columns, found, caption="Libraries")
 
 

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from evoflash.views.html import charts
-from evoflash.views.html import charts as bars
 from evoflash.views.html.markup import (
     Figures,
     HtmlColumn,
@@ -32,7 +31,7 @@ def learnt(record: Json, figures: Figures) -> str:
     ]
     surest = sorted(known, key=lambda each: min(each["high"], 1 / each["low"]))[:_EFFECTS]
     drawn = [
-        bars.Span(
+        charts.Span(
             f"{each['gene']} = {each['value']}",
             each["ratio"],
             each["low"],
@@ -45,7 +44,7 @@ def learnt(record: Json, figures: Figures) -> str:
     label = (
         f"Time with a value over time without it, 95 % intervals, the {len(drawn)} surest of {len(effects)}"
     )
-    chart = bars.spans(drawn, label, names=("faster with it", "slower")) if drawn else ""
+    chart = charts.spans(drawn, label, names=("faster with it", "slower")) if drawn else ""
     said = "".join(
         f"<li>{escape(line.strip())}</li>" if line.startswith("  ") else f"</ul><p>{escape(line)}</p><ul>"
         for line in record["learnt"]

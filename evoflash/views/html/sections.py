@@ -5,7 +5,6 @@ from operator import itemgetter
 from typing import Any
 
 from evoflash.views.html import charts
-from evoflash.views.html import charts as bars
 from evoflash.views.html.markup import (
     Figures,
     HtmlColumn,
@@ -68,7 +67,7 @@ def _pairs(found: Json, figures: Figures) -> str:
     if not found["pairs"]:
         return ""
     drawn = [
-        bars.Span(
+        charts.Span(
             pair["other"], pair["ratio"], pair["low"], pair["high"], f"{pair['ratio']:.3f}, {pair['answer']}"
         )
         for pair in found["pairs"]
@@ -83,7 +82,7 @@ def _pairs(found: Json, figures: Figures) -> str:
     )
     sure = f"{found['pairs'][0]['confidence']:.1%} intervals"
     label = f"The winner's time over others', timed in turns, with {sure}"
-    chart = bars.spans(drawn, label, names=("the winner is faster", "slower"))
+    chart = charts.spans(drawn, label, names=("the winner is faster", "slower"))
     return f"<h3>Timed in turns</h3>{chart}{table(columns, found['pairs'], caption=label)}"
 
 
