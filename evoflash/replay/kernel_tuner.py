@@ -29,7 +29,7 @@ Json = dict[str, Any]
 
 _VERSION = "1.0.0"
 # T4 has no word for a kernel that looked right and was too slow to be proven: it must not be read as correct.
-_WORDS = {Status.SCREENED: Status.TIMEOUT}
+_WORDS = {Status.SCREENED: Status.TIMEOUT, Status.UNMEASURED: Status.RUNTIME}
 
 
 def t4_results(params: Sequence[Param], evaluations: Sequence[Evaluation]) -> Json:
