@@ -36,6 +36,7 @@ class ExportRequest:
     archived: Champion | None = None  # where it is the shipped archive's, measured on another machine
     db: str = ""  # the database that the evaluation is in
     prefix: str | None = None  # of the C symbols of kernel.cu
+    run: str | None = None  # number or name of the run whose evaluation of it is meant; None: any
 
     @property
     def gpus(self) -> tuple[GpuSpec, ...]:
