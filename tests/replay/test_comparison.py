@@ -279,7 +279,7 @@ def test_a_screened_genome_keeps_its_time_and_that_it_was_not_proven(tmp_path, g
     record(str(tmp_path / "a.db"), tmp_path / "a.json", problem="mission", gpu="l4", family=None)
     recording = read_recording(tmp_path / "a.json")
 
-    assert recording.scores_us == [20.0, 30.0]
+    assert recording.scores_us == [20.0]
     assert recording.space.outcomes[genomes[1]].status is Status.SCREENED
     told = replayed(recording, "uniform", 2)
     assert {e.score_us: e.is_correct for _, e in told.rows} == {20.0: True, 30.0: False}
