@@ -56,6 +56,7 @@ ground:
     settings    What a person has set, by environment variables and config files
     errors      The errors that evoflash raises at people
     runtime/    What exported kernels need on the machine of their user
+    spawning    Starts Python processes that need neither the caller's script nor /dev/shm
     version     The version of evoflash, which files, databases and records name
 """
 
