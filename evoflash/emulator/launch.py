@@ -6,17 +6,14 @@ builds.
 """
 
 import ctypes
-import itertools
 import json
 import math
 import os
 import re
-import shutil
-import subprocess
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, get_args
@@ -24,6 +21,7 @@ from typing import Any, Self, get_args
 import numpy as np
 from numpy.typing import DTypeLike
 
+from evoflash.emulator.code_lines import first_lines, lines_of
 from evoflash.errors import DeviceError, UsageError
 from evoflash.kernels.gxx import runtime
 from evoflash.launch import LaunchConfig, beyond_every_gpu
@@ -168,10 +166,11 @@ def run_launch(
         answer: dict[str, Any] = json.loads(_runtime().efemu_launch(ctypes.byref(request)))
     if "error" in answer:
         raise UsageError(f"the kernel cannot be launched: {answer['error']}.")
+    known = _with_lines(library, answer["call_sites"])
     return Emulation(
-        reports=tuple(_report(raw, library, answer["call_sites"]) for raw in answer["reports"]),
+        reports=tuple(_report(raw, library, known) for raw in answer["reports"]),
         counters=answer["counters"],
-        sites=tuple(Site(_line(line, answer["call_sites"]), *raw) for line, *raw in answer["sites"]),
+        sites=tuple(Site(_line(line, known), *raw) for line, *raw in answer["sites"]),
         seconds=answer["seconds"],
     )
 
@@ -251,12 +250,18 @@ def _report(raw: dict[str, Any], library: Path, sites: _CallSites) -> EmulatorRe
         raw[name] = _line(raw[name], sites)
     raw["message"] = _ANY_LINE.sub(lambda match: f"line {_line(int(match[1]), sites)}", raw["message"])
     if offset:
-        raw["line"] = next(iter(_lines_of(library, (offset,))), raw["line"])
+        raw["line"] = next(iter(lines_of(library, (offset,))), raw["line"])
     callers = _callers(library, calls, raw["line"])
     chain = "".join(f", called from line {line}" for line in callers)
     message = raw["message"].replace(": ", f"{chain}: ", 1)
     callers2 = _callers(library, calls2, raw["line2"])
     return EmulatorReport(**{**raw, "message": message}, callers=callers, callers2=callers2)
+
+
+def _with_lines(library: Path, sites: _CallSites) -> _CallSites:
+    """The sites, where those that are known by their place in the code alone have the line of it."""
+    lines = first_lines(library, [tuple(calls) for line, calls in sites if not line])
+    return [(line or lines[tuple(calls)], calls) for line, calls in sites]
 
 
 def _line(number: int, sites: _CallSites) -> int:
@@ -267,24 +272,8 @@ def _callers(library: Path, calls: Sequence[int], line: int) -> tuple[int, ...]:
     """Lines of the calls that led to the line; none where they led to another one: what lands later lands on
     some other thread's stack, whose callers say nothing.
     """
-    at, *callers = _lines_of(library, tuple(calls)) or (0,)
+    at, *callers = lines_of(library, tuple(calls)) or (0,)
     return tuple(callers) if at == line else ()
-
-
-@lru_cache(maxsize=64)
-def _lines_of(library: Path, offsets: tuple[int, ...]) -> tuple[int, ...]:
-    """The text's lines at offsets into its library, from the debug information, innermost first.
-
-    A call that was inlined counts as well; empty when it cannot be told.
-    """
-    if not offsets or not shutil.which("addr2line"):
-        return ()
-    command = ["addr2line", "--inlines", "--exe", str(library), *map(hex, offsets)]
-    places = subprocess.run(command, capture_output=True, text=True, check=False).stdout
-    # g++ read the text from its standard input under that name, which it forgets where a function begins.
-    lines = re.findall(rf"/{re.escape(library.stem)}\.cu:(\d+)", places)
-    lines = lines or re.findall(r"/<stdin>:(\d+)", places)
-    return tuple(int(line) for line, _ in itertools.groupby(lines))
 
 
 @cache

@@ -70,8 +70,8 @@ using Note = void (History::*)(size_t first, size_t end, const Actor& actor, int
 void note_access(Note note, const void* address, u32 bytes, const Actor& actor, int line) {
   Buffer* buffer = find_buffer(number_of(address), bytes);
   if (!buffer || !buffer->history) return;
-  const size_t first = (number_of(address) - buffer->begin) / 2;
-  ((*buffer->history).*note)(first, first + (bytes + 1) / 2, actor, line);
+  const History::Granules at = buffer->history->granules(number_of(address) - buffer->begin, bytes);
+  ((*buffer->history).*note)(at.first, at.end, actor, line);
 }
 
 alignas(16) u8 global_scratch[16];  // where faulty accesses end
@@ -166,6 +166,10 @@ bool near_buffer(const void* address) {
   return std::any_of(buffers.begin(), buffers.end(), [at](const Buffer& buffer) {
     return at >= buffer.mapping && at < buffer.mapping + buffer.mapping_bytes;
   });
+}
+
+bool in_buffer(const void* address, u64 bytes) {
+  return find_buffer(number_of(address), bytes) != nullptr;
 }
 
 bool in_input(const void* address) {
