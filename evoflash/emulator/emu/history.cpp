@@ -41,8 +41,8 @@ const char* cure(Moment moment, const Actor& actor) {
 
 }  // namespace
 
-History::History(std::string name, u64 bytes, bool scratch, bool unset)
-    : name_(std::move(name)), scratch_(scratch), unset_(unset), cells_(bytes / 2 + 1) {}
+History::History(std::string name, u64 bytes, bool scratch, u64 set_bytes)
+    : name_(std::move(name)), scratch_(scratch), set_bytes_(set_bytes), cells_(bytes / 2 + 1) {}
 
 std::vector<History::Event>& History::events(Cell& cell) {
   if (cell.list == 0) {
@@ -90,7 +90,7 @@ void History::check(const Cell& cell, const char* what, Moment before, int line_
 }
 
 void History::check_written(const Cell& cell, const Actor& actor, int line) {
-  if (cell.written || !unset_) return;
+  if (cell.written || granule(cell) * 2 < set_bytes_) return;
   report("uninit-global", line, 0, [&] {
     return text("read of byte %zu of buffer '%s' by %s: no kernel ever wrote there", granule(cell) * 2, name_.c_str(),
                 agent_name(agent_of(actor.now)).c_str());

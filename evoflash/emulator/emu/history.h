@@ -11,9 +11,9 @@ namespace efemu {
 
 class History {
  public:
-  // `scratch`: memory that blocks exchange data through and may write again, unlike an output; `unset`: it holds
-  // nothing before a kernel writes it.
-  History(std::string name, u64 bytes, bool scratch, bool unset);
+  // `scratch`: memory that blocks exchange data through and may write again, unlike an output; behind its
+  // first `set_bytes` it holds nothing before a kernel writes it.
+  History(std::string name, u64 bytes, bool scratch, u64 set_bytes);
 
   // Accesses to the granules from `first` to before `end`, by the program's plain reads and writes; and by strong
   // ones (acquire loads, release stores, atomics), which do not race with one another.
@@ -56,7 +56,8 @@ class History {
   bool wrote_twice(Cell& cell, const Actor& actor, int line);
 
   std::string name_;
-  bool scratch_, unset_;
+  bool scratch_;
+  u64 set_bytes_;
   SparseArray<Cell> cells_;
   std::vector<std::vector<Event>> lists_;
 };
