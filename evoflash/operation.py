@@ -266,6 +266,9 @@ class EmulatedRun:
     is_strided: bool = False  # tensors lie in memory as their `spread` says, with a gap behind each row
     shrunk: tuple[str, ...] = ()  # constants of the text that must be smaller: kernels/renderer.py
     is_counted: bool = False  # gives a point of the performance model's line; two runs of a plan do
+    # Called three times in one memory: on other inputs of the kind, and on the first again.
+    is_repeated: bool = False
+    is_brief: bool = False  # one of many alike, whose verdict is kept only if it complains
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,6 +319,10 @@ class Operation:
     # (compile key, a genome's loop, whole_groups=False) -> the runs; whole_groups: of workloads that have the
     # compile key itself, for kernels that are not known to take parts of them
     preflight_runs: Callable[..., tuple[EmulatedRun, ...]]
+    # (compile key, a genome's loop, seed=) -> more of them, drawn for the candidate; and what only the best
+    # meet, which takes long
+    drawn_runs: Callable[..., tuple[EmulatedRun, ...]] | None = field(default=None, kw_only=True)
+    finalist_runs: Callable[..., tuple[EmulatedRun, ...]] | None = field(default=None, kw_only=True)
 
     # ---- the performance model, and the archive
     work: Callable[[Any, Loop], Work]  # of a workload

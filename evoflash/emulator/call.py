@@ -1,6 +1,6 @@
-"""Calls a built kernel once in the emulator, with its tensors, arguments and launches. Judges nothing.
+"""Calls a built kernel in the emulator, with its tensors, arguments and launches. Judges nothing.
 
-Outputs are poisoned before. It runs in this process, as launch.py does.
+Outputs are poisoned before each call. It runs in this process, as launch.py does.
 """
 
 import math
@@ -30,6 +30,7 @@ _FAR = (1 << 32) + (1 << 16) + 8
 _MOST_APART = 1 << 39  # elements: from twice as many bytes on a tensor map takes no stride
 _FAR_ROWS, _MOST_ROWS_APART = (1 << 26) + (1 << 16) + 8, (1 << 30) - (1 << 17) + 8
 _MOST_FAR_ROWS = 512  # each of which takes pages of its own
+_LEAD_BYTES = 16  # what tensors are aligned to, and no more
 _NOT_ZEROED = emulator.EmulatorReport(
     *("workspace-not-zeroed", 0, 0, 1),
     "the part of the workspace that must be zero before each call is not zero after this one",
@@ -47,6 +48,7 @@ class EmulatorRun:
     registers: int = 0  # that the compiler gave a thread; 0: not known
     without: tuple[str, ...] = ()  # optional outputs whose pointer is null
     is_strided: bool = False  # tensors lie as their TensorSpec.spread and .gap say, see Placed
+    is_displaced: bool = False  # tensors lie at drawn addresses, 16 bytes behind aligned ones
     watched: tuple[int, ...] = ()  # lines whose callers are told apart, of a library built for that
 
     def __str__(self) -> str:
@@ -76,9 +78,22 @@ def run_call(
     run: EmulatorRun,
 ) -> tuple[tuple[emulator.Emulation, ...], Output]:
     """All launches of one call on the inputs, and what they wrote."""
-    operation = operation_of(workload)
-    specs = operation.tensors(workload)
-    with emulator.Memory() as memory:
+    return run_calls(library, launches, workload, [inputs], run)[0]
+
+
+def run_calls(
+    library: Path,
+    launches: tuple[LaunchConfig, ...],
+    workload: Workload,
+    calls: Sequence[TestInput],
+    run: EmulatorRun,
+) -> list[tuple[tuple[emulator.Emulation, ...], Output]]:
+    """Calls on these inputs one after the other, in one memory: each finds the workspace as the one before it
+    has left it. After a report there is no further call.
+    """
+    operation, found = operation_of(workload), []
+    specs, inputs = operation.tensors(workload), calls[0]
+    with emulator.Memory(np.random.default_rng(run.seed) if run.is_displaced else None) as memory:
         placed = {spec.name: _place(memory, spec, run, inputs) for spec in specs}
         arrays = {name: each.array for name, each in placed.items()}
         addresses = {name: 0 if name in run.without else array.ctypes.data for name, array in arrays.items()}
@@ -92,34 +107,46 @@ def run_call(
                 workspace=0 if scratch is None else scratch.ctypes.data,
             ),
         )
-        emulations = [launch_once(library, launch, given, run) for launch in launches]
-        written = (spec for spec in specs if spec.role != "input" and spec.name not in run.without)
-        output = Output({spec.name: arrays[spec.name].copy() for spec in written})
-        if scratch is not None and scratch[: launches[0].zeroed_bytes].any():
-            emulations[-1] = _with_report(emulations[-1], _NOT_ZEROED)
-        if between := _gap_write_report(placed, specs):
-            emulations[-1] = _with_report(emulations[-1], between)
-        return tuple(emulations), output
+        for at, inputs in enumerate(calls):
+            if at > 0:
+                for spec in specs:
+                    arrays[spec.name][...] = _fill_of(spec, inputs)
+            emulations = [launch_once(library, launch, given, run) for launch in launches]
+            written = (spec for spec in specs if spec.role != "input" and spec.name not in run.without)
+            output = Output({spec.name: arrays[spec.name].copy() for spec in written})
+            if scratch is not None and scratch[: launches[0].zeroed_bytes].any():
+                emulations[-1] = _with_report(emulations[-1], _NOT_ZEROED)
+            if between := _gap_write_report(placed, specs):
+                emulations[-1] = _with_report(emulations[-1], between)
+            found.append((tuple(emulations), output))
+            if any(emulation.reports for emulation in emulations):
+                break
+    return found
+
+
+def _fill_of(spec: TensorSpec, inputs: TestInput) -> Any:
+    """An input's values; an output's poison."""
+    return inputs.tensors[spec.name] if spec.role == "input" else _poison_of(spec)
 
 
 def _place(memory: emulator.Memory, spec: TensorSpec, run: EmulatorRun, inputs: TestInput) -> PlacedTensor:
     """A tensor with its values, or poisoned if it is an output."""
-    is_output = spec.role != "input"
-    fill: Any = _poison_of(spec) if is_output else inputs.tensors[spec.name]
+    is_output, fill = spec.role != "input", _fill_of(spec, inputs)
+    lead = _LEAD_BYTES if run.is_displaced else 0
     if run.is_strided and spec.spread:
-        return _place_strided(memory, spec, fill)
+        return _place_strided(memory, spec, fill, lead=lead)
     kind = np.float32 if spec.dtype == "fp32" else np.uint16
     return PlacedTensor(
-        memory.array(spec.name, spec.shape, kind, writable=is_output, unset=is_output, fill=fill)
+        memory.array(spec.name, spec.shape, kind, writable=is_output, unset=is_output, lead=lead, fill=fill)
     )
 
 
-def _place_strided(memory: emulator.Memory, spec: TensorSpec, fill: Any) -> PlacedTensor:
+def _place_strided(memory: emulator.Memory, spec: TensorSpec, fill: Any, *, lead: int) -> PlacedTensor:
     is_output = spec.role != "input"
     for is_far in (True, False):
         strides, size = _strided_layout(spec, is_far=is_far)
         try:
-            flat = memory.array(spec.name, (size,), np.uint16, writable=is_output, unset=is_output)
+            flat = memory.array(spec.name, (size,), np.uint16, writable=is_output, unset=is_output, lead=lead)
         except DeviceError:
             if not is_far:
                 raise
@@ -235,13 +262,13 @@ def launch_once(
 def _workspace(memory: emulator.Memory, launch: LaunchConfig) -> NDArray[np.uint8] | None:
     if not launch.workspace_bytes:
         return None
-    # An array is unset as a whole: where a part is set, reading the rest is seen by its poison alone.
     array = memory.array(
         "workspace",
         (launch.workspace_bytes,),
         np.uint8,
         writable=True,
-        unset=not launch.zeroed_bytes,
+        unset=True,
+        set_bytes=launch.zeroed_bytes,
         fill=0xFF,
     )
     array[: launch.zeroed_bytes] = 0

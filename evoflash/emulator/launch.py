@@ -30,6 +30,7 @@ from evoflash.operation import Delivery, Schedule
 _MAX_THREADS = 1024
 _ARGUMENT_ALIGNMENT = 64  # bytes
 _MOST_WATCHED = 4
+_FIRST_DISPLACED = 1 << 45  # bytes; kFirstBuffer in emu/global.cpp
 _FIRST_SITE = 1 << 15  # of the numbers that stand for a line and its callers: kFirstSite in emu/call_sites.h
 # The runtime keeps the state of one launch.
 _one_launch = threading.Lock()
@@ -85,8 +86,10 @@ class Memory:
     A context manager: the arrays are gone when the block ends, and must not be touched after it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, displaced: np.random.Generator | None = None) -> None:
+        """`displaced` draws each array's address, bits 16 to 40; without it they lie one behind the other."""
         self._pointers: list[int] = []
+        self._displaced = displaced
 
     def __enter__(self) -> Self:
         return self
@@ -107,18 +110,24 @@ class Memory:
         *,
         writable: bool = False,
         unset: bool = False,
+        set_bytes: int = 0,
+        lead: int = 0,
         fill: object = None,
     ) -> np.ndarray[Any, Any]:
         """An array of zeros, or of `fill` (whatever broadcasts to the shape). Its address is `ctypes.data`.
 
         Kernels may write it only if `writable`; this process always may. `unset`: whatever it is filled with,
-        a kernel that reads what no kernel has written is reported. In a launch, an element of a writable
-        array is one thread's to write; the array called "workspace" is held to races only.
+        a kernel that reads what no kernel has written, but for its first `set_bytes`, is reported. It begins
+        `lead` bytes behind a multiple of 256. In a launch, an element of a writable array is one thread's to
+        write; the array called "workspace" is held to races only.
         """
         kind = np.dtype(dtype)
         size_bytes = math.prod(shape) * kind.itemsize
+        held = set_bytes if unset else size_bytes
         with _one_launch:
-            pointer = _runtime().efemu_allocate(size_bytes, name.encode(), int(writable), int(unset))
+            pointer = _runtime().efemu_allocate(
+                size_bytes, name.encode(), int(writable), held, lead, self._wanted_address()
+            )
         if not pointer:
             raise DeviceError(f"no memory for array '{name}' of {size_bytes} bytes: use smaller shapes.")
         self._pointers.append(pointer)
@@ -127,6 +136,12 @@ class Memory:
         if fill is not None:
             array[...] = fill
         return array
+
+    def _wanted_address(self) -> int:
+        """Where the next array is asked for; 0: behind the others."""
+        if self._displaced is None:
+            return 0
+        return _FIRST_DISPLACED | int(self._displaced.integers(1 << 25)) << 16
 
 
 def run_launch(
@@ -281,7 +296,10 @@ def _runtime() -> ctypes.CDLL:
     # RTLD_GLOBAL: the kernels' libraries take the runtime's functions from whatever is loaded already.
     loaded = ctypes.CDLL(str(runtime()), mode=ctypes.RTLD_GLOBAL)
     loaded.efemu_allocate.restype = ctypes.c_void_p
-    loaded.efemu_allocate.argtypes = (ctypes.c_uint64, ctypes.c_char_p, ctypes.c_uint32, ctypes.c_uint32)
+    loaded.efemu_allocate.argtypes = (
+        *(ctypes.c_uint64, ctypes.c_char_p, ctypes.c_uint32),
+        *(ctypes.c_uint64, ctypes.c_uint32, ctypes.c_uint64),
+    )
     loaded.efemu_free.restype = None
     loaded.efemu_free.argtypes = (ctypes.c_void_p,)
     loaded.efemu_launch.restype = ctypes.c_char_p

@@ -41,8 +41,8 @@ const char* cure(Moment moment, const Actor& actor) {
 
 }  // namespace
 
-History::History(std::string name, u64 bytes, bool scratch, bool unset)
-    : name_(std::move(name)), scratch_(scratch), unset_(unset), bytes_(bytes), cells_(bytes / 2 + 1) {}
+History::History(std::string name, u64 bytes, bool scratch, u64 set_bytes)
+    : name_(std::move(name)), scratch_(scratch), set_bytes_(set_bytes), bytes_(bytes), cells_(bytes / 2 + 1) {}
 
 History::Granules History::granules(u64 offset, u64 bytes) {
   constexpr u64 kMostSingleBytes = 64 << 20;  // of larger buffers neighbouring bytes stay one
@@ -111,7 +111,7 @@ void History::check(const Cell& cell, const char* what, Moment before, int line_
 }
 
 void History::check_written(const Cell& cell, const Actor& actor, int line) {
-  if (cell.written || !unset_) return;
+  if (cell.written || byte_of(cell) < set_bytes_) return;
   report("uninit-global", line, 0, [&] {
     return text("read of byte %zu of buffer '%s' by %s: no kernel ever wrote there", byte_of(cell), name_.c_str(),
                 agent_name(agent_of(actor.now)).c_str());

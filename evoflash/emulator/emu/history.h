@@ -11,9 +11,9 @@ namespace efemu {
 
 class History {
  public:
-  // `scratch`: memory that blocks exchange data through and may write again, unlike an output; `unset`: it holds
-  // nothing before a kernel writes it.
-  History(std::string name, u64 bytes, bool scratch, bool unset);
+  // `scratch`: memory that blocks exchange data through and may write again, unlike an output; behind its
+  // first `set_bytes` it holds nothing before a kernel writes it.
+  History(std::string name, u64 bytes, bool scratch, u64 set_bytes);
 
   // The granule of the byte at an offset, and the one behind the access; an access of odd bytes makes them single bytes.
   struct Granules {
@@ -63,8 +63,8 @@ class History {
   bool wrote_twice(Cell& cell, const Actor& actor, int line);
 
   std::string name_;
-  bool scratch_, unset_;
-  u64 bytes_, granule_bytes_ = 2;
+  bool scratch_;
+  u64 set_bytes_, bytes_, granule_bytes_ = 2;
   SparseArray<Cell> cells_;
   std::vector<std::vector<Event>> lists_;
 };
