@@ -12,6 +12,7 @@ from typing import Any
 
 from evoflash.app.evaluate import emulate, measure_genomes
 from evoflash.app.export import cuda_of, request_of
+from evoflash.app.runs import find_run
 from evoflash.app.search.session import RunResult
 from evoflash.champions import Champion
 from evoflash.champions.evidence import archived_for
@@ -94,13 +95,22 @@ def _brief(estimated: Evaluation | None) -> dict[str, Any] | None:
 
 
 def best(
-    db: str, *, problem: str | None, gpu: str | None, archive: bool | None, argv: Sequence[str]
+    db: str,
+    *,
+    problem: str | None,
+    gpu: str | None,
+    archive: bool | None,
+    argv: Sequence[str],
+    run: str | None = None,
 ) -> BestKernel:
     """The kernel to use: measured in the database, else of the archive, else estimated in the database.
 
-    Without `problem` or `gpu` they are those of the newest kernel of the database. `archive`: True asks the
-    archive alone, False never. NoKernelError or StoreError when nothing is known.
+    Without `problem` or `gpu` they are those of the newest kernel of the database. With `run`, a number or a
+    name, that run's own best, and never the archive's. `archive`: True asks the archive alone, False never.
+    NoKernelError or StoreError when nothing is known.
     """
+    if run is not None:
+        return _best_of_run(db, run, problem=problem, gpu=gpu, archive=archive)
     stored = None if archive and problem else _stored_best(db, problem, gpu)
     is_wanted = archive is not False and (archive or stored is None or stored.is_estimate)
     known = _champion(stored, problem, gpu) if is_wanted else None
@@ -118,6 +128,22 @@ def best(
         return BestKernel(_find_best(store, problem=problem, gpu=gpu))
 
 
+def _best_of_run(
+    db: str, wanted: str, *, problem: str | None, gpu: str | None, archive: bool | None
+) -> BestKernel:
+    if archive:
+        raise UsageError("--run and --archive say where to look: give one of them.")
+    with open_store(db, read_only=True) as store:
+        run = find_run(store, wanted, problem=canonical(problem), gpu=canonical_gpu(gpu))
+        winner = store.best_of(run)
+    if winner is None:
+        raise NoKernelError(
+            f"run {run.id} has no correct kernel: `evoflash show --failures --run {run.id}` says why."
+        )
+    _say_what_it_is(winner)
+    return BestKernel(winner)
+
+
 def _stored_best(db: str, problem: str | None, gpu: str | None) -> Evaluation | None:
     if not is_there(db):
         return None
@@ -133,7 +159,8 @@ def _say_who_has(problem: str | None, gpu: str | None, *, archive: bool) -> None
     if has:
         words = " or ".join(f"--gpu {name}" for name in has)
         raise NoKernelError(
-            f"no correct kernel for '{problem}' in the database; the archive has one: add {words}, or run `evoflash search`."
+            f"no correct kernel for '{problem}' in the database; the archive has one: add {words}, "
+            "or run `evoflash search`."
         )
 
 
@@ -145,9 +172,15 @@ def _find_best(store: Store, *, problem: str | None, gpu: str | None) -> Evaluat
         raise NoKernelError(
             f"no correct kernel {where or 'yet'} in the database: run `evoflash search` first."
         )
-    if winner.is_estimate:
-        say(f"{_all_there_is(winner)}: the kernel is checked by the emulator, its time was never measured.")
+    _say_what_it_is(winner)
     return winner
+
+
+def _say_what_it_is(winner: Evaluation) -> None:
+    """Of an estimate, that it is one, and what the archive measured for this."""
+    if winner.is_estimate:
+        known = _all_there_is(winner)
+        say(f"{known}: the kernel is checked by the emulator, its time was never measured.")
 
 
 def _all_there_is(winner: Evaluation) -> str:

@@ -19,6 +19,7 @@ from evoflash.operation import CompileKey
 from evoflash.problem import Problem
 from evoflash.space import Genome
 from evoflash.specs import GpuSpec, known_gpus, load_gpu
+from evoflash.store import run_edits
 from evoflash.store.database import is_there
 from evoflash.store.store import open_store
 
@@ -37,6 +38,7 @@ class ExportRequest:
     archived: Champion | None = None  # where it is the shipped archive's, measured on another machine
     db: str = ""  # the database that the evaluation is in
     prefix: str | None = None  # of the C symbols of kernel.cu
+    run: str | None = None  # number or name of the run whose evaluation of it is meant; None: any
 
     @property
     def gpus(self) -> tuple[GpuSpec, ...]:
@@ -90,7 +92,8 @@ def with_evaluation(exported: ExportRequest, db: str) -> ExportRequest:
     found: list[Evaluation] = []
     if is_there(db):
         with open_store(db, read_only=True) as store:
-            found = store.find(exported.genome.id)
+            within = run_edits.find(store.database, exported.run) if exported.run else None
+            found = store.find(exported.genome.id, within)
     known = known_times(exported.genome, exported.problem, exported.gpu, found)
     return replace(exported, evaluation=known.measured or known.estimated, archived=known.archived, db=db)
 

@@ -8,6 +8,7 @@ from evoflash.evaluation import Basis, Evaluation
 from evoflash.exports.exported import ExportRequest, write_text
 from evoflash.kernels.family import load_family
 from evoflash.replay.kernel_tuner import t4_results
+from evoflash.store import run_edits
 from evoflash.store.store import open_store
 
 
@@ -28,7 +29,8 @@ def _evaluations(exported: ExportRequest) -> list[Evaluation]:
         )
     where = (known.problem, known.gpu, known.basis)
     with open_store(exported.db, read_only=True) as store:
-        for run in store.runs():
+        only = run_edits.find(store.database, exported.run) if exported.run else None
+        for run in [only] if only else store.runs():
             if (run.key.problem, run.key.gpu, run.key.basis) != where or run.key.basis is Basis.REPLAYED:
                 continue
             found = {evaluation.genome: evaluation for _, evaluation in store.history(run)}
