@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from evoflash.champions import Champion
-from evoflash.evaluation import Evaluation
+from evoflash.evaluation import Basis, Evaluation
 from evoflash.exports.exported import ExportRequest
 from evoflash.version import __version__
 
@@ -17,11 +17,13 @@ LICENCE = "Apache-2.0"
 
 def claims(exported: ExportRequest) -> dict[str, Any]:
     """By the names that launch.json has."""
+    is_measured = exported.evaluation is not None and exported.evaluation.basis is Basis.MEASURED
+    archived = None if is_measured else exported.archived
     return {
         "problem": str(exported.problem),
         "gpu": exported.gpu.name,
-        "verified": _verification(exported.evaluation),
-        "timings": _timings(exported.evaluation) or _archived_timings(exported.archived),
+        "verified": _verification(exported.evaluation) | _archived_run(archived),
+        "timings": [*_archived_timings(archived), *_timings(exported.evaluation)],
         "licence": f"{LICENCE}; the file and the kernel are yours",
         "evoflash": __version__,
     }
@@ -39,6 +41,11 @@ def _verification(evaluation: Evaluation | None) -> dict[str, Any]:
         "worst_rel_l2": worst,
         "environment": dict(evaluation.environment),
     }
+
+
+def _archived_run(known: Champion | None) -> dict[str, Any]:
+    """Where the archive's kernel was checked and measured, which is more than an emulator's word."""
+    return {} if known is None else {"basis": "archived", "archived": f"{known.device}, {known.date}"}
 
 
 def _timings(evaluation: Evaluation | None) -> list[dict[str, Any]]:
@@ -74,6 +81,8 @@ def facts(described: Mapping[str, Any]) -> list[tuple[str, str]]:
     """The kernel of a launch.json in (label, text) pairs: what it is, what it was checked and timed on."""
     kernel, contract = described["kernel"], described["contract"]
     values = " ".join(f"{name}={value}" for name, value in kernel["values"].items())
+    timings = described["timings"] or [{}]
+    is_known = any(each.get("basis") not in (None, "estimated") for each in timings)
     mask = "causal, aligned at the bottom right" if contract["causal"] else "no mask"
     return [
         ("kernel", f"{kernel['family']} {kernel['genome']}"),
@@ -85,7 +94,7 @@ def facts(described: Mapping[str, Any]) -> list[tuple[str, str]]:
         ),
         ("runs on", f"{', '.join(described['images'])}; made for {described['gpu']}"),
         ("verified", _in_words(described["verified"])),
-        *(("timing", _timing(timing)) for timing in described["timings"] or [{}]),
+        *(("timing", _timing(timing, is_known=is_known)) for timing in timings),
         ("licence", str(described["licence"])),
         ("made by", f"evoflash {described['evoflash']}: {described['command']}"),
     ]
@@ -96,20 +105,25 @@ def _heads(ratio: int) -> str:
 
 
 def _in_words(given: Mapping[str, Any]) -> str:
+    elsewhere = f"checked and measured on {given['archived']}, for the archive" if "archived" in given else ""
+    if not given.get("checks") and elsewhere:
+        return f"not by this database; {elsewhere}"
     if not given.get("checks"):
         return "not by this database: check it before you trust it"
-    where = "" if given.get("basis") == "measured" else " in the CPU emulator, never run on a GPU"
+    never = ", never run on a GPU" if not elsewhere else f"; {elsewhere}"
+    where = "" if given.get("basis") == "measured" else f" in the CPU emulator{never}"
     worst = given.get("worst_rel_l2")
     at_most = f", relative error at most {worst:.2g}" if worst is not None else ""
     return f"{given['status']}{where}; {given['checks']} checks{at_most}"
 
 
-def _timing(given: Mapping[str, Any]) -> str:
+def _timing(given: Mapping[str, Any], *, is_known: bool) -> str:
+    """`is_known`: the kernel was also measured."""
     if not given:
         return "none in this database"
     basis = str(given["basis"])
     is_estimate = basis == "estimated"
-    said = "ESTIMATED, never measured" if is_estimate else basis
+    said = ("ESTIMATED by a model" if is_known else "ESTIMATED, never measured") if is_estimate else basis
     time = f"{'~' * is_estimate}{given['median_us']:.2f} us"
     return f"{time} ({said}), {given['protocol']}, {given['workload']}"
 
