@@ -26,6 +26,7 @@ from evoflash.errors import DeviceError, UsageError
 from evoflash.kernels.gxx import runtime
 from evoflash.launch import LaunchConfig, beyond_every_gpu
 from evoflash.operation import Delivery, Schedule
+from evoflash.paths import check_cache_runs
 
 _MAX_THREADS = 1024
 _ARGUMENT_ALIGNMENT = 64  # bytes
@@ -294,7 +295,11 @@ def _callers(library: Path, calls: Sequence[int], line: int) -> tuple[int, ...]:
 @cache
 def _runtime() -> ctypes.CDLL:
     # RTLD_GLOBAL: the kernels' libraries take the runtime's functions from whatever is loaded already.
-    loaded = ctypes.CDLL(str(runtime()), mode=ctypes.RTLD_GLOBAL)
+    try:
+        loaded = ctypes.CDLL(str(runtime()), mode=ctypes.RTLD_GLOBAL)
+    except OSError:
+        check_cache_runs(runtime())
+        raise
     loaded.efemu_allocate.restype = ctypes.c_void_p
     loaded.efemu_allocate.argtypes = (
         *(ctypes.c_uint64, ctypes.c_char_p, ctypes.c_uint32),

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from evoflash.errors import DeviceError, EvoflashError
 from evoflash.kernels.ef_layer import made_headers, wgmma_shapes
-from evoflash.paths import DEVICE, EMU, cache_dir
+from evoflash.paths import DEVICE, EMU, cache_dir, check_cache_runs, writing_to_cache
 
 # -U_FORTIFY_SOURCE: some distributions add it, and its longjmp and stack checks do not know our stacks.
 _COMMON_FLAGS = ("-std=c++17", "-ffp-contract=off", "-fPIC", "-shared", "-U_FORTIFY_SOURCE")
@@ -52,6 +52,7 @@ _SEEN_FROM_11 = ("--param=tsan-distinguish-volatile=1",)
 # The line that each primitive is given becomes a number that knows the calls that led to it.
 _CALLERS = ("-D__builtin_LINE()=::efemu::site(__builtin_LINE())",)
 _NO_SPACE = tuple(map(os.strerror, (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)))
+_NO_TEMPORARY = "Cannot create temporary file"
 # The runtime's files that run at every access and every switch of threads: one unit, so that they are
 # inlined into each other.
 _INNER = frozenset(
@@ -81,11 +82,13 @@ def runtime() -> Path:
     library = cache_dir() / "emulator" / key / "runtime.so"
     if library.exists():
         return library
-    library.parent.mkdir(parents=True, exist_ok=True)
-    # Of several processes that come at the same time one builds it; the others would only slow it down.
-    with (library.parent / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        log = "" if library.exists() else _compile_runtime(library)
+    with writing_to_cache():
+        library.parent.mkdir(parents=True, exist_ok=True)
+        check_cache_runs(library.parent)
+        # Of several processes that come at the same time one builds it; the others would only slow it down.
+        with (library.parent / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            log = "" if library.exists() else _compile_runtime(library)
     if log:
         raise DeviceError(
             f"the emulator's runtime does not compile: {_first_error(log)}; use g++ 9 or later."
@@ -155,7 +158,8 @@ def build(source: str, *, name: str, tells_callers: bool = False, sees_all: bool
     library = cache_dir() / "emulator" / key / f"{name}.so"
     if library.exists():
         return library
-    log = _compile(source, text, library, flags)
+    with writing_to_cache():
+        log = _compile(source, text, library, flags)
     if log:
         raise KernelBuildError(log)
     return library
@@ -257,6 +261,8 @@ def _gxx(*arguments: str, text: str | None = None) -> str:
             f"g++ cannot write, the disk is full: free space in {cache_dir()} and in the folder for "
             "temporary files (TMPDIR), then run the same command again."
         )
+    if _NO_TEMPORARY in outcome.stderr:
+        raise DeviceError("g++ has no folder for temporary files: set TMPDIR to one that can be written.")
     return outcome.stderr or f"g++ ended with code {outcome.returncode}" if outcome.returncode else ""
 
 
