@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 Delivery = Literal["eager", "lazy", "random"]  # when an asynchronous copy's bytes arrive in the emulator
 Schedule = Literal["fifo", "random"]  # which thread of the emulator runs next
-ELEMENT_BYTES: Mapping[str, int] = {"fp16": 2, "bf16": 2, "fp32": 4}
+ELEMENT_BYTES: Mapping[str, int] = {"e4m3": 1, "fp16": 2, "bf16": 2, "fp32": 4}
 
 
 class CompileKey(Protocol):
@@ -104,7 +104,7 @@ class TensorSpec:
     shape: tuple[int, ...]
     axes: tuple[str, ...]  # a mark for each axis, in reports of places: "b", "h", "row", "col"
     long_axes: tuple[str, ...]  # their names in full: "batch", "heads", "rows", "columns"
-    dtype: str  # "fp16", "bf16" or "fp32"
+    dtype: str  # "fp16", "bf16" or "fp32"; of inputs also "e4m3", 8-bit floats
     is_optional: bool = False  # an output whose pointer may be null: the kernel then does not write it
     # Another order of its axes in memory that kernels must take, with so many elements behind each row (a
     # multiple of 8: rows begin at multiples of 16 bytes); empty: dense only.
@@ -343,7 +343,10 @@ class Operation:
 
 
 DEFAULT = "attention"  # of problems and templates that name none
-_SHIPPED = {"attention": "evoflash.operations.attention.operation"}
+_SHIPPED = {
+    "attention": "evoflash.operations.attention.operation",
+    "linear": "evoflash.operations.linear.operation",
+}
 
 
 def load(name: str) -> Operation:

@@ -17,11 +17,20 @@ from evoflash.emulator import launch as emulator
 from evoflash.emulator.tensor_map import tensor_map
 from evoflash.errors import DeviceError, UsageError
 from evoflash.launch import LaunchConfig, TensorMapSpec, geometry
-from evoflash.operation import Delivery, Output, Schedule, TensorSpec, TestInput, Workload, operation_of
+from evoflash.numerics import ARRAY_TYPES
+from evoflash.operation import (
+    ELEMENT_BYTES,
+    Delivery,
+    Output,
+    Schedule,
+    TensorSpec,
+    TestInput,
+    Workload,
+    operation_of,
+)
 
 Array = NDArray[Any]
 
-_POISON = 0xFFFF  # NaN in fp16 and bf16
 # Elements from one to the next along a strided tensor's batches and heads: more than 32 bits count, and no
 # multiple of what they do, so that an offset that was cut to 32 bits is another place. Each tensor adds to it
 # by its gap.
@@ -135,7 +144,7 @@ def _place(memory: emulator.Memory, spec: TensorSpec, run: EmulatorRun, inputs: 
     lead = _LEAD_BYTES if run.is_displaced else 0
     if run.is_strided and spec.spread:
         return _place_strided(memory, spec, fill, lead=lead)
-    kind = np.float32 if spec.dtype == "fp32" else np.uint16
+    kind = ARRAY_TYPES[spec.dtype]
     return PlacedTensor(
         memory.array(spec.name, spec.shape, kind, writable=is_output, unset=is_output, lead=lead, fill=fill)
     )
@@ -146,7 +155,8 @@ def _place_strided(memory: emulator.Memory, spec: TensorSpec, fill: Any, *, lead
     for is_far in (True, False):
         strides, size = _strided_layout(spec, is_far=is_far)
         try:
-            flat = memory.array(spec.name, (size,), np.uint16, writable=is_output, unset=is_output, lead=lead)
+            kind = ARRAY_TYPES[spec.dtype]
+            flat = memory.array(spec.name, (size,), kind, writable=is_output, unset=is_output, lead=lead)
         except DeviceError:
             if not is_far:
                 raise
@@ -166,6 +176,7 @@ def _strided_layout(spec: TensorSpec, *, is_far: bool) -> tuple[tuple[int, ...],
     rows, far = len(spec.shape) - 2, _far_axes(spec) if is_far else ()
     for axis in reversed(spec.spread[:-1]):
         apart = (_rows_apart(spec.shape[rows]) if axis == rows else _FAR) + 1024 * spec.gap
+        apart *= 2 if ELEMENT_BYTES[spec.dtype] == 1 else 1  # as many bytes, and whole vectors of 16
         fits = max(size, apart) * spec.shape[axis] < _MOST_APART
         strides[axis] = max(size, apart) if axis in far and fits else size
         size = strides[axis] * (spec.shape[axis] - 1) + size
@@ -205,7 +216,9 @@ def _close_together(flat: Array, spec: TensorSpec, strides: Sequence[int]) -> Ar
 
 
 def _poison_of(spec: TensorSpec) -> Any:
-    return np.nan if spec.dtype == "fp32" else _POISON
+    """NaN of the type: of patterns, all ones."""
+    kind = ARRAY_TYPES[spec.dtype]
+    return np.nan if spec.dtype == "fp32" else np.iinfo(kind).max
 
 
 def _gap_write_report(
@@ -217,9 +230,9 @@ def _gap_write_report(
     for spec in specs:
         if spec.role != "rows":
             continue
-        placed[spec.name].array[...] = _POISON
+        placed[spec.name].array[...] = _poison_of(spec)
         poisoned = placed[spec.name].poisoned
-        if poisoned is not None and (poisoned != _POISON).any():
+        if poisoned is not None and (poisoned != _poison_of(spec)).any():
             said = f"{spec.name} was written between its rows, which do not lie close together here"
             return emulator.EmulatorReport("OOB-global", 0, 0, 1, said)
     return None
