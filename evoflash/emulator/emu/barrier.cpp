@@ -79,17 +79,13 @@ void check_siblings(int id, int line) {
     });
     abandon_block();
   }
-  if (!warp.at_barrier) return;
-  for (int other = 0; other < kBarriers; ++other) {
-    const Barrier& barrier = cta->barriers[other];
-    if (other == id || !(lanes_here(barrier, *self) & warp.at_barrier)) continue;
-    const int their_line = barrier.line_of_warp[number];
-    report("divergence", line, their_line, [&] {
-      return text("%s by warp %zu, lane %d: lanes %08x wait at barrier %d at line %d instead", op, number, self->lane,
-                  lanes_here(barrier, *self) & warp.at_barrier, other, their_line);
-    });
-    abandon_block();
-  }
+  if (!warp.at_barrier || warp.barrier == id) return;
+  const int their_line = group.threads[static_cast<size_t>(warp.first_thread + __builtin_ctz(warp.at_barrier))].line;
+  report("divergence", line, their_line, [&] {
+    return text("%s by warp %zu, lane %d: lanes %08x wait at barrier %d at line %d instead", op, number, self->lane,
+                warp.at_barrier, warp.barrier, their_line);
+  });
+  abandon_block();
 }
 
 // The first thread of a warp stands for it.
@@ -180,7 +176,9 @@ void arrive(int id, int threads, bool whole_block, bool waits, int line, bool vo
   barrier.any |= vote;
   if (waits) {
     barrier.waiting.push_back(self->id);
-    group.warps[static_cast<size_t>(self->warp)].at_barrier |= 1u << self->lane;
+    Warp& warp = group.warps[static_cast<size_t>(self->warp)];
+    warp.at_barrier |= 1u << self->lane;
+    warp.barrier = id;
   } else
     join_arrival(barrier);
   if (complete(barrier))
@@ -222,10 +220,11 @@ void barrier_arrive(int id, int threads, int line) {
 void report_parted_warps() {
   for (const Thread& thread : group.threads) {
     if (thread.state == State::exited) continue;
-    for (const Barrier& barrier : thread.cta->barriers) {
+    for (int id = 0; id < kBarriers; ++id) {
+      const Barrier& barrier = thread.cta->barriers[id];
       const u32 here = lanes_here(barrier, thread), missing = lanes_missing(barrier, thread);
       const Warp& warp = group.warps[static_cast<size_t>(thread.warp)];
-      if (!here || !(missing >> thread.lane & 1) || here & warp.at_barrier) continue;
+      if (!here || !(missing >> thread.lane & 1) || (warp.at_barrier && warp.barrier == id)) continue;
       const size_t number = warp_in_block(thread);
       report("divergence", barrier.line_of_warp[number], thread.line, [&] {
         return text("bar_arrive by warp %zu: lanes %08x have come; lanes %08x have not", number, here, missing);

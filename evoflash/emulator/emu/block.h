@@ -105,7 +105,8 @@ struct Warp {
   int first_thread;
   u32 lanes;   // that exist
   u32 exited;
-  u32 at_barrier;  // lanes that wait at one of the block's barriers
+  u32 at_barrier;  // lanes that wait at the block's barrier of this number
+  int barrier;
   Collective collective;
   Registers registers;
 };

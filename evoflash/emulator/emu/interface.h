@@ -45,6 +45,17 @@ u32 static_shared(u32 bytes, int line);
 const void* read_global(const void* source, u32 bytes, int line);
 void* write_global(void* target, u32 bytes, int line);
 
+// A result that a primitive leaves where the kernel says: in a register or, seldom, in memory.
+void note_result(void* target, u32 bytes, int line);
+EFEMU_OWN inline void give(float& target, float value, int line) {
+#if defined(__SANITIZE_THREAD__)
+  note_result(&target, sizeof target, line);
+#else
+  (void)line;
+#endif
+  target = value;
+}
+
 // cp.async of 4, 8 or 16 bytes; not `inside` means zeros. A wait leaves at most `pending` groups under way.
 void copy_async(u32 target, const void* source, bool inside, int line, u32 bytes = 16);
 void commit_copies(int line);

@@ -163,11 +163,12 @@ void report_fixed(const PlainAccess& access, Region region) {
   abandon_block();
 }
 
-void note_plain(const void* address, u64 bytes, bool writes, bool aligned, const void* from) {
-  if (!self || bytes == 0) return;
-  const Region region = region_of(address, bytes);
-  if (region == Region::own_stack || (!writes && region <= Region::constants && region != Region::other_stack)) return;
-  const PlainAccess access{address, bytes, writes, aligned, place_of(from)};
+bool is_free(Region region, bool writes) {
+  return region == Region::own_stack || (!writes && region <= Region::constants && region != Region::other_stack);
+}
+
+void note(const PlainAccess& access, Region region) {
+  const bool writes = access.writes;
   if (region != Region::elsewhere) ++(writes ? plain_counts.writes : plain_counts.reads);
   take_turn(access);
   switch (region) {
@@ -178,6 +179,12 @@ void note_plain(const void* address, u64 bytes, bool writes, bool aligned, const
     case Region::elsewhere: end_outside(access);
     default: return report_fixed(access, region);
   }
+}
+
+void note_plain(const void* address, u64 bytes, bool writes, bool aligned, const void* from) {
+  if (!self || bytes == 0) return;
+  const Region region = region_of(address, bytes);
+  if (!is_free(region, writes)) note({address, bytes, writes, aligned, place_of(from)}, region);
 }
 
 }  // namespace
@@ -192,6 +199,11 @@ Region region_of(const void* address, u64 bytes) {
   if (is_parameter(address, bytes)) return Region::parameters;
   if (image.all.holds(at, bytes)) return in_statics(at, bytes) ? Region::statics : Region::constants;
   return home_of(address, bytes) ? Region::shared : Region::elsewhere;
+}
+
+void note_result(void* target, u32 bytes, int line) {
+  const Region region = region_of(target, bytes);
+  if (!is_free(region, true)) note({target, bytes, true, true, line}, region);
 }
 
 void begin_plain_accesses(const void* kernel_function) {
