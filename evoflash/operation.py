@@ -351,6 +351,8 @@ _SHIPPED = {
 
 def load(name: str) -> Operation:
     """The operation of that name, `OPERATION` of its module. UsageError lists the known ones."""
+    if name in _SHIPPED:  # asked for thousands of times in a pre-flight: settings need not be read
+        return _load(_SHIPPED[name])
     modules = _modules()
     if name not in modules:
         raise UsageError(f"no operation is called '{name}': known are {', '.join(sorted(modules))}.")

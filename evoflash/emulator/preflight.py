@@ -93,7 +93,7 @@ def check_finalist(
     runs = operation.finalist_runs(key, loop, seed=seed)
     number, parts = part
     wanted = [(seed + at, run) for at, run in enumerate(runs)][number::parts]
-    return _carry_out(wanted, candidate, family, gpu, registers=registers)[0]
+    return _carry_out(wanted, candidate, family, gpu, registers=registers, forgives_time=True)[0]
 
 
 def _carry_out(
@@ -103,8 +103,11 @@ def _carry_out(
     gpu: GpuSpec,
     *,
     registers: int,
+    forgives_time: bool = False,
 ) -> "tuple[Preflight, list[_Counted]]":
-    """Runs, each with its seed, up to the first complaint; and what was counted."""
+    """Runs, each with its seed, up to the first complaint; and what was counted. `forgives_time`: what takes
+    the emulator too long is left out.
+    """
     names = family.names(candidate.genome.as_dict(), candidate.compile_key, gpu)
     library = gxx.build(candidate.source, name=family.name)
     verdicts, counted = list[Verdict](), list[_Counted]()
@@ -130,6 +133,9 @@ def _carry_out(
         if planned.is_counted:
             counted.append((workload, [emulation.counters for emulation in emulations]))
         reports = tuple(report for emulation in emulations for report in emulation.reports)
+        if forgives_time and any(report.kind == "TIMEOUT" for report in reports):
+            verdicts.pop()
+            continue
         complaint = complaint_of(reports, verdict)
         if complaint:
             return replace(

@@ -25,7 +25,7 @@ from evoflash.champions import family_shares_near
 from evoflash.errors import EvoflashError, StoreError
 from evoflash.evaluation import FINAL, Basis, Build, Evaluation, Proposal, Run, was_timed_again
 from evoflash.evaluators.emulated import EmulatedEvaluator
-from evoflash.evaluators.finals import time_finalists
+from evoflash.evaluators.finals import prove_best, time_finalists
 from evoflash.evaluators.measured import MeasuredEvaluator
 from evoflash.evaluators.prepare import compile_only
 from evoflash.gpu.process import outcome as rung_times
@@ -339,6 +339,7 @@ def _search(
             is_enough=lambda best: is_near(best, floor, limits.until),
             on_evaluation=on_evaluation,
         )
+        prove_best(evaluates, store, current, said=progress.say)
         return time_finalists(evaluates.retimer, store, current, said=progress.say)
 
 

@@ -27,7 +27,7 @@ _MANY_HEADS, _MANY_GROUPS, _ODD_BATCH, _MANY_LENGTHS = 33, 8, 5, (20, 70)
 _MOST_HEADS, _FEW_LENGTHS, _TALL = 130, (3, 270), (1030, 40)
 # The first number n whose reciprocal in fp32, times n, is below 1: who divides so by the number of heads
 # finds another batch. 47, 55, 61, 82 and 83 are others. Two batches, and two query blocks of the usual sizes.
-_UNEVEN_HEADS, _TWO_BLOCKS = 41, (130, 9)
+UNEVEN_HEADS, _TWO_BLOCKS = 41, (130, 9)
 
 
 def check_workloads(keys: Sequence[AttentionKey]) -> tuple[AttentionWorkload, ...]:
@@ -42,7 +42,7 @@ def check_workloads(keys: Sequence[AttentionKey]) -> tuple[AttentionWorkload, ..
             key.workload(1, -(-_MOST_HEADS // key.gqa_ratio), *_FEW_LENGTHS),
             key.workload(1, 1, *_TALL),
             key.workload(2, 1, _SQUARE, _SQUARE),
-            key.workload(2, _UNEVEN_HEADS, *_TWO_BLOCKS),
+            key.workload(2, UNEVEN_HEADS, *_TWO_BLOCKS),
         )
     )
     return ordinary + special

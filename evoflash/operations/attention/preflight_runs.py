@@ -4,6 +4,7 @@ How each is run, and what it is there for, stands beside it; the project's mutat
 judges nothing.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import get_args
@@ -11,7 +12,7 @@ from typing import get_args
 import numpy as np
 
 from evoflash.operation import Delivery, EmulatedRun, Loop, Schedule
-from evoflash.operations.attention.check_shapes import check_workloads
+from evoflash.operations.attention.check_shapes import UNEVEN_HEADS, check_workloads
 from evoflash.operations.attention.inputs import NAMES
 from evoflash.operations.attention.loop import steps_of
 from evoflash.operations.attention.workload import AttentionKey, AttentionWorkload
@@ -29,15 +30,16 @@ _BLOCK_COST = 1_000_000  # of a block of threads that starts and ends, in such m
 _WARPGROUP_ROWS = 64
 _UPPER_ROWS = 73  # some of a block's second warpgroup among them
 _SIXTH = 6  # piece of work of a block, behind what a ring and a pair of notes hold
-_LEVELS, _FEW_LEVELS = 8, 4  # of growth, one in each batch: blocks are done again as a whole
+_LEVELS = 4  # of growth, one in each batch: blocks are done again as a whole
 _DEPTHS = 4  # of small weights, two levels with the heavy key first and last
 _MOST_BATCHES, _MOST_HEADS = 20, 5  # of a drawn shape
+_MOST_ROWS = 1280  # of a drawn shape's blocks
 # Keys that a finalist meets: a hundred tiles, and more than 15 bits count; and the input that shows it.
 _LONG = ((6529, "normal"), (32801, "heavy_hidden"))
 _TALL_ROWS, _TALL_HEADS = 4100, 16  # more rows in all than 16 bits count
-_MOST_COST = 24 * _MUCH  # of a finalist's run
+_MOST_COST = 30 * _MUCH  # of a finalist's run
 _MANY_HEADS = 32
-_TAILS = 16  # keys, of which kernels take a whole number at a time
+_TAILS, _DRAWN_TAILS = 16, 4  # keys that kernels take at a time, and remainders that a candidate meets
 _DRAWN = 3  # of what the drawn shape's generator differs from others of the seed
 _DELIVERIES, _SCHEDULES = get_args(Delivery), get_args(Schedule)
 _MOST_PARTS = 4  # of a step, that are masked apart from one another and each have a run
@@ -84,11 +86,12 @@ class _Cut:
         """Whether so many blocks of so many tiles take long in the emulator."""
         return blocks * (tiles * self.tile_cost + self.loop.splits * _BLOCK_COST) > 2 * _MUCH
 
-    def cost_of(self, workload: AttentionWorkload) -> int:
-        """Multiplications, about, that the emulator takes as long for as for a workload."""
+    def cost_of(self, workload: AttentionWorkload) -> float:
+        """About how long the emulator takes for all of a workload, in multiplications of tensor cores."""
         heads = workload.batch * workload.heads // self.loop.pack
+        tile_cost = self.tile_cost / math.sqrt(self.loop.emulation_cost)
         steps = steps_of(workload, self.loop)
-        return heads * (sum(steps) * self.tile_cost + len(steps) * _BLOCK_COST)
+        return heads * (sum(steps) * tile_cost + len(steps) * _BLOCK_COST)
 
     @property
     def heads_of_groups(self) -> int:
@@ -331,8 +334,7 @@ def _outgrown_runs(cut: _Cut) -> Iterator[EmulatedRun]:
     Where a block takes one piece of work after another, that is the second one, of two tiles, or the sixth;
     its row lies in the second warpgroup where there is one.
     """
-    levels = _FEW_LEVELS if cut.is_dear(2, blocks=_LEVELS) else _LEVELS
-    yield EmulatedRun(cut.workload(2, 2 * cut.step - 3, batch=levels), "growth", "eager", "fifo")
+    yield EmulatedRun(cut.workload(2, 2 * cut.step - 3, batch=_LEVELS), "growth", "eager", "fifo")
     rows = max(cut.few_rows, min(cut.rows, _UPPER_ROWS))
     tail = cut.keys // 4 + 1
     for pieces in (2, _SIXTH) if cut.is_persistent else (1,):
@@ -348,13 +350,13 @@ def _repeated_runs(cut: _Cut) -> Iterator[EmulatedRun]:
 
 
 def drawn_runs(key: AttentionKey, loop: Loop, *, seed: int) -> tuple[EmulatedRun, ...]:
-    """Shapes that no template was written for: every number of keys modulo 16, in any tile and with any
+    """Shapes that no template was written for: a few numbers of keys modulo 16, in any tile and with any
     difference of the lengths, in two rows; and one of several heads and batches.
     """
     cut, rng = _Cut(key, loop, whole_groups=False), np.random.default_rng([seed, _DRAWN])
-    tails = range(1, _TAILS + 1, 2 if cut.is_dear(2 * _TAILS) else 1)
     most = (cut.step + cut.keys) // _TAILS
-    ragged = (_tail_run(cut, _TAILS * int(rng.integers(most)) + tail) for tail in tails)
+    tails = 1 + rng.permutation(_TAILS)[:_DRAWN_TAILS]
+    ragged = (_tail_run(cut, _TAILS * int(rng.integers(most)) + int(tail)) for tail in tails)
     return *ragged, _drawn_run(cut, rng)
 
 
@@ -363,14 +365,13 @@ def _tail_run(cut: _Cut, keys: int) -> EmulatedRun:
 
 
 def _drawn_run(cut: _Cut, rng: np.random.Generator) -> EmulatedRun:
-    """Any tail, difference of lengths, number of heads and of batches, as far as that is not dear."""
-    keys = int(rng.integers(1, 2 * cut.step + 1))
-    rows = int(rng.integers(1, cut.few_rows + 1))
-    batch, heads = (int(rng.integers(1, most + 1)) for most in (_MOST_BATCHES, _MOST_HEADS))
-    if cut.is_dear(-(-keys // cut.keys), blocks=batch * heads):
-        batch, heads = (batch, 1) if rng.integers(2) else (1, heads)
-    if cut.is_dear(-(-keys // cut.keys), blocks=batch * heads):
-        keys = int(rng.integers(1, cut.keys + 1))
+    """Any tail, difference of lengths, number of heads or of batches, in a few blocks."""
+    keys, rows = int(rng.integers(1, 2 * cut.step + 1)), int(rng.integers(1, cut.few_rows + 1))
+    most = max(2, _MOST_ROWS // max(_WARPGROUP_ROWS, cut.rows))  # blocks
+    heads = int(rng.integers(1, min(most, _MOST_HEADS) + 1))
+    batch = int(rng.integers(1, min(most // heads, _MOST_BATCHES) + 1))
+    if cut.is_dear(2 * cut.loop.splits, blocks=2 * heads * batch):
+        keys = keys % cut.keys + 1
     return EmulatedRun(
         cut.workload(rows, keys, heads=heads, batch=batch),
         str(rng.choice(NAMES.scheduled)),
@@ -387,17 +388,21 @@ def finalist_runs(key: AttentionKey, loop: Loop, *, seed: int) -> tuple[Emulated
 
     What would take the emulator more than some seconds is left to a GPU.
     """
-    cut, rng = _Cut(key, loop, whole_groups=True), np.random.default_rng([seed, _DRAWN, _DRAWN])
-    tails = (_tail_run(cut, keys) for keys in range(1, 2 * cut.step + 1))
-    shapes = [
-        EmulatedRun(shape, str(name), "random", "random", is_strided=bool(rng.integers(2)))
-        for shape in check_workloads([key])
-        for name in _kinds(shape, rng)
-    ]
-    long = [EmulatedRun(key.workload(1, 1, 1, keys), name, "eager", "fifo") for keys, name in _LONG]
-    tall = key.workload(1, -(-_TALL_HEADS // key.gqa_ratio), _TALL_ROWS, 1)
-    dear = (*shapes, *long, EmulatedRun(tall, "normal", "eager", "fifo"))
-    return *tails, *(run for run in dear if cut.cost_of(run.workload) <= _MOST_COST)
+    cut, rng = _Cut(key, loop, whole_groups=False), np.random.default_rng([seed, _DRAWN, _DRAWN])
+    tails = (
+        _tail_run(cut, tail + cut.keys * int(rng.integers(loop.splits)))
+        for tail in range(1, 2 * cut.keys + 1)
+    )
+    asked = [(shape, name) for shape in check_workloads([key]) for name in _kinds(shape, rng)]
+    asked += [(cut.workload(1, keys), name) for keys, name in _LONG]
+    asked.append((cut.workload(cut.rows + 1, 1, heads=UNEVEN_HEADS, batch=2), "normal"))
+    dear = (
+        EmulatedRun(shape, name, "random", "random", is_strided=bool(rng.integers(2)))
+        for shape, name in asked
+        if cut.cost_of(shape) <= _MOST_COST
+    )
+    tall = EmulatedRun(cut.workload(_TALL_ROWS, 1, heads=_TALL_HEADS), "normal", "eager", "fifo")
+    return *tails, *dear, tall
 
 
 def _kinds(shape: AttentionWorkload, rng: np.random.Generator) -> tuple[str, ...]:
