@@ -13,8 +13,8 @@ A fraud:
     does        what is wrong with it, one line
     source      where it comes from: a row of a catalogue
     patch       pairs of old text, which must occur once, and new text
-    launch      what replaces the header's: grid, block, smem (expressions), kernels (which launches are left,
-                in order)
+    launch      what replaces the header's: grid, block, smem, workspace (expressions), kernels (which launches
+                are left, in order)
     problem     another workload of the compile key, to be timed on
     emulated    rung = "words": each of these rungs must reject it by itself, in the emulator, and the words
                 (a regular expression; "wrong": any threshold of the validator) occur in the reason; or
@@ -220,6 +220,9 @@ def _with_launch(family: Family, fraud: Fraud) -> Family:
     change = dict(fraud.launch)
     first, *others = (family.kernels[at] for at in change.pop("kernels", range(len(family.kernels))))
     where = f"{fraud.name}: launch"
+    workspace = change.pop("workspace", None)
+    if workspace is not None:
+        family = replace(family, workspace=Expression(workspace, where, (int,)))
     for key, value in change.items():
         texts = value if isinstance(value, list) else [value]
         made = tuple(Expression(text, where, (int,)) for text in texts)
