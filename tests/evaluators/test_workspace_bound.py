@@ -42,4 +42,7 @@ def test_a_kernel_that_asks_for_more_breaks_a_constraint(monkeypatch):
     assert prepared(most).failure is None
     failure = prepared(most + 1).failure
     assert failure.status is Status.CONSTRAINTS
-    assert failure.reason == f"flash_simt: a workspace of {most + 1} bytes for {PROBLEM.workloads[0]}; it may have {most}"
+    assert (
+        failure.reason
+        == f"flash_simt: a workspace of {most + 1} bytes for {PROBLEM.workloads[0]}; it may have {most}"
+    )

@@ -13,8 +13,8 @@ A fraud:
     does        what is wrong with it, one line
     source      where it comes from: a row of a catalogue
     patch       pairs of old text, which must occur once, and new text
-    launch      what replaces the header's: grid, block, smem, workspace (expressions), kernels (which launches
-                are left, in order)
+    launch      what replaces the header's: grid, block, smem, workspace (expressions), kernels (which
+                launches are left, in order)
     problem     another workload of the compile key, to be timed on
     emulated    rung = "words": each of these rungs must reject it by itself, in the emulator, and the words
                 (a regular expression; "wrong": any threshold of the validator) occur in the reason; or
