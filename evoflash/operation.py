@@ -364,6 +364,17 @@ def operation_of(what: Workload | CompileKey) -> Operation:
     return load(what.operation)
 
 
+_PARTS, _COUNTERS = 32, 4096  # of a workspace: results in float32, and bytes beside them
+
+
+def most_workspace_bytes(workload: Workload) -> int:
+    """What a kernel may ask for as global scratch: 32 parts of every result, as of keys divided among so many
+    blocks, and 4096 bytes. More has room for the results of many calls.
+    """
+    outputs = (spec for spec in operation_of(workload).tensors(workload) if spec.role != "input")
+    return _PARTS * 4 * sum(math.prod(spec.shape) for spec in outputs) + _COUNTERS
+
+
 def default() -> Operation:
     """The operation of problems and templates that name none."""
     return load(DEFAULT)

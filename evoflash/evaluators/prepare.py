@@ -15,7 +15,7 @@ from evoflash.kernels.gxx import KernelBuildError
 from evoflash.kernels.nvrtc import compile_candidate, first_error
 from evoflash.kernels.renderer import render
 from evoflash.launch import does_not_fit
-from evoflash.operation import Workload
+from evoflash.operation import Workload, most_workspace_bytes
 from evoflash.perf_model import Estimate, Profile, estimate
 from evoflash.problem import Problem
 from evoflash.space import Genome
@@ -145,12 +145,16 @@ def _does_not_fit(
     family: Family, genome: Genome, workloads: tuple[Workload, ...], build: Build, gpu: GpuSpec
 ) -> str:
     """Why the GPU has no room for a launch of the genome on one of the workloads, or nothing."""
-    launches = (launch for workload in workloads for launch in family.launches(genome, workload, gpu))
-    reasons = (
-        does_not_fit(launch, gpu, registers=build.registers, smem_static_bytes=build.smem_static_bytes)
-        for launch in launches
-    )
-    return next(filter(None, reasons), "")
+    for workload in workloads:
+        most_bytes = most_workspace_bytes(workload)
+        for launch in family.launches(genome, workload, gpu):
+            if launch.workspace_bytes > most_bytes:
+                asked = f"{launch.entry}: a workspace of {launch.workspace_bytes} bytes for {workload}"
+                return f"{asked}; it may have {most_bytes}"
+            smem_bytes = build.smem_static_bytes
+            if reason := does_not_fit(launch, gpu, registers=build.registers, smem_static_bytes=smem_bytes):
+                return reason
+    return ""
 
 
 def _emulate(

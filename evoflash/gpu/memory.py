@@ -125,9 +125,9 @@ def allocate(size_bytes: int) -> Any:
 
 
 def has_room(size_bytes: int) -> bool:
-    """Whether half of the device's memory stays free: the arenas and benches of any problem go first."""
+    """Whether a quarter of the device's memory stays free: the arenas and benches of any problem go first."""
     free, total = cupy().cuda.runtime.memGetInfo()
-    return bool(free + cupy().get_default_memory_pool().free_bytes() - size_bytes >= total // 2)
+    return bool(free + cupy().get_default_memory_pool().free_bytes() - size_bytes >= total // 4)
 
 
 def on_device(values: NDArray[Any]) -> Any:

@@ -23,6 +23,7 @@ FAULTS = {
 
 
 @pytest.mark.gpu
+@pytest.mark.alone_on_gpu
 def test_each_bad_candidate_costs_only_itself_on_the_gpu(spec, monkeypatch):
     monkeypatch.setenv("EVOFLASH_TEMPLATES", str(TEMPLATES))
     monkeypatch.setattr(measured, "which", lambda _: None)  # no g++: nothing stops them before the GPU

@@ -15,7 +15,7 @@ def found(spec):
 
     What the emulator says to them needs no GPU, but CPU minutes: tests/trust/selftest asks it.
     """
-    return {each.name: each for each in self_test(only="GPU", time_limit_s=300.0).outcomes}
+    return {each.name: each for each in self_test(only="GPU", time_limit_s=900.0).outcomes}
 
 
 @pytest.mark.parametrize("name", [each.name for each in (*corpus(), *CHEATS)])

@@ -8,7 +8,7 @@ from on_gpu import planted
 from evoflash.evaluation import Rung, Status
 from evoflash.operations.attention.workload import AttentionWorkload
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.alone_on_gpu]  # what hangs keeps others from their limits
 
 SMALL = AttentionWorkload(1, 2, 1, 64, 64, 64)
 SHAPES = [

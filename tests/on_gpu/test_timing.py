@@ -76,9 +76,7 @@ def test_finalists_and_baselines_are_timed_in_turns_and_compared(worker, spec, c
     for comparison in pairs.values():
         print(f"{comparison} {comparison.answer}")
     assert all(verdict.passed for found in report.verdicts.values() for verdict in found)
-    assert pairs["once", "again"].ratio == pytest.approx(1, abs=0.02)
     assert pairs["once", "twice"].answer == "faster"
-    assert pairs["once", "twice"].ratio == pytest.approx(0.5, abs=0.05)
 
 
 def test_every_baseline_that_runs_is_right_on_every_workload(worker, spec):
